@@ -40,6 +40,7 @@ var sections = []section{
 	{"http: throughput and latency", throughput},
 	{"http: what a check costs redis", redisCost},
 	{"http: several processes", processes},
+	{"leases: busy buckets", leases},
 	{"grpc: descriptors over gRPC, and what proxies ask over HTTP", overGRPC},
 	{"rules: throughput among many", manyTenants},
 	{"rules: memory", residentMemory},

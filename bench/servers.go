@@ -184,6 +184,25 @@ func (p *process) awaitReady(ctx context.Context) error {
 	}
 }
 
+// awaitCheck waits until the process knows the key of a check.
+func (p *process) awaitCheck(ctx context.Context, request httpRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, err := p.record(ctx, request)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
 // record asks once and returns the answer as the no-op server takes it.
 func (p *process) record(ctx context.Context, request httpRequest) (string, error) {
 	asked, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.addr+request.path, strings.NewReader(request.body))

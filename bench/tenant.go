@@ -25,17 +25,21 @@ rules:
 
 // createTenant makes a tenant with the four rules and returns the token of its key.
 func createTenant(ctx context.Context, database string) (token string, err error) {
+	return createTenantOf(ctx, database, "bench", fourTiers)
+}
+
+func createTenantOf(ctx context.Context, database, slug, config string) (token string, err error) {
 	opened, err := pgstore.Open(ctx, database, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", err
 	}
 	defer opened.Close()
 	store := opened.As(rules.Actor{Kind: rules.ActorSystem, Name: "bench"})
-	tenant, err := store.CreateTenant(ctx, rules.Tenant{Slug: "bench", Name: "Bench", Settings: rules.DefaultSettings()})
+	tenant, err := store.CreateTenant(ctx, rules.Tenant{Slug: slug, Name: "Bench", Settings: rules.DefaultSettings()})
 	if err != nil {
 		return "", err
 	}
-	desired, err := ruleset.Decode(bytes.NewReader([]byte(fourTiers)), "four tiers", nil)
+	desired, err := ruleset.Decode(bytes.NewReader([]byte(config)), "four tiers", nil)
 	if err != nil {
 		return "", err
 	}

@@ -109,6 +109,7 @@ CREATE TABLE rate_limit_rule (
     adapt_floor_percent smallint, -- the least share of the rate
     adapt_p99_ms    integer, -- a target
     adapt_error_percent double precision, -- a target
+    never_leased    boolean NOT NULL DEFAULT false, -- tokens are not lent to processes
     CONSTRAINT rate_limit_rule_pkey PRIMARY KEY (tenant_id, rule_id),
     CONSTRAINT rate_limit_rule_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
     CONSTRAINT rate_limit_rule_plan_fkey FOREIGN KEY (tenant_id, plan) REFERENCES plan (tenant_id, name),

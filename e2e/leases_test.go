@@ -20,8 +20,8 @@ rules:
   - {key_pattern: "user:{user_id}", rate: 300/second, burst_capacity: 300}
 `)
 	redis := devdbtest.Redis(t).URL()
-	survivor := tn.startAPI(t, redis, unhurried, "--leases")
-	killed := tn.spawnAPI(t, redis, unhurried, "--leases")
+	survivor := tn.startAPI(t, redis, unhurried)
+	killed := tn.spawnAPI(t, redis, unhurried)
 	eventually(t, patience, "the process to be ready", func() bool { return killed.ready(t).status == http.StatusOK })
 
 	var admitted atomic.Int64

@@ -16,7 +16,7 @@ func showRule(r *rules.Rule) openapi.Rule {
 		Scope: openapi.Scope(r.Scope()), RatePerSecond: r.RatePerSecond, RateUnit: openapi.RateUnit(r.RateUnit),
 		BurstCapacity: r.Burst, Algorithm: openapi.Algorithm(r.Algorithm), Mode: openapi.Mode(r.Mode),
 		Action: openapi.Action(r.Action), FailureMode: orNull(openapi.RuleFailureMode(r.FailureMode)),
-		IsActive: r.Active, Description: r.Description, Version: r.Version,
+		Lease: openapi.Lease(r.Lease()), IsActive: r.Active, Description: r.Description, Version: r.Version,
 		InForceSince: r.InForceSince.UTC(), CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 	showLimit(&shown, r)
@@ -35,6 +35,11 @@ func patchRule(r *rules.Rule, given *openapi.RulePatch) rules.FieldErrors {
 	set(&r.Mode, (*rules.Mode)(given.Mode))
 	if given.FailureMode.IsSpecified() {
 		r.FailureMode = rules.FailureMode(orZero(given.FailureMode))
+	}
+	if given.Lease != nil {
+		if text := r.ParseLease(rules.Lease(*given.Lease)); text != "" {
+			wrong.Add("lease", text)
+		}
 	}
 	set(&r.Active, given.IsActive)
 	set(&r.Description, given.Description)

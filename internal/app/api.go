@@ -267,6 +267,9 @@ func (a *API) Run(ctx context.Context) error {
 	group.Go(func() error { warnOfDemoKey(ctx, a.cfg.Command, a.watcher, a.log); return nil })
 	group.Go(func() error { a.keyUses.Run(ctx); return nil })
 	group.Go(func() error { return a.buckets.watch(ctx) })
+	if a.buckets.leases != nil {
+		group.Go(func() error { turnLeases(ctx, a.buckets.leases, a.store.KnownToAll, a.log); return nil })
+	}
 	group.Go(func() error {
 		select { // or the first report would say that Redis is down
 		case <-a.buckets.pinged:

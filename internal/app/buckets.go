@@ -26,8 +26,8 @@ type buckets struct {
 	local  *membucket.Store
 	redis  *redisbucket.Store   // nil unless buckets are there
 	pg     *pgBuckets           // nil unless buckets are in PostgreSQL
-	leases *lease.Buckets       // in front of Redis; nil unless they are on
-	cached *enforce.DenialCache // in front of them
+	cached *enforce.DenialCache // in front of Redis or PostgreSQL
+	leases *lease.Buckets       // in front of that; nil if they are off, or without Redis
 	client redis.UniversalClient
 	health atomic.Pointer[health] // nil until the first ping
 	pinged chan struct{}          // closed when health is known
@@ -66,20 +66,27 @@ func openBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*buc
 	redis.SetLogger(driverLog{log}) // it is global
 	b.client = redis.NewUniversalClient(options)
 	b.redis = redisbucket.NewPrefixed(b.client, cfg.StoreBudget, cfg.RedisPrefix)
-	if !cfg.Leases {
-		b.cached = enforce.NewDenialCache(b.redis, nil)
-		return b, nil
+	b.cached = enforce.NewDenialCache(b.redis, nil)
+	if cfg.Leases != config.LeasesOff {
+		b.leases = lease.Open(ctx, lendingCache{b.cached, b.redis}, nil, log)
 	}
-	b.leases = lease.Open(ctx, b.redis, nil, log)
-	b.cached = enforce.NewDenialCache(b.leases, nil)
 	return b, nil
 }
 
+// lendingCache recalls denials in front of Redis, and lends what Redis lends.
+type lendingCache struct {
+	*enforce.DenialCache
+	enforce.Lender
+}
+
 func (b *buckets) shared() enforce.ReservingBuckets {
-	if b.cached == nil {
-		return b.local
+	switch {
+	case b.leases != nil:
+		return b.leases
+	case b.cached != nil:
+		return b.cached
 	}
-	return b.cached
+	return b.local
 }
 
 // creditor returns the store that gives back: the shared one.
@@ -148,10 +155,20 @@ func (b *buckets) observe(m *metrics.Metrics) *metrics.Decisions {
 	}
 	m.SharedStore(b.breakers, b.redis.BrokenValues, b.redis.UnknownVersions, b.redis.ForgottenReservations)
 	if b.leases != nil {
-		m.Leases(b.leases.Len, b.leases.Served)
+		m.Leases(b.leased)
 	}
 	b.redis.Observe(m.StoreQueue(func() int { return b.redis.Waiting() }))
 	return m.Decisions("redis")
+}
+
+// leased returns the counts of leases.
+func (b *buckets) leased() metrics.Leases {
+	moved := b.leases.Moved()
+	whole := func(tokens enforce.Tokens) float64 { return float64(tokens) / float64(enforce.Token) }
+	return metrics.Leases{
+		Buckets: b.leases.Len(), Served: b.leases.Served(), Split: b.leases.Split(),
+		Lent: whole(moved.Lent), Spent: whole(moved.Spent), GivenBack: whole(moved.Back), Forfeited: whole(moved.Forfeited),
+	}
 }
 
 func (b *buckets) breakers() map[string]metrics.Breaker {

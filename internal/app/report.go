@@ -18,7 +18,7 @@ func (a *API) look(counted *metrics.Decisions) func() (fleet.Process, fleet.Coun
 	if err != nil {
 		name = "unknown"
 	}
-	algorithms := []string{rules.WordAdapt}
+	algorithms := []string{rules.WordAdapt, rules.WordLeases}
 	for _, algorithm := range rules.Algorithms {
 		algorithms = append(algorithms, string(algorithm))
 	}

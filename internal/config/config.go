@@ -41,7 +41,7 @@ type Config struct {
 	StoreBudget         time.Duration
 	CheckMaxConnections int
 	LocalBuckets        int
-	Leases              bool
+	Leases              string // LeasesAuto or LeasesOff
 	PollInterval        time.Duration
 	RereadInterval      time.Duration
 
@@ -85,6 +85,12 @@ const (
 	BucketsInRedis    = "redis"
 	BucketsInMemory   = "memory"
 	BucketsInPostgres = "postgres"
+)
+
+// Whether tokens of busy buckets are leased.
+const (
+	LeasesAuto = "auto"
+	LeasesOff  = "off"
 )
 
 // BucketStore returns where buckets are: where Buckets says, else in Redis if there is a URL, else in memory.

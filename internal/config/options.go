@@ -129,9 +129,9 @@ func (c *Config) options() []option {
 			row("local-buckets", deciders, "1000000", count(&c.LocalBuckets, 1, 1_000_000_000),
 				"How many buckets a process keeps in its own memory at most, for rules that fail local and for "+
 					"running without Redis; those that would be full soonest make room."),
-			row("leases", deciders, "false", toggle(&c.Leases),
-				"Lends tokens of busy buckets in Redis to this process ahead of demand, so that their checks need no round "+
-					"trip. Turn it on once every process that shares this Redis runs this version or a later one."),
+			row("leases", deciders, LeasesAuto, word(&c.Leases, LeasesAuto, LeasesOff),
+				"auto: Redis lends tokens of busy buckets to this process ahead of demand, so that their checks need no round "+
+					"trip, while every process knows leases; rules can be left out with lease: never. off: every check asks Redis."),
 			row("jwks-allow", deciders, "", networks(&c.JWKSAllow),
 				"Networks that the keys of gateways' tokens may be read from although they are private, separated by "+
 					"commas. Without it keys are read from public addresses only."),

@@ -45,6 +45,9 @@ type BucketCheck struct {
 	Look bool
 	// NoDelay denies where a queue would make the caller wait.
 	NoDelay bool
+	// Leases makes it a call of Lender.Lease instead, for the buckets of the tiers. Only a Lender's own code sets it, so that such
+	// calls wait in line with checks.
+	Leases []Lease
 
 	// Allowed is the answer: every enforced tier holds Cost.
 	Allowed bool
@@ -133,6 +136,8 @@ type Tier struct {
 	Key    Key
 	Limit  Limit // as the caller knows it
 	Shadow bool  // never decides
+	// NeverLease: the rule's tokens are not lent to processes.
+	NeverLease bool
 	// Cost is what a Mixed check takes from the bucket.
 	Cost Tokens
 
@@ -158,6 +163,11 @@ func (t *Tier) answer(check *BucketCheck, state *State) {
 	if !t.Holds {
 		t.retry, _ = state.Wait(check.costOf(t))
 	}
+}
+
+// Serve answers the tier from tokens that the store has lent to this process: they hold the cost.
+func (t *Tier) Serve(bucket Bucket) {
+	t.Holds, t.Bucket, t.Out, t.told, t.retry, t.reset = true, bucket, 0, false, 0, 0
 }
 
 // SetWaits sets the waits of a tier whose Level does not tell them, in microseconds; see TellsWaits.

@@ -18,6 +18,9 @@ const (
 	// clockDrift: the store's clock may run faster or slower than this process's by 1/clockDrift. NTP slews each by at
 	// most 1/2000. A clock that is set anew goes unnoticed for denialLife.
 	clockDrift = 1000
+	// returnPause is for how long tokens that a bucket has lent are not waited for. The bucket was empty, so its holders soon
+	// spend what they have; until then a caller far above the limit would ask the store each time.
+	returnPause = 100 * time.Millisecond
 	// clockGrain is the error, in microseconds, of a duration between two clocks that count whole microseconds.
 	clockGrain = 2
 )
@@ -40,6 +43,8 @@ const (
 //   - for a shadow tier, which decides nothing;
 //   - from another limit than the caller's, which may have been edited since;
 //   - for a concurrency limit, whose places can be released at any time.
+//
+// What a bucket has lent can come back at any time too. It is reckoned with after returnPause.
 //
 // Of a window that slides it remembers the wait for a cost, because its level alone does not tell, and denies only checks of
 // that cost.
@@ -195,7 +200,9 @@ func (s *denial) denies(check *BucketCheck, tier *Tier, now time.Duration) bool 
 	shortest = max(0, shortest-shortest/clockDrift-clockGrain)
 	if s.out > 0 {
 		most := State{Bucket: s.bucket}
-		most.Level.Micros += s.out
+		if longest >= returnPause.Microseconds() {
+			most.Level.Micros += s.out
+		}
 		most.advance(s.bucket.Stamp + longest)
 		if most.Level.Holds(s.cost) {
 			return false

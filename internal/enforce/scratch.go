@@ -83,9 +83,10 @@ func bucketTiers(tenant *snapshot.Tenant, tiers []TierDecision, dst []Tier) []Ti
 			dst = make([]Tier, 0, len(tiers)-i)
 		}
 		dst = append(dst, Tier{
-			Key:    Key{Tenant: tenant.Tenant.ID, Rule: m.Rule.ID, Subject: m.Subject},
-			Limit:  m.Limit,
-			Shadow: m.Mode == rules.ModeShadow,
+			Key:        Key{Tenant: tenant.Tenant.ID, Rule: m.Rule.ID, Subject: m.Subject},
+			Limit:      m.Limit,
+			Shadow:     m.Mode == rules.ModeShadow,
+			NeverLease: m.Rule.NeverLeased,
 		})
 	}
 	return dst

@@ -42,13 +42,14 @@ func (i Instant) isBefore(other Instant) bool { return i.Mono < other.Mono && i.
 
 // lot is what one grant lent.
 type lot struct {
-	left  atomic.Int64 // in millionths; can be spent
-	spent atomic.Int64 // likewise; not reported
-	slot  int64
-	epoch int64
-	limit enforce.Limit // in force when it was lent
-	from  int64         // when the answer came, on the monotonic clock
-	ends  Instant
+	left      atomic.Int64 // in millionths; can be spent
+	spent     atomic.Int64 // likewise; not reported
+	undecided atomic.Int64 // likewise; of checks that the store has not answered
+	slot      int64
+	epoch     int64
+	limit     enforce.Limit // in force when it was lent
+	from      int64         // when the answer came, on the monotonic clock
+	ends      Instant
 }
 
 // take takes up to an amount, and returns how much.
@@ -85,6 +86,20 @@ type Bucket struct {
 	active   Instant // when a check asked last
 	pause    Instant // until when an empty bucket is left alone
 	resting  Instant // until when the bucket is asked only for what checks need
+	moved    Moved
+}
+
+// Moved counts tokens of buckets by what became of them.
+type Moved struct {
+	Lent, Spent, Back enforce.Tokens
+	// Forfeited is what was lent and neither spent nor given back in its life.
+	Forfeited enforce.Tokens
+}
+
+// Moved returns what moved since the last call.
+func (b *Bucket) Moved() (moved Moved) {
+	moved, b.moved = b.moved, Moved{}
+	return moved
 }
 
 // NewBucket returns a bucket of which this process holds nothing.
@@ -95,6 +110,7 @@ func NewBucket(limit enforce.Limit, now Instant) *Bucket {
 // Taken is what Take took, until it is spent or put back.
 type Taken struct {
 	n     int
+	held  bool
 	parts [maxParts]part
 }
 
@@ -111,7 +127,7 @@ func (b *Bucket) Demand(cost enforce.Tokens) { b.asked.Add(int64(cost)) }
 
 // Take takes a cost from the oldest lots that have not ended, or takes nothing and reports false.
 func (b *Bucket) Take(now Instant, cost enforce.Tokens, taken *Taken) bool {
-	taken.n = 0
+	taken.n, taken.held = 0, false
 	lots := b.lots.Load()
 	if lots == nil {
 		return cost == 0
@@ -138,20 +154,36 @@ func (b *Bucket) Take(now Instant, cost enforce.Tokens, taken *Taken) bool {
 	return true
 }
 
+// Hold keeps what was taken for a check that the store has yet to decide, until Spend or PutBack.
+func (t *Taken) Hold() {
+	t.held = true
+	for i := range t.n {
+		t.parts[i].lot.undecided.Add(t.parts[i].amount)
+	}
+}
+
 // Spend makes what was taken spent.
 func (t *Taken) Spend() {
 	for i := range t.n {
-		t.parts[i].lot.spent.Add(t.parts[i].amount)
+		p := &t.parts[i]
+		p.lot.spent.Add(p.amount)
+		if t.held {
+			p.lot.undecided.Add(-p.amount)
+		}
 	}
-	t.n = 0
+	t.n, t.held = 0, false
 }
 
 // PutBack returns what was taken to the lots that it came from. If a lot has ended meanwhile, it is lost.
 func (t *Taken) PutBack() {
 	for i := range t.n {
-		t.parts[i].lot.left.Add(t.parts[i].amount)
+		p := &t.parts[i]
+		p.lot.left.Add(p.amount)
+		if t.held {
+			p.lot.undecided.Add(-p.amount)
+		}
 	}
-	t.n = 0
+	t.n, t.held = 0, false
 }
 
 // Held returns what can be spent at a time.
@@ -160,6 +192,18 @@ func (b *Bucket) Held(now Instant) (sum enforce.Tokens) {
 		for _, l := range *lots {
 			if now.isBefore(l.ends) {
 				sum += enforce.Tokens(l.left.Load())
+			}
+		}
+	}
+	return sum
+}
+
+// undecided returns what checks hold that the store has not answered.
+func (b *Bucket) undecided(now Instant) (sum enforce.Tokens) {
+	if lots := b.lots.Load(); lots != nil {
+		for _, l := range *lots {
+			if now.isBefore(l.ends) {
+				sum += enforce.Tokens(l.undecided.Load())
 			}
 		}
 	}
@@ -209,7 +253,7 @@ func (b *Bucket) Ask(now Instant, need, waiting enforce.Tokens) (ask enforce.Ask
 		ask.Want = 0
 	}
 	b.report(&ask, now, isIdle)
-	ask.Held = b.Held(now)
+	ask.Held = b.Held(now) + b.undecided(now)
 	if b.last != (Instant{}) {
 		ask.Since = (now.Mono - b.last.Mono) / int64(time.Microsecond)
 	}
@@ -246,8 +290,8 @@ func (b *Bucket) hasOlder() bool {
 	return false
 }
 
-// report moves what was spent into an ask, and what is given back: everything, or what was lent under an older limit. It
-// drops lots that have neither tokens nor anything to report.
+// report moves what was spent into an ask, and what is given back: everything, or what was lent under an older limit or
+// cannot be spent any more. It drops lots that have no tokens left.
 func (b *Bucket) report(ask *enforce.Ask, now Instant, everything bool) {
 	lots := b.lots.Load()
 	if lots == nil {
@@ -256,15 +300,22 @@ func (b *Bucket) report(ask *enforce.Ask, now Instant, everything bool) {
 	var kept []*lot
 	for _, l := range *lots {
 		r := enforce.Return{Slot: l.slot}
-		if everything || l.limit.Since < b.limit.Since {
+		isAlive := now.isBefore(l.ends)
+		if everything || l.limit.Since < b.limit.Since || !isAlive {
 			r.Back = enforce.Tokens(max(0, l.left.Swap(0)))
 		}
 		r.Spent = enforce.Tokens(l.spent.Swap(0))
+		b.moved.Spent += r.Spent
+		if l.epoch == ask.Epoch && now.isBefore(l.ends.plus(enforce.SlotGuard)) {
+			b.moved.Back += r.Back
+		} else { // the store has forgotten the slot
+			b.moved.Forfeited += r.Back
+		}
 		if l.epoch == ask.Epoch && (r.Spent > 0 || r.Back > 0) {
 			ask.Returns = addReturn(ask.Returns, r)
 		}
 		// A check in flight may still put tokens back into a lot that is dropped here. They are lost.
-		if l.left.Load() > 0 && now.isBefore(l.ends) {
+		if isAlive && (l.left.Load() > 0 || l.undecided.Load() > 0) {
 			kept = append(kept, l)
 		}
 	}
@@ -287,6 +338,7 @@ func (b *Bucket) Answered(sent, now Instant, grant *enforce.Grant) {
 	b.isAsking = false
 	b.presence, b.epoch, b.holders, b.inForce = grant.Slot, grant.Epoch, max(1, grant.Holders), grant.Limit
 	if grant.Amount > 0 {
+		b.moved.Lent += grant.Amount
 		l := &lot{slot: grant.Slot, epoch: grant.Epoch, limit: grant.Limit, from: now.Mono, ends: sent.plus(life)}
 		l.left.Store(int64(grant.Amount))
 		var lots []*lot

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,21 +15,21 @@ import (
 const (
 	// tickEvery is how often buckets are looked after.
 	tickEvery = 10 * time.Millisecond
-	// A bucket is leased once hotAfter checks of this process came within hotWithin, at least 16 a second, if its rate
-	// earns leastEarned within longestLot and its burst is at least leastBurst. It is left after coldAfter without a check.
-	hotAfter    = 8
+	// A bucket is leased once the store allowed hotAfter of its checks within hotWithin in this process and all other buckets
+	// of these are as busy or leased, or once it allowed hotAlone; if its rate earns leastEarned within longestLot and its burst is at
+	// least leastBurst. It is left after coldAfter without a check.
+	hotAfter    = 16
+	hotAlone    = 64
 	hotWithin   = 500 * time.Millisecond
 	leastEarned = 8
 	leastBurst  = 16
 	coldAfter   = 2 * time.Second
-	// maxBuckets caps the leased buckets, and maxOfTenant those of one tenant.
-	maxBuckets, maxOfTenant = 4096, 1024
-	// maxTiers caps the tiers of a check that lots can serve.
-	maxTiers = 8
+	// counters is how many buckets are counted at once: 512 KiB.
+	counters = 1 << 16
+	// maxBuckets caps the leased buckets. A tenant has at most a leastTenants-th of them, or less while more tenants lease.
+	maxBuckets, leastTenants = 4096, 4
 	// inOneAsk caps the buckets of one call to the store, so that it is never busy with one for long.
 	inOneAsk = 32
-	// maxAsks caps the calls under way, so that a store that hangs does not hold all of its connections.
-	maxAsks = 4
 )
 
 // Store is a store that lends tokens.
@@ -37,24 +38,30 @@ type Store interface {
 	enforce.Lender
 }
 
-// Buckets serves checks from leased tokens where it can, and from the store where it cannot: a check is served if this
-// process holds its cost of every tier. All other checks go to the store as if there were no leases, so what they are
-// answered, denials above all, is the store's.
+// Buckets serves the tiers of checks from leased tokens where it can, and has the store decide the others: in one call, as if
+// the check had no more tiers than these. If the store denies the check, what was taken here is put back; if nobody knows what it
+// did, it stays spent. So denials are the store's, and a check never makes more than one round trip.
 //
-// A check that is served takes no lock and allocates nothing. Tokens are asked for in the background, so the store being
+// A check that is served wholly takes no lock and allocates nothing. Tokens are asked for in the background, so the store being
 // slow delays no check. While it does not answer, lots are spent and not renewed.
 type Buckets struct {
 	store Store
 	clock func() Instant
 	log   *slog.Logger
 
+	isOn   atomic.Bool
 	held   atomic.Pointer[map[enforce.Key]*leased] // replaced, never changed
 	recent recent
 	hot    chan candidate // to lease
 	served atomic.Int64
+	split  atomic.Int64
+	moved  [4]atomic.Int64 // in the order of Moved
 
 	stop context.CancelFunc
 	done chan struct{}
+
+	sending sync.Map // the tenants that wait for the store's answer
+	senders sync.WaitGroup
 
 	// Of the background:
 	ofTenant map[rules.TenantID]int
@@ -63,10 +70,12 @@ type Buckets struct {
 // leased is a leased bucket.
 type leased struct {
 	*Bucket
-	key    enforce.Key
-	view   atomic.Pointer[view]
-	edited atomic.Pointer[enforce.Limit] // a limit that checks came with, and that is not the view's
-	mu     sync.Mutex                    // guards the Bucket but for Take
+	key        enforce.Key
+	view       atomic.Pointer[view]
+	edited     atomic.Pointer[enforce.Limit] // a limit that checks came with, and that is not the view's
+	isStranded atomic.Bool                   // what is held is to be given back
+	isLeaving  atomic.Bool                   // likewise, and no more is asked for
+	mu         sync.Mutex                    // guards the Bucket but for Take
 }
 
 // view is what checks see of the store's bucket.
@@ -80,7 +89,8 @@ type candidate struct {
 	limit enforce.Limit
 }
 
-// Open returns a Buckets in front of a store. Close ends it, and not the end of ctx. A nil clock is this process's own.
+// Open returns a Buckets in front of a store. It leases nothing before it is turned on. Close ends it, and not the end of ctx. A
+// nil clock is this process's own.
 func Open(ctx context.Context, store Store, clock func() Instant, log *slog.Logger) *Buckets {
 	if clock == nil {
 		start := time.Now()
@@ -89,17 +99,28 @@ func Open(ctx context.Context, store Store, clock func() Instant, log *slog.Logg
 			return Instant{Mono: int64(now.Sub(start)), Wall: now.UnixNano()}
 		}
 	}
-	b := &Buckets{
-		store: store, clock: clock, log: log, hot: make(chan candidate, 256), done: make(chan struct{}),
-		ofTenant: map[rules.TenantID]int{},
-	}
-	b.recent.init()
-	b.held.Store(&map[enforce.Key]*leased{})
+	b := newBuckets(store, clock, log, counters)
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop = stop
 	go b.run(ctx)
 	return b
 }
+
+// newBuckets returns a Buckets that nothing looks after.
+func newBuckets(store Store, clock func() Instant, log *slog.Logger, counters int) *Buckets {
+	b := &Buckets{
+		store: store, clock: clock, log: log, hot: make(chan candidate, 256), done: make(chan struct{}),
+		recent: newRecent(counters), ofTenant: map[rules.TenantID]int{},
+	}
+	b.held.Store(&map[enforce.Key]*leased{})
+	return b
+}
+
+// TurnOn leases busy buckets from now on, or gives back what is held and leases none.
+func (b *Buckets) TurnOn(on bool) { b.isOn.Store(on) }
+
+// IsOn reports whether busy buckets are leased.
+func (b *Buckets) IsOn() bool { return b.isOn.Load() }
 
 // Close gives back what is held.
 func (b *Buckets) Close() {
@@ -107,11 +128,20 @@ func (b *Buckets) Close() {
 	<-b.done
 }
 
-// Served counts the checks that were served without the store.
+// Served counts the checks that were served without the store, and Split those of which lots served some tiers.
 func (b *Buckets) Served() int64 { return b.served.Load() }
+
+// Split is described at Served.
+func (b *Buckets) Split() int64 { return b.split.Load() }
 
 // Len returns how many buckets are leased.
 func (b *Buckets) Len() int { return len(*b.held.Load()) }
+
+// Moved counts the tokens that moved since the beginning.
+func (b *Buckets) Moved() Moved {
+	at := func(i int) enforce.Tokens { return enforce.Tokens(b.moved[i].Load()) }
+	return Moved{Lent: at(0), Spent: at(1), Back: at(2), Forfeited: at(3)}
+}
 
 // SettleReservation implements enforce.Reserver.
 func (b *Buckets) SettleReservation(
@@ -122,134 +152,65 @@ func (b *Buckets) SettleReservation(
 
 // Take implements enforce.Buckets.
 func (b *Buckets) Take(ctx context.Context, checks []enforce.BucketCheck) error {
-	now := b.clock()
-	held := *b.held.Load()
-	served := 0
-	var rest []enforce.BucketCheck
-	for i := range checks {
-		if b.serve(&checks[i], held, now) {
-			if served == 0 && i > 0 {
-				rest = append(rest, checks[:i]...)
-			}
-			served++
-		} else if served > 0 {
-			rest = append(rest, checks[i])
-		}
-	}
-	b.served.Add(int64(served))
-	switch served {
-	case len(checks):
+	held, now := *b.held.Load(), b.clock()
+	rest := b.begin(checks, held, now)
+	if rest == nil {
 		return nil
-	case 0:
-		return b.takeFromStore(ctx, checks, held, now)
 	}
-	err := b.takeFromStore(ctx, rest, held, now)
-	next := 0
-	for i := range checks {
-		if !checks[i].Leased {
-			checks[i] = rest[next]
-			next++
-		}
-	}
+	err := b.store.Take(ctx, rest.checks)
+	b.end(checks, rest, held, err, now)
+	rest.release()
 	return err
 }
 
-// takeFromStore has the store decide, and learns from what it allows.
-func (b *Buckets) takeFromStore(ctx context.Context, checks []enforce.BucketCheck, held map[enforce.Key]*leased, now Instant) error {
-	b.notice(checks, held, now)
-	err := b.store.Take(ctx, checks)
+// begin serves what lots can serve, and returns what the store is to decide; nil if that is nothing.
+func (b *Buckets) begin(checks []enforce.BucketCheck, held map[enforce.Key]*leased, now Instant) (rest *sent) {
+	served := 0
+	var part split
 	for i := range checks {
-		if len(held) == 0 || !checks[i].Allowed || !canServe(&checks[i]) {
+		check := &checks[i]
+		check.Leased = false
+		if len(held) > 0 {
+			part.take(check, held, now)
+		}
+		if part.count > 0 && part.count == len(check.Tiers) {
+			part.spend(check, now)
+			check.Allowed, check.Answered, check.Exhausted, check.Recalled, check.Leased = true, true, false, false, true
+			served++
 			continue
 		}
-		for j := range checks[i].Tiers {
-			if e := held[checks[i].Tiers[j].Key]; e != nil {
-				e.Demand(checks[i].Cost) // more tokens would have served it
-			}
+		if rest == nil {
+			rest = sentPool.Get().(*sent)
 		}
+		rest.add(check, i, &part)
 	}
-	return err
+	if served > 0 {
+		b.served.Add(int64(served))
+	}
+	if rest != nil {
+		b.split.Add(int64(len(rest.splits)))
+		rest.point()
+	}
+	return rest
 }
 
-// serve decides a check if lots have its cost of every tier.
-func (b *Buckets) serve(check *enforce.BucketCheck, held map[enforce.Key]*leased, now Instant) bool {
-	check.Leased = false
-	if len(held) == 0 || !canServe(check) {
-		return false
+// end answers the checks that the store decided, and learns from them.
+func (b *Buckets) end(checks []enforce.BucketCheck, rest *sent, held map[enforce.Key]*leased, err error, now Instant) {
+	rest.finish(checks, err, now)
+	if !b.isOn.Load() {
+		return
 	}
-	var of [maxTiers]*leased
-	var views [maxTiers]*view
-	for i := range check.Tiers {
-		tier := &check.Tiers[i]
-		e := held[tier.Key]
-		if e == nil {
-			return false
+	for _, place := range rest.places {
+		check, part := &checks[place.check], &split{}
+		if place.split >= 0 {
+			part = &rest.splits[place.split]
 		}
-		v := e.view.Load()
-		if v == nil || v.limit != tier.Limit {
-			if v != nil && tier.Limit.Since > v.limit.Since {
-				limit := tier.Limit
-				e.edited.Store(&limit)
-			}
-			return false
-		}
-		of[i], views[i] = e, v
-	}
-	var taken [maxTiers]Taken
-	for i := range check.Tiers {
-		if !of[i].Take(now, check.Cost, &taken[i]) { //nolint:gosec // canServe caps the tiers
-			for j := range i {
-				taken[j].PutBack() //nolint:gosec // as above
-			}
-			return false
-		}
-	}
-	for i := range check.Tiers {
-		tier, v := &check.Tiers[i], views[i]
-		of[i].Demand(check.Cost)
-		taken[i].Spend()
-		tier.Holds = true
-		left := min(v.level+of[i].Held(now), enforce.Tokens(v.limit.Burst)*enforce.Token-check.Cost)
-		tier.Bucket = enforce.Bucket{Level: enforce.Level{Micros: max(0, left)}, Stamp: now.Wall / 1000, Limit: v.limit}
-	}
-	check.Allowed, check.Answered, check.Exhausted, check.Leased = true, true, false, true
-	return true
-}
-
-// canServe reports whether lots could serve a check, if they had the tokens.
-func canServe(check *enforce.BucketCheck) bool {
-	if check.Look || check.Mixed || check.Reserve != nil || check.Cost == 0 || len(check.Tiers) == 0 || len(check.Tiers) > maxTiers {
-		return false
-	}
-	for i := range check.Tiers {
-		if !canLease(check.Tiers[i].Limit) {
-			return false
-		}
-	}
-	return true
-}
-
-// notice counts the checks of buckets, and has those leased that are busy, if all other buckets of their check are too: a
-// check is served by lots only if they have all its tiers, and tokens that nobody spends are missing elsewhere.
-func (b *Buckets) notice(checks []enforce.BucketCheck, held map[enforce.Key]*leased, now Instant) {
-	for i := range checks {
-		if !canServe(&checks[i]) {
-			continue
-		}
-		all := true
-		for j := range checks[i].Tiers {
-			key := checks[i].Tiers[j].Key
-			if isHot := b.recent.count(key, now); !isHot && held[key] == nil {
-				all = false
-			}
-		}
-		for j := range checks[i].Tiers {
-			if tier := &checks[i].Tiers[j]; all && held[tier.Key] == nil {
-				select {
-				case b.hot <- candidate{tier.Key, tier.Limit}:
-				default: // later checks tell again
-				}
-			}
+		switch {
+		case !canServe(check):
+		case check.Allowed:
+			b.notice(check, part, held, now)
+		case (err == nil || check.Answered) && !check.Recalled:
+			freeFragments(check, held, now)
 		}
 	}
 }
@@ -266,69 +227,63 @@ func (b *Buckets) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			b.ask(context.WithoutCancel(ctx), func(e *leased, now Instant) (enforce.Ask, bool) { return e.Return(now) })
+			b.TurnOn(false)
+			b.senders.Wait()
+			b.send(context.WithoutCancel(ctx), b.collect())
+			b.senders.Wait()
 			return
 		case <-tick.C:
-			b.tick(ctx)
+			b.admit()
+			b.send(ctx, b.collect())
+			b.leave()
 		}
 	}
 }
 
-// tick leases what became hot, asks for what is needed, and leaves what became cold.
-func (b *Buckets) tick(ctx context.Context) {
-	b.admit()
-	b.ask(ctx, func(e *leased, now Instant) (enforce.Ask, bool) {
-		if limit := e.edited.Swap(nil); limit != nil {
-			e.Edited(*limit)
-		}
-		return e.Ask(now, 0, 0)
-	})
-	b.leave()
-}
-
 // admit starts to lease the candidates.
 func (b *Buckets) admit() {
-	held := *b.held.Load()
+	held, isOn := *b.held.Load(), b.isOn.Load()
 	var more map[enforce.Key]*leased
-	for {
-		select {
-		case c := <-b.hot:
-			if more == nil {
-				more = make(map[enforce.Key]*leased, len(held)+1)
-				for key, e := range held {
-					more[key] = e
-				}
-			}
-			if more[c.key] == nil && len(more) < maxBuckets && b.ofTenant[c.key.Tenant] < maxOfTenant {
-				more[c.key] = &leased{Bucket: NewBucket(c.limit, b.clock()), key: c.key}
-				b.ofTenant[c.key.Tenant]++
-			}
+	for range len(b.hot) {
+		c := <-b.hot
+		if !isOn || held[c.key] != nil || more[c.key] != nil || max(len(held), len(more)) >= maxBuckets || b.ofTenant[c.key.Tenant] >= b.share() {
 			continue
-		default:
 		}
-		break
+		if more == nil {
+			more = make(map[enforce.Key]*leased, len(held)+1)
+			maps.Copy(more, held)
+		}
+		more[c.key] = &leased{Bucket: NewBucket(c.limit, b.clock()), key: c.key}
+		b.ofTenant[c.key.Tenant]++
 	}
 	if more != nil {
 		b.held.Store(&more)
 	}
 }
 
-// leave drops buckets that nobody asks about any more, or that the store does not lend.
+// share returns how many buckets of a tenant are leased at most.
+func (b *Buckets) share() int { return maxBuckets / max(leastTenants, len(b.ofTenant)) }
+
+// leave drops buckets that nobody asks about any more, or that are not to be leased. Of a tenant with more than its share
+// the surplus is given back.
 func (b *Buckets) leave() {
-	held, now := *b.held.Load(), b.clock()
+	held, now, share, isOn := *b.held.Load(), b.clock(), b.share(), b.isOn.Load()
 	var fewer map[enforce.Key]*leased
+	surplus := map[rules.TenantID]int{}
 	for key, e := range held {
 		e.mu.Lock()
-		isCold := !e.isAsking && (e.isEmpty() && now.Mono-e.active.Mono > int64(coldAfter) || !canLease(e.inForce))
+		isEmpty := !e.isAsking && e.isEmpty()
+		isCold := now.Mono-e.active.Mono > int64(coldAfter) || !canLease(e.inForce)
 		e.mu.Unlock()
-		if !isCold {
+		if over := b.ofTenant[key.Tenant] - share - surplus[key.Tenant]; over > 0 {
+			surplus[key.Tenant]++
+			e.isLeaving.Store(true)
+		}
+		if !isEmpty || !isCold && isOn && !e.isLeaving.Load() {
 			continue
 		}
 		if fewer == nil {
-			fewer = make(map[enforce.Key]*leased, len(held))
-			for key, e := range held {
-				fewer[key] = e
-			}
+			fewer = maps.Clone(held)
 		}
 		delete(fewer, key)
 		if b.ofTenant[key.Tenant]--; b.ofTenant[key.Tenant] == 0 {
@@ -347,15 +302,15 @@ type asking struct {
 	sent    Instant
 }
 
-// ask makes the asks of all buckets that have one, tenants beside each other, and waits for the answers.
-func (b *Buckets) ask(ctx context.Context, next func(*leased, Instant) (enforce.Ask, bool)) {
+// collect returns the calls that are due, by tenant. The deadline of what a call lends counts from the first of its asks.
+func (b *Buckets) collect() map[rules.TenantID][]*asking {
 	calls := map[rules.TenantID][]*asking{}
 	for _, e := range *b.held.Load() {
+		if _, waits := b.sending.Load(e.key.Tenant); waits {
+			continue
+		}
 		now := b.clock()
-		e.mu.Lock()
-		ask, ok := next(e, now)
-		limit := e.limit
-		e.mu.Unlock()
+		ask, limit, ok := b.next(e, now)
 		if !ok {
 			continue
 		}
@@ -368,27 +323,52 @@ func (b *Buckets) ask(ctx context.Context, next func(*leased, Instant) (enforce.
 		call.leases = append(call.leases, enforce.Lease{Key: e.key, Limit: limit, Ask: ask})
 		calls[e.key.Tenant] = of
 	}
-	var tenants sync.WaitGroup
-	places := make(chan struct{}, maxAsks)
-	for _, of := range calls {
-		places <- struct{}{}
-		tenants.Go(func() {
-			defer func() { <-places }()
+	return calls
+}
+
+// next returns what to ask of a bucket.
+func (b *Buckets) next(e *leased, now Instant) (ask enforce.Ask, limit enforce.Limit, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if edited := e.edited.Swap(nil); edited != nil {
+		e.Edited(*edited)
+	}
+	if !b.isOn.Load() || e.isLeaving.Load() || e.isStranded.Swap(false) {
+		ask, ok = e.Return(now)
+	} else {
+		ask, ok = e.Ask(now, 0, 0)
+	}
+	b.count(e.Moved())
+	return ask, e.limit, ok
+}
+
+func (b *Buckets) count(moved Moved) {
+	for i, tokens := range []enforce.Tokens{moved.Lent, moved.Spent, moved.Back, moved.Forfeited} {
+		if tokens > 0 {
+			b.moved[i].Add(int64(tokens))
+		}
+	}
+}
+
+// send makes calls. Tenants do not wait for each other: each waits for the answers to its own before it asks again.
+func (b *Buckets) send(ctx context.Context, calls map[rules.TenantID][]*asking) {
+	for tenant, of := range calls {
+		b.sending.Store(tenant, true)
+		b.senders.Go(func() {
+			defer b.sending.Delete(tenant)
 			for _, call := range of {
-				b.send(ctx, call)
+				err := b.store.Lease(ctx, call.leases)
+				if err != nil {
+					b.log.Debug("leases were not renewed", "error", err)
+				}
+				b.answered(call, b.clock())
 			}
 		})
 	}
-	tenants.Wait()
 }
 
-// send makes one call. The deadline of what it lends counts from the first of its asks.
-func (b *Buckets) send(ctx context.Context, call *asking) {
-	err := b.store.Lease(ctx, call.leases)
-	if err != nil {
-		b.log.Debug("leases were not renewed", "error", err)
-	}
-	now := b.clock()
+// answered takes the answers to a call in.
+func (b *Buckets) answered(call *asking, now Instant) {
 	for i, e := range call.entries {
 		e.mu.Lock()
 		if l := &call.leases[i]; l.Answered {
@@ -397,6 +377,7 @@ func (b *Buckets) send(ctx context.Context, call *asking) {
 		} else {
 			e.Lost()
 		}
+		b.count(e.Moved())
 		e.mu.Unlock()
 	}
 }

@@ -22,29 +22,48 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+const patience = 30 * time.Second
+
 // counted counts what reaches a store, and fails on request.
 type counted struct {
 	*membucket.Store
-	takes, leases atomic.Int64
-	isDown        atomic.Bool
+	takes, tiers, leases atomic.Int64
+	failsWith            atomic.Pointer[error]
 }
 
 var errDown = errors.New("the store is down")
 
 func (c *counted) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	c.takes.Add(int64(len(checks)))
-	if c.isDown.Load() {
-		return errDown
+	for i := range checks {
+		c.tiers.Add(int64(len(checks[i].Tiers)))
+	}
+	if err := c.failsWith.Load(); err != nil {
+		for i := range checks {
+			checks[i].Answered = false
+		}
+		return *err
 	}
 	return c.Store.Take(ctx, checks)
 }
 
 func (c *counted) Lease(ctx context.Context, leases []enforce.Lease) error {
 	c.leases.Add(1)
-	if c.isDown.Load() {
-		return errDown
+	if err := c.failsWith.Load(); err != nil {
+		return *err
 	}
 	return c.Store.Lease(ctx, leases)
+}
+
+// look returns what the first bucket of a check has lent.
+func (c *counted) look(t *testing.T, one enforce.BucketCheck) enforce.Tokens {
+	t.Helper()
+	one.Look = true
+	looks := []enforce.BucketCheck{one}
+	if err := c.Store.Take(t.Context(), looks); err != nil {
+		t.Fatal(err)
+	}
+	return looks[0].Tiers[0].Out
 }
 
 var busy = enforce.Limit{Rate: 1e6, Burst: 1e6}
@@ -61,6 +80,7 @@ func open(t *testing.T) (*lease.Buckets, *counted) {
 	t.Helper()
 	store := &counted{Store: membucket.New(membucket.Options{})}
 	b := lease.Open(t.Context(), store, nil, slog.New(slog.DiscardHandler))
+	b.TurnOn(true)
 	t.Cleanup(b.Close)
 	return b, store
 }
@@ -68,7 +88,7 @@ func open(t *testing.T) (*lease.Buckets, *counted) {
 // heat takes until a check is served by lots.
 func heat(t *testing.T, b *lease.Buckets, one enforce.BucketCheck) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for before := b.Served(); b.Served() == before; {
 		if time.Now().After(deadline) {
 			t.Fatal("no check was served by leased tokens")
@@ -85,7 +105,7 @@ func TestABusyBucketIsServedWithoutTheStore(t *testing.T) {
 	one := check(busy, busy, busy, busy)
 	heat(t, b, one)
 	checks := []enforce.BucketCheck{one}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for { // until the demand is learned, the store decides checks for which the lots are too small
 		const runs = 1000
 		taken, served := store.takes.Load(), b.Served()
@@ -121,13 +141,13 @@ func TestABusyBucketIsServedWithoutTheStore(t *testing.T) {
 func TestChecksThatLotsCannotServeLeaseNothing(t *testing.T) {
 	t.Parallel()
 	for name, one := range map[string]enforce.BucketCheck{
-		"a window beside the bucket":    check(busy, enforce.Limit{Kind: rules.KindFixedWindow, Burst: 1e6, Interval: 60_000_000}),
 		"a small burst":                 check(enforce.Limit{Rate: 1e6, Burst: 5}),
 		"a limit of days":               check(enforce.Limit{Rate: 0.01, Burst: 1000}),
 		"a reservation":                 {Cost: enforce.Token, Tiers: check(busy).Tiers, Reserve: &enforce.Reservation{Life: time.Minute}},
 		"a look":                        {Cost: enforce.Token, Tiers: check(busy).Tiers, Look: true},
 		"no cost":                       {Tiers: check(busy).Tiers},
 		"costs that differ by the tier": {Cost: enforce.Token, Tiers: check(busy).Tiers, Mixed: true},
+		"a rule that says never":        {Cost: enforce.Token, Tiers: []enforce.Tier{{Key: enforce.Key{Tenant: 1, Rule: 1}, Limit: busy, NeverLease: true}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,14 +186,74 @@ func TestClosingGivesBackWhatIsHeld(t *testing.T) {
 	one := check(busy)
 	heat(t, b, one)
 	b.Close()
-	look := check(busy)
-	look.Look = true
-	looks := []enforce.BucketCheck{look}
-	if err := store.Store.Take(t.Context(), looks); err != nil {
-		t.Fatal(err)
-	}
-	if out := looks[0].Tiers[0].Out; out != 0 {
+	if out := store.look(t, one); out != 0 {
 		t.Errorf("%v tokens are still lent", out)
+	}
+}
+
+func TestTurningLeasesOffGivesBackWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	b, store := open(t)
+	one := check(busy)
+	heat(t, b, one)
+	b.TurnOn(false)
+	deadline := time.Now().Add(patience)
+	for b.Len() > 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("a bucket is still leased")
+		}
+		served := b.Served()
+		if err := b.Take(t.Context(), []enforce.BucketCheck{one}); err != nil {
+			t.Fatal(err)
+		}
+		if b.Len() == 0 && b.Served() != served {
+			t.Fatal("a check was served by lots that were given back")
+		}
+	}
+	if out := store.look(t, one); out != 0 {
+		t.Errorf("%v tokens are still lent", out)
+	}
+	b.TurnOn(true)
+	heat(t, b, one)
+}
+
+// split takes until the store decides some tiers of a check and lots serve the others.
+func split(t *testing.T, b *lease.Buckets, one enforce.BucketCheck) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for before := b.Split(); b.Split() == before; {
+		if time.Now().After(deadline) {
+			t.Fatal("no check was split")
+		}
+		if err := b.Take(t.Context(), []enforce.BucketCheck{one}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var window = enforce.Limit{Kind: rules.KindFixedWindow, Burst: 1e9, Interval: 60_000_000}
+
+// TestABusyBucketBesideOthersIsLeased: the store decides the others in one call, and answers as for the whole check.
+func TestABusyBucketBesideOthersIsLeased(t *testing.T) {
+	t.Parallel()
+	b, store := open(t)
+	one := check(busy, window, busy)
+	split(t, b, one)
+	for range 1000 {
+		tiers, split := store.tiers.Load(), b.Split()
+		checks := []enforce.BucketCheck{check(busy, window, busy)}
+		if err := b.Take(t.Context(), checks); err != nil || !checks[0].Allowed {
+			t.Fatalf("%+v, %v", checks[0], err)
+		}
+		for i, limit := range []enforce.Limit{busy, window, busy} {
+			tier := &checks[0].Tiers[i]
+			if !tier.Holds || tier.Bucket.Limit != limit || tier.Bucket.Level.Micros <= 0 || tier.Key.Rule != rules.RuleID(i+1) {
+				t.Fatalf("tier %d: %+v", i, tier)
+			}
+		}
+		if b.Split() > split && store.tiers.Load()-tiers == 3 {
+			t.Fatal("the store got all tiers of a check of which lots served some")
+		}
 	}
 }
 
@@ -182,8 +262,8 @@ func TestWithoutTheStoreLotsAreSpentAndNotRenewed(t *testing.T) {
 	b, store := open(t)
 	one := check(enforce.Limit{Rate: 1e5, Burst: 1e5})
 	heat(t, b, one)
-	store.isDown.Store(true)
-	deadline := time.Now().Add(20 * time.Second)
+	store.failsWith.Store(&errDown)
+	deadline := time.Now().Add(patience)
 	for spent := 0; ; spent++ {
 		if spent > 1e5 || time.Now().After(deadline) {
 			t.Fatalf("%d checks were served by lots that were never renewed", spent)
@@ -192,7 +272,7 @@ func TestWithoutTheStoreLotsAreSpentAndNotRenewed(t *testing.T) {
 			break
 		}
 	}
-	store.isDown.Store(false)
+	store.failsWith.Store(nil)
 	heat(t, b, one)
 }
 
@@ -210,6 +290,7 @@ func TestFourProcessesKeepTheirPromises(t *testing.T) {
 		client := redis.NewUniversalClient(options)
 		t.Cleanup(func() { _ = client.Close() })
 		b := lease.Open(t.Context(), redisbucket.New(client, 2*time.Second), nil, slog.New(slog.DiscardHandler))
+		b.TurnOn(true)
 		t.Cleanup(b.Close)
 		all = append(all, b)
 		processes[i] = b
@@ -228,6 +309,7 @@ func TestFourProcessesKeepTheirPromises(t *testing.T) {
 func BenchmarkTake(b *testing.B) {
 	store := membucket.New(membucket.Options{})
 	buckets := lease.Open(b.Context(), store, nil, slog.New(slog.DiscardHandler))
+	buckets.TurnOn(true)
 	defer buckets.Close()
 	limit := enforce.Limit{Rate: rules.MaxRate, Burst: rules.MaxBurst}
 	for range 100_000 {

@@ -217,12 +217,36 @@ func (m *Metrics) Lessor(stats func() enforce.LessorStats) {
 		func() float64 { return float64(stats().Unplaced) })
 }
 
-// Leases registers how many buckets this process leases, and how many checks leased tokens served.
-func (m *Metrics) Leases(held func() int, served func() int64) {
+// Leases are the counts of the tokens that Redis has lent to this process.
+type Leases struct {
+	Buckets int // of which tokens are held
+	// Served checks needed no round trip; of Split ones Redis decided some of the buckets.
+	Served, Split int64
+	// Tokens by what became of them.
+	Lent, Spent, GivenBack, Forfeited float64
+}
+
+// Leases registers the counts of leases.
+func (m *Metrics) Leases(read func() Leases) {
 	m.gauge("sluice_leased_buckets", "Buckets in Redis of which this process holds tokens.",
-		func() float64 { return float64(held()) })
+		func() float64 { return float64(read().Buckets) })
 	m.counter("sluice_leased_checks_total", "Checks that leased tokens served, without asking Redis.",
-		func() float64 { return float64(served()) })
+		func() float64 { return float64(read().Served) })
+	m.counter("sluice_split_checks_total", "Checks of which leased tokens served some buckets, and Redis decided the others.",
+		func() float64 { return float64(read().Split) })
+	for fate, tokens := range map[string]func(Leases) float64{
+		"lent":       func(l Leases) float64 { return l.Lent },
+		"spent":      func(l Leases) float64 { return l.Spent },
+		"given_back": func(l Leases) float64 { return l.GivenBack },
+		"forfeited":  func(l Leases) float64 { return l.Forfeited },
+	} {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "sluice_leased_tokens_total",
+			Help: "Tokens that Redis lent to this process, and what became of them. Forfeited ones were neither spent nor given " +
+				"back in time: they were missing for up to a second and a half.",
+			ConstLabels: prometheus.Labels{"fate": fate},
+		}, func() float64 { return tokens(read()) }))
+	}
 }
 
 // Places counts the places of a class that requests share.

@@ -38,6 +38,7 @@ func everything() *Metrics {
 	m.UnsettledEdits(func() int64 { return 17 })
 	m.Adapting(adapt.NewReports(nil, nil), adapt.NewLoop(nil, nil, nil))
 	m.LocalBuckets(func() int { return 7 }, func() int64 { return 8 })
+	m.Leases(func() Leases { return Leases{Buckets: 3, Served: 21, Split: 22, Lent: 2.5, Spent: 1, GivenBack: 0.5, Forfeited: 0.25} })
 	queue := m.StoreQueue(func() int { return 13 })
 	queue.Waited(time.Millisecond)
 	queue.ScriptSent(3)
@@ -89,6 +90,13 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_snapshot_unknown_rules 18`,
 		`sluice_local_buckets 7`,
 		`sluice_local_bucket_evictions_total 8`,
+		`sluice_leased_buckets 3`,
+		`sluice_leased_checks_total 21`,
+		`sluice_split_checks_total 22`,
+		`sluice_leased_tokens_total{fate="lent"} 2.5`,
+		`sluice_leased_tokens_total{fate="spent"} 1`,
+		`sluice_leased_tokens_total{fate="given_back"} 0.5`,
+		`sluice_leased_tokens_total{fate="forfeited"} 0.25`,
 		`sluice_store_node_breaker_trips_total{node="10.0.0.2:6379"} 3`,
 		`sluice_store_queue_depth 13`,
 		`sluice_store_queue_wait_seconds_count 1`,

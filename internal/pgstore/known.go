@@ -51,6 +51,20 @@ func requireKnown(ctx context.Context, queries *dbsqlc.Queries, all []rules.Rule
 	return nil
 }
 
+// KnownToAll reports whether every live process knows a word.
+func (s *Store) KnownToAll(ctx context.Context, word string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	return ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (bool, error) {
+		var unknown rules.UnknownToProcessError
+		err := requireKnownWord(ctx, q, word)
+		if errors.As(err, &unknown) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
 func requireKnownWord(ctx context.Context, queries *dbsqlc.Queries, word string) error {
 	process, err := queries.ProcessThatKnowsNot(ctx, fleet.Recent.Seconds(), word)
 	switch {

@@ -205,6 +205,8 @@ type ruleImage struct {
 	AdaptFloorPercent *int16   `json:"adapt_floor_percent"`
 	AdaptP99Ms        *int32   `json:"adapt_p99_ms"`
 	AdaptErrorPercent *float64 `json:"adapt_error_percent"`
+
+	NeverLeased bool `json:"never_leased"`
 }
 
 // rule returns the image without the fields that identify a rule.
@@ -215,7 +217,7 @@ func (i *ruleImage) rule() rules.Rule {
 		Active: i.IsActive, Description: i.Description,
 		Window:         windowOf(i.WindowSeconds, i.WindowCalendar, i.WindowZone, i.WindowStartDay),
 		RefillInterval: seconds(i.RefillIntervalSeconds), MaxHold: seconds(i.MaxHoldSeconds), NotifyAt: percents(i.NotifyAt),
-		Adapt: adaptOf(i.AdaptBackend, i.AdaptFloorPercent, i.AdaptP99Ms, i.AdaptErrorPercent),
+		Adapt: adaptOf(i.AdaptBackend, i.AdaptFloorPercent, i.AdaptP99Ms, i.AdaptErrorPercent), NeverLeased: i.NeverLeased,
 	}
 }
 

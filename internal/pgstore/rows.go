@@ -92,6 +92,7 @@ func ruleFromRow(row dbsqlc.RateLimitRule) (rules.Rule, error) {
 		Mode:           oneOf(row.Mode, rules.ModeEnforce, rules.ModeShadow),
 		Action:         oneOf(row.Action, rules.ActionLimit, rules.ActionBlock, rules.ActionBypass),
 		FailureMode:    oneOf(rules.FailureMode(orEmpty(row.FailureMode)), rules.FailLocal, rules.FailOpen, rules.FailClosed),
+		NeverLeased:    row.NeverLeased,
 		Active:         row.IsActive,
 		Description:    row.Description,
 		Version:        row.Version,

@@ -52,7 +52,7 @@ func (w write) promote(ctx context.Context, shadow, live *rules.Rule) (err error
 	after.RatePerSecond, after.RateUnit, after.Burst = shadow.RatePerSecond, shadow.RateUnit, shadow.Burst
 	after.Algorithm, after.Action, after.FailureMode = shadow.Algorithm, shadow.Action, shadow.FailureMode
 	after.Window, after.RefillInterval, after.MaxHold, after.NotifyAt = shadow.Window, shadow.RefillInterval, shadow.MaxHold, shadow.NotifyAt
-	after.Adapt = shadow.Adapt
+	after.Adapt, after.NeverLeased = shadow.Adapt, shadow.NeverLeased
 	after.Active = true
 	if !sameRule(live, &after) {
 		if *live, err = w.updateRule(ctx, after); err != nil {

@@ -200,7 +200,7 @@ func sameRule(a, b *rules.Rule) bool {
 		a.Algorithm == b.Algorithm && a.Mode == b.Mode && a.Action == b.Action &&
 		a.FailureMode == b.FailureMode && a.Active == b.Active && a.Description == b.Description &&
 		a.Window == b.Window && a.RefillInterval == b.RefillInterval && a.MaxHold == b.MaxHold && slices.Equal(a.NotifyAt, b.NotifyAt) &&
-		a.Adapt == b.Adapt
+		a.Adapt == b.Adapt && a.NeverLeased == b.NeverLeased
 }
 
 func (w write) updateRule(ctx context.Context, rule rules.Rule) (rules.Rule, error) {
@@ -235,6 +235,7 @@ func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rul
 			Mode:                  rule.Mode,
 			Action:                rule.Action,
 			FailureMode:           string(rule.FailureMode),
+			NeverLeased:           rule.NeverLeased,
 			IsActive:              rule.Active,
 			Description:           rule.Description,
 			Revision:              w.revision,
@@ -274,6 +275,7 @@ func (w write) updateRules(ctx context.Context, all []rules.Rule) (updated []rul
 			Mode:                  rule.Mode,
 			Action:                rule.Action,
 			FailureMode:           string(rule.FailureMode),
+			NeverLeased:           rule.NeverLeased,
 			IsActive:              rule.Active,
 			Description:           rule.Description,
 			Revision:              w.revision,

@@ -219,6 +219,26 @@ func TestRulesDoNotAdaptWhileAnOlderProcessLives(t *testing.T) {
 	must(w.CreateRule(t.Context(), rule))(t)
 }
 
+func TestAWordIsKnownToAllOnceNoOlderProcessLives(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	knownToAll := func(want bool, when string) {
+		t.Helper()
+		if got := must(w.KnownToAll(t.Context(), rules.WordLeases))(t); got != want {
+			t.Errorf("%s: leases are known to all: %t, want %t", when, got, want)
+		}
+	}
+	knownToAll(true, "without processes")
+	w.report(t, fleet.Report{Process: fleet.Process{ID: "new", Name: "api-2", Version: "v2", Algorithms: []string{"token_bucket", rules.WordLeases}}})
+	knownToAll(true, "a process of this release")
+	w.report(t, fleet.Report{Process: fleet.Process{ID: "old", Name: "api-1", Version: "v1", Algorithms: []string{"token_bucket"}}})
+	knownToAll(false, "beside one of an older release")
+	if err := w.EndProcess(t.Context(), "old"); err != nil {
+		t.Fatal(err)
+	}
+	knownToAll(true, "once that has ended")
+}
+
 func TestReportsOfSeveralProcessesAreSummedUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

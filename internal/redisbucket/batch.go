@@ -64,6 +64,10 @@ func (b *batch) pack(prefix string, apart bool) []*script {
 			if check.Answered {
 				continue // before, or it has no tiers
 			}
+			if check.Leases != nil {
+				b.newScript(prefix, true).addLeases(check)
+				continue
+			}
 			tenant := int64(0) // all of them
 			if apart {
 				tenant = int64(check.Tiers[0].Key.Tenant)

@@ -12,44 +12,38 @@ import (
 
 const grantBytes = 1 + 4*8 + 4 + 8 + 4 + 8 + limitBytes
 
-var leaseScript = redis.NewScript(leaseSource)
-
-// Lease implements enforce.Lender with lease.lua and Take's clock, budget and breaker. It is never repeated, so a report is
-// counted at most once. The leases are of one tenant.
-func (s *Store) Lease(ctx context.Context, leases []enforce.Lease) error {
+// Lease implements enforce.Lender with lease.lua. It waits for its turn as checks do, in line with those of its tenant, and
+// shares their round trips. It is never repeated, so a report is counted at most once.
+func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
 	if len(leases) == 0 {
 		return nil
 	}
-	keys, args := s.leaseArgs(leases)
-	reply, err := s.runLease(ctx, s.nodeOf(leases[0].Key), keys, args)
-	if err != nil {
+	tiers := make([]enforce.Tier, len(leases))
+	for i := range leases {
+		leases[i].Answered = false
+		tiers[i].Key = leases[i].Key
+	}
+	if err := s.submit([]enforce.BucketCheck{{Tiers: tiers, Leases: leases}}); err != nil {
 		return fmt.Errorf("lease tokens of %d buckets in redis: %w", len(leases), err)
 	}
-	if len(reply) != 4+len(leases)*grantBytes {
-		return fmt.Errorf("lease tokens of %d buckets in redis: a reply of %d bytes", len(leases), len(reply))
-	}
-	s.broken.Add(int64(uint32At(reply)))
-	reply = reply[4:]
-	for i := range leases {
-		if reply[0] == 2 {
-			s.unknown.Add(1)
-			err = ErrUnknownVersion
-		} else {
-			leases[i].Answered = true
-			leases[i].Grant = grantAt(reply)
-		}
-		reply = reply[grantBytes:]
-	}
-	return err
+	return nil
 }
 
-func (s *Store) leaseArgs(leases []enforce.Lease) (keys []string, args []any) {
+// addLeases makes the script a call of lease.lua, which describes the arguments.
+func (s *script) addLeases(check *enforce.BucketCheck) {
+	s.checks, s.leases = append(s.checks, check), check.Leases
+}
+
+func (s *script) leaseCommand(ctx context.Context, bySource bool, stamp int64) *noRetryCmd {
+	args := []any{"evalsha", leaseSHA, len(s.leases)}
+	if bySource {
+		args = []any{"eval", leaseSource, len(s.leases)}
+	}
 	var limits, asks []byte
 	calendars := uint16(0)
-	for i := range leases {
-		l := &leases[i]
-		l.Answered = false
-		keys = append(keys, string(appendKey(nil, s.prefix, l.Key)))
+	for i := range s.leases {
+		l := &s.leases[i]
+		args = append(args, string(appendKey(nil, s.prefix, l.Key)))
 		limits = appendLimit(limits, l.Limit, &calendars)
 		for _, number := range []int64{l.Ask.Epoch, l.Ask.Presence, int64(l.Ask.Held), int64(l.Ask.Need), int64(l.Ask.Want), l.Ask.Since} {
 			asks = appendFloat(asks, float64(number))
@@ -59,35 +53,31 @@ func (s *Store) leaseArgs(leases []enforce.Lease) (keys []string, args []any) {
 			asks = appendFloat(appendFloat(appendFloat(asks, float64(r.Slot)), float64(r.Spent)), float64(r.Back))
 		}
 	}
-	args = []any{limits, asks}
-	if stamp := s.stamp(); stamp != 0 {
+	args = append(args, limits, asks)
+	if stamp != 0 {
 		args = append(args, strconv.FormatInt(stamp, 10))
 	}
-	return keys, args
+	return &noRetryCmd{redis.NewStringCmd(ctx, args...)}
 }
 
-// runLease runs the script by its digest, or by its source if Redis does not know it, which then did not run.
-func (s *Store) runLease(ctx context.Context, n *node, keys []string, args []any) (reply string, err error) {
-	command := func(first ...any) []any {
-		first = append(first, len(keys))
-		for _, key := range keys {
-			first = append(first, key)
-		}
-		return append(first, args...)
+// readGrants reads a reply of lease.lua.
+func (s *script) readGrants(reply string) (broken int, err error) {
+	s.unknownTiers, s.forgotten = 0, 0
+	if len(reply) != 4+len(s.leases)*grantBytes {
+		return 0, fmt.Errorf("a reply of %d bytes to %d leases", len(reply), len(s.leases))
 	}
-	_, err = n.breaker.Execute(func() (struct{}, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
-		defer cancel()
-		cmd := &noRetryCmd{redis.NewStringCmd(ctx, command("evalsha", leaseScript.Hash())...)}
-		err := s.rdb.Process(ctx, cmd)
-		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			cmd = &noRetryCmd{redis.NewStringCmd(ctx, command("eval", leaseSource)...)}
-			err = s.rdb.Process(ctx, cmd)
+	broken, reply = int(uint32At(reply)), reply[4:]
+	for i := range s.leases {
+		if reply[0] == 2 {
+			s.unknownTiers++
+			err = ErrUnknownVersion
+		} else {
+			s.leases[i].Grant, s.leases[i].Answered = grantAt(reply), true
 		}
-		reply = cmd.Val()
-		return struct{}{}, err
-	})
-	return reply, err
+		reply = reply[grantBytes:]
+	}
+	s.checks[0].Answered = err == nil
+	return broken, err
 }
 
 func grantAt(b string) enforce.Grant {

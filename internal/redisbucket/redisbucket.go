@@ -171,16 +171,18 @@ func (s *Store) takeUncancelled(checks []enforce.BucketCheck) error {
 		check.Answered = len(check.Tiers) == 0
 		check.Allowed, check.Exhausted = check.Answered, false
 	}
-	var err error
-	if s.single != nil {
-		_, err = s.single.combiner.Submit(checks, time.Now())
-	} else {
-		err = s.cluster.dispatch(checks)
-	}
-	if err != nil {
+	if err := s.submit(checks); err != nil {
 		return fmt.Errorf("take from buckets in redis for %d checks: %w", len(checks), err)
 	}
 	return nil
+}
+
+func (s *Store) submit(checks []enforce.BucketCheck) error {
+	if s.single != nil {
+		_, err := s.single.combiner.Submit(checks, time.Now())
+		return err
+	}
+	return s.cluster.dispatch(checks)
 }
 
 func (s *Store) nodeOf(key enforce.Key) *node {

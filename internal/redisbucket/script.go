@@ -17,10 +17,13 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-var takeSHA = func() string {
-	sum := sha1.Sum([]byte(takeSource)) //nolint:gosec // as above
+// The scripts' digests.
+var takeSHA, leaseSHA = digestOf(takeSource), digestOf(leaseSource)
+
+func digestOf(source string) string {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
 	return hex.EncodeToString(sum[:])
-}()
+}
 
 // The limits of one script, unless it is a single check. Redis does nothing else meanwhile: 64 checks of four tiers take
 // half a millisecond.
@@ -47,7 +50,7 @@ const (
 	flagMixed   = 4
 )
 
-// script builds one call of take.lua, which describes the arguments, and reads its reply. Its checks have their buckets
+// script builds one call of take.lua, which describes the arguments, and reads its reply; or one of lease.lua. Its checks have their buckets
 // on one server. Each distinct bucket is sent once, with one limit. The memory is reused.
 type script struct {
 	prefix     string // of the keys
@@ -59,6 +62,7 @@ type script struct {
 	limitOf    []uint16            // for each key, the place of its limit
 	wires      []uint16            // for each check, its number of tiers, its flags, and each tier's wire
 	hasPlaces  bool                // a limit is of places
+	leases     []enforce.Lease     // for a call of lease.lua
 	tierPlaces []int               // the places of the keys of a check that is being added; -1 for a new one
 
 	text         []byte   // all arguments, one after the other
@@ -78,7 +82,7 @@ func (s *script) reset(prefix string, single bool) {
 	clear(s.places)
 	s.checks, s.limits, s.limitOf, s.wires = s.checks[:0], s.limits[:0], s.limitOf[:0], s.wires[:0]
 	s.text, s.textEnds, s.cmd, s.err = s.text[:0], s.textEnds[:0], nil, nil
-	s.single, s.hasPlaces = single, false
+	s.single, s.hasPlaces, s.leases = single, false, nil
 	if !single && s.places == nil {
 		s.places = make(map[enforce.Key]int)
 	}
@@ -174,6 +178,9 @@ func (s *script) endArg() { s.textEnds = append(s.textEnds, len(s.text)) }
 
 // command returns the call by digest, or by source. A stamp of 0 leaves the time to Redis.
 func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRetryCmd {
+	if s.leases != nil {
+		return s.leaseCommand(ctx, bySource, stamp)
+	}
 	s.keyCount = len(s.limitOf)
 	if s.checks[0].Reserve != nil {
 		s.keyCount += 2
@@ -256,6 +263,9 @@ const outsideMicros = -3_000_000_000_000_000
 // readReply reads a reply into the checks, and returns how many stored values were broken. An ErrUnknownVersion or
 // ErrOtherWindow leaves only the checks with such a bucket unanswered.
 func (s *script) readReply(reply string) (broken int, err error) {
+	if s.leases != nil {
+		return s.readGrants(reply)
+	}
 	s.unknownTiers = 0
 	tiers := len(s.wires) - 2*len(s.checks)
 	end := tiers * tierBytes

@@ -33,8 +33,12 @@ type UnknownToProcessError struct {
 	Process, Version string
 }
 
-// WordAdapt stands beside the algorithms in what a process knows.
-const WordAdapt = "adapt"
+// WordAdapt and WordLeases stand beside the algorithms in what a process knows. Tokens are lent to processes only while
+// every process knows that buckets lend.
+const (
+	WordAdapt  = "adapt"
+	WordLeases = "leases"
+)
 
 // Error says which process it is and what to do.
 func (e UnknownToProcessError) Error() string {

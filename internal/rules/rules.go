@@ -81,6 +81,15 @@ const (
 	FailClosed FailureMode = "closed"
 )
 
+// Lease says whether the tokens of a rule's buckets are lent to processes ahead of demand.
+type Lease string
+
+// LeaseAuto lends tokens of busy buckets; LeaseNever leaves them in the store.
+const (
+	LeaseAuto  Lease = "auto"
+	LeaseNever Lease = "never"
+)
+
 // Tenant is one product or team with everything it owns.
 type Tenant struct {
 	ID          TenantID
@@ -171,7 +180,9 @@ type Rule struct {
 	// NotifyAt are the shares of a fixed window's limit, in percent and ascending, whose crossing is noted.
 	NotifyAt []int
 	// Adapt lets the rate follow the health of a backend.
-	Adapt        Adapt
+	Adapt Adapt
+	// NeverLeased is LeaseNever.
+	NeverLeased  bool
 	Active       bool
 	Description  string
 	Version      int64     // 1 for a new rule, raised by each change to it
@@ -246,4 +257,18 @@ type Gateway struct {
 	Document string
 	Revision int64
 	Removed  bool
+}
+
+// Lease returns the rule's NeverLeased as people write it.
+func (r *Rule) Lease() Lease {
+	if r.NeverLeased {
+		return LeaseNever
+	}
+	return LeaseAuto
+}
+
+// ParseLease sets NeverLeased, and returns what is wrong with the word, or "".
+func (r *Rule) ParseLease(word Lease) (wrong string) {
+	r.NeverLeased = word == LeaseNever
+	return WrongChoice(word, LeaseAuto, LeaseNever)
 }

@@ -78,7 +78,7 @@ func (d *decoder) decode(root *yaml.Node) {
 var ruleFieldNames = slices.Concat(
 	[]string{"key_pattern", "name", "plan", "rate", "rate_per_second", "rate_unit", "burst_capacity", "algorithm"},
 	shapeFields,
-	[]string{"mode", "action", "failure_mode", "is_active", "description"})
+	[]string{"mode", "action", "failure_mode", "lease", "is_active", "description"})
 
 // upTo goes through a list until enough is wrong.
 func upTo(d *decoder, list []*yaml.Node) iter.Seq2[int, *yaml.Node] {
@@ -117,6 +117,9 @@ func (d *decoder) rule(o *object) {
 	rule.RatePerSecond, rule.RateUnit = o.anyRate(limits && rule.Algorithm.HasRate())
 	rule.Burst = o.burst(limits)
 	o.shape(&rule)
+	if wrong := rule.ParseLease(rules.Lease(o.text("lease", string(rules.LeaseAuto)))); wrong != "" {
+		o.fail("lease", wrong)
+	}
 	if o.has("failure_mode") && rule.FailureMode == "" {
 		o.fail("failure_mode", "must not be empty: leave it out for the tenant's own")
 	}

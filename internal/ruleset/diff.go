@@ -225,6 +225,7 @@ func ruleFields(r *rules.Rule) []field {
 		{"mode", string(r.Mode)},
 		{"action", string(r.Action)},
 		{"failure_mode", cmp.Or(string(r.FailureMode), "the tenant's")},
+		{"lease", string(r.Lease())},
 		{"is_active", strconv.FormatBool(r.Active)},
 		{"description", strconv.Quote(r.Description)},
 	}...)

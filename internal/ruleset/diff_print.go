@@ -91,6 +91,9 @@ func describeRule(r *rules.Rule) string {
 	if r.FailureMode != "" {
 		text += ", failure_mode " + string(r.FailureMode)
 	}
+	if r.NeverLeased {
+		text += ", lease never"
+	}
 	if !r.Active {
 		text += ", not active"
 	}

@@ -24,7 +24,7 @@
 // Each of the sections can be left out. A plan has a name and may have a description. A rule
 // needs its key_pattern, and if it limits its rate and burst_capacity; what else is left out is: no
 // name, all plans, mode enforce, action limit, algorithm token_bucket, the tenant's failure_mode,
-// is_active true, no description. A rate is written as rate, with its unit, or as rate_per_second,
+// lease auto, is_active true, no description. A rate is written as rate, with its unit, or as rate_per_second,
 // with rate_unit beside it if it is to be shown in another unit than seconds. An override names
 // its rule by pattern, plan and name; the rule is in the file or already in the database.
 //
@@ -86,6 +86,7 @@ type (
 		Mode         rules.Mode        `yaml:"mode,omitempty"`
 		Action       rules.Action      `yaml:"action,omitempty"`
 		FailureMode  rules.FailureMode `yaml:"failure_mode,omitempty"`
+		Lease        rules.Lease       `yaml:"lease,omitempty"`
 		IsActive     *bool             `yaml:"is_active,omitempty"`
 		Description  freeText          `yaml:"description,omitempty"`
 	}
@@ -162,6 +163,7 @@ func encodeRule(r rules.Rule) fileRule {
 		Mode:         unless(rules.ModeEnforce, r.Mode),
 		Action:       unless(rules.ActionLimit, r.Action),
 		FailureMode:  r.FailureMode,
+		Lease:        unless(rules.LeaseAuto, r.Lease()),
 		Description:  freeText(r.Description),
 	}
 	if !r.Active {

@@ -27,6 +27,7 @@ rules:
     burst_capacity: 50
     mode: shadow
     failure_mode: closed
+    lease: never
     description: |-
       two
       lines
@@ -50,7 +51,7 @@ func exampleConfig(t *testing.T) Config {
 	block, shadow, daily := usual, usual, usual
 	block.Pattern, block.Action, block.Active = pattern(t, "global"), rules.ActionBlock, false
 	shadow.Pattern, shadow.RatePerSecond, shadow.Burst = pattern(t, "user:{user_id}"), 10, 50
-	shadow.Mode, shadow.FailureMode, shadow.Description = rules.ModeShadow, rules.FailClosed, "two\nlines"
+	shadow.Mode, shadow.FailureMode, shadow.Description, shadow.NeverLeased = rules.ModeShadow, rules.FailClosed, "two\nlines", true
 	daily.Pattern, daily.Name, daily.Plan = shadow.Pattern, "daily", "free"
 	daily.RatePerSecond, daily.RateUnit, daily.Burst = 1000.0/86400, rules.PerDay, 50
 	return Config{

@@ -119,6 +119,7 @@ export function rule(more: Partial<Rule> = {}): Rule {
     mode: 'enforce',
     action: 'limit',
     failure_mode: null,
+    lease: 'auto',
     is_active: true,
     description: '',
     version: 3,

@@ -2626,6 +2626,11 @@ export interface components {
          */
         FailureMode: "local" | "open" | "closed";
         /**
+         * @description never: tokens of the rule's buckets stay in Redis, and each check asks it; auto: those of busy token buckets are lent to processes ahead of demand
+         * @enum {string}
+         */
+        Lease: "auto" | "never";
+        /**
          * @description null: the tenant's
          * @enum {string|null}
          */
@@ -3297,6 +3302,7 @@ export interface components {
          *       "mode": "enforce",
          *       "action": "limit",
          *       "failure_mode": null,
+         *       "lease": "auto",
          *       "is_active": true,
          *       "description": "",
          *       "version": 3,
@@ -3338,6 +3344,7 @@ export interface components {
             mode: components["schemas"]["Mode"];
             action: components["schemas"]["Action"];
             failure_mode: components["schemas"]["RuleFailureMode"];
+            lease: components["schemas"]["Lease"];
             is_active: boolean;
             description: string;
             /** Format: int64 */
@@ -3393,6 +3400,8 @@ export interface components {
             /** @default limit */
             action?: components["schemas"]["Action"];
             failure_mode?: components["schemas"]["RuleFailureMode"];
+            /** @default auto */
+            lease?: components["schemas"]["Lease"];
             /** @default true */
             is_active?: boolean;
             /** @default  */
@@ -3419,6 +3428,7 @@ export interface components {
             mode?: components["schemas"]["Mode"];
             action?: components["schemas"]["Action"];
             failure_mode?: components["schemas"]["RuleFailureMode"];
+            lease?: components["schemas"]["Lease"];
             is_active?: boolean;
             description?: string;
         };
@@ -3536,6 +3546,7 @@ export interface components {
             mode?: components["schemas"]["Mode"];
             action?: components["schemas"]["Action"];
             failure_mode?: components["schemas"]["RuleFailureMode"];
+            lease?: components["schemas"]["Lease"];
             is_active?: boolean;
             description?: string;
         };

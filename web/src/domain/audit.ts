@@ -173,7 +173,14 @@ export function changesOf(entry: AuditEntry): Change[] {
 /** The row without columns that a limit of its algorithm leaves empty, and its window in one. */
 function plain(row: Row | null): Row | null {
   if (!row) return null;
-  const { window_seconds, window_calendar, refill_interval_seconds, max_hold_seconds, ...rest } = row;
+  const {
+    window_seconds,
+    window_calendar,
+    refill_interval_seconds,
+    max_hold_seconds,
+    never_leased,
+    ...rest
+  } = row;
   const {
     adapt_backend: backend,
     adapt_floor_percent: floor_percent,
@@ -186,6 +193,7 @@ function plain(row: Row | null): Row | null {
     window: window_calendar ?? seconds(window_seconds),
     refill_interval: seconds(refill_interval_seconds),
     max_hold: seconds(max_hold_seconds),
+    lease: never_leased === undefined ? undefined : never_leased ? 'never' : 'auto',
     adapt: backend ? adaptText({ backend, floor_percent, p99_ms, error_percent } as Adapt) : undefined,
   };
   const parts = ['window_zone', 'window_start_day', 'notify_at'];

@@ -41,6 +41,12 @@ export const failureModeLabels: Record<NonNullable<Rule['failure_mode']>, string
   closed: 'Deny requests (503)',
 };
 
+/** Whether tokens of a rule's busy buckets are lent to processes. */
+export const leaseLabels: Record<Rule['lease'], string> = {
+  auto: 'When busy',
+  never: 'Never',
+};
+
 /** The label of each field of a rule. */
 export const fieldLabels = {
   key_pattern: 'Pattern',
@@ -60,6 +66,7 @@ export const fieldLabels = {
   mode: 'Mode',
   action: 'Action',
   failure_mode: 'When Redis is unavailable',
+  lease: 'Leases',
   is_active: 'State',
   description: 'Description',
 } as const;

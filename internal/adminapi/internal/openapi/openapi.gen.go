@@ -363,6 +363,24 @@ func (e KeyCreatedByKind) Valid() bool {
 	}
 }
 
+// Defines values for Lease.
+const (
+	Auto  Lease = "auto"
+	Never Lease = "never"
+)
+
+// Valid indicates whether the value is a known member of the Lease enum.
+func (e Lease) Valid() bool {
+	switch e {
+	case Auto:
+		return true
+	case Never:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for MailState.
 const (
 	MailStateFailed MailState = "failed"
@@ -1588,6 +1606,9 @@ type KeyList struct {
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 }
 
+// Lease never: tokens of the rule's buckets stay in Redis, and each check asks it; auto: those of busy token buckets are lent to processes ahead of demand
+type Lease string
+
 // Level defines model for Level.
 type Level struct {
 	AtMs   float64 `json:"at_ms"`
@@ -1683,6 +1704,9 @@ type MatrixCell struct {
 	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`
 	IsActive    *bool                              `json:"is_active,omitempty"`
 	KeyPattern  *string                            `json:"key_pattern,omitempty"`
+
+	// Lease never: tokens of the rule's buckets stay in Redis, and each check asks it; auto: those of busy token buckets are lent to processes ahead of demand
+	Lease *Lease `json:"lease,omitempty"`
 
 	// MaxHold How long a place of a concurrency rule is held if nobody releases it, such as 10m, up to 24h
 	MaxHold nullable.Nullable[MaxHold] `json:"max_hold,omitempty"`
@@ -1855,6 +1879,9 @@ type NewRule struct {
 
 	// KeyPattern Such as user:{user_id}:endpoint:/api/search
 	KeyPattern string `json:"key_pattern"`
+
+	// Lease never: tokens of the rule's buckets stay in Redis, and each check asks it; auto: those of busy token buckets are lent to processes ahead of demand
+	Lease *Lease `json:"lease,omitempty"`
 
 	// MaxHold How long a place of a concurrency rule is held if nobody releases it, such as 10m, up to 24h
 	MaxHold nullable.Nullable[MaxHold] `json:"max_hold,omitempty"`
@@ -2176,6 +2203,9 @@ type Rule struct {
 	// KeyPattern In its canonical form
 	KeyPattern string `json:"key_pattern"`
 
+	// Lease never: tokens of the rule's buckets stay in Redis, and each check asks it; auto: those of busy token buckets are lent to processes ahead of demand
+	Lease Lease `json:"lease"`
+
 	// LimitText The limit as people say it; empty unless action is limit
 	LimitText string `json:"limit_text"`
 
@@ -2276,6 +2306,9 @@ type RulePatch struct {
 	// FailureMode null: the tenant's
 	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`
 	IsActive    *bool                              `json:"is_active,omitempty"`
+
+	// Lease never: tokens of the rule's buckets stay in Redis, and each check asks it; auto: those of busy token buckets are lent to processes ahead of demand
+	Lease *Lease `json:"lease,omitempty"`
 
 	// MaxHold How long a place of a concurrency rule is held if nobody releases it, such as 10m, up to 24h
 	MaxHold nullable.Nullable[MaxHold] `json:"max_hold,omitempty"`

@@ -23,16 +23,17 @@ INSERT INTO rate_limit_rule (
     tenant_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
     action, failure_mode, is_active, description, in_force_since, revision, window_seconds, window_calendar, window_zone,
     window_start_day, refill_interval_seconds, max_hold_seconds, notify_at,
-    adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent
+    adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased
 ) VALUES (
     $1, $2, $3, $4, nullif($5::text, ''),
     $6, $7, $8, $9, $10,
     $11, nullif($12::text, ''), $13, $14,
     clock_timestamp(), $15, $16, $17, $18,
     $19, $20, $21, $22,
-    $23, $24, $25, $26
+    $23, $24, $25, $26,
+    $27
 )
-RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent
+RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased
 `
 
 type CreateRuleBatchResults struct {
@@ -68,6 +69,7 @@ type CreateRuleParams struct {
 	AdaptFloorPercent     *int16
 	AdaptP99Ms            *int32
 	AdaptErrorPercent     *float64
+	NeverLeased           bool
 }
 
 func (q *Queries) CreateRule(ctx context.Context, arg []CreateRuleParams) *CreateRuleBatchResults {
@@ -100,6 +102,7 @@ func (q *Queries) CreateRule(ctx context.Context, arg []CreateRuleParams) *Creat
 			a.AdaptFloorPercent,
 			a.AdaptP99Ms,
 			a.AdaptErrorPercent,
+			a.NeverLeased,
 		}
 		batch.Queue(createRule, vals...)
 	}
@@ -151,6 +154,7 @@ func (b *CreateRuleBatchResults) QueryRow(f func(int, RateLimitRule, error)) {
 			&i.AdaptFloorPercent,
 			&i.AdaptP99Ms,
 			&i.AdaptErrorPercent,
+			&i.NeverLeased,
 		)
 		if f != nil {
 			f(t, i, err)
@@ -591,7 +595,7 @@ func (b *NewerPlansBatchResults) Close() error {
 }
 
 const newerRules = `-- name: NewerRules :batchmany
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased FROM rate_limit_rule
 WHERE tenant_id = $1
     AND (revision, rule_id) > ($2::bigint, $3::bigint)
     AND (removed_at IS NULL OR $4::boolean)
@@ -680,6 +684,7 @@ func (b *NewerRulesBatchResults) Query(f func(int, []RateLimitRule, error)) {
 					&i.AdaptFloorPercent,
 					&i.AdaptP99Ms,
 					&i.AdaptErrorPercent,
+					&i.NeverLeased,
 				); err != nil {
 					return err
 				}
@@ -1114,6 +1119,7 @@ SET rate_per_second = $1,
     adapt_floor_percent = $18,
     adapt_p99_ms = $19,
     adapt_error_percent = $20,
+    never_leased = $21,
     version = r.version + 1,
     in_force_since = CASE
         WHEN r.rate_per_second = $1 AND r.burst_capacity = $3
@@ -1135,10 +1141,10 @@ SET rate_per_second = $1,
             FROM rate_limit_step AS s
             WHERE s.tenant_id = r.tenant_id AND s.rule_id = r.rule_id)])
     END,
-    revision = $21,
+    revision = $22,
     updated_at = clock_timestamp()
-WHERE r.tenant_id = $22 AND r.rule_id = $23 AND r.removed_at IS NULL
-RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent
+WHERE r.tenant_id = $23 AND r.rule_id = $24 AND r.removed_at IS NULL
+RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased
 `
 
 type UpdateRuleBatchResults struct {
@@ -1168,6 +1174,7 @@ type UpdateRuleParams struct {
 	AdaptFloorPercent     *int16
 	AdaptP99Ms            *int32
 	AdaptErrorPercent     *float64
+	NeverLeased           bool
 	Revision              int64
 	TenantID              rules.TenantID
 	RuleID                rules.RuleID
@@ -1199,6 +1206,7 @@ func (q *Queries) UpdateRule(ctx context.Context, arg []UpdateRuleParams) *Updat
 			a.AdaptFloorPercent,
 			a.AdaptP99Ms,
 			a.AdaptErrorPercent,
+			a.NeverLeased,
 			a.Revision,
 			a.TenantID,
 			a.RuleID,
@@ -1253,6 +1261,7 @@ func (b *UpdateRuleBatchResults) QueryRow(f func(int, RateLimitRule, error)) {
 			&i.AdaptFloorPercent,
 			&i.AdaptP99Ms,
 			&i.AdaptErrorPercent,
+			&i.NeverLeased,
 		)
 		if f != nil {
 			f(t, i, err)

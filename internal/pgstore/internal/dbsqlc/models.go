@@ -378,6 +378,7 @@ type RateLimitRule struct {
 	AdaptFloorPercent     *int16
 	AdaptP99Ms            *int32
 	AdaptErrorPercent     *float64
+	NeverLeased           bool
 }
 
 type RateLimitStep struct {

@@ -1,7 +1,14 @@
 import { NativeSelect, SegmentedControl, Switch, Textarea } from '@mantine/core';
-import { fitted, newLimit } from '~/domain/algorithm';
+import { fitted, isPlain, newLimit } from '~/domain/algorithm';
 import { hasRate } from '~/domain/rate';
-import { actionLabels, choicesOf, failureModeLabels, fieldLabels, modeLabels } from '~/domain/rule';
+import {
+  actionLabels,
+  choicesOf,
+  failureModeLabels,
+  fieldLabels,
+  leaseLabels,
+  modeLabels,
+} from '~/domain/rule';
 import { AdaptFields } from './AdaptFields';
 import { type FieldProps, LimitFields } from './LimitFields';
 import styles from './Rules.module.css';
@@ -66,6 +73,17 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
           onChange={(event) =>
             onChange({ failure_mode: (event.currentTarget.value || null) as RuleDraft['failure_mode'] })
           }
+        />
+      )}
+      {draft.action === 'limit' && isPlain(draft) && (
+        <NativeSelect
+          label={fieldLabels.lease}
+          description="Tokens lent to each process spare busy checks a round trip to Redis."
+          value={draft.lease}
+          disabled={disabled}
+          error={problem('/lease')}
+          data={choicesOf(leaseLabels)}
+          onChange={(event) => onChange({ lease: event.currentTarget.value as RuleDraft['lease'] })}
         />
       )}
       <Textarea

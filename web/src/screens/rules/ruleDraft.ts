@@ -3,7 +3,7 @@ import { adaptOf, adaptText } from '~/domain/adapt';
 import { algorithms, fitted, type LimitDraft, newLimit } from '~/domain/algorithm';
 import { exactNumber } from '~/domain/format';
 import { perUnit, rateSentence } from '~/domain/rate';
-import { actionLabels, failureModeLabels, fieldLabels, modeLabels } from '~/domain/rule';
+import { actionLabels, failureModeLabels, fieldLabels, leaseLabels, modeLabels } from '~/domain/rule';
 import { describeDuration, isCalendar } from '~/domain/window';
 
 /** A rule in its form. What cannot be read as a number is NaN. */
@@ -17,6 +17,7 @@ export type RuleDraft = Pick<
   | 'mode'
   | 'action'
   | 'failure_mode'
+  | 'lease'
   | 'is_active'
   | 'description'
 >;
@@ -30,6 +31,7 @@ export const newRule: RuleDraft = {
   mode: 'enforce',
   action: 'limit',
   failure_mode: null,
+  lease: 'auto',
   is_active: true,
   description: '',
 };
@@ -42,7 +44,7 @@ export function blockOf(ip: string): RuleDraft {
 
 /** A copy of a rule under a free name: "daily-copy", "candidate". */
 export function copyOf(rule: Rule, rules: Rule[], mode?: 'shadow'): RuleDraft {
-  const { key_pattern, plan, action, failure_mode, is_active, description } = rule;
+  const { key_pattern, plan, action, failure_mode, lease, is_active, description } = rule;
   const taken = (name: string) =>
     rules.some((one) => one.key_pattern === key_pattern && one.plan === plan && one.name === name);
   const base = [rule.name, mode ? 'candidate' : 'copy'].filter(Boolean).join('-');
@@ -56,6 +58,7 @@ export function copyOf(rule: Rule, rules: Rule[], mode?: 'shadow'): RuleDraft {
     adapt: rule.adapt,
     action,
     failure_mode,
+    lease,
     is_active: mode ? true : is_active,
     description,
     mode: mode ?? rule.mode,
@@ -85,6 +88,7 @@ const changeable = [
   'mode',
   'action',
   'failure_mode',
+  'lease',
   'is_active',
   'description',
 ] as const;
@@ -198,6 +202,8 @@ function say(rule: RuleDraft, field: (typeof changeable)[number]): string {
       return rule.is_active ? 'on' : 'off';
     case 'failure_mode':
       return rule.failure_mode ? failureModeLabels[rule.failure_mode] : 'Tenant default';
+    case 'lease':
+      return leaseLabels[rule.lease];
     case 'mode':
       return modeLabels[rule.mode];
     case 'action':

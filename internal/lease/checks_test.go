@@ -1,0 +1,107 @@
+package lease
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+// TestWhatBecomesOfASplitCheck: lots have one tier of a check, and the store decides the other.
+func TestWhatBecomesOfASplitCheck(t *testing.T) {
+	t.Parallel()
+	const lent, cost = 100 * enforce.Token, 3 * enforce.Token
+	for name, c := range map[string]struct {
+		answer func(*enforce.BucketCheck)
+		err    error
+		isKept bool // the lots have the cost again
+	}{
+		"allowed":  {answer: func(c *enforce.BucketCheck) { c.Allowed, c.Tiers[0].Holds = true, true }},
+		"denied":   {answer: func(c *enforce.BucketCheck) {}, isKept: true},
+		"recalled": {answer: func(c *enforce.BucketCheck) { c.Recalled, c.Answered = true, true }, isKept: true},
+		"denied, and another check of the call has no answer": {
+			answer: func(c *enforce.BucketCheck) { c.Answered = true }, err: io.EOF, isKept: true,
+		},
+		"nobody knows":  {answer: func(*enforce.BucketCheck) {}, err: io.EOF},
+		"nothing taken": {answer: func(*enforce.BucketCheck) {}, err: fmt.Errorf("%w: %w", io.EOF, enforce.ErrNothingTaken), isKept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := Instant{Mono: 1e9, Wall: 1e9}
+			limit := enforce.Limit{Rate: 1000, Burst: 1000}
+			b := newBuckets(nil, func() Instant { return now }, slog.New(slog.DiscardHandler), 16)
+			b.TurnOn(true)
+			e := &leased{Bucket: NewBucket(limit, now), key: enforce.Key{Tenant: 1, Rule: 1}}
+			if _, ok := e.Ask(now, 0, 0); !ok {
+				t.Fatal("the bucket asks for nothing")
+			}
+			e.Answered(now, now, &enforce.Grant{Amount: lent, Slot: 7, Epoch: 1, Limit: limit})
+			e.view.Store(&view{limit: limit, level: 500 * enforce.Token})
+			held := map[enforce.Key]*leased{e.key: e}
+			b.held.Store(&held)
+
+			other := enforce.Limit{Rate: 1, Burst: 5}
+			checks := []enforce.BucketCheck{{Cost: cost, Tiers: []enforce.Tier{
+				{Key: enforce.Key{Tenant: 1, Rule: 2}, Limit: other}, {Key: e.key, Limit: limit},
+			}}}
+			rest := b.begin(checks, held, now)
+			if rest == nil || len(rest.checks) != 1 || len(rest.checks[0].Tiers) != 1 || rest.checks[0].Tiers[0].Key.Rule != 2 {
+				t.Fatalf("the store gets %+v", rest)
+			}
+			if got := e.Held(now); got != lent-cost {
+				t.Errorf("%v can be spent while the store decides, want %v", got, lent-cost)
+			}
+			if got := e.Held(now) + e.undecided(now); got != lent {
+				t.Errorf("the bucket would report that it holds %v, want %v", got, lent)
+			}
+			c.answer(&rest.checks[0])
+			b.end(checks, rest, held, c.err, now)
+
+			want := lent - cost
+			if c.isKept {
+				want = lent
+			}
+			if got := e.Held(now); got != want || e.undecided(now) != 0 {
+				t.Errorf("the lots have %v, and %v is undecided; want %v and 0", got, e.undecided(now), want)
+			}
+			if got := checks[0].Tiers[1]; !got.Holds || got.Bucket.Limit != limit || got.Bucket.Level.Micros != 500*enforce.Token+want {
+				t.Errorf("the leased tier is answered with %+v", got)
+			}
+			if got := checks[0].Tiers[0]; got.Key.Rule != 2 || got.Holds != checks[0].Allowed {
+				t.Errorf("the other tier is answered with %+v", got)
+			}
+			ask, ok := e.Return(now)
+			if !ok || len(ask.Returns) != 1 || ask.Returns[0] != (enforce.Return{Slot: 7, Spent: lent - want, Back: want}) {
+				t.Errorf("it gives back %+v", ask)
+			}
+		})
+	}
+}
+
+// TestALotThatEndedMeanwhileGetsNothingBack: what it had is lost, and nobody can spend it.
+func TestALotThatEndedMeanwhileGetsNothingBack(t *testing.T) {
+	t.Parallel()
+	now := Instant{Mono: 1e9, Wall: 1e9}
+	limit := enforce.Limit{Rate: 1000, Burst: 1000}
+	b := NewBucket(limit, now)
+	if _, ok := b.Ask(now, 0, 0); !ok {
+		t.Fatal("the bucket asks for nothing")
+	}
+	b.Answered(now, now, &enforce.Grant{Amount: 10 * enforce.Token, Slot: 7, Epoch: 1, Limit: limit})
+	var taken, again Taken
+	if !b.Take(now, enforce.Token, &taken) {
+		t.Fatal("the lot has nothing")
+	}
+	taken.Hold()
+	later := now.plus(enforce.LeaseLife)
+	if _, ok := b.Return(later); !ok {
+		t.Fatal("nothing is given back")
+	}
+	b.Answered(later, later, &enforce.Grant{Slot: 11, Epoch: 1, Limit: limit})
+	taken.PutBack()
+	if b.Take(later, enforce.Token, &again) || b.Held(later) != 0 {
+		t.Error("tokens of a lot that ended are spent")
+	}
+}
