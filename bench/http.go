@@ -170,6 +170,7 @@ func (f *field) lap(ctx context.Context, c *contender, round time.Duration, conn
 		"checks/s": found.perSecond * float64(c.checks), "denied": float64(found.denied) / float64(found.answers),
 		"server": server * 1e6 / checks, "redis": redis * 1e6 / checks,
 		"allocations": (after.allocations - before.allocations) / checks, "bytes": (after.bytes - before.bytes) / checks,
+		"leased": (after.leased - before.leased) / checks, "split": (after.split - before.split) / checks,
 		"checks/CPU s": checks / (server + redis + ended.load - began.load),
 	}
 	if scripts := after.scripts - before.scripts; scripts > 0 {
@@ -197,7 +198,7 @@ func (f *field) processors(ctx context.Context, server *process) (b busy, err er
 }
 
 // counts are what counts up in a server and in Redis while they work.
-type counts struct{ allocations, bytes, scripts, degraded float64 }
+type counts struct{ allocations, bytes, scripts, degraded, leased, split float64 }
 
 func (f *field) count(ctx context.Context, server *process) (c counts, err error) {
 	if c.scripts, err = info(ctx, f.rdb, "commandstats", "cmdstat_evalsha:calls=%g,"); err != nil {
@@ -212,6 +213,7 @@ func (f *field) count(ctx context.Context, server *process) (c counts, err error
 	}
 	c.allocations, c.bytes = shown["go_memstats_mallocs_total"], shown["go_memstats_alloc_bytes_total"]
 	c.degraded = shown["sluice_degraded_decisions_total"]
+	c.leased, c.split = shown["sluice_leased_checks_total"], shown["sluice_split_checks_total"]
 	return c, nil
 }
 

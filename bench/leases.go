@@ -60,6 +60,8 @@ func leases(ctx context.Context, rounds int, round time.Duration) ([]line, error
 				note("  server CPU per check, µs", "%.1f", off.median("server"), on.median("server")),
 				note("  Redis CPU per check, µs", "%.2f", off.median("redis"), on.median("redis")),
 				note("  allocations per check", "%.1f", off.median("allocations"), on.median("allocations")),
+				note("  checks of which lots served all buckets, and some", "%.3f", on.median("leased"), on.median("split")),
+				note("  checks per script", "%.1f", off.median("batch"), on.median("batch")),
 				note("  denied, ‰", "%.2f", 0, 1000*on.median("denied")))
 		}
 		alone, err := f.loneLeased(ctx, rounds, round, tokens[f.onRedis])

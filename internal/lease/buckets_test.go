@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 // counted counts what reaches a store, and fails on request.
 type counted struct {
 	*membucket.Store
-	takes, tiers, leases atomic.Int64
+	takes, tiers, leases, buckets atomic.Int64
 	failsWith            atomic.Pointer[error]
 }
 
@@ -49,6 +49,7 @@ func (c *counted) Take(ctx context.Context, checks []enforce.BucketCheck) error 
 
 func (c *counted) Lease(ctx context.Context, leases []enforce.Lease) error {
 	c.leases.Add(1)
+	c.buckets.Add(int64(len(leases)))
 	if err := c.failsWith.Load(); err != nil {
 		return *err
 	}
