@@ -133,6 +133,9 @@ func NewAPI(ctx context.Context, cfg config.Config, servers NewServers, log *slo
 	lessor := enforce.NewLessor(a.buckets.lender(), observer, time.Now, func(err error) {
 		log.Debug("tokens were not lent to a client", "error", err)
 	})
+	if a.buckets.redis != nil {
+		lessor.LendWhile(a.buckets.lends)
+	}
 	m.Lessor(lessor.Stats)
 	connections, overGRPC := checkConnections(cfg.CheckMaxConnections, log), 0
 	if cfg.GRPCAddr != "" {

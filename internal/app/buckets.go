@@ -112,6 +112,9 @@ func (b *buckets) lender() enforce.Lender {
 	return b.local
 }
 
+// lends reports whether every process that shares Redis knows that buckets lend.
+func (b *buckets) lends() bool { return b.leases != nil && b.leases.IsOn() }
+
 // settler returns an EditSettler of the shared buckets and those in memory.
 func (b *buckets) settler(snapshot func() *snapshot.Snapshot, poll time.Duration, log *slog.Logger) *enforce.EditSettler {
 	stores := []enforce.SettledStore{b.local}

@@ -131,7 +131,8 @@ func (c *Config) options() []option {
 					"running without Redis; those that would be full soonest make room."),
 			row("leases", deciders, LeasesAuto, word(&c.Leases, LeasesAuto, LeasesOff),
 				"auto: Redis lends tokens of busy buckets to this process ahead of demand, so that their checks need no round "+
-					"trip, while every process knows leases; rules can be left out with lease: never. off: every check asks Redis."),
+					"trip, and to clients that decide checks themselves, while every process knows leases; rules can be left "+
+					"out with lease: never. off: every check asks Redis."),
 			row("jwks-allow", deciders, "", networks(&c.JWKSAllow),
 				"Networks that the keys of gateways' tokens may be read from although they are private, separated by "+
 					"commas. Without it keys are read from public addresses only."),

@@ -34,7 +34,8 @@ const (
 // A client is believed: what it reports as spent, denied or given back is its word, about its own tenant. Its greed is not:
 // see lessees.
 type Lessor struct {
-	lender   Lender // nil lends nothing
+	lender   Lender      // nil lends nothing
+	isOn     func() bool // nil is always
 	observer Observer
 	now      func() time.Time
 	log      func(error)
@@ -52,6 +53,11 @@ func NewLessor(lender Lender, observer Observer, now func() time.Time, log func(
 	l.lessees.init(now)
 	return l
 }
+
+// LendWhile lends only while a function says so. It is called for each check of a client, and must be called before the first.
+func (l *Lessor) LendWhile(isOn func() bool) { l.isOn = isOn }
+
+func (l *Lessor) lends() bool { return l.lender != nil && (l.isOn == nil || l.isOn()) }
 
 // LesseeRequest is what a client asks and reports.
 type LesseeRequest struct {
@@ -183,7 +189,7 @@ func (a *answering) howTo(check *Check, d *Decision) How {
 			continue // a block in shadow
 		}
 		limits++
-		if a.lessor.lender == nil || limits > MaxLeasedTiers || check.Reserve || check.Proxied || check.Cost == 0 ||
+		if !a.lessor.lends() || t.Match.Rule.NeverLeased || limits > MaxLeasedTiers || check.Reserve || check.Proxied || check.Cost == 0 ||
 			check.Cost > capacity(t.Limit) || !isWorthLending(t.Limit) {
 			return HowAsk
 		}

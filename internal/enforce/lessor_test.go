@@ -142,6 +142,8 @@ func TestHowClientsDecide(t *testing.T) {
 	t.Parallel()
 	user := pattern(t, "user:{user_id}")
 	small, large := rule{Pattern: user, RatePerSecond: 100, Burst: 10}, rule{Pattern: user, RatePerSecond: 100, Burst: 100}
+	never := large
+	never.NeverLeased = true
 	named := func(id rules.RuleID, name string, r rule) rule {
 		r.ID, r.Name = id, name
 		return r
@@ -157,6 +159,7 @@ func TestHowClientsDecide(t *testing.T) {
 		"two limits":           {own: []rule{named(1, "a", large), named(2, "b", large)}, how: enforce.HowLease, buckets: 2},
 		"a shadow limit":       {own: []rule{named(1, "a", large), {ID: 2, Pattern: user, RatePerSecond: 9, Burst: 90, Mode: rules.ModeShadow}}, how: enforce.HowLease, buckets: 2},
 		"a small limit beside": {own: []rule{named(1, "a", large), named(2, "b", small)}, how: enforce.HowAsk},
+		"never leased beside":  {own: []rule{named(1, "a", large), named(2, "b", never)}, how: enforce.HowAsk},
 		"a slow limit":         {own: []rule{{ID: 1, Pattern: user, RatePerSecond: 1, Burst: 100}}, how: enforce.HowAsk},
 		"a bypass":             {own: []rule{named(1, "a", large), {ID: 2, Pattern: user, Action: rules.ActionBypass}}, how: enforce.HowPass},
 		"a block":              {own: []rule{named(1, "a", large), {ID: 2, Pattern: user, Action: rules.ActionBlock}}, how: enforce.HowBlock},

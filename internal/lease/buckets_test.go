@@ -28,7 +28,7 @@ const patience = 30 * time.Second
 type counted struct {
 	*membucket.Store
 	takes, tiers, leases, buckets atomic.Int64
-	failsWith            atomic.Pointer[error]
+	failsWith                     atomic.Pointer[error]
 }
 
 var errDown = errors.New("the store is down")

@@ -38,7 +38,9 @@ func everything() *Metrics {
 	m.UnsettledEdits(func() int64 { return 17 })
 	m.Adapting(adapt.NewReports(nil, nil), adapt.NewLoop(nil, nil, nil))
 	m.LocalBuckets(func() int { return 7 }, func() int64 { return 8 })
-	m.Leases(func() Leases { return Leases{Buckets: 3, Served: 21, Split: 22, Lent: 2.5, Spent: 1, GivenBack: 0.5, Forfeited: 0.25} })
+	m.Leases(func() Leases {
+		return Leases{Buckets: 3, Served: 21, Split: 22, Lent: 2.5, Spent: 1, GivenBack: 0.5, Forfeited: 0.25}
+	})
 	queue := m.StoreQueue(func() int { return 13 })
 	queue.Waited(time.Millisecond)
 	queue.ScriptSent(3)

@@ -51,7 +51,7 @@ func TestErrorsNameTheirLineAndField(t *testing.T) {
 		"an empty plan":              {rule + "  plan: ''\n", "f:5: rules[0].plan: must not be empty: leave it out for all plans"},
 		"an unknown plan":            {rule + "  plan: gold\n", `f:5: rules[0].plan: must be a plan of the tenant, and "gold" is none`},
 		"an unknown mode":            {rule + "  mode: audit\n", `f:5: rules[0].mode: must be enforce or shadow, got "audit"`},
-		"no lease":              {rule + "  lease: sometimes\n", "f:5: rules[0].lease: must be auto or never, got \"sometimes\""},
+		"no lease":                   {rule + "  lease: sometimes\n", "f:5: rules[0].lease: must be auto or never, got \"sometimes\""},
 		"an empty failure mode":      {rule + "  failure_mode: ''\n", "f:5: rules[0].failure_mode: must not be empty: leave it out for the tenant's own"},
 		"an unknown action":          {rule + "  action: deny\n", `f:5: rules[0].action: must be limit or block or bypass, got "deny"`},
 		"a word for a truth value":   {rule + "  is_active: yes please\n", `f:5: rules[0].is_active: must be true or false, got the str "yes please"`},
