@@ -66,12 +66,20 @@ func (c *Client) settle(ctx context.Context, reservation, members string) (Settl
 	return Settlement{Settled: *answer.Settled, Charged: answer.Charged, Extended: answer.Extended}, nil
 }
 
-// Usage returns all limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage.
-func (c *Client) Usage(ctx context.Context, userID string) (json.RawMessage, error) {
+// Usage returns all limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage. plan is whose
+// limits to show; "" is the user's own, else the tenant's default.
+func (c *Client) Usage(ctx context.Context, userID, plan string) (json.RawMessage, error) {
+	path := "/v1/usage?user_id=" + escaped(userID)
+	if plan != "" {
+		path += "&plan=" + escaped(plan)
+	}
 	var answer json.RawMessage
-	err := c.patient(ctx, http.MethodGet, "/v1/usage?user_id="+strings.ReplaceAll(url.QueryEscape(userID), "+", "%20"), nil, &answer)
+	err := c.patient(ctx, http.MethodGet, path, nil, &answer)
 	return answer, err
 }
+
+// escaped is a value of a query.
+func escaped(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") }
 
 // patient sends a request that no failure mode answers.
 func (c *Client) patient(ctx context.Context, method, path string, body []byte, answer any) error {

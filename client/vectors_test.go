@@ -36,8 +36,9 @@ type vectorStep struct {
 	Call        string
 	Check       json.RawMessage
 	Checks      []json.RawMessage
-	HoldMS      int `json:"hold_ms"`
-	UserID      string
+	HoldMS      int    `json:"hold_ms"`
+	UserID      string `json:"user_id"`
+	Plan        string
 	Reservation string
 	Cost        float64
 	Answer      *scripted
@@ -245,7 +246,7 @@ func (s *vectorStep) run(t *testing.T, client *Client) {
 		}
 	case "usage":
 		var text json.RawMessage
-		if text, err = client.Usage(t.Context(), "a b&c"); err == nil {
+		if text, err = client.Usage(t.Context(), s.UserID, s.Plan); err == nil {
 			var got any
 			if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual(got, s.Usage) {
 				t.Errorf("usage is %s, %v, want %v", text, err, s.Usage)

@@ -117,7 +117,7 @@ def call(client: Any, step: dict[str, Any]) -> Any:
     if kind == "settle":
         return client.settle(step["reservation"], step["cost"])
     if kind == "usage":
-        return client.usage(step["user_id"])
+        return client.usage(step["user_id"], plan=step.get("plan"))
     return {"cancel": client.cancel, "release": client.release, "extend": client.extend}[kind](step["reservation"])
 
 

@@ -151,9 +151,13 @@ export class Sluice {
     return this.#settle(reservation, { extend: true });
   }
 
-  /** All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage. */
-  usage(userId: string): Promise<unknown> {
-    return this.#patient('GET', `/v1/usage?user_id=${encodeURIComponent(userId)}`);
+  /**
+   * All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage. plan is whose limits to
+   * show; by default the user's own, else the tenant's default.
+   */
+  usage(userId: string, { plan }: { plan?: string } = {}): Promise<unknown> {
+    const query = plan ? `&plan=${encodeURIComponent(plan)}` : '';
+    return this.#patient('GET', `/v1/usage?user_id=${encodeURIComponent(userId)}${query}`);
   }
 
   /**

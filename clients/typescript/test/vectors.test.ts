@@ -82,7 +82,7 @@ async function call(limits: Sluice, step: Json): Promise<unknown> {
     case 'extend':
       return limits[step.call as 'cancel' | 'release' | 'extend'](step.reservation);
     case 'usage':
-      return limits.usage(step.user_id);
+      return limits.usage(step.user_id, { plan: step.plan });
     default:
       throw new Error(`the vectors have an unknown call, ${step.call}`);
   }

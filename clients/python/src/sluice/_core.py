@@ -200,8 +200,11 @@ class Core:
         answer = yield from self._patient("POST", "/v1/report", report_body(backend, latencies, errors))
         return bool(answer.get("accepted"))
 
-    def usage(self, user_id: str | int) -> Steps[Any]:
-        return self._patient("GET", f"/v1/usage?user_id={quote(str(user_id), safe='')}", None)
+    def usage(self, user_id: str | int, plan: str | None) -> Steps[Any]:
+        path = f"/v1/usage?user_id={quote(str(user_id), safe='')}"
+        if plan:
+            path += f"&plan={quote(plan, safe='')}"
+        return self._patient("GET", path, None)
 
     def tell(self, batch: Sequence[Call], deadline: float) -> Steps[SluiceError | None]:
         """Asks for several calls, ends them all, and returns why the request failed."""

@@ -130,9 +130,12 @@ class Sluice:
         their latencies in seconds, and how many of them failed. False: no active rule adapts to the backend."""
         return self._run(self._core.report(backend, latencies, errors))
 
-    def usage(self, user_id: str | int) -> Any:
-        """All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage."""
-        return self._run(self._core.usage(user_id))
+    def usage(self, user_id: str | int, *, plan: str | None = None) -> Any:
+        """All limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage.
+
+        plan is whose limits to show; by default the user's own, else the tenant's default.
+        """
+        return self._run(self._core.usage(user_id, plan))
 
     def close(self) -> None:
         """Closes the connections. Later checks are decided by the failure mode."""
