@@ -179,7 +179,7 @@ func TestTheGoClientReservesSettlesAndShowsUsage(t *testing.T) {
 	client := a.newSDK(t, sluice.Config{})
 	used := func() float64 {
 		t.Helper()
-		text, err := client.Usage(t.Context(), "a b&c")
+		text, err := client.Usage(t.Context(), "a b&c", "")
 		var usage struct {
 			UserID string `json:"user_id"`
 			Limits []struct{ Used float64 }
