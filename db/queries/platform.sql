@@ -603,3 +603,112 @@ LIMIT sqlc.arg(page_size);
 
 -- name: DropAccessEvents :one
 SELECT drop_access_events(sqlc.arg(before)::timestamptz, sqlc.arg(at_most)::integer) AS dropped;
+
+-- Recorded checks of all tenants.
+
+-- name: WriteTrafficBlock :execrows
+-- Unless it was written before, or the tenant has switched recording off.
+INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload)
+SELECT t.tenant_id, sqlc.arg(day), sqlc.arg(writer), sqlc.arg(number), sqlc.arg(first_at), sqlc.arg(last_at), sqlc.arg(stratum),
+    sqlc.arg(level), sqlc.arg(checks), sqlc.arg(seen), sqlc.arg(left_out), sqlc.arg(dropped), sqlc.arg(users)::text[], sqlc.arg(payload)
+FROM tenant AS t
+WHERE t.tenant_id = sqlc.arg(tenant_id) AND t.record_days > 0 AND t.removed_at IS NULL
+ON CONFLICT (tenant_id, day, writer, number) DO NOTHING;
+
+-- name: CountTrafficBlock :exec
+INSERT INTO traffic_day AS d (tenant_id, day, blocks, bytes, checks, seen, left_out, dropped, level, first_at, last_at)
+VALUES (sqlc.arg(tenant_id), sqlc.arg(day), 1, sqlc.arg(bytes), sqlc.arg(checks), sqlc.arg(seen), sqlc.arg(left_out), sqlc.arg(dropped),
+    sqlc.arg(level), sqlc.arg(first_at), sqlc.arg(last_at))
+ON CONFLICT (tenant_id, day) DO UPDATE
+SET blocks = d.blocks + 1, bytes = d.bytes + excluded.bytes, checks = d.checks + excluded.checks, seen = d.seen + excluded.seen,
+    left_out = d.left_out + excluded.left_out, dropped = d.dropped + excluded.dropped, level = excluded.level,
+    first_at = least(d.first_at, excluded.first_at), last_at = greatest(d.last_at, excluded.last_at);
+
+-- name: TrafficUses :many
+SELECT t.tenant_id, t.record_days, coalesce(sum(d.bytes), 0)::bigint AS bytes,
+    coalesce(sum(d.bytes) FILTER (WHERE d.day = sqlc.arg(today)::date), 0)::bigint AS today_bytes,
+    coalesce(sum(d.bytes::double precision * greatest(d.seen, d.checks) / greatest(d.checks, 1))
+        FILTER (WHERE d.day = sqlc.arg(today)::date - 1), 0)::double precision AS yesterday_bytes
+FROM tenant AS t
+CROSS JOIN LATERAL (
+    SELECT 0::bigint AS bytes, NULL::date AS day, 0::bigint AS seen, 0::bigint AS checks
+    UNION ALL
+    SELECT of_day.bytes, of_day.day, of_day.seen, of_day.checks FROM traffic_day AS of_day WHERE of_day.tenant_id = t.tenant_id
+) AS d
+WHERE t.tenant_id = ANY (sqlc.arg(tenant_ids)::bigint[]) AND t.removed_at IS NULL
+GROUP BY t.tenant_id;
+
+-- name: TrafficTotal :one
+SELECT coalesce(sum(d.bytes), 0)::bigint AS bytes, count(DISTINCT d.tenant_id) AS tenants FROM traffic_day AS d;
+
+-- name: MakeTrafficPartition :one
+SELECT make_traffic_partition(sqlc.arg(day)::date) AS made;
+
+-- name: DropTrafficPartitions :one
+SELECT drop_traffic_partitions(sqlc.arg(before)::date) AS dropped;
+
+-- name: DropTrafficBlocks :execrows
+-- Those that are older than their tenant keeps them, and all of removed tenants.
+DELETE FROM traffic_block
+WHERE (tenant_id, day, writer, number) IN (
+    SELECT old.tenant_id, old.day, old.writer, old.number
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT b.tenant_id, b.day, b.writer, b.number FROM traffic_block AS b
+        WHERE b.tenant_id = tenant.tenant_id
+            AND b.day < CASE WHEN tenant.removed_at IS NULL AND tenant.record_days > 0
+                THEN sqlc.arg(today)::date - tenant.record_days ELSE sqlc.arg(today)::date + 100 END
+        LIMIT sqlc.arg(at_most)::integer
+    ) AS old
+    LIMIT sqlc.arg(at_most)::integer
+);
+
+-- name: DropTrafficDays :execrows
+DELETE FROM traffic_day
+WHERE (tenant_id, day) IN (
+    SELECT old.tenant_id, old.day
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT d.tenant_id, d.day FROM traffic_day AS d
+        WHERE d.tenant_id = tenant.tenant_id
+            AND d.day < CASE WHEN tenant.removed_at IS NULL AND tenant.record_days > 0
+                THEN sqlc.arg(today)::date - tenant.record_days ELSE sqlc.arg(today)::date + 100 END
+        LIMIT sqlc.arg(at_most)::integer
+    ) AS old
+    LIMIT sqlc.arg(at_most)::integer
+);
+
+-- name: DropReplays :execrows
+-- Old ones, and all of removed tenants.
+DELETE FROM replay
+WHERE (tenant_id, replay_id) IN (
+    SELECT old.tenant_id, old.replay_id
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT r.tenant_id, r.replay_id FROM replay AS r
+        WHERE r.tenant_id = tenant.tenant_id AND (r.requested_at < sqlc.arg(before)::timestamptz OR tenant.removed_at IS NOT NULL)
+        LIMIT sqlc.arg(at_most)::integer
+    ) AS old
+    LIMIT sqlc.arg(at_most)::integer
+);
+
+-- name: ClaimReplay :one
+-- One of a tenant of which none runs: of the tenant with the fewest in the last hour, the oldest. One whose lease has ended is
+-- taken over.
+UPDATE replay
+SET state = 'running', holder = sqlc.arg(holder), started_at = coalesce(started_at, clock_timestamp()),
+    lease_ends_at = clock_timestamp() + make_interval(secs => sqlc.arg(lease_seconds)::double precision)
+WHERE (tenant_id, replay_id) = (
+    SELECT r.tenant_id, r.replay_id FROM replay AS r
+    WHERE (r.state = 'waiting' OR (r.state = 'running' AND r.lease_ends_at < clock_timestamp()))
+        AND NOT EXISTS (
+            SELECT 1 FROM replay AS other
+            WHERE other.tenant_id = r.tenant_id AND other.state = 'running' AND other.lease_ends_at >= clock_timestamp())
+    ORDER BY (
+        SELECT count(*) FROM replay AS latest
+        WHERE latest.tenant_id = r.tenant_id AND latest.started_at > clock_timestamp() - interval '1 hour'
+    ), r.requested_at
+    LIMIT 1
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING *;

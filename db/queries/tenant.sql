@@ -1,11 +1,11 @@
 -- name: CreateTenant :one
 -- The foreign key of the default plan waits for the end of the transaction.
-INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, fixed_rates)
+INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, fixed_rates, record_days)
 VALUES (
     sqlc.arg(slug), sqlc.arg(name), nullif(sqlc.arg(default_plan)::text, ''),
     CASE WHEN sqlc.arg(suspended)::boolean THEN clock_timestamp() END,
     sqlc.arg(enforcement), sqlc.arg(retry_jitter_percent), sqlc.arg(ipv4_prefix), sqlc.arg(ipv6_prefix), sqlc.arg(failure_mode),
-    sqlc.arg(fixed_rates)
+    sqlc.arg(fixed_rates), sqlc.arg(record_days)
 )
 RETURNING *;
 
@@ -49,6 +49,7 @@ SET name = sqlc.arg(name),
     ipv6_prefix = sqlc.arg(ipv6_prefix),
     failure_mode = sqlc.arg(failure_mode),
     fixed_rates = sqlc.arg(fixed_rates),
+    record_days = sqlc.arg(record_days),
     version = version + 1,
     updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id)

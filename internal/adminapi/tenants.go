@@ -17,6 +17,7 @@ func showTenant(t *rules.Tenant, role auth.Role) openapi.Tenant {
 			RetryJitterPercent: t.Settings.RetryJitterPercent,
 			Ipv4Prefix:         t.Settings.IPv4Prefix, Ipv6Prefix: t.Settings.IPv6Prefix,
 			FailureMode: openapi.FailureMode(t.Settings.FailureMode), FixedRates: t.Settings.FixedRates,
+			RecordDays: t.Settings.RecordDays,
 		},
 		Role: openapi.Role(role), CreatedAt: t.CreatedAt.UTC(), Version: t.Version,
 	}
@@ -122,13 +123,14 @@ func patchSettings(settings *rules.Settings, patch *openapi.SettingsPatch) {
 	set(&settings.IPv6Prefix, patch.Ipv6Prefix)
 	set(&settings.FailureMode, (*rules.FailureMode)(patch.FailureMode))
 	set(&settings.FixedRates, patch.FixedRates)
+	set(&settings.RecordDays, patch.RecordDays)
 }
 
 // inSettings places the domain's field names in the body.
 func inSettings(wrong rules.FieldErrors) rules.FieldErrors {
 	for i, f := range wrong {
 		switch f.Field {
-		case "retry_jitter_percent", "ipv4_prefix", "ipv6_prefix", "failure_mode":
+		case "retry_jitter_percent", "ipv4_prefix", "ipv6_prefix", "failure_mode", "record_days":
 			wrong[i].Field = "settings." + f.Field
 		}
 	}

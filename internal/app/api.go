@@ -23,6 +23,7 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/traffic"
 	"github.com/sluicegate/sluice/internal/violations"
 	"github.com/sluicegate/sluice/internal/webhook"
 )
@@ -41,6 +42,7 @@ type API struct {
 	shown   *metrics.Metrics // to Prometheus
 	// recorder is nil when recording is off.
 	recorder *violations.Recorder
+	traffic  *traffic.Recorder // likewise
 	reports  *adapt.Reports
 	loop     *adapt.Loop
 	self     func() (fleet.Process, fleet.Count) // for reports to the fleet
@@ -291,6 +293,9 @@ func (a *API) Run(ctx context.Context) error {
 	group.Go(func() error { a.reports.Run(drained); return nil })
 	if a.recorder != nil { // until the last check was recorded
 		group.Go(func() error { a.recorder.Run(drained, a.cfg.ShutdownTimeout); return nil })
+	}
+	if a.traffic != nil {
+		group.Go(func() error { a.traffic.Run(drained, a.cfg.ShutdownTimeout); return nil })
 	}
 	err := group.Wait()
 	return errors.Join(err, a.Close()) //nolint:contextcheck // as above

@@ -8,6 +8,7 @@ import (
 	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/traffic"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -21,7 +22,11 @@ func (a *API) record(m *metrics.Metrics, decisions enforce.Observer) enforce.Obs
 		DetailsPerSecond: a.cfg.DetailsPerSecond, Logger: a.log,
 		Observe: m.Recorder(a.recorderStats),
 	})
-	return observers{decisions, recording{a.recorder}, m.Violations(), m.Tenants()}
+	a.traffic = traffic.NewRecorder(a.store, traffic.Options{
+		Budget: trafficBudget(a.cfg), MaxBytes: a.cfg.TrafficMemory << 20, Logger: a.log,
+	})
+	m.Traffic(a.traffic.Stats)
+	return observers{decisions, recording{a.recorder}, recordingTraffic{a.traffic}, m.Violations(), m.Tenants()}
 }
 
 func (a *API) recorderStats() violations.Stats { return a.recorder.Stats() }

@@ -45,13 +45,17 @@ type Config struct {
 	PollInterval        time.Duration
 	RereadInterval      time.Duration
 
-	Recording          bool
-	FlushInterval      time.Duration
-	RecorderMemory     int // MiB
-	DetailsPerSecond   int
-	ViolationRetention time.Duration
-	CountRetention     time.Duration
-	AuditRetention     time.Duration // 0 for ever
+	Recording      bool
+	FlushInterval  time.Duration
+	RecorderMemory int // MiB
+	// In MiB: memory for recorded checks that wait, and what the database keeps of a tenant and of all.
+	TrafficMemory       int
+	TrafficTenantBudget int
+	TrafficBudget       int
+	DetailsPerSecond    int
+	ViolationRetention  time.Duration
+	CountRetention      time.Duration
+	AuditRetention      time.Duration // 0 for ever
 	// SecurityLogRetention is at least 30 days.
 	SecurityLogRetention time.Duration
 	WebhookAllow         []netip.Prefix

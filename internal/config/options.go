@@ -151,6 +151,15 @@ func (c *Config) options() []option {
 			row("recorder-memory", deciders, "64", count(&c.RecorderMemory, 1, 1<<14),
 				"The memory, in MiB, for what is recorded and not written yet. What does not fit is counted "+
 					"without its subject."),
+			row("traffic-memory", deciders, "32", count(&c.TrafficMemory, 1, 1<<14),
+				"The memory, in MiB, for checks that are recorded for replays and not written yet. What does not fit is "+
+					"dropped and counted."),
+			row("traffic-tenant-budget", servers, "512", count(&c.TrafficTenantBudget, 1, 1<<22),
+				"How many MiB of recorded checks the database keeps of one tenant. A tenant that needs more is recorded "+
+					"as a sample of its users and addresses. Give all processes the same."),
+			row("traffic-budget", servers, "8192", count(&c.TrafficBudget, 1, 1<<22),
+				"How many MiB of recorded checks the database keeps of all tenants. When they are used up, tenants with "+
+					"more than an equal part stop recording. Give all processes the same."),
 			row("details-per-second", deciders, "3", count(&c.DetailsPerSecond, 1, 1000),
 				"How many different violations of one rule and subject a second keeps in detail. All are counted."),
 			row("violation-retention", keepers, "720h",

@@ -31,6 +31,9 @@ func (s Writer) EraseUser(ctx context.Context, tenant rules.TenantID, userID str
 		err = s.eraseSubjects(ctx, tenant, userID, &erased)
 	}
 	if err == nil {
+		erased.Blocks, err = s.eraseTraffic(ctx, tenant, userID)
+	}
+	if err == nil {
 		err = writer.writeReceipt(ctx, tenant, &erased)
 	}
 	if err != nil {
@@ -153,7 +156,7 @@ func isSubjectOf(pattern, subject, userID string) bool {
 func (s Writer) writeReceipt(ctx context.Context, tenant rules.TenantID, erased *rules.Erasure) error {
 	after, err := auditImage(map[string]any{
 		"assignments": erased.Assignments, "overrides": erased.Overrides, "violations": erased.Violations, "counts": erased.Counts,
-		"deliveries": erased.Deliveries, "audit_entries": erased.AuditEntries, "rules": erased.Rules,
+		"deliveries": erased.Deliveries, "traffic_blocks": erased.Blocks, "audit_entries": erased.AuditEntries, "rules": erased.Rules,
 	})
 	if err != nil {
 		return err

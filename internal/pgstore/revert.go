@@ -131,6 +131,7 @@ type tenantImage struct {
 	IPv6Prefix         int               `json:"ipv6_prefix"`
 	FailureMode        rules.FailureMode `json:"failure_mode"`
 	FixedRates         bool              `json:"fixed_rates"` // absent in entries older than this field
+	RecordDays         int               `json:"record_days"` // likewise
 }
 
 func (i *tenantImage) tenant() rules.Tenant {
@@ -139,7 +140,7 @@ func (i *tenantImage) tenant() rules.Tenant {
 		InShadow: i.Enforcement == rules.EnforcementShadow,
 		Settings: rules.Settings{
 			RetryJitterPercent: i.RetryJitterPercent, IPv4Prefix: i.IPv4Prefix, IPv6Prefix: i.IPv6Prefix, FailureMode: i.FailureMode,
-			FixedRates: i.FixedRates,
+			FixedRates: i.FixedRates, RecordDays: i.RecordDays,
 		},
 	}
 }

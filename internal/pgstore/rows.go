@@ -47,6 +47,7 @@ func tenantFromRow(row dbsqlc.Tenant) rules.Tenant {
 			IPv6Prefix:         int(row.Ipv6Prefix),
 			FailureMode:        row.FailureMode,
 			FixedRates:         row.FixedRates,
+			RecordDays:         int(row.RecordDays),
 		},
 		Version:   row.Version,
 		Revision:  row.Revision,

@@ -36,6 +36,7 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 			Ipv6Prefix:         int16(tenant.Settings.IPv6Prefix),
 			FailureMode:        tenant.Settings.FailureMode,
 			FixedRates:         tenant.Settings.FixedRates,
+			RecordDays:         int16(tenant.Settings.RecordDays),
 		})
 		if err != nil {
 			return err
@@ -121,6 +122,7 @@ func (w write) updateTenant(ctx context.Context, tenant rules.Tenant) (rules.Ten
 		Ipv6Prefix:         int16(tenant.Settings.IPv6Prefix),
 		FailureMode:        tenant.Settings.FailureMode,
 		FixedRates:         tenant.Settings.FixedRates,
+		RecordDays:         int16(tenant.Settings.RecordDays),
 		TenantID:           w.tenant,
 	})
 	return tenantFromRow(row), err

@@ -68,7 +68,11 @@ func (s *Store) KeepViolations(ctx context.Context, now time.Time, keep violatio
 	if err != nil {
 		return kept, fmt.Errorf("drop violations before %s: %w", oldest.Format(time.DateOnly), err)
 	}
-	kept.RowsDropped, err = s.dropOldRows(ctx, now, keep)
+	if kept.RowsDropped, err = s.dropOldRows(ctx, now, keep); err != nil {
+		return kept, err
+	}
+	recorded, err := s.keepTraffic(ctx, now)
+	kept.RowsDropped += recorded
 	return kept, err
 }
 

@@ -124,13 +124,14 @@ func TestRawSQLOfATenantReachesOneTenant(t *testing.T) {
 		}
 	}
 	for what, sql := range map[string]string{
-		"a partition":         "SELECT FROM rate_limit_violation_default",
-		"a password's hash":   "SELECT password_hash FROM account",
-		"sessions":            "SELECT FROM session",
-		"the platform's log":  "SELECT FROM platform_audit_event",
-		"making partitions":   "SELECT make_violation_partition(current_date)",
-		"disabling policies":  "ALTER TABLE plan DISABLE ROW LEVEL SECURITY",
-		"a policy of its own": "CREATE POLICY mine ON plan USING (true)",
+		"a partition":          "SELECT FROM rate_limit_violation_default",
+		"a password's hash":    "SELECT password_hash FROM account",
+		"sessions":             "SELECT FROM session",
+		"the platform's log":   "SELECT FROM platform_audit_event",
+		"making partitions":    "SELECT make_violation_partition(current_date)",
+		"partitions of checks": "SELECT make_traffic_partition(current_date)",
+		"disabling policies":   "ALTER TABLE plan DISABLE ROW LEVEL SECURITY",
+		"a policy of its own":  "CREATE POLICY mine ON plan USING (true)",
 	} {
 		if _, err := asTenant(t, process, role, fmt.Sprint(ours), sql); !isRefusal(err) {
 			t.Errorf("%s: the tenant role gets %v", what, err)
@@ -402,6 +403,10 @@ func fillEveryTable(t *testing.T, w *world) {
 				mode, rule_name, key_pattern) VALUES ($1, 1, '', now(), 80, now(), now(), 1, 1, '', '', '')`,
 			`INSERT INTO idempotency (tenant_id, key_digest, caller, fingerprint, attempt, lease_ends_at)
 				VALUES ($1, sha256(''), '', sha256(''), 1, now())`,
+			`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped,
+				users, payload) VALUES ($1, current_date, '', 1, now(), now(), 0, 0, 0, 0, 0, 0, '{}', '')`,
+			"INSERT INTO traffic_day VALUES ($1, current_date, 1, 1, 1, 1, 0, 0, 0, now(), now())",
+			"INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request) VALUES ($1, '', '', '', '{}')",
 			"INSERT INTO backend_report VALUES ($1, 'db', now(), 1, 0, '{}')",
 			`INSERT INTO rate_limit_step SELECT tenant_id, rule_id, 50, now(), now(), now() + interval '1 minute', '', '', 1
 				FROM rate_limit_rule WHERE tenant_id = $1 LIMIT 1`,

@@ -13,6 +13,8 @@ type Erasure struct {
 	At time.Time
 	// Assignments is 1 if the user had a plan.
 	Assignments, Overrides, Violations, Counts, Deliveries, AuditEntries int64
+	// Blocks are the blocks of recorded checks that had some of the user.
+	Blocks int64
 	// Rules name the user in their pattern. They stay, because they are the tenant's configuration.
 	Rules []RuleID
 }

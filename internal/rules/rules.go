@@ -136,7 +136,12 @@ type Settings struct {
 	FailureMode FailureMode
 	// FixedRates keeps every rule at its configured rate, as if none adapted.
 	FixedRates bool
+	// RecordDays is how many days of checks are recorded for replays, up to MaxRecordDays; 0 records none.
+	RecordDays int
 }
+
+// MaxRecordDays is the longest time that checks are recorded for.
+const MaxRecordDays = 30
 
 // DefaultSettings are the settings of a tenant that has chosen nothing.
 func DefaultSettings() Settings {

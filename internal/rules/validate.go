@@ -61,6 +61,7 @@ func (s Settings) Validate() FieldErrors {
 	errs.Add("retry_jitter_percent", wrongWhole(int64(s.RetryJitterPercent), 0, 50))
 	errs.Add("ipv4_prefix", wrongWhole(int64(s.IPv4Prefix), 0, 32))
 	errs.Add("ipv6_prefix", wrongWhole(int64(s.IPv6Prefix), 0, 128))
+	errs.Add("record_days", wrongWhole(int64(s.RecordDays), 0, MaxRecordDays))
 	errs.Add("failure_mode", WrongChoice(s.FailureMode, FailLocal, FailOpen, FailClosed))
 	return errs
 }

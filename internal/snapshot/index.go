@@ -52,6 +52,8 @@ type index struct {
 	networks networks
 
 	userLimits func() userLimits // made when first needed; see UserBuckets
+	// named are the attributes that rules name.
+	named map[string]bool
 }
 
 // shape is a group of rules that look at the same fields in the same way.
@@ -123,6 +125,14 @@ func newIndex(all table[rules.RuleID, *rules.Rule]) *index {
 	}
 	slices.SortFunc(x.rules, func(a, b *rules.Rule) int { return cmp.Compare(a.ID, b.ID) })
 	x.userLimits = sync.OnceValue(func() userLimits { return newUserLimits(x.rules) })
+	x.named = map[string]bool{}
+	for _, rule := range x.rules {
+		for _, s := range rule.Pattern.Segments() {
+			if s.Field == rules.FieldAttribute {
+				x.named[s.Attribute] = true
+			}
+		}
+	}
 	x.build()
 	return x
 }

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -138,6 +139,12 @@ func (t *Tenant) PlanOf(r *rules.Request) (string, error) {
 	}
 	return t.Tenant.DefaultPlan, nil
 }
+
+// Rules visits all rules in order of id, inactive ones too. Do not change them.
+func (t *Tenant) Rules() iter.Seq[*rules.Rule] { return slices.Values(t.index.rules) }
+
+// NamesAttribute reports whether a rule, active or not, looks at an attribute.
+func (t *Tenant) NamesAttribute(name string) bool { return t.index.named[name] }
 
 // AssignedPlan returns the plan that a user is assigned to, if any.
 func (t *Tenant) AssignedPlan(userID string) (string, bool) {

@@ -143,6 +143,7 @@ export function tenant(more: Partial<Tenant> = {}): Tenant {
       ipv6_prefix: 64,
       failure_mode: 'local',
       fixed_rates: false,
+      record_days: 0,
     },
     role: 'owner',
     created_at: at,

@@ -68,7 +68,7 @@ func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works
 	tenant, err := store.TenantBySlug(ctx, demoSlug)
 	if errors.Is(err, rules.ErrNotFound) {
 		tenant, err = writer.CreateTenant(ctx, rules.Tenant{
-			Slug: demoSlug, Name: "Demo", DefaultPlan: "free", Settings: rules.DefaultSettings(),
+			Slug: demoSlug, Name: "Demo", DefaultPlan: "free", Settings: demoSettings(),
 		})
 	}
 	if err != nil {
@@ -98,6 +98,13 @@ func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works
 		Name: "demo",
 	})
 	return err == nil, err
+}
+
+// demoSettings are the defaults, and record checks, so that there is something to replay.
+func demoSettings() rules.Settings {
+	settings := rules.DefaultSettings()
+	settings.RecordDays = 7
+	return settings
 }
 
 // createDemoRules writes the demo's rules, unless an interrupted start wrote them before.

@@ -3178,6 +3178,8 @@ export interface components {
             failure_mode: components["schemas"]["FailureMode"];
             /** @description No rule adapts: every rate is as configured */
             fixed_rates: boolean;
+            /** @description 0 to 30: how many days of checks are recorded for replays; 0 records none and deletes what was recorded */
+            record_days: number;
         };
         SettingsPatch: {
             retry_jitter_percent?: number;
@@ -3185,6 +3187,7 @@ export interface components {
             ipv6_prefix?: number;
             failure_mode?: components["schemas"]["FailureMode"];
             fixed_rates?: boolean;
+            record_days?: number;
         };
         /**
          * @description shadow: every rule of the tenant acts as a shadow rule, and nothing is denied
@@ -3204,7 +3207,8 @@ export interface components {
          *         "ipv4_prefix": 32,
          *         "ipv6_prefix": 64,
          *         "failure_mode": "local",
-         *         "fixed_rates": false
+         *         "fixed_rates": false,
+         *         "record_days": 0
          *       },
          *       "role": "owner",
          *       "created_at": "2026-11-01T09:00:00Z",

@@ -2448,6 +2448,9 @@ type Settings struct {
 	// Ipv6Prefix 0 to 128
 	Ipv6Prefix int `json:"ipv6_prefix"`
 
+	// RecordDays 0 to 30: how many days of checks are recorded for replays; 0 records none and deletes what was recorded
+	RecordDays int `json:"record_days"`
+
 	// RetryJitterPercent 0 to 50: how far Retry-After is spread over identities
 	RetryJitterPercent int `json:"retry_jitter_percent"`
 }
@@ -2459,6 +2462,7 @@ type SettingsPatch struct {
 	FixedRates         *bool        `json:"fixed_rates,omitempty"`
 	Ipv4Prefix         *int         `json:"ipv4_prefix,omitempty"`
 	Ipv6Prefix         *int         `json:"ipv6_prefix,omitempty"`
+	RecordDays         *int         `json:"record_days,omitempty"`
 	RetryJitterPercent *int         `json:"retry_jitter_percent,omitempty"`
 }
 

@@ -455,6 +455,25 @@ type RecorderBatch struct {
 	WrittenAt time.Time
 }
 
+type Replay struct {
+	TenantID        rules.TenantID
+	ReplayID        int64
+	RequestedAt     time.Time
+	RequestedByKind string
+	RequestedByID   string
+	RequestedByName string
+	Request         []byte
+	State           string
+	Progress        float64
+	IsCanceled      bool
+	Holder          string
+	LeaseEndsAt     *time.Time
+	StartedAt       *time.Time
+	FinishedAt      *time.Time
+	Failure         string
+	Result          []byte
+}
+
 type ServiceKey struct {
 	KeyID         string
 	Name          string
@@ -506,6 +525,55 @@ type Tenant struct {
 	Version            int64
 	RemovedAt          *time.Time
 	FixedRates         bool
+	RecordDays         int16
+}
+
+type TrafficBlock struct {
+	TenantID rules.TenantID
+	Day      pgtype.Date
+	Writer   string
+	Number   int64
+	FirstAt  time.Time
+	LastAt   time.Time
+	Stratum  int16
+	Level    int16
+	Checks   int32
+	Seen     int64
+	LeftOut  int64
+	Dropped  int64
+	Users    []string
+	Payload  []byte
+}
+
+type TrafficBlockDefault struct {
+	TenantID rules.TenantID
+	Day      pgtype.Date
+	Writer   string
+	Number   int64
+	FirstAt  time.Time
+	LastAt   time.Time
+	Stratum  int16
+	Level    int16
+	Checks   int32
+	Seen     int64
+	LeftOut  int64
+	Dropped  int64
+	Users    []string
+	Payload  []byte
+}
+
+type TrafficDay struct {
+	TenantID rules.TenantID
+	Day      pgtype.Date
+	Blocks   int64
+	Bytes    int64
+	Checks   int64
+	Seen     int64
+	LeftOut  int64
+	Dropped  int64
+	Level    int16
+	FirstAt  time.Time
+	LastAt   time.Time
 }
 
 type ViolationMinute struct {

@@ -209,7 +209,7 @@ func (q *Queries) BackendsReported(ctx context.Context, arg BackendsReportedPara
 }
 
 const changedTenants = `-- name: ChangedTenants :many
-SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.enforcement, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at, tenant.fixed_rates
+SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.enforcement, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at, tenant.fixed_rates, tenant.record_days
 FROM tenant
 LEFT JOIN (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS revision
@@ -247,6 +247,7 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 			&i.Version,
 			&i.RemovedAt,
 			&i.FixedRates,
+			&i.RecordDays,
 		); err != nil {
 			return nil, err
 		}
@@ -451,6 +452,91 @@ func (q *Queries) ClaimMail(ctx context.Context, arg ClaimMailParams) ([]Mail, e
 		return nil, err
 	}
 	return items, nil
+}
+
+const claimReplay = `-- name: ClaimReplay :one
+UPDATE replay
+SET state = 'running', holder = $1, started_at = coalesce(started_at, clock_timestamp()),
+    lease_ends_at = clock_timestamp() + make_interval(secs => $2::double precision)
+WHERE (tenant_id, replay_id) = (
+    SELECT r.tenant_id, r.replay_id FROM replay AS r
+    WHERE (r.state = 'waiting' OR (r.state = 'running' AND r.lease_ends_at < clock_timestamp()))
+        AND NOT EXISTS (
+            SELECT 1 FROM replay AS other
+            WHERE other.tenant_id = r.tenant_id AND other.state = 'running' AND other.lease_ends_at >= clock_timestamp())
+    ORDER BY (
+        SELECT count(*) FROM replay AS latest
+        WHERE latest.tenant_id = r.tenant_id AND latest.started_at > clock_timestamp() - interval '1 hour'
+    ), r.requested_at
+    LIMIT 1
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, is_canceled, holder, lease_ends_at, started_at, finished_at, failure, result
+`
+
+// One of a tenant of which none runs: of the tenant with the fewest in the last hour, the oldest. One whose lease has ended is
+// taken over.
+func (q *Queries) ClaimReplay(ctx context.Context, holder string, leaseSeconds float64) (Replay, error) {
+	row := q.db.QueryRow(ctx, claimReplay, holder, leaseSeconds)
+	var i Replay
+	err := row.Scan(
+		&i.TenantID,
+		&i.ReplayID,
+		&i.RequestedAt,
+		&i.RequestedByKind,
+		&i.RequestedByID,
+		&i.RequestedByName,
+		&i.Request,
+		&i.State,
+		&i.Progress,
+		&i.IsCanceled,
+		&i.Holder,
+		&i.LeaseEndsAt,
+		&i.StartedAt,
+		&i.FinishedAt,
+		&i.Failure,
+		&i.Result,
+	)
+	return i, err
+}
+
+const countTrafficBlock = `-- name: CountTrafficBlock :exec
+INSERT INTO traffic_day AS d (tenant_id, day, blocks, bytes, checks, seen, left_out, dropped, level, first_at, last_at)
+VALUES ($1, $2, 1, $3, $4, $5, $6, $7,
+    $8, $9, $10)
+ON CONFLICT (tenant_id, day) DO UPDATE
+SET blocks = d.blocks + 1, bytes = d.bytes + excluded.bytes, checks = d.checks + excluded.checks, seen = d.seen + excluded.seen,
+    left_out = d.left_out + excluded.left_out, dropped = d.dropped + excluded.dropped, level = excluded.level,
+    first_at = least(d.first_at, excluded.first_at), last_at = greatest(d.last_at, excluded.last_at)
+`
+
+type CountTrafficBlockParams struct {
+	TenantID rules.TenantID
+	Day      pgtype.Date
+	Bytes    int64
+	Checks   int64
+	Seen     int64
+	LeftOut  int64
+	Dropped  int64
+	Level    int16
+	FirstAt  time.Time
+	LastAt   time.Time
+}
+
+func (q *Queries) CountTrafficBlock(ctx context.Context, arg CountTrafficBlockParams) error {
+	_, err := q.db.Exec(ctx, countTrafficBlock,
+		arg.TenantID,
+		arg.Day,
+		arg.Bytes,
+		arg.Checks,
+		arg.Seen,
+		arg.LeftOut,
+		arg.Dropped,
+		arg.Level,
+		arg.FirstAt,
+		arg.LastAt,
+	)
+	return err
 }
 
 const crossingsRecorded = `-- name: CrossingsRecorded :exec
@@ -869,6 +955,29 @@ func (q *Queries) DropRecorderBatches(ctx context.Context, before time.Time, atM
 	return result.RowsAffected(), nil
 }
 
+const dropReplays = `-- name: DropReplays :execrows
+DELETE FROM replay
+WHERE (tenant_id, replay_id) IN (
+    SELECT old.tenant_id, old.replay_id
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT r.tenant_id, r.replay_id FROM replay AS r
+        WHERE r.tenant_id = tenant.tenant_id AND (r.requested_at < $1::timestamptz OR tenant.removed_at IS NOT NULL)
+        LIMIT $2::integer
+    ) AS old
+    LIMIT $2::integer
+)
+`
+
+// Old ones, and all of removed tenants.
+func (q *Queries) DropReplays(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropReplays, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const dropSessions = `-- name: DropSessions :execrows
 DELETE FROM session
 WHERE ctid = ANY (ARRAY(
@@ -897,6 +1006,66 @@ func (q *Queries) DropStepTombstones(ctx context.Context, before time.Time, atMo
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const dropTrafficBlocks = `-- name: DropTrafficBlocks :execrows
+DELETE FROM traffic_block
+WHERE (tenant_id, day, writer, number) IN (
+    SELECT old.tenant_id, old.day, old.writer, old.number
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT b.tenant_id, b.day, b.writer, b.number FROM traffic_block AS b
+        WHERE b.tenant_id = tenant.tenant_id
+            AND b.day < CASE WHEN tenant.removed_at IS NULL AND tenant.record_days > 0
+                THEN $1::date - tenant.record_days ELSE $1::date + 100 END
+        LIMIT $2::integer
+    ) AS old
+    LIMIT $2::integer
+)
+`
+
+// Those that are older than their tenant keeps them, and all of removed tenants.
+func (q *Queries) DropTrafficBlocks(ctx context.Context, today pgtype.Date, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropTrafficBlocks, today, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropTrafficDays = `-- name: DropTrafficDays :execrows
+DELETE FROM traffic_day
+WHERE (tenant_id, day) IN (
+    SELECT old.tenant_id, old.day
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT d.tenant_id, d.day FROM traffic_day AS d
+        WHERE d.tenant_id = tenant.tenant_id
+            AND d.day < CASE WHEN tenant.removed_at IS NULL AND tenant.record_days > 0
+                THEN $1::date - tenant.record_days ELSE $1::date + 100 END
+        LIMIT $2::integer
+    ) AS old
+    LIMIT $2::integer
+)
+`
+
+func (q *Queries) DropTrafficDays(ctx context.Context, today pgtype.Date, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropTrafficDays, today, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropTrafficPartitions = `-- name: DropTrafficPartitions :one
+SELECT drop_traffic_partitions($1::date) AS dropped
+`
+
+func (q *Queries) DropTrafficPartitions(ctx context.Context, before pgtype.Date) (int32, error) {
+	row := q.db.QueryRow(ctx, dropTrafficPartitions, before)
+	var dropped int32
+	err := row.Scan(&dropped)
+	return dropped, err
 }
 
 const dropViolationMinutes = `-- name: DropViolationMinutes :execrows
@@ -980,7 +1149,7 @@ func (q *Queries) FinishMail(ctx context.Context, arg FinishMailParams) error {
 }
 
 const invitationByToken = `-- name: InvitationByToken :one
-SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, i.by_mail, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates
+SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, i.by_mail, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, t.record_days
 FROM invitation AS i
 JOIN tenant AS t ON t.tenant_id = i.tenant_id
 WHERE i.token_digest = $1
@@ -1028,6 +1197,7 @@ func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (In
 		&i.Tenant.Version,
 		&i.Tenant.RemovedAt,
 		&i.Tenant.FixedRates,
+		&i.Tenant.RecordDays,
 	)
 	return i, err
 }
@@ -1113,6 +1283,17 @@ func (q *Queries) MailsBefore(ctx context.Context, before int64, pageSize int32)
 	return items, nil
 }
 
+const makeTrafficPartition = `-- name: MakeTrafficPartition :one
+SELECT make_traffic_partition($1::date) AS made
+`
+
+func (q *Queries) MakeTrafficPartition(ctx context.Context, day pgtype.Date) (bool, error) {
+	row := q.db.QueryRow(ctx, makeTrafficPartition, day)
+	var made bool
+	err := row.Scan(&made)
+	return made, err
+}
+
 const makeViolationPartition = `-- name: MakeViolationPartition :one
 SELECT make_violation_partition($1::date) AS made
 `
@@ -1125,7 +1306,7 @@ func (q *Queries) MakeViolationPartition(ctx context.Context, day pgtype.Date) (
 }
 
 const membershipsAfter = `-- name: MembershipsAfter :many
-SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, m.role
+SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, t.record_days, m.role
 FROM member AS m
 JOIN tenant AS t ON t.tenant_id = m.tenant_id
 WHERE m.account_id = $1 AND t.slug > $2 AND t.removed_at IS NULL
@@ -1164,6 +1345,7 @@ func (q *Queries) MembershipsAfter(ctx context.Context, accountID auth.AccountID
 			&i.Tenant.Version,
 			&i.Tenant.RemovedAt,
 			&i.Tenant.FixedRates,
+			&i.Tenant.RecordDays,
 			&i.Role,
 		); err != nil {
 			return nil, err
@@ -1563,6 +1745,71 @@ func (q *Queries) TenantsOnlyOwnedBy(ctx context.Context, accountID auth.Account
 	return items, nil
 }
 
+const trafficTotal = `-- name: TrafficTotal :one
+SELECT coalesce(sum(d.bytes), 0)::bigint AS bytes, count(DISTINCT d.tenant_id) AS tenants FROM traffic_day AS d
+`
+
+type TrafficTotalRow struct {
+	Bytes   int64
+	Tenants int64
+}
+
+func (q *Queries) TrafficTotal(ctx context.Context) (TrafficTotalRow, error) {
+	row := q.db.QueryRow(ctx, trafficTotal)
+	var i TrafficTotalRow
+	err := row.Scan(&i.Bytes, &i.Tenants)
+	return i, err
+}
+
+const trafficUses = `-- name: TrafficUses :many
+SELECT t.tenant_id, t.record_days, coalesce(sum(d.bytes), 0)::bigint AS bytes,
+    coalesce(sum(d.bytes) FILTER (WHERE d.day = $1::date), 0)::bigint AS today_bytes,
+    coalesce(sum(d.bytes::double precision * greatest(d.seen, d.checks) / greatest(d.checks, 1))
+        FILTER (WHERE d.day = $1::date - 1), 0)::double precision AS yesterday_bytes
+FROM tenant AS t
+CROSS JOIN LATERAL (
+    SELECT 0::bigint AS bytes, NULL::date AS day, 0::bigint AS seen, 0::bigint AS checks
+    UNION ALL
+    SELECT of_day.bytes, of_day.day, of_day.seen, of_day.checks FROM traffic_day AS of_day WHERE of_day.tenant_id = t.tenant_id
+) AS d
+WHERE t.tenant_id = ANY ($2::bigint[]) AND t.removed_at IS NULL
+GROUP BY t.tenant_id
+`
+
+type TrafficUsesRow struct {
+	TenantID       rules.TenantID
+	RecordDays     int16
+	Bytes          int64
+	TodayBytes     int64
+	YesterdayBytes float64
+}
+
+func (q *Queries) TrafficUses(ctx context.Context, today pgtype.Date, tenantIds []int64) ([]TrafficUsesRow, error) {
+	rows, err := q.db.Query(ctx, trafficUses, today, tenantIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TrafficUsesRow
+	for rows.Next() {
+		var i TrafficUsesRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RecordDays,
+			&i.Bytes,
+			&i.TodayBytes,
+			&i.YesterdayBytes,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const tryRaiseAlerts = `-- name: TryRaiseAlerts :one
 SELECT pg_try_advisory_xact_lock($1::integer, ($2::bigint % 2147483647)::integer) AS ours
 `
@@ -1761,4 +2008,56 @@ func (q *Queries) WriteAccess(ctx context.Context, arg WriteAccessParams) error 
 		arg.RequestIds,
 	)
 	return err
+}
+
+const writeTrafficBlock = `-- name: WriteTrafficBlock :execrows
+
+INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload)
+SELECT t.tenant_id, $1, $2, $3, $4, $5, $6,
+    $7, $8, $9, $10, $11, $12::text[], $13
+FROM tenant AS t
+WHERE t.tenant_id = $14 AND t.record_days > 0 AND t.removed_at IS NULL
+ON CONFLICT (tenant_id, day, writer, number) DO NOTHING
+`
+
+type WriteTrafficBlockParams struct {
+	Day      pgtype.Date
+	Writer   string
+	Number   int64
+	FirstAt  time.Time
+	LastAt   time.Time
+	Stratum  int16
+	Level    int16
+	Checks   int32
+	Seen     int64
+	LeftOut  int64
+	Dropped  int64
+	Users    []string
+	Payload  []byte
+	TenantID rules.TenantID
+}
+
+// Recorded checks of all tenants.
+// Unless it was written before, or the tenant has switched recording off.
+func (q *Queries) WriteTrafficBlock(ctx context.Context, arg WriteTrafficBlockParams) (int64, error) {
+	result, err := q.db.Exec(ctx, writeTrafficBlock,
+		arg.Day,
+		arg.Writer,
+		arg.Number,
+		arg.FirstAt,
+		arg.LastAt,
+		arg.Stratum,
+		arg.Level,
+		arg.Checks,
+		arg.Seen,
+		arg.LeftOut,
+		arg.Dropped,
+		arg.Users,
+		arg.Payload,
+		arg.TenantID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

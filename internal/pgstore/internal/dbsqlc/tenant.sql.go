@@ -12,14 +12,14 @@ import (
 )
 
 const createTenant = `-- name: CreateTenant :one
-INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, fixed_rates)
+INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, fixed_rates, record_days)
 VALUES (
     $1, $2, nullif($3::text, ''),
     CASE WHEN $4::boolean THEN clock_timestamp() END,
     $5, $6, $7, $8, $9,
-    $10
+    $10, $11
 )
-RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates
+RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days
 `
 
 type CreateTenantParams struct {
@@ -33,6 +33,7 @@ type CreateTenantParams struct {
 	Ipv6Prefix         int16
 	FailureMode        rules.FailureMode
 	FixedRates         bool
+	RecordDays         int16
 }
 
 // The foreign key of the default plan waits for the end of the transaction.
@@ -48,6 +49,7 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		arg.Ipv6Prefix,
 		arg.FailureMode,
 		arg.FixedRates,
+		arg.RecordDays,
 	)
 	var i Tenant
 	err := row.Scan(
@@ -67,6 +69,7 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		&i.Version,
 		&i.RemovedAt,
 		&i.FixedRates,
+		&i.RecordDays,
 	)
 	return i, err
 }
@@ -130,7 +133,7 @@ func (q *Queries) SetActor(ctx context.Context, actor string) error {
 }
 
 const tenant = `-- name: Tenant :one
-SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates FROM tenant WHERE tenant_id = $1 AND removed_at IS NULL
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days FROM tenant WHERE tenant_id = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) Tenant(ctx context.Context, tenantID rules.TenantID) (Tenant, error) {
@@ -153,12 +156,13 @@ func (q *Queries) Tenant(ctx context.Context, tenantID rules.TenantID) (Tenant, 
 		&i.Version,
 		&i.RemovedAt,
 		&i.FixedRates,
+		&i.RecordDays,
 	)
 	return i, err
 }
 
 const tenantBySlug = `-- name: TenantBySlug :one
-SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates FROM tenant WHERE slug = $1 AND removed_at IS NULL
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days FROM tenant WHERE slug = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) TenantBySlug(ctx context.Context, slug string) (Tenant, error) {
@@ -181,12 +185,13 @@ func (q *Queries) TenantBySlug(ctx context.Context, slug string) (Tenant, error)
 		&i.Version,
 		&i.RemovedAt,
 		&i.FixedRates,
+		&i.RecordDays,
 	)
 	return i, err
 }
 
 const tenants = `-- name: Tenants :many
-SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates FROM tenant
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days FROM tenant
 WHERE slug > $1 AND removed_at IS NULL
     AND (strpos(slug, lower($2::text)) > 0 OR strpos(lower(name), lower($2::text)) > 0)
 ORDER BY slug
@@ -219,6 +224,7 @@ func (q *Queries) Tenants(ctx context.Context, after string, containing string, 
 			&i.Version,
 			&i.RemovedAt,
 			&i.FixedRates,
+			&i.RecordDays,
 		); err != nil {
 			return nil, err
 		}
@@ -241,10 +247,11 @@ SET name = $1,
     ipv6_prefix = $7,
     failure_mode = $8,
     fixed_rates = $9,
+    record_days = $10,
     version = version + 1,
     updated_at = clock_timestamp()
-WHERE tenant_id = $10
-RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates
+WHERE tenant_id = $11
+RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days
 `
 
 type UpdateTenantParams struct {
@@ -257,6 +264,7 @@ type UpdateTenantParams struct {
 	Ipv6Prefix         int16
 	FailureMode        rules.FailureMode
 	FixedRates         bool
+	RecordDays         int16
 	TenantID           rules.TenantID
 }
 
@@ -271,6 +279,7 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		arg.Ipv6Prefix,
 		arg.FailureMode,
 		arg.FixedRates,
+		arg.RecordDays,
 		arg.TenantID,
 	)
 	var i Tenant
@@ -291,6 +300,7 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		&i.Version,
 		&i.RemovedAt,
 		&i.FixedRates,
+		&i.RecordDays,
 	)
 	return i, err
 }

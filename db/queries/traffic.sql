@@ -1,0 +1,96 @@
+-- name: TrafficBlocks :many
+-- A page of the blocks that have checks of a time, in order of their first check.
+SELECT * FROM traffic_block
+WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sqlc.arg(last_day)
+    AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since) AND stratum >= sqlc.arg(least_stratum)
+    AND (first_at, writer, number) > (sqlc.arg(after_at)::timestamptz, sqlc.arg(after_writer)::text, sqlc.arg(after_number)::bigint)
+ORDER BY first_at, writer, number
+LIMIT sqlc.arg(page_size);
+
+-- name: TrafficSummary :many
+SELECT stratum, count(*) AS blocks, max(level)::smallint AS level, sum(checks)::bigint AS checks, sum(seen)::bigint AS seen,
+    sum(left_out)::bigint AS left_out, sum(dropped)::bigint AS dropped,
+    min(first_at)::timestamptz AS first_at, max(last_at)::timestamptz AS last_at
+FROM traffic_block
+WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sqlc.arg(last_day)
+    AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since)
+GROUP BY stratum
+ORDER BY stratum;
+
+-- name: TrafficDays :many
+SELECT * FROM traffic_day WHERE tenant_id = sqlc.arg(tenant_id) ORDER BY day;
+
+-- name: TrafficBlocksOfUser :many
+-- A page of the places of the blocks with a user. All users of each block are read.
+SELECT day, writer, number FROM traffic_block
+WHERE tenant_id = sqlc.arg(tenant_id) AND sqlc.arg(user_id)::text = ANY (users)
+    AND (day, writer, number) > (sqlc.arg(after_day)::date, sqlc.arg(after_writer)::text, sqlc.arg(after_number)::bigint)
+ORDER BY day, writer, number
+LIMIT sqlc.arg(page_size);
+
+-- name: TrafficBlock :one
+SELECT * FROM traffic_block
+WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day) AND writer = sqlc.arg(writer) AND number = sqlc.arg(number);
+
+-- name: RewriteTrafficBlock :exec
+UPDATE traffic_block SET checks = sqlc.arg(checks), users = sqlc.arg(users)::text[], payload = sqlc.arg(payload)
+WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day) AND writer = sqlc.arg(writer) AND number = sqlc.arg(number);
+
+-- name: TrafficHistory :many
+-- The changes since a time to what checks depend on, the latest first.
+SELECT audit_id, at, object_kind, before, after, change_id FROM audit_event
+WHERE tenant_id = sqlc.arg(tenant_id) AND at >= sqlc.arg(since) AND object_kind IN ('tenant', 'rule', 'override')
+ORDER BY audit_id DESC
+LIMIT sqlc.arg(at_most);
+
+-- name: RequestReplay :one
+-- No row if the tenant has too many that wait or run.
+INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request)
+SELECT sqlc.arg(tenant_id), sqlc.arg(by_kind), sqlc.arg(by_id), sqlc.arg(by_name), sqlc.arg(request)
+WHERE (SELECT count(*) FROM replay WHERE tenant_id = sqlc.arg(tenant_id) AND state IN ('waiting', 'running')) < sqlc.arg(at_most)::bigint
+RETURNING *;
+
+-- name: Replay :one
+SELECT * FROM replay WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id);
+
+-- name: Replays :many
+-- Without their results, the latest first.
+SELECT tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, started_at,
+    finished_at, failure
+FROM replay
+WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id < sqlc.arg(before)
+ORDER BY replay_id DESC
+LIMIT sqlc.arg(page_size);
+
+-- name: CancelReplay :execrows
+-- One that waits ends at once; one that runs ends when its process notices.
+UPDATE replay
+SET is_canceled = true, state = CASE state WHEN 'waiting' THEN 'canceled' ELSE state END,
+    finished_at = CASE state WHEN 'waiting' THEN clock_timestamp() ELSE finished_at END
+WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND state IN ('waiting', 'running');
+
+-- name: RenewReplay :one
+-- No row if another process has taken it over.
+UPDATE replay
+SET progress = sqlc.arg(progress), lease_ends_at = clock_timestamp() + make_interval(secs => sqlc.arg(lease_seconds)::double precision)
+WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND holder = sqlc.arg(holder) AND state = 'running'
+RETURNING is_canceled;
+
+-- name: FinishReplay :execrows
+UPDATE replay
+SET state = sqlc.arg(state), failure = sqlc.arg(failure), result = sqlc.arg(result), finished_at = clock_timestamp(), lease_ends_at = NULL,
+    progress = CASE WHEN sqlc.arg(state) = 'done' THEN 1 ELSE progress END
+WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND holder = sqlc.arg(holder) AND state = 'running';
+
+-- name: EraseFromReplays :execrows
+-- Deletes those that name a user.
+DELETE FROM replay
+WHERE tenant_id = sqlc.arg(tenant_id) AND (
+    jsonb_path_exists(request, '$.** ? (@.user_id == $erased)', jsonb_build_object('erased', sqlc.arg(user_id)::text))
+    OR jsonb_path_exists(result, '$.** ? (@.user_id == $erased)', jsonb_build_object('erased', sqlc.arg(user_id)::text)));
+
+-- name: OverridesSince :many
+-- Those that stand, or that expired after a time.
+SELECT * FROM rate_limit_override
+WHERE tenant_id = sqlc.arg(tenant_id) AND removed_at IS NULL AND (expires_at IS NULL OR expires_at > sqlc.arg(since)::timestamptz)
+ORDER BY rule_id, user_id;

@@ -1,0 +1,15 @@
+package metrics
+
+import "github.com/sluicegate/sluice/internal/traffic"
+
+// Traffic registers the statistics of the recorder of checks.
+func (m *Metrics) Traffic(stats func() traffic.Stats) {
+	m.counter("sluice_traffic_checks_total", "Checks that were recorded for replays.",
+		func() float64 { return float64(stats().Recorded) })
+	m.counter("sluice_traffic_dropped_total", "Checks that were not recorded, because the memory for them was full.",
+		func() float64 { return float64(stats().Dropped) })
+	m.counter("sluice_traffic_lost_total", "Recorded checks that could not be written.",
+		func() float64 { return float64(stats().Lost) })
+	m.gauge("sluice_traffic_bytes", "Recorded checks, packed, that wait to be written.",
+		func() float64 { return float64(stats().Bytes) })
+}

@@ -1,0 +1,301 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/traffic"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+var (
+	_ traffic.Sink  = (*Store)(nil)
+	_ traffic.Store = (*Store)(nil)
+)
+
+const (
+	// blocksPerPage blocks are held at once while a range is read: some megabytes.
+	blocksPerPage = 16
+	// rewrittenPerPage blocks of a user are looked up at once.
+	rewrittenPerPage = 200
+)
+
+// WriteTraffic writes blocks of any tenants within 5 s.
+func (s *Store) WriteTraffic(ctx context.Context, blocks []traffic.Block) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	err := s.transaction(ctx, everyTenant, func(q *dbsqlc.Queries) error {
+		for i := range blocks {
+			if err := writeBlock(ctx, q, &blocks[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err = recordError(err); errors.Is(err, violations.ErrRefused) {
+		err = errors.Join(traffic.ErrRefused, err)
+	}
+	if err != nil {
+		return fmt.Errorf("write %d blocks of recorded checks: %w", len(blocks), err)
+	}
+	return nil
+}
+
+func writeBlock(ctx context.Context, q *dbsqlc.Queries, b *traffic.Block) error {
+	users := b.Users
+	if users == nil {
+		users = []string{}
+	}
+	written, err := q.WriteTrafficBlock(ctx, dbsqlc.WriteTrafficBlockParams{
+		TenantID: b.Tenant, Day: dayOf(b.First), Writer: b.Writer, Number: b.Number, FirstAt: b.First, LastAt: b.Last,
+		Stratum: int16(b.Stratum), Level: int16(b.Level), Checks: int32(b.Checks),
+		Seen: b.Seen, LeftOut: b.LeftOut, Dropped: b.Dropped, Users: users, Payload: b.Payload,
+	})
+	if err != nil || written == 0 {
+		return err
+	}
+	return q.CountTrafficBlock(ctx, dbsqlc.CountTrafficBlockParams{
+		TenantID: b.Tenant, Day: dayOf(b.First), Bytes: int64(b.Bytes()), Checks: int64(b.Checks),
+		Seen: b.Seen, LeftOut: b.LeftOut, Dropped: b.Dropped, Level: int16(b.Level), FirstAt: b.First, LastAt: b.Last,
+	})
+}
+
+func dayOf(at time.Time) pgtype.Date {
+	return pgtype.Date{Time: at.UTC().Truncate(24 * time.Hour), Valid: true}
+}
+
+// TrafficUsage returns what tenants use.
+func (s *Store) TrafficUsage(ctx context.Context, of []rules.TenantID) (usage []traffic.Usage, all int64, tenants int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	ids := make([]int64, len(of))
+	for i, id := range of {
+		ids[i] = int64(id)
+	}
+	q := s.queriesFor(everyTenant)
+	rows, err := q.TrafficUses(ctx, dayOf(time.Now()), ids)
+	if err != nil {
+		return nil, 0, 0, fmt.Errorf("read the use of recorded checks: %w", err)
+	}
+	total, err := q.TrafficTotal(ctx)
+	if err != nil {
+		return nil, 0, 0, fmt.Errorf("read the use of recorded checks: %w", err)
+	}
+	return each(rows, func(row dbsqlc.TrafficUsesRow) traffic.Usage {
+		return traffic.Usage{
+			Tenant: row.TenantID, Days: int(row.RecordDays), Bytes: row.Bytes,
+			TodayBytes: row.TodayBytes, YesterdayBytes: int64(row.YesterdayBytes),
+		}
+	}), total.Bytes, int(total.Tenants), nil
+}
+
+// UsageOf returns what a tenant has recorded.
+func (s *Store) UsageOf(ctx context.Context, tenant rules.TenantID) (u traffic.Usage, err error) {
+	u.Tenant = tenant
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficDay, error) {
+		return q.TrafficDays(ctx, tenant)
+	})
+	if err != nil {
+		return u, fmt.Errorf("read the use of recorded checks: %w", err)
+	}
+	for i := range rows {
+		row := &rows[i]
+		u.Bytes += row.Bytes
+		u.Checks += row.Checks
+		u.Seen += row.Seen
+		u.LeftOut += row.LeftOut
+		u.Dropped += row.Dropped
+		u.Level = int(row.Level)
+		if u.Oldest.IsZero() {
+			u.Oldest = row.FirstAt.UTC()
+		}
+		u.Newest = row.LastAt.UTC()
+	}
+	return u, nil
+}
+
+// Blocks reads a page at a time.
+func (s *Store) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Range) iter.Seq2[traffic.Block, error] {
+	return func(yield func(traffic.Block, error) bool) {
+		p := dbsqlc.TrafficBlocksParams{
+			TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
+			LeastStratum: int16(of.LeastStratum), AfterAt: time.Unix(0, 0), PageSize: blocksPerPage,
+		}
+		for {
+			rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficBlock, error) {
+				return q.TrafficBlocks(ctx, p)
+			})
+			if err != nil {
+				yield(traffic.Block{}, fmt.Errorf("read recorded checks: %w", err))
+				return
+			}
+			for i := range rows {
+				if !yield(blockFromRow(&rows[i]), nil) {
+					return
+				}
+			}
+			if len(rows) < blocksPerPage {
+				return
+			}
+			last := &rows[len(rows)-1]
+			p.AfterAt, p.AfterWriter, p.AfterNumber = last.FirstAt, last.Writer, last.Number
+		}
+	}
+}
+
+func blockFromRow(row *dbsqlc.TrafficBlock) traffic.Block {
+	return traffic.Block{
+		Tenant: row.TenantID, Writer: row.Writer, Number: row.Number, First: row.FirstAt.UTC(), Last: row.LastAt.UTC(),
+		Stratum: int(row.Stratum), Level: int(row.Level), Checks: int(row.Checks),
+		Counts: traffic.Counts{Seen: row.Seen, LeftOut: row.LeftOut, Dropped: row.Dropped},
+		Users:  row.Users, Payload: row.Payload,
+	}
+}
+
+// Summary describes a range.
+func (s *Store) Summary(ctx context.Context, tenant rules.TenantID, of traffic.Range) (sum traffic.Summary, err error) {
+	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficSummaryRow, error) {
+		return q.TrafficSummary(ctx, dbsqlc.TrafficSummaryParams{
+			TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
+		})
+	})
+	if err != nil {
+		return sum, fmt.Errorf("describe recorded checks: %w", err)
+	}
+	for i := range rows {
+		row := &rows[i]
+		sum.Blocks += int(row.Blocks)
+		sum.Level = max(sum.Level, int(row.Level))
+		sum.Checks += row.Checks
+		sum.Seen += row.Seen
+		sum.LeftOut += row.LeftOut
+		sum.Dropped += row.Dropped
+		if 0 <= row.Stratum && int(row.Stratum) < len(sum.Strata) {
+			sum.Strata[row.Stratum] += row.Checks
+		}
+		if sum.Oldest.IsZero() || row.FirstAt.Before(sum.Oldest) {
+			sum.Oldest = row.FirstAt.UTC()
+		}
+		if row.LastAt.After(sum.Newest) {
+			sum.Newest = row.LastAt.UTC()
+		}
+	}
+	return sum, nil
+}
+
+// eraseTraffic takes a user's checks out of recorded blocks, and deletes the replays that name the user. It reads the users
+// of all blocks, and rewrites those with the user one by one.
+func (s *Store) eraseTraffic(ctx context.Context, tenant rules.TenantID, userID string) (blocks int64, err error) {
+	release, err := take(ctx, s.places.bulk)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	q := s.queriesFor(only(tenant))
+	p := dbsqlc.TrafficBlocksOfUserParams{
+		TenantID: tenant, UserID: userID, AfterDay: pgtype.Date{Time: time.Unix(0, 0), Valid: true}, PageSize: rewrittenPerPage,
+	}
+	for {
+		places, err := q.TrafficBlocksOfUser(ctx, p)
+		if err != nil {
+			return blocks, err
+		}
+		for _, place := range places {
+			if err := s.eraseFromBlock(ctx, tenant, place, userID); err != nil {
+				return blocks, err
+			}
+			blocks++
+			p.AfterDay, p.AfterWriter, p.AfterNumber = place.Day, place.Writer, place.Number
+		}
+		if len(places) < rewrittenPerPage {
+			break
+		}
+	}
+	_, err = q.EraseFromReplays(ctx, tenant, userID)
+	return blocks, err
+}
+
+func (s *Store) eraseFromBlock(ctx context.Context, tenant rules.TenantID, place dbsqlc.TrafficBlocksOfUserRow, userID string) error {
+	return s.transaction(ctx, only(tenant), func(q *dbsqlc.Queries) error {
+		row, err := q.TrafficBlock(ctx, dbsqlc.TrafficBlockParams{TenantID: tenant, Day: place.Day, Writer: place.Writer, Number: place.Number})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil // it was dropped meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		block := blockFromRow(&row)
+		rest, _, err := block.WithoutUser(userID)
+		if err != nil { // nobody can read it
+			rest = block
+			rest.SetRuns(nil)
+		}
+		users := rest.Users
+		if users == nil {
+			users = []string{}
+		}
+		return q.RewriteTrafficBlock(ctx, dbsqlc.RewriteTrafficBlockParams{
+			TenantID: tenant, Day: place.Day, Writer: place.Writer, Number: place.Number,
+			Checks: int32(rest.Checks), Users: users, Payload: rest.Payload,
+		})
+	})
+}
+
+// keepTraffic makes the partitions of yesterday, today and the next days, and drops what tenants keep no longer.
+func (s *Store) keepTraffic(ctx context.Context, now time.Time) (dropped int64, err error) {
+	today := now.UTC().Truncate(24 * time.Hour)
+	for ahead := -1; ahead <= daysAhead; ahead++ {
+		err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+			_, err := q.MakeTrafficPartition(ctx, dayOf(today.AddDate(0, 0, ahead)))
+			return err
+		})
+		if err != nil {
+			return 0, fmt.Errorf("make a partition of recorded checks: %w", err)
+		}
+	}
+	err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+		_, err := q.DropTrafficPartitions(ctx, dayOf(today.AddDate(0, 0, -rules.MaxRecordDays)))
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("drop partitions of recorded checks: %w", err)
+	}
+	for what, drop := range map[string]func(context.Context, *dbsqlc.Queries) (int64, error){
+		"recorded checks": func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
+			return q.DropTrafficBlocks(ctx, dayOf(today), blocksPerDrop)
+		},
+		"days of recorded checks": func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
+			return q.DropTrafficDays(ctx, dayOf(today), blocksPerDrop)
+		},
+		"replays": func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
+			return q.DropReplays(ctx, now.AddDate(0, 0, -rules.MaxRecordDays), blocksPerDrop)
+		},
+	} {
+		rows := int64(blocksPerDrop)
+		for pieces := 0; rows == blocksPerDrop && pieces < longestDrop; pieces++ {
+			rows = 0
+			err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+				rows, err = drop(ctx, q)
+				return err
+			})
+			if err != nil {
+				return dropped, fmt.Errorf("drop old %s: %w", what, err)
+			}
+			dropped += rows
+		}
+	}
+	return dropped, nil
+}
+
+// blocksPerDrop is how many blocks one transaction drops: they are large.
+const blocksPerDrop = 500

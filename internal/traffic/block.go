@@ -1,0 +1,324 @@
+package traffic
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Block is some checks of one tenant, day and stratum, as a store keeps them.
+type Block struct {
+	Tenant rules.TenantID
+	// Writer names one Recorder, and Number one of its blocks, from 1. A block that is written twice is kept once.
+	Writer string
+	Number int64
+	// First and Last are the times of the first and the last check, in milliseconds. All are of the same day in UTC.
+	First, Last time.Time
+	// Stratum of its checks; see Stratum.
+	Stratum int
+	// Level is the sample that was recorded when the block was made: 1/4^Level of all users and of all addresses.
+	Level int
+	// Checks is how many checks are in the block, without those of sums.
+	Checks int
+	Counts
+	// Users are the ids of the users in the block, in order of first use. They are beside the payload so that a store finds
+	// the blocks of a user who is to be erased.
+	Users []string
+	// Payload is the compressed rest.
+	Payload []byte
+}
+
+// Bytes is what the block counts against budgets.
+func (b *Block) Bytes() int {
+	n := len(b.Payload) + blockBytes
+	for _, user := range b.Users {
+		n += len(user) + 1
+	}
+	return n
+}
+
+// blockBytes is roughly what a row costs beside its texts.
+const blockBytes = 200
+
+// Counts say what became of a tenant's checks since its previous block.
+type Counts struct {
+	// Seen is how many checks came, LeftOut how many of them are never recorded because they reserve, and Dropped how many
+	// had no room.
+	Seen, LeftOut, Dropped int64
+}
+
+func (c *Counts) add(other Counts) {
+	c.Seen += other.Seen
+	c.LeftOut += other.LeftOut
+	c.Dropped += other.Dropped
+}
+
+// Run is some checks that differ only in time.
+type Run struct {
+	UserID, Plan, Method, Endpoint string
+	IP                             netip.Addr
+	Attributes                     []rules.Attribute
+	Cost                           int64 // of each check, in millionths of a token
+	// Decider is the rule that denied the checks; 0 if they were allowed or nothing but exhausted reservations denied them.
+	Decider rules.RuleID
+	Flags   Flags
+	// Times are in milliseconds since the Block's First, in ascending order.
+	Times []uint32
+	// Costs are those of sums, one for each time; nil otherwise.
+	Costs []int64
+}
+
+// Flags describe a Run.
+type Flags uint8
+
+// The flags.
+const (
+	Denied Flags = 1 << iota
+	Proxied
+	// Extra marks denied checks outside of the sample.
+	Extra
+	// Sum marks costs outside of the sample, added up by second.
+	Sum
+
+	allFlags = Denied | Proxied | Extra | Sum
+)
+
+// Is reports whether a flag is set.
+func (f Flags) Is(flag Flags) bool { return f&flag != 0 }
+
+// IsExtra reports whether the run is only to be listed.
+func (r *Run) IsExtra() bool { return r.Flags.Is(Extra) }
+
+// Request returns what the checks ask.
+func (r *Run) Request() rules.Request {
+	return rules.Request{UserID: r.UserID, Method: r.Method, Endpoint: r.Endpoint, IP: r.IP, Attributes: r.Attributes}
+}
+
+const (
+	payloadVersion = 1
+	// maxPayload bounds the memory that a block takes when it is read.
+	maxPayload = 64 << 20
+	// MaxBlockChecks is the most checks of a block.
+	MaxBlockChecks = 32 << 10
+)
+
+var (
+	encoder = must(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true)))
+	decoder = must(zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxPayload)))
+
+	errCorrupt = errors.New("a recorded block is damaged")
+)
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return value
+}
+
+// SetRuns packs runs into the block: its Users, Checks and Payload. Times of runs are relative to the block's First.
+//
+// The payload has one column after the other, so that like stands beside like. Texts are in a dictionary of the block.
+func (b *Block) SetRuns(runs []Run) {
+	texts := dictionary{index: map[string]uint64{}}
+	users := dictionary{index: map[string]uint64{}}
+	var columns [8][]byte
+	put := func(column int, n uint64) { columns[column] = binary.AppendUvarint(columns[column], n) }
+	b.Checks = 0
+	for i := range runs {
+		r := &runs[i]
+		put(0, uint64(r.Flags))
+		put(0, uint64(r.Cost))
+		put(0, uint64(r.Decider))
+		put(1, users.of(r.UserID))
+		ip, _ := r.IP.MarshalBinary() // never fails
+		columns[2] = append(append(columns[2], byte(len(ip))), ip...)
+		put(3, texts.of(r.Plan))
+		put(3, texts.of(r.Method))
+		put(3, texts.of(r.Endpoint))
+		put(4, uint64(len(r.Attributes)))
+		for _, a := range r.Attributes {
+			put(4, texts.of(a.Name))
+			put(4, texts.of(a.Value))
+		}
+		put(5, uint64(len(r.Times)))
+		before := uint32(0)
+		for _, at := range r.Times {
+			put(6, uint64(at-before))
+			before = at
+		}
+		for _, cost := range r.Costs {
+			put(7, uint64(cost))
+		}
+		if !r.Flags.Is(Sum) {
+			b.Checks += len(r.Times)
+		}
+	}
+	raw := append([]byte(nil), payloadVersion)
+	raw = binary.AppendUvarint(raw, uint64(len(texts.all)))
+	for _, text := range texts.all {
+		raw = append(binary.AppendUvarint(raw, uint64(len(text))), text...)
+	}
+	raw = binary.AppendUvarint(raw, uint64(len(runs)))
+	for _, column := range columns {
+		raw = append(binary.AppendUvarint(raw, uint64(len(column))), column...)
+	}
+	b.Users = users.all
+	b.Payload = encoder.EncodeAll(raw, nil)
+}
+
+// dictionary numbers texts from 1; 0 is "".
+type dictionary struct {
+	index map[string]uint64
+	all   []string
+}
+
+func (d *dictionary) of(text string) uint64 {
+	if text == "" {
+		return 0
+	}
+	n, ok := d.index[text]
+	if !ok {
+		d.all = append(d.all, text)
+		n = uint64(len(d.all))
+		d.index[text] = n
+	}
+	return n
+}
+
+// Runs unpacks the block.
+func (b *Block) Runs() ([]Run, error) {
+	raw, err := decoder.DecodeAll(b.Payload, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errCorrupt, err)
+	}
+	if len(raw) == 0 || raw[0] != payloadVersion {
+		return nil, fmt.Errorf("%w: it was written by another version", errCorrupt)
+	}
+	in := &reader{rest: raw[1:]}
+	texts := make([]string, in.count())
+	for i := range texts {
+		texts[i] = string(in.take(in.count()))
+	}
+	n := in.count()
+	var columns [8]reader
+	for i := range columns {
+		columns[i].rest = in.take(in.count())
+	}
+	if in.wrong || n > len(columns[0].rest) { // each run takes some bytes of the first column
+		return nil, errCorrupt
+	}
+	lookUp := func(column int, in []string) string {
+		place := columns[column].number()
+		switch {
+		case place == 0:
+			return ""
+		case place > uint64(len(in)):
+			columns[column].wrong = true
+			return ""
+		}
+		return in[place-1]
+	}
+	runs := make([]Run, n)
+	for i := range runs {
+		r := &runs[i]
+		r.Flags = Flags(columns[0].number()) & allFlags
+		r.Cost, r.Decider = int64(columns[0].number()), rules.RuleID(columns[0].number())
+		r.UserID = lookUp(1, b.Users)
+		size := columns[2].take(1)
+		if len(size) == 1 && r.IP.UnmarshalBinary(columns[2].take(int(size[0]))) != nil {
+			columns[2].wrong = true
+		}
+		r.Plan, r.Method, r.Endpoint = lookUp(3, texts), lookUp(3, texts), lookUp(3, texts)
+		if attributes := columns[4].count(); attributes > 0 {
+			r.Attributes = make([]rules.Attribute, attributes)
+			for j := range r.Attributes {
+				r.Attributes[j] = rules.Attribute{Name: lookUp(4, texts), Value: lookUp(4, texts)}
+			}
+		}
+		times := int(columns[5].number())
+		if times > len(columns[6].rest) {
+			return nil, errCorrupt
+		}
+		r.Times = make([]uint32, times)
+		at := uint32(0)
+		for j := range r.Times {
+			at += uint32(columns[6].number())
+			r.Times[j] = at
+		}
+		if r.Flags.Is(Sum) {
+			if times > len(columns[7].rest) {
+				return nil, errCorrupt
+			}
+			r.Costs = make([]int64, times)
+			for j := range r.Costs {
+				r.Costs[j] = int64(columns[7].number())
+			}
+		}
+	}
+	for i := range columns {
+		if columns[i].wrong {
+			return nil, errCorrupt
+		}
+	}
+	return runs, nil
+}
+
+// WithoutUser returns the block without a user's checks; ok is false if none remain.
+func (b *Block) WithoutUser(user string) (rest Block, ok bool, err error) {
+	runs, err := b.Runs()
+	if err != nil {
+		return Block{}, false, err
+	}
+	kept := runs[:0]
+	for i := range runs {
+		if runs[i].UserID != user {
+			kept = append(kept, runs[i])
+		}
+	}
+	rest = *b
+	rest.SetRuns(kept)
+	return rest, len(kept) > 0, nil
+}
+
+// reader reads what SetRuns wrote, and notes if it ends too early.
+type reader struct {
+	rest  []byte
+	wrong bool
+}
+
+func (r *reader) number() uint64 {
+	n, size := binary.Uvarint(r.rest)
+	if size <= 0 {
+		r.wrong, r.rest = true, nil
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return n
+}
+
+// count reads a length, which is never above what is left.
+func (r *reader) count() int {
+	n := r.number()
+	if n > uint64(len(r.rest)) {
+		r.wrong, r.rest = true, nil
+		return 0
+	}
+	return int(n)
+}
+
+func (r *reader) take(n int) []byte {
+	if n > len(r.rest) {
+		r.wrong, r.rest = true, nil
+		return nil
+	}
+	taken := r.rest[:n]
+	r.rest = r.rest[n:]
+	return taken
+}

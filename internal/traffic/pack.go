@@ -1,0 +1,205 @@
+package traffic
+
+import (
+	"encoding/binary"
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// packKey says which checks share a block.
+type packKey struct {
+	tenant  rules.TenantID
+	day     int64 // since the Unix epoch, in UTC
+	stratum int
+	level   int
+}
+
+// pack is a block in the making.
+type pack struct {
+	began  time.Time
+	runs   map[string]*packedRun
+	checks int
+	bytes  int // of memory, roughly
+	first  int64
+	last   int64
+}
+
+type packedRun struct {
+	Run
+	at []int64 // in milliseconds; of sums, in whole seconds
+}
+
+const (
+	dayMillis  = 24 * 60 * 60 * 1000
+	runBytes   = 300 // of memory, roughly, with its texts
+	checkBytes = 8
+	// lateSums is how many seconds back a sum is looked for. One that comes later gets an entry of its own.
+	lateSums = 10
+)
+
+// unpack adds the checks of a buffer to packs.
+func (r *Recorder) unpack(buffer []byte) {
+	in := reader{rest: buffer}
+	now := r.options.Now()
+	for len(in.rest) > 0 {
+		tenant := rules.TenantID(in.number())
+		at := int64(binary.LittleEndian.Uint64(in.take(8)))
+		head := in.take(3)
+		stratum, level, flags := int(head[0]), int(head[1]), Flags(head[2])
+		// What follows the head is the same for all checks of a run, but that of sums begins behind the cost.
+		body := in.rest
+		cost := int64(in.number())
+		texts := in.rest
+		for range 3 {
+			in.take(in.count())
+		}
+		var identity []byte
+		if flags.Is(Sum) {
+			identity = texts[:len(texts)-len(in.rest)]
+			at -= at % 1000
+		} else {
+			in.number()
+			in.take(in.count())
+			in.take(int(in.take(1)[0]))
+			for {
+				name := in.count()
+				if name == 0 {
+					break
+				}
+				in.take(name)
+				in.take(in.count())
+			}
+			identity = body[:len(body)-len(in.rest)]
+		}
+		if flags.Is(Extra) || flags.Is(Sum) { // beside the sample, so in every sample
+			stratum = Strata - 1
+		}
+		key := packKey{tenant, at / dayMillis, stratum, level}
+		p := r.packs[key]
+		if p == nil {
+			p = &pack{began: now, runs: map[string]*packedRun{}, first: math.MaxInt64}
+			r.packs[key] = p
+		}
+		before := p.bytes
+		p.add(flags, identity, at, cost)
+		r.bytes += p.bytes - before
+		r.recorded.Add(1)
+		if p.checks >= MaxBlockChecks {
+			r.finish(key, p)
+		}
+	}
+}
+
+// add adds a check. identity is what all checks of its run have in common.
+func (p *pack) add(flags Flags, identity []byte, at, cost int64) {
+	var key [512]byte
+	named := append(append(key[:0], byte(flags)), identity...)
+	run := p.runs[string(named)]
+	if run == nil {
+		run = &packedRun{Run: readRun(flags, identity)}
+		p.runs[string(named)] = run
+		p.bytes += runBytes + 2*len(named)
+	}
+	p.checks++
+	p.first, p.last = min(p.first, at), max(p.last, at)
+	if flags.Is(Sum) {
+		for i := len(run.at) - 1; i >= max(0, len(run.at)-lateSums); i-- {
+			if run.at[i] == at {
+				run.Costs[i] += cost
+				return
+			}
+		}
+		run.Costs = append(run.Costs, cost)
+		p.bytes += checkBytes
+	}
+	run.at = append(run.at, at)
+	p.bytes += checkBytes
+}
+
+func readRun(flags Flags, identity []byte) Run {
+	in := reader{rest: identity}
+	text := func() string { return string(in.take(in.count())) }
+	run := Run{Flags: flags}
+	if !flags.Is(Sum) {
+		run.Cost = int64(in.number())
+	}
+	run.Plan, run.Method, run.Endpoint = text(), text(), text()
+	if flags.Is(Sum) {
+		return run
+	}
+	run.Decider = rules.RuleID(in.number())
+	run.UserID = text()
+	if ip, ok := netip.AddrFromSlice(in.take(int(in.take(1)[0]))); ok {
+		run.IP = ip
+	}
+	for {
+		name := text()
+		if name == "" {
+			return run
+		}
+		run.Attributes = append(run.Attributes, rules.Attribute{Name: name, Value: text()})
+	}
+}
+
+// block packs the runs, those that began first before the others.
+func (p *pack) block(key packKey) Block {
+	all := make([]*packedRun, 0, len(p.runs))
+	for _, run := range p.runs {
+		if run.Costs == nil {
+			slices.Sort(run.at)
+		} else {
+			sortSums(run)
+		}
+		all = append(all, run)
+	}
+	slices.SortFunc(all, func(a, b *packedRun) int {
+		if a.at[0] != b.at[0] {
+			return int(a.at[0] - b.at[0])
+		}
+		return compareRuns(&a.Run, &b.Run)
+	})
+	runs := make([]Run, len(all))
+	for i, run := range all {
+		run.Times = make([]uint32, len(run.at))
+		for j, at := range run.at {
+			run.Times[j] = uint32(at - p.first)
+		}
+		runs[i] = run.Run
+	}
+	block := Block{
+		Tenant: key.tenant, Stratum: key.stratum, Level: key.level,
+		First: time.UnixMilli(p.first).UTC(), Last: time.UnixMilli(p.last).UTC(),
+	}
+	block.SetRuns(runs)
+	return block
+}
+
+// compareRuns makes the order of runs that begin together the same each time.
+func compareRuns(a, b *Run) int {
+	for _, pair := range [][2]string{{a.UserID, b.UserID}, {a.Endpoint, b.Endpoint}, {a.Method, b.Method}, {a.Plan, b.Plan}} {
+		switch {
+		case pair[0] < pair[1]:
+			return -1
+		case pair[0] > pair[1]:
+			return 1
+		}
+	}
+	return a.IP.Compare(b.IP)
+}
+
+func sortSums(run *packedRun) {
+	order := make([]int, len(run.at))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return int(run.at[a] - run.at[b]) })
+	at, costs := make([]int64, len(order)), make([]int64, len(order))
+	for i, from := range order {
+		at[i], costs[i] = run.at[from], run.Costs[from]
+	}
+	run.at, run.Costs = at, costs
+}

@@ -1,0 +1,367 @@
+package traffic
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"maps"
+	mathrand "math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Check is a decided check as the Recorder sees it. The Recorder keeps no reference to it.
+type Check struct {
+	Tenant   rules.TenantID
+	Settings *rules.Settings
+	Request  *rules.Request
+	Plan     string // the plan that the check was judged on
+	Cost     int64  // in millionths of a token
+	At       int64  // in microseconds since the Unix epoch, if possible on the clock of the buckets
+	// Named reports whether a rule names an attribute. Others are not recorded.
+	Named   func(attribute string) bool
+	Denied  bool
+	Decider rules.RuleID // the rule that denied the check
+	Proxied bool
+	// Reserves: the check reserved, so that it is only counted.
+	Reserves bool
+}
+
+// Options bound what a Recorder keeps. A zero value takes the default.
+type Options struct {
+	Budget Budget
+	// MaxBytes bounds, roughly, the memory of what is not written yet; default 32 MiB.
+	MaxBytes int
+	// MaxAge is how long a busy tenant's checks wait to be packed; default a minute. Those of a tenant with few checks wait
+	// five times as long, so that blocks are worth their row.
+	MaxAge time.Duration
+	// Now is the clock of days and ages; nil is time.Now.
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+const (
+	defaultMaxBytes  = 32 << 20
+	defaultPerTenant = 512 << 20
+	defaultTotal     = 8 << 30
+
+	// busyChecks are worth a block after MaxAge.
+	busyChecks = 1000
+	fewFactor  = 5
+
+	packEvery  = 200 * time.Millisecond
+	usageEvery = 30 * time.Second
+	writeRetry = 2 * time.Second
+	// bytesPerWrite bounds a transaction.
+	bytesPerWrite = 4 << 20
+)
+
+// Recorder packs checks and writes them to a Sink. It is safe for concurrent use.
+type Recorder struct {
+	sink    Sink
+	options Options
+	log     *slog.Logger
+	writer  string
+	shards  []*shard
+	levels  atomic.Pointer[map[rules.TenantID]int]
+	full    chan struct{} // has a value when a buffer is half full
+	packed  chan struct{} // has a value when a block waits to be written
+
+	recorded, dropped, lost, written atomic.Int64
+
+	packing sync.Mutex // guards what follows
+	packs   map[packKey]*pack
+	tallies map[rules.TenantID]*Counts // not in a block yet
+	bytes   int                        // of packs, roughly
+	number  int64
+
+	queue     sync.Mutex // guards what follows
+	waiting   []Block
+	waitBytes int
+}
+
+// NewRecorder returns a Recorder that writes to a sink once Run is called.
+func NewRecorder(sink Sink, options Options) *Recorder {
+	options.MaxBytes = cmp.Or(options.MaxBytes, defaultMaxBytes)
+	options.MaxAge = cmp.Or(options.MaxAge, time.Minute)
+	options.Budget.PerTenant = cmp.Or(options.Budget.PerTenant, defaultPerTenant)
+	options.Budget.Total = cmp.Or(options.Budget.Total, defaultTotal)
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	r := &Recorder{
+		sink: sink, options: options, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)), writer: rand.Text(),
+		full: make(chan struct{}, 1), packed: make(chan struct{}, 1),
+		packs: map[packKey]*pack{}, tallies: map[rules.TenantID]*Counts{},
+	}
+	r.levels.Store(&map[rules.TenantID]int{})
+	n := min(16, runtime.GOMAXPROCS(0))
+	for range n {
+		// A quarter of the memory is for buffers, of which each shard has two.
+		r.shards = append(r.shards, &shard{max: options.MaxBytes / 4 / 2 / n, used: map[rules.TenantID]int{}, counts: map[rules.TenantID]Counts{}})
+	}
+	return r
+}
+
+// Record takes a decided check. It never waits for the sink.
+func (r *Recorder) Record(c *Check) {
+	level := (*r.levels.Load())[c.Tenant]
+	// Any shard will do. A random choice needs no shared memory.
+	s := r.shards[mathrand.IntN(len(r.shards))]
+	s.mu.Lock()
+	counts := s.counts[c.Tenant]
+	counts.Seen++
+	half := false
+	switch {
+	case c.Reserves:
+		counts.LeftOut++
+	case level >= Stopped:
+		counts.Dropped++
+	default:
+		before := len(s.buffer)
+		if !s.add(c, level) {
+			counts.Dropped++
+			r.dropped.Add(1)
+		}
+		half = before < s.max/2 && len(s.buffer) >= s.max/2
+	}
+	s.counts[c.Tenant] = counts
+	s.mu.Unlock()
+	if half {
+		signal(r.full)
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run packs and writes until ctx ends. Then it writes the rest within grace.
+func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
+	var writing sync.WaitGroup
+	writing.Go(func() { r.write(ctx) })
+	tick := time.NewTicker(packEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		case <-r.full:
+		}
+		r.pack(false)
+	}
+	writing.Wait()
+	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if err := r.Flush(final); err != nil {
+		r.log.ErrorContext(final, "recorded checks are lost: they could not be written before the process ended", "error", err)
+	}
+}
+
+// Flush packs and writes everything that was recorded until now.
+func (r *Recorder) Flush(ctx context.Context) error {
+	r.pack(true)
+	for {
+		more, err := r.writeSome(ctx)
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// pack moves checks from the buffers into packs, and makes blocks of the packs that are due.
+func (r *Recorder) pack(all bool) {
+	r.packing.Lock()
+	defer r.packing.Unlock()
+	for _, s := range r.shards {
+		buffer, counts := s.take()
+		r.unpack(buffer)
+		for tenant, c := range counts {
+			held := r.tallies[tenant]
+			if held == nil {
+				held = new(Counts)
+				r.tallies[tenant] = held
+			}
+			held.add(c)
+		}
+		s.reuse(buffer)
+	}
+	now := r.options.Now()
+	for key, p := range r.packs {
+		age := now.Sub(p.began)
+		if all || p.checks >= MaxBlockChecks || age >= fewFactor*r.options.MaxAge || age >= r.options.MaxAge && p.checks >= busyChecks {
+			r.finish(key, p)
+		}
+	}
+	for r.bytes > r.options.MaxBytes/2 { // in use by many tenants; the largest is worth a block soonest
+		var largest packKey
+		for key, p := range r.packs {
+			if held := r.packs[largest]; held == nil || p.bytes > held.bytes {
+				largest = key
+			}
+		}
+		r.finish(largest, r.packs[largest])
+	}
+}
+
+// finish makes a block of a pack.
+func (r *Recorder) finish(key packKey, p *pack) {
+	delete(r.packs, key)
+	r.bytes -= p.bytes
+	r.number++
+	block := p.block(key)
+	block.Writer, block.Number = r.writer, r.number
+	if counts := r.tallies[key.tenant]; counts != nil {
+		block.Counts = *counts
+		delete(r.tallies, key.tenant)
+	}
+	r.queue.Lock()
+	defer r.queue.Unlock()
+	r.waiting = append(r.waiting, block)
+	r.waitBytes += block.Bytes()
+	for r.waitBytes > r.options.MaxBytes/4 && len(r.waiting) > 1 {
+		r.lost.Add(int64(r.waiting[0].Checks))
+		r.waitBytes -= r.waiting[0].Bytes()
+		r.waiting = r.waiting[1:]
+	}
+	signal(r.packed)
+}
+
+// write writes blocks until ctx ends, and asks now and then what tenants may record.
+func (r *Recorder) write(ctx context.Context) {
+	usage := time.NewTicker(usageEvery)
+	defer usage.Stop()
+	away := false
+	for ctx.Err() == nil {
+		more, err := r.writeSome(ctx)
+		if err != nil && ctx.Err() == nil && !away {
+			r.log.ErrorContext(ctx, "recorded checks cannot be written; they wait in memory meanwhile", "error", err)
+		} else if err == nil && away {
+			r.log.InfoContext(ctx, "recorded checks are written again")
+		}
+		away = err != nil
+		switch {
+		case err != nil:
+			select {
+			case <-ctx.Done():
+			case <-time.After(writeRetry):
+			}
+		case !more:
+			select {
+			case <-ctx.Done():
+			case <-r.packed:
+			case <-usage.C:
+				r.adjust(ctx)
+			}
+		}
+	}
+}
+
+// writeSome writes the oldest blocks, and reports whether there are more.
+func (r *Recorder) writeSome(ctx context.Context) (more bool, err error) {
+	r.queue.Lock()
+	n, bytes := 0, 0
+	for n < len(r.waiting) && (n == 0 || bytes+r.waiting[n].Bytes() <= bytesPerWrite) {
+		bytes += r.waiting[n].Bytes()
+		n++
+	}
+	blocks := slices.Clone(r.waiting[:n])
+	r.queue.Unlock()
+	if n == 0 {
+		return false, nil
+	}
+	err = r.sink.WriteTraffic(ctx, blocks)
+	if errors.Is(err, ErrRefused) {
+		r.log.ErrorContext(ctx, "recorded checks were refused", "error", err)
+		err = r.oneByOne(ctx, blocks)
+	}
+	if err != nil {
+		return true, err
+	}
+	r.queue.Lock()
+	defer r.queue.Unlock()
+	done := map[int64]bool{}
+	for i := range blocks {
+		done[blocks[i].Number] = true
+		r.written.Add(int64(blocks[i].Checks))
+	}
+	r.waiting = slices.DeleteFunc(r.waiting, func(b Block) bool {
+		if done[b.Number] {
+			r.waitBytes -= b.Bytes()
+		}
+		return done[b.Number]
+	})
+	return len(r.waiting) > 0, nil
+}
+
+// oneByOne writes blocks of which one is refused.
+func (r *Recorder) oneByOne(ctx context.Context, blocks []Block) error {
+	for i := range blocks {
+		err := r.sink.WriteTraffic(ctx, blocks[i:i+1])
+		if errors.Is(err, ErrRefused) {
+			r.lost.Add(int64(blocks[i].Checks))
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adjust sets the samples of the tenants that this process has seen lately.
+func (r *Recorder) adjust(ctx context.Context) {
+	levels := maps.Clone(*r.levels.Load())
+	r.packing.Lock()
+	for key := range r.packs {
+		levels[key.tenant] += 0
+	}
+	for tenant := range r.tallies {
+		levels[tenant] += 0
+	}
+	r.packing.Unlock()
+	if len(levels) == 0 {
+		return
+	}
+	usage, all, tenants, err := r.sink.TrafficUsage(ctx, slices.Collect(maps.Keys(levels)))
+	if err != nil {
+		if ctx.Err() == nil {
+			r.log.WarnContext(ctx, "the use of recorded checks could not be read; samples stay as they are", "error", err)
+		}
+		return
+	}
+	next := make(map[rules.TenantID]int, len(usage))
+	for i := range usage {
+		if u := &usage[i]; u.Days > 0 {
+			next[u.Tenant] = r.options.Budget.Level(u, all, tenants)
+		}
+	}
+	r.levels.Store(&next)
+}
+
+// Stats describe a Recorder.
+type Stats struct {
+	Recorded, Dropped int64 // checks, ever; dropped ones had no room in a buffer
+	Written           int64 // of those recorded
+	Lost              int64 // packed checks that could not be written
+	Bytes             int   // waiting to be written
+}
+
+// Stats returns the present state.
+func (r *Recorder) Stats() Stats {
+	r.queue.Lock()
+	defer r.queue.Unlock()
+	return Stats{
+		Recorded: r.recorded.Load(), Dropped: r.dropped.Load(), Written: r.written.Load(), Lost: r.lost.Load(), Bytes: r.waitBytes,
+	}
+}

@@ -1,0 +1,137 @@
+package traffic
+
+import (
+	"math/bits"
+	"net/netip"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+const (
+	// Strata is how many there are. The smallest sample is 1/4^(Strata-1).
+	Strata = 6
+	// Stopped is the level at which nothing is recorded.
+	Stopped = Strata
+)
+
+// Share returns the part of all users that a sample has.
+func Share(level int) float64 { return 1 / float64(uint64(1)<<(2*min(level, Strata-1))) }
+
+// StratumOfUser returns a user's stratum: a sample of a level has the users whose stratum is at least the level.
+func StratumOfUser(tenant rules.TenantID, user string) int {
+	if user == "" {
+		return 0
+	}
+	h := start(tenant, 'u')
+	for i := range len(user) {
+		h = (h ^ uint64(user[i])) * prime
+	}
+	return stratum(h)
+}
+
+// StratumOfIP is StratumOfUser for an address. A network of IPv6 counts as one address, as limits count it.
+func StratumOfIP(tenant rules.TenantID, ip netip.Addr, settings *rules.Settings) int {
+	if !ip.IsValid() {
+		return 0
+	}
+	ip = rules.PlainIP(ip)
+	width := settings.IPv4Prefix
+	if ip.Is6() {
+		width = settings.IPv6Prefix
+	}
+	network, err := ip.Prefix(width)
+	if err != nil {
+		return 0
+	}
+	h := start(tenant, 'a')
+	for _, b := range network.Addr().As16() {
+		h = (h ^ uint64(b)) * prime
+	}
+	return stratum(h)
+}
+
+// StratumOfEndpoint is for checks without user and address: those of one endpoint and minute stay together.
+func StratumOfEndpoint(tenant rules.TenantID, endpoint string, at int64) int {
+	h := (start(tenant, 'e') ^ uint64(at/time.Minute.Milliseconds())) * prime
+	for i := range len(endpoint) {
+		h = (h ^ uint64(endpoint[i])) * prime
+	}
+	return stratum(h)
+}
+
+// The hash is FNV-1a, finished by MurmurHash3's mixer, which spreads it over the leading bits. It must not change: blocks of
+// different processes and versions are read together.
+const prime = 0x100000001b3
+
+func start(tenant rules.TenantID, kind byte) uint64 {
+	return ((0xcbf29ce484222325^uint64(tenant))*prime ^ uint64(kind)) * prime
+}
+
+func stratum(h uint64) int {
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	h ^= h >> 33
+	return min(bits.LeadingZeros64(h)/2, Strata-1)
+}
+
+// Usage is what a tenant has recorded.
+type Usage struct {
+	Tenant rules.TenantID
+	// Days is how long its blocks are kept; 0 if recording is off.
+	Days int
+	// Bytes is what all its blocks take.
+	Bytes int64
+	// TodayBytes is what today's take. YesterdayBytes is what yesterday's would have taken without sampling.
+	TodayBytes, YesterdayBytes int64
+	Counts
+	// Oldest and Newest are the times of the first and the last block; zero if there are none.
+	Oldest, Newest time.Time
+	Checks         int64
+	Level          int // the highest of the last hour's blocks
+}
+
+// Budget bounds what is kept.
+type Budget struct {
+	// PerTenant and Total are in bytes.
+	PerTenant, Total int64
+}
+
+// Level returns the sample that a tenant records from now on: the larger of what keeps a day like yesterday within the
+// day's part of the budget, and of what is left of today's part. all is what all tenants take together, of which others
+// than this one is a count. When the total is used up, a tenant with more than an equal part stops.
+func (b Budget) Level(u *Usage, all int64, tenants int) int {
+	if u.Days < 1 {
+		return 0
+	}
+	perTenant := b.PerTenant
+	if all >= b.Total {
+		perTenant = min(perTenant, b.Total/int64(max(tenants, 1)))
+		if u.Bytes > perTenant {
+			return Stopped
+		}
+	}
+	if u.Bytes >= b.PerTenant {
+		return Stopped
+	}
+	day := max(1, perTenant/int64(u.Days))
+	level := 0
+	for full := u.YesterdayBytes; full > day && level < Strata-1; full /= 4 {
+		level++
+	}
+	// Half of the day's part is for the first sample, half of the rest for the next, and so on.
+	for left, used := day, u.TodayBytes; level < Stopped; level++ {
+		part := left - left/2
+		if used < part {
+			break
+		}
+		used -= part
+		left -= part
+		if left == 0 {
+			return Stopped
+		}
+	}
+	return level
+}

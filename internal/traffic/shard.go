@@ -1,0 +1,113 @@
+package traffic
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"sync"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// shard is a buffer of checks that are not packed yet, written one behind the other.
+type shard struct {
+	mu     sync.Mutex
+	buffer []byte
+	spare  []byte // the memory of the former buffer
+	max    int
+	used   map[rules.TenantID]int // bytes of the buffer
+	counts map[rules.TenantID]Counts
+	// emptied has the other maps while their contents are read.
+	emptiedCounts map[rules.TenantID]Counts
+}
+
+// take empties the shard. Give the buffer back by reuse, with which the counts end.
+func (s *shard) take() (buffer []byte, counts map[rules.TenantID]Counts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	buffer, s.buffer, s.spare = s.buffer, s.spare[:0], nil
+	clear(s.used)
+	counts = s.counts
+	if s.counts = s.emptiedCounts; s.counts == nil {
+		s.counts = map[rules.TenantID]Counts{}
+	}
+	s.emptiedCounts = counts
+	return buffer, counts
+}
+
+func (s *shard) reuse(buffer []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spare = buffer
+	clear(s.emptiedCounts)
+}
+
+// add writes a check into the buffer: whole if it is in the sample or denied, else what it cost. It reports false if there is
+// no room for its tenant.
+func (s *shard) add(c *Check, level int) bool {
+	q := c.Request
+	stratum := max(StratumOfUser(c.Tenant, q.UserID), StratumOfIP(c.Tenant, q.IP, c.Settings))
+	if q.UserID == "" && !q.IP.IsValid() {
+		stratum = StratumOfEndpoint(c.Tenant, q.Endpoint, c.At/1000)
+	}
+	var flags Flags
+	if c.Denied {
+		flags |= Denied
+	}
+	if c.Proxied {
+		flags |= Proxied
+	}
+	isOutside := stratum < level
+	start := len(s.buffer)
+	if isOutside {
+		s.buffer = appendHead(s.buffer, c, stratum, level, Sum)
+		s.buffer = appendText(appendText(appendText(s.buffer, c.Plan), q.Method), q.Endpoint)
+	}
+	if !isOutside || c.Denied {
+		if isOutside {
+			flags |= Extra
+		}
+		s.buffer = appendHead(s.buffer, c, stratum, level, flags)
+		s.buffer = appendText(appendText(appendText(s.buffer, c.Plan), q.Method), q.Endpoint)
+		s.buffer = binary.AppendUvarint(s.buffer, uint64(c.Decider))
+		s.buffer = appendText(s.buffer, q.UserID)
+		s.buffer = appendIP(s.buffer, q.IP)
+		for i := range q.Attributes {
+			if a := &q.Attributes[i]; a.Value != "" && c.Named != nil && c.Named(a.Name) {
+				s.buffer = appendText(appendText(s.buffer, a.Name), a.Value)
+			}
+		}
+		s.buffer = append(s.buffer, 0) // the end of the attributes: no name is empty
+	}
+	added := len(s.buffer) - start
+	mine := s.used[c.Tenant]
+	if mine+added > (s.max-(start-mine))/2 {
+		s.buffer = s.buffer[:start]
+		return false
+	}
+	s.used[c.Tenant] = mine + added
+	return true
+}
+
+// A check in the buffer begins with its tenant, time, stratum, level, flags and cost.
+func appendHead(b []byte, c *Check, stratum, level int, flags Flags) []byte {
+	b = binary.AppendUvarint(b, uint64(c.Tenant))
+	b = binary.LittleEndian.AppendUint64(b, uint64(c.At/1000))
+	b = append(b, byte(stratum), byte(level), byte(flags))
+	return binary.AppendUvarint(b, uint64(c.Cost))
+}
+
+func appendText(b []byte, text string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+func appendIP(b []byte, ip netip.Addr) []byte {
+	switch ip = rules.PlainIP(ip); {
+	case ip.Is4():
+		four := ip.As4()
+		return append(append(b, 4), four[:]...)
+	case ip.Is6():
+		sixteen := ip.As16() // without the zone, which rules ignore
+		return append(append(b, 16), sixteen[:]...)
+	}
+	return append(b, 0)
+}

@@ -1,0 +1,52 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// ErrRefused means that a Sink can never store a block. Nothing was written.
+var ErrRefused = errors.New("refused")
+
+// Sink is where the Recorder writes.
+type Sink interface {
+	// WriteTraffic writes blocks, all or none. A block whose writer and number were written before is a success without
+	// effect. Blocks of tenants that have switched recording off meanwhile are left out.
+	WriteTraffic(ctx context.Context, blocks []Block) error
+	// TrafficUsage returns what tenants use, and what all tenants use together.
+	TrafficUsage(ctx context.Context, of []rules.TenantID) (usage []Usage, all int64, tenants int, err error)
+}
+
+// Range selects blocks of one tenant that have checks from Since on and before Until.
+type Range struct {
+	Since, Until time.Time
+	// LeastStratum leaves out the strata below it.
+	LeastStratum int
+}
+
+// Summary describes what a range has.
+type Summary struct {
+	Blocks  int
+	Level   int // the highest of its blocks
+	Strata  [Strata]int64
+	Counts  // in the range's blocks
+	Checks  int64
+	Bytes   int64
+	Oldest  time.Time // of the range; zero if it has nothing
+	Newest  time.Time
+	Minutes int64 // that have blocks
+}
+
+// Store reads recorded traffic of one tenant.
+type Store interface {
+	// Blocks returns the blocks of a range in order of First, in bounded memory. It ends after an error.
+	Blocks(ctx context.Context, tenant rules.TenantID, of Range) iter.Seq2[Block, error]
+	// Summary describes the blocks of a range without reading them.
+	Summary(ctx context.Context, tenant rules.TenantID, of Range) (Summary, error)
+	// UsageOf returns what a tenant has recorded.
+	UsageOf(ctx context.Context, tenant rules.TenantID) (Usage, error)
+}
