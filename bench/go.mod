@@ -9,6 +9,7 @@ require (
 	github.com/sluicegate/sluice v0.0.0
 	github.com/valyala/fasthttp v1.74.0
 	golang.org/x/net v0.62.0
+	golang.org/x/time v0.16.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
 )

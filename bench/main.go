@@ -53,6 +53,7 @@ var sections = []section{
 	{"violations: reading many", readViolations},
 	{"violations: exporting a million", exportViolations},
 	{"clients: the Go client", goClient},
+	{"handles: decisions in the caller's process", decideInProcess},
 	{"clients: the Python client", pythonClient},
 	{"clients: the TypeScript client", typescriptClient},
 	{"neighbours: beside greedy tenants", neighbours},

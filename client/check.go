@@ -27,6 +27,7 @@ type Source string
 // The sources of decisions.
 const (
 	FromServer      Source = "server"
+	FromLease       Source = "lease"        // a Handle, with tokens that this process holds
 	FromMemory      Source = "memory"       // an earlier denial whose wait is not over
 	FromFailureMode Source = "failure_mode" // the server did not decide; see Decision.Err
 )

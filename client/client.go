@@ -68,6 +68,7 @@ type Client struct {
 	own     *http.Transport // nil if the caller gave one
 	queue   queue
 	memory  memory
+	leases  leases
 	trouble trouble
 
 	life context.Context // of requests that several callers share; ends with Close
@@ -105,6 +106,7 @@ func New(config Config) (*Client, error) {
 	c.life, c.end = context.WithCancel(context.Background())
 	c.memory = memory{longest: config.DenialMemory, now: time.Now}
 	c.queue.client = c
+	c.leases.init(c)
 	transport := config.Transport
 	if transport == nil {
 		c.own = ownTransport()
@@ -118,7 +120,7 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends what is in flight and closes the connections. Checks made later are decided by the failure mode.
+// Close ends what is in flight, gives back what handles hold, and closes the connections. Checks made later are decided by the failure mode.
 func (c *Client) Close() {
 	c.queue.mu.Lock()
 	c.end()

@@ -16,6 +16,9 @@
 // until its wait is over, but at most [Config.DenialMemory], so that a user who retries in a loop costs the server
 // little and a raised limit is seen soon.
 //
+// A [Handle] decides a busy check in this process, on tokens that the server lends ahead of demand: in less than a microsecond,
+// without a request, and still never above the limit.
+//
 // A [Limiter] is a token bucket in this process, to pace one's own requests to somebody else. [Client.Middleware]
 // limits net/http handlers; gRPC interceptors are in the module github.com/sluicegate/sluice/client/grpc.
 //

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -145,5 +148,33 @@ func TestALongRequestForLeasesIs413(t *testing.T) {
 	h := newHarness(t, rules.DefaultSettings())
 	if w := h.postAs(leaseKey, "/v1/leases", `{"holder":"`+strings.Repeat("a", 1<<20)+`"}`); w.Code != http.StatusRequestEntityTooLarge {
 		t.Errorf("answered %d", w.Code)
+	}
+}
+
+// TestLeaseVectors replays what clients send, as clients' own tests do, and wants the answers that they are tested with.
+func TestLeaseVectors(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../clients/testdata/leases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors struct {
+		Steps []struct {
+			AdvanceMS int `json:"advance_ms"`
+			Request   json.RawMessage
+			Answer    any
+		}
+	}
+	if err := json.Unmarshal(text, &vectors); err != nil || len(vectors.Steps) < 4 {
+		t.Fatalf("%d steps were read: %v", len(vectors.Steps), err)
+	}
+	h := newHarness(t, rules.DefaultSettings(), limit(t, 12, "user:{user_id}", 100, 100))
+	for i, step := range vectors.Steps {
+		h.now = h.now.Add(time.Duration(step.AdvanceMS) * time.Millisecond)
+		w := h.postAs(leaseKey, "/v1/leases", string(step.Request))
+		var got any
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !reflect.DeepEqual(got, step.Answer) {
+			t.Errorf("step %d is answered %d %s", i, w.Code, w.Body)
+		}
 	}
 }

@@ -1,0 +1,415 @@
+package sluice
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const handlePatience = 60 * time.Second
+
+// lender is a server that lends what a test says, and remembers what was reported.
+type lender struct {
+	*httptest.Server
+	mu       sync.Mutex
+	how      string
+	amount   decimal // of each grant
+	pauseUS  int64
+	mode     string
+	status   int // of problems; 0 answers
+	requests []lenderRequest
+	checks   int // at /v1/check
+	allowed  int64
+	denied   map[int64]int64
+}
+
+type lenderRequest struct {
+	Holder string
+	Checks []struct {
+		Check   json.RawMessage
+		Allowed int64
+		Denied  []ruleDenials
+	}
+	Buckets []bucketAsk
+}
+
+func newLender(t *testing.T) *lender {
+	t.Helper()
+	l := &lender{how: howLease, amount: 1e6 * oneToken, mode: "enforce", denied: map[int64]int64{}}
+	l.Server = httptest.NewServer(http.HandlerFunc(l.answer))
+	t.Cleanup(l.Close)
+	return l
+}
+
+func (l *lender) answer(w http.ResponseWriter, r *http.Request) {
+	text, _ := io.ReadAll(r.Body)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if l.status != 0 {
+		w.WriteHeader(l.status)
+		_, _ = io.WriteString(w, `{"type":"urn:sluice:problem:x","title":"x"}`)
+		return
+	}
+	if r.URL.Path != leasesPath {
+		l.checks++
+		_, _ = io.WriteString(w, `{"allowed":true}`)
+		return
+	}
+	var request lenderRequest
+	if err := json.Unmarshal(text, &request); err != nil || bytes.Contains(text, []byte("null")) { // which a server refuses
+		panic("a client sent " + string(text))
+	}
+	l.requests = append(l.requests, request)
+	answer := leaseAnswer{ValidMS: 1000}
+	answer.Checks = slices.Grow(answer.Checks, len(request.Checks))[:len(request.Checks)]
+	for i := range request.Checks {
+		l.allowed += request.Checks[i].Allowed
+		for _, d := range request.Checks[i].Denied {
+			l.denied[d.RuleID] += d.Count
+		}
+		answer.Checks[i].How = l.how
+		switch l.how {
+		case howLease:
+			answer.Checks[i].Buckets = []int{0}
+		case howBlock:
+			answer.Checks[i].BlockedBy = &leaseRule{RuleID: 13, Scope: "user", KeyPattern: "user:{user_id}", Mode: "enforce"}
+		}
+	}
+	if l.how == howLease && len(request.Checks) > 0 {
+		answer.Buckets = slices.Grow(answer.Buckets, 1)[:1]
+		b := &answer.Buckets[0]
+		b.Bucket = "12:42"
+		b.leaseRule = leaseRule{RuleID: 12, Scope: "user", KeyPattern: "user:{user_id}", Mode: l.mode, RatePerSecond: 1e6, Burst: 1e6}
+		if len(request.Buckets) > 0 && request.Buckets[0].Want > 0 {
+			b.Grant = &bucketGrant{Amount: l.amount, Slot: 7, Epoch: 5, Holders: 1, PauseUS: l.pauseUS}
+		}
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (l *lender) set(change func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change()
+}
+
+func (l *lender) client(t *testing.T) *Client {
+	t.Helper()
+	c, err := New(Config{URL: l.URL, Key: "slk_test_key", Timeout: 20 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func handleOf(t *testing.T, c *Client, check Check) *Handle {
+	t.Helper()
+	h, err := c.Handle(check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// until tries until there is a verdict, and returns how many tries that took and how many passed.
+func until(t *testing.T, h *Handle, want Verdict) (tries, passed int64) {
+	t.Helper()
+	pause := time.NewTicker(time.Millisecond)
+	defer pause.Stop()
+	for deadline := time.Now().Add(handlePatience); ; {
+		tries++
+		got := h.Try()
+		if got == Allowed {
+			passed++
+		}
+		if got == want {
+			return tries, passed
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no try is %v", want)
+		}
+		<-pause.C
+	}
+}
+
+func TestAHandleDecidesWhatItHoldsTokensFor(t *testing.T) {
+	t.Parallel()
+	l := newLender(t)
+	c := l.client(t)
+	h := handleOf(t, c, Check{UserID: "42"})
+	for range hotAfter - 1 {
+		if got := h.Try(); got != Undecided {
+			t.Fatalf("a handle that is seldom used is %v", got)
+		}
+	}
+	_, passed := until(t, h, Allowed)
+	for range 1000 {
+		if d, err := h.Check(t.Context()); err != nil || !d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
+		} else if d.Source == FromLease {
+			passed++
+		}
+	}
+	c.Close() // reports the rest, and gives back what is held
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if passed < 500 || l.allowed != passed {
+		t.Errorf("%d checks were allowed, and %d reported", passed, l.allowed)
+	}
+	var spent, back decimal
+	grants := decimal(0)
+	for _, r := range l.requests {
+		for _, b := range r.Buckets {
+			if b.Want > 0 {
+				grants++
+			}
+			for _, one := range b.Returns {
+				spent += one.Spent
+				back += one.Back
+			}
+		}
+	}
+	if spent != decimal(passed)*oneToken || spent+back != grants*l.amount {
+		t.Errorf("of %d grants of %d tokens %d millionths were spent and %d given back, for %d checks", grants, l.amount/oneToken, spent, back, passed)
+	}
+	if got := h.Try(); got != Undecided {
+		t.Errorf("after the end it is %v", got)
+	}
+}
+
+func TestAHandleDeniesWhileTheBucketIsEmpty(t *testing.T) {
+	t.Parallel()
+	l := newLender(t)
+	l.amount, l.pauseUS = 0, 100_000
+	c := l.client(t)
+	h := handleOf(t, c, Check{UserID: "42"})
+	denied := int64(1)
+	until(t, h, Denied)
+	for range 10_000 {
+		d, err := h.Check(t.Context())
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case d.Source != FromLease:
+			continue
+		case d.Allowed || d.Status != 429 || d.Reason != "limit_exceeded" || d.ViolatedRuleID != 12 || d.RetryAfter <= 0 || d.Limit != 1e6:
+			t.Fatalf("%+v", d)
+		}
+		denied++
+	}
+	c.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if want := map[int64]int64{12: denied}; !maps.Equal(l.denied, want) || denied < 2 {
+		t.Errorf("the server counts %v, want %v", l.denied, want)
+	}
+}
+
+// TestARuleInShadowDeniesNothing: without its tokens the server is asked, which knows what it would have denied.
+func TestARuleInShadowDeniesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLender(t)
+	l.amount, l.pauseUS, l.mode = 0, 100_000, "shadow"
+	h := handleOf(t, l.client(t), Check{UserID: "42"})
+	for deadline := time.Now().Add(handlePatience); ; {
+		if got := h.Try(); got != Undecided {
+			t.Fatalf("it is %v", got)
+		}
+		if terms := h.terms.Load(); terms != nil && terms.buckets[0].isPaused(h.client.leases.clock()) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the bucket is never paused")
+		}
+	}
+}
+
+func TestHandlesPassAndBlock(t *testing.T) {
+	t.Parallel()
+	for how, want := range map[string]Verdict{howPass: Allowed, howBlock: Denied} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			l := newLender(t)
+			l.how = how
+			c := l.client(t)
+			h := handleOf(t, c, Check{UserID: "42"})
+			until(t, h, want)
+			for range 99 {
+				until(t, h, want)
+			}
+			if d, err := h.Check(t.Context()); err != nil || d.Source == FromLease && (d.Allowed != (want == Allowed) || !d.Allowed && d.ViolatedRuleID != 13) {
+				t.Errorf("%+v, %v", d, err)
+			}
+			c.Close()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.allowed+l.denied[13] < 100 {
+				t.Errorf("%d allowed and %v denied were reported", l.allowed, l.denied)
+			}
+		})
+	}
+}
+
+// TestARevokedKeyStopsHandles: the next answer takes what is held, however much that is.
+func TestARevokedKeyStopsHandles(t *testing.T) {
+	t.Parallel()
+	l := newLender(t)
+	h := handleOf(t, l.client(t), Check{UserID: "42"})
+	until(t, h, Allowed)
+	l.set(func() { l.status = http.StatusUnauthorized })
+	began := time.Now()
+	until(t, h, Undecided)
+	t.Logf("stopped after %v", time.Since(began))
+	if h.terms.Load() != nil {
+		t.Error("its tokens ended, but were not taken")
+	}
+	if d, err := h.Check(t.Context()); err != nil || d.Source != FromFailureMode {
+		t.Errorf("then it is the failure mode that decides: %+v, %v", d, err)
+	}
+	l.set(func() { l.status = 0 })
+	until(t, h, Allowed)
+}
+
+func TestARefusedCheckDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	behind := newLender(t)
+	bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		if i := strings.Index(string(text), `"plan":"gone"`); i >= 0 && r.URL.Path == leasesPath {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusBadRequest)
+			n := strings.Count(string(text[:i]), `"check":`) - 1
+			_, _ = io.WriteString(w, `{"type":"urn:sluice:problem:invalid-request","errors":[{"pointer":"/checks/`+string(rune('0'+n))+`/check/plan","detail":"is not a plan"}]}`)
+			return
+		}
+		r.Body = io.NopCloser(strings.NewReader(string(text)))
+		behind.answer(w, r)
+	}))
+	t.Cleanup(bad.Close)
+	behind.URL = bad.URL
+	c := behind.client(t)
+	good, gone := handleOf(t, c, Check{UserID: "42"}), handleOf(t, c, Check{UserID: "42", Plan: "gone"})
+	for range 3 * hotAfter {
+		gone.Try()
+	}
+	until(t, good, Allowed)
+	if got := gone.Try(); got != Undecided {
+		t.Errorf("the refused handle is %v", got)
+	}
+}
+
+// TestClocksThatPartTakeTokens: a machine that was suspended, or whose wall clock was set, forgets what it holds.
+func TestClocksThatPartTakeTokens(t *testing.T) {
+	t.Parallel()
+	now := instant{mono: int64(time.Hour), wall: int64(50 * 365 * 24 * time.Hour)}
+	rule := &leaseRule{RatePerSecond: 100, Burst: 100}
+	grant := &bucketGrant{Amount: 50 * oneToken, Slot: 9, Epoch: 1}
+	for name, later := range map[string]instant{
+		"the wall clock jumps ahead": {now.mono + int64(time.Millisecond), now.wall + int64(time.Second)},
+		"the wall clock is set back": {now.mono + int64(time.Second), now.wall - int64(time.Hour)},
+		"its life ends":              now.plus(lotLife),
+		"the answer came later":      {now.mono - 1, now.wall},
+	} {
+		var some taken
+		b := newHeldBucket("12:42", rule, now)
+		b.granted(now, now, rule, grant)
+		if b.take(later, oneToken, &some) {
+			t.Errorf("%s, and tokens are spent", name)
+		}
+		if !b.take(now, oneToken, &some) {
+			t.Errorf("%s: nothing could be spent before", name)
+		}
+	}
+}
+
+func TestALostAnswerIsNotReportedAgain(t *testing.T) {
+	t.Parallel()
+	now := instant{mono: int64(time.Hour), wall: int64(time.Hour)}
+	rule := &leaseRule{RatePerSecond: 100, Burst: 100}
+	b := newHeldBucket("12:42", rule, now)
+	b.granted(now, now, rule, &bucketGrant{Amount: 5 * oneToken, Slot: 9, Epoch: 1})
+	var some taken
+	for b.take(now, oneToken, &some) {
+		some.spend()
+	}
+	ask, ok := b.ask(now)
+	if want := []bucketReturn{{Slot: 9, Spent: 5 * oneToken}}; !ok || !slices.Equal(ask.Returns, want) || ask.Presence != 9 {
+		t.Fatalf("asked %+v", ask)
+	}
+	b.lost()
+	if ask, ok = b.ask(now.plus(time.Millisecond)); !ok || len(ask.Returns) > 0 || ask.Presence != 0 {
+		t.Errorf("then asked %+v", ask)
+	}
+}
+
+func TestAmountsAreExact(t *testing.T) {
+	t.Parallel()
+	for _, amount := range []decimal{0, 1, 999_999, oneToken, 12*oneToken + 340_000, 1e9 * oneToken, 1e9*oneToken - 1} {
+		text, err := json.Marshal(amount)
+		var back decimal
+		if err != nil || json.Unmarshal(text, &back) != nil || back != amount {
+			t.Errorf("%d is %s and back %d", amount, text, back)
+		}
+	}
+	for _, wrong := range []string{`-1`, `1e10`, `"1"`, `null`, `[]`} {
+		var d decimal
+		if err := d.UnmarshalJSON([]byte(wrong)); err == nil {
+			t.Errorf("%s is read as %d", wrong, d)
+		}
+	}
+}
+
+// TestTryAllocatesNothing does not run in parallel, because it counts allocations.
+func TestTryAllocatesNothing(t *testing.T) {
+	l := newLender(t)
+	h := handleOf(t, l.client(t), Check{UserID: "42"})
+	for deadline := time.Now().Add(handlePatience); ; { // the background allocates now and then
+		until(t, h, Allowed)
+		allowed := 0
+		allocations := testing.AllocsPerRun(1000, func() {
+			if h.Try() == Allowed {
+				allowed++
+			}
+		})
+		if allowed > 1000 && allocations == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("a try allocates %g times; %d of 1001 were allowed", allocations, allowed)
+		}
+	}
+}
+
+func TestAClosedClientHasNoGoroutineLeft(t *testing.T) {
+	t.Parallel()
+	l := newLender(t)
+	c := l.client(t)
+	h := handleOf(t, c, Check{UserID: "42"})
+	until(t, h, Allowed)
+	l.set(func() { l.status = http.StatusServiceUnavailable })
+	c.Close() // waits for them, also if the server is in trouble
+	if s := c.LeaseStats(); s.Handles != 0 || s.Buckets != 0 {
+		t.Errorf("%+v is held", s)
+	}
+	late := handleOf(t, c, Check{UserID: "43"})
+	for range 100 {
+		if late.Try() != Undecided {
+			t.Fatal("a closed client decides")
+		}
+	}
+	if d, err := late.Check(context.Background()); err != nil || d.Source != FromFailureMode {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
