@@ -103,6 +103,36 @@ func BenchmarkScript(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // says nothing
 }
 
+// BenchmarkLeaseScript is Redis's own time for a call that renews the leases of one bucket, and of 32, by the bucket.
+func BenchmarkLeaseScript(b *testing.B) {
+	_, s := generous(b)
+	for _, buckets := range []int{1, 32} {
+		b.Run(fmt.Sprint(buckets), func(b *testing.B) {
+			leases := make([]enforce.Lease, buckets)
+			for i := range leases {
+				leases[i] = enforce.Lease{Key: user(fmt.Sprint("leased", i), still).Key, Limit: enforce.Limit{Rate: 1e6, Burst: 1e6}}
+			}
+			if err := s.rdb.ConfigResetStat(b.Context()).Err(); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				for i := range leases {
+					l := &leases[i]
+					held := l.Grant.Amount
+					l.Ask = enforce.Ask{Epoch: l.Grant.Epoch, Presence: l.Grant.Slot, Want: 1000 * enforce.Token, Since: 10_000}
+					if held > 0 {
+						l.Ask.Returns = []enforce.Return{{Slot: l.Grant.Slot, Spent: held}}
+					}
+				}
+				if err := s.Lease(context.Background(), leases); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(scriptTime(b, s)/float64(buckets), "redis-µs/bucket")
+		})
+	}
+}
+
 // scriptTime returns how many microseconds Redis took for a script on average.
 func scriptTime(t testing.TB, s *Store) float64 {
 	t.Helper()
