@@ -103,8 +103,13 @@ function limitOf(rule: LimitDraft): LimitDraft {
 /** The body that creates the rule, with the fields that its action and algorithm have. */
 export function creation(draft: RuleDraft): NewRule {
   const rest = Object.fromEntries(
-    Object.entries(draft).filter(([field]) => field !== 'adapt' && !limits.some((part) => part === field)),
-  ) as Omit<RuleDraft, keyof LimitDraft | 'adapt'>;
+    Object.entries(draft).filter(
+      ([field, value]) =>
+        field !== 'adapt' &&
+        !(field === 'lease' && value === 'auto') &&
+        !limits.some((part) => part === field),
+    ),
+  ) as Omit<RuleDraft, keyof LimitDraft | 'adapt' | 'lease'>;
   if (draft.action !== 'limit') return { ...rest, mode: modeOf(draft) };
   const limit = Object.entries(fitted(draft)).filter(
     ([field, value]) => value !== null && !(field === 'rate_per_second' && value === 0),
