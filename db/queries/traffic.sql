@@ -83,11 +83,13 @@ SET state = sqlc.arg(state), failure = sqlc.arg(failure), result = sqlc.arg(resu
 WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND holder = sqlc.arg(holder) AND state = 'running';
 
 -- name: EraseFromReplays :execrows
--- Deletes those that name a user.
+-- Deletes those that name a user, or whose file might.
 DELETE FROM replay
 WHERE tenant_id = sqlc.arg(tenant_id) AND (
     jsonb_path_exists(request, '$.** ? (@.user_id == $erased)', jsonb_build_object('erased', sqlc.arg(user_id)::text))
-    OR jsonb_path_exists(result, '$.** ? (@.user_id == $erased)', jsonb_build_object('erased', sqlc.arg(user_id)::text)));
+    OR jsonb_path_exists(result, '$.** ? (@.user_id == $erased)', jsonb_build_object('erased', sqlc.arg(user_id)::text))
+    OR (strpos(request->>'file', 'user_id') > 0 AND strpos(request->>'file', sqlc.arg(user_id)::text) > 0)
+    OR strpos(request->>'title', sqlc.arg(user_id)::text) > 0);
 
 -- name: OverridesSince :many
 -- Those that stand, or that expired after a time.

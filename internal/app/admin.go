@@ -48,6 +48,8 @@ func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, 
 		return apply(ctx, writer, args, in, out, readRules)
 	case config.AdminImportEnvoy:
 		return apply(ctx, writer, args, in, out, readEnvoy)
+	case config.AdminReplay:
+		return replayFile(ctx, store, args, in, out)
 	case config.AdminExport:
 		return export(ctx, store, args, out)
 	default:

@@ -6,6 +6,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -21,6 +22,8 @@ import (
 const (
 	exitFailed = 1
 	exitUsage  = 2 // the configuration was refused
+	// exitConditionMet is that of a replay whose --fail-if is true.
+	exitConditionMet = 3
 )
 
 // Main reads the configuration, runs the program until it is done or a SIGINT or SIGTERM (a second one kills the process),
@@ -46,6 +49,9 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 	}
 	if err := run(ctx, cfg, log); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", binary, err)
+		if errors.Is(err, errConditionMet) {
+			return exitConditionMet
+		}
 		return exitFailed
 	}
 	return 0

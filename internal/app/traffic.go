@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/traffic"
 )
@@ -45,6 +46,7 @@ func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check,
 	}
 	if t := decision.DecidingTier(); t != nil && !decision.Allowed {
 		c.Decider = t.Match.Rule.ID
+		c.DeniedAlone = t.Match.Subject != "" && t.Match.Rule.Scope() != rules.ScopeEndpoint
 	}
 	r.recorder.Record(c)
 	*c = traffic.Check{}

@@ -16,6 +16,7 @@ const (
 	AdminApply        Command = "admin apply"
 	AdminExport       Command = "admin export"
 	AdminImportEnvoy  Command = "admin import-envoy"
+	AdminReplay       Command = "admin replay"
 	SluiceDev         Command = "sluice dev"
 )
 
@@ -34,6 +35,7 @@ var summaries = map[Command]string{
 	AdminApply:        "Make a tenant's plans, rules and overrides those of a file.",
 	AdminExport:       "Print a tenant's plans, rules and overrides as such a file.",
 	AdminImportEnvoy:  "Make a configuration of envoyproxy/ratelimit rules of a tenant, or say what cannot be expressed.",
+	AdminReplay:       "Show what the rules of a file would have decided on recorded checks.",
 	SluiceDev:         "Run everything in one process, with a private database, on loopback only.",
 }
 
@@ -41,7 +43,7 @@ var summaries = map[Command]string{
 var (
 	everyCommand = []Command{
 		API, AdminServe, AdminMigrate, AdminCreateAdmin, AdminSetPassword, AdminCreateTenant, AdminCreateKey,
-		AdminEnforcement, AdminApply, AdminExport, AdminImportEnvoy, SluiceDev,
+		AdminEnforcement, AdminApply, AdminExport, AdminImportEnvoy, AdminReplay, SluiceDev,
 	}
 	servers  = []Command{API, AdminServe, SluiceDev}
 	deciders = []Command{API, SluiceDev}

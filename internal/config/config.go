@@ -150,6 +150,8 @@ type Arguments struct {
 	GrantTo     string // a database role; "" for none
 	DryRun      bool
 	Prune       bool
+	From, To    string // times, or durations ago
+	FailIf      string // a condition; "" for none
 }
 
 // Logger returns the logger that the configuration describes.

@@ -29,7 +29,9 @@ type Check struct {
 	Named   func(attribute string) bool
 	Denied  bool
 	Decider rules.RuleID // the rule that denied the check
-	Proxied bool
+	// DeniedAlone: the bucket of that rule is the user's or address's own.
+	DeniedAlone bool
+	Proxied     bool
 	// Reserves: the check reserved, so that it is only counted.
 	Reserves bool
 }

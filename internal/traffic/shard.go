@@ -58,7 +58,7 @@ func (s *shard) add(c *Check, level int) bool {
 	}
 	isOutside := stratum < level
 	start := len(s.buffer)
-	if isOutside {
+	if isOutside && !c.DeniedAlone { // a check that its user's own limit denied takes nothing that is shared
 		s.buffer = appendHead(s.buffer, c, stratum, level, Sum)
 		s.buffer = appendText(appendText(appendText(s.buffer, c.Plan), q.Method), q.Endpoint)
 	}

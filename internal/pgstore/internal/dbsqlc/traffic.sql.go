@@ -33,10 +33,12 @@ const eraseFromReplays = `-- name: EraseFromReplays :execrows
 DELETE FROM replay
 WHERE tenant_id = $1 AND (
     jsonb_path_exists(request, '$.** ? (@.user_id == $erased)', jsonb_build_object('erased', $2::text))
-    OR jsonb_path_exists(result, '$.** ? (@.user_id == $erased)', jsonb_build_object('erased', $2::text)))
+    OR jsonb_path_exists(result, '$.** ? (@.user_id == $erased)', jsonb_build_object('erased', $2::text))
+    OR (strpos(request->>'file', 'user_id') > 0 AND strpos(request->>'file', $2::text) > 0)
+    OR strpos(request->>'title', $2::text) > 0)
 `
 
-// Deletes those that name a user.
+// Deletes those that name a user, or whose file might.
 func (q *Queries) EraseFromReplays(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
 	result, err := q.db.Exec(ctx, eraseFromReplays, tenantID, userID)
 	if err != nil {

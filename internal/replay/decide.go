@@ -1,0 +1,343 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/membucket"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/traffic"
+)
+
+// event is one recorded check.
+type event struct {
+	at      int64 // in milliseconds
+	subject *subject
+	cost    int64
+	decided [2]outcome
+}
+
+// subject is what the checks of a run have in common.
+type subject struct {
+	run  *traffic.Run
+	name string // whose checks they are, for errors
+	role role
+	in   [kindsOfBuckets]bool
+}
+
+// role says what a check is good for.
+type role uint8
+
+const (
+	counted role = iota
+	fed          // outside of the sample: it only takes from buckets that users share
+	listedOnly
+	ignored
+)
+
+// bucketKind says by what a rule divides its checks, so of which sample it is judged.
+type bucketKind uint8
+
+const (
+	byAll bucketKind = iota // users, and addresses of checks without user
+	byUser
+	byIP
+	kindsOfBuckets
+)
+
+func (s *subject) isIn(kind bucketKind) bool { return s.in[kind] }
+
+// outcome is how a check is decided.
+type outcome struct {
+	rule    rules.RuleID // that denies; 0 for none
+	kind    bucketKind   // of that rule
+	shadows []rules.RuleID
+}
+
+func (o *outcome) isDenied() bool { return o.rule != 0 }
+
+// newSubject says what a run is good for at a sample.
+func (r *run) newSubject(b *traffic.Block, of *traffic.Run) *subject {
+	s := &subject{run: of, name: "user " + of.UserID}
+	if of.UserID == "" {
+		s.name = "address " + of.IP.String()
+	}
+	switch {
+	case of.Flags.Is(traffic.Sum):
+		s.role = fed
+		return s
+	case of.IsExtra():
+		s.role = listedOnly
+		return s
+	case r.in.Level == 0:
+		s.in = [kindsOfBuckets]bool{true, true, true}
+		return s
+	}
+	settings := &r.in.History.Start.Tenants[0].Settings
+	tenant := r.in.Tenant
+	s.in[byUser] = of.UserID != "" && traffic.StratumOfUser(tenant, of.UserID) >= r.in.Level
+	s.in[byIP] = of.IP.IsValid() && traffic.StratumOfIP(tenant, of.IP, settings) >= r.in.Level
+	switch {
+	case of.UserID != "":
+		s.in[byAll] = s.in[byUser]
+	case of.IP.IsValid():
+		s.in[byAll] = s.in[byIP]
+	default:
+		s.in[byAll] = traffic.StratumOfEndpoint(tenant, of.Endpoint, b.First.UnixMilli()) >= r.in.Level || b.Level < r.in.Level && b.Stratum >= r.in.Level
+	}
+	if !s.in[byAll] && !s.in[byUser] && !s.in[byIP] {
+		s.role = fed
+		if kind := r.as[0].kindOf(of.Decider); of.Decider != 0 && kind != byAll {
+			s.role = ignored // its user's own limit denied it, so it took nothing that is shared
+		}
+	}
+	return s
+}
+
+// windows returns all checks in order of time, a window at a time.
+func (r *run) windows() iter.Seq2[[]event, error] {
+	return func(yield func([]event, error) bool) {
+		var open []*cursor
+		var events []event
+		next, stop := iter.Pull2(r.in.Blocks)
+		defer stop()
+		block, err, more := next()
+		if !more {
+			return
+		}
+		for more || len(open) > 0 {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			// The window begins with the earliest check that is left.
+			start := time.Time{}
+			for _, c := range open {
+				if at := c.earliest(); start.IsZero() || at.Before(start) {
+					start = at
+				}
+			}
+			if more && (start.IsZero() || block.First.Before(start)) {
+				start = block.First
+			}
+			if r.began.IsZero() {
+				r.began = start
+			}
+			end := start.Truncate(window).Add(window)
+			for more && block.First.Before(end) {
+				runs, wrong := block.Runs()
+				if wrong != nil {
+					yield(nil, wrong)
+					return
+				}
+				held := block
+				open = append(open, r.open(&held, runs))
+				if block, err, more = next(); err != nil {
+					yield(nil, err)
+					return
+				}
+			}
+			events = events[:0]
+			for _, c := range open {
+				events = c.until(end.UnixMilli(), events)
+			}
+			open = slices.DeleteFunc(open, func(c *cursor) bool { return c.left == 0 })
+			slices.SortStableFunc(events, func(a, b event) int {
+				if order := cmp.Compare(a.at, b.at); order != 0 {
+					return order
+				}
+				return cmp.Compare(b.subject.role, a.subject.role) // what is fed comes first
+			})
+			if !yield(events, nil) {
+				return
+			}
+		}
+	}
+}
+
+// cursor reads the runs of one block by time.
+type cursor struct {
+	first    int64
+	subjects []*subject
+	at       []int // in the times of each
+	left     int   // subjects with more times
+}
+
+func (r *run) open(b *traffic.Block, runs []traffic.Run) *cursor {
+	c := &cursor{first: b.First.UnixMilli(), at: make([]int, len(runs))}
+	for i := range runs {
+		c.subjects = append(c.subjects, r.newSubject(b, &runs[i]))
+		if len(runs[i].Times) > 0 {
+			c.left++
+		}
+	}
+	return c
+}
+
+func (c *cursor) earliest() time.Time {
+	earliest := int64(-1)
+	for i, s := range c.subjects {
+		if c.at[i] < len(s.run.Times) {
+			if at := c.first + int64(s.run.Times[c.at[i]]); earliest < 0 || at < earliest {
+				earliest = at
+			}
+		}
+	}
+	return time.UnixMilli(max(earliest, 0))
+}
+
+// mostParts is into how many parts the cost of a second is divided.
+const mostParts = 50
+
+func (c *cursor) until(end int64, events []event) []event {
+	for i, s := range c.subjects {
+		times := s.run.Times
+		if c.at[i] >= len(times) {
+			continue
+		}
+		for c.at[i] < len(times) {
+			at := c.first + int64(times[c.at[i]])
+			if at >= end {
+				break
+			}
+			if s.run.Costs == nil {
+				events = append(events, event{at: at, subject: s, cost: s.run.Cost})
+			} else {
+				events = appendParts(events, at, s, s.run.Costs[c.at[i]])
+			}
+			c.at[i]++
+		}
+		if c.at[i] == len(times) {
+			c.left--
+		}
+	}
+	return events
+}
+
+// appendParts spreads the cost that many checks of a second asked.
+func appendParts(events []event, at int64, s *subject, cost int64) []event {
+	parts := min(mostParts, max(1, cost/int64(enforce.Token)))
+	for i := range parts {
+		part := cost / parts
+		if i == 0 {
+			part += cost % parts
+		}
+		events = append(events, event{at: at + i*1000/parts, subject: s, cost: part})
+	}
+	return events
+}
+
+// decide decides events by both sets of rules.
+func (r *run) decide(ctx context.Context, events []event, parallel bool) error {
+	var both sync.WaitGroup
+	for side, d := range r.as {
+		if side == 1 && r.in.Candidate == nil {
+			for i := range events {
+				events[i].decided[1] = events[i].decided[0]
+			}
+			break
+		}
+		if parallel && side == 0 && r.in.Candidate != nil {
+			both.Go(func() { d.decide(ctx, events, side) })
+			continue
+		}
+		d.decide(ctx, events, side)
+	}
+	both.Wait()
+	return ctx.Err()
+}
+
+// decider decides checks in order of time, by one set of rules.
+type decider struct {
+	versions []version
+	version  int
+	limiter  *enforce.Limiter
+	store    *membucket.Store
+	now      int64 // in microseconds
+	kinds    map[rules.RuleID]bucketKind
+	check    [1]enforce.Check
+	decision [1]enforce.Decision
+}
+
+func newDecider(versions []version) *decider {
+	d := &decider{versions: versions, kinds: map[rules.RuleID]bucketKind{}}
+	d.store = membucket.New(membucket.Options{MaxBuckets: maxBuckets, Clock: func() int64 { return d.now }})
+	d.limiter = enforce.NewLimiter(d.store, d.store, unobserved{}, func() time.Time { return time.UnixMicro(d.now) })
+	for _, v := range versions {
+		for rule := range v.tenant.Rules() {
+			d.kinds[rule.ID] = kindOf(rule)
+		}
+	}
+	return d
+}
+
+func (d *decider) kindOf(id rules.RuleID) bucketKind { return d.kinds[id] }
+
+func kindOf(rule *rules.Rule) bucketKind {
+	kind := byAll
+	for _, s := range rule.Pattern.Segments() {
+		switch s.Field {
+		case rules.FieldUser:
+			return byUser
+		case rules.FieldIP:
+			kind = byIP
+		}
+	}
+	return kind
+}
+
+// unobserved ignores what a Limiter reports.
+type unobserved struct{}
+
+func (unobserved) Decided(*snapshot.Tenant, *enforce.Check, *enforce.Decision) {}
+func (unobserved) StoreAnswered(time.Duration, error)                          {}
+
+func (d *decider) decide(ctx context.Context, events []event, side int) {
+	for i := range events {
+		e := &events[i]
+		if e.subject.role == listedOnly || e.subject.role == ignored {
+			continue
+		}
+		if i%1024 == 0 && ctx.Err() != nil {
+			return
+		}
+		d.now = e.at * 1000
+		for d.version+1 < len(d.versions) && d.versions[d.version+1].from <= d.now {
+			d.version++
+		}
+		run := e.subject.run
+		c := &d.check[0]
+		*c = enforce.Check{EffectivePlan: run.Plan, Cost: enforce.Tokens(e.cost), Proxied: run.Flags.Is(traffic.Proxied)}
+		c.Method, c.Endpoint = run.Method, run.Endpoint
+		if e.subject.role == counted {
+			c.UserID, c.IP, c.Attributes = run.UserID, run.IP, run.Attributes
+		}
+		d.limiter.Decide(ctx, d.versions[d.version].tenant, d.check[:], d.decision[:])
+		d.note(&e.decided[side])
+	}
+}
+
+// note keeps what matters of a decision.
+func (d *decider) note(o *outcome) {
+	*o = outcome{}
+	decision := &d.decision[0]
+	if t := decision.DecidingTier(); t != nil && !decision.Allowed {
+		o.rule = t.Match.Rule.ID
+		o.kind = d.kinds[o.rule]
+		return
+	}
+	if decision.Bypassed {
+		return
+	}
+	for i := range decision.Tiers {
+		if t := &decision.Tiers[i]; !t.Allowed && t.Match.Mode == rules.ModeShadow {
+			o.shadows = append(o.shadows, t.Match.Rule.ID)
+		}
+	}
+}

@@ -1,0 +1,378 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/traffic"
+)
+
+// Input is what a replay reads.
+type Input struct {
+	Tenant rules.TenantID
+	// Since is included and Until is not.
+	Since, Until time.Time
+	History      *History
+	// Candidate is nil to replay the rules as they were.
+	Candidate *Candidate
+	// Blocks are read in order of First, from before Since if there are any.
+	Blocks iter.Seq2[traffic.Block, error]
+	// Level is the sample to use: at least the highest of the blocks.
+	Level int
+	// Counts and note are about the range.
+	Counts traffic.Counts
+	Notes  []string
+	// IsPart: the blocks are only some of the range's, so that every figure is an estimate, and Share is their part of all
+	// checks.
+	Part float64
+}
+
+// Options say how a replay runs. The zero value takes one processor.
+type Options struct {
+	// Parallel decides the two sets of rules on two processors.
+	Parallel bool
+	// Idle is how long to rest after each second of work, so that others have the processor.
+	Idle time.Duration
+	// Progress is called with the part that is done, from 0 to 1; may be nil.
+	Progress func(done float64)
+}
+
+const (
+	// window is how much traffic is decided at once.
+	window = time.Minute
+	// maxUsers caps the users in a result, maxTallied those that are counted.
+	maxUsers   = 100
+	maxTallied = 200_000
+	maxListed  = 100
+	// maxBuckets is about 280 MB in each of two stores; see membucket.
+	maxBuckets = 1_000_000
+	maxSteps   = 120
+)
+
+// ErrNothing means that no checks of the range were recorded.
+var ErrNothing = errors.New("no checks of this time were recorded")
+
+// Run replays recorded checks.
+func Run(ctx context.Context, in *Input, options Options) (*Result, error) {
+	r := newRun(in)
+	tick := time.Now()
+	for events, err := range r.windows() {
+		if err != nil {
+			return nil, err
+		}
+		if err := r.decide(ctx, events, options.Parallel); err != nil {
+			return nil, err
+		}
+		r.count(events)
+		if options.Progress != nil && len(events) > 0 {
+			at := time.UnixMilli(events[0].at)
+			options.Progress(min(1, max(0, at.Sub(r.began).Seconds()/max(1, in.Until.Sub(r.began).Seconds()))))
+		}
+		if worked := time.Since(tick); options.Idle > 0 && worked > time.Second/10 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Duration(float64(options.Idle) * worked.Seconds())):
+			}
+			tick = time.Now()
+		}
+	}
+	if r.read == 0 {
+		return nil, ErrNothing
+	}
+	return r.result(), nil
+}
+
+// run is a replay under way.
+type run struct {
+	in    *Input
+	share float64
+	began time.Time // of the first check
+	step  time.Duration
+	as    [2]*decider // the rules as they were, and with the candidate
+	world [2]*world
+
+	read, recordedDenied, agreeing int64
+	total                          tally
+	byRule                         map[rules.RuleID]*ofRule
+	byPlan                         map[string]*tally
+	byUser                         map[string]*OfUser
+	moreUsers                      int
+	steps                          []OfStep
+	listed                         map[Listed]int64
+}
+
+type ofRule struct {
+	tally
+	recorded int64
+}
+
+func newRun(in *Input) *run {
+	r := &run{
+		in: in, share: traffic.Share(in.Level), byRule: map[rules.RuleID]*ofRule{}, byPlan: map[string]*tally{},
+		byUser: map[string]*OfUser{}, listed: map[Listed]int64{},
+	}
+	if in.Level == 0 {
+		r.share = 1
+	}
+	ids := identities(in.History, in.Candidate)
+	candidates := [2]*Candidate{nil, in.Candidate}
+	for i := range r.as {
+		w := &world{
+			tenant: in.Tenant, candidate: candidates[i], ids: ids, leaveOut: r.leaveOut,
+			leftOut: map[rules.RuleID]LeftOut{}, names: map[rules.RuleID]*rules.Rule{},
+		}
+		r.world[i], r.as[i] = w, newDecider(w.versions(in.History))
+	}
+	length := in.Until.Sub(in.Since)
+	for _, r.step = range []time.Duration{
+		time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
+	} {
+		if length <= maxSteps*r.step {
+			break
+		}
+	}
+	for at := in.Since.Truncate(r.step); at.Before(in.Until); at = at.Add(r.step) {
+		r.steps = append(r.steps, OfStep{At: at.UTC()})
+	}
+	return r
+}
+
+// Warm returns how long before its range a replay begins, to fill buckets.
+func Warm(in *Input) time.Duration {
+	r := newRun(in)
+	return max(longest(r.as[0].versions), longest(r.as[1].versions))
+}
+
+// leaveOut says why a rule takes no part.
+func (r *run) leaveOut(rule *rules.Rule) string {
+	if rule.Action != rules.ActionLimit {
+		return ""
+	}
+	if rule.Algorithm == rules.Concurrency {
+		return "nobody recorded when its places were released"
+	}
+	if r.in.Level == 0 {
+		return ""
+	}
+	var attribute, network, whole bool
+	for _, s := range rule.Pattern.Segments() {
+		whole = whole || s.Field == rules.FieldUser || s.Field == rules.FieldIP && s.Placeholder
+		attribute = attribute || s.Field == rules.FieldAttribute
+		network = network || s.Field == rules.FieldIP && !s.Placeholder
+	}
+	switch {
+	case whole:
+		return ""
+	case attribute:
+		return "only a sample was recorded, which does not have all checks of an attribute"
+	case network:
+		return "only a sample was recorded, which does not have all checks of a network"
+	}
+	return ""
+}
+
+// count adds up what was decided.
+func (r *run) count(events []event) {
+	since, until := r.in.Since.UnixMilli(), r.in.Until.UnixMilli()
+	isSample := r.share < 1
+	for i := range events {
+		e := &events[i]
+		s := e.subject
+		if e.at < since || e.at >= until || s.role == fed || s.role == ignored {
+			continue
+		}
+		if s.role == listedOnly {
+			r.listed[Listed{UserID: s.run.UserID, IP: ipText(s)}]++
+			continue
+		}
+		step := &r.steps[min(len(r.steps)-1, max(0, int(time.UnixMilli(e.at).Sub(r.steps[0].At)/r.step)))]
+		plan := r.byPlan[s.run.Plan]
+		if plan == nil {
+			plan = new(tally)
+			r.byPlan[s.run.Plan] = plan
+		}
+		if s.isIn(byAll) {
+			r.read++
+			r.total.add(asked, s.name, isSample)
+			plan.add(asked, s.name, isSample)
+			step.Checks += 1 / r.share
+			wasDenied := s.run.Flags.Is(traffic.Denied)
+			if wasDenied {
+				r.recordedDenied++
+				if s.run.Decider != 0 {
+					r.rule(s.run.Decider).recorded++
+				}
+			}
+			if wasDenied == e.decided[0].isDenied() {
+				r.agreeing++
+			}
+		}
+		then1, now1 := &e.decided[0], &e.decided[1]
+		for _, id := range then1.shadows {
+			r.shadow(id, then, e, 0)
+		}
+		for _, id := range now1.shadows {
+			r.shadow(id, now, e, 1)
+		}
+		if !then1.isDenied() && !now1.isDenied() {
+			continue
+		}
+		if then1.isDenied() && s.isIn(then1.kind) {
+			r.note(then, then1.rule, s, plan, isSample)
+			step.DeniedThen += 1 / r.share
+			if !now1.isDenied() {
+				r.note(noLonger, then1.rule, s, plan, isSample)
+				step.NoLongerDenied += 1 / r.share
+			}
+		}
+		if now1.isDenied() && s.isIn(now1.kind) {
+			r.note(now, now1.rule, s, plan, isSample)
+			step.DeniedNow += 1 / r.share
+			if !then1.isDenied() {
+				r.note(newly, now1.rule, s, plan, isSample)
+				step.NewlyDenied += 1 / r.share
+			}
+		}
+	}
+}
+
+func ipText(s *subject) string {
+	if s.run.UserID != "" || !s.run.IP.IsValid() {
+		return ""
+	}
+	return s.run.IP.String()
+}
+
+func (r *run) rule(id rules.RuleID) *ofRule {
+	of := r.byRule[id]
+	if of == nil {
+		of = new(ofRule)
+		r.byRule[id] = of
+	}
+	return of
+}
+
+// shadow counts a check that a shadow rule would have denied, with the rules of one side.
+func (r *run) shadow(id rules.RuleID, kind int, e *event, side int) {
+	if !e.subject.isIn(r.as[side].kindOf(id)) {
+		return
+	}
+	of := r.rule(id)
+	of.add(kind, e.subject.name, r.share < 1)
+	if !slices.Contains(e.decided[1-side].shadows, id) {
+		of.add(map[int]int{then: noLonger, now: newly}[kind], e.subject.name, r.share < 1)
+	}
+}
+
+// note counts a denied check.
+func (r *run) note(kind int, decider rules.RuleID, s *subject, plan *tally, isSample bool) {
+	r.total.add(kind, s.name, isSample)
+	plan.add(kind, s.name, isSample)
+	r.rule(decider).add(kind, s.name, isSample)
+	u := r.byUser[s.name]
+	if u == nil {
+		if len(r.byUser) >= maxTallied {
+			r.moreUsers++
+			return
+		}
+		u = &OfUser{UserID: s.run.UserID, IP: ipText(s), Plan: s.run.Plan}
+		r.byUser[s.name] = u
+	}
+	switch kind {
+	case then:
+		u.DeniedThen++
+	case now:
+		u.DeniedNow++
+	case newly:
+		u.NewlyDenied++
+	case noLonger:
+		u.NoLongerDenied++
+	}
+}
+
+func (r *run) result() *Result {
+	in := r.in
+	result := &Result{
+		Since: in.Since.UTC(), Until: in.Until.UTC(), Read: r.read, Share: r.share, IsEstimate: r.share < 1,
+		Checks: r.total.figure(asked, r.share), Counts: r.total.counts(r.share),
+		RecordedDenied: r.recordedDenied, Agreeing: r.agreeing,
+		Steps: r.steps, StepSeconds: int(r.step.Seconds()),
+		Reserving: in.Counts.LeftOut, Dropped: in.Counts.Dropped, Notes: slices.Clone(in.Notes),
+		Rules: []OfRule{}, Plans: []OfPlan{}, Users: []OfUser{}, Listed: []Listed{}, LeftOut: []LeftOut{},
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.byRule)) {
+		result.Rules = append(result.Rules, r.ofRule(id))
+	}
+	if in.Candidate != nil { // also those that deny nothing
+		for i := range in.Candidate.Config.Rules {
+			id := r.world[1].ids[in.Candidate.Config.Rules[i].Identity()]
+			if r.byRule[id] == nil && r.world[1].leftOut[id] == (LeftOut{}) {
+				result.Rules = append(result.Rules, r.ofRule(id))
+			}
+		}
+	}
+	slices.SortStableFunc(result.Rules, func(a, b OfRule) int {
+		return cmp.Compare(b.NewlyDenied.Value+b.NoLongerDenied.Value, a.NewlyDenied.Value+a.NoLongerDenied.Value)
+	})
+	for _, plan := range slices.Sorted(maps.Keys(r.byPlan)) {
+		of := r.byPlan[plan]
+		result.Plans = append(result.Plans, OfPlan{Plan: plan, Checks: of.figure(asked, r.share), Counts: of.counts(r.share)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.byUser)) {
+		result.Users = append(result.Users, *r.byUser[name])
+	}
+	slices.SortStableFunc(result.Users, func(a, b OfUser) int {
+		return cmp.Or(cmp.Compare(b.NewlyDenied+b.NoLongerDenied, a.NewlyDenied+a.NoLongerDenied), cmp.Compare(b.DeniedNow, a.DeniedNow))
+	})
+	result.MoreUsers = max(0, len(result.Users)-maxUsers)
+	if r.moreUsers > 0 {
+		result.Notes = append(result.Notes, fmt.Sprintf("More than %d users and addresses were denied; the list has the first of them.", maxTallied))
+	}
+	result.Users = result.Users[:min(len(result.Users), maxUsers)]
+	for l, n := range r.listed {
+		l.Denied = n
+		result.Listed = append(result.Listed, l)
+	}
+	slices.SortFunc(result.Listed, func(a, b Listed) int {
+		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.IP, b.IP))
+	})
+	result.Listed = result.Listed[:min(len(result.Listed), maxListed)]
+	leftOut := r.world[0].leftOut
+	maps.Copy(leftOut, r.world[1].leftOut)
+	for _, id := range slices.Sorted(maps.Keys(leftOut)) {
+		result.LeftOut = append(result.LeftOut, leftOut[id])
+	}
+	for _, d := range r.as {
+		if d.store.Evictions() > 0 {
+			result.IsEstimate = true
+			result.Notes = append(result.Notes, fmt.Sprintf("There were more than %d buckets, so the figures are estimates.", maxBuckets))
+			break
+		}
+	}
+	return result
+}
+
+func (r *run) ofRule(id rules.RuleID) OfRule {
+	of := r.rule(id)
+	shown := OfRule{RuleID: int64(id), RecordedDenied: of.recorded, Counts: of.counts(r.share)}
+	rule := r.world[1].names[id]
+	if rule == nil {
+		rule = r.world[0].names[id]
+	}
+	if rule != nil {
+		shown.Rule, shown.Mode = rule.Identity().String(), string(rule.Mode)
+		shown.IsChanged = r.world[1].candidate != nil && r.world[1].replaces(rule.Identity())
+		if r.world[0].names[id] == nil {
+			shown.RuleID = 0
+		}
+		shown.IsEstimate = r.share < 1
+	}
+	return shown
+}

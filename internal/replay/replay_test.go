@@ -1,0 +1,414 @@
+package replay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/membucket"
+	"github.com/sluicegate/sluice/internal/replay"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/traffic"
+)
+
+// noon is when the traffic begins.
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// shelf keeps blocks.
+type shelf struct {
+	mu     sync.Mutex
+	blocks map[string]traffic.Block
+}
+
+func (s *shelf) WriteTraffic(_ context.Context, blocks []traffic.Block) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range blocks {
+		s.blocks[fmt.Sprint(b.Writer, b.Number)] = b
+	}
+	return nil
+}
+
+func (*shelf) TrafficUsage(context.Context, []rules.TenantID) ([]traffic.Usage, int64, int, error) {
+	return nil, 0, 0, nil
+}
+
+func (s *shelf) inOrder() []traffic.Block {
+	return slices.SortedFunc(maps.Values(s.blocks), func(a, b traffic.Block) int { return a.First.Compare(b.First) })
+}
+
+// street is a tenant whose checks are decided and recorded on a clock of its own.
+type street struct {
+	t        *testing.T
+	rows     snapshot.Rows
+	tenant   *snapshot.Tenant
+	limiter  *enforce.Limiter
+	recorder *traffic.Recorder
+	shelf    *shelf
+	now      int64
+	// denied counts what was decided, by rule.
+	denied map[rules.RuleID]int64
+	all    int64
+}
+
+func newStreet(t *testing.T, all ...rules.Rule) *street {
+	t.Helper()
+	s := &street{t: t, shelf: &shelf{blocks: map[string]traffic.Block{}}, denied: map[rules.RuleID]int64{}}
+	s.rows = snapshot.Rows{Tenants: []rules.Tenant{{ID: 1, Settings: rules.DefaultSettings()}}, Rules: all}
+	s.tenant = snapshot.New(s.rows).Tenant(1)
+	store := membucket.New(membucket.Options{Clock: func() int64 { return s.now }})
+	s.limiter = enforce.NewLimiter(store, store, s, func() time.Time { return time.UnixMicro(s.now) })
+	s.recorder = traffic.NewRecorder(s.shelf, traffic.Options{MaxBytes: 1 << 30, Now: func() time.Time { return time.UnixMicro(s.now) }})
+	return s
+}
+
+func (*street) StoreAnswered(time.Duration, error) {}
+
+// Decided records a check as the app does.
+func (s *street) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
+	c := traffic.Check{
+		Tenant: 1, Settings: &tenant.Tenant.Settings, Request: &check.Request, Plan: decision.Plan, Cost: int64(check.Cost), At: s.now,
+		Named: tenant.NamesAttribute, Denied: !decision.Allowed,
+	}
+	s.all++
+	if t := decision.DecidingTier(); t != nil && !decision.Allowed {
+		c.Decider = t.Match.Rule.ID
+		s.denied[c.Decider]++
+	}
+	s.recorder.Record(&c)
+}
+
+func (s *street) check(at time.Time, request *rules.Request, plan string) {
+	s.now = at.UnixMicro()
+	checks := [1]enforce.Check{{Request: *request, EffectivePlan: plan, Cost: enforce.Token}}
+	var decisions [1]enforce.Decision
+	s.limiter.Decide(s.t.Context(), s.tenant, checks[:], decisions[:])
+}
+
+func (s *street) input(candidate *replay.Candidate, until time.Time) *replay.Input {
+	s.t.Helper()
+	if err := s.recorder.Flush(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	if dropped := s.recorder.Stats().Dropped; dropped > 0 {
+		s.t.Fatalf("%d checks were not recorded", dropped)
+	}
+	return &replay.Input{
+		Tenant: 1, Since: noon, Until: until, Candidate: candidate, History: &replay.History{Start: s.rows},
+		Blocks: replay.Slice(s.shelf.inOrder()),
+	}
+}
+
+func (s *street) replay(in *replay.Input) *replay.Result {
+	s.t.Helper()
+	result, err := replay.Run(s.t.Context(), in, replay.Options{Parallel: true})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return result
+}
+
+func rule(t *testing.T, id rules.RuleID, pattern, plan string, rate float64, burst int64) rules.Rule {
+	t.Helper()
+	parsed, err := rules.ParsePattern(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules.Rule{
+		ID: id, TenantID: 1, Pattern: parsed, Plan: plan, RatePerSecond: rate, RateUnit: rules.PerSecond, Burst: burst,
+		Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true, Version: 1,
+	}
+}
+
+func everyKind(t *testing.T) []rules.Rule {
+	t.Helper()
+	all := []rules.Rule{
+		rule(t, 1, "user:{user_id}", "", 0.06, 3), rule(t, 2, "user:{user_id}", "pro", 0.05, 2), rule(t, 3, "endpoint:/search", "", 0.8, 5),
+		rule(t, 4, "ip:{ip}", "", 0.18, 4), rule(t, 5, "global", "", 3.4, 8), rule(t, 6, "user:bad", "", 0, 0),
+		rule(t, 7, "user:{user_id}:endpoint:{endpoint}", "", 0, 9), rule(t, 8, "attr.org:{attr.org}", "", 0.5, 12),
+		rule(t, 9, "user:{user_id}:attr.org:acme", "", 0.004, 1), rule(t, 10, "endpoint:/export", "", 0.9, 5),
+	}
+	all[5].Action = rules.ActionBlock
+	all[6].Algorithm, all[6].Window = rules.FixedWindow, rules.Window{Length: 10 * time.Minute}
+	all[8].Mode = rules.ModeShadow
+	all[9].Algorithm = rules.LeakyBucket
+	return all
+}
+
+// arrive sends random checks for an hour. With spread, no two come in the same millisecond, and each comes at a whole one.
+func (s *street) arrive(spread bool) (until time.Time) {
+	random := rand.New(rand.NewPCG(1, 2))
+	at := noon
+	for at.Before(noon.Add(time.Hour)) {
+		user := fmt.Sprint("user-", random.IntN(60))
+		if random.IntN(100) == 0 {
+			user = "bad"
+		}
+		request := rules.Request{
+			UserID: user, Endpoint: []string{"/search", "/a", "/b", "/export"}[random.IntN(4)], Method: "GET",
+			IP: netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(20))}),
+		}
+		if random.IntN(3) == 0 {
+			request.Attributes = []rules.Attribute{{Name: "org", Value: []string{"acme", "other"}[random.IntN(2)]}}
+		}
+		s.check(at, &request, []string{"free", "pro"}[len(user)%2])
+		if spread {
+			at = at.Add(time.Duration(1+random.IntN(400)) * time.Millisecond)
+		} else {
+			at = at.Add(time.Duration(random.IntN(300_000)) * time.Microsecond)
+		}
+	}
+	return at
+}
+
+// TestTheReplayOfTheRulesInForceIsWhatWasDecided is the contract of a replay: whole, in one process, from an empty store,
+// without leases.
+func TestTheReplayOfTheRulesInForceIsWhatWasDecided(t *testing.T) {
+	t.Parallel()
+	for name, spread := range map[string]bool{"exactly, at whole milliseconds": true, "within one percent, at any time": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStreet(t, everyKind(t)...)
+			until := s.arrive(spread)
+			result := s.replay(s.input(nil, until))
+			if result.Read != s.all {
+				t.Fatalf("%d of %d checks were replayed", result.Read, s.all)
+			}
+			got := map[rules.RuleID]int64{}
+			for _, of := range result.Rules {
+				got[rules.RuleID(of.RuleID)] = int64(of.DeniedThen.Value)
+				if of.Mode == string(rules.ModeEnforce) && of.RecordedDenied != s.denied[rules.RuleID(of.RuleID)] {
+					t.Errorf("rule %d denied %d, and %d are recorded", of.RuleID, s.denied[rules.RuleID(of.RuleID)], of.RecordedDenied)
+				}
+			}
+			if len(s.denied) < 7 {
+				t.Errorf("only the rules %v denied, so little is shown", s.denied)
+			}
+			for id, want := range s.denied {
+				allowed := 0.01 * float64(want)
+				if spread {
+					allowed = 0
+				}
+				if math.Abs(float64(got[id]-want)) > allowed {
+					t.Errorf("rule %d denied %d, and the replay says %d", id, want, got[id])
+				}
+			}
+			if spread && result.Agreeing != result.Read {
+				t.Errorf("%d of %d checks are decided as they were", result.Agreeing, result.Read)
+			}
+			if got[9] == 0 {
+				t.Error("the shadow rule would have denied nothing")
+			}
+		})
+	}
+}
+
+func candidateOf(all ...rules.Rule) *replay.Candidate {
+	return &replay.Candidate{Config: ruleset.Config{Rules: all}}
+}
+
+func TestACandidateShowsWhoIsDeniedAndWhoNoLonger(t *testing.T) {
+	t.Parallel()
+	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 1, 2), rule(t, 2, "endpoint:/b", "", 1, 1))
+	for second := range 60 {
+		at := noon.Add(time.Duration(second) * time.Second)
+		s.check(at, &rules.Request{UserID: "calm", Endpoint: "/a"}, "free")
+		for i := range 3 {
+			s.check(at.Add(time.Duration(i+1)*time.Millisecond), &rules.Request{UserID: "busy", Endpoint: "/a"}, "pro")
+		}
+	}
+	in := s.input(candidateOf(rule(t, 0, "user:{user_id}", "", 0.5, 3), rule(t, 0, "user:busy", "pro", 100, 100)), noon.Add(time.Minute))
+	result := s.replay(in)
+	again := s.replay(in)
+	if !reflect.DeepEqual(result, again) {
+		t.Errorf("the same replay gives\n%+v and then\n%+v", result, again)
+	}
+	if result.Checks != (replay.Figure{Value: 240}) || result.DeniedThen.Value != float64(s.denied[1]) || result.NewlyDenied.Value == 0 || result.Share != 1 {
+		t.Errorf("the result is %+v", result)
+	}
+	if result.DeniedNow.Value != result.DeniedThen.Value+result.NewlyDenied.Value-result.NoLongerDenied.Value {
+		t.Errorf("the figures do not add up: %+v", result.Counts)
+	}
+	var steps float64
+	for _, step := range result.Steps {
+		steps += step.NewlyDenied
+	}
+	users := map[string]int64{}
+	for _, u := range result.Users {
+		users[u.UserID] = u.NewlyDenied
+	}
+	if steps != result.NewlyDenied.Value || users["calm"]+users["busy"] != int64(steps) || users["calm"] == 0 {
+		t.Errorf("steps have %g and users %v of %g", steps, users, result.NewlyDenied.Value)
+	}
+	if plans := result.Plans; len(plans) != 2 || plans[0].Plan != "free" || plans[0].NewlyDenied.Value != float64(users["calm"]) {
+		t.Errorf("the plans are %+v", plans)
+	}
+	if !result.Rules[0].IsChanged {
+		t.Errorf("the rules are %+v", result.Rules)
+	}
+	changed := map[string]bool{}
+	for _, of := range result.Rules {
+		changed[of.Rule] = of.IsChanged
+	}
+	if !changed["user:busy [pro]"] {
+		t.Errorf("the new rule, which denies nothing, is missing: %v", changed)
+	}
+}
+
+func TestAReplayUsesTheRulesThatWereInForce(t *testing.T) {
+	t.Parallel()
+	before, after := rule(t, 1, "user:{user_id}", "", 1, 1), rule(t, 1, "user:{user_id}", "", 1000, 100)
+	after.Version, after.InForceSince = 2, noon.Add(30*time.Second)
+	s := newStreet(t, before)
+	for second := range 60 {
+		if second == 30 {
+			s.tenant = snapshot.New(snapshot.Rows{Tenants: s.rows.Tenants, Rules: []rules.Rule{after}}).Tenant(1)
+		}
+		for i := range 3 {
+			s.check(noon.Add(time.Duration(second)*time.Second+time.Duration(i)*time.Millisecond), &rules.Request{UserID: "42"}, "")
+		}
+	}
+	in := s.input(nil, noon.Add(time.Minute))
+	in.History.Changes = []replay.Change{{At: noon.Add(30 * time.Second), Rows: snapshot.Rows{Rules: []rules.Rule{after}}}}
+	if result := s.replay(in); result.Agreeing != result.Read || int64(result.DeniedThen.Value) != s.denied[1] || s.denied[1] == 0 {
+		t.Errorf("%d of %d checks are decided as they were; %d were denied, the replay denies %g", result.Agreeing, result.Read, s.denied[1], result.DeniedThen.Value)
+	}
+	in.Candidate = candidateOf(before)
+	if result := s.replay(in); result.NewlyDenied.Value < 50 {
+		t.Errorf("with the former limit, %g are newly denied", result.NewlyDenied.Value)
+	}
+}
+
+// TestAnEstimateFromASampleHoldsTheTruth replays whole traffic as a quarter of its users.
+func TestAnEstimateFromASampleHoldsTheTruth(t *testing.T) {
+	t.Parallel()
+	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 1, 2), rule(t, 2, "endpoint:/a", "", 1000, 2000), rule(t, 3, "attr.org:{attr.org}", "", 1, 1))
+	random := rand.New(rand.NewPCG(3, 4))
+	for ms := 0; ms < 60_000; ms += 1 + random.IntN(4) {
+		s.check(noon.Add(time.Duration(ms)*time.Millisecond), &rules.Request{UserID: fmt.Sprint(random.IntN(500)), Endpoint: "/a"}, "")
+	}
+	candidate := candidateOf(rule(t, 0, "user:{user_id}", "", 0.3, 2))
+	in := s.input(candidate, noon.Add(time.Minute))
+	truth := s.replay(in)
+	in.Level = 1
+	estimate := s.replay(in)
+	if truth.NewlyDenied.Value < 100 || truth.NewlyDenied.Error != 0 || estimate.Share != 0.25 || estimate.Read > truth.Read/2 {
+		t.Fatalf("the truth is %+v, the estimate %+v", truth.Counts, estimate.Counts)
+	}
+	for name, of := range map[string][2]replay.Figure{
+		"checks": {truth.Checks, estimate.Checks}, "denied then": {truth.DeniedThen, estimate.DeniedThen},
+		"newly denied": {truth.NewlyDenied, estimate.NewlyDenied},
+	} {
+		if off := math.Abs(of[0].Value - of[1].Value); off > 1.5*of[1].Error || of[1].Error == 0 {
+			t.Errorf("%s: %g, and the estimate is %g ± %g", name, of[0].Value, of[1].Value, of[1].Error)
+		}
+	}
+	if len(estimate.LeftOut) != 1 || estimate.LeftOut[0].RuleID != 3 || len(truth.LeftOut) != 0 {
+		t.Errorf("left out are %+v", estimate.LeftOut)
+	}
+}
+
+func TestNothingRecordedIsSaid(t *testing.T) {
+	t.Parallel()
+	s := newStreet(t, rule(t, 1, "global", "", 1, 1))
+	if _, err := replay.Run(t.Context(), s.input(nil, noon.Add(time.Minute)), replay.Options{}); !errors.Is(err, replay.ErrNothing) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestAConditionIsReadAndJudged(t *testing.T) {
+	t.Parallel()
+	result := &replay.Result{Checks: replay.Figure{Value: 1000}, Counts: replay.Counts{NewlyDenied: replay.Figure{Value: 2}}}
+	for text, want := range map[string]bool{
+		"newly_denied > 0.1%": true, "newly_denied > 0.2%": false, "newly_denied>=2": true, "no_longer_denied > 0": false, "denied_now > 5, newly_denied >= 0.2 %": true,
+	} {
+		c, err := replay.ParseCondition(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if _, met := c.Met(result); met != want {
+			t.Errorf("%s is %v", text, met)
+		}
+	}
+	for _, text := range []string{"", "newly > 1", "newly_denied", "newly_denied > x", "newly_denied < 1", "newly_denied > -1", "newly_denied > 101%"} {
+		if _, err := replay.ParseCondition(text); err == nil {
+			t.Errorf("%q is taken for a condition", text)
+		}
+	}
+}
+
+// BenchmarkADay replays 10 million checks of 100,000 users by 1,000 rules, with a candidate.
+func BenchmarkADay(b *testing.B) {
+	const checks, users, limits = 10_000_000, 100_000, 1000
+	random := rand.New(rand.NewPCG(5, 6))
+	rows := snapshot.Rows{Tenants: []rules.Tenant{{ID: 1, Settings: rules.DefaultSettings()}}}
+	add := func(pattern string, rate float64, burst int64) {
+		parsed, err := rules.ParsePattern(pattern)
+		if err != nil {
+			b.Fatal(err)
+		}
+		rows.Rules = append(rows.Rules, rules.Rule{
+			ID: rules.RuleID(len(rows.Rules) + 1), TenantID: 1, Pattern: parsed, RatePerSecond: rate, RateUnit: rules.PerSecond, Burst: burst,
+			Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true, Version: 1,
+		})
+	}
+	add("user:{user_id}", 0.005, 20)
+	add("ip:{ip}", 1, 100)
+	add("global", 1000, 2000)
+	for len(rows.Rules) < limits {
+		add(fmt.Sprint("endpoint:/api/", len(rows.Rules)), 100, 200)
+	}
+	began := time.Now()
+	var blocks []traffic.Block
+	const length = 5 * time.Minute
+	perBlock := checks / int(24*time.Hour/length)
+	bytes := 0
+	for at := noon; at.Before(noon.Add(24 * time.Hour)); at = at.Add(length) {
+		runs := make([]traffic.Run, 0, perBlock)
+		for range perBlock {
+			user := int(math.Floor(random.ExpFloat64() * users / 5))
+			runs = append(runs, traffic.Run{
+				UserID: fmt.Sprint("user-", user%users), Endpoint: fmt.Sprint("/api/", random.IntN(limits)), Method: "GET", Cost: 1_000_000,
+				IP: netip.AddrFrom4([4]byte{10, byte(user >> 8), byte(user), 1}), Times: []uint32{uint32(random.Int64N(length.Milliseconds()))},
+			})
+		}
+		block := traffic.Block{Tenant: 1, First: at, Last: at.Add(length)}
+		block.SetRuns(runs)
+		bytes += block.Bytes()
+		blocks = append(blocks, block)
+	}
+	b.Logf("%d checks take %d MB as blocks, made in %v", perBlock*len(blocks), bytes>>20, time.Since(began).Round(time.Second))
+	candidate := rows.Rules[0]
+	candidate.RatePerSecond = 0.003
+	runtime.GC()
+	for b.Loop() {
+		var peak uint64
+		start := time.Now()
+		result, err := replay.Run(b.Context(), &replay.Input{
+			Tenant: 1, Since: noon, Until: noon.Add(24 * time.Hour), Candidate: candidateOf(candidate),
+			History: &replay.History{Start: rows}, Blocks: replay.Slice(blocks),
+		}, replay.Options{Parallel: true, Progress: func(float64) {
+			var stats runtime.MemStats
+			runtime.ReadMemStats(&stats)
+			peak = max(peak, stats.HeapInuse)
+		}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Logf("%d checks in %v, at most %d MB of heap with %d MB of blocks; %+v", result.Read, time.Since(start).Round(10*time.Millisecond), peak>>20, bytes>>20, result.Counts)
+	}
+}

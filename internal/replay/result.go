@@ -1,0 +1,166 @@
+package replay
+
+import (
+	"math"
+	"time"
+)
+
+// Result is what a replay found. Figures count checks.
+type Result struct {
+	Since time.Time `json:"since"`
+	Until time.Time `json:"until"`
+	// Read is how many recorded checks were replayed, without those before the range.
+	Read int64 `json:"read"`
+	// Share is that of all users and addresses in the sample; 1 for all.
+	Share float64 `json:"share"`
+	// IsEstimate: a sample, or the beginning of buckets in the middle of the traffic, makes the figures estimates.
+	IsEstimate bool `json:"is_estimate"`
+
+	Checks Figure `json:"checks"`
+	Counts
+	// RecordedDenied is how many checks of the sample were denied when they came, and Agreeing how many were then decided as
+	// the replay of the rules in force decides.
+	RecordedDenied int64 `json:"recorded_denied"`
+	Agreeing       int64 `json:"agreeing"`
+
+	Rules []OfRule `json:"rules"`
+	Plans []OfPlan `json:"plans"`
+	// Users are the users and addresses with the most checks that are decided otherwise; figures are not scaled.
+	Users []OfUser `json:"users"`
+	// MoreUsers is how many others there are.
+	MoreUsers int      `json:"more_users"`
+	Steps     []OfStep `json:"steps"`
+	// StepSeconds is the length of a step.
+	StepSeconds int `json:"step_seconds"`
+	// Listed are users outside of the sample who were denied.
+	Listed []Listed `json:"listed"`
+
+	LeftOut []LeftOut `json:"left_out"`
+	// Reserving, Dropped are checks of the time that were not recorded: they reserve, or had no room.
+	Reserving int64 `json:"reserving"`
+	Dropped   int64 `json:"dropped"`
+	// Notes say what else to know.
+	Notes []string `json:"notes"`
+}
+
+// Counts are how checks were and would have been decided.
+type Counts struct {
+	// DeniedThen is by the rules in force then, DeniedNow with the candidate.
+	DeniedThen Figure `json:"denied_then"`
+	DeniedNow  Figure `json:"denied_now"`
+	// NewlyDenied passed then; NoLongerDenied pass now.
+	NewlyDenied    Figure `json:"newly_denied"`
+	NoLongerDenied Figure `json:"no_longer_denied"`
+}
+
+// Figure is a number of checks. With 95 % confidence the true one is at most Error away; 0 for an exact one.
+type Figure struct {
+	Value float64 `json:"value"`
+	Error float64 `json:"error"`
+}
+
+// OfRule are the checks that a rule decides. The figures of shadow rules are what they would deny.
+type OfRule struct {
+	RuleID int64  `json:"rule_id"` // 0 for a new rule
+	Rule   string `json:"rule"`
+	Mode   string `json:"mode"`
+	// IsChanged: the candidate has the rule.
+	IsChanged  bool `json:"is_changed"`
+	IsEstimate bool `json:"is_estimate"`
+	// RecordedDenied is how many checks of the sample the rule denied when they came.
+	RecordedDenied int64 `json:"recorded_denied"`
+	Counts
+}
+
+// OfPlan are the checks of a plan.
+type OfPlan struct {
+	Plan   string `json:"plan"` // "" for none
+	Checks Figure `json:"checks"`
+	Counts
+}
+
+// OfUser are the checks of a user or, for those without a user, of an address.
+type OfUser struct {
+	UserID         string `json:"user_id,omitempty"`
+	IP             string `json:"ip,omitempty"`
+	Plan           string `json:"plan"`
+	DeniedThen     int64  `json:"denied_then"`
+	DeniedNow      int64  `json:"denied_now"`
+	NewlyDenied    int64  `json:"newly_denied"`
+	NoLongerDenied int64  `json:"no_longer_denied"`
+}
+
+// OfStep are the checks of a step of time.
+type OfStep struct {
+	At     time.Time `json:"at"`
+	Checks float64   `json:"checks"`
+	// The figures are scaled.
+	DeniedThen     float64 `json:"denied_then"`
+	DeniedNow      float64 `json:"denied_now"`
+	NewlyDenied    float64 `json:"newly_denied"`
+	NoLongerDenied float64 `json:"no_longer_denied"`
+}
+
+// Listed is a user outside of the sample.
+type Listed struct {
+	UserID string `json:"user_id,omitempty"`
+	IP     string `json:"ip,omitempty"`
+	Denied int64  `json:"denied"`
+}
+
+// LeftOut is a rule that took no part.
+type LeftOut struct {
+	RuleID int64  `json:"rule_id"`
+	Rule   string `json:"rule"`
+	Why    string `json:"why"`
+}
+
+// What counts adds up.
+const (
+	then = iota
+	now
+	newly
+	noLonger
+	asked // checks
+	kinds
+)
+
+// tally adds up checks. If they are of a sample it knows how many each subject has, of which the error follows.
+type tally struct {
+	n  [kinds]int64
+	of [kinds]map[string]int64 // by subject; nil without a sample
+}
+
+func (t *tally) add(kind int, subject string, isSample bool) {
+	t.n[kind]++
+	if !isSample {
+		return
+	}
+	if t.of[kind] == nil {
+		t.of[kind] = map[string]int64{}
+	}
+	t.of[kind][subject]++
+}
+
+// figure scales a sum: the Horvitz-Thompson estimator of a sample in which each subject is with the same probability.
+func (t *tally) figure(kind int, share float64) Figure {
+	f := Figure{Value: float64(t.n[kind]) / share}
+	if share < 1 {
+		squares := 0.0
+		for _, n := range t.of[kind] {
+			squares += float64(n) * float64(n)
+		}
+		f.Error = 1.96 * math.Sqrt((1-share)*squares) / share
+		if squares == 0 { // of what nobody in the sample did, others may have done some: the rule of three
+			f.Error = 3 * (1 - share) / share
+		}
+	}
+	return f
+}
+
+func (t *tally) counts(share float64) Counts {
+	return Counts{
+		DeniedThen: t.figure(then, share), DeniedNow: t.figure(now, share),
+		NewlyDenied: t.figure(newly, share), NoLongerDenied: t.figure(noLonger, share),
+	}
+}
