@@ -261,7 +261,7 @@ func TestAnUpgradeUnderLoadDeniesNobodyAndLosesNothing(t *testing.T) {
 	ports := []*devdb.Port{reserve(t), reserve(t)}
 	var olds []*exec.Cmd
 	for _, port := range ports {
-		command := exec.Command(filepath.Join(old, "api"), "--check-addr", port.Addr())
+		command := exec.Command(filepath.Join(old, "api"), "--check-addr", port.Addr(), unhurried)
 		command.Env = append(tn.apiEnvironment(store), "PATH="+os.Getenv("PATH"))
 		if err := command.Start(); err != nil {
 			t.Fatal(err)
@@ -293,7 +293,7 @@ func TestAnUpgradeUnderLoadDeniesNobodyAndLosesNothing(t *testing.T) {
 		if err := olds[i].Wait(); err != nil {
 			t.Errorf("the old process ended with %v", err)
 		}
-		a := tn.spawnAPI(t, store, "--check-addr", ports[i].Addr())
+		a := tn.spawnAPI(t, store, "--check-addr", ports[i].Addr(), unhurried)
 		eventually(t, patience, "the new process to be ready", func() bool { return a.ready(t).status == http.StatusOK })
 		apis = append(apis, a)
 		p.ask(t, "set server api/"+server+" state ready")
