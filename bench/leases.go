@@ -19,8 +19,9 @@ const hotTiers = `rules:
 const (
 	hotUsers  = 100
 	manyUsers = 100_000
-	// leaseRounds is how many times longer rounds are than others: tokens of a bucket are leased once it was busy for a while.
-	leaseRounds = 4
+	// leaseRounds is how many times longer rounds are than others: tokens of a bucket are leased once it was busy for a while, and
+	// given back once it is not.
+	leaseRounds = 6
 )
 
 // leases compares a process that leases tokens with one that does not, each with a tenant of its own.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"math"
@@ -484,9 +485,35 @@ func hostile(seed uint64) setup {
 	}
 }
 
+// soak is for make soak.
+var soak = flag.Bool("soak", false, "play more and larger runs")
+
+// TestManyProcesses is TestModel's for a thousand.
+func TestManyProcesses(t *testing.T) {
+	t.Parallel()
+	if !*soak {
+		t.Skip("takes minutes: make soak")
+	}
+	for _, c := range []struct{ load, least float64 }{{0.9, 0.999}, {2, 0.95}} {
+		s, share := run(t, setup{
+			seed: 1, nodes: 1000, limit: enforce.Limit{Rate: 1e5, Burst: 1e5}, load: c.load, skew: 0.8,
+			delay: 2 * time.Millisecond, length: 10 * time.Second,
+		})
+		t.Logf("1000 nodes, load %g: admitted %.2f %% of what one bucket would have, %.3f commands per check",
+			c.load, 100*share, float64(s.commands)/float64(s.checks))
+		if share < c.least {
+			t.Errorf("admitted %.2f %%, want %.2f %%", 100*share, 100*c.least)
+		}
+	}
+}
+
 func TestHostile(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(100) {
+	runs := uint64(100)
+	if *soak {
+		runs = 1000
+	}
+	for seed := range runs {
 		s, share := run(t, hostile(seed))
 		if testing.Verbose() && seed%10 == 0 {
 			t.Logf("seed %d: %d checks, admitted %.1f %%", seed, s.checks, 100*share)
