@@ -22,6 +22,15 @@ type lessee struct {
 	holder string
 }
 
+// lesseeOf names a client of a bucket in bounded memory.
+func lesseeOf(key Key, holder string) lessee {
+	if key.IsLong() {
+		digest := key.Digest()
+		key.Subject = key.Subject[:maxSubject] + string(digest[:]) // longer than any that is kept as it is
+	}
+	return lessee{key, holder}
+}
+
 // lessees remembers what clients hold, so that none gets more than its share by asking for more, more often, or again for
 // what it holds already. A client that a busy process does not remember yet, and for which it has no room, gets nothing.
 type lessees struct {

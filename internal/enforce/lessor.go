@@ -234,7 +234,7 @@ func (a *answering) lend(ctx context.Context) {
 		} else {
 			continue // the rule is gone, or another one
 		}
-		if ask, ok := a.lessor.lessees.ask(lessee{b.Key, a.request.Holder}, ask, limit); ok {
+		if ask, ok := a.lessor.lessees.ask(lesseeOf(b.Key, a.request.Holder), ask, limit); ok {
 			leases = append(leases, Lease{Key: b.Key, Limit: limit, Ask: ask})
 		}
 	}
@@ -260,7 +260,7 @@ func (a *answering) granted(lease *Lease) {
 		return
 	}
 	l.stats.lent.Add(int64(lease.Grant.Amount))
-	l.lessees.granted(lessee{lease.Key, a.request.Holder}, lease)
+	l.lessees.granted(lesseeOf(lease.Key, a.request.Holder), lease)
 	at, wanted := a.places[lease.Key]
 	if !wanted || lease.Ask.Want == 0 {
 		return

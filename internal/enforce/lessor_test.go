@@ -2,6 +2,7 @@ package enforce_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -215,5 +216,26 @@ func TestWhatClientsDecidedIsCountedInBulk(t *testing.T) {
 				t.Errorf("observed %+v, want %+v", l.seen, test.want)
 			}
 		})
+	}
+}
+
+// TestLongSubjectsOfLesseesStayApart: they are remembered by their digest, and each holds its own.
+func TestLongSubjectsOfLesseesStayApart(t *testing.T) {
+	t.Parallel()
+	l := newLending(t, rule{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 1000, Burst: 1000})
+	for _, last := range []string{"a", "b"} {
+		check := lesseeCheck()
+		check.Check.UserID = strings.Repeat("x", 200) + last
+		answer := l.lease(enforce.LesseeRequest{Holder: "h", Checks: []enforce.LesseeCheck{check}})
+		key := answer.Buckets[0].Key
+		answer = l.lease(enforce.LesseeRequest{
+			Holder: "h", Checks: []enforce.LesseeCheck{check}, Buckets: []enforce.LesseeBucket{{Key: key, Ask: enforce.Ask{Want: 50 * enforce.Token}}},
+		})
+		if got := answer.Buckets[0].Grant.Amount; got != 50*enforce.Token {
+			t.Errorf("%s is lent %v, want 50", last, got)
+		}
+	}
+	if got := l.lessor.Stats().Lessees; got != 2 {
+		t.Errorf("%d clients are remembered, want 2", got)
 	}
 }
