@@ -21,6 +21,13 @@ type recordingTraffic struct{ recorder *traffic.Recorder }
 
 var trafficChecks = sync.Pool{New: func() any { return new(traffic.Check) }}
 
+const (
+	// reportSpan is about how often a client reports what it decided.
+	reportSpan = 400 * time.Millisecond
+	// maxRecorded caps the checks of one report that are recorded, because each takes a fraction of a microsecond.
+	maxRecorded = 10_000
+)
+
 // Decided records a check of a tenant that wants it.
 func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
 	if tenant.Tenant.Settings.RecordDays == 0 || check.Cost == 0 {
@@ -48,7 +55,13 @@ func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check,
 		c.Decider = t.Match.Rule.ID
 		c.DeniedAlone = t.Match.Subject != "" && t.Match.Rule.Scope() != rules.ScopeEndpoint
 	}
-	r.recorder.Record(c)
+	// What a client decided itself was spread over the time since its report before.
+	last, n := c.At, decision.Count()
+	for i := range min(n, maxRecorded) {
+		c.At = last - (n-1-i)*reportSpan.Microseconds()/n
+		r.recorder.Record(c)
+	}
+	r.recorder.Drop(c.Tenant, max(0, n-maxRecorded))
 	*c = traffic.Check{}
 	trafficChecks.Put(c)
 }

@@ -112,6 +112,21 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 	return r
 }
 
+// Drop counts checks that are not recorded, because there are too many of them.
+func (r *Recorder) Drop(tenant rules.TenantID, n int64) {
+	if n == 0 {
+		return
+	}
+	s := r.shards[mathrand.IntN(len(r.shards))]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := s.counts[tenant]
+	counts.Seen += n
+	counts.Dropped += n
+	s.counts[tenant] = counts
+	r.dropped.Add(n)
+}
+
 // Record takes a decided check. It never waits for the sink.
 func (r *Recorder) Record(c *Check) {
 	level := (*r.levels.Load())[c.Tenant]
