@@ -11,7 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/sluicegate/sluice/internal/adapt"
+	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/traffic"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -41,6 +43,11 @@ func everything() *Metrics {
 	m.Leases(func() Leases {
 		return Leases{Buckets: 3, Served: 21, Split: 22, Lent: 2.5, Spent: 1, GivenBack: 0.5, Forfeited: 0.25}
 	})
+	m.Lessor(func() enforce.LessorStats {
+		const token = int64(enforce.Token)
+		return enforce.LessorStats{Lent: 5 * token, Spent: 3 * token / 2, Returned: token, Allowed: 31, Denied: 32, Unplaced: 33, Lessees: 34}
+	})
+	m.Traffic(func() traffic.Stats { return traffic.Stats{Recorded: 41, Dropped: 42, Lost: 43, Bytes: 44} })
 	queue := m.StoreQueue(func() int { return 13 })
 	queue.Waited(time.Millisecond)
 	queue.ScriptSent(3)
@@ -99,6 +106,17 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_leased_tokens_total{fate="spent"} 1`,
 		`sluice_leased_tokens_total{fate="given_back"} 0.5`,
 		`sluice_leased_tokens_total{fate="forfeited"} 0.25`,
+		`sluice_lessees 34`,
+		`sluice_lessee_tokens_lent_total 5`,
+		`sluice_lessee_tokens_spent_total 1.5`,
+		`sluice_lessee_tokens_returned_total 1`,
+		`sluice_lessee_allowed_total 31`,
+		`sluice_lessee_denied_total 32`,
+		`sluice_lessee_denials_unplaced_total 33`,
+		`sluice_traffic_checks_total 41`,
+		`sluice_traffic_dropped_total 42`,
+		`sluice_traffic_lost_total 43`,
+		`sluice_traffic_bytes 44`,
 		`sluice_store_node_breaker_trips_total{node="10.0.0.2:6379"} 3`,
 		`sluice_store_queue_depth 13`,
 		`sluice_store_queue_wait_seconds_count 1`,
