@@ -41,6 +41,7 @@ CREATE TABLE tenant (
     removed_at           timestamptz, -- for good; the slug stays taken
     fixed_rates          boolean     NOT NULL DEFAULT false, -- no rule adapts
     record_days          smallint    NOT NULL DEFAULT 0, -- how many days of checks are recorded for replays; 0 for none
+    require_second_factor boolean    NOT NULL DEFAULT false, -- of accounts, to reach the tenant
     CONSTRAINT tenant_pkey PRIMARY KEY (tenant_id),
     CONSTRAINT tenant_slug_key UNIQUE (slug),
     CONSTRAINT tenant_slug_check CHECK (slug ~ '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$'),
@@ -614,6 +615,8 @@ CREATE TABLE account (
     updated_at        timestamptz NOT NULL DEFAULT now(),
     -- The tenant that invited an account by a link that others could have used; null once the address is proven.
     unproven_in bigint,
+    second_factor_at timestamptz, -- null: it has none
+    recovery_codes_at timestamptz, -- when they were made
     CONSTRAINT account_pkey PRIMARY KEY (account_id),
     CONSTRAINT account_unproven_in_fkey FOREIGN KEY (unproven_in) REFERENCES tenant (tenant_id),
     CONSTRAINT account_unproven_check CHECK (unproven_in IS NULL OR NOT is_platform_admin),
@@ -634,6 +637,8 @@ CREATE TABLE session (
     ip           inet,
     created_at   timestamptz NOT NULL DEFAULT now(),
     last_seen_at timestamptz NOT NULL DEFAULT now(), -- to the minute
+    second_factor boolean    NOT NULL DEFAULT false, -- without it, a session of an account that has a factor does not count
+    confirmed_at timestamptz, -- when its owner last signed in again; null: not since created_at
     CONSTRAINT session_pkey PRIMARY KEY (session_id),
     CONSTRAINT session_token_digest_key UNIQUE (token_digest),
     CONSTRAINT session_account_fkey FOREIGN KEY (account_id) REFERENCES account (account_id),
@@ -642,6 +647,39 @@ CREATE TABLE session (
 );
 
 CREATE INDEX session_account_idx ON session (account_id, session_id);
+
+-- The second factor of an account. It counts once account.second_factor_at is set; before that, it waits for its first code.
+CREATE TABLE second_factor (
+    account_id bigint      NOT NULL,
+    secret     bytea       NOT NULL, -- sealed under a key that the database does not have
+    last_step  bigint      NOT NULL DEFAULT 0, -- codes of this time step and earlier ones are used up
+    created_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT second_factor_pkey PRIMARY KEY (account_id),
+    CONSTRAINT second_factor_account_fkey FOREIGN KEY (account_id) REFERENCES account (account_id)
+);
+
+-- Codes for an account whose factor is lost. One is used by deleting it.
+CREATE TABLE recovery_code (
+    account_id  bigint NOT NULL,
+    code_digest bytea  NOT NULL,
+    CONSTRAINT recovery_code_pkey PRIMARY KEY (account_id, code_digest),
+    CONSTRAINT recovery_code_account_fkey FOREIGN KEY (account_id) REFERENCES account (account_id),
+    CONSTRAINT recovery_code_digest_check CHECK (octet_length(code_digest) = 32)
+);
+
+-- Sign-ins that wait for the second factor.
+CREATE TABLE pending_sign_in (
+    token_digest bytea       NOT NULL,
+    account_id   bigint      NOT NULL,
+    attempts     integer     NOT NULL DEFAULT 0,
+    expires_at   timestamptz NOT NULL,
+    CONSTRAINT pending_sign_in_pkey PRIMARY KEY (token_digest),
+    CONSTRAINT pending_sign_in_account_fkey FOREIGN KEY (account_id) REFERENCES account (account_id),
+    CONSTRAINT pending_sign_in_token_digest_check CHECK (octet_length(token_digest) = 32)
+);
+
+CREATE INDEX pending_sign_in_account_idx ON pending_sign_in (account_id, expires_at);
+CREATE INDEX pending_sign_in_age_idx ON pending_sign_in (expires_at);
 
 -- Attempts to sign in since the last success. The subject is a digest of an address, known or not, of a device or of a
 -- session, so that what people type by mistake is not stored.

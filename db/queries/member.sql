@@ -1,6 +1,6 @@
 -- name: MembersAfter :many
 SELECT sqlc.embed(m), a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
-    a.created_at AS account_created_at, a.version AS account_version, a.unproven_in
+    a.created_at AS account_created_at, a.version AS account_version, a.unproven_in, a.second_factor_at
 FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
 WHERE m.tenant_id = sqlc.arg(tenant_id)
@@ -10,7 +10,7 @@ LIMIT sqlc.arg(page_size);
 
 -- name: Member :one
 SELECT sqlc.embed(m), a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
-    a.created_at AS account_created_at, a.version AS account_version, a.unproven_in
+    a.created_at AS account_created_at, a.version AS account_version, a.unproven_in, a.second_factor_at
 FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
 WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.account_id = sqlc.arg(account_id);

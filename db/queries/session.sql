@@ -1,10 +1,11 @@
 -- name: CreateSession :one
--- Answers no row if the account was disabled or got another password. The lock makes those who do that wait,
--- and end this session too.
-INSERT INTO session (account_id, token_digest, user_agent, ip)
-SELECT a.account_id, sqlc.arg(token_digest), sqlc.arg(user_agent), sqlc.narg(ip)
+-- Answers no row if the account was disabled, got another password, or got a second factor that was not asked for. The
+-- lock makes those who do that wait, and end this session too.
+INSERT INTO session (account_id, token_digest, user_agent, ip, second_factor)
+SELECT a.account_id, sqlc.arg(token_digest), sqlc.arg(user_agent), sqlc.narg(ip), sqlc.arg(second_factor)
 FROM account AS a
 WHERE a.account_id = sqlc.arg(account_id) AND a.password_hash = sqlc.arg(password_hash) AND a.disabled_at IS NULL
+    AND (a.second_factor_at IS NULL OR sqlc.arg(second_factor)::boolean)
 FOR SHARE OF a
 RETURNING *;
 
@@ -14,7 +15,7 @@ FROM session AS s
 JOIN account AS a ON a.account_id = s.account_id
 WHERE s.token_digest = sqlc.arg(token_digest)
     AND s.last_seen_at > sqlc.arg(seen_since) AND s.created_at > sqlc.arg(created_since)
-    AND a.disabled_at IS NULL;
+    AND a.disabled_at IS NULL AND (a.second_factor_at IS NULL OR s.second_factor);
 
 -- name: NoteSessionSeen :exec
 -- At most once a minute, and without waiting for another request that does the same.
@@ -38,7 +39,13 @@ DELETE FROM session WHERE account_id = $1 AND session_id = $2;
 DELETE FROM session WHERE token_digest = $1;
 
 -- name: EndSessions :execrows
-DELETE FROM session WHERE account_id = $1;
+-- Sign-ins that wait for the second factor end too.
+WITH pending AS (DELETE FROM pending_sign_in AS p WHERE p.account_id = $1)
+DELETE FROM session AS s WHERE s.account_id = $1;
+
+-- name: ConfirmSession :exec
+-- Notes that the session's owner has just signed in again.
+UPDATE session SET confirmed_at = clock_timestamp() WHERE session_id = $1;
 
 -- name: EndStaleSessions :exec
 -- Deletes expired sessions, and all but the latest of the others.

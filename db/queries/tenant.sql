@@ -1,11 +1,12 @@
 -- name: CreateTenant :one
 -- The foreign key of the default plan waits for the end of the transaction.
-INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, fixed_rates, record_days)
+INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, fixed_rates,
+    record_days, require_second_factor)
 VALUES (
     sqlc.arg(slug), sqlc.arg(name), nullif(sqlc.arg(default_plan)::text, ''),
     CASE WHEN sqlc.arg(suspended)::boolean THEN clock_timestamp() END,
     sqlc.arg(enforcement), sqlc.arg(retry_jitter_percent), sqlc.arg(ipv4_prefix), sqlc.arg(ipv6_prefix), sqlc.arg(failure_mode),
-    sqlc.arg(fixed_rates), sqlc.arg(record_days)
+    sqlc.arg(fixed_rates), sqlc.arg(record_days), sqlc.arg(require_second_factor)
 )
 RETURNING *;
 
@@ -50,6 +51,7 @@ SET name = sqlc.arg(name),
     failure_mode = sqlc.arg(failure_mode),
     fixed_rates = sqlc.arg(fixed_rates),
     record_days = sqlc.arg(record_days),
+    require_second_factor = sqlc.arg(require_second_factor),
     version = version + 1,
     updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id)

@@ -147,7 +147,14 @@ func (s *surface) check(q *apiRequest, rt route, o *operation) error {
 	if err := q.mayRepeat(rt, body); err != nil {
 		return err
 	}
-	return o.checkBody(q.r, body)
+	value, err := o.checkBody(q.r, body)
+	if err != nil {
+		return err
+	}
+	if o.wantsFreshProof(value) {
+		return s.needsFreshProof(q)
+	}
+	return nil
 }
 
 // again returns the same request with its caller not identified yet.
@@ -170,6 +177,9 @@ func (s *surface) admit(q *apiRequest, rt route, o *operation) error {
 		if err := s.enter(q); err != nil {
 			return err
 		}
+	}
+	if err := s.needsFactor(q, rt); err != nil {
+		return err
 	}
 	reads := rt.method == http.MethodGet || rt.least == aViewer
 	return q.judge(rt.least, o.permission, reads)

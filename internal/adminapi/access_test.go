@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -27,6 +28,7 @@ type fixture struct {
 	path     map[string]string // parameters
 	rule     rules.Rule        // that rule_id names
 	liveRule rules.Rule        // beside it
+	pending  string            // token of a half sign-in
 }
 
 // bodies are those of operations whose example in openapi.yaml would not do: it names things that are
@@ -49,6 +51,14 @@ var bodies = map[string]func(*fixture) string{
 	"askPasswordReset": func(f *fixture) string { return fmt.Sprintf(`{"email":"%s@example.com"}`, f.w.name("forgetful")) },
 	"finishPasswordReset": func(f *fixture) string {
 		return fmt.Sprintf(`{"token":%q,"password":"the next password nobody guesses"}`, f.link(f.w.account(false), auth.MailReset))
+	},
+	"finishSignIn":    func(f *fixture) string { return fmt.Sprintf(`{"code":%q}`, f.w.code(f.half())) },
+	"confirmIdentity": func(*fixture) string { return fmt.Sprintf(`{"password":%q}`, password) },
+	"turnSecondFactorOn": func(f *fixture) string {
+		if f.caller.session == "" {
+			return `{"code":"123456"}`
+		}
+		return fmt.Sprintf(`{"code":%q}`, f.w.code(f.w.beginFactor(f.caller)))
 	},
 	"finishAddressProof": func(f *fixture) string {
 		if f.caller.session == "" {
@@ -86,6 +96,21 @@ var bodies = map[string]func(*fixture) string{
 	"importConfig": func(*fixture) string {
 		return "rules:\n  - {key_pattern: \"endpoint:/import\", rate: 10/second, burst_capacity: 20}\n"
 	},
+}
+
+// half makes a sign-in that waits for the second factor of an account, and returns the factor's secret.
+func (f *fixture) half() (secret string) {
+	by := f.w.signedIn(f.w.account(false))
+	secret = f.w.turnFactorOn(by)
+	f.w.exec("UPDATE second_factor SET last_step = 0") // the code may be that which turned it on
+	_, err := f.w.gate.SignIn(f.w.ctx(), by.account.Email, password, auth.Browser{})
+	var pending auth.SecondFactorError
+	if !errors.As(err, &pending) {
+		f.w.t.Fatalf("the first step ends with %v", err)
+	}
+	f.w.secrets = append(f.w.secrets, pending.Token)
+	f.pending = pending.Token
+	return secret
 }
 
 // link makes a link as it would be mailed to an account.
@@ -174,6 +199,9 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 
 // request fills an operation in.
 func (f *fixture) request(method, template string, o *openapi3.Operation) request {
+	if (o.OperationID == "turnSecondFactorOff" || o.OperationID == "replaceRecoveryCodes") && f.caller.session != "" {
+		f.w.turnFactorOn(f.caller)
+	}
 	q := request{method: method, path: template, header: map[string]string{}}
 	for name, value := range f.path {
 		q.path = strings.ReplaceAll(q.path, "{"+name+"}", url.PathEscape(value))
@@ -197,6 +225,9 @@ func (f *fixture) request(method, template string, o *openapi3.Operation) reques
 			q.body = string(must(jsonOf(content.Example))(f.w.t))
 		}
 	}
+	if f.pending != "" {
+		q.header["Cookie"] = "sluice_pending=" + f.pending
+	}
 	return q
 }
 
@@ -209,6 +240,18 @@ var who = map[string]func(*world) caller{
 	"owner":    func(w *world) caller { return w.memberOfBoth(auth.Owner) },
 	"platform": (*world).platformAdmin,
 	"stranger": func(w *world) caller { return w.person(w.other, auth.Owner) },
+	// An owner of a tenant that requires a second factor, without one.
+	"without factor": func(w *world) caller { return w.person(w.strict, auth.Owner) },
+	// An owner of acme whose address nobody has proven.
+	"unproven": func(w *world) caller {
+		invitation := auth.Invitation{TenantID: w.acme.ID, Email: w.name("una") + "@example.com", Role: auth.Owner}
+		_, token, err := auth.NewGate(w.store, auth.Options{}).Invite(w.ctx(), rules.Actor{Kind: rules.ActorSystem}, invitation)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		joined := must(w.store.AcceptAsNew(w.ctx(), rules.Actor{}, sha256.Sum256([]byte(token)), auth.Account{Email: invitation.Email}, passwordHash()))(w.t)
+		return w.signedIn(joined.Account)
+	},
 	"ended session": func(w *world) caller {
 		by := w.memberOfBoth(auth.Owner)
 		if err := w.store.EndSession(w.ctx(), by.account.ID, by.sessionID); err != nil {
@@ -223,6 +266,7 @@ var who = map[string]func(*world) caller{
 var permissionsOf = map[string][]auth.Permission{
 	"key":                     {auth.PermissionManage},
 	"key of closed":           {auth.PermissionManage},
+	"key of strict":           {auth.PermissionManage},
 	"key of other":            {auth.PermissionManage},
 	"key to read":             {auth.PermissionRead},
 	"key for rules":           {auth.PermissionRules},
@@ -248,6 +292,8 @@ func keys(w *world) map[string]caller {
 			made[name] = w.serviceKey(permissions...)
 		case name == "key of closed":
 			made[name] = w.keyOf(w.closed, permissions...)
+		case name == "key of strict":
+			made[name] = w.keyOf(w.strict, permissions...)
 		case name == "key of other":
 			made[name] = w.keyOf(w.other, permissions...)
 		default:
@@ -305,7 +351,7 @@ func (w *world) revokedKey() caller {
 // refusal is the status that a caller gets who may not call an operation, or 0.
 func refusal(who, method string, o *openapi3.Operation, hasTenant, isSuspended bool) int {
 	least, _ := o.Extensions["x-least-role"].(string)
-	ranks := map[string]int{"viewer": 1, "editor": 2, "owner": 3, "platform": 4, "stranger": 3}
+	ranks := map[string]int{"viewer": 1, "editor": 2, "owner": 3, "platform": 4, "stranger": 3, "unproven": 3}
 	switch {
 	case least == "anyone":
 		return 0
@@ -313,6 +359,10 @@ func refusal(who, method string, o *openapi3.Operation, hasTenant, isSuspended b
 		return http.StatusUnauthorized
 	case strings.Contains(who, "key"):
 		return refusalOfKey(who, method, least, o, hasTenant, isSuspended)
+	case isSuspended && (who == "without factor" || who == "unproven"): // they are members of one tenant only
+		return http.StatusNotFound
+	case who == "without factor" && (hasTenant || least == "platform"):
+		return http.StatusForbidden
 	case who == "platform" || !hasTenant && (least == "account" || least == "caller"):
 		return 0
 	case hasTenant && who == "stranger":
@@ -381,7 +431,11 @@ func TestEveryOperationAnswersEveryCallerAsDescribed(t *testing.T) {
 	eachOperation(w.description, func(method, path string, o *openapi3.Operation) {
 		fixtures := map[string]*fixture{} // that no request changes, by tenant
 		for _, name := range slices.Sorted(maps.Keys(m.callers)) {
-			m.ask(method, path, o, name, w.acme, fixtures)
+			own := w.acme
+			if name == "without factor" || name == "key of strict" {
+				own = w.strict
+			}
+			m.ask(method, path, o, name, own, fixtures)
 			if strings.Contains(path, "{tenant}") {
 				m.ask(method, path, o, name, w.closed, fixtures)
 			}
@@ -406,6 +460,9 @@ func (m *matrix) ask(method, path string, o *openapi3.Operation, name string, te
 		by = caller{} // who comes back later has no other way in
 	}
 	want := refusal(name, method, o, hasTenant, isSuspended)
+	if name == "unproven" && o.OperationID == "acceptInvitation" { // to another tenant
+		want = http.StatusConflict
+	}
 	f := fixtures[tenant.Slug]
 	if want == 0 {
 		want = success(o)

@@ -65,9 +65,22 @@ func (s *surface) noteSignIn(q *apiRequest, email string, entry *auth.Entry, err
 	switch {
 	case err == nil:
 		s.noteOf(q, auth.AccessSignedIn, "password", entry.Session.Account)
+	case errors.As(err, new(auth.SecondFactorError)): // FinishSignIn says how it ends
 	case errors.Is(err, auth.ErrWrongPassword):
 		s.noteTyped(q, auth.AccessSignInFailed, "password", email)
 	case errors.As(err, new(auth.TooSoonError)):
 		s.noteTyped(q, auth.AccessSignInTooSoon, "password", email)
+	}
+}
+
+// noteFactor logs the outcome of the second step of a sign-in.
+func (s *surface) noteFactor(q *apiRequest, entry *auth.Entry, err error) {
+	switch {
+	case err == nil:
+		s.noteOf(q, auth.AccessSignedIn, "second factor", entry.Session.Account)
+	case errors.Is(err, auth.ErrWrongCode):
+		s.noteOf(q, auth.AccessFactorFailed, "sign-in", entry.Session.Account)
+	case errors.As(err, new(auth.TooSoonError)):
+		s.noteOf(q, auth.AccessSignInTooSoon, "second factor", entry.Session.Account)
 	}
 }

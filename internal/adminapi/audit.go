@@ -183,6 +183,11 @@ func (s *surface) RevertChange(ctx context.Context, request openapi.RevertChange
 	if err := q.judge(least, area, false); err != nil {
 		return nil, err
 	}
+	if entry.Object.Kind == "api_key" { // which may revoke it
+		if err := s.needsFreshProof(q); err != nil {
+			return nil, err
+		}
+	}
 	reverted, err := s.acting(ctx, "revert "+formatInt(request.AuditId)).Revert(ctx, q.tenant.ID, id)
 	switch {
 	case errors.Is(err, rules.ErrChanged):

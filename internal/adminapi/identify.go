@@ -136,6 +136,7 @@ func unauthorized(q *apiRequest, detail string) error {
 const (
 	plainSession = "sluice_session"
 	plainDevice  = "sluice_device"
+	plainPending = "sluice_pending" // a sign-in that waits for the second factor
 	hostPrefix   = "__Host-"
 
 	// deviceLife is how long a browser is remembered for having signed in before.

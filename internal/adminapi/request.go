@@ -48,20 +48,25 @@ type operation struct {
 	maxBody   int64            // in bytes
 	// permission is what an API key needs; "" for operations that are for people.
 	permission auth.Permission
+	fresh      freshProof
 	isFile     bool // the answer is a file
 	isStream   bool // the answer is a stream
 }
 
 // describe returns the operation of a route.
-func describe(description *openapi3.T, method, path string, least access) (*operation, error) {
+func describe(description *openapi3.T, method, path string, least access) (o *operation, err error) {
 	item := description.Paths.Value(path)
 	if item == nil || item.GetOperation(method) == nil {
 		return nil, fmt.Errorf("openapi.yaml does not describe %s %s", method, path)
 	}
 	described := item.GetOperation(method)
-	o := &operation{query: map[string]*openapi3.Parameter{}}
+	o = &operation{query: map[string]*openapi3.Parameter{}}
 	if permission, ok := described.Extensions["x-permission"].(string); ok {
 		o.permission = auth.Permission(permission)
+	}
+	o.fresh, err = readFreshProof(described.Extensions["x-fresh-proof"])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", described.OperationID, err)
 	}
 	for _, parameter := range slices.Concat(item.Parameters, described.Parameters) {
 		if parameter.Value.In == openapi3.ParameterInQuery {
@@ -126,25 +131,24 @@ func (o *operation) read(w http.ResponseWriter, r *http.Request) ([]byte, error)
 }
 
 // checkBody validates a JSON body, as strictly as httpapi reads JSON. Handlers validate files. The request's body is
-// replaced by what was read.
-func (o *operation) checkBody(r *http.Request, body []byte) error {
+// replaced by what was read. It returns the value of a JSON body.
+func (o *operation) checkBody(r *http.Request, body []byte) (value any, err error) {
 	if o.mediaType == "" {
-		return nil
+		return nil, nil
 	}
 	if o.mediaType == jsonType {
-		var value any
 		if err := httpapi.Decode(body, &value); err != nil {
-			return err
+			return nil, err
 		}
 		if err := httpapi.BodyProblem(mismatches(o.schema, value)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	r.Body = http.NoBody
 	if len(body) > 0 {
 		r.Body = readOnce{bytes.NewReader(body)}
 	}
-	return nil
+	return value, nil
 }
 
 func (o *operation) checkQuery(raw string) ([]httpapi.FieldError, error) {

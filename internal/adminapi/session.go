@@ -34,7 +34,11 @@ func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObjec
 	from.Tenant = valueOf(request.Body.Tenant)
 	entry, err := s.Gate.SignIn(ctx, request.Body.Email, request.Body.Password, from)
 	s.noteSignIn(q, request.Body.Email, &entry, err)
+	var pending auth.SecondFactorError
 	switch {
+	case errors.As(err, &pending):
+		q.setCookie(s.cookie(plainPending), pending.Token, auth.PendingLife)
+		return openapi.SignIn202JSONResponse{Body: openapi.PendingSignIn{ExpiresAt: pending.ExpiresAt.UTC()}}, nil
 	case errors.Is(err, auth.ErrWrongPassword):
 		return nil, httpapi.Unauthorized.Problem("There is no account with this address and password, or it is disabled.")
 	case err != nil:
@@ -87,10 +91,10 @@ func (s *surface) showSession(ctx context.Context, session *auth.Session) (opena
 			return openapi.Membership{
 				Tenant: openapi.TenantName{Slug: m.Tenant.Slug, Name: m.Tenant.Name},
 				Role:   openapi.Role(m.Role), Suspended: m.Tenant.Suspended,
-				Enforcement: openapi.Enforcement(m.Tenant.Enforcement()),
+				Enforcement: openapi.Enforcement(m.Tenant.Enforcement()), SecondFactorRequired: m.Tenant.Settings.RequireSecondFactor,
 			}
 		}),
-		HasMoreMemberships: hasMore, CheckUrl: orNull(s.CheckURL),
+		HasMoreMemberships: hasMore, CheckUrl: orNull(s.CheckURL), SecondFactorRequired: s.Gate.RequiresSecondFactor(&session.Account),
 	}, nil
 }
 

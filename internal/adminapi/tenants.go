@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -17,7 +18,8 @@ func showTenant(t *rules.Tenant, role auth.Role) openapi.Tenant {
 			RetryJitterPercent: t.Settings.RetryJitterPercent,
 			Ipv4Prefix:         t.Settings.IPv4Prefix, Ipv6Prefix: t.Settings.IPv6Prefix,
 			FailureMode: openapi.FailureMode(t.Settings.FailureMode), FixedRates: t.Settings.FixedRates,
-			RecordDays: t.Settings.RecordDays,
+			RecordDays:          t.Settings.RecordDays,
+			RequireSecondFactor: t.Settings.RequireSecondFactor,
 		},
 		Role: openapi.Role(role), CreatedAt: t.CreatedAt.UTC(), Version: t.Version,
 	}
@@ -124,6 +126,7 @@ func patchSettings(settings *rules.Settings, patch *openapi.SettingsPatch) {
 	set(&settings.FailureMode, (*rules.FailureMode)(patch.FailureMode))
 	set(&settings.FixedRates, patch.FixedRates)
 	set(&settings.RecordDays, patch.RecordDays)
+	set(&settings.RequireSecondFactor, patch.RequireSecondFactor)
 }
 
 // inSettings places the domain's field names in the body.
@@ -144,6 +147,11 @@ func (s *surface) GetTenant(ctx context.Context, _ openapi.GetTenantRequestObjec
 
 // UpdateTenant handles PATCH /api/v1/tenants/{tenant}.
 func (s *surface) UpdateTenant(ctx context.Context, request openapi.UpdateTenantRequestObject) (openapi.UpdateTenantResponseObject, error) {
+	if patch := request.Body.Settings; patch != nil && valueOf(patch.RequireSecondFactor) {
+		if q := requestOf(ctx); q.session != nil && !q.session.Account.HasSecondFactor() {
+			return nil, httpapi.Conflict.Problem("Set up your own second factor first; without it you would lose access to the tenant.")
+		}
+	}
 	answer, err := s.changeTenant(ctx, request.Params.IfMatch, func(t *rules.Tenant) {
 		set(&t.Name, request.Body.Name)
 		if request.Body.DefaultPlan.IsSpecified() {

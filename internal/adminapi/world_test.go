@@ -52,7 +52,7 @@ var description = sync.OnceValues(func() (*openapi3.T, error) {
 })
 
 // world is the whole surface on a database and a Redis of its own, with the tenants acme and other, which
-// own the same things, and closed, which is suspended. What a test does to it through do is held
+// own the same things, closed, which is suspended, and strict, which requires a second factor. What a test does to it through do is held
 // against openapi.yaml.
 type world struct {
 	t           *testing.T
@@ -67,7 +67,7 @@ type world struct {
 	access      *auth.AccessLog
 	log         lockedBuffer
 
-	acme, other, closed rules.Tenant
+	acme, other, closed, strict rules.Tenant
 
 	made    int      // to name things by
 	secrets []string // of whatever was made
@@ -107,7 +107,8 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	buckets := redisbucket.New(client, patience)
 	w.buckets = buckets
 	w.watcher = snapshot.NewWatcher(w.store, snapshot.WatcherOptions{PollInterval: time.Second, RereadInterval: time.Minute, Logger: log})
-	w.gate = auth.NewGate(w.store, auth.Options{Mail: true})
+	vault := must(auth.NewVault("c2l4dGVlbiBieXRlcyBhbmQgc2l4dGVlbiBtb3JlISE="))(t)
+	w.gate = auth.NewGate(w.store, auth.Options{Mail: true, Vault: vault})
 	w.metrics = metrics.New("test", "test")
 	w.description = must(description())(t)
 	limiter := enforce.NewLimiter(buckets, membucket.New(membucket.Options{}), w.metrics.Decisions("redis"), nil)
@@ -138,6 +139,9 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	w.handler = must(adminapi.NewHandler(config))(t)
 	w.acme, w.other, w.closed = w.tenant("acme"), w.tenant("other"), w.tenant("closed")
 	w.suspend(&w.closed)
+	w.strict = w.tenant("strict")
+	w.strict.Settings.RequireSecondFactor = true
+	w.strict = must(w.system().UpdateTenant(w.ctx(), w.strict))(t)
 	w.refresh()
 	return w
 }
@@ -166,6 +170,17 @@ func (w *world) exec(sql string, args ...any) {
 	if _, err := connection.Exec(w.ctx(), sql, args...); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// count returns the number that a query answers.
+func (w *world) count(sql string) (n int) {
+	w.t.Helper()
+	connection := must(pgx.Connect(w.ctx(), w.url))(w.t)
+	defer func() { _ = connection.Close(context.WithoutCancel(w.ctx())) }()
+	if err := connection.QueryRow(w.ctx(), sql).Scan(&n); err != nil {
+		w.t.Fatal(err)
+	}
+	return n
 }
 
 // refresh makes what is in the database known to the process, which the Watcher does each second.
@@ -245,7 +260,7 @@ func (w *world) session(account auth.Account) (token string, id int64) {
 	_, _ = rand.Read(random[:])
 	token = base64.RawURLEncoding.EncodeToString(random[:])
 	session := must(w.store.CreateSession(w.ctx(), auth.NewSession{
-		Session: auth.Session{Account: account}, Token: sha256.Sum256([]byte(token)), PasswordHash: passwordHash(),
+		Session: auth.Session{Account: account, SecondFactor: true}, Token: sha256.Sum256([]byte(token)), PasswordHash: passwordHash(),
 	}, auth.Live{}))(w.t)
 	w.secrets = append(w.secrets, token)
 	return token, session.ID

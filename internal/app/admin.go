@@ -38,6 +38,8 @@ func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, 
 		return createAdmin(ctx, store, by, args.Email, in, out)
 	case config.AdminSetPassword:
 		return setPassword(ctx, store, by, args.Email, in, out)
+	case config.AdminRemoveFactor:
+		return removeSecondFactor(ctx, store, by, args.Email, out)
 	case config.AdminCreateTenant:
 		return createTenant(ctx, writer, args, out)
 	case config.AdminCreateKey:

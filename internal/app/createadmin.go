@@ -45,6 +45,20 @@ func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email st
 	return err
 }
 
+// removeSecondFactor removes the second factor of an account that has lost it, and prints the account's address. It queues a
+// notice, which the control plane sends if it sends mail.
+func removeSecondFactor(ctx context.Context, store auth.Store, by rules.Actor, email string, out io.Writer) error {
+	account, err := auth.NewGate(store, auth.Options{Mail: true}).RemoveSecondFactor(ctx, by, email)
+	if errors.Is(err, rules.ErrNotFound) {
+		return fmt.Errorf("there is no account %q, or it has no second factor", email)
+	}
+	if err != nil {
+		return fmt.Errorf("remove the second factor: %w", err)
+	}
+	_, err = fmt.Fprintln(out, account.Email)
+	return err
+}
+
 // readPassword prompts for a password without echo if in is a terminal; otherwise in is the password and perhaps a newline.
 // It returns when ctx ends, although the read goes on.
 func readPassword(ctx context.Context, in io.Reader) (string, error) {

@@ -28,6 +28,11 @@ const (
 	AccessPasswordFailed  AccessKind = "password_failed" // the current one, at a change
 	AccessResetAsked      AccessKind = "reset_asked"
 	AccessPasswordReset   AccessKind = "password_reset"
+	AccessConfirmed       AccessKind = "identity_confirmed" // signed in again, before a dangerous operation
+	AccessFactorFailed    AccessKind = "second_factor_failed"
+	AccessFactorOn        AccessKind = "second_factor_on"
+	AccessFactorOff       AccessKind = "second_factor_off"
+	AccessRecoveryCodes   AccessKind = "recovery_codes_replaced"
 	AccessInvited         AccessKind = "invitation_accepted"
 	AccessRefused         AccessKind = "refused"         // a key or session that is not in force
 	AccessDenied          AccessKind = "denied"          // a caller without the permission
@@ -39,7 +44,7 @@ const (
 // equal ones of a second are one entry, which is written within seconds. Other events are written before their answer.
 func (k AccessKind) isAttempt() bool {
 	switch k {
-	case AccessSignInFailed, AccessSignInTooSoon, AccessPasswordFailed, AccessResetAsked, AccessRefused, AccessDenied, AccessOutside:
+	case AccessSignInFailed, AccessSignInTooSoon, AccessPasswordFailed, AccessFactorFailed, AccessResetAsked, AccessRefused, AccessDenied, AccessOutside:
 		return true
 	}
 	return false

@@ -119,8 +119,7 @@ func (w *waits) forget(subject Subject) {
 // judge counts an attempt and compares its password. It is TooSoonError, ErrBusy or ErrWrongPassword unless that
 // fits. It counts when it is its turn: who is turned away, or gives up before, has not guessed.
 func (g *Gate) judge(ctx context.Context, limits []Limit, isKnown bool, password, hash string) (weak bool, err error) {
-	now := g.options.Now()
-	if wait := g.waits.left(limits, now); wait > 0 {
+	if wait := g.waits.left(limits, g.options.Now()); wait > 0 {
 		return false, TooSoonError{wait}
 	}
 	done, err := g.hasher.turn(ctx, isKnown)
@@ -128,19 +127,31 @@ func (g *Gate) judge(ctx context.Context, limits []Limit, isKnown bool, password
 		return false, err
 	}
 	defer done()
-	by, wait, err := g.store.Attempt(ctx, limits)
-	if err != nil {
+	if err := g.count(ctx, limits); err != nil {
 		return false, err
-	}
-	if wait > 0 {
-		g.waits.remember(by, now.Add(wait), now)
-		return false, TooSoonError{wait}
 	}
 	fits, weak, err := g.hasher.verify(password, hash)
 	if err == nil && !fits {
 		err = ErrWrongPassword
 	}
 	return weak, err
+}
+
+// count counts an attempt, or is TooSoonError.
+func (g *Gate) count(ctx context.Context, limits []Limit) error {
+	now := g.options.Now()
+	if wait := g.waits.left(limits, now); wait > 0 {
+		return TooSoonError{wait}
+	}
+	by, wait, err := g.store.Attempt(ctx, limits)
+	if err != nil {
+		return err
+	}
+	if wait > 0 {
+		g.waits.remember(by, now.Add(wait), now)
+		return TooSoonError{wait}
+	}
+	return nil
 }
 
 func (g *Gate) forget(ctx context.Context, subject Subject) error {

@@ -9,7 +9,14 @@
 //
 // Passwords are kept as argon2id hashes. The tokens of sessions and invitations are 256 random bits,
 // and only their digests are kept, so a reader of the database can neither sign in nor continue a
-// session. A password change ends all sessions of the account and opens a new one, disabling it ends all.
+// session. A password change ends all sessions of the account and opens a new one, disabling it ends all. The secret of a
+// second factor is needed as it is, so it is sealed under a key that the database does not have; see [Vault].
+//
+// # Two steps
+//
+// An account with a second factor signs in by two steps: the password makes a pending sign-in, which lives for five minutes,
+// takes five codes and gives access to nothing; a code makes the session. Dangerous operations want a session that is fresh:
+// its owner has signed in, or signed in again, within ten minutes; see [Gate.ConfirmIdentity].
 //
 // # Guessing
 //
@@ -67,10 +74,15 @@ type Account struct {
 	// address. Until then the address is only a claim: the account is a member of no other tenant and signs in at the
 	// tenant's own address, and others may have the same e-mail address.
 	UnprovenIn rules.TenantID
+	// SecondFactorAt is when the account got its second factor; zero: it has none.
+	SecondFactorAt time.Time
 }
 
 // Proven reports whether the account has proven its address.
 func (a *Account) Proven() bool { return a.UnprovenIn == 0 }
+
+// HasSecondFactor reports whether signing in to the account needs a code.
+func (a *Account) HasSecondFactor() bool { return !a.SecondFactorAt.IsZero() }
 
 // Actor is the account as the audit log names it.
 func (a *Account) Actor() rules.Actor {
@@ -150,4 +162,8 @@ type Session struct {
 	LastSeenAt time.Time // to the minute
 	UserAgent  string    // at sign-in
 	IP         netip.Addr
+	// SecondFactor says that the second factor was shown. A session without it ends when its account gets a factor.
+	SecondFactor bool
+	// ConfirmedAt is when its owner signed in, or signed in again.
+	ConfirmedAt time.Time
 }

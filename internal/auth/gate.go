@@ -44,6 +44,10 @@ type Options struct {
 	Hashes int
 	// Mail says that a PostOffice sends queued mail.
 	Mail bool
+	// Vault seals the secrets of second factors; without a key in it there are none.
+	Vault Vault
+	// RequireFactor says who must have a second factor.
+	RequireFactor RequireFactor
 	// Now is the clock (time.Now).
 	Now func() time.Time
 }

@@ -73,9 +73,6 @@ func (g *Gate) AcceptAsNew(ctx context.Context, requestID, token, name, password
 	if err != nil {
 		return Member{}, Entry{}, err
 	}
-	session, sessionToken, err := g.openSession(ctx, member.Account, hash, from)
-	if err != nil {
-		return Member{}, Entry{}, err
-	}
-	return member, Entry{session, sessionToken, newDevice(member.Account.ID, hash)}, nil
+	entry, err := g.enter(ctx, member.Account, hash, from)
+	return member, entry, err
 }

@@ -1,35 +1,21 @@
 package auth
 
 import (
-	_ "embed"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/sluicegate/sluice/internal/commonpasswords"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // The lengths of a password, in characters.
 const (
-	minPasswordLength = 10
+	minPasswordLength = commonpasswords.MinLength
 	maxPasswordLength = 128
 )
 
 const maxPasswordBytes = maxPasswordLength * utf8.UTFMax
-
-// commonPasswords are those of at least minPasswordLength that people choose most, in lower case. The
-// length keeps most of the usual lists out, so this one is short.
-//
-//go:embed common_passwords.txt
-var commonPasswordList string
-
-var commonPasswords = func() map[string]bool {
-	common := map[string]bool{}
-	for password := range strings.Lines(commonPasswordList) {
-		common[strings.TrimSpace(password)] = true
-	}
-	return common
-}()
 
 // wrongPassword judges a new password of the account with an address, as NIST SP 800-63B advises: by its
 // length and by what a guesser tries first, and not by which kinds of characters it has.
@@ -44,7 +30,7 @@ func wrongPassword(field, password, email string) rules.FieldErrors {
 		wrong = fmt.Sprintf("must be at least %d characters long", minPasswordLength)
 	case folded == strings.ToLower(email) || folded == strings.ToLower(local):
 		wrong = "must not be the e-mail address"
-	case commonPasswords[folded] || isOneCharacter(folded):
+	case commonpasswords.Contains(password) || isOneCharacter(folded):
 		wrong = "must not be one of those that everybody tries first"
 	}
 	if wrong == "" {

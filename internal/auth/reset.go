@@ -97,19 +97,27 @@ type Notice string
 
 // What accounts are told by mail.
 const (
-	NoticeBrowser  Notice = "new_browser"
-	NoticePassword Notice = "password_changed"
+	NoticeBrowser   Notice = "new_browser"
+	NoticePassword  Notice = "password_changed"
+	NoticeFactorOn  Notice = "second_factor_on"
+	NoticeFactorOff Notice = "second_factor_off"
+	NoticeCodes     Notice = "recovery_codes_replaced"
+	NoticeRecovery  Notice = "recovery_code_used"
+	NoticeGuesses   Notice = "second_factor_guessed" // by somebody with the password
 )
 
-// notify queues a notice to an account. The same one is sent once a day. Nobody is told about an account that is
+// notify queues a notice to an account. Of a new browser and of guesses it is sent once a day, of a change each time. Nobody is told about an account that is
 // unproven: the address may be a stranger's.
 func (g *Gate) notify(ctx context.Context, account Account, notice Notice, from Browser) error {
 	if !g.options.Mail || !account.Proven() {
 		return nil
 	}
+	facts := map[string]string{"notice": string(notice), "browser": tidyUserAgent(from.UserAgent), "ip": rules.PlainIP(from.IP).String()}
+	if notice != NoticeBrowser && notice != NoticeGuesses {
+		facts["at"] = g.options.Now().UTC().Format(time.RFC3339Nano) // the store leaves out a notice with the same facts
+	}
 	_, err := g.store.QueueMail(ctx, Mail{
-		Kind: MailNotice, To: account.Email, Account: account.ID, GiveUpAt: g.options.Now().Add(noticeGivenUp),
-		Facts: map[string]string{"notice": string(notice), "browser": tidyUserAgent(from.UserAgent), "ip": rules.PlainIP(from.IP).String()},
+		Kind: MailNotice, To: account.Email, Account: account.ID, GiveUpAt: g.options.Now().Add(noticeGivenUp), Facts: facts,
 	}, platformMail)
 	if errors.Is(err, ErrTooMuchMail) {
 		return nil // it was sent a while ago, or others wait already

@@ -9,8 +9,7 @@ import (
 )
 
 // SignIn opens a session for the account with an address, and ends the one that the browser had. It is
-// ErrWrongPassword, a TooSoonError or ErrBusy for who may not
-// come in.
+// ErrWrongPassword, a TooSoonError or ErrBusy for who may not come in, and SecondFactorError for who is to show a code.
 func (g *Gate) SignIn(ctx context.Context, email, password string, from Browser) (Entry, error) {
 	entry, err := g.signIn(ctx, email, password, from)
 	if err != nil {
@@ -43,11 +42,12 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 	case !isKnown || !account.DisabledAt.IsZero():
 		return Entry{}, ErrWrongPassword
 	}
-	session, token, err := g.openSession(ctx, account, hash, from)
-	if errors.Is(err, rules.ErrNotFound) {
+	entry, err := g.enter(ctx, account, hash, from)
+	isPending := errors.As(err, new(SecondFactorError))
+	switch {
+	case errors.Is(err, rules.ErrNotFound):
 		return Entry{}, ErrWrongPassword // since a moment ago
-	}
-	if err != nil {
+	case err != nil && !isPending:
 		return Entry{}, err
 	}
 	if weak {
@@ -59,26 +59,37 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 			return Entry{}, err
 		}
 	}
-	if !isKnownDevice {
-		if err := g.notify(ctx, account, NoticeBrowser, from); err != nil {
-			return Entry{}, err
-		}
+	if err := g.forget(ctx, limits[0].Subject); err != nil {
+		return Entry{}, err
 	}
-	return Entry{session, token, newDevice(account.ID, hash)}, g.forget(ctx, limits[0].Subject)
+	if isPending {
+		return Entry{}, err
+	}
+	entry.Device = newDevice(account.ID, hash)
+	if isKnownDevice {
+		return entry, nil
+	}
+	return entry, g.notify(ctx, account, NoticeBrowser, from)
 }
 
-// openSession makes a new token always: one that was planted in the browser before is worth nothing.
-func (g *Gate) openSession(ctx context.Context, account Account, hash string, from Browser) (Session, string, error) {
+// openSession makes a new token always: one that was planted in the browser before is worth nothing. Only enter,
+// FinishSignIn and ChangePassword call it, after all factors of the account are proven.
+func (g *Gate) openSession(ctx context.Context, account Account, hash string, from Browser, secondFactor bool) (Entry, error) {
 	token, digest := newToken()
 	created := NewSession{
-		Session: Session{Account: account, UserAgent: tidyUserAgent(from.UserAgent), IP: rules.PlainIP(from.IP)},
-		Token:   digest, PasswordHash: hash,
+		Session: Session{
+			Account: account, UserAgent: tidyUserAgent(from.UserAgent), IP: rules.PlainIP(from.IP), SecondFactor: secondFactor,
+		},
+		Token: digest, PasswordHash: hash,
 	}
 	if from.Session != "" {
 		created.Replaces = digestOf(from.Session)
 	}
 	session, err := g.store.CreateSession(ctx, created, g.live())
-	return session, token, err
+	if err != nil {
+		return Entry{}, err
+	}
+	return Entry{session, token, newDevice(account.ID, hash)}, nil
 }
 
 func (g *Gate) rehash(ctx context.Context, id AccountID, from, password string) (string, error) {
@@ -158,12 +169,12 @@ func (g *Gate) ChangePassword(ctx context.Context, session Session, current, nex
 	if err := g.store.ChangePassword(ctx, account.Actor(), account.ID, old, to); err != nil {
 		return Entry{}, err
 	}
-	opened, token, err := g.openSession(ctx, account, to, from)
+	entry, err := g.openSession(ctx, account, to, from, session.SecondFactor)
 	if err != nil {
 		return Entry{}, err
 	}
 	if err := g.notify(ctx, account, NoticePassword, from); err != nil {
 		return Entry{}, err
 	}
-	return Entry{opened, token, newDevice(account.ID, to)}, g.forget(ctx, limits[0].Subject)
+	return entry, g.forget(ctx, limits[0].Subject)
 }

@@ -89,6 +89,7 @@ type NewSession struct {
 type Store interface {
 	ServiceKeyStore
 	MailStore
+	FactorStore
 
 	// CreateAccount is rules.ErrExists if the address is taken by an account that has proven it or, for one that has not,
 	// by another of the same tenant.
@@ -114,7 +115,8 @@ type Store interface {
 	// another hash than from.
 	Rehash(ctx context.Context, id AccountID, from, to string) error
 
-	// CreateSession is rules.ErrNotFound if the account has got another password or was disabled meanwhile.
+	// CreateSession is rules.ErrNotFound if the account has got another password, was disabled, or has got a second
+	// factor that was not shown, meanwhile.
 	// It ends the session that the new one replaces, those that are not live, and those above MaxSessions.
 	CreateSession(ctx context.Context, session NewSession, live Live) (Session, error)
 	// SessionOf returns the session with a token, if it is live and its account not disabled. With use

@@ -10,6 +10,7 @@ const (
 	AdminMigrate      Command = "admin migrate"
 	AdminCreateAdmin  Command = "admin create-admin"
 	AdminSetPassword  Command = "admin set-password"
+	AdminRemoveFactor Command = "admin remove-factor"
 	AdminCreateTenant Command = "admin create-tenant"
 	AdminCreateKey    Command = "admin create-key"
 	AdminEnforcement  Command = "admin set-enforcement"
@@ -29,6 +30,7 @@ var summaries = map[Command]string{
 	AdminMigrate:      "Bring the database schema up to this binary's.",
 	AdminCreateAdmin:  "Make an account a platform admin, with a new password that it asks for.",
 	AdminSetPassword:  "Give an account a new password that it asks for, and sign it out everywhere.",
+	AdminRemoveFactor: "Remove the lost second factor of an account, and sign it out everywhere.",
 	AdminCreateTenant: "Create a tenant.",
 	AdminCreateKey:    "Create an API key of a tenant and print it. It is shown only this once.",
 	AdminEnforcement:  "Put a tenant in shadow, where its rules deny nothing, or back to on.",
@@ -42,8 +44,8 @@ var summaries = map[Command]string{
 // Sets of commands that take the same options.
 var (
 	everyCommand = []Command{
-		API, AdminServe, AdminMigrate, AdminCreateAdmin, AdminSetPassword, AdminCreateTenant, AdminCreateKey,
-		AdminEnforcement, AdminApply, AdminExport, AdminImportEnvoy, AdminReplay, SluiceDev,
+		API, AdminServe, AdminMigrate, AdminCreateAdmin, AdminSetPassword, AdminRemoveFactor, AdminCreateTenant,
+		AdminCreateKey, AdminEnforcement, AdminApply, AdminExport, AdminImportEnvoy, AdminReplay, SluiceDev,
 	}
 	servers  = []Command{API, AdminServe, SluiceDev}
 	deciders = []Command{API, SluiceDev}

@@ -61,6 +61,8 @@ type Config struct {
 	WebhookAllow         []netip.Prefix
 	AdminURL             string // of the web UI, without a slash at its end; "" if unknown
 	SMTP                 SMTP
+	SecretKeys           Secret // of an auth.Vault; "" has none
+	RequireFactor        auth.RequireFactor
 	JWKSAllow            []netip.Prefix
 
 	DrainDelay      time.Duration

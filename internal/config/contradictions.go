@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
 )
 
 // contradictions notes what is wrong with options that are each right by themselves.
@@ -36,6 +38,9 @@ func (p *parser) contradictions(c *Config) {
 	}
 	p.contradictTLS(c)
 	p.contradictMail(c)
+	if c.RequireFactor != auth.RequireNobody && c.SecretKeys == "" && c.Command != SluiceDev {
+		p.complain("%s needs a --secret-key or SLUICE_SECRET_KEY; without it nobody can set up a second factor", named("require-second-factor"))
+	}
 	if c.Buckets == BucketsInRedis && c.RedisURL == "" && c.Command != SluiceDev {
 		p.complain("%s needs a --redis-url or SLUICE_REDIS_URL", named("buckets"))
 	}

@@ -32,7 +32,7 @@ const (
 func (c *Config) options() []option {
 	return withFiles(slices.Concat(
 		group(arguments,
-			row("email", only(AdminCreateAdmin, AdminSetPassword), required, text(&c.Arguments.Email, "ADDRESS"),
+			row("email", only(AdminCreateAdmin, AdminSetPassword, AdminRemoveFactor), required, text(&c.Arguments.Email, "ADDRESS"),
 				"The address to sign in with."),
 			row("slug", only(AdminCreateTenant), required, text(&c.Arguments.Slug, "SLUG"),
 				"The tenant's name in URLs and commands."),
@@ -187,6 +187,15 @@ func (c *Config) options() []option {
 			row("admin-url", keepers, "", webURL(&c.AdminURL),
 				"Where people reach the web UI, such as https://sluice.example.com; links in mail lead there."),
 		}, mailOptions(c)...)...),
+		group("People",
+			row("secret-key", keepers, "", secretKeys(&c.SecretKeys),
+				"Keys under which the database's copy of secrets is encrypted, such as those of second factors; without one nobody "+
+					"can set up a second factor. A key is 32 random bytes in base64: openssl rand -base64 32. To change it, put "+
+					"the new one before the former, with a comma. sluice dev makes one in its data directory."),
+			row("require-second-factor", keepers, "", word((*string)(&c.RequireFactor), string(auth.RequireAdmins), string(auth.RequireEveryone)),
+				"Whose account needs a second factor to do anything: admins (platform admins) or everyone. Without it each tenant "+
+					"decides by its setting require_second_factor."),
+		),
 		group("Process",
 			row("drain-delay", only(API, AdminServe), "0s", duration(&c.DrainDelay, 0, time.Hour),
 				"How long a process goes on as ever after SIGINT or SIGTERM while /readyz says 503, so that load "+

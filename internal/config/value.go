@@ -37,6 +37,16 @@ func secretText(at *Secret) value {
 	return v
 }
 
+// secretKeys are keys of an auth.Vault.
+func secretKeys(at *Secret) value {
+	v := checked((*string)(at), "KEYS", "32 bytes in base64, or several such keys separated by commas", func(s string) bool {
+		_, err := auth.NewVault(s)
+		return err == nil
+	})
+	v.show, v.secret = at.String, true
+	return v
+}
+
 // word is one of several.
 func word(at *string, words ...string) value {
 	return checked(at, strings.Join(words, "|"), "one of "+strings.Join(words, ", "), func(s string) bool {

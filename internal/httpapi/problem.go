@@ -28,6 +28,8 @@ var (
 	Unauthorized     = Kind{typePrefix + "unauthorized", "The request is not authenticated", http.StatusUnauthorized}
 	Forbidden        = Kind{typePrefix + "forbidden", "The caller may not do this", http.StatusForbidden}
 	Suspended        = Kind{typePrefix + "tenant-suspended", "The tenant is suspended", http.StatusForbidden}
+	NeedsFactor      = Kind{typePrefix + "second-factor-required", "A second factor is required", http.StatusForbidden}
+	NotFresh         = Kind{typePrefix + "fresh-proof-required", "Sign in again to do this", http.StatusForbidden}
 	NotFound         = Kind{typePrefix + "not-found", "There is nothing here", http.StatusNotFound}
 	WrongMethod      = Kind{typePrefix + "method-not-allowed", "The method is not allowed here", http.StatusMethodNotAllowed}
 	Conflict         = Kind{typePrefix + "conflict", "What is stored does not allow this", http.StatusConflict}

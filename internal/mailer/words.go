@@ -99,8 +99,13 @@ func (s *Sender) words(letter *auth.Letter) (words, error) {
 // notice says what happened to an account, in the words of its facts.
 func notice(letter *auth.Letter) (words, error) {
 	happened, ok := map[auth.Notice][2]string{
-		auth.NoticeBrowser:  {"New sign-in to Sluice", "Your account was signed in to from a browser that it was not used in before."},
-		auth.NoticePassword: {"Your password was changed", "The password of your account was changed, and all its other sessions have ended."},
+		auth.NoticeBrowser:   {"New sign-in to Sluice", "Your account was signed in to from a browser that it was not used in before."},
+		auth.NoticePassword:  {"Your password was changed", "The password of your account was changed, and all its other sessions have ended."},
+		auth.NoticeFactorOn:  {"Your second factor was turned on", "Signing in to your account now needs a code from an app. All its other sessions have ended."},
+		auth.NoticeFactorOff: {"Your second factor was turned off", "Signing in to your account no longer needs a code."},
+		auth.NoticeCodes:     {"Your recovery codes were replaced", "Your account got new recovery codes. The former ones no longer work."},
+		auth.NoticeRecovery:  {"A recovery code was used", "Somebody signed in to your account with one of its recovery codes."},
+		auth.NoticeGuesses:   {"Wrong codes for your account", "Somebody has the password of your account, and has tried wrong codes five times. Nobody got in this way."},
 	}[auth.Notice(letter.Facts["notice"])]
 	if !ok {
 		return words{}, fmt.Errorf("there are no words for the notice %q", letter.Facts["notice"])

@@ -256,6 +256,8 @@ func accountFromRow(row dbsqlc.Account) auth.Account {
 		CreatedAt:     row.CreatedAt.UTC(),
 		DisabledAt:    orZero(row.DisabledAt),
 		Version:       row.Version,
+
+		SecondFactorAt: orZero(row.SecondFactorAt),
 	}
 	if row.UnprovenIn != nil {
 		account.UnprovenIn = rules.TenantID(*row.UnprovenIn)

@@ -150,6 +150,7 @@ func memberFromRow(row dbsqlc.MemberRow) auth.Member {
 		Account: accountFromRow(dbsqlc.Account{
 			AccountID: row.AccountID, Email: row.Email, Name: row.Name, IsPlatformAdmin: row.IsPlatformAdmin,
 			CreatedAt: row.AccountCreatedAt, DisabledAt: row.DisabledAt, Version: row.AccountVersion, UnprovenIn: row.UnprovenIn,
+			SecondFactorAt: row.SecondFactorAt,
 		}),
 		Role:      row.Member.Role,
 		CreatedAt: row.Member.CreatedAt.UTC(),

@@ -150,10 +150,17 @@ func (w write) revertTenant(ctx context.Context, before, after *tenantImage) err
 		return fmt.Errorf("creating or removing a tenant cannot be undone: %w", rules.ErrFinal)
 	}
 	stored, err := w.Tenant(ctx, w.tenant)
-	if err := unlessChanged(sameTenant(tenantFromRow(stored), after.tenant()), err); err != nil {
+	present, former, left := tenantFromRow(stored), before.tenant(), after.tenant()
+	// Whether a second factor is required is changed by its owners only, after signing in again.
+	former.Settings.RequireSecondFactor = present.Settings.RequireSecondFactor
+	left.Settings.RequireSecondFactor = present.Settings.RequireSecondFactor
+	if err := unlessChanged(sameTenant(present, left), err); err != nil {
 		return err
 	}
-	_, err = w.updateTenant(ctx, before.tenant())
+	if sameTenant(former, left) {
+		return fmt.Errorf("only the required second factor was changed: %w", rules.ErrFinal)
+	}
+	_, err = w.updateTenant(ctx, former)
 	return err
 }
 

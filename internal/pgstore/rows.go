@@ -48,6 +48,8 @@ func tenantFromRow(row dbsqlc.Tenant) rules.Tenant {
 			FailureMode:        row.FailureMode,
 			FixedRates:         row.FixedRates,
 			RecordDays:         int(row.RecordDays),
+
+			RequireSecondFactor: row.RequireSecondFactor,
 		},
 		Version:   row.Version,
 		Revision:  row.Revision,

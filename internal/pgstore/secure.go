@@ -175,7 +175,7 @@ func grantToTenantRole(ctx context.Context, tx pgx.Tx, role string, tables []str
 		"REVOKE UPDATE, DELETE ON audit_event FROM " + to,
 		"REVOKE INSERT, DELETE ON tenant FROM " + to,
 		"REVOKE INSERT, UPDATE, DELETE ON access_event FROM " + to,
-		"GRANT SELECT (account_id, email, name, is_platform_admin, disabled_at, created_at, version, unproven_in) ON account TO " + to,
+		"GRANT SELECT (account_id, email, name, is_platform_admin, disabled_at, created_at, version, unproven_in, second_factor_at) ON account TO " + to,
 		"GRANT UPDATE (updated_at) ON account TO " + to, // to lock a row FOR SHARE
 		"GRANT INSERT ON platform_audit_event TO " + to, // by the trigger that logs a suspension
 		"GRANT SELECT ON api_process, leader TO " + to,

@@ -19,7 +19,7 @@ func (s *Store) CreateSession(ctx context.Context, session auth.NewSession, live
 	err = s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := q.CreateSession(ctx, dbsqlc.CreateSessionParams{
 			TokenDigest: session.Token[:], UserAgent: session.UserAgent, Ip: ip,
-			AccountID: account.ID, PasswordHash: session.PasswordHash,
+			AccountID: account.ID, PasswordHash: session.PasswordHash, SecondFactor: session.SecondFactor,
 		})
 		if err != nil {
 			return err
@@ -103,6 +103,12 @@ func sessionFromRow(row dbsqlc.Session, account auth.Account) auth.Session {
 		CreatedAt:  row.CreatedAt.UTC(),
 		LastSeenAt: row.LastSeenAt.UTC(),
 		UserAgent:  row.UserAgent,
+
+		SecondFactor: row.SecondFactor,
+		ConfirmedAt:  row.CreatedAt.UTC(),
+	}
+	if row.ConfirmedAt != nil {
+		session.ConfirmedAt = row.ConfirmedAt.UTC()
 	}
 	if row.Ip != nil {
 		session.IP = *row.Ip

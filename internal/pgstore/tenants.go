@@ -37,6 +37,8 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 			FailureMode:        tenant.Settings.FailureMode,
 			FixedRates:         tenant.Settings.FixedRates,
 			RecordDays:         int16(tenant.Settings.RecordDays),
+
+			RequireSecondFactor: tenant.Settings.RequireSecondFactor,
 		})
 		if err != nil {
 			return err
@@ -123,7 +125,9 @@ func (w write) updateTenant(ctx context.Context, tenant rules.Tenant) (rules.Ten
 		FailureMode:        tenant.Settings.FailureMode,
 		FixedRates:         tenant.Settings.FixedRates,
 		RecordDays:         int16(tenant.Settings.RecordDays),
-		TenantID:           w.tenant,
+
+		RequireSecondFactor: tenant.Settings.RequireSecondFactor,
+		TenantID:            w.tenant,
 	})
 	return tenantFromRow(row), err
 }

@@ -138,6 +138,8 @@ type Settings struct {
 	FixedRates bool
 	// RecordDays is how many days of checks are recorded for replays, up to MaxRecordDays; 0 records none.
 	RecordDays int
+	// RequireSecondFactor keeps people without a second factor from all of the tenant.
+	RequireSecondFactor bool
 }
 
 // MaxRecordDays is the longest time that checks are recorded for.

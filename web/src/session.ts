@@ -41,6 +41,16 @@ export function useRole(): Permissions {
     : permissions(membership.role);
 }
 
+/** Whether a tenant, or everything, is closed to the account until it has a second factor. */
+export function needsFactor(
+  { account, memberships, second_factor_required }: Session,
+  tenant?: string,
+): boolean {
+  if (account.second_factor) return false;
+  const membership = memberships.find((one) => one.tenant.slug === tenant);
+  return second_factor_required || !!membership?.second_factor_required;
+}
+
 /** The tenant to start with: the last visited one, else the first. */
 export function firstTenant(memberships: Membership[]): string | undefined {
   const last = localStorage.getItem('sluice-tenant');

@@ -77,6 +77,7 @@ export function account(more: Partial<Account> = {}): Account {
     platform_admin: false,
     disabled: false,
     proven: true,
+    second_factor: false,
     created_at: at,
     version: 1,
     ...more,
@@ -87,8 +88,17 @@ export function session(role: 'viewer' | 'editor' | 'owner' = 'owner'): Session 
   return {
     session_id: 1,
     account: account(),
-    memberships: [{ tenant: { slug: 'acme', name: 'Acme' }, role, suspended: false, enforcement: 'on' }],
+    memberships: [
+      {
+        tenant: { slug: 'acme', name: 'Acme' },
+        role,
+        suspended: false,
+        enforcement: 'on',
+        second_factor_required: false,
+      },
+    ],
     has_more_memberships: false,
+    second_factor_required: false,
     check_url: 'https://limits.example.com',
   };
 }
@@ -144,6 +154,7 @@ export function tenant(more: Partial<Tenant> = {}): Tenant {
       failure_mode: 'local',
       fixed_rates: false,
       record_days: 0,
+      require_second_factor: false,
     },
     role: 'owner',
     created_at: at,

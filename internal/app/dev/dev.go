@@ -95,6 +95,11 @@ func startServers(ctx context.Context, cfg *config.Config, log *slog.Logger) (da
 	if err := os.MkdirAll(dir, 0o755); err != nil { // the servers' user must get through it
 		return data, stop, fmt.Errorf("data directory: %w", err)
 	}
+	if cfg.SecretKeys == "" {
+		if cfg.SecretKeys, err = secretKey(dir); err != nil {
+			return data, stop, err
+		}
+	}
 	// The servers outlive ctx, for the requests in flight.
 	starting := context.WithoutCancel(ctx)
 	if cfg.DatabaseURL == "" {

@@ -1,5 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import { send } from './client';
+import { answerProof } from './proof';
 
 const address = 'http://localhost/api/v1/tenants/acme/api-keys';
 
@@ -46,4 +47,20 @@ test('other methods, and sign-in, are sent once and without a key', async () => 
     send(new Request('http://localhost/api/v1/session', { method: 'POST', body: '{}' })),
   ).rejects.toThrow();
   expect(keys).toEqual([null, null]);
+});
+
+test('a request that wants its sender to sign in again is sent once more, as it was', async () => {
+  const refusal = () => new Response('{"type":"urn:sluice:problem:fresh-proof-required"}', { status: 403 });
+  const keys = server(refusal(), new Response('{}', { status: 201 }));
+  const created = send(new Request(address, { method: 'POST', body: '{}' }));
+  await vi.waitFor(() => expect(keys).toHaveLength(1));
+  answerProof(true);
+  expect((await created).status).toBe(201);
+  expect(keys[1]).toBe(keys[0]);
+
+  const refused = server(refusal());
+  const given = send(new Request(address, { method: 'DELETE' }));
+  await vi.waitFor(() => expect(refused).toHaveLength(1));
+  answerProof(false);
+  expect((await given).status).toBe(403);
 });

@@ -1,6 +1,7 @@
 import createClient, { type Middleware } from 'openapi-fetch';
 import { noteAway } from './away';
 import { AwayError, problemOf } from './problem';
+import { askForProof } from './proof';
 import type { paths } from './schema';
 
 /**
@@ -16,16 +17,28 @@ export const api = createClient<paths>({
 const repeats = [300, 1000, 3000];
 
 /**
- * Sends a request. A POST carries an Idempotency-Key, so when its answer is lost it is sent again: the server carries it
- * out once, and answers as it did or would have.
+ * Sends a request. If the server wants its sender to sign in again, a dialog asks them, and the same request is sent once
+ * more.
  */
 export async function send(request: Request): Promise<Response> {
-  if (request.method !== 'POST' || !isRepeatable(request.url)) return globalThis.fetch(request);
-  if (!request.headers.has('Idempotency-Key')) request.headers.set('Idempotency-Key', crypto.randomUUID());
+  if (request.method === 'GET') return globalThis.fetch(request);
+  if (request.method === 'POST' && isRepeatable(request.url) && !request.headers.has('Idempotency-Key'))
+    request.headers.set('Idempotency-Key', crypto.randomUUID());
+  const response = await sendOnce(request.clone());
+  if (!(await isProblem(response, 403, 'fresh-proof-required')) || !(await askForProof())) return response;
+  return sendOnce(request);
+}
+
+/**
+ * Sends a request. When the answer to one with an Idempotency-Key is lost, it is sent again: the server carries it out
+ * once, and answers as it did or would have.
+ */
+async function sendOnce(request: Request): Promise<Response> {
+  if (!request.headers.has('Idempotency-Key')) return globalThis.fetch(request);
   for (const pause of repeats) {
     try {
       const response = await globalThis.fetch(request.clone());
-      if (!(await isStillRunning(response))) return response;
+      if (!(await isProblem(response, 409, 'request-in-progress'))) return response;
     } catch (error) {
       if (request.signal.aborted) throw error;
     }
@@ -39,11 +52,13 @@ function isRepeatable(url: string): boolean {
   return /\/api\/v1\/(tenants|service-keys)(\/|$)/.test(new URL(url).pathname);
 }
 
-/** The first request, whose answer was lost, is still being carried out. */
-async function isStillRunning(response: Response): Promise<boolean> {
-  if (response.status !== 409) return false;
-  const problem = await response.clone().json();
-  return problem?.type === 'urn:sluice:problem:request-in-progress';
+async function isProblem(response: Response, status: number, kind: string): Promise<boolean> {
+  if (response.status !== status) return false;
+  const problem = await response
+    .clone()
+    .json()
+    .catch(() => null); // of a proxy
+  return problem?.type === `urn:sluice:problem:${kind}`;
 }
 
 const errors: Middleware = {

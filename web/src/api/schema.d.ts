@@ -235,11 +235,55 @@ export interface paths {
         /**
          * Sign in
          * @description Sets the session cookie. After repeated failures, attempts for the same address from the same network must wait
-         *     (429) for at most a minute, and after many failures from anywhere for at most 4 s. Nobody is locked out.
+         *     (429) for at most a minute, and after many failures from anywhere for at most 4 s. Nobody is locked out. For an account
+         *     with a second factor the answer is 202: it sets a cookie that lives for 5 minutes and is good for
+         *     `POST /api/v1/session/second-factor` only, which completes the sign-in.
          */
         post: operations["signIn"];
         /** Sign out */
         delete: operations["signOut"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session/second-factor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign in with the second factor
+         * @description Completes a sign-in that was answered 202. `code` is one of the app, which is taken once, or a recovery code. A wrong
+         *     code is 400; after 5 of them, or 5 minutes, the sign-in is over (401).
+         */
+        post: operations["finishSignIn"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign in again
+         * @description Takes the password and, of an account with a second factor, a code. For the next 10 minutes the session may use
+         *     operations with `x-fresh-proof`.
+         */
+        post: operations["confirmIdentity"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -318,6 +362,70 @@ export interface paths {
          */
         put: operations["changePassword"];
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/account/second-factor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get the state of your second factor */
+        get: operations["getSecondFactor"];
+        put?: never;
+        /**
+         * Set up a second factor
+         * @description Makes a secret for an app that shows one-time codes (RFC 6238: SHA-1, 6 digits, 30 s). It is shown once, and counts when
+         *     `POST …/confirm` has seen a code. 409 if there is a factor already, or `SLUICE_SECRET_KEY` is not set.
+         */
+        post: operations["beginSecondFactor"];
+        /** Turn your second factor off */
+        delete: operations["turnSecondFactorOff"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/account/second-factor/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Turn your second factor on
+         * @description Takes a code that the app shows. All other sessions of the account end. The recovery codes of the answer are shown once.
+         *     404 if none was begun.
+         */
+        post: operations["turnSecondFactorOn"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/account/second-factor/recovery-codes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make new recovery codes
+         * @description The former ones stop working. The new ones are shown once. 404 without a second factor.
+         */
+        post: operations["replaceRecoveryCodes"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3054,6 +3162,61 @@ export interface components {
             tenant?: string;
             password: components["schemas"]["Password"];
         };
+        /** @description Six digits of the app, or a recovery code; spaces and dashes do not matter */
+        FactorCode: string;
+        /**
+         * @example {
+         *       "expires_at": "2026-11-21T06:05:00Z"
+         *     }
+         */
+        PendingSignIn: {
+            /**
+             * Format: date-time
+             * @description Until when the second factor is awaited
+             */
+            expires_at: string;
+        };
+        /**
+         * @example {
+         *       "enabled": true,
+         *       "since": "2026-11-01T09:00:00Z",
+         *       "recovery_codes": 10,
+         *       "available": true
+         *     }
+         */
+        SecondFactor: {
+            enabled: boolean;
+            /** Format: date-time */
+            since: string | null;
+            /** @description How many are left */
+            recovery_codes: number;
+            /** @description This installation can keep second factors: SLUICE_SECRET_KEY is set */
+            available: boolean;
+        };
+        Enrolment: {
+            /** @description In base32, for typing into the app */
+            secret: string;
+            /** @description otpauth://totp/…, which the QR code holds */
+            uri: string;
+            qr: components["schemas"]["QRCode"];
+        };
+        QRCode: {
+            /** @description The sides of the square, in modules, without the quiet zone */
+            size: number;
+            /** @description The dark modules as the path data of an SVG of this size */
+            path: string;
+        };
+        /**
+         * @example {
+         *       "recovery_codes": [
+         *         "ABCDEF-GHJKLM-NPQRST-UVWXYZ"
+         *       ]
+         *     }
+         */
+        RecoveryCodes: {
+            /** @description Each works once in place of the app's code */
+            recovery_codes: string[];
+        };
         PasswordChange: {
             current_password: components["schemas"]["Password"];
             new_password: components["schemas"]["Password"];
@@ -3091,6 +3254,7 @@ export interface components {
          *         "platform_admin": false,
          *         "disabled": false,
          *         "proven": true,
+         *         "second_factor": true,
          *         "created_at": "2026-11-01T09:00:00Z",
          *         "version": 1
          *       },
@@ -3102,11 +3266,13 @@ export interface components {
          *           },
          *           "role": "owner",
          *           "suspended": false,
-         *           "enforcement": "on"
+         *           "enforcement": "on",
+         *           "second_factor_required": false
          *         }
          *       ],
          *       "has_more_memberships": false,
-         *       "check_url": "https://limits.example.com"
+         *       "check_url": "https://limits.example.com",
+         *       "second_factor_required": false
          *     }
          */
         Session: {
@@ -3122,12 +3288,16 @@ export interface components {
              * @description Where services reach the check endpoint, without /v1/check; null: the option SLUICE_CHECK_URL is not set
              */
             check_url: string | null;
+            /** @description The platform requires a second factor of this account */
+            second_factor_required: boolean;
         };
         Membership: {
             tenant: components["schemas"]["TenantName"];
             role: components["schemas"]["Role"];
             suspended: boolean;
             enforcement: components["schemas"]["Enforcement"];
+            /** @description Nothing of the tenant is shown to accounts without a second factor */
+            second_factor_required: boolean;
         };
         SessionList: {
             items: components["schemas"]["SessionItem"][];
@@ -3157,6 +3327,8 @@ export interface components {
             disabled: boolean;
             /** @description false: its address is only a claim, because the link of its invitation was passed on by the inviter; it is a member of that tenant only */
             proven: boolean;
+            /** @description Signing in needs a one-time code too */
+            second_factor: boolean;
             /** Format: date-time */
             created_at: string;
             /** Format: int64 */
@@ -3180,6 +3352,8 @@ export interface components {
             fixed_rates: boolean;
             /** @description 0 to 30: how many days of checks are recorded for replays; 0 records none and deletes what was recorded */
             record_days: number;
+            /** @description Accounts without a second factor get 403 for everything of the tenant */
+            require_second_factor: boolean;
         };
         SettingsPatch: {
             retry_jitter_percent?: number;
@@ -3188,6 +3362,8 @@ export interface components {
             failure_mode?: components["schemas"]["FailureMode"];
             fixed_rates?: boolean;
             record_days?: number;
+            /** @description A person who turns it on needs a second factor */
+            require_second_factor?: boolean;
         };
         /**
          * @description shadow: every rule of the tenant acts as a shadow rule, and nothing is denied
@@ -3208,7 +3384,8 @@ export interface components {
          *         "ipv6_prefix": 64,
          *         "failure_mode": "local",
          *         "fixed_rates": false,
-         *         "record_days": 0
+         *         "record_days": 0,
+         *         "require_second_factor": false
          *       },
          *       "role": "owner",
          *       "created_at": "2026-11-01T09:00:00Z",
@@ -4247,7 +4424,8 @@ export interface components {
             count: number;
             /**
              * @description `signed_in`, `sign_in_failed`, `sign_in_too_soon`, `signed_out`, `sessions_ended`, `password_changed`,
-             *     `password_failed` (the current one, at a change), `reset_asked`, `password_reset`, `invitation_accepted`, `refused`
+             *     `password_failed` (the current one, at a change), `identity_confirmed` (signed in again), `second_factor_failed`,
+             *     `second_factor_on`, `second_factor_off`, `recovery_codes_replaced`, `reset_asked`, `password_reset`, `invitation_accepted`, `refused`
              *     (a key or session that is not in force), `outside_network` (a key from a network where it may not be used),
              *     `denied` (a caller without the permission), `exported`. Later releases add kinds.
              */
@@ -5282,7 +5460,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The caller may not do this, the tenant is suspended, or a browser sent it from another site */
+        /** @description The caller may not do this, needs a second factor or to sign in again, the tenant is suspended, or a browser sent it from another site */
         Forbidden: {
             headers: {
                 [name: string]: unknown;
@@ -6239,6 +6417,17 @@ export interface operations {
         };
         responses: {
             200: components["responses"]["SignedIn"];
+            /** @description The second factor is needed */
+            202: {
+                headers: {
+                    /** @description The pending sign-in's cookie */
+                    "Set-Cookie"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PendingSignIn"];
+                };
+            };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -6269,6 +6458,81 @@ export interface operations {
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    finishSignIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "123456"
+                 *     }
+                 */
+                "application/json": {
+                    code: components["schemas"]["FactorCode"];
+                };
+            };
+        };
+        responses: {
+            200: components["responses"]["SignedIn"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    confirmIdentity: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "password": "correct horse battery staple",
+                 *       "code": "123456"
+                 *     }
+                 */
+                "application/json": {
+                    password: components["schemas"]["Password"];
+                    code?: components["schemas"]["FactorCode"];
+                };
+            };
+        };
+        responses: {
+            /** @description Confirmed */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -6422,6 +6686,163 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getSecondFactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its state */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecondFactor"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    beginSecondFactor: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The secret */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Enrolment"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    turnSecondFactorOff: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Off */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    turnSecondFactorOn: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "code": "123456"
+                 *     }
+                 */
+                "application/json": {
+                    code: components["schemas"]["FactorCode"];
+                };
+            };
+        };
+        responses: {
+            /** @description On */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecoveryCodes"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    replaceRecoveryCodes: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The new codes */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecoveryCodes"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -7336,6 +7757,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];

@@ -19,6 +19,7 @@ export type ConfigDiff = Schemas['ConfigDiff'];
 export type Crossing = Schemas['Crossing'];
 export type DescriptorMapping = Schemas['DescriptorMapping'];
 export type Enforcement = Schemas['Enforcement'];
+export type Enrolment = Schemas['Enrolment'];
 export type Explanation = Schemas['Explanation'];
 export type FailureMode = Schemas['FailureMode'];
 export type ImportedUsers = Schemas['ImportedUsers'];

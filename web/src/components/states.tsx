@@ -1,5 +1,6 @@
 import { Button, Code, Skeleton } from '@mantine/core';
-import { AwayError, isStatus, ProblemError, sentence } from '~/api/problem';
+import { Link } from '@tanstack/react-router';
+import { AwayError, isKind, isStatus, ProblemError, sentence } from '~/api/problem';
 import { leastRole } from '~/domain/roles';
 import { IconAlert, IconLock } from './icons';
 import styles from './states.module.css';
@@ -32,6 +33,7 @@ interface ErrorProps {
 
 /** An error in the server’s words, with the request id for support. */
 export function ErrorState({ error, onRetry }: ErrorProps) {
+  if (isKind(error, 'second-factor-required')) return <NeedsFactor />;
   if (isStatus(error, 403)) return <NoPermission>{sentence(error)}</NoPermission>;
   const id = error instanceof ProblemError ? error.document.request_id : undefined;
   return (
@@ -54,6 +56,24 @@ export function ErrorState({ error, onRetry }: ErrorProps) {
         </div>
       )}
     </div>
+  );
+}
+
+/** In place of what is closed to accounts without a second factor. */
+export function NeedsFactor() {
+  return (
+    <EmptyState
+      icon={<IconLock size={20} aria-hidden />}
+      title="Set up a second factor first"
+      action={
+        <Button component={Link} to="/profile">
+          Set up on your profile
+        </Button>
+      }
+    >
+      This is open only to accounts that sign in with a one-time code too. It takes a minute and an
+      authenticator app.
+    </EmptyState>
   );
 }
 

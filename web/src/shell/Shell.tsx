@@ -1,12 +1,12 @@
 import { ActionIcon, Drawer } from '@mantine/core';
 import { useHotkeys } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
-import { Outlet, useLocation, useRouter } from '@tanstack/react-router';
+import { Outlet, useLocation, useParams, useRouter } from '@tanstack/react-router';
 import { lazy, Suspense, useEffect, useRef, useState } from 'react';
 import { sessionQuery } from '~/api/queries';
 import { IconMenu, IconSearch } from '~/components/icons';
-import { LoadingLines } from '~/components/states';
-import { SessionContext } from '~/session';
+import { LoadingLines, NeedsFactor } from '~/components/states';
+import { needsFactor, SessionContext } from '~/session';
 import { Logo } from './Logo';
 import { ShadowBanner } from './ShadowBanner';
 import styles from './Shell.module.css';
@@ -23,6 +23,7 @@ export function Shell() {
   const [palette, setPalette] = useState<'never' | 'open' | 'closed'>('never');
   const main = useRef<HTMLElement>(null);
   const { pathname } = useLocation();
+  const { tenant } = useParams({ strict: false }) as { tenant?: string };
   const router = useRouter();
   const { data: session } = useQuery(sessionQuery);
   const find = () => setPalette('open');
@@ -42,6 +43,7 @@ export function Shell() {
   }, [session, router]);
 
   if (!session) return <LoadingLines />;
+  const closed = pathname !== '/profile' && needsFactor(session, tenant);
   return (
     <SessionContext value={session}>
       <div className={styles.shell}>
@@ -67,10 +69,8 @@ export function Shell() {
           <Sidebar onFind={find} />
         </aside>
         <main ref={main} id="content" className={styles.main} tabIndex={-1}>
-          <ShadowBanner />
-          <Suspense fallback={<LoadingLines />}>
-            <Outlet />
-          </Suspense>
+          {!closed && <ShadowBanner />}
+          <Suspense fallback={<LoadingLines />}>{closed ? <NeedsFactor /> : <Outlet />}</Suspense>
         </main>
         {palette !== 'never' && (
           <Suspense fallback={null}>

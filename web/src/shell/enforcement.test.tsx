@@ -1,5 +1,6 @@
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
+import type { Tenant } from '~/api/types';
 import { account, auditEntry, fakeServer, page, session, tenant } from '../../test/fake';
 import { open } from '../../test/render';
 import { summary, verdicts } from '../../test/traffic';
@@ -14,7 +15,8 @@ function server(enforcement: 'on' | 'shadow', role: 'viewer' | 'owner' = 'owner'
     'GET /api/v1/session': session(role),
     [`GET ${acme}`]: () => ({ json: now, headers: { ETag: `"${now.version}"` } }),
     [`PATCH ${acme}`]: ({ body }: { body: unknown }) => {
-      now = { ...now, ...(body as object), version: now.version + 1 };
+      const { settings, ...rest } = body as Partial<Tenant>;
+      now = { ...now, ...rest, settings: { ...now.settings, ...settings }, version: now.version + 1 };
       return { json: now };
     },
     [`GET ${acme}/audit`]: page([

@@ -909,8 +909,11 @@ type Account struct {
 	PlatformAdmin bool   `json:"platform_admin"`
 
 	// Proven false: its address is only a claim, because the link of its invitation was passed on by the inviter; it is a member of that tenant only
-	Proven  bool  `json:"proven"`
-	Version int64 `json:"version"`
+	Proven bool `json:"proven"`
+
+	// SecondFactor Signing in needs a one-time code too
+	SecondFactor bool  `json:"second_factor"`
+	Version      int64 `json:"version"`
 }
 
 // AccountList defines model for AccountList.
@@ -1461,6 +1464,17 @@ type Email = string
 // Enforcement shadow: every rule of the tenant acts as a shadow rule, and nothing is denied
 type Enforcement string
 
+// Enrolment defines model for Enrolment.
+type Enrolment struct {
+	Qr QRCode `json:"qr"`
+
+	// Secret In base32, for typing into the app
+	Secret string `json:"secret"`
+
+	// Uri otpauth://totp/…, which the QR code holds
+	Uri string `json:"uri"`
+}
+
 // Erasure defines model for Erasure.
 type Erasure struct {
 	Assignments  int64 `json:"assignments"`
@@ -1484,6 +1498,9 @@ type Erasure struct {
 	Rules      []int64 `json:"rules"`
 	Violations int64   `json:"violations"`
 }
+
+// FactorCode Six digits of the app, or a recovery code; spaces and dashes do not matter
+type FactorCode = string
 
 // FailureMode What a rule does while the store of buckets cannot answer
 type FailureMode string
@@ -1799,8 +1816,11 @@ type Membership struct {
 	// Enforcement shadow: every rule of the tenant acts as a shadow rule, and nothing is denied
 	Enforcement Enforcement `json:"enforcement"`
 	Role        Role        `json:"role"`
-	Suspended   bool        `json:"suspended"`
-	Tenant      TenantName  `json:"tenant"`
+
+	// SecondFactorRequired Nothing of the tenant is shown to accounts without a second factor
+	SecondFactorRequired bool       `json:"second_factor_required"`
+	Suspended            bool       `json:"suspended"`
+	Tenant               TenantName `json:"tenant"`
 }
 
 // Mode A shadow rule counts and reports but never decides
@@ -1991,6 +2011,12 @@ type PasswordChange struct {
 	NewPassword Password `json:"new_password"`
 }
 
+// PendingSignIn defines model for PendingSignIn.
+type PendingSignIn struct {
+	// ExpiresAt Until when the second factor is awaited
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
 // Permission At the check endpoint: `check`, `explain`, `refund`, `report` and `lease`. In the admin API: `read` reads everything; `rules`,
 // `users`, `settings`, `members`, `keys` and `alerts` read and change one area, which `x-permission` of an operation
 // names; `manage` is `read`, `rules` and `users`. Of service keys only: `tenants` and `accounts`.
@@ -2136,6 +2162,15 @@ type Promotion struct {
 	IntoVersion *int64 `json:"into_version,omitempty"`
 }
 
+// QRCode defines model for QRCode.
+type QRCode struct {
+	// Path The dark modules as the path data of an SVG of this size
+	Path string `json:"path"`
+
+	// Size The sides of the square, in modules, without the quiet zone
+	Size int `json:"size"`
+}
+
 // RateUnit The unit in which people typed the rate; checks ignore it
 type RateUnit string
 
@@ -2156,6 +2191,12 @@ type Readiness struct {
 
 // Reason defines model for Reason.
 type Reason string
+
+// RecoveryCodes defines model for RecoveryCodes.
+type RecoveryCodes struct {
+	// RecoveryCodes Each works once in place of the app's code
+	RecoveryCodes []string `json:"recovery_codes"`
+}
 
 // RedisState Of the shared buckets, in Redis or PostgreSQL. up; down: failure modes act; partial: they act for the tenants of some nodes of a cluster; memory: there are none
 type RedisState string
@@ -2340,6 +2381,17 @@ type RulePatch struct {
 // Scope defines model for Scope.
 type Scope string
 
+// SecondFactor defines model for SecondFactor.
+type SecondFactor struct {
+	// Available This installation can keep second factors: SLUICE_SECRET_KEY is set
+	Available bool `json:"available"`
+	Enabled   bool `json:"enabled"`
+
+	// RecoveryCodes How many are left
+	RecoveryCodes int                          `json:"recovery_codes"`
+	Since         nullable.Nullable[time.Time] `json:"since"`
+}
+
 // SecurityEvent defines model for SecurityEvent.
 type SecurityEvent struct {
 	AccountId nullable.Nullable[int64] `json:"account_id"`
@@ -2357,7 +2409,8 @@ type SecurityEvent struct {
 	KeyId   string                    `json:"key_id"`
 
 	// Kind `signed_in`, `sign_in_failed`, `sign_in_too_soon`, `signed_out`, `sessions_ended`, `password_changed`,
-	// `password_failed` (the current one, at a change), `reset_asked`, `password_reset`, `invitation_accepted`, `refused`
+	// `password_failed` (the current one, at a change), `identity_confirmed` (signed in again), `second_factor_failed`,
+	// `second_factor_on`, `second_factor_off`, `recovery_codes_replaced`, `reset_asked`, `password_reset`, `invitation_accepted`, `refused`
 	// (a key or session that is not in force), `outside_network` (a key from a network where it may not be used),
 	// `denied` (a caller without the permission), `exported`. Later releases add kinds.
 	Kind string `json:"kind"`
@@ -2412,7 +2465,10 @@ type Session struct {
 
 	// Memberships The first 100 by slug; listTenants has all
 	Memberships []Membership `json:"memberships"`
-	SessionId   int64        `json:"session_id"`
+
+	// SecondFactorRequired The platform requires a second factor of this account
+	SecondFactorRequired bool  `json:"second_factor_required"`
+	SessionId            int64 `json:"session_id"`
 }
 
 // SessionItem defines model for SessionItem.
@@ -2451,6 +2507,9 @@ type Settings struct {
 	// RecordDays 0 to 30: how many days of checks are recorded for replays; 0 records none and deletes what was recorded
 	RecordDays int `json:"record_days"`
 
+	// RequireSecondFactor Accounts without a second factor get 403 for everything of the tenant
+	RequireSecondFactor bool `json:"require_second_factor"`
+
 	// RetryJitterPercent 0 to 50: how far Retry-After is spread over identities
 	RetryJitterPercent int `json:"retry_jitter_percent"`
 }
@@ -2458,12 +2517,15 @@ type Settings struct {
 // SettingsPatch defines model for SettingsPatch.
 type SettingsPatch struct {
 	// FailureMode What a rule does while the store of buckets cannot answer
-	FailureMode        *FailureMode `json:"failure_mode,omitempty"`
-	FixedRates         *bool        `json:"fixed_rates,omitempty"`
-	Ipv4Prefix         *int         `json:"ipv4_prefix,omitempty"`
-	Ipv6Prefix         *int         `json:"ipv6_prefix,omitempty"`
-	RecordDays         *int         `json:"record_days,omitempty"`
-	RetryJitterPercent *int         `json:"retry_jitter_percent,omitempty"`
+	FailureMode *FailureMode `json:"failure_mode,omitempty"`
+	FixedRates  *bool        `json:"fixed_rates,omitempty"`
+	Ipv4Prefix  *int         `json:"ipv4_prefix,omitempty"`
+	Ipv6Prefix  *int         `json:"ipv6_prefix,omitempty"`
+	RecordDays  *int         `json:"record_days,omitempty"`
+
+	// RequireSecondFactor A person who turns it on needs a second factor
+	RequireSecondFactor *bool `json:"require_second_factor,omitempty"`
+	RetryJitterPercent  *int  `json:"retry_jitter_percent,omitempty"`
 }
 
 // ShadowRule defines model for ShadowRule.
@@ -3087,6 +3149,30 @@ type FinishAddressProofParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// BeginSecondFactorParams defines parameters for BeginSecondFactor.
+type BeginSecondFactorParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// TurnSecondFactorOnJSONBody defines parameters for TurnSecondFactorOn.
+type TurnSecondFactorOnJSONBody struct {
+	// Code Six digits of the app, or a recovery code; spaces and dashes do not matter
+	Code FactorCode `json:"code"`
+}
+
+// TurnSecondFactorOnParams defines parameters for TurnSecondFactorOn.
+type TurnSecondFactorOnParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ReplaceRecoveryCodesParams defines parameters for ReplaceRecoveryCodes.
+type ReplaceRecoveryCodesParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListOwnSecurityLogParams defines parameters for ListOwnSecurityLog.
 type ListOwnSecurityLogParams struct {
 	// Limit The most items to return
@@ -3252,6 +3338,27 @@ type RotateServiceKeyParams struct {
 
 	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ConfirmIdentityJSONBody defines parameters for ConfirmIdentity.
+type ConfirmIdentityJSONBody struct {
+	// Code Six digits of the app, or a recovery code; spaces and dashes do not matter
+	Code *FactorCode `json:"code,omitempty"`
+
+	// Password The problem's detail says what a good password needs
+	Password Password `json:"password"`
+}
+
+// ConfirmIdentityParams defines parameters for ConfirmIdentity.
+type ConfirmIdentityParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// FinishSignInJSONBody defines parameters for FinishSignIn.
+type FinishSignInJSONBody struct {
+	// Code Six digits of the app, or a recovery code; spaces and dashes do not matter
+	Code FactorCode `json:"code"`
 }
 
 // ListTenantsParams defines parameters for ListTenants.
@@ -3934,6 +4041,9 @@ type ChangePasswordJSONRequestBody = PasswordChange
 // FinishAddressProofJSONRequestBody defines body for FinishAddressProof for application/json ContentType.
 type FinishAddressProofJSONRequestBody = InvitationToken
 
+// TurnSecondFactorOnJSONRequestBody defines body for TurnSecondFactorOn for application/json ContentType.
+type TurnSecondFactorOnJSONRequestBody TurnSecondFactorOnJSONBody
+
 // UpdateAccountJSONRequestBody defines body for UpdateAccount for application/json ContentType.
 type UpdateAccountJSONRequestBody UpdateAccountJSONBody
 
@@ -3960,6 +4070,12 @@ type RotateServiceKeyJSONRequestBody RotateServiceKeyJSONBody
 
 // SignInJSONRequestBody defines body for SignIn for application/json ContentType.
 type SignInJSONRequestBody = SignIn
+
+// ConfirmIdentityJSONRequestBody defines body for ConfirmIdentity for application/json ContentType.
+type ConfirmIdentityJSONRequestBody ConfirmIdentityJSONBody
+
+// FinishSignInJSONRequestBody defines body for FinishSignIn for application/json ContentType.
+type FinishSignInJSONRequestBody FinishSignInJSONBody
 
 // CreateTenantJSONRequestBody defines body for CreateTenant for application/json ContentType.
 type CreateTenantJSONRequestBody = NewTenant
@@ -4041,6 +4157,21 @@ type ServerInterface interface {
 	// FinishAddressProof Prove your address
 	// (POST /api/v1/account/proof/finish)
 	FinishAddressProof(w http.ResponseWriter, r *http.Request, params FinishAddressProofParams)
+	// TurnSecondFactorOff Turn your second factor off
+	// (DELETE /api/v1/account/second-factor)
+	TurnSecondFactorOff(w http.ResponseWriter, r *http.Request)
+	// GetSecondFactor Get the state of your second factor
+	// (GET /api/v1/account/second-factor)
+	GetSecondFactor(w http.ResponseWriter, r *http.Request)
+	// BeginSecondFactor Set up a second factor
+	// (POST /api/v1/account/second-factor)
+	BeginSecondFactor(w http.ResponseWriter, r *http.Request, params BeginSecondFactorParams)
+	// TurnSecondFactorOn Turn your second factor on
+	// (POST /api/v1/account/second-factor/confirm)
+	TurnSecondFactorOn(w http.ResponseWriter, r *http.Request, params TurnSecondFactorOnParams)
+	// ReplaceRecoveryCodes Make new recovery codes
+	// (POST /api/v1/account/second-factor/recovery-codes)
+	ReplaceRecoveryCodes(w http.ResponseWriter, r *http.Request, params ReplaceRecoveryCodesParams)
 	// ListOwnSecurityLog List what happened to your account
 	// (GET /api/v1/account/security-log)
 	ListOwnSecurityLog(w http.ResponseWriter, r *http.Request, params ListOwnSecurityLogParams)
@@ -4110,6 +4241,12 @@ type ServerInterface interface {
 	// SignIn Sign in
 	// (POST /api/v1/session)
 	SignIn(w http.ResponseWriter, r *http.Request)
+	// ConfirmIdentity Sign in again
+	// (POST /api/v1/session/confirm)
+	ConfirmIdentity(w http.ResponseWriter, r *http.Request, params ConfirmIdentityParams)
+	// FinishSignIn Sign in with the second factor
+	// (POST /api/v1/session/second-factor)
+	FinishSignIn(w http.ResponseWriter, r *http.Request)
 	// SignOutEverywhere Sign out everywhere
 	// (DELETE /api/v1/sessions)
 	SignOutEverywhere(w http.ResponseWriter, r *http.Request)
@@ -4514,6 +4651,157 @@ func (siw *ServerInterfaceWrapper) FinishAddressProof(w http.ResponseWriter, r *
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.FinishAddressProof(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TurnSecondFactorOff operation middleware
+func (siw *ServerInterfaceWrapper) TurnSecondFactorOff(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TurnSecondFactorOff(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetSecondFactor operation middleware
+func (siw *ServerInterfaceWrapper) GetSecondFactor(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetSecondFactor(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// BeginSecondFactor operation middleware
+func (siw *ServerInterfaceWrapper) BeginSecondFactor(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params BeginSecondFactorParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.BeginSecondFactor(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TurnSecondFactorOn operation middleware
+func (siw *ServerInterfaceWrapper) TurnSecondFactorOn(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TurnSecondFactorOnParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TurnSecondFactorOn(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReplaceRecoveryCodes operation middleware
+func (siw *ServerInterfaceWrapper) ReplaceRecoveryCodes(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReplaceRecoveryCodesParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReplaceRecoveryCodes(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -5465,6 +5753,61 @@ func (siw *ServerInterfaceWrapper) SignIn(w http.ResponseWriter, r *http.Request
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.SignIn(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ConfirmIdentity operation middleware
+func (siw *ServerInterfaceWrapper) ConfirmIdentity(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ConfirmIdentityParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ConfirmIdentity(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// FinishSignIn operation middleware
+func (siw *ServerInterfaceWrapper) FinishSignIn(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.FinishSignIn(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -10828,6 +11171,16 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/account/proof/finish", wrapper.FinishAddressProof).Methods(http.MethodPost)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/account/second-factor", wrapper.TurnSecondFactorOff).Methods(http.MethodDelete)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/account/second-factor", wrapper.GetSecondFactor).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/account/second-factor", wrapper.BeginSecondFactor).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/account/second-factor/confirm", wrapper.TurnSecondFactorOn).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/account/second-factor/recovery-codes", wrapper.ReplaceRecoveryCodes).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/account/security-log", wrapper.ListOwnSecurityLog).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/accounts", wrapper.ListAccounts).Methods(http.MethodGet)
@@ -10873,6 +11226,10 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/session", wrapper.GetSession).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/session", wrapper.SignIn).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/session/confirm", wrapper.ConfirmIdentity).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/session/second-factor", wrapper.FinishSignIn).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/sessions", wrapper.SignOutEverywhere).Methods(http.MethodDelete)
 
@@ -11346,6 +11703,157 @@ type FinishAddressProof422ApplicationProblemPlusJSONResponse struct {
 }
 
 func (response FinishAddressProof422ApplicationProblemPlusJSONResponse) VisitFinishAddressProofResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TurnSecondFactorOffRequestObject struct {
+}
+
+type TurnSecondFactorOffResponseObject interface {
+	VisitTurnSecondFactorOffResponse(w http.ResponseWriter) error
+}
+
+type TurnSecondFactorOff204Response struct {
+}
+
+func (response TurnSecondFactorOff204Response) VisitTurnSecondFactorOffResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetSecondFactorRequestObject struct {
+}
+
+type GetSecondFactorResponseObject interface {
+	VisitGetSecondFactorResponse(w http.ResponseWriter) error
+}
+
+type GetSecondFactor200JSONResponse SecondFactor
+
+func (response GetSecondFactor200JSONResponse) VisitGetSecondFactorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BeginSecondFactorRequestObject struct {
+	Params BeginSecondFactorParams
+}
+
+type BeginSecondFactorResponseObject interface {
+	VisitBeginSecondFactorResponse(w http.ResponseWriter) error
+}
+
+type BeginSecondFactor200JSONResponse Enrolment
+
+func (response BeginSecondFactor200JSONResponse) VisitBeginSecondFactorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type BeginSecondFactor422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response BeginSecondFactor422ApplicationProblemPlusJSONResponse) VisitBeginSecondFactorResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TurnSecondFactorOnRequestObject struct {
+	Params TurnSecondFactorOnParams
+	Body   *TurnSecondFactorOnJSONRequestBody
+}
+
+type TurnSecondFactorOnResponseObject interface {
+	VisitTurnSecondFactorOnResponse(w http.ResponseWriter) error
+}
+
+type TurnSecondFactorOn200JSONResponse RecoveryCodes
+
+func (response TurnSecondFactorOn200JSONResponse) VisitTurnSecondFactorOnResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TurnSecondFactorOn422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response TurnSecondFactorOn422ApplicationProblemPlusJSONResponse) VisitTurnSecondFactorOnResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReplaceRecoveryCodesRequestObject struct {
+	Params ReplaceRecoveryCodesParams
+}
+
+type ReplaceRecoveryCodesResponseObject interface {
+	VisitReplaceRecoveryCodesResponse(w http.ResponseWriter) error
+}
+
+type ReplaceRecoveryCodes200JSONResponse RecoveryCodes
+
+func (response ReplaceRecoveryCodes200JSONResponse) VisitReplaceRecoveryCodesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReplaceRecoveryCodes422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response ReplaceRecoveryCodes422ApplicationProblemPlusJSONResponse) VisitReplaceRecoveryCodesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -11946,6 +12454,89 @@ type SignInResponseObject interface {
 type SignIn200JSONResponse struct{ SignedInJSONResponse }
 
 func (response SignIn200JSONResponse) VisitSignInResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.SetCookie != nil {
+		w.Header().Set("Set-Cookie", fmt.Sprint(*response.Headers.SetCookie))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignIn202ResponseHeaders struct {
+	SetCookie *string
+}
+
+type SignIn202JSONResponse struct {
+	Body    PendingSignIn
+	Headers SignIn202ResponseHeaders
+}
+
+func (response SignIn202JSONResponse) VisitSignInResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.SetCookie != nil {
+		w.Header().Set("Set-Cookie", fmt.Sprint(*response.Headers.SetCookie))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ConfirmIdentityRequestObject struct {
+	Params ConfirmIdentityParams
+	Body   *ConfirmIdentityJSONRequestBody
+}
+
+type ConfirmIdentityResponseObject interface {
+	VisitConfirmIdentityResponse(w http.ResponseWriter) error
+}
+
+type ConfirmIdentity204Response struct {
+}
+
+func (response ConfirmIdentity204Response) VisitConfirmIdentityResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type ConfirmIdentity422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response ConfirmIdentity422ApplicationProblemPlusJSONResponse) VisitConfirmIdentityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type FinishSignInRequestObject struct {
+	Body *FinishSignInJSONRequestBody
+}
+
+type FinishSignInResponseObject interface {
+	VisitFinishSignInResponse(w http.ResponseWriter) error
+}
+
+type FinishSignIn200JSONResponse struct{ SignedInJSONResponse }
+
+func (response FinishSignIn200JSONResponse) VisitFinishSignInResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -14480,6 +15071,21 @@ type StrictServerInterface interface {
 	// FinishAddressProof Prove your address
 	// (POST /api/v1/account/proof/finish)
 	FinishAddressProof(ctx context.Context, request FinishAddressProofRequestObject) (FinishAddressProofResponseObject, error)
+	// TurnSecondFactorOff Turn your second factor off
+	// (DELETE /api/v1/account/second-factor)
+	TurnSecondFactorOff(ctx context.Context, request TurnSecondFactorOffRequestObject) (TurnSecondFactorOffResponseObject, error)
+	// GetSecondFactor Get the state of your second factor
+	// (GET /api/v1/account/second-factor)
+	GetSecondFactor(ctx context.Context, request GetSecondFactorRequestObject) (GetSecondFactorResponseObject, error)
+	// BeginSecondFactor Set up a second factor
+	// (POST /api/v1/account/second-factor)
+	BeginSecondFactor(ctx context.Context, request BeginSecondFactorRequestObject) (BeginSecondFactorResponseObject, error)
+	// TurnSecondFactorOn Turn your second factor on
+	// (POST /api/v1/account/second-factor/confirm)
+	TurnSecondFactorOn(ctx context.Context, request TurnSecondFactorOnRequestObject) (TurnSecondFactorOnResponseObject, error)
+	// ReplaceRecoveryCodes Make new recovery codes
+	// (POST /api/v1/account/second-factor/recovery-codes)
+	ReplaceRecoveryCodes(ctx context.Context, request ReplaceRecoveryCodesRequestObject) (ReplaceRecoveryCodesResponseObject, error)
 	// ListOwnSecurityLog List what happened to your account
 	// (GET /api/v1/account/security-log)
 	ListOwnSecurityLog(ctx context.Context, request ListOwnSecurityLogRequestObject) (ListOwnSecurityLogResponseObject, error)
@@ -14549,6 +15155,12 @@ type StrictServerInterface interface {
 	// SignIn Sign in
 	// (POST /api/v1/session)
 	SignIn(ctx context.Context, request SignInRequestObject) (SignInResponseObject, error)
+	// ConfirmIdentity Sign in again
+	// (POST /api/v1/session/confirm)
+	ConfirmIdentity(ctx context.Context, request ConfirmIdentityRequestObject) (ConfirmIdentityResponseObject, error)
+	// FinishSignIn Sign in with the second factor
+	// (POST /api/v1/session/second-factor)
+	FinishSignIn(ctx context.Context, request FinishSignInRequestObject) (FinishSignInResponseObject, error)
 	// SignOutEverywhere Sign out everywhere
 	// (DELETE /api/v1/sessions)
 	SignOutEverywhere(ctx context.Context, request SignOutEverywhereRequestObject) (SignOutEverywhereResponseObject, error)
@@ -14967,6 +15579,139 @@ func (sh *strictHandler) FinishAddressProof(w http.ResponseWriter, r *http.Reque
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(FinishAddressProofResponseObject); ok {
 		if err := validResponse.VisitFinishAddressProofResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TurnSecondFactorOff operation middleware
+func (sh *strictHandler) TurnSecondFactorOff(w http.ResponseWriter, r *http.Request) {
+	var request TurnSecondFactorOffRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TurnSecondFactorOff(ctx, request.(TurnSecondFactorOffRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TurnSecondFactorOff")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TurnSecondFactorOffResponseObject); ok {
+		if err := validResponse.VisitTurnSecondFactorOffResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetSecondFactor operation middleware
+func (sh *strictHandler) GetSecondFactor(w http.ResponseWriter, r *http.Request) {
+	var request GetSecondFactorRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetSecondFactor(ctx, request.(GetSecondFactorRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetSecondFactor")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetSecondFactorResponseObject); ok {
+		if err := validResponse.VisitGetSecondFactorResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// BeginSecondFactor operation middleware
+func (sh *strictHandler) BeginSecondFactor(w http.ResponseWriter, r *http.Request, params BeginSecondFactorParams) {
+	var request BeginSecondFactorRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.BeginSecondFactor(ctx, request.(BeginSecondFactorRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "BeginSecondFactor")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(BeginSecondFactorResponseObject); ok {
+		if err := validResponse.VisitBeginSecondFactorResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TurnSecondFactorOn operation middleware
+func (sh *strictHandler) TurnSecondFactorOn(w http.ResponseWriter, r *http.Request, params TurnSecondFactorOnParams) {
+	var request TurnSecondFactorOnRequestObject
+
+	request.Params = params
+
+	var body TurnSecondFactorOnJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TurnSecondFactorOn(ctx, request.(TurnSecondFactorOnRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TurnSecondFactorOn")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TurnSecondFactorOnResponseObject); ok {
+		if err := validResponse.VisitTurnSecondFactorOnResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReplaceRecoveryCodes operation middleware
+func (sh *strictHandler) ReplaceRecoveryCodes(w http.ResponseWriter, r *http.Request, params ReplaceRecoveryCodesParams) {
+	var request ReplaceRecoveryCodesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReplaceRecoveryCodes(ctx, request.(ReplaceRecoveryCodesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReplaceRecoveryCodes")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReplaceRecoveryCodesResponseObject); ok {
+		if err := validResponse.VisitReplaceRecoveryCodesResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -15613,6 +16358,70 @@ func (sh *strictHandler) SignIn(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(SignInResponseObject); ok {
 		if err := validResponse.VisitSignInResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ConfirmIdentity operation middleware
+func (sh *strictHandler) ConfirmIdentity(w http.ResponseWriter, r *http.Request, params ConfirmIdentityParams) {
+	var request ConfirmIdentityRequestObject
+
+	request.Params = params
+
+	var body ConfirmIdentityJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ConfirmIdentity(ctx, request.(ConfirmIdentityRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ConfirmIdentity")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ConfirmIdentityResponseObject); ok {
+		if err := validResponse.VisitConfirmIdentityResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// FinishSignIn operation middleware
+func (sh *strictHandler) FinishSignIn(w http.ResponseWriter, r *http.Request) {
+	var request FinishSignInRequestObject
+
+	var body FinishSignInJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.FinishSignIn(ctx, request.(FinishSignInRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "FinishSignIn")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(FinishSignInResponseObject); ok {
+		if err := validResponse.VisitFinishSignInResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

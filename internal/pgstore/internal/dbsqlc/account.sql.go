@@ -13,7 +13,7 @@ import (
 )
 
 const account = `-- name: Account :one
-SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in FROM account WHERE account_id = $1
+SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at FROM account WHERE account_id = $1
 `
 
 func (q *Queries) Account(ctx context.Context, accountID auth.AccountID) (Account, error) {
@@ -30,12 +30,14 @@ func (q *Queries) Account(ctx context.Context, accountID auth.AccountID) (Accoun
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.UnprovenIn,
+		&i.SecondFactorAt,
+		&i.RecoveryCodesAt,
 	)
 	return i, err
 }
 
 const accountsAfter = `-- name: AccountsAfter :many
-SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in FROM account
+SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at FROM account
 WHERE (lower(email), account_id) > (lower($1::text COLLATE "C"), $2::bigint)
     AND (position(lower($3::text COLLATE "C") IN lower(email)) > 0
         OR position(lower($3::text) IN lower(name)) > 0)
@@ -75,6 +77,8 @@ func (q *Queries) AccountsAfter(ctx context.Context, arg AccountsAfterParams) ([
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.UnprovenIn,
+			&i.SecondFactorAt,
+			&i.RecoveryCodesAt,
 		); err != nil {
 			return nil, err
 		}
@@ -100,7 +104,7 @@ func (q *Queries) AddressOf(ctx context.Context, accountID auth.AccountID) (stri
 const createAccount = `-- name: CreateAccount :one
 INSERT INTO account (email, name, is_platform_admin, password_hash, unproven_in)
 VALUES ($1, $2, $3, $4, $5)
-RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in
+RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at
 `
 
 type CreateAccountParams struct {
@@ -131,6 +135,8 @@ func (q *Queries) CreateAccount(ctx context.Context, arg CreateAccountParams) (A
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.UnprovenIn,
+		&i.SecondFactorAt,
+		&i.RecoveryCodesAt,
 	)
 	return i, err
 }
@@ -209,7 +215,7 @@ func (q *Queries) MailedLinkOf(ctx context.Context, tokenDigest []byte, purpose 
 const proveAccount = `-- name: ProveAccount :one
 UPDATE account SET unproven_in = NULL, version = version + 1, updated_at = clock_timestamp()
 WHERE account_id = $1 AND unproven_in IS NOT NULL
-RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in
+RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at
 `
 
 // No row if it is proven already.
@@ -227,6 +233,8 @@ func (q *Queries) ProveAccount(ctx context.Context, accountID auth.AccountID) (A
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.UnprovenIn,
+		&i.SecondFactorAt,
+		&i.RecoveryCodesAt,
 	)
 	return i, err
 }
@@ -256,7 +264,7 @@ func (q *Queries) SetPasswordHash(ctx context.Context, newHash string, accountID
 }
 
 const unprovenAccount = `-- name: UnprovenAccount :one
-SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in FROM account
+SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at FROM account
 WHERE unproven_in = $1::bigint AND lower(email) = lower($2::text COLLATE "C")
 FOR NO KEY UPDATE
 `
@@ -276,6 +284,8 @@ func (q *Queries) UnprovenAccount(ctx context.Context, tenant int64, email strin
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.UnprovenIn,
+		&i.SecondFactorAt,
+		&i.RecoveryCodesAt,
 	)
 	return i, err
 }
@@ -288,7 +298,7 @@ SET name = $1,
     version = version + 1,
     updated_at = clock_timestamp()
 WHERE account_id = $4 AND version = $5
-RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in
+RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at
 `
 
 type UpdateAccountParams struct {
@@ -320,6 +330,8 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.UnprovenIn,
+		&i.SecondFactorAt,
+		&i.RecoveryCodesAt,
 	)
 	return i, err
 }

@@ -86,7 +86,7 @@ func (q *Queries) MayInvite(ctx context.Context, tenantID rules.TenantID, accoun
 
 const member = `-- name: Member :one
 SELECT m.tenant_id, m.account_id, m.role, m.version, m.created_at, m.updated_at, a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
-    a.created_at AS account_created_at, a.version AS account_version, a.unproven_in
+    a.created_at AS account_created_at, a.version AS account_version, a.unproven_in, a.second_factor_at
 FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
 WHERE m.tenant_id = $1 AND m.account_id = $2
@@ -102,6 +102,7 @@ type MemberRow struct {
 	AccountCreatedAt time.Time
 	AccountVersion   int64
 	UnprovenIn       *int64
+	SecondFactorAt   *time.Time
 }
 
 func (q *Queries) Member(ctx context.Context, tenantID rules.TenantID, accountID auth.AccountID) (MemberRow, error) {
@@ -122,13 +123,14 @@ func (q *Queries) Member(ctx context.Context, tenantID rules.TenantID, accountID
 		&i.AccountCreatedAt,
 		&i.AccountVersion,
 		&i.UnprovenIn,
+		&i.SecondFactorAt,
 	)
 	return i, err
 }
 
 const membersAfter = `-- name: MembersAfter :many
 SELECT m.tenant_id, m.account_id, m.role, m.version, m.created_at, m.updated_at, a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
-    a.created_at AS account_created_at, a.version AS account_version, a.unproven_in
+    a.created_at AS account_created_at, a.version AS account_version, a.unproven_in, a.second_factor_at
 FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
 WHERE m.tenant_id = $1
@@ -154,6 +156,7 @@ type MembersAfterRow struct {
 	AccountCreatedAt time.Time
 	AccountVersion   int64
 	UnprovenIn       *int64
+	SecondFactorAt   *time.Time
 }
 
 func (q *Queries) MembersAfter(ctx context.Context, arg MembersAfterParams) ([]MembersAfterRow, error) {
@@ -185,6 +188,7 @@ func (q *Queries) MembersAfter(ctx context.Context, arg MembersAfterParams) ([]M
 			&i.AccountCreatedAt,
 			&i.AccountVersion,
 			&i.UnprovenIn,
+			&i.SecondFactorAt,
 		); err != nil {
 			return nil, err
 		}

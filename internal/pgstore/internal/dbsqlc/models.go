@@ -41,6 +41,8 @@ type Account struct {
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
 	UnprovenIn      *int64
+	SecondFactorAt  *time.Time
+	RecoveryCodesAt *time.Time
 }
 
 type Alert struct {
@@ -269,6 +271,13 @@ type Member struct {
 	UpdatedAt time.Time
 }
 
+type PendingSignIn struct {
+	TokenDigest []byte
+	AccountID   auth.AccountID
+	Attempts    int32
+	ExpiresAt   time.Time
+}
+
 type Plan struct {
 	TenantID    rules.TenantID
 	Name        string
@@ -455,6 +464,11 @@ type RecorderBatch struct {
 	WrittenAt time.Time
 }
 
+type RecoveryCode struct {
+	AccountID  auth.AccountID
+	CodeDigest []byte
+}
+
 type Replay struct {
 	TenantID        rules.TenantID
 	ReplayID        int64
@@ -472,6 +486,13 @@ type Replay struct {
 	FinishedAt      *time.Time
 	Failure         string
 	Result          []byte
+}
+
+type SecondFactor struct {
+	AccountID auth.AccountID
+	Secret    []byte
+	LastStep  int64
+	CreatedAt time.Time
 }
 
 type ServiceKey struct {
@@ -492,13 +513,15 @@ type ServiceKey struct {
 }
 
 type Session struct {
-	SessionID   int64
-	AccountID   auth.AccountID
-	TokenDigest []byte
-	UserAgent   string
-	Ip          *netip.Addr
-	CreatedAt   time.Time
-	LastSeenAt  time.Time
+	SessionID    int64
+	AccountID    auth.AccountID
+	TokenDigest  []byte
+	UserAgent    string
+	Ip           *netip.Addr
+	CreatedAt    time.Time
+	LastSeenAt   time.Time
+	SecondFactor bool
+	ConfirmedAt  *time.Time
 }
 
 type SignInAttempt struct {
@@ -509,23 +532,24 @@ type SignInAttempt struct {
 }
 
 type Tenant struct {
-	TenantID           rules.TenantID
-	Slug               string
-	Name               string
-	DefaultPlan        *string
-	SuspendedAt        *time.Time
-	Enforcement        rules.Enforcement
-	RetryJitterPercent int16
-	Ipv4Prefix         int16
-	Ipv6Prefix         int16
-	FailureMode        rules.FailureMode
-	Revision           int64
-	CreatedAt          time.Time
-	UpdatedAt          time.Time
-	Version            int64
-	RemovedAt          *time.Time
-	FixedRates         bool
-	RecordDays         int16
+	TenantID            rules.TenantID
+	Slug                string
+	Name                string
+	DefaultPlan         *string
+	SuspendedAt         *time.Time
+	Enforcement         rules.Enforcement
+	RetryJitterPercent  int16
+	Ipv4Prefix          int16
+	Ipv6Prefix          int16
+	FailureMode         rules.FailureMode
+	Revision            int64
+	CreatedAt           time.Time
+	UpdatedAt           time.Time
+	Version             int64
+	RemovedAt           *time.Time
+	FixedRates          bool
+	RecordDays          int16
+	RequireSecondFactor bool
 }
 
 type TrafficBlock struct {

@@ -89,7 +89,7 @@ func (q *Queries) AccessEvents(ctx context.Context, arg AccessEventsParams) ([]A
 }
 
 const accountByEmail = `-- name: AccountByEmail :one
-SELECT a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, a.unproven_in FROM account AS a
+SELECT a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, a.unproven_in, a.second_factor_at, a.recovery_codes_at FROM account AS a
 WHERE lower(a.email) = lower($1::text COLLATE "C")
     AND (a.unproven_in IS NULL OR a.unproven_in = (
         SELECT t.tenant_id FROM tenant AS t WHERE t.slug = $2 AND t.removed_at IS NULL))
@@ -112,6 +112,8 @@ func (q *Queries) AccountByEmail(ctx context.Context, email string, slug string)
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.UnprovenIn,
+		&i.SecondFactorAt,
+		&i.RecoveryCodesAt,
 	)
 	return i, err
 }
@@ -209,7 +211,7 @@ func (q *Queries) BackendsReported(ctx context.Context, arg BackendsReportedPara
 }
 
 const changedTenants = `-- name: ChangedTenants :many
-SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.enforcement, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at, tenant.fixed_rates, tenant.record_days
+SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.enforcement, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at, tenant.fixed_rates, tenant.record_days, tenant.require_second_factor
 FROM tenant
 LEFT JOIN (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS revision
@@ -248,6 +250,7 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 			&i.RemovedAt,
 			&i.FixedRates,
 			&i.RecordDays,
+			&i.RequireSecondFactor,
 		); err != nil {
 			return nil, err
 		}
@@ -1149,7 +1152,7 @@ func (q *Queries) FinishMail(ctx context.Context, arg FinishMailParams) error {
 }
 
 const invitationByToken = `-- name: InvitationByToken :one
-SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, i.by_mail, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, t.record_days
+SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, i.by_mail, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, t.record_days, t.require_second_factor
 FROM invitation AS i
 JOIN tenant AS t ON t.tenant_id = i.tenant_id
 WHERE i.token_digest = $1
@@ -1198,6 +1201,7 @@ func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (In
 		&i.Tenant.RemovedAt,
 		&i.Tenant.FixedRates,
 		&i.Tenant.RecordDays,
+		&i.Tenant.RequireSecondFactor,
 	)
 	return i, err
 }
@@ -1306,7 +1310,7 @@ func (q *Queries) MakeViolationPartition(ctx context.Context, day pgtype.Date) (
 }
 
 const membershipsAfter = `-- name: MembershipsAfter :many
-SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, t.record_days, m.role
+SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, t.record_days, t.require_second_factor, m.role
 FROM member AS m
 JOIN tenant AS t ON t.tenant_id = m.tenant_id
 WHERE m.account_id = $1 AND t.slug > $2 AND t.removed_at IS NULL
@@ -1346,6 +1350,7 @@ func (q *Queries) MembershipsAfter(ctx context.Context, accountID auth.AccountID
 			&i.Tenant.RemovedAt,
 			&i.Tenant.FixedRates,
 			&i.Tenant.RecordDays,
+			&i.Tenant.RequireSecondFactor,
 			&i.Role,
 		); err != nil {
 			return nil, err

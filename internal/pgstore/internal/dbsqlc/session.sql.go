@@ -13,30 +13,43 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
+const confirmSession = `-- name: ConfirmSession :exec
+UPDATE session SET confirmed_at = clock_timestamp() WHERE session_id = $1
+`
+
+// Notes that the session's owner has just signed in again.
+func (q *Queries) ConfirmSession(ctx context.Context, sessionID int64) error {
+	_, err := q.db.Exec(ctx, confirmSession, sessionID)
+	return err
+}
+
 const createSession = `-- name: CreateSession :one
-INSERT INTO session (account_id, token_digest, user_agent, ip)
-SELECT a.account_id, $1, $2, $3
+INSERT INTO session (account_id, token_digest, user_agent, ip, second_factor)
+SELECT a.account_id, $1, $2, $3, $4
 FROM account AS a
-WHERE a.account_id = $4 AND a.password_hash = $5 AND a.disabled_at IS NULL
+WHERE a.account_id = $5 AND a.password_hash = $6 AND a.disabled_at IS NULL
+    AND (a.second_factor_at IS NULL OR $4::boolean)
 FOR SHARE OF a
-RETURNING session_id, account_id, token_digest, user_agent, ip, created_at, last_seen_at
+RETURNING session_id, account_id, token_digest, user_agent, ip, created_at, last_seen_at, second_factor, confirmed_at
 `
 
 type CreateSessionParams struct {
 	TokenDigest  []byte
 	UserAgent    string
 	Ip           *netip.Addr
+	SecondFactor bool
 	AccountID    auth.AccountID
 	PasswordHash string
 }
 
-// Answers no row if the account was disabled or got another password. The lock makes those who do that wait,
-// and end this session too.
+// Answers no row if the account was disabled, got another password, or got a second factor that was not asked for. The
+// lock makes those who do that wait, and end this session too.
 func (q *Queries) CreateSession(ctx context.Context, arg CreateSessionParams) (Session, error) {
 	row := q.db.QueryRow(ctx, createSession,
 		arg.TokenDigest,
 		arg.UserAgent,
 		arg.Ip,
+		arg.SecondFactor,
 		arg.AccountID,
 		arg.PasswordHash,
 	)
@@ -49,6 +62,8 @@ func (q *Queries) CreateSession(ctx context.Context, arg CreateSessionParams) (S
 		&i.Ip,
 		&i.CreatedAt,
 		&i.LastSeenAt,
+		&i.SecondFactor,
+		&i.ConfirmedAt,
 	)
 	return i, err
 }
@@ -75,9 +90,11 @@ func (q *Queries) EndSessionByToken(ctx context.Context, tokenDigest []byte) err
 }
 
 const endSessions = `-- name: EndSessions :execrows
-DELETE FROM session WHERE account_id = $1
+WITH pending AS (DELETE FROM pending_sign_in AS p WHERE p.account_id = $1)
+DELETE FROM session AS s WHERE s.account_id = $1
 `
 
+// Sign-ins that wait for the second factor end too.
 func (q *Queries) EndSessions(ctx context.Context, accountID auth.AccountID) (int64, error) {
 	result, err := q.db.Exec(ctx, endSessions, accountID)
 	if err != nil {
@@ -133,12 +150,12 @@ func (q *Queries) NoteSessionSeen(ctx context.Context, sessionID int64) error {
 }
 
 const sessionByToken = `-- name: SessionByToken :one
-SELECT s.session_id, s.account_id, s.token_digest, s.user_agent, s.ip, s.created_at, s.last_seen_at, a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, a.unproven_in, s.last_seen_at < clock_timestamp() - interval '1 minute' AS to_be_noted
+SELECT s.session_id, s.account_id, s.token_digest, s.user_agent, s.ip, s.created_at, s.last_seen_at, s.second_factor, s.confirmed_at, a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, a.unproven_in, a.second_factor_at, a.recovery_codes_at, s.last_seen_at < clock_timestamp() - interval '1 minute' AS to_be_noted
 FROM session AS s
 JOIN account AS a ON a.account_id = s.account_id
 WHERE s.token_digest = $1
     AND s.last_seen_at > $2 AND s.created_at > $3
-    AND a.disabled_at IS NULL
+    AND a.disabled_at IS NULL AND (a.second_factor_at IS NULL OR s.second_factor)
 `
 
 type SessionByTokenRow struct {
@@ -158,6 +175,8 @@ func (q *Queries) SessionByToken(ctx context.Context, tokenDigest []byte, seenSi
 		&i.Session.Ip,
 		&i.Session.CreatedAt,
 		&i.Session.LastSeenAt,
+		&i.Session.SecondFactor,
+		&i.Session.ConfirmedAt,
 		&i.Account.AccountID,
 		&i.Account.Email,
 		&i.Account.Name,
@@ -168,13 +187,15 @@ func (q *Queries) SessionByToken(ctx context.Context, tokenDigest []byte, seenSi
 		&i.Account.CreatedAt,
 		&i.Account.UpdatedAt,
 		&i.Account.UnprovenIn,
+		&i.Account.SecondFactorAt,
+		&i.Account.RecoveryCodesAt,
 		&i.ToBeNoted,
 	)
 	return i, err
 }
 
 const sessions = `-- name: Sessions :many
-SELECT session_id, account_id, token_digest, user_agent, ip, created_at, last_seen_at FROM session
+SELECT session_id, account_id, token_digest, user_agent, ip, created_at, last_seen_at, second_factor, confirmed_at FROM session
 WHERE account_id = $1
     AND last_seen_at > $2 AND created_at > $3
 ORDER BY session_id DESC
@@ -197,6 +218,8 @@ func (q *Queries) Sessions(ctx context.Context, accountID auth.AccountID, seenSi
 			&i.Ip,
 			&i.CreatedAt,
 			&i.LastSeenAt,
+			&i.SecondFactor,
+			&i.ConfirmedAt,
 		); err != nil {
 			return nil, err
 		}

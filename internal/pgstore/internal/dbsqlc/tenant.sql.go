@@ -12,28 +12,30 @@ import (
 )
 
 const createTenant = `-- name: CreateTenant :one
-INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, fixed_rates, record_days)
+INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, fixed_rates,
+    record_days, require_second_factor)
 VALUES (
     $1, $2, nullif($3::text, ''),
     CASE WHEN $4::boolean THEN clock_timestamp() END,
     $5, $6, $7, $8, $9,
-    $10, $11
+    $10, $11, $12
 )
-RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days
+RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor
 `
 
 type CreateTenantParams struct {
-	Slug               string
-	Name               string
-	DefaultPlan        string
-	Suspended          bool
-	Enforcement        rules.Enforcement
-	RetryJitterPercent int16
-	Ipv4Prefix         int16
-	Ipv6Prefix         int16
-	FailureMode        rules.FailureMode
-	FixedRates         bool
-	RecordDays         int16
+	Slug                string
+	Name                string
+	DefaultPlan         string
+	Suspended           bool
+	Enforcement         rules.Enforcement
+	RetryJitterPercent  int16
+	Ipv4Prefix          int16
+	Ipv6Prefix          int16
+	FailureMode         rules.FailureMode
+	FixedRates          bool
+	RecordDays          int16
+	RequireSecondFactor bool
 }
 
 // The foreign key of the default plan waits for the end of the transaction.
@@ -50,6 +52,7 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		arg.FailureMode,
 		arg.FixedRates,
 		arg.RecordDays,
+		arg.RequireSecondFactor,
 	)
 	var i Tenant
 	err := row.Scan(
@@ -70,6 +73,7 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		&i.RemovedAt,
 		&i.FixedRates,
 		&i.RecordDays,
+		&i.RequireSecondFactor,
 	)
 	return i, err
 }
@@ -133,7 +137,7 @@ func (q *Queries) SetActor(ctx context.Context, actor string) error {
 }
 
 const tenant = `-- name: Tenant :one
-SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days FROM tenant WHERE tenant_id = $1 AND removed_at IS NULL
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor FROM tenant WHERE tenant_id = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) Tenant(ctx context.Context, tenantID rules.TenantID) (Tenant, error) {
@@ -157,12 +161,13 @@ func (q *Queries) Tenant(ctx context.Context, tenantID rules.TenantID) (Tenant, 
 		&i.RemovedAt,
 		&i.FixedRates,
 		&i.RecordDays,
+		&i.RequireSecondFactor,
 	)
 	return i, err
 }
 
 const tenantBySlug = `-- name: TenantBySlug :one
-SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days FROM tenant WHERE slug = $1 AND removed_at IS NULL
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor FROM tenant WHERE slug = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) TenantBySlug(ctx context.Context, slug string) (Tenant, error) {
@@ -186,12 +191,13 @@ func (q *Queries) TenantBySlug(ctx context.Context, slug string) (Tenant, error)
 		&i.RemovedAt,
 		&i.FixedRates,
 		&i.RecordDays,
+		&i.RequireSecondFactor,
 	)
 	return i, err
 }
 
 const tenants = `-- name: Tenants :many
-SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days FROM tenant
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor FROM tenant
 WHERE slug > $1 AND removed_at IS NULL
     AND (strpos(slug, lower($2::text)) > 0 OR strpos(lower(name), lower($2::text)) > 0)
 ORDER BY slug
@@ -225,6 +231,7 @@ func (q *Queries) Tenants(ctx context.Context, after string, containing string, 
 			&i.RemovedAt,
 			&i.FixedRates,
 			&i.RecordDays,
+			&i.RequireSecondFactor,
 		); err != nil {
 			return nil, err
 		}
@@ -248,24 +255,26 @@ SET name = $1,
     failure_mode = $8,
     fixed_rates = $9,
     record_days = $10,
+    require_second_factor = $11,
     version = version + 1,
     updated_at = clock_timestamp()
-WHERE tenant_id = $11
-RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days
+WHERE tenant_id = $12
+RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor
 `
 
 type UpdateTenantParams struct {
-	Name               string
-	DefaultPlan        string
-	Suspended          bool
-	Enforcement        rules.Enforcement
-	RetryJitterPercent int16
-	Ipv4Prefix         int16
-	Ipv6Prefix         int16
-	FailureMode        rules.FailureMode
-	FixedRates         bool
-	RecordDays         int16
-	TenantID           rules.TenantID
+	Name                string
+	DefaultPlan         string
+	Suspended           bool
+	Enforcement         rules.Enforcement
+	RetryJitterPercent  int16
+	Ipv4Prefix          int16
+	Ipv6Prefix          int16
+	FailureMode         rules.FailureMode
+	FixedRates          bool
+	RecordDays          int16
+	RequireSecondFactor bool
+	TenantID            rules.TenantID
 }
 
 func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Tenant, error) {
@@ -280,6 +289,7 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		arg.FailureMode,
 		arg.FixedRates,
 		arg.RecordDays,
+		arg.RequireSecondFactor,
 		arg.TenantID,
 	)
 	var i Tenant
@@ -301,6 +311,7 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		&i.RemovedAt,
 		&i.FixedRates,
 		&i.RecordDays,
+		&i.RequireSecondFactor,
 	)
 	return i, err
 }

@@ -1,17 +1,19 @@
 import { Page } from '~/components/Page';
+import { FactorCard } from './FactorCard';
 import { NameCard } from './NameCard';
 import { PasswordCard } from './PasswordCard';
 import styles from './Profile.module.css';
 import { SecurityCard } from './SecurityCard';
 import { SessionsCard } from './SessionsCard';
 
-/** The reader’s account: name, password, sessions and recent sign-ins. */
+/** The reader’s account: name, password, second factor, sessions and recent sign-ins. */
 export default function Profile() {
   return (
     <Page title="Profile">
       <div className={styles.cards}>
         <NameCard />
         <PasswordCard />
+        <FactorCard />
         <SessionsCard />
         <SecurityCard />
       </div>

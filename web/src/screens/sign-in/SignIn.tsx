@@ -2,12 +2,14 @@ import { Button, PasswordInput, TextInput } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useParams, useRouter, useSearch } from '@tanstack/react-router';
-import { useEffect } from 'react';
+import { useEffect, useState } from 'react';
 import { api, body } from '~/api/client';
 import { isStatus, ProblemError, sentence } from '~/api/problem';
 import { sessionKey, signInOptionsQuery } from '~/api/queries';
+import type { Session } from '~/api/types';
 import { Frame } from './Frame';
 import styles from './Frame.module.css';
+import { SecondStep } from './SecondStep';
 
 export default function SignIn() {
   const form = useForm({ initialValues: { email: '', password: '' } });
@@ -20,17 +22,37 @@ export default function SignIn() {
     document.title = 'Sign in · Sluice';
   }, []);
 
+  const [needsCode, setNeedsCode] = useState(false);
+  const [over, setOver] = useState<string>();
+  const signedIn = (session: Session) => {
+    queries.clear(); // nothing that somebody else read here
+    queries.setQueryData(sessionKey, session);
+    // The fragment keeps an invitation’s token.
+    router.history.push(`${next ?? '/'}${router.state.location.hash && `#${router.state.location.hash}`}`);
+  };
   const signIn = useMutation({
     mutationFn: () => body(api.POST('/api/v1/session', { body: { ...form.values, tenant: slug } })),
-    onSuccess: (session) => {
-      queries.clear(); // nothing that somebody else read here
-      queries.setQueryData(sessionKey, session);
-      // The fragment keeps an invitation’s token.
-      router.history.push(`${next ?? '/'}${router.state.location.hash && `#${router.state.location.hash}`}`);
+    onMutate: () => setOver(undefined),
+    onSuccess: (answer) => {
+      if ('account' in answer) return signedIn(answer);
+      setNeedsCode(true);
+      form.setFieldValue('password', '');
     },
     onError: () => form.setFieldValue('password', ''),
   });
 
+  if (needsCode)
+    return (
+      <Frame title="Second step" lead={form.values.email}>
+        <SecondStep
+          onSignedIn={signedIn}
+          onOver={(message) => {
+            setOver(message);
+            setNeedsCode(false);
+          }}
+        />
+      </Frame>
+    );
   return (
     <Frame
       title={slug ? `Sign in to ${slug}` : 'Sign in'}
@@ -55,9 +77,9 @@ export default function SignIn() {
           withAsterisk={false}
           {...form.getInputProps('password')}
         />
-        {signIn.isError && (
+        {(signIn.isError || over) && (
           <p role="alert" className={styles.error}>
-            {message(signIn.error)}
+            {over ?? message(signIn.error)}
           </p>
         )}
         <Button type="submit" fullWidth loading={signIn.isPending}>

@@ -4,6 +4,7 @@ import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { useRole, useSession, useTenant } from '~/session';
 import { EnforcementCard } from './Enforcement';
+import { SecondFactorCard } from './SecondFactor';
 import { Suspension } from './Suspension';
 import { TenantFacts } from './TenantFacts';
 import { TenantForm } from './TenantForm';
@@ -29,6 +30,7 @@ export default function TenantSettings() {
             )}
           </Card>
           <EnforcementCard tenant={saved.value} />
+          <SecondFactorCard saved={saved} />
           {account.platform_admin && <Suspension saved={saved} />}
         </>
       )}

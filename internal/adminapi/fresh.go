@@ -1,0 +1,75 @@
+package adminapi
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sluicegate/sluice/internal/httpapi"
+)
+
+// freshProof is the x-fresh-proof of an operation: which requests need a session whose owner has signed in, or signed in
+// again, within auth.FreshFor. It keeps whoever finds an open browser from what is dangerous.
+type freshProof struct {
+	always bool
+	when   map[string]any // by JSON pointer: requests whose body has the value there
+}
+
+func readFreshProof(mark any) (f freshProof, err error) {
+	switch mark := mark.(type) {
+	case nil:
+	case map[string]any:
+		f.when = mark
+	default:
+		f.always = mark == "always"
+		if !f.always {
+			err = fmt.Errorf("x-fresh-proof is %v, want always, or values by JSON pointer", mark)
+		}
+	}
+	return f, err
+}
+
+// wantsFreshProof reports whether the request with a body needs a fresh session.
+func (o *operation) wantsFreshProof(body any) bool {
+	return o.fresh.always || slices.ContainsFunc(slices.Collect(maps.Keys(o.fresh.when)), func(pointer string) bool {
+		value, ok := valueAt(body, pointer)
+		return ok && value == o.fresh.when[pointer]
+	})
+}
+
+// valueAt returns what is at a JSON pointer through objects.
+func valueAt(value any, pointer string) (any, bool) {
+	for name := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		object, _ := value.(map[string]any)
+		inner, ok := object[name]
+		if !ok {
+			return nil, false
+		}
+		value = inner
+	}
+	return value, true
+}
+
+// needsFreshProof returns an error unless the session is fresh. API keys are not sessions.
+func (s *surface) needsFreshProof(q *apiRequest) error {
+	if q.session == nil || q.session.IsFresh(s.Now()) {
+		return nil
+	}
+	return httpapi.NotFresh.Problem("Sign in again to do this: POST /api/v1/session/confirm, then send the request again.")
+}
+
+// needsFactor returns an error if the caller is a person without a second factor that the platform or the tenant requires.
+// What concerns the person's own account remains, so that they can enrol.
+func (s *surface) needsFactor(q *apiRequest, rt route) error {
+	if q.session == nil || rt.least == anAccount || q.session.Account.HasSecondFactor() {
+		return nil
+	}
+	switch {
+	case s.Gate.RequiresSecondFactor(&q.session.Account):
+		return httpapi.NeedsFactor.Problem("This installation requires a second factor; set one up on your profile.")
+	case q.tenant.Settings.RequireSecondFactor:
+		return httpapi.NeedsFactor.Problem("This tenant requires a second factor; set one up on your profile.")
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package auth
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// SecretKeyBytes is the length of a key of a Vault.
+const SecretKeyBytes = 32
+
+// Vault seals secrets that the database keeps, such as those of second factors, so that a reader of the database, or of a
+// backup, cannot use them. The zero Vault has no key, and seals nothing.
+type Vault struct {
+	keys []vaultKey // the first one seals; the others open what they sealed when they were the first
+}
+
+type vaultKey struct {
+	id  [keyIDLength]byte
+	box cipher.AEAD
+}
+
+// keyIDLength is that of the beginning of a sealed secret, by which its key is found.
+const keyIDLength = 4
+
+var (
+	errNotSealed = errors.New("the secret is sealed under a key that is not configured; keep former keys in SLUICE_SECRET_KEY, after the present one")
+	// ErrNoSecretKey is for what needs a Vault with a key.
+	ErrNoSecretKey = errors.New("no secret key is configured")
+)
+
+// NewVault reads keys: 32 random bytes each, in base64, separated by commas. The first one seals. An empty text makes a
+// Vault without keys.
+func NewVault(keys string) (Vault, error) {
+	var v Vault
+	if keys == "" {
+		return v, nil
+	}
+	for text := range strings.SplitSeq(keys, ",") {
+		key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+		if err != nil || len(key) != SecretKeyBytes {
+			return Vault{}, fmt.Errorf("a secret key is not %d bytes in base64", SecretKeyBytes)
+		}
+		made, err := newVaultKey(key)
+		if err != nil {
+			return Vault{}, err
+		}
+		v.keys = append(v.keys, made)
+	}
+	return v, nil
+}
+
+// newVaultKey derives the id and the key of encryption, so that the id tells nothing about the latter.
+func newVaultKey(key []byte) (made vaultKey, err error) {
+	id, err := hkdf.Key(sha256.New, key, nil, "sluice vault key id", keyIDLength)
+	if err != nil {
+		return made, fmt.Errorf("derive the id of a secret key: %w", err)
+	}
+	copy(made.id[:], id)
+	derived, err := hkdf.Key(sha256.New, key, nil, "sluice vault", SecretKeyBytes)
+	if err != nil {
+		return made, fmt.Errorf("derive a secret key: %w", err)
+	}
+	block, err := aes.NewCipher(derived)
+	if err != nil {
+		return made, fmt.Errorf("derive a secret key: %w", err)
+	}
+	made.box, err = cipher.NewGCM(block)
+	return made, err
+}
+
+// HasKey reports whether the Vault can seal.
+func (v Vault) HasKey() bool { return len(v.keys) > 0 }
+
+// seal encrypts a secret for one use, such as "second factor" of one account. It is the key's id, a nonce, and the result of
+// AES-256-GCM.
+func (v Vault) seal(use string, owner int64, secret []byte) ([]byte, error) {
+	if !v.HasKey() {
+		return nil, ErrNoSecretKey
+	}
+	key := v.keys[0]
+	nonce := make([]byte, key.box.NonceSize())
+	_, _ = rand.Read(nonce) // it never fails; see its documentation
+	sealed := append(key.id[:], nonce...)
+	return key.box.Seal(sealed, nonce, secret, purpose(use, owner)), nil
+}
+
+// open decrypts what seal made for the same use and owner. isStale reports that another key than the first one sealed it.
+func (v Vault) open(use string, owner int64, sealed []byte) (secret []byte, isStale bool, err error) {
+	for i, key := range v.keys {
+		rest, ok := bytes.CutPrefix(sealed, key.id[:])
+		n := key.box.NonceSize()
+		if !ok || len(rest) < n {
+			continue
+		}
+		if secret, err := key.box.Open(nil, rest[:n], rest[n:], purpose(use, owner)); err == nil {
+			return secret, i > 0, nil
+		}
+	}
+	return nil, false, errNotSealed
+}
+
+// purpose binds a sealed secret to its place, so that one copied to another row cannot be opened there.
+func purpose(use string, owner int64) []byte {
+	return binary.BigEndian.AppendUint64([]byte("sluice "+use+"\x00"), uint64(owner))
+}

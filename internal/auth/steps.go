@@ -1,0 +1,122 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// enter is where every way in ends once the first factor is proven. It opens a session; or, for an account with a second
+// factor, it is SecondFactorError, and FinishSignIn opens the session. hash is the account's password hash that the first
+// factor was judged by. It is rules.ErrNotFound if the account has changed since, or is disabled.
+func (g *Gate) enter(ctx context.Context, account Account, hash string, from Browser) (Entry, error) {
+	if !account.HasSecondFactor() {
+		return g.openSession(ctx, account, hash, from, false)
+	}
+	token, digest := newToken()
+	now := g.options.Now()
+	expires := now.Add(PendingLife)
+	if err := g.store.CreatePending(ctx, account.ID, hash, digest, expires, now, maxPending); err != nil {
+		return Entry{}, err
+	}
+	return Entry{}, SecondFactorError{token, expires}
+}
+
+// FinishSignIn opens the session of a sign-in that waits for the second factor, and ends the one that the browser had. It is
+// ErrSignedOut if the sign-in is over, ErrWrongCode, or TooSoonError.
+func (g *Gate) FinishSignIn(ctx context.Context, token, code string, from Browser) (Entry, error) {
+	entry, err := g.finishSignIn(ctx, token, code, from)
+	if err != nil {
+		return Entry{Session: entry.Session}, fmt.Errorf("finish a sign-in: %w", err)
+	}
+	return entry, nil
+}
+
+// finishSignIn returns the account with an error too, for the log.
+func (g *Gate) finishSignIn(ctx context.Context, token, code string, from Browser) (entry Entry, err error) {
+	if len(token) != tokenLength {
+		return Entry{}, ErrSignedOut
+	}
+	digest := digestOf(token)
+	account, hash, tries, err := g.store.TryPending(ctx, digest, g.options.Now(), pendingTries)
+	if errors.Is(err, rules.ErrNotFound) {
+		err = ErrSignedOut
+	}
+	if err != nil {
+		return Entry{}, err
+	}
+	entry.Session.Account = account
+	if err := g.useCode(ctx, &account, hash, code, from); err != nil {
+		if errors.Is(err, ErrWrongCode) && tries == pendingTries {
+			err = errors.Join(err, g.notify(ctx, account, NoticeGuesses, from))
+		}
+		return entry, err
+	}
+	// Of two that finish it at once, one does.
+	err = g.store.EndPending(ctx, digest)
+	if err == nil {
+		_, isKnownDevice := deviceLimits(from.Device, account.ID, hash)
+		if entry, err = g.openSession(ctx, account, hash, from, true); err == nil && !isKnownDevice {
+			err = g.notify(ctx, account, NoticeBrowser, from)
+		}
+	}
+	if errors.Is(err, rules.ErrNotFound) {
+		err = ErrSignedOut
+	}
+	return entry, err
+}
+
+// ConfirmIdentity makes a session fresh: its owner has signed in again. An account with a second factor needs a code. It is
+// ErrWrongPassword, ErrNeedsCode, ErrWrongCode, TooSoonError or ErrBusy.
+func (g *Gate) ConfirmIdentity(ctx context.Context, session Session, password, code string, from Browser) error {
+	account := session.Account
+	hasFactor := account.HasSecondFactor()
+	switch {
+	case hasFactor && code == "":
+		return ErrNeedsCode
+	case len(password) > maxPasswordBytes:
+		return ErrWrongPassword
+	}
+	hash, err := g.store.PasswordHash(ctx, account.ID)
+	if err != nil {
+		return err
+	}
+	limits := sessionLimits(session.ID)
+	if _, err := g.judge(ctx, limits, true, password, hash); err != nil {
+		return fmt.Errorf("confirm who uses the session: %w", err)
+	}
+	if hasFactor {
+		if err := g.useCode(ctx, &account, hash, code, from); err != nil {
+			return err
+		}
+	}
+	if err := g.store.ConfirmSession(ctx, session.ID); err != nil {
+		return err
+	}
+	return g.forget(ctx, limits[0].Subject)
+}
+
+// IsFresh reports whether the session's owner has signed in, or signed in again, within FreshFor.
+func (s *Session) IsFresh(now time.Time) bool { return now.Sub(s.ConfirmedAt) < FreshFor }
+
+// RequireFactor says which accounts must have a second factor, whatever their tenants require.
+type RequireFactor string
+
+// The requirements of the platform.
+const (
+	RequireNobody   RequireFactor = ""
+	RequireAdmins   RequireFactor = "admins" // platform admins
+	RequireEveryone RequireFactor = "everyone"
+)
+
+// RequiresSecondFactor reports whether the platform requires a second factor of an account.
+func (g *Gate) RequiresSecondFactor(account *Account) bool {
+	required := g.options.RequireFactor
+	return required == RequireEveryone || required == RequireAdmins && account.PlatformAdmin
+}
+
+// TakesSecondFactors reports whether accounts can have a second factor: there is a key to seal its secret.
+func (g *Gate) TakesSecondFactors() bool { return g.options.Vault.HasKey() }
