@@ -71,26 +71,30 @@ test('a second factor is set up, asked for, replaced by a recovery code, and ask
   await expect(page.getByText('9 recovery codes left')).toBeVisible();
 
   // The server refuses a stale session. Ours is young, so the refusal is made up; the rest is real.
-  await page.route(
-    '**/api/v1/account/second-factor',
-    (route) =>
-      route.fulfill({
-        status: 403,
-        contentType: 'application/problem+json',
-        body: JSON.stringify({
-          type: 'urn:sluice:problem:fresh-proof-required',
-          title: 'Sign in again to do this',
+  const refuseOnce = () =>
+    page.route(
+      '**/api/v1/account/second-factor',
+      (route) =>
+        route.fulfill({
           status: 403,
+          contentType: 'application/problem+json',
+          body: JSON.stringify({ type: 'urn:sluice:problem:fresh-proof-required', title: '', status: 403 }),
         }),
-      }),
-    { times: 1 },
-  );
+      { times: 1 },
+    );
+  await refuseOnce();
   await page.getByRole('button', { name: 'Turn off …' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Turn off' }).click();
   const proof = page.getByRole('dialog', { name: 'Confirm that it is you' });
   await proof.getByLabel('Your password').fill(demo.password);
   await proof.getByLabel('Code', { exact: true }).fill(recovery[1] ?? '');
-  await expectAccessible(page);
   await proof.getByRole('button', { name: 'Continue' }).click();
   await expect(page.getByRole('button', { name: 'Set up …' })).toBeVisible();
+
+  await refuseOnce();
+  await page.getByRole('button', { name: 'Set up …' }).click();
+  await expect(proof.getByLabel('Your password')).toBeFocused();
+  await expectAccessible(page);
+  await proof.getByRole('button', { name: 'Cancel' }).click();
+  await expect(page.getByText('Could not begin')).toBeVisible();
 });
