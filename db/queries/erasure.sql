@@ -11,6 +11,9 @@ DELETE FROM rate_limit_override WHERE tenant_id = sqlc.arg(tenant_id) AND user_i
 UPDATE rate_limit_violation SET user_id = NULL, ip_address = NULL, bucket_key = rule_id || ':'
 WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = sqlc.arg(user_id)::text;
 
+-- name: EraseCrossings :execrows
+DELETE FROM quota_crossing WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = sqlc.arg(user_id)::text;
+
 -- name: EraseFromAudit :one
 SELECT erase_user_from_audit(sqlc.arg(tenant_id)::bigint, sqlc.arg(user_id)::text, sqlc.arg(alias)::text) AS changed;
 

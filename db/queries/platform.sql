@@ -712,3 +712,34 @@ WHERE (tenant_id, replay_id) = (
     FOR UPDATE SKIP LOCKED
 )
 RETURNING *;
+
+-- Removed tenants.
+
+-- name: RemovedTenants :many
+SELECT t.tenant_id, t.slug, t.name, t.removed_at::timestamptz AS removed_at, e.began_at, e.done_at, coalesce(e.rows, '{}')::jsonb AS erased
+FROM tenant AS t
+LEFT JOIN tenant_erasure AS e ON e.of_tenant = t.tenant_id
+WHERE t.removed_at IS NOT NULL AND t.slug > sqlc.arg(after)
+ORDER BY t.slug
+LIMIT sqlc.arg(page_size);
+
+-- name: RemovedTenant :one
+SELECT tenant_id FROM tenant WHERE slug = $1 AND removed_at IS NOT NULL;
+
+-- name: RestoreTenant :one
+-- Raises the revision, so that processes read the tenant again. No row if its rows are being erased.
+UPDATE tenant AS t
+SET removed_at = NULL, revision = t.revision + 1, version = t.version + 1, updated_at = clock_timestamp()
+WHERE t.slug = sqlc.arg(slug) AND t.removed_at IS NOT NULL
+    AND NOT EXISTS (SELECT FROM tenant_erasure AS e WHERE e.of_tenant = t.tenant_id)
+RETURNING *;
+
+-- name: RemovedTenantsToErase :many
+SELECT t.tenant_id FROM tenant AS t
+LEFT JOIN tenant_erasure AS e ON e.of_tenant = t.tenant_id
+WHERE t.removed_at < sqlc.arg(before)::timestamptz AND e.done_at IS NULL
+ORDER BY t.removed_at
+LIMIT 100;
+
+-- name: EraseRemovedTenant :one
+SELECT erase_removed_tenant(sqlc.arg(tenant_id)::bigint, sqlc.arg(at_most)::integer) AS done;

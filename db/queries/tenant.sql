@@ -58,5 +58,6 @@ WHERE tenant_id = sqlc.arg(tenant_id)
 RETURNING *;
 
 -- name: RemoveTenant :exec
+-- Its rows are erased later; see RemovedTenantsToErase.
 UPDATE tenant SET removed_at = clock_timestamp(), version = version + 1, updated_at = clock_timestamp()
 WHERE tenant_id = $1;

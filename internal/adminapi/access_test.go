@@ -171,6 +171,13 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 		}
 	case needs("violation_id"):
 		f.path["violation_id"] = w.violate(denied(tenant, time.Now()))[0].ID.String()
+	case needs("slug"):
+		removed := w.tenant(w.name("removed"))
+		w.suspend(&removed)
+		if err := w.system().RemoveTenant(w.ctx(), removed.ID, rules.AnyVersion); err != nil {
+			w.t.Fatal(err)
+		}
+		f.path["slug"] = removed.Slug
 	case needs("plan"):
 		f.path["plan"] = w.plan(tenant)
 	case strings.HasPrefix(template, "/api/v1/service-keys"):

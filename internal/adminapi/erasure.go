@@ -41,11 +41,16 @@ func (s *surface) ExportUserData(ctx context.Context, request openapi.ExportUser
 	if err != nil {
 		return nil, err
 	}
+	crossings, err := s.Violations.Crossings(ctx, tenant, violations.CrossingFilter{UserID: userID}, violations.CrossingPlace{}, maxExported+1)
+	if err != nil {
+		return nil, err
+	}
 	answer := openapi.UserData{
 		UserId: userID, ExportedAt: now.UTC(), Plan: orNull(assignment.Plan),
-		Complete:   max(len(overrides), len(counts), len(entries)) <= maxExported,
+		Complete:   max(len(overrides), len(counts), len(entries), len(crossings)) <= maxExported,
 		Overrides:  itemsOf(overrides[:min(len(overrides), maxExported)], s.showOverride),
 		Violations: []openapi.Violation{},
+		Crossings:  itemsOf(crossings[:min(len(crossings), maxExported)], showCrossing),
 		Counts: itemsOf(counts[:min(len(counts), maxExported)], func(c *rules.SubjectCount) openapi.SubjectCount {
 			return openapi.SubjectCount{RuleId: int64(c.Rule), Subject: c.Subject, FirstAt: c.First, LastAt: c.Last, Denied: c.Denied}
 		}),
@@ -91,7 +96,7 @@ func (s *surface) EraseUser(ctx context.Context, request openapi.EraseUserReques
 	}
 	return openapi.EraseUser200JSONResponse{
 		ReceiptId: erased.ID, ErasedAt: erased.At, Assignments: erased.Assignments, Overrides: erased.Overrides,
-		Violations: erased.Violations, Counts: erased.Counts, Deliveries: erased.Deliveries, AuditEntries: erased.AuditEntries,
+		Violations: erased.Violations, Crossings: erased.Crossings, Counts: erased.Counts, Deliveries: erased.Deliveries, AuditEntries: erased.AuditEntries,
 		Buckets: buckets, Rules: itemsOf(erased.Rules, func(id *rules.RuleID) int64 { return int64(*id) }),
 	}, nil
 }

@@ -74,6 +74,8 @@ type Config struct {
 	Version string
 	// Closing is closed when the server begins to stop. It ends streams and pauses; nil for never.
 	Closing <-chan struct{}
+	// TenantGrace is how long a removed tenant can be restored.
+	TenantGrace time.Duration
 	// Now is the clock for the expiry of keys and overrides; nil is time.Now.
 	Now func() time.Time
 }
@@ -173,6 +175,8 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 
 		{get, v1 + "/tenants", aCaller, x.ListTenants},
 		{post, v1 + "/tenants", aPlatformAdmin, x.CreateTenant},
+		{get, v1 + "/removed-tenants", aPlatformAdmin, x.ListRemovedTenants},
+		{post, v1 + "/removed-tenants/{slug}/restore", aPlatformAdmin, x.RestoreTenant},
 		{get, tenant, aViewer, x.GetTenant},
 		{patch, tenant, anOwner, x.UpdateTenant},
 		{remove, tenant, aPlatformAdmin, x.DeleteTenant},

@@ -44,6 +44,12 @@ func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, 
 		return createTenant(ctx, writer, args, out)
 	case config.AdminCreateKey:
 		return createKey(ctx, writer, args, out)
+	case config.AdminCreateServiceKey:
+		return createServiceKey(ctx, store, by, args, out)
+	case config.AdminRemoveTenant:
+		return removeTenant(ctx, writer, args, out)
+	case config.AdminRestoreTenant:
+		return restoreTenant(ctx, writer, args, out)
 	case config.AdminEnforcement:
 		return setEnforcement(ctx, writer, args, out)
 	case config.AdminApply:

@@ -89,7 +89,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 	gate := auth.NewGate(a.store, auth.Options{Mail: a.post != nil, Vault: vault, RequireFactor: cfg.RequireFactor})
 	handler, err := adminapi.NewHandler(adminapi.Config{ //nolint:contextcheck // each request has a context of its own
 		Stores: a.store, As: func(by rules.Actor) adminapi.Writer { return a.store.As(by) },
-		People: a.store, Once: a.store, Access: a.access, AccessEvents: a.store, Gate: gate,
+		People: a.store, Once: a.store, Access: a.access, AccessEvents: a.store, TenantGrace: cfg.TenantGrace, Gate: gate,
 		Violations: a.store, Alerts: a.store, CheckTarget: a.webhooks.CheckTarget, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
 		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {

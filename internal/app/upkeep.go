@@ -20,7 +20,31 @@ func upkeep(ctx context.Context, cfg config.Config, store *pgstore.Store, sender
 	work.Go(func() { violations.KeepUp(ctx, store, keep, log) })
 	work.Go(func() { violations.WatchAlerts(ctx, store, sender, log) })
 	work.Go(func() { prune(ctx, store, log) })
+	work.Go(func() { eraseTenants(ctx, store, cfg.TenantGrace, log) })
 	work.Wait()
+}
+
+// eraseInterval is how often removed tenants are looked for.
+const eraseInterval = 10 * time.Minute
+
+// eraseTenants erases what is stored of tenants whose grace period is over.
+func eraseTenants(ctx context.Context, store *pgstore.Store, grace time.Duration, log *slog.Logger) {
+	next := time.NewTicker(eraseInterval)
+	defer next.Stop()
+	for {
+		erased, err := store.EraseRemovedTenants(ctx, time.Now().Add(-grace))
+		if err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "a removed tenant was not erased wholly; the next round goes on", "error", err)
+		}
+		if erased > 0 {
+			log.InfoContext(ctx, "erased removed tenants", "tenants", erased)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
+	}
 }
 
 // pruneInterval is how often what is kept for a day is looked through.

@@ -13,9 +13,9 @@ func TestChoosingACommand(t *testing.T) {
 		want string // the problem
 	}{
 		"none":                    {"sluice", `sluice needs a command: completion, dev, help`},
-		"an unknown one":          {"admin explode", `admin has no command "explode"; it has apply, completion, create-admin, create-key, create-tenant, export, help, import-envoy, migrate, remove-factor, replay, serve, set-enforcement, set-password`},
-		"a misspelt one":          {"admin migrat", `admin has no command "migrat"; did you mean migrate?; it has apply, completion, create-admin, create-key, create-tenant, export, help, import-envoy, migrate, remove-factor, replay, serve, set-enforcement, set-password`},
-		"one with a wrong letter": {"admin aply", `admin has no command "aply"; did you mean apply?; it has apply, completion, create-admin, create-key, create-tenant, export, help, import-envoy, migrate, remove-factor, replay, serve, set-enforcement, set-password`},
+		"an unknown one":          {"admin explode", `admin has no command "explode"; it has apply, completion, create-admin, create-key, create-service-key, create-tenant, export, help, import-envoy, migrate, remove-factor, remove-tenant, replay, restore-tenant, serve, set-enforcement, set-password`},
+		"a misspelt one":          {"admin migrat", `admin has no command "migrat"; did you mean migrate?; it has apply, completion, create-admin, create-key, create-service-key, create-tenant, export, help, import-envoy, migrate, remove-factor, remove-tenant, replay, restore-tenant, serve, set-enforcement, set-password`},
+		"one with a wrong letter": {"admin aply", `admin has no command "aply"; did you mean apply?; it has apply, completion, create-admin, create-key, create-service-key, create-tenant, export, help, import-envoy, migrate, remove-factor, remove-tenant, replay, restore-tenant, serve, set-enforcement, set-password`},
 		"a flag in front of it":   {"sluice --data-dir x dev", `--data-dir: sluice has no such option`},
 	}
 	for name, test := range tests {
@@ -31,7 +31,7 @@ func TestChoosingACommand(t *testing.T) {
 func TestHelpAndVersionAreAnsweredWhateverElseIsWrong(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ line, want string }{
-		"help of a binary with commands":    {"admin --help", "  create-tenant   Create a tenant.\n"},
+		"help of a binary with commands":    {"admin --help", "  create-tenant      Create a tenant.\n"},
 		"help of a command":                 {"admin apply --nonsense -h", "  -f, --file FILE     The file to read; - is standard input. (required)\n"},
 		"help names variables and defaults": {"api --help", "--check-addr HOST:PORT      Where checks are answered. [SLUICE_CHECK_ADDR] (default :8080)\n"},
 		"help has the command's defaults":   {"sluice dev --help", " 127.0.0.1:8080)\n"},

@@ -56,6 +56,7 @@ type Config struct {
 	ViolationRetention  time.Duration
 	CountRetention      time.Duration
 	AuditRetention      time.Duration // 0 for ever
+	TenantGrace         time.Duration // in which a removed tenant can be restored
 	// SecurityLogRetention is at least 30 days.
 	SecurityLogRetention time.Duration
 	WebhookAllow         []netip.Prefix
@@ -147,13 +148,17 @@ type Arguments struct {
 	DefaultPlan string
 	Tenant      string // a slug
 	Enforcement string // on or shadow
+	Confirm     string // the slug again
 	Permissions []auth.Permission
-	File        string // "-" is standard input
-	GrantTo     string // a database role; "" for none
-	DryRun      bool
-	Prune       bool
-	From, To    string // times, or durations ago
-	FailIf      string // a condition; "" for none
+	// ServicePermissions and ExpiresIn are of a service key.
+	ServicePermissions []auth.Permission
+	ExpiresIn          time.Duration
+	File               string // "-" is standard input
+	GrantTo            string // a database role; "" for none
+	DryRun             bool
+	Prune              bool
+	From, To           string // times, or durations ago
+	FailIf             string // a condition; "" for none
 }
 
 // Logger returns the logger that the configuration describes.

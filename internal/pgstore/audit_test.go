@@ -72,6 +72,11 @@ func writes(t *testing.T) map[string]write {
 			suspended, err := w.UpdateTenant(ctx, tenant)
 			return errors.Join(err, w.RemoveTenant(ctx, w.ours.ID, rules.Expected(suspended.Version)))
 		}, []string{"update tenant ours", "remove tenant ours"}, ""},
+		"RestoreTenant": {func(ctx context.Context, w *world) error {
+			tenant := w.ours.Tenant
+			tenant.Suspended = true
+			return errors.Join(second(w.UpdateTenant(ctx, tenant)), w.RemoveTenant(ctx, w.ours.ID, rules.AnyVersion), second(w.RestoreTenant(ctx, "ours")))
+		}, []string{"update tenant ours", "remove tenant ours", "create tenant ours"}, ""},
 		"CreatePlan": {func(ctx context.Context, w *world) error {
 			return second(w.CreatePlan(ctx, rules.Plan{TenantID: w.ours.ID, Name: "gold"}))
 		}, []string{"create plan gold"}, ""},

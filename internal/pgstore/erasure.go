@@ -52,6 +52,9 @@ func (w write) erase(ctx context.Context, userID string, erased *rules.Erasure) 
 	if erased.Violations, err = w.EraseViolations(ctx, w.tenant, userID); err != nil {
 		return err
 	}
+	if erased.Crossings, err = w.EraseCrossings(ctx, w.tenant, userID); err != nil {
+		return err
+	}
 	// After the others, whose triggers log what they did.
 	if erased.AuditEntries, err = w.EraseFromAudit(ctx, int64(w.tenant), userID, erased.ID); err != nil {
 		return err
@@ -155,7 +158,8 @@ func isSubjectOf(pattern, subject, userID string) bool {
 // writeReceipt logs an erasure under its id.
 func (s Writer) writeReceipt(ctx context.Context, tenant rules.TenantID, erased *rules.Erasure) error {
 	after, err := auditImage(map[string]any{
-		"assignments": erased.Assignments, "overrides": erased.Overrides, "violations": erased.Violations, "counts": erased.Counts,
+		"assignments": erased.Assignments, "overrides": erased.Overrides, "violations": erased.Violations, "crossings": erased.Crossings,
+		"counts":     erased.Counts,
 		"deliveries": erased.Deliveries, "traffic_blocks": erased.Blocks, "audit_entries": erased.AuditEntries, "rules": erased.Rules,
 	})
 	if err != nil {

@@ -35,6 +35,8 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 			SELECT $1, 'loud', $2, true, 1, 1, '', '', false WHERE $3::text <> ''`,
 		`INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at)
 			SELECT tenant_id, alert_id, $3, 1, now(), now(), now() FROM alert WHERE tenant_id = $1 AND rule_id = $2`,
+		`INSERT INTO quota_crossing (tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity,
+			mode, rule_name, key_pattern, user_id) VALUES ($1, $2, $3, now(), 80, now(), now(), 1, 1, '', '', '', '` + mallory + `')`,
 	} {
 		exec(t, w.url, sql, ours, both.ID, subject)
 	}
@@ -44,7 +46,7 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 		Rules: []rules.RuleID{named.ID},
 	}
 	if len(erased.Rules) != 1 || erased.Rules[0] != named.ID || erased.Violations != want.Violations || erased.Counts != want.Counts ||
-		erased.Deliveries != want.Deliveries || erased.Overrides != 1 || erased.Assignments != 1 || erased.AuditEntries != 4 {
+		erased.Deliveries != want.Deliveries || erased.Crossings != 1 || erased.Overrides != 1 || erased.Assignments != 1 || erased.AuditEntries != 4 {
 		t.Errorf("the receipt is %+v, want %+v", erased, want)
 	}
 	owner := connect(t, w.url)

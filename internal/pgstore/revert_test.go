@@ -35,7 +35,7 @@ func (w *world) content(t *testing.T) (text string) {
 // as before; and then reverts the reverts.
 func TestEveryWriteCanBeReverted(t *testing.T) {
 	t.Parallel()
-	final := []string{"RemoveTenant", "RevokeKey", "RecordChange", "RecordChange that fails", "RecordKeyUses"}
+	final := []string{"RemoveTenant", "RestoreTenant", "RevokeKey", "RecordChange", "RecordChange that fails", "RecordKeyUses"}
 	for name, test := range writes(t) {
 		if slices.Contains(final, name) {
 			continue

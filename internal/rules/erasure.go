@@ -12,7 +12,7 @@ type Erasure struct {
 	ID string
 	At time.Time
 	// Assignments is 1 if the user had a plan.
-	Assignments, Overrides, Violations, Counts, Deliveries, AuditEntries int64
+	Assignments, Overrides, Violations, Crossings, Counts, Deliveries, AuditEntries int64
 	// Blocks are the blocks of recorded checks that had some of the user.
 	Blocks int64
 	// Rules name the user in their pattern. They stay, because they are the tenant's configuration.
@@ -21,7 +21,7 @@ type Erasure struct {
 
 // Eraser erases users.
 type Eraser interface {
-	// EraseUser removes a user's plan and overrides, and the user's id and addresses from violations, counts, alerts and the
+	// EraseUser removes a user's plan, overrides and crossings of quotas, and the user's id and addresses from violations, counts, alerts and the
 	// audit log. It is not one transaction: after an error it can be repeated. What a check in flight records of the user
 	// comes later, and processes that answer checks know the user's plan and overrides for up to a minute.
 	EraseUser(ctx context.Context, tenant TenantID, userID string) (Erasure, error)

@@ -58,6 +58,8 @@ type Reader interface {
 	TenantBySlug(ctx context.Context, slug string) (Tenant, error)
 	// Tenants lists by slug those whose slug or name contains the text, in any case; "" is in all.
 	Tenants(ctx context.Context, text, after string, limit int) ([]Tenant, error)
+	// RemovedTenants lists by slug, whether erased or not.
+	RemovedTenants(ctx context.Context, after string, limit int) ([]RemovedTenant, error)
 
 	Plans(ctx context.Context, tenant TenantID, after string, limit int) ([]PlanUse, error) // by name
 	Plan(ctx context.Context, tenant TenantID, name string) (PlanUse, error)
@@ -89,6 +91,15 @@ type Reader interface {
 	Gateway(ctx context.Context, tenant TenantID, kind GatewayKind) (Gateway, error)
 }
 
+// RemovedTenant is a tenant that was removed. What is stored of it is erased after a grace period.
+type RemovedTenant struct {
+	Slug, Name string // the name is gone when the erasure begins
+	RemovedAt  time.Time
+	BeganAt    time.Time        // zero: its erasure has not begun
+	ErasedAt   time.Time        // zero: rows are left
+	Rows       map[string]int64 // erased so far, by table
+}
+
 // Store is where tenants and what they own are written down, in the name of one Actor.
 //
 // A write is all or nothing, is written to the audit log in the same transaction, and raises its
@@ -105,9 +116,12 @@ type Store interface {
 	CreateTenant(ctx context.Context, tenant Tenant) (Tenant, error)
 	// UpdateTenant changes all but the slug, at the tenant's Version.
 	UpdateTenant(ctx context.Context, tenant Tenant) (Tenant, error)
-	// RemoveTenant removes a suspended tenant for good: it is ErrInUse unless suspended, and
-	// afterwards nothing of it is found any more. Its slug is not free again.
+	// RemoveTenant removes a suspended tenant: it is ErrInUse unless suspended, and afterwards nothing of it is found any
+	// more. Its slug is not free again. What is stored of it is erased after a grace period, and until then it can be restored.
 	RemoveTenant(ctx context.Context, id TenantID, expected Expected) error
+	// RestoreTenant undoes RemoveTenant; the tenant is suspended as before. It is ErrNotFound for a slug that no removed
+	// tenant has, and ErrFinal once its erasure has begun.
+	RestoreTenant(ctx context.Context, slug string) (Tenant, error)
 
 	CreatePlan(ctx context.Context, plan Plan) (Plan, error)
 	// UpdatePlan changes a plan at its Revision.

@@ -866,8 +866,9 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Remove a suspended tenant for good
-         * @description All of its data becomes unreachable, and its slug stays taken.
+         * Remove a suspended tenant
+         * @description All of its data becomes unreachable at once, its keys are refused, and its slug stays taken. It can be restored for
+         *     a grace period (--tenant-grace); then all that is stored of it is erased, and a receipt with counts stays.
          */
         delete: operations["deleteTenant"];
         options?: never;
@@ -880,6 +881,49 @@ export interface paths {
          *     in every process within two seconds.
          */
         patch: operations["updateTenant"];
+        trace?: never;
+    };
+    "/api/v1/removed-tenants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List removed tenants
+         * @description Those that can be restored, and the receipts of those that were erased.
+         */
+        get: operations["listRemovedTenants"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/removed-tenants/{slug}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example acme */
+                slug: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore a removed tenant
+         * @description It is suspended, as it was when it was removed. 409 once its data is being erased.
+         */
+        post: operations["restoreTenant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/api/v1/tenants/{tenant}/suspend": {
@@ -4233,6 +4277,8 @@ export interface components {
             plan: string | null;
             overrides: components["schemas"]["Override"][];
             violations: components["schemas"]["Violation"][];
+            /** @description Crossings of shares of the user's quotas, newest first */
+            crossings: components["schemas"]["Crossing"][];
             /** @description How often each of the user's buckets was denied */
             counts: components["schemas"]["SubjectCount"][];
             audit: components["schemas"]["AuditEntry"][];
@@ -4256,6 +4302,7 @@ export interface components {
          *       "assignments": 1,
          *       "overrides": 1,
          *       "violations": 12,
+         *       "crossings": 1,
          *       "counts": 9,
          *       "deliveries": 0,
          *       "audit_entries": 4,
@@ -4274,6 +4321,11 @@ export interface components {
             overrides: number;
             /** Format: int64 */
             violations: number;
+            /**
+             * Format: int64
+             * @description Crossings of shares of the user's quotas
+             */
+            crossings: number;
             /**
              * Format: int64
              * @description Counts per minute
@@ -4408,6 +4460,33 @@ export interface components {
         };
         PlatformAuditList: {
             items: components["schemas"]["PlatformAuditEntry"][];
+            next_cursor: components["schemas"]["NextCursor"];
+        };
+        RemovedTenant: {
+            slug: string;
+            /** @description The slug once its erasure has begun */
+            name: string;
+            /** Format: date-time */
+            removed_at: string;
+            /**
+             * Format: date-time
+             * @description The end of the grace period
+             */
+            erase_after: string;
+            /** @description Its erasure has not begun */
+            restorable: boolean;
+            /**
+             * Format: date-time
+             * @description null: rows are left
+             */
+            erased_at: string | null;
+            /** @description How many rows were erased so far, by table */
+            erased_rows: {
+                [key: string]: number;
+            };
+        };
+        RemovedTenantList: {
+            items: components["schemas"]["RemovedTenant"][];
             next_cursor: components["schemas"]["NextCursor"];
         };
         SecurityEvent: {
@@ -7762,6 +7841,64 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listRemovedTenants: {
+        parameters: {
+            query?: {
+                /** @description The most items to return */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the previous page */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description By slug */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemovedTenantList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    restoreTenant: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @example acme */
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheTenant"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

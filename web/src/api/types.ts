@@ -42,6 +42,7 @@ export type OverrideLimit = Schemas['OverrideLimit'];
 export type Permission = Schemas['Permission'];
 export type Plan = Schemas['Plan'];
 export type ProcessStatus = Schemas['ProcessStatus'];
+export type RemovedTenant = Schemas['RemovedTenant'];
 export type Rule = Schemas['Rule'];
 export type RuleName = Schemas['RuleName'];
 export type RulePatch = Schemas['RulePatch'];

@@ -83,6 +83,7 @@ test('the list of tenants marks those in shadow', async () => {
   fakeServer({
     'GET /api/v1/session': { ...session(), account: account({ platform_admin: true }) },
     'GET /api/v1/tenants': page([tenant({ enforcement: 'shadow' })]),
+    'GET /api/v1/removed-tenants': page([]),
   });
   open('/platform/tenants');
   const table = await screen.findByRole('table', { name: 'Tenants' });

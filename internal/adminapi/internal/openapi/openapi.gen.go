@@ -1486,6 +1486,9 @@ type Erasure struct {
 	// Counts Counts per minute
 	Counts int64 `json:"counts"`
 
+	// Crossings Crossings of shares of the user's quotas
+	Crossings int64 `json:"crossings"`
+
 	// Deliveries Webhooks of alerts
 	Deliveries int64     `json:"deliveries"`
 	ErasedAt   time.Time `json:"erased_at"`
@@ -2204,6 +2207,34 @@ type RedisState string
 // RefillInterval Tokens of a token_bucket come in steps this far apart, such as 10s, up to 744h; null: continuously
 type RefillInterval = string
 
+// RemovedTenant defines model for RemovedTenant.
+type RemovedTenant struct {
+	// EraseAfter The end of the grace period
+	EraseAfter time.Time `json:"erase_after"`
+
+	// ErasedAt null: rows are left
+	ErasedAt nullable.Nullable[time.Time] `json:"erased_at"`
+
+	// ErasedRows How many rows were erased so far, by table
+	ErasedRows map[string]int64 `json:"erased_rows"`
+
+	// Name The slug once its erasure has begun
+	Name      string    `json:"name"`
+	RemovedAt time.Time `json:"removed_at"`
+
+	// Restorable Its erasure has not begun
+	Restorable bool   `json:"restorable"`
+	Slug       string `json:"slug"`
+}
+
+// RemovedTenantList defines model for RemovedTenantList.
+type RemovedTenantList struct {
+	Items []RemovedTenant `json:"items"`
+
+	// NextCursor What cursor takes for the next page; null at the end
+	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
+}
+
 // Role defines model for Role.
 type Role string
 
@@ -2804,9 +2835,12 @@ type UserData struct {
 	Complete bool         `json:"complete"`
 
 	// Counts How often each of the user's buckets was denied
-	Counts     []SubjectCount `json:"counts"`
-	ExportedAt time.Time      `json:"exported_at"`
-	Overrides  []Override     `json:"overrides"`
+	Counts []SubjectCount `json:"counts"`
+
+	// Crossings Crossings of shares of the user's quotas, newest first
+	Crossings  []Crossing `json:"crossings"`
+	ExportedAt time.Time  `json:"exported_at"`
+	Overrides  []Override `json:"overrides"`
 
 	// Plan The plan that the user was assigned to; null for the default
 	Plan       nullable.Nullable[string] `json:"plan"`
@@ -3248,6 +3282,21 @@ type FinishPasswordResetJSONBody struct {
 	// Password The problem's detail says what a good password needs
 	Password Password `json:"password"`
 	Token    string   `json:"token"`
+}
+
+// ListRemovedTenantsParams defines parameters for ListRemovedTenants.
+type ListRemovedTenantsParams struct {
+	// Limit The most items to return
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// RestoreTenantParams defines parameters for RestoreTenant.
+type RestoreTenantParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListSecurityLogParams defines parameters for ListSecurityLog.
@@ -4211,6 +4260,12 @@ type ServerInterface interface {
 	// FinishPasswordReset Choose a new password
 	// (POST /api/v1/password-reset/finish)
 	FinishPasswordReset(w http.ResponseWriter, r *http.Request)
+	// ListRemovedTenants List removed tenants
+	// (GET /api/v1/removed-tenants)
+	ListRemovedTenants(w http.ResponseWriter, r *http.Request, params ListRemovedTenantsParams)
+	// RestoreTenant Restore a removed tenant
+	// (POST /api/v1/removed-tenants/{slug}/restore)
+	RestoreTenant(w http.ResponseWriter, r *http.Request, slug string, params RestoreTenantParams)
 	// ListSecurityLog List who got in and who did not
 	// (GET /api/v1/security-log)
 	ListSecurityLog(w http.ResponseWriter, r *http.Request, params ListSecurityLogParams)
@@ -4268,7 +4323,7 @@ type ServerInterface interface {
 	// CreateTenant Create a tenant
 	// (POST /api/v1/tenants)
 	CreateTenant(w http.ResponseWriter, r *http.Request, params CreateTenantParams)
-	// DeleteTenant Remove a suspended tenant for good
+	// DeleteTenant Remove a suspended tenant
 	// (DELETE /api/v1/tenants/{tenant})
 	DeleteTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params DeleteTenantParams)
 	// GetTenant Get a tenant
@@ -5204,6 +5259,102 @@ func (siw *ServerInterfaceWrapper) FinishPasswordReset(w http.ResponseWriter, r 
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.FinishPasswordReset(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListRemovedTenants operation middleware
+func (siw *ServerInterfaceWrapper) ListRemovedTenants(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRemovedTenantsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListRemovedTenants(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RestoreTenant operation middleware
+func (siw *ServerInterfaceWrapper) RestoreTenant(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "slug" -------------
+	var slug string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "slug", mux.Vars(r)["slug"], &slug, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "slug", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RestoreTenantParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RestoreTenant(w, r, slug, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -11207,6 +11358,10 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/password-reset/finish", wrapper.FinishPasswordReset).Methods(http.MethodPost)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/removed-tenants", wrapper.ListRemovedTenants).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/removed-tenants/{slug}/restore", wrapper.RestoreTenant).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/security-log", wrapper.ListSecurityLog).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/security-log/export", wrapper.ExportSecurityLog).Methods(http.MethodGet)
@@ -12172,6 +12327,68 @@ type FinishPasswordReset204Response struct {
 func (response FinishPasswordReset204Response) VisitFinishPasswordResetResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
+}
+
+type ListRemovedTenantsRequestObject struct {
+	Params ListRemovedTenantsParams
+}
+
+type ListRemovedTenantsResponseObject interface {
+	VisitListRemovedTenantsResponse(w http.ResponseWriter) error
+}
+
+type ListRemovedTenants200JSONResponse RemovedTenantList
+
+func (response ListRemovedTenants200JSONResponse) VisitListRemovedTenantsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreTenantRequestObject struct {
+	Slug   string `json:"slug"`
+	Params RestoreTenantParams
+}
+
+type RestoreTenantResponseObject interface {
+	VisitRestoreTenantResponse(w http.ResponseWriter) error
+}
+
+type RestoreTenant200JSONResponse struct{ TheTenantJSONResponse }
+
+func (response RestoreTenant200JSONResponse) VisitRestoreTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RestoreTenant422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RestoreTenant422ApplicationProblemPlusJSONResponse) VisitRestoreTenantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ListSecurityLogRequestObject struct {
@@ -15125,6 +15342,12 @@ type StrictServerInterface interface {
 	// FinishPasswordReset Choose a new password
 	// (POST /api/v1/password-reset/finish)
 	FinishPasswordReset(ctx context.Context, request FinishPasswordResetRequestObject) (FinishPasswordResetResponseObject, error)
+	// ListRemovedTenants List removed tenants
+	// (GET /api/v1/removed-tenants)
+	ListRemovedTenants(ctx context.Context, request ListRemovedTenantsRequestObject) (ListRemovedTenantsResponseObject, error)
+	// RestoreTenant Restore a removed tenant
+	// (POST /api/v1/removed-tenants/{slug}/restore)
+	RestoreTenant(ctx context.Context, request RestoreTenantRequestObject) (RestoreTenantResponseObject, error)
 	// ListSecurityLog List who got in and who did not
 	// (GET /api/v1/security-log)
 	ListSecurityLog(ctx context.Context, request ListSecurityLogRequestObject) (ListSecurityLogResponseObject, error)
@@ -15182,7 +15405,7 @@ type StrictServerInterface interface {
 	// CreateTenant Create a tenant
 	// (POST /api/v1/tenants)
 	CreateTenant(ctx context.Context, request CreateTenantRequestObject) (CreateTenantResponseObject, error)
-	// DeleteTenant Remove a suspended tenant for good
+	// DeleteTenant Remove a suspended tenant
 	// (DELETE /api/v1/tenants/{tenant})
 	DeleteTenant(ctx context.Context, request DeleteTenantRequestObject) (DeleteTenantResponseObject, error)
 	// GetTenant Get a tenant
@@ -16081,6 +16304,59 @@ func (sh *strictHandler) FinishPasswordReset(w http.ResponseWriter, r *http.Requ
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(FinishPasswordResetResponseObject); ok {
 		if err := validResponse.VisitFinishPasswordResetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListRemovedTenants operation middleware
+func (sh *strictHandler) ListRemovedTenants(w http.ResponseWriter, r *http.Request, params ListRemovedTenantsParams) {
+	var request ListRemovedTenantsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRemovedTenants(ctx, request.(ListRemovedTenantsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRemovedTenants")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListRemovedTenantsResponseObject); ok {
+		if err := validResponse.VisitListRemovedTenantsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RestoreTenant operation middleware
+func (sh *strictHandler) RestoreTenant(w http.ResponseWriter, r *http.Request, slug string, params RestoreTenantParams) {
+	var request RestoreTenantRequestObject
+
+	request.Slug = slug
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RestoreTenant(ctx, request.(RestoreTenantRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RestoreTenant")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RestoreTenantResponseObject); ok {
+		if err := validResponse.VisitRestoreTenantResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

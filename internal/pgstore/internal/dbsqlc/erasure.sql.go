@@ -167,6 +167,18 @@ func (q *Queries) EraseAssignment(ctx context.Context, tenantID rules.TenantID, 
 	return result.RowsAffected(), nil
 }
 
+const eraseCrossings = `-- name: EraseCrossings :execrows
+DELETE FROM quota_crossing WHERE tenant_id = $1 AND user_id = $2::text
+`
+
+func (q *Queries) EraseCrossings(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
+	result, err := q.db.Exec(ctx, eraseCrossings, tenantID, userID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const eraseDelivery = `-- name: EraseDelivery :execrows
 UPDATE delivery SET subject = '' WHERE tenant_id = $1 AND delivery_id = $2
 `

@@ -552,6 +552,14 @@ type Tenant struct {
 	RequireSecondFactor bool
 }
 
+type TenantErasure struct {
+	Slug     string
+	OfTenant int64
+	BeganAt  time.Time
+	DoneAt   *time.Time
+	Rows     []byte
+}
+
 type TrafficBlock struct {
 	TenantID rules.TenantID
 	Day      pgtype.Date

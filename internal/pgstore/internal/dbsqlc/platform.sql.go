@@ -1121,6 +1121,17 @@ func (q *Queries) EndProcess(ctx context.Context, processID string) error {
 	return err
 }
 
+const eraseRemovedTenant = `-- name: EraseRemovedTenant :one
+SELECT erase_removed_tenant($1::bigint, $2::integer) AS done
+`
+
+func (q *Queries) EraseRemovedTenant(ctx context.Context, tenantID int64, atMost int32) (bool, error) {
+	row := q.db.QueryRow(ctx, eraseRemovedTenant, tenantID, atMost)
+	var done bool
+	err := row.Scan(&done)
+	return done, err
+}
+
 const finishMail = `-- name: FinishMail :exec
 UPDATE mail
 SET state = $1, attempted_at = $2::timestamptz, next_attempt_at = $3,
@@ -1644,6 +1655,94 @@ func (q *Queries) RecordKeyUses(ctx context.Context, keyIds []string, at []time.
 	return err
 }
 
+const removedTenant = `-- name: RemovedTenant :one
+SELECT tenant_id FROM tenant WHERE slug = $1 AND removed_at IS NOT NULL
+`
+
+func (q *Queries) RemovedTenant(ctx context.Context, slug string) (rules.TenantID, error) {
+	row := q.db.QueryRow(ctx, removedTenant, slug)
+	var tenant_id rules.TenantID
+	err := row.Scan(&tenant_id)
+	return tenant_id, err
+}
+
+const removedTenants = `-- name: RemovedTenants :many
+
+SELECT t.tenant_id, t.slug, t.name, t.removed_at::timestamptz AS removed_at, e.began_at, e.done_at, coalesce(e.rows, '{}')::jsonb AS erased
+FROM tenant AS t
+LEFT JOIN tenant_erasure AS e ON e.of_tenant = t.tenant_id
+WHERE t.removed_at IS NOT NULL AND t.slug > $1
+ORDER BY t.slug
+LIMIT $2
+`
+
+type RemovedTenantsRow struct {
+	TenantID  rules.TenantID
+	Slug      string
+	Name      string
+	RemovedAt time.Time
+	BeganAt   *time.Time
+	DoneAt    *time.Time
+	Erased    []byte
+}
+
+// Removed tenants.
+func (q *Queries) RemovedTenants(ctx context.Context, after string, pageSize int32) ([]RemovedTenantsRow, error) {
+	rows, err := q.db.Query(ctx, removedTenants, after, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RemovedTenantsRow
+	for rows.Next() {
+		var i RemovedTenantsRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.Slug,
+			&i.Name,
+			&i.RemovedAt,
+			&i.BeganAt,
+			&i.DoneAt,
+			&i.Erased,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const removedTenantsToErase = `-- name: RemovedTenantsToErase :many
+SELECT t.tenant_id FROM tenant AS t
+LEFT JOIN tenant_erasure AS e ON e.of_tenant = t.tenant_id
+WHERE t.removed_at < $1::timestamptz AND e.done_at IS NULL
+ORDER BY t.removed_at
+LIMIT 100
+`
+
+func (q *Queries) RemovedTenantsToErase(ctx context.Context, before time.Time) ([]rules.TenantID, error) {
+	rows, err := q.db.Query(ctx, removedTenantsToErase, before)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []rules.TenantID
+	for rows.Next() {
+		var tenant_id rules.TenantID
+		if err := rows.Scan(&tenant_id); err != nil {
+			return nil, err
+		}
+		items = append(items, tenant_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const reportProcess = `-- name: ReportProcess :exec
 WITH forgotten AS (
     DELETE FROM api_process WHERE reported_at < now() - interval '1 day' AND process_id <> $1
@@ -1697,6 +1796,41 @@ func (q *Queries) ReportProcess(ctx context.Context, arg ReportProcessParams) er
 		arg.Algorithms,
 	)
 	return err
+}
+
+const restoreTenant = `-- name: RestoreTenant :one
+UPDATE tenant AS t
+SET removed_at = NULL, revision = t.revision + 1, version = t.version + 1, updated_at = clock_timestamp()
+WHERE t.slug = $1 AND t.removed_at IS NOT NULL
+    AND NOT EXISTS (SELECT FROM tenant_erasure AS e WHERE e.of_tenant = t.tenant_id)
+RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor
+`
+
+// Raises the revision, so that processes read the tenant again. No row if its rows are being erased.
+func (q *Queries) RestoreTenant(ctx context.Context, slug string) (Tenant, error) {
+	row := q.db.QueryRow(ctx, restoreTenant, slug)
+	var i Tenant
+	err := row.Scan(
+		&i.TenantID,
+		&i.Slug,
+		&i.Name,
+		&i.DefaultPlan,
+		&i.SuspendedAt,
+		&i.Enforcement,
+		&i.RetryJitterPercent,
+		&i.Ipv4Prefix,
+		&i.Ipv6Prefix,
+		&i.FailureMode,
+		&i.Revision,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.Version,
+		&i.RemovedAt,
+		&i.FixedRates,
+		&i.RecordDays,
+		&i.RequireSecondFactor,
+	)
+	return i, err
 }
 
 const revokeInvitationsOfAccount = `-- name: RevokeInvitationsOfAccount :exec

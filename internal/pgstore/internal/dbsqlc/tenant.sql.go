@@ -121,6 +121,7 @@ UPDATE tenant SET removed_at = clock_timestamp(), version = version + 1, updated
 WHERE tenant_id = $1
 `
 
+// Its rows are erased later; see RemovedTenantsToErase.
 func (q *Queries) RemoveTenant(ctx context.Context, tenantID rules.TenantID) error {
 	_, err := q.db.Exec(ctx, removeTenant, tenantID)
 	return err

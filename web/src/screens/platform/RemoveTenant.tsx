@@ -11,7 +11,7 @@ interface Props {
   onRemoved: (slug: string) => Promise<void>;
 }
 
-/** Removes a tenant permanently. The slug must be typed first, because this cannot be undone. */
+/** Removes a tenant. The slug must be typed first, because its checks fail at once and its data is erased later. */
 export function RemoveTenant({ tenant, onClose, onRemoved }: Props) {
   const [typed, setTyped] = useState('');
 
@@ -25,8 +25,8 @@ export function RemoveTenant({ tenant, onClose, onRemoved }: Props) {
 
   return (
     <FormDialog
-      title={`Permanently remove ${tenant.name}?`}
-      lead="Its plans, rules, users, keys and violations are removed. The slug cannot be used again. This cannot be undone."
+      title={`Remove ${tenant.name}?`}
+      lead="Its keys are refused at once, and nobody sees it any more. You can restore it for a while; then its plans, rules, users, keys and violations are erased for good. The slug cannot be used again."
       verb="Remove tenant"
       destructive
       disabled={typed !== tenant.slug}

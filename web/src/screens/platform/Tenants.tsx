@@ -22,6 +22,7 @@ import type { FindSearch } from '~/search';
 import { useSession } from '~/session';
 import { NewTenant } from './NewTenant';
 import styles from './Platform.module.css';
+import { RemovedTenants } from './RemovedTenants';
 import { RemoveTenant } from './RemoveTenant';
 
 const pageSize = 100;
@@ -124,6 +125,7 @@ function TenantList() {
           }}
         </Query>
       </Card>
+      <RemovedTenants onRestored={refetch} />
       {open?.act === 'new' && <NewTenant onClose={close} onCreated={refetch} />}
       {open?.act === 'remove' && <RemoveTenant tenant={open.tenant} onClose={close} onRemoved={refetch} />}
       <ConfirmAction

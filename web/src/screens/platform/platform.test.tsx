@@ -10,6 +10,7 @@ test('a tenant is made, its slug following its name', async () => {
   const requests = fakeServer({
     'GET /api/v1/session': admin,
     'GET /api/v1/tenants': page([tenant()]),
+    'GET /api/v1/removed-tenants': page([]),
     'POST /api/v1/tenants': () => ({ status: 201, json: tenant({ slug: 'big-shop' }) }),
   });
   const { user } = open('/platform/tenants');
@@ -38,6 +39,7 @@ test('a tenant that is served can only be suspended, and that says its effect', 
   const requests = fakeServer({
     'GET /api/v1/session': admin,
     'GET /api/v1/tenants': page([tenant()]),
+    'GET /api/v1/removed-tenants': page([]),
     'POST /api/v1/tenants/acme/suspend': tenant({ suspended: true }),
   });
   const { user } = open('/platform/tenants');
@@ -53,6 +55,7 @@ test('a suspended tenant is removed only when its slug was typed', async () => {
   const requests = fakeServer({
     'GET /api/v1/session': admin,
     'GET /api/v1/tenants': page([tenant({ suspended: true, version: 6 })]),
+    'GET /api/v1/removed-tenants': page([]),
     'DELETE /api/v1/tenants/acme': () => ({ status: 204 }),
   });
   const { user } = open('/platform/tenants');
@@ -64,6 +67,38 @@ test('a suspended tenant is removed only when its slug was typed', async () => {
   await user.click(remove);
   await waitFor(() => expect(requests.some(({ method }) => method === 'DELETE')).toBe(true));
   expect(requests.find(({ method }) => method === 'DELETE')?.headers.get('If-Match')).toBe('"6"');
+});
+
+test('a removed tenant is restored, and one that is erased shows its receipt', async () => {
+  const removed = {
+    slug: 'acme',
+    name: 'Acme',
+    removed_at: '2026-11-21T06:00:00Z',
+    erase_after: '2026-12-21T06:00:00Z',
+    restorable: true,
+    erased_at: null,
+    erased_rows: {},
+  };
+  const requests = fakeServer({
+    'GET /api/v1/session': admin,
+    'GET /api/v1/tenants': page([]),
+    'GET /api/v1/removed-tenants': page([
+      removed,
+      {
+        ...removed,
+        slug: 'old',
+        name: 'old',
+        restorable: false,
+        erased_at: '2026-11-21T07:00:00Z',
+        erased_rows: { plan: 2, rate_limit_rule: 3 },
+      },
+    ]),
+    'POST /api/v1/removed-tenants/acme/restore': tenant({ suspended: true }),
+  });
+  const { user } = open('/platform/tenants');
+  expect(await screen.findByText(/5 rows erased/)).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Restore' }));
+  await waitFor(() => expect(requests.some(({ path }) => path.endsWith('/acme/restore'))).toBe(true));
 });
 
 test('an account is disabled after its effect was said; of the last admin the server says no', async () => {
@@ -89,7 +124,11 @@ test.each(['tenants', 'accounts'])('who is no platform admin sees no %s', async 
 });
 
 test('finding nothing says so', async () => {
-  fakeServer({ 'GET /api/v1/session': admin, 'GET /api/v1/tenants': page([]) });
+  fakeServer({
+    'GET /api/v1/session': admin,
+    'GET /api/v1/tenants': page([]),
+    'GET /api/v1/removed-tenants': page([]),
+  });
   open('/platform/tenants?q=zzz');
   expect(await screen.findByText('No results')).toBeDefined();
 });

@@ -1,0 +1,88 @@
+package pgstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// erasedAtOnce is how many rows of a removed tenant one transaction erases.
+const erasedAtOnce = 2000
+
+// RestoreTenant undoes RemoveTenant.
+func (s Writer) RestoreTenant(ctx context.Context, slug string) (restored rules.Tenant, err error) {
+	err = s.inTransactionAs(ctx, s.by, func(ctx context.Context, q *dbsqlc.Queries) error {
+		row, err := q.RestoreTenant(ctx, slug)
+		if errors.Is(err, pgx.ErrNoRows) {
+			if _, err = q.RemovedTenant(ctx, slug); err == nil {
+				err = rules.ErrFinal // its erasure has begun
+			}
+		}
+		restored = tenantFromRow(row)
+		return err
+	})
+	if err != nil {
+		return rules.Tenant{}, fmt.Errorf("restore tenant %s: %w", slug, err)
+	}
+	return restored, nil
+}
+
+// RemovedTenants returns up to limit removed tenants by slug, beginning after one.
+func (s *Store) RemovedTenants(ctx context.Context, after string, limit int) ([]rules.RemovedTenant, error) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RemovedTenantsRow, error) {
+		return q.RemovedTenants(ctx, after, rowLimit(limit))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read removed tenants: %w", err)
+	}
+	return each(rows, func(row dbsqlc.RemovedTenantsRow) rules.RemovedTenant {
+		removed := rules.RemovedTenant{
+			Slug: row.Slug, Name: row.Name, RemovedAt: row.RemovedAt.UTC(), BeganAt: orZero(row.BeganAt), ErasedAt: orZero(row.DoneAt),
+		}
+		if json.Unmarshal(row.Erased, &removed.Rows) != nil {
+			removed.Rows = nil // cannot happen: the database's function counts them
+		}
+		return removed
+	}), nil
+}
+
+// EraseRemovedTenants erases what is stored of tenants that were removed before a time. Each step is a short transaction
+// that one process does and others skip. It returns how many tenants are erased wholly.
+func (s *Store) EraseRemovedTenants(ctx context.Context, before time.Time) (erased int, err error) {
+	tenants, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]rules.TenantID, error) {
+		return q.RemovedTenantsToErase(ctx, before)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("look for removed tenants: %w", err)
+	}
+	for _, tenant := range tenants {
+		for step := (eraseStep{}); !step.isDone; {
+			step = eraseStep{}
+			err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+				if err := q.SetActor(ctx, actorSetting(rules.Actor{Kind: rules.ActorSystem, Name: "sluice", Act: "erase a removed tenant"})); err != nil {
+					return err
+				}
+				step.isOurs = true
+				step.isDone, err = q.EraseRemovedTenant(ctx, int64(tenant), erasedAtOnce)
+				return err
+			})
+			if err != nil {
+				return erased, fmt.Errorf("erase removed tenant %d: %w", tenant, err)
+			}
+			if !step.isOurs {
+				return erased, nil // another process does upkeep
+			}
+		}
+		erased++
+	}
+	return erased, nil
+}
+
+type eraseStep struct{ isOurs, isDone bool }

@@ -1,0 +1,98 @@
+package pgstore_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// rowsOf counts a tenant's rows in every table and partition that the catalog has.
+func rowsOf(t *testing.T, conn *pgx.Conn, tenant rules.TenantID) (rows map[string]int) {
+	t.Helper()
+	rows = map[string]int{}
+	for _, table := range lines(t, conn, `SELECT relname::text FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+		WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND attname = 'tenant_id' AND NOT attisdropped`) {
+		var n int
+		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM "+table+" WHERE tenant_id = $1", tenant).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if n > 0 {
+			rows[table] = n
+		}
+	}
+	return rows
+}
+
+func TestARemovedTenantIsRestoredOrErased(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	fillEveryTable(t, w)
+	ctx, owner := t.Context(), connect(t, w.url)
+	exec(t, w.url, "INSERT INTO account (email, password_hash, unproven_in) VALUES ('claimed@example.com', 'x', $1)", w.ours.ID)
+	exec(t, w.url, "INSERT INTO session (account_id, token_digest) SELECT account_id, sha256('') FROM account WHERE unproven_in = $1", w.ours.ID)
+	remove := func() {
+		t.Helper()
+		tenant := must(w.Tenant(ctx, w.ours.ID))(t)
+		tenant.Suspended = true
+		must(w.UpdateTenant(ctx, tenant))(t)
+		if err := w.RemoveTenant(ctx, w.ours.ID, rules.AnyVersion); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known := w.revisions(t)
+	remove()
+	if erased := must(w.EraseRemovedTenants(ctx, time.Now().Add(-time.Hour)))(t); erased != 0 {
+		t.Error("it is erased within its grace period")
+	}
+	restored := must(w.RestoreTenant(ctx, "ours"))(t)
+	if !restored.Suspended || restored.Name != w.ours.Name || restored.Revision <= known[w.ours.ID] {
+		t.Errorf("restored it is %+v", restored)
+	}
+	wantError(t, second(w.RestoreTenant(ctx, "ours")), rules.ErrNotFound)
+	wantError(t, second(w.RestoreTenant(ctx, "nobody")), rules.ErrNotFound)
+
+	remove()
+	theirs, ours := rowsOf(t, owner, w.theirs.ID), rowsOf(t, owner, w.ours.ID)
+	for _, table := range tablesOfTenants(t, owner) {
+		if ours[table]+ours[table+"_default"] == 0 { // the rows of partitioned tables are in partitions
+			t.Errorf("the tenant has no row in %s, so nothing is shown; see fillEveryTable", table)
+		}
+	}
+	if erased := must(w.EraseRemovedTenants(ctx, time.Now().Add(time.Hour)))(t); erased != 1 {
+		t.Errorf("%d tenants were erased, want 1", erased)
+	}
+	if left := rowsOf(t, owner, w.ours.ID); len(left) != 1 || left["tenant"] != 1 {
+		t.Errorf("left are %v, want the tenant's own row, which keeps its slug from being used again", left)
+	}
+	if now := rowsOf(t, owner, w.theirs.ID); fmt.Sprint(now) != fmt.Sprint(theirs) {
+		t.Errorf("the other tenant had %v and has %v", theirs, now)
+	}
+	for _, what := range []string{
+		"SELECT email FROM account WHERE email LIKE 'claimed%'", "SELECT 'a session' FROM session",
+	} {
+		if left := lines(t, owner, what); len(left) > 0 {
+			t.Errorf("left is %q", left)
+		}
+	}
+	receipt := must(w.RemovedTenants(ctx, "", 10))(t)
+	if len(receipt) != 1 || receipt[0].Slug != "ours" || receipt[0].ErasedAt.IsZero() || receipt[0].Rows["rate_limit_rule"] != int64(ours["rate_limit_rule"]) ||
+		receipt[0].Rows["rate_limit_violation"] == 0 {
+		t.Errorf("the receipt is %+v", receipt)
+	}
+	log := lines(t, owner, "SELECT concat_ws(' ', action, object_id, before) FROM platform_audit_event ORDER BY audit_id DESC LIMIT 1")
+	if len(log) != 1 || !strings.HasPrefix(log[0], "remove ours {\"rows\": {") {
+		t.Errorf("the platform's log ends with %q", log)
+	}
+	wantError(t, second(w.RestoreTenant(ctx, "ours")), rules.ErrFinal)
+	if erased := must(w.EraseRemovedTenants(ctx, time.Now().Add(time.Hour)))(t); erased != 0 {
+		t.Error("it is erased again")
+	}
+	if _, err := connect(t, runtimeOf(t, w.url)).Exec(ctx, "SELECT erase_removed_tenant($1, 10)", w.theirs.ID); err == nil {
+		t.Error("a tenant that is not removed can be erased")
+	}
+}
