@@ -2911,7 +2911,7 @@ export interface components {
                 epoch: number;
                 /** @description Tokens left in the store */
                 level: number;
-                /** @description Tokens that are lent */
+                /** @description Tokens that are lent, to all holders */
                 out: number;
                 /** Format: int64 */
                 holders: number;
