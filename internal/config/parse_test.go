@@ -214,7 +214,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"a permission that does not exist": {
 			"admin create-key --tenant acme --name ci --permissions check,root", nil,
-			[]string{`--permissions: "check,root" is not a list of check, explain, refund, report, read, rules, users, settings, members, keys, alerts, manage, separated by commas`},
+			[]string{`--permissions: "check,root" is not a list of check, explain, refund, report, lease, read, rules, users, settings, members, keys, alerts, manage, separated by commas`},
 		},
 		"a network that is none": {
 			"sluice dev --webhook-allow 10.0.0.0/8,10.0.0.0/33", nil,
