@@ -617,6 +617,7 @@ CREATE TABLE account (
     unproven_in bigint,
     second_factor_at timestamptz, -- null: it has none
     recovery_codes_at timestamptz, -- when they were made
+    admin_by    text NOT NULL DEFAULT '' COLLATE "C", -- the issuer whose groups made it a platform admin; '' for a person
     CONSTRAINT account_pkey PRIMARY KEY (account_id),
     CONSTRAINT account_unproven_in_fkey FOREIGN KEY (unproven_in) REFERENCES tenant (tenant_id),
     CONSTRAINT account_unproven_check CHECK (unproven_in IS NULL OR NOT is_platform_admin),
@@ -627,6 +628,35 @@ CREATE TABLE account (
 CREATE UNIQUE INDEX account_email_key ON account (lower(email)) WHERE unproven_in IS NULL;
 CREATE UNIQUE INDEX account_unproven_email_key ON account (unproven_in, lower(email)) WHERE unproven_in IS NOT NULL;
 CREATE INDEX account_list_idx ON account (lower(email), account_id);
+
+-- Who people are at OpenID Connect providers. An identity is its issuer and subject; the address is only shown.
+CREATE TABLE account_identity (
+    identity_id  bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    issuer       text        NOT NULL COLLATE "C",
+    subject      text        NOT NULL COLLATE "C",
+    account_id   bigint      NOT NULL,
+    email        text        NOT NULL DEFAULT '' COLLATE "C", -- as the provider told it last
+    created_at   timestamptz NOT NULL DEFAULT now(),
+    last_used_at timestamptz, -- to the minute; null: never to sign in
+    CONSTRAINT account_identity_pkey PRIMARY KEY (identity_id),
+    CONSTRAINT account_identity_issuer_subject_key UNIQUE (issuer, subject),
+    CONSTRAINT account_identity_account_fkey FOREIGN KEY (account_id) REFERENCES account (account_id),
+    CONSTRAINT account_identity_issuer_check CHECK (octet_length(issuer) BETWEEN 1 AND 2048),
+    CONSTRAINT account_identity_subject_check CHECK (octet_length(subject) BETWEEN 1 AND 1020),
+    CONSTRAINT account_identity_email_check CHECK (octet_length(email) <= 254)
+);
+
+CREATE INDEX account_identity_account_idx ON account_identity (account_id);
+
+-- Sign-ins at providers that were used, so that none is used twice. They are forgotten when their cookies have expired.
+CREATE TABLE used_sign_in (
+    flow_digest bytea       NOT NULL,
+    expires_at  timestamptz NOT NULL,
+    CONSTRAINT used_sign_in_pkey PRIMARY KEY (flow_digest),
+    CONSTRAINT used_sign_in_flow_digest_check CHECK (octet_length(flow_digest) = 32)
+);
+
+CREATE INDEX used_sign_in_expires_idx ON used_sign_in (expires_at);
 
 -- A row is a live session or one that expired; a session that ended otherwise is deleted.
 CREATE TABLE session (
@@ -639,6 +669,7 @@ CREATE TABLE session (
     last_seen_at timestamptz NOT NULL DEFAULT now(), -- to the minute
     second_factor boolean    NOT NULL DEFAULT false, -- without it, a session of an account that has a factor does not count
     confirmed_at timestamptz, -- when its owner last signed in again; null: not since created_at
+    provider     text        NOT NULL DEFAULT '' COLLATE "C", -- the slug of the provider that it began at; '' for a password
     CONSTRAINT session_pkey PRIMARY KEY (session_id),
     CONSTRAINT session_token_digest_key UNIQUE (token_digest),
     CONSTRAINT session_account_fkey FOREIGN KEY (account_id) REFERENCES account (account_id),
@@ -703,6 +734,7 @@ CREATE TABLE member (
     version    bigint      NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
+    granted_by text        NOT NULL DEFAULT '' COLLATE "C", -- the issuer whose groups gave the role; '' for a person
     CONSTRAINT member_pkey PRIMARY KEY (tenant_id, account_id),
     CONSTRAINT member_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
     CONSTRAINT member_account_fkey FOREIGN KEY (account_id) REFERENCES account (account_id),
@@ -1262,6 +1294,8 @@ $$;
 
 CREATE TRIGGER account_platform_audit AFTER INSERT OR UPDATE OR DELETE ON account
     FOR EACH ROW EXECUTE FUNCTION audit_platform_change('account', 'account_id');
+CREATE TRIGGER account_identity_platform_audit AFTER INSERT OR UPDATE OR DELETE ON account_identity
+    FOR EACH ROW EXECUTE FUNCTION audit_platform_change('identity', 'identity_id');
 CREATE TRIGGER tenant_platform_audit_created AFTER INSERT OR DELETE ON tenant
     FOR EACH ROW EXECUTE FUNCTION audit_platform_change('tenant', 'slug');
 CREATE TRIGGER tenant_platform_audit AFTER UPDATE ON tenant FOR EACH ROW

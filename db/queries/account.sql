@@ -27,6 +27,7 @@ RETURNING *;
 -- No row if the account has another version.
 UPDATE account
 SET name = sqlc.arg(name),
+    admin_by = CASE WHEN is_platform_admin = sqlc.arg(is_platform_admin) THEN admin_by ELSE '' END,
     is_platform_admin = sqlc.arg(is_platform_admin),
     disabled_at = CASE WHEN sqlc.arg(disabled)::boolean THEN coalesce(disabled_at, clock_timestamp()) END,
     version = version + 1,

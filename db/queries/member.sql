@@ -48,9 +48,18 @@ FOR SHARE OF a;
 -- name: CreateMember :exec
 INSERT INTO member (tenant_id, account_id, role) VALUES ($1, $2, $3);
 
--- name: ChangeRole :exec
+-- name: CreateGrantedMember :exec
+INSERT INTO member (tenant_id, account_id, role, granted_by) VALUES ($1, $2, $3, $4);
+
+-- name: ChangeGrantedRole :exec
 UPDATE member
 SET role = sqlc.arg(role), version = version + 1, updated_at = clock_timestamp()
+WHERE tenant_id = sqlc.arg(tenant_id) AND account_id = sqlc.arg(account_id);
+
+-- name: ChangeRole :exec
+-- By a person, whose decision the groups of a provider do not change.
+UPDATE member
+SET role = sqlc.arg(role), granted_by = '', version = version + 1, updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND account_id = sqlc.arg(account_id);
 
 -- name: RemoveMember :exec

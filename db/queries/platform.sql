@@ -32,6 +32,14 @@ WHERE m.account_id = sqlc.arg(account_id) AND t.slug > sqlc.arg(after) AND t.rem
 ORDER BY t.slug
 LIMIT sqlc.arg(page_size);
 
+-- name: GrantedRoles :many
+-- The role of an account in the tenants with the slugs, and in those where the groups of an issuer gave it one.
+SELECT t.tenant_id, t.slug, coalesce(m.role, '')::text AS role, coalesce(m.granted_by, '')::text AS granted_by
+FROM tenant AS t
+LEFT JOIN member AS m ON m.tenant_id = t.tenant_id AND m.account_id = sqlc.arg(account_id)
+WHERE t.removed_at IS NULL AND (t.slug = ANY (sqlc.arg(slugs)::text[]) OR m.granted_by = sqlc.arg(issuer)::text)
+ORDER BY t.slug;
+
 -- name: InvitationByToken :one
 -- The open invitation; its link names no tenant.
 SELECT sqlc.embed(i), sqlc.embed(t)

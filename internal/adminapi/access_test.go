@@ -66,6 +66,8 @@ var bodies = map[string]func(*fixture) string{
 		}
 		return fmt.Sprintf(`{"token":%q}`, f.link(f.caller.account, auth.MailProof))
 	},
+	"signInByLink": func(f *fixture) string { return fmt.Sprintf(`{"token":%q}`, f.link(f.w.account(false), "sign_in")) },
+	"linkIdentity": func(*fixture) string { return `{"provider":"idp"}` },
 	"createTenant": func(f *fixture) string { return fmt.Sprintf(`{"slug":%q,"name":"A"}`, f.w.name("tenant")) },
 	"updateTenant": func(*fixture) string { return `{"default_plan":null,"settings":{"retry_jitter_percent":20}}` },
 	"createPlan":   func(f *fixture) string { return fmt.Sprintf(`{"name":%q}`, f.w.name("plan")) },
@@ -145,7 +147,7 @@ func (f *fixture) invitationFor(email string) string {
 // newFixture makes what the operation's path names, as the tenant's.
 func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fixture {
 	w.t.Helper()
-	f := &fixture{w: w, tenant: tenant, caller: by, path: map[string]string{"tenant": tenant.Slug, "user_id": "a/b"}}
+	f := &fixture{w: w, tenant: tenant, caller: by, path: map[string]string{"tenant": tenant.Slug, "user_id": "a/b", "provider": "idp", "identity_id": "0"}}
 	needs := func(name string) bool { return strings.Contains(template, "{"+name+"}") }
 	pattern := must(rules.ParsePattern("user:{user_id}:endpoint:/" + w.name("e")))(w.t)
 	beside := func(r *rules.Rule) { r.Pattern = pattern }
@@ -196,6 +198,8 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 			_, id := w.session(by.account)
 			f.path["session_id"] = fmt.Sprint(id)
 		}
+	case needs("identity_id") && by.account.ID != 0:
+		f.path["identity_id"] = fmt.Sprint(w.identity(by.account))
 	case needs("account_id"):
 		account := w.account(false)
 		w.member(tenant, account, auth.Viewer)
@@ -405,7 +409,7 @@ func refusalOfKey(who, method, least string, o *openapi3.Operation, hasTenant, i
 
 // success is the status that an operation succeeds with.
 func success(o *openapi3.Operation) int {
-	for _, status := range []int{http.StatusOK, http.StatusCreated, http.StatusNoContent} {
+	for _, status := range []int{http.StatusOK, http.StatusCreated, http.StatusNoContent, http.StatusSeeOther} {
 		if o.Responses.Status(status) != nil {
 			return status
 		}

@@ -137,6 +137,7 @@ const (
 	plainSession = "sluice_session"
 	plainDevice  = "sluice_device"
 	plainPending = "sluice_pending" // a sign-in that waits for the second factor
+	plainFlow    = "sluice_flow"
 	hostPrefix   = "__Host-"
 
 	// deviceLife is how long a browser is remembered for having signed in before.

@@ -61,5 +61,7 @@ func (s *surface) TestMail(ctx context.Context, request openapi.TestMailRequestO
 
 // GetSignInOptions handles GET /api/v1/sign-in.
 func (s *surface) GetSignInOptions(_ context.Context, _ openapi.GetSignInOptionsRequestObject) (openapi.GetSignInOptionsResponseObject, error) {
-	return openapi.GetSignInOptions200JSONResponse{Mail: s.Gate.SendsMail()}, nil
+	return openapi.GetSignInOptions200JSONResponse{
+		Mail: s.Gate.SendsMail(), Passwords: s.Gate.TakesPasswords(), Providers: itemsOf(s.Providers.List(), showProvider),
+	}, nil
 }

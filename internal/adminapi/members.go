@@ -13,7 +13,7 @@ import (
 func showMember(m *auth.Member) openapi.Member {
 	return openapi.Member{
 		AccountId: int64(m.Account.ID), Email: m.Account.Email, Name: m.Account.Name, Role: openapi.Role(m.Role),
-		Disabled: !m.Account.DisabledAt.IsZero(), Proven: m.Account.Proven(), CreatedAt: m.CreatedAt.UTC(), Version: m.Version,
+		GrantedBy: orNull(m.GrantedBy), Disabled: !m.Account.DisabledAt.IsZero(), Proven: m.Account.Proven(), CreatedAt: m.CreatedAt.UTC(), Version: m.Version,
 	}
 }
 

@@ -47,6 +47,8 @@ func asProblem(err error) error {
 		return fieldsProblem("", fields)
 	case errors.As(err, &tooSoon):
 		return httpapi.TooSoon.Problem(fmt.Sprintf("Too many attempts have failed; wait %d seconds.", wholeSeconds(tooSoon.Wait)))
+	case errors.Is(err, auth.ErrPasswordsOff):
+		return httpapi.Forbidden.Problem("Signing in by password is off here; sign in with one of the providers.")
 	case errors.Is(err, auth.ErrBusy):
 		return httpapi.Unavailable.Problem("Too many people are signing in; try again.")
 	case errors.As(err, &missing):

@@ -51,6 +51,7 @@ type operation struct {
 	fresh      freshProof
 	isFile     bool // the answer is a file
 	isStream   bool // the answer is a stream
+	anyQuery   bool // others choose the parameters
 }
 
 // describe returns the operation of a route.
@@ -68,6 +69,7 @@ func describe(description *openapi3.T, method, path string, least access) (o *op
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", described.OperationID, err)
 	}
+	_, o.anyQuery = described.Extensions["x-any-query"]
 	for _, parameter := range slices.Concat(item.Parameters, described.Parameters) {
 		if parameter.Value.In == openapi3.ParameterInQuery {
 			o.query[parameter.Value.Name] = parameter.Value
@@ -152,6 +154,9 @@ func (o *operation) checkBody(r *http.Request, body []byte) (value any, err erro
 }
 
 func (o *operation) checkQuery(raw string) ([]httpapi.FieldError, error) {
+	if o.anyQuery {
+		return nil, nil
+	}
 	query, err := url.ParseQuery(raw)
 	if err != nil {
 		return nil, httpapi.InvalidRequest.Problem("Write the query as name=value, joined by & and percent-encoded.")

@@ -17,6 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/oidc"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
 	"github.com/sluicegate/sluice/internal/shares"
@@ -38,6 +39,8 @@ type Config struct {
 	// Once remembers requests that may be repeated.
 	Once auth.OnceStore
 	Gate *auth.Gate
+	// Providers are where people can sign in beside their password; nil for none.
+	Providers *oidc.Providers
 	// Violations are read here; Fleet has the state of the processes that record them.
 	Violations violations.Store
 	Alerts     violations.AlertStore
@@ -153,6 +156,14 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{post, v1 + "/invitations/look", anyone, x.LookAtInvitation},
 		{post, v1 + "/invitations/accept", anyone, x.AcceptInvitation},
 		{get, v1 + "/sign-in", anyone, x.GetSignInOptions},
+		{post, v1 + "/session/link", anyone, x.SignInByLink},
+		{post, v1 + "/auth/{provider}/start", anyone, x.StartProviderSignIn},
+		{get, v1 + "/auth/{provider}/callback", anyone, s.finishProviderSignIn},
+		{get, v1 + "/auth/{provider}/sign-out", anyone, s.signOutAtProvider},
+		{get, v1 + "/account/identities", anAccount, x.ListIdentities},
+		{post, v1 + "/account/identities", anAccount, x.LinkIdentity},
+		{post, v1 + "/account/identities/{identity_id}/unlink", anAccount, x.UnlinkIdentity},
+		{get, v1 + "/identity-providers", aPlatformAdmin, x.ListIdentityProviders},
 		{post, v1 + "/password-reset", anyone, x.AskPasswordReset},
 		{post, v1 + "/password-reset/finish", anyone, x.FinishPasswordReset},
 		{post, v1 + "/account/proof", anAccount, x.AskAddressProof},

@@ -95,6 +95,7 @@ func (s *surface) showSession(ctx context.Context, session *auth.Session) (opena
 			}
 		}),
 		HasMoreMemberships: hasMore, CheckUrl: orNull(s.CheckURL), SecondFactorRequired: s.Gate.RequiresSecondFactor(&session.Account),
+		HasPassword: session.Account.HasPassword && s.Gate.TakesPasswords(), SignOutUrl: orNull(s.signOutPath(session)),
 	}, nil
 }
 

@@ -29,6 +29,8 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/oidc"
+	"github.com/sluicegate/sluice/internal/oidc/oidctest"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/redisbucket"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -65,6 +67,7 @@ type world struct {
 	buckets     *redisbucket.Store
 	metrics     *metrics.Metrics
 	access      *auth.AccessLog
+	provider    *oidctest.Provider
 	log         lockedBuffer
 
 	acme, other, closed, strict rules.Tenant
@@ -133,6 +136,8 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 		Readiness: func() httpapi.Readiness { return httpapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"} },
 		Requests:  &httpapi.Requests{Log: log, Observer: w.metrics.Requests("admin"), Deadline: 20 * time.Second},
 	}
+	w.provider = oidctest.Start(t)
+	config.Providers = must(oidc.New([]oidc.Settings{w.provider.Settings("idp")}, oidc.Options{URL: func() string { return loopback }}))(t)
 	for _, f := range change {
 		f(&config)
 	}

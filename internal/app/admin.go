@@ -40,6 +40,8 @@ func Admin(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, 
 		return setPassword(ctx, store, by, args.Email, in, out)
 	case config.AdminRemoveFactor:
 		return removeSecondFactor(ctx, store, by, args.Email, out)
+	case config.AdminSignInLink:
+		return signInLink(ctx, store, cfg, out)
 	case config.AdminCreateTenant:
 		return createTenant(ctx, writer, args, out)
 	case config.AdminCreateKey:

@@ -86,10 +86,14 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 	if err != nil {
 		return nil, err
 	}
-	gate := auth.NewGate(a.store, auth.Options{Mail: a.post != nil, Vault: vault, RequireFactor: cfg.RequireFactor})
+	providers, err := openProviders(cfg, a.url, log)
+	if err != nil {
+		return nil, err
+	}
+	gate := auth.NewGate(a.store, auth.Options{Mail: a.post != nil, Vault: vault, RequireFactor: cfg.RequireFactor, NoPasswords: !cfg.PasswordSignIn})
 	handler, err := adminapi.NewHandler(adminapi.Config{ //nolint:contextcheck // each request has a context of its own
 		Stores: a.store, As: func(by rules.Actor) adminapi.Writer { return a.store.As(by) },
-		People: a.store, Once: a.store, Access: a.access, AccessEvents: a.store, TenantGrace: cfg.TenantGrace, Gate: gate,
+		People: a.store, Once: a.store, Access: a.access, AccessEvents: a.store, TenantGrace: cfg.TenantGrace, Gate: gate, Providers: providers,
 		Violations: a.store, Alerts: a.store, CheckTarget: a.webhooks.CheckTarget, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
 		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {
@@ -131,6 +135,14 @@ func (a *AdminServer) open(ctx context.Context) (err error) {
 	})
 	a.keyUses = snapshot.NewKeyUses(a.store, a.log)
 	return nil
+}
+
+// url returns where browsers reach the web UI, without a slash at its end.
+func (a *AdminServer) url() string {
+	if a.cfg.AdminURL != "" {
+		return a.cfg.AdminURL
+	}
+	return "http://" + a.Addr().String() // of sluice dev; others must say
 }
 
 // checkURL returns the configured URL of the check endpoint, or that of the API in this process.

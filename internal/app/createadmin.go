@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -56,6 +57,19 @@ func removeSecondFactor(ctx context.Context, store auth.Store, by rules.Actor, e
 		return fmt.Errorf("remove the second factor: %w", err)
 	}
 	_, err = fmt.Fprintln(out, account.Email)
+	return err
+}
+
+// signInLink prints a link that signs an account in.
+func signInLink(ctx context.Context, store auth.Store, cfg config.Config, out io.Writer) error {
+	token, err := auth.NewGate(store, auth.Options{}).SignInLink(ctx, cfg.Arguments.Email)
+	if errors.Is(err, rules.ErrNotFound) {
+		return fmt.Errorf("there is no account %q that is enabled", cfg.Arguments.Email)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, cfg.AdminURL+"/sign-in-link#"+token)
 	return err
 }
 

@@ -33,6 +33,8 @@ const (
 	AccessFactorOn        AccessKind = "second_factor_on"
 	AccessFactorOff       AccessKind = "second_factor_off"
 	AccessRecoveryCodes   AccessKind = "recovery_codes_replaced"
+	AccessLinked          AccessKind = "identity_linked"
+	AccessUnlinked        AccessKind = "identity_unlinked"
 	AccessInvited         AccessKind = "invitation_accepted"
 	AccessRefused         AccessKind = "refused"         // a key or session that is not in force
 	AccessDenied          AccessKind = "denied"          // a caller without the permission

@@ -67,9 +67,13 @@ type Account struct {
 	Name  string // "" if it has none
 	// PlatformAdmin may do everything in every tenant, and manages tenants.
 	PlatformAdmin bool
-	CreatedAt     time.Time
-	DisabledAt    time.Time // zero: may sign in
-	Version       int64
+	// AdminBy is the issuer whose groups made it a platform admin; "" for a person. HasPassword says whether it can sign in by
+	// password. Lists of members have neither.
+	AdminBy     string
+	HasPassword bool
+	CreatedAt   time.Time
+	DisabledAt  time.Time // zero: may sign in
+	Version     int64
 	// UnprovenIn is the tenant that invited the account by a link that others could have used; 0 once it has proven its
 	// address. Until then the address is only a claim: the account is a member of no other tenant and signs in at the
 	// tenant's own address, and others may have the same e-mail address.
@@ -127,6 +131,7 @@ type Member struct {
 	TenantID  rules.TenantID
 	Account   Account
 	Role      Role
+	GrantedBy string // the issuer whose groups gave the role; "" for a person
 	CreatedAt time.Time
 	Version   int64
 }
@@ -166,4 +171,5 @@ type Session struct {
 	SecondFactor bool
 	// ConfirmedAt is when its owner signed in, or signed in again.
 	ConfirmedAt time.Time
+	Provider    string // the slug of the provider that it began at; "" for a password
 }

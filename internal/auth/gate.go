@@ -48,6 +48,8 @@ type Options struct {
 	Vault Vault
 	// RequireFactor says who must have a second factor.
 	RequireFactor RequireFactor
+	// NoPasswords lets people sign in at providers only, and by the link of a command.
+	NoPasswords bool
 	// Now is the clock (time.Now).
 	Now func() time.Time
 }
@@ -74,6 +76,7 @@ type Browser struct {
 	Session   string // the token of the session that it has, to be ended at sign-in; "" for none
 	Device    string // the device token that it has; "" for none
 	Tenant    string // the slug of the tenant at whose address it signs in; "" for the common one
+	Provider  string // the slug of the provider that it comes from; "" for none
 	UserAgent string
 	IP        netip.Addr // failures are counted by its network
 }
@@ -90,3 +93,6 @@ type Entry struct {
 
 // SendsMail reports whether mail is configured.
 func (g *Gate) SendsMail() bool { return g.options.Mail }
+
+// TakesPasswords reports whether people can sign in by password.
+func (g *Gate) TakesPasswords() bool { return !g.options.NoPasswords }

@@ -3,8 +3,10 @@ package auth
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/alexedwards/argon2id"
 )
@@ -54,6 +56,23 @@ func hashed(password string, cost *argon2id.Params) string {
 		panic(err) // crypto/rand never fails; see its documentation
 	}
 	return hash
+}
+
+// noPasswordSalt is the salt of hashes that no password fits.
+const noPasswordSalt = "no password here"
+
+// NoPassword returns the hash of an account that cannot sign in by password. It costs a guesser as much as another,
+// and processes that do not know its meaning refuse every password too. Its random part is as secret as that of another.
+func NoPassword() string {
+	key := make([]byte, presentCost.KeyLength)
+	_, _ = rand.Read(key) // it never fails; see its documentation
+	return fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$%s$%s", presentCost.Memory, presentCost.Iterations, presentCost.Parallelism,
+		base64.RawStdEncoding.EncodeToString([]byte(noPasswordSalt)), base64.RawStdEncoding.EncodeToString(key))
+}
+
+// HasPassword reports whether a hash is of a password, and not of NoPassword.
+func HasPassword(hash string) bool {
+	return !strings.Contains(hash, "$"+base64.RawStdEncoding.EncodeToString([]byte(noPasswordSalt))+"$")
 }
 
 // turn waits for a slot, or is ErrBusy at once if too many wait already.

@@ -57,6 +57,8 @@ func (g *Gate) AcceptAsNew(ctx context.Context, requestID, token, name, password
 	switch {
 	case err != nil:
 		return Member{}, Entry{}, err
+	case g.options.NoPasswords:
+		return Member{}, Entry{}, ErrPasswordsOff
 	case tenant.Suspended:
 		return Member{}, Entry{}, ErrSuspended // before hashing; the store looks again
 	}

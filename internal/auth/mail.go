@@ -98,6 +98,8 @@ type MailStore interface {
 	CreateMailedLink(ctx context.Context, account AccountID, purpose MailKind, token Digest, expiresAt time.Time) error
 	// MailedLinkOf returns the account of an open link.
 	MailedLinkOf(ctx context.Context, purpose MailKind, token Digest) (Account, error)
+	// UseLink uses a link up, and returns its account and the hash of the password.
+	UseLink(ctx context.Context, purpose MailKind, token Digest) (Account, string, error)
 	// ResetPassword uses a link up, replaces the password and ends all sessions.
 	ResetPassword(ctx context.Context, by rules.Actor, token Digest, passwordHash string) (Account, error)
 	// ProveByMail uses a link up; its account has proven its address. It is ErrOtherAddress for a link of another account,

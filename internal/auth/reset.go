@@ -25,6 +25,9 @@ var platformMail = MailLimits{Queued: 10_000}
 // in the same time: only the PostOffice looks the account up. It is rules.FieldErrors on email, TooSoonError or
 // ErrTooMuchMail.
 func (g *Gate) AskReset(ctx context.Context, email string, from netip.Addr) error {
+	if g.options.NoPasswords {
+		return ErrPasswordsOff
+	}
 	if !isAddress(email) {
 		return rules.FieldErrors{wrongAddress(email)}
 	}
@@ -43,6 +46,9 @@ func (g *Gate) AskReset(ctx context.Context, email string, from netip.Addr) erro
 // rules.ErrNotFound for a link that is not open, and rules.FieldErrors on password. Once the password is replaced, the
 // account is returned even with an error.
 func (g *Gate) Reset(ctx context.Context, requestID, token, password string, from Browser) (Account, error) {
+	if g.options.NoPasswords {
+		return Account{}, ErrPasswordsOff
+	}
 	if len(token) != tokenLength {
 		return Account{}, rules.ErrNotFound
 	}
@@ -104,6 +110,8 @@ const (
 	NoticeCodes     Notice = "recovery_codes_replaced"
 	NoticeRecovery  Notice = "recovery_code_used"
 	NoticeGuesses   Notice = "second_factor_guessed" // by somebody with the password
+	NoticeLinked    Notice = "identity_linked"
+	NoticeUnlinked  Notice = "identity_unlinked"
 )
 
 // notify queues a notice to an account. Of a new browser and of guesses it is sent once a day, of a change each time. Nobody is told about an account that is

@@ -19,6 +19,9 @@ func (g *Gate) SignIn(ctx context.Context, email, password string, from Browser)
 }
 
 func (g *Gate) signIn(ctx context.Context, email, password string, from Browser) (Entry, error) {
+	if g.options.NoPasswords {
+		return Entry{}, ErrPasswordsOff
+	}
 	if len(email) > maxEmailLength || len(password) > maxPasswordBytes {
 		return Entry{}, ErrWrongPassword // no account has such
 	}
@@ -79,6 +82,7 @@ func (g *Gate) openSession(ctx context.Context, account Account, hash string, fr
 	created := NewSession{
 		Session: Session{
 			Account: account, UserAgent: tidyUserAgent(from.UserAgent), IP: rules.PlainIP(from.IP), SecondFactor: secondFactor,
+			Provider: from.Provider,
 		},
 		Token: digest, PasswordHash: hash,
 	}
@@ -148,6 +152,9 @@ func (g *Gate) Sessions(ctx context.Context, account AccountID) ([]Session, erro
 // another change at the same time. With any other error the password may be changed and nobody signed in.
 func (g *Gate) ChangePassword(ctx context.Context, session Session, current, next string, from Browser) (Entry, error) {
 	account := session.Account
+	if g.options.NoPasswords {
+		return Entry{}, ErrPasswordsOff
+	}
 	if wrong := wrongPassword("new_password", next, account.Email); wrong != nil {
 		return Entry{}, wrong
 	}

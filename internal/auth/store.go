@@ -90,6 +90,7 @@ type Store interface {
 	ServiceKeyStore
 	MailStore
 	FactorStore
+	IdentityStore
 
 	// CreateAccount is rules.ErrExists if the address is taken by an account that has proven it or, for one that has not,
 	// by another of the same tenant.

@@ -11,6 +11,7 @@ const (
 	AdminCreateAdmin      Command = "admin create-admin"
 	AdminSetPassword      Command = "admin set-password"
 	AdminRemoveFactor     Command = "admin remove-factor"
+	AdminSignInLink       Command = "admin sign-in-link"
 	AdminCreateTenant     Command = "admin create-tenant"
 	AdminCreateKey        Command = "admin create-key"
 	AdminCreateServiceKey Command = "admin create-service-key"
@@ -34,6 +35,7 @@ var summaries = map[Command]string{
 	AdminCreateAdmin:      "Make an account a platform admin, with a new password that it asks for.",
 	AdminSetPassword:      "Give an account a new password that it asks for, and sign it out everywhere.",
 	AdminRemoveFactor:     "Remove the lost second factor of an account, and sign it out everywhere.",
+	AdminSignInLink:       "Print a link that signs an account in, once, within 15 minutes.",
 	AdminCreateTenant:     "Create a tenant.",
 	AdminCreateKey:        "Create an API key of a tenant and print it. It is shown only this once.",
 	AdminCreateServiceKey: "Create a service key, which acts in every tenant, and print it. It is shown only this once.",
@@ -50,7 +52,7 @@ var summaries = map[Command]string{
 // Sets of commands that take the same options.
 var (
 	everyCommand = []Command{
-		API, AdminServe, AdminMigrate, AdminCreateAdmin, AdminSetPassword, AdminRemoveFactor, AdminCreateTenant,
+		API, AdminServe, AdminMigrate, AdminCreateAdmin, AdminSetPassword, AdminRemoveFactor, AdminSignInLink, AdminCreateTenant,
 		AdminCreateKey, AdminCreateServiceKey, AdminRemoveTenant, AdminRestoreTenant, AdminEnforcement, AdminApply, AdminExport, AdminImportEnvoy,
 		AdminReplay, SluiceDev,
 	}

@@ -13,9 +13,9 @@ func TestChoosingACommand(t *testing.T) {
 		want string // the problem
 	}{
 		"none":                    {"sluice", `sluice needs a command: completion, dev, help`},
-		"an unknown one":          {"admin explode", `admin has no command "explode"; it has apply, completion, create-admin, create-key, create-service-key, create-tenant, export, help, import-envoy, migrate, remove-factor, remove-tenant, replay, restore-tenant, serve, set-enforcement, set-password`},
-		"a misspelt one":          {"admin migrat", `admin has no command "migrat"; did you mean migrate?; it has apply, completion, create-admin, create-key, create-service-key, create-tenant, export, help, import-envoy, migrate, remove-factor, remove-tenant, replay, restore-tenant, serve, set-enforcement, set-password`},
-		"one with a wrong letter": {"admin aply", `admin has no command "aply"; did you mean apply?; it has apply, completion, create-admin, create-key, create-service-key, create-tenant, export, help, import-envoy, migrate, remove-factor, remove-tenant, replay, restore-tenant, serve, set-enforcement, set-password`},
+		"an unknown one":          {"admin explode", `admin has no command "explode"; it has apply, completion, create-admin, create-key, create-service-key, create-tenant, export, help, import-envoy, migrate, remove-factor, remove-tenant, replay, restore-tenant, serve, set-enforcement, set-password, sign-in-link`},
+		"a misspelt one":          {"admin migrat", `admin has no command "migrat"; did you mean migrate?; it has apply, completion, create-admin, create-key, create-service-key, create-tenant, export, help, import-envoy, migrate, remove-factor, remove-tenant, replay, restore-tenant, serve, set-enforcement, set-password, sign-in-link`},
+		"one with a wrong letter": {"admin aply", `admin has no command "aply"; did you mean apply?; it has apply, completion, create-admin, create-key, create-service-key, create-tenant, export, help, import-envoy, migrate, remove-factor, remove-tenant, replay, restore-tenant, serve, set-enforcement, set-password, sign-in-link`},
 		"a flag in front of it":   {"sluice --data-dir x dev", `--data-dir: sluice has no such option`},
 	}
 	for name, test := range tests {

@@ -64,6 +64,8 @@ type Config struct {
 	SMTP                 SMTP
 	SecretKeys           Secret // of an auth.Vault; "" has none
 	RequireFactor        auth.RequireFactor
+	OIDC                 OIDC
+	PasswordSignIn       bool
 	JWKSAllow            []netip.Prefix
 
 	DrainDelay      time.Duration
@@ -85,6 +87,17 @@ type SMTP struct {
 	User     string
 	Password Secret
 	From     string
+}
+
+// OIDC is where the providers of OpenID Connect are described: in a File, and one of them here.
+type OIDC struct {
+	File           string // "" for none
+	Issuer         string // "" for none
+	ClientID       string
+	ClientSecret   Secret
+	Name           string
+	EmailDomains   []string
+	CreateAccounts bool
 }
 
 // Where buckets are.

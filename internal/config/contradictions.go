@@ -41,6 +41,7 @@ func (p *parser) contradictions(c *Config) {
 	if c.RequireFactor != auth.RequireNobody && c.SecretKeys == "" && c.Command != SluiceDev {
 		p.complain("%s needs a --secret-key or SLUICE_SECRET_KEY; without it nobody can set up a second factor", named("require-second-factor"))
 	}
+	p.contradictSignIn(c)
 	if c.Buckets == BucketsInRedis && c.RedisURL == "" && c.Command != SluiceDev {
 		p.complain("%s needs a --redis-url or SLUICE_REDIS_URL", named("buckets"))
 	}
@@ -111,5 +112,22 @@ func (p *parser) contradictMail(c *Config) {
 	}
 	if (c.SMTP.User == "") != (c.SMTP.Password == "") {
 		p.complain("--smtp-user and --smtp-password need each other; give both")
+	}
+}
+
+// contradictSignIn notes what signing in with OpenID Connect lacks.
+func (p *parser) contradictSignIn(c *Config) {
+	one, hasProviders := c.OIDC, c.OIDC.File != "" || c.OIDC.Issuer != ""
+	switch {
+	case one.Issuer == "" && (one.ClientID != "" || one.ClientSecret != "" || len(one.EmailDomains) > 0 || one.CreateAccounts):
+		p.complain("--oidc-client-id, --oidc-client-secret, --oidc-email-domains and --oidc-create-accounts need --oidc-issuer, the provider")
+	case one.Issuer != "" && (one.ClientID == "" || one.ClientSecret == ""):
+		p.complain("--oidc-issuer needs --oidc-client-id and --oidc-client-secret")
+	}
+	if hasProviders && c.AdminURL == "" && c.Command == AdminServe {
+		p.complain("--oidc-file and --oidc-issuer need --admin-url, where providers send browsers back to")
+	}
+	if !c.PasswordSignIn && !hasProviders && slices.Contains(keepers, c.Command) {
+		p.complain("--password-sign-in=false needs --oidc-file or --oidc-issuer; otherwise nobody could sign in")
 	}
 }

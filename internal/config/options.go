@@ -32,7 +32,7 @@ const (
 func (c *Config) options() []option {
 	return withFiles(slices.Concat(
 		group(arguments,
-			row("email", only(AdminCreateAdmin, AdminSetPassword, AdminRemoveFactor), required, text(&c.Arguments.Email, "ADDRESS"),
+			row("email", only(AdminCreateAdmin, AdminSetPassword, AdminRemoveFactor, AdminSignInLink), required, text(&c.Arguments.Email, "ADDRESS"),
 				"The address to sign in with."),
 			row("slug", only(AdminCreateTenant), required, text(&c.Arguments.Slug, "SLUG"),
 				"The tenant's name in URLs and commands."),
@@ -193,8 +193,9 @@ func (c *Config) options() []option {
 					"alerts go to public addresses only."),
 		),
 		group("Mail", append([]option{
-			row("admin-url", keepers, "", webURL(&c.AdminURL),
-				"Where people reach the web UI, such as https://sluice.example.com; links in mail lead there."),
+			row("admin-url", []Command{AdminServe, AdminSignInLink, SluiceDev}, "", webURL(&c.AdminURL),
+				"Where people reach the web UI, such as https://sluice.example.com; links in mail lead there, and providers of "+
+					"OpenID Connect send browsers back there."),
 		}, mailOptions(c)...)...),
 		group("People",
 			row("secret-key", keepers, "", secretKeys(&c.SecretKeys),
@@ -205,6 +206,7 @@ func (c *Config) options() []option {
 				"Whose account needs a second factor to do anything: admins (platform admins) or everyone. Without it each tenant "+
 					"decides by its setting require_second_factor."),
 		),
+		group("Sign-in", signInOptions(c)...),
 		group("Process",
 			row("drain-delay", only(API, AdminServe), "0s", duration(&c.DrainDelay, 0, time.Hour),
 				"How long a process goes on as ever after SIGINT or SIGTERM while /readyz says 503, so that load "+
@@ -223,6 +225,31 @@ func (c *Config) options() []option {
 				"How to write log lines, which go to standard error."),
 		),
 	))
+}
+
+// signInOptions are about how people sign in.
+func signInOptions(c *Config) []option {
+	return []option{
+		row("password-sign-in", keepers, "true", toggle(&c.PasswordSignIn),
+			"Let people sign in by password. Without it they sign in with OpenID Connect only, and admin sign-in-link is the way "+
+				"back in."),
+		row("oidc-file", keepers, "", text(&c.OIDC.File, "FILE"),
+			"The providers of OpenID Connect, in YAML or JSON; docs/security.md describes it. Needs --admin-url, as do the other "+
+				"options of OpenID Connect."),
+		row("oidc-issuer", keepers, "", text(&c.OIDC.Issuer, "URL"),
+			"The issuer of one provider that needs no file, such as https://login.example.com. Its slug is sso, so it sends "+
+				"browsers back to /api/v1/auth/sso/callback."),
+		row("oidc-client-id", keepers, "", text(&c.OIDC.ClientID, "ID"),
+			"What that provider knows Sluice by."),
+		row("oidc-client-secret", keepers, "", secretText(&c.OIDC.ClientSecret),
+			"The secret that belongs to it, at least 16 characters."),
+		row("oidc-name", keepers, "Single sign-on", text(&c.OIDC.Name, "NAME"),
+			"What the button at sign-in says."),
+		row("oidc-email-domains", keepers, "", list(&c.OIDC.EmailDomains, "DOMAINS"),
+			"The domains whose verified addresses may sign in there, separated by commas. Without it any may."),
+		row("oidc-create-accounts", keepers, "false", toggle(&c.OIDC.CreateAccounts),
+			"Make an account at the first sign-in of somebody whose address has none. Needs --oidc-email-domains."),
+	}
 }
 
 // mailOptions are about the mail server.

@@ -204,6 +204,17 @@ func parsed[T any](at *T, kind, form string, parse func(string) (T, error), form
 	}}
 }
 
+// list is several texts, separated by commas.
+func list(at *[]string, kind string) value {
+	show := func() string { return strings.Join(*at, ",") }
+	return value{kind: kind, show: show, set: func(s string) error {
+		for one := range strings.SplitSeq(s, ",") {
+			*at = append(*at, strings.TrimSpace(one))
+		}
+		return nil
+	}}
+}
+
 // ranged makes a parser refuse what is below the least or above the most.
 func ranged[T int | time.Duration](parse func(string) (T, error), least, most T) func(string) (T, error) {
 	return func(s string) (T, error) {

@@ -106,6 +106,8 @@ func notice(letter *auth.Letter) (words, error) {
 		auth.NoticeCodes:     {"Your recovery codes were replaced", "Your account got new recovery codes. The former ones no longer work."},
 		auth.NoticeRecovery:  {"A recovery code was used", "Somebody signed in to your account with one of its recovery codes."},
 		auth.NoticeGuesses:   {"Wrong codes for your account", "Somebody has the password of your account, and has tried wrong codes five times. Nobody got in this way."},
+		auth.NoticeLinked:    {"Another way to sign in to Sluice", "An account at a sign-in provider was linked with your account, and can sign in to it."},
+		auth.NoticeUnlinked:  {"A way to sign in to Sluice was removed", "An account at a sign-in provider was unlinked from your account."},
 	}[auth.Notice(letter.Facts["notice"])]
 	if !ok {
 		return words{}, fmt.Errorf("there are no words for the notice %q", letter.Facts["notice"])

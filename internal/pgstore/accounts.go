@@ -256,6 +256,8 @@ func accountFromRow(row dbsqlc.Account) auth.Account {
 		CreatedAt:     row.CreatedAt.UTC(),
 		DisabledAt:    orZero(row.DisabledAt),
 		Version:       row.Version,
+		AdminBy:       row.AdminBy,
+		HasPassword:   auth.HasPassword(row.PasswordHash),
 
 		SecondFactorAt: orZero(row.SecondFactorAt),
 	}

@@ -115,6 +115,8 @@ func takenBy(constraint string) string {
 		return "an API key with this id"
 	case "account_email_key", "account_unproven_email_key":
 		return "an account with this e-mail address"
+	case "account_identity_issuer_subject_key":
+		return "an account with this identity"
 	case "member_pkey":
 		return "this member"
 	default:

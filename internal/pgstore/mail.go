@@ -55,6 +55,23 @@ func (s *Store) MailedLinkOf(ctx context.Context, purpose auth.MailKind, token a
 	return accountFromRow(row), nil
 }
 
+// UseLink uses a link up, and returns its account and the hash of the password.
+func (s *Store) UseLink(ctx context.Context, purpose auth.MailKind, token auth.Digest) (auth.Account, string, error) {
+	var row dbsqlc.Account
+	err := s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+		id, err := q.UseMailedLink(ctx, token[:], string(purpose))
+		if err != nil {
+			return err
+		}
+		row, err = q.Account(ctx, id)
+		return err
+	})
+	if err != nil {
+		return auth.Account{}, "", fmt.Errorf("use a link: %w", err)
+	}
+	return accountFromRow(row), row.PasswordHash, nil
+}
+
 // ResetPassword uses a link up: it replaces the password and ends all sessions.
 func (s *Store) ResetPassword(ctx context.Context, by rules.Actor, token auth.Digest, passwordHash string) (account auth.Account, err error) {
 	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {

@@ -153,6 +153,7 @@ func memberFromRow(row dbsqlc.MemberRow) auth.Member {
 			SecondFactorAt: row.SecondFactorAt,
 		}),
 		Role:      row.Member.Role,
+		GrantedBy: row.Member.GrantedBy,
 		CreatedAt: row.Member.CreatedAt.UTC(),
 		Version:   row.Member.Version,
 	}

@@ -18,7 +18,7 @@ func (s *Store) CreateSession(ctx context.Context, session auth.NewSession, live
 	account := session.Account
 	err = s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := q.CreateSession(ctx, dbsqlc.CreateSessionParams{
-			TokenDigest: session.Token[:], UserAgent: session.UserAgent, Ip: ip,
+			TokenDigest: session.Token[:], UserAgent: session.UserAgent, Ip: ip, Provider: session.Provider,
 			AccountID: account.ID, PasswordHash: session.PasswordHash, SecondFactor: session.SecondFactor,
 		})
 		if err != nil {
@@ -103,6 +103,7 @@ func sessionFromRow(row dbsqlc.Session, account auth.Account) auth.Session {
 		CreatedAt:  row.CreatedAt.UTC(),
 		LastSeenAt: row.LastSeenAt.UTC(),
 		UserAgent:  row.UserAgent,
+		Provider:   row.Provider,
 
 		SecondFactor: row.SecondFactor,
 		ConfirmedAt:  row.CreatedAt.UTC(),

@@ -16,9 +16,11 @@ import {
   overridesSearch,
   overviewSearch,
   parseSearch,
+  profileSearch,
   rulesSearch,
   securitySearch,
   settingsSearch,
+  signInSearch,
   stringifySearch,
   trySearch,
   userSearch,
@@ -39,9 +41,7 @@ const root = createRootRouteWithContext<{ queries: QueryClient }>()({
 const signIn = createRoute({
   getParentRoute: () => root,
   path: '/sign-in',
-  validateSearch: (search: { next?: unknown }): { next?: string } =>
-    // Only a local path: a link must not redirect people to another site.
-    typeof search.next === 'string' && /^\/(?![/\\])/.test(search.next) ? { next: search.next } : {},
+  validateSearch: signInSearch,
   component: lazyRouteComponent(() => import('~/screens/sign-in/SignIn')),
 });
 
@@ -77,6 +77,13 @@ const invitation = createRoute({
   component: lazyRouteComponent(() => import('~/screens/sign-in/Invitation')),
 });
 
+/** The token is in the fragment. */
+const signInLink = createRoute({
+  getParentRoute: () => root,
+  path: '/sign-in-link',
+  component: lazyRouteComponent(() => import('~/screens/sign-in/SignInLink')),
+});
+
 const shell = createRoute({
   getParentRoute: () => root,
   id: 'shell',
@@ -102,6 +109,7 @@ const start = createRoute({
 const profile = createRoute({
   getParentRoute: () => shell,
   path: '/profile',
+  validateSearch: profileSearch,
   component: lazyRouteComponent(() => import('~/screens/profile/Profile')),
 });
 
@@ -136,6 +144,12 @@ const platformSecurityLog = createRoute({
   path: '/platform/security-log',
   validateSearch: securitySearch,
   component: lazyRouteComponent(() => import('~/screens/platform/SecurityLog')),
+});
+
+const platformSignIn = createRoute({
+  getParentRoute: () => shell,
+  path: '/platform/sign-in',
+  component: lazyRouteComponent(() => import('~/screens/platform/SignIn')),
 });
 
 const tenant = createRoute({
@@ -232,6 +246,7 @@ const routeTree = root.addChildren([
   resetPassword,
   proveAddress,
   invitation,
+  signInLink,
   shell.addChildren([
     start,
     profile,
@@ -240,6 +255,7 @@ const routeTree = root.addChildren([
     platformKeys,
     platformMail,
     platformSecurityLog,
+    platformSignIn,
     tenant.addChildren([
       overview,
       plans,

@@ -208,6 +208,37 @@ export function findSearch(raw: Raw): FindSearch {
   return given({ q: text(raw.q) });
 }
 
+/** Where to go after signing in, and why signing in at a provider failed. */
+export interface SignInSearch {
+  next?: string;
+  failed?: string;
+  provider?: string;
+  /** code: the provider was the first step, and the second factor is the next. */
+  step?: string;
+}
+
+export function signInSearch(raw: Raw): SignInSearch {
+  const next = text(raw.next);
+  return given({
+    // Only a local path: a link must not redirect people to another site.
+    next: next && /^\/(?![/\\])/.test(next) ? next : undefined,
+    failed: text(raw.failed),
+    provider: text(raw.provider),
+    step: text(raw.step),
+  });
+}
+
+/** What became of linking an identity. */
+export interface ProfileSearch {
+  linked?: string;
+  failed?: string;
+  provider?: string;
+}
+
+export function profileSearch(raw: Raw): ProfileSearch {
+  return given({ linked: text(raw.linked), failed: text(raw.failed), provider: text(raw.provider) });
+}
+
 /** Reads the query as strings. The router’s parser would round a user id of twenty digits. */
 export function parseSearch(query: string): Record<string, string> {
   return Object.fromEntries(new URLSearchParams(query));

@@ -25,7 +25,7 @@ type Handler = (request: {
 const everywhere: Record<string, Handler | unknown> = {
   'GET /api/v1/tenants/acme': () => ({ json: tenant(), headers: { ETag: '"1"' } }),
   'GET /api/v1/tenants/acme/overrides': { items: [], next_cursor: null },
-  'GET /api/v1/sign-in': { mail: false },
+  'GET /api/v1/sign-in': { mail: false, passwords: true, providers: [] },
 };
 
 /**
@@ -100,6 +100,8 @@ export function session(role: 'viewer' | 'editor' | 'owner' = 'owner'): Session 
     has_more_memberships: false,
     second_factor_required: false,
     check_url: 'https://limits.example.com',
+    has_password: true,
+    sign_out_url: null,
   };
 }
 

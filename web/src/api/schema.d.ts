@@ -493,6 +493,172 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/session/link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign in with the link of a command
+         * @description `admin sign-in-link` makes such a link: the way back in where passwords are off and no provider answers. It works once,
+         *     for 15 minutes. Its token is in the body, because paths end up in logs.
+         */
+        post: operations["signInByLink"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/{provider}/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Its slug in the settings
+                 * @example example
+                 */
+                provider: components["parameters"]["ProviderSlug"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begin to sign in at a provider
+         * @description Answers with the provider's address to send the browser to, and sets a cookie that the way back needs: the sign-in can
+         *     be finished in this browser only, within 10 minutes. `next` is the local path to continue at. 503 while the provider
+         *     does not answer.
+         */
+        post: operations["startProviderSignIn"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/{provider}/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Its slug in the settings
+                 * @example example
+                 */
+                provider: components["parameters"]["ProviderSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Come back from a provider
+         * @description Where the provider sends browsers back to, with a code and other parameters of its choice. Always leads on: to the path that the sign-in
+         *     was begun with, to the profile, or to the sign-in page, with the reason as `failed`.
+         */
+        get: operations["finishProviderSignIn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/{provider}/sign-out": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Its slug in the settings
+                 * @example example
+                 */
+                provider: components["parameters"]["ProviderSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Sign out at a provider
+         * @description Leads to the provider's sign-out, after signing out here; to the sign-in page if it has none or does not answer.
+         */
+        get: operations["signOutAtProvider"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/account/identities": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List what you sign in with at providers */
+        get: operations["listIdentities"];
+        put?: never;
+        /**
+         * Begin to link an identity
+         * @description Like `startProviderSignIn`, and what the provider vouches for then signs in to your account.
+         */
+        post: operations["linkIdentity"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/account/identities/{identity_id}/unlink": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 5 */
+                identity_id: number;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Unlink an identity
+         * @description It does not sign in to your account any more; sessions go on. 409 if you could not sign in without it.
+         */
+        post: operations["unlinkIdentity"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/identity-providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List providers of OpenID Connect and how they do
+         * @description Problems and failures are those that the answering process has seen since it started.
+         */
+        get: operations["listIdentityProviders"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/password-reset": {
         parameters: {
             query?: never;
@@ -3315,6 +3481,8 @@ export interface components {
          *         }
          *       ],
          *       "has_more_memberships": false,
+         *       "has_password": true,
+         *       "sign_out_url": null,
          *       "check_url": "https://limits.example.com",
          *       "second_factor_required": false
          *     }
@@ -3322,6 +3490,10 @@ export interface components {
         Session: {
             /** Format: int64 */
             session_id: number;
+            /** @description The account can sign in by password */
+            has_password: boolean;
+            /** @description The local path that signs out at the provider of this session, after signing out here; null: there is none */
+            sign_out_url: string | null;
             account: components["schemas"]["Account"];
             /** @description The first 100 by slug; listTenants has all */
             memberships: components["schemas"]["Membership"][];
@@ -4173,6 +4345,8 @@ export interface components {
             email: string;
             name: string;
             role: components["schemas"]["Role"];
+            /** @description The provider whose groups gave the role, and take it back at a later sign-in; null: a person gave it */
+            granted_by: string | null;
             /** @description The account cannot sign in */
             disabled: boolean;
             /** @description false: nobody has proven that the address is this person's */
@@ -4230,14 +4404,98 @@ export interface components {
             items: components["schemas"]["Mail"][];
             next_cursor: components["schemas"]["NextCursor"];
         };
+        Destination: {
+            /**
+             * Format: uri
+             * @description The provider's address to send the browser to
+             */
+            url: string;
+        };
+        ProviderName: {
+            slug: string;
+            name: string;
+        };
+        Identity: {
+            /** Format: int64 */
+            identity_id: number;
+            /** @description null: the provider is not configured any more, so the identity signs in nobody */
+            provider: components["schemas"]["ProviderName"] | null;
+            issuer: string;
+            /** @description As the provider told it last; may be empty */
+            email: string;
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description To the minute; null: never to sign in
+             */
+            last_used_at: string | null;
+        };
+        IdentityList: {
+            items: components["schemas"]["Identity"][];
+        };
+        IdentityProvider: {
+            slug: string;
+            name: string;
+            issuer: string;
+            /** @description What the provider must allow as the address to send browsers back to */
+            redirect_url: string;
+            /** @description Of verified addresses that may sign in; empty: any */
+            email_domains: string[];
+            /** @description name=value */
+            required_claim: string | null;
+            /** @description At the first sign-in */
+            creates_accounts: boolean;
+            /** @description Groups give roles */
+            gives_roles: boolean;
+            /** @description A sign-in there counts as two factors */
+            second_factor: boolean;
+            /** @description Signing out of Sluice signs out there too */
+            sign_out: boolean;
+            /** @description Why the provider's discovery document could not be read; null: it could */
+            problem: string | null;
+            /**
+             * Format: date-time
+             * @description When it was read last
+             */
+            checked_at: string | null;
+            /** @description Sign-ins that failed, latest first, at most 20 */
+            failures: components["schemas"]["ProviderFailure"][];
+        };
+        ProviderFailure: {
+            /**
+             * Format: date-time
+             * @description The last one's
+             */
+            at: string;
+            /** @description How often */
+            count: number;
+            reason: string;
+            /** @description In words */
+            detail: string;
+        };
+        IdentityProviderList: {
+            items: components["schemas"]["IdentityProvider"][];
+        };
         /**
          * @example {
-         *       "mail": true
+         *       "mail": true,
+         *       "passwords": true,
+         *       "providers": [
+         *         {
+         *           "slug": "example",
+         *           "name": "Example"
+         *         }
+         *       ]
          *     }
          */
         SignInOptions: {
             /** @description Sluice sends mail */
             mail: boolean;
+            /** @description People can sign in by password */
+            passwords: boolean;
+            /** @description Where else */
+            providers: components["schemas"]["ProviderName"][];
         };
         Invitation: {
             /** Format: int64 */
@@ -4504,7 +4762,7 @@ export interface components {
             /**
              * @description `signed_in`, `sign_in_failed`, `sign_in_too_soon`, `signed_out`, `sessions_ended`, `password_changed`,
              *     `password_failed` (the current one, at a change), `identity_confirmed` (signed in again), `second_factor_failed`,
-             *     `second_factor_on`, `second_factor_off`, `recovery_codes_replaced`, `reset_asked`, `password_reset`, `invitation_accepted`, `refused`
+             *     `second_factor_on`, `second_factor_off`, `recovery_codes_replaced`, `reset_asked`, `password_reset`, `identity_linked`, `identity_unlinked`, `invitation_accepted`, `refused`
              *     (a key or session that is not in force), `outside_network` (a key from a network where it may not be used),
              *     `denied` (a caller without the permission), `exported`. Later releases add kinds.
              */
@@ -4534,7 +4792,7 @@ export interface components {
         };
         PlatformAuditObject: {
             /** @enum {string} */
-            kind: "account" | "tenant" | "service_key";
+            kind: "account" | "tenant" | "service_key" | "identity";
             /** @description An account's or service key's id, a tenant's slug */
             id: string;
         };
@@ -5897,6 +6155,11 @@ export interface components {
     };
     parameters: {
         /**
+         * @description Its slug in the settings
+         * @example example
+         */
+        ProviderSlug: string;
+        /**
          * @description A tenant's slug
          * @example acme
          */
@@ -7013,6 +7276,285 @@ export interface operations {
                 };
             };
             403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    signInByLink: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "token": "3q2-7wAB9x"
+                 *     }
+                 */
+                "application/json": components["schemas"]["InvitationToken"];
+            };
+        };
+        responses: {
+            200: components["responses"]["SignedIn"];
+            /** @description The second factor is needed */
+            202: {
+                headers: {
+                    /** @description The pending sign-in's cookie */
+                    "Set-Cookie"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PendingSignIn"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    startProviderSignIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Its slug in the settings
+                 * @example example
+                 */
+                provider: components["parameters"]["ProviderSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "next": "/t/acme/overview"
+                 *     }
+                 */
+                "application/json": {
+                    next?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Where to go */
+            200: {
+                headers: {
+                    /** @description The sign-in's cookie */
+                    "Set-Cookie"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Destination"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    finishProviderSignIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Its slug in the settings
+                 * @example example
+                 */
+                provider: components["parameters"]["ProviderSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where to go on */
+            303: {
+                headers: {
+                    /** @description A local path */
+                    Location?: string;
+                    /** @description The session's cookie, if it began */
+                    "Set-Cookie"?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    signOutAtProvider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Its slug in the settings
+                 * @example example
+                 */
+                provider: components["parameters"]["ProviderSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where to go on */
+            303: {
+                headers: {
+                    /** @description The provider's address or a local path */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            403: components["responses"]["Forbidden"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listIdentities: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them, oldest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdentityList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    linkIdentity: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "provider": "example"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description A slug */
+                    provider: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Where to go */
+            200: {
+                headers: {
+                    /** @description The sign-in's cookie */
+                    "Set-Cookie"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Destination"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    unlinkIdentity: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @example 5 */
+                identity_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Unlinked */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listIdentityProviders: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdentityProviderList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
         };

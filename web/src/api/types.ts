@@ -72,3 +72,7 @@ export type Verdicts = Schemas['Verdicts'];
 export type Violation = Schemas['Violation'];
 export type ViolationSeries = Schemas['ViolationSeries'];
 export type ViolationDetail = Schemas['ViolationDetail'];
+export type Identity = Schemas['Identity'];
+export type IdentityProvider = Schemas['IdentityProvider'];
+export type ProviderFailure = Schemas['ProviderFailure'];
+export type ProviderName = Schemas['ProviderName'];

@@ -16,6 +16,8 @@ const titles: Record<string, string> = {
   recovery_codes_replaced: 'Made new recovery codes',
   reset_asked: 'Asked for a password reset',
   password_reset: 'Reset the password',
+  identity_linked: 'Linked an account at a provider',
+  identity_unlinked: 'Unlinked an account at a provider',
   invitation_accepted: 'Accepted an invitation',
   refused: 'Key or session refused',
   outside_network: 'Key used from outside its networks',

@@ -12,6 +12,7 @@ import {
   IconRules,
   IconSearch,
   IconShield,
+  IconSignIn,
   IconTenants,
   IconUser,
 } from '~/components/icons';
@@ -134,6 +135,8 @@ function useScreens(tenant: string | undefined): Entry[] {
     entries.push({ id: 'mail', label: 'Mail', icon: <IconMail size={16} />, go: mail });
     const security = () => navigate({ to: '/platform/security-log' });
     entries.push({ id: 'security-log', label: 'Security log', icon: <IconShield size={16} />, go: security });
+    const signIn = () => navigate({ to: '/platform/sign-in' });
+    entries.push({ id: 'sign-in', label: 'Sign-in', icon: <IconSignIn size={16} />, go: signIn });
     entries.push({ id: 'accounts', label: 'Accounts', icon: <IconUser size={16} />, go: accounts });
     entries.push({ id: 'service-keys', label: 'Service keys', icon: <IconKey size={16} />, go: keys });
   }

@@ -1,5 +1,13 @@
 import { Link, useLocation, useParams } from '@tanstack/react-router';
-import { IconKey, IconMail, IconSearch, IconShield, IconTenants, IconUsers } from '~/components/icons';
+import {
+  IconKey,
+  IconMail,
+  IconSearch,
+  IconShield,
+  IconSignIn,
+  IconTenants,
+  IconUsers,
+} from '~/components/icons';
 import { useSession } from '~/session';
 import { AccountMenu } from './AccountMenu';
 import { settingsIcon as IconSettings, tenantScreens } from './navigation';
@@ -77,6 +85,12 @@ export function Sidebar({ onFind }: { onFind: () => void }) {
                 <Link to="/platform/security-log" className={styles.link}>
                   <IconShield size={16} stroke={1.75} aria-hidden />
                   Security log
+                </Link>
+              </li>
+              <li>
+                <Link to="/platform/sign-in" className={styles.link}>
+                  <IconSignIn size={16} stroke={1.75} aria-hidden />
+                  Sign-in
                 </Link>
               </li>
             </ul>

@@ -501,6 +501,7 @@ func (e PlatformAuditEntryAction) Valid() bool {
 // Defines values for PlatformAuditObjectKind.
 const (
 	PlatformAuditObjectKindAccount    PlatformAuditObjectKind = "account"
+	PlatformAuditObjectKindIdentity   PlatformAuditObjectKind = "identity"
 	PlatformAuditObjectKindServiceKey PlatformAuditObjectKind = "service_key"
 	PlatformAuditObjectKindTenant     PlatformAuditObjectKind = "tenant"
 )
@@ -509,6 +510,8 @@ const (
 func (e PlatformAuditObjectKind) Valid() bool {
 	switch e {
 	case PlatformAuditObjectKindAccount:
+		return true
+	case PlatformAuditObjectKindIdentity:
 		return true
 	case PlatformAuditObjectKindServiceKey:
 		return true
@@ -1458,6 +1461,12 @@ type DescriptorMapping struct {
 // DescriptorMappingKeys defines model for DescriptorMapping.Keys.
 type DescriptorMappingKeys string
 
+// Destination defines model for Destination.
+type Destination struct {
+	// Url The provider's address to send the browser to
+	Url string `json:"url"`
+}
+
 // Email defines model for Email.
 type Email = string
 
@@ -1527,6 +1536,68 @@ type Health struct {
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// Identity defines model for Identity.
+type Identity struct {
+	CreatedAt time.Time `json:"created_at"`
+
+	// Email As the provider told it last; may be empty
+	Email      string `json:"email"`
+	IdentityId int64  `json:"identity_id"`
+	Issuer     string `json:"issuer"`
+
+	// LastUsedAt To the minute; null: never to sign in
+	LastUsedAt nullable.Nullable[time.Time] `json:"last_used_at"`
+
+	// Provider null: the provider is not configured any more, so the identity signs in nobody
+	Provider nullable.Nullable[ProviderName] `json:"provider"`
+}
+
+// IdentityList defines model for IdentityList.
+type IdentityList struct {
+	Items []Identity `json:"items"`
+}
+
+// IdentityProvider defines model for IdentityProvider.
+type IdentityProvider struct {
+	// CheckedAt When it was read last
+	CheckedAt nullable.Nullable[time.Time] `json:"checked_at"`
+
+	// CreatesAccounts At the first sign-in
+	CreatesAccounts bool `json:"creates_accounts"`
+
+	// EmailDomains Of verified addresses that may sign in; empty: any
+	EmailDomains []string `json:"email_domains"`
+
+	// Failures Sign-ins that failed, latest first, at most 20
+	Failures []ProviderFailure `json:"failures"`
+
+	// GivesRoles Groups give roles
+	GivesRoles bool   `json:"gives_roles"`
+	Issuer     string `json:"issuer"`
+	Name       string `json:"name"`
+
+	// Problem Why the provider's discovery document could not be read; null: it could
+	Problem nullable.Nullable[string] `json:"problem"`
+
+	// RedirectUrl What the provider must allow as the address to send browsers back to
+	RedirectUrl string `json:"redirect_url"`
+
+	// RequiredClaim name=value
+	RequiredClaim nullable.Nullable[string] `json:"required_claim"`
+
+	// SecondFactor A sign-in there counts as two factors
+	SecondFactor bool `json:"second_factor"`
+
+	// SignOut Signing out of Sluice signs out there too
+	SignOut bool   `json:"sign_out"`
+	Slug    string `json:"slug"`
+}
+
+// IdentityProviderList defines model for IdentityProviderList.
+type IdentityProviderList struct {
+	Items []IdentityProvider `json:"items"`
+}
 
 // ImportedUsers defines model for ImportedUsers.
 type ImportedUsers struct {
@@ -1798,7 +1869,10 @@ type Member struct {
 	// Disabled The account cannot sign in
 	Disabled bool   `json:"disabled"`
 	Email    string `json:"email"`
-	Name     string `json:"name"`
+
+	// GrantedBy The provider whose groups gave the role, and take it back at a later sign-in; null: a person gave it
+	GrantedBy nullable.Nullable[string] `json:"granted_by"`
+	Name      string                    `json:"name"`
 
 	// Proven false: nobody has proven that the address is this person's
 	Proven  bool  `json:"proven"`
@@ -2165,6 +2239,25 @@ type Promotion struct {
 	IntoVersion *int64 `json:"into_version,omitempty"`
 }
 
+// ProviderFailure defines model for ProviderFailure.
+type ProviderFailure struct {
+	// At The last one's
+	At time.Time `json:"at"`
+
+	// Count How often
+	Count int `json:"count"`
+
+	// Detail In words
+	Detail string `json:"detail"`
+	Reason string `json:"reason"`
+}
+
+// ProviderName defines model for ProviderName.
+type ProviderName struct {
+	Name string `json:"name"`
+	Slug string `json:"slug"`
+}
+
 // QRCode defines model for QRCode.
 type QRCode struct {
 	// Path The dark modules as the path data of an SVG of this size
@@ -2441,7 +2534,7 @@ type SecurityEvent struct {
 
 	// Kind `signed_in`, `sign_in_failed`, `sign_in_too_soon`, `signed_out`, `sessions_ended`, `password_changed`,
 	// `password_failed` (the current one, at a change), `identity_confirmed` (signed in again), `second_factor_failed`,
-	// `second_factor_on`, `second_factor_off`, `recovery_codes_replaced`, `reset_asked`, `password_reset`, `invitation_accepted`, `refused`
+	// `second_factor_on`, `second_factor_off`, `recovery_codes_replaced`, `reset_asked`, `password_reset`, `identity_linked`, `identity_unlinked`, `invitation_accepted`, `refused`
 	// (a key or session that is not in force), `outside_network` (a key from a network where it may not be used),
 	// `denied` (a caller without the permission), `exported`. Later releases add kinds.
 	Kind string `json:"kind"`
@@ -2494,12 +2587,18 @@ type Session struct {
 	// HasMoreMemberships The account has more memberships
 	HasMoreMemberships bool `json:"has_more_memberships"`
 
+	// HasPassword The account can sign in by password
+	HasPassword bool `json:"has_password"`
+
 	// Memberships The first 100 by slug; listTenants has all
 	Memberships []Membership `json:"memberships"`
 
 	// SecondFactorRequired The platform requires a second factor of this account
 	SecondFactorRequired bool  `json:"second_factor_required"`
 	SessionId            int64 `json:"session_id"`
+
+	// SignOutUrl The local path that signs out at the provider of this session, after signing out here; null: there is none
+	SignOutUrl nullable.Nullable[string] `json:"sign_out_url"`
 }
 
 // SessionItem defines model for SessionItem.
@@ -2586,6 +2685,12 @@ type SignIn struct {
 type SignInOptions struct {
 	// Mail Sluice sends mail
 	Mail bool `json:"mail"`
+
+	// Passwords People can sign in by password
+	Passwords bool `json:"passwords"`
+
+	// Providers Where else
+	Providers []ProviderName `json:"providers"`
 }
 
 // Simulation Either pattern or arrivals
@@ -3070,6 +3175,9 @@ type Limit = int
 // PlanName defines model for PlanName.
 type PlanName = string
 
+// ProviderSlug defines model for ProviderSlug.
+type ProviderSlug = string
+
 // RuleID defines model for RuleID.
 type RuleID = int64
 
@@ -3171,6 +3279,24 @@ type UpdateOwnAccountParams struct {
 	IfMatch IfMatch `json:"If-Match"`
 }
 
+// LinkIdentityJSONBody defines parameters for LinkIdentity.
+type LinkIdentityJSONBody struct {
+	// Provider A slug
+	Provider string `json:"provider"`
+}
+
+// LinkIdentityParams defines parameters for LinkIdentity.
+type LinkIdentityParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// UnlinkIdentityParams defines parameters for UnlinkIdentity.
+type UnlinkIdentityParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // AskAddressProofParams defines parameters for AskAddressProof.
 type AskAddressProofParams struct {
 	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
@@ -3250,6 +3376,11 @@ type ListPlatformAuditParams struct {
 
 	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// StartProviderSignInJSONBody defines parameters for StartProviderSignIn.
+type StartProviderSignInJSONBody struct {
+	Next *string `json:"next,omitempty"`
 }
 
 // ListMailParams defines parameters for ListMail.
@@ -4084,6 +4215,9 @@ type ExportViolationsParamsFormat string
 // UpdateOwnAccountJSONRequestBody defines body for UpdateOwnAccount for application/json ContentType.
 type UpdateOwnAccountJSONRequestBody UpdateOwnAccountJSONBody
 
+// LinkIdentityJSONRequestBody defines body for LinkIdentity for application/json ContentType.
+type LinkIdentityJSONRequestBody LinkIdentityJSONBody
+
 // ChangePasswordJSONRequestBody defines body for ChangePassword for application/json ContentType.
 type ChangePasswordJSONRequestBody = PasswordChange
 
@@ -4095,6 +4229,9 @@ type TurnSecondFactorOnJSONRequestBody TurnSecondFactorOnJSONBody
 
 // UpdateAccountJSONRequestBody defines body for UpdateAccount for application/json ContentType.
 type UpdateAccountJSONRequestBody UpdateAccountJSONBody
+
+// StartProviderSignInJSONRequestBody defines body for StartProviderSignIn for application/json ContentType.
+type StartProviderSignInJSONRequestBody StartProviderSignInJSONBody
 
 // AcceptInvitationJSONRequestBody defines body for AcceptInvitation for application/json ContentType.
 type AcceptInvitationJSONRequestBody = InvitationAcceptance
@@ -4122,6 +4259,9 @@ type SignInJSONRequestBody = SignIn
 
 // ConfirmIdentityJSONRequestBody defines body for ConfirmIdentity for application/json ContentType.
 type ConfirmIdentityJSONRequestBody ConfirmIdentityJSONBody
+
+// SignInByLinkJSONRequestBody defines body for SignInByLink for application/json ContentType.
+type SignInByLinkJSONRequestBody = InvitationToken
 
 // FinishSignInJSONRequestBody defines body for FinishSignIn for application/json ContentType.
 type FinishSignInJSONRequestBody FinishSignInJSONBody
@@ -4197,6 +4337,15 @@ type ServerInterface interface {
 	// UpdateOwnAccount Change your name
 	// (PATCH /api/v1/account)
 	UpdateOwnAccount(w http.ResponseWriter, r *http.Request, params UpdateOwnAccountParams)
+	// ListIdentities List what you sign in with at providers
+	// (GET /api/v1/account/identities)
+	ListIdentities(w http.ResponseWriter, r *http.Request)
+	// LinkIdentity Begin to link an identity
+	// (POST /api/v1/account/identities)
+	LinkIdentity(w http.ResponseWriter, r *http.Request, params LinkIdentityParams)
+	// UnlinkIdentity Unlink an identity
+	// (POST /api/v1/account/identities/{identity_id}/unlink)
+	UnlinkIdentity(w http.ResponseWriter, r *http.Request, identityId int64, params UnlinkIdentityParams)
 	// ChangePassword Change your password
 	// (PUT /api/v1/account/password)
 	ChangePassword(w http.ResponseWriter, r *http.Request)
@@ -4236,9 +4385,15 @@ type ServerInterface interface {
 	// ListPlatformAudit List changes to accounts and to the list of tenants
 	// (GET /api/v1/audit)
 	ListPlatformAudit(w http.ResponseWriter, r *http.Request, params ListPlatformAuditParams)
+	// StartProviderSignIn Begin to sign in at a provider
+	// (POST /api/v1/auth/{provider}/start)
+	StartProviderSignIn(w http.ResponseWriter, r *http.Request, provider ProviderSlug)
 	// GetReference Read this description as a page
 	// (GET /api/v1/docs)
 	GetReference(w http.ResponseWriter, r *http.Request)
+	// ListIdentityProviders List providers of OpenID Connect and how they do
+	// (GET /api/v1/identity-providers)
+	ListIdentityProviders(w http.ResponseWriter, r *http.Request)
 	// AcceptInvitation Accept an invitation
 	// (POST /api/v1/invitations/accept)
 	AcceptInvitation(w http.ResponseWriter, r *http.Request)
@@ -4299,6 +4454,9 @@ type ServerInterface interface {
 	// ConfirmIdentity Sign in again
 	// (POST /api/v1/session/confirm)
 	ConfirmIdentity(w http.ResponseWriter, r *http.Request, params ConfirmIdentityParams)
+	// SignInByLink Sign in with the link of a command
+	// (POST /api/v1/session/link)
+	SignInByLink(w http.ResponseWriter, r *http.Request)
 	// FinishSignIn Sign in with the second factor
 	// (POST /api/v1/session/second-factor)
 	FinishSignIn(w http.ResponseWriter, r *http.Request)
@@ -4610,6 +4768,111 @@ func (siw *ServerInterfaceWrapper) UpdateOwnAccount(w http.ResponseWriter, r *ht
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.UpdateOwnAccount(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListIdentities operation middleware
+func (siw *ServerInterfaceWrapper) ListIdentities(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListIdentities(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// LinkIdentity operation middleware
+func (siw *ServerInterfaceWrapper) LinkIdentity(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params LinkIdentityParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.LinkIdentity(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UnlinkIdentity operation middleware
+func (siw *ServerInterfaceWrapper) UnlinkIdentity(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "identity_id" -------------
+	var identityId int64
+
+	err = runtime.BindStyledParameterWithOptions("simple", "identity_id", mux.Vars(r)["identity_id"], &identityId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "identity_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UnlinkIdentityParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UnlinkIdentity(w, r, identityId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -5097,11 +5360,51 @@ func (siw *ServerInterfaceWrapper) ListPlatformAudit(w http.ResponseWriter, r *h
 	handler.ServeHTTP(w, r)
 }
 
+// StartProviderSignIn operation middleware
+func (siw *ServerInterfaceWrapper) StartProviderSignIn(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "provider" -------------
+	var provider ProviderSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "provider", mux.Vars(r)["provider"], &provider, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "provider", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StartProviderSignIn(w, r, provider)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetReference operation middleware
 func (siw *ServerInterfaceWrapper) GetReference(w http.ResponseWriter, r *http.Request) {
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetReference(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListIdentityProviders operation middleware
+func (siw *ServerInterfaceWrapper) ListIdentityProviders(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListIdentityProviders(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -5945,6 +6248,20 @@ func (siw *ServerInterfaceWrapper) ConfirmIdentity(w http.ResponseWriter, r *htt
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ConfirmIdentity(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SignInByLink operation middleware
+func (siw *ServerInterfaceWrapper) SignInByLink(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SignInByLink(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -11316,6 +11633,12 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/account", wrapper.UpdateOwnAccount).Methods(http.MethodPatch)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/account/identities", wrapper.ListIdentities).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/account/identities", wrapper.LinkIdentity).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/account/identities/{identity_id}/unlink", wrapper.UnlinkIdentity).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/account/password", wrapper.ChangePassword).Methods(http.MethodPut)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/account/proof", wrapper.AskAddressProof).Methods(http.MethodPost)
@@ -11342,7 +11665,11 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/audit", wrapper.ListPlatformAudit).Methods(http.MethodGet)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/auth/{provider}/start", wrapper.StartProviderSignIn).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/docs", wrapper.GetReference).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/identity-providers", wrapper.ListIdentityProviders).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/invitations/accept", wrapper.AcceptInvitation).Methods(http.MethodPost)
 
@@ -11383,6 +11710,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/session", wrapper.SignIn).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/session/confirm", wrapper.ConfirmIdentity).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/session/link", wrapper.SignInByLink).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/session/second-factor", wrapper.FinishSignIn).Methods(http.MethodPost)
 
@@ -11781,6 +12110,109 @@ func (response UpdateOwnAccount200JSONResponse) VisitUpdateOwnAccountResponse(w 
 	return err
 }
 
+type ListIdentitiesRequestObject struct {
+}
+
+type ListIdentitiesResponseObject interface {
+	VisitListIdentitiesResponse(w http.ResponseWriter) error
+}
+
+type ListIdentities200JSONResponse IdentityList
+
+func (response ListIdentities200JSONResponse) VisitListIdentitiesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type LinkIdentityRequestObject struct {
+	Params LinkIdentityParams
+	Body   *LinkIdentityJSONRequestBody
+}
+
+type LinkIdentityResponseObject interface {
+	VisitLinkIdentityResponse(w http.ResponseWriter) error
+}
+
+type LinkIdentity200ResponseHeaders struct {
+	SetCookie *string
+}
+
+type LinkIdentity200JSONResponse struct {
+	Body    Destination
+	Headers LinkIdentity200ResponseHeaders
+}
+
+func (response LinkIdentity200JSONResponse) VisitLinkIdentityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.SetCookie != nil {
+		w.Header().Set("Set-Cookie", fmt.Sprint(*response.Headers.SetCookie))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type LinkIdentity422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response LinkIdentity422ApplicationProblemPlusJSONResponse) VisitLinkIdentityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UnlinkIdentityRequestObject struct {
+	IdentityId int64 `json:"identity_id"`
+	Params     UnlinkIdentityParams
+}
+
+type UnlinkIdentityResponseObject interface {
+	VisitUnlinkIdentityResponse(w http.ResponseWriter) error
+}
+
+type UnlinkIdentity204Response struct {
+}
+
+func (response UnlinkIdentity204Response) VisitUnlinkIdentityResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type UnlinkIdentity422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response UnlinkIdentity422ApplicationProblemPlusJSONResponse) VisitUnlinkIdentityResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ChangePasswordRequestObject struct {
 	Body *ChangePasswordJSONRequestBody
 }
@@ -12134,6 +12566,39 @@ func (response ListPlatformAudit200JSONResponse) VisitListPlatformAuditResponse(
 	return err
 }
 
+type StartProviderSignInRequestObject struct {
+	Provider ProviderSlug `json:"provider"`
+	Body     *StartProviderSignInJSONRequestBody
+}
+
+type StartProviderSignInResponseObject interface {
+	VisitStartProviderSignInResponse(w http.ResponseWriter) error
+}
+
+type StartProviderSignIn200ResponseHeaders struct {
+	SetCookie *string
+}
+
+type StartProviderSignIn200JSONResponse struct {
+	Body    Destination
+	Headers StartProviderSignIn200ResponseHeaders
+}
+
+func (response StartProviderSignIn200JSONResponse) VisitStartProviderSignInResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.SetCookie != nil {
+		w.Header().Set("Set-Cookie", fmt.Sprint(*response.Headers.SetCookie))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetReferenceRequestObject struct {
 }
 
@@ -12158,6 +12623,27 @@ func (response GetReference200TexthtmlResponse) VisitGetReferenceResponse(w http
 		defer closer.Close()
 	}
 	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type ListIdentityProvidersRequestObject struct {
+}
+
+type ListIdentityProvidersResponseObject interface {
+	VisitListIdentityProvidersResponse(w http.ResponseWriter) error
+}
+
+type ListIdentityProviders200JSONResponse IdentityProviderList
+
+func (response ListIdentityProviders200JSONResponse) VisitListIdentityProvidersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
 	return err
 }
 
@@ -12739,6 +13225,56 @@ func (response ConfirmIdentity422ApplicationProblemPlusJSONResponse) VisitConfir
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignInByLinkRequestObject struct {
+	Body *SignInByLinkJSONRequestBody
+}
+
+type SignInByLinkResponseObject interface {
+	VisitSignInByLinkResponse(w http.ResponseWriter) error
+}
+
+type SignInByLink200JSONResponse struct{ SignedInJSONResponse }
+
+func (response SignInByLink200JSONResponse) VisitSignInByLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	if response.Headers.SetCookie != nil {
+		w.Header().Set("Set-Cookie", fmt.Sprint(*response.Headers.SetCookie))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignInByLink202ResponseHeaders struct {
+	SetCookie *string
+}
+
+type SignInByLink202JSONResponse struct {
+	Body    PendingSignIn
+	Headers SignInByLink202ResponseHeaders
+}
+
+func (response SignInByLink202JSONResponse) VisitSignInByLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.SetCookie != nil {
+		w.Header().Set("Set-Cookie", fmt.Sprint(*response.Headers.SetCookie))
+	}
+	w.WriteHeader(202)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -15279,6 +15815,15 @@ type StrictServerInterface interface {
 	// UpdateOwnAccount Change your name
 	// (PATCH /api/v1/account)
 	UpdateOwnAccount(ctx context.Context, request UpdateOwnAccountRequestObject) (UpdateOwnAccountResponseObject, error)
+	// ListIdentities List what you sign in with at providers
+	// (GET /api/v1/account/identities)
+	ListIdentities(ctx context.Context, request ListIdentitiesRequestObject) (ListIdentitiesResponseObject, error)
+	// LinkIdentity Begin to link an identity
+	// (POST /api/v1/account/identities)
+	LinkIdentity(ctx context.Context, request LinkIdentityRequestObject) (LinkIdentityResponseObject, error)
+	// UnlinkIdentity Unlink an identity
+	// (POST /api/v1/account/identities/{identity_id}/unlink)
+	UnlinkIdentity(ctx context.Context, request UnlinkIdentityRequestObject) (UnlinkIdentityResponseObject, error)
 	// ChangePassword Change your password
 	// (PUT /api/v1/account/password)
 	ChangePassword(ctx context.Context, request ChangePasswordRequestObject) (ChangePasswordResponseObject, error)
@@ -15318,9 +15863,15 @@ type StrictServerInterface interface {
 	// ListPlatformAudit List changes to accounts and to the list of tenants
 	// (GET /api/v1/audit)
 	ListPlatformAudit(ctx context.Context, request ListPlatformAuditRequestObject) (ListPlatformAuditResponseObject, error)
+	// StartProviderSignIn Begin to sign in at a provider
+	// (POST /api/v1/auth/{provider}/start)
+	StartProviderSignIn(ctx context.Context, request StartProviderSignInRequestObject) (StartProviderSignInResponseObject, error)
 	// GetReference Read this description as a page
 	// (GET /api/v1/docs)
 	GetReference(ctx context.Context, request GetReferenceRequestObject) (GetReferenceResponseObject, error)
+	// ListIdentityProviders List providers of OpenID Connect and how they do
+	// (GET /api/v1/identity-providers)
+	ListIdentityProviders(ctx context.Context, request ListIdentityProvidersRequestObject) (ListIdentityProvidersResponseObject, error)
 	// AcceptInvitation Accept an invitation
 	// (POST /api/v1/invitations/accept)
 	AcceptInvitation(ctx context.Context, request AcceptInvitationRequestObject) (AcceptInvitationResponseObject, error)
@@ -15381,6 +15932,9 @@ type StrictServerInterface interface {
 	// ConfirmIdentity Sign in again
 	// (POST /api/v1/session/confirm)
 	ConfirmIdentity(ctx context.Context, request ConfirmIdentityRequestObject) (ConfirmIdentityResponseObject, error)
+	// SignInByLink Sign in with the link of a command
+	// (POST /api/v1/session/link)
+	SignInByLink(ctx context.Context, request SignInByLinkRequestObject) (SignInByLinkResponseObject, error)
 	// FinishSignIn Sign in with the second factor
 	// (POST /api/v1/session/second-factor)
 	FinishSignIn(ctx context.Context, request FinishSignInRequestObject) (FinishSignInResponseObject, error)
@@ -15712,6 +16266,90 @@ func (sh *strictHandler) UpdateOwnAccount(w http.ResponseWriter, r *http.Request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(UpdateOwnAccountResponseObject); ok {
 		if err := validResponse.VisitUpdateOwnAccountResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListIdentities operation middleware
+func (sh *strictHandler) ListIdentities(w http.ResponseWriter, r *http.Request) {
+	var request ListIdentitiesRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListIdentities(ctx, request.(ListIdentitiesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListIdentities")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListIdentitiesResponseObject); ok {
+		if err := validResponse.VisitListIdentitiesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// LinkIdentity operation middleware
+func (sh *strictHandler) LinkIdentity(w http.ResponseWriter, r *http.Request, params LinkIdentityParams) {
+	var request LinkIdentityRequestObject
+
+	request.Params = params
+
+	var body LinkIdentityJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.LinkIdentity(ctx, request.(LinkIdentityRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "LinkIdentity")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(LinkIdentityResponseObject); ok {
+		if err := validResponse.VisitLinkIdentityResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UnlinkIdentity operation middleware
+func (sh *strictHandler) UnlinkIdentity(w http.ResponseWriter, r *http.Request, identityId int64, params UnlinkIdentityParams) {
+	var request UnlinkIdentityRequestObject
+
+	request.IdentityId = identityId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UnlinkIdentity(ctx, request.(UnlinkIdentityRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UnlinkIdentity")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UnlinkIdentityResponseObject); ok {
+		if err := validResponse.VisitUnlinkIdentityResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -16080,6 +16718,39 @@ func (sh *strictHandler) ListPlatformAudit(w http.ResponseWriter, r *http.Reques
 	}
 }
 
+// StartProviderSignIn operation middleware
+func (sh *strictHandler) StartProviderSignIn(w http.ResponseWriter, r *http.Request, provider ProviderSlug) {
+	var request StartProviderSignInRequestObject
+
+	request.Provider = provider
+
+	var body StartProviderSignInJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StartProviderSignIn(ctx, request.(StartProviderSignInRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StartProviderSignIn")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StartProviderSignInResponseObject); ok {
+		if err := validResponse.VisitStartProviderSignInResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetReference operation middleware
 func (sh *strictHandler) GetReference(w http.ResponseWriter, r *http.Request) {
 	var request GetReferenceRequestObject
@@ -16097,6 +16768,30 @@ func (sh *strictHandler) GetReference(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetReferenceResponseObject); ok {
 		if err := validResponse.VisitGetReferenceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListIdentityProviders operation middleware
+func (sh *strictHandler) ListIdentityProviders(w http.ResponseWriter, r *http.Request) {
+	var request ListIdentityProvidersRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListIdentityProviders(ctx, request.(ListIdentityProvidersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListIdentityProviders")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListIdentityProvidersResponseObject); ok {
+		if err := validResponse.VisitListIdentityProvidersResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -16667,6 +17362,37 @@ func (sh *strictHandler) ConfirmIdentity(w http.ResponseWriter, r *http.Request,
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ConfirmIdentityResponseObject); ok {
 		if err := validResponse.VisitConfirmIdentityResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SignInByLink operation middleware
+func (sh *strictHandler) SignInByLink(w http.ResponseWriter, r *http.Request) {
+	var request SignInByLinkRequestObject
+
+	var body SignInByLinkJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SignInByLink(ctx, request.(SignInByLinkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SignInByLink")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SignInByLinkResponseObject); ok {
+		if err := validResponse.VisitSignInByLinkResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

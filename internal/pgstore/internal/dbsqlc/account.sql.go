@@ -13,7 +13,7 @@ import (
 )
 
 const account = `-- name: Account :one
-SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at FROM account WHERE account_id = $1
+SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at, admin_by FROM account WHERE account_id = $1
 `
 
 func (q *Queries) Account(ctx context.Context, accountID auth.AccountID) (Account, error) {
@@ -32,12 +32,13 @@ func (q *Queries) Account(ctx context.Context, accountID auth.AccountID) (Accoun
 		&i.UnprovenIn,
 		&i.SecondFactorAt,
 		&i.RecoveryCodesAt,
+		&i.AdminBy,
 	)
 	return i, err
 }
 
 const accountsAfter = `-- name: AccountsAfter :many
-SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at FROM account
+SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at, admin_by FROM account
 WHERE (lower(email), account_id) > (lower($1::text COLLATE "C"), $2::bigint)
     AND (position(lower($3::text COLLATE "C") IN lower(email)) > 0
         OR position(lower($3::text) IN lower(name)) > 0)
@@ -79,6 +80,7 @@ func (q *Queries) AccountsAfter(ctx context.Context, arg AccountsAfterParams) ([
 			&i.UnprovenIn,
 			&i.SecondFactorAt,
 			&i.RecoveryCodesAt,
+			&i.AdminBy,
 		); err != nil {
 			return nil, err
 		}
@@ -104,7 +106,7 @@ func (q *Queries) AddressOf(ctx context.Context, accountID auth.AccountID) (stri
 const createAccount = `-- name: CreateAccount :one
 INSERT INTO account (email, name, is_platform_admin, password_hash, unproven_in)
 VALUES ($1, $2, $3, $4, $5)
-RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at
+RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at, admin_by
 `
 
 type CreateAccountParams struct {
@@ -137,6 +139,7 @@ func (q *Queries) CreateAccount(ctx context.Context, arg CreateAccountParams) (A
 		&i.UnprovenIn,
 		&i.SecondFactorAt,
 		&i.RecoveryCodesAt,
+		&i.AdminBy,
 	)
 	return i, err
 }
@@ -215,7 +218,7 @@ func (q *Queries) MailedLinkOf(ctx context.Context, tokenDigest []byte, purpose 
 const proveAccount = `-- name: ProveAccount :one
 UPDATE account SET unproven_in = NULL, version = version + 1, updated_at = clock_timestamp()
 WHERE account_id = $1 AND unproven_in IS NOT NULL
-RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at
+RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at, admin_by
 `
 
 // No row if it is proven already.
@@ -235,6 +238,7 @@ func (q *Queries) ProveAccount(ctx context.Context, accountID auth.AccountID) (A
 		&i.UnprovenIn,
 		&i.SecondFactorAt,
 		&i.RecoveryCodesAt,
+		&i.AdminBy,
 	)
 	return i, err
 }
@@ -264,7 +268,7 @@ func (q *Queries) SetPasswordHash(ctx context.Context, newHash string, accountID
 }
 
 const unprovenAccount = `-- name: UnprovenAccount :one
-SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at FROM account
+SELECT account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at, admin_by FROM account
 WHERE unproven_in = $1::bigint AND lower(email) = lower($2::text COLLATE "C")
 FOR NO KEY UPDATE
 `
@@ -286,6 +290,7 @@ func (q *Queries) UnprovenAccount(ctx context.Context, tenant int64, email strin
 		&i.UnprovenIn,
 		&i.SecondFactorAt,
 		&i.RecoveryCodesAt,
+		&i.AdminBy,
 	)
 	return i, err
 }
@@ -293,12 +298,13 @@ func (q *Queries) UnprovenAccount(ctx context.Context, tenant int64, email strin
 const updateAccount = `-- name: UpdateAccount :one
 UPDATE account
 SET name = $1,
+    admin_by = CASE WHEN is_platform_admin = $2 THEN admin_by ELSE '' END,
     is_platform_admin = $2,
     disabled_at = CASE WHEN $3::boolean THEN coalesce(disabled_at, clock_timestamp()) END,
     version = version + 1,
     updated_at = clock_timestamp()
 WHERE account_id = $4 AND version = $5
-RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at
+RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at, admin_by
 `
 
 type UpdateAccountParams struct {
@@ -332,6 +338,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.UnprovenIn,
 		&i.SecondFactorAt,
 		&i.RecoveryCodesAt,
+		&i.AdminBy,
 	)
 	return i, err
 }

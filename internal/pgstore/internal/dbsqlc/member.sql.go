@@ -13,14 +13,47 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-const changeRole = `-- name: ChangeRole :exec
+const changeGrantedRole = `-- name: ChangeGrantedRole :exec
 UPDATE member
 SET role = $1, version = version + 1, updated_at = clock_timestamp()
 WHERE tenant_id = $2 AND account_id = $3
 `
 
+func (q *Queries) ChangeGrantedRole(ctx context.Context, role auth.Role, tenantID rules.TenantID, accountID auth.AccountID) error {
+	_, err := q.db.Exec(ctx, changeGrantedRole, role, tenantID, accountID)
+	return err
+}
+
+const changeRole = `-- name: ChangeRole :exec
+UPDATE member
+SET role = $1, granted_by = '', version = version + 1, updated_at = clock_timestamp()
+WHERE tenant_id = $2 AND account_id = $3
+`
+
+// By a person, whose decision the groups of a provider do not change.
 func (q *Queries) ChangeRole(ctx context.Context, role auth.Role, tenantID rules.TenantID, accountID auth.AccountID) error {
 	_, err := q.db.Exec(ctx, changeRole, role, tenantID, accountID)
+	return err
+}
+
+const createGrantedMember = `-- name: CreateGrantedMember :exec
+INSERT INTO member (tenant_id, account_id, role, granted_by) VALUES ($1, $2, $3, $4)
+`
+
+type CreateGrantedMemberParams struct {
+	TenantID  rules.TenantID
+	AccountID auth.AccountID
+	Role      auth.Role
+	GrantedBy string
+}
+
+func (q *Queries) CreateGrantedMember(ctx context.Context, arg CreateGrantedMemberParams) error {
+	_, err := q.db.Exec(ctx, createGrantedMember,
+		arg.TenantID,
+		arg.AccountID,
+		arg.Role,
+		arg.GrantedBy,
+	)
 	return err
 }
 
@@ -85,7 +118,7 @@ func (q *Queries) MayInvite(ctx context.Context, tenantID rules.TenantID, accoun
 }
 
 const member = `-- name: Member :one
-SELECT m.tenant_id, m.account_id, m.role, m.version, m.created_at, m.updated_at, a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
+SELECT m.tenant_id, m.account_id, m.role, m.version, m.created_at, m.updated_at, m.granted_by, a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
     a.created_at AS account_created_at, a.version AS account_version, a.unproven_in, a.second_factor_at
 FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
@@ -115,6 +148,7 @@ func (q *Queries) Member(ctx context.Context, tenantID rules.TenantID, accountID
 		&i.Member.Version,
 		&i.Member.CreatedAt,
 		&i.Member.UpdatedAt,
+		&i.Member.GrantedBy,
 		&i.AccountID,
 		&i.Email,
 		&i.Name,
@@ -129,7 +163,7 @@ func (q *Queries) Member(ctx context.Context, tenantID rules.TenantID, accountID
 }
 
 const membersAfter = `-- name: MembersAfter :many
-SELECT m.tenant_id, m.account_id, m.role, m.version, m.created_at, m.updated_at, a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
+SELECT m.tenant_id, m.account_id, m.role, m.version, m.created_at, m.updated_at, m.granted_by, a.account_id, a.email, a.name, a.is_platform_admin, a.disabled_at,
     a.created_at AS account_created_at, a.version AS account_version, a.unproven_in, a.second_factor_at
 FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
@@ -180,6 +214,7 @@ func (q *Queries) MembersAfter(ctx context.Context, arg MembersAfterParams) ([]M
 			&i.Member.Version,
 			&i.Member.CreatedAt,
 			&i.Member.UpdatedAt,
+			&i.Member.GrantedBy,
 			&i.AccountID,
 			&i.Email,
 			&i.Name,

@@ -43,6 +43,17 @@ type Account struct {
 	UnprovenIn      *int64
 	SecondFactorAt  *time.Time
 	RecoveryCodesAt *time.Time
+	AdminBy         string
+}
+
+type AccountIdentity struct {
+	IdentityID int64
+	Issuer     string
+	Subject    string
+	AccountID  auth.AccountID
+	Email      string
+	CreatedAt  time.Time
+	LastUsedAt *time.Time
 }
 
 type Alert struct {
@@ -269,6 +280,7 @@ type Member struct {
 	Version   int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	GrantedBy string
 }
 
 type PendingSignIn struct {
@@ -522,6 +534,7 @@ type Session struct {
 	LastSeenAt   time.Time
 	SecondFactor bool
 	ConfirmedAt  *time.Time
+	Provider     string
 }
 
 type SignInAttempt struct {
@@ -606,6 +619,11 @@ type TrafficDay struct {
 	Level    int16
 	FirstAt  time.Time
 	LastAt   time.Time
+}
+
+type UsedSignIn struct {
+	FlowDigest []byte
+	ExpiresAt  time.Time
 }
 
 type ViolationMinute struct {

@@ -89,7 +89,7 @@ func (q *Queries) AccessEvents(ctx context.Context, arg AccessEventsParams) ([]A
 }
 
 const accountByEmail = `-- name: AccountByEmail :one
-SELECT a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, a.unproven_in, a.second_factor_at, a.recovery_codes_at FROM account AS a
+SELECT a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, a.unproven_in, a.second_factor_at, a.recovery_codes_at, a.admin_by FROM account AS a
 WHERE lower(a.email) = lower($1::text COLLATE "C")
     AND (a.unproven_in IS NULL OR a.unproven_in = (
         SELECT t.tenant_id FROM tenant AS t WHERE t.slug = $2 AND t.removed_at IS NULL))
@@ -114,6 +114,7 @@ func (q *Queries) AccountByEmail(ctx context.Context, email string, slug string)
 		&i.UnprovenIn,
 		&i.SecondFactorAt,
 		&i.RecoveryCodesAt,
+		&i.AdminBy,
 	)
 	return i, err
 }
@@ -1160,6 +1161,47 @@ func (q *Queries) FinishMail(ctx context.Context, arg FinishMailParams) error {
 		arg.Attempt,
 	)
 	return err
+}
+
+const grantedRoles = `-- name: GrantedRoles :many
+SELECT t.tenant_id, t.slug, coalesce(m.role, '')::text AS role, coalesce(m.granted_by, '')::text AS granted_by
+FROM tenant AS t
+LEFT JOIN member AS m ON m.tenant_id = t.tenant_id AND m.account_id = $1
+WHERE t.removed_at IS NULL AND (t.slug = ANY ($2::text[]) OR m.granted_by = $3::text)
+ORDER BY t.slug
+`
+
+type GrantedRolesRow struct {
+	TenantID  rules.TenantID
+	Slug      string
+	Role      string
+	GrantedBy string
+}
+
+// The role of an account in the tenants with the slugs, and in those where the groups of an issuer gave it one.
+func (q *Queries) GrantedRoles(ctx context.Context, accountID auth.AccountID, slugs []string, issuer string) ([]GrantedRolesRow, error) {
+	rows, err := q.db.Query(ctx, grantedRoles, accountID, slugs, issuer)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []GrantedRolesRow
+	for rows.Next() {
+		var i GrantedRolesRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.Slug,
+			&i.Role,
+			&i.GrantedBy,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const invitationByToken = `-- name: InvitationByToken :one

@@ -180,7 +180,7 @@ UPDATE pending_sign_in AS p SET attempts = p.attempts + 1
 FROM account AS a
 WHERE p.token_digest = $1 AND p.expires_at > $2 AND p.attempts < $3
     AND a.account_id = p.account_id AND a.disabled_at IS NULL AND a.second_factor_at IS NOT NULL
-RETURNING a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, a.unproven_in, a.second_factor_at, a.recovery_codes_at, p.attempts
+RETURNING a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, a.unproven_in, a.second_factor_at, a.recovery_codes_at, a.admin_by, p.attempts
 `
 
 type TryPendingSignInRow struct {
@@ -205,6 +205,7 @@ func (q *Queries) TryPendingSignIn(ctx context.Context, tokenDigest []byte, now 
 		&i.Account.UnprovenIn,
 		&i.Account.SecondFactorAt,
 		&i.Account.RecoveryCodesAt,
+		&i.Account.AdminBy,
 		&i.Attempts,
 	)
 	return i, err
@@ -213,7 +214,7 @@ func (q *Queries) TryPendingSignIn(ctx context.Context, tokenDigest []byte, now 
 const turnSecondFactorOff = `-- name: TurnSecondFactorOff :one
 UPDATE account SET second_factor_at = NULL, recovery_codes_at = NULL, version = version + 1, updated_at = clock_timestamp()
 WHERE account_id = $1 AND second_factor_at IS NOT NULL
-RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at
+RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at, admin_by
 `
 
 // No row if the account has no factor.
@@ -233,6 +234,7 @@ func (q *Queries) TurnSecondFactorOff(ctx context.Context, accountID auth.Accoun
 		&i.UnprovenIn,
 		&i.SecondFactorAt,
 		&i.RecoveryCodesAt,
+		&i.AdminBy,
 	)
 	return i, err
 }
@@ -240,7 +242,7 @@ func (q *Queries) TurnSecondFactorOff(ctx context.Context, accountID auth.Accoun
 const turnSecondFactorOn = `-- name: TurnSecondFactorOn :one
 UPDATE account SET second_factor_at = clock_timestamp(), recovery_codes_at = clock_timestamp(), version = version + 1, updated_at = clock_timestamp()
 WHERE account_id = $1 AND second_factor_at IS NULL
-RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at
+RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at, admin_by
 `
 
 // No row if the account has a factor already.
@@ -260,6 +262,7 @@ func (q *Queries) TurnSecondFactorOn(ctx context.Context, accountID auth.Account
 		&i.UnprovenIn,
 		&i.SecondFactorAt,
 		&i.RecoveryCodesAt,
+		&i.AdminBy,
 	)
 	return i, err
 }

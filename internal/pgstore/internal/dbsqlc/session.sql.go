@@ -24,13 +24,13 @@ func (q *Queries) ConfirmSession(ctx context.Context, sessionID int64) error {
 }
 
 const createSession = `-- name: CreateSession :one
-INSERT INTO session (account_id, token_digest, user_agent, ip, second_factor)
-SELECT a.account_id, $1, $2, $3, $4
+INSERT INTO session (account_id, token_digest, user_agent, ip, second_factor, provider)
+SELECT a.account_id, $1, $2, $3, $4, $5
 FROM account AS a
-WHERE a.account_id = $5 AND a.password_hash = $6 AND a.disabled_at IS NULL
+WHERE a.account_id = $6 AND a.password_hash = $7 AND a.disabled_at IS NULL
     AND (a.second_factor_at IS NULL OR $4::boolean)
 FOR SHARE OF a
-RETURNING session_id, account_id, token_digest, user_agent, ip, created_at, last_seen_at, second_factor, confirmed_at
+RETURNING session_id, account_id, token_digest, user_agent, ip, created_at, last_seen_at, second_factor, confirmed_at, provider
 `
 
 type CreateSessionParams struct {
@@ -38,6 +38,7 @@ type CreateSessionParams struct {
 	UserAgent    string
 	Ip           *netip.Addr
 	SecondFactor bool
+	Provider     string
 	AccountID    auth.AccountID
 	PasswordHash string
 }
@@ -50,6 +51,7 @@ func (q *Queries) CreateSession(ctx context.Context, arg CreateSessionParams) (S
 		arg.UserAgent,
 		arg.Ip,
 		arg.SecondFactor,
+		arg.Provider,
 		arg.AccountID,
 		arg.PasswordHash,
 	)
@@ -64,6 +66,7 @@ func (q *Queries) CreateSession(ctx context.Context, arg CreateSessionParams) (S
 		&i.LastSeenAt,
 		&i.SecondFactor,
 		&i.ConfirmedAt,
+		&i.Provider,
 	)
 	return i, err
 }
@@ -150,7 +153,7 @@ func (q *Queries) NoteSessionSeen(ctx context.Context, sessionID int64) error {
 }
 
 const sessionByToken = `-- name: SessionByToken :one
-SELECT s.session_id, s.account_id, s.token_digest, s.user_agent, s.ip, s.created_at, s.last_seen_at, s.second_factor, s.confirmed_at, a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, a.unproven_in, a.second_factor_at, a.recovery_codes_at, s.last_seen_at < clock_timestamp() - interval '1 minute' AS to_be_noted
+SELECT s.session_id, s.account_id, s.token_digest, s.user_agent, s.ip, s.created_at, s.last_seen_at, s.second_factor, s.confirmed_at, s.provider, a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, a.unproven_in, a.second_factor_at, a.recovery_codes_at, a.admin_by, s.last_seen_at < clock_timestamp() - interval '1 minute' AS to_be_noted
 FROM session AS s
 JOIN account AS a ON a.account_id = s.account_id
 WHERE s.token_digest = $1
@@ -177,6 +180,7 @@ func (q *Queries) SessionByToken(ctx context.Context, tokenDigest []byte, seenSi
 		&i.Session.LastSeenAt,
 		&i.Session.SecondFactor,
 		&i.Session.ConfirmedAt,
+		&i.Session.Provider,
 		&i.Account.AccountID,
 		&i.Account.Email,
 		&i.Account.Name,
@@ -189,13 +193,14 @@ func (q *Queries) SessionByToken(ctx context.Context, tokenDigest []byte, seenSi
 		&i.Account.UnprovenIn,
 		&i.Account.SecondFactorAt,
 		&i.Account.RecoveryCodesAt,
+		&i.Account.AdminBy,
 		&i.ToBeNoted,
 	)
 	return i, err
 }
 
 const sessions = `-- name: Sessions :many
-SELECT session_id, account_id, token_digest, user_agent, ip, created_at, last_seen_at, second_factor, confirmed_at FROM session
+SELECT session_id, account_id, token_digest, user_agent, ip, created_at, last_seen_at, second_factor, confirmed_at, provider FROM session
 WHERE account_id = $1
     AND last_seen_at > $2 AND created_at > $3
 ORDER BY session_id DESC
@@ -220,6 +225,7 @@ func (q *Queries) Sessions(ctx context.Context, accountID auth.AccountID, seenSi
 			&i.LastSeenAt,
 			&i.SecondFactor,
 			&i.ConfirmedAt,
+			&i.Provider,
 		); err != nil {
 			return nil, err
 		}

@@ -20,7 +20,7 @@ const message = {
 test('mail that did not go says why, and a test message can be sent', async () => {
   const requests = fakeServer({
     'GET /api/v1/session': admin,
-    'GET /api/v1/sign-in': { mail: true },
+    'GET /api/v1/sign-in': { mail: true, passwords: true, providers: [] },
     'GET /api/v1/mail': page([message]),
     'POST /api/v1/mail/test': () => ({
       status: 201,

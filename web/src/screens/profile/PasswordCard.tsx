@@ -11,7 +11,7 @@ import { sessionsKey } from './SessionsCard';
 
 /** Changes the password, which ends all other sessions. */
 export function PasswordCard() {
-  const { account } = useSession();
+  const { account, has_password } = useSession();
   const queries = useQueryClient();
   const [now, setNow] = useState('');
   const [next, setNext] = useState('');
@@ -26,6 +26,7 @@ export function PasswordCard() {
     },
   });
   const { wrong, rest } = fieldErrors(change.error);
+  if (!has_password) return null;
   return (
     <Card title="Password" lead="Changing it ends all your other sessions.">
       <form

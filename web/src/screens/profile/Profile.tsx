@@ -1,5 +1,6 @@
 import { Page } from '~/components/Page';
 import { FactorCard } from './FactorCard';
+import { LinkedCard } from './LinkedCard';
 import { NameCard } from './NameCard';
 import { PasswordCard } from './PasswordCard';
 import styles from './Profile.module.css';
@@ -14,6 +15,7 @@ export default function Profile() {
         <NameCard />
         <PasswordCard />
         <FactorCard />
+        <LinkedCard />
         <SessionsCard />
         <SecurityCard />
       </div>

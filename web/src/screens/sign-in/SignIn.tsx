@@ -1,35 +1,34 @@
 import { Button, PasswordInput, TextInput } from '@mantine/core';
 import { useForm } from '@mantine/form';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, useParams, useRouter, useSearch } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import { api, body } from '~/api/client';
 import { isStatus, ProblemError, sentence } from '~/api/problem';
-import { sessionKey, signInOptionsQuery } from '~/api/queries';
-import type { Session } from '~/api/types';
+import { signInOptionsQuery } from '~/api/queries';
 import { Frame } from './Frame';
 import styles from './Frame.module.css';
+import { Providers, whyNot } from './Providers';
 import { SecondStep } from './SecondStep';
+import { useSignedIn } from './signedIn';
 
 export default function SignIn() {
   const form = useForm({ initialValues: { email: '', password: '' } });
-  const { next } = useSearch({ strict: false }) as { next?: string };
+  const { next, failed, provider, step } = useSearch({ strict: false }) as Record<string, string | undefined>;
   const { slug } = useParams({ strict: false }) as { slug?: string };
-  const queries = useQueryClient();
   const options = useQuery(signInOptionsQuery);
   const router = useRouter();
+  const { providers = [], passwords: takesPasswords = true } = options.data ?? {};
   useEffect(() => {
     document.title = 'Sign in · Sluice';
   }, []);
 
-  const [needsCode, setNeedsCode] = useState(false);
+  const [needsCode, setNeedsCode] = useState(step === 'code');
   const [over, setOver] = useState<string>();
-  const signedIn = (session: Session) => {
-    queries.clear(); // nothing that somebody else read here
-    queries.setQueryData(sessionKey, session);
-    // The fragment keeps an invitation’s token.
-    router.history.push(`${next ?? '/'}${router.state.location.hash && `#${router.state.location.hash}`}`);
-  };
+  // The fragment keeps an invitation’s token.
+  const { hash } = router.state.location;
+  const goal = `${next ?? '/'}${hash && `#${hash}`}`;
+  const signedIn = useSignedIn(goal);
   const signIn = useMutation({
     mutationFn: () => body(api.POST('/api/v1/session', { body: { ...form.values, tenant: slug } })),
     onMutate: () => setOver(undefined),
@@ -58,44 +57,57 @@ export default function SignIn() {
       title={slug ? `Sign in to ${slug}` : 'Sign in'}
       lead={slug ? 'For members who have not proven their address.' : 'Rate limits, plans and violations.'}
     >
-      <form className={styles.form} onSubmit={form.onSubmit(() => signIn.mutate())}>
-        <TextInput
-          label="E-mail"
-          type="email"
-          name="email"
-          autoComplete="username"
-          autoFocus
-          required
-          withAsterisk={false}
-          {...form.getInputProps('email')}
-        />
-        <PasswordInput
-          label="Password"
-          name="password"
-          autoComplete="current-password"
-          required
-          withAsterisk={false}
-          {...form.getInputProps('password')}
-        />
-        {(signIn.isError || over) && (
-          <p role="alert" className={styles.error}>
-            {over ?? message(signIn.error)}
-          </p>
-        )}
-        <Button type="submit" fullWidth loading={signIn.isPending}>
-          Sign in
-        </Button>
-        {options.data?.mail && !slug && (
-          <p>
-            <Link to="/forgot-password">Forgot your password?</Link>
-          </p>
-        )}
-        {slug && (
-          <p className="soft">
-            Have you proven your address? <Link to="/sign-in">Sign in here</Link>.
-          </p>
-        )}
-      </form>
+      {failed && (
+        <p role="alert" className={styles.error}>
+          {whyNot(failed, providers.find(({ slug }) => slug === provider)?.name ?? 'The provider')}
+        </p>
+      )}
+      {!slug && providers.length > 0 && <Providers providers={providers} next={goal} />}
+      {!takesPasswords && slug && (
+        <p>
+          Signing in by password is off here. <Link to="/sign-in">Sign in with a provider</Link>.
+        </p>
+      )}
+      {takesPasswords && (
+        <form className={styles.form} onSubmit={form.onSubmit(() => signIn.mutate())}>
+          <TextInput
+            label="E-mail"
+            type="email"
+            name="email"
+            autoComplete="username"
+            autoFocus
+            required
+            withAsterisk={false}
+            {...form.getInputProps('email')}
+          />
+          <PasswordInput
+            label="Password"
+            name="password"
+            autoComplete="current-password"
+            required
+            withAsterisk={false}
+            {...form.getInputProps('password')}
+          />
+          {(signIn.isError || over) && (
+            <p role="alert" className={styles.error}>
+              {over ?? message(signIn.error)}
+            </p>
+          )}
+          <Button type="submit" fullWidth loading={signIn.isPending}>
+            Sign in
+          </Button>
+          {options.data?.mail && !slug && (
+            <p>
+              <Link to="/forgot-password">Forgot your password?</Link>
+            </p>
+          )}
+          {slug && (
+            <p className="soft">
+              Have you proven your address? <Link to="/sign-in">Sign in here</Link>.
+            </p>
+          )}
+        </form>
+      )}
     </Frame>
   );
 }

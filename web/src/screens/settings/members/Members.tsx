@@ -41,6 +41,9 @@ export default function Members() {
           <strong>{member.name || member.email}</strong>
           {member.account_id === account.account_id && <span className="soft"> (you)</span>}{' '}
           <Unproven account={member} />
+          {member.granted_by && (
+            <div className="soft">Role by a group at {member.granted_by}; changing it here keeps it</div>
+          )}
         </>
       ),
     },

@@ -1,0 +1,74 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/oidc"
+)
+
+func (s *surface) showIdentity(i *auth.LinkedIdentity) openapi.Identity {
+	shown := openapi.Identity{
+		IdentityId: i.ID, Provider: nullable.NewNullNullable[openapi.ProviderName](), Issuer: i.Issuer, Email: i.Email,
+		CreatedAt: i.CreatedAt.UTC(), LastUsedAt: timeOrNull(i.LastUsedAt),
+	}
+	if provider := s.Providers.OfIssuer(i.Issuer); provider != nil {
+		shown.Provider.Set(showProvider(&provider))
+	}
+	return shown
+}
+
+// ListIdentities handles GET /api/v1/account/identities.
+func (s *surface) ListIdentities(ctx context.Context, _ openapi.ListIdentitiesRequestObject) (openapi.ListIdentitiesResponseObject, error) {
+	identities, err := s.Gate.Identities(ctx, requestOf(ctx).account().ID)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.ListIdentities200JSONResponse{Items: itemsOf(identities, s.showIdentity)}, nil
+}
+
+// LinkIdentity handles POST /api/v1/account/identities.
+func (s *surface) LinkIdentity(ctx context.Context, request openapi.LinkIdentityRequestObject) (openapi.LinkIdentityResponseObject, error) {
+	address, err := s.startAt(ctx, request.Body.Provider, oidc.Purpose{Session: requestOf(ctx).session.ID})
+	if err != nil {
+		return nil, err
+	}
+	return openapi.LinkIdentity200JSONResponse{Body: openapi.Destination{Url: address}}, nil
+}
+
+// UnlinkIdentity handles POST /api/v1/account/identities/{identity_id}/unlink.
+func (s *surface) UnlinkIdentity(ctx context.Context, request openapi.UnlinkIdentityRequestObject) (openapi.UnlinkIdentityResponseObject, error) {
+	q := requestOf(ctx)
+	err := s.Gate.Unlink(ctx, q.actor, *q.session, request.IdentityId, s.Providers.List(), s.browser(q))
+	if errors.Is(err, auth.ErrLastWayIn) {
+		return nil, httpapi.Conflict.Problem("You could not sign in without it; link another one or set a password first.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.note(q, auth.AccessUnlinked, "")
+	return openapi.UnlinkIdentity204Response{}, nil
+}
+
+// ListIdentityProviders handles GET /api/v1/identity-providers.
+func (s *surface) ListIdentityProviders(ctx context.Context, _ openapi.ListIdentityProvidersRequestObject) (openapi.ListIdentityProvidersResponseObject, error) {
+	return openapi.ListIdentityProviders200JSONResponse{Items: itemsOf(s.Providers.Status(ctx), showProviderStatus)}, nil
+}
+
+func showProviderStatus(p *oidc.Status) openapi.IdentityProvider {
+	return openapi.IdentityProvider{
+		Slug: p.Slug, Name: p.Name, Issuer: p.Issuer, RedirectUrl: p.RedirectURL,
+		EmailDomains: append([]string{}, p.EmailDomains...), RequiredClaim: orNull(p.NeedsClaim),
+		CreatesAccounts: p.CreatesAccounts, GivesRoles: len(p.Grants) > 0, SecondFactor: p.CountsAsTwoFactors, SignOut: p.SignsOut,
+		Problem: orNull(p.Problem), CheckedAt: timeOrNull(p.CheckedAt), Failures: itemsOf(p.Failures, showFailure),
+	}
+}
+
+func showFailure(f *oidc.Failure) openapi.ProviderFailure {
+	return openapi.ProviderFailure{At: f.At, Count: f.Count, Reason: string(f.Reason), Detail: f.Detail}
+}

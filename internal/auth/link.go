@@ -1,0 +1,47 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// linkSignIn is the purpose of links that a command makes.
+const linkSignIn MailKind = "sign_in"
+
+// signInLinkLife is how long such a link can be used.
+const signInLinkLife = 15 * time.Minute
+
+// SignInLink makes the token of a link that signs the account with an address in, once. It is the way back in where passwords
+// are off and no provider answers, for those who may reach the database anyway. It is rules.ErrNotFound if there is no such
+// account, or it is disabled.
+func (g *Gate) SignInLink(ctx context.Context, email string) (token string, err error) {
+	account, _, err := g.store.PasswordOf(ctx, email, "")
+	if err == nil && !account.DisabledAt.IsZero() {
+		err = rules.ErrNotFound
+	}
+	if err != nil {
+		return "", fmt.Errorf("make a link to sign in: %w", err)
+	}
+	token, digest := newToken()
+	return token, g.store.CreateMailedLink(ctx, account.ID, linkSignIn, digest, g.options.Now().Add(signInLinkLife))
+}
+
+// SignInByLink uses a link of SignInLink up, and opens a session. It is rules.ErrNotFound for a link that is not open, and
+// SecondFactorError for an account with a second factor.
+func (g *Gate) SignInByLink(ctx context.Context, token string, from Browser) (Entry, error) {
+	if len(token) != tokenLength {
+		return Entry{}, rules.ErrNotFound
+	}
+	account, hash, err := g.store.UseLink(ctx, linkSignIn, digestOf(token))
+	if err != nil {
+		return Entry{}, err
+	}
+	entry, err := g.enter(ctx, account, hash, from)
+	if err != nil {
+		return Entry{}, err
+	}
+	return entry, g.notify(ctx, account, NoticeBrowser, from)
+}

@@ -1,0 +1,72 @@
+package oidc
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// FlowLife is how long a person has to sign in at the provider.
+const FlowLife = 10 * time.Minute
+
+// flow is a sign-in that has begun. It travels in a cookie of the browser, encrypted, so that nothing is stored for people
+// who never come back, and so that an answer of the provider is of no use in another browser.
+type flow struct {
+	State    string `json:"s"`
+	Nonce    string `json:"n"`
+	Verifier string `json:"v"` // of PKCE
+	Next     string `json:"r,omitempty"`
+	Session  int64  `json:"l,omitempty"` // of the account that a new identity is for; 0 to sign in
+	Until    int64  `json:"u"`           // Unix seconds
+}
+
+var errFlow = errors.New("the browser has no sign-in under way at this provider, or it is older than 10 minutes")
+
+// box returns the cipher of a provider's flows. Its key is derived from the client secret, which all processes have. A flow
+// of one provider cannot be opened as another's.
+func (s *Settings) box() (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, []byte(s.ClientSecret), []byte(s.Issuer+"\x00"+s.ClientID), "sluice sign-in flow "+s.Slug, 32)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
+
+func (p *provider) seal(f flow) (string, error) {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return "", err
+	}
+	nonce := make([]byte, p.box.NonceSize(), p.box.NonceSize()+len(text)+p.box.Overhead())
+	_, _ = rand.Read(nonce) // it never fails; see its documentation
+	return base64.RawURLEncoding.EncodeToString(p.box.Seal(nonce, nonce, text, nil)), nil
+}
+
+func (p *provider) open(sealed string, now time.Time) (f flow, err error) {
+	text, err := base64.RawURLEncoding.DecodeString(sealed)
+	if err != nil || len(text) < p.box.NonceSize() {
+		return flow{}, errFlow
+	}
+	plain, err := p.box.Open(nil, text[:p.box.NonceSize()], text[p.box.NonceSize():], nil)
+	if err != nil || json.Unmarshal(plain, &f) != nil || now.Unix() > f.Until {
+		return flow{}, errFlow
+	}
+	return f, nil
+}
+
+// random returns 256 random bits as text.
+func random() string {
+	var bits [32]byte
+	_, _ = rand.Read(bits[:]) // it never fails; see its documentation
+	return base64.RawURLEncoding.EncodeToString(bits[:])
+}

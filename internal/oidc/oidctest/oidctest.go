@@ -1,0 +1,248 @@
+// Package oidctest is an OpenID Connect provider for tests: a server of its own, with discovery, an authorization endpoint
+// that asks nobody, a token endpoint that insists on PKCE and single use, keys, user information and sign-out. It can be made to
+// answer wrongly.
+package oidctest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lestrrat-go/jwx/v3/jwa"
+	"github.com/lestrrat-go/jwx/v3/jwk"
+	"github.com/lestrrat-go/jwx/v3/jws"
+
+	"github.com/sluicegate/sluice/internal/oidc"
+)
+
+// The client that the provider knows.
+const (
+	ClientID     = "sluice"
+	ClientSecret = "a secret of sixteen characters and more"
+)
+
+// Claims are an ID token's.
+type Claims = map[string]any
+
+// Provider is a running provider. What tests change, they change before a request.
+type Provider struct {
+	*httptest.Server
+	t testing.TB
+
+	mu sync.Mutex
+	// person has the claims of who is signed in there.
+	person Claims
+
+	spoil    func(Claims)
+	unsigned bool
+	down     bool
+	refusal  string // the error that the authorization endpoint answers
+	hidden   []string
+	key      *ecdsa.PrivateKey
+	codes    map[string]url.Values // the requests that codes were given for
+}
+
+// Start starts a provider, which ends with the test.
+func Start(t testing.TB) *Provider {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Provider{t: t, key: key, codes: map[string]url.Values{}, person: Person("ada", "ada@example.com")}
+	router := http.NewServeMux()
+	router.HandleFunc("GET /.well-known/openid-configuration", p.discovery)
+	router.HandleFunc("GET /authorize", p.authorize)
+	router.HandleFunc("POST /token", p.token)
+	router.HandleFunc("GET /keys", p.keys)
+	router.HandleFunc("GET /userinfo", p.info)
+	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.isDown() {
+			http.Error(w, "down", http.StatusServiceUnavailable)
+			return
+		}
+		router.ServeHTTP(w, r)
+	}))
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Person describes somebody with a verified address.
+func Person(subject, email string) Claims {
+	return Claims{"sub": subject, "email": email, "email_verified": true, "name": subject}
+}
+
+// Settings are those of a client of the provider.
+func (p *Provider) Settings(slug string) oidc.Settings {
+	return oidc.Settings{Slug: slug, Name: "The " + slug, Issuer: p.URL, ClientID: ClientID, ClientSecret: ClientSecret}
+}
+
+// SignedIn says who is signed in there, and what more the claims have.
+func (p *Provider) SignedIn(person Claims, more ...Claims) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.person = maps.Clone(person)
+	for _, claims := range more {
+		maps.Copy(p.person, claims)
+	}
+}
+
+// Spoil changes the claims of the next ID tokens; nil changes nothing.
+func (p *Provider) Spoil(spoil func(Claims)) { p.set(func() { p.spoil = spoil }) }
+
+// Unsign makes the next ID tokens those of the algorithm none.
+func (p *Provider) Unsign(unsigned bool) { p.set(func() { p.unsigned = unsigned }) }
+
+// GoDown makes the provider answer nothing but 503.
+func (p *Provider) GoDown(down bool) { p.set(func() { p.down = down }) }
+
+// Refuse makes the authorization endpoint answer with an error; "" with codes.
+func (p *Provider) Refuse(refusal string) { p.set(func() { p.refusal = refusal }) }
+
+// Hide moves claims from the ID token to the user information.
+func (p *Provider) Hide(claims ...string) { p.set(func() { p.hidden = claims }) }
+
+func (p *Provider) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+func (p *Provider) isDown() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.down
+}
+
+// Visit is what a browser does that was sent to the provider: it returns the query of the address that it is sent back to.
+func (p *Provider) Visit(address string) url.Values {
+	p.t.Helper()
+	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	answer, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_ = answer.Body.Close() // only its header matters
+	back, err := url.Parse(answer.Header.Get("Location"))
+	if err != nil || answer.StatusCode != http.StatusFound {
+		p.t.Fatalf("the provider answered %d, %v", answer.StatusCode, err)
+	}
+	return back.Query()
+}
+
+func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
+	reply(w, http.StatusOK, Claims{
+		"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
+		"userinfo_endpoint": p.URL + "/userinfo", "end_session_endpoint": p.URL + "/end",
+		"id_token_signing_alg_values_supported": []string{"ES256"}, "response_types_supported": []string{"code"},
+		"subject_types_supported": []string{"public"}, "code_challenge_methods_supported": []string{"S256"},
+		"authorization_response_iss_parameter_supported": true,
+	})
+}
+
+func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	back, err := url.Parse(q.Get("redirect_uri"))
+	if err != nil || q.Get("client_id") != ClientID || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" {
+		http.Error(w, "bad request", http.StatusBadRequest)
+		return
+	}
+	answer := url.Values{"state": {q.Get("state")}, "iss": {p.URL}}
+	p.mu.Lock()
+	if p.refusal != "" {
+		answer.Set("error", p.refusal)
+	} else {
+		code := rand.Text()
+		p.codes[code] = q
+		answer.Set("code", code)
+	}
+	p.mu.Unlock()
+	back.RawQuery = answer.Encode()
+	w.Header().Set("Location", back.String())
+	w.WriteHeader(http.StatusFound)
+}
+
+func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
+	id, secret, _ := r.BasicAuth()
+	id, _ = url.QueryUnescape(id)
+	secret, _ = url.QueryUnescape(secret)
+	if id != ClientID || secret != ClientSecret {
+		reply(w, http.StatusUnauthorized, Claims{"error": "invalid_client"})
+		return
+	}
+	p.mu.Lock()
+	asked, isOpen := p.codes[r.PostFormValue("code")]
+	delete(p.codes, r.PostFormValue("code"))
+	p.mu.Unlock()
+	challenge := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
+	if !isOpen || asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(challenge[:]) || asked.Get("redirect_uri") != r.PostFormValue("redirect_uri") {
+		reply(w, http.StatusBadRequest, Claims{"error": "invalid_grant", "error_description": "no such code"})
+		return
+	}
+	reply(w, http.StatusOK, Claims{"access_token": "an access token", "token_type": "Bearer", "expires_in": 60, "id_token": p.idToken(asked.Get("nonce"))})
+}
+
+func (p *Provider) idToken(nonce string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	claims := Claims{
+		"iss": p.URL, "aud": ClientID, "nonce": nonce, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
+	}
+	maps.Copy(claims, p.person)
+	for _, name := range p.hidden {
+		delete(claims, name)
+	}
+	if p.spoil != nil {
+		p.spoil(claims)
+	}
+	payload, _ := json.Marshal(claims) // of what JSON can express
+	if p.unsigned {
+		encode := base64.RawURLEncoding.EncodeToString
+		return encode([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + encode(payload) + "."
+	}
+	signed, err := jws.Sign(payload, jws.WithKey(jwa.ES256(), p.key))
+	if err != nil {
+		p.t.Error(err)
+	}
+	return string(signed)
+}
+
+func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
+	key, err := jwk.Import(p.key.Public())
+	if err == nil {
+		err = key.Set(jwk.AlgorithmKey, jwa.ES256())
+	}
+	if err != nil {
+		p.t.Error(err)
+	}
+	reply(w, http.StatusOK, Claims{"keys": []any{key}})
+}
+
+func (p *Provider) info(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "Bearer an access token" {
+		reply(w, http.StatusUnauthorized, Claims{"error": "invalid_token"})
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	reply(w, http.StatusOK, p.person)
+}
+
+func reply(w http.ResponseWriter, status int, body Claims) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // a client that left needs no answer
+}

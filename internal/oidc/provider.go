@@ -1,0 +1,358 @@
+package oidc
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"github.com/sluicegate/sluice/internal/auth"
+)
+
+// found is what discovery has found out.
+type found struct {
+	provider    *oidc.Provider
+	endpoint    oauth2.Endpoint
+	verifier    *oidc.IDTokenVerifier
+	endSession  *url.URL // nil: there is none
+	namesItself bool     // every answer has the parameter iss
+	at          time.Time
+}
+
+// discover returns what is known about the provider, after asking it if that is nothing yet or old.
+func (p *provider) discover(ctx context.Context) (*found, error) {
+	now := p.options.Now()
+	p.mu.Lock()
+	known, failed, triedAt := p.found, p.failed, p.triedAt
+	p.mu.Unlock()
+	isRecent := failed != nil && now.Sub(triedAt) < retryAfter
+	switch {
+	case known != nil && (now.Sub(known.at) < refreshAfter || isRecent):
+		return known, nil
+	case isRecent:
+		return nil, failed
+	}
+	// Whoever asks first does not end it for the others by leaving.
+	result := p.discovery.DoChan("", func() (any, error) { return p.ask(context.WithoutCancel(ctx)) })
+	if known != nil {
+		return known, nil
+	}
+	select {
+	case r := <-result:
+		if r.Err != nil {
+			return nil, r.Err
+		}
+		return r.Val.(*found), nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the discovery document: %w", ctx.Err())
+	}
+}
+
+func (p *provider) ask(ctx context.Context) (*found, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	f, err := p.read(oidc.ClientContext(ctx, p.options.Client))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed, p.triedAt = nil, p.options.Now()
+	if err != nil {
+		p.failed = errors.New(words(err))
+		return nil, p.failed
+	}
+	p.found = f
+	return f, nil
+}
+
+// read reads the discovery document.
+func (p *provider) read(ctx context.Context) (*found, error) {
+	provider, err := oidc.NewProvider(ctx, p.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	var more struct {
+		EndSession  string   `json:"end_session_endpoint"`
+		NamesItself bool     `json:"authorization_response_iss_parameter_supported"`
+		JWKS        string   `json:"jwks_uri"`
+		Challenges  []string `json:"code_challenge_methods_supported"`
+		AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
+	}
+	if err := provider.Claims(&more); err != nil {
+		return nil, fmt.Errorf("read the discovery document: %w", err)
+	}
+	if len(more.Challenges) > 0 && !slices.Contains(more.Challenges, "S256") {
+		return nil, errors.New("the provider does not support PKCE with S256")
+	}
+	f := &found{provider: provider, endpoint: provider.Endpoint(), namesItself: more.NamesItself, at: p.options.Now()}
+	// Said always, because the library would find out by sending the code twice.
+	f.endpoint.AuthStyle = oauth2.AuthStyleInHeader
+	if len(more.AuthMethods) > 0 && !slices.Contains(more.AuthMethods, "client_secret_basic") {
+		f.endpoint.AuthStyle = oauth2.AuthStyleInParams
+	}
+	for name, address := range map[string]string{
+		"authorization_endpoint": provider.Endpoint().AuthURL, "token_endpoint": provider.Endpoint().TokenURL, "jwks_uri": more.JWKS,
+	} {
+		if err := p.checkEndpoint(address); err != nil {
+			return nil, fmt.Errorf("the discovery document's %s %w", name, err)
+		}
+	}
+	if more.EndSession != "" {
+		if err := p.checkEndpoint(more.EndSession); err != nil {
+			return nil, fmt.Errorf("the discovery document's end_session_endpoint %w", err)
+		}
+		f.endSession, _ = url.Parse(more.EndSession) // checked just now
+	}
+	f.verifier = provider.Verifier(&oidc.Config{ClientID: p.ClientID, Now: p.options.Now})
+	return f, nil
+}
+
+// checkEndpoint holds addresses to TLS unless the issuer itself goes without. Its error completes a sentence.
+func (p *provider) checkEndpoint(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "https" && !strings.HasPrefix(p.Issuer, "http://") {
+		return fmt.Errorf("is %.200q, which is no https:// address", address)
+	}
+	return nil
+}
+
+func (p *provider) oauth(f *found) *oauth2.Config {
+	return &oauth2.Config{
+		ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: f.endpoint, Scopes: p.scopes(),
+		RedirectURL: p.options.URL() + CallbackPath(p.Slug),
+	}
+}
+
+// identify reads an answer to a flow.
+func (p *provider) identify(ctx context.Context, f flow, query url.Values) (auth.Identity, error) {
+	for _, name := range []string{"state", "code", "iss", "error"} {
+		if len(query[name]) > 1 {
+			return auth.Identity{}, fmt.Errorf("the answer has the parameter %s twice", name)
+		}
+	}
+	found, err := p.discover(ctx)
+	if err != nil {
+		return auth.Identity{}, auth.ProviderError{Reason: auth.ProviderAway, Detail: err.Error()}
+	}
+	if iss := query.Get("iss"); iss != p.Issuer && (query.Has("iss") || found.namesItself) {
+		return auth.Identity{}, fmt.Errorf("the answer is of another provider: its issuer is %.200q", iss)
+	}
+	if query.Has("error") {
+		return auth.Identity{}, answeredError(query)
+	}
+	if query.Get("code") == "" {
+		return auth.Identity{}, errors.New("the answer has no code")
+	}
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.options.Client), 2*callTimeout)
+	defer cancel()
+	token, err := p.oauth(found).Exchange(ctx, query.Get("code"), oauth2.VerifierOption(f.Verifier))
+	if err != nil {
+		return auth.Identity{}, exchangeError(err)
+	}
+	raw, _ := token.Extra("id_token").(string)
+	if raw == "" {
+		return auth.Identity{}, errors.New("the provider gave no ID token; is openid among its scopes?")
+	}
+	id, err := found.verifier.Verify(ctx, raw)
+	if err != nil {
+		return auth.Identity{}, err
+	}
+	var claims map[string]any
+	if err := id.Claims(&claims); err != nil {
+		return auth.Identity{}, fmt.Errorf("read the ID token: %w", err)
+	}
+	if err := p.checkToken(f, id, claims, token.AccessToken); err != nil {
+		return auth.Identity{}, err
+	}
+	if err := p.addUserInfo(ctx, found, token, id.Subject, claims); err != nil {
+		return auth.Identity{}, err
+	}
+	return p.identity(id.Subject, claims), nil
+}
+
+// checkToken checks what the library leaves to its callers.
+func (p *provider) checkToken(f flow, id *oidc.IDToken, claims map[string]any, accessToken string) error {
+	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(f.Nonce)) != 1 {
+		return errors.New("the ID token was made for another sign-in: its nonce is another one")
+	}
+	if azp, has := claims["azp"]; has && azp != p.ClientID || !has && len(id.Audience) > 1 {
+		return errors.New("the ID token was made for another client: see its azp")
+	}
+	if id.Subject == "" || len(id.Subject) > maxSubject || !isText(id.Subject) {
+		return errors.New("the ID token's sub is no text of 1 to 255 characters")
+	}
+	if id.AccessTokenHash != "" {
+		return id.VerifyAccessToken(accessToken)
+	}
+	return nil
+}
+
+const maxSubject = 255 // OpenID Connect Core, section 2
+
+// addUserInfo adds the claims that some providers tell only there.
+func (p *provider) addUserInfo(ctx context.Context, f *found, token *oauth2.Token, subject string, claims map[string]any) error {
+	claim, _, _ := strings.Cut(p.RequiredClaim, "=")
+	isComplete := claims["email"] != nil && (p.GroupsClaim == "" || lookUp(claims, p.GroupsClaim) != nil) &&
+		(claim == "" || lookUp(claims, claim) != nil)
+	if isComplete || f.provider.UserInfoEndpoint() == "" {
+		return nil
+	}
+	if err := p.checkEndpoint(f.provider.UserInfoEndpoint()); err != nil {
+		return fmt.Errorf("the discovery document's userinfo_endpoint %w", err)
+	}
+	info, err := f.provider.UserInfo(ctx, oauth2.StaticTokenSource(token))
+	if err != nil {
+		return fmt.Errorf("ask for the user's information: %w", err)
+	}
+	if info.Subject != subject {
+		return errors.New("the provider told another user's information: its sub is another one")
+	}
+	var more map[string]any
+	if err := info.Claims(&more); err != nil {
+		return fmt.Errorf("read the user's information: %w", err)
+	}
+	// The address and whether it is verified belong together, so they come from one place.
+	if claims["email"] == nil {
+		delete(claims, "email_verified")
+	} else {
+		delete(more, "email_verified")
+	}
+	maps.DeleteFunc(more, func(name string, _ any) bool { return claims[name] != nil })
+	maps.Copy(claims, more)
+	return nil
+}
+
+func (p *provider) identity(subject string, claims map[string]any) auth.Identity {
+	identity := auth.Identity{Provider: p.Rule, Subject: subject, HasClaim: true}
+	identity.Email, _ = claims["email"].(string)
+	identity.Name, _ = claims["name"].(string)
+	identity.EmailVerified = claims["email_verified"] == true || claims["email_verified"] == "true"
+	if name, value, ok := strings.Cut(p.RequiredClaim, "="); ok {
+		identity.HasClaim = slices.Contains(texts(lookUp(claims, name)), value)
+	}
+	if p.GroupsClaim != "" {
+		identity.Groups = texts(lookUp(claims, p.GroupsClaim))
+	}
+	return identity
+}
+
+// lookUp returns a claim by its name or, if there is none, by the path that the name is with its dots: realm_access.roles.
+func lookUp(claims map[string]any, name string) any {
+	if value, ok := claims[name]; ok {
+		return value
+	}
+	first, rest, isPath := strings.Cut(name, ".")
+	if inner, ok := claims[first].(map[string]any); ok && isPath {
+		return lookUp(inner, rest)
+	}
+	return nil
+}
+
+// texts returns a claim's values: of a list its elements, else the one.
+func texts(value any) (all []string) {
+	switch value := value.(type) {
+	case nil:
+	case []any:
+		for _, one := range value {
+			all = append(all, texts(one)...)
+		}
+	case map[string]any: // no value to compare with
+	default:
+		all = append(all, fmt.Sprint(value))
+	}
+	return all
+}
+
+// answeredError is the provider's own refusal.
+func answeredError(query url.Values) error {
+	code := query.Get("error")
+	refused := auth.ProviderError{Reason: auth.ProviderWrong, Detail: line("the provider answered " + code + " " + query.Get("error_description"))}
+	switch code {
+	case "access_denied", "login_required", "consent_required", "interaction_required", "account_selection_required":
+		refused.Reason = auth.ProviderDenied
+	case "temporarily_unavailable", "server_error":
+		refused.Reason = auth.ProviderAway
+	}
+	return refused
+}
+
+// exchangeError is about the request to the token endpoint. What it says has no secrets: of the provider's answer it
+// has the error and its description.
+func exchangeError(err error) error {
+	var answered *oauth2.RetrieveError
+	if !errors.As(err, &answered) {
+		return auth.ProviderError{Reason: auth.ProviderAway, Detail: words(err)}
+	}
+	refused := auth.ProviderError{Reason: auth.ProviderWrong, Detail: line(fmt.Sprintf("the token endpoint answered %d %s %s",
+		answered.Response.StatusCode, answered.ErrorCode, answered.ErrorDescription))}
+	if answered.Response.StatusCode >= http.StatusInternalServerError {
+		refused.Reason = auth.ProviderAway
+	}
+	return refused
+}
+
+// words are an error's, fit for a page: of a failed request without its address' query.
+func words(err error) string {
+	var request *url.Error
+	if errors.As(err, &request) {
+		address, _, _ := strings.Cut(request.URL, "?")
+		return line(fmt.Sprintf("%s %s: %v", request.Op, address, request.Err))
+	}
+	return line(err.Error())
+}
+
+const maxWords = 300 // characters
+
+// line makes one short line of visible characters of a text that others wrote.
+func line(text string) string {
+	text = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))), " ")
+	if runes := []rune(text); len(runes) > maxWords {
+		text = string(runes[:maxWords]) + " …"
+	}
+	return text
+}
+
+func isText(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
+}
+
+// newClient returns a client that follows no redirects, because a redirected request would take the client secret along,
+// and reads no more than maxAnswer.
+func newClient() *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxResponseHeaderBytes = 64 << 10
+	return &http.Client{
+		Transport: bounded{transport}, Timeout: callTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+const maxAnswer = 1 << 20
+
+// bounded cuts answers off.
+type bounded struct{ next http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.next.RoundTrip(r)
+	if err == nil {
+		answer.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(answer.Body, maxAnswer), answer.Body}
+	}
+	return answer, err
+}

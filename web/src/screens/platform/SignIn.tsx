@@ -1,0 +1,111 @@
+import { Button } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { api, body } from '~/api/client';
+import type { IdentityProvider, ProviderFailure } from '~/api/types';
+import { Copy } from '~/components/Copy';
+import { type Column, DataTable } from '~/components/DataTable';
+import { Facts } from '~/components/Facts';
+import { Outcome } from '~/components/Outcome';
+import { Card, Page } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { EmptyState, NoPermission } from '~/components/states';
+import { RelativeTime } from '~/components/Time';
+import { useSession } from '~/session';
+
+/** Where people can sign in beside their password, and whether that works, for platform admins. */
+export default function SignIn() {
+  const { account } = useSession();
+  if (!account.platform_admin) {
+    return (
+      <Page title="Sign-in">
+        <NoPermission need="platform">This requires a platform admin.</NoPermission>
+      </Page>
+    );
+  }
+  return <ProviderList />;
+}
+
+function ProviderList() {
+  const providers = useQuery({
+    queryKey: ['identity-providers'],
+    queryFn: async ({ signal }) => (await body(api.GET('/api/v1/identity-providers', { signal }))).items,
+  });
+  return (
+    <Page
+      title="Sign-in"
+      lead="Providers of OpenID Connect, and how they do as seen by the process that answers."
+      actions={
+        <Button variant="default" loading={providers.isFetching} onClick={() => providers.refetch()}>
+          Check again
+        </Button>
+      }
+    >
+      <Query query={providers}>
+        {(items) =>
+          items.length === 0 ? (
+            <Card>
+              <EmptyState title="No providers">
+                People sign in by password. Set SLUICE_OIDC_FILE, so that they can sign in with OpenID
+                Connect.
+              </EmptyState>
+            </Card>
+          ) : (
+            items.map((provider) => <ProviderCard key={provider.slug} provider={provider} />)
+          )
+        }
+      </Query>
+    </Page>
+  );
+}
+
+function ProviderCard({ provider }: { provider: IdentityProvider }) {
+  const { name, issuer, redirect_url, problem, checked_at, failures } = provider;
+  return (
+    <Card title={name} lead={issuer}>
+      <Facts
+        facts={{
+          State: problem ? (
+            <>
+              <Outcome tone="denied">Does not answer</Outcome> {problem}
+            </>
+          ) : (
+            <Outcome tone="allowed">Answers</Outcome>
+          ),
+          Checked: checked_at && <RelativeTime at={checked_at} />,
+          'Redirect address': (
+            <>
+              <code>{redirect_url}</code> <Copy value={redirect_url} label="Copy the redirect address" />
+            </>
+          ),
+          'Who may sign in': whoMay(provider),
+          'First sign-in': provider.creates_accounts ? 'makes an account' : 'needs a linked account',
+          Groups: provider.gives_roles && 'give roles, and take them back',
+          'Second factor': provider.second_factor && 'counts as two factors',
+          'Signing out': provider.sign_out && 'signs out there too',
+        }}
+      />
+      <h3>Sign-ins that failed</h3>
+      {failures.length === 0 ? (
+        <p className="soft">None since the process started.</p>
+      ) : (
+        <DataTable
+          label={`Sign-ins that failed at ${name}`}
+          columns={columns}
+          rows={failures}
+          rowKey={({ reason, detail }) => `${reason} ${detail}`}
+        />
+      )}
+    </Card>
+  );
+}
+
+function whoMay({ email_domains, required_claim }: IdentityProvider): string {
+  const who = email_domains.length > 0 ? `verified addresses of ${email_domains.join(', ')}` : 'any address';
+  return required_claim ? `${who}, with the claim ${required_claim}` : who;
+}
+
+const columns: Column<ProviderFailure>[] = [
+  { key: 'detail', header: 'Why', render: ({ detail }) => detail },
+  { key: 'count', header: 'Times', width: 80, render: ({ count }) => count },
+  { key: 'at', header: 'Last', width: 120, render: ({ at }) => <RelativeTime at={at} /> },
+];

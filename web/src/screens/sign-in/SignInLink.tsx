@@ -1,0 +1,51 @@
+import { Button } from '@mantine/core';
+import { useMutation } from '@tanstack/react-query';
+import { Link, useLocation } from '@tanstack/react-router';
+import { useEffect, useState } from 'react';
+import { api, body } from '~/api/client';
+import { isStatus } from '~/api/problem';
+import { FormError, fieldErrors } from '~/components/FormDialog';
+import { Frame } from './Frame';
+import styles from './Frame.module.css';
+import { SecondStep } from './SecondStep';
+import { useSignedIn } from './signedIn';
+
+/** The screen of a link that `admin sign-in-link` made. Its token is in the fragment, which browsers send to nobody. */
+export default function SignInLink() {
+  const token = useLocation({ select: ({ hash }) => hash });
+  const signedIn = useSignedIn('/');
+  const [needsCode, setNeedsCode] = useState(false);
+  useEffect(() => {
+    document.title = 'Sign in · Sluice';
+  }, []);
+  const use = useMutation({
+    mutationFn: () => body(api.POST('/api/v1/session/link', { body: { token } })),
+    onSuccess: (answer) => ('account' in answer ? signedIn(answer) : setNeedsCode(true)),
+  });
+  if (token === '' || isStatus(use.error, 404)) {
+    return (
+      <Frame title="This link is no longer valid" lead="It was used, or is older than 15 minutes.">
+        <p>
+          <Link to="/sign-in">Sign in</Link>
+        </p>
+      </Frame>
+    );
+  }
+  if (needsCode) {
+    return (
+      <Frame title="Sign in">
+        <SecondStep onSignedIn={signedIn} onOver={() => setNeedsCode(false)} />
+      </Frame>
+    );
+  }
+  return (
+    <Frame title="Sign in" lead="This link signs you in once.">
+      <div className={styles.form}>
+        <FormError>{fieldErrors(use.error).rest()}</FormError>
+        <Button fullWidth loading={use.isPending} onClick={() => use.mutate()}>
+          Sign in
+        </Button>
+      </div>
+    </Frame>
+  );
+}
