@@ -62,7 +62,7 @@ func (s *surface) needsFreshProof(q *apiRequest) error {
 // needsFactor returns an error if the caller is a person without a second factor that the platform or the tenant requires.
 // What concerns the person's own account remains, so that they can enrol.
 func (s *surface) needsFactor(q *apiRequest, rt route) error {
-	if q.session == nil || rt.least == anAccount || q.session.Account.HasSecondFactor() || q.session.SecondFactor {
+	if q.session == nil || rt.least == anAccount || q.session.Account.HasSecondFactor() || q.session.ProviderWasTwoFactors() {
 		return nil
 	}
 	switch {

@@ -10,7 +10,7 @@ test('an account with a second factor signs in by two steps', async () => {
   let step = 0;
   const requests = fakeServer({
     'GET /api/v1/session': () => (step > 1 ? { json: session() } : problem(401, 'unauthorized')),
-    'GET /api/v1/sign-in': { mail: false },
+    'GET /api/v1/sign-in': { mail: false, passwords: true, providers: [] },
     [signIn]: () => ({ status: 202, json: { expires_at: '2026-11-21T06:05:00Z' } }),
     [finish]: () => {
       step += 1;
@@ -38,7 +38,7 @@ test('an account with a second factor signs in by two steps', async () => {
 test('a second step that is over leads back to the password', async () => {
   fakeServer({
     'GET /api/v1/session': () => problem(401, 'unauthorized'),
-    'GET /api/v1/sign-in': { mail: false },
+    'GET /api/v1/sign-in': { mail: false, passwords: true, providers: [] },
     [signIn]: () => ({ status: 202, json: { expires_at: '2026-11-21T06:05:00Z' } }),
     [finish]: () => problem(401, 'unauthorized'),
   });
