@@ -3001,7 +3001,7 @@ export interface components {
                 epoch?: number;
                 /**
                  * Format: int64
-                 * @description The slot of the last grant; 0 for none
+                 * @description The slot of the last grant; 0 for none, or if the last answer was lost
                  */
                 presence?: number;
                 /** @description Tokens that the client still has */
