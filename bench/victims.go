@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -108,8 +109,10 @@ func (n *neighbourhood) victims(t *neighbour, hooks *hooks) []victim {
 	ask := func(want int, q func() adminRequest) func(context.Context) error {
 		return func(ctx context.Context) error { return n.call(ctx, t, q(), want, nil) }
 	}
-	signIn := func(email, password string) adminRequest {
-		return post("/api/v1/session", fmt.Sprintf(`{"email":%q,"password":%q}`, email, password))
+	signIn := func(from, email, password string) adminRequest {
+		q := post("/api/v1/session", fmt.Sprintf(`{"email":%q,"password":%q}`, email, password))
+		q.from = from
+		return q
 	}
 	victims := []victim{
 		{what: "reads", every: 50 * time.Millisecond, once: ask(http.StatusOK, func() adminRequest {
@@ -119,11 +122,12 @@ func (n *neighbourhood) victims(t *neighbour, hooks *hooks) []victim {
 			return post(t.path("/plans"), fmt.Sprintf(`{"name":"%d"}`, time.Now().UnixNano()))
 		})},
 		{what: "sign-ins", every: 500 * time.Millisecond, once: ask(http.StatusOK, func() adminRequest {
-			return signIn(signsInEmail, neighbourPassword)
+			return signIn("198.51.100.1", signsInEmail, neighbourPassword)
 		})},
-		// Each has an address of its own, because failures for one address have to wait.
+		// Each has an address and a network of its own, because failures for one address, or from one network, have to wait.
 		{what: "sign-ins with a wrong password", every: 500 * time.Millisecond, once: ask(http.StatusUnauthorized, func() adminRequest {
-			return signIn(fmt.Sprintf("%d@example.com", time.Now().UnixNano()), "a wrong password")
+			from := fmt.Sprintf("10.%d.%d.1", rand.IntN(256), rand.IntN(256))
+			return signIn(from, fmt.Sprintf("%d@example.com", time.Now().UnixNano()), "a wrong password")
 		})},
 	}
 	for _, alert := range t.Alerts {
@@ -138,7 +142,6 @@ func (n *neighbourhood) victims(t *neighbour, hooks *hooks) []victim {
 // testAlert asks for a test of an alert and waits until its webhook arrives.
 func (n *neighbourhood) testAlert(ctx context.Context, t *neighbour, alert int64, hooks *hooks) error {
 	test := post(t.path(fmt.Sprintf("/alerts/%d/test", alert)), "")
-	test.asPerson = true
 	for {
 		var made struct {
 			Delivery int64 `json:"delivery_id"`

@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/meter"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/shares"
 )
@@ -46,9 +48,12 @@ type apiRequest struct {
 	isUnattended bool
 	// admitAgain repeats authentication and authorization, during long answers.
 	admitAgain func() error
-	began      time.Time
-	places     places
-	door       door // of places.running
+	// nextPage is admitAgain for the next part of a long answer, which it paces by the caller's allowances.
+	nextPage func() error
+	began    time.Time
+	purse    purse
+	places   places
+	door     door // of places.running
 	// once is what the store knows of a request with an Idempotency-Key, which is onceSecret.
 	once       auth.Once
 	onceSecret string
@@ -81,8 +86,11 @@ func (s *surface) acting(ctx context.Context, act string) Writer {
 // guard calls the handler if the caller may use the operation and the request conforms to openapi.yaml.
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		q := &apiRequest{w: w, r: s.asSender(rt, r), requestID: httpapi.RequestID(w), began: time.Now(), isUnattended: r.Header.Get(lastEventID) != ""}
+		q := &apiRequest{w: w, requestID: httpapi.RequestID(w), began: time.Now(), isUnattended: r.Header.Get(lastEventID) != ""}
+		ctx, measured := meter.With(r.Context())
+		q.r, q.purse.meter = s.asSender(rt, r.WithContext(ctx)), measured
 		defer q.places.release()
+		defer s.pay(q)
 		if err := s.check(q, rt, o); err != nil {
 			s.noteRefusal(q, rt, err)
 			s.pauseRefusal(q.r.Context(), q, err)
@@ -119,12 +127,22 @@ func (s *surface) check(q *apiRequest, rt route, o *operation) error {
 	if err := s.origins.Check(q.r); err != nil {
 		return httpapi.Forbidden.Problem("A browser sent this from a page of another site; open Sluice itself.")
 	}
+	if err := s.mayBegin(q, rt); err != nil {
+		return err
+	}
 	door := s.doorOf(rt, o)
 	if err := door.arrive(q); err != nil {
 		return err
 	}
-	if err := s.admit(q, rt, o); err != nil {
+	err := s.admit(q, rt, o)
+	if err := cmp.Or(err, s.mayGoOn(q, rt)); err != nil { // a refusal is paid for too
 		return err
+	}
+	q.nextPage = func() error {
+		if err := s.pace(q.r.Context(), q); err != nil {
+			return err
+		}
+		return q.admitAgain()
 	}
 	q.admitAgain = func() error { return s.admit(q.again(), rt, o) }
 	if err := s.transfer(q, o); err != nil {
@@ -133,7 +151,9 @@ func (s *surface) check(q *apiRequest, rt route, o *operation) error {
 	if err := o.checkAddress(q.r); err != nil {
 		return err
 	}
+	arriving := time.Now()
 	body, err := o.read(q.w, q.r)
+	meter.Waited(q.r.Context(), arriving)
 	if err == nil && o.isUpload() {
 		err = q.admitAgain()
 	}
@@ -142,6 +162,9 @@ func (s *surface) check(q *apiRequest, rt route, o *operation) error {
 	}
 	// The place is taken after the body has arrived, so that a slow network holds none, and before the body is parsed.
 	if err := door.enter(q); err != nil {
+		return err
+	}
+	if err := s.stillMay(q); err != nil {
 		return err
 	}
 	if err := q.mayRepeat(rt, body); err != nil {

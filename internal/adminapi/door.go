@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/meter"
 	"github.com/sluicegate/sluice/internal/shares"
 )
 
@@ -151,14 +152,15 @@ func (q *apiRequest) whileAway(ctx context.Context, wait func() error) error {
 	return q.run(ctx, (*shares.Shares).TakeAgain)
 }
 
-// pauseRefusal delays the answer to a request that was refused because its caller has too many in flight. The request
+// pauseRefusal delays the answer to a request that was refused because its caller asks for too much. The request
 // holds no other place meanwhile. The pause ends early when the caller leaves or the server stops.
 func (s *surface) pauseRefusal(ctx context.Context, q *apiRequest, err error) {
 	var told *httpapi.Problem
-	if !errors.As(asProblem(err), &told) || told.Type != httpapi.TooSoon.Type {
+	if !errors.As(asProblem(err), &told) || told.Type != httpapi.TooSoon.Type && told.Type != httpapi.LimitExceeded.Type {
 		return
 	}
 	q.places.release()
+	defer meter.Waited(q.r.Context(), time.Now())
 	leave, err := s.paused.Take(ctx, shares.Caller{})
 	if err != nil {
 		return

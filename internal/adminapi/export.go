@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/meter"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
 )
@@ -55,7 +56,7 @@ func (f *file) send(w http.ResponseWriter) error {
 		sent.end = time.Now().Add(f.patience)
 	}
 	out := bufio.NewWriterSize(sent, 64<<10)
-	err := f.write(out, f.request.admitAgain)
+	err := f.write(out, f.request.nextPage)
 	if err == nil {
 		err = out.Flush()
 	}
@@ -87,6 +88,7 @@ func (b *begun) Write(p []byte) (int, error) {
 	_ = b.controller.SetWriteDeadline(deadline) // a writer without deadlines, such as a test's recorder, needs none
 	var n int
 	err := b.request.whileAway(b.request.r.Context(), func() (err error) {
+		defer meter.Waited(b.request.r.Context(), time.Now())
 		n, err = b.Writer.Write(p)
 		return err
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adapt"
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/allowance"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/fleet"
@@ -59,6 +60,8 @@ type Config struct {
 	Buckets Buckets
 	// ObserveShares is called once for each class of places, with a function that counts its use; may be nil.
 	ObserveShares func(class string, count func() shares.Count)
+	// Allowances limit the work for each tenant, account and network; nil for no limits.
+	Allowances *allowance.Allowances
 	// Readiness must answer at once, from memory.
 	Readiness func() httpapi.Readiness
 	// Requests wraps every route. Its Deadline does not apply to exports and imports.
@@ -382,6 +385,8 @@ type surface struct {
 	started time.Time
 	origins *http.CrossOriginProtection
 	divided
+	senders senders
+	told    told
 }
 
 var _ openapi.StrictServerInterface = (*surface)(nil)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/meter"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -104,20 +105,30 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 				checked = s.Now()
 			}
 		}
-		if isCurrent { // otherwise the next turn asks again whether the caller may read
+		// Otherwise the next turn asks again whether the caller may read, or has time of the server left.
+		if isCurrent && s.payOn(q) == 0 {
 			s.showArrived(ctx, stream, q, filter)
 		}
-		if stream.flush() != nil {
+		if !s.pauseStream(ctx, stream, tick.C) {
 			return
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.Closing:
-			stream.end("shutdown")
-			return
-		case <-tick.C:
-		}
+	}
+}
+
+// pauseStream writes what there is and waits for the next turn. It returns false if there is none.
+func (s *surface) pauseStream(ctx context.Context, stream *tail, tick <-chan time.Time) bool {
+	defer meter.Waited(ctx, time.Now())
+	if stream.flush() != nil {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.Closing:
+		stream.end("shutdown")
+		return false
+	case <-tick:
+		return true
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi"
+	"github.com/sluicegate/sluice/internal/allowance"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/checkjson"
 	"github.com/sluicegate/sluice/internal/config"
@@ -106,6 +107,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		CheckURL:     checkURL(cfg, beside),
 		PlainCookies: cfg.Command == config.SluiceDev, TrustedProxies: cfg.TrustedProxies,
 		ObserveShares: showPlaces,
+		Allowances:    allowances(cfg.AdminWork, m),
 		Readiness:     a.readiness,
 		Requests:      &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
 		UI:            ui,
@@ -143,6 +145,17 @@ func (a *AdminServer) url() string {
 		return a.cfg.AdminURL
 	}
 	return "http://" + a.Addr().String() // of sluice dev; others must say
+}
+
+// allowances limit the work of the admin API.
+func allowances(work config.Work, m *metrics.Metrics) *allowance.Allowances {
+	a := allowance.New(allowance.Rates{
+		allowance.Tenant: work.Tenant, allowance.Account: work.Account, allowance.Platform: work.Platform, allowance.Network: work.Network,
+	}, nil)
+	for _, class := range allowance.Classes {
+		m.AdminAllowance(string(class), func() int64 { return a.Denied(class) }, func() time.Duration { return a.Worked(class) })
+	}
+	return a
 }
 
 // checkURL returns the configured URL of the check endpoint, or that of the API in this process.

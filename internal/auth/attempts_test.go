@@ -171,7 +171,7 @@ func TestParallelGuessesDoNotPassTogether(t *testing.T) {
 
 // network is a browser in the nth of many networks.
 func network(n int) auth.Browser {
-	return auth.Browser{IP: netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 6: byte(n >> 8), 7: byte(n), 15: 1})}
+	return auth.Browser{IP: netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, byte(n >> 8), byte(n), 15: 1})}
 }
 
 func TestANewBrowserIsNotKeptOutByGuessesFromAnotherNetwork(t *testing.T) {

@@ -19,6 +19,12 @@ func (g *Gate) RaiseCost() { g.hasher.cost.Iterations++ }
 // RememberedWaits is how many waits a Gate holds.
 func (g *Gate) RememberedWaits() int { return len(g.waits.until) }
 
+// NoteSpray counts a failure of a network.
+func (g *Gate) NoteSpray(from netip.Addr) { g.sprays.failed(from, g.options.Now()) }
+
+// RememberedSprays is how many networks a Gate counts failures of.
+func (g *Gate) RememberedSprays() int { return len(g.sprays.forgottenAt) }
+
 // Internals that are judged by themselves.
 var (
 	WrongPassword = wrongPassword

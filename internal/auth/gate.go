@@ -32,6 +32,7 @@ type Gate struct {
 	store   Store
 	hasher  *hasher
 	waits   waits
+	sprays  sprays
 	options Options
 }
 

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/alexedwards/argon2id"
+
+	"github.com/sluicegate/sluice/internal/meter"
 )
 
 // presentCost is the least that OWASP's Password Storage Cheat Sheet recommends for argon2id, 19 MiB and two passes. It may
@@ -95,6 +98,7 @@ func (h *hasher) turn(ctx context.Context, isKnown bool) (done func(), err error
 	default:
 		return nil, ErrBusy
 	}
+	defer meter.Waited(ctx, time.Now())
 	select {
 	case h.slots <- struct{}{}:
 		return endSlot, nil

@@ -38,12 +38,18 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 			limits, isKnownDevice = device, true
 		}
 	}
+	if wait := g.sprays.left(from.IP, g.options.Now()); wait > 0 && !isKnownDevice {
+		return Entry{}, TooSoonError{wait}
+	}
 	weak, err := g.judge(ctx, limits, isKnownDevice, password, hash)
-	switch {
-	case err != nil:
+	if err == nil && (!isKnown || !account.DisabledAt.IsZero()) {
+		err = ErrWrongPassword
+	}
+	if errors.Is(err, ErrWrongPassword) {
+		g.sprays.failed(from.IP, g.options.Now())
+	}
+	if err != nil {
 		return Entry{}, err
-	case !isKnown || !account.DisabledAt.IsZero():
-		return Entry{}, ErrWrongPassword
 	}
 	entry, err := g.enter(ctx, account, hash, from)
 	isPending := errors.As(err, new(SecondFactorError))

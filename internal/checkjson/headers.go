@@ -81,8 +81,8 @@ func (t *Headers) Strings() iter.Seq2[string, string] {
 // the t of the denying tier (section 6 of the draft). All seconds are rounded up. A check that no rule limits, or that a
 // rule bypasses, has none of these headers.
 func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64) {
-	t.addItems("RateLimit-Policy", d, appendPolicyItem)
-	t.addItems("RateLimit", d, appendServiceLimitItem)
+	t.addItems("RateLimit-Policy", d, appendRuleName, appendPolicyItem)
+	t.addItems("RateLimit", d, appendRuleName, appendServiceLimitItem)
 	deciding := d.DecidingTier()
 	if deciding != nil && deciding.BucketRead && deciding.Limit.Kind != rules.KindConcurrency {
 		t.addInt("X-RateLimit-Limit", deciding.Limit.Burst)
@@ -104,8 +104,21 @@ func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64)
 	t.endField("X-Sluice-Reason")
 }
 
+// AddAllowances adds RateLimit-Policy, RateLimit and, to a denial, Retry-After, as AddRateLimit does, with the rules' names
+// as the names of items. The names must need no escaping.
+func (t *Headers) AddAllowances(d *enforce.Decision) {
+	t.addItems("RateLimit-Policy", d, appendGivenName, appendPolicyItem)
+	t.addItems("RateLimit", d, appendGivenName, appendServiceLimitItem)
+	if deciding := d.DecidingTier(); deciding != nil && !d.Allowed {
+		t.addInt("Retry-After", retryAfter(deciding.RetryAfter, 0))
+	}
+}
+
+// appendItem appends a part of a tier's item.
+type appendItem func([]byte, *enforce.TierDecision) []byte
+
 // addItems adds a list of one item for each enforced tier whose bucket was read, unless there is none.
-func (t *Headers) addItems(name string, d *enforce.Decision, appendItem func([]byte, *enforce.TierDecision) []byte) {
+func (t *Headers) addItems(name string, d *enforce.Decision, appendName, appendRest appendItem) {
 	start := len(t.text)
 	for i := range d.Tiers {
 		tier := &d.Tiers[i]
@@ -115,14 +128,21 @@ func (t *Headers) addItems(name string, d *enforce.Decision, appendItem func([]b
 		if len(t.text) > start {
 			t.text = append(t.text, ", "...)
 		}
-		// Scopes and numbers need no escaping in a structured field's string.
-		t.text = append(append(t.text, '"'), tier.Match.Rule.Scope()...)
-		t.text = strconv.AppendInt(append(t.text, '-'), int64(tier.Match.Rule.ID), 10)
-		t.text = appendItem(append(t.text, '"'), tier)
+		t.text = append(appendName(append(t.text, '"'), tier), '"')
+		t.text = appendRest(t.text, tier)
 	}
 	if len(t.text) > start {
 		t.endField(name)
 	}
+}
+
+// appendRuleName appends the scope and the id, which need no escaping in a structured field's string.
+func appendRuleName(b []byte, t *enforce.TierDecision) []byte {
+	return strconv.AppendInt(append(append(b, t.Match.Rule.Scope()...), '-'), int64(t.Match.Rule.ID), 10)
+}
+
+func appendGivenName(b []byte, t *enforce.TierDecision) []byte {
+	return append(b, t.Match.Rule.Name...)
 }
 
 func appendPolicyItem(b []byte, t *enforce.TierDecision) []byte {

@@ -37,6 +37,7 @@ type Config struct {
 	MetricsTLS     TLS
 	CheckURL       string // without /v1/check; "" if unknown
 	TrustedProxies []netip.Prefix
+	AdminWork      Work
 
 	StoreBudget         time.Duration
 	CheckMaxConnections int
@@ -78,6 +79,11 @@ type Config struct {
 	Arguments Arguments
 
 	databasePassword, redisPassword, sentinelPassword Secret
+}
+
+// Work limits what the admin API does for its callers, in milliseconds a second; 0 is no limit.
+type Work struct {
+	Tenant, Account, Platform, Network int
 }
 
 // SMTP is the mail server; without an Addr no mail is sent.

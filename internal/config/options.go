@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -133,6 +134,12 @@ func (c *Config) options() []option {
 				"Where Prometheus reads /metrics, without a password. /healthz and /readyz are answered there as "+
 					"well.").on(AdminServe, ":9091").on(SluiceDev, "127.0.0.1:9090"),
 		),
+		group("Limits of the admin API",
+			work("admin-tenant-work", 200, &c.AdminWork.Tenant, "the members and API keys of one tenant"),
+			work("admin-account-work", 150, &c.AdminWork.Account, "one account or API key"),
+			work("admin-platform-work", 500, &c.AdminWork.Platform, "one platform admin or service key, whose work counts for no tenant"),
+			work("admin-network-work", 500, &c.AdminWork.Network, "all who are not signed in, sign-ins included, from one /24 of IPv4 or /48 of IPv6"),
+		),
 		group("TLS of the listeners", slices.Concat(
 			listenerTLS("check", only(API), &c.CheckTLS),
 			listenerTLS("grpc", only(API), &c.GRPCTLS),
@@ -250,6 +257,13 @@ func signInOptions(c *Config) []option {
 		row("oidc-create-accounts", keepers, "false", toggle(&c.OIDC.CreateAccounts),
 			"Make an account at the first sign-in of somebody whose address has none. Needs --oidc-email-domains."),
 	}
+}
+
+// work is an allowance of the admin API.
+func work(name string, normal int, at *int, whose string) option {
+	return row(name, only(AdminServe, SluiceDev), strconv.Itoa(normal), count(at, 0, 1_000_000),
+		"How many milliseconds a second the admin API and its database may work for "+whose+", in each process; 0 for no limit. What is "+
+			"not used in 40 seconds is lost.")
 }
 
 // mailOptions are about the mail server.

@@ -272,6 +272,21 @@ func (m *Metrics) AdminPlaces(class string, count func() Places) {
 	)
 }
 
+// AdminAllowance shows the requests that a class of allowances denied, and the work that was charged to it. Classes are
+// names that the program gives; each is shown once.
+func (m *Metrics) AdminAllowance(class string, denied func() int64, worked func() time.Duration) {
+	labels := prometheus.Labels{"class": class}
+	m.registry.MustRegister(
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "sluice_admin_denied_total", Help: "Requests to the admin API that an allowance denied.", ConstLabels: labels,
+		}, func() float64 { return float64(denied()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "sluice_admin_work_seconds_total", ConstLabels: labels,
+			Help: "Work of the admin API and its database, as charged to the allowances of a class.",
+		}, func() float64 { return worked().Seconds() }),
+	)
+}
+
 // Connections counts the connections of a process's check port.
 type Connections struct {
 	Open             int

@@ -59,6 +59,7 @@ func everything() *Metrics {
 	m.GRPCConnections(4096, func() Connections { return Connections{Open: 21, Evicted: 22} })
 	m.AdminPlaces("light", func() Places { return Places{Held: 18, Waiting: 19, Refused: 20} })
 	m.AdminPlaces("heavy", func() Places { return Places{Refused: 21} })
+	m.AdminAllowance("tenant", func() int64 { return 22 }, func() time.Duration { return 23 * time.Second })
 	return m
 }
 
@@ -131,6 +132,8 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_admin_places_waiting{class="light"} 19`,
 		`sluice_admin_places_refused_total{class="light"} 20`,
 		`sluice_admin_places_refused_total{class="heavy"} 21`,
+		`sluice_admin_denied_total{class="tenant"} 22`,
+		`sluice_admin_work_seconds_total{class="tenant"} 23`,
 		`sluice_check_requests_total{route="/v1/check",status="200"} 1`,
 		`sluice_admin_requests_total{route="/api/v1/session",status="200"} 1`,
 	} {

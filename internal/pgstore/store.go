@@ -116,6 +116,7 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 		config.MaxConns = maxConns
 	}
 	config.PingTimeout = pingTimeout
+	config.ConnConfig.Tracer = &workTracer{}
 	pgtls.Reload(config, databaseURL, log)
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {

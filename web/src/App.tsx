@@ -3,6 +3,7 @@ import { Notifications } from '@mantine/notifications';
 import { type QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
 import { AwayBanner } from '~/shell/AwayBanner';
+import { BusyBanner } from '~/shell/BusyBanner';
 import { ProofDialog } from '~/shell/ProofDialog';
 import type { newRouter } from './routes';
 import { colorSchemeKey, theme } from './theme/theme';
@@ -22,6 +23,7 @@ export function App({ queries, router, env }: Props) {
     <MantineProvider theme={theme} env={env} colorSchemeManager={colorScheme} defaultColorScheme="auto">
       <QueryClientProvider client={queries}>
         <AwayBanner />
+        <BusyBanner />
         <RouterProvider router={router} />
         <ProofDialog />
         <Notifications position="bottom-right" containerWidth={380} />

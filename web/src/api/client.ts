@@ -1,6 +1,7 @@
 import createClient, { type Middleware } from 'openapi-fetch';
 import { noteAway } from './away';
-import { AwayError, problemOf } from './problem';
+import { noteBusy } from './busy';
+import { AwayError, isKind, problemOf } from './problem';
 import { askForProof } from './proof';
 import type { paths } from './schema';
 
@@ -69,6 +70,7 @@ const errors: Middleware = {
     }
     const problem = await problemOf(response);
     noteAway(problem instanceof AwayError);
+    if (isKind(problem, 'limit-exceeded')) noteBusy(problem);
     throw problem;
   },
   onError({ error }) {

@@ -1,7 +1,7 @@
 import { hashKey, MutationCache, QueryCache, QueryClient, queryOptions } from '@tanstack/react-query';
 import { api, body, tagged } from './client';
 import { all } from './pages';
-import { AwayError, isStatus } from './problem';
+import { AwayError, isKind, isStatus, ProblemError } from './problem';
 
 /** The resources of a tenant, as query keys name them. changes.ts maps writes to resources. */
 export type Resource =
@@ -56,9 +56,10 @@ export function newQueryClient(): QueryClient {
     defaultOptions: {
       queries: {
         staleTime: 10_000,
-        // Errors of the server are not retried; only missing responses are.
-        retry: (failures, error) => error instanceof AwayError && failures < 2,
-        retryDelay: 500,
+        // Errors of the server are not retried; missing responses are, and denials that end with time.
+        retry: (failures, error) =>
+          (error instanceof AwayError && failures < 2) || (isKind(error, 'limit-exceeded') && failures < 5),
+        retryDelay: (_, error) => (error instanceof ProblemError ? (error.retryAfter ?? 1) * 1000 : 500),
         networkMode: 'always',
       },
       mutations: { networkMode: 'always' },

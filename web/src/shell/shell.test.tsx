@@ -87,6 +87,26 @@ test('a server that is away is said, and its return is noticed', async () => {
   await user.keyboard('{Escape}');
 });
 
+test('a denial says how long it lasts, and the query continues by itself', async () => {
+  let asked = 0;
+  fakeServer({
+    'GET /api/v1/session': session(),
+    'GET /api/v1/tenants/acme/members': () =>
+      asked++ === 0
+        ? {
+            ...problem(429, 'limit-exceeded', 'You have used the server; nothing was done.'),
+            headers: { 'Retry-After': '1' },
+          }
+        : page([]),
+    'GET /api/v1/tenants/acme/invitations': page([]),
+  });
+  open('/t/acme/settings/members');
+  expect(await screen.findByText(/This page continues in 1 s/)).toBeDefined();
+  expect(await screen.findByRole('button', { name: 'Invite' })).toBeDefined();
+  await waitFor(() => expect(asked).toBe(2), { timeout: 30_000 });
+  await waitFor(() => expect(screen.queryByText(/This page continues/)).toBeNull(), { timeout: 30_000 });
+});
+
 test('a session that ended elsewhere leads to signing in', async () => {
   let ended = false;
   fakeServer({ 'GET /api/v1/session': () => (ended ? problem(401, 'unauthorized') : { json: session() }) });

@@ -1,0 +1,131 @@
+package allowance_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/allowance"
+)
+
+// clock is a store's clock that a test moves.
+type clock int64
+
+func (c *clock) now() int64           { return int64(*c) }
+func (c *clock) pass(d time.Duration) { *c += clock(d.Microseconds()) }
+
+var rates = allowance.Rates{allowance.Tenant: 200, allowance.Account: 150, allowance.Platform: 500, allowance.Network: 500}
+
+// work has a caller do one request, and reports which class denied it.
+func work(a *allowance.Allowances, by allowance.Caller, took time.Duration) allowance.Class {
+	decision := a.Take(by)
+	class, _ := decision.Denial()
+	if class == "" {
+		a.Settle(decision, took)
+	}
+	return class
+}
+
+func TestLoopsGetAShareOfAProcessor(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		by   allowance.Caller
+		rate time.Duration // a second
+	}{
+		"an account":       {allowance.Caller{Tenant: 7, Account: "account:1"}, 150 * time.Millisecond},
+		"without a tenant": {allowance.Caller{Account: "account:1"}, 150 * time.Millisecond},
+		"a platform admin": {allowance.Caller{Account: "account:1", IsPlatform: true}, 500 * time.Millisecond},
+		"strangers":        {allowance.Caller{Network: netip.MustParsePrefix("203.0.113.0/24")}, 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := new(clock)
+			a := allowance.New(rates, at.now)
+			var worked time.Duration
+			for *at < clock((10 * time.Minute).Microseconds()) {
+				if work(a, test.by, 300*time.Millisecond) == "" {
+					worked += 300 * time.Millisecond
+					at.pass(300 * time.Millisecond)
+				} else {
+					at.pass(10 * time.Millisecond)
+				}
+			}
+			most := test.rate*600 + test.rate*time.Duration(allowance.Kept/time.Second) + time.Second
+			if worked > most || worked < test.rate*600 {
+				t.Errorf("it worked for %v in ten minutes, want %v", worked, most)
+			}
+		})
+	}
+}
+
+func TestAPersonIsNotDenied(t *testing.T) {
+	t.Parallel()
+	at := new(clock)
+	a := allowance.New(rates, at.now)
+	by := allowance.Caller{Tenant: 7, Account: "account:1"}
+	for range 600 { // a screen of ten requests each second
+		for range 10 {
+			if class := work(a, by, 8*time.Millisecond); class != "" {
+				t.Fatalf("the %s denies after %v", class, at)
+			}
+		}
+		at.pass(time.Second)
+	}
+}
+
+func TestMembersShareTheTenantsAllowanceAndNoOther(t *testing.T) {
+	t.Parallel()
+	at := new(clock)
+	a := allowance.New(rates, at.now)
+	one, two := allowance.Caller{Tenant: 7, Account: "account:1"}, allowance.Caller{Tenant: 7, Account: "key:2"}
+	for work(a, one, time.Second) == "" {
+	}
+	if class := work(a, one, 0); class != allowance.Account {
+		t.Errorf("the %q denies the first member", class)
+	}
+	for work(a, two, time.Second) == "" {
+	}
+	if class := work(a, two, 0); class != allowance.Tenant {
+		t.Errorf("the %q denies the second member", class)
+	}
+	for name, by := range map[string]allowance.Caller{
+		"another tenant":                  {Tenant: 8, Account: "account:3"},
+		"the second one's account":        {Account: "key:2"},
+		"a platform admin in that tenant": {Tenant: 7, Account: "account:4", IsPlatform: true},
+		"a network":                       {Network: netip.MustParsePrefix("203.0.113.0/24")},
+	} {
+		if class := work(a, by, 0); class != "" {
+			t.Errorf("%s: the %s denies", name, class)
+		}
+	}
+	if a.Denied(allowance.Tenant) == 0 || a.Worked(allowance.Tenant) == 0 {
+		t.Error("nothing is counted for tenants")
+	}
+}
+
+func TestADebtIsAtMostAFullAllowance(t *testing.T) {
+	t.Parallel()
+	at := new(clock)
+	a := allowance.New(rates, at.now)
+	by := allowance.Caller{Account: "account:1"}
+	work(a, by, time.Hour)
+	_, wait := a.Look(by).Denial()
+	if wait != allowance.Kept {
+		t.Errorf("it waits for %v, want %v", wait, allowance.Kept)
+	}
+	at.pass(wait + 10*time.Millisecond)
+	if class := work(a, by, 0); class != "" {
+		t.Errorf("after the wait the %s denies", class)
+	}
+}
+
+func TestWithoutRatesThereIsNoLimit(t *testing.T) {
+	t.Parallel()
+	a := allowance.New(nil, nil)
+	by := allowance.Caller{Tenant: 7, Account: "account:1"}
+	for range 3 {
+		if class := work(a, by, time.Hour); class != "" {
+			t.Fatalf("the %s denies", class)
+		}
+	}
+}
