@@ -222,6 +222,8 @@ func (t *told) isNew(caller allowance.Caller, class allowance.Class, now time.Ti
 	defer t.mu.Unlock()
 	if class == allowance.Tenant {
 		caller.Account = "" // one line for all of them
+	} else {
+		caller.Tenant = 0
 	}
 	of := toldOf{caller, class}
 	if last, ok := t.at[of]; ok && now.Sub(last) < time.Minute {

@@ -166,7 +166,7 @@ func TestWorkIsPaidByWhoAskedForIt(t *testing.T) {
 	}
 }
 
-// TestAnExportOfWhoHasUsedUpAnAllowanceGoesOnSlowly lets time pass for as long as the export takes.
+// TestAnExportOfWhoHasUsedUpAnAllowanceGoesOnSlowly lets time pass whenever the export is denied its next page.
 func TestAnExportOfWhoHasUsedUpAnAllowanceGoesOnSlowly(t *testing.T) {
 	t.Parallel()
 	l := newLimited(t)
@@ -182,12 +182,17 @@ func TestAnExportOfWhoHasUsedUpAnAllowanceGoesOnSlowly(t *testing.T) {
 	stop := make(chan struct{})
 	var passing sync.WaitGroup
 	passing.Go(func() {
-		for {
+		for seen := int64(0); ; {
 			select {
 			case <-stop:
 				return
 			case <-time.After(time.Millisecond):
-				l.pass(100 * time.Millisecond)
+			}
+			if denied := l.allowances.Denied(allowance.Account); denied > seen {
+				seen = denied
+				l.pass(allowance.Kept)
+				taken := l.allowances.Take(allowance.Caller{Account: accountOf(by)})
+				l.allowances.Settle(taken, 6*time.Second-2*time.Millisecond)
 			}
 		}
 	})
