@@ -86,11 +86,12 @@ func (s *surface) acting(ctx context.Context, act string) Writer {
 // guard calls the handler if the caller may use the operation and the request conforms to openapi.yaml.
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		q := &apiRequest{w: w, requestID: httpapi.RequestID(w), began: time.Now(), isUnattended: r.Header.Get(lastEventID) != ""}
 		ctx, measured := meter.With(r.Context())
-		q.r, q.purse.meter = s.asSender(rt, r.WithContext(ctx)), measured
+		r = r.WithContext(ctx)
+		q := &apiRequest{w: w, r: s.asSender(rt, r), requestID: httpapi.RequestID(w), began: time.Now(), isUnattended: r.Header.Get(lastEventID) != ""}
+		q.purse.meter = measured
 		defer q.places.release()
-		defer s.pay(q)
+		defer s.pay(ctx, q)
 		if err := s.check(q, rt, o); err != nil {
 			s.noteRefusal(q, rt, err)
 			s.pauseRefusal(q.r.Context(), q, err)
@@ -127,7 +128,7 @@ func (s *surface) check(q *apiRequest, rt route, o *operation) error {
 	if err := s.origins.Check(q.r); err != nil {
 		return httpapi.Forbidden.Problem("A browser sent this from a page of another site; open Sluice itself.")
 	}
-	if err := s.mayBegin(q, rt); err != nil {
+	if err := s.mayBegin(q.r.Context(), q, rt); err != nil {
 		return err
 	}
 	door := s.doorOf(rt, o)
@@ -135,7 +136,7 @@ func (s *surface) check(q *apiRequest, rt route, o *operation) error {
 		return err
 	}
 	err := s.admit(q, rt, o)
-	if err := cmp.Or(err, s.mayGoOn(q, rt)); err != nil { // a refusal is paid for too
+	if err := cmp.Or(err, s.mayGoOn(q.r.Context(), q, rt)); err != nil { // a refusal is paid for too
 		return err
 	}
 	q.nextPage = func() error {
@@ -164,7 +165,7 @@ func (s *surface) check(q *apiRequest, rt route, o *operation) error {
 	if err := door.enter(q); err != nil {
 		return err
 	}
-	if err := s.stillMay(q); err != nil {
+	if err := s.stillMay(q.r.Context(), q); err != nil {
 		return err
 	}
 	if err := q.mayRepeat(rt, body); err != nil {

@@ -44,48 +44,48 @@ func (s *surface) stranger(q *apiRequest) allowance.Caller {
 }
 
 // mayBegin denies a request whose caller has used up an allowance, before anything is read. Strangers pay from here on.
-func (s *surface) mayBegin(q *apiRequest, rt route) error {
+func (s *surface) mayBegin(ctx context.Context, q *apiRequest, rt route) error {
 	if s.Allowances == nil || !isLimited(rt) {
 		return nil
 	}
 	q.purse.caller = s.guess(q, rt)
 	if rt.least == anyone {
-		return s.take(q)
+		return s.take(ctx, q)
 	}
-	return s.deny(q, s.Allowances.Look(q.purse.caller))
+	return s.deny(ctx, q, s.Allowances.Look(ctx, q.purse.caller))
 }
 
 // mayGoOn takes from the allowances of a caller, once it is known or turned out not to be. A tenant pays for its members
 // only.
-func (s *surface) mayGoOn(q *apiRequest, rt route) error {
+func (s *surface) mayGoOn(ctx context.Context, q *apiRequest, rt route) error {
 	if s.Allowances == nil || rt.least == anyone {
 		return nil
 	}
 	p := &q.purse
 	if q.actor.ID == "" {
 		p.caller = s.stranger(q)
-		return s.take(q)
+		return s.take(ctx, q)
 	}
 	p.caller = allowance.Caller{Account: q.caller().Account, IsPlatform: q.isPlatform()}
 	if q.role != "" {
 		p.caller.Tenant = q.tenant.ID
 	}
 	s.senders.remember(s.credential(q.r), httpapi.PathParam(q.r, "tenant"), p.caller)
-	return s.take(q)
+	return s.take(ctx, q)
 }
 
 // stillMay looks again, when a request has waited for its place while others of the same caller ran.
-func (s *surface) stillMay(q *apiRequest) error {
+func (s *surface) stillMay(ctx context.Context, q *apiRequest) error {
 	if q.purse.taken == nil {
 		return nil
 	}
-	return s.deny(q, s.Allowances.Look(q.purse.caller))
+	return s.deny(ctx, q, s.Allowances.Look(ctx, q.purse.caller))
 }
 
 // take begins a new payment.
-func (s *surface) take(q *apiRequest) error {
-	decision := s.Allowances.Take(q.purse.caller)
-	if err := s.deny(q, decision); err != nil {
+func (s *surface) take(ctx context.Context, q *apiRequest) error {
+	decision := s.Allowances.Take(ctx, q.purse.caller)
+	if err := s.deny(ctx, q, decision); err != nil {
 		return err
 	}
 	q.purse.taken = decision
@@ -94,20 +94,20 @@ func (s *surface) take(q *apiRequest) error {
 }
 
 // pay settles the work since the last payment.
-func (s *surface) pay(q *apiRequest) {
+func (s *surface) pay(ctx context.Context, q *apiRequest) {
 	p := &q.purse
 	if p.taken == nil {
 		return
 	}
 	worked := p.meter.Worked()
-	s.Allowances.Settle(p.taken, worked-p.paid)
+	s.Allowances.Settle(ctx, p.taken, worked-p.paid)
 	p.taken, p.paid = nil, worked
 }
 
 // pace pays for the part of a long answer that is done, and waits until the caller may have more. Other requests run
 // meanwhile.
 func (s *surface) pace(ctx context.Context, q *apiRequest) error {
-	for wait := s.payOn(q); wait > 0; wait = s.payOn(q) {
+	for wait := s.payOn(ctx, q); wait > 0; wait = s.payOn(ctx, q) {
 		err := q.whileAway(ctx, func() error {
 			defer meter.Waited(ctx, time.Now())
 			pause := time.NewTimer(wait)
@@ -127,12 +127,12 @@ func (s *surface) pace(ctx context.Context, q *apiRequest) error {
 }
 
 // payOn pays and begins the next payment. If an allowance is used up, it returns how long until it is not.
-func (s *surface) payOn(q *apiRequest) (wait time.Duration) {
+func (s *surface) payOn(ctx context.Context, q *apiRequest) (wait time.Duration) {
 	if s.Allowances == nil {
 		return 0
 	}
-	s.pay(q)
-	decision := s.Allowances.Take(q.purse.caller)
+	s.pay(ctx, q)
+	decision := s.Allowances.Take(ctx, q.purse.caller)
 	if !decision.Allowed {
 		_, wait = decision.Denial()
 		return max(wait, time.Millisecond)
@@ -150,13 +150,13 @@ func showAllowances(h http.Header, decision *enforce.Decision) {
 }
 
 // deny returns the problem of a denial, or nil.
-func (s *surface) deny(q *apiRequest, decision *allowance.Decision) error {
+func (s *surface) deny(ctx context.Context, q *apiRequest, decision *allowance.Decision) error {
 	class, wait := decision.Denial()
 	if class == "" {
 		return nil
 	}
 	if s.told.isNew(q.purse.caller, class, s.Now()) {
-		s.Requests.Log.InfoContext(q.r.Context(), "an allowance of the admin API is used up", "class", class,
+		s.Requests.Log.InfoContext(ctx, "an allowance of the admin API is used up", "class", class,
 			"tenant", httpapi.PathParam(q.r, "tenant"), "caller", q.purse.caller.Account, "network", clientIP(q.r, s.TrustedProxies).String(),
 			"wait", wait, "request_id", q.requestID)
 	}

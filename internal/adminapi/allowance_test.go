@@ -43,11 +43,11 @@ func (l *limited) pass(d time.Duration) { l.at.Add(d.Microseconds()) }
 // exhaust puts all allowances that a caller uses into the deepest debt.
 func (l *limited) exhaust(by allowance.Caller) {
 	l.t.Helper()
-	taken := l.allowances.Take(by)
+	taken := l.allowances.Take(l.ctx(), by)
 	if !taken.Allowed {
 		l.t.Fatalf("%+v has used up its allowance already", by)
 	}
-	l.allowances.Settle(taken, time.Hour)
+	l.allowances.Settle(l.ctx(), taken, time.Hour)
 }
 
 func accountOf(by caller) string { return fmt.Sprintf("account:%d", by.account.ID) }
@@ -75,7 +75,7 @@ func TestWhoHasUsedUpAnAllowanceIsDeniedAndNobodyElse(t *testing.T) {
 	neighbour, admin := l.person(l.other, auth.Owner), l.platformAdmin()
 	const ours, theirs = "/api/v1/tenants/acme/rules", "/api/v1/tenants/other/rules"
 	first := l.want(l.send(greedy, "GET", ours, nil), http.StatusOK)
-	if policy := first.header.Get("RateLimit-Policy"); policy != `"tenant";q=8000;w=40, "account";q=6000;w=40` {
+	if policy := first.header.Get("RateLimit-Policy"); policy != `"tenant";q=4000;w=20, "account";q=3000;w=20` {
 		t.Errorf("an answer has RateLimit-Policy: %s", policy)
 	}
 	l.exhaust(allowance.Caller{Account: accountOf(greedy)})
@@ -177,8 +177,8 @@ func TestAnExportOfWhoHasUsedUpAnAllowanceGoesOnSlowly(t *testing.T) {
 	}
 	must(l.system().AssignAll(l.ctx(), l.acme.ID, assignments))(t)
 	// What is left covers the beginning.
-	taken := l.allowances.Take(allowance.Caller{Account: accountOf(by)})
-	l.allowances.Settle(taken, 6*time.Second-2*time.Millisecond)
+	taken := l.allowances.Take(l.ctx(), allowance.Caller{Account: accountOf(by)})
+	l.allowances.Settle(l.ctx(), taken, 3*time.Second-2*time.Millisecond)
 	stop := make(chan struct{})
 	var passing sync.WaitGroup
 	passing.Go(func() {
@@ -191,8 +191,8 @@ func TestAnExportOfWhoHasUsedUpAnAllowanceGoesOnSlowly(t *testing.T) {
 			if denied := l.allowances.Denied(allowance.Account); denied > seen {
 				seen = denied
 				l.pass(allowance.Kept)
-				taken := l.allowances.Take(allowance.Caller{Account: accountOf(by)})
-				l.allowances.Settle(taken, 6*time.Second-2*time.Millisecond)
+				taken := l.allowances.Take(l.ctx(), allowance.Caller{Account: accountOf(by)})
+				l.allowances.Settle(l.ctx(), taken, 3*time.Second-2*time.Millisecond)
 			}
 		}
 	})

@@ -160,7 +160,7 @@ func (s *surface) pauseRefusal(ctx context.Context, q *apiRequest, err error) {
 		return
 	}
 	q.places.release()
-	defer meter.Waited(q.r.Context(), time.Now())
+	defer meter.Waited(ctx, time.Now())
 	leave, err := s.paused.Take(ctx, shares.Caller{})
 	if err != nil {
 		return

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -209,4 +210,55 @@ func TestWholeFilesAreInMemoryTwoAtATimeAndOneOfEachTenant(t *testing.T) {
 	}
 	close(stores.let)
 	group.Wait()
+}
+
+func TestUploadsHaveShares(t *testing.T) {
+	t.Parallel()
+	w := newCrowded(t)
+	server := httptest.NewServer(w.handler)
+	defer server.Close()
+	upload := func(by caller, slug string, body io.Reader) int {
+		r := must(http.NewRequestWithContext(w.ctx(), http.MethodPost, server.URL+"/api/v1/tenants/"+slug+"/users/import?dry_run=true", body))(t)
+		r.Header.Set("Content-Type", "text/csv")
+		r.AddCookie(&http.Cookie{Name: "sluice_session", Value: by.session})
+		answer, err := server.Client().Do(r)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
+	}
+	people := []caller{w.person(w.acme, auth.Editor), w.person(w.acme, auth.Editor), w.person(w.acme, auth.Editor)}
+	var slow sync.WaitGroup
+	var ends []*io.PipeWriter
+	begin := func(by caller) {
+		body, end := io.Pipe()
+		ends = append(ends, end)
+		slow.Go(func() {
+			if status := upload(by, "acme", body); status != http.StatusOK {
+				t.Errorf("a slow upload is answered %d", status)
+			}
+		})
+		must(end.Write([]byte("user_id,plan\n")))(t)
+	}
+	begin(people[0])
+	begin(people[0])
+	w.await("two uploads", func() bool { return w.counts["uploads"]().Held == 2 })
+	if status := upload(people[0], "acme", strings.NewReader("user_id,plan\n")); status != http.StatusTooManyRequests {
+		t.Errorf("an account's third upload is answered %d", status)
+	}
+	begin(people[1])
+	begin(people[1])
+	w.await("four uploads", func() bool { return w.counts["uploads"]().Held == 4 })
+	if status := upload(people[2], "acme", strings.NewReader("user_id,plan\n")); status != http.StatusTooManyRequests {
+		t.Errorf("a tenant's fifth upload is answered %d", status)
+	}
+	if status := upload(w.person(w.other, auth.Editor), "other", strings.NewReader("user_id,plan\n")); status != http.StatusOK {
+		t.Errorf("a neighbour's upload is answered %d", status)
+	}
+	for _, end := range ends {
+		_ = end.Close()
+	}
+	slow.Wait()
 }

@@ -106,7 +106,7 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 			}
 		}
 		// Otherwise the next turn asks again whether the caller may read, or has time of the server left.
-		if isCurrent && s.payOn(q) == 0 {
+		if isCurrent && s.payOn(ctx, q) == 0 {
 			s.showArrived(ctx, stream, q, filter)
 		}
 		if !s.pauseStream(ctx, stream, tick.C) {

@@ -6,7 +6,7 @@
 // back, further requests are denied.
 //
 // Limits hold per process. A bucket holds what it earns in [Kept]. Debt is at most as much, so nobody waits longer than
-// that.
+// that; what a single request costs beyond it is not charged.
 package allowance
 
 import (
@@ -23,7 +23,7 @@ import (
 )
 
 // Kept is how long an allowance can be saved up.
-const Kept = 40 * time.Second
+const Kept = 20 * time.Second
 
 // least is what each request costs, in tokens. Answers from memory and denials later on are cheaper than they look.
 const least = 1
@@ -123,15 +123,17 @@ func (d *Decision) Denial() (class Class, wait time.Duration) {
 }
 
 // Look decides and takes nothing. Only debt is denied.
-func (a *Allowances) Look(c Caller) *Decision { return a.decide(c, 0) }
+func (a *Allowances) Look(ctx context.Context, c Caller) *Decision { return a.decide(ctx, c, 0) }
 
 // Take decides and takes the least cost. If it is allowed, Settle must follow.
-func (a *Allowances) Take(c Caller) *Decision { return a.decide(c, least*enforce.Token) }
+func (a *Allowances) Take(ctx context.Context, c Caller) *Decision {
+	return a.decide(ctx, c, least*enforce.Token)
+}
 
-func (a *Allowances) decide(c Caller, cost enforce.Tokens) *Decision {
+func (a *Allowances) decide(ctx context.Context, c Caller, cost enforce.Tokens) *Decision {
 	checks := [1]enforce.Check{{Request: rules.Request{Attributes: c.attributes()}, Cost: cost, Reserve: cost > 0}}
 	var decisions [1]enforce.Decision
-	a.limiter.Decide(context.Background(), a.rules, checks[:], decisions[:])
+	a.limiter.Decide(ctx, a.rules, checks[:], decisions[:])
 	d := &Decision{Decision: decisions[0], caller: c}
 	if class, _ := d.Denial(); class != "" {
 		a.denied[class].Add(1)
@@ -139,8 +141,8 @@ func (a *Allowances) decide(c Caller, cost enforce.Tokens) *Decision {
 	return d
 }
 
-// Settle charges the work of a request that was allowed.
-func (a *Allowances) Settle(d *Decision, worked time.Duration) {
+// Settle charges the work of a request that was allowed, also after ctx has ended.
+func (a *Allowances) Settle(ctx context.Context, d *Decision, worked time.Duration) {
 	for _, used := range d.caller.attributes() {
 		a.worked[Class(used.Name)].Add(worked.Microseconds())
 	}
@@ -149,7 +151,7 @@ func (a *Allowances) Settle(d *Decision, worked time.Duration) {
 	}
 	cost := max(least*enforce.Token, enforce.Tokens(worked.Microseconds())*(enforce.Token/1000))
 	// The store is this process's memory, which always answers.
-	_, _ = a.limiter.SettleReservation(context.Background(), a.rules, d.Reservation, enforce.Settlement{Cost: cost, HasCost: true})
+	_, _ = a.limiter.SettleReservation(ctx, a.rules, d.Reservation, enforce.Settlement{Cost: cost, HasCost: true})
 }
 
 // Denied counts the denials of a class.

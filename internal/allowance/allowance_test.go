@@ -17,11 +17,12 @@ func (c *clock) pass(d time.Duration) { *c += clock(d.Microseconds()) }
 var rates = allowance.Rates{allowance.Tenant: 200, allowance.Account: 150, allowance.Platform: 500, allowance.Network: 500}
 
 // work has a caller do one request, and reports which class denied it.
-func work(a *allowance.Allowances, by allowance.Caller, took time.Duration) allowance.Class {
-	decision := a.Take(by)
+func work(t *testing.T, a *allowance.Allowances, by allowance.Caller, took time.Duration) allowance.Class {
+	t.Helper()
+	decision := a.Take(t.Context(), by)
 	class, _ := decision.Denial()
 	if class == "" {
-		a.Settle(decision, took)
+		a.Settle(t.Context(), decision, took)
 	}
 	return class
 }
@@ -43,14 +44,14 @@ func TestLoopsGetAShareOfAProcessor(t *testing.T) {
 			a := allowance.New(rates, at.now)
 			var worked time.Duration
 			for *at < clock((10 * time.Minute).Microseconds()) {
-				if work(a, test.by, 300*time.Millisecond) == "" {
+				if work(t, a, test.by, 300*time.Millisecond) == "" {
 					worked += 300 * time.Millisecond
 					at.pass(300 * time.Millisecond)
 				} else {
 					at.pass(10 * time.Millisecond)
 				}
 			}
-			most := test.rate*600 + test.rate*time.Duration(allowance.Kept/time.Second) + time.Second
+			most := test.rate*600 + test.rate*(allowance.Kept/time.Second) + time.Second
 			if worked > most || worked < test.rate*600 {
 				t.Errorf("it worked for %v in ten minutes, want %v", worked, most)
 			}
@@ -65,7 +66,7 @@ func TestAPersonIsNotDenied(t *testing.T) {
 	by := allowance.Caller{Tenant: 7, Account: "account:1"}
 	for range 600 { // a screen of ten requests each second
 		for range 10 {
-			if class := work(a, by, 8*time.Millisecond); class != "" {
+			if class := work(t, a, by, 8*time.Millisecond); class != "" {
 				t.Fatalf("the %s denies after %v", class, at)
 			}
 		}
@@ -78,14 +79,14 @@ func TestMembersShareTheTenantsAllowanceAndNoOther(t *testing.T) {
 	at := new(clock)
 	a := allowance.New(rates, at.now)
 	one, two := allowance.Caller{Tenant: 7, Account: "account:1"}, allowance.Caller{Tenant: 7, Account: "key:2"}
-	for work(a, one, time.Second) == "" {
+	for work(t, a, one, time.Second) == "" {
 	}
-	if class := work(a, one, 0); class != allowance.Account {
+	if class := work(t, a, one, 0); class != allowance.Account {
 		t.Errorf("the %q denies the first member", class)
 	}
-	for work(a, two, time.Second) == "" {
+	for work(t, a, two, time.Second) == "" {
 	}
-	if class := work(a, two, 0); class != allowance.Tenant {
+	if class := work(t, a, two, 0); class != allowance.Tenant {
 		t.Errorf("the %q denies the second member", class)
 	}
 	for name, by := range map[string]allowance.Caller{
@@ -94,7 +95,7 @@ func TestMembersShareTheTenantsAllowanceAndNoOther(t *testing.T) {
 		"a platform admin in that tenant": {Tenant: 7, Account: "account:4", IsPlatform: true},
 		"a network":                       {Network: netip.MustParsePrefix("203.0.113.0/24")},
 	} {
-		if class := work(a, by, 0); class != "" {
+		if class := work(t, a, by, 0); class != "" {
 			t.Errorf("%s: the %s denies", name, class)
 		}
 	}
@@ -108,13 +109,13 @@ func TestADebtIsAtMostAFullAllowance(t *testing.T) {
 	at := new(clock)
 	a := allowance.New(rates, at.now)
 	by := allowance.Caller{Account: "account:1"}
-	work(a, by, time.Hour)
-	_, wait := a.Look(by).Denial()
+	work(t, a, by, time.Hour)
+	_, wait := a.Look(t.Context(), by).Denial()
 	if wait != allowance.Kept {
 		t.Errorf("it waits for %v, want %v", wait, allowance.Kept)
 	}
 	at.pass(wait + 10*time.Millisecond)
-	if class := work(a, by, 0); class != "" {
+	if class := work(t, a, by, 0); class != "" {
 		t.Errorf("after the wait the %s denies", class)
 	}
 }
@@ -124,7 +125,7 @@ func TestWithoutRatesThereIsNoLimit(t *testing.T) {
 	a := allowance.New(nil, nil)
 	by := allowance.Caller{Tenant: 7, Account: "account:1"}
 	for range 3 {
-		if class := work(a, by, time.Hour); class != "" {
+		if class := work(t, a, by, time.Hour); class != "" {
 			t.Fatalf("the %s denies", class)
 		}
 	}

@@ -263,7 +263,7 @@ func signInOptions(c *Config) []option {
 func work(name string, normal int, at *int, whose string) option {
 	return row(name, only(AdminServe, SluiceDev), strconv.Itoa(normal), count(at, 0, 1_000_000),
 		"How many milliseconds a second the admin API and its database may work for "+whose+", in each process; 0 for no limit. What is "+
-			"not used in 40 seconds is lost.")
+			"not used in 20 seconds is lost.")
 }
 
 // mailOptions are about the mail server.
