@@ -86,12 +86,11 @@ func (s *surface) acting(ctx context.Context, act string) Writer {
 // guard calls the handler if the caller may use the operation and the request conforms to openapi.yaml.
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		ctx, measured := meter.With(r.Context())
-		r = r.WithContext(ctx)
+		r, work := measured(r)
 		q := &apiRequest{w: w, r: s.asSender(rt, r), requestID: httpapi.RequestID(w), began: time.Now(), isUnattended: r.Header.Get(lastEventID) != ""}
-		q.purse.meter = measured
+		q.purse.meter = work
 		defer q.places.release()
-		defer s.pay(ctx, q)
+		defer func() { s.pay(q.r.Context(), q) }()
 		if err := s.check(q, rt, o); err != nil {
 			s.noteRefusal(q, rt, err)
 			s.pauseRefusal(q.r.Context(), q, err)

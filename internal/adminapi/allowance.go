@@ -24,6 +24,12 @@ type purse struct {
 	paid   time.Duration       // of the meter's work
 }
 
+// measured begins to measure a request's work.
+func measured(r *http.Request) (*http.Request, *meter.Meter) {
+	ctx, work := meter.With(r.Context())
+	return r.WithContext(ctx), work
+}
+
 // isLimited reports whether a route counts for allowances. Probes of health do not.
 func isLimited(rt route) bool { return strings.HasPrefix(rt.path, "/api/") }
 

@@ -51,7 +51,7 @@ func TestLoopsGetAShareOfAProcessor(t *testing.T) {
 					at.pass(10 * time.Millisecond)
 				}
 			}
-			most := test.rate*600 + test.rate*(allowance.Kept/time.Second) + time.Second
+			most := test.rate*600 + time.Duration(float64(test.rate)*allowance.Kept.Seconds()) + time.Second
 			if worked > most || worked < test.rate*600 {
 				t.Errorf("it worked for %v in ten minutes, want %v", worked, most)
 			}
