@@ -314,4 +314,3 @@ func (s *Store) FinishReplay(ctx context.Context, job *replay.Job, holder string
 	})
 	return err
 }
-
