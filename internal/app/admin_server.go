@@ -73,7 +73,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 		m.AdminPlaces(class, func() metrics.Places { return metrics.Places(count()) })
 	}
 	a.store.ObserveShares(showPlaces)
-	a.access = auth.NewAccessLog(a.store, log, time.Now)
+	a.access = auth.NewAccessLog(a.store, log, time.Now) //nolint:contextcheck // an event is written even if its request has ended
 	ui, err := web.Handler(log)
 	if err != nil {
 		return nil, err
