@@ -19,6 +19,7 @@ import (
 	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/oidc"
+	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
 	"github.com/sluicegate/sluice/internal/shares"
@@ -48,6 +49,8 @@ type Config struct {
 	// CheckTarget returns an error for a URL that webhooks may not be sent to.
 	CheckTarget func(ctx context.Context, url string) error
 	Fleet       fleet.Store
+	// Recorded has recorded checks.
+	Recorded replay.Source
 	// Snapshots has the rules in memory, for API keys and users' buckets.
 	Snapshots Snapshots
 	// KeyUsed is called after each authentication by key; it must not wait.
@@ -213,6 +216,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{post, tenant + "/matrix", anEditor, x.SaveMatrix},
 		{get, tenant + "/adapting", aViewer, x.ListAdapting},
 		{post, tenant + "/simulate", aViewer, x.Simulate},
+		{post, tenant + "/effect", aViewer, x.ShowEffect},
 		{post, tenant + "/explain", aViewer, s.explainCheck},
 
 		{get, tenant + "/gateways/authorize", aViewer, x.GetAuthorizeMapping},

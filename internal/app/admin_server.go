@@ -95,7 +95,7 @@ func NewAdminServer(ctx context.Context, cfg config.Config, beside *API, log *sl
 	handler, err := adminapi.NewHandler(adminapi.Config{ //nolint:contextcheck // each request has a context of its own
 		Stores: a.store, As: func(by rules.Actor) adminapi.Writer { return a.store.As(by) },
 		People: a.store, Once: a.store, Access: a.access, AccessEvents: a.store, TenantGrace: cfg.TenantGrace, Gate: gate, Providers: providers,
-		Violations: a.store, Alerts: a.store, CheckTarget: a.webhooks.CheckTarget, Fleet: a.store, Version: config.ReadBuild().Version, Closing: closing,
+		Violations: a.store, Alerts: a.store, CheckTarget: a.webhooks.CheckTarget, Fleet: a.store, Recorded: a.store, Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.watcher, KeyUsed: a.keyUses.Note,
 		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {
 			return checkjson.Explain(ctx, limiter, body, tenant, time.Now())

@@ -29,9 +29,8 @@ type Input struct {
 	// Counts and note are about the range.
 	Counts traffic.Counts
 	Notes  []string
-	// IsPart: the blocks are only some of the range's, so that every figure is an estimate, and Share is their part of all
-	// checks.
-	Part float64
+	// IsPartial: Blocks lack the strata below Level, so that limits that users share are left out.
+	IsPartial bool
 }
 
 // Options say how a replay runs. The zero value takes one processor.
@@ -172,6 +171,8 @@ func (r *run) leaveOut(rule *rules.Rule) string {
 		return ""
 	case attribute:
 		return "only a sample was recorded, which does not have all checks of an attribute"
+	case r.in.IsPartial:
+		return "only some users were looked at, who share the limit with others"
 	case network:
 		return "only a sample was recorded, which does not have all checks of a network"
 	}

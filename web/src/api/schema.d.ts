@@ -1371,6 +1371,33 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/effect": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Show what rules would have done in the last day
+         * @description Replays recorded checks, at most 100,000, by the code that decides: with the rules that were in force, and with the given ones in the place of
+         *     those with the same pattern, plan and name. Figures of a sample have an error. Nothing is changed.
+         */
+        post: operations["showEffect"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/explain": {
         parameters: {
             query?: never;
@@ -3963,6 +3990,71 @@ export interface components {
             change: components["schemas"]["ChangeKind"];
             before?: components["schemas"]["Rule"];
             after?: components["schemas"]["Rule"];
+        };
+        EffectQuestion: {
+            rules: components["schemas"]["NewRule"][];
+        };
+        /** @description A number of checks; with 95 % confidence the true one is at most error away */
+        Figure: {
+            /** Format: double */
+            value: number;
+            /**
+             * Format: double
+             * @description 0 for an exact number
+             */
+            error: number;
+        };
+        Effect: {
+            /** @description The tenant records its checks */
+            is_recording: boolean;
+            /**
+             * Format: date-time
+             * @description The beginning of the checks that were looked at; null if none were recorded
+             */
+            since: string | null;
+            checks: components["schemas"]["Figure"];
+            /**
+             * Format: double
+             * @description Of all users and addresses, from 0 to 1
+             */
+            share: number;
+            denied_then: components["schemas"]["Figure"];
+            denied_now: components["schemas"]["Figure"];
+            newly_denied: components["schemas"]["Figure"];
+            no_longer_denied: components["schemas"]["Figure"];
+            /** @description The given ones */
+            rules: components["schemas"]["EffectOfRule"][];
+            /** @description The most affected; not scaled */
+            users: components["schemas"]["EffectOfUser"][];
+            left_out: components["schemas"]["EffectLeftOut"][];
+        };
+        /** @description What the rule decides or, of a shadow rule, would deny */
+        EffectOfRule: {
+            /**
+             * Format: int64
+             * @description Null for a new one
+             */
+            rule_id: number | null;
+            rule: string;
+            mode: components["schemas"]["Mode"];
+            denied_then: components["schemas"]["Figure"];
+            denied_now: components["schemas"]["Figure"];
+            newly_denied: components["schemas"]["Figure"];
+            no_longer_denied: components["schemas"]["Figure"];
+        };
+        EffectOfUser: {
+            user_id: string | null;
+            ip: string | null;
+            /** Format: int64 */
+            newly_denied: number;
+            /** Format: int64 */
+            no_longer_denied: number;
+        };
+        EffectLeftOut: {
+            /** Format: int64 */
+            rule_id: number;
+            rule: string;
+            why: string;
         };
         /** @description Either pattern or arrivals */
         Simulation: {
@@ -9178,6 +9270,56 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Timeline"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    showEffect: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "rules": [
+                 *         {
+                 *           "key_pattern": "user:{user_id}",
+                 *           "rate_per_second": 10,
+                 *           "burst_capacity": 50
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["EffectQuestion"];
+            };
+        };
+        responses: {
+            /** @description The effect */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Effect"];
                 };
             };
             400: components["responses"]["BadRequest"];

@@ -1467,6 +1467,82 @@ type Destination struct {
 	Url string `json:"url"`
 }
 
+// Effect defines model for Effect.
+type Effect struct {
+	// Checks A number of checks; with 95 % confidence the true one is at most error away
+	Checks Figure `json:"checks"`
+
+	// DeniedNow A number of checks; with 95 % confidence the true one is at most error away
+	DeniedNow Figure `json:"denied_now"`
+
+	// DeniedThen A number of checks; with 95 % confidence the true one is at most error away
+	DeniedThen Figure `json:"denied_then"`
+
+	// IsRecording The tenant records its checks
+	IsRecording bool            `json:"is_recording"`
+	LeftOut     []EffectLeftOut `json:"left_out"`
+
+	// NewlyDenied A number of checks; with 95 % confidence the true one is at most error away
+	NewlyDenied Figure `json:"newly_denied"`
+
+	// NoLongerDenied A number of checks; with 95 % confidence the true one is at most error away
+	NoLongerDenied Figure `json:"no_longer_denied"`
+
+	// Rules The given ones
+	Rules []EffectOfRule `json:"rules"`
+
+	// Share Of all users and addresses, from 0 to 1
+	Share float64 `json:"share"`
+
+	// Since The beginning of the checks that were looked at; null if none were recorded
+	Since nullable.Nullable[time.Time] `json:"since"`
+
+	// Users The most affected; not scaled
+	Users []EffectOfUser `json:"users"`
+}
+
+// EffectLeftOut defines model for EffectLeftOut.
+type EffectLeftOut struct {
+	Rule   string `json:"rule"`
+	RuleId int64  `json:"rule_id"`
+	Why    string `json:"why"`
+}
+
+// EffectOfRule What the rule decides or, of a shadow rule, would deny
+type EffectOfRule struct {
+	// DeniedNow A number of checks; with 95 % confidence the true one is at most error away
+	DeniedNow Figure `json:"denied_now"`
+
+	// DeniedThen A number of checks; with 95 % confidence the true one is at most error away
+	DeniedThen Figure `json:"denied_then"`
+
+	// Mode A shadow rule counts and reports but never decides
+	Mode Mode `json:"mode"`
+
+	// NewlyDenied A number of checks; with 95 % confidence the true one is at most error away
+	NewlyDenied Figure `json:"newly_denied"`
+
+	// NoLongerDenied A number of checks; with 95 % confidence the true one is at most error away
+	NoLongerDenied Figure `json:"no_longer_denied"`
+	Rule           string `json:"rule"`
+
+	// RuleId Null for a new one
+	RuleId nullable.Nullable[int64] `json:"rule_id"`
+}
+
+// EffectOfUser defines model for EffectOfUser.
+type EffectOfUser struct {
+	Ip             nullable.Nullable[string] `json:"ip"`
+	NewlyDenied    int64                     `json:"newly_denied"`
+	NoLongerDenied int64                     `json:"no_longer_denied"`
+	UserId         nullable.Nullable[string] `json:"user_id"`
+}
+
+// EffectQuestion defines model for EffectQuestion.
+type EffectQuestion struct {
+	Rules []NewRule `json:"rules"`
+}
+
 // Email defines model for Email.
 type Email = string
 
@@ -1524,6 +1600,13 @@ type FieldError struct {
 
 	// Pointer A JSON pointer into the body; /lines/3 is line 3 of CSV or YAML, /query/limit a query parameter
 	Pointer string `json:"pointer"`
+}
+
+// Figure A number of checks; with 95 % confidence the true one is at most error away
+type Figure struct {
+	// Error 0 for an exact number
+	Error float64 `json:"error"`
+	Value float64 `json:"value"`
 }
 
 // Health defines model for Health.
@@ -4284,6 +4367,9 @@ type CreateKeyJSONRequestBody = NewKey
 // RotateKeyJSONRequestBody defines body for RotateKey for application/json ContentType.
 type RotateKeyJSONRequestBody RotateKeyJSONBody
 
+// ShowEffectJSONRequestBody defines body for ShowEffect for application/json ContentType.
+type ShowEffectJSONRequestBody = EffectQuestion
+
 // PutAuthorizeMappingJSONRequestBody defines body for PutAuthorizeMapping for application/json ContentType.
 type PutAuthorizeMappingJSONRequestBody = AuthorizeMapping
 
@@ -4550,6 +4636,9 @@ type ServerInterface interface {
 	// ListCrossings List crossings of quotas
 	// (GET /api/v1/tenants/{tenant}/crossings)
 	ListCrossings(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListCrossingsParams)
+	// ShowEffect Show what rules would have done in the last day
+	// (POST /api/v1/tenants/{tenant}/effect)
+	ShowEffect(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
 	// ExportConfig Export plans, rules and overrides
 	// (GET /api/v1/tenants/{tenant}/export)
 	ExportConfig(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
@@ -7915,6 +8004,32 @@ func (siw *ServerInterfaceWrapper) ListCrossings(w http.ResponseWriter, r *http.
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListCrossings(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ShowEffect operation middleware
+func (siw *ServerInterfaceWrapper) ShowEffect(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ShowEffect(w, r, tenant)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -11775,6 +11890,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/crossings", wrapper.ListCrossings).Methods(http.MethodGet)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/effect", wrapper.ShowEffect).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/export", wrapper.ExportConfig).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/gateways/authorize", wrapper.DeleteAuthorizeMapping).Methods(http.MethodDelete)
@@ -14198,6 +14315,29 @@ func (response ListCrossings200JSONResponse) VisitListCrossingsResponse(w http.R
 	return err
 }
 
+type ShowEffectRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Body   *ShowEffectJSONRequestBody
+}
+
+type ShowEffectResponseObject interface {
+	VisitShowEffectResponse(w http.ResponseWriter) error
+}
+
+type ShowEffect200JSONResponse Effect
+
+func (response ShowEffect200JSONResponse) VisitShowEffectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ExportConfigRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 }
@@ -16028,6 +16168,9 @@ type StrictServerInterface interface {
 	// ListCrossings List crossings of quotas
 	// (GET /api/v1/tenants/{tenant}/crossings)
 	ListCrossings(ctx context.Context, request ListCrossingsRequestObject) (ListCrossingsResponseObject, error)
+	// ShowEffect Show what rules would have done in the last day
+	// (POST /api/v1/tenants/{tenant}/effect)
+	ShowEffect(ctx context.Context, request ShowEffectRequestObject) (ShowEffectResponseObject, error)
 	// ExportConfig Export plans, rules and overrides
 	// (GET /api/v1/tenants/{tenant}/export)
 	ExportConfig(ctx context.Context, request ExportConfigRequestObject) (ExportConfigResponseObject, error)
@@ -18269,6 +18412,39 @@ func (sh *strictHandler) ListCrossings(w http.ResponseWriter, r *http.Request, t
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListCrossingsResponseObject); ok {
 		if err := validResponse.VisitListCrossingsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ShowEffect operation middleware
+func (sh *strictHandler) ShowEffect(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+	var request ShowEffectRequestObject
+
+	request.Tenant = tenant
+
+	var body ShowEffectJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ShowEffect(ctx, request.(ShowEffectRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ShowEffect")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ShowEffectResponseObject); ok {
+		if err := validResponse.VisitShowEffectResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -6,9 +6,10 @@ import { ConflictDialog, type Versions } from '~/components/ConflictDialog';
 import { Leaving } from '~/components/Leaving';
 import { Card } from '~/components/Page';
 import { exactNumber } from '~/domain/format';
+import { Effect } from '~/features/Effect';
 import { RuleFields } from './RuleFields';
 import styles from './Rules.module.css';
-import { differences, type RuleDraft, stopsDenying } from './ruleDraft';
+import { copyOf, creation, differences, type RuleDraft, stopsDenying } from './ruleDraft';
 import type { RuleEditor as Editor } from './useRuleEditor';
 
 interface Props {
@@ -44,6 +45,12 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
                 </span>
               ))}
             </div>
+            {editor.ready && (
+              <Effect
+                tenant={tenant}
+                rules={[creation({ ...copyOf({ ...rule, ...draft }, []), name: rule.name })]}
+              />
+            )}
             {rule.action === 'limit' && draft.action === 'limit' && <span>Buckets keep their tokens.</span>}
             {stops && (
               <p className={styles.warning}>
