@@ -55,7 +55,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
   }
 
   const { wrong, rest } = fieldErrors(isStatus(save.error, 412) ? null : save.error);
-  const number = (field: 'jitter' | 'ipv4' | 'ipv6', pointer: string) => ({
+  const number = (field: 'jitter' | 'ipv4' | 'ipv6' | 'recordDays', pointer: string) => ({
     ...form.getInputProps(field),
     error: wrong(`/settings/${pointer}`),
     allowDecimal: false,
@@ -107,6 +107,13 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
           {...number('ipv6', 'ipv6_prefix')}
         />
       </Group>
+      <NumberInput
+        label="Record checks"
+        description="How many days of checks are kept, so that changes of limits can be replayed. 0 keeps none and deletes those kept"
+        suffix=" days"
+        max={30}
+        {...number('recordDays', 'record_days')}
+      />
       <Switch
         label="Rates adapt to backends"
         description="Turn it off to put every configured rate in force within 2 s"

@@ -16,6 +16,7 @@ export interface Draft {
   jitter: number | string;
   ipv4: number | string;
   ipv6: number | string;
+  recordDays: number | string;
   adapts: boolean;
 }
 
@@ -27,6 +28,7 @@ export function draftOf({ name, default_plan, settings }: Tenant): Draft {
     jitter: settings.retry_jitter_percent,
     ipv4: settings.ipv4_prefix,
     ipv6: settings.ipv6_prefix,
+    recordDays: settings.record_days,
     adapts: !settings.fixed_rates,
   };
 }
@@ -42,6 +44,7 @@ export function patchOf(draft: Draft) {
       retry_jitter_percent: number(draft.jitter),
       ipv4_prefix: number(draft.ipv4),
       ipv6_prefix: number(draft.ipv6),
+      record_days: number(draft.recordDays),
       fixed_rates: !draft.adapts,
     },
   };
@@ -56,6 +59,7 @@ export function described(draft: Draft): Record<string, string> {
     'Retry jitter': `${draft.jitter} %`,
     'IPv4 prefix': `/${draft.ipv4}`,
     'IPv6 prefix': `/${draft.ipv6}`,
+    'Record checks': `${draft.recordDays} days`,
     'Rates adapt to backends': draft.adapts ? 'yes' : 'no',
   };
 }
