@@ -1,0 +1,104 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test as base, expect, expectAccessible, settled, signIn } from './browser';
+import { client, type Provider, startProvider } from './provider';
+import { demo, startSluice } from './sluice';
+
+/** A sluice where people can sign in at a provider, whose group ops edits the demo tenant. */
+const test = base.extend<object, { provider: Provider }>({
+  provider: [
+    // biome-ignore lint/correctness/noEmptyPattern: Playwright reads the pattern
+    async ({}, use) => {
+      const provider = await startProvider();
+      await use(provider);
+      await provider.stop();
+    },
+    { scope: 'worker' },
+  ],
+  sluice: [
+    async ({ provider }, use) => {
+      const folder = await mkdtemp(join(tmpdir(), 'sluice-oidc-'));
+      const file = join(folder, 'oidc.json');
+      const entry = {
+        slug: 'example',
+        name: 'Example',
+        issuer: provider.issuer,
+        client_id: client.id,
+        client_secret: client.secret,
+        email_domains: ['example.com'],
+        create_accounts: true,
+        groups_claim: 'groups',
+        groups: [{ group: 'ops', tenant: demo.tenant, role: 'editor' }],
+        sign_out: true,
+      };
+      await writeFile(file, JSON.stringify({ providers: [entry] }));
+      const sluice = await startSluice({ SLUICE_OIDC_FILE: file });
+      await use(sluice);
+      await sluice.stop();
+      await rm(folder, { recursive: true, force: true });
+    },
+    { scope: 'worker', timeout: 90_000 },
+  ],
+});
+test.use({ server: 'oidc' });
+
+const button = { name: 'Sign in with Example' };
+
+test('somebody signs in at a provider, is where they wanted to be, and signs out there too', async ({
+  page,
+  provider,
+}) => {
+  provider.person = { sub: '1', email: 'grace@example.com', email_verified: true, name: 'Grace', groups: ['ops'] };
+  await page.goto(`/t/${demo.tenant}/rules`);
+  await page.waitForURL(/sign-in\?next=/);
+  await expect(page.getByRole('button', button)).toBeVisible();
+  await expectAccessible(page);
+  await page.getByRole('button', button).click();
+  await page.waitForURL(`**/t/${demo.tenant}/rules`);
+  await expect(page.getByRole('link', { name: 'New rule' })).toBeVisible(); // the group made an editor
+
+  await page.getByRole('button', { name: /^Account:/ }).click();
+  await page.getByRole('menuitem', { name: 'Sign out' }).click();
+  await page.waitForURL('**/sign-in');
+  await page.goto('/profile');
+  await page.waitForURL(/sign-in\?next=/);
+
+  provider.person = { sub: '2', email: 'eve@elsewhere.example', email_verified: true };
+  await page.getByRole('button', button).click();
+  await expect(page.getByRole('alert')).toHaveText(/Example knows you by an e-mail address of a domain/);
+  await expectAccessible(page);
+});
+
+test('an account with the address is linked from the profile, and both ways lead to it', async ({
+  page,
+  provider,
+}) => {
+  provider.person = { sub: '3', email: demo.email, email_verified: true };
+  await page.goto('/sign-in');
+  await page.getByRole('button', button).click();
+  await expect(page.getByRole('alert')).toHaveText(/Sign in to it, then link the two on your profile/);
+
+  await signIn(page);
+  await page.goto('/profile');
+  await page.getByRole('button', { name: 'Link Example …' }).click();
+  await expectAccessible(page);
+  await page.getByRole('button', { name: 'Go to Example' }).click();
+  await expect(page.getByText('Example is linked.')).toBeVisible();
+  await settled(page);
+  await expectAccessible(page);
+
+  await page.context().clearCookies();
+  await page.goto('/sign-in');
+  await page.getByRole('button', button).click();
+  await page.waitForURL((url) => url.pathname !== '/sign-in');
+  await page.goto('/platform/sign-in');
+  await expect(page.getByText('Answers', { exact: true })).toBeVisible();
+  await expect(page.getByText('has an account here that is not linked')).toBeVisible();
+  await expectAccessible(page);
+
+  await page.goto('/profile');
+  await page.getByRole('button', { name: 'Unlink Example …' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Unlink' }).click();
+  await expect(page.getByText('None yet.')).toBeVisible();
+});
