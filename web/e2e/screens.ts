@@ -31,5 +31,6 @@ export const screens = [
   { name: 'platform-service-keys', path: '/platform/service-keys' },
   { name: 'platform-mail', path: '/platform/mail' },
   { name: 'platform-security-log', path: '/platform/security-log' },
+  { name: 'platform-sign-in', path: '/platform/sign-in' },
   { name: 'profile', path: '/profile' },
 ];

@@ -28,10 +28,11 @@ export const demo = {
 /** The one private address that webhooks may be posted to. */
 export const allowed = '127.0.0.2';
 
-export async function startSluice(): Promise<Sluice> {
+/** Starts one, with more options than those of all. */
+export async function startSluice(options: Record<string, string> = {}): Promise<Sluice> {
   // Not below the checkout, which the user that Postgres runs as may be unable to reach.
   const folder = await mkdtemp(join(tmpdir(), 'sluice-e2e-'));
-  let running = await run(folder, { check: anyPort, admin: anyPort, metrics: anyPort }).catch(
+  let running = await run(folder, { check: anyPort, admin: anyPort, metrics: anyPort }, options).catch(
     async (error) => {
       await rm(folder, { recursive: true, force: true });
       throw error;
@@ -46,7 +47,7 @@ export async function startSluice(): Promise<Sluice> {
       // Whoever was lent one of the ports meanwhile has it for a moment.
       await until(async () => {
         try {
-          running = await run(folder, addresses);
+          running = await run(folder, addresses, options);
           return true;
         } catch (error) {
           if (String(error).includes('address already in use')) return false;
@@ -71,7 +72,7 @@ interface Addresses {
 }
 
 /** Starts the process and waits until it answers; if it does not, it is gone. */
-async function run(folder: string, wanted: Addresses) {
+async function run(folder: string, wanted: Addresses, options: Record<string, string>) {
   const env = {
     ...environment,
     SLUICE_DATA_DIR: join(folder, 'data'),
@@ -82,6 +83,7 @@ async function run(folder: string, wanted: Addresses) {
     SLUICE_WEBHOOK_ALLOW: `${allowed}/32`,
     // What happens without Redis has tests of its own; a machine that is busy must not bring it about here.
     SLUICE_STORE_BUDGET: '5s',
+    ...options,
   };
   const process = spawn(binary, ['dev'], { env, stdio: ['ignore', 'pipe', 'pipe'] });
   let log = '';
