@@ -38,6 +38,7 @@ func (tn tenant) startAdmin(t *testing.T, redisURL string) *adminServer {
 	p := spawn(t, []string{
 		"SLUICE_DATABASE_URL=" + tn.database, "SLUICE_REDIS_URL=" + redisURL,
 		"SLUICE_ADMIN_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0", "SLUICE_LOG_FORMAT=json",
+		"SLUICE_ADMIN_TENANT_WORK=0", "SLUICE_ADMIN_ACCOUNT_WORK=0", // allowances have tests of their own; these callers are in a hurry
 	}, "admin", "serve")
 	a := &adminServer{process: p, addr: p.await(t, &p.stderr, answeringAdmin)[1], key: strings.TrimSpace(key), client: newClient(t)}
 	eventually(t, patience, "the admin process to be ready", func() bool {
