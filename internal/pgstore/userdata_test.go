@@ -27,7 +27,7 @@ var userData = map[string]string{
 		"key_digest caller fingerprint answer",
 	"invitation":          "about people who sign in: email role token_digest invited_by",
 	"mail":                "about people who sign in: kind recipient facts state error",
-	"member":              "about people who sign in: role",
+	"member":              "about people who sign in: role granted_by",
 	"plan":                "configuration: name description",
 	"plan_assignment":     "handled: user_id\nconfiguration: plan",
 	"plan_use":            "configuration: plan",
