@@ -49,7 +49,13 @@ test('somebody signs in at a provider, is where they wanted to be, and signs out
   page,
   provider,
 }) => {
-  provider.person = { sub: '1', email: 'grace@example.com', email_verified: true, name: 'Grace', groups: ['ops'] };
+  provider.person = {
+    sub: '1',
+    email: 'grace@example.com',
+    email_verified: true,
+    name: 'Grace',
+    groups: ['ops'],
+  };
   await page.goto(`/t/${demo.tenant}/rules`);
   await page.waitForURL(/sign-in\?next=/);
   await expect(page.getByRole('button', button)).toBeVisible();

@@ -53,9 +53,16 @@ export async function startProvider(): Promise<Provider> {
         const challenge = createHash('sha256')
           .update(sent.get('code_verifier') ?? '')
           .digest('base64url');
-        if (!asked || asked.get('code_challenge') !== challenge) return reply(400, { error: 'invalid_grant' });
+        if (!asked || asked.get('code_challenge') !== challenge)
+          return reply(400, { error: 'invalid_grant' });
         const now = Math.floor(Date.now() / 1000);
-        const claims = { iss: provider.issuer, aud: client.id, nonce: asked.get('nonce'), iat: now, exp: now + 60 };
+        const claims = {
+          iss: provider.issuer,
+          aud: client.id,
+          nonce: asked.get('nonce'),
+          iat: now,
+          exp: now + 60,
+        };
         const signed = `${base64url({ alg: 'ES256' })}.${base64url({ ...claims, ...provider.person })}`;
         const signature = sign('sha256', Buffer.from(signed), { key: privateKey, dsaEncoding: 'ieee-p1363' });
         const id_token = `${signed}.${signature.toString('base64url')}`;

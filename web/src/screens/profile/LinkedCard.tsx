@@ -10,7 +10,7 @@ import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
-import { whyNot } from '~/screens/sign-in/Providers';
+import { whyNot } from '~/domain/provider';
 import styles from './Profile.module.css';
 
 const identitiesKey = ['identities'] as const;

@@ -11,6 +11,7 @@ const member = {
   role: 'owner',
   disabled: false,
   proven: true,
+  granted_by: null,
   created_at: '2026-11-21T06:00:00Z',
   version: 4,
 };

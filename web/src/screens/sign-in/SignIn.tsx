@@ -6,9 +6,10 @@ import { useEffect, useState } from 'react';
 import { api, body } from '~/api/client';
 import { isStatus, ProblemError, sentence } from '~/api/problem';
 import { signInOptionsQuery } from '~/api/queries';
+import { whyNot } from '~/domain/provider';
 import { Frame } from './Frame';
 import styles from './Frame.module.css';
-import { Providers, whyNot } from './Providers';
+import { Providers } from './Providers';
 import { SecondStep } from './SecondStep';
 import { useSignedIn } from './signedIn';
 

@@ -39,8 +39,9 @@ export function EraseUser({ tenant, user, onClose }: Props) {
           </p>
           <p>
             Deleted: {receipt.assignments} plan assignments, {receipt.overrides} overrides. Made anonymous:{' '}
-            {receipt.violations} violations, {receipt.counts} counts, {receipt.deliveries} webhooks,{' '}
-            {receipt.audit_entries} audit entries. Filled: {receipt.buckets} buckets.
+            {receipt.violations} violations, {receipt.counts} counts, {receipt.crossings} crossings of quotas,{' '}
+            {receipt.deliveries} webhooks, {receipt.audit_entries} audit entries. Filled: {receipt.buckets}{' '}
+            buckets.
           </p>
           {left > 0 && (
             <p>

@@ -393,6 +393,7 @@ test('a user is erased after the id was typed, and the receipt is shown', async 
         overrides: 2,
         violations: 12,
         counts: 9,
+        crossings: 2,
         deliveries: 0,
         audit_entries: 4,
         buckets: 3,
