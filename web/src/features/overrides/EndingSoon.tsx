@@ -7,7 +7,7 @@ import styles from './EndingSoon.module.css';
 import { endingSoonQuery } from './queries';
 
 /** Warns about overrides that end within seven days; renders nothing if there are none. */
-export function EndingSoon({ tenant }: { tenant: string }) {
+export default function EndingSoon({ tenant }: { tenant: string }) {
   const { data } = useQuery(endingSoonQuery(tenant));
   if (!data?.first?.expires_at) return null;
   const { count, hasMore, first } = data;

@@ -5,16 +5,17 @@ import { Page } from '~/components/Page';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { TimeRange, useTimeRange } from '~/components/TimeRange';
 import { namedSpan } from '~/domain/range';
-import { EndingSoon } from '~/features/overrides/EndingSoon';
 import { useTenant } from '~/session';
 import { Health } from './Health';
 import styles from './Overview.module.css';
-import { ShadowRules } from './ShadowRules';
 import { checksOf, Tiles } from './Tiles';
 import { TopLists } from './TopLists';
 import { Traffic } from './Traffic';
 
+// What most tenants do not have, or look at last, is no part of the first load.
+const EndingSoon = lazy(() => import('~/features/overrides/EndingSoon'));
 const FirstSteps = lazy(() => import('./FirstSteps'));
+const ShadowRules = lazy(() => import('./ShadowRules'));
 
 const month = namedSpan('30d');
 
@@ -45,13 +46,17 @@ export default function Overview() {
       ) : (
         <>
           <Tiles tenant={tenant} span={range} summary={summary.data} old={summary.isPlaceholderData} />
-          <EndingSoon tenant={tenant} />
+          <Suspense fallback={null}>
+            <EndingSoon tenant={tenant} />
+          </Suspense>
           <div className={styles.main}>
             <Traffic tenant={tenant} span={range} onBrush={range.brush} />
             <Health />
           </div>
           <TopLists tenant={tenant} span={range} />
-          <ShadowRules tenant={tenant} rules={summary.data.shadow_rules} />
+          <Suspense fallback={null}>
+            <ShadowRules tenant={tenant} rules={summary.data.shadow_rules} />
+          </Suspense>
         </>
       )}
     </Page>

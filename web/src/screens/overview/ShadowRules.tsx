@@ -9,7 +9,7 @@ import { percent } from '~/domain/format';
 import styles from './Overview.module.css';
 
 /** What rules in shadow mode would have denied. */
-export function ShadowRules({ tenant, rules }: { tenant: string; rules: ShadowRule[] }) {
+export default function ShadowRules({ tenant, rules }: { tenant: string; rules: ShadowRule[] }) {
   const columns: Column<ShadowRule>[] = [
     {
       key: 'rule',

@@ -14,7 +14,7 @@ import { RelativeTime } from '~/components/Time';
 import { plural } from '~/domain/format';
 import { patternInWords } from '~/domain/pattern';
 import { type Choice, choicesOf, modeLabels, ruleEffect, scopeLabels } from '~/domain/rule';
-import { EndingSoon } from '~/features/overrides/EndingSoon';
+import EndingSoon from '~/features/overrides/EndingSoon';
 import type { RulesSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { RuleChips } from './RuleChips';

@@ -38,10 +38,10 @@ export function EraseUser({ tenant, user, onClose }: Props) {
             Receipt <code>{receipt.receipt_id}</code>. The audit log has it too.
           </p>
           <p>
-            Deleted: {receipt.assignments} plan assignments, {receipt.overrides} overrides. Made anonymous:{' '}
-            {receipt.violations} violations, {receipt.counts} counts, {receipt.crossings} crossings of quotas,{' '}
-            {receipt.deliveries} webhooks, {receipt.audit_entries} audit entries. Filled: {receipt.buckets}{' '}
-            buckets.
+            Deleted: {receipt.assignments} plan assignments, {receipt.overrides} overrides,{' '}
+            {receipt.crossings} crossings of quotas. Made anonymous: {receipt.violations} violations,{' '}
+            {receipt.counts} counts, {receipt.deliveries} webhooks, {receipt.audit_entries} audit entries.
+            Filled: {receipt.buckets} buckets.
           </p>
           {left > 0 && (
             <p>
