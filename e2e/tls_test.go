@@ -200,11 +200,14 @@ func TestARenewedAuthorityOfPostgreSQLNeedsNoRestart(t *testing.T) {
 	})
 	put(next.CAFile, "ca.pem")
 	put(renewed.CertFile, "app.pem") // its key is still the old one
-	database.exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'")
-	eventually(t, patience, "the log to say that the files cannot be used", func() bool {
-		return strings.Contains(p.stderr.String(), "the last good ones stay in force")
+	eventually(t, patience, "the connections of before to end", func() bool {
+		// Again each time: one that is being opened is not listed yet.
+		database.exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'")
+		return database.connections(t) == 0
 	})
-	eventually(t, patience, "the connections of before to end", func() bool { return database.connections(t) == 0 })
+	eventually(t, patience, "the log to say that the files cannot be used", func() bool {
+		return strings.Contains(p.stderr.String(), "TLS files have changed and cannot be used")
+	})
 	put(renewed.KeyFile, "app.key")
 	eventually(t, patience, "the process to connect by the renewed certificates", func() bool { return database.connections(t) > 0 })
 	if log := p.stderr.String(); strings.Contains(log, "hunter2") || strings.Contains(log, "PRIVATE") {
