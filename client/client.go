@@ -145,11 +145,12 @@ func (c *Client) Reserve(ctx context.Context, check Check, hold time.Duration) (
 }
 
 func (c *Client) check(ctx context.Context, check Check, hold time.Duration) (Decision, error) {
+	if c.config.OnDecision == nil {
+		return c.decide(ctx, &check, hold)
+	}
 	began := time.Now()
 	decision, err := c.decide(ctx, &check, hold)
-	if c.config.OnDecision != nil {
-		c.config.OnDecision(ctx, Observation{Check: check, Decision: decision, Err: err, Took: time.Since(began)})
-	}
+	c.config.OnDecision(ctx, Observation{Check: check, Decision: decision, Err: err, Took: time.Since(began)})
 	return decision, err
 }
 
@@ -193,7 +194,8 @@ func (c *Client) CheckBatch(ctx context.Context, checks []Check) ([]Decision, er
 	began := time.Now()
 	within, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	decisions, failed := c.postBatch(within, questions)
+	decisions := make([]Decision, len(checks))
+	failed := c.postBatch(within, len(checks), func(i int) (*question, *Decision) { return questions[i], &decisions[i] })
 	if failed != nil {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("sluice: %w", err)
@@ -202,7 +204,6 @@ func (c *Client) CheckBatch(ctx context.Context, checks []Check) ([]Decision, er
 		if err != nil {
 			return nil, err
 		}
-		decisions = make([]Decision, len(checks))
 		for i := range decisions {
 			decisions[i] = decision
 		}

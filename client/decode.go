@@ -10,75 +10,107 @@ import (
 // decoder reads decisions. With encoding/json, reading the answers cost more than half of the processor time of
 // callers that share requests.
 type decoder struct {
-	rest  []byte
-	bad   bool
-	depth int
-	// like is the decision before this one in a batch, or an empty one: checks of one tenant have about as many tiers,
-	// with the same texts.
-	like *Decision
+	rest   []byte
+	member []byte // rest as it was where the present member began
+	at     position
+	bad    bool
+	depth  int
+	// Most decisions of a batch differ only in what is left and when there is more. How each object began before that is
+	// compared with the same object of the decision before, and read only if it differs.
+	decision start[Decision]
+	told     bool          // whether its text says if the check is allowed
+	tiers    []start[Tier] // by place
+}
+
+// position is where in an object or array the decoder is.
+type position uint8
+
+const (
+	behindValue position = iota
+	behindBracket
+	behindComma
+)
+
+// start is the text with which an object began, up to a comma, and what it says.
+type start[T any] struct {
+	text []byte
+	says T
+}
+
+// continues reports whether an object whose bracket was read begins with the text, and reads that.
+func (s *start[T]) continues(r *decoder, into *T) bool {
+	if len(s.text) == 0 || !bytes.HasPrefix(r.rest, s.text) {
+		return false
+	}
+	*into = s.says
+	r.rest, r.at = r.rest[len(s.text):], behindComma
+	return true
 }
 
 // decodeDecision reads one answer; ok is whether it is a decision that fits its status.
 func decodeDecision(answer []byte, status int) (d Decision, ok bool) {
-	r := decoder{rest: answer, like: new(Decision)}
-	allowed, _ := r.decision(&d)
+	r := decoder{rest: answer}
+	told := r.readDecision(&d)
 	d.Status = status
-	return d, r.ended() && fits(allowed, status)
+	return d, r.ended() && told && fits(&d)
 }
 
-// decodeBatch reads the results of a batch; ok is whether all are decisions.
-func decodeBatch(answer []byte, checks int) (decisions []Decision, ok bool) {
-	r := decoder{rest: answer, like: new(Decision)}
+// decodeBatch reads the results of a batch to where into says, and returns how many there are; ok is whether all are decisions.
+func decodeBatch(answer []byte, into func(i int) *Decision) (n int, ok bool) {
+	r := decoder{rest: answer}
+	found := false
 	ok = true
-	r.object(func(name []byte) {
-		if string(name) != "results" {
+	for r.begin('{'); r.more('}'); {
+		if string(r.name()) != "results" {
 			r.skip()
-			return
+			continue
 		}
-		decisions = make([]Decision, 0, checks)
-		r.array(func() {
-			decisions = append(decisions, Decision{})
-			d := &decisions[len(decisions)-1]
-			var allowed *bool
-			allowed, d.Status = r.decision(d)
-			r.like = d
-			ok = ok && fits(allowed, d.Status)
-		})
-	})
-	return decisions, ok && r.ended() && decisions != nil
+		found, n = true, 0
+		for r.begin('['); r.more(']'); n++ {
+			d := into(n)
+			told := r.readDecision(d)
+			ok = ok && told && fits(d)
+		}
+	}
+	return n, ok && found && r.ended()
 }
 
-// fits says whether an answer is a decision at all, and the one that the status stands for.
-func fits(allowed *bool, status int) bool {
-	switch status {
+// fits says whether a decision is the one that its status stands for.
+func fits(d *Decision) bool {
+	switch d.Status {
 	case 200:
-		return allowed != nil && *allowed
+		return d.Allowed
 	case 429, 503:
-		return allowed != nil && !*allowed
+		return !d.Allowed
 	}
 	return false
 }
 
-// decision reads a decision. Batches carry a status, too. null leaves zero.
-func (r *decoder) decision(d *Decision) (allowed *bool, status int) {
-	d.Source = FromServer
-	r.object(func(name []byte) {
-		switch string(name) {
+// readDecision reads a decision, and returns whether it says if the check is allowed. Batches carry a status, too. null leaves
+// zero.
+func (r *decoder) readDecision(d *Decision) (told bool) {
+	*d = Decision{Source: FromServer}
+	r.begin('{')
+	object := r.rest
+	known := r.decision.continues(r, d)
+	told = known && r.told
+	like := &r.decision.says
+	for r.more('}') {
+		switch string(r.name()) {
 		case "allowed":
-			d.Allowed = r.boolean()
-			allowed = &d.Allowed
+			d.Allowed, told = r.boolean(), true
 		case "status":
-			status = int(r.number())
+			d.Status = int(r.number())
 		case "plan":
-			d.Plan = r.text(r.like.Plan)
+			d.Plan = r.text(like.Plan)
 		case "violated_tier":
-			d.ViolatedTier = r.text(r.like.ViolatedTier)
+			d.ViolatedTier = r.text(like.ViolatedTier)
 		case "violated_rule":
-			d.ViolatedRule = r.text(r.like.ViolatedRule)
+			d.ViolatedRule = r.text(like.ViolatedRule)
 		case "violated_rule_id":
 			d.ViolatedRuleID = int64(r.number())
 		case "reason":
-			d.Reason = r.text(r.like.Reason)
+			d.Reason = r.text(like.Reason)
 		case "retry_after_ms":
 			d.RetryAfter = millis(r.number())
 		case "delay_ms":
@@ -86,6 +118,9 @@ func (r *decoder) decision(d *Decision) (allowed *bool, status int) {
 		case "limit":
 			d.Limit = int64(r.number())
 		case "remaining":
+			if !known {
+				r.decision, r.told = start[Decision]{r.since(object), *d}, told
+			}
 			d.Remaining = int64(r.number())
 		case "reset_after_ms":
 			d.ResetAfter = millis(r.number())
@@ -94,55 +129,67 @@ func (r *decoder) decision(d *Decision) (allowed *bool, status int) {
 		case "degraded":
 			d.Degraded = r.boolean()
 		case "tiers":
-			d.Tiers = r.tiers()
+			d.Tiers = r.readTiers()
 		default:
 			r.skip()
 		}
-	})
-	return allowed, status
+	}
+	return told
 }
 
-func (r *decoder) tiers() (tiers []Tier) {
+func (r *decoder) readTiers() []Tier {
 	if r.null() {
 		return nil
 	}
-	tiers = make([]Tier, 0, len(r.like.Tiers))
-	r.array(func() {
-		var like Tier
-		if n := len(tiers); n < len(r.like.Tiers) {
-			like = r.like.Tiers[n]
-		}
+	tiers := make([]Tier, 0, len(r.tiers)) // checks of one tenant have about as many
+	for r.begin('['); r.more(']'); {
 		tiers = append(tiers, Tier{})
-		t := &tiers[len(tiers)-1]
-		r.object(func(name []byte) {
-			switch string(name) {
-			case "rule_id":
-				t.RuleID = int64(r.number())
-			case "name":
-				t.Name = r.text(like.Name)
-			case "scope":
-				t.Scope = r.text(like.Scope)
-			case "key_pattern":
-				t.KeyPattern = r.text(like.KeyPattern)
-			case "mode":
-				t.Mode = r.text(like.Mode)
-			case "allowed":
-				t.Allowed = r.boolean()
-			case "limit":
-				t.Limit = int64(r.number())
-			case "remaining":
-				t.Remaining = r.number()
-			case "retry_after_ms":
-				t.RetryAfter = millis(r.number())
-			case "reset_after_ms":
-				t.ResetAfter = millis(r.number())
-			default:
-				r.skip()
-			}
-		})
-	})
+		if len(tiers) > len(r.tiers) {
+			r.tiers = append(r.tiers, start[Tier]{})
+		}
+		r.readTier(&tiers[len(tiers)-1], &r.tiers[len(tiers)-1])
+	}
 	return tiers
 }
+
+func (r *decoder) readTier(t *Tier, before *start[Tier]) {
+	r.begin('{')
+	object := r.rest
+	known := before.continues(r, t)
+	like := &before.says
+	for r.more('}') {
+		switch string(r.name()) {
+		case "rule_id":
+			t.RuleID = int64(r.number())
+		case "name":
+			t.Name = r.text(like.Name)
+		case "scope":
+			t.Scope = r.text(like.Scope)
+		case "key_pattern":
+			t.KeyPattern = r.text(like.KeyPattern)
+		case "mode":
+			t.Mode = r.text(like.Mode)
+		case "allowed":
+			t.Allowed = r.boolean()
+		case "limit":
+			t.Limit = int64(r.number())
+		case "remaining":
+			if !known {
+				*before = start[Tier]{r.since(object), *t}
+			}
+			t.Remaining = r.number()
+		case "retry_after_ms":
+			t.RetryAfter = millis(r.number())
+		case "reset_after_ms":
+			t.ResetAfter = millis(r.number())
+		default:
+			r.skip()
+		}
+	}
+}
+
+// since returns the text of an object from behind its bracket to the present member.
+func (r *decoder) since(object []byte) []byte { return object[:len(object)-len(r.member)] }
 
 // fail ends the reading: nothing is left to read.
 func (r *decoder) fail() { r.bad, r.rest = true, nil }
@@ -182,47 +229,37 @@ func (r *decoder) ended() bool {
 	return !r.bad && len(r.rest) == 0
 }
 
-func (r *decoder) object(member func(name []byte)) {
-	if !r.take('{') {
+// begin reads the bracket of an object or array. Its members or elements are read while there is more.
+func (r *decoder) begin(bracket byte) {
+	if !r.take(bracket) {
 		r.fail()
-		return
 	}
-	if r.take('}') {
-		return
-	}
-	for !r.bad {
-		name := r.quoted()
-		if !r.take(':') {
-			r.fail()
-			return
-		}
-		member(name[1 : len(name)-1]) // Sluice escapes nothing in names
-		if r.take('}') {
-			return
-		}
-		if !r.take(',') {
-			r.fail()
-		}
-	}
+	r.at = behindBracket
 }
 
-func (r *decoder) array(element func()) {
-	if !r.take('[') {
+// more reports whether a member or element follows, before the bracket that ends the object or array.
+func (r *decoder) more(end byte) bool {
+	at := r.at
+	r.at = behindValue
+	switch {
+	case at == behindComma:
+	case r.take(end):
+		return false
+	case at == behindValue && !r.take(','):
 		r.fail()
-		return
 	}
-	if r.take(']') {
-		return
+	r.member = r.rest
+	return !r.bad
+}
+
+// name reads the name of a member. Sluice escapes nothing in names.
+func (r *decoder) name() []byte {
+	name := r.quoted()
+	if !r.take(':') {
+		r.fail()
+		return nil
 	}
-	for !r.bad {
-		element()
-		if r.take(']') {
-			return
-		}
-		if !r.take(',') {
-			r.fail()
-		}
-	}
+	return name[1 : len(name)-1]
 }
 
 func (r *decoder) boolean() bool {
@@ -316,9 +353,14 @@ func (r *decoder) skip() {
 	}
 	switch r.rest[0] {
 	case '{':
-		r.object(func([]byte) { r.skip() })
+		for r.begin('{'); r.more('}'); {
+			r.name()
+			r.skip()
+		}
 	case '[':
-		r.array(r.skip)
+		for r.begin('['); r.more(']'); {
+			r.skip()
+		}
 	case '"':
 		r.quoted()
 	case 't', 'f', 'n':

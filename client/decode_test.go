@@ -3,6 +3,8 @@ package sluice
 import (
 	"encoding/json"
 	"os"
+	"reflect"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -51,4 +53,53 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Decisions of a batch are read by comparing them with the one before.
+func TestABatchIsReadAsItsDecisionsAloneAre(t *testing.T) {
+	t.Parallel()
+	usual := `{"status":200,"allowed":true,"plan":"pro","reason":null,"limit":50,"remaining":49,"reset_after_ms":100,"degraded":false,"tiers":[` +
+		`{"rule_id":12,"name":"","scope":"user","key_pattern":"user:{user_id}","mode":"enforce","allowed":true,"limit":50,"remaining":49.5,"retry_after_ms":0,"reset_after_ms":100},` +
+		`{"rule_id":13,"name":"day","scope":"global","key_pattern":"global","mode":"shadow","allowed":true,"limit":7,"remaining":5,"retry_after_ms":0,"reset_after_ms":9}]}`
+	answers := []string{usual}
+	for _, change := range [][2]string{
+		{`"limit":50`, `"limit":500`},
+		{`"limit":7`, `"limit":70`},
+		{`"plan":"pro"`, `"plan":null`},
+		{`"name":"day"`, `"name":"da"`},
+		{`49.5`, `4`},
+		{`"status":200,"allowed":true`, `"status":429,"allowed":false`},
+		{`"enforce"`, `"shadow"`},
+		{`"remaining":49,`, ``},
+		{`"remaining":49.5,`, ``},
+		{`"remaining":5,`, `"unknown":[{"remaining":1}],"remaining":5, "limit":8,`},
+		{`"tiers":[`, `"tiers":[{"rule_id":9,"remaining":1,"name":"first"},`},
+		{`"remaining":49,`, `"remaining":48,"plan":"later",`},
+		{`{"rule_id":12,`, `{"remaining":3,"rule_id":14,`},
+	} {
+		answers = append(answers, strings.Replace(usual, change[0], change[1], 1))
+	}
+	for _, first := range answers {
+		for _, second := range answers {
+			got := make([]Decision, 3)
+			n, ok := decodeBatch([]byte(`{"results":[`+first+`, `+second+`,`+first+`]}`), func(i int) *Decision { return &got[i] })
+			if !ok || n != 3 {
+				t.Fatalf("%s and %s are not read", first, second)
+			}
+			for i, text := range []string{first, second, first} {
+				want, ok := decodeDecision([]byte(text), got[i].Status)
+				if !ok || !reflect.DeepEqual(got[i], want) {
+					t.Errorf("behind %s\n%s is read as\n%+v, alone as\n%+v", first, text, got[i], want)
+				}
+			}
+		}
+	}
+	for _, broken := range []string{
+		strings.Replace(usual, `"limit":50,`, `"limit":50 `, 1), strings.Replace(usual, `"remaining":49,`, `}`, 1),
+		strings.Replace(usual, `"remaining":49,"reset_after_ms":100,"degraded":false,"tiers"`, ``, 1), usual[:len(usual)-1] + `,}`,
+	} {
+		if _, ok := decodeBatch([]byte(`{"results":[`+usual+`,`+broken+`]}`), func(int) *Decision { return new(Decision) }); ok {
+			t.Errorf("%s is read", broken)
+		}
+	}
 }

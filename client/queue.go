@@ -178,11 +178,7 @@ func (q *queue) send(batch []*call) {
 	ctx, cancel := context.WithTimeout(q.client.life, q.client.config.Timeout)
 	defer cancel()
 	for len(batch) > 1 {
-		questions := make([]*question, len(batch))
-		for i, c := range batch {
-			questions[i] = &c.question
-		}
-		decisions, failed := q.client.postBatch(ctx, questions)
+		failed := q.client.postBatch(ctx, len(batch), func(i int) (*question, *Decision) { return &batch[i].question, &batch[i].decision })
 		if failed != nil && failed.Kind == KindRequest {
 			// Nothing was taken. Those that are not valid are told, and the others asked again without them.
 			if rest := tell(batch, failed); len(rest) < len(batch) {
@@ -190,10 +186,7 @@ func (q *queue) send(batch []*call) {
 				continue
 			}
 		}
-		for i, c := range batch {
-			if failed == nil {
-				c.decision = decisions[i]
-			}
+		for _, c := range batch {
 			c.failed = failed
 			c.done <- struct{}{}
 		}

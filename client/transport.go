@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -33,8 +34,15 @@ func ownTransport() *http.Transport {
 	}
 }
 
-// send sends one request, once, and returns the answer whole.
+// send sends one request, once, and returns the answer whole, in memory of its own.
 func (c *Client) send(ctx context.Context, method, path string, body []byte) (int, http.Header, []byte, *Error) {
+	return c.sendInto(ctx, new(bytes.Buffer), method, path, body)
+}
+
+// sendInto is send into an empty buffer.
+func (c *Client) sendInto(
+	ctx context.Context, whole *bytes.Buffer, method, path string, body []byte,
+) (int, http.Header, []byte, *Error) {
 	var content io.Reader
 	if body != nil {
 		content = bytes.NewReader(body)
@@ -53,7 +61,6 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) (in
 		return 0, nil, nil, failure(err)
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
-	var whole bytes.Buffer
 	if n := response.ContentLength; n > 0 && n <= maxAnswer {
 		whole.Grow(int(n) + bytes.MinRead) // ReadFrom wants room to find the end
 	}
@@ -94,34 +101,55 @@ func (c *Client) postCheck(ctx context.Context, q *question) (Decision, *Error) 
 
 var errNumberOfResults = errors.New("the batch has another number of results than of checks")
 
-// postBatch asks several questions in one request.
-func (c *Client) postBatch(ctx context.Context, questions []*question) ([]Decision, *Error) {
+// buffers hold the answers to batches, which are a kilobyte for each check.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxKeptBuffer is the largest that is reused.
+const maxKeptBuffer = 1 << 20
+
+// postBatch asks n questions in one request. at returns each, and where its decision goes.
+func (c *Client) postBatch(ctx context.Context, n int, at func(i int) (*question, *Decision)) *Error {
 	size := len(`{"checks":[]}`)
-	for _, q := range questions {
+	for i := range n {
+		q, _ := at(i)
 		size += len(q.body) + 1
 	}
 	body := append(make([]byte, 0, size), `{"checks":[`...)
-	for i, q := range questions {
+	for i := range n {
 		if i > 0 {
 			body = append(body, ',')
 		}
+		q, _ := at(i)
 		body = append(body, q.body...)
 	}
-	status, header, answer, failed := c.send(ctx, http.MethodPost, "/v1/check/batch", append(body, `]}`...))
+	whole := buffers.Get().(*bytes.Buffer)
+	defer func() {
+		if whole.Cap() <= maxKeptBuffer {
+			whole.Reset()
+			buffers.Put(whole)
+		}
+	}()
+	status, header, answer, failed := c.sendInto(ctx, whole, http.MethodPost, "/v1/check/batch", append(body, `]}`...))
 	if failed != nil {
-		return nil, failed
+		return failed
 	}
 	if status != http.StatusOK || !isJSON(header) {
-		return nil, problem(status, answer)
+		return problem(status, answer)
 	}
-	decisions, ok := decodeBatch(answer, len(questions))
+	results, ok := decodeBatch(answer, func(i int) *Decision {
+		if i >= n {
+			return new(Decision)
+		}
+		_, d := at(i)
+		return d
+	})
 	switch {
 	case !ok:
-		return nil, problem(status, nil)
-	case len(decisions) != len(questions):
-		return nil, &Error{Kind: KindProtocol, Status: status, Err: errNumberOfResults}
+		return problem(status, nil)
+	case results != n:
+		return &Error{Kind: KindProtocol, Status: status, Err: errNumberOfResults}
 	}
-	return decisions, nil
+	return nil
 }
 
 func isJSON(header http.Header) bool {
