@@ -101,7 +101,7 @@ bench: ## Compare with other designs, in one table (bench/README.md says what it
 	@cd bench && go run . $(ARGS)
 
 .PHONY: dashboards
-dashboards: ## Draw the Grafana dashboards to docs/images, from what a Prometheus scrapes during a benchmark (BENCH='-only http')
+dashboards: ## Draw the Grafana dashboards to docs/images, from what a Prometheus scrapes during a benchmark (BENCH='-only dashboards')
 	@scripts/install.sh test
 	@$(MAKE) --no-print-directory web/node_modules/.package-lock.json
 	scripts/dashboards.sh

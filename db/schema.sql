@@ -42,6 +42,7 @@ CREATE TABLE tenant (
     fixed_rates          boolean     NOT NULL DEFAULT false, -- no rule adapts
     record_days          smallint    NOT NULL DEFAULT 0, -- how many days of checks are recorded for replays; 0 for none
     require_second_factor boolean    NOT NULL DEFAULT false, -- of accounts, to reach the tenant
+    buckets              text        NOT NULL DEFAULT 'together', -- where a Redis Cluster keeps them; never changes
     CONSTRAINT tenant_pkey PRIMARY KEY (tenant_id),
     CONSTRAINT tenant_slug_key UNIQUE (slug),
     CONSTRAINT tenant_slug_check CHECK (slug ~ '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$'),
@@ -51,7 +52,8 @@ CREATE TABLE tenant (
     CONSTRAINT tenant_ipv4_prefix_check CHECK (ipv4_prefix BETWEEN 0 AND 32),
     CONSTRAINT tenant_ipv6_prefix_check CHECK (ipv6_prefix BETWEEN 0 AND 128),
     CONSTRAINT tenant_failure_mode_check CHECK (failure_mode IN ('local', 'open', 'closed')),
-    CONSTRAINT tenant_record_days_check CHECK (record_days BETWEEN 0 AND 30)
+    CONSTRAINT tenant_record_days_check CHECK (record_days BETWEEN 0 AND 30),
+    CONSTRAINT tenant_buckets_check CHECK (buckets IN ('together', 'spread'))
 );
 
 -- A plan's name is its key, which never changes: rules, users, checks and files use it. A removed plan keeps its row,
@@ -319,6 +321,7 @@ CREATE TABLE api_key (
     created_by_kind text NOT NULL DEFAULT '',
     created_by_id   text NOT NULL DEFAULT '' COLLATE "C",
     created_by_name text NOT NULL DEFAULT '',
+    kept_at     timestamptz, -- when somebody decided that it stays although its creator has left; null: nobody has
     CONSTRAINT api_key_pkey PRIMARY KEY (tenant_id, key_id),
     CONSTRAINT api_key_key_id_key UNIQUE (key_id),
     CONSTRAINT api_key_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
@@ -425,7 +428,8 @@ CREATE FUNCTION audit_images(old_row jsonb, new_row jsonb)
 $$;
 
 -- audit_change logs a change to a tenant's row. Its arguments are the kind of object, and the columns whose values,
--- joined by colons, are the object's id: audit_change('override', 'rule_id', 'user_id').
+-- joined by colons, are the object's id: audit_change('override', 'rule_id', 'user_id'). An object that a tenant has once
+-- has its kind as its id.
 CREATE FUNCTION audit_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     old_row jsonb;
@@ -446,8 +450,8 @@ BEGIN
         FOR i IN 1..TG_NARGS - 1 LOOP
             keys := keys || (object->>TG_ARGV[i]);
         END LOOP;
-        PERFORM write_audit((object->>'tenant_id')::bigint, change.action, TG_ARGV[0], array_to_string(keys, ':'),
-            change.before, change.after);
+        PERFORM write_audit((object->>'tenant_id')::bigint, change.action, TG_ARGV[0],
+            coalesce(array_to_string(keys, ':'), TG_ARGV[0]), change.before, change.after);
     END IF;
     RETURN NULL;
 END
@@ -1016,6 +1020,43 @@ CREATE INDEX delivery_due_idx ON delivery (tenant_id, next_attempt_at) WHERE sta
 CREATE TRIGGER alert_audit AFTER INSERT OR UPDATE OR DELETE ON alert
     FOR EACH ROW EXECUTE FUNCTION audit_change('alert', 'alert_id');
 
+-- Where a tenant's audit log is sent. How far that is stands apart, because the log has every change of this table.
+CREATE TABLE audit_webhook (
+    tenant_id  bigint      NOT NULL,
+    url        text        NOT NULL,
+    secret     text        NOT NULL, -- as it is: every post is signed with it
+    is_active  boolean     NOT NULL,
+    version    bigint      NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT audit_webhook_pkey PRIMARY KEY (tenant_id),
+    CONSTRAINT audit_webhook_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT audit_webhook_url_check CHECK (octet_length(url) <= 2048)
+);
+
+-- How far a tenant's audit log was sent, and how the latest attempt ended.
+CREATE TABLE audit_webhook_progress (
+    tenant_id         bigint      NOT NULL,
+    sent_to           bigint      NOT NULL, -- the audit_id of the last entry that was received
+    skipped           bigint      NOT NULL DEFAULT 0, -- entries that retention deleted before they were received
+    failures          integer     NOT NULL DEFAULT 0, -- attempts since the last success
+    next_attempt_at   timestamptz NOT NULL DEFAULT now(),
+    lease_ends_at     timestamptz, -- while it is attempted, after which another process may try; null otherwise
+    attempted_at      timestamptz,
+    succeeded_at      timestamptz,
+    http_status       integer, -- of the latest answer; null for none
+    error             text        NOT NULL DEFAULT '', -- of the latest attempt
+    test_requested_at timestamptz, -- null: no test waits
+    tested_at         timestamptz,
+    test_status       integer,
+    test_error        text        NOT NULL DEFAULT '',
+    CONSTRAINT audit_webhook_progress_pkey PRIMARY KEY (tenant_id),
+    CONSTRAINT audit_webhook_progress_webhook_fkey FOREIGN KEY (tenant_id) REFERENCES audit_webhook (tenant_id) ON DELETE CASCADE
+);
+
+CREATE TRIGGER audit_webhook_audit AFTER INSERT OR UPDATE OR DELETE ON audit_webhook
+    FOR EACH ROW EXECUTE FUNCTION audit_change('audit_webhook');
+
 -- The functions that make and drop partitions run with the rights of the role that migrated, so that a process's role
 -- cannot change the schema. They give up on a lock after two seconds, because others would queue behind them.
 
@@ -1205,12 +1246,32 @@ CREATE TABLE replay (
     finished_at       timestamptz,
     failure           text             NOT NULL DEFAULT '',
     result            jsonb,
+    attempts          integer          NOT NULL DEFAULT 0, -- how many processes began it and did not end it
     CONSTRAINT replay_pkey PRIMARY KEY (tenant_id, replay_id),
     CONSTRAINT replay_state_check CHECK (state IN ('waiting', 'running', 'done', 'failed', 'canceled'))
 );
 
 CREATE INDEX replay_open_idx ON replay (requested_at) WHERE state IN ('waiting', 'running');
 CREATE INDEX replay_requested_idx ON replay (requested_at);
+
+-- audit_replay logs that a replay was asked for, and that it was canceled. The log has no request and no result, because
+-- these can name users, and are erased with the replay.
+CREATE FUNCTION audit_replay() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    image jsonb := jsonb_build_object('replay_id', NEW.replay_id, 'kind', NEW.request->'kind',
+        'since', NEW.request->'since', 'until', NEW.request->'until', 'is_canceled', NEW.is_canceled);
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        PERFORM write_audit(NEW.tenant_id, 'create', 'replay', NEW.replay_id::text, NULL, image);
+    ELSIF NEW.is_canceled AND NOT OLD.is_canceled THEN
+        PERFORM write_audit(NEW.tenant_id, 'update', 'replay', NEW.replay_id::text, image || '{"is_canceled": false}', image);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER replay_audit AFTER INSERT OR UPDATE OF is_canceled ON replay
+    FOR EACH ROW EXECUTE FUNCTION audit_replay();
 
 -- The last report of each process that answers checks: see the package fleet. Writing a row deletes those that are a
 -- day old.
@@ -1332,6 +1393,16 @@ CREATE INDEX service_key_created_at_idx ON service_key (created_at, key_id);
 CREATE TRIGGER service_key_platform_audit AFTER INSERT OR UPDATE OR DELETE ON service_key
     FOR EACH ROW EXECUTE FUNCTION audit_platform_change('service_key', 'key_id');
 
+-- What people were told about keys, so that they are told once.
+CREATE TABLE key_notice (
+    tenant_id bigint      NOT NULL, -- 0 for service keys
+    key_id    text        NOT NULL COLLATE "C",
+    notice    text        NOT NULL,
+    told_at   timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT key_notice_pkey PRIMARY KEY (tenant_id, key_id, notice),
+    CONSTRAINT key_notice_notice_check CHECK (notice IN ('expires_14', 'expires_7', 'expires_1', 'creator_left'))
+);
+
 -- Requests that may be repeated: see the package auth, Once. Neither a request's Idempotency-Key nor its answer can be read
 -- from a row.
 CREATE TABLE idempotency (
@@ -1382,7 +1453,8 @@ CREATE UNLOGGED TABLE bucket_reservation (
 ) WITH (autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 CREATE INDEX bucket_reservation_ends_at_idx ON bucket_reservation (tenant_id, ends_at);
 
--- drop_audit_events deletes up to so many entries from before a time, of the tenants' logs and of the platform's.
+-- drop_audit_events deletes up to so many entries from before a time, of the tenants' logs and of the platform's. It counts
+-- those that a webhook has not received.
 CREATE FUNCTION drop_audit_events(older_than timestamptz, at_most integer) RETURNS bigint
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -1395,14 +1467,24 @@ BEGIN
         RAISE EXCEPTION 'the audit log is kept for 30 days at least, so not dropped before %', older_than;
     END IF;
     PERFORM set_config('sluice.audit_upkeep', 'on', true);
-    DELETE FROM public.audit_event WHERE ctid = ANY (ARRAY(
-        SELECT old.ctid FROM public.tenant CROSS JOIN LATERAL (
-            SELECT e.ctid FROM public.audit_event AS e
-            WHERE e.tenant_id = tenant.tenant_id AND e.at < older_than LIMIT at_most
-        ) AS old
-        LIMIT at_most
-    ));
-    GET DIAGNOSTICS of_tenants = ROW_COUNT;
+    WITH dropped AS (
+        DELETE FROM public.audit_event WHERE ctid = ANY (ARRAY(
+            SELECT old.ctid FROM public.tenant CROSS JOIN LATERAL (
+                SELECT e.ctid FROM public.audit_event AS e
+                WHERE e.tenant_id = tenant.tenant_id AND e.at < older_than LIMIT at_most
+            ) AS old
+            LIMIT at_most
+        )) RETURNING tenant_id, audit_id
+    ), unsent AS (
+        SELECT p.tenant_id, count(*) AS entries
+        FROM public.audit_webhook_progress AS p
+        JOIN dropped AS d ON d.tenant_id = p.tenant_id AND d.audit_id > p.sent_to
+        GROUP BY p.tenant_id
+    ), counted AS (
+        UPDATE public.audit_webhook_progress AS p SET skipped = p.skipped + unsent.entries
+        FROM unsent WHERE p.tenant_id = unsent.tenant_id
+    )
+    SELECT count(*) INTO of_tenants FROM dropped;
     DELETE FROM public.platform_audit_event WHERE audit_id IN (
         SELECT first.audit_id FROM (SELECT e.audit_id, e.at FROM public.platform_audit_event AS e ORDER BY e.audit_id LIMIT at_most) AS first
         WHERE first.at < older_than
@@ -1570,3 +1652,231 @@ END
 $$;
 
 REVOKE ALL ON FUNCTION erase_removed_tenant(bigint, integer) FROM PUBLIC;
+
+-- What a tenant may hold: the platform's defaults, and a tenant's exceptions from them. Triggers count what it holds and
+-- refuse what would be too much, so that nothing that creates rows can forget it.
+--
+-- default_quota returns how many of a thing a tenant may hold without an exception. docs/operations.md says why so many.
+CREATE FUNCTION default_quota(thing text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE thing
+        WHEN 'plans' THEN 1000
+        WHEN 'rules' THEN 10000
+        WHEN 'overrides' THEN 100000
+        WHEN 'users' THEN 1000000
+        WHEN 'api_keys' THEN 1000
+        WHEN 'alerts' THEN 100
+        WHEN 'members' THEN 1000
+    END::bigint
+$$;
+
+-- A tenant's exceptions; null is the default. Only the platform changes them: the tenant role may just read them.
+CREATE TABLE tenant_quota (
+    tenant_id  bigint      NOT NULL,
+    plans      bigint,
+    rules      bigint,
+    overrides  bigint,
+    users      bigint,
+    api_keys   bigint,
+    alerts     bigint,
+    members    bigint,
+    version    bigint      NOT NULL DEFAULT 1,
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT tenant_quota_pkey PRIMARY KEY (tenant_id),
+    CONSTRAINT tenant_quota_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT tenant_quota_range_check CHECK (
+        least(plans, rules, overrides, users, api_keys, alerts, members) >= 0
+        AND greatest(plans, rules, overrides, users, api_keys, alerts, members) <= 1000000000)
+);
+
+CREATE TRIGGER tenant_quota_audit AFTER INSERT OR UPDATE OR DELETE ON tenant_quota
+    FOR EACH ROW EXECUTE FUNCTION audit_change('quotas', 'tenant_id');
+
+-- How many of each thing a tenant holds. A row is made by the first write that needs it. Functions write it with the rights
+-- of its owner, so that no program needs any.
+CREATE TABLE tenant_use (
+    tenant_id bigint NOT NULL,
+    thing     text   NOT NULL COLLATE "C",
+    held      bigint NOT NULL,
+    CONSTRAINT tenant_use_pkey PRIMARY KEY (tenant_id, thing),
+    CONSTRAINT tenant_use_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT tenant_use_held_check CHECK (held >= 0)
+);
+
+-- Keys that have not expired are counted by it.
+CREATE INDEX api_key_live_idx ON api_key (tenant_id, expires_at) WHERE revoked_at IS NULL;
+
+-- count_held counts rows, where no row of tenant_use has the number. Expired overrides count until they are removed.
+CREATE FUNCTION count_held(of_tenant bigint, of_thing text) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT CASE of_thing
+        WHEN 'plans' THEN (SELECT count(*) FROM plan AS p WHERE p.tenant_id = of_tenant AND p.removed_at IS NULL)
+        WHEN 'rules' THEN (SELECT count(*) FROM rate_limit_rule AS r WHERE r.tenant_id = of_tenant AND r.removed_at IS NULL)
+        WHEN 'overrides' THEN (SELECT count(*) FROM rate_limit_override AS o WHERE o.tenant_id = of_tenant AND o.removed_at IS NULL)
+        WHEN 'users' THEN (SELECT coalesce(sum(u.users), 0)::bigint FROM plan_use AS u WHERE u.tenant_id = of_tenant)
+        WHEN 'api_keys' THEN (SELECT count(*) FROM api_key AS k
+            WHERE k.tenant_id = of_tenant AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now()))
+        WHEN 'alerts' THEN (SELECT count(*) FROM alert AS a WHERE a.tenant_id = of_tenant)
+        WHEN 'members' THEN (SELECT count(*) FROM member AS m WHERE m.tenant_id = of_tenant)
+    END
+$$;
+
+-- change_held notes that a tenant holds so many more of a thing, and refuses more than its quota. Less is never refused,
+-- so a quota below what is held only stops growth. The row's lock makes whoever is second see what the first has added.
+CREATE FUNCTION change_held(of_tenant bigint, of_thing text, change bigint) RETURNS void
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    now_held bigint;
+    may_hold bigint;
+BEGIN
+    IF of_thing = 'api_keys' THEN -- they expire by themselves, so their number is never stored
+        now_held := count_held(of_tenant, of_thing);
+    ELSE
+        UPDATE tenant_use AS u SET held = u.held + change
+        WHERE u.tenant_id = of_tenant AND u.thing = of_thing RETURNING u.held INTO now_held;
+        IF NOT FOUND AND change <= 0 THEN
+            RETURN;
+        ELSIF NOT FOUND THEN
+            INSERT INTO tenant_use AS u (tenant_id, thing, held) VALUES (of_tenant, of_thing, count_held(of_tenant, of_thing))
+            ON CONFLICT (tenant_id, thing) DO UPDATE SET held = u.held + change RETURNING u.held INTO now_held;
+        END IF;
+    END IF;
+    IF change <= 0 THEN
+        RETURN;
+    END IF;
+    SELECT (to_jsonb(q)->>of_thing)::bigint INTO may_hold FROM tenant_quota AS q WHERE q.tenant_id = of_tenant;
+    may_hold := coalesce(may_hold, default_quota(of_thing));
+    IF now_held > may_hold THEN
+        RAISE EXCEPTION 'tenant % may hold % %, and would hold %', of_tenant, may_hold, of_thing, now_held
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'tenant_quota', DETAIL = jsonb_build_object(
+                'thing', of_thing, 'held', now_held - change, 'would_hold', now_held, 'allowed', may_hold);
+    END IF;
+END
+$$;
+
+-- count_held_rows runs once for a statement on a table whose rows are marked removed. Its argument is the thing. A
+-- transaction that writes many rows one by one runs count_held_later before and count_held_now after.
+CREATE FUNCTION count_held_rows() RETURNS trigger
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    one record; -- of one tenant
+BEGIN
+    IF current_setting('sluice.count_held', true) = 'later' THEN
+        RETURN NULL;
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        FOR one IN
+            SELECT n.tenant_id, count(*) AS change FROM new_rows AS n WHERE n.removed_at IS NULL GROUP BY n.tenant_id
+        LOOP
+            PERFORM change_held(one.tenant_id, TG_ARGV[0], one.change);
+        END LOOP;
+    ELSIF TG_OP = 'DELETE' THEN
+        FOR one IN
+            SELECT o.tenant_id, -count(*) AS change FROM old_rows AS o WHERE o.removed_at IS NULL GROUP BY o.tenant_id
+        LOOP
+            PERFORM change_held(one.tenant_id, TG_ARGV[0], one.change);
+        END LOOP;
+    ELSE
+        FOR one IN
+            SELECT rows.tenant_id, sum(rows.n)::bigint AS change FROM (
+                SELECT n.tenant_id, 1 AS n FROM new_rows AS n WHERE n.removed_at IS NULL
+                UNION ALL
+                SELECT o.tenant_id, -1 FROM old_rows AS o WHERE o.removed_at IS NULL
+            ) AS rows
+            GROUP BY rows.tenant_id HAVING sum(rows.n) <> 0
+        LOOP
+            PERFORM change_held(one.tenant_id, TG_ARGV[0], one.change);
+        END LOOP;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+-- count_held_row is for tables with few rows, whose rows are deleted.
+CREATE FUNCTION count_held_row() RETURNS trigger
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, public, pg_temp
+AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        PERFORM change_held(NEW.tenant_id, TG_ARGV[0], 1);
+    ELSE
+        PERFORM change_held(OLD.tenant_id, TG_ARGV[0], -1);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+-- count_held_later defers counting what files hold to count_held_now, which the transaction must run: each version of a
+-- row that one transaction writes slows down the next.
+CREATE FUNCTION count_held_later(of_tenant bigint) RETURNS void
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, public, pg_temp
+AS $$
+BEGIN
+    IF of_tenant::text <> coalesce(current_setting('sluice.tenant', true), '') THEN
+        RAISE EXCEPTION 'another tenant''s things' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    INSERT INTO tenant_use (tenant_id, thing, held)
+    SELECT of_tenant, t.thing, count_held(of_tenant, t.thing) FROM unnest('{plans,rules,overrides}'::text[]) AS t (thing)
+    WHERE NOT EXISTS (SELECT FROM tenant_use AS u WHERE u.tenant_id = of_tenant AND u.thing = t.thing)
+    ON CONFLICT DO NOTHING;
+    PERFORM set_config('sluice.count_held', 'later', true);
+END
+$$;
+
+CREATE FUNCTION count_held_now(of_tenant bigint) RETURNS void
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    one record; -- of one tenant
+BEGIN
+    IF of_tenant::text <> coalesce(current_setting('sluice.tenant', true), '') THEN
+        RAISE EXCEPTION 'another tenant''s things' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    PERFORM set_config('sluice.count_held', '', true);
+    FOR one IN
+        SELECT u.thing, count_held(of_tenant, u.thing) - u.held AS change FROM tenant_use AS u
+        WHERE u.tenant_id = of_tenant AND u.thing IN ('plans', 'rules', 'overrides') ORDER BY u.thing DESC
+    LOOP
+        PERFORM change_held(of_tenant, one.thing, one.change);
+    END LOOP;
+END
+$$;
+
+REVOKE ALL ON FUNCTION change_held(bigint, text, bigint) FROM PUBLIC;
+
+CREATE TRIGGER plan_within_quota_insert AFTER INSERT ON plan
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('plans');
+CREATE TRIGGER plan_within_quota_update AFTER UPDATE ON plan
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('plans');
+CREATE TRIGGER plan_within_quota_delete AFTER DELETE ON plan
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('plans');
+CREATE TRIGGER rate_limit_rule_within_quota_insert AFTER INSERT ON rate_limit_rule
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('rules');
+CREATE TRIGGER rate_limit_rule_within_quota_update AFTER UPDATE ON rate_limit_rule
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('rules');
+CREATE TRIGGER rate_limit_rule_within_quota_delete AFTER DELETE ON rate_limit_rule
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('rules');
+CREATE TRIGGER rate_limit_override_within_quota_insert AFTER INSERT ON rate_limit_override
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('overrides');
+CREATE TRIGGER rate_limit_override_within_quota_update AFTER UPDATE ON rate_limit_override
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('overrides');
+CREATE TRIGGER rate_limit_override_within_quota_delete AFTER DELETE ON rate_limit_override
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('overrides');
+-- These run after those that keep plan_use, which triggers do in the order of their names.
+CREATE TRIGGER plan_assignment_within_quota_insert AFTER INSERT ON plan_assignment
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('users');
+CREATE TRIGGER plan_assignment_within_quota_update AFTER UPDATE ON plan_assignment
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('users');
+CREATE TRIGGER plan_assignment_within_quota_delete AFTER DELETE ON plan_assignment
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('users');
+CREATE TRIGGER api_key_within_quota AFTER INSERT ON api_key
+    FOR EACH ROW EXECUTE FUNCTION count_held_row('api_keys');
+CREATE TRIGGER alert_within_quota AFTER INSERT OR DELETE ON alert
+    FOR EACH ROW EXECUTE FUNCTION count_held_row('alerts');
+CREATE TRIGGER member_within_quota AFTER INSERT OR DELETE ON member
+    FOR EACH ROW EXECUTE FUNCTION count_held_row('members');

@@ -216,9 +216,9 @@ func newTenant(t *testing.T, rules string) tenant {
 	return newTenantIn(t, devdbtest.Postgres(t), rules)
 }
 
-func newTenantIn(t *testing.T, database, rules string) tenant {
+func newTenantIn(t *testing.T, database, rules string, options ...string) tenant {
 	t.Helper()
-	admin(t, database, "create-tenant", "--slug", "acme", "--name", "Acme")
+	admin(t, database, append([]string{"create-tenant", "--slug", "acme", "--name", "Acme"}, options...)...)
 	key := admin(t, database, "create-key", "--tenant", "acme", "--name", "ci", "--permissions", "check,explain")
 	tn := tenant{database, "acme", strings.TrimSpace(key)}
 	tn.apply(t, rules)

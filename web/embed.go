@@ -9,17 +9,20 @@
 // index.html; what begins with /api/ or /assets/ is not, so that a wrong address there is a 404 and
 // never a page. Files under /assets/ carry a hash of their content in their name and are cached for
 // ever; the others are asked for each time, by ETag. Files that were compressed when the UI was built
-// are sent that way.
+// are sent that way; the rare client that takes no gzip gets what they hold.
 //
 // The content security policy allows scripts and data of this origin alone, and nobody may frame the
 // UI. Inline styles are allowed, because the component library positions menus with them.
 package web
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"mime"
@@ -86,10 +89,11 @@ func newHandler(dist fs.FS, log *slog.Logger) (*handler, error) {
 				return fs.SkipDir // what the build notes for tests
 			}
 			return nil
-		case entry.IsDir() || strings.HasSuffix(name, ".gz"):
+		case entry.IsDir():
 			return nil
 		}
-		h.files[name], err = read(dist, name)
+		f, err := read(dist, name)
+		h.files[strings.TrimSuffix(name, ".gz")] = f
 		return err
 	})
 	if err != nil {
@@ -104,17 +108,25 @@ func read(dist fs.FS, name string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
+	f := &file{immutable: strings.HasPrefix(name, "assets/")}
+	name, isCompressed := strings.CutSuffix(name, ".gz")
+	if isCompressed {
+		f.gzip = body
+		if body, err = decompress(body); err != nil {
+			return nil, fmt.Errorf("decompress %s: %w", name, err)
+		}
+	}
 	sum := sha256.Sum256(body)
-	f := &file{
-		body:        body,
-		contentType: contentType(name),
-		etag:        hex.EncodeToString(sum[:12]),
-		immutable:   strings.HasPrefix(name, "assets/"),
-	}
-	if compressed, err := fs.ReadFile(dist, name+".gz"); err == nil {
-		f.gzip = compressed
-	}
+	f.body, f.contentType, f.etag = body, contentType(name), hex.EncodeToString(sum[:12])
 	return f, nil
+}
+
+func decompress(compressed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r) // which checks the checksum, so that there is nothing to close
 }
 
 // contentType does not ask the machine's own tables, which differ, for what the UI is made of.

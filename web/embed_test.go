@@ -1,9 +1,12 @@
 package web
 
 import (
+	"bytes"
+	"compress/gzip"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -14,8 +17,15 @@ var built = fstest.MapFS{
 	".vite/manifest.json":    {Data: []byte(`{}`)},
 	"index.html":             {Data: []byte("<!doctype html><title>Sluice</title>")},
 	"favicon.svg":            {Data: []byte("<svg/>")},
-	"assets/index-abc.js":    {Data: []byte("plain script")},
-	"assets/index-abc.js.gz": {Data: []byte("compressed script")},
+	"assets/index-abc.js.gz": {Data: compressed("plain script")},
+}
+
+func compressed(text string) []byte {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write([]byte(text)) // to memory
+	_ = w.Close()
+	return packed.Bytes()
 }
 
 func get(t *testing.T, h http.Handler, method, path string, headers map[string]string) *httptest.ResponseRecorder {
@@ -67,8 +77,8 @@ func TestAddresses(t *testing.T) {
 		},
 		{
 			name: "an asset is compressed for whoever accepts that", method: "GET", path: "/assets/index-abc.js", status: 200,
-			headers: map[string]string{"Accept-Encoding": "br, gzip"}, body: "compressed script",
-			want: map[string]string{"Content-Encoding": "gzip", "Content-Length": "17"},
+			headers: map[string]string{"Accept-Encoding": "br, gzip"}, body: string(compressed("plain script")),
+			want: map[string]string{"Content-Encoding": "gzip", "Content-Length": strconv.Itoa(len(compressed("plain script")))},
 		},
 		{
 			name: "gzip with weight 0 is a refusal", method: "GET", path: "/assets/index-abc.js", status: 200,

@@ -1,11 +1,11 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import react from '@vitejs/plugin-react';
 import type { Plugin } from 'vite';
 import { defineConfig } from 'vitest/config';
 
-/** Writes x.js.gz beside x.js, so that the server compresses nothing while somebody waits. */
+/** Writes x.js.gz in place of x.js: the server compresses nothing while somebody waits, and the program is smaller. */
 function gzip(): Plugin {
   return {
     name: 'gzip',
@@ -15,6 +15,7 @@ function gzip(): Plugin {
         if (/\.(js|css|svg)$/.test(name)) {
           const file = join(dir, name);
           writeFileSync(`${file}.gz`, gzipSync(readFileSync(file), { level: 9 }));
+          rmSync(file);
         }
       }
     },

@@ -7,11 +7,12 @@ import (
 	"os"
 
 	"github.com/sluicegate/sluice/internal/app"
+	"github.com/sluicegate/sluice/internal/app/control"
 	"github.com/sluicegate/sluice/internal/config"
 )
 
 func main() { os.Exit(app.Main("admin", run)) }
 
 func run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
-	return app.Admin(ctx, cfg, os.Stdin, os.Stdout, log)
+	return control.Run(ctx, cfg, os.Stdin, os.Stdout, log)
 }

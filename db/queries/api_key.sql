@@ -45,3 +45,10 @@ UPDATE api_key
 SET expires_at = sqlc.narg(expires_at), revision = sqlc.arg(revision), updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND key_id = sqlc.arg(key_id) AND revoked_at IS NULL
 RETURNING *;
+
+-- name: KeepKey :one
+-- Null: nobody decided that it stays.
+UPDATE api_key
+SET kept_at = sqlc.narg(kept_at), revision = sqlc.arg(revision), updated_at = clock_timestamp()
+WHERE tenant_id = sqlc.arg(tenant_id) AND key_id = sqlc.arg(key_id) AND revoked_at IS NULL
+RETURNING *;

@@ -256,13 +256,25 @@ WHERE ctid = ANY (ARRAY(
     SELECT s.ctid FROM session AS s WHERE s.created_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
 ));
 
--- name: DropInvitations :execrows
--- Those that ended some time ago, however they ended.
-DELETE FROM invitation
+-- name: DropExpiredLinks :execrows
+DELETE FROM mailed_link
 WHERE ctid = ANY (ARRAY(
-    SELECT i.ctid FROM invitation AS i
-    WHERE least(i.expires_at, i.accepted_at, i.revoked_at) < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
+    SELECT l.ctid FROM mailed_link AS l WHERE l.expires_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
 ));
+
+-- name: DropInvitations :execrows
+-- Those that ended some time ago, however they ended. Their tenants are locked, because deletions are logged.
+WITH old AS MATERIALIZED (
+    SELECT i.tenant_id, i.invitation_id FROM invitation AS i
+    WHERE least(i.expires_at, i.accepted_at, i.revoked_at) < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
+), locked AS MATERIALIZED (
+    SELECT t.tenant_id FROM tenant AS t WHERE t.tenant_id IN (SELECT old.tenant_id FROM old)
+    ORDER BY t.tenant_id
+    FOR NO KEY UPDATE
+)
+DELETE FROM invitation AS i
+USING old, locked
+WHERE i.tenant_id = old.tenant_id AND i.invitation_id = old.invitation_id AND locked.tenant_id = old.tenant_id;
 
 -- name: DropAuditEvents :one
 SELECT drop_audit_events(sqlc.arg(before)::timestamptz, sqlc.arg(at_most)::integer) AS dropped;
@@ -369,6 +381,27 @@ WHERE ctid = ANY (ARRAY(
     WHERE d.raised_at < sqlc.arg(before) AND d.state <> 'pending' LIMIT sqlc.arg(at_most)::integer
 ));
 
+-- name: ClaimAuditWebhooks :many
+-- Leases the webhooks with a test or with entries to send: those first that have waited longest, so that tenants take turns.
+-- Each has one attempt in flight, because entries are sent in order.
+WITH due AS (
+    SELECT p.tenant_id FROM audit_webhook_progress AS p
+    JOIN audit_webhook AS w ON w.tenant_id = p.tenant_id
+    JOIN tenant AS t ON t.tenant_id = p.tenant_id
+    WHERE p.next_attempt_at <= sqlc.arg(now) AND (p.lease_ends_at IS NULL OR p.lease_ends_at <= sqlc.arg(now)::timestamptz)
+        AND t.removed_at IS NULL
+        AND (p.test_requested_at IS NOT NULL OR w.is_active AND EXISTS (
+            SELECT FROM audit_event AS e WHERE e.tenant_id = p.tenant_id AND e.audit_id > p.sent_to))
+    ORDER BY p.next_attempt_at
+    LIMIT sqlc.arg(at_most)
+    FOR UPDATE OF p SKIP LOCKED
+)
+UPDATE audit_webhook_progress AS p
+SET lease_ends_at = sqlc.arg(lease_ends)::timestamptz
+FROM audit_webhook AS w, tenant AS t
+WHERE p.tenant_id IN (SELECT due.tenant_id FROM due) AND w.tenant_id = p.tenant_id AND t.tenant_id = p.tenant_id
+RETURNING sqlc.embed(p), sqlc.embed(w), t.slug;
+
 -- Mail of all tenants and of the platform, which has the number 0.
 
 -- name: QueueMail :one
@@ -451,6 +484,88 @@ WHERE mail_id = ANY (ARRAY(
     LIMIT 10
     FOR UPDATE SKIP LOCKED
 ));
+
+-- Notices about keys of all tenants and of the platform, which has the number 0.
+
+-- name: ExpiringKeys :many
+-- Keys in force that come by the end of a day within 1, 7 or 14 days of their expiry, for the nearest of these that they did
+-- not have from the start and that nobody was told of. None of those whose tenant was told of other keys that day.
+SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.created_by_kind, k.created_by_id, k.created_by_name,
+    due.days::integer AS days
+FROM (
+    SELECT a.tenant_id, t.slug::text AS slug, t.name::text AS tenant_name, a.key_id, a.name, a.expires_at, a.revoked_at, a.created_at,
+        a.created_by_kind, a.created_by_id, a.created_by_name
+    FROM api_key AS a
+    JOIN tenant AS t ON t.tenant_id = a.tenant_id AND t.removed_at IS NULL
+    UNION ALL
+    SELECT 0, '', '', s.key_id, s.name, s.expires_at, s.revoked_at, s.created_at, s.created_by_kind, s.created_by_id, s.created_by_name
+    FROM service_key AS s
+) AS k
+CROSS JOIN LATERAL (
+    SELECT min(d) AS days FROM unnest(ARRAY[1, 7, 14]) AS d
+    WHERE k.expires_at < sqlc.arg(day_ends)::timestamptz + make_interval(days => d)
+        AND k.created_at < k.expires_at - make_interval(days => d)
+) AS due
+WHERE k.revoked_at IS NULL AND k.expires_at > sqlc.arg(now)::timestamptz AND due.days IS NOT NULL
+    AND NOT EXISTS (
+        SELECT FROM key_notice AS n
+        WHERE n.tenant_id = k.tenant_id AND n.key_id = k.key_id AND n.notice = 'expires_' || due.days)
+    AND NOT EXISTS (
+        SELECT FROM key_notice AS n
+        WHERE n.tenant_id = k.tenant_id AND n.notice <> 'creator_left' AND n.told_at >= sqlc.arg(day_ends)::timestamptz - interval '1 day')
+ORDER BY k.tenant_id, k.expires_at, k.key_id
+LIMIT sqlc.arg(at_most);
+
+-- name: KeysLeftBehind :many
+-- Keys in force whose creator has left (see Keys), that nobody decided to keep and nobody was told of.
+SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.created_by_id, k.created_by_name
+FROM (
+    SELECT a.tenant_id, t.slug::text AS slug, t.name::text AS tenant_name, a.key_id, a.name, a.expires_at, a.revoked_at, a.kept_at,
+        a.created_by_kind, a.created_by_id, a.created_by_name
+    FROM api_key AS a
+    JOIN tenant AS t ON t.tenant_id = a.tenant_id AND t.removed_at IS NULL
+    UNION ALL
+    SELECT 0, '', '', s.key_id, s.name, s.expires_at, s.revoked_at, NULL, s.created_by_kind, s.created_by_id, s.created_by_name
+    FROM service_key AS s
+) AS k
+WHERE k.revoked_at IS NULL AND k.kept_at IS NULL AND k.created_by_kind = 'account'
+    AND (k.expires_at IS NULL OR k.expires_at > sqlc.arg(now)::timestamptz)
+    AND NOT EXISTS (
+        SELECT FROM account AS a
+        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
+            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id)))
+    AND NOT EXISTS (
+        SELECT FROM key_notice AS n WHERE n.tenant_id = k.tenant_id AND n.key_id = k.key_id AND n.notice = 'creator_left')
+ORDER BY k.tenant_id, k.created_by_id, k.key_id
+LIMIT sqlc.arg(at_most);
+
+-- name: ForgetReturnedCreators :exec
+-- Whose creators are back, so that people are told when they leave again.
+DELETE FROM key_notice AS n
+USING api_key AS k, account AS a
+WHERE n.notice = 'creator_left' AND k.tenant_id = n.tenant_id AND k.key_id = n.key_id AND k.created_by_kind = 'account'
+    AND a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
+        SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id));
+
+-- name: NoteKeyNotice :exec
+INSERT INTO key_notice (tenant_id, key_id, notice, told_at)
+VALUES (sqlc.arg(tenant_id), sqlc.arg(key_id), sqlc.arg(notice), sqlc.arg(told_at))
+ON CONFLICT DO NOTHING;
+
+-- name: RecipientsOfTenant :many
+-- Owners of a tenant, and those of its members who have one of some ids; none who may not sign in or has not proven the address.
+SELECT a.account_id, a.email FROM member AS m
+JOIN account AS a ON a.account_id = m.account_id
+WHERE m.tenant_id = sqlc.arg(tenant_id) AND a.disabled_at IS NULL AND a.unproven_in IS NULL
+    AND (m.role = 'owner' OR a.account_id::text = ANY (sqlc.arg(also)::text[]))
+ORDER BY m.role = 'owner' DESC, a.account_id
+LIMIT sqlc.arg(at_most);
+
+-- name: RecipientsOfPlatform :many
+SELECT account_id, email FROM account
+WHERE is_platform_admin AND disabled_at IS NULL
+ORDER BY account_id
+LIMIT sqlc.arg(at_most);
 
 -- name: ReportProcess :exec
 WITH forgotten AS (
@@ -704,7 +819,7 @@ WHERE (tenant_id, replay_id) IN (
 -- One of a tenant of which none runs: of the tenant with the fewest in the last hour, the oldest. One whose lease has ended is
 -- taken over.
 UPDATE replay
-SET state = 'running', holder = sqlc.arg(holder), started_at = coalesce(started_at, clock_timestamp()),
+SET state = 'running', holder = sqlc.arg(holder), started_at = coalesce(started_at, clock_timestamp()), attempts = attempts + 1,
     lease_ends_at = clock_timestamp() + make_interval(secs => sqlc.arg(lease_seconds)::double precision)
 WHERE (tenant_id, replay_id) = (
     SELECT r.tenant_id, r.replay_id FROM replay AS r
@@ -751,3 +866,17 @@ LIMIT 100;
 
 -- name: EraseRemovedTenant :one
 SELECT erase_removed_tenant(sqlc.arg(tenant_id)::bigint, sqlc.arg(at_most)::integer) AS done;
+
+-- name: PutQuotas :one
+-- Null is the default. No row unless the version, 0 for none, is the expected one; -1 expects any.
+INSERT INTO tenant_quota AS q (tenant_id, plans, rules, overrides, users, api_keys, alerts, members)
+SELECT
+    sqlc.arg(tenant_id)::bigint, sqlc.narg(plans)::bigint, sqlc.narg(rules)::bigint, sqlc.narg(overrides)::bigint,
+    sqlc.narg(users)::bigint, sqlc.narg(api_keys)::bigint, sqlc.narg(alerts)::bigint, sqlc.narg(members)::bigint
+WHERE sqlc.arg(expected)::bigint IN (
+    -1, coalesce((SELECT t.version FROM tenant_quota AS t WHERE t.tenant_id = sqlc.arg(tenant_id)::bigint), 0))
+ON CONFLICT (tenant_id) DO UPDATE
+SET plans = excluded.plans, rules = excluded.rules, overrides = excluded.overrides, users = excluded.users,
+    api_keys = excluded.api_keys, alerts = excluded.alerts, members = excluded.members,
+    version = q.version + 1, updated_at = clock_timestamp()
+RETURNING q.version;

@@ -1,13 +1,20 @@
 -- name: ServiceKeys :many
--- The latest first, before a key.
-SELECT * FROM service_key
+-- The latest first, before a key. A creator has left who may no longer sign in, or is no platform admin.
+SELECT sqlc.embed(k), (k.created_by_kind = 'account' AND NOT EXISTS (
+        SELECT FROM account AS a
+        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean AS creator_left
+FROM service_key AS k
 WHERE sqlc.narg(before_created_at)::timestamptz IS NULL
-    OR (created_at, key_id) < (sqlc.narg(before_created_at)::timestamptz, sqlc.arg(before_key_id)::text)
-ORDER BY created_at DESC, key_id DESC
+    OR (k.created_at, k.key_id) < (sqlc.narg(before_created_at)::timestamptz, sqlc.arg(before_key_id)::text)
+ORDER BY k.created_at DESC, k.key_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: ServiceKey :one
-SELECT * FROM service_key WHERE key_id = $1;
+SELECT sqlc.embed(k), (k.created_by_kind = 'account' AND NOT EXISTS (
+        SELECT FROM account AS a
+        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean AS creator_left
+FROM service_key AS k
+WHERE k.key_id = sqlc.arg(key_id);
 
 -- name: LockServiceKey :one
 SELECT * FROM service_key WHERE key_id = $1 FOR UPDATE;

@@ -1,12 +1,12 @@
 -- name: CreateTenant :one
 -- The foreign key of the default plan waits for the end of the transaction.
 INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, fixed_rates,
-    record_days, require_second_factor)
+    record_days, require_second_factor, buckets)
 VALUES (
     sqlc.arg(slug), sqlc.arg(name), nullif(sqlc.arg(default_plan)::text, ''),
     CASE WHEN sqlc.arg(suspended)::boolean THEN clock_timestamp() END,
     sqlc.arg(enforcement), sqlc.arg(retry_jitter_percent), sqlc.arg(ipv4_prefix), sqlc.arg(ipv6_prefix), sqlc.arg(failure_mode),
-    sqlc.arg(fixed_rates), sqlc.arg(record_days), sqlc.arg(require_second_factor)
+    sqlc.arg(fixed_rates), sqlc.arg(record_days), sqlc.arg(require_second_factor), sqlc.arg(buckets)
 )
 RETURNING *;
 

@@ -3,6 +3,7 @@
 SELECT * FROM traffic_block
 WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sqlc.arg(last_day)
     AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since) AND stratum >= sqlc.arg(least_stratum)
+    AND (sqlc.arg(of_user)::text = '' OR sqlc.arg(of_user)::text = ANY (users))
     AND (first_at, writer, number) > (sqlc.arg(after_at)::timestamptz, sqlc.arg(after_writer)::text, sqlc.arg(after_number)::bigint)
 ORDER BY first_at, writer, number
 LIMIT sqlc.arg(page_size);
@@ -43,20 +44,30 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND at >= sqlc.arg(since) AND object_kind 
 ORDER BY audit_id DESC
 LIMIT sqlc.arg(at_most);
 
+-- name: OpenReplays :one
+SELECT count(*) FROM replay WHERE tenant_id = sqlc.arg(tenant_id) AND state IN ('waiting', 'running');
+
 -- name: RequestReplay :one
--- No row if the tenant has too many that wait or run.
 INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request)
-SELECT sqlc.arg(tenant_id), sqlc.arg(by_kind), sqlc.arg(by_id), sqlc.arg(by_name), sqlc.arg(request)
-WHERE (SELECT count(*) FROM replay WHERE tenant_id = sqlc.arg(tenant_id) AND state IN ('waiting', 'running')) < sqlc.arg(at_most)::bigint
+VALUES (sqlc.arg(tenant_id), sqlc.arg(by_kind), sqlc.arg(by_id), sqlc.arg(by_name), sqlc.arg(request))
 RETURNING *;
+
+-- name: DropEndedReplays :exec
+-- All but the latest.
+DELETE FROM replay AS old
+WHERE old.tenant_id = sqlc.arg(tenant_id) AND old.state IN ('done', 'failed', 'canceled') AND old.replay_id <= (
+    SELECT latest.replay_id FROM replay AS latest
+    WHERE latest.tenant_id = sqlc.arg(tenant_id) AND latest.state IN ('done', 'failed', 'canceled')
+    ORDER BY latest.replay_id DESC
+    OFFSET sqlc.arg(kept)::integer LIMIT 1);
 
 -- name: Replay :one
 SELECT * FROM replay WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id);
 
 -- name: Replays :many
--- Without their results, the latest first.
-SELECT tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, started_at,
-    finished_at, failure
+-- Without their files and results, the latest first.
+SELECT tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, (request - 'file')::jsonb AS request,
+    state, progress, started_at, finished_at, failure
 FROM replay
 WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id < sqlc.arg(before)
 ORDER BY replay_id DESC
@@ -76,20 +87,36 @@ SET progress = sqlc.arg(progress), lease_ends_at = clock_timestamp() + make_inte
 WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND holder = sqlc.arg(holder) AND state = 'running'
 RETURNING is_canceled;
 
+-- name: ReleaseReplay :exec
+-- For a process that stops: another one may take the replay at once.
+UPDATE replay
+SET lease_ends_at = clock_timestamp(), attempts = greatest(attempts - 1, 0), holder = ''
+WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND holder = sqlc.arg(holder) AND state = 'running';
+
 -- name: FinishReplay :execrows
 UPDATE replay
 SET state = sqlc.arg(state), failure = sqlc.arg(failure), result = sqlc.arg(result), finished_at = clock_timestamp(), lease_ends_at = NULL,
     progress = CASE WHEN sqlc.arg(state) = 'done' THEN 1 ELSE progress END
 WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND holder = sqlc.arg(holder) AND state = 'running';
 
+-- name: RestartReplays :exec
+-- Those that run may have read what was erased since. They begin again, and what their processes find is not stored.
+UPDATE replay
+SET state = CASE WHEN is_canceled THEN 'canceled' ELSE 'waiting' END,
+    finished_at = CASE WHEN is_canceled THEN clock_timestamp() END, holder = '', lease_ends_at = NULL, progress = 0, attempts = 0
+WHERE tenant_id = sqlc.arg(tenant_id) AND state = 'running';
+
 -- name: EraseFromReplays :execrows
--- Deletes those that name a user, or whose file might.
+-- Deletes those that name a user, or whose file, title or rules might. A replay that was deleted for nothing can be run again.
 DELETE FROM replay
 WHERE tenant_id = sqlc.arg(tenant_id) AND (
     jsonb_path_exists(request, '$.** ? (@.user_id == $erased)', jsonb_build_object('erased', sqlc.arg(user_id)::text))
     OR jsonb_path_exists(result, '$.** ? (@.user_id == $erased)', jsonb_build_object('erased', sqlc.arg(user_id)::text))
-    OR (strpos(request->>'file', 'user_id') > 0 AND strpos(request->>'file', sqlc.arg(user_id)::text) > 0)
-    OR strpos(request->>'title', sqlc.arg(user_id)::text) > 0);
+    OR strpos(request->>'file', sqlc.arg(user_id)::text) > 0
+    OR strpos(request->>'title', sqlc.arg(user_id)::text) > 0
+    OR EXISTS (
+        SELECT FROM jsonb_path_query(result, 'strict $.**.rule') AS rule
+        WHERE strpos(rule #>> '{}', sqlc.arg(user_id)::text) > 0));
 
 -- name: OverridesSince :many
 -- Those that stand, or that expired after a time.

@@ -3,7 +3,6 @@ package adminapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -67,17 +66,10 @@ func (s *surface) CreateAlert(ctx context.Context, request openapi.CreateAlertRe
 	alert := violations.Alert{
 		Tenant: q.tenant.ID, Name: n.Name, Rule: rules.RuleID(n.RuleId), PerSubject: n.Per == openapi.AlertPerSubject,
 		Threshold: n.Threshold, Window: time.Duration(n.WindowMinutes) * time.Minute, URL: n.Url,
-		Secret: violations.NewAlertSecret(), Active: or(n.IsActive, true),
+		Secret: violations.NewWebhookSecret(), Active: or(n.IsActive, true),
 	}
 	if err := s.wrongAlert(ctx, &alert, nil); err != nil {
 		return nil, err
-	}
-	present, err := s.Alerts.Alerts(ctx, q.tenant.ID)
-	if err != nil {
-		return nil, err
-	}
-	if len(present) >= violations.MaxAlerts {
-		return nil, httpapi.Conflict.Problem(fmt.Sprintf("A tenant has at most %d alerts; remove one first.", violations.MaxAlerts))
 	}
 	created, err := s.Alerts.CreateAlert(ctx, q.actor, alert)
 	if err != nil {
@@ -91,6 +83,11 @@ func (s *surface) CreateAlert(ctx context.Context, request openapi.CreateAlertRe
 	}}, nil
 }
 
+// forbiddenTarget is for a URL that webhooks may not be sent to.
+var forbiddenTarget = rules.FieldError{
+	Field: "url", Message: "must lead to a public address, and this one is in a private or reserved network",
+}
+
 // wrongAlert returns what is wrong with an alert, except in fields that are as before (nil for a new alert). A URL's
 // address may have become forbidden since, and must not keep anybody from turning the alert off.
 func (s *surface) wrongAlert(ctx context.Context, a, before *violations.Alert) error {
@@ -98,9 +95,7 @@ func (s *surface) wrongAlert(ctx context.Context, a, before *violations.Alert) e
 	isURLNew := before == nil || before.URL != a.URL
 	isBad := func(f rules.FieldError) bool { return f.Field == "url" }
 	if isURLNew && !slices.ContainsFunc(wrong, isBad) && s.CheckTarget(ctx, a.URL) != nil {
-		wrong = append(wrong, rules.FieldError{
-			Field: "url", Message: "must lead to a public address, and this one is in a private or reserved network",
-		})
+		wrong = append(wrong, forbiddenTarget)
 	}
 	if before == nil || before.Rule != a.Rule {
 		_, err := s.Stores.Rule(ctx, a.Tenant, a.Rule)
@@ -188,7 +183,7 @@ func (s *surface) RotateAlertSecret(ctx context.Context, request openapi.RotateA
 		return nil, err
 	}
 	q := requestOf(ctx)
-	alert, err := s.Alerts.RotateAlertSecret(ctx, q.actor, q.tenant.ID, request.AlertId, at, violations.NewAlertSecret())
+	alert, err := s.Alerts.RotateAlertSecret(ctx, q.actor, q.tenant.ID, request.AlertId, at, violations.NewWebhookSecret())
 	if err != nil {
 		return nil, lost(ctx, err, s.alertVersion(ctx, request.AlertId))
 	}

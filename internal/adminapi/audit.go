@@ -152,6 +152,8 @@ func leastToRevert(entry *auth.AuditEntry) (access, auth.Permission, error) {
 			return aPlatformAdmin, auth.PermissionTenants, nil
 		}
 		return anOwner, auth.PermissionSettings, nil
+	case "quotas":
+		return aPlatformAdmin, auth.PermissionTenants, nil
 	}
 	// What is left, such as a member's role, may give access.
 	return anOwner, auth.PermissionMembers, nil

@@ -52,7 +52,7 @@ func (s *surface) ListBuckets(ctx context.Context, request openapi.ListBucketsRe
 	if matches, err = s.addViolated(ctx, tenant, request.UserId, matches); err != nil {
 		return nil, err
 	}
-	tiers, err := s.lookInto(ctx, tenant.Tenant.ID, matches)
+	tiers, err := s.lookInto(ctx, &tenant.Tenant, matches)
 	if err != nil {
 		return nil, err
 	}
@@ -75,15 +75,15 @@ func (s *surface) addViolated(ctx context.Context, tenant *snapshot.Tenant, user
 	}
 	seen := map[enforce.Key]bool{}
 	for i := range matches {
-		seen[keyOf(tenant.Tenant.ID, &matches[i])] = true
+		seen[enforce.KeyOf(&tenant.Tenant, &matches[i])] = true
 	}
 	for i := range recent {
-		key := enforce.Key{Tenant: tenant.Tenant.ID, Rule: recent[i].Rule, Subject: recent[i].Subject}
-		if seen[key] {
+		// A rule that changed since then has left keys without a bucket.
+		match, ok := tenant.Bucket(recent[i].Rule, recent[i].Subject, s.Now())
+		if !ok {
 			continue
 		}
-		// A rule that changed since then has left keys without a bucket.
-		if match, ok := tenant.Bucket(key.Rule, key.Subject, s.Now()); ok {
+		if key := enforce.KeyOf(&tenant.Tenant, &match); !seen[key] {
 			matches = append(matches, match)
 			seen[key] = true
 		}
@@ -91,15 +91,11 @@ func (s *surface) addViolated(ctx context.Context, tenant *snapshot.Tenant, user
 	return matches, nil
 }
 
-func keyOf(tenant rules.TenantID, m *rules.Match) enforce.Key {
-	return enforce.Key{Tenant: tenant, Rule: m.Rule.ID, Subject: m.Subject}
-}
-
 // lookInto reads buckets without taking tokens.
-func (s *surface) lookInto(ctx context.Context, tenant rules.TenantID, matches []rules.Match) ([]enforce.Tier, error) {
+func (s *surface) lookInto(ctx context.Context, tenant *rules.Tenant, matches []rules.Match) ([]enforce.Tier, error) {
 	tiers := make([]enforce.Tier, len(matches))
 	for i := range matches {
-		tiers[i] = enforce.Tier{Key: keyOf(tenant, &matches[i]), Limit: matches[i].Limit}
+		tiers[i] = enforce.Tier{Key: enforce.KeyOf(tenant, &matches[i]), Limit: matches[i].Limit}
 	}
 	var checks []enforce.BucketCheck
 	for start := 0; start < len(tiers); start += tiersPerAsk {
@@ -120,7 +116,12 @@ var creditLost = httpapi.Unavailable.Problem("Redis did not answer in time; send
 
 func showBucket(m *rules.Match, t *enforce.Tier) openapi.Bucket {
 	rule, bucket := m.Rule, &t.Bucket
+	var lent *openapi.LentTokens
+	if t.Out > 0 {
+		lent = &openapi.LentTokens{Tokens: tokens(t.Out), Processes: t.Holders}
+	}
 	return openapi.Bucket{
+		Lent:      lent,
 		BucketKey: t.Key.Text(), RuleId: int64(rule.ID), KeyPattern: rule.Pattern.String(), Name: rule.Name,
 		Scope: openapi.Scope(rule.Scope()), Mode: openapi.Mode(m.Mode), Plan: orNull(rule.Plan),
 		Tokens: tokens(bucket.Level.Micros), BurstCapacity: bucket.Limit.Burst, RatePerSecond: bucket.Limit.Rate,
@@ -194,6 +195,7 @@ func (s *surface) changeBucket(
 	key, err := enforce.ParseKey(tenantID, text)
 	match, ok := tenant.Bucket(key.Rule, key.Subject, s.Now())
 	if err == nil && ok {
+		key = enforce.KeyOf(&tenant.Tenant, &match)
 		ok, err = s.isOf(ctx, tenant, &match, userID)
 		if err != nil {
 			return answer, err
@@ -248,7 +250,7 @@ func (s *surface) isOf(ctx context.Context, tenant *snapshot.Tenant, match *rule
 	}
 	shared, err := s.addViolated(ctx, tenant, userID, nil)
 	return slices.ContainsFunc(shared, func(m rules.Match) bool {
-		return keyOf(tenant.Tenant.ID, &m) == keyOf(tenant.Tenant.ID, match)
+		return enforce.KeyOf(&tenant.Tenant, &m) == enforce.KeyOf(&tenant.Tenant, match)
 	}), err
 }
 

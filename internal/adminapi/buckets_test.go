@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
@@ -78,6 +79,62 @@ func TestACreditWhoseAnswerWasLostIsRepeatedAndGivenOnce(t *testing.T) {
 	for i, want := range []string{`"tokens"`, `"repeated"`, `"unknown"`} {
 		if !strings.Contains(string(entries[i].After), want) {
 			t.Errorf("entry %d is %s, want %s in it", i, entries[i].After, want)
+		}
+	}
+}
+
+// TestABucketShowsWhatItHasLent: it is not among the tokens that can be taken, and stays lent when the bucket is refilled.
+func TestABucketShowsWhatItHasLent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	rule := w.rule(w.acme) // a burst of 10
+	w.refresh()
+	type bucket struct {
+		Key    string  `json:"bucket_key"`
+		Tokens float64 `json:"tokens"`
+		Burst  float64 `json:"burst_capacity"`
+		Lent   *struct {
+			Tokens    float64 `json:"tokens"`
+			Processes int     `json:"processes"`
+		} `json:"lent"`
+	}
+	const path = "/api/v1/tenants/acme/users/42/buckets"
+	look := func() bucket {
+		t.Helper()
+		items := read[struct{ Items []bucket }](t, w.want(w.send(by, "GET", path, nil), http.StatusOK)).Items
+		if len(items) != 1 {
+			t.Fatalf("the user has %d buckets", len(items))
+		}
+		return items[0]
+	}
+	if got := look(); got.Lent != nil || got.Tokens != 10 {
+		t.Errorf("a bucket that has lent nothing: %+v", got)
+	}
+	key := enforce.Key{Tenant: w.acme.ID, Rule: rule.ID, Subject: "42"}
+	type change struct {
+		After float64 `json:"tokens_after"`
+	}
+	deadline := time.Now().Add(patience)
+	for { // until all of it happens while the tokens are lent, which is for a second
+		for range 2 {
+			leases := []enforce.Lease{{Key: key, Limit: enforce.Limit{Rate: 1, Burst: 10}, Ask: enforce.Ask{Want: 2 * enforce.Token}}}
+			if err := w.buckets.Lease(w.ctx(), leases); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.want(w.send(by, "POST", path+"/credit", map[string]any{"bucket_key": key.Text(), "tokens": -3}), http.StatusOK)
+		reset := read[change](t, w.want(w.send(by, "POST", path+"/reset", map[string]any{"bucket_key": key.Text()}), http.StatusOK))
+		credit := read[change](t, w.want(w.send(by, "POST", path+"/credit", map[string]any{"bucket_key": key.Text(), "tokens": 5}), http.StatusOK))
+		got := look()
+		if got.Lent != nil && got.Lent.Tokens == 4 && got.Lent.Processes == 2 {
+			if reset.After != 6 || credit.After != 6 || got.Tokens != 6 {
+				t.Errorf("beside 4 of 10 lent tokens the bucket is refilled to %v, credited to %v, and shown with %v; want 6", reset.After, credit.After, got.Tokens)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the bucket never showed 4 tokens lent to 2 processes: %+v, %+v", got, got.Lent)
 		}
 	}
 }

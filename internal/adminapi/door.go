@@ -68,7 +68,8 @@ func (s *surface) doorOf(rt route, o *operation) door {
 // isHeavy reports whether an operation takes more than some milliseconds of processor time, here or in the database.
 func isHeavy(rt route, o *operation) bool {
 	return o.isFile || o.isUpload() || strings.Contains(rt.path, "/stats/") ||
-		strings.HasSuffix(rt.path, "/violations") || strings.HasSuffix(rt.path, "/simulate") || strings.HasSuffix(rt.path, "/effect")
+		strings.HasSuffix(rt.path, "/violations") || strings.HasSuffix(rt.path, "/simulate") || strings.HasSuffix(rt.path, "/effect") ||
+		rt.method == http.MethodPost && strings.HasSuffix(rt.path, "/replays")
 }
 
 // places are what a request holds until it ends.

@@ -5,42 +5,43 @@ import (
 	"errors"
 	"strconv"
 
+	"github.com/oapi-codegen/nullable"
+
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/replay"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 // ShowEffect handles POST …/effect.
 func (s *surface) ShowEffect(ctx context.Context, request openapi.ShowEffectRequestObject) (openapi.ShowEffectResponseObject, error) {
 	tenant := requestOf(ctx).tenant
-	candidate := new(replay.Candidate)
-	var wrong []httpapi.FieldError
-	for i := range request.Body.Rules {
-		rule, mistakes := newRule(tenant.ID, &request.Body.Rules[i])
-		mistakes = allWrong(&rule, mistakes, map[string]bool{rule.Plan: true}) // a plan may be created later
-		wrong = append(wrong, pointers("/rules/"+strconv.Itoa(i), mistakes)...)
-		candidate.Config.Rules = append(candidate.Config.Rules, rule)
-	}
-	if err := httpapi.BodyProblem(wrong); err != nil {
+	candidate, err := s.readEffect(ctx, request.Body)
+	if err != nil {
 		return nil, err
 	}
 	answer := openapi.ShowEffect200JSONResponse{
-		IsRecording: tenant.Settings.RecordDays > 0, Since: timeOrNull(never),
+		IsRecording: tenant.Settings.RecordDays > 0, Since: timeOrNull(never), Note: orNull(""),
 		Rules: []openapi.EffectOfRule{}, Users: []openapi.EffectOfUser{}, LeftOut: []openapi.EffectLeftOut{},
 	}
 	result, err := replay.Effect(ctx, s.Recorded, tenant.ID, candidate, s.Now())
-	if errors.Is(err, replay.ErrNothing) {
+	switch {
+	case errors.Is(err, replay.ErrNotInSample):
+		answer.Note = nullable.NewNullableWithValue("Only a sample of the users is recorded, and this user is not in it.")
 		return answer, nil
-	}
-	if err != nil {
+	case errors.Is(err, replay.ErrNothing):
+		if candidate.IsOfUser() {
+			answer.Note = nullable.NewNullableWithValue("No checks of this user were recorded in the last day.")
+		}
+		return answer, nil
+	case err != nil:
 		return nil, err
 	}
 	answer.Since, answer.Checks, answer.Share = timeOrNull(result.Since), showFigure(result.Checks), result.Share
 	answer.DeniedThen, answer.DeniedNow = showFigure(result.DeniedThen), showFigure(result.DeniedNow)
 	answer.NewlyDenied, answer.NoLongerDenied = showFigure(result.NewlyDenied), showFigure(result.NoLongerDenied)
-	answer.LeftOut = itemsOf(result.LeftOut, func(l *replay.LeftOut) openapi.EffectLeftOut {
-		return openapi.EffectLeftOut{RuleId: l.RuleID, Rule: l.Rule, Why: l.Why}
-	})
+	answer.LeftOut = itemsOf(result.LeftOut, showLeftOut)
 	for i := range result.Rules {
 		if of := &result.Rules[i]; of.IsChanged {
 			answer.Rules = append(answer.Rules, openapi.EffectOfRule{
@@ -59,6 +60,73 @@ func (s *surface) ShowEffect(ctx context.Context, request openapi.ShowEffectRequ
 		})
 	}
 	return answer, nil
+}
+
+// readEffect reads the candidate of a question.
+func (s *surface) readEffect(ctx context.Context, q *openapi.EffectQuestion) (candidate *replay.Candidate, err error) {
+	tenant := requestOf(ctx).tenant.ID
+	given, removed := valueOf(q.Rules), valueOf(q.Remove)
+	kinds := 0
+	for _, isGiven := range []bool{len(given)+len(removed) > 0, q.Override != nil, q.File != nil} {
+		if isGiven {
+			kinds++
+		}
+	}
+	if kinds != 1 || valueOf(q.Prune) && q.File == nil {
+		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/rules", Detail: "are needed, or remove, an override or a file; prune is for a file only"}})
+	}
+	asked := replay.Request{File: valueOf(q.File), Prune: valueOf(q.Prune)}
+	var wrong []httpapi.FieldError
+	var plans []string
+	switch {
+	case q.Override != nil:
+		return s.readEffectOverride(ctx, q.Override)
+	case q.File != nil:
+		names, err := s.planNames(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for name := range names {
+			plans = append(plans, name)
+		}
+	case len(removed) > 0:
+		if wrong, err = s.removedRules(ctx, &asked, removed); err != nil {
+			return nil, err
+		}
+	}
+	candidate, err = asked.Candidate(plans)
+	var mistakes ruleset.Errors
+	if errors.As(err, &mistakes) {
+		return nil, httpapi.BodyProblem(mistakesOf("/file", mistakes))
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range given {
+		rule, mistakes := newRule(tenant, &given[i])
+		mistakes = allWrong(&rule, mistakes, map[string]bool{rule.Plan: true}) // a plan may be created later
+		wrong = append(wrong, pointers("/rules/"+strconv.Itoa(i), mistakes)...)
+		candidate.Config.Rules = append(candidate.Config.Rules, rule)
+	}
+	return candidate, httpapi.BodyProblem(wrong)
+}
+
+func (s *surface) readEffectOverride(ctx context.Context, given *openapi.EffectOverride) (*replay.Candidate, error) {
+	rule, err := s.Stores.Rule(ctx, requestOf(ctx).tenant.ID, rules.RuleID(given.RuleId))
+	if errors.Is(err, rules.ErrNotFound) {
+		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/override/rule_id", Detail: "must be the id of a rule of the tenant"}})
+	}
+	if err != nil {
+		return nil, err
+	}
+	override := rules.Override{
+		TenantID: rule.TenantID, RuleID: rule.ID, UserID: given.UserId, RatePerSecond: valueOf(given.RatePerSecond), RateUnit: rules.PerSecond,
+		Burst: given.BurstCapacity, Reason: "its effect is looked at",
+	}
+	if err := httpapi.BodyProblem(pointers("/override", override.Validate(&rule, s.Now()))); err != nil {
+		return nil, err
+	}
+	return &replay.Candidate{Config: ruleset.Config{Overrides: []ruleset.ConfigOverride{{Rule: rule.Identity(), Override: override}}}}, nil
 }
 
 // effectUsers caps the users beside an editor.

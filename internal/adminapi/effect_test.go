@@ -1,19 +1,23 @@
 package adminapi_test
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
 type effect struct {
-	IsRecording bool `json:"is_recording"`
-	Since       *time.Time
-	NewlyDenied struct{ Value float64 } `json:"newly_denied"`
-	Users       []struct {
+	IsRecording    bool `json:"is_recording"`
+	Since          *time.Time
+	Note           *string
+	NewlyDenied    struct{ Value float64 } `json:"newly_denied"`
+	NoLongerDenied struct{ Value float64 } `json:"no_longer_denied"`
+	Users          []struct {
 		UserID      string `json:"user_id"`
 		NewlyDenied int64  `json:"newly_denied"`
 	}
@@ -42,4 +46,54 @@ func TestAnEffectIsWhatTheLimitWouldHaveDone(t *testing.T) {
 	w.want(w.send(w.person(w.other, auth.Owner), "POST", path, question), http.StatusNotFound)
 	question["rules"].([]any)[0].(map[string]any)["burst_capacity"] = 0
 	w.want(w.send(viewer, "POST", path, question), http.StatusBadRequest)
+}
+
+func TestTheEffectOfChangesOfSeveralRules(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Viewer)
+	const path = "/api/v1/tenants/acme/effect"
+	w.record(w.acme, 10)
+	tight := w.rule(w.acme, func(r *rules.Rule) { r.Burst, r.RatePerSecond, r.Mode, r.Plan = 2, 0.001, rules.ModeEnforce, "free" })
+	w.exec("SET sluice.audit_upkeep = 'on'; UPDATE audit_event SET at = at - interval '1 hour'") // it was in force
+	newRule := func(burst int, name string) map[string]any {
+		return map[string]any{"key_pattern": "user:{user_id}", "name": name, "plan": "free", "rate_per_second": 0.001, "burst_capacity": burst}
+	}
+	file := fmt.Sprintf("rules:\n  - {key_pattern: \"user:{user_id}\", name: %s, plan: free, rate_per_second: 0.001, burst_capacity: 5}\n", tight.Name)
+	for name, test := range map[string]struct {
+		question    map[string]any
+		more, fewer float64
+	}{
+		"a lower limit":        {map[string]any{"rules": []any{newRule(1, tight.Name)}}, 1, 0},
+		"a higher and a lower": {map[string]any{"rules": []any{newRule(100, tight.Name), newRule(4, "new")}}, 0, 2},
+		"a removed rule":       {map[string]any{"remove": []any{tight.ID}}, 0, 8},
+		"a file":               {map[string]any{"file": file}, 0, 3},
+		"an empty file":        {map[string]any{"file": "rules: []", "prune": true}, 0, 8},
+		"a raise":              {map[string]any{"override": map[string]any{"rule_id": tight.ID, "user_id": "42", "rate_per_second": 0.001, "burst_capacity": 9}}, 0, 7},
+	} {
+		got := read[effect](t, w.want(w.send(by, "POST", path, test.question), http.StatusOK))
+		if got.NewlyDenied.Value != test.more || got.NoLongerDenied.Value != test.fewer {
+			t.Errorf("%s denies %g more and %g fewer, want %g and %g", name, got.NewlyDenied.Value, got.NoLongerDenied.Value, test.more, test.fewer)
+		}
+	}
+	nobody := map[string]any{"override": map[string]any{"rule_id": tight.ID, "user_id": "43", "rate_per_second": 1, "burst_capacity": 9}}
+	if got := read[effect](t, w.want(w.send(by, "POST", path, nobody), http.StatusOK)); got.Since != nil || got.Note == nil {
+		t.Errorf("the effect on a user without checks is %+v", got)
+	}
+	for name, test := range map[string]struct {
+		question map[string]any
+		pointer  string
+	}{
+		"nothing":           {map[string]any{}, "/rules"},
+		"two candidates":    {map[string]any{"file": file, "rules": []any{newRule(1, "x")}}, "/rules"},
+		"a bad override":    {map[string]any{"override": map[string]any{"rule_id": tight.ID, "user_id": "42", "rate_per_second": 1, "burst_capacity": 0}}, "/override/burst_capacity"},
+		"another's rule":    {map[string]any{"override": map[string]any{"rule_id": w.rule(w.other).ID, "user_id": "42", "rate_per_second": 1, "burst_capacity": 5}}, "/override/rule_id"},
+		"another's removal": {map[string]any{"remove": []any{w.rule(w.other).ID}}, "/remove/0"},
+		"a bad file":        {map[string]any{"file": "rules: 1"}, "/file/lines/1"},
+	} {
+		got := w.want(w.send(by, "POST", path, test.question), http.StatusBadRequest)
+		if found := pointersOf(t, got); len(found) != 1 || found[0] != test.pointer {
+			t.Errorf("%s is refused at %v, want %s", name, found, test.pointer)
+		}
+	}
 }

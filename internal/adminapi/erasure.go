@@ -119,7 +119,7 @@ func (s *surface) fillBuckets(ctx context.Context, userID string) (filled int64,
 		}
 		limit := matches[i].Rule.Limit()
 		limit.Since = max(limit.Since, matches[i].Limit.Since+1, s.Now().UnixMicro())
-		if _, _, err := s.Buckets.Credit(ctx, keyOf(tenant.Tenant.ID, &matches[i]), limit, enforce.Fill); err != nil {
+		if _, _, err := s.Buckets.Credit(ctx, enforce.KeyOf(&tenant.Tenant, &matches[i]), limit, enforce.Fill); err != nil {
 			return filled, fmt.Errorf("%w (%w)", bucketsAway, err)
 		}
 		filled++

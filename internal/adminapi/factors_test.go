@@ -246,3 +246,41 @@ func TestThePlatformCanRequireASecondFactor(t *testing.T) {
 		}
 	}
 }
+
+func TestOwnersSeeWhoHasASecondFactor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner, editor, viewer := w.person(w.acme, auth.Owner), w.person(w.acme, auth.Editor), w.person(w.acme, auth.Viewer)
+	w.turnFactorOn(editor)
+	_, reading := w.key(w.acme, auth.PermissionRead)
+	_, managing := w.key(w.acme, auth.PermissionMembers)
+	w.refresh()
+	yes, no := new(true), new(false)
+	for name, test := range map[string]struct {
+		by             caller
+		editor, viewer *bool
+	}{
+		"an owner":                        {owner, yes, no},
+		"a platform admin":                {w.platformAdmin(), yes, no},
+		"a key that manages members":      {caller{key: managing}, yes, no},
+		"a key that reads":                {caller{key: reading}, nil, nil},
+		"an editor, even of their own":    {editor, nil, nil},
+		"a viewer, even of the same role": {viewer, nil, nil},
+	} {
+		list := read[struct {
+			Items []struct {
+				ID     int64 `json:"account_id"`
+				Factor *bool `json:"second_factor"`
+			}
+		}](t, w.want(w.send(test.by, "GET", "/api/v1/tenants/acme/members", nil), http.StatusOK))
+		seen := map[int64]*bool{}
+		for _, member := range list.Items {
+			seen[member.ID] = member.Factor
+		}
+		for id, want := range map[auth.AccountID]*bool{editor.account.ID: test.editor, viewer.account.ID: test.viewer} {
+			if got := seen[int64(id)]; (got == nil) != (want == nil) || got != nil && *got != *want {
+				t.Errorf("%s sees %v of account %d, want %v", name, got, id, want)
+			}
+		}
+	}
+}

@@ -56,13 +56,13 @@ func (s *surface) needsFreshProof(q *apiRequest) error {
 	if q.session == nil || q.session.IsFresh(s.Now()) {
 		return nil
 	}
-	return httpapi.NotFresh.Problem("Sign in again to do this: POST /api/v1/session/confirm, then send the request again.")
+	return httpapi.NotFresh.Problem("Sign in again to do this, by POST /api/v1/session/confirm or /api/v1/session/confirm/provider; then send the request again.")
 }
 
 // needsFactor returns an error if the caller is a person without a second factor that the platform or the tenant requires.
 // What concerns the person's own account remains, so that they can enrol.
 func (s *surface) needsFactor(q *apiRequest, rt route) error {
-	if q.session == nil || rt.least == anAccount || q.session.Account.HasSecondFactor() || q.session.ProviderWasTwoFactors() {
+	if q.session == nil || rt.least == anAccount || q.session.HasTwoFactors() {
 		return nil
 	}
 	switch {

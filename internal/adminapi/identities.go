@@ -64,7 +64,7 @@ func showProviderStatus(p *oidc.Status) openapi.IdentityProvider {
 	return openapi.IdentityProvider{
 		Slug: p.Slug, Name: p.Name, Issuer: p.Issuer, RedirectUrl: p.RedirectURL,
 		EmailDomains: append([]string{}, p.EmailDomains...), RequiredClaim: orNull(p.NeedsClaim),
-		CreatesAccounts: p.CreatesAccounts, GivesRoles: len(p.Grants) > 0, SecondFactor: p.CountsAsTwoFactors, SignOut: p.SignsOut,
+		CreatesAccounts: p.CreatesAccounts, GivesRoles: len(p.Grants) > 0, SecondFactor: p.CountsAsTwoFactors, SecondFactorClaim: orNull(p.FactorClaim), SignOut: p.SignsOut,
 		Problem: orNull(p.Problem), CheckedAt: timeOrNull(p.CheckedAt), Failures: itemsOf(p.Failures, showFailure),
 	}
 }

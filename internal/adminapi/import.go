@@ -39,7 +39,7 @@ func (s *surface) ImportUsers(ctx context.Context, request openapi.ImportUsersRe
 	}
 	answer := openapi.ImportUsers200JSONResponse{DryRun: valueOf(request.Params.DryRun), Lines: len(assignments)}
 	if answer.DryRun {
-		answer.Changed, err = s.countMoves(tenant, assignments)
+		answer.Changed, err = s.countMoves(ctx, tenant, assignments)
 	} else {
 		answer.Changed, err = s.acting(ctx, "import").AssignAll(ctx, tenant, assignments)
 	}
@@ -140,18 +140,27 @@ func linePointer(line int) string { return "/lines/" + strconv.Itoa(line) }
 
 func fileProblem(wrong []httpapi.FieldError) error { return httpapi.BodyProblem(wrong) }
 
-// countMoves counts the assignments that differ from those in memory, which are seconds old at most.
-func (s *surface) countMoves(tenant rules.TenantID, assignments []rules.Assignment) (moves int64, err error) {
+// countMoves counts the assignments that differ from those in memory, which are seconds old at most. It refuses what the
+// tenant's quota would refuse.
+func (s *surface) countMoves(ctx context.Context, tenant rules.TenantID, assignments []rules.Assignment) (moves int64, err error) {
 	inMemory, err := s.tenantRules(tenant)
 	if err != nil {
 		return 0, err
 	}
+	var added int64
 	for _, one := range assignments {
-		if plan, _ := inMemory.AssignedPlan(one.UserID); plan != one.Plan {
-			moves++
+		plan, _ := inMemory.AssignedPlan(one.UserID)
+		switch {
+		case plan == one.Plan:
+			continue
+		case plan == "":
+			added++
+		case one.Plan == "":
+			added--
 		}
+		moves++
 	}
-	return moves, nil
+	return moves, s.requireRoom(ctx, map[rules.Thing]int64{rules.ThingUsers: added})
 }
 
 // tenantRules returns what this process has in memory of a tenant.
@@ -194,7 +203,7 @@ func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfig
 	var changes ruleset.Changes
 	if isDryRun {
 		if changes, err = diff(current); err == nil {
-			err = s.Stores.RequireKnown(ctx, changes.Written())
+			err = errors.Join(s.Stores.RequireKnown(ctx, tenant, changes.Written()), s.requireRoom(ctx, growth(&changes)))
 		}
 	} else {
 		changes, err = s.acting(ctx, "import").ChangeConfig(ctx, tenant, diff)
@@ -208,24 +217,47 @@ func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfig
 	return showConfigDiff(changes, isDryRun)
 }
 
+// growth is how much more a tenant holds after some changes.
+func growth(changes *ruleset.Changes) map[rules.Thing]int64 {
+	return map[rules.Thing]int64{
+		rules.ThingPlans: grown(changes.Plans), rules.ThingRules: grown(changes.Rules), rules.ThingOverrides: grown(changes.Overrides),
+	}
+}
+
+func grown[Row any](changes []ruleset.Change[Row]) (n int64) {
+	for i := range changes {
+		switch {
+		case changes[i].Before == nil:
+			n++
+		case changes[i].After == nil:
+			n--
+		}
+	}
+	return n
+}
+
 // rulesFileProblem points at the wrong lines.
 func rulesFileProblem(err error) error {
 	var mistakes ruleset.Errors
 	if !errors.As(err, &mistakes) {
 		return err
 	}
-	var fields []httpapi.FieldError
+	return fileProblem(mistakesOf("", mistakes))
+}
+
+// mistakesOf points at the wrong lines of a file that stands at a place of the body.
+func mistakesOf(place string, mistakes ruleset.Errors) (fields []httpapi.FieldError) {
 	for _, mistake := range mistakes {
-		field := httpapi.FieldError{Pointer: "", Detail: mistake.Message}
+		field := httpapi.FieldError{Pointer: place, Detail: mistake.Message}
 		if mistake.Line > 0 {
-			field.Pointer = linePointer(mistake.Line)
+			field.Pointer = place + linePointer(mistake.Line)
 		}
 		if mistake.Field != "" {
 			field.Detail = mistake.Field + ": " + mistake.Message
 		}
 		fields = append(fields, field)
 	}
-	return fileProblem(fields)
+	return fields
 }
 
 func showConfigDiff(changes ruleset.Changes, isDryRun bool) (openapi.ImportConfig200JSONResponse, error) {

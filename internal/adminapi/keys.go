@@ -2,11 +2,13 @@ package adminapi
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -22,7 +24,7 @@ func showKey(k *auth.NamedKey) openapi.Key {
 		KeyId: k.ID, Name: k.Name,
 		Permissions: itemsOf(k.Permissions, func(p *auth.Permission) openapi.Permission { return openapi.Permission(*p) }),
 		CreatedAt:   k.CreatedAt.UTC(), ExpiresAt: timeOrNull(k.ExpiresAt), RevokedAt: timeOrNull(k.RevokedAt),
-		LastUsedAt: timeOrNull(k.LastUsedAt), Version: k.Revision, CreatorLeft: k.CreatorLeft,
+		LastUsedAt: timeOrNull(k.LastUsedAt), Version: k.Revision, CreatorLeft: k.CreatorLeft, KeptAt: timeOrNull(k.KeptAt),
 		Networks: itemsOf(k.Networks, func(n *netip.Prefix) string { return n.String() }),
 	}
 	shown.CreatedBy.SetNull()
@@ -147,6 +149,24 @@ func (s *surface) RotateKey(ctx context.Context, request openapi.RotateKeyReques
 		return nil, lost(ctx, err, s.keyVersion(ctx, request.KeyId))
 	}
 	return openapi.RotateKey201JSONResponse{KeyCreatedJSONResponse: answerNewKey(ctx, &created, token)}, nil
+}
+
+// KeepKey handles POST …/api-keys/{key_id}/keep.
+func (s *surface) KeepKey(ctx context.Context, request openapi.KeepKeyRequestObject) (openapi.KeepKeyResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	key, err := s.store(ctx).KeepKey(ctx, requestOf(ctx).tenant.ID, request.KeyId, at)
+	switch {
+	case errors.Is(err, auth.ErrCreatorStays):
+		return nil, httpapi.Conflict.Problem("Whoever made this key has not left, so there is nothing to decide.")
+	case errors.Is(err, rules.ErrFinal):
+		return nil, httpapi.Conflict.Problem("The key was revoked, and stays so; create a new one.")
+	case err != nil:
+		return nil, lost(ctx, err, s.keyVersion(ctx, request.KeyId))
+	}
+	return openapi.KeepKey200JSONResponse{TheKeyJSONResponse: answerKey(&key)}, nil
 }
 
 // RevokeKey handles POST …/api-keys/{key_id}/revoke.

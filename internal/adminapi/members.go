@@ -4,21 +4,29 @@ import (
 	"context"
 	"errors"
 
+	"github.com/oapi-codegen/nullable"
+
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-func showMember(m *auth.Member) openapi.Member {
-	return openapi.Member{
+func (q *apiRequest) showMember(m *auth.Member) openapi.Member {
+	shown := openapi.Member{
 		AccountId: int64(m.Account.ID), Email: m.Account.Email, Name: m.Account.Name, Role: openapi.Role(m.Role),
 		GrantedBy: orNull(m.GrantedBy), Disabled: !m.Account.DisabledAt.IsZero(), Proven: m.Account.Proven(), CreatedAt: m.CreatedAt.UTC(), Version: m.Version,
+		SecondFactor: nullable.NewNullNullable[bool](),
 	}
+	// It says whose account is the easiest to take over, so it is for those who manage members.
+	if q.role.May(auth.Owner) || q.key != nil && q.key.Has(auth.PermissionMembers) {
+		shown.SecondFactor.Set(m.Account.HasSecondFactor())
+	}
+	return shown
 }
 
-func answerMember(m *auth.Member) openapi.TheMemberJSONResponse {
-	return openapi.TheMemberJSONResponse{Body: showMember(m), Headers: openapi.TheMemberResponseHeaders{ETag: etag(m.Version)}}
+func (q *apiRequest) answerMember(m *auth.Member) openapi.TheMemberJSONResponse {
+	return openapi.TheMemberJSONResponse{Body: q.showMember(m), Headers: openapi.TheMemberResponseHeaders{ETag: etag(m.Version)}}
 }
 
 // ListMembers handles GET …/members.
@@ -37,7 +45,7 @@ func (s *surface) ListMembers(ctx context.Context, request openapi.ListMembersRe
 		members = members[:limit]
 		cursor = nextAccount(ctx, &members[limit-1].Account)
 	}
-	return openapi.ListMembers200JSONResponse{Items: itemsOf(members, showMember), NextCursor: cursor}, nil
+	return openapi.ListMembers200JSONResponse{Items: itemsOf(members, requestOf(ctx).showMember), NextCursor: cursor}, nil
 }
 
 // GetMember handles GET …/members/{account_id}.
@@ -46,7 +54,7 @@ func (s *surface) GetMember(ctx context.Context, request openapi.GetMemberReques
 	if err != nil {
 		return nil, err
 	}
-	return openapi.GetMember200JSONResponse{TheMemberJSONResponse: answerMember(&member)}, nil
+	return openapi.GetMember200JSONResponse{TheMemberJSONResponse: requestOf(ctx).answerMember(&member)}, nil
 }
 
 func (s *surface) memberVersion(ctx context.Context, id auth.AccountID) func() (int64, error) {
@@ -77,7 +85,7 @@ func (s *surface) ChangeRole(ctx context.Context, request openapi.ChangeRoleRequ
 	if member, err = s.People.ChangeRole(ctx, q.actor, member); err != nil {
 		return nil, lost(ctx, err, s.memberVersion(ctx, id))
 	}
-	return openapi.ChangeRole200JSONResponse{TheMemberJSONResponse: answerMember(&member)}, nil
+	return openapi.ChangeRole200JSONResponse{TheMemberJSONResponse: requestOf(ctx).answerMember(&member)}, nil
 }
 
 // RemoveMember handles DELETE …/members/{account_id}.

@@ -37,6 +37,7 @@ func asProblem(err error) error {
 	var tooSoon auth.TooSoonError
 	var onlyOwner auth.OnlyOwnerError
 	var unknown rules.UnknownToProcessError
+	var overQuota rules.QuotaError
 	var missing *openapi.RequiredHeaderError
 	var badValue *openapi.InvalidParamFormatError
 	var twice *openapi.TooManyValuesForParamError
@@ -45,6 +46,8 @@ func asProblem(err error) error {
 		return err
 	case errors.As(err, &fields):
 		return fieldsProblem("", fields)
+	case errors.As(err, &overQuota):
+		return httpapi.OverQuota.Problem("Nothing was changed: " + overQuota.Error() + ".")
 	case errors.As(err, &tooSoon):
 		return httpapi.TooSoon.Problem(fmt.Sprintf("Too many attempts have failed; wait %d seconds.", wholeSeconds(tooSoon.Wait)))
 	case errors.Is(err, auth.ErrPasswordsOff):

@@ -202,6 +202,9 @@ func TestMailThatFailsSaysWhy(t *testing.T) {
 	w.invite(owner, "acme", victim)
 	w.invite(owner, "acme", "other-"+victim)
 	w.deliver(office)
+	if sent, failed := office.Attempts(); sent != 1 || failed != 1 {
+		t.Errorf("the attempts are counted as %d and %d, want 1 and 1", sent, failed)
+	}
 	listed := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/invitations", nil), http.StatusOK)
 	if !strings.Contains(listed.body, `"state":"failed"`) || !strings.Contains(listed.body, "no such mailbox") || !strings.Contains(listed.body, `"state":"sent"`) {
 		t.Errorf("the invitations are %s", listed.body)

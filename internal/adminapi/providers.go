@@ -20,9 +20,9 @@ func showProvider(p **auth.IdentityProvider) openapi.ProviderName {
 
 // StartProviderSignIn handles POST /api/v1/auth/{provider}/start.
 func (s *surface) StartProviderSignIn(ctx context.Context, request openapi.StartProviderSignInRequestObject) (openapi.StartProviderSignInResponseObject, error) {
-	next := valueOf(request.Body.Next)
-	if next != "" && !isLocalPath(next) {
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/next", Detail: "must be a path of this server, such as /profile"}})
+	next, err := localPath(request.Body.Next)
+	if err != nil {
+		return nil, err
 	}
 	address, err := s.startAt(ctx, request.Provider, oidc.Purpose{Next: next})
 	if err != nil {
@@ -31,11 +31,46 @@ func (s *surface) StartProviderSignIn(ctx context.Context, request openapi.Start
 	return openapi.StartProviderSignIn200JSONResponse{Body: openapi.Destination{Url: address}}, nil
 }
 
+// ConfirmAtProvider handles POST /api/v1/session/confirm/provider.
+func (s *surface) ConfirmAtProvider(ctx context.Context, request openapi.ConfirmAtProviderRequestObject) (openapi.ConfirmAtProviderResponseObject, error) {
+	q := requestOf(ctx)
+	next, err := localPath(request.Body.Next)
+	if err != nil {
+		return nil, err
+	}
+	provider, err := s.Providers.Get(request.Body.Provider)
+	if err != nil {
+		return nil, noProvider
+	}
+	codeShown, err := s.Gate.BeginConfirmAt(ctx, *q.session, provider, valueOf(request.Body.Code), s.browser(q))
+	if errors.Is(err, auth.ErrWrongCode) {
+		s.note(q, auth.AccessFactorFailed, "confirm")
+	}
+	if err != nil {
+		return nil, q.codeProblem(err)
+	}
+	address, err := s.startAt(ctx, provider.Slug, oidc.Purpose{Next: next, Confirm: q.session.ID, CodeShown: codeShown})
+	if err != nil {
+		return nil, err
+	}
+	return openapi.ConfirmAtProvider200JSONResponse{Body: openapi.Destination{Url: address}}, nil
+}
+
+// localPath returns the path to continue at that a request names, or "".
+func localPath(next *string) (string, error) {
+	if path := valueOf(next); path == "" || isLocalPath(path) {
+		return path, nil
+	}
+	return "", httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/next", Detail: "must be a path of this server, such as /profile"}})
+}
+
+var noProvider = httpapi.NotFound.Problem("There is no such provider; it may have been removed.")
+
 // startAt begins a sign-in at a provider, and gives the browser its cookie.
 func (s *surface) startAt(ctx context.Context, slug string, purpose oidc.Purpose) (string, error) {
 	provider, err := s.Providers.Get(slug)
 	if err != nil {
-		return "", httpapi.NotFound.Problem("There is no such provider; it may have been removed.")
+		return "", noProvider
 	}
 	address, cookie, err := s.Providers.Start(ctx, slug, purpose)
 	if errors.As(err, new(auth.ProviderError)) {
@@ -77,42 +112,77 @@ func (s *surface) finishProviderSignIn(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// finish signs in with an identity, or links it, and returns where to go on.
+// finish signs in with an identity, links it, or confirms a session with it, and returns where to go on.
 func (s *surface) finish(ctx context.Context, finished oidc.Finished, from auth.Browser) (next string, err error) {
+	switch {
+	case finished.Confirm != 0:
+		next, err = s.confirmWith(ctx, finished, from)
+	case finished.Session != 0:
+		next, err = s.linkWith(ctx, finished, from)
+	default:
+		next, err = s.signInWith(ctx, finished, from)
+	}
+	if err != nil {
+		s.noteAtProviders(finished.Identity.Provider.Slug, err)
+		return "", err
+	}
+	return next, nil
+}
+
+func (s *surface) signInWith(ctx context.Context, finished oidc.Finished, from auth.Browser) (next string, err error) {
+	q := requestOf(ctx)
+	entry, err := s.Gate.SignInWith(ctx, q.requestID, finished.Flow, finished.Identity, from)
+	var pending auth.SecondFactorError
+	if errors.As(err, &pending) {
+		q.setCookie(s.cookie(plainPending), pending.Token, auth.PendingLife)
+		return signInPage(url.Values{"step": {"code"}}, finished.Next), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	s.noteOf(q, auth.AccessSignedIn, "provider "+finished.Identity.Provider.Slug, entry.Session.Account)
+	s.remember(q, entry)
+	if finished.Next == "" {
+		return "/", nil
+	}
+	return finished.Next, nil
+}
+
+func (s *surface) linkWith(ctx context.Context, finished oidc.Finished, from auth.Browser) (next string, err error) {
 	q, slug := requestOf(ctx), finished.Identity.Provider.Slug
-	if finished.Session == 0 {
-		entry, err := s.Gate.SignInWith(ctx, q.requestID, finished.Flow, finished.Identity, from)
-		var pending auth.SecondFactorError
-		if errors.As(err, &pending) {
-			q.setCookie(s.cookie(plainPending), pending.Token, auth.PendingLife)
-			return signInPage(url.Values{"step": {"code"}}, finished.Next), nil
-		}
-		if err != nil {
-			s.noteAtProviders(slug, err)
-			return "", err
-		}
-		s.noteOf(q, auth.AccessSignedIn, "provider "+slug, entry.Session.Account)
-		s.remember(q, entry)
-		if finished.Next == "" {
-			return "/", nil
-		}
-		return finished.Next, nil
-	}
-	session, err := s.Gate.Authenticate(ctx, from.Session)
-	if errors.Is(err, auth.ErrSignedOut) || err == nil && session.ID != finished.Session {
-		return "", auth.ProviderError{Reason: auth.ProviderSessionChanged, Detail: "another session is in this browser now"}
-	}
+	session, err := s.sessionThatBegan(ctx, finished.Session, from)
 	if err != nil {
 		return "", err
 	}
 	by := session.Account.Actor()
 	by.RequestID = q.requestID
 	if err := s.Gate.Link(ctx, by, session, finished.Flow, finished.Identity, from); err != nil {
-		s.noteAtProviders(slug, err)
 		return "", err
 	}
 	s.noteOf(q, auth.AccessLinked, "provider "+slug, session.Account)
 	return "/profile?linked=" + url.QueryEscape(slug), nil
+}
+
+func (s *surface) confirmWith(ctx context.Context, finished oidc.Finished, from auth.Browser) (next string, err error) {
+	q, slug := requestOf(ctx), finished.Identity.Provider.Slug
+	session, err := s.sessionThatBegan(ctx, finished.Confirm, from)
+	if err != nil {
+		return "", err
+	}
+	if err := s.Gate.ConfirmAt(ctx, q.requestID, session, finished.CodeShown, finished.Flow, finished.Identity); err != nil {
+		return "", err
+	}
+	s.noteOf(q, auth.AccessConfirmed, "provider "+slug, session.Account)
+	return confirmPage(url.Values{"provider": {slug}}, finished.Next), nil
+}
+
+// sessionThatBegan returns the browser's session, which must be the one that began a flow.
+func (s *surface) sessionThatBegan(ctx context.Context, id int64, from auth.Browser) (auth.Session, error) {
+	session, err := s.Gate.Authenticate(ctx, from.Session)
+	if errors.Is(err, auth.ErrSignedOut) || err == nil && session.ID != id {
+		return auth.Session{}, auth.ProviderError{Reason: auth.ProviderSessionChanged, Detail: "another session is in this browser now"}
+	}
+	return session, err
 }
 
 // noteAtProviders shows platform admins why somebody could not sign in.
@@ -141,10 +211,21 @@ func (s *surface) whyNot(ctx context.Context, slug string, purpose oidc.Purpose,
 	}
 	s.note(q, auth.AccessSignInFailed, "provider "+slug+": "+string(refused.Reason))
 	query := url.Values{"failed": {string(refused.Reason)}, "provider": {slug}}
-	if purpose.Session != 0 {
+	switch {
+	case purpose.Confirm != 0:
+		return confirmPage(query, purpose.Next)
+	case purpose.Session != 0:
 		return "/profile?" + query.Encode()
 	}
 	return signInPage(query, purpose.Next)
+}
+
+// confirmPage returns the address of the page that says what became of signing in again, and leads on to a path.
+func confirmPage(query url.Values, next string) string {
+	if next != "" {
+		query.Set("next", next)
+	}
+	return "/confirmed?" + query.Encode()
 }
 
 // signInPage returns the address of the sign-in page that leads on to a path. The path's fragment, which has the token of an

@@ -65,11 +65,14 @@ func (w *world) profile(by caller) *profile {
 	return p
 }
 
-func (p *profile) send(method, path string, body string) *httptest.ResponseRecorder {
+func (p *profile) send(method, path, body string, header ...string) *httptest.ResponseRecorder {
 	p.w.t.Helper()
 	r := httptest.NewRequestWithContext(p.w.ctx(), method, loopback+path, strings.NewReader(body))
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
 	}
 	for name, value := range p.cookies {
 		r.AddCookie(&http.Cookie{Name: name, Value: value})
@@ -153,7 +156,7 @@ func (p *profile) who() (account struct {
 func wantFailed(t *testing.T, location string, reason auth.ProviderReason) {
 	t.Helper()
 	got := must(url.Parse(location))(t)
-	if got.Path != "/sign-in" && got.Path != "/profile" || got.Query().Get("failed") != string(reason) || got.Host != "" {
+	if got.Path != "/sign-in" && got.Path != "/profile" && got.Path != "/confirmed" || got.Query().Get("failed") != string(reason) || got.Host != "" {
 		t.Errorf("the browser is led to %s, want failed=%s", location, reason)
 	}
 }

@@ -46,11 +46,15 @@ type Config struct {
 	// Violations are read here; Fleet has the state of the processes that record them.
 	Violations violations.Store
 	Alerts     violations.AlertStore
+	// AuditWebhooks are where audit logs are sent.
+	AuditWebhooks auth.AuditWebhookStore
 	// CheckTarget returns an error for a URL that webhooks may not be sent to.
 	CheckTarget func(ctx context.Context, url string) error
 	Fleet       fleet.Store
-	// Recorded has recorded checks.
-	Recorded replay.Source
+	// Recorded has recorded checks and replays of them.
+	Recorded replay.Reader
+	// TrafficBudget is how many bytes of recorded checks a tenant may have.
+	TrafficBudget int64
 	// Snapshots has the rules in memory, for API keys and users' buckets.
 	Snapshots Snapshots
 	// KeyUsed is called after each authentication by key; it must not wait.
@@ -99,6 +103,7 @@ type Stores interface {
 	rules.Reader
 	ruleset.Reader
 	rules.UserRecords
+	rules.QuotaStore
 	auth.KeyReader
 	auth.AuditLog
 	adapt.Reader
@@ -111,6 +116,7 @@ type Writer interface {
 	ruleset.Store
 	auth.KeyStore
 	auth.AuditWriter
+	replay.Requester
 }
 
 // Buckets are token buckets that people inspect and change.
@@ -149,6 +155,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{remove, v1 + "/session", anAccount, x.SignOut},
 		{post, v1 + "/session/second-factor", anyone, x.FinishSignIn},
 		{post, v1 + "/session/confirm", anAccount, x.ConfirmIdentity},
+		{post, v1 + "/session/confirm/provider", anAccount, x.ConfirmAtProvider},
 		{get, v1 + "/sessions", anAccount, x.ListSessions},
 		{remove, v1 + "/sessions", anAccount, x.SignOutEverywhere},
 		{remove, v1 + "/sessions/{session_id}", anAccount, x.EndSession},
@@ -197,6 +204,8 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant, aViewer, x.GetTenant},
 		{patch, tenant, anOwner, x.UpdateTenant},
 		{remove, tenant, aPlatformAdmin, x.DeleteTenant},
+		{get, tenant + "/quotas", aViewer, x.GetQuotas},
+		{put, tenant + "/quotas", aPlatformAdmin, x.PutQuotas},
 		{post, tenant + "/suspend", aPlatformAdmin, x.SuspendTenant},
 		{post, tenant + "/resume", aPlatformAdmin, x.ResumeTenant},
 
@@ -217,6 +226,11 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/adapting", aViewer, x.ListAdapting},
 		{post, tenant + "/simulate", aViewer, x.Simulate},
 		{post, tenant + "/effect", aViewer, x.ShowEffect},
+		{get, tenant + "/recording", aViewer, x.GetRecording},
+		{get, tenant + "/replays", aViewer, x.ListReplays},
+		{post, tenant + "/replays", anEditor, x.StartReplay},
+		{get, tenant + "/replays/{replay_id}", aViewer, x.GetReplay},
+		{post, tenant + "/replays/{replay_id}/cancel", anEditor, x.CancelReplay},
 		{post, tenant + "/explain", aViewer, s.explainCheck},
 
 		{get, tenant + "/gateways/authorize", aViewer, x.GetAuthorizeMapping},
@@ -250,6 +264,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/api-keys/{key_id}", aViewer, x.GetKey},
 		{post, tenant + "/api-keys/{key_id}/rotate", anOwner, x.RotateKey},
 		{post, tenant + "/api-keys/{key_id}/revoke", anOwner, x.RevokeKey},
+		{post, tenant + "/api-keys/{key_id}/keep", anOwner, x.KeepKey},
 
 		{get, tenant + "/members", aViewer, x.ListMembers},
 		{get, tenant + "/members/{account_id}", aViewer, x.GetMember},
@@ -283,6 +298,12 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/audit", aViewer, x.ListAudit},
 		{get, tenant + "/audit/export", aViewer, x.ExportAudit},
 		{get, tenant + "/audit/{audit_id}", aViewer, x.GetAuditEntry},
+		{get, tenant + "/audit-webhook", aViewer, x.GetAuditWebhook},
+		{post, tenant + "/audit-webhook", anOwner, x.CreateAuditWebhook},
+		{patch, tenant + "/audit-webhook", anOwner, x.UpdateAuditWebhook},
+		{remove, tenant + "/audit-webhook", anOwner, x.DeleteAuditWebhook},
+		{post, tenant + "/audit-webhook/rotate", anOwner, x.RotateAuditSecret},
+		{post, tenant + "/audit-webhook/test", anOwner, x.TestAuditWebhook},
 		{get, tenant + "/security-log", anOwner, x.ListTenantSecurityLog},
 		{post, tenant + "/audit/{audit_id}/revert", anEditor, x.RevertChange},
 		{get, tenant + "/export", aViewer, x.ExportConfig},

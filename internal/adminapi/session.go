@@ -94,7 +94,7 @@ func (s *surface) showSession(ctx context.Context, session *auth.Session) (opena
 				Enforcement: openapi.Enforcement(m.Tenant.Enforcement()), SecondFactorRequired: m.Tenant.Settings.RequireSecondFactor,
 			}
 		}),
-		HasMoreMemberships: hasMore, CheckUrl: orNull(s.CheckURL), SecondFactorRequired: s.Gate.RequiresSecondFactor(&session.Account),
+		HasMoreMemberships: hasMore, CheckUrl: orNull(s.CheckURL), SecondFactorRequired: s.Gate.RequiresSecondFactor(&session.Account), TwoFactors: session.HasTwoFactors(),
 		HasPassword: session.Account.HasPassword && s.Gate.TakesPasswords(), SignOutUrl: orNull(s.signOutPath(session)),
 	}, nil
 }

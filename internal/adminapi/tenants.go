@@ -13,7 +13,7 @@ import (
 func showTenant(t *rules.Tenant, role auth.Role) openapi.Tenant {
 	return openapi.Tenant{
 		Slug: t.Slug, Name: t.Name, DefaultPlan: orNull(t.DefaultPlan), Suspended: t.Suspended,
-		Enforcement: openapi.Enforcement(t.Enforcement()),
+		Enforcement: openapi.Enforcement(t.Enforcement()), Buckets: openapi.Placement(t.Buckets()),
 		Settings: openapi.Settings{
 			RetryJitterPercent: t.Settings.RetryJitterPercent,
 			Ipv4Prefix:         t.Settings.IPv4Prefix, Ipv6Prefix: t.Settings.IPv6Prefix,
@@ -94,7 +94,7 @@ func mentions(t *rules.Tenant, text string) bool {
 func (s *surface) CreateTenant(ctx context.Context, request openapi.CreateTenantRequestObject) (openapi.CreateTenantResponseObject, error) {
 	tenant := rules.Tenant{
 		Slug: request.Body.Slug, Name: request.Body.Name, DefaultPlan: orZero(request.Body.DefaultPlan),
-		Settings: rules.DefaultSettings(),
+		Settings: rules.DefaultSettings(), Spread: rules.Placement(valueOf(request.Body.Buckets)) == rules.BucketsSpread,
 	}
 	patchSettings(&tenant.Settings, request.Body.Settings)
 	wrong := tenant.Validate()
@@ -148,7 +148,7 @@ func (s *surface) GetTenant(ctx context.Context, _ openapi.GetTenantRequestObjec
 // UpdateTenant handles PATCH /api/v1/tenants/{tenant}.
 func (s *surface) UpdateTenant(ctx context.Context, request openapi.UpdateTenantRequestObject) (openapi.UpdateTenantResponseObject, error) {
 	if patch := request.Body.Settings; patch != nil && valueOf(patch.RequireSecondFactor) {
-		if q := requestOf(ctx); q.session != nil && !q.session.Account.HasSecondFactor() {
+		if q := requestOf(ctx); q.session != nil && !q.session.HasTwoFactors() {
 			return nil, httpapi.Conflict.Problem("Set up your own second factor first; without it you would lose access to the tenant.")
 		}
 	}

@@ -119,7 +119,7 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	config := adminapi.Config{
 		Access: w.access, AccessEvents: w.store,
 		Stores: w.store, As: func(by rules.Actor) adminapi.Writer { return w.store.As(by) },
-		People: w.store, Once: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, Fleet: w.store, Recorded: w.store, Version: "test", Snapshots: w.watcher, Buckets: buckets,
+		People: w.store, Once: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, AuditWebhooks: w.store, Fleet: w.store, Recorded: w.store, TrafficBudget: 1 << 20, Version: "test", Snapshots: w.watcher, Buckets: buckets,
 		KeyUsed: func(*snapshot.Key, time.Time) {}, PlainCookies: true,
 		CheckTarget: func(_ context.Context, url string) error {
 			if strings.Contains(url, "//10.") {

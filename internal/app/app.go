@@ -1,6 +1,12 @@
-// Package app wires Sluice's parts into programs.
+// Package app has what every program of Sluice does: Main, and the Process that planes run on.
 //
-// A program is a value built from a config.Config. Building it binds its listeners; it runs until its context ends. All that
+// Each program's wiring is in a package of its own, so that it links no more than it needs:
+//
+//   - cmd/api: app/decide, the decision plane
+//   - cmd/admin: app/control, the control plane and its commands
+//   - cmd/sluice: app/dev, which runs both
+//
+// A plane is a value built from a config.Config. Building it binds its listeners; it runs until its context ends. All that
 // a process shares is made here and passed down; there are no globals below.
 package app
 
@@ -17,6 +23,12 @@ import (
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/pgstore"
 )
+
+// ErrConditionMet means that a replay's --fail-if is true. Main ends with a status of its own.
+var ErrConditionMet = errors.New("the condition is met")
+
+// ErrUsage means that a command refused its options. Main ends as it does for a configuration that was refused.
+var ErrUsage = errors.New("the options were refused")
 
 // The exit statuses of every binary.
 const (
@@ -49,8 +61,11 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 	}
 	if err := run(ctx, cfg, log); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", binary, err)
-		if errors.Is(err, errConditionMet) {
+		switch {
+		case errors.Is(err, ErrConditionMet):
 			return exitConditionMet
+		case errors.Is(err, ErrUsage):
+			return exitUsage
 		}
 		return exitFailed
 	}
@@ -60,9 +75,9 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 // closePatience is how long a process waits for its database connections to close.
 const closePatience = time.Second
 
-// closeStore closes the connections to the database. It does not wait for a hanging server, as the driver would for a
+// CloseStore closes the connections to the database. It does not wait for a hanging server, as the driver would for a
 // minute: the end of the process closes its connections, too.
-func closeStore(store *pgstore.Store) {
+func CloseStore(store *pgstore.Store) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)

@@ -21,26 +21,43 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-// buckets are a process's buckets: in Redis or PostgreSQL, and in memory, for rules that fail local.
-type buckets struct {
-	local  *membucket.Store
+// Buckets are a process's buckets: in Redis or PostgreSQL, and in memory, for rules that fail local.
+type Buckets struct {
+	Local  *membucket.Store
 	redis  *redisbucket.Store   // nil unless buckets are there
 	pg     *pgBuckets           // nil unless buckets are in PostgreSQL
 	cached *enforce.DenialCache // in front of Redis or PostgreSQL
-	leases *lease.Buckets       // in front of that; nil if they are off, or without Redis
+	Leases *lease.Buckets       // in front of that; nil if they are off, or without Redis
 	client redis.UniversalClient
 	health atomic.Pointer[health] // nil until the first ping
-	pinged chan struct{}          // closed when health is known
+	Pinged chan struct{}          // closed when health is known
+	shedAt atomic.Int64           // when a check was last shed, in nanoseconds since the Unix epoch
 	log    *slog.Logger
 }
 
-func openBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*buckets, error) {
-	b := &buckets{
-		local: membucket.New(membucket.Options{MaxBuckets: cfg.LocalBuckets}), log: log, pinged: make(chan struct{}),
+// shedObserver also notes when checks were shed.
+type shedObserver struct {
+	*metrics.StoreQueue
+	at *atomic.Int64
+}
+
+// Shed implements redisbucket.Observer.
+func (o shedObserver) Shed(checks int, early bool) {
+	o.StoreQueue.Shed(checks, early)
+	o.at.Store(time.Now().UnixNano())
+}
+
+// overloadShown is for how long a warning says that checks were shed.
+const overloadShown = 10 * time.Second
+
+// OpenBuckets opens the buckets that the configuration names. They need not answer yet.
+func OpenBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*Buckets, error) {
+	b := &Buckets{
+		Local: membucket.New(membucket.Options{MaxBuckets: cfg.LocalBuckets}), log: log, Pinged: make(chan struct{}),
 	}
 	switch cfg.BucketStore() {
 	case config.BucketsInMemory:
-		close(b.pinged)
+		close(b.Pinged)
 		log.Warn("buckets are in this process's memory, so limits are per process")
 		return b, nil
 	case config.BucketsInPostgres:
@@ -68,7 +85,7 @@ func openBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*buc
 	b.redis = redisbucket.NewPrefixed(b.client, cfg.StoreBudget, cfg.RedisPrefix)
 	b.cached = enforce.NewDenialCache(b.redis, nil)
 	if cfg.Leases != config.LeasesOff {
-		b.leases = lease.Open(ctx, lendingCache{b.cached, b.redis}, nil, log)
+		b.Leases = lease.Open(ctx, lendingCache{b.cached, b.redis}, nil, log)
 	}
 	return b, nil
 }
@@ -79,45 +96,66 @@ type lendingCache struct {
 	enforce.Lender
 }
 
-func (b *buckets) shared() enforce.ReservingBuckets {
+// Shared returns the buckets that decide checks.
+func (b *Buckets) Shared() enforce.ReservingBuckets {
 	switch {
-	case b.leases != nil:
-		return b.leases
+	case b.Leases != nil:
+		return b.Leases
 	case b.cached != nil:
 		return b.cached
 	}
-	return b.local
+	return b.Local
 }
 
-// creditor returns the store that gives back: the shared one.
-func (b *buckets) creditor() enforce.Creditor {
+// Creditor returns the store that gives back: the shared one.
+func (b *Buckets) Creditor() enforce.Creditor {
 	switch {
 	case b.redis != nil:
 		return b.redis
 	case b.pg != nil:
 		return b.pg.store
 	}
-	return b.local
+	return b.Local
 }
 
-// lender returns the store that lends tokens to clients: not what this process holds itself. It is nil if the store lends
+// Manageable returns the buckets that checks take from, or nil if those are in the memory of other processes. checksHere says
+// whether this process answers checks.
+func (b *Buckets) Manageable(checksHere bool) ManageableBuckets {
+	switch {
+	case b.redis != nil:
+		return b.redis
+	case b.pg != nil:
+		return b.pg.store
+	case checksHere:
+		return b.Local
+	}
+	return nil
+}
+
+// ManageableBuckets can be looked at and changed by people.
+type ManageableBuckets interface {
+	enforce.Buckets
+	enforce.Creditor
+}
+
+// Lender returns the store that lends tokens to clients: not what this process holds itself. It is nil if the store lends
 // nothing.
-func (b *buckets) lender() enforce.Lender {
+func (b *Buckets) Lender() enforce.Lender {
 	switch {
 	case b.redis != nil:
 		return b.redis
 	case b.pg != nil:
 		return nil
 	}
-	return b.local
+	return b.Local
 }
 
-// lends reports whether every process that shares Redis knows that buckets lend.
-func (b *buckets) lends() bool { return b.leases != nil && b.leases.IsOn() }
+// Lends reports whether the Lender may lend now: every process that shares it knows that buckets lend.
+func (b *Buckets) Lends() bool { return b.redis == nil || b.Leases != nil && b.Leases.IsOn() }
 
-// settler returns an EditSettler of the shared buckets and those in memory.
-func (b *buckets) settler(snapshot func() *snapshot.Snapshot, poll time.Duration, log *slog.Logger) *enforce.EditSettler {
-	stores := []enforce.SettledStore{b.local}
+// Settler returns an EditSettler of the shared buckets and those in memory.
+func (b *Buckets) Settler(snapshot func() *snapshot.Snapshot, poll time.Duration, log *slog.Logger) *enforce.EditSettler {
+	stores := []enforce.SettledStore{b.Local}
 	if b.redis != nil {
 		stores = append(stores, b.redis)
 	}
@@ -131,12 +169,13 @@ func (b *buckets) settler(snapshot func() *snapshot.Snapshot, poll time.Duration
 // kept.
 const settleDelay = 4 * time.Second
 
-func (b *buckets) close() error {
+// Close gives leased tokens back and closes the connections.
+func (b *Buckets) Close() error {
 	if b.pg != nil {
 		b.pg.store.Close()
 	}
-	if b.leases != nil {
-		b.leases.Close() // gives back to Redis
+	if b.Leases != nil {
+		b.Leases.Close() // gives back to Redis
 	}
 	if b.client == nil {
 		return nil
@@ -148,8 +187,8 @@ func (b *buckets) close() error {
 }
 
 // observe registers metrics of the buckets, and returns the observer of decisions.
-func (b *buckets) observe(m *metrics.Metrics) *metrics.Decisions {
-	m.LocalBuckets(b.local.Len, b.local.Evictions)
+func (b *Buckets) observe(m *metrics.Metrics) *metrics.Decisions {
+	m.LocalBuckets(b.Local.Len, b.Local.Evictions)
 	if b.pg != nil {
 		return b.pg.observe(m)
 	}
@@ -157,24 +196,24 @@ func (b *buckets) observe(m *metrics.Metrics) *metrics.Decisions {
 		return m.Decisions("memory")
 	}
 	m.SharedStore(b.breakers, b.redis.BrokenValues, b.redis.UnknownVersions, b.redis.ForgottenReservations)
-	if b.leases != nil {
+	if b.Leases != nil {
 		m.Leases(b.leased)
 	}
-	b.redis.Observe(m.StoreQueue(func() int { return b.redis.Waiting() }))
+	b.redis.Observe(shedObserver{m.StoreQueue(func() int { return b.redis.Waiting() }), &b.shedAt})
 	return m.Decisions("redis")
 }
 
 // leased returns the counts of leases.
-func (b *buckets) leased() metrics.Leases {
-	moved := b.leases.Moved()
+func (b *Buckets) leased() metrics.Leases {
+	moved := b.Leases.Moved()
 	whole := func(tokens enforce.Tokens) float64 { return float64(tokens) / float64(enforce.Token) }
 	return metrics.Leases{
-		Buckets: b.leases.Len(), Served: b.leases.Served(), Split: b.leases.Split(),
+		Buckets: b.Leases.Len(), Served: b.Leases.Served(), Split: b.Leases.Split(), Asks: b.Leases.Asks(),
 		Lent: whole(moved.Lent), Spent: whole(moved.Spent), GivenBack: whole(moved.Back), Forfeited: whole(moved.Forfeited),
 	}
 }
 
-func (b *buckets) breakers() map[string]metrics.Breaker {
+func (b *Buckets) breakers() map[string]metrics.Breaker {
 	breakers := map[string]metrics.Breaker{}
 	for _, node := range b.redis.Nodes() {
 		breaker := metrics.Breaker{State: metrics.BreakerOpen, Trips: node.Trips}
@@ -190,7 +229,7 @@ func (b *buckets) breakers() map[string]metrics.Breaker {
 }
 
 // nodes returns Redis's nodes. A node is up if both its latest ping and its breaker say so.
-func (b *buckets) nodes() []redisbucket.Node {
+func (b *Buckets) nodes() []redisbucket.Node {
 	h := b.health.Load()
 	if h == nil {
 		return []redisbucket.Node{{State: redisbucket.Down}}
@@ -206,9 +245,9 @@ func (b *buckets) nodes() []redisbucket.Node {
 	return nodes
 }
 
-// state returns the word for readyz (memory if buckets are there, else up, down, or partial) and, if partial, the nodes that
+// State returns the word for readyz (memory if buckets are there, else up, down, or partial) and, if partial, the nodes that
 // are down.
-func (b *buckets) state() (word string, down []string) {
+func (b *Buckets) State() (word string, down []string) {
 	if b.pg != nil {
 		return b.pg.state(), nil
 	}
@@ -227,12 +266,16 @@ func (b *buckets) state() (word string, down []string) {
 	return string(state), down
 }
 
-func (b *buckets) warnings() []string {
+func (b *Buckets) warnings() []string {
 	var warnings []string
-	if _, down := b.state(); len(down) > 0 {
+	if _, down := b.State(); len(down) > 0 {
 		warnings = append(warnings, fmt.Sprintf(
 			"these nodes of the redis cluster do not answer, and failure modes decide for the tenants whose buckets they keep: %s",
 			strings.Join(down, ", ")))
+	}
+	if time.Since(time.Unix(0, b.shedAt.Load())) < overloadShown {
+		warnings = append(warnings, "redis is overloaded: in the last seconds failure modes decided checks of the tenants that send "+
+			"most, because more waited than redis decides in time; see sluice_store_shed_checks_total")
 	}
 	if h := b.health.Load(); h != nil {
 		warnings = append(warnings, h.warnings...)
@@ -254,9 +297,9 @@ const (
 
 // watch pings Redis, or PostgreSQL with buckets there, until ctx ends. It logs when a node stops or resumes answering, and settings under which limits do not
 // hold.
-func (b *buckets) watch(ctx context.Context) error {
+func (b *Buckets) watch(ctx context.Context) error {
 	if b.pg != nil {
-		return b.pg.watch(ctx, b.pinged)
+		return b.pg.watch(ctx, b.Pinged)
 	}
 	if b.redis == nil {
 		return nil
@@ -285,7 +328,7 @@ func (b *buckets) watch(ctx context.Context) error {
 		}
 		last = now
 		if b.health.Swap(&now) == nil {
-			close(b.pinged)
+			close(b.Pinged)
 		}
 		select {
 		case <-ctx.Done():
@@ -296,7 +339,7 @@ func (b *buckets) watch(ctx context.Context) error {
 }
 
 // logPings logs which nodes stopped or resumed answering, and reports whether any resumed.
-func (b *buckets) logPings(last, now []redisbucket.Node) (back bool) {
+func (b *Buckets) logPings(last, now []redisbucket.Node) (back bool) {
 	for _, node := range now {
 		was := redisbucket.Up
 		if i := slices.IndexFunc(last, func(n redisbucket.Node) bool { return n.Addr == node.Addr }); i >= 0 {
@@ -326,7 +369,7 @@ func explainRedis(err error) error {
 }
 
 // checkSettings returns warnings about Redis's settings; ok is false if Redis did not answer.
-func (b *buckets) checkSettings(ctx context.Context) (warnings []string, ok bool) {
+func (b *Buckets) checkSettings(ctx context.Context) (warnings []string, ok bool) {
 	warnings, err := b.redis.CheckSettings(ctx)
 	switch {
 	case err == nil:

@@ -12,12 +12,12 @@ import (
 
 func TestReadinessNamesTheNodesThatAreDown(t *testing.T) {
 	t.Parallel()
-	b, err := openBuckets(t.Context(), config.Config{RedisURL: "redis://127.0.0.1:1,127.0.0.1:2"}, slog.New(slog.DiscardHandler))
+	b, err := OpenBuckets(t.Context(), config.Config{RedisURL: "redis://127.0.0.1:1,127.0.0.1:2"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = b.close() }()
-	if word, _ := b.state(); word != "down" {
+	defer func() { _ = b.Close() }()
+	if word, _ := b.State(); word != "down" {
 		t.Errorf("before the first ping Redis is %s", word)
 	}
 	for _, test := range []struct {
@@ -32,7 +32,7 @@ func TestReadinessNamesTheNodesThatAreDown(t *testing.T) {
 		b.health.Store(&health{nodes: []redisbucket.Node{
 			{Addr: "10.0.0.1:6379", State: test.first}, {Addr: "10.0.0.2:6379", State: test.second},
 		}})
-		word, down := b.state()
+		word, down := b.State()
 		if word != test.word || !slices.Equal(down, test.down) {
 			t.Errorf("%s and %s: %s, down %v; want %s, %v", test.first, test.second, word, down, test.word, test.down)
 		}

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
@@ -27,17 +26,17 @@ func demoKeyWarnings(command config.Command, snapshot *snapshot.Snapshot, now ti
 }
 
 // warnOfDemoKey logs that warning once rules are loaded.
-func warnOfDemoKey(ctx context.Context, command config.Command, watcher *snapshot.Watcher, log *slog.Logger) {
+func (p *Process) warnOfDemoKey(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	for watcher.Snapshot() == nil {
+	for p.Watcher.Snapshot() == nil {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 	}
-	for _, warning := range demoKeyWarnings(command, watcher.Snapshot(), time.Now()) {
-		log.WarnContext(ctx, warning)
+	for _, warning := range demoKeyWarnings(p.Config.Command, p.Watcher.Snapshot(), time.Now()) {
+		p.Log.WarnContext(ctx, warning)
 	}
 }

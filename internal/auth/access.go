@@ -40,6 +40,7 @@ const (
 	AccessDenied          AccessKind = "denied"          // a caller without the permission
 	AccessOutside         AccessKind = "outside_network" // a key from a network where it may not be used
 	AccessExported        AccessKind = "exported"
+	AccessKeyLeft         AccessKind = "key_left_behind" // a key in force, whose creator has left
 )
 
 // isAttempt reports whether an event of the kind changed nothing and handed nothing out. Attackers can repeat those, so

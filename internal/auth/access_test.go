@@ -3,6 +3,7 @@ package auth
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -47,5 +48,22 @@ func TestAFloodFillsOnlyItsPartOfTheLog(t *testing.T) {
 	log.Flush(t.Context())
 	if !strings.Contains(text.String(), "user_agent=another") {
 		t.Errorf("a minute later the log has %s", text.String())
+	}
+}
+
+func TestAStrangerWritesNoLineOfTheLog(t *testing.T) {
+	t.Parallel()
+	const forged = "curl\nlevel=INFO msg=access event=signed_in who=ada@example.com\r\n\x1b[2K\"}\n{\"event\":\"signed_in\"}"
+	for name, handler := range map[string]func(io.Writer) slog.Handler{
+		"text": func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, nil) },
+		"json": func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, nil) },
+	} {
+		var text bytes.Buffer
+		log := NewAccessLog(nil, slog.New(handler(&text)), time.Now)
+		log.Note(AccessEvent{Kind: AccessSignInFailed, IP: netip.MustParseAddr("203.0.113.7"), UserAgent: forged, Detail: forged, Who: forged, Tenant: forged})
+		log.Flush(t.Context())
+		if lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"); len(lines) != 1 || strings.ContainsAny(lines[0], "\r\x1b") {
+			t.Errorf("as %s the log is %q, want one line of visible characters", name, text.String())
+		}
 	}
 }

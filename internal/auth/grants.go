@@ -45,7 +45,8 @@ func (g *Gate) grant(ctx context.Context, by rules.Actor, account Account, ident
 		}
 		err := g.store.GrantRole(ctx, by, account.ID, GrantedRole{Tenant: is.Tenant, Slug: is.Slug, Role: wanted, Issuer: issuer})
 		switch {
-		case errors.Is(err, ErrLastOwner), errors.Is(err, ErrUnproven), errors.Is(err, rules.ErrNotFound): // it stays as it is
+		case errors.Is(err, ErrLastOwner), errors.Is(err, ErrUnproven), errors.Is(err, rules.ErrNotFound),
+			errors.As(err, new(rules.QuotaError)): // it stays as it is
 		case err != nil:
 			return Account{}, fmt.Errorf("set the role in %s: %w", is.Slug, err)
 		}

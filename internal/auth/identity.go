@@ -22,9 +22,10 @@ type IdentityProvider struct {
 	// CreatesAccounts makes an account at the first sign-in of somebody whose address has none.
 	CreatesAccounts bool
 	Grants          []Grant
-	// CountsAsTwoFactors: who signs in there is asked for no second factor here.
+	// CountsAsTwoFactors: who signs in there, with the FactorClaim if there is one, is asked for no second factor here.
 	CountsAsTwoFactors bool
-	SignsOut           bool // signing out of Sluice signs out there too
+	FactorClaim        string // name=value, such as amr=mfa; "" for none
+	SignsOut           bool   // signing out of Sluice signs out there too
 }
 
 // Grant is what the members of a group have: a role in the tenant with a slug, or platform admin.
@@ -42,6 +43,7 @@ type Identity struct {
 	EmailVerified bool   // the provider says so
 	Name          string
 	HasClaim      bool // that the provider's rule needs
+	TwoFactors    bool // this sign-in there counts as two factors
 	Groups        []string
 }
 
@@ -70,7 +72,9 @@ const (
 	ProviderAccountExists   ProviderReason = "account_exists"   // the address has one that is not linked
 	ProviderAccountDisabled ProviderReason = "account_disabled"
 	ProviderIdentityTaken   ProviderReason = "identity_taken"  // it is linked with another account
-	ProviderSessionChanged  ProviderReason = "session_changed" // it was to be linked with an account that is not signed in here any more
+	ProviderSessionChanged  ProviderReason = "session_changed" // the session that it was for is not in this browser any more
+	ProviderOtherAccount    ProviderReason = "other_account"   // the identity that was to confirm a session is not its account's
+	ProviderNotAsked        ProviderReason = "not_asked_again" // the provider took an earlier sign-in where a new one was wanted
 )
 
 // ProviderError refuses somebody who came from a provider.
@@ -200,7 +204,7 @@ func (g *Gate) signInWith(ctx context.Context, requestID string, flow Digest, id
 	}
 	from.Provider = identity.Provider.Slug
 	var entry Entry
-	if identity.Provider.CountsAsTwoFactors {
+	if identity.TwoFactors {
 		entry, err = g.openSession(ctx, account, hash, from, true)
 	} else {
 		entry, err = g.enter(ctx, account, hash, from)

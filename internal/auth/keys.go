@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -58,6 +59,8 @@ type NamedKey struct {
 	CreatedBy rules.Actor
 	// CreatorLeft is for a creator who can no longer act here: a person without membership, or a disabled account.
 	CreatorLeft bool
+	// KeptAt is when somebody decided that the key stays although its creator has left; zero: nobody has.
+	KeptAt time.Time
 }
 
 const (
@@ -115,7 +118,13 @@ type KeyStore interface {
 	RotateKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected, next NamedKey, grace time.Duration) (old, created NamedKey, err error)
 	// RevokeKey cannot be undone. A key that is revoked already is ErrNotFound.
 	RevokeKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected) error
+	// KeepKey notes that a key stays although its creator has left. It is rules.ErrFinal for one that is revoked, and
+	// ErrCreatorStays if the creator has not left.
+	KeepKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected) (NamedKey, error)
 }
+
+// ErrCreatorStays means that there is nothing to decide about a key.
+var ErrCreatorStays = errors.New("the key's creator has not left")
 
 // ServiceKeyStore keeps service keys, which belong to the platform and act in every tenant.
 type ServiceKeyStore interface {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/jobs"
@@ -21,6 +22,8 @@ const (
 	MailProof      MailKind = "address_proof"
 	MailNotice     MailKind = "notice"
 	MailTest       MailKind = "test"
+	MailKeysExpire MailKind = "keys_expire"
+	MailKeysLeft   MailKind = "keys_left"
 )
 
 // MailState is how far a message is.
@@ -126,6 +129,8 @@ type PostOffice struct {
 	sender MailSender
 	log    *slog.Logger
 	runner *jobs.Runner[Mail]
+
+	sent, failed atomic.Int64 // attempts
 }
 
 // NewPostOffice returns a PostOffice without attempts in flight.
@@ -149,6 +154,9 @@ func (p *PostOffice) Deliver(ctx context.Context, now time.Time) error {
 // Wait waits for the attempts in flight.
 func (p *PostOffice) Wait() { p.runner.Wait() }
 
+// Attempts returns how many letters the mail server accepted, and how many attempts failed, since this process began.
+func (p *PostOffice) Attempts() (sent, failed int64) { return p.sent.Load(), p.failed.Load() }
+
 func (p *PostOffice) attempt(ctx context.Context, mail *Mail, now time.Time) {
 	letter, err := p.write(ctx, *mail)
 	if errors.Is(err, rules.ErrNotFound) {
@@ -164,6 +172,11 @@ func (p *PostOffice) attempt(ctx context.Context, mail *Mail, now time.Time) {
 	if ctx.Err() != nil {
 		return // this process is stopping; another one tries after the lease
 	}
+	if err == nil {
+		p.sent.Add(1)
+	} else {
+		p.failed.Add(1)
+	}
 	done := mail.attempted(now, err)
 	if done.State == MailFailed {
 		p.log.WarnContext(ctx, "mail was not sent", "mail_id", mail.ID, "kind", string(mail.Kind), "error", done.Error)
@@ -178,7 +191,7 @@ func (p *PostOffice) attempt(ctx context.Context, mail *Mail, now time.Time) {
 func (p *PostOffice) write(ctx context.Context, mail Mail) (Letter, error) {
 	letter := Letter{Mail: mail}
 	switch mail.Kind {
-	case MailTest, MailNotice:
+	case MailTest, MailNotice, MailKeysExpire, MailKeysLeft:
 		return letter, nil
 	case MailReset, MailProof:
 		return p.writeLink(ctx, letter)

@@ -102,9 +102,12 @@ func (g *Gate) ConfirmIdentity(ctx context.Context, session Session, password, c
 // IsFresh reports whether the session's owner has signed in, or signed in again, within FreshFor.
 func (s *Session) IsFresh(now time.Time) bool { return now.Sub(s.ConfirmedAt) < FreshFor }
 
-// ProviderWasTwoFactors reports whether the session began at a provider that counts as two factors. A second factor of
-// Sluice's own is judged by the account instead, because it may have been turned off since.
-func (s *Session) ProviderWasTwoFactors() bool { return s.SecondFactor && s.Provider != "" }
+// HasTwoFactors reports whether the session satisfies a required second factor: its account has one, or it began by a
+// sign-in at a provider that counts as two. A factor of Sluice's own is judged by the account, because it may have been turned
+// off since.
+func (s *Session) HasTwoFactors() bool {
+	return s.Account.HasSecondFactor() || s.SecondFactor && s.Provider != ""
+}
 
 // RequireFactor says which accounts must have a second factor, whatever their tenants require.
 type RequireFactor string

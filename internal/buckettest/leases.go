@@ -130,6 +130,9 @@ func (h *history) drawLease(t *rapid.T, tier enforce.Tier, past []enforce.Grant)
 	if rapid.Bool().Draw(t, "in the background") {
 		ask.Need = 0
 	}
+	if ask.Loan = rapid.IntRange(0, 3).Draw(t, "loan") == 0; ask.Loan {
+		ask.Since = 0
+	}
 	for range rapid.IntRange(0, 3).Draw(t, "returns") {
 		r := enforce.Return{Slot: h.now / enforce.SlotLength.Microseconds(), Spent: amount("spent"), Back: amount("back")}
 		if len(past) > 0 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
@@ -142,5 +143,24 @@ func TestAtMostAHundredNearMissesAreTold(t *testing.T) {
 	w := h.post("/v1/explain", `{"user_id":7}`)
 	if got := strings.Count(w.Body.String(), `"reason":"`); got != 100 {
 		t.Errorf("%d near misses, want 100", got)
+	}
+}
+
+// TestAnExplanationSaysWhatABucketHasLent: it is not among what is left.
+func TestAnExplanationSaysWhatABucketHasLent(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings(), limit(t, 1, "user:{user_id}", 0.5, 100))
+	explained := func() string { return h.post("/v1/explain", `{"user_id":7}`).Body.String() }
+	if body := explained(); strings.Contains(body, `"lent"`) {
+		t.Errorf("nothing is lent: %s", body)
+	}
+	leases := []enforce.Lease{{
+		Key: enforce.Key{Tenant: 1, Rule: 1, Subject: "7"}, Limit: enforce.Limit{Rate: 0.5, Burst: 100}, Ask: enforce.Ask{Want: 20 * enforce.Token},
+	}}
+	if err := h.store.Lease(t.Context(), leases); err != nil || leases[0].Grant.Amount != 20*enforce.Token {
+		t.Fatalf("lent %+v: %v", leases[0].Grant, err)
+	}
+	if body := explained(); !strings.Contains(body, `"lent":{"tokens":20,"processes":1}`) || !strings.Contains(body, `"remaining":80`) {
+		t.Errorf("20 of 100 are lent: %s", body)
 	}
 }

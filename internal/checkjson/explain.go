@@ -80,6 +80,9 @@ func appendExplanation(
 		m := d.Tiers[i].Match
 		overridden, share := tenant.Stands(m, now)
 		b = appendMatch(b, m, overridden, share)
+		if t := &d.Tiers[i]; t.BucketRead && t.Out > 0 {
+			b = appendLent(b[:len(b)-1], t)
+		}
 	}
 	b = append(b, `],"near_misses":[`...)
 	for i := range misses {
@@ -99,6 +102,13 @@ func appendExplanation(
 		b = append(httpapi.AppendText(append(b, `,"value":`...), string(value)), '}')
 	}
 	return append(b, `]}`...)
+}
+
+// appendLent appends what the bucket of a tier has lent, and ends the rule.
+func appendLent(b []byte, t *enforce.TierDecision) []byte {
+	b = appendTokens(append(b, `,"lent":{"tokens":`...), t.Out)
+	b = strconv.AppendInt(append(b, `,"processes":`...), t.Holders, 10)
+	return append(b, `}}`...)
 }
 
 // appendMatch appends a matched rule with the check's limit; overridden marks the limit of an override. share is the share

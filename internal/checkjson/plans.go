@@ -2,6 +2,7 @@ package checkjson
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -15,7 +16,7 @@ func OnePlan(int) string { return "/plan" }
 func BatchPlan(i int) string { return "/checks/" + strconv.Itoa(i) + "/plan" }
 
 // ChoosePlans sets the plan that each check is judged on. It refuses a plan that does not exist: judging the check on
-// another one would hide the caller's mistake.
+// another one would hide the caller's mistake. It also refuses to reserve where buckets are spread.
 func ChoosePlans(tenant *snapshot.Tenant, checks []enforce.Check, pointer func(i int) string) error {
 	var unknown []httpapi.FieldError
 	for i := range checks {
@@ -44,6 +45,12 @@ func choosePlan(
 		})
 	}
 	check.EffectivePlan = plan
+	if check.Reserve && tenant.Tenant.Spread {
+		unknown = append(unknown, httpapi.FieldError{
+			Pointer: strings.TrimSuffix(pointer(i), "plan") + "reserve",
+			Detail:  "is not possible in a tenant whose buckets are spread; leave it out",
+		})
+	}
 	return unknown
 }
 

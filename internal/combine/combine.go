@@ -9,6 +9,9 @@
 // batches do end, the store is overloaded and no more are started: their checks would time out inside the store with their
 // tokens taken. A call that is not sent within half of the budget fails, with nothing taken.
 //
+// Once calls failed so, those that would wait too long are refused at once (see overload), so that a saturated store makes nobody
+// wait for nothing.
+//
 // Tenants take turns (see fairQueue), so an overload fails the calls of the tenants that send more than their share.
 // Batches shrink then (see pace), so that nobody waits long behind one.
 //
@@ -17,9 +20,7 @@
 package combine
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"sync"
 	"time"
@@ -38,7 +39,7 @@ const (
 	sharedTurnShare = 4
 )
 
-// Options are the settings of a Combiner. All are required.
+// Options are the settings of a Combiner. All but Shed are required.
 type Options struct {
 	// Budget is the time within which a call is answered.
 	Budget time.Duration
@@ -50,6 +51,9 @@ type Options struct {
 	// Send has a batch answered: it marks the checks that are Answered, and sets the errors of the others. It must not keep
 	// the batch.
 	Send func(*Batch)
+	// Shed is told how many checks of a call fail because more waits than the store decides in time: early ones at
+	// once, the others after they waited. It must not call the Combiner.
+	Shed func(checks int, early bool)
 }
 
 // Combiner combines calls. It is safe for concurrent use.
@@ -62,6 +66,7 @@ type Combiner struct {
 	inFlight   int       // batches; nobody waits while there are fewer than InFlight
 	lastAnswer time.Time // to any batch
 	pace       pace
+	overload   overload
 	// spill runs while calls wait.
 	spill    *time.Timer
 	spilling bool
@@ -89,6 +94,14 @@ func (b *Batch) release() {
 	clear(b.Calls[:cap(b.Calls)])
 	*b = Batch{Calls: b.Calls[:0]}
 	batchPool.Put(b)
+}
+
+// decided returns how many tiers the store decided.
+func (b *Batch) decided() int {
+	if b.Answered {
+		return b.Tiers
+	}
+	return 0
 }
 
 // Call is one Take in flight. Once it has entered, the combiner owns it until its turn.
@@ -156,8 +169,8 @@ func (q *Combiner) enter(c *Call) (leads bool) {
 		q.inFlight++
 		return true
 	}
-	if !q.waiting.push(c) {
-		c.Err = ErrNoTurn
+	if now := time.Now(); q.refuses(c, now) || !q.waiting.push(c) {
+		q.fail(c, ErrOverloaded, now)
 		c.turn <- false
 		return false
 	}
@@ -199,7 +212,7 @@ func (q *Combiner) fill(leader *Call) *Batch {
 	case q.waiting.alone(leader.tenant):
 		q.addTo(b, leader, size/2, size, since)
 	default:
-		since = now.Add(-q.Budget / sharedTurnShare)
+		since, q.overload.shared = now.Add(-q.Budget/sharedTurnShare), now
 		q.addTo(b, leader, quantum, size, since)
 	}
 	for !q.waiting.empty() && q.visit(b, q.waiting.first, size, since) {
@@ -251,7 +264,7 @@ func (q *Combiner) visit(b *Batch, f *flow, size int, since time.Time) (room boo
 // before since fails instead: the batch would have to end in the little time that it has left.
 func (q *Combiner) addTo(b *Batch, c *Call, share, size int, since time.Time) bool {
 	if c.QueuedAt.Before(since) {
-		c.Err = ErrNoTurn
+		q.fail(c, ErrNoTurn, b.SentAt)
 		b.Calls = append(b.Calls, c)
 		return true
 	}
@@ -309,6 +322,7 @@ func (q *Combiner) finish(b *Batch, leader *Call) afterBatch {
 	if b.Answered {
 		q.lastAnswer = now
 	}
+	q.overload.record(b.decided(), b.SentAt, now, q.Budget)
 	if b.Answered || now.Sub(b.SentAt) > q.patience() {
 		q.pace.record(b.Tiers, b.full, b.SentAt, now)
 	}
@@ -352,7 +366,7 @@ func allAnswered(checks []enforce.BucketCheck) bool {
 func (q *Combiner) requeue(c *Call, now time.Time) bool {
 	c.QueuedAt = now
 	if !q.waiting.push(c) {
-		c.Err = ErrNoTurn
+		q.fail(c, ErrOverloaded, now)
 		return false
 	}
 	return true
@@ -394,6 +408,3 @@ func (q *Combiner) patience() time.Duration { return q.Budget / patienceShare }
 
 // errPanicked fails the followers of a leader whose goroutine panicked.
 var errPanicked = errors.New("sending the batch panicked")
-
-// ErrNoTurn fails a call that waited too long behind other calls of its tenant. It does not count as a failure of the store.
-var ErrNoTurn = fmt.Errorf("waited for a turn, and %w: %w", enforce.ErrNothingTaken, context.DeadlineExceeded)

@@ -70,13 +70,19 @@ func TestAFloodIsShedBeforeTheChecksOfOthers(t *testing.T) {
 			return err
 		}
 		const flooder, warmUp, ticks = 1, 150, 350 // until then the queue learns how slow the store is
-		var shed, quietFailed atomic.Int64
+		var shed, waitedToBeShed, decided, quietFailed atomic.Int64
 		var calls sync.WaitGroup
 		for tick := range ticks {
 			for range 100 { // a millisecond, in which ten are decided
 				calls.Go(func() {
-					if errors.Is(take(flooder), ErrNoTurn) {
+					switch began, err := time.Now(), take(flooder); {
+					case errors.Is(err, ErrOverloaded), errors.Is(err, ErrNoTurn):
 						shed.Add(1)
+						if time.Since(began) > 0 && tick >= warmUp {
+							waitedToBeShed.Add(1)
+						}
+					case err == nil && tick >= warmUp:
+						decided.Add(1)
 					}
 				})
 			}
@@ -88,6 +94,23 @@ func TestAFloodIsShedBeforeTheChecksOfOthers(t *testing.T) {
 				})
 			}
 			time.Sleep(time.Millisecond) //nolint:forbidigo // the bubble's clock
+		}
+		calls.Wait()
+		if waited := waitedToBeShed.Load(); waited > shed.Load()/20 {
+			t.Errorf("%d of the %d checks that were shed had waited, want few", waited, shed.Load())
+		}
+		// Ten are decided in a millisecond, of which one is of the quiet tenants.
+		if most := int64(9 * (ticks - warmUp)); decided.Load() < most*8/10 {
+			t.Errorf("%d checks of the flooder were decided, want nearly the %d that the store has time for", decided.Load(), most)
+		}
+		// It ends with the flood: a burst that is decided in time is not shed.
+		time.Sleep(2 * overloadLasts) //nolint:forbidigo // the bubble's clock
+		for range 60 {
+			calls.Go(func() {
+				if err := take(flooder); err != nil {
+					t.Errorf("after the flood: %v", err)
+				}
+			})
 		}
 		calls.Wait()
 		if quietFailed.Load() > 0 || shed.Load() < 70*ticks {

@@ -165,6 +165,7 @@ type Arguments struct {
 	Slug        string
 	Name        string
 	DefaultPlan string
+	Spread      bool
 	Tenant      string // a slug
 	Enforcement string // on or shadow
 	Confirm     string // the slug again
@@ -182,11 +183,19 @@ type Arguments struct {
 
 // Logger returns the logger that the configuration describes.
 func (c Config) Logger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: c.LogLevel}
+	options := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: timeInUTC}
 	if c.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// timeInUTC makes the times of all processes' lines comparable, wherever they run.
+func timeInUTC(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+		a.Value = slog.TimeValue(a.Value.Time().UTC())
+	}
+	return a
 }
 
 // LogValue shows every option that the command takes, with secrets left out.

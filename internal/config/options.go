@@ -49,6 +49,8 @@ func (c *Config) options() []option {
 				"What people call it."),
 			row("default-plan", only(AdminCreateTenant), "", text(&c.Arguments.DefaultPlan, "PLAN"),
 				"The plan of users who were assigned none. It is created with the tenant."),
+			row("spread", only(AdminCreateTenant), "false", toggle(&c.Arguments.Spread),
+				"Keep the tenant's buckets on all masters of a Redis Cluster, because it is too busy for one. This never changes."),
 			row("permissions", only(AdminCreateKey), "check",
 				permissions(&c.Arguments.Permissions, auth.TenantPermissions...),
 				"What the key may do, separated by commas."),
@@ -196,8 +198,8 @@ func (c *Config) options() []option {
 			row("tenant-grace", keepers, "720h", duration(&c.TenantGrace, time.Hour, 400*24*time.Hour),
 				"How long a removed tenant can be restored. After it all that is stored of the tenant is erased."),
 			row("webhook-allow", keepers, "", networks(&c.WebhookAllow),
-				"Networks that alerts may be posted to although they are private, separated by commas. Without it "+
-					"alerts go to public addresses only."),
+				"Networks that alerts and audit logs may be posted to although they are private, separated by commas. Without it "+
+					"they go to public addresses only."),
 		),
 		group("Mail", append([]option{
 			row("admin-url", []Command{AdminServe, AdminSignInLink, SluiceDev}, "", webURL(&c.AdminURL),

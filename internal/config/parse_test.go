@@ -102,6 +102,7 @@ func TestArgumentsOfOneShotCommands(t *testing.T) {
 		want Arguments
 	}{
 		"create-tenant":                    {"create-tenant --slug acme --name Acme", Arguments{Slug: "acme", Name: "Acme"}},
+		"create-tenant that is spread":     {"create-tenant --slug acme --name Acme --spread", Arguments{Slug: "acme", Name: "Acme", Spread: true}},
 		"create-tenant with a plan":        {"create-tenant --slug acme --name Acme --default-plan free", Arguments{Slug: "acme", Name: "Acme", DefaultPlan: "free"}},
 		"create-key may check":             {"create-key --tenant acme --name ci", Arguments{Tenant: "acme", Name: "ci", Permissions: []auth.Permission{auth.PermissionCheck}}},
 		"create-key with permissions":      {"create-key --tenant acme --name ci --permissions manage,check", Arguments{Tenant: "acme", Name: "ci", Permissions: []auth.Permission{auth.PermissionManage, auth.PermissionCheck}}},

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestConnURLHidesPasswords(t *testing.T) {
@@ -86,6 +87,22 @@ func TestLoggerWritesAsConfigured(t *testing.T) {
 				t.Errorf("wrote a debug event at level info: %q", out.String())
 			}
 		})
+	}
+}
+
+func TestTheLogIsInUTC(t *testing.T) {
+	t.Parallel()
+	elsewhere := time.FixedZone("far east", 9*60*60)
+	for _, format := range []string{"text", "json"} {
+		var out bytes.Buffer
+		handler := mustParse(t, "api", []string{"--log-format=" + format}, database).Logger(&out).Handler()
+		record := slog.NewRecord(time.Date(2026, 12, 1, 3, 0, 0, 0, elsewhere), slog.LevelInfo, "an event", 0)
+		if err := handler.Handle(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "2026-11-30T18:00:00.000Z") && !strings.Contains(out.String(), "2026-11-30T18:00:00Z") {
+			t.Errorf("as %s it is %s", format, out.String())
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ type Redis struct {
 	as       *runAs // nil: as this process's own user
 	password string // "": none
 	port     *Port  // kept for as long as r is, so that Restart finds it free
+	bus      *Port  // likewise, of a server of a cluster
 	proc     *process
 }
 
@@ -59,7 +60,11 @@ func startRedis(ctx context.Context, r *Redis) (_ *Redis, err error) {
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("start Redis: %w", err)
 	}
-	r.proc, r.port, err = serve(func(port *Port) (*process, error) { return r.start(ctx, port) })
+	if r.bus != nil { // the cluster knows its ports
+		r.proc, err = r.start(ctx, r.port)
+	} else {
+		r.proc, r.port, err = serve(func(port *Port) (*process, error) { return r.start(ctx, port) })
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start Redis: %w", err)
 	}
@@ -74,9 +79,16 @@ func (r *Redis) start(ctx context.Context, port *Port) (*process, error) {
 	if r.password != "" {
 		settings = "requirepass " + r.password + "\n" // by standard input: everybody can read arguments
 	}
+	args := []string{
+		"--bind", "127.0.0.1", "--port", port.String(), "--dir", dir,
+		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", "--daemonize", "no",
+	}
+	if r.bus != nil {
+		args = append(args, "--cluster-enabled", "yes", "--cluster-port", r.bus.String(), "--cluster-config-file", clusterConfig,
+			"--cluster-require-full-coverage", "no", "--cluster-node-timeout", "60000", "--repl-diskless-sync-delay", "0")
+	}
 	// The server outlives ctx.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), r.binary, "--bind", "127.0.0.1", "--port", port.String(), "--dir", dir,
-		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", "--daemonize", "no", "-")
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), r.binary, append(args, "-")...)
 	cmd.Dir = dir
 	cmd.Stdin = strings.NewReader(settings)
 	// A frozen Redis would keep any other signal pending for ever; it has nothing to save.

@@ -129,6 +129,9 @@ type Key struct {
 	Tenant  rules.TenantID
 	Rule    rules.RuleID
 	Subject string // any bytes; see rules.Match
+	// Shard is 0 if all buckets of the tenant are kept together, and else which of them are: 1 to rules.Shards. It follows from
+	// the rest: see KeyOf.
+	Shard uint8
 }
 
 // Tier is one bucket of a BucketCheck.
@@ -145,8 +148,9 @@ type Tier struct {
 	Holds bool
 	// Bucket is part of the answer: the bucket after the check, with the limit in force.
 	Bucket Bucket
-	// Out is part of the answer: what the bucket has lent.
-	Out Tokens
+	// Out and Holders are part of the answer: what the bucket has lent, and to how many processes.
+	Out     Tokens
+	Holders int64
 	// told: retry and reset are the waits of a bucket whose Level does not tell them: until it holds the cost, if it does
 	// not, and until it is full.
 	told         bool
@@ -155,7 +159,7 @@ type Tier struct {
 
 // answer fills the tier's answer from the settled bucket after the check.
 func (t *Tier) answer(check *BucketCheck, state *State) {
-	t.Bucket, t.Out, t.told, t.retry, t.reset = state.View(), state.Out(), false, 0, 0
+	t.Bucket, t.Out, t.Holders, t.told, t.retry, t.reset = state.View(), state.Out(), state.Holders(), false, 0, 0
 	if !TellsWaits(t.Bucket.Limit) && t.Out == 0 {
 		return
 	}
@@ -167,7 +171,7 @@ func (t *Tier) answer(check *BucketCheck, state *State) {
 
 // Serve answers the tier from tokens that the store has lent to this process: they hold the cost.
 func (t *Tier) Serve(bucket Bucket) {
-	t.Holds, t.Bucket, t.Out, t.told, t.retry, t.reset = true, bucket, 0, false, 0, 0
+	t.Holds, t.Bucket, t.Out, t.Holders, t.told, t.retry, t.reset = true, bucket, 0, 0, false, 0, 0
 }
 
 // SetWaits sets the waits of a tier whose Level does not tell them, in microseconds; see TellsWaits.

@@ -91,6 +91,9 @@ type TierDecision struct {
 	BucketRead bool
 	// Remaining is what the bucket holds after the check, at least minus a millionth.
 	Remaining Tokens
+	// Out is what the bucket has lent to processes, as the store said, and Holders to how many.
+	Out     Tokens
+	Holders int64
 	// RetryAfter is how long until the tier would allow the cost; 0 if it does or never will.
 	RetryAfter time.Duration
 	// ResetAfter is how long until the bucket is full; 0 for a concurrency limit, because nobody knows.

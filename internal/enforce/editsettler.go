@@ -235,10 +235,10 @@ func (e *EditSettler) lookAtChunk(ctx context.Context, chunk []slowdown) (failed
 	slowdowns := make([]slowdown, 0, len(chunk)) // of each check
 	for i := range chunk {
 		if m, ok := e.single(&chunk[i], time.Now()); ok {
-			tenant := chunk[i].Tenant
+			tenant := e.tenant(chunk[i].Tenant)
 			checks = append(checks, BucketCheck{
-				ReadAt: e.tenant(tenant).ReadAt(),
-				Tiers:  []Tier{{Key: Key{Tenant: tenant, Rule: m.Rule.ID, Subject: m.Subject}, Limit: m.Limit}},
+				ReadAt: tenant.ReadAt(),
+				Tiers:  []Tier{{Key: KeyOf(&tenant.Tenant, &m), Limit: m.Limit}},
 			})
 			slowdowns = append(slowdowns, chunk[i])
 		}
@@ -310,7 +310,7 @@ func (e *EditSettler) edit(rule Key) (edit Edit, ok bool) {
 	if tenant == nil {
 		return Edit{}, false
 	}
-	edit = Edit{Tenant: rule.Tenant, Rule: rule.Rule, ReadAt: tenant.ReadAt()}
+	edit = Edit{Tenant: rule.Tenant, IsSpread: tenant.Tenant.Spread, Rule: rule.Rule, ReadAt: tenant.ReadAt()}
 	if common, ok := tenant.CommonLimit(rule.Rule); ok {
 		edit.Common = &common
 	}

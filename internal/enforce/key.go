@@ -9,6 +9,15 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+// KeyOf returns the key of a match's bucket.
+func KeyOf(tenant *rules.Tenant, m *rules.Match) Key {
+	key := Key{Tenant: tenant.ID, Rule: m.Rule.ID, Subject: m.Subject}
+	if tenant.Spread {
+		key.Shard = m.Shard()
+	}
+	return key
+}
+
 // Text returns the key without its tenant, as violations and the admin API name a bucket: the rule's id, a colon, and the
 // subject. Each key of a tenant has its own text.
 //
@@ -29,7 +38,8 @@ func (k Key) IsLong() bool { return len(k.Subject) > maxSubject }
 // Digest returns the SHA-256 of the subject.
 func (k Key) Digest() [sha256.Size]byte { return sha256.Sum256([]byte(k.Subject)) }
 
-// ParseKey parses a Text. Whether the tenant has such a rule and subject is for snapshot.Tenant.Bucket to say.
+// ParseKey parses a Text. Whether the tenant has such a rule and subject is for snapshot.Tenant.Bucket to say, and KeyOf then knows
+// the Shard.
 func ParseKey(tenant rules.TenantID, text string) (Key, error) {
 	digits, subject, found := strings.Cut(text, ":")
 	id, err := strconv.ParseInt(digits, 10, 64)

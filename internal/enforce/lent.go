@@ -66,6 +66,9 @@ type Ask struct {
 	Held, Need, Want Tokens
 	// Since is how long ago the holder asked last, in microseconds; 0 if it never did.
 	Since int64
+	// Loan asks for tokens of checks that are being decided, and that are reported at once: the asker is no holder, and what it
+	// wants is lent as far as the bucket has it, whatever the shares of holders.
+	Loan bool
 }
 
 // Return is what became of tokens that were lent to end in a slot.
@@ -193,6 +196,16 @@ func (s *State) Out() Tokens {
 	return l.out()
 }
 
+// Holders returns how many processes hold what is lent, 0 if nothing is. Those that the state has not heard of since count until it
+// forgets them.
+func (s *State) Holders() int64 {
+	l := s.lent()
+	if l.out() == 0 {
+		return 0
+	}
+	return l.holders()
+}
+
 // Epoch names the slots that the bucket has; 0 if it has lent nothing.
 func (s *State) Epoch() int64 {
 	l := s.lent()
@@ -261,7 +274,7 @@ func (s *State) untilBeside(amount Tokens) int64 {
 //
 // A grant covers what the holder needs, or is refused. Beyond that it is no more than the holder wants, than half of an
 // equal share of the level, or a share of what the bucket earned since the holder's last ask, and it leaves half of the
-// burst to others.
+// burst to others. A loan knows no shares.
 func (s *State) Lease(ask *Ask) Grant {
 	if !CanLease(s.Limit) {
 		return Grant{Level: s.View().Level, Holders: 1, Limit: s.Limit, Refused: true}
@@ -278,13 +291,15 @@ func (s *State) Lease(ask *Ask) Grant {
 		free := float64(s.Level.Micros - short)
 		holders := float64(g.Holders)
 		earned := float64(min(ask.Since, LeaseHorizon.Microseconds())) * s.Limit.Rate
-		most := min(float64(ask.Want-max(ask.Need, ask.Held)), max(0.5*free/holders, earned/holders), free,
-			0.5*float64(capacity(s.Limit))-float64(l.out()+short))
+		most := min(float64(ask.Want-max(ask.Need, ask.Held)), free)
+		if !ask.Loan {
+			most = min(most, max(0.5*free/holders, earned/holders), 0.5*float64(capacity(s.Limit))-float64(l.out()+short))
+		}
 		g.Amount = short + Tokens(math.Floor(max(0, most)))
 		s.Level.Micros -= g.Amount
 	}
 	if ask.Want > 0 || ask.Need > 0 { // who gets nothing is counted too, so that the others' shares leave it some
-		l.lend(g.Slot, g.Amount)
+		l.lend(g.Slot, g.Amount, !ask.Loan)
 	}
 	s.keep(&l)
 	g.Level, g.Out = s.Level, l.out()
@@ -313,8 +328,8 @@ func (s *State) takeBack(ask *Ask, l *slots) {
 	}
 }
 
-// lend puts what is lent, and its holder, into a slot, which is the latest.
-func (l *slots) lend(index int64, amount Tokens) {
+// lend puts what is lent, and its holder if it is one, into a slot, which is the latest.
+func (l *slots) lend(index int64, amount Tokens, isHolder bool) {
 	t := l.find(index)
 	if t == nil {
 		if l.n == MaxSlots { // cannot be: older ones are forgotten
@@ -327,5 +342,7 @@ func (l *slots) lend(index int64, amount Tokens) {
 		l.n++
 	}
 	t.out += amount
-	t.holders++
+	if isHolder {
+		t.holders++
+	}
 }

@@ -207,7 +207,7 @@ func isWorthLending(limit Limit) bool {
 
 // place returns the index of a match's bucket in the answer.
 func (a *answering) place(m *rules.Match) int {
-	key := Key{Tenant: a.tenant.Tenant.ID, Rule: m.Rule.ID, Subject: m.Subject}
+	key := KeyOf(&a.tenant.Tenant, m)
 	at, known := a.places[key]
 	if !known {
 		at = len(a.answer.Buckets)
@@ -225,6 +225,9 @@ func (a *answering) lend(ctx context.Context) {
 	var leases []Lease
 	for i := range a.request.Buckets {
 		b := &a.request.Buckets[i]
+		if m, found := a.tenant.Bucket(b.Key.Rule, b.Key.Subject, a.now); found { // a client does not know the shard
+			b.Key = KeyOf(&a.tenant.Tenant, &m)
+		}
 		var limit Limit
 		ask := b.Ask
 		if at, wanted := a.places[b.Key]; wanted {
@@ -315,7 +318,7 @@ func (a *answering) observe(check *Check, d *Decision, judge func(*TierDecision)
 		}
 		if isLimit(t.Match) {
 			var bucket BucketAnswer
-			if at, known := a.places[Key{Tenant: a.tenant.Tenant.ID, Rule: t.Match.Rule.ID, Subject: t.Match.Subject}]; known {
+			if at, known := a.places[KeyOf(&a.tenant.Tenant, t.Match)]; known {
 				bucket = a.answer.Buckets[at]
 			}
 			bucket.describe(t, check.Cost)

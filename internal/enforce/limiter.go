@@ -271,7 +271,7 @@ func (d *Decision) read(check *BucketCheck) {
 		next++
 		t.BucketRead = true
 		t.Limit = answer.Bucket.Limit
-		t.Remaining = answer.Bucket.Level.Micros
+		t.Remaining, t.Out, t.Holders = answer.Bucket.Level.Micros, answer.Out, answer.Holders
 		t.Stamp = answer.Bucket.Stamp
 		t.ResetAfter = answer.TimeToFull()
 		t.Delay = answer.Delay(check)

@@ -83,7 +83,7 @@ func bucketTiers(tenant *snapshot.Tenant, tiers []TierDecision, dst []Tier) []Ti
 			dst = make([]Tier, 0, len(tiers)-i)
 		}
 		dst = append(dst, Tier{
-			Key:        Key{Tenant: tenant.Tenant.ID, Rule: m.Rule.ID, Subject: m.Subject},
+			Key:        KeyOf(&tenant.Tenant, m),
 			Limit:      m.Limit,
 			Shadow:     m.Mode == rules.ModeShadow,
 			NeverLease: m.Rule.NeverLeased,

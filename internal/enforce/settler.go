@@ -8,7 +8,7 @@ import (
 
 // Settler is a store whose idle buckets can be settled.
 //
-// A store forgets a bucket ten seconds after it is full, by the limit that the bucket had when it was last written. A
+// A store forgets a bucket ten seconds or more after it is full, by the limit that the bucket had when it was last written. A
 // forgotten bucket counts as full. So an edit that makes buckets fill later must reach idle buckets before they are
 // forgotten; other edits need not.
 type Settler interface {
@@ -20,8 +20,9 @@ type Settler interface {
 
 // Edit is a change after which the buckets of a rule fill later than before.
 type Edit struct {
-	Tenant rules.TenantID
-	Rule   rules.RuleID
+	Tenant   rules.TenantID
+	IsSpread bool // the tenant's buckets have shards
+	Rule     rules.RuleID
 	// ID tells the edit from others of the rule, in all processes alike.
 	ID string
 	// ReadAt is as in BucketCheck.

@@ -17,6 +17,10 @@ const MaxTogether = 256
 // ErrTooManyBuckets means that checks which are decided together reach more than MaxTogether buckets. Nothing was taken.
 var ErrTooManyBuckets = errors.New("the checks reach too many buckets")
 
+// ErrSpreadLimits means that checks which are decided together reach limits of several users that cannot be lent, in a tenant whose
+// buckets are spread. Nothing was taken.
+var ErrSpreadLimits = errors.New("the checks reach limits of several users that cannot be lent")
+
 // DecideTogether decides checks of one tenant that are parts of one request: tokens are taken for all of them or, if one is
 // denied, for none, and allowed reports which. decisions[i] answers checks[i] as if it were alone: of a denied request it
 // says which checks would pass. It reuses the memory of the decisions.
@@ -25,7 +29,7 @@ var ErrTooManyBuckets = errors.New("the checks reach too many buckets")
 // check. The observer is told of all checks of a request that passes, and of the denied ones of another; the others took
 // nothing and did not pass.
 //
-// It answers within the time budget of the shared buckets, as Decide does. The error is ErrTooManyBuckets.
+// It answers within the time budget of the shared buckets, as Decide does. The error is ErrTooManyBuckets or ErrSpreadLimits.
 func (l *Limiter) DecideTogether(
 	ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision,
 ) (allowed bool, err error) {
@@ -40,6 +44,9 @@ func (l *Limiter) DecideTogether(
 	}
 	if u.gather(tenant, checks, decisions); len(u.take[0].Tiers) > MaxTogether {
 		return false, ErrTooManyBuckets
+	}
+	if areSpread(u.take[0].Tiers) {
+		return false, ErrSpreadLimits
 	}
 	if len(u.take[0].Tiers) > 0 {
 		ctx = context.WithoutCancel(ctx)
@@ -64,6 +71,22 @@ func (l *Limiter) DecideTogether(
 		}
 	}
 	return allowed, nil
+}
+
+// areSpread reports whether tiers that cannot be lent are in several shards.
+func areSpread(tiers []Tier) bool {
+	shard := uint8(0)
+	for i := range tiers {
+		own := tiers[i].Key.Shard
+		if own == 0 || CanLease(tiers[i].Limit) {
+			continue
+		}
+		if shard > 0 && own != shard {
+			return true
+		}
+		shard = own
+	}
+	return false
 }
 
 // degradeTogether is degrade for the checks of one request.

@@ -41,7 +41,7 @@ type Process struct {
 	Redis string
 	// RedisDown are the addresses of these nodes.
 	RedisDown []string
-	// Algorithms are those that the process knows, rules.WordAdapt and rules.WordLeases. A rule of another one acts by its failure mode there.
+	// Algorithms are those that the process knows, rules.WordAdapt, rules.WordLeases and rules.WordSpread. A rule of another one acts by its failure mode there.
 	Algorithms []string
 }
 

@@ -33,6 +33,7 @@ var (
 	NotFound         = Kind{typePrefix + "not-found", "There is nothing here", http.StatusNotFound}
 	WrongMethod      = Kind{typePrefix + "method-not-allowed", "The method is not allowed here", http.StatusMethodNotAllowed}
 	Conflict         = Kind{typePrefix + "conflict", "What is stored does not allow this", http.StatusConflict}
+	OverQuota        = Kind{typePrefix + "quota-exceeded", "The tenant holds as much as it may", http.StatusConflict}
 	InUse            = Kind{typePrefix + "in-use", "Something still needs this", http.StatusConflict}
 	NoSharedStore    = Kind{typePrefix + "no-shared-store", "Buckets are not shared", http.StatusConflict}
 	KeyReused        = Kind{typePrefix + "idempotency-key-reused", "The Idempotency-Key was used before", http.StatusUnprocessableEntity}

@@ -1,4 +1,4 @@
-// Package jobs runs work that waits in the database: webhooks and mail.
+// Package jobs runs work that waits in the database: webhooks, mail and replays.
 //
 // Any number of processes may run the same queue. A process claims due jobs under a lease and attempts them
 // concurrently, up to a cap. Nobody else gets a claimed job until its lease ends, because the process that holds it may
@@ -33,8 +33,8 @@ const (
 type Queue[J any] struct {
 	// Claim leases up to limit due jobs. A tenant has at most perTenant leases in all processes.
 	Claim func(ctx context.Context, now, leaseEnds time.Time, perTenant, limit int) ([]J, error)
-	// Attempt does a job and stores the result. It takes less than a minute. If ctx ends, the process is stopping and
-	// another one tries after the lease.
+	// Attempt does a job and stores the result. It takes less than a minute, or renews its lease itself. If ctx ends, the
+	// process is stopping and another one tries after the lease.
 	Attempt func(ctx context.Context, job *J, now time.Time)
 	// AtOnce caps the attempts in flight of this process, PerTenant those of a tenant in all processes.
 	AtOnce, PerTenant int

@@ -1,7 +1,7 @@
 package lease
 
 import (
-	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,14 +13,10 @@ const (
 	clockDrift = 1000
 	// life is how long lent tokens are spent, from when they were asked for.
 	life = enforce.LeaseLife - enforce.LeaseLife/clockDrift
-	// idleAfter is how long a bucket goes without a check before its tokens are given back.
-	idleAfter = 100 * time.Millisecond
-	// averaged is the time over which demand is averaged.
-	averaged = 500 * time.Millisecond
-	// A holder wants tokens for shortHorizon of its demand, and for longer the more holders there are, since a bucket that
-	// serves many asks serves each seldom.
-	shortHorizon, longHorizon = 250 * time.Millisecond, time.Second
-	fewHolders                = 10 // a shortHorizon's
+	// A holder wants tokens for horizon of its demand, and asks for more once it has less than a topUp-th of that. Each ask costs
+	// the store more than a check. Beyond the horizon the first tokens would end before they are spent.
+	horizon = 800 * time.Millisecond
+	topUp   = 4
 	// leastWanted and longestLot bound what a holder wants: in tokens, and in time of the bucket's rate.
 	leastWanted = 4 * enforce.Token
 	longestLot  = 5 * time.Second
@@ -50,6 +46,7 @@ type lot struct {
 	limit     enforce.Limit // in force when it was lent
 	from      int64         // when the answer came, on the monotonic clock
 	ends      Instant
+	due       int64 // lent and not yet reported as spent or given back; of the one goroutine
 }
 
 // take takes up to an amount, and returns how much.
@@ -71,6 +68,7 @@ func (l *lot) take(amount int64) int64 {
 type Bucket struct {
 	lots  atomic.Pointer[[]*lot] // the oldest first; replaced, never changed
 	asked atomic.Int64           // what checks asked for, in millionths
+	count atomic.Int64           // how many checks did
 
 	// Of the one goroutine:
 	limit    enforce.Limit // as this process knows it
@@ -80,12 +78,10 @@ type Bucket struct {
 	presence int64 // the slot of the last grant
 	epoch    int64 // likewise
 	holders  int64
-	seen     int64   // asked when demand was last computed
-	demand   float64 // millionths per second
-	measured Instant // when demand was computed
-	active   Instant // when a check asked last
-	pause    Instant // until when an empty bucket is left alone
-	resting  Instant // until when the bucket is asked only for what checks need
+	demand   demand
+	want     enforce.Tokens // as of the demand
+	pause    Instant        // until when an empty bucket is left alone
+	resting  Instant        // until when the bucket is asked only for what checks need
 	moved    Moved
 }
 
@@ -104,7 +100,7 @@ func (b *Bucket) Moved() (moved Moved) {
 
 // NewBucket returns a bucket of which this process holds nothing.
 func NewBucket(limit enforce.Limit, now Instant) *Bucket {
-	return &Bucket{limit: limit, inForce: limit, holders: 1, measured: now, active: now}
+	return &Bucket{limit: limit, inForce: limit, holders: 1, demand: newDemand(now), want: leastWanted}
 }
 
 // Taken is what Take took, until it is spent or put back.
@@ -123,7 +119,10 @@ type part struct {
 }
 
 // Demand counts the cost of a check that lots served, or would have served with more tokens.
-func (b *Bucket) Demand(cost enforce.Tokens) { b.asked.Add(int64(cost)) }
+func (b *Bucket) Demand(cost enforce.Tokens) {
+	b.asked.Add(int64(cost))
+	b.count.Add(1)
+}
 
 // Take takes a cost from the oldest lots that have not ended, or takes nothing and reports false.
 func (b *Bucket) Take(now Instant, cost enforce.Tokens, taken *Taken) bool {
@@ -213,21 +212,15 @@ func (b *Bucket) undecided(now Instant) (sum enforce.Tokens) {
 // Edited tells the limit that this process knows. Tokens that were lent under an older one are given back by the next ask.
 func (b *Bucket) Edited(limit enforce.Limit) { b.limit = limit }
 
-// wanted returns what the bucket should hold, and computes the demand.
+// wanted computes what the bucket should hold. If that is less than its demand for the horizon, holders share what a burst has
+// for them: each wants an equal share of it, or its share of what the bucket earns.
 func (b *Bucket) wanted(now Instant) enforce.Tokens {
-	asked := b.asked.Load()
-	if elapsed := float64(now.Mono - b.measured.Mono); elapsed > 0 {
-		recent := float64(asked-b.seen) / elapsed * float64(time.Second)
-		b.demand += (recent - b.demand) * (1 - math.Exp(-elapsed/float64(averaged)))
-		b.measured = now
-	}
-	if asked != b.seen {
-		b.seen, b.active = asked, now
-	}
-	horizon := min(shortHorizon*time.Duration(max(b.holders, fewHolders))/fewHolders, longHorizon).Seconds()
-	horizon = min(horizon, mostLent*float64(b.inForce.Burst)/b.inForce.Rate)
-	want := max(b.demand*horizon, float64(leastWanted))
-	return enforce.Tokens(min(want, b.inForce.Rate*float64(enforce.Token)*longestLot.Seconds()))
+	b.demand.measure(now, b.asked.Load(), b.count.Load())
+	lendable := mostLent * float64(b.inForce.Burst) * float64(enforce.Token)
+	rate := b.inForce.Rate * float64(enforce.Token)
+	most := lendable * max(1/float64(b.holders), b.demand.tokens/rate)
+	want := max(min(b.demand.tokens*horizon.Seconds(), most), float64(leastWanted))
+	return enforce.Tokens(min(want, rate*longestLot.Seconds()))
 }
 
 // Ask returns what to ask of the store now, and whether to ask at all. need is what the first of the waiting checks costs,
@@ -237,15 +230,18 @@ func (b *Bucket) Ask(now Instant, need, waiting enforce.Tokens) (ask enforce.Ask
 	if b.isAsking {
 		return ask, false
 	}
-	want, held := b.wanted(now), b.Held(now)
-	isIdle := now.Mono-b.active.Mono >= int64(idleAfter) && need == 0
+	held := b.Held(now)
+	if need > 0 || held < b.want/topUp || now.Mono-b.demand.measured.Mono >= int64(measureEvery) {
+		b.want = b.wanted(now)
+	}
+	want, isIdle := b.want, need == 0 && b.demand.isIdle(now)
 	switch {
 	case isIdle:
-		if b.isEmpty() {
+		if !b.hasReport(now) {
 			return ask, false
 		}
 	case need > held:
-	case held >= want/2 && !b.hasOlder() || b.IsPaused(now) || now.Mono < b.resting.Mono:
+	case held >= want/topUp && !b.hasOlder() || b.IsPaused(now) || now.Mono < b.resting.Mono:
 		return ask, false
 	}
 	ask = enforce.Ask{Epoch: b.epoch, Presence: b.presence, Need: need, Want: want + waiting}
@@ -263,7 +259,7 @@ func (b *Bucket) Ask(now Instant, need, waiting enforce.Tokens) (ask enforce.Ask
 
 // Return returns an ask that gives everything back, and false if there is nothing.
 func (b *Bucket) Return(now Instant) (ask enforce.Ask, ok bool) {
-	if b.isAsking || b.isEmpty() {
+	if b.isAsking || !b.hasReport(now) {
 		return ask, false
 	}
 	ask = enforce.Ask{Epoch: b.epoch, Presence: b.presence}
@@ -272,26 +268,26 @@ func (b *Bucket) Return(now Instant) (ask enforce.Ask, ok bool) {
 	return ask, true
 }
 
-// isEmpty reports whether there is nothing to give back.
-func (b *Bucket) isEmpty() bool {
+// hasReport reports whether something was spent or can be given back.
+func (b *Bucket) hasReport(now Instant) bool {
+	return b.hasLot(func(l *lot) bool { return l.left.Load() > 0 || l.spent.Load() > 0 || !now.isBefore(l.ends) })
+}
+
+// isDone reports whether nothing is left to report.
+func (b *Bucket) isDone() bool { return !b.isAsking && !b.hasLot(func(*lot) bool { return true }) }
+
+func (b *Bucket) hasLot(where func(*lot) bool) bool {
 	lots := b.lots.Load()
-	return lots == nil || len(*lots) == 0
+	return lots != nil && slices.ContainsFunc(*lots, where)
 }
 
 // hasOlder reports whether tokens were lent under an older limit than the one known.
 func (b *Bucket) hasOlder() bool {
-	if lots := b.lots.Load(); lots != nil {
-		for _, l := range *lots {
-			if l.limit.Since < b.limit.Since && l.left.Load() > 0 {
-				return true
-			}
-		}
-	}
-	return false
+	return b.hasLot(func(l *lot) bool { return l.limit.Since < b.limit.Since && l.left.Load() > 0 })
 }
 
 // report moves what was spent into an ask, and what is given back: everything, or what was lent under an older limit or
-// cannot be spent any more. It drops lots that have no tokens left.
+// cannot be spent any more. It drops lots of which the store knows what became of all tokens; a check in flight may still have some.
 func (b *Bucket) report(ask *enforce.Ask, now Instant, everything bool) {
 	lots := b.lots.Load()
 	if lots == nil {
@@ -314,8 +310,7 @@ func (b *Bucket) report(ask *enforce.Ask, now Instant, everything bool) {
 		if l.epoch == ask.Epoch && (r.Spent > 0 || r.Back > 0) {
 			ask.Returns = addReturn(ask.Returns, r)
 		}
-		// A check in flight may still put tokens back into a lot that is dropped here. They are lost.
-		if isAlive && (l.left.Load() > 0 || l.undecided.Load() > 0) {
+		if l.due -= int64(r.Spent + r.Back); isAlive && l.due > 0 {
 			kept = append(kept, l)
 		}
 	}
@@ -339,7 +334,7 @@ func (b *Bucket) Answered(sent, now Instant, grant *enforce.Grant) {
 	b.presence, b.epoch, b.holders, b.inForce = grant.Slot, grant.Epoch, max(1, grant.Holders), grant.Limit
 	if grant.Amount > 0 {
 		b.moved.Lent += grant.Amount
-		l := &lot{slot: grant.Slot, epoch: grant.Epoch, limit: grant.Limit, from: now.Mono, ends: sent.plus(life)}
+		l := &lot{slot: grant.Slot, epoch: grant.Epoch, limit: grant.Limit, from: now.Mono, ends: sent.plus(life), due: int64(grant.Amount)}
 		l.left.Store(int64(grant.Amount))
 		var lots []*lot
 		if former := b.lots.Load(); former != nil {

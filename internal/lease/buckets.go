@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,14 +17,20 @@ const (
 	// tickEvery is how often buckets are looked after.
 	tickEvery = 10 * time.Millisecond
 	// A bucket is leased once the store allowed hotAfter of its checks within hotWithin in this process and all other buckets
-	// of these are as busy or leased, or once it allowed hotAlone; if its rate earns leastEarned within longestLot and its burst is at
-	// least leastBurst. It is left after coldAfter without a check.
-	hotAfter    = 16
-	hotAlone    = 64
+	// of these are as busy or leased, so that such checks need no round trip; if its rate earns leastEarned within longestLot and its
+	// burst is at least leastBurst. It is left once it has fewer than cold checks within coldWithin, because then asks cost about what
+	// they spare. It is also left, for restWithin, if all buckets are leased of fewer than one of wholeShare of its checks: to split
+	// the others costs this process a little more than it spares the store.
+	hotAfter    = 4
 	hotWithin   = 500 * time.Millisecond
+	wholeShare  = 8
+	restWithin  = 10 * time.Second
 	leastEarned = 8
 	leastBurst  = 16
-	coldAfter   = 2 * time.Second
+	cold        = 8
+	coldWithin  = 2 * time.Second
+	// leaveEvery is how often buckets that are cold are left, in ticks.
+	leaveEvery = 10
 	// counters is how many buckets are counted at once: 512 KiB.
 	counters = 1 << 16
 	// maxBuckets caps the leased buckets. A tenant has at most a leastTenants-th of them, or less while more tenants lease.
@@ -52,9 +59,10 @@ type Buckets struct {
 	isOn   atomic.Bool
 	held   atomic.Pointer[map[enforce.Key]*leased] // replaced, never changed
 	recent recent
-	hot    chan candidate // to lease
+	hot    chan []candidate // to lease, the buckets of a check together
 	served atomic.Int64
 	split  atomic.Int64
+	asks   atomic.Int64
 	moved  [4]atomic.Int64 // in the order of Moved
 
 	stop context.CancelFunc
@@ -65,6 +73,7 @@ type Buckets struct {
 
 	// Of the background:
 	ofTenant map[rules.TenantID]int
+	rests    map[enforce.Key]Instant // until when buckets are not leased
 }
 
 // leased is a leased bucket.
@@ -76,6 +85,24 @@ type leased struct {
 	isStranded atomic.Bool                   // what is held is to be given back
 	isLeaving  atomic.Bool                   // likewise, and no more is asked for
 	mu         sync.Mutex                    // guards the Bucket but for Take
+
+	partly atomic.Int64 // how many checks had a bucket that is not leased
+
+	// Of the background: when the present coldWithin began, and the counts of checks by then.
+	windowBegan               Instant
+	windowCount, windowPartly int64
+}
+
+// review reports, once in each coldWithin, whether the bucket had few checks in it, and whether few of these had only leased buckets.
+func (e *leased) review(now Instant) (isCold, isPartial bool) {
+	if now.Mono-e.windowBegan.Mono < int64(coldWithin) {
+		return false, false
+	}
+	count, partly := e.count.Load(), e.partly.Load()
+	checks := count - e.windowCount
+	whole := checks - (partly - e.windowPartly)
+	e.windowBegan, e.windowCount, e.windowPartly = now, count, partly
+	return checks < cold, whole*wholeShare < checks
 }
 
 // view is what checks see of the store's bucket.
@@ -109,8 +136,8 @@ func Open(ctx context.Context, store Store, clock func() Instant, log *slog.Logg
 // newBuckets returns a Buckets that nothing looks after.
 func newBuckets(store Store, clock func() Instant, log *slog.Logger, counters int) *Buckets {
 	b := &Buckets{
-		store: store, clock: clock, log: log, hot: make(chan candidate, 256), done: make(chan struct{}),
-		recent: newRecent(counters), ofTenant: map[rules.TenantID]int{},
+		store: store, clock: clock, log: log, hot: make(chan []candidate, 128), done: make(chan struct{}),
+		recent: newRecent(counters), ofTenant: map[rules.TenantID]int{}, rests: map[enforce.Key]Instant{},
 	}
 	b.held.Store(&map[enforce.Key]*leased{})
 	return b
@@ -136,6 +163,9 @@ func (b *Buckets) Split() int64 { return b.split.Load() }
 
 // Len returns how many buckets are leased.
 func (b *Buckets) Len() int { return len(*b.held.Load()) }
+
+// Asks counts the asks of the store for one bucket each.
+func (b *Buckets) Asks() int64 { return b.asks.Load() }
 
 // Moved counts the tokens that moved since the beginning.
 func (b *Buckets) Moved() Moved {
@@ -201,7 +231,7 @@ func (b *Buckets) end(checks []enforce.BucketCheck, rest *sent, held map[enforce
 		return
 	}
 	for _, place := range rest.places {
-		check, part := &checks[place.check], &split{}
+		check, part := &checks[place.check], &noSplit
 		if place.split >= 0 {
 			part = &rest.splits[place.split]
 		}
@@ -224,7 +254,7 @@ func (b *Buckets) run(ctx context.Context) {
 	defer close(b.done)
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
-	for {
+	for ticks := 0; ; {
 		select {
 		case <-ctx.Done():
 			b.TurnOn(false)
@@ -235,29 +265,35 @@ func (b *Buckets) run(ctx context.Context) {
 		case <-tick.C:
 			b.admit()
 			b.send(ctx, b.collect())
-			b.leave()
+			if ticks++; ticks%leaveEvery == 0 {
+				b.leave()
+			}
 		}
 	}
 }
 
-// admit starts to lease the candidates.
+// admit starts to lease the candidates: the buckets of a check together, because one of them alone spares no round trip.
 func (b *Buckets) admit() {
-	held, isOn := *b.held.Load(), b.isOn.Load()
-	var more map[enforce.Key]*leased
+	held, isOn, now := *b.held.Load(), b.isOn.Load(), b.clock()
+	next := held
 	for range len(b.hot) {
-		c := <-b.hot
-		if !isOn || held[c.key] != nil || more[c.key] != nil || max(len(held), len(more)) >= maxBuckets || b.ofTenant[c.key.Tenant] >= b.share() {
+		together := <-b.hot
+		if !isOn || slices.ContainsFunc(together, func(c candidate) bool { return now.isBefore(b.rests[c.key]) }) {
 			continue
 		}
-		if more == nil {
-			more = make(map[enforce.Key]*leased, len(held)+1)
-			maps.Copy(more, held)
+		for _, c := range together {
+			if next[c.key] != nil || len(next) >= maxBuckets || b.ofTenant[c.key.Tenant] >= b.share() {
+				continue
+			}
+			if len(next) == len(held) {
+				next = maps.Clone(held)
+			}
+			next[c.key] = &leased{Bucket: NewBucket(c.limit, now), key: c.key, windowBegan: now}
+			b.ofTenant[c.key.Tenant]++
 		}
-		more[c.key] = &leased{Bucket: NewBucket(c.limit, b.clock()), key: c.key}
-		b.ofTenant[c.key.Tenant]++
 	}
-	if more != nil {
-		b.held.Store(&more)
+	if len(next) > len(held) {
+		b.held.Store(&next)
 	}
 }
 
@@ -272,14 +308,20 @@ func (b *Buckets) leave() {
 	surplus := map[rules.TenantID]int{}
 	for key, e := range held {
 		e.mu.Lock()
-		isEmpty := !e.isAsking && e.isEmpty()
-		isCold := now.Mono-e.active.Mono > int64(coldAfter) || !canLease(e.inForce)
+		isDone := e.isDone()
+		isCold, isPartial := e.review(now)
+		if isCold || isPartial || !canLease(e.inForce) {
+			e.isLeaving.Store(true)
+		}
 		e.mu.Unlock()
+		if isPartial {
+			b.rests[key] = now.plus(restWithin)
+		}
 		if over := b.ofTenant[key.Tenant] - share - surplus[key.Tenant]; over > 0 {
 			surplus[key.Tenant]++
 			e.isLeaving.Store(true)
 		}
-		if !isEmpty || !isCold && isOn && !e.isLeaving.Load() {
+		if !isDone || isOn && !e.isLeaving.Load() {
 			continue
 		}
 		if fewer == nil {
@@ -293,6 +335,7 @@ func (b *Buckets) leave() {
 	if fewer != nil {
 		b.held.Store(&fewer)
 	}
+	maps.DeleteFunc(b.rests, func(_ enforce.Key, until Instant) bool { return !now.isBefore(until) })
 }
 
 // asking is a call to the store under way.
@@ -302,14 +345,13 @@ type asking struct {
 	sent    Instant
 }
 
-// collect returns the calls that are due, by tenant. The deadline of what a call lends counts from the first of its asks.
+// collect returns the calls that are due, by tenant. The deadline of what they lend counts from here.
 func (b *Buckets) collect() map[rules.TenantID][]*asking {
-	calls := map[rules.TenantID][]*asking{}
+	calls, now := map[rules.TenantID][]*asking{}, b.clock()
 	for _, e := range *b.held.Load() {
 		if _, waits := b.sending.Load(e.key.Tenant); waits {
 			continue
 		}
-		now := b.clock()
 		ask, limit, ok := b.next(e, now)
 		if !ok {
 			continue
@@ -357,6 +399,7 @@ func (b *Buckets) send(ctx context.Context, calls map[rules.TenantID][]*asking) 
 		b.senders.Go(func() {
 			defer b.sending.Delete(tenant)
 			for _, call := range of {
+				b.asks.Add(int64(len(call.leases)))
 				err := b.store.Lease(ctx, call.leases)
 				if err != nil {
 					b.log.Debug("leases were not renewed", "error", err)

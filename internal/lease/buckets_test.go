@@ -144,6 +144,7 @@ func TestChecksThatLotsCannotServeLeaseNothing(t *testing.T) {
 	for name, one := range map[string]enforce.BucketCheck{
 		"a small burst":                 check(enforce.Limit{Rate: 1e6, Burst: 5}),
 		"a limit of days":               check(enforce.Limit{Rate: 0.01, Burst: 1000}),
+		"beside what cannot be lent":    check(busy, window),
 		"a reservation":                 {Cost: enforce.Token, Tiers: check(busy).Tiers, Reserve: &enforce.Reservation{Life: time.Minute}},
 		"a look":                        {Cost: enforce.Token, Tiers: check(busy).Tiers, Look: true},
 		"no cost":                       {Tiers: check(busy).Tiers},
@@ -234,11 +235,12 @@ func split(t *testing.T, b *lease.Buckets, one enforce.BucketCheck) {
 
 var window = enforce.Limit{Kind: rules.KindFixedWindow, Burst: 1e9, Interval: 60_000_000}
 
-// TestABusyBucketBesideOthersIsLeased: the store decides the others in one call, and answers as for the whole check.
-func TestABusyBucketBesideOthersIsLeased(t *testing.T) {
+// TestALeasedBucketBesideOthers: the store decides the others in one call, and answers as for the whole check.
+func TestALeasedBucketBesideOthers(t *testing.T) {
 	t.Parallel()
 	b, store := open(t)
 	one := check(busy, window, busy)
+	heat(t, b, enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{one.Tiers[0], one.Tiers[2]}})
 	split(t, b, one)
 	for range 1000 {
 		tiers, split := store.tiers.Load(), b.Split()

@@ -18,6 +18,9 @@ type split struct {
 	count int // of the tiers that lots have
 }
 
+// noSplit is of a check that the store decides alone.
+var noSplit split
+
 // sent are the checks of a call that lots do not serve alone. Its memory is reused.
 type sent struct {
 	checks []enforce.BucketCheck // as the store decides them
@@ -33,8 +36,8 @@ type place struct {
 
 var sentPool = sync.Pool{New: func() any { return new(sent) }}
 
-// keptSent is the largest call whose memory is reused.
-const keptSent = 64
+// keptSent is the largest call whose memory is reused: about 2 MB.
+const keptSent = 1000
 
 func (s *sent) release() {
 	if cap(s.checks) > keptSent {
@@ -181,34 +184,59 @@ func (s *sent) finish(checks []enforce.BucketCheck, err error, now Instant) {
 	}
 }
 
-// notice counts a check that the store allowed, by bucket, and has those leased that are busy: with the other buckets of their
-// checks, so that these need no round trip, or so busy that it pays to spare the store one bucket of each.
+// notice counts a check that the store allowed, and has its buckets leased once all of them are busy. It counts one bucket after the
+// other, and none after the first that is not busy, because each is a visit to memory that is not in the processor's caches.
+//
+// Where buckets are spread, each is leased by itself once it is busy: checks that lack its tokens would borrow them, one call each.
 func (b *Buckets) notice(check *enforce.BucketCheck, part *split, held map[enforce.Key]*leased, now Instant) {
-	all := true
-	var counts [maxTiers]int
+	isHot, missing := true, 0
+	isSpread := len(check.Tiers) > 0 && check.Tiers[0].Key.Shard > 0
+	var busy []candidate // of those that are spread
 	for i := range check.Tiers {
 		tier := &check.Tiers[i]
 		if part.of[i] != nil {
 			continue
 		}
-		switch e := held[tier.Key]; {
-		case e != nil:
+		if e := held[tier.Key]; e != nil {
 			e.Demand(check.Cost) // more tokens would have served it
-		case !canServeTier(tier):
-			all = false
-		default:
-			counts[i] = b.recent.count(tier.Key, now)
-			all = all && counts[i] >= hotAfter
+			continue
+		}
+		if isSpread {
+			if canServeTier(tier) && b.recent.count(tier.Key, now) >= hotAfter {
+				busy = append(busy, candidate{tier.Key, tier.Limit})
+			}
+			continue
+		}
+		missing++
+		isHot = isHot && canServeTier(tier) && b.recent.count(tier.Key, now) >= hotAfter
+	}
+	if len(busy) > 0 {
+		b.offer(busy)
+	}
+	if missing == 0 {
+		return
+	}
+	var together []candidate
+	offers := isHot && len(b.hot) < cap(b.hot) // else later checks tell again
+	for i := range check.Tiers {
+		tier := &check.Tiers[i]
+		if e := held[tier.Key]; e != nil {
+			e.partly.Add(1)
+		}
+		if offers {
+			together = append(together, candidate{tier.Key, tier.Limit})
 		}
 	}
-	for i, count := range counts[:len(check.Tiers)] {
-		if count >= hotAlone || all && count > 0 {
-			tier := &check.Tiers[i]
-			select {
-			case b.hot <- candidate{tier.Key, tier.Limit}:
-			default: // later checks tell again
-			}
-		}
+	if offers {
+		b.offer(together)
+	}
+}
+
+// offer has buckets leased; if too many wait for that, later checks tell again.
+func (b *Buckets) offer(some []candidate) {
+	select {
+	case b.hot <- some:
+	default:
 	}
 }
 

@@ -105,3 +105,73 @@ func TestALotThatEndedMeanwhileGetsNothingBack(t *testing.T) {
 		t.Error("tokens of a lot that ended are spent")
 	}
 }
+
+// TestABucketThatSparesFewRoundTripsIsLeft: lots serve too few of its checks wholly. It is leased again after a while.
+func TestABucketThatSparesFewRoundTripsIsLeft(t *testing.T) {
+	t.Parallel()
+	limit := enforce.Limit{Rate: 1000, Burst: 1000}
+	for _, c := range []struct {
+		checks, partly int
+		isLeft, rests  bool
+	}{
+		{checks: 800, partly: 0},
+		{checks: 800, partly: 700},
+		{checks: 800, partly: 701, isLeft: true, rests: true},
+		{checks: cold - 1, partly: 0, isLeft: true},
+	} {
+		now := Instant{Mono: 1e9, Wall: 1e9}
+		b := newBuckets(nil, func() Instant { return now }, slog.New(slog.DiscardHandler), 16)
+		b.TurnOn(true)
+		busy := candidate{enforce.Key{Tenant: 1, Rule: 1}, limit}
+		b.hot <- []candidate{busy}
+		b.admit()
+		e := (*b.held.Load())[busy.key]
+		for range c.checks {
+			e.Demand(enforce.Token)
+		}
+		e.partly.Add(int64(c.partly))
+		if b.leave(); b.Len() != 1 {
+			t.Fatalf("%+v: the bucket is left before it was leased for %v", c, coldWithin)
+		}
+		now = now.plus(coldWithin)
+		if b.leave(); (b.Len() == 0) != c.isLeft {
+			t.Errorf("%+v: %d buckets are leased", c, b.Len())
+		}
+		if !c.isLeft {
+			continue
+		}
+		// A bucket of the same checks rests with it.
+		b.hot <- []candidate{{enforce.Key{Tenant: 1, Rule: 2}, limit}, busy}
+		if b.admit(); (b.Len() == 0) != c.rests {
+			t.Errorf("%+v: %d buckets are leased again", c, b.Len())
+		}
+		now = now.plus(restWithin)
+		b.hot <- []candidate{busy}
+		if b.admit(); (*b.held.Load())[busy.key] == nil {
+			t.Errorf("%+v: the bucket is not leased any more", c)
+		}
+	}
+}
+
+// TestALackOfTokensIsNoReasonToLeaveABucket: after a pause the first checks find no tokens, though all of their buckets are leased.
+func TestALackOfTokensIsNoReasonToLeaveABucket(t *testing.T) {
+	t.Parallel()
+	now := Instant{Mono: 1e9, Wall: 1e9}
+	limit := enforce.Limit{Rate: 1000, Burst: 1000}
+	b := newBuckets(nil, func() Instant { return now }, slog.New(slog.DiscardHandler), 16)
+	b.TurnOn(true)
+	tiers := []enforce.Tier{{Key: enforce.Key{Tenant: 1, Rule: 1}, Limit: limit}, {Key: enforce.Key{Tenant: 1, Rule: 2}, Limit: limit}}
+	b.hot <- []candidate{{tiers[0].Key, limit}, {tiers[1].Key, limit}}
+	b.admit()
+	held := *b.held.Load()
+	e := held[tiers[0].Key]
+	b.notice(&enforce.BucketCheck{Cost: enforce.Token, Tiers: tiers}, &noSplit, held, now)
+	if e.count.Load() != 1 || e.partly.Load() != 0 {
+		t.Errorf("a check that lacked tokens: %d checks, of which %d had other buckets", e.count.Load(), e.partly.Load())
+	}
+	other := enforce.Tier{Key: enforce.Key{Tenant: 1, Rule: 3}, Limit: limit}
+	b.notice(&enforce.BucketCheck{Cost: enforce.Token, Tiers: append(tiers, other)}, &noSplit, held, now)
+	if e.count.Load() != 2 || e.partly.Load() != 1 {
+		t.Errorf("a check with a bucket that is not leased: %d checks, of which %d had other buckets", e.count.Load(), e.partly.Load())
+	}
+}

@@ -86,6 +86,10 @@ func (s *Sender) words(letter *auth.Letter) (words, error) {
 		}, nil
 	case auth.MailNotice:
 		return notice(letter)
+	case auth.MailKeysExpire:
+		return s.keysExpire(letter), nil
+	case auth.MailKeysLeft:
+		return s.keysLeft(letter), nil
 	case auth.MailTest:
 		return words{
 			Subject: "Test message from Sluice",
@@ -130,4 +134,48 @@ func article(role auth.Role) string {
 		return "a viewer"
 	}
 	return "an " + string(role)
+}
+
+// keysExpire is a reminder to replace keys.
+func (s *Sender) keysExpire(letter *auth.Letter) words {
+	what, verb := s.keysOf(letter)
+	return words{
+		Subject: what + " " + verb("expires", "expire") + " soon",
+		Lines: append([]string{"Requests with an expired key are refused. Rotate what is still in use:"},
+			strings.Split(letter.Facts[auth.FactKeys], "\n")...),
+		Link: s.keysPage(letter), Button: "Open the list of keys",
+		Closing: "You get this because you manage these keys or made one of them. There is a reminder 14, 7 and 1 days before a key expires.",
+	}
+}
+
+// keysLeft tells that people who left made keys which still work.
+func (s *Sender) keysLeft(letter *auth.Letter) words {
+	what, verb := s.keysOf(letter)
+	return words{
+		Subject: what + " " + verb("was", "were") + " made by somebody who has left",
+		Lines: append([]string{"These keys still work, and whoever made them may have a copy. Rotate or revoke each, or decide to keep it:"},
+			strings.Split(letter.Facts[auth.FactKeys], "\n")...),
+		Link: s.keysPage(letter), Button: "Open the list of keys",
+		Closing: "You get this because you manage these keys.",
+	}
+}
+
+// keysOf says what a letter about keys is about, and chooses between one and many.
+func (*Sender) keysOf(letter *auth.Letter) (what string, verb func(one, many string) string) {
+	tenant, count := letter.Facts[auth.FactTenant], letter.Facts[auth.FactCount]
+	one, many, of := "An API key", "API keys", " of "+tenant
+	if tenant == "" {
+		one, many, of = "A service key", "service keys", " of the platform"
+	}
+	if count == "1" {
+		return one + of, func(one, _ string) string { return one }
+	}
+	return count + " " + many + of, func(_, many string) string { return many }
+}
+
+func (s *Sender) keysPage(letter *auth.Letter) string {
+	if slug := letter.Facts[auth.FactSlug]; slug != "" {
+		return s.options.URL + "/t/" + slug + "/settings/keys"
+	}
+	return s.options.URL + "/platform/service-keys"
 }

@@ -222,6 +222,8 @@ type Leases struct {
 	Buckets int // of which tokens are held
 	// Served checks needed no round trip; of Split ones Redis decided some of the buckets.
 	Served, Split int64
+	// Asks are renewals of one bucket each.
+	Asks int64
 	// Tokens by what became of them.
 	Lent, Spent, GivenBack, Forfeited float64
 }
@@ -234,6 +236,8 @@ func (m *Metrics) Leases(read func() Leases) {
 		func() float64 { return float64(read().Served) })
 	m.counter("sluice_split_checks_total", "Checks of which leased tokens served some buckets, and Redis decided the others.",
 		func() float64 { return float64(read().Split) })
+	m.counter("sluice_lease_asks_total", "Renewals of leased tokens, each of one bucket. Redis answers many in one call.",
+		func() float64 { return float64(read().Asks) })
 	for fate, tokens := range map[string]func(Leases) float64{
 		"lent":       func(l Leases) float64 { return l.Lent },
 		"spent":      func(l Leases) float64 { return l.Spent },

@@ -47,8 +47,12 @@ func everything() *Metrics {
 		const token = int64(enforce.Token)
 		return enforce.LessorStats{Lent: 5 * token, Spent: 3 * token / 2, Returned: token, Allowed: 31, Denied: 32, Unplaced: 33, Lessees: 34}
 	})
-	m.Traffic(func() traffic.Stats { return traffic.Stats{Recorded: 41, Dropped: 42, Lost: 43, Bytes: 44} })
+	m.Traffic(func() traffic.Stats {
+		return traffic.Stats{Recorded: 41, Dropped: 42, Lost: 43, Bytes: 44, Stored: 45, Sampled: 46, Stopped: 47}
+	})
+	m.Mail(func() (sent, failed int64) { return 48, 49 })
 	queue := m.StoreQueue(func() int { return 13 })
+	queue.Shed(3, true)
 	queue.Waited(time.Millisecond)
 	queue.ScriptSent(3)
 	m.Tenants()
@@ -118,9 +122,16 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_traffic_dropped_total 42`,
 		`sluice_traffic_lost_total 43`,
 		`sluice_traffic_bytes 44`,
+		`sluice_traffic_stored_bytes 45`,
+		`sluice_traffic_sampled_tenants 46`,
+		`sluice_traffic_stopped_tenants 47`,
+		`sluice_mail_attempts_total{result="sent"} 48`,
+		`sluice_mail_attempts_total{result="failed"} 49`,
 		`sluice_store_node_breaker_trips_total{node="10.0.0.2:6379"} 3`,
 		`sluice_store_queue_depth 13`,
 		`sluice_store_queue_wait_seconds_count 1`,
+		`sluice_store_shed_checks_total{when="at_once"} 3`,
+		`sluice_store_shed_checks_total{when="waited"} 0`,
 		`sluice_store_checks_per_script_bucket{le="2"} 0`,
 		`sluice_store_checks_per_script_bucket{le="4"} 1`,
 		`sluice_certificate_expires_seconds{listener="check"} 1.8e+09`,

@@ -23,7 +23,18 @@ type flow struct {
 	Verifier string `json:"v"` // of PKCE
 	Next     string `json:"r,omitempty"`
 	Session  int64  `json:"l,omitempty"` // of the account that a new identity is for; 0 to sign in
-	Until    int64  `json:"u"`           // Unix seconds
+	// Confirm is the session whose owner signs in again; 0 for none. A process of a release before this field takes the
+	// flow for a plain sign-in.
+	Confirm   int64 `json:"c,omitempty"`
+	CodeShown bool  `json:"f,omitempty"`
+	Until     int64 `json:"u"` // Unix seconds
+}
+
+// began is when the flow began.
+func (f *flow) began() time.Time { return time.Unix(f.Until, 0).Add(-FlowLife) }
+
+func (f *flow) purpose() Purpose {
+	return Purpose{Next: f.Next, Session: f.Session, Confirm: f.Confirm, CodeShown: f.CodeShown}
 }
 
 var errFlow = errors.New("the browser has no sign-in under way at this provider, or it is older than 10 minutes")

@@ -154,6 +154,9 @@ type provider struct {
 type Purpose struct {
 	Next    string // the local path to continue at
 	Session int64  // the session whose account the identity is to be linked with; 0 to sign in
+	Confirm int64  // the session whose owner is to sign in again; 0 to sign in
+	// CodeShown: the owner of the Confirm session has shown the second factor of the account already.
+	CodeShown bool
 }
 
 // Start begins a sign-in. It returns the provider's address to send the browser to, and the value of a cookie that Finish
@@ -169,14 +172,17 @@ func (ps *Providers) Start(ctx context.Context, slug string, purpose Purpose) (a
 	}
 	f := flow{
 		State: random(), Nonce: random(), Verifier: oauth2.GenerateVerifier(), Next: purpose.Next, Session: purpose.Session,
-		Until: p.options.Now().Add(FlowLife).Unix(),
+		Confirm: purpose.Confirm, CodeShown: purpose.CodeShown, Until: p.options.Now().Add(FlowLife).Unix(),
 	}
 	if cookie, err = p.seal(f); err != nil {
 		return "", "", err
 	}
 	extra := []oauth2.AuthCodeOption{oidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)}
-	if f.Session != 0 {
+	if f.Session != 0 || f.Confirm != 0 {
 		extra = append(extra, oauth2.SetAuthURLParam("prompt", "login")) // whoever has the browser proves the identity again
+	}
+	if f.Confirm != 0 {
+		extra = append(extra, oauth2.SetAuthURLParam("max_age", "0")) // the ID token then has auth_time
 	}
 	return p.oauth(found).AuthCodeURL(f.State, extra...), cookie, nil
 }
@@ -201,7 +207,7 @@ func (ps *Providers) Finish(ctx context.Context, slug, cookie string, query url.
 		// Nothing proves that this browser ever asked, so strangers could fill the list of failures with this.
 		return Finished{}, auth.ProviderError{Reason: auth.ProviderFlowEnded, Detail: errFlow.Error()}
 	}
-	finished := Finished{Purpose: Purpose{f.Next, f.Session}, Flow: auth.DigestSecret(f.State)}
+	finished := Finished{Purpose: f.purpose(), Flow: auth.DigestSecret(f.State)}
 	leave, err := ps.calls.Take(ctx, shares.Caller{Account: rules.CustomerNetwork(plain(from)).String()})
 	if err != nil {
 		return finished, p.fail(auth.ProviderError{Reason: auth.ProviderAway, Detail: "too many sign-ins are under way at once"})

@@ -173,10 +173,14 @@ func (p *provider) identify(ctx context.Context, f flow, query url.Values) (auth
 	if err := p.checkToken(f, id, claims, token.AccessToken); err != nil {
 		return auth.Identity{}, err
 	}
+	// The user information tells who somebody is, and not how this sign-in went.
+	twoFactors := p.Rule.CountsAsTwoFactors && (p.SecondFactorClaim == "" || hasClaim(claims, p.SecondFactorClaim))
 	if err := p.addUserInfo(ctx, found, token, id.Subject, claims); err != nil {
 		return auth.Identity{}, err
 	}
-	return p.identity(id.Subject, claims), nil
+	identity := p.identity(id.Subject, claims)
+	identity.TwoFactors = twoFactors
+	return identity, nil
 }
 
 // checkToken checks what the library leaves to its callers.
@@ -190,8 +194,38 @@ func (p *provider) checkToken(f flow, id *oidc.IDToken, claims map[string]any, a
 	if id.Subject == "" || len(id.Subject) > maxSubject || !isText(id.Subject) {
 		return errors.New("the ID token's sub is no text of 1 to 255 characters")
 	}
+	if f.Confirm != 0 {
+		if err := p.checkAuthTime(f.began(), claims["auth_time"]); err != nil {
+			return err
+		}
+	}
 	if id.AccessTokenHash != "" {
 		return id.VerifyAccessToken(accessToken)
+	}
+	return nil
+}
+
+// clockDrift is how much the clocks of a provider and of Sluice may differ.
+const clockDrift = time.Minute
+
+// checkAuthTime refuses a person who signed in at the provider before the flow began, and was not asked again. A provider that
+// tells no auth_time, although max_age obliges it to, is trusted to have followed prompt=login.
+func (p *provider) checkAuthTime(began time.Time, claim any) error {
+	if claim == nil {
+		return nil
+	}
+	seconds, ok := claim.(float64)
+	if !ok || seconds < 0 || seconds > 1<<40 {
+		return errors.New("the ID token's auth_time is no time in seconds")
+	}
+	at := time.Unix(int64(seconds), 0)
+	if at.After(p.options.Now().Add(clockDrift)) {
+		return errors.New("the ID token's auth_time is in the future")
+	}
+	if at.Before(began.Add(-clockDrift)) {
+		return auth.ProviderError{Reason: auth.ProviderNotAsked, Detail: fmt.Sprintf(
+			"the provider did not ask for the sign-in again: its auth_time is %s, %s before the request",
+			at.UTC().Format(time.RFC3339), began.Sub(at).Round(time.Second))}
 	}
 	return nil
 }
@@ -236,13 +270,19 @@ func (p *provider) identity(subject string, claims map[string]any) auth.Identity
 	identity.Email, _ = claims["email"].(string)
 	identity.Name, _ = claims["name"].(string)
 	identity.EmailVerified = claims["email_verified"] == true || claims["email_verified"] == "true"
-	if name, value, ok := strings.Cut(p.RequiredClaim, "="); ok {
-		identity.HasClaim = slices.Contains(texts(lookUp(claims, name)), value)
+	if p.RequiredClaim != "" {
+		identity.HasClaim = hasClaim(claims, p.RequiredClaim)
 	}
 	if p.GroupsClaim != "" {
 		identity.Groups = texts(lookUp(claims, p.GroupsClaim))
 	}
 	return identity
+}
+
+// hasClaim reports whether a claim is, or has among its values, what name=value says.
+func hasClaim(claims map[string]any, want string) bool {
+	name, value, _ := strings.Cut(want, "=")
+	return slices.Contains(texts(lookUp(claims, name)), value)
 }
 
 // lookUp returns a claim by its name or, if there is none, by the path that the name is with its dots: realm_access.roles.

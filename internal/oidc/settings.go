@@ -44,7 +44,9 @@ type Settings struct {
 	GroupsClaim      string   `yaml:"groups_claim"`
 	Groups           []Group  `yaml:"groups"`
 	SecondFactor     string   `yaml:"second_factor"` // "provider": a sign-in there counts as two factors
-	SignOut          bool     `yaml:"sign_out"`      // signing out of Sluice signs out there too
+	// SecondFactorClaim, name=value, is what a sign-in must have to count as two factors; "" for nothing.
+	SecondFactorClaim string `yaml:"second_factor_claim"`
+	SignOut           bool   `yaml:"sign_out"` // signing out of Sluice signs out there too
 }
 
 // Group is what the members of a group at the provider are given: a role in one tenant, or platform admin.
@@ -200,6 +202,12 @@ func (s *Settings) check(complain func(format string, args ...any)) {
 	if s.SecondFactor != "" && s.SecondFactor != "provider" {
 		complain("second_factor must be provider or left out, got %q", s.SecondFactor)
 	}
+	if name, value, ok := strings.Cut(s.SecondFactorClaim, "="); s.SecondFactorClaim != "" && (!ok || name == "" || value == "") {
+		complain("second_factor_claim must be name=value, such as amr=mfa, got %q", s.SecondFactorClaim)
+	}
+	if s.SecondFactorClaim != "" && s.SecondFactor == "" {
+		complain("second_factor_claim needs second_factor: provider")
+	}
 	s.checkGroups(complain)
 }
 
@@ -246,7 +254,7 @@ func (s *Settings) rule() *auth.IdentityProvider {
 	rule := &auth.IdentityProvider{
 		Slug: s.Slug, Name: s.Name, Issuer: s.Issuer, EmailDomains: slices.Clone(s.EmailDomains),
 		CreatesAccounts: s.CreateAccounts, CountsAsTwoFactors: s.SecondFactor == "provider", SignsOut: s.SignOut,
-		NeedsClaim: s.RequiredClaim,
+		NeedsClaim: s.RequiredClaim, FactorClaim: s.SecondFactorClaim,
 	}
 	if rule.Name == "" {
 		rule.Name = s.Slug

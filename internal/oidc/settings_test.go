@@ -86,6 +86,8 @@ func TestMistakesAreNamedByTheirEntry(t *testing.T) {
 		"a role of no kind":       {"role: editor", "role: boss", "groups[0] (ops): role must be viewer, editor or owner"},
 		"a group that is both":    {"platform_admin: true", "platform_admin: true, tenant: acme", "groups[1] (admins): give tenant and role, or platform_admin"},
 		"another factor":          {"second_factor: provider", "second_factor: always", "second_factor must be provider"},
+		"half a factor's claim":   {"second_factor: provider", "second_factor: provider\n    second_factor_claim: amr", "second_factor_claim must be name=value"},
+		"a claim of no factor":    {"second_factor: provider", "second_factor_claim: amr=mfa", "second_factor_claim needs second_factor: provider"},
 		"a slug with a slash":     {"slug: example", "slug: a/b", "slug must be"},
 		"a scope with a space":    {"[openid, email, groups]", "['a b']", "scopes: \"a b\""},
 	} {

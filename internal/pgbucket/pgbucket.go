@@ -64,6 +64,9 @@ type Observer interface {
 	Waited(wait time.Duration)
 	// ScriptSent is called once for each transaction, with the number of its checks.
 	ScriptSent(checks int)
+	// Shed is called with checks that failed because more wait than PostgreSQL decides in time: early ones at once, the
+	// others after they waited for a turn.
+	Shed(checks int, early bool)
 }
 
 // Store implements enforce.Buckets, enforce.Creditor, enforce.Settler and enforce.Reserver. It is safe for concurrent use.
@@ -114,6 +117,7 @@ func Open(ctx context.Context, databaseURL string, options Options) (*Store, err
 	})
 	s.combiner = combine.New(combine.Options{
 		Budget: s.budget, InFlight: inFlight, MaxInFlight: inFlight, FirstBatch: maxBatch, MaxBatch: maxBatch, Send: s.send,
+		Shed: s.shed,
 	})
 	s.settling = shares.New(shares.Limits{Places: settling, PerTenant: settling, Waiting: maxSettling, Patience: s.budget / lockShare})
 	return s, nil
@@ -121,6 +125,12 @@ func Open(ctx context.Context, databaseURL string, options Options) (*Store, err
 
 // Observe sets the Observer. It must be called before the first Take.
 func (s *Store) Observe(o Observer) { s.observer = o }
+
+func (s *Store) shed(checks int, early bool) {
+	if s.observer != nil {
+		s.observer.Shed(checks, early)
+	}
+}
 
 // Close closes the connections after their use.
 func (s *Store) Close() {

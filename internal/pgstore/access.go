@@ -14,7 +14,16 @@ var _ auth.AccessStore = (*Store)(nil)
 
 // WriteAccess adds entries to the security log.
 func (s *Store) WriteAccess(ctx context.Context, events []auth.AccessEvent) error {
-	var columns dbsqlc.WriteAccessParams
+	// It takes no place: callers who fill theirs must not keep the log from being written.
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	if err := s.queriesFor(everyTenant).WriteAccess(ctx, accessColumns(events)); err != nil {
+		return fmt.Errorf("write to the security log: %w", domainError(err))
+	}
+	return nil
+}
+
+func accessColumns(events []auth.AccessEvent) (columns dbsqlc.WriteAccessParams) {
 	for i := range events {
 		e := &events[i]
 		ip := ""
@@ -36,13 +45,7 @@ func (s *Store) WriteAccess(ctx context.Context, events []auth.AccessEvent) erro
 		columns.Details = append(columns.Details, e.Detail)
 		columns.RequestIds = append(columns.RequestIds, e.RequestID)
 	}
-	// It takes no place: callers who fill theirs must not keep the log from being written.
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	if err := s.queriesFor(everyTenant).WriteAccess(ctx, columns); err != nil {
-		return fmt.Errorf("write to the security log: %w", domainError(err))
-	}
-	return nil
+	return columns
 }
 
 // AccessEvents returns up to limit entries of the security log before a place, the latest first.

@@ -136,7 +136,7 @@ func writes(t *testing.T) map[string]write {
 		}, []string{"update user 42", "remove user 42", "create user 42"}, ""},
 		"AssignAll": {func(ctx context.Context, w *world) error {
 			return second(w.AssignAll(ctx, w.ours.ID, append(onPlan("free", "1", "2"), onPlan("", "42", "3")...)))
-		}, []string{"create user 1", "create user 2", "remove user 42"}, ""},
+		}, []string{"remove user 42", "create user 1", "create user 2"}, ""},
 		"ChangeConfig": {func(ctx context.Context, w *world) error {
 			gold, rule := rules.Plan{Name: "gold"}, limit(t, w.ours.ID, "global", "gold", "")
 			return second(w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) {

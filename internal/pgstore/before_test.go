@@ -15,7 +15,7 @@ import (
 
 	"github.com/sluicegate/sluice/db"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
-	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/pgstore/migrate"
 )
 
 // lastBefore is the last migration of the release before.
@@ -87,7 +87,7 @@ func TestTheReleaseBeforeWorksOnTheNewSchema(t *testing.T) {
 	attempt()
 	delivery := send("TestAlert", 1, 1)
 
-	if err := pgstore.Migrate(t.Context(), owner, slog.New(slog.DiscardHandler)); err != nil {
+	if err := migrate.Up(t.Context(), owner, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -123,7 +124,7 @@ func (w write) apply(ctx context.Context, current ruleset.Config, changes rulese
 	for i := range current.Rules {
 		ids[current.Rules[i].Identity()] = current.Rules[i].ID
 	}
-	if err := w.CountRulesLater(ctx); err != nil {
+	if err := w.countLater(ctx); err != nil {
 		return err
 	}
 	if err := w.applyRemovals(ctx, ids, changes); err != nil {
@@ -151,7 +152,12 @@ func (w write) apply(ctx context.Context, current ruleset.Config, changes rulese
 			}
 		}
 	}
-	return nil
+	return w.CountHeldNow(ctx, int64(w.tenant))
+}
+
+// countLater defers counting to CountRules and CountHeldNow, which this transaction must run.
+func (w write) countLater(ctx context.Context) error {
+	return errors.Join(w.CountRulesLater(ctx), w.CountHeldLater(ctx, int64(w.tenant)))
 }
 
 func (w write) applyPlans(ctx context.Context, changes []ruleset.Change[rules.Plan]) error {

@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,10 @@ func TestUpkeepDropsWhatNobodyNeeds(t *testing.T) {
 	exec(t, w.url, `INSERT INTO session (account_id, token_digest, created_at) VALUES
 		(1, sha256('old'), now() - interval '40 days'), (1, sha256('new'), now())`)
 	exec(t, w.url, `UPDATE invitation SET expires_at = now() - interval '40 days' WHERE tenant_id = $1`, w.ours.ID)
+	exec(t, w.url, "DELETE FROM mailed_link")
+	exec(t, w.url, `INSERT INTO mailed_link (account_id, purpose, token_digest, expires_at) VALUES
+		(1, 'reset', sha256('old'), now() - interval '25 hours'), (1, 'proof', sha256('young'), now() - interval '23 hours'),
+		(1, 'sign_in', sha256('open'), now() + interval '1 hour')`)
 	exec(t, w.url, "UPDATE plan_assignment SET removed_at = now() - interval '40 days' WHERE removed_at IS NOT NULL")
 	exec(t, w.url, `SET session_replication_role = replica;
 		UPDATE audit_event SET at = at - interval '400 days' WHERE audit_id % 2 = 0; UPDATE platform_audit_event SET at = at - interval '400 days' WHERE audit_id = 1`)
@@ -97,6 +102,9 @@ func TestUpkeepDropsWhatNobodyNeeds(t *testing.T) {
 	got := count()
 	if rest, ok := strings.CutPrefix(got, "1 1 1 "); !ok || !strings.HasSuffix(before, rest) || strings.HasPrefix(rest, "0") {
 		t.Errorf("sessions, invitations, assignments and old audit entries were %s and are %s, want one each and the entries", before, got)
+	}
+	if left := lines(t, connect(t, w.url), "SELECT purpose FROM mailed_link ORDER BY 1"); !slices.Equal(left, []string{"proof", "sign_in"}) {
+		t.Errorf("of the links are left %v", left)
 	}
 	for range 2 {
 		kept := keep

@@ -2,8 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"log/slog"
-	"time"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -22,11 +20,6 @@ func (s *Store) LookAtTop(rows int32) { s.topRows = rows }
 func (s *Store) PreparedStatements(ctx context.Context) (n int, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_statements").Scan(&n)
 	return n, err
-}
-
-// MigrateWithin is Migrate for which each answer has this long.
-func MigrateWithin(ctx context.Context, databaseURL string, answer time.Duration) error {
-	return migrate(ctx, databaseURL, slog.New(slog.DiscardHandler), patience{time.Minute, time.Minute, answer})
 }
 
 // ConnectionOf returns a connection whose statements run in the scope of a tenant.

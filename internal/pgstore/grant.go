@@ -10,12 +10,12 @@ import (
 
 // Grant gives a role the rights that the programs need, and revokes all others. The role reads and writes rows of every
 // table, but it can only read and append to the audit logs and the security log, and only read the schema's version. It may become the tenant
-// role; see secure. It must not own the tables, since owners may do everything. Run Grant again for tables of later
+// role; see Secure. It must not own the tables, since owners may do everything. Run Grant again for tables of later
 // migrations, as `admin migrate --grant-to` does.
 func Grant(ctx context.Context, databaseURL, role string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, bulkTimeout)
 	defer cancel()
-	conn, err := connectToChange(ctx, databaseURL)
+	conn, err := connect(ctx, databaseURL)
 	if err != nil {
 		return fmt.Errorf("grant to %s: %w", role, err)
 	}

@@ -36,6 +36,13 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 		if isMember {
 			return fmt.Errorf("a member with this e-mail address %w", rules.ErrExists)
 		}
+		members, err := quotaOf(ctx, q, tenant, rules.ThingMembers)
+		if err == nil {
+			err = members.Room(1) // whoever accepts needs it then
+		}
+		if err != nil {
+			return err
+		}
 		if err := q.RevokeInvitationsOf(ctx, tenant, invitation.Email); err != nil {
 			return err
 		}

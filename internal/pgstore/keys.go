@@ -107,6 +107,36 @@ func (s Writer) RevokeKey(ctx context.Context, tenant rules.TenantID, keyID stri
 	return nil
 }
 
+// KeepKey notes that a key stays although its creator has left.
+func (s Writer) KeepKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected) (kept auth.NamedKey, err error) {
+	err = s.acting("keep").inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+		key, err := w.keyAt(ctx, keyID, expected)
+		switch {
+		case err != nil:
+			return err
+		case !key.RevokedAt.IsZero():
+			return rules.ErrFinal
+		case !key.CreatorLeft:
+			return auth.ErrCreatorStays
+		}
+		if err := w.keepKey(ctx, keyID, time.Now()); err != nil {
+			return err
+		}
+		kept, err = w.keyAt(ctx, keyID, rules.AnyVersion)
+		return err
+	})
+	if err != nil {
+		return auth.NamedKey{}, fmt.Errorf("keep API key %q: %w", keyID, err)
+	}
+	return kept, nil
+}
+
+// keepKey sets since when a key is kept; zero: it is not.
+func (w write) keepKey(ctx context.Context, keyID string, at time.Time) error {
+	_, err := w.Queries.KeepKey(ctx, dbsqlc.KeepKeyParams{KeptAt: orNull(at), Revision: w.revision, TenantID: w.tenant, KeyID: keyID})
+	return err
+}
+
 // keyAt returns a key if its revision is the expected one.
 func (w write) keyAt(ctx context.Context, keyID string, expected rules.Expected) (auth.NamedKey, error) {
 	row, err := w.Key(ctx, w.tenant, keyID)

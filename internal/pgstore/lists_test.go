@@ -274,6 +274,11 @@ func (w *world) countsAgree(t *testing.T) {
 	if err != nil || wrong > 0 {
 		t.Errorf("%d plans have other counts than are there (%v)", wrong, err)
 	}
+	held := lines(t, connect(t, w.url), `SELECT concat_ws(' ', tenant_id, thing, held, 'of', count_held(tenant_id, thing)) FROM tenant_use
+		WHERE held <> count_held(tenant_id, thing)`)
+	if len(held) > 0 {
+		t.Errorf("tenants hold other numbers than are noted: %q", held)
+	}
 }
 
 func TestPlansKnowHowManyNeedThem(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/pgstore/migrate"
 )
 
 // schemaFiles are the schema as it stands, and the names that the release before knows.
@@ -84,7 +85,7 @@ func TestMigratingAtOnceAppliesEachMigrationOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for range 3 {
 		group.Go(func() {
-			if err := pgstore.Migrate(t.Context(), url, slog.New(slog.DiscardHandler)); err != nil {
+			if err := migrate.Up(t.Context(), url, slog.New(slog.DiscardHandler)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -112,7 +113,7 @@ func TestAMigrationGivesUpOnATableThatIsInUse(t *testing.T) {
 	if strings.Contains(url, "?") {
 		separator = "&"
 	}
-	err := pgstore.Migrate(t.Context(), url+separator+"lock_timeout=50ms", slog.New(slog.DiscardHandler))
+	err := migrate.Up(t.Context(), url+separator+"lock_timeout=50ms", slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "run `admin migrate` again") {
 		t.Errorf("the error does not say what to do: %v", err)
 	}
@@ -145,7 +146,7 @@ func TestCheckSchema(t *testing.T) {
 		if err := pgstore.CheckSchema(t.Context(), url); err != nil {
 			t.Error(err)
 		}
-		if err := pgstore.Migrate(t.Context(), url, slog.New(slog.DiscardHandler)); err != nil {
+		if err := migrate.Up(t.Context(), url, slog.New(slog.DiscardHandler)); err != nil {
 			t.Errorf("an older binary cannot migrate a newer schema: %v", err)
 		}
 	})

@@ -16,7 +16,11 @@ import (
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
-var _ replay.Store = (*Store)(nil)
+var (
+	_ replay.Store     = (*Store)(nil)
+	_ replay.Reader    = (*Store)(nil)
+	_ replay.Requester = Writer{}
+)
 
 const (
 	// maxHistory caps the audit entries that a history is made of. What was before the oldest of them is unknown.
@@ -202,25 +206,50 @@ func (p *past) undo(h *replay.History, entry *dbsqlc.TrafficHistoryRow) error {
 
 // RequestReplay lets a replay wait for a process.
 func (s Writer) RequestReplay(ctx context.Context, tenant rules.TenantID, request []byte) (job replay.Job, err error) {
-	row, err := ask(ctx, s.Store, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Replay, error) {
-		return q.RequestReplay(ctx, dbsqlc.RequestReplayParams{
-			TenantID: tenant, ByKind: string(s.by.Kind), ByID: s.by.ID, ByName: s.by.Name, Request: request, AtMost: replay.MaxOpen,
+	err = s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+		open, err := q.OpenReplays(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		if open >= replay.MaxOpen {
+			return replay.ErrTooMany
+		}
+		if err := q.DropEndedReplays(ctx, tenant, replay.MaxKept); err != nil {
+			return err
+		}
+		row, err := q.RequestReplay(ctx, dbsqlc.RequestReplayParams{
+			TenantID: tenant, ByKind: string(s.by.Kind), ByID: s.by.ID, ByName: s.by.Name, Request: request,
 		})
+		job = replayFromRow(row)
+		return err
 	})
-	if errors.Is(err, rules.ErrNotFound) {
-		return job, replay.ErrTooMany
-	}
 	if err != nil {
-		return job, fmt.Errorf("request a replay: %w", err)
+		return replay.Job{}, fmt.Errorf("request a replay: %w", err)
 	}
-	return replayFromRow(row), nil
+	return job, nil
+}
+
+// CancelReplay ends one that waits or runs. One that has ended stays as it is.
+func (s Writer) CancelReplay(ctx context.Context, tenant rules.TenantID, id int64) (job replay.Job, err error) {
+	err = s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+		if _, err := q.CancelReplay(ctx, tenant, id); err != nil {
+			return err
+		}
+		row, err := q.Replay(ctx, tenant, id)
+		job = replayFromRow(row)
+		return err
+	})
+	if err != nil {
+		return replay.Job{}, fmt.Errorf("cancel replay %d: %w", id, err)
+	}
+	return job, nil
 }
 
 func replayFromRow(row dbsqlc.Replay) replay.Job {
 	return replay.Job{
 		Tenant: row.TenantID, ID: row.ReplayID, RequestedAt: row.RequestedAt.UTC(),
 		By:      row.RequestedByName,
-		Request: row.Request, State: replay.State(row.State), Progress: row.Progress, StartedAt: orZero(row.StartedAt),
+		Request: row.Request, State: replay.State(row.State), Attempts: int(row.Attempts), Progress: row.Progress, StartedAt: orZero(row.StartedAt),
 		FinishedAt: orZero(row.FinishedAt), Failure: row.Failure, Result: row.Result,
 	}
 }
@@ -236,7 +265,7 @@ func (s *Store) Replay(ctx context.Context, tenant rules.TenantID, id int64) (re
 	return replayFromRow(row), nil
 }
 
-// Replays returns a page, the latest first, without results.
+// Replays returns a page, the latest first, without files and results.
 func (s *Store) Replays(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]replay.Job, error) {
 	if before == 0 {
 		before = math.MaxInt64
@@ -254,20 +283,6 @@ func (s *Store) Replays(ctx context.Context, tenant rules.TenantID, before int64
 			Failure: row.Failure,
 		}
 	}), nil
-}
-
-// CancelReplay ends one that waits or runs; rules.ErrNotFound if there is none such.
-func (s *Store) CancelReplay(ctx context.Context, tenant rules.TenantID, id int64) error {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
-		return q.CancelReplay(ctx, tenant, id)
-	})
-	if err == nil && rows == 0 {
-		err = rules.ErrNotFound
-	}
-	if err != nil {
-		return fmt.Errorf("cancel replay %d: %w", id, err)
-	}
-	return nil
 }
 
 // ClaimReplay takes one that waits, or returns rules.ErrNotFound.
@@ -303,6 +318,13 @@ func (s *Store) RenewReplay(ctx context.Context, job *replay.Job, holder string,
 		return true, nil
 	}
 	return isOver, err
+}
+
+// ReleaseReplay lets another process take a claimed one at once.
+func (s *Store) ReleaseReplay(ctx context.Context, job *replay.Job, holder string) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	return s.queriesFor(only(job.Tenant)).ReleaseReplay(ctx, job.Tenant, job.ID, holder)
 }
 
 // FinishReplay stores how a claimed one ended.

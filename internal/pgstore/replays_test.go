@@ -4,9 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/traffic"
@@ -68,43 +73,69 @@ func TestAHistoryHasWhatStoodAndWhatChanged(t *testing.T) {
 	}
 }
 
+// recordRun records checks of one user of a tenant in the last minute.
+func (w *world) recordRun(t *testing.T, tenant rules.TenantID, user string, checks uint32) {
+	t.Helper()
+	stored := must(w.Tenant(t.Context(), tenant))(t)
+	stored.Settings.RecordDays = 7
+	must(w.UpdateTenant(t.Context(), stored))(t)
+	block := traffic.Block{Tenant: tenant, Writer: "w", Number: 1, First: time.Now().Add(-time.Minute), Last: time.Now().Add(-time.Minute + time.Second)}
+	var times []uint32
+	for i := range checks {
+		times = append(times, i)
+	}
+	block.SetRuns([]traffic.Run{{UserID: user, Plan: "free", Endpoint: "/a", Cost: 1_000_000, Times: times}})
+	if err := w.WriteTraffic(t.Context(), []traffic.Block{block}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func lastHour(t *testing.T) []byte {
+	t.Helper()
+	return must(json.Marshal(replay.Request{
+		Title: "tight", Kind: replay.KindFile, Since: time.Now().Add(-time.Hour).UTC(), Until: time.Now().UTC(),
+		File: "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 1/day, burst_capacity: 2}\n",
+	}))(t)
+}
+
+func runnerOf(store replay.Store) *replay.Runner {
+	return replay.NewRunner(store, func(context.Context, rules.TenantID) ([]string, error) { return []string{"free"}, nil }, nil)
+}
+
+// runAll runs what waits, as far as there are places for it.
+func runAll(t *testing.T, store replay.Store) {
+	t.Helper()
+	runner := runnerOf(store)
+	if err := runner.Claim(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	runner.Wait()
+}
+
 func TestAReplayWaitsRunsAndEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, ours := t.Context(), w.ours.ID
-	w.recordFor(t, 7)
-	now := time.Now().UTC()
-	var block traffic.Block
-	var times []uint32
-	for i := range uint32(50) {
-		times = append(times, i)
-	}
-	block.Tenant, block.Writer, block.Number, block.First, block.Last = ours, "w", 1, now.Add(-time.Minute), now.Add(-time.Minute+time.Second)
-	block.SetRuns([]traffic.Run{{UserID: "77", Plan: "free", Endpoint: "/a", Cost: 1_000_000, Times: times}})
-	if err := w.WriteTraffic(ctx, []traffic.Block{block}); err != nil {
-		t.Fatal(err)
-	}
-	request := must(json.Marshal(replay.Request{
-		Title: "tight", Since: now.Add(-time.Hour), Until: now, File: "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 1/day, burst_capacity: 2}\n",
-	}))(t)
+	w.recordRun(t, ours, "77", 50)
+	request := lastHour(t)
 	job := must(w.RequestReplay(ctx, ours, request))(t)
 	canceled := must(w.RequestReplay(ctx, ours, request))(t)
-	if err := w.CancelReplay(ctx, ours, canceled.ID); err != nil {
-		t.Fatal(err)
+	if ended := must(w.CancelReplay(ctx, ours, canceled.ID))(t); ended.State != replay.Canceled || ended.FinishedAt.IsZero() {
+		t.Errorf("what waited is canceled, and is %+v", ended)
 	}
-	if err := w.CancelReplay(ctx, w.theirs.ID, job.ID); !errors.Is(err, rules.ErrNotFound) {
+	if _, err := w.CancelReplay(ctx, w.theirs.ID, job.ID); !errors.Is(err, rules.ErrNotFound) {
 		t.Errorf("another tenant cancels ours: %v", err)
 	}
-	runner := replay.NewRunner(w.Store, func(context.Context, rules.TenantID) ([]string, error) { return []string{"free"}, nil }, nil)
-	if !runner.Once(ctx) || runner.Once(ctx) {
-		t.Error("not one replay waited")
-	}
+	runAll(t, w.Store)
 	job = must(w.Replay(ctx, ours, job.ID))(t)
 	var result replay.Result
 	if job.State != replay.Done || json.Unmarshal(job.Result, &result) != nil || result.DeniedNow.Value != 48 || result.Users[0].UserID != "77" {
 		t.Errorf("the replay is %s %s, with %+v", job.State, job.Failure, result)
 	}
-	if all := must(w.Replays(ctx, ours, 0, 10))(t); len(all) != 2 || all[0].State != replay.Canceled || all[1].ID != job.ID {
+	if done := must(w.CancelReplay(ctx, ours, job.ID))(t); done.State != replay.Done {
+		t.Errorf("a replay that was done is %s after its cancellation", done.State)
+	}
+	if all := must(w.Replays(ctx, ours, 0, 10))(t); len(all) != 2 || all[0].State != replay.Canceled || all[1].ID != job.ID || len(all[1].Result) > 0 {
 		t.Errorf("the replays are %+v", all)
 	}
 	for range replay.MaxOpen {
@@ -113,8 +144,173 @@ func TestAReplayWaitsRunsAndEnds(t *testing.T) {
 	if _, err := w.RequestReplay(ctx, ours, request); !errors.Is(err, replay.ErrTooMany) {
 		t.Errorf("one more than may wait: %v", err)
 	}
+	log := lines(t, connect(t, w.url), `SELECT action || ' ' || object_id FROM audit_event
+		WHERE tenant_id = $1 AND object_kind = 'replay' AND object_id::bigint <= $2 ORDER BY audit_id`, ours, canceled.ID)
+	want := []string{fmt.Sprint("create ", job.ID), fmt.Sprint("create ", canceled.ID), fmt.Sprint("update ", canceled.ID)}
+	if !slices.Equal(log, want) {
+		t.Errorf("the audit log has %q, want %q", log, want)
+	}
+	// One that runs may have read the user's checks. It begins again, and what it finds is not stored.
+	running := must(w.ClaimReplay(ctx, "slow", time.Minute))(t)
 	must(w.EraseUser(ctx, ours, "77"))(t)
+	running.State, running.Result = replay.Done, []byte(`{"users": [{"user_id": "77"}]}`)
+	if err := w.FinishReplay(ctx, &running, "slow"); err != nil {
+		t.Fatal(err)
+	}
+	if again := must(w.Replay(ctx, ours, running.ID))(t); again.State != replay.Waiting || again.Result != nil {
+		t.Errorf("one that ran meanwhile is %s, with %s", again.State, again.Result)
+	}
 	if _, err := w.Replay(ctx, ours, job.ID); !errors.Is(err, rules.ErrNotFound) {
 		t.Errorf("the replay that names an erased user is there: %v", err)
+	}
+}
+
+func TestOldReplaysMakeRoom(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	first := must(w.RequestReplay(ctx, ours, lastHour(t)))(t)
+	for range replay.MaxKept + 1 {
+		job := must(w.RequestReplay(ctx, ours, lastHour(t)))(t)
+		must(w.CancelReplay(ctx, ours, job.ID))(t)
+	}
+	must(w.RequestReplay(ctx, ours, lastHour(t)))(t)
+	all := must(w.Replays(ctx, ours, 0, 100))(t)
+	if len(all) != replay.MaxKept+2 || all[len(all)-1].ID != first.ID {
+		t.Errorf("%d replays are left; the one that waits first is %v", len(all), all[len(all)-1].ID == first.ID)
+	}
+}
+
+// heldStore lets the replays of one tenant wait in the midst of their checks until held is closed.
+type heldStore struct {
+	*pgstore.Store
+	tenant  rules.TenantID
+	reached chan struct{}
+	held    chan struct{}
+}
+
+func hold(store *pgstore.Store, tenant rules.TenantID) *heldStore {
+	return &heldStore{Store: store, tenant: tenant, reached: make(chan struct{}, 10), held: make(chan struct{})}
+}
+
+func (s *heldStore) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Range) iter.Seq2[traffic.Block, error] {
+	if tenant != s.tenant {
+		return s.Store.Blocks(ctx, tenant, of)
+	}
+	return func(yield func(traffic.Block, error) bool) {
+		s.reached <- struct{}{}
+		select {
+		case <-s.held:
+		case <-ctx.Done():
+			yield(traffic.Block{}, ctx.Err())
+			return
+		}
+		s.Store.Blocks(ctx, tenant, of)(yield)
+	}
+}
+
+// state waits until a replay is in a state.
+func (w *world) state(t *testing.T, tenant rules.TenantID, id int64, want replay.State) replay.Job {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		job := must(w.Replay(t.Context(), tenant, id))(t)
+		if job.State == want {
+			return job
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("the replay is %s, want %s", job.State, want)
+		case <-tick.C:
+		}
+	}
+}
+
+// TestALongReplayDelaysNoOtherTenants lets one tenant's replays hang: another tenant's runs meanwhile, and only one of its own.
+func TestALongReplayDelaysNoOtherTenants(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	ctx, ours, theirs := t.Context(), w.ours.ID, w.theirs.ID
+	w.recordRun(t, ours, "77", 50)
+	w.recordRun(t, theirs, "78", 50)
+	var greedy []replay.Job
+	for range replay.MaxOpen {
+		greedy = append(greedy, must(w.RequestReplay(ctx, ours, lastHour(t)))(t))
+	}
+	store := hold(w.Store, ours)
+	runner := runnerOf(store)
+	if err := runner.Claim(ctx); err != nil {
+		t.Fatal(err)
+	}
+	<-store.reached
+	small := must(w.RequestReplay(ctx, theirs, lastHour(t)))(t)
+	if err := runner.Claim(ctx); err != nil {
+		t.Fatal(err)
+	}
+	w.state(t, theirs, small.ID, replay.Done)
+	if job := must(w.Replay(ctx, ours, greedy[0].ID))(t); job.State != replay.Running {
+		t.Errorf("the long replay is %s", job.State)
+	}
+	for _, job := range greedy[1:] {
+		if job := must(w.Replay(ctx, ours, job.ID))(t); job.State != replay.Waiting {
+			t.Errorf("another replay of its tenant is %s meanwhile", job.State)
+		}
+	}
+	must(w.CancelReplay(ctx, ours, greedy[0].ID))(t)
+	w.state(t, ours, greedy[0].ID, replay.Canceled)
+	close(store.held)
+	if err := runner.Claim(ctx); err != nil {
+		t.Fatal(err)
+	}
+	runner.Wait()
+	w.state(t, ours, greedy[1].ID, replay.Done)
+}
+
+func TestAReplayOfAProcessThatEndedIsTakenUpOrEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	w.recordRun(t, ours, "77", 50)
+	job := must(w.RequestReplay(ctx, ours, lastHour(t)))(t)
+	store := hold(w.Store, ours)
+	stopping, stop := context.WithCancel(ctx)
+	runner := runnerOf(store)
+	if err := runner.Claim(stopping); err != nil {
+		t.Fatal(err)
+	}
+	<-store.reached
+	stop()
+	runner.Wait()
+	if left := must(w.Replay(ctx, ours, job.ID))(t); left.State != replay.Running || left.Attempts != 0 {
+		t.Errorf("after its process stopped the replay is %s, begun %d times", left.State, left.Attempts)
+	}
+	runAll(t, w.Store)
+	w.state(t, ours, job.ID, replay.Done)
+
+	doomed := must(w.RequestReplay(ctx, ours, lastHour(t)))(t)
+	for range 3 { // processes that are killed at once
+		if claimed := must(w.ClaimReplay(ctx, "killed", 0))(t); claimed.ID != doomed.ID {
+			t.Fatalf("replay %d was claimed, want %d", claimed.ID, doomed.ID)
+		}
+	}
+	runAll(t, w.Store)
+	if ended := w.state(t, ours, doomed.ID, replay.Failed); !strings.Contains(ended.Failure, "ended before it 3 times") {
+		t.Errorf("it failed because: %s", ended.Failure)
+	}
+}
+
+func TestAReplayWhoseRuleNamesAnErasedUserIsDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	exec(t, w.url, `INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request, state, result) VALUES
+		($1, '', '', '', '{"file": "rules: []"}', 'done', '{"rules": [{"rule": "user:mallory"}], "users": []}'),
+		($1, '', '', '', '{"file": "rules: []"}', 'done', '{"left_out": [{"rule": "user:mallory [free]", "why": "it reserves"}]}'),
+		($1, '', '', '', '{"file": "rules: [{key_pattern: \"user:mallory\"}]"}', 'waiting', null),
+		($1, '', '', '', '{"file": "rules: []"}', 'done', '{"rules": [{"rule": "user:{user_id}"}], "users": [{"user_id": "mallory@example.com"}]}')`, w.ours.ID)
+	must(w.EraseUser(t.Context(), w.ours.ID, "mallory"))(t)
+	left := lines(t, connect(t, w.url), "SELECT result::text FROM replay")
+	if len(left) != 1 || !strings.Contains(left[0], "mallory@example.com") {
+		t.Errorf("left are %q, want the one of another user alone", left)
 	}
 }

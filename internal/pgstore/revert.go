@@ -330,15 +330,17 @@ type keyImage struct {
 	KeyID     string     `json:"key_id"`
 	Name      string     `json:"name"`
 	ExpiresAt *time.Time `json:"expires_at"`
+	KeptAt    *time.Time `json:"kept_at"`
 }
 
-// revertKey revokes a created key, or restores a key's expiry until the key has expired.
+// revertKey revokes a created key, or restores a key's expiry until the key has expired, and whether it is kept.
 func (w write) revertKey(ctx context.Context, before, after *keyImage) error {
 	if after == nil {
 		return fmt.Errorf("a revoked API key stays revoked: %w", rules.ErrFinal)
 	}
 	stored, err := w.keyAt(ctx, after.KeyID, rules.AnyVersion)
-	asLeft := stored.RevokedAt.IsZero() && stored.Name == after.Name && stored.ExpiresAt.Equal(orZero(after.ExpiresAt))
+	asLeft := stored.RevokedAt.IsZero() && stored.Name == after.Name && stored.ExpiresAt.Equal(orZero(after.ExpiresAt)) &&
+		stored.KeptAt.Equal(orZero(after.KeptAt))
 	if err := unlessChanged(asLeft, err); err != nil {
 		return err
 	}
@@ -348,6 +350,8 @@ func (w write) revertKey(ctx context.Context, before, after *keyImage) error {
 	case !stored.ExpiresAt.IsZero() && !stored.ExpiresAt.After(time.Now()), before.Name != after.Name:
 		return fmt.Errorf("an expired API key and a key's name cannot be restored: %w", rules.ErrFinal)
 	}
-	_, err = w.expireKey(ctx, before.KeyID, orZero(before.ExpiresAt))
+	if _, err = w.expireKey(ctx, before.KeyID, orZero(before.ExpiresAt)); err == nil {
+		err = w.keepKey(ctx, before.KeyID, orZero(before.KeptAt))
+	}
 	return err
 }

@@ -264,3 +264,20 @@ func TestAPatternThatDoesNotParseLeavesOutOneRule(t *testing.T) {
 		t.Errorf("the configuration has %d rules and %d overrides, want 1 and none", len(config.Rules), len(config.Overrides))
 	}
 }
+
+// A file that names users on their plans is read, and writes no row: not even a lock, which PostgreSQL stores in the row.
+func TestUsersWhoStayOnTheirPlanAreNotWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	stay := onPlan("pro", "1", "2", "3")
+	must(w.AssignAll(t.Context(), w.ours.ID, stay))(t)
+	if changed := must(w.AssignAll(t.Context(), w.ours.ID, append(stay, onPlan("free", "4")...)))(t); changed != 1 {
+		t.Errorf("%d users changed, not 1", changed)
+	}
+	var locked []string
+	err := connect(t, w.url).QueryRow(t.Context(),
+		"SELECT array_agg(user_id) FROM plan_assignment WHERE tenant_id = $1 AND xmax <> 0", w.ours.ID).Scan(&locked)
+	if err != nil || len(locked) > 0 {
+		t.Errorf("rows of %q were locked (%v)", locked, err)
+	}
+}

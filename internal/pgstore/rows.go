@@ -41,6 +41,7 @@ func tenantFromRow(row dbsqlc.Tenant) rules.Tenant {
 		DefaultPlan: orEmpty(row.DefaultPlan),
 		Suspended:   row.SuspendedAt != nil,
 		InShadow:    row.Enforcement == rules.EnforcementShadow,
+		Spread:      row.Buckets == rules.BucketsSpread,
 		Settings: rules.Settings{
 			RetryJitterPercent: int(row.RetryJitterPercent),
 			IPv4Prefix:         int(row.Ipv4Prefix),
@@ -180,6 +181,7 @@ func namedKeyFromRow(row dbsqlc.ApiKey) auth.NamedKey {
 		Name:      row.Name,
 		CreatedAt: row.CreatedAt.UTC(),
 		RevokedAt: orZero(row.RevokedAt),
+		KeptAt:    orZero(row.KeptAt),
 		CreatedBy: rules.Actor{Kind: rules.ActorKind(row.CreatedByKind), ID: row.CreatedByID, Name: row.CreatedByName},
 	}
 }

@@ -205,7 +205,7 @@ func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Ru
 	if len(removed)+len(updated)+len(created) == 0 {
 		return made, errUnchanged
 	}
-	if err := w.CountRulesLater(ctx); err != nil {
+	if err := w.countLater(ctx); err != nil {
 		return nil, err
 	}
 	if failed, err := w.removeRules(ctx, removed); err != nil {
@@ -225,7 +225,7 @@ func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Ru
 	for i := range stored {
 		made[createdAt[i]].After = &stored[i]
 	}
-	return made, w.CountRules(ctx, int64(w.tenant))
+	return made, errors.Join(w.CountRules(ctx, int64(w.tenant)), w.CountHeldNow(ctx, int64(w.tenant)))
 }
 
 // blame names the change that an error is about, unless the database is away.

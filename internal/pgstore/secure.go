@@ -19,8 +19,8 @@ import (
 // see only in part, and because the functions that make partitions run as the owner. Queries for a tenant never run as
 // the owner, even if the process logs in as one.
 //
-// secure is no migration, because roles are no part of a database: a dump restored on another server comes without its
-// tenant role. `admin migrate` runs secure each time, and it changes only what is missing.
+// Secure is no migration, because roles are no part of a database: a dump restored on another server comes without its
+// tenant role. `admin migrate` runs Secure each time, and it changes only what is missing.
 
 const (
 	findTenantRole = `SELECT r.rolname FROM pg_policy AS p JOIN pg_roles AS r ON r.oid = ANY (p.polroles)
@@ -52,10 +52,10 @@ const (
 	stateInsufficientPrivilege = "42501"
 )
 
-// secure creates the tenant role, gives it its rights, and sets the policies of each tenant's tables. Each table is a
+// Secure creates the tenant role, gives it its rights, and sets the policies of each tenant's tables. Each table is a
 // transaction of its own, so that writers wait for one table at a time.
-func secure(ctx context.Context, databaseURL string) (err error) {
-	conn, err := connectToChange(ctx, databaseURL)
+func Secure(ctx context.Context, databaseURL string) (err error) {
+	conn, err := connect(ctx, databaseURL)
 	if err != nil {
 		return err
 	}
@@ -94,17 +94,6 @@ func secure(ctx context.Context, databaseURL string) (err error) {
 		return letBecomeTenant(ctx, tx, self, role)
 	})
 	return nil
-}
-
-// connectToChange returns a connection for changes of the schema and of rights.
-func connectToChange(ctx context.Context, databaseURL string) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(databaseURL)
-	if err != nil {
-		return nil, fmt.Errorf("read SLUICE_DATABASE_URL: %w", err)
-	}
-	setDefaults(config, databaseURL)
-	conn, err := pgx.ConnectConfig(ctx, config)
-	return conn, explain(err)
 }
 
 // createTenantRole creates the tenant role unless it exists, and refuses a role that policies would not hold back.
@@ -154,7 +143,7 @@ func secureTable(ctx context.Context, tx pgx.Tx, table, role string) error {
 		statements = append(statements, fmt.Sprintf("ALTER TABLE %s ENABLE ROW LEVEL SECURITY", table))
 	}
 	_, err := tx.Exec(ctx, strings.Join(statements, "; "))
-	if isLockTimeout(err) {
+	if IsLockTimeout(err) {
 		return fmt.Errorf("the table was locked for too long; run `admin migrate` again: %w", err)
 	}
 	return err
@@ -174,6 +163,7 @@ func grantToTenantRole(ctx context.Context, tx pgx.Tx, role string, tables []str
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON " + strings.Join(tables, ", ") + " TO " + to,
 		"REVOKE UPDATE, DELETE ON audit_event FROM " + to,
 		"REVOKE INSERT, DELETE ON tenant FROM " + to,
+		"REVOKE INSERT, UPDATE, DELETE ON tenant_quota, tenant_use FROM " + to, // a tenant does not raise its own
 		"REVOKE INSERT, UPDATE, DELETE ON access_event FROM " + to,
 		"GRANT SELECT (account_id, email, name, is_platform_admin, disabled_at, created_at, version, unproven_in, second_factor_at) ON account TO " + to,
 		"GRANT UPDATE (updated_at) ON account TO " + to, // to lock a row FOR SHARE

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/pgstore/migrate"
 )
 
 // migrateAs migrates a database as some role.
@@ -18,7 +19,7 @@ func migrateAs(t *testing.T, databaseURL, role string) (roleURL string, err erro
 	t.Helper()
 	u := must(url.Parse(databaseURL))(t)
 	u.User = url.UserPassword(role, "secret")
-	return u.String(), pgstore.Migrate(t.Context(), u.String(), slog.New(slog.DiscardHandler))
+	return u.String(), migrate.Up(t.Context(), u.String(), slog.New(slog.DiscardHandler))
 }
 
 // owned is an empty database whose owner is no superuser, as managed services have it.
@@ -113,7 +114,7 @@ func TestMigrateSecuresAgain(t *testing.T) {
 	var migrations sync.WaitGroup
 	for range 4 { // at once
 		migrations.Go(func() {
-			if err := pgstore.Migrate(t.Context(), databaseURL, log); err != nil {
+			if err := migrate.Up(t.Context(), databaseURL, log); err != nil {
 				t.Error(err)
 			}
 		})
@@ -128,7 +129,7 @@ func TestMigrateSecuresAgain(t *testing.T) {
 		t.Errorf("without its role the schema is fine: %v", err)
 	}
 	for range 2 {
-		if err := pgstore.Migrate(t.Context(), databaseURL, log); err != nil {
+		if err := migrate.Up(t.Context(), databaseURL, log); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,7 +141,7 @@ func TestMigrateSecuresAgain(t *testing.T) {
 	}
 	exec(t, databaseURL, fmt.Sprintf("ALTER ROLE %s LOGIN", role))
 	exec(t, databaseURL, "SELECT 1")
-	if err := pgstore.Migrate(t.Context(), databaseURL, log); err == nil || !strings.Contains(err.Error(), "may log in") {
+	if err := migrate.Up(t.Context(), databaseURL, log); err == nil || !strings.Contains(err.Error(), "may log in") {
 		t.Errorf("a tenant role that may log in: %v", err)
 	}
 }

@@ -12,32 +12,32 @@ import (
 
 // ServiceKeys returns up to limit service keys, revoked ones included, the latest first, before an id.
 func (s *Store) ServiceKeys(ctx context.Context, before string, limit int) ([]auth.NamedKey, error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ServiceKey, error) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ServiceKeysRow, error) {
 		var createdAt *time.Time
 		if before != "" {
 			key, err := q.ServiceKey(ctx, before)
 			if err != nil {
 				return nil, err
 			}
-			createdAt = &key.CreatedAt
+			createdAt = &key.ServiceKey.CreatedAt
 		}
 		return q.ServiceKeys(ctx, createdAt, before, rowLimit(limit))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read service keys: %w", err)
 	}
-	return each(rows, serviceKeyFromRow), nil
+	return each(rows, usedServiceKeyFromRow), nil
 }
 
 // ServiceKey returns one service key, even if it is revoked.
 func (s *Store) ServiceKey(ctx context.Context, keyID string) (auth.NamedKey, error) {
-	row, err := lookUp(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.ServiceKey, error) {
+	row, err := lookUp(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.ServiceKeyRow, error) {
 		return q.ServiceKey(ctx, keyID)
 	})
 	if err != nil {
 		return auth.NamedKey{}, fmt.Errorf("read service key %q: %w", keyID, err)
 	}
-	return serviceKeyFromRow(row), nil
+	return usedServiceKeyFromRow(dbsqlc.ServiceKeysRow(row)), nil
 }
 
 // ServiceKeyUsed notes that a service key was used, at most once a minute.
@@ -132,6 +132,12 @@ func createServiceKey(ctx context.Context, q *dbsqlc.Queries, by rules.Actor, ke
 		return auth.NamedKey{}, err
 	}
 	return serviceKeyFromRow(row), nil
+}
+
+func usedServiceKeyFromRow(row dbsqlc.ServiceKeysRow) auth.NamedKey {
+	key := serviceKeyFromRow(row.ServiceKey)
+	key.CreatorLeft = row.CreatorLeft
+	return key
 }
 
 func serviceKeyFromRow(row dbsqlc.ServiceKey) auth.NamedKey {

@@ -25,6 +25,11 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 		if err := queries.SetActor(ctx, actorSetting(s.by)); err != nil {
 			return err
 		}
+		if tenant.Spread {
+			if err := requireKnownWord(ctx, queries, rules.WordSpread); err != nil {
+				return err
+			}
+		}
 		row, err := queries.CreateTenant(ctx, dbsqlc.CreateTenantParams{
 			Slug:               tenant.Slug,
 			Name:               tenant.Name,
@@ -39,6 +44,7 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 			RecordDays:         int16(tenant.Settings.RecordDays),
 
 			RequireSecondFactor: tenant.Settings.RequireSecondFactor,
+			Buckets:             tenant.Buckets(),
 		})
 		if err != nil {
 			return err
@@ -57,7 +63,7 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 	return created, nil
 }
 
-// UpdateTenant changes all of a tenant except its slug, if its Version is still the stored one.
+// UpdateTenant changes all of a tenant except its slug and where its buckets are, if its Version is still the stored one.
 func (s Writer) UpdateTenant(ctx context.Context, tenant rules.Tenant) (updated rules.Tenant, err error) {
 	if wrong := tenant.Settings.Validate(); len(wrong) > 0 {
 		return rules.Tenant{}, fmt.Errorf("update tenant %d: %w", tenant.ID, wrong)

@@ -127,7 +127,7 @@ func (s *Store) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Ra
 	return func(yield func(traffic.Block, error) bool) {
 		p := dbsqlc.TrafficBlocksParams{
 			TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
-			LeastStratum: int16(of.LeastStratum), AfterAt: time.Unix(0, 0), PageSize: blocksPerPage,
+			LeastStratum: int16(of.LeastStratum), OfUser: of.User, AfterAt: time.Unix(0, 0), PageSize: blocksPerPage,
 		}
 		for {
 			rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficBlock, error) {
@@ -191,8 +191,9 @@ func (s *Store) Summary(ctx context.Context, tenant rules.TenantID, of traffic.R
 	return sum, nil
 }
 
-// eraseTraffic takes a user's checks out of recorded blocks, and deletes the replays that name the user. It reads the users
-// of all blocks, and rewrites those with the user one by one.
+// eraseTraffic takes a user's checks out of recorded blocks, and deletes the replays that name the user. Replays that run begin
+// again, because they may have read the user's checks. It reads the users of all blocks, and rewrites those with the user one
+// by one.
 func (s *Store) eraseTraffic(ctx context.Context, tenant rules.TenantID, userID string) (blocks int64, err error) {
 	release, err := take(ctx, s.places.bulk)
 	if err != nil {
@@ -220,6 +221,9 @@ func (s *Store) eraseTraffic(ctx context.Context, tenant rules.TenantID, userID 
 		if len(places) < rewrittenPerPage {
 			break
 		}
+	}
+	if err := q.RestartReplays(ctx, tenant); err != nil {
+		return blocks, err
 	}
 	_, err = q.EraseFromReplays(ctx, tenant, userID)
 	return blocks, err

@@ -17,15 +17,18 @@ var userData = map[string]string{
 	"api_key_use":  "configuration: key_id",
 	"audit_event": "handled, by erase_user_from_audit: object_id before after\n" +
 		"about people who sign in: actor_kind actor_id actor_name act request_id action object_kind",
-	"backend_report":     "about backends: backend latency",
-	"bucket":             "filled by EraseUser and removed once full: subject state",
-	"bucket_credit":      "forgotten after a day; ids and answers of credits, without users: credit_id fingerprint answer",
-	"bucket_reservation": "deleted after a day at most: reservation_id record",
-	"delivery":           "handled: subject\nabout sending: state error",
-	"gateway":            "configuration: kind document",
+	"audit_webhook":          "configuration: url secret",
+	"audit_webhook_progress": "about sending: error test_error",
+	"backend_report":         "about backends: backend latency",
+	"bucket":                 "filled by EraseUser and removed once full: subject state",
+	"bucket_credit":          "forgotten after a day; ids and answers of credits, without users: credit_id fingerprint answer",
+	"bucket_reservation":     "deleted after a day at most: reservation_id record",
+	"delivery":               "handled: subject\nabout sending: state error",
+	"gateway":                "configuration: kind document",
 	"idempotency": "deleted after a day; the answer is encrypted by a key that is not stored, so that nobody can look for a user in it: " +
 		"key_digest caller fingerprint answer",
 	"invitation":          "about people who sign in: email role token_digest invited_by",
+	"key_notice":          "configuration: key_id notice",
 	"mail":                "about people who sign in: kind recipient facts state error",
 	"member":              "about people who sign in: role granted_by",
 	"plan":                "configuration: name description",
@@ -38,10 +41,11 @@ var userData = map[string]string{
 	"rate_limit_step": "about rules: cause memory",
 	"rate_limit_violation": "handled: bucket_key user_id ip_address\n" +
 		"about the request, without its user: scope mode reason key_pattern endpoint method plan algorithm limit_text",
-	"tenant":        "configuration: slug name default_plan enforcement failure_mode",
+	"tenant":        "configuration: slug name default_plan enforcement failure_mode buckets",
+	"tenant_use":    "configuration: thing",
 	"traffic_block": "handled: users payload\nabout recording: writer",
-	"replay": "deleted after days, and computed from blocks that are erased: result\n" +
-		"about people who sign in and rules: requested_by_kind requested_by_id requested_by_name request state holder failure",
+	"replay": "handled: request result\n" +
+		"about people who sign in and processes: requested_by_kind requested_by_id requested_by_name state holder failure",
 	"violation_minute": "handled: subject",
 }
 

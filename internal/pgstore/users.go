@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -97,6 +98,9 @@ func (s Writer) AssignAll(ctx context.Context, tenant rules.TenantID, assignment
 				return err
 			}
 		}
+		if err := w.requireUserRoom(ctx, assignments); err != nil {
+			return err
+		}
 		changed, err = w.assignAll(ctx, assignments)
 		return unlessNone(changed, err)
 	})
@@ -106,30 +110,33 @@ func (s Writer) AssignAll(ctx context.Context, tenant rules.TenantID, assignment
 	return changed, nil
 }
 
-// assignAll expects that the plans exist.
+// assignAll expects that the plans exist. Users who lose their plan come first, so that they make room for others.
 func (w write) assignAll(ctx context.Context, assignments []rules.Assignment) (changed int64, err error) {
-	for len(assignments) > 0 {
-		n := min(len(assignments), usersPerStatement)
-		var users, plans, unassigned []string
-		for _, a := range assignments[:n] {
-			if a.Plan == "" {
-				unassigned = append(unassigned, a.UserID)
-			} else {
-				users, plans = append(users, a.UserID), append(plans, a.Plan)
-			}
+	var users, plans, unassigned []string
+	for _, a := range assignments {
+		if a.Plan == "" {
+			unassigned = append(unassigned, a.UserID)
+		} else {
+			users, plans = append(users, a.UserID), append(plans, a.Plan)
 		}
+	}
+	for some := range slices.Chunk(unassigned, usersPerStatement) {
+		gone, err := w.UnassignUsers(ctx, w.revision, w.tenant, some)
+		if err != nil {
+			return 0, err
+		}
+		changed += gone
+	}
+	for len(users) > 0 {
+		n := min(len(users), usersPerStatement)
 		assigned, err := w.AssignUsers(ctx, dbsqlc.AssignUsersParams{
-			TenantID: int64(w.tenant), UserIds: users, Plans: plans, Revision: w.revision,
+			TenantID: int64(w.tenant), UserIds: users[:n], Plans: plans[:n], Revision: w.revision,
 		})
 		if err != nil {
 			return 0, err
 		}
-		gone, err := w.UnassignUsers(ctx, w.revision, w.tenant, unassigned)
-		if err != nil {
-			return 0, err
-		}
-		changed += assigned + gone
-		assignments = assignments[n:]
+		changed += assigned
+		users, plans = users[n:], plans[n:]
 	}
 	return changed, nil
 }

@@ -32,6 +32,8 @@ const (
 	unassignedRetention = 30 * 24 * time.Hour
 	// A session lives for a week at most; see auth.Options.
 	sessionRetention = 30 * 24 * time.Hour
+	// Counted from its expiry: an expired link works no longer.
+	linkRetention = 24 * time.Hour
 	// The audit log shows an invitation for longer.
 	invitationRetention = 30 * 24 * time.Hour
 	// longestDrop is how many transactions one upkeep spends on one kind of rows. The next upkeep goes on.
@@ -109,6 +111,7 @@ func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.
 		{"traces of ended steps", now.Add(-tombstoneRetention), (*dbsqlc.Queries).DropStepTombstones},
 		{"traces of removed assignments", now.Add(-unassignedRetention), (*dbsqlc.Queries).DropAssignmentTombstones},
 		{"sessions", now.Add(-sessionRetention), (*dbsqlc.Queries).DropSessions},
+		{"links in mail", now.Add(-linkRetention), (*dbsqlc.Queries).DropExpiredLinks},
 		{"invitations", now.Add(-invitationRetention), (*dbsqlc.Queries).DropInvitations},
 	}
 	if keep.Access != 0 {

@@ -19,7 +19,7 @@ import (
 
 // A scope says whose rows statements may touch. PostgreSQL enforces it by row-level security: statements in the scope
 // of a tenant run as the tenant role, and its policies hide the rows of other tenants. So a query that forgets its
-// tenant finds nothing instead of everything. See secure for the role and its policies.
+// tenant finds nothing instead of everything. See Secure for the role and its policies.
 type scope struct {
 	tenant rules.TenantID
 	every  bool

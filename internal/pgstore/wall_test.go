@@ -47,7 +47,7 @@ func TestEachTableOfTenantsHasItsPolicies(t *testing.T) {
 		switch table {
 		case "audit_event":
 			rights = append(rights, table+" INSERT,SELECT")
-		case "access_event":
+		case "access_event", "tenant_quota", "tenant_use":
 			rights = append(rights, table+" SELECT")
 		case "tenant":
 			rights = append(rights, table+" SELECT,UPDATE")
@@ -397,6 +397,7 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO decision_span VALUES ($1, 1, 60, now(), 1, 1, 1, 1, 1)",
 			"INSERT INTO mail (tenant_id, kind, recipient, give_up_at) VALUES ($1, 'test', 'a@example.com', now())",
 			"INSERT INTO bucket VALUES ($1, 1, '', '', 1)",
+			"INSERT INTO tenant_quota (tenant_id, rules) VALUES ($1, 500)",
 			"INSERT INTO bucket_credit VALUES ($1, '', '', '', 1)",
 			"INSERT INTO bucket_reservation VALUES ($1, '', '', 1)",
 			`INSERT INTO quota_crossing (tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity,
@@ -407,6 +408,9 @@ func fillEveryTable(t *testing.T, w *world) {
 				users, payload) VALUES ($1, current_date, '', 1, now(), now(), 0, 0, 0, 0, 0, 0, '{}', '')`,
 			"INSERT INTO traffic_day VALUES ($1, current_date, 1, 1, 1, 1, 0, 0, 0, now(), now())",
 			"INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request) VALUES ($1, '', '', '', '{}')",
+			"INSERT INTO key_notice (tenant_id, key_id, notice) VALUES ($1, '', 'expires_7')",
+			"INSERT INTO audit_webhook (tenant_id, url, secret, is_active) VALUES ($1, '', '', false)",
+			"INSERT INTO audit_webhook_progress (tenant_id, sent_to) VALUES ($1, 0)",
 			"INSERT INTO backend_report VALUES ($1, 'db', now(), 1, 0, '{}')",
 			`INSERT INTO rate_limit_step SELECT tenant_id, rule_id, 50, now(), now(), now() + interval '1 minute', '', '', 1
 				FROM rate_limit_rule WHERE tenant_id = $1 LIMIT 1`,

@@ -5,16 +5,24 @@ import (
 
 	"github.com/sluicegate/sluice/internal/combine"
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // batch is what goes to a node in one round trip. Its memory is reused.
 type batch struct {
 	*combine.Batch
 	scripts []*script
-	open    map[int64]*script // the latest script of each tenant, or of all; unused for a single check
+	open    map[slotOf]*script // the latest script of each slot, or of all; unused for a single check
+	lends   map[slotOf]*script // the latest call of lease.lua of each slot
 }
 
-var batchPool = sync.Pool{New: func() any { return &batch{open: map[int64]*script{}} }}
+// slotOf names the buckets that are surely in one slot of a Redis Cluster.
+type slotOf struct {
+	tenant rules.TenantID
+	shard  uint8
+}
+
+var batchPool = sync.Pool{New: func() any { return &batch{open: map[slotOf]*script{}, lends: map[slotOf]*script{}} }}
 
 // release makes the memory available again, unless the batch failed: then the driver might still read it.
 func (b *batch) release() {
@@ -25,6 +33,7 @@ func (b *batch) release() {
 		s.reset("", s.single)
 	}
 	clear(b.open)
+	clear(b.lends)
 	b.Batch, b.scripts = nil, b.scripts[:0]
 	batchPool.Put(b)
 }
@@ -50,10 +59,11 @@ func (b *batch) assignErrors() {
 }
 
 // pack puts the batch's unanswered checks into as few scripts as hold them, in order within each tenant. With apart,
-// each script holds checks of one tenant.
+// each script holds checks of one tenant, and of one shard.
 func (b *batch) pack(prefix string, apart bool) []*script {
 	b.scripts = b.scripts[:0]
 	clear(b.open)
+	clear(b.lends)
 	checks := 0
 	for _, c := range b.Calls {
 		checks += len(c.Sending)
@@ -65,20 +75,25 @@ func (b *batch) pack(prefix string, apart bool) []*script {
 				continue // before, or it has no tiers
 			}
 			if check.Leases != nil {
-				b.newScript(prefix, true).addLeases(check)
+				slot := slotOf{check.Tiers[0].Key.Tenant, check.Tiers[0].Key.Shard}
+				if s := b.lends[slot]; s == nil || !s.addLeases(check) {
+					s = b.newScript(prefix, false)
+					s.addLeases(check)
+					b.lends[slot] = s
+				}
 				continue
 			}
-			tenant := int64(0) // all of them
-			if apart {
-				tenant = int64(check.Tiers[0].Key.Tenant)
+			slot := slotOf{} // all of them
+			if key := &check.Tiers[0].Key; apart {
+				slot = slotOf{key.Tenant, key.Shard}
 			}
-			if s := b.open[tenant]; s != nil && s.add(check) {
+			if s := b.open[slot]; s != nil && s.add(check) {
 				continue
 			}
 			s := b.newScript(prefix, checks == 1)
 			s.add(check)
 			if checks > 1 {
-				b.open[tenant] = s
+				b.open[slot] = s
 			}
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,13 +44,10 @@ var canceled = func() context.Context {
 	return ctx
 }()
 
-// nodeOf returns the node that keeps a bucket and all others of its tenant. It sends nothing.
+// nodeOf returns the node that keeps a bucket and all others of its tenant and shard. It sends nothing.
 func (c *cluster) nodeOf(key enforce.Key) *node {
 	var space [64]byte
-	tag := append(space[:0], '{')
-	tag = append(tag, c.store.prefix...)
-	tag = append(tag, 's')
-	tag = append(strconv.AppendInt(tag, int64(key.Tenant), 10), '}')
+	tag := appendTag(space[:0], c.store.prefix, key)
 	master, err := c.client.MasterForKey(canceled, string(tag))
 	if err != nil {
 		return c.router
@@ -118,9 +114,8 @@ func byAddr(nodes []Node) {
 	slices.SortFunc(nodes, func(a, b Node) int { return cmp.Compare(a.Addr, b.Addr) })
 }
 
-func (c *cluster) dispatch(checks []enforce.BucketCheck) error {
-	queuedAt := time.Now()
-	if key, ok := onlyTenant(checks); ok {
+func (c *cluster) dispatch(checks []enforce.BucketCheck, queuedAt time.Time) error {
+	if key, ok := onlySlot(checks); ok {
 		return c.submit(c.nodeOf(key), checks, queuedAt)
 	}
 	groups := map[*node][]int{}
@@ -132,24 +127,40 @@ func (c *cluster) dispatch(checks []enforce.BucketCheck) error {
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
+	var errs []error
 	var all outcome
 	for n, group := range groups {
 		wg.Go(func() {
 			o := catch(func() error { return c.submitSome(n, checks, group, queuedAt) })
 			mu.Lock()
 			defer mu.Unlock()
-			all.err = errors.Join(all.err, o.err)
+			errs = append(errs, o.err)
 			if o.panicked != nil {
 				all.panicked = o.panicked
 			}
 		})
 	}
 	wg.Wait()
+	all.err = joinErrors(errs)
 	return all.result()
 }
 
-// onlyTenant returns a key of the checks' tenant; ok is false if they have several.
-func onlyTenant(checks []enforce.BucketCheck) (key enforce.Key, ok bool) {
+// joinErrors joins the errors of several parts. Together they say that nothing was taken only if each does.
+func joinErrors(errs []error) error {
+	all := errors.Join(errs...)
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, enforce.ErrNothingTaken) && errors.Is(all, enforce.ErrNothingTaken) {
+			return unknownOutcome{all}
+		}
+	}
+	return all
+}
+
+// unknownOutcome hides that of some parts nothing was taken: it does not unwrap.
+type unknownOutcome struct{ error }
+
+// onlySlot returns a key of the slot that keeps the checks' buckets; ok is false if there are several.
+func onlySlot(checks []enforce.BucketCheck) (key enforce.Key, ok bool) {
 	found := false
 	for i := range checks {
 		if len(checks[i].Tiers) == 0 {
@@ -157,7 +168,7 @@ func onlyTenant(checks []enforce.BucketCheck) (key enforce.Key, ok bool) {
 		}
 		if other := checks[i].Tiers[0].Key; !found {
 			key, found = other, true
-		} else if other.Tenant != key.Tenant {
+		} else if other.Tenant != key.Tenant || other.Shard != key.Shard {
 			return key, false
 		}
 	}

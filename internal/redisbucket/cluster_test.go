@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -84,6 +85,10 @@ func startClusterNode(t *testing.T) *clusterNode {
 	eventually(t, "a node answers", patience, func() bool { return node.direct.Ping(t.Context()).Err() == nil })
 	return node
 }
+
+func (n *clusterNode) freeze() error { return n.process.Signal(syscall.SIGSTOP) }
+
+func (n *clusterNode) thaw() error { return n.process.Signal(syscall.SIGCONT) }
 
 func (n *clusterNode) mustDo(t *testing.T, args ...any) {
 	t.Helper()

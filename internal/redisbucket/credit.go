@@ -60,7 +60,7 @@ func (s *Store) creditArgs(c credit) []any {
 		return []any{"eval", creditSource, 1, bucket, change, calendar, at}
 	}
 	// No rule has the id 0, so this is no bucket's key.
-	past := string(appendKey(nil, s.prefix, enforce.Key{Tenant: c.key.Tenant, Subject: "credit " + c.id}))
+	past := string(appendKey(nil, s.prefix, enforce.Key{Tenant: c.key.Tenant, Shard: c.key.Shard, Subject: "credit " + c.id}))
 	fingerprint := enforce.CreditFingerprint(c.key, c.amount)
 	return []any{"eval", creditSource, 2, bucket, past, change, calendar, at, fingerprint[:], enforce.CreditsRemembered.Milliseconds()}
 }

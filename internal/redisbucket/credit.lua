@@ -28,7 +28,7 @@ end
 
 local now, slack = read_clock(ARGV[3] ~= '' and ARGV[3])
 local amount = unpack_struct('<d', ARGV[1], 33)
-local tools = make_tools(now, slack, make_lender, earn, expiry, read_limits(ARGV[1], 1, ARGV[2], now))
+local tools = make_tools(now, slack, make_lender, earn, full_step, expiry, read_limits(ARGV[1], 1, ARGV[2], now))
 local state = call('MGET', KEYS[1])[1] -- false for a key of another type, where GET fails
 local b, _, is_broken = tools.settle(0, state, 0)
 if b.micros <= OUTSIDE then

@@ -22,6 +22,7 @@ func TestRedisKey(t *testing.T) {
 		"an empty subject":             {enforce.Key{Tenant: 1, Rule: 12}, "{s1}12:"},
 		"a short subject stands as is": {enforce.Key{Tenant: 1, Rule: 12, Subject: "a:{b}\x00"}, "{s1}12:a:{b}\x00"},
 		"64 bytes stand as they are":   {enforce.Key{Tenant: 7, Rule: 1, Subject: long[:64]}, "{s7}1:" + long[:64]},
+		"a shard of a spread tenant":   {enforce.Key{Tenant: 1, Rule: 12, Subject: "42", Shard: 2}, "{s1.02fc}12:42"},
 		"66 bytes are hashed":          {enforce.Key{Tenant: 7, Rule: 1, Subject: long}, "{s7}1#" + string(digest[:])},
 	}
 	for name, test := range tests {
@@ -31,7 +32,7 @@ func TestRedisKey(t *testing.T) {
 	}
 }
 
-func TestRedisKeysAreInjectiveAndTheirTenantsChooseTheSlot(t *testing.T) {
+func TestRedisKeysAreInjectiveAndTheirTenantsAndShardsChooseTheSlot(t *testing.T) {
 	t.Parallel()
 	subject := rapid.Custom(func(t *rapid.T) string {
 		return rapid.OneOf(
@@ -44,6 +45,7 @@ func TestRedisKeysAreInjectiveAndTheirTenantsChooseTheSlot(t *testing.T) {
 			Tenant:  rules.TenantID(rapid.Int64Range(0, 20).Draw(t, "tenant")),
 			Rule:    rules.RuleID(rapid.Int64Range(0, 20).Draw(t, "rule")),
 			Subject: subject.Draw(t, "subject"),
+			Shard:   uint8(rapid.IntRange(0, rules.Shards).Draw(t, "shard")),
 		}
 	})
 	rapid.Check(t, func(t *rapid.T) {
@@ -51,10 +53,44 @@ func TestRedisKeysAreInjectiveAndTheirTenantsChooseTheSlot(t *testing.T) {
 		if (keyText(a) == keyText(b)) != (a == b) {
 			t.Fatalf("%+v is %q, %+v is %q", a, keyText(a), b, keyText(b))
 		}
-		if (tag(keyText(a)) == tag(keyText(b))) != (a.Tenant == b.Tenant) {
+		if (tag(keyText(a)) == tag(keyText(b))) != (a.Tenant == b.Tenant && a.Shard == b.Shard) {
 			t.Fatalf("%q and %q: tags %q and %q", keyText(a), keyText(b), tag(keyText(a)), tag(keyText(b)))
 		}
 	})
+}
+
+// TestTheShardsOfATenantLieEvenlyOverTheSlots: each sixteenth of the slots has one, whatever the prefix and the tenant.
+func TestTheShardsOfATenantLieEvenlyOverTheSlots(t *testing.T) {
+	t.Parallel()
+	const each = 16384 / rules.Shards
+	for _, prefix := range []string{"", "blue"} {
+		for _, tenant := range []rules.TenantID{1, 7, 42, 1_000_003} {
+			seen := map[int]uint8{}
+			for shard := uint8(1); shard <= rules.Shards; shard++ {
+				slot := slotOfTag(tag(string(appendTag(nil, prefix, enforce.Key{Tenant: tenant, Shard: shard}))))
+				if other, taken := seen[slot/each]; taken {
+					t.Errorf("tenant %d of prefix %q: shards %d and %d are in one sixteenth", tenant, prefix, shard, other)
+				}
+				seen[slot/each] = shard
+			}
+		}
+	}
+}
+
+// slotOfTag is CRC-16/XMODEM, as the cluster specification has it.
+func slotOfTag(tag string) int {
+	crc := uint16(0)
+	for i := range len(tag) {
+		crc ^= uint16(tag[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return int(crc % 16384)
 }
 
 // tag returns what Redis Cluster hashes: the text between the first { and the first } after it, as

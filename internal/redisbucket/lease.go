@@ -1,9 +1,12 @@
 package redisbucket
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -13,25 +16,78 @@ import (
 const grantBytes = 1 + 4*8 + 4 + 8 + 4 + 8 + limitBytes
 
 // Lease implements enforce.Lender with lease.lua. It waits for its turn as checks do, in line with those of its tenant, and
-// shares their round trips. It is never repeated, so a report is counted at most once.
+// shares their round trips. It is never repeated, so a report is counted at most once. Leases of several shards are several
+// scripts, at the same time.
 func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
 	if len(leases) == 0 {
 		return nil
 	}
-	tiers := make([]enforce.Tier, len(leases))
-	for i := range leases {
-		leases[i].Answered = false
-		tiers[i].Key = leases[i].Key
+	var err error
+	if isOneShard := !slices.ContainsFunc(leases, func(l enforce.Lease) bool { return l.Key.Shard != leases[0].Key.Shard }); isOneShard || !s.keepsApart() {
+		err = s.submit([]enforce.BucketCheck{leaseCall(leases)})
+	} else {
+		err = s.leaseApart(leases, time.Now())
 	}
-	if err := s.submit([]enforce.BucketCheck{{Tiers: tiers, Leases: leases}}); err != nil {
+	if err != nil {
 		return fmt.Errorf("lease tokens of %d buckets in redis: %w", len(leases), err)
 	}
 	return nil
 }
 
-// addLeases makes the script a call of lease.lua, which describes the arguments.
-func (s *script) addLeases(check *enforce.BucketCheck) {
-	s.checks, s.leases = append(s.checks, check), check.Leases
+// leaseApart makes one call for each shard.
+func (s *Store) leaseApart(leases []enforce.Lease, queuedAt time.Time) error {
+	order := make([]int, len(leases))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(leases[a].Key.Shard, leases[b].Key.Shard) })
+	sorted := make([]enforce.Lease, len(leases))
+	for i, at := range order {
+		sorted[i] = leases[at]
+	}
+	var calls []enforce.BucketCheck
+	for first, i := 0, 1; i <= len(sorted); i++ {
+		if i == len(sorted) || sorted[i].Key.Shard != sorted[first].Key.Shard {
+			calls = append(calls, leaseCall(sorted[first:i]))
+			first = i
+		}
+	}
+	err := s.submitAt(calls, queuedAt)
+	for i, at := range order {
+		leases[at] = sorted[i]
+	}
+	return err
+}
+
+// leaseCall returns a call of lease.lua as a check.
+func leaseCall(leases []enforce.Lease) enforce.BucketCheck {
+	tiers := make([]enforce.Tier, len(leases))
+	for i := range leases {
+		leases[i].Answered = false
+		tiers[i].Key = leases[i].Key
+	}
+	return enforce.BucketCheck{Tiers: tiers, Leases: leases}
+}
+
+// addLeases adds leases to a call of lease.lua, which describes the arguments, unless it would become too long or have a bucket
+// twice.
+func (s *script) addLeases(check *enforce.BucketCheck) bool {
+	if len(s.checks) > 0 {
+		if len(s.leases)+len(check.Leases) > inOneReport {
+			return false
+		}
+		for i := range check.Leases {
+			if _, twice := s.places[check.Leases[i].Key]; twice {
+				return false
+			}
+		}
+	}
+	s.checks, s.isLease = append(s.checks, check), true
+	for i := range check.Leases {
+		s.places[check.Leases[i].Key] = len(s.leases)
+		s.leases = append(s.leases, &check.Leases[i])
+	}
+	return true
 }
 
 func (s *script) leaseCommand(ctx context.Context, bySource bool, stamp int64) *noRetryCmd {
@@ -42,10 +98,14 @@ func (s *script) leaseCommand(ctx context.Context, bySource bool, stamp int64) *
 	var limits, asks []byte
 	calendars := uint16(0)
 	for i := range s.leases {
-		l := &s.leases[i]
+		l := s.leases[i]
 		args = append(args, string(appendKey(nil, s.prefix, l.Key)))
 		limits = appendLimit(limits, l.Limit, &calendars)
-		for _, number := range []int64{l.Ask.Epoch, l.Ask.Presence, int64(l.Ask.Held), int64(l.Ask.Need), int64(l.Ask.Want), l.Ask.Since} {
+		since := l.Ask.Since
+		if l.Ask.Loan {
+			since = -1
+		}
+		for _, number := range []int64{l.Ask.Epoch, l.Ask.Presence, int64(l.Ask.Held), int64(l.Ask.Need), int64(l.Ask.Want), since} {
 			asks = appendFloat(asks, float64(number))
 		}
 		asks = append(asks, byte(len(l.Ask.Returns)), byte(len(l.Ask.Returns)>>8))
@@ -76,7 +136,9 @@ func (s *script) readGrants(reply string) (broken int, err error) {
 		}
 		reply = reply[grantBytes:]
 	}
-	s.checks[0].Answered = err == nil
+	for _, check := range s.checks {
+		check.Answered = err == nil
+	}
 	return broken, err
 }
 

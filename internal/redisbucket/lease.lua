@@ -2,8 +2,8 @@
 --
 --   KEYS     the buckets, distinct
 --   ARGV[1]  their limits, 32 bytes each
---   ARGV[2]  the asks, in the same order: epoch, presence, held, need, want, since (doubles), how many returns follow (16
---            bits), and these: slot, spent, back (doubles)
+--   ARGV[2]  the asks, in the same order: epoch, presence, held, need, want, since (doubles; since is -1 for a loan), how many
+--            returns follow (16 bits), and these: slot, spent, back (doubles)
 --   ARGV[3]  the time in microseconds, from tests only
 --
 -- The reply is one string: how many values were broken (32 bits), and for each bucket a byte, 0 if it has lent, 1 if it
@@ -16,7 +16,7 @@ local REPLY = '<BddddIdIddIddHH'
 
 local now, slack = read_clock(ARGV[3])
 local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[1], #KEYS, '', now)
-local tools = make_tools(now, slack, make_lender, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
+local tools = make_tools(now, slack, make_lender, earn, full_step, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
 local lender = tools.lend()
 local states = call('MGET', unpack(KEYS))
 
@@ -45,7 +45,7 @@ local function take_back(b, l, returns, count, presence)
 end
 
 -- lend is slots.lend.
-local function lend(l, index, amount)
+local function lend(l, index, amount, holders)
   local at = find(l, index)
   if not at then
     if l.n == 18 then
@@ -57,7 +57,7 @@ local function lend(l, index, amount)
     l[at], l[at + 1], l[at + 2] = index, 0, 0
     l.n = l.n + 3
   end
-  l[at + 1], l[at + 2] = l[at + 1] + amount, l[at + 2] + 1
+  l[at + 1], l[at + 2] = l[at + 1] + amount, l[at + 2] + holders
 end
 
 local replies, broken, at = {}, 0, 1
@@ -87,12 +87,14 @@ for i = 1, #KEYS do
     if not refused then
       local free = b.micros - short
       local earned = min(since, HORIZON) * b.rate
-      local most = min(want - max(need, held), max(0.5 * free / holders, earned / holders), free,
-        0.5 * (b.burst * TOKEN) - (lender.sum(l, 2) + short))
+      local most = min(want - max(need, held), free)
+      if since >= 0 then
+        most = min(most, max(0.5 * free / holders, earned / holders), 0.5 * (b.burst * TOKEN) - (lender.sum(l, 2) + short))
+      end
       amount = short + floor(max(0, most))
       b.micros = b.micros - amount
     end
-    if want > 0 or need > 0 then lend(l, slot, amount) end
+    if want > 0 or need > 0 then lend(l, slot, amount, since < 0 and 0 or 1) end
     lender.keep(b, l)
     local wait = 0
     if refused and short <= b.burst * TOKEN then wait = lender.until_beside(b, short) end

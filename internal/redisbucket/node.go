@@ -31,6 +31,7 @@ func (s *Store) newNode(addr string, client redis.UniversalClient) *node {
 	n.breaker = newBreaker(func() { n.trips.Add(1) })
 	n.combiner = combine.New(combine.Options{
 		Budget: s.budget, InFlight: usualInFlight, MaxInFlight: maxInFlight, FirstBatch: firstBatch, MaxBatch: maxBatch, Send: n.send,
+		Shed: s.shed,
 	})
 	return n
 }
@@ -84,7 +85,7 @@ func (n *node) send(sent *combine.Batch) {
 	}
 	b := batchPool.Get().(*batch)
 	b.Batch = sent
-	apart := !s.standalone.Load() || s.crossSlot.Load()
+	apart := s.keepsApart()
 	n.sendPacked(b, apart)
 	if !apart && slices.ContainsFunc(b.scripts, func(s *script) bool { return isCrossSlot(s.err) }) { // such a script was not executed
 		s.crossSlot.Store(true)

@@ -2,6 +2,7 @@ package redisbucket
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -11,6 +12,16 @@ type noted struct {
 	mu      sync.Mutex
 	waits   int
 	scripts []int
+	// Checks that were shed.
+	early, late atomic.Int64
+}
+
+func (n *noted) Shed(checks int, early bool) {
+	if early {
+		n.early.Add(int64(checks))
+	} else {
+		n.late.Add(int64(checks))
+	}
 }
 
 func (n *noted) Waited(time.Duration) {

@@ -20,7 +20,7 @@
 // because another node has the keys, or because the keys are in several slots. The scripts of that batch may then run in
 // another order.
 //
-// A bucket's key expires ten seconds after the bucket is full. A broken value counts as a full bucket; it is replaced and
+// A bucket's key expires ten to fifteen seconds after the bucket is full. A broken value counts as a full bucket; it is replaced and
 // counted. A key of another type is replaced once tokens are taken. A value in a version that settle.lua does not know is
 // left alone, and its checks are not answered. Redis must not evict keys, because an evicted bucket starts full: see
 // CheckSettings.
@@ -69,6 +69,7 @@ type Store struct {
 	// walkPause is the least pause of a walk after each command.
 	walkPause time.Duration
 	observer  Observer // or nil
+	loans     loans
 }
 
 // Observer is told how calls wait for their turn, and of each script.
@@ -77,10 +78,19 @@ type Observer interface {
 	Waited(wait time.Duration)
 	// ScriptSent is called once for each script, with the number of its checks.
 	ScriptSent(checks int)
+	// Shed is called with checks that failed because more wait than Redis decides in time: early ones at once, the others
+	// after they waited for a turn.
+	Shed(checks int, early bool)
 }
 
 // Observe sets the Observer. It must be called before the first Take.
 func (s *Store) Observe(o Observer) { s.observer = o }
+
+func (s *Store) shed(checks int, early bool) {
+	if s.observer != nil {
+		s.observer.Shed(checks, early)
+	}
+}
 
 var (
 	_ enforce.Buckets  = (*Store)(nil)
@@ -171,18 +181,38 @@ func (s *Store) takeUncancelled(checks []enforce.BucketCheck) error {
 		check.Answered = len(check.Tiers) == 0
 		check.Allowed, check.Exhausted = check.Answered, false
 	}
-	if err := s.submit(checks); err != nil {
+	err := s.takeWhole(checks)
+	if err != nil {
 		return fmt.Errorf("take from buckets in redis for %d checks: %w", len(checks), err)
 	}
 	return nil
 }
 
-func (s *Store) submit(checks []enforce.BucketCheck) error {
+// takeWhole takes from all buckets of each check at once where one script can, and else as spread does.
+func (s *Store) takeWhole(checks []enforce.BucketCheck) error {
+	if !slices.ContainsFunc(checks, isSpread) {
+		return s.submit(checks)
+	}
+	if !s.keepsApart() {
+		if err := s.submit(checks); !isCrossSlot(err) { // else the checks without an answer were not executed
+			return err
+		}
+	}
+	return s.takeSpread(checks)
+}
+
+// keepsApart reports whether a script can reach the buckets of one slot alone.
+func (s *Store) keepsApart() bool { return !s.standalone.Load() || s.crossSlot.Load() }
+
+func (s *Store) submit(checks []enforce.BucketCheck) error { return s.submitAt(checks, time.Now()) }
+
+// submitAt has checks answered within the budget from a time.
+func (s *Store) submitAt(checks []enforce.BucketCheck, queuedAt time.Time) error {
 	if s.single != nil {
-		_, err := s.single.combiner.Submit(checks, time.Now())
+		_, err := s.single.combiner.Submit(checks, queuedAt)
 		return err
 	}
-	return s.cluster.dispatch(checks)
+	return s.cluster.dispatch(checks, queuedAt)
 }
 
 func (s *Store) nodeOf(key enforce.Key) *node {

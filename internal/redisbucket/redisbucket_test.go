@@ -112,33 +112,54 @@ func TestProductionTimeIsThatOfRedis(t *testing.T) {
 
 func TestEveryKeyExpiresSoonAfterItIsFull(t *testing.T) {
 	t.Parallel()
-	const slack = 10 * time.Second
+	const second, day = 1_000_000, 86_400_000_000
 	tests := map[string]struct {
 		limit enforce.Limit
-		cost  enforce.Tokens
-		want  time.Duration
+		costs []enforce.Tokens
 	}{
-		"a second to full":             {enforce.Limit{Rate: 10, Burst: 10}, 10 * enforce.Token, slack + time.Second},
-		"a microsecond to full":        {enforce.Limit{Rate: 1e6, Burst: 1}, enforce.Token, slack + time.Millisecond},
-		"an hour to full":              {enforce.Limit{Rate: 1, Burst: 7200}, 3600 * enforce.Token, slack + time.Hour},
-		"thirty million years to full": {enforce.Limit{Rate: rules.MinRate, Burst: rules.MaxBurst}, rules.MaxBurst * enforce.Token, slack + rules.MaxTimeToFull},
+		"a second to full":             {enforce.Limit{Rate: 10, Burst: 10}, tokens(10)},
+		"a microsecond to full":        {enforce.Limit{Rate: 1e6, Burst: 1}, tokens(1)},
+		"an hour to full":              {enforce.Limit{Rate: 1, Burst: 7200}, tokens(3600)},
+		"thirty million years to full": {enforce.Limit{Rate: rules.MinRate, Burst: rules.MaxBurst}, tokens(rules.MaxBurst/2, 1, rules.MaxBurst/2-1)},
+		"fuller and fuller":            {enforce.Limit{Rate: 1, Burst: 7200}, tokens(1, 1, 1, 1, 1, 1, 1, 1, 3600, 1, 1)},
+		"steps":                        {enforce.Limit{Rate: 1, Burst: 7200, Interval: second / 1000}, tokens(1, 1, 6, 1, 3600, 1)},
+		"a queue":                      {enforce.Limit{Kind: rules.KindLeakyBucket, Rate: 1, Burst: 7200}, tokens(1, 1, 6, 1, 3600, 1)},
+		"a short window":               {enforce.Limit{Kind: rules.KindFixedWindow, Burst: 1e6, Interval: second / 50}, tokens(1, 1, 1, 1)},
+		"a window":                     {enforce.Limit{Kind: rules.KindFixedWindow, Burst: 1e6, Interval: day}, tokens(1, 1, 3600, 1)},
+		"a window that slides":         {enforce.Limit{Kind: rules.KindSlidingWindow, Burst: 1e6, Interval: day}, tokens(1, 1, 3600, 1)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, s := generous(t)
-			start := time.Now()
-			checks := one(user("42", test.limit))
-			checks[0].Cost = test.cost
-			mustTake(t, s, checks)
-			ttl, err := s.rdb.PTTL(t.Context(), "{s1}1:42").Result()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if low := test.want - time.Since(start) - time.Millisecond; ttl < low || ttl > test.want+time.Millisecond {
-				t.Errorf("expires in %v, want %v", ttl, test.want)
+			for _, cost := range test.costs {
+				start := time.Now()
+				checks := one(user("42", test.limit))
+				checks[0].Cost = cost
+				mustTake(t, s, checks)
+				ttl, err := s.rdb.PTTL(t.Context(), "{s1}1:42").Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+				expectExpiry(t, fmt.Sprintf("after %d millionths", cost), ttl, checks[0].Tiers[0].TimeToFull(), start)
 			}
 		})
+	}
+}
+
+func tokens(amounts ...enforce.Tokens) []enforce.Tokens {
+	for i := range amounts {
+		amounts[i] *= enforce.Token
+	}
+	return amounts
+}
+
+// expectExpiry expects that a key which was written after start, and whose bucket was full after some time then, expires 10
+// to 15 seconds behind that.
+func expectExpiry(t *testing.T, what string, ttl, timeToFull time.Duration, start time.Time) {
+	t.Helper()
+	if low := timeToFull + 10*time.Second - time.Since(start) - time.Millisecond; ttl < low || ttl > timeToFull+15*time.Second+time.Millisecond {
+		t.Errorf("%s: expires in %v, want 10 to 15 s more than %v", what, ttl, timeToFull)
 	}
 }
 
@@ -332,7 +353,7 @@ func TestScriptsHoldTheirBounds(t *testing.T) {
 					checks[i].Tiers = append(checks[i].Tiers, tier)
 				}
 			}
-			b := batch{Batch: &combine.Batch{Calls: []*combine.Call{{Sending: checks}}}, open: map[int64]*script{}}
+			b := batch{Batch: &combine.Batch{Calls: []*combine.Call{{Sending: checks}}}, open: map[slotOf]*script{}, lends: map[slotOf]*script{}}
 			var got []int
 			for _, script := range b.pack("", test.apart) {
 				got = append(got, len(script.checks))

@@ -39,7 +39,7 @@ const (
 	limitBytes = 32 // a limit in an argument and in a reply
 	tierBytes  = 12 // a tier in a reply
 	waitsBytes = 16
-	lentBytes  = 2 + 8
+	lentBytes  = 2 + 8 + 4
 	replyBytes = 4 + 8 + 2 + 1 + 4 + 2 // between tiers and limits in a reply
 )
 
@@ -62,7 +62,8 @@ type script struct {
 	limitOf    []uint16            // for each key, the place of its limit
 	wires      []uint16            // for each check, its number of tiers, its flags, and each tier's wire
 	hasPlaces  bool                // a limit is of places
-	leases     []enforce.Lease     // for a call of lease.lua
+	isLease    bool                // it is a call of lease.lua
+	leases     []*enforce.Lease    // for a call of lease.lua
 	tierPlaces []int               // the places of the keys of a check that is being added; -1 for a new one
 
 	text         []byte   // all arguments, one after the other
@@ -82,7 +83,8 @@ func (s *script) reset(prefix string, single bool) {
 	clear(s.places)
 	s.checks, s.limits, s.limitOf, s.wires = s.checks[:0], s.limits[:0], s.limitOf[:0], s.wires[:0]
 	s.text, s.textEnds, s.cmd, s.err = s.text[:0], s.textEnds[:0], nil, nil
-	s.single, s.hasPlaces, s.leases = single, false, nil
+	clear(s.leases)
+	s.single, s.hasPlaces, s.isLease, s.leases = single, false, false, s.leases[:0]
 	if !single && s.places == nil {
 		s.places = make(map[enforce.Key]int)
 	}
@@ -178,7 +180,7 @@ func (s *script) endArg() { s.textEnds = append(s.textEnds, len(s.text)) }
 
 // command returns the call by digest, or by source. A stamp of 0 leaves the time to Redis.
 func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRetryCmd {
-	if s.leases != nil {
+	if s.isLease {
 		return s.leaseCommand(ctx, bySource, stamp)
 	}
 	s.keyCount = len(s.limitOf)
@@ -263,7 +265,7 @@ const outsideMicros = -3_000_000_000_000_000
 // readReply reads a reply into the checks, and returns how many stored values were broken. An ErrUnknownVersion or
 // ErrOtherWindow leaves only the checks with such a bucket unanswered.
 func (s *script) readReply(reply string) (broken int, err error) {
-	if s.leases != nil {
+	if s.isLease {
 		return s.readGrants(reply)
 	}
 	s.unknownTiers = 0
@@ -296,7 +298,7 @@ func (s *script) readReply(reply string) (broken int, err error) {
 				Stamp: stamp,
 				Limit: tier.Limit,
 			}
-			tier.Out = 0
+			tier.Out, tier.Holders = 0, 0
 			if !tier.Holds && !tier.Shadow {
 				check.Allowed = false
 			}
@@ -335,7 +337,7 @@ func (s *script) readLent(lent string) {
 				return
 			}
 			if int(lent[0])|int(lent[1])<<8 == place {
-				check.Tiers[i].Out = enforce.Tokens(float(lent[2:]))
+				check.Tiers[i].Out, check.Tiers[i].Holders = enforce.Tokens(float(lent[2:])), int64(uint32At(lent[10:]))
 				lent = lent[lentBytes:]
 			}
 			place++

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 const (
@@ -74,19 +76,38 @@ func (s *Store) editedServers(ctx context.Context, edits []enforce.Edit) ([]*edi
 	var servers []*editedServer
 	byMaster := map[*redis.Client]*editedServer{}
 	for i := range edits {
-		master, err := s.cluster.client.MasterForKey(ctx, string(appendRule(nil, s.prefix, enforce.Key{Tenant: edits[i].Tenant})))
-		if err != nil {
-			return nil, fmt.Errorf("find the master of a tenant's buckets: %w", err)
+		masters := map[*redis.Client]bool{} // of this edit
+		for shard := range shardsOf(&edits[i]) {
+			tag := appendTag(nil, s.prefix, enforce.Key{Tenant: edits[i].Tenant, Shard: shard})
+			master, err := s.cluster.client.MasterForKey(ctx, string(tag))
+			if err != nil {
+				return nil, fmt.Errorf("find the master of a tenant's buckets: %w", err)
+			}
+			server := byMaster[master]
+			if server == nil {
+				server = &editedServer{store: s, name: master.Options().Addr, client: master, lease: s.leaseOn(ctx, master)}
+				byMaster[master] = server
+				servers = append(servers, server)
+			}
+			if !masters[master] {
+				masters[master] = true
+				server.edits = append(server.edits, edits[i])
+			}
 		}
-		server := byMaster[master]
-		if server == nil {
-			server = &editedServer{store: s, name: master.Options().Addr, client: master, lease: s.leaseOn(ctx, master)}
-			byMaster[master] = server
-			servers = append(servers, server)
-		}
-		server.edits = append(server.edits, edits[i])
 	}
 	return servers, nil
+}
+
+// shardsOf visits the shards of an edit's buckets: 0 if they are together.
+func shardsOf(edit *enforce.Edit) iter.Seq[uint8] {
+	return func(yield func(uint8) bool) {
+		if !edit.IsSpread {
+			yield(0)
+			return
+		}
+		for shard := uint8(1); shard <= rules.Shards && yield(shard); shard++ {
+		}
+	}
 }
 
 // leaseOn returns the first of many numbered lease keys that a master keeps. While slots move, another process may find
@@ -248,20 +269,22 @@ func (s *Store) step(ctx context.Context, run func(context.Context) error) (err 
 
 type walk struct {
 	store *Store
-	edits map[string]*enforce.Edit // by key prefix, as in {s1}12
+	edits map[string]*enforce.Edit // by key prefix, as in {s1}12 or {s1.01aa}12
 	match string                   // a pattern for SCAN that all their keys match
 }
 
 func newWalk(s *Store, edits []enforce.Edit) *walk {
 	w := &walk{store: s, edits: make(map[string]*enforce.Edit, len(edits))}
 	for i := range edits {
-		key := string(appendRule(nil, s.prefix, enforce.Key{Tenant: edits[i].Tenant, Rule: edits[i].Rule}))
-		w.edits[key] = &edits[i]
-		if i == 0 {
-			w.match = key
-		}
-		for !strings.HasPrefix(key, w.match) {
-			w.match = w.match[:len(w.match)-1]
+		for shard := range shardsOf(&edits[i]) {
+			key := string(appendRule(nil, s.prefix, enforce.Key{Tenant: edits[i].Tenant, Shard: shard, Rule: edits[i].Rule}))
+			if len(w.edits) == 0 {
+				w.match = key
+			}
+			w.edits[key] = &edits[i]
+			for !strings.HasPrefix(key, w.match) {
+				w.match = w.match[:len(w.match)-1]
+			}
 		}
 	}
 	w.match = globEscaper.Replace(w.match) + "*"
@@ -302,7 +325,7 @@ func (w *walk) settlePage(ctx context.Context, keys []string) error {
 		if !ok {
 			continue
 		}
-		group := lookGroup{enforce.Key{Tenant: edit.Tenant}, edit.ReadAt} // its keys are in one slot
+		group := lookGroup{key[:strings.IndexByte(key, '}')], edit.ReadAt} // its keys are in one slot
 		look := looks[group]
 		if look == nil {
 			look = newLook(edit.ReadAt)
@@ -340,7 +363,7 @@ func (s *Store) look(ctx context.Context, look *script) error {
 
 // lookGroup is what the buckets of a script have in common.
 type lookGroup struct {
-	tenant enforce.Key // without rule and subject
+	tag    string
 	readAt int64
 }
 

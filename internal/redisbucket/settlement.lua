@@ -34,7 +34,7 @@ if not ends or tonumber(ends) <= now then return pack('<Bd', 0, 0) end
 local version, taken, estimate, life, key_length = unpack_struct('<BdddB', record)
 local act, cost = unpack_struct('<Bd', ARGV[4])
 local count = #KEYS - 2
-local tools = make_tools(now, slack, make_lender, earn, expiry, read_limits(ARGV[2], count, ARGV[3], now))
+local tools = make_tools(now, slack, make_lender, earn, full_step, expiry, read_limits(ARGV[2], count, ARGV[3], now))
 local holder = string.sub(ARGV[5], 1, 8)
 
 -- Settle the buckets first: nothing is written if one of them cannot be.

@@ -42,11 +42,11 @@ var constants = map[string]int64{
 	"LOG":            int64(rules.KindSlidingWindowLog),
 	"CONCURRENCY":    int64(rules.KindConcurrency),
 
-	"SLACK":      10_000, // ms that a full bucket stays, for callers that hold an older limit
-	"TEST_SLACK": 300_000,
-	"YEAR":       rules.MaxTimeToFull.Milliseconds(),
-	"INTEGER":    2_147_000_000, // what %d can write everywhere
-	"CHUNK":      2000,          // values at a time on Lua's stack, which takes 8000
+	"SLACK":       10_000, // ms that a full bucket stays at least, for callers that hold an older limit
+	"TEST_SLACK":  300_000,
+	"EXPIRY_STEP": 5_000_000, // µs; less than the slack, because older releases let keys expire the slack after they are full, to the millisecond
+	"YEAR":        rules.MaxTimeToFull.Milliseconds(),
+	"CHUNK":       2000, // values at a time on Lua's stack, which takes 8000
 
 	"SLOT_LENGTH": enforce.SlotLength.Microseconds(),
 	"SLOT_GUARD":  enforce.SlotGuard.Microseconds(),

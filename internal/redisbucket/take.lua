@@ -19,13 +19,13 @@
 -- the check is denied, 2: it has none), and how many
 -- reservations were forgotten without being settled (32 bits), and of how many tiers the bucket has lent tokens (16 bits);
 -- then, for each of these limits, its key's place (16 bits) and the limit (32 bytes); then, for each tier that has lent, its
--- place and how much (double); then, for each tier that has lent or whose limit in force is a window that slides, after how
+-- place, how much (double) and to how many processes (32 bits); then, for each tier that has lent or whose limit in force is a window that slides, after how
 -- many microseconds it holds the cost and when it is full (doubles). Left is UNKNOWN for a bucket in a version that this script does not know, and
 -- OUTSIDE for one whose windows are all before or after the time: the check got no answer.
 -- Places count from 0.
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
-local min, max, rep, format = math.min, math.max, string.rep, string.format
+local min, max, rep, sub, format = math.min, math.max, string.rep, string.sub, string.format
 local KEYS, ARGV = KEYS, ARGV
 
 local now, slack = read_clock(ARGV[7])
@@ -59,31 +59,42 @@ else
   end
 end
 
+-- The bytes of each limit in a value: for a token bucket that refills continuously 20, with the interval 28. Equal bytes are
+-- compared faster than four numbers are unpacked.
+local limit_bytes = {[0] = '', '', '', ''}
+for place = 0, last_limit do
+  local size = kinds[place] == 0 and intervals[place] == 0 and 20 or 28
+  limit_bytes[place] = sub(ARGV[3], place * 32 + 1, place * 32 + size)
+end
+
 -- Settle every bucket. A bucket whose state is no more than a level is two columns from here on; any other is in
--- buckets, as settle.lua describes it. The tables have room for a check of four tiers, as in read_limits.
+-- buckets, as settle.lua describes it. steps says when the keys expire that were read the short way. The tables have room
+-- for a check of four tiers, as in read_limits.
 local micros, fractions, changed, buckets = {0, 0, 0, 0}, {0, 0, 0, 0}, {false, false, false, false}, {}
+local steps = {false, false, false, false}
 local broken, foreign, waits, lent, tools = 0, {}, {}, {}, nil
 for i = 1, keys do
   local place, state = wiring[i], states[i]
-  local kind, interval, rate, full = kinds[place], intervals[place], rates[place], bursts[place] * TOKEN
-  local m, f, stamp, former, own_rate, own_burst, since = nil, 0, now, 0, nil, nil, nil
+  local kind, interval, full = kinds[place], intervals[place], bursts[place] * TOKEN
+  local m, f, stamp, former, step = nil, 0, now, 0, false
   if kind > SLIDING_WINDOW or opens[place] == OUTSIDE then
     -- no short way
   elseif not state then
     m = full -- a bucket that nobody used
   else
-    local version, own_kind, own_interval = nil, 0, 0
+    local version, own_kind, in_force = nil, 0, nil
     if #state == 41 then
-      version, m, f, stamp, own_rate, own_burst, since = unpack_struct('<BdIddId', state)
+      version, m, f, stamp, in_force = unpack_struct('<BdIdc20', state)
     elseif #state == 58 then
-      version, own_kind, m, f, stamp, own_rate, own_burst, since, own_interval, former = unpack_struct('<BBdIddIddd', state)
+      version, own_kind, m, f, stamp, in_force, former = unpack_struct('<BBdIdc28d', state)
       version = version - 1
     end
     -- The short way is for the caller's limit, and a level and stamp that make sense.
-    if version == 1 and own_kind == kind and own_interval == interval and own_rate == rate and own_burst == bursts[place]
-        and since == sinces[place] and m >= -1 and m <= full and m % 1 == 0
+    if version == 1 and in_force == limit_bytes[place] and own_kind == kind and m >= -1 and m <= full and m % 1 == 0
         and stamp >= 0 and stamp <= now and stamp % 1 == 0 then
       if kind <= LEAKY_BUCKET then
+        local rate = rates[place]
+        step = full_step(stamp, (full - m - f / FRACTIONS) / rate + interval)
         if interval == 0 then
           m, f = earn(m, f, now - stamp, rate, full)
         else
@@ -92,6 +103,8 @@ for i = 1, keys do
       elseif opens[place] > stamp then -- another window
         former = kind == SLIDING_WINDOW and stamp >= opens[place] - interval and full - m or 0
         m, f = full, 0
+      elseif interval > 0 and m < full then -- settle.lua lets a full window expire at once
+        step = full_step(stamp, (kind == FIXED_WINDOW and closes[place] or closes[place] + interval) - stamp)
       end
     else
       m = nil
@@ -101,16 +114,16 @@ for i = 1, keys do
     if kind == SLIDING_WINDOW then
       buckets[i] = {
         micros = m, fraction = f, stamp = now, former = former, entries = '', windows = place,
-        rate = rate, burst = bursts[place], since = sinces[place], interval = interval, kind = kind,
+        rate = rates[place], burst = bursts[place], since = sinces[place], interval = interval, kind = kind,
       }
     end
   else
     local read_at = unpack_struct('<d', ARGV[3], #ARGV[3] - 7)
-    tools = tools or make_tools(now, slack, make_lender, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
+    tools = tools or make_tools(now, slack, make_lender, earn, full_step, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
     local b, must_write, is_broken = tools.settle(place, state, read_at)
     if is_broken then broken = broken + 1 end
     m, f, changed[i] = b.micros, b.fraction, must_write
-    if b.since ~= sinces[place] or b.rate ~= rate or b.burst ~= bursts[place]
+    if b.since ~= sinces[place] or b.rate ~= rates[place] or b.burst ~= bursts[place]
         or b.interval ~= interval or b.kind ~= kind then
       last_limit = last_limit + 1
       wiring[i] = last_limit
@@ -119,15 +132,18 @@ for i = 1, keys do
       if b.windows then
         opens[last_limit], closes[last_limit], b.windows = opens[b.windows], closes[b.windows], last_limit
       end
+      limit_bytes[last_limit] = pack(b.kind == 0 and b.interval == 0 and '<dId' or '<dIdd', b.rate, b.burst, b.since, b.interval)
       foreign[#foreign + 1] = pack('<HdIddHH', i - 1, b.rate, b.burst, b.since, b.interval, b.kind, 0)
     end
     if b.kind >= FIXED_WINDOW then
       buckets[i] = b
     elseif #b.entries > 0 then
-      buckets[i], b.out = b, tools.lend().sum(tools.lend().read(b), 2)
+      local lender = tools.lend()
+      local slots = lender.read(b)
+      buckets[i], b.out, b.holders = b, lender.sum(slots, 2), lender.sum(slots, 3)
     end
   end
-  micros[i], fractions[i] = m, f
+  micros[i], fractions[i], steps[i] = m, f, step
 end
 
 -- left returns what can be taken from a bucket of buckets: State.left.
@@ -238,7 +254,7 @@ while at <= words do
       if b and (b.kind == SLIDING_WINDOW or b.kind == LOG or b.kind == 0 and b.out > 0) and b.micros > OUTSIDE then
         local wait, full_in = 0, nil
         if reply[r + 1] % 2 == 0 then
-          tools = tools or make_tools(now, slack, make_lender, earn, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
+          tools = tools or make_tools(now, slack, make_lender, earn, full_step, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
           wait = tools.wait(b, own_costs and unpack_struct('<d', costs, own_costs + tier * 8) or cost)
         end
         if b.kind == LOG or b.kind == 0 then
@@ -248,7 +264,7 @@ while at <= words do
           full_in = b.micros < b.burst * TOKEN and ends + b.interval or b.former > 0 and ends or 0
         end
         waits[#waits + 1] = pack('<dd', wait, full_in)
-        if b.kind == 0 then lent[#lent + 1] = pack('<Hd', r / 2, b.out) end
+        if b.kind == 0 then lent[#lent + 1] = pack('<HdI', r / 2, b.out, b.holders) end
       end
       r = r + 2
     end
@@ -257,30 +273,37 @@ while at <= words do
 end
 
 -- Write what changed. No bucket was written before this line, and nothing below can fail but for want of memory, which
--- Redis tells at the first write.
+-- Redis tells at the first write. Many keys expire at the same time.
+local expiries = {}
 for i = 1, keys do
   if changed[i] then
     local place, b = wiring[i], buckets[i]
-    local rate, burst, interval, kind = rates[place], bursts[place], intervals[place], kinds[place]
+    local interval, kind = intervals[place], kinds[place]
     if b and (kind >= LOG or not b.windows or kind == 0) then
       tools.write(KEYS[i], b)
-    elseif kind == 0 and interval == 0 and micros[i] >= -1 then
-      local full_in = (burst * TOKEN - micros[i] - fractions[i] / FRACTIONS) / rate
-      call('SET', KEYS[i], pack('<BdIddId', 1, micros[i], fractions[i], now, rate, burst, sinces[place]),
-        'PX', expiry(full_in, slack))
     else
-      local former, full_in = 0, nil
+      local value, in_force, former, full_in = nil, limit_bytes[place], 0, nil
       if kind <= LEAKY_BUCKET then
-        full_in = (burst * TOKEN - micros[i] - fractions[i] / FRACTIONS) / rate + interval
+        full_in = (bursts[place] * TOKEN - micros[i] - fractions[i] / FRACTIONS) / rates[place] + interval
       elseif kind == FIXED_WINDOW then
         if interval < 0 then former = closes[place] end
         full_in = closes[place] - now
       else
         former, full_in = b.former, closes[place] + interval - now
       end
-      call('SET', KEYS[i],
-        pack('<BBdIddIddd', 2, kind, micros[i], fractions[i], now, rate, burst, sinces[place], interval, former),
-        'PX', expiry(full_in, slack))
+      if kind == 0 and interval == 0 and micros[i] >= -1 then
+        value = pack('<BdIdc20', 1, micros[i], fractions[i], now, in_force)
+      else
+        if #in_force == 20 then in_force = in_force .. pack('<d', interval) end
+        value = pack('<BBdIdc28d', 2, kind, micros[i], fractions[i], now, in_force, former)
+      end
+      local step = full_step(now, full_in)
+      if step == steps[i] then
+        call('SET', KEYS[i], value, 'KEEPTTL')
+      else
+        expiries[step] = expiries[step] or expiry(step, slack)
+        call('SET', KEYS[i], value, 'PXAT', expiries[step])
+      end
     end
   end
 end

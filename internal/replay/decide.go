@@ -75,21 +75,23 @@ func (r *run) newSubject(b *traffic.Block, of *traffic.Run) *subject {
 	case of.IsExtra():
 		s.role = listedOnly
 		return s
-	case r.in.Level == 0:
+	case r.share == 1:
 		s.in = [kindsOfBuckets]bool{true, true, true}
 		return s
 	}
 	settings := &r.in.History.Start.Tenants[0].Settings
-	tenant := r.in.Tenant
-	s.in[byUser] = of.UserID != "" && traffic.StratumOfUser(tenant, of.UserID) >= r.in.Level
-	s.in[byIP] = of.IP.IsValid() && traffic.StratumOfIP(tenant, of.IP, settings) >= r.in.Level
+	tenant, draw := r.in.Tenant, r.in.Draw
+	s.in[byUser] = of.UserID != "" && traffic.StratumOfUser(tenant, of.UserID) >= r.in.Level && draw.HasUser(tenant, of.UserID)
+	s.in[byIP] = of.IP.IsValid() && traffic.StratumOfIP(tenant, of.IP, settings) >= r.in.Level && draw.HasIP(tenant, of.IP, settings)
 	switch {
 	case of.UserID != "":
 		s.in[byAll] = s.in[byUser]
 	case of.IP.IsValid():
 		s.in[byAll] = s.in[byIP]
 	default:
-		s.in[byAll] = traffic.StratumOfEndpoint(tenant, of.Endpoint, b.First.UnixMilli()) >= r.in.Level || b.Level < r.in.Level && b.Stratum >= r.in.Level
+		at := b.First.UnixMilli()
+		isRecorded := traffic.StratumOfEndpoint(tenant, of.Endpoint, at) >= r.in.Level || b.Level < r.in.Level && b.Stratum >= r.in.Level
+		s.in[byAll] = isRecorded && draw.HasEndpoint(tenant, of.Endpoint, at)
 	}
 	if !s.in[byAll] && !s.in[byUser] && !s.in[byIP] {
 		s.role = fed
@@ -135,6 +137,9 @@ func (r *run) windows() iter.Seq2[[]event, error] {
 				if wrong != nil {
 					yield(nil, wrong)
 					return
+				}
+				if r.in.User != "" {
+					runs = slices.DeleteFunc(runs, func(of traffic.Run) bool { return of.UserID != r.in.User })
 				}
 				held := block
 				open = append(open, r.open(&held, runs))
@@ -265,7 +270,7 @@ type decider struct {
 	decision [1]enforce.Decision
 }
 
-func newDecider(versions []version) *decider {
+func newDecider(versions []version, maxBuckets int) *decider {
 	d := &decider{versions: versions, kinds: map[rules.RuleID]bucketKind{}}
 	d.store = membucket.New(membucket.Options{MaxBuckets: maxBuckets, Clock: func() int64 { return d.now }})
 	d.limiter = enforce.NewLimiter(d.store, d.store, unobserved{}, func() time.Time { return time.UnixMicro(d.now) })

@@ -31,8 +31,17 @@ type Change struct {
 type Candidate struct {
 	// Rules are found by their identity, or added. Overrides replace those of the same rule and user.
 	Config ruleset.Config
-	// Prune removes every rule that Config does not have.
+	// Prune removes every rule that Config does not have, and Plan every rule of that plan; "" for none.
 	Prune bool
+	Plan  string
+	// Remove has rules that the candidate is without.
+	Remove []rules.RuleIdentity
+}
+
+// replaces reports whether the candidate stands in a rule's place, or removes it.
+func (c *Candidate) replaces(id rules.RuleIdentity) bool {
+	return c.Prune || c.Plan != "" && c.Plan == id.Plan || slices.Contains(c.Remove, id) ||
+		slices.ContainsFunc(c.Config.Rules, func(r rules.Rule) bool { return r.Identity() == id })
 }
 
 // version is a set of rules and when it came into force.
@@ -127,7 +136,7 @@ func (w *world) takesPart(rule *rules.Rule) bool {
 
 // replaces reports whether the candidate stands in a rule's place, or removes it.
 func (w *world) replaces(id rules.RuleIdentity) bool {
-	return w.candidate != nil && (w.candidate.Prune || slices.ContainsFunc(w.candidate.Config.Rules, func(r rules.Rule) bool { return r.Identity() == id }))
+	return w.candidate != nil && w.candidate.replaces(id)
 }
 
 func (w *world) replacesOverride(o *rules.Override) bool {

@@ -26,9 +26,13 @@ type Input struct {
 	Blocks iter.Seq2[traffic.Block, error]
 	// Level is the sample to use: at least the highest of the blocks.
 	Level int
-	// Counts and note are about the range.
+	// Draw is the part of the recorded checks to look at. Its zero value is all of them.
+	Draw traffic.Draw
+	// Counts and Notes are about the range.
 	Counts traffic.Counts
 	Notes  []string
+	// User, if it is not "", is the only one whose checks are looked at. Limits that users share are left out.
+	User string
 	// IsPartial: Blocks lack the strata below Level, so that limits that users share are left out.
 	IsPartial bool
 }
@@ -37,8 +41,10 @@ type Input struct {
 type Options struct {
 	// Parallel decides the two sets of rules on two processors.
 	Parallel bool
-	// Idle is how long to rest after each second of work, so that others have the processor.
-	Idle time.Duration
+	// Turns are shared with other replays, so that together they take half of a processor; nil for no limit.
+	Turns *Turns
+	// MaxBuckets caps the buckets of each of the two sets of rules, at about 280 bytes for one; 0 for a million.
+	MaxBuckets int
 	// Progress is called with the part that is done, from 0 to 1; may be nil.
 	Progress func(done float64)
 }
@@ -49,8 +55,9 @@ const (
 	// maxUsers caps the users in a result, maxTallied those that are counted.
 	maxUsers   = 100
 	maxTallied = 200_000
+	// maxListed caps the listed users, the rules that were left out, and the plans; maxRules the rules.
 	maxListed  = 100
-	// maxBuckets is about 280 MB in each of two stores; see membucket.
+	maxRules   = 500
 	maxBuckets = 1_000_000
 	maxSteps   = 120
 )
@@ -60,26 +67,25 @@ var ErrNothing = errors.New("no checks of this time were recorded")
 
 // Run replays recorded checks.
 func Run(ctx context.Context, in *Input, options Options) (*Result, error) {
-	r := newRun(in)
-	tick := time.Now()
+	r := newRun(in, options.MaxBuckets)
 	for events, err := range r.windows() {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.decide(ctx, events, options.Parallel); err != nil {
+		done, err := options.Turns.take(ctx)
+		if err != nil {
 			return nil, err
 		}
-		r.count(events)
+		if err = r.decide(ctx, events, options.Parallel); err == nil {
+			r.count(events)
+		}
+		done()
+		if err != nil {
+			return nil, err
+		}
 		if options.Progress != nil && len(events) > 0 {
 			at := time.UnixMilli(events[0].at)
 			options.Progress(min(1, max(0, at.Sub(r.began).Seconds()/max(1, in.Until.Sub(r.began).Seconds()))))
-		}
-		if worked := time.Since(tick); options.Idle > 0 && worked > time.Second/10 {
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Duration(float64(options.Idle) * worked.Seconds())):
-			}
-			tick = time.Now()
 		}
 	}
 	if r.read == 0 {
@@ -105,6 +111,7 @@ type run struct {
 	moreUsers                      int
 	steps                          []OfStep
 	listed                         map[Listed]int64
+	maxBuckets                     int
 }
 
 type ofRule struct {
@@ -112,13 +119,10 @@ type ofRule struct {
 	recorded int64
 }
 
-func newRun(in *Input) *run {
+func newRun(in *Input, buckets int) *run {
 	r := &run{
-		in: in, share: traffic.Share(in.Level), byRule: map[rules.RuleID]*ofRule{}, byPlan: map[string]*tally{},
+		in: in, share: traffic.Share(in.Level) * in.Draw.Share(), maxBuckets: cmp.Or(buckets, maxBuckets), byRule: map[rules.RuleID]*ofRule{}, byPlan: map[string]*tally{},
 		byUser: map[string]*OfUser{}, listed: map[Listed]int64{},
-	}
-	if in.Level == 0 {
-		r.share = 1
 	}
 	ids := identities(in.History, in.Candidate)
 	candidates := [2]*Candidate{nil, in.Candidate}
@@ -127,7 +131,7 @@ func newRun(in *Input) *run {
 			tenant: in.Tenant, candidate: candidates[i], ids: ids, leaveOut: r.leaveOut,
 			leftOut: map[rules.RuleID]LeftOut{}, names: map[rules.RuleID]*rules.Rule{},
 		}
-		r.world[i], r.as[i] = w, newDecider(w.versions(in.History))
+		r.world[i], r.as[i] = w, newDecider(w.versions(in.History), r.maxBuckets)
 	}
 	length := in.Until.Sub(in.Since)
 	for _, r.step = range []time.Duration{
@@ -145,7 +149,7 @@ func newRun(in *Input) *run {
 
 // Warm returns how long before its range a replay begins, to fill buckets.
 func Warm(in *Input) time.Duration {
-	r := newRun(in)
+	r := newRun(in, 0)
 	return max(longest(r.as[0].versions), longest(r.as[1].versions))
 }
 
@@ -157,7 +161,13 @@ func (r *run) leaveOut(rule *rules.Rule) string {
 	if rule.Algorithm == rules.Concurrency {
 		return "nobody recorded when its places were released"
 	}
-	if r.in.Level == 0 {
+	if r.in.User != "" {
+		if kindOf(rule) != byUser {
+			return "only one user was looked at, who shares the limit with others"
+		}
+		return ""
+	}
+	if r.share == 1 {
 		return ""
 	}
 	var attribute, network, whole bool
@@ -190,7 +200,9 @@ func (r *run) count(events []event) {
 			continue
 		}
 		if s.role == listedOnly {
-			r.listed[Listed{UserID: s.run.UserID, IP: ipText(s)}]++
+			if l := (Listed{UserID: s.run.UserID, IP: ipText(s)}); len(r.listed) < maxTallied || r.listed[l] > 0 {
+				r.listed[l]++
+			}
 			continue
 		}
 		step := &r.steps[min(len(r.steps)-1, max(0, int(time.UnixMilli(e.at).Sub(r.steps[0].At)/r.step)))]
@@ -320,9 +332,14 @@ func (r *run) result() *Result {
 		}
 	}
 	slices.SortStableFunc(result.Rules, func(a, b OfRule) int {
-		return cmp.Compare(b.NewlyDenied.Value+b.NoLongerDenied.Value, a.NewlyDenied.Value+a.NoLongerDenied.Value)
+		return cmp.Or(
+			cmp.Compare(b.NewlyDenied.Value+b.NoLongerDenied.Value, a.NewlyDenied.Value+a.NoLongerDenied.Value),
+			changedFirst(a.IsChanged, b.IsChanged), cmp.Compare(b.DeniedNow.Value, a.DeniedNow.Value))
 	})
-	for _, plan := range slices.Sorted(maps.Keys(r.byPlan)) {
+	result.MoreRules = max(0, len(result.Rules)-maxRules)
+	result.Rules = result.Rules[:min(len(result.Rules), maxRules)]
+	plans := slices.Sorted(maps.Keys(r.byPlan))
+	for _, plan := range plans[:min(len(plans), maxListed)] {
 		of := r.byPlan[plan]
 		result.Plans = append(result.Plans, OfPlan{Plan: plan, Checks: of.figure(asked, r.share), Counts: of.counts(r.share)})
 	}
@@ -348,16 +365,28 @@ func (r *run) result() *Result {
 	leftOut := r.world[0].leftOut
 	maps.Copy(leftOut, r.world[1].leftOut)
 	for _, id := range slices.Sorted(maps.Keys(leftOut)) {
-		result.LeftOut = append(result.LeftOut, leftOut[id])
+		if len(result.LeftOut) < maxListed {
+			result.LeftOut = append(result.LeftOut, leftOut[id])
+		}
 	}
 	for _, d := range r.as {
 		if d.store.Evictions() > 0 {
 			result.IsEstimate = true
-			result.Notes = append(result.Notes, fmt.Sprintf("There were more than %d buckets, so the figures are estimates.", maxBuckets))
+			result.Notes = append(result.Notes, fmt.Sprintf("There were more than %d buckets, so the figures are estimates.", r.maxBuckets))
 			break
 		}
 	}
 	return result
+}
+
+func changedFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
 }
 
 func (r *run) ofRule(id rules.RuleID) OfRule {

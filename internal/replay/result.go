@@ -23,8 +23,10 @@ type Result struct {
 	RecordedDenied int64 `json:"recorded_denied"`
 	Agreeing       int64 `json:"agreeing"`
 
-	Rules []OfRule `json:"rules"`
-	Plans []OfPlan `json:"plans"`
+	// Rules are those with the most checks that are decided otherwise, then the candidate's; MoreRules is how many others there are.
+	Rules     []OfRule `json:"rules"`
+	MoreRules int      `json:"more_rules"`
+	Plans     []OfPlan `json:"plans"`
 	// Users are the users and addresses with the most checks that are decided otherwise; figures are not scaled.
 	Users []OfUser `json:"users"`
 	// MoreUsers is how many others there are.

@@ -135,6 +135,9 @@ func (s *Server) decide(ctx context.Context, tenant *snapshot.Tenant, asked *que
 	if errors.Is(err, enforce.ErrTooManyBuckets) {
 		return nil, invalid("the descriptors reach more than %d buckets; send fewer descriptors, or have fewer rules meet them", enforce.MaxTogether)
 	}
+	if errors.Is(err, enforce.ErrSpreadLimits) {
+		return nil, invalid("the descriptors reach windows, queues or steps of several users, and the buckets of this tenant are spread; ask for each user by itself")
+	}
 	answer := newAnswer(len(asked.checks) + len(asked.refunds))
 	if !allowed {
 		answer.OverallCode = rls.RateLimitResponse_OVER_LIMIT

@@ -26,25 +26,30 @@ func (e FieldErrors) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-// UnknownToProcessError is for a rule that a live process of an older release does not know how to apply: it would let
-// the checks of an unknown algorithm pass, and would not lower the rate of a rule that adapts.
+// UnknownToProcessError is for a rule or a tenant that a live process of an older release does not know how to apply: it would let
+// the checks of an unknown algorithm pass, would not lower the rate of a rule that adapts, and would look for the buckets of a
+// spread tenant in another place.
 type UnknownToProcessError struct {
-	Word             string // an algorithm, or WordAdapt
+	Word             string // an algorithm, WordAdapt or WordSpread
 	Process, Version string
 }
 
-// WordAdapt and WordLeases stand beside the algorithms in what a process knows. Tokens are lent to processes only while
+// WordAdapt, WordLeases and WordSpread stand beside the algorithms in what a process knows. Tokens are lent to processes only while
 // every process knows that buckets lend.
 const (
 	WordAdapt  = "adapt"
 	WordLeases = "leases"
+	WordSpread = "spread"
 )
 
 // Error says which process it is and what to do.
 func (e UnknownToProcessError) Error() string {
 	what := "the algorithm " + e.Word
-	if e.Word == WordAdapt {
+	switch e.Word {
+	case WordAdapt:
 		what = "rates that adapt"
+	case WordSpread:
+		what = "tenants whose buckets are spread"
 	}
 	return fmt.Sprintf("the process %s of version %s is still running and does not know %s: upgrade or stop it, and save again a minute later",
 		e.Process, e.Version, what)

@@ -43,6 +43,17 @@ type Match struct {
 	Subject string
 }
 
+// Shard returns which of the Shards a match's bucket is in, from 1, if its tenant's buckets are spread: by the user if the pattern
+// has {user_id}, so that a user's buckets are together; by the rule if the bucket is shared by many, as those of global and
+// endpoint:{endpoint} are; else by the subject.
+func (m *Match) Shard() uint8 {
+	holder, isShared := m.Rule.Pattern.holder(m.Subject)
+	if isShared {
+		return uint8(m.Rule.ID%Shards) + 1
+	}
+	return ShardOf(holder)
+}
+
 // Owner returns the user whose bucket a match is, or "" if it is not one user's, as those of global,
 // endpoint:/a and ip:{ip} are not.
 func (m *Match) Owner() string {

@@ -99,7 +99,10 @@ type Tenant struct {
 	Suspended   bool
 	// InShadow makes every rule of the tenant act as a shadow rule, so that nothing denies. Bypass rules,
 	// which have no shadow mode, act as ever.
-	InShadow  bool
+	InShadow bool
+	// Spread keeps the tenant's buckets on all masters of a Redis Cluster instead of together on one. It is chosen when the
+	// tenant is made.
+	Spread    bool
 	Settings  Settings
 	Version   int64 // 1 for a new tenant, raised by each change to the tenant itself
 	Revision  int64 // raised by every change that a check depends on
@@ -123,6 +126,23 @@ func (t *Tenant) Enforcement() Enforcement {
 		return EnforcementShadow
 	}
 	return EnforcementOn
+}
+
+// Placement says where a Redis Cluster keeps a tenant's buckets, as people write it.
+type Placement string
+
+// BucketsTogether keeps them on one master, so that one script decides a check; BucketsSpread on all of them.
+const (
+	BucketsTogether Placement = "together"
+	BucketsSpread   Placement = "spread"
+)
+
+// Buckets returns where the tenant's buckets are kept.
+func (t *Tenant) Buckets() Placement {
+	if t.Spread {
+		return BucketsSpread
+	}
+	return BucketsTogether
 }
 
 // Settings are a tenant's own choices.

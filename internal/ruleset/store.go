@@ -13,9 +13,9 @@ import (
 type Reader interface {
 	// Config returns the tenant's plans, rules and unexpired overrides, in the order of their names.
 	Config(ctx context.Context, tenant rules.TenantID) (Config, error)
-	// RequireKnown returns the rules.UnknownToProcessError with which a write of the rules would be refused now, or nil. It
-	// is for dry runs.
-	RequireKnown(ctx context.Context, all []rules.Rule) error
+	// RequireKnown returns the error with which a write of the rules would be refused now, or nil: a rules.UnknownToProcessError, or
+	// rules.FieldErrors of a rule that a tenant whose buckets are spread cannot have. It is for dry runs.
+	RequireKnown(ctx context.Context, tenant rules.TenantID, all []rules.Rule) error
 }
 
 // Store changes many rows of a tenant in one write, as [rules.Store] changes one.

@@ -73,6 +73,7 @@ type Recorder struct {
 	writer  string
 	shards  []*shard
 	levels  atomic.Pointer[map[rules.TenantID]int]
+	stored  atomic.Int64  // bytes of all tenants, when they were last looked at
 	full    chan struct{} // has a value when a buffer is half full
 	packed  chan struct{} // has a value when a block waits to be written
 
@@ -364,6 +365,7 @@ func (r *Recorder) adjust(ctx context.Context) {
 		}
 	}
 	r.levels.Store(&next)
+	r.stored.Store(all)
 }
 
 // Stats describe a Recorder.
@@ -372,13 +374,26 @@ type Stats struct {
 	Written           int64 // of those recorded
 	Lost              int64 // packed checks that could not be written
 	Bytes             int   // waiting to be written
+
+	Stored           int64 // bytes that the database keeps of all tenants; 0 before it was asked
+	Sampled, Stopped int   // tenants that this process records a part of, and nothing of, because of the budgets
 }
 
 // Stats returns the present state.
 func (r *Recorder) Stats() Stats {
 	r.queue.Lock()
 	defer r.queue.Unlock()
-	return Stats{
+	stats := Stats{
 		Recorded: r.recorded.Load(), Dropped: r.dropped.Load(), Written: r.written.Load(), Lost: r.lost.Load(), Bytes: r.waitBytes,
+		Stored: r.stored.Load(),
 	}
+	for _, level := range *r.levels.Load() {
+		switch {
+		case level >= Stopped:
+			stats.Stopped++
+		case level > 0:
+			stats.Sampled++
+		}
+	}
+	return stats
 }

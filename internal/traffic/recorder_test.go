@@ -28,6 +28,7 @@ type shelf struct {
 	mu     sync.Mutex
 	blocks map[string]traffic.Block
 	usage  []traffic.Usage
+	stored int64 // of all tenants
 	err    error
 }
 
@@ -47,7 +48,7 @@ func (s *shelf) WriteTraffic(_ context.Context, blocks []traffic.Block) error {
 }
 
 func (s *shelf) TrafficUsage(context.Context, []rules.TenantID) ([]traffic.Usage, int64, int, error) {
-	return s.usage, 0, 1, nil
+	return s.usage, s.stored, 1, nil
 }
 
 // checks returns what is recorded of a tenant, as lines.
@@ -125,6 +126,22 @@ func TestARecordedCheckIsReadBackAsItWas(t *testing.T) {
 	}
 	if counts.Seen != 5000 {
 		t.Errorf("%d checks were seen, want 5000", counts.Seen)
+	}
+}
+
+func TestTheStateTellsWhatTheBudgetsLeave(t *testing.T) {
+	t.Parallel()
+	sink := &shelf{stored: 14_000, usage: []traffic.Usage{
+		{Tenant: 1, Days: 1, YesterdayBytes: 4000}, {Tenant: 2, Days: 10, Bytes: 10_000}, {Tenant: 3, Days: 1},
+	}}
+	r := traffic.NewRecorder(sink, traffic.Options{Budget: traffic.Budget{PerTenant: 1000, Total: 1 << 40}})
+	if got := r.Stats(); got.Stored != 0 || got.Sampled+got.Stopped != 0 {
+		t.Errorf("before the database was asked it is %+v", got)
+	}
+	r.Record(check("42", noon))
+	traffic.AdjustNow(t.Context(), r)
+	if got := r.Stats(); got.Stored != 14_000 || got.Sampled != 1 || got.Stopped != 1 {
+		t.Errorf("it is %+v, want one tenant sampled and one stopped, and 14,000 bytes", got)
 	}
 }
 

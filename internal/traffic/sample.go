@@ -23,17 +23,69 @@ func StratumOfUser(tenant rules.TenantID, user string) int {
 	if user == "" {
 		return 0
 	}
-	h := start(tenant, 'u')
-	for i := range len(user) {
-		h = (h ^ uint64(user[i])) * prime
-	}
-	return stratum(h)
+	return stratum(hashText(start(tenant, 'u'), user))
 }
 
 // StratumOfIP is StratumOfUser for an address. A network of IPv6 counts as one address, as limits count it.
 func StratumOfIP(tenant rules.TenantID, ip netip.Addr, settings *rules.Settings) int {
-	if !ip.IsValid() {
+	h, ok := hashIP(start(tenant, 'a'), ip, settings)
+	if !ok {
 		return 0
+	}
+	return stratum(h)
+}
+
+// StratumOfEndpoint is for checks without user and address: those of one endpoint and minute stay together.
+func StratumOfEndpoint(tenant rules.TenantID, endpoint string, at int64) int {
+	return stratum(hashEndpoint(start(tenant, 'e'), endpoint, at))
+}
+
+// MaxDraw is the highest Draw.Level.
+const MaxDraw = 3
+
+// Draw is a random part of what was recorded: 1/4^Level of the users and, separately, of the addresses, whole. The same Seed
+// draws the same ones. Which sample was recorded does not depend on it.
+type Draw struct {
+	Level int
+	Seed  uint64
+}
+
+// Share returns the part that is drawn.
+func (d Draw) Share() float64 { return Share(d.Level) }
+
+// HasUser reports whether a user is drawn.
+func (d Draw) HasUser(tenant rules.TenantID, user string) bool {
+	return d.Level == 0 || stratum(hashText(d.start(tenant, 'U'), user)) >= d.Level
+}
+
+// HasIP reports whether an address is drawn.
+func (d Draw) HasIP(tenant rules.TenantID, ip netip.Addr, settings *rules.Settings) bool {
+	if d.Level == 0 {
+		return true
+	}
+	h, ok := hashIP(d.start(tenant, 'A'), ip, settings)
+	return ok && stratum(h) >= d.Level
+}
+
+// HasEndpoint reports whether the checks without user and address of an endpoint and minute are drawn.
+func (d Draw) HasEndpoint(tenant rules.TenantID, endpoint string, at int64) bool {
+	return d.Level == 0 || stratum(hashEndpoint(d.start(tenant, 'E'), endpoint, at)) >= d.Level
+}
+
+func (d Draw) start(tenant rules.TenantID, kind byte) uint64 {
+	return (start(tenant, kind) ^ d.Seed) * prime
+}
+
+func hashText(h uint64, text string) uint64 {
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * prime
+	}
+	return h
+}
+
+func hashIP(h uint64, ip netip.Addr, settings *rules.Settings) (hash uint64, ok bool) {
+	if !ip.IsValid() {
+		return 0, false
 	}
 	ip = rules.PlainIP(ip)
 	width := settings.IPv4Prefix
@@ -42,22 +94,16 @@ func StratumOfIP(tenant rules.TenantID, ip netip.Addr, settings *rules.Settings)
 	}
 	network, err := ip.Prefix(width)
 	if err != nil {
-		return 0
+		return 0, false
 	}
-	h := start(tenant, 'a')
 	for _, b := range network.Addr().As16() {
 		h = (h ^ uint64(b)) * prime
 	}
-	return stratum(h)
+	return h, true
 }
 
-// StratumOfEndpoint is for checks without user and address: those of one endpoint and minute stay together.
-func StratumOfEndpoint(tenant rules.TenantID, endpoint string, at int64) int {
-	h := (start(tenant, 'e') ^ uint64(at/time.Minute.Milliseconds())) * prime
-	for i := range len(endpoint) {
-		h = (h ^ uint64(endpoint[i])) * prime
-	}
-	return stratum(h)
+func hashEndpoint(h uint64, endpoint string, at int64) uint64 {
+	return hashText((h^uint64(at/time.Minute.Milliseconds()))*prime, endpoint)
 }
 
 // The hash is FNV-1a, finished by MurmurHash3's mixer, which spreads it over the leading bits. It must not change: blocks of

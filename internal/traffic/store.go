@@ -26,6 +26,8 @@ type Range struct {
 	Since, Until time.Time
 	// LeastStratum leaves out the strata below it.
 	LeastStratum int
+	// User leaves out the blocks without checks of a user; "" for none.
+	User string
 }
 
 // Summary describes what a range has.

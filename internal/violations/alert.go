@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net/url"
 	"time"
 	"unicode/utf8"
 
@@ -33,15 +32,13 @@ type Alert struct {
 	RuleRemoved bool
 }
 
-// NewAlertSecret returns a random secret.
-func NewAlertSecret() string { return "whs_" + rand.Text() + rand.Text() }
+// NewWebhookSecret returns a random secret that signs posts.
+func NewWebhookSecret() string { return "whs_" + rand.Text() + rand.Text() }
 
 // The bounds of an alert.
 const (
 	maxAlertName   = 100
-	maxAlertURL    = 2048
 	maxAlertWindow = time.Hour // its counts are read every few seconds
-	MaxAlerts      = 100       // of a tenant
 	// MaxPendingDeliveries caps an alert's deliveries that wait for their receiver. Until one ends, no more are raised.
 	MaxPendingDeliveries = 100
 )
@@ -60,13 +57,7 @@ func (a *Alert) Validate() (wrong rules.FieldErrors) {
 	if a.Window < time.Minute || a.Window > maxAlertWindow || a.Window%time.Minute != 0 {
 		add("window_minutes", "must be in whole minutes, from 1 to %d", int(maxAlertWindow/time.Minute))
 	}
-	target, err := url.Parse(a.URL)
-	switch {
-	case err != nil || len(a.URL) > maxAlertURL || target.Scheme != "https" && target.Scheme != "http" || target.Hostname() == "":
-		add("url", "must be a URL such as https://example.com/hooks, of at most %d bytes", maxAlertURL)
-	case target.User != nil:
-		add("url", "must not contain a password, because every member can read it")
-	}
+	wrong.Add("url", rules.WrongWebhookURL(a.URL))
 	return wrong
 }
 

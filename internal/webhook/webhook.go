@@ -1,4 +1,4 @@
-// Package webhook posts alerts to their receivers over HTTP.
+// Package webhook posts alerts and audit logs to their receivers over HTTP.
 //
 // Tenants choose the URLs, so a Sender refuses addresses that only this network can reach: loopback, private,
 // link-local, shared and reserved ones, in every form that IPv6 has for them, unless Options.Allow names them. It
@@ -11,9 +11,10 @@
 //	Sluice-Delivery: 71
 //	Sluice-Signature: t=1795243200,v1=5257a869…
 //
-// v1 is the HMAC-SHA256, in hexadecimal, of "<t>.<body>" under the alert's secret, and t is the Unix time of the
+// v1 is the HMAC-SHA256, in hexadecimal, of "<t>.<body>" under the webhook's secret, and t is the Unix time of the
 // attempt. A receiver computes the same, compares in constant time, and refuses signatures older than a few minutes. A
-// delivery can arrive twice, with the same number.
+// delivery can arrive twice, with the same number. Entries of an audit log are recognized by their own ids, because a
+// repeated batch may have more of them.
 package webhook
 
 import (
@@ -122,14 +123,19 @@ func (s *Sender) Send(ctx context.Context, notice *violations.Notice) (status in
 	if err != nil {
 		return 0, fmt.Errorf("write the notice: %w", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, notice.Of.URL, bytes.NewReader(body))
+	return s.post(ctx, notice.Of.URL, notice.Of.Secret, strconv.FormatInt(notice.ID, 10), body)
+}
+
+// post posts a signed body and returns the status of the answer. The tenant may read the error.
+func (s *Sender) post(ctx context.Context, target, secret, delivery string, body []byte) (status int, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
-		return 0, fmt.Errorf("post the notice: %w", err)
+		return 0, fmt.Errorf("prepare the post: %w", tell(err))
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "Sluice")
-	request.Header.Set("Sluice-Delivery", strconv.FormatInt(notice.ID, 10))
-	request.Header.Set("Sluice-Signature", Signature(notice.Of.Secret, s.now(), body))
+	request.Header.Set("Sluice-Delivery", delivery)
+	request.Header.Set("Sluice-Signature", Signature(secret, s.now(), body))
 	response, err := s.client.Do(request)
 	if err != nil {
 		return 0, tell(err)

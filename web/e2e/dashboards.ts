@@ -29,18 +29,27 @@ interface Drawn {
 
 const step = 2;
 
-async function ask(panel: Panel, end: number): Promise<Drawn> {
-  const times = Array.from({ length: Math.floor((end - since) / step) + 1 }, (_, i) => since + i * step);
+async function range(query: string, start: number, end: number) {
+  const parameters = new URLSearchParams({ query, start: `${start}`, end: `${end}`, step: `${step}` });
+  const answer = await (await fetch(`${prometheus}/api/v1/query_range?${parameters}`)).json();
+  expect(answer.status, `${query}: ${answer.error}`).toBe('success');
+  return answer.data.result as { metric: Record<string, string>; values: [number, string][] }[];
+}
+
+/** The time in which processes were scraped: the benchmark builds them first. */
+async function scraped(): Promise<[number, number]> {
+  const now = Math.floor(Date.now() / 1000);
+  const values = (await range('count(up == 1)', since, now))[0]?.values ?? [];
+  return [values[0]?.[0] ?? since, values.at(-1)?.[0] ?? now];
+}
+
+async function ask(panel: Panel, start: number, end: number): Promise<Drawn> {
+  const times = Array.from({ length: Math.floor((end - start) / step) + 1 }, (_, i) => start + i * step);
   const series: Drawn['series'] = [];
   for (const { expr, legendFormat } of panel.targets) {
     const query = expr.replaceAll('$__rate_interval', '10s').replaceAll('$tenant', '.*');
-    const parameters = new URLSearchParams({ query, start: `${since}`, end: `${end}`, step: `${step}` });
-    const answer = await (await fetch(`${prometheus}/api/v1/query_range?${parameters}`)).json();
-    expect(answer.status, `${query}: ${answer.error}`).toBe('success');
-    for (const { metric, values } of answer.data.result) {
-      const at = new Map<number, number>(
-        values.map(([time, value]: [number, string]) => [time, Number(value)]),
-      );
+    for (const { metric, values } of await range(query, start, end)) {
+      const at = new Map(values.map(([time, value]) => [time, Number(value)]));
       series.push({
         name: legendFormat.replace(/\{\{(\w+)\}\}/g, (_, label) => metric[label] ?? ''),
         values: times.map((time) => {
@@ -56,8 +65,8 @@ async function ask(panel: Panel, end: number): Promise<Drawn> {
 for (const file of readdirSync(folder)) {
   test(`${file} is drawn`, async ({ page }) => {
     const { title, description, panels } = JSON.parse(readFileSync(join(folder, file), 'utf8'));
-    const end = Math.floor(Date.now() / 1000);
-    const drawn: Drawn[] = await Promise.all(panels.map((panel: Panel) => ask(panel, end)));
+    const [start, end] = await scraped();
+    const drawn: Drawn[] = await Promise.all(panels.map((panel: Panel) => ask(panel, start, end)));
     const full = drawn.filter(({ series }) => series.length > 0).length;
     expect(full, 'panels with data').toBeGreaterThan(0);
     await page.setViewportSize({ width: 1280, height: 800 });
@@ -137,6 +146,8 @@ function draw(drawn: Drawn[]) {
     }
     const unit = written[panel.fieldConfig.defaults.unit] ?? String;
     const values = (_: unknown, ticks: number[]) => ticks.map((tick) => (tick === 0 ? '0' : unit(tick)));
+    const clock = (_: unknown, ticks: number[]) =>
+      ticks.map((tick) => new Date(tick * 1000).toISOString().slice(11, 19));
     const axis = {
       stroke: '#5b6472',
       grid: { stroke: '#eceff3', width: 1 },
@@ -150,7 +161,10 @@ function draw(drawn: Drawn[]) {
         legend: { show: false },
         cursor: { show: false },
         scales: { y: { range: (_: unknown, __: number, most: number) => [0, most > 0 ? most * 1.1 : 1] } },
-        axes: [axis, { ...axis, values, size: 64 }],
+        axes: [
+          { ...axis, values: clock, size: 28 },
+          { ...axis, values, size: 64 },
+        ],
         series: [
           {},
           ...series.map((_, i) => ({

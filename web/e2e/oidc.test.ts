@@ -108,3 +108,58 @@ test('an account with the address is linked from the profile, and both ways lead
   await page.getByRole('dialog').getByRole('button', { name: 'Unlink' }).click();
   await expect(page.getByText('None yet.')).toBeVisible();
 });
+
+test('somebody without a password confirms a dangerous change at the provider', async ({
+  page,
+  provider,
+}) => {
+  const grace = { sub: '1', email: 'grace@example.com', email_verified: true, name: 'Grace' };
+  provider.person = grace;
+  await page.goto('/sign-in?next=/profile');
+  await page.getByRole('button', button).click();
+  await page.waitForURL('**/profile');
+
+  // The server refuses a stale session. Ours is young, so the refusal is made up; the rest is real.
+  const setUp = page.getByRole('button', { name: 'Set up …' });
+  const proof = page.getByRole('dialog', { name: 'Confirm that it is you' });
+  const refused = async () => {
+    await page.route(
+      '**/api/v1/account/second-factor',
+      (route) =>
+        route.request().method() === 'POST'
+          ? route.fulfill({
+              status: 403,
+              contentType: 'application/problem+json',
+              body: JSON.stringify({
+                type: 'urn:sluice:problem:fresh-proof-required',
+                title: '',
+                status: 403,
+              }),
+            })
+          : route.continue(),
+      { times: 1 },
+    );
+    await setUp.click();
+    await expect(proof.getByRole('button', { name: 'Continue at Example' })).toBeVisible();
+  };
+  await settled(page);
+  await refused();
+  await expectAccessible(page);
+  provider.person = { sub: '9', email: 'eve@example.com', email_verified: true };
+  await proof.getByRole('button', { name: 'Continue at Example' }).click();
+  await expect(page.getByRole('alert')).toHaveText(
+    'Example signed in somebody else than the person whose account this is.',
+  );
+  await expectAccessible(page);
+  await page.getByRole('link', { name: 'Back to where you were' }).click();
+  await page.waitForURL('**/profile');
+
+  await settled(page);
+  await refused();
+  provider.person = grace;
+  await proof.getByRole('button', { name: 'Continue at Example' }).click();
+  await page.waitForURL('**/profile');
+  await expect(page.getByText('Confirmed that it is you.')).toBeVisible();
+  await setUp.click();
+  await expect(page.getByRole('img', { name: 'QR code with the secret' })).toBeVisible();
+});

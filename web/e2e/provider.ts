@@ -62,6 +62,7 @@ export async function startProvider(): Promise<Provider> {
           nonce: asked.get('nonce'),
           iat: now,
           exp: now + 60,
+          ...(asked.has('max_age') && { auth_time: now }),
         };
         const signed = `${base64url({ alg: 'ES256' })}.${base64url({ ...claims, ...provider.person })}`;
         const signature = sign('sha256', Buffer.from(signed), { key: privateKey, dsaEncoding: 'ieee-p1363' });

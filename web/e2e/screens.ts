@@ -11,6 +11,7 @@ export const screens = [
   { name: 'users', path: `/t/${demo.tenant}/users` },
   { name: 'user', path: `/t/${demo.tenant}/users/42` },
   { name: 'overrides', path: `/t/${demo.tenant}/overrides` },
+  { name: 'replays', path: `/t/${demo.tenant}/replays` },
   { name: 'try', path: `/t/${demo.tenant}/try` },
   {
     name: 'try-asked',

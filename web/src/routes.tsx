@@ -11,11 +11,13 @@ import { AwayError } from '~/api/problem';
 import { sessionQuery } from '~/api/queries';
 import { ErrorState, LoadingLines } from '~/components/states';
 import {
+  confirmedSearch,
   findSearch,
   newRuleSearch,
   overridesSearch,
   overviewSearch,
   parseSearch,
+  plansSearch,
   profileSearch,
   rulesSearch,
   securitySearch,
@@ -82,6 +84,14 @@ const signInLink = createRoute({
   getParentRoute: () => root,
   path: '/sign-in-link',
   component: lazyRouteComponent(() => import('~/screens/sign-in/SignInLink')),
+});
+
+/** Where a provider sends people back to who signed in there again. */
+const confirmed = createRoute({
+  getParentRoute: () => root,
+  path: '/confirmed',
+  validateSearch: confirmedSearch,
+  component: lazyRouteComponent(() => import('~/screens/sign-in/Confirmed')),
 });
 
 const shell = createRoute({
@@ -174,6 +184,7 @@ const overview = createRoute({
 const plans = createRoute({
   getParentRoute: () => tenant,
   path: '/plans',
+  validateSearch: plansSearch,
   component: lazyRouteComponent(() => import('~/screens/plans/Plans')),
 });
 
@@ -232,6 +243,18 @@ const tryIt = createRoute({
   component: lazyRouteComponent(() => import('~/screens/try/TryIt')),
 });
 
+const replays = createRoute({
+  getParentRoute: () => tenant,
+  path: '/replays',
+  component: lazyRouteComponent(() => import('~/screens/replays/Replays')),
+});
+
+const replay = createRoute({
+  getParentRoute: () => tenant,
+  path: '/replays/$replay',
+  component: lazyRouteComponent(() => import('~/screens/replays/ReplayPage')),
+});
+
 const settings = createRoute({
   getParentRoute: () => tenant,
   path: '/settings/$section',
@@ -247,6 +270,7 @@ const routeTree = root.addChildren([
   proveAddress,
   invitation,
   signInLink,
+  confirmed,
   shell.addChildren([
     start,
     profile,
@@ -267,6 +291,8 @@ const routeTree = root.addChildren([
       user,
       overrides,
       tryIt,
+      replays,
+      replay,
       settings,
     ]),
   ]),

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { brushed, parseRange, wholeSteps } from '~/domain/range';
+import { between, parseRange, wholeSteps } from '~/domain/range';
 import { parseSearch, rulesSearch, stringifySearch, violationsSearch } from './search';
 
 test('a filter comes back from the address as it went in', () => {
@@ -13,10 +13,10 @@ test('what makes no sense is left out', () => {
   expect(rulesSearch({ q: 7, other: 'x' })).toEqual({});
 });
 
-test('a brushed range reads back to the second', () => {
+test('a between range reads back to the second', () => {
   const from = Date.parse('2026-11-21T06:00:00Z');
-  expect(parseRange(brushed(from + 300, from + 60_400), 0)).toEqual({ from, until: from + 60_000 });
-  expect(parseRange(brushed(from, from), 0)).toEqual({ from, until: from + 1000 });
+  expect(parseRange(between(from + 300, from + 60_400), 0)).toEqual({ from, until: from + 60_000 });
+  expect(parseRange(between(from, from), 0)).toEqual({ from, until: from + 1000 });
   expect(parseRange('yesterday', 0)).toBeNull();
   expect(parseRange('2026-11-21T06:00:00Z~2026-11-20T06:00:00Z', 0)).toBeNull();
 });

@@ -9,6 +9,11 @@ export interface TimeSearch {
   range?: string;
 }
 
+export interface PlansSearch {
+  q?: string;
+  scope?: (typeof scopes)[number];
+}
+
 export interface RulesSearch {
   q?: string;
   scope?: string;
@@ -122,6 +127,10 @@ export function overviewSearch(raw: Raw): TimeSearch {
   return given({ range: text(raw.range) });
 }
 
+export function plansSearch(raw: Raw): PlansSearch {
+  return given({ q: text(raw.q), scope: oneOf(raw.scope, scopes) });
+}
+
 export function rulesSearch(raw: Raw): RulesSearch {
   return given({
     q: text(raw.q),
@@ -218,14 +227,29 @@ export interface SignInSearch {
 }
 
 export function signInSearch(raw: Raw): SignInSearch {
-  const next = text(raw.next);
   return given({
-    // Only a local path: a link must not redirect people to another site.
-    next: next && /^\/(?![/\\])/.test(next) ? next : undefined,
+    next: localPath(raw.next),
     failed: text(raw.failed),
     provider: text(raw.provider),
     step: text(raw.step),
   });
+}
+
+/** What became of signing in again at a provider. */
+export interface ConfirmedSearch {
+  next?: string;
+  failed?: string;
+  provider?: string;
+}
+
+export function confirmedSearch(raw: Raw): ConfirmedSearch {
+  return given({ next: localPath(raw.next), failed: text(raw.failed), provider: text(raw.provider) });
+}
+
+/** Only a local path: a link must not redirect people to another site. */
+function localPath(value: unknown): string | undefined {
+  const path = text(value);
+  return path && /^\/(?![/\\])/.test(path) ? path : undefined;
 }
 
 /** What became of linking an identity. */

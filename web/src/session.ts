@@ -43,10 +43,10 @@ export function useRole(): Permissions {
 
 /** Whether a tenant, or everything, is closed to the account until it has a second factor. */
 export function needsFactor(
-  { account, memberships, second_factor_required }: Session,
+  { memberships, second_factor_required, two_factors }: Session,
   tenant?: string,
 ): boolean {
-  if (account.second_factor) return false;
+  if (two_factors) return false;
   const membership = memberships.find((one) => one.tenant.slug === tenant);
   return second_factor_required || !!membership?.second_factor_required;
 }

@@ -1,6 +1,7 @@
 import { vi } from 'vitest';
 import type { ProblemDocument } from '~/api/problem';
-import type { Account, AuditEntry, Key, Plan, Rule, Session, Tenant } from '~/api/types';
+import type { components } from '~/api/schema';
+import type { Account, AuditEntry, Key, Plan, Quotas, QuotaThing, Rule, Session, Tenant } from '~/api/types';
 import { mistakeOf } from './contract';
 
 /** What a component test's server answers to one request; a path ends where the query begins. */
@@ -25,6 +26,8 @@ type Handler = (request: {
 const everywhere: Record<string, Handler | unknown> = {
   'GET /api/v1/tenants/acme': () => ({ json: tenant(), headers: { ETag: '"1"' } }),
   'GET /api/v1/tenants/acme/overrides': { items: [], next_cursor: null },
+  'POST /api/v1/tenants/acme/effect': effect(),
+  'GET /api/v1/tenants/acme/quotas': () => ({ json: quotas(), headers: { ETag: '"0"' } }),
   'GET /api/v1/sign-in': { mail: false, passwords: true, providers: [] },
 };
 
@@ -60,6 +63,26 @@ export function fakeServer(handlers: Record<string, Handler | unknown>) {
     });
   });
   return requests;
+}
+
+/** What changed limits would have done; by default of a tenant that records nothing. */
+export function effect(more: Partial<components['schemas']['Effect']> = {}): components['schemas']['Effect'] {
+  const none = { value: 0, error: 0 };
+  return {
+    is_recording: false,
+    since: null,
+    note: null,
+    checks: none,
+    share: 1,
+    denied_then: none,
+    denied_now: none,
+    newly_denied: none,
+    no_longer_denied: none,
+    rules: [],
+    users: [],
+    left_out: [],
+    ...more,
+  };
 }
 
 export function problem(status: number, kind: string, more: Partial<ProblemDocument> = {}): Reply {
@@ -99,10 +122,30 @@ export function session(role: 'viewer' | 'editor' | 'owner' = 'owner'): Session 
     ],
     has_more_memberships: false,
     second_factor_required: false,
+    two_factors: false,
     check_url: 'https://limits.example.com',
     has_password: true,
     sign_out_url: null,
   };
+}
+
+/** Everything at a hundredth of its default, but for what the test says. */
+export function quotas(more: Partial<Record<QuotaThing, { held: number; allowed: number }>> = {}): Quotas {
+  const defaults: Record<QuotaThing, number> = {
+    plans: 1000,
+    rules: 10_000,
+    overrides: 100_000,
+    users: 1_000_000,
+    api_keys: 1000,
+    alerts: 100,
+    members: 1000,
+  };
+  const items = Object.entries(defaults).map(([name, allowed]) => {
+    const thing = name as QuotaThing;
+    const quota = { thing, held: allowed / 100, allowed, default: allowed, is_default: true };
+    return more[thing] ? { ...quota, ...more[thing], is_default: more[thing].allowed === allowed } : quota;
+  });
+  return { items, version: 0 };
 }
 
 export function plan(name: string, more: Partial<Plan> = {}): Plan {
@@ -149,6 +192,7 @@ export function tenant(more: Partial<Tenant> = {}): Tenant {
     default_plan: 'free',
     suspended: false,
     enforcement: 'on',
+    buckets: 'together',
     settings: {
       retry_jitter_percent: 0,
       ipv4_prefix: 32,
@@ -173,6 +217,7 @@ export function key(more: Partial<Key> = {}): Key {
     networks: [],
     created_by: { kind: 'account', id: '1', name: 'ada@example.com' },
     creator_left: false,
+    kept_at: null,
     created_at: at,
     expires_at: null,
     revoked_at: null,

@@ -17,10 +17,11 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/app"
+	"github.com/sluicegate/sluice/internal/app/control"
 	"github.com/sluicegate/sluice/internal/app/decide"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/devdb"
-	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/pgstore/migrate"
 )
 
 // Run starts everything, prints a greeting to out, and serves until ctx ends.
@@ -35,7 +36,7 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	if err := pgstore.Migrate(ctx, string(cfg.DatabaseURL), log); err != nil {
+	if err := migrate.Up(ctx, string(cfg.DatabaseURL), log); err != nil {
 		return err
 	}
 	works, err := createDemo(ctx, cfg, log)
@@ -52,7 +53,10 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 	if err := api.Load(ctx); err != nil {
 		return errors.Join(err, api.Close()) //nolint:contextcheck // Close has deadlines of its own
 	}
-	admin, err := app.NewAdminServer(ctx, cfg, api, log)
+	if cfg.CheckURL == "" {
+		cfg.CheckURL = "http://" + api.CheckAddr().String()
+	}
+	admin, err := control.NewServer(ctx, cfg, api.Process, log)
 	if err != nil {
 		return errors.Join(err, api.Close()) //nolint:contextcheck // Close has deadlines of its own
 	}
@@ -63,7 +67,7 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 }
 
 // runBoth runs the planes until ctx ends or one of them fails. The API ends last, because the other shares its parts.
-func runBoth(ctx context.Context, api *app.API, admin *app.AdminServer) error {
+func runBoth(ctx context.Context, api *decide.API, admin *control.Server) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	apiCtx, stopAPI := context.WithCancel(context.WithoutCancel(ctx))
@@ -159,7 +163,7 @@ const tryYours = `The demo's key is revoked; ask http://%s/v1/check with one of 
 
 // greet prints the greeting, with the demo key if it works. It shows the URL of a private database with its password, and
 // hides the password of another one.
-func greet(out io.Writer, api *app.API, admin *app.AdminServer, cfg config.Config, data string, works bool) error {
+func greet(out io.Writer, api *decide.API, admin *control.Server, cfg config.Config, data string, works bool) error {
 	database, kept := cfg.DatabaseURL.String(), "in the database that was given"
 	if data != "" {
 		database, kept = "'"+string(cfg.DatabaseURL)+"'", data+" (kept between runs)"

@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/devdb"
-	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/pgstore/migrate"
 )
 
 const template = "migrated"
@@ -115,7 +115,7 @@ func start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return pgstore.Migrate(ctx, databaseURL, slog.New(slog.DiscardHandler))
+	return migrate.Up(ctx, databaseURL, slog.New(slog.DiscardHandler))
 }
 
 // memory is a file system in memory on Linux. There a database is made and removed in a fraction of the time: a disk took a

@@ -192,14 +192,17 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusBadRequest, Claims{"error": "invalid_grant", "error_description": "no such code"})
 		return
 	}
-	reply(w, http.StatusOK, Claims{"access_token": "an access token", "token_type": "Bearer", "expires_in": 60, "id_token": p.idToken(asked.Get("nonce"))})
+	reply(w, http.StatusOK, Claims{"access_token": "an access token", "token_type": "Bearer", "expires_in": 60, "id_token": p.idToken(asked)})
 }
 
-func (p *Provider) idToken(nonce string) string {
+func (p *Provider) idToken(asked url.Values) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	claims := Claims{
-		"iss": p.URL, "aud": ClientID, "nonce": nonce, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
+		"iss": p.URL, "aud": ClientID, "nonce": asked.Get("nonce"), "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
+	}
+	if asked.Has("max_age") {
+		claims["auth_time"] = time.Now().Unix()
 	}
 	maps.Copy(claims, p.person)
 	for _, name := range p.hidden {

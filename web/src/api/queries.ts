@@ -8,6 +8,7 @@ export type Resource =
   | 'adapting'
   | 'alerts'
   | 'audit'
+  | 'audit webhook'
   | 'crossings'
   | 'enforcement change'
   | 'explain'
@@ -19,6 +20,9 @@ export type Resource =
   | 'members'
   | 'overrides'
   | 'plans'
+  | 'recording'
+  | 'replays'
+  | 'quotas'
   | 'rules'
   | 'stats'
   | 'status'
@@ -89,6 +93,14 @@ export const signInOptionsQuery = queryOptions({
   staleTime: 60_000,
 });
 
+export const identitiesKey = ['identities'] as const;
+
+/** What the reader signs in with at providers. */
+export const identitiesQuery = queryOptions({
+  queryKey: identitiesKey,
+  queryFn: async ({ signal }) => (await body(api.GET('/api/v1/account/identities', { signal }))).items,
+});
+
 const most = 500;
 
 export const tenantsQuery = queryOptions({
@@ -103,6 +115,14 @@ export const tenantQuery = (tenant: string) =>
     queryKey: tenantKey(tenant, 'itself'),
     queryFn: ({ signal }) =>
       tagged(api.GET('/api/v1/tenants/{tenant}', { params: { path: { tenant } }, signal })),
+  });
+
+/** What the tenant holds and may hold. */
+export const quotasQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'quotas'),
+    queryFn: ({ signal }) =>
+      tagged(api.GET('/api/v1/tenants/{tenant}/quotas', { params: { path: { tenant } }, signal })),
   });
 
 export const plansQuery = (tenant: string) =>

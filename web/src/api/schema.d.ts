@@ -289,6 +289,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/session/confirm/provider": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begin to sign in again at a provider
+         * @description For accounts without a password, and others that have linked the provider. Answers with the provider's address to send the
+         *     browser to, and sets a cookie that the way back needs, as `startProviderSignIn` does. The provider is told to ask
+         *     again who it is. Who comes back with an identity that is linked with the same account has confirmed this session,
+         *     like `confirmIdentity`. An account with a second factor sends a code first. `next` is the local path to continue at.
+         */
+        post: operations["confirmAtProvider"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sessions": {
         parameters: {
             query?: never;
@@ -558,7 +581,7 @@ export interface paths {
         /**
          * Come back from a provider
          * @description Where the provider sends browsers back to, with a code and other parameters of its choice. Always leads on: to the path that the sign-in
-         *     was begun with, to the profile, or to the sign-in page, with the reason as `failed`.
+         *     was begun with, or to the page of the profile, of signing in again, or of sign-in, with the reason as `failed`.
          */
         get: operations["finishProviderSignIn"];
         put?: never;
@@ -1092,6 +1115,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Show what a tenant holds and may hold
+         * @description Whatever would make a tenant hold more than a quota is refused as a whole with 409 `quota-exceeded`, wherever it comes
+         *     from: requests, files, commands, sign-in at a provider.
+         */
+        get: operations["getQuotas"];
+        /**
+         * Replace a tenant's exceptions from the default quotas
+         * @description The default holds for what is left out. A quota below what the tenant holds removes nothing, and refuses more. In force at
+         *     once.
+         */
+        put: operations["putQuotas"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/suspend": {
         parameters: {
             query?: never;
@@ -1389,9 +1444,118 @@ export interface paths {
         /**
          * Show what rules would have done in the last day
          * @description Replays recorded checks, at most 100,000, by the code that decides: with the rules that were in force, and with the given ones in the place of
-         *     those with the same pattern, plan and name. Figures of a sample have an error. Nothing is changed.
+         *     those with the same pattern, plan and name. Figures of a sample have an error. Give `rules` and `remove`, or an `override`, of whose user all checks
+         *     are looked at, or a `file`. Nothing is changed.
          */
         post: operations["showEffect"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/replays": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /** List replays, without their files and results */
+        get: operations["listReplays"];
+        put?: never;
+        /**
+         * Replay recorded checks with other rules
+         * @description Decides the recorded checks of a time twice, by the code that decides: with the rules that were in force, and with a candidate. Give either `rules` and
+         *     `remove`, or a `file`. It runs in the background, one of a tenant at a time, and changes no limit. 409 while 5 wait or run. The latest 50 are kept, for at
+         *     most 30 days.
+         */
+        post: operations["startReplay"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/replays/{replay_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 7 */
+                replay_id: components["parameters"]["ReplayID"];
+            };
+            cookie?: never;
+        };
+        /** Get a replay with its progress, and its result when it is done */
+        get: operations["getReplay"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/replays/{replay_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 7 */
+                replay_id: components["parameters"]["ReplayID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a replay
+         * @description One that waits ends at once, one that runs within seconds. One that has ended stays as it is.
+         */
+        post: operations["cancelReplay"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/recording": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get what is recorded for replays
+         * @description The days are a setting of the tenant, `record_days`.
+         */
+        get: operations["getRecording"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2047,6 +2211,35 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/api-keys/{key_id}/keep": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Keep an API key whose creator has left
+         * @description Notes that the key stays (`kept_at`), so that nobody is reminded of it. 409 if the creator has not left, or if the key was
+         *     revoked.
+         */
+        post: operations["keepKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/members": {
         parameters: {
             query?: never;
@@ -2195,6 +2388,101 @@ export interface paths {
         get: operations["exportAudit"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/audit-webhook": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get the webhook of the audit log
+         * @description Without its secret, and with how far the log was sent. 404 if there is none.
+         */
+        get: operations["getAuditWebhook"];
+        put?: never;
+        /**
+         * Send the audit log to a webhook
+         * @description Sends each entry that is written from now on, beginning with that of this change: in order, at least once, in batches of
+         *     up to 100. Each is a POST of `{"type": "audit_events", "tenant": "acme", "events": […]}`, whose events are entries of the
+         *     audit log with `audit_id` and `change_id` as text. A receiver drops those whose `audit_id` it has. Any answer but 2xx, or
+         *     none within 10 s, is tried again, with pauses of up to four hours, for as long as entries are kept.
+         *     Posts are signed as those of alerts are. Only this answer shows the secret. 409 if there is one.
+         */
+        post: operations["createAuditWebhook"];
+        /**
+         * Stop sending the audit log
+         * @description Entries that wait are not sent.
+         */
+        delete: operations["deleteAuditWebhook"];
+        options?: never;
+        head?: never;
+        /**
+         * Change the webhook of the audit log
+         * @description What waits is tried again at once. While the webhook is off, entries wait.
+         */
+        patch: operations["updateAuditWebhook"];
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/audit-webhook/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Rotate the signing secret of the audit log's webhook
+         * @description Only this answer shows the new secret. The old one stops being used.
+         */
+        post: operations["rotateAuditSecret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/audit-webhook/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a test to the webhook of the audit log
+         * @description Sent within seconds, also while the webhook is off, with the type `test` and no events. It is not retried; `test` of the
+         *     webhook has its result. If it succeeds, what waits follows at once. 409 until the previous test was sent.
+         */
+        post: operations["testAuditWebhook"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3348,6 +3636,7 @@ export interface components {
             overridden: boolean;
             /** @description Only there below 100: the share of its configured rate that the limit has now, because the rule adapts to a backend */
             share_percent?: number;
+            lent?: components["schemas"]["LentTokens"];
             /**
              * @description Only there if the answering process does not know a word of the rule, because a newer release wrote it. The
              *     rule then acts by its failure mode, and `local` counts as `open`.
@@ -3511,7 +3800,8 @@ export interface components {
          *       "has_password": true,
          *       "sign_out_url": null,
          *       "check_url": "https://limits.example.com",
-         *       "second_factor_required": false
+         *       "second_factor_required": false,
+         *       "two_factors": true
          *     }
          */
         Session: {
@@ -3533,6 +3823,8 @@ export interface components {
             check_url: string | null;
             /** @description The platform requires a second factor of this account */
             second_factor_required: boolean;
+            /** @description This session satisfies a required second factor: the account has one, or the sign-in at its provider counts as two factors */
+            two_factors: boolean;
         };
         Membership: {
             tenant: components["schemas"]["TenantName"];
@@ -3614,6 +3906,13 @@ export interface components {
          */
         Enforcement: "on" | "shadow";
         /**
+         * @description Where a Redis Cluster keeps the tenant's buckets. `together`: on one master, so that a check is one script. `spread`: on all
+         *     masters, for a tenant that is too busy for one; its windows, queues and steps need `user:{user_id}` in their pattern, and it has no
+         *     reservations and no concurrency limits. It is chosen with the tenant and never changes.
+         * @enum {string}
+         */
+        Placement: "together" | "spread";
+        /**
          * @description role is what the caller may do here
          * @example {
          *       "slug": "acme",
@@ -3621,6 +3920,7 @@ export interface components {
          *       "default_plan": "free",
          *       "suspended": false,
          *       "enforcement": "on",
+         *       "buckets": "together",
          *       "settings": {
          *         "retry_jitter_percent": 0,
          *         "ipv4_prefix": 32,
@@ -3642,6 +3942,7 @@ export interface components {
             default_plan: string | null;
             suspended: boolean;
             enforcement: components["schemas"]["Enforcement"];
+            buckets: components["schemas"]["Placement"];
             settings: components["schemas"]["Settings"];
             role: components["schemas"]["Role"];
             /** Format: date-time */
@@ -3658,6 +3959,7 @@ export interface components {
             slug: string;
             name: string;
             default_plan?: string | null;
+            buckets?: components["schemas"]["Placement"];
             settings?: components["schemas"]["SettingsPatch"];
         };
         TenantPatch: {
@@ -3992,7 +4294,29 @@ export interface components {
             after?: components["schemas"]["Rule"];
         };
         EffectQuestion: {
-            rules: components["schemas"]["NewRule"][];
+            rules?: components["schemas"]["NewRule"][];
+            /** @description The ids of rules that are left out */
+            remove?: number[];
+            override?: components["schemas"]["EffectOverride"];
+            /** @description Rules and overrides in YAML, as the import reads them */
+            file?: string;
+            /**
+             * @description With file: rules that it does not have are left out
+             * @default false
+             */
+            prune?: boolean;
+        };
+        EffectOverride: {
+            /** Format: int64 */
+            rule_id: number;
+            user_id: string;
+            /**
+             * Format: double
+             * @description Left out or 0 if the algorithm of the rule has no rate
+             */
+            rate_per_second?: number;
+            /** Format: int64 */
+            burst_capacity: number;
         };
         /** @description A number of checks; with 95 % confidence the true one is at most error away */
         Figure: {
@@ -4012,6 +4336,8 @@ export interface components {
              * @description The beginning of the checks that were looked at; null if none were recorded
              */
             since: string | null;
+            /** @description Why there is no effect though checks are recorded, as when a user is not in the sample */
+            note: string | null;
             checks: components["schemas"]["Figure"];
             /**
              * Format: double
@@ -4055,6 +4381,246 @@ export interface components {
             rule_id: number;
             rule: string;
             why: string;
+        };
+        NewReplay: {
+            /** @default  */
+            title?: string;
+            /** Format: date-time */
+            since: string;
+            /**
+             * Format: date-time
+             * @description At most 30 days after since
+             */
+            until: string;
+            /** @description They stand in the place of those with the same pattern, plan and name for the whole time, or are added */
+            rules?: components["schemas"]["NewRule"][];
+            /** @description The ids of rules that are left out */
+            remove?: number[];
+            /** @description The rules are all of this plan, and its other rules are left out */
+            plan?: string;
+            /** @description Rules and overrides in YAML, as the import reads them */
+            file?: string;
+            /**
+             * @description With file: rules that it does not have are left out
+             * @default false
+             */
+            prune?: boolean;
+            /**
+             * @description Look at 1/4^sample of the recorded users and addresses, which is faster
+             * @default 0
+             */
+            sample?: number;
+            /**
+             * Format: int64
+             * @description The same seed draws the same sample
+             * @default 0
+             */
+            seed?: number;
+        };
+        Replay: {
+            /** Format: int64 */
+            replay_id: number;
+            title: string;
+            /**
+             * @description How the candidate was given
+             * @enum {string}
+             */
+            kind: "rules" | "plan" | "file";
+            plan: string | null;
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            sample: number;
+            /** Format: int64 */
+            seed: number;
+            prune: boolean;
+            /** Format: date-time */
+            requested_at: string;
+            requested_by: string;
+            /** @enum {string} */
+            state: "waiting" | "running" | "done" | "failed" | "canceled";
+            /**
+             * Format: double
+             * @description From 0 to 1
+             */
+            progress: number;
+            /** Format: date-time */
+            started_at: string | null;
+            /** Format: date-time */
+            finished_at: string | null;
+            /** @description Why it failed */
+            failure: string | null;
+            /** @description The candidate in YAML; null in lists */
+            file: string | null;
+            /** @description Null until it is done and in lists */
+            result: components["schemas"]["ReplayResult"] | null;
+        };
+        ReplayList: {
+            items: components["schemas"]["Replay"][];
+            next_cursor: components["schemas"]["NextCursor"];
+        };
+        ReplayResult: {
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            /**
+             * Format: int64
+             * @description How many recorded checks were replayed
+             */
+            read: number;
+            /**
+             * Format: double
+             * @description Of all users and addresses, from 0 to 1
+             */
+            share: number;
+            is_estimate: boolean;
+            checks: components["schemas"]["Figure"];
+            denied_then: components["schemas"]["Figure"];
+            denied_now: components["schemas"]["Figure"];
+            newly_denied: components["schemas"]["Figure"];
+            no_longer_denied: components["schemas"]["Figure"];
+            /**
+             * Format: int64
+             * @description How many of them were denied when they came
+             */
+            recorded_denied: number;
+            /**
+             * Format: int64
+             * @description How many of them the rules in force decide as they were decided
+             */
+            agreeing: number;
+            /** @description Those with the most checks that are decided otherwise, at most 500 */
+            rules: components["schemas"]["ReplayOfRule"][];
+            more_rules: number;
+            plans: components["schemas"]["ReplayOfPlan"][];
+            /** @description Those with the most checks that are decided otherwise, at most 100; not scaled */
+            users: components["schemas"]["ReplayOfUser"][];
+            more_users: number;
+            steps: components["schemas"]["ReplayStep"][];
+            step_seconds: number;
+            /** @description Users and addresses outside of the sample that were denied, at most 100 */
+            listed: components["schemas"]["ReplayListed"][];
+            left_out: components["schemas"]["EffectLeftOut"][];
+            /**
+             * Format: int64
+             * @description Checks that reserve, which are left out
+             */
+            reserving: number;
+            /**
+             * Format: int64
+             * @description Checks that were not recorded for lack of room
+             */
+            dropped: number;
+            notes: string[];
+        };
+        /** @description What the rule decides or, of a shadow rule, would deny */
+        ReplayOfRule: {
+            /**
+             * Format: int64
+             * @description Null for a new one
+             */
+            rule_id: number | null;
+            rule: string;
+            mode: string;
+            /** @description The candidate has or removes it */
+            is_changed: boolean;
+            is_estimate: boolean;
+            denied_then: components["schemas"]["Figure"];
+            denied_now: components["schemas"]["Figure"];
+            newly_denied: components["schemas"]["Figure"];
+            no_longer_denied: components["schemas"]["Figure"];
+            /** Format: int64 */
+            recorded_denied: number;
+        };
+        ReplayOfPlan: {
+            /** @description Null for checks without a plan */
+            plan: string | null;
+            checks: components["schemas"]["Figure"];
+            denied_then: components["schemas"]["Figure"];
+            denied_now: components["schemas"]["Figure"];
+            newly_denied: components["schemas"]["Figure"];
+            no_longer_denied: components["schemas"]["Figure"];
+        };
+        ReplayOfUser: {
+            user_id: string | null;
+            /** @description Of checks without a user */
+            ip: string | null;
+            plan: string | null;
+            /** Format: int64 */
+            denied_then: number;
+            /** Format: int64 */
+            denied_now: number;
+            /** Format: int64 */
+            newly_denied: number;
+            /** Format: int64 */
+            no_longer_denied: number;
+        };
+        ReplayStep: {
+            /** Format: date-time */
+            at: string;
+            /** Format: double */
+            checks: number;
+            /** Format: double */
+            denied_then: number;
+            /** Format: double */
+            denied_now: number;
+            /** Format: double */
+            newly_denied: number;
+            /** Format: double */
+            no_longer_denied: number;
+        };
+        ReplayListed: {
+            user_id: string | null;
+            ip: string | null;
+            /** Format: int64 */
+            denied: number;
+        };
+        Recording: {
+            /** @description 0 if recording is off */
+            record_days: number;
+            /**
+             * Format: int64
+             * @description What the recorded checks take
+             */
+            bytes: number;
+            /**
+             * Format: int64
+             * @description What they may take
+             */
+            budget_bytes: number;
+            /**
+             * Format: int64
+             * @description How many are recorded
+             */
+            checks: number;
+            /**
+             * Format: int64
+             * @description How many came
+             */
+            seen: number;
+            /**
+             * Format: int64
+             * @description How many of them reserve, and are never recorded
+             */
+            left_out: number;
+            /**
+             * Format: int64
+             * @description How many of them had no room
+             */
+            dropped: number;
+            /**
+             * Format: double
+             * @description Of all users and addresses, that is recorded now
+             */
+            share: number;
+            /** @description The budget is used up */
+            is_stopped: boolean;
+            /** Format: date-time */
+            oldest: string | null;
+            /** Format: date-time */
+            newest: string | null;
         };
         /** @description Either pattern or arrivals */
         Simulation: {
@@ -4304,11 +4870,33 @@ export interface components {
              * @description Time until it is full, or the window ends
              */
             reset_after_ms: number;
+            lent?: components["schemas"]["LentTokens"];
             /**
              * @description user: the user id alone determines the bucket
              * @enum {string}
              */
             source: "user" | "violation";
+        };
+        /**
+         * @description Only there while the bucket has lent tokens to processes, which spend them without asking Redis. They are not among
+         *     the tokens that can be taken, and the bucket fills up only to its burst less these. What is not spent comes back within
+         *     a second and a half.
+         * @example {
+         *       "tokens": 120,
+         *       "processes": 3
+         *     }
+         */
+        LentTokens: {
+            /**
+             * Format: double
+             * @description Tokens that are lent; some may be spent and not reported yet
+             */
+            tokens: number;
+            /**
+             * Format: int64
+             * @description How many processes hold them
+             */
+            processes: number;
         };
         /**
          * @example {
@@ -4374,6 +4962,7 @@ export interface components {
          *         "name": "ada@example.com"
          *       },
          *       "creator_left": false,
+         *       "kept_at": null,
          *       "created_at": "2026-11-01T09:00:00Z",
          *       "expires_at": null,
          *       "revoked_at": null,
@@ -4397,6 +4986,11 @@ export interface components {
             } | null;
             /** @description The person who made the key is no longer a member, or may no longer sign in */
             creator_left: boolean;
+            /**
+             * Format: date-time
+             * @description When somebody decided that the key stays although its creator has left; null: nobody has
+             */
+            kept_at: string | null;
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
@@ -4436,6 +5030,8 @@ export interface components {
             account_id: number;
             email: string;
             name: string;
+            /** @description The account has a second factor here; null unless the caller is an owner, or a key with the permission members */
+            second_factor: boolean | null;
             role: components["schemas"]["Role"];
             /** @description The provider whose groups gave the role, and take it back at a later sign-in; null: a person gave it */
             granted_by: string | null;
@@ -4542,6 +5138,8 @@ export interface components {
             gives_roles: boolean;
             /** @description A sign-in there counts as two factors */
             second_factor: boolean;
+            /** @description name=value, which the ID token of such a sign-in must have; null: every sign-in there counts */
+            second_factor_claim: string | null;
             /** @description Signing out of Sluice signs out there too */
             sign_out: boolean;
             /** @description Why the provider's discovery document could not be read; null: it could */
@@ -4618,7 +5216,7 @@ export interface components {
         /** @enum {string} */
         AuditAction: "create" | "update" | "remove" | "reset" | "credit";
         /** @enum {string} */
-        AuditObjectKind: "tenant" | "plan" | "rule" | "override" | "user" | "api_key" | "member" | "invitation" | "alert" | "bucket" | "gateway";
+        AuditObjectKind: "tenant" | "plan" | "rule" | "override" | "user" | "api_key" | "member" | "invitation" | "alert" | "bucket" | "gateway" | "replay" | "audit_webhook" | "quotas";
         UserData: {
             user_id: string;
             /** Format: date-time */
@@ -4742,6 +5340,76 @@ export interface components {
                 [key: string]: unknown;
             } | null;
         };
+        /** @description Where the audit log is sent, and how far it was */
+        AuditWebhook: {
+            url: string;
+            /** @description While it is off, entries wait */
+            is_active: boolean;
+            /** Format: int64 */
+            version: number;
+            /**
+             * Format: int64
+             * @description Entries to be sent; 10000 stands for that many or more
+             */
+            waiting: number;
+            /**
+             * Format: date-time
+             * @description When the first of them was written
+             */
+            oldest_waiting_at: string | null;
+            /**
+             * Format: int64
+             * @description Entries that were deleted at the end of their retention before the receiver had them
+             */
+            skipped: number;
+            /** @description Attempts since the last success */
+            failures: number;
+            /** @description An attempt is in flight */
+            is_under_way: boolean;
+            /**
+             * Format: date-time
+             * @description null: nothing waits, or an attempt is in flight
+             */
+            next_attempt_at: string | null;
+            /** Format: date-time */
+            attempted_at: string | null;
+            /**
+             * Format: date-time
+             * @description When the receiver last answered with 2xx
+             */
+            succeeded_at: string | null;
+            /** @description Of the latest answer; null: none came */
+            last_status: number | null;
+            /** @description Why the latest attempt got no answer; empty if it got one */
+            last_error: string;
+            /** @description The latest test; null: there was none */
+            test: {
+                /** @description It is to be sent */
+                is_waiting: boolean;
+                /**
+                 * Format: date-time
+                 * @description When the test before was answered or failed
+                 */
+                ended_at: string | null;
+                status: number | null;
+                error: string;
+            } | null;
+        };
+        NewAuditWebhook: {
+            /** @description Without a password. It must resolve to a public address, unless the installation allows others: otherwise saving is 400, and later posts fail */
+            url: string;
+            /** @default true */
+            is_active?: boolean;
+        };
+        AuditWebhookPatch: {
+            url?: string;
+            is_active?: boolean;
+        };
+        AuditWebhookWithSecret: {
+            webhook: components["schemas"]["AuditWebhook"];
+            /** @description Signs the posts */
+            secret: string;
+        };
         AuditList: {
             items: components["schemas"]["AuditEntry"][];
             next_cursor: components["schemas"]["NextCursor"];
@@ -4856,7 +5524,8 @@ export interface components {
              *     `password_failed` (the current one, at a change), `identity_confirmed` (signed in again), `second_factor_failed`,
              *     `second_factor_on`, `second_factor_off`, `recovery_codes_replaced`, `reset_asked`, `password_reset`, `identity_linked`, `identity_unlinked`, `invitation_accepted`, `refused`
              *     (a key or session that is not in force), `outside_network` (a key from a network where it may not be used),
-             *     `denied` (a caller without the permission), `exported`. Later releases add kinds.
+             *     `denied` (a caller without the permission), `exported`, `key_left_behind` (a key in force whose creator, the account, has
+             *     left). Later releases add kinds.
              */
             kind: string;
             /** @description false: a failure or refusal */
@@ -5763,6 +6432,48 @@ export interface components {
                 [key: string]: components["schemas"]["MappingSource"];
             };
         };
+        /**
+         * @description `users` are those with a plan of their own. API keys count until they are revoked or expire, overrides until they are
+         *     removed. Open invitations are no members yet.
+         * @enum {string}
+         */
+        QuotaThing: "plans" | "rules" | "overrides" | "users" | "api_keys" | "alerts" | "members";
+        /** Format: int64 */
+        QuotaLimit: number;
+        QuotaExceptions: {
+            plans?: components["schemas"]["QuotaLimit"];
+            rules?: components["schemas"]["QuotaLimit"];
+            overrides?: components["schemas"]["QuotaLimit"];
+            users?: components["schemas"]["QuotaLimit"];
+            api_keys?: components["schemas"]["QuotaLimit"];
+            alerts?: components["schemas"]["QuotaLimit"];
+            members?: components["schemas"]["QuotaLimit"];
+        };
+        Quota: {
+            thing: components["schemas"]["QuotaThing"];
+            /**
+             * Format: int64
+             * @description How many there are. More than allowed after the quota was lowered
+             */
+            held: number;
+            allowed: components["schemas"]["QuotaLimit"];
+            /**
+             * Format: int64
+             * @description The platform's quota
+             */
+            default: number;
+            /** @description The tenant has no exception */
+            is_default: boolean;
+        };
+        Quotas: {
+            /** @description One for each thing */
+            items: components["schemas"]["Quota"][];
+            /**
+             * Format: int64
+             * @description Of the exceptions; 0 if there never was one
+             */
+            version: number;
+        };
         StoredAuthorizeMapping: {
             mapping: components["schemas"]["AuthorizeMapping"];
             is_default: boolean;
@@ -5907,7 +6618,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The stored state does not allow it: the name is taken, an object is in use, or a change cannot be undone */
+        /** @description The stored state does not allow it: the name is taken, an object is in use, a quota of the tenant is reached, or a change cannot be undone */
         Conflict: {
             headers: {
                 [name: string]: unknown;
@@ -6061,6 +6772,16 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Tenant"];
+            };
+        };
+        /** @description The quotas; the ETag is that of the exceptions */
+        TheQuotas: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Quotas"];
             };
         };
         /** @description Created */
@@ -6227,6 +6948,16 @@ export interface components {
                 "application/json": components["schemas"]["AlertWithSecret"];
             };
         };
+        /** @description It waits for a process */
+        ReplayStarted: {
+            headers: {
+                Location: components["headers"]["Location"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Replay"];
+            };
+        };
         /** @description The alert and its new secret; the only answer that shows it */
         AlertSecret: {
             headers: {
@@ -6235,6 +6966,37 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["AlertWithSecret"];
+            };
+        };
+        /** @description The webhook of the audit log */
+        TheAuditWebhook: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["AuditWebhook"];
+            };
+        };
+        /** @description Created; the only answer that shows the secret */
+        AuditWebhookCreated: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                Location: components["headers"]["Location"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["AuditWebhookWithSecret"];
+            };
+        };
+        /** @description The webhook and its new secret; the only answer that shows it */
+        AuditWebhookSecret: {
+            headers: {
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["AuditWebhookWithSecret"];
             };
         };
         /** @description Created; if it shows the token, it is the only answer that does */
@@ -6276,6 +7038,8 @@ export interface components {
         AccountID: number;
         /** @example 812 */
         AuditID: number;
+        /** @example 7 */
+        ReplayID: number;
         /** @example 4 */
         AlertID: number;
         /** @description The most items to return */
@@ -6965,6 +7729,57 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    confirmAtProvider: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "provider": "example",
+                 *       "next": "/t/acme/settings/keys"
+                 *     }
+                 */
+                "application/json": {
+                    /** @description The slug of one that is linked with the account */
+                    provider: string;
+                    code?: components["schemas"]["FactorCode"];
+                    next?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description Where to go */
+            200: {
+                headers: {
+                    /** @description The sign-in's cookie */
+                    "Set-Cookie"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Destination"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -8547,6 +9362,76 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    getQuotas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheQuotas"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    putQuotas: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "rules": 20000,
+                 *       "alerts": 500
+                 *     }
+                 */
+                "application/json": components["schemas"]["QuotaExceptions"];
+            };
+        };
+        responses: {
+            200: components["responses"]["TheQuotas"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     suspendTenant: {
         parameters: {
             query?: never;
@@ -9333,6 +10218,202 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    listReplays: {
+        parameters: {
+            query?: {
+                /** @description The most items to return */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the previous page */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplayList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    startReplay: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "title": "Half the rate",
+                 *       "since": "2026-11-20T00:00:00Z",
+                 *       "until": "2026-11-21T00:00:00Z",
+                 *       "rules": [
+                 *         {
+                 *           "key_pattern": "user:{user_id}",
+                 *           "rate_per_second": 5,
+                 *           "burst_capacity": 25
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewReplay"];
+            };
+        };
+        responses: {
+            201: components["responses"]["ReplayStarted"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getReplay: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 7 */
+                replay_id: components["parameters"]["ReplayID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The replay */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Replay"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    cancelReplay: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 7 */
+                replay_id: components["parameters"]["ReplayID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The replay */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Replay"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getRecording: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The recorded checks and their budget */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Recording"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     explainCheck: {
         parameters: {
             query?: never;
@@ -9827,6 +10908,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -10234,6 +11316,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -10543,6 +11626,45 @@ export interface operations {
         };
     };
     revokeKey: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheKey"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["KeyReused"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    keepKey: {
         parameters: {
             query?: never;
             header: {
@@ -10944,6 +12066,222 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getAuditWebhook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheAuditWebhook"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createAuditWebhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "url": "https://siem.example.com/sluice"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewAuditWebhook"];
+            };
+        };
+        responses: {
+            201: components["responses"]["AuditWebhookCreated"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteAuditWebhook: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Removed */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    updateAuditWebhook: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "is_active": false
+                 *     }
+                 */
+                "application/json": components["schemas"]["AuditWebhookPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["TheAuditWebhook"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    rotateAuditSecret: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["AuditWebhookSecret"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["KeyReused"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    testAuditWebhook: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheAuditWebhook"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

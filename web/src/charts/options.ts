@@ -1,6 +1,7 @@
 import type { RefObject } from 'react';
 import uPlot from 'uplot';
 import { duration, shortNumber } from '~/domain/format';
+import { timeZone, zone } from '~/domain/zone';
 import type { ChartProps, Series } from './chart';
 import { crosses, dots } from './marks';
 import { brushByTouch } from './touch';
@@ -51,7 +52,7 @@ export function options(
     width,
     height,
     padding: [8, 20, 0, 0],
-    tzDate: (seconds) => new Date(seconds * 1000),
+    tzDate: inZone,
     cursor: {
       sync: sync ? { key: sync } : undefined,
       drag: { x: !!onBrush, y: false, setScale: false },
@@ -101,20 +102,27 @@ function withLastBar(plot: uPlot, min: number, max: number): uPlot.Range.MinMax 
   return [min, max + (second - first)];
 }
 
+/** The moment whose fields uPlot reads, to put ticks at whole hours and days. */
+function inZone(seconds: number): Date {
+  const at = new Date(seconds * 1000);
+  return zone === 'utc' ? uPlot.tzDate(at, 'Etc/UTC') : at;
+}
+
 /** "14:05"; the day where one begins; with seconds where ticks are closer than a minute. */
 function timeTick(seconds: number, ticks: number[]): string {
-  const at = new Date(seconds * 1000);
-  const midnight = at.getHours() === 0 && at.getMinutes() === 0 && at.getSeconds() === 0;
+  const at = seconds * 1000;
+  const midnight = secondTick.format(at) === '00:00:00';
   if (midnight) return dayTick.format(at);
   return ((ticks[1] ?? seconds + 60) - (ticks[0] ?? seconds) < 60 ? secondTick : minuteTick).format(at);
 }
 
-const dayTick = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
-const minuteTick = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+const dayTick = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone });
+const minuteTick = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', timeZone });
 const secondTick = new Intl.DateTimeFormat('en-GB', {
   hour: '2-digit',
   minute: '2-digit',
   second: '2-digit',
+  timeZone,
 });
 
 function look(series: Series): uPlot.Series {

@@ -1,9 +1,13 @@
-import { Menu } from '@mantine/core';
+import { Group, Menu, TextInput } from '@mantine/core';
 import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
 import { exactTime, ownZone, plainTime } from '~/domain/format';
-import { brushed, isNamedRange, parseRange, ranges } from '~/domain/range';
+import { between, isNamedRange, parseRange, ranges } from '~/domain/range';
+import { fieldMoment, fieldText } from '~/domain/zone';
+import { FormDialog } from './FormDialog';
 import { IconCheck, IconChevronDown, IconClock } from './icons';
 import styles from './TimeRange.module.css';
+import { ZoneChoice } from './ZoneChoice';
 
 /** The time range of the page. It lives in the URL, so back works and links show the same range. */
 export function useTimeRange(fallback = '1h') {
@@ -20,38 +24,95 @@ export function useTimeRange(fallback = '1h') {
       parseRange(text, now) ?? parseRange(fallback, now) ?? { from: now - 3_600_000, until: now },
     set,
     /** Sets a range chosen on a chart, in seconds. */
-    brush: (from: number, until: number) => set(brushed(from * 1000, until * 1000)),
+    brush: (from: number, until: number) => set(between(from * 1000, until * 1000)),
   };
 }
 
 /** Chooses the page's time range. */
 export function TimeRange({ fallback }: { fallback?: string }) {
   const range = useTimeRange(fallback);
+  const [choosing, setChoosing] = useState(false);
   const named = ranges.find(({ value }) => value === range.text);
+  const selected = <IconCheck size={14} aria-label="selected" />;
   return (
-    <Menu position="bottom-end">
-      <Menu.Target>
-        <button type="button" className={styles.range}>
-          <IconClock size={14} aria-hidden />
-          <span className="aside">Time range: </span>
-          {named?.label ?? custom(range.at(Date.now()))}
-          <IconChevronDown size={14} aria-hidden />
-        </button>
-      </Menu.Target>
-      <Menu.Dropdown>
-        {ranges.map(({ value, label }) => (
-          <Menu.Item
-            key={value}
-            rightSection={value === range.text ? <IconCheck size={14} aria-label="selected" /> : undefined}
-            onClick={() => range.set(value)}
-          >
-            {label}
+    <>
+      <Menu position="bottom-end" width={220}>
+        <Menu.Target>
+          <button type="button" className={styles.range}>
+            <IconClock size={14} aria-hidden />
+            <span className="aside">Time range: </span>
+            {named?.label ?? custom(range.at(Date.now()))}
+            <IconChevronDown size={14} aria-hidden />
+          </button>
+        </Menu.Target>
+        <Menu.Dropdown>
+          {ranges.map(({ value, label }) => (
+            <Menu.Item
+              key={value}
+              rightSection={value === range.text ? selected : undefined}
+              onClick={() => range.set(value)}
+            >
+              {label}
+            </Menu.Item>
+          ))}
+          <Menu.Item rightSection={named ? undefined : selected} onClick={() => setChoosing(true)}>
+            From … until …
           </Menu.Item>
-        ))}
-        <Menu.Divider />
-        <Menu.Label>Times are in {ownZone(Date.now())}.</Menu.Label>
-      </Menu.Dropdown>
-    </Menu>
+          <Menu.Divider />
+          <Menu.Label>Times are in {ownZone(Date.now())}.</Menu.Label>
+          <ZoneChoice />
+        </Menu.Dropdown>
+      </Menu>
+      {choosing && (
+        <CustomRange
+          {...range.at(Date.now())}
+          onClose={() => setChoosing(false)}
+          onChosen={(from, until) => range.set(between(from, until))}
+        />
+      )}
+    </>
+  );
+}
+
+interface CustomProps {
+  from: number;
+  until: number;
+  onClose: () => void;
+  onChosen: (from: number, until: number) => void;
+}
+
+/** Asks for both ends of a range. It begins with the range that is shown. */
+function CustomRange({ from, until, onClose, onChosen }: CustomProps) {
+  const [texts, setTexts] = useState({ from: fieldText(from), until: fieldText(until) });
+  const chosen = { from: fieldMoment(texts.from), until: fieldMoment(texts.until) };
+  const backwards = chosen.from >= chosen.until;
+  return (
+    <FormDialog
+      title="Time range"
+      lead={`Times are in ${ownZone(Date.now())}.`}
+      verb="Show"
+      disabled={!(chosen.from < chosen.until)}
+      onClose={onClose}
+      save={async () => onChosen(chosen.from, chosen.until)}
+    >
+      {() => (
+        <Group grow align="flex-start" gap={8}>
+          <TextInput
+            type="datetime-local"
+            label="From"
+            value={texts.from}
+            onChange={(event) => setTexts({ ...texts, from: event.currentTarget.value })}
+          />
+          <TextInput
+            type="datetime-local"
+            label="Until"
+            value={texts.until}
+            error={backwards ? 'must be later than the start' : undefined}
+            onChange={(event) => setTexts({ ...texts, until: event.currentTarget.value })}
+          />
+        </Group>
+      )}
+    </FormDialog>
   );
 }
 

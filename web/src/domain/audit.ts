@@ -20,7 +20,10 @@ export const kinds: { value: AuditObjectKind; label: string }[] = [
   { value: 'invitation', label: 'Invitations' },
   { value: 'alert', label: 'Alerts' },
   { value: 'gateway', label: 'Gateways' },
+  { value: 'replay', label: 'Replays' },
+  { value: 'audit_webhook', label: 'Webhook of the audit log' },
   { value: 'tenant', label: 'Tenant' },
+  { value: 'quotas', label: 'Quotas' },
 ];
 
 export const actions: { value: AuditAction; label: string }[] = [
@@ -45,11 +48,13 @@ export function verbOf(entry: AuditEntry): string {
   if (isUndo(entry)) return undone[action];
   if (object.kind === 'rule' && action === 'update' && actor.act === 'promote') return 'enforced';
   if (object.kind === 'api_key' && !before?.revoked_at && after?.revoked_at) return 'revoked';
+  if (object.kind === 'api_key' && actor.act === 'keep') return 'decided to keep';
   if (object.kind === 'tenant' && !before?.suspended_at && after?.suspended_at) return 'suspended';
   if (object.kind === 'tenant' && before?.suspended_at && !after?.suspended_at) return 'resumed';
   if (object.kind === 'tenant' && before && after && before.enforcement !== after.enforcement) {
     return after.enforcement === 'shadow' ? 'stopped enforcement of' : 'resumed enforcement of';
   }
+  if (object.kind === 'replay') return after?.is_canceled ? 'canceled' : 'started';
   return verbs[action];
 }
 
@@ -71,6 +76,7 @@ const causes: Record<string, string> = {
   matrix: 'changes on the Plans page',
   promote: 'enforcement of a shadow rule',
   rotate: 'key rotation',
+  keep: 'decision about a leaver’s key',
   'rotate secret': 'new signing secret',
 };
 
@@ -103,8 +109,12 @@ export function objectOf({ object: { kind, id }, before, after }: AuditEntry, na
       return `alert ${text('name') || id}`;
     case 'gateway':
       return `the mapping of gateways (${id})`;
+    case 'audit_webhook':
+      return 'the webhook of the audit log';
     case 'tenant':
       return 'the tenant';
+    case 'quotas':
+      return 'the quotas';
     case 'bucket':
       return `a bucket of ${bucketOf(row, id)}`;
     default:
@@ -150,6 +160,7 @@ const labels: Record<string, string> = {
   suspended_at: 'Suspended',
   expires_at: 'Ends',
   revoked_at: 'Revoked',
+  kept_at: 'Kept',
   user_id: 'User',
   rule_id: 'Rule',
   key_id: 'Key',

@@ -1,3 +1,5 @@
+import { timeZone } from './zone';
+
 /** How numbers, durations and times are written everywhere: short, with units, the exact one beside. */
 
 const thin = '\u202f'; // narrow and unbroken
@@ -81,21 +83,21 @@ function roundToLargest(ms: number): number {
 const day24 = { day: 'numeric', month: 'short' } as const;
 const clock = { hour: '2-digit', minute: '2-digit' } as const;
 const formats = {
-  full: new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' }),
-  second: new Intl.DateTimeFormat('en-GB', { ...day24, ...clock, second: '2-digit' }),
-  minute: new Intl.DateTimeFormat('en-GB', { ...day24, ...clock }),
-  day: new Intl.DateTimeFormat('en-GB', { ...day24, year: 'numeric' }),
+  full: new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium', timeZone }),
+  second: new Intl.DateTimeFormat('en-GB', { ...day24, ...clock, second: '2-digit', timeZone }),
+  minute: new Intl.DateTimeFormat('en-GB', { ...day24, ...clock, timeZone }),
+  day: new Intl.DateTimeFormat('en-GB', { ...day24, year: 'numeric', timeZone }),
 };
-const offset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'longOffset' });
-const shortOffset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'shortOffset' });
+const offset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'longOffset', timeZone });
+const shortOffset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'shortOffset', timeZone });
 
-/** The reader's offset from UTC at a time: "UTC", "UTC+1", "UTC+5:30". */
+/** The offset from UTC of the zone in which times are shown, at a time: "UTC", "UTC+1", "UTC+5:30". */
 export function zoneOf(at: number, format = shortOffset): string {
   const part = format.formatToParts(at).find(({ type }) => type === 'timeZoneName');
   return (part?.value ?? 'UTC').replace('GMT', 'UTC').replace(/[+-]0?0(:00)?$/, '');
 }
 
-/** "21 Nov 2026, 06:33:56", or shorter, where the reader is. The zone must stand nearby: see zoneOf. */
+/** "21 Nov 2026, 06:33:56", or shorter, in the zone that the reader chose. The zone must stand nearby: see zoneOf. */
 export function plainTime(at: number, to: keyof typeof formats = 'full'): string {
   return formats[to].format(at);
 }
@@ -114,7 +116,7 @@ export function zonedTime(at: number, zone: string): string {
   }
 }
 
-/** "21 Nov 2026, 06:33:56 UTC+01:00", where the reader is. */
+/** "21 Nov 2026, 06:33:56 UTC+01:00", in the zone that the reader chose. */
 export function exactTime(at: number): string {
   return `${plainTime(at)} ${zoneOf(at, offset)}`;
 }

@@ -381,3 +381,13 @@ function endpoint({ method, value }: Segment): string {
 function upper(text: string): string {
   return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
+
+/** Whether a search finds a rule: each word stands in its pattern, in the pattern's words, or in the other texts. */
+export function isFound(q: string | undefined, key_pattern: string, ...others: string[]): boolean {
+  if (!q) return true;
+  const text = [key_pattern, patternInWords(key_pattern), ...others].join(' ').toLowerCase();
+  return q
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+}

@@ -12,6 +12,8 @@ const reasons: Record<string, string> = {
     'signed you in, and an account with your e-mail address exists here. Sign in to it, then link the two on your profile.',
   account_disabled: 'signed you in, but your account here is disabled. Ask a platform admin.',
   identity_taken: 'signed you in, but that identity is linked with an account already.',
+  other_account: 'signed in somebody else than the person whose account this is.',
+  not_asked_again: 'did not ask you to sign in again, so nothing is proven. Sign out there, and try again.',
   session_changed: 'signed you in, but another session is open in this browser now. Try again.',
 };
 

@@ -58,7 +58,7 @@ export function parseRange(text: string, now: number): Moments | null {
 }
 
 /**
- * What was brushed on a chart of steps, widened to the steps it touches, in seconds: a step is drawn where
+ * What was between on a chart of steps, widened to the steps it touches, in seconds: a step is drawn where
  * it begins, and the last one would be left out otherwise.
  */
 export function wholeSteps(from: number, until: number, step: number): [from: number, until: number] {
@@ -66,7 +66,7 @@ export function wholeSteps(from: number, until: number, step: number): [from: nu
 }
 
 /** The range between two moments, to the second. */
-export function brushed(from: number, until: number): string {
+export function between(from: number, until: number): string {
   const text = (ms: number) => new Date(Math.round(ms / 1000) * 1000).toISOString().replace('.000Z', 'Z');
   return `${text(from)}~${text(Math.max(until, from + 1000))}`;
 }

@@ -23,6 +23,7 @@ const titles: Record<string, string> = {
   outside_network: 'Key used from outside its networks',
   denied: 'Permission denied',
   exported: 'Exported data',
+  key_left_behind: 'Left a key that still works',
 };
 
 /** The kinds of events to filter by. */

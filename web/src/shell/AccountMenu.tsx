@@ -2,6 +2,7 @@ import { Menu, SegmentedControl, useMantineColorScheme } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
 import { IconLogout, IconSelector, IconUser } from '~/components/icons';
 import { failed } from '~/components/toast';
+import { ZoneChoice } from '~/components/ZoneChoice';
 import { useSession, useSignOut } from '~/session';
 import styles from './AccountMenu.module.css';
 
@@ -40,6 +41,7 @@ export function AccountMenu() {
             { value: 'auto', label: 'System' },
           ]}
         />
+        <ZoneChoice />
         <Menu.Divider />
         <Menu.Item
           leftSection={<IconLogout size={15} />}

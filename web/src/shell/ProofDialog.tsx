@@ -16,7 +16,7 @@ export function ProofDialog() {
   if (!asked || !session) return null;
   return (
     <Suspense fallback={null}>
-      <ProofForm email={session.account.email} needsCode={session.account.second_factor} />
+      <ProofForm session={session} />
     </Suspense>
   );
 }

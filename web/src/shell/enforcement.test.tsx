@@ -1,7 +1,7 @@
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import type { Tenant } from '~/api/types';
-import { account, auditEntry, fakeServer, page, session, tenant } from '../../test/fake';
+import { account, auditEntry, fakeServer, page, problem, session, tenant } from '../../test/fake';
 import { open } from '../../test/render';
 import { summary, verdicts } from '../../test/traffic';
 
@@ -19,6 +19,7 @@ function server(enforcement: 'on' | 'shadow', role: 'viewer' | 'owner' = 'owner'
       now = { ...now, ...rest, settings: { ...now.settings, ...settings }, version: now.version + 1 };
       return { json: now };
     },
+    [`GET ${acme}/audit-webhook`]: () => problem(404, 'not-found'),
     [`GET ${acme}/audit`]: page([
       auditEntry({
         object,

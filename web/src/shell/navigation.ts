@@ -1,5 +1,6 @@
 import {
   IconBolt,
+  IconHistory,
   IconOverview,
   IconPlans,
   IconRules,
@@ -17,6 +18,7 @@ export const tenantScreens = [
   { to: '/t/$tenant/violations', label: 'Violations', icon: IconViolations },
   { to: '/t/$tenant/users', label: 'Users', icon: IconUsers },
   { to: '/t/$tenant/overrides', label: 'Overrides', icon: IconBolt },
+  { to: '/t/$tenant/replays', label: 'Replays', icon: IconHistory },
   { to: '/t/$tenant/try', label: 'Try it', icon: IconTry },
 ] as const;
 

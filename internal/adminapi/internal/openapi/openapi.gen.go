@@ -161,17 +161,20 @@ func (e AuditAction) Valid() bool {
 
 // Defines values for AuditObjectKind.
 const (
-	AuditObjectKindAlert      AuditObjectKind = "alert"
-	AuditObjectKindApiKey     AuditObjectKind = "api_key"
-	AuditObjectKindBucket     AuditObjectKind = "bucket"
-	AuditObjectKindGateway    AuditObjectKind = "gateway"
-	AuditObjectKindInvitation AuditObjectKind = "invitation"
-	AuditObjectKindMember     AuditObjectKind = "member"
-	AuditObjectKindOverride   AuditObjectKind = "override"
-	AuditObjectKindPlan       AuditObjectKind = "plan"
-	AuditObjectKindRule       AuditObjectKind = "rule"
-	AuditObjectKindTenant     AuditObjectKind = "tenant"
-	AuditObjectKindUser       AuditObjectKind = "user"
+	AuditObjectKindAlert        AuditObjectKind = "alert"
+	AuditObjectKindApiKey       AuditObjectKind = "api_key"
+	AuditObjectKindAuditWebhook AuditObjectKind = "audit_webhook"
+	AuditObjectKindBucket       AuditObjectKind = "bucket"
+	AuditObjectKindGateway      AuditObjectKind = "gateway"
+	AuditObjectKindInvitation   AuditObjectKind = "invitation"
+	AuditObjectKindMember       AuditObjectKind = "member"
+	AuditObjectKindOverride     AuditObjectKind = "override"
+	AuditObjectKindPlan         AuditObjectKind = "plan"
+	AuditObjectKindQuotas       AuditObjectKind = "quotas"
+	AuditObjectKindReplay       AuditObjectKind = "replay"
+	AuditObjectKindRule         AuditObjectKind = "rule"
+	AuditObjectKindTenant       AuditObjectKind = "tenant"
+	AuditObjectKindUser         AuditObjectKind = "user"
 )
 
 // Valid indicates whether the value is a known member of the AuditObjectKind enum.
@@ -180,6 +183,8 @@ func (e AuditObjectKind) Valid() bool {
 	case AuditObjectKindAlert:
 		return true
 	case AuditObjectKindApiKey:
+		return true
+	case AuditObjectKindAuditWebhook:
 		return true
 	case AuditObjectKindBucket:
 		return true
@@ -192,6 +197,10 @@ func (e AuditObjectKind) Valid() bool {
 	case AuditObjectKindOverride:
 		return true
 	case AuditObjectKindPlan:
+		return true
+	case AuditObjectKindQuotas:
+		return true
+	case AuditObjectKindReplay:
 		return true
 	case AuditObjectKindRule:
 		return true
@@ -477,6 +486,24 @@ func (e Permission) Valid() bool {
 	}
 }
 
+// Defines values for Placement.
+const (
+	Spread   Placement = "spread"
+	Together Placement = "together"
+)
+
+// Valid indicates whether the value is a known member of the Placement enum.
+func (e Placement) Valid() bool {
+	switch e {
+	case Spread:
+		return true
+	case Together:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PlatformAuditEntryAction.
 const (
 	PlatformAuditEntryActionCreate PlatformAuditEntryAction = "create"
@@ -537,6 +564,39 @@ func (e ProcessStatusDatabase) Valid() bool {
 	case ProcessStatusDatabaseUnknown:
 		return true
 	case ProcessStatusDatabaseUp:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for QuotaThing.
+const (
+	QuotaThingAlerts    QuotaThing = "alerts"
+	QuotaThingApiKeys   QuotaThing = "api_keys"
+	QuotaThingMembers   QuotaThing = "members"
+	QuotaThingOverrides QuotaThing = "overrides"
+	QuotaThingPlans     QuotaThing = "plans"
+	QuotaThingRules     QuotaThing = "rules"
+	QuotaThingUsers     QuotaThing = "users"
+)
+
+// Valid indicates whether the value is a known member of the QuotaThing enum.
+func (e QuotaThing) Valid() bool {
+	switch e {
+	case QuotaThingAlerts:
+		return true
+	case QuotaThingApiKeys:
+		return true
+	case QuotaThingMembers:
+		return true
+	case QuotaThingOverrides:
+		return true
+	case QuotaThingPlans:
+		return true
+	case QuotaThingRules:
+		return true
+	case QuotaThingUsers:
 		return true
 	default:
 		return false
@@ -618,6 +678,54 @@ func (e RedisState) Valid() bool {
 	case RedisStateUnknown:
 		return true
 	case RedisStateUp:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ReplayKind.
+const (
+	ReplayKindFile  ReplayKind = "file"
+	ReplayKindPlan  ReplayKind = "plan"
+	ReplayKindRules ReplayKind = "rules"
+)
+
+// Valid indicates whether the value is a known member of the ReplayKind enum.
+func (e ReplayKind) Valid() bool {
+	switch e {
+	case ReplayKindFile:
+		return true
+	case ReplayKindPlan:
+		return true
+	case ReplayKindRules:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ReplayState.
+const (
+	ReplayStateCanceled ReplayState = "canceled"
+	ReplayStateDone     ReplayState = "done"
+	ReplayStateFailed   ReplayState = "failed"
+	ReplayStateRunning  ReplayState = "running"
+	ReplayStateWaiting  ReplayState = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the ReplayState enum.
+func (e ReplayState) Valid() bool {
+	switch e {
+	case ReplayStateCanceled:
+		return true
+	case ReplayStateDone:
+		return true
+	case ReplayStateFailed:
+		return true
+	case ReplayStateRunning:
+		return true
+	case ReplayStateWaiting:
 		return true
 	default:
 		return false
@@ -1182,6 +1290,69 @@ type AuditObject struct {
 // AuditObjectKind defines model for AuditObjectKind.
 type AuditObjectKind string
 
+// AuditWebhook Where the audit log is sent, and how far it was
+type AuditWebhook struct {
+	AttemptedAt nullable.Nullable[time.Time] `json:"attempted_at"`
+
+	// Failures Attempts since the last success
+	Failures int `json:"failures"`
+
+	// IsActive While it is off, entries wait
+	IsActive bool `json:"is_active"`
+
+	// IsUnderWay An attempt is in flight
+	IsUnderWay bool `json:"is_under_way"`
+
+	// LastError Why the latest attempt got no answer; empty if it got one
+	LastError string `json:"last_error"`
+
+	// LastStatus Of the latest answer; null: none came
+	LastStatus nullable.Nullable[int] `json:"last_status"`
+
+	// NextAttemptAt null: nothing waits, or an attempt is in flight
+	NextAttemptAt nullable.Nullable[time.Time] `json:"next_attempt_at"`
+
+	// OldestWaitingAt When the first of them was written
+	OldestWaitingAt nullable.Nullable[time.Time] `json:"oldest_waiting_at"`
+
+	// Skipped Entries that were deleted at the end of their retention before the receiver had them
+	Skipped int64 `json:"skipped"`
+
+	// SucceededAt When the receiver last answered with 2xx
+	SucceededAt nullable.Nullable[time.Time] `json:"succeeded_at"`
+
+	// Test The latest test; null: there was none
+	Test nullable.Nullable[struct {
+		// EndedAt When the test before was answered or failed
+		EndedAt nullable.Nullable[time.Time] `json:"ended_at"`
+		Error   string                       `json:"error"`
+
+		// IsWaiting It is to be sent
+		IsWaiting bool                   `json:"is_waiting"`
+		Status    nullable.Nullable[int] `json:"status"`
+	}] `json:"test"`
+	Url     string `json:"url"`
+	Version int64  `json:"version"`
+
+	// Waiting Entries to be sent; 10000 stands for that many or more
+	Waiting int64 `json:"waiting"`
+}
+
+// AuditWebhookPatch defines model for AuditWebhookPatch.
+type AuditWebhookPatch struct {
+	IsActive *bool   `json:"is_active,omitempty"`
+	Url      *string `json:"url,omitempty"`
+}
+
+// AuditWebhookWithSecret defines model for AuditWebhookWithSecret.
+type AuditWebhookWithSecret struct {
+	// Secret Signs the posts
+	Secret string `json:"secret"`
+
+	// Webhook Where the audit log is sent, and how far it was
+	Webhook AuditWebhook `json:"webhook"`
+}
+
 // AuthorizeMapping Where the fields of a check come from; see docs/gateways.md
 type AuthorizeMapping struct {
 	Address *struct {
@@ -1266,6 +1437,11 @@ type Bucket struct {
 	// BurstCapacity Of the limit in force, which can be an override
 	BurstCapacity int64  `json:"burst_capacity"`
 	KeyPattern    string `json:"key_pattern"`
+
+	// Lent Only there while the bucket has lent tokens to processes, which spend them without asking Redis. They are not among
+	// the tokens that can be taken, and the bucket fills up only to its burst less these. What is not spent comes back within
+	// a second and a half.
+	Lent *LentTokens `json:"lent,omitempty"`
 
 	// LimitText The limit in force as people say it
 	LimitText string `json:"limit_text"`
@@ -1488,6 +1664,9 @@ type Effect struct {
 	// NoLongerDenied A number of checks; with 95 % confidence the true one is at most error away
 	NoLongerDenied Figure `json:"no_longer_denied"`
 
+	// Note Why there is no effect though checks are recorded, as when a user is not in the sample
+	Note nullable.Nullable[string] `json:"note"`
+
 	// Rules The given ones
 	Rules []EffectOfRule `json:"rules"`
 
@@ -1538,9 +1717,28 @@ type EffectOfUser struct {
 	UserId         nullable.Nullable[string] `json:"user_id"`
 }
 
+// EffectOverride defines model for EffectOverride.
+type EffectOverride struct {
+	BurstCapacity int64 `json:"burst_capacity"`
+
+	// RatePerSecond Left out or 0 if the algorithm of the rule has no rate
+	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
+	RuleId        int64    `json:"rule_id"`
+	UserId        string   `json:"user_id"`
+}
+
 // EffectQuestion defines model for EffectQuestion.
 type EffectQuestion struct {
-	Rules []NewRule `json:"rules"`
+	// File Rules and overrides in YAML, as the import reads them
+	File     *string         `json:"file,omitempty"`
+	Override *EffectOverride `json:"override,omitempty"`
+
+	// Prune With file: rules that it does not have are left out
+	Prune *bool `json:"prune,omitempty"`
+
+	// Remove The ids of rules that are left out
+	Remove *[]int64   `json:"remove,omitempty"`
+	Rules  *[]NewRule `json:"rules,omitempty"`
 }
 
 // Email defines model for Email.
@@ -1672,6 +1870,9 @@ type IdentityProvider struct {
 	// SecondFactor A sign-in there counts as two factors
 	SecondFactor bool `json:"second_factor"`
 
+	// SecondFactorClaim name=value, which the ID token of such a sign-in must have; null: every sign-in there counts
+	SecondFactorClaim nullable.Nullable[string] `json:"second_factor_claim"`
+
 	// SignOut Signing out of Sluice signs out there too
 	SignOut bool   `json:"sign_out"`
 	Slug    string `json:"slug"`
@@ -1755,6 +1956,9 @@ type Key struct {
 	CreatorLeft bool                         `json:"creator_left"`
 	ExpiresAt   nullable.Nullable[time.Time] `json:"expires_at"`
 
+	// KeptAt When somebody decided that the key stays although its creator has left; null: nobody has
+	KeptAt nullable.Nullable[time.Time] `json:"kept_at"`
+
 	// KeyId The part between slk_ and the secret; no secret
 	KeyId string `json:"key_id"`
 
@@ -1782,6 +1986,17 @@ type KeyList struct {
 
 // Lease never: tokens of the rule's buckets stay in Redis, and each check asks it; auto: those of busy token buckets are lent to processes ahead of demand
 type Lease string
+
+// LentTokens Only there while the bucket has lent tokens to processes, which spend them without asking Redis. They are not among
+// the tokens that can be taken, and the bucket fills up only to its burst less these. What is not spent comes back within
+// a second and a half.
+type LentTokens struct {
+	// Processes How many processes hold them
+	Processes int64 `json:"processes"`
+
+	// Tokens Tokens that are lent; some may be spent and not reported yet
+	Tokens float64 `json:"tokens"`
+}
 
 // Level defines model for Level.
 type Level struct {
@@ -1958,9 +2173,12 @@ type Member struct {
 	Name      string                    `json:"name"`
 
 	// Proven false: nobody has proven that the address is this person's
-	Proven  bool  `json:"proven"`
-	Role    Role  `json:"role"`
-	Version int64 `json:"version"`
+	Proven bool `json:"proven"`
+	Role   Role `json:"role"`
+
+	// SecondFactor The account has a second factor here; null unless the caller is an owner, or a key with the permission members
+	SecondFactor nullable.Nullable[bool] `json:"second_factor"`
+	Version      int64                   `json:"version"`
 }
 
 // MemberList defines model for MemberList.
@@ -2003,6 +2221,14 @@ type NewAlert struct {
 	WindowMinutes int    `json:"window_minutes"`
 }
 
+// NewAuditWebhook defines model for NewAuditWebhook.
+type NewAuditWebhook struct {
+	IsActive *bool `json:"is_active,omitempty"`
+
+	// Url Without a password. It must resolve to a public address, unless the installation allows others: otherwise saving is 400, and later posts fail
+	Url string `json:"url"`
+}
+
 // NewInvitation defines model for NewInvitation.
 type NewInvitation struct {
 	Email Email `json:"email"`
@@ -2025,6 +2251,35 @@ type NewPlan struct {
 
 	// Name 1 to 64 letters, digits, '_', '.' and '-'; never changes
 	Name string `json:"name"`
+}
+
+// NewReplay defines model for NewReplay.
+type NewReplay struct {
+	// File Rules and overrides in YAML, as the import reads them
+	File *string `json:"file,omitempty"`
+
+	// Plan The rules are all of this plan, and its other rules are left out
+	Plan *string `json:"plan,omitempty"`
+
+	// Prune With file: rules that it does not have are left out
+	Prune *bool `json:"prune,omitempty"`
+
+	// Remove The ids of rules that are left out
+	Remove *[]int64 `json:"remove,omitempty"`
+
+	// Rules They stand in the place of those with the same pattern, plan and name for the whole time, or are added
+	Rules *[]NewRule `json:"rules,omitempty"`
+
+	// Sample Look at 1/4^sample of the recorded users and addresses, which is faster
+	Sample *int `json:"sample,omitempty"`
+
+	// Seed The same seed draws the same sample
+	Seed  *int64    `json:"seed,omitempty"`
+	Since time.Time `json:"since"`
+	Title *string   `json:"title,omitempty"`
+
+	// Until At most 30 days after since
+	Until time.Time `json:"until"`
 }
 
 // NewRule The fields of a rule that callers choose
@@ -2100,6 +2355,10 @@ type NewRule struct {
 
 // NewTenant defines model for NewTenant.
 type NewTenant struct {
+	// Buckets Where a Redis Cluster keeps the tenant's buckets. `together`: on one master, so that a check is one script. `spread`: on all
+	// masters, for a tenant that is too busy for one; its windows, queues and steps need `user:{user_id}` in their pattern, and it has no
+	// reservations and no concurrency limits. It is chosen with the tenant and never changes.
+	Buckets     *Placement                `json:"buckets,omitempty"`
 	DefaultPlan nullable.Nullable[string] `json:"default_plan,omitempty"`
 	Name        string                    `json:"name"`
 	Settings    *SettingsPatch            `json:"settings,omitempty"`
@@ -2181,6 +2440,11 @@ type PendingSignIn struct {
 // `users`, `settings`, `members`, `keys` and `alerts` read and change one area, which `x-permission` of an operation
 // names; `manage` is `read`, `rules` and `users`. Of service keys only: `tenants` and `accounts`.
 type Permission string
+
+// Placement Where a Redis Cluster keeps the tenant's buckets. `together`: on one master, so that a check is one script. `spread`: on all
+// masters, for a tenant that is too busy for one; its windows, queues and steps need `user:{user_id}` in their pattern, and it has no
+// reservations and no concurrency limits. It is chosen with the tenant and never changes.
+type Placement string
 
 // Plan defines model for Plan.
 type Plan struct {
@@ -2350,6 +2614,51 @@ type QRCode struct {
 	Size int `json:"size"`
 }
 
+// Quota defines model for Quota.
+type Quota struct {
+	Allowed QuotaLimit `json:"allowed"`
+
+	// Default The platform's quota
+	Default int64 `json:"default"`
+
+	// Held How many there are. More than allowed after the quota was lowered
+	Held int64 `json:"held"`
+
+	// IsDefault The tenant has no exception
+	IsDefault bool `json:"is_default"`
+
+	// Thing `users` are those with a plan of their own. API keys count until they are revoked or expire, overrides until they are
+	// removed. Open invitations are no members yet.
+	Thing QuotaThing `json:"thing"`
+}
+
+// QuotaExceptions defines model for QuotaExceptions.
+type QuotaExceptions struct {
+	Alerts    *QuotaLimit `json:"alerts,omitempty"`
+	ApiKeys   *QuotaLimit `json:"api_keys,omitempty"`
+	Members   *QuotaLimit `json:"members,omitempty"`
+	Overrides *QuotaLimit `json:"overrides,omitempty"`
+	Plans     *QuotaLimit `json:"plans,omitempty"`
+	Rules     *QuotaLimit `json:"rules,omitempty"`
+	Users     *QuotaLimit `json:"users,omitempty"`
+}
+
+// QuotaLimit defines model for QuotaLimit.
+type QuotaLimit = int64
+
+// QuotaThing `users` are those with a plan of their own. API keys count until they are revoked or expire, overrides until they are
+// removed. Open invitations are no members yet.
+type QuotaThing string
+
+// Quotas defines model for Quotas.
+type Quotas struct {
+	// Items One for each thing
+	Items []Quota `json:"items"`
+
+	// Version Of the exceptions; 0 if there never was one
+	Version int64 `json:"version"`
+}
+
 // RateUnit The unit in which people typed the rate; checks ignore it
 type RateUnit string
 
@@ -2370,6 +2679,38 @@ type Readiness struct {
 
 // Reason defines model for Reason.
 type Reason string
+
+// Recording defines model for Recording.
+type Recording struct {
+	// BudgetBytes What they may take
+	BudgetBytes int64 `json:"budget_bytes"`
+
+	// Bytes What the recorded checks take
+	Bytes int64 `json:"bytes"`
+
+	// Checks How many are recorded
+	Checks int64 `json:"checks"`
+
+	// Dropped How many of them had no room
+	Dropped int64 `json:"dropped"`
+
+	// IsStopped The budget is used up
+	IsStopped bool `json:"is_stopped"`
+
+	// LeftOut How many of them reserve, and are never recorded
+	LeftOut int64                        `json:"left_out"`
+	Newest  nullable.Nullable[time.Time] `json:"newest"`
+	Oldest  nullable.Nullable[time.Time] `json:"oldest"`
+
+	// RecordDays 0 if recording is off
+	RecordDays int `json:"record_days"`
+
+	// Seen How many came
+	Seen int64 `json:"seen"`
+
+	// Share Of all users and addresses, that is recorded now
+	Share float64 `json:"share"`
+}
 
 // RecoveryCodes defines model for RecoveryCodes.
 type RecoveryCodes struct {
@@ -2409,6 +2750,182 @@ type RemovedTenantList struct {
 
 	// NextCursor What cursor takes for the next page; null at the end
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
+}
+
+// Replay defines model for Replay.
+type Replay struct {
+	// Failure Why it failed
+	Failure nullable.Nullable[string] `json:"failure"`
+
+	// File The candidate in YAML; null in lists
+	File       nullable.Nullable[string]    `json:"file"`
+	FinishedAt nullable.Nullable[time.Time] `json:"finished_at"`
+
+	// Kind How the candidate was given
+	Kind ReplayKind                `json:"kind"`
+	Plan nullable.Nullable[string] `json:"plan"`
+
+	// Progress From 0 to 1
+	Progress    float64   `json:"progress"`
+	Prune       bool      `json:"prune"`
+	ReplayId    int64     `json:"replay_id"`
+	RequestedAt time.Time `json:"requested_at"`
+	RequestedBy string    `json:"requested_by"`
+
+	// Result Null until it is done and in lists
+	Result    nullable.Nullable[ReplayResult] `json:"result"`
+	Sample    int                             `json:"sample"`
+	Seed      int64                           `json:"seed"`
+	Since     time.Time                       `json:"since"`
+	StartedAt nullable.Nullable[time.Time]    `json:"started_at"`
+	State     ReplayState                     `json:"state"`
+	Title     string                          `json:"title"`
+	Until     time.Time                       `json:"until"`
+}
+
+// ReplayKind How the candidate was given
+type ReplayKind string
+
+// ReplayState defines model for Replay.State.
+type ReplayState string
+
+// ReplayList defines model for ReplayList.
+type ReplayList struct {
+	Items []Replay `json:"items"`
+
+	// NextCursor What cursor takes for the next page; null at the end
+	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
+}
+
+// ReplayListed defines model for ReplayListed.
+type ReplayListed struct {
+	Denied int64                     `json:"denied"`
+	Ip     nullable.Nullable[string] `json:"ip"`
+	UserId nullable.Nullable[string] `json:"user_id"`
+}
+
+// ReplayOfPlan defines model for ReplayOfPlan.
+type ReplayOfPlan struct {
+	// Checks A number of checks; with 95 % confidence the true one is at most error away
+	Checks Figure `json:"checks"`
+
+	// DeniedNow A number of checks; with 95 % confidence the true one is at most error away
+	DeniedNow Figure `json:"denied_now"`
+
+	// DeniedThen A number of checks; with 95 % confidence the true one is at most error away
+	DeniedThen Figure `json:"denied_then"`
+
+	// NewlyDenied A number of checks; with 95 % confidence the true one is at most error away
+	NewlyDenied Figure `json:"newly_denied"`
+
+	// NoLongerDenied A number of checks; with 95 % confidence the true one is at most error away
+	NoLongerDenied Figure `json:"no_longer_denied"`
+
+	// Plan Null for checks without a plan
+	Plan nullable.Nullable[string] `json:"plan"`
+}
+
+// ReplayOfRule What the rule decides or, of a shadow rule, would deny
+type ReplayOfRule struct {
+	// DeniedNow A number of checks; with 95 % confidence the true one is at most error away
+	DeniedNow Figure `json:"denied_now"`
+
+	// DeniedThen A number of checks; with 95 % confidence the true one is at most error away
+	DeniedThen Figure `json:"denied_then"`
+
+	// IsChanged The candidate has or removes it
+	IsChanged  bool   `json:"is_changed"`
+	IsEstimate bool   `json:"is_estimate"`
+	Mode       string `json:"mode"`
+
+	// NewlyDenied A number of checks; with 95 % confidence the true one is at most error away
+	NewlyDenied Figure `json:"newly_denied"`
+
+	// NoLongerDenied A number of checks; with 95 % confidence the true one is at most error away
+	NoLongerDenied Figure `json:"no_longer_denied"`
+	RecordedDenied int64  `json:"recorded_denied"`
+	Rule           string `json:"rule"`
+
+	// RuleId Null for a new one
+	RuleId nullable.Nullable[int64] `json:"rule_id"`
+}
+
+// ReplayOfUser defines model for ReplayOfUser.
+type ReplayOfUser struct {
+	DeniedNow  int64 `json:"denied_now"`
+	DeniedThen int64 `json:"denied_then"`
+
+	// Ip Of checks without a user
+	Ip             nullable.Nullable[string] `json:"ip"`
+	NewlyDenied    int64                     `json:"newly_denied"`
+	NoLongerDenied int64                     `json:"no_longer_denied"`
+	Plan           nullable.Nullable[string] `json:"plan"`
+	UserId         nullable.Nullable[string] `json:"user_id"`
+}
+
+// ReplayResult defines model for ReplayResult.
+type ReplayResult struct {
+	// Agreeing How many of them the rules in force decide as they were decided
+	Agreeing int64 `json:"agreeing"`
+
+	// Checks A number of checks; with 95 % confidence the true one is at most error away
+	Checks Figure `json:"checks"`
+
+	// DeniedNow A number of checks; with 95 % confidence the true one is at most error away
+	DeniedNow Figure `json:"denied_now"`
+
+	// DeniedThen A number of checks; with 95 % confidence the true one is at most error away
+	DeniedThen Figure `json:"denied_then"`
+
+	// Dropped Checks that were not recorded for lack of room
+	Dropped    int64           `json:"dropped"`
+	IsEstimate bool            `json:"is_estimate"`
+	LeftOut    []EffectLeftOut `json:"left_out"`
+
+	// Listed Users and addresses outside of the sample that were denied, at most 100
+	Listed    []ReplayListed `json:"listed"`
+	MoreRules int            `json:"more_rules"`
+	MoreUsers int            `json:"more_users"`
+
+	// NewlyDenied A number of checks; with 95 % confidence the true one is at most error away
+	NewlyDenied Figure `json:"newly_denied"`
+
+	// NoLongerDenied A number of checks; with 95 % confidence the true one is at most error away
+	NoLongerDenied Figure         `json:"no_longer_denied"`
+	Notes          []string       `json:"notes"`
+	Plans          []ReplayOfPlan `json:"plans"`
+
+	// Read How many recorded checks were replayed
+	Read int64 `json:"read"`
+
+	// RecordedDenied How many of them were denied when they came
+	RecordedDenied int64 `json:"recorded_denied"`
+
+	// Reserving Checks that reserve, which are left out
+	Reserving int64 `json:"reserving"`
+
+	// Rules Those with the most checks that are decided otherwise, at most 500
+	Rules []ReplayOfRule `json:"rules"`
+
+	// Share Of all users and addresses, from 0 to 1
+	Share       float64      `json:"share"`
+	Since       time.Time    `json:"since"`
+	StepSeconds int          `json:"step_seconds"`
+	Steps       []ReplayStep `json:"steps"`
+	Until       time.Time    `json:"until"`
+
+	// Users Those with the most checks that are decided otherwise, at most 100; not scaled
+	Users []ReplayOfUser `json:"users"`
+}
+
+// ReplayStep defines model for ReplayStep.
+type ReplayStep struct {
+	At             time.Time `json:"at"`
+	Checks         float64   `json:"checks"`
+	DeniedNow      float64   `json:"denied_now"`
+	DeniedThen     float64   `json:"denied_then"`
+	NewlyDenied    float64   `json:"newly_denied"`
+	NoLongerDenied float64   `json:"no_longer_denied"`
 }
 
 // Role defines model for Role.
@@ -2619,7 +3136,8 @@ type SecurityEvent struct {
 	// `password_failed` (the current one, at a change), `identity_confirmed` (signed in again), `second_factor_failed`,
 	// `second_factor_on`, `second_factor_off`, `recovery_codes_replaced`, `reset_asked`, `password_reset`, `identity_linked`, `identity_unlinked`, `invitation_accepted`, `refused`
 	// (a key or session that is not in force), `outside_network` (a key from a network where it may not be used),
-	// `denied` (a caller without the permission), `exported`. Later releases add kinds.
+	// `denied` (a caller without the permission), `exported`, `key_left_behind` (a key in force whose creator, the account, has
+	// left). Later releases add kinds.
 	Kind string `json:"kind"`
 
 	// RequestId Of the first event
@@ -2682,6 +3200,9 @@ type Session struct {
 
 	// SignOutUrl The local path that signs out at the provider of this session, after signing out here; null: there is none
 	SignOutUrl nullable.Nullable[string] `json:"sign_out_url"`
+
+	// TwoFactors This session satisfies a required second factor: the account has one, or the sign-in at its provider counts as two factors
+	TwoFactors bool `json:"two_factors"`
 }
 
 // SessionItem defines model for SessionItem.
@@ -2848,6 +3369,10 @@ type Summary struct {
 
 // Tenant role is what the caller may do here
 type Tenant struct {
+	// Buckets Where a Redis Cluster keeps the tenant's buckets. `together`: on one master, so that a check is one script. `spread`: on all
+	// masters, for a tenant that is too busy for one; its windows, queues and steps need `user:{user_id}` in their pattern, and it has no
+	// reservations and no concurrency limits. It is chosen with the tenant and never changes.
+	Buckets   Placement `json:"buckets"`
 	CreatedAt time.Time `json:"created_at"`
 
 	// DefaultPlan The plan of users without an assignment
@@ -3261,6 +3786,9 @@ type PlanName = string
 // ProviderSlug defines model for ProviderSlug.
 type ProviderSlug = string
 
+// ReplayID defines model for ReplayID.
+type ReplayID = int64
+
 // RuleID defines model for RuleID.
 type RuleID = int64
 
@@ -3285,6 +3813,12 @@ type AlertCreated = AlertWithSecret
 // AlertSecret defines model for AlertSecret.
 type AlertSecret = AlertWithSecret
 
+// AuditWebhookCreated defines model for AuditWebhookCreated.
+type AuditWebhookCreated = AuditWebhookWithSecret
+
+// AuditWebhookSecret defines model for AuditWebhookSecret.
+type AuditWebhookSecret = AuditWebhookWithSecret
+
 // InvitationCreated defines model for InvitationCreated.
 type InvitationCreated = CreatedInvitation
 
@@ -3300,6 +3834,9 @@ type OverrideCreated = Override
 // PlanCreated defines model for PlanCreated.
 type PlanCreated = Plan
 
+// ReplayStarted defines model for ReplayStarted.
+type ReplayStarted = Replay
+
 // RuleCreated defines model for RuleCreated.
 type RuleCreated = Rule
 
@@ -3314,6 +3851,9 @@ type TheAccount = Account
 
 // TheAlert Calls a webhook when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
 type TheAlert = Alert
+
+// TheAuditWebhook Where the audit log is sent, and how far it was
+type TheAuditWebhook = AuditWebhook
 
 // TheAuthorizeMapping defines model for TheAuthorizeMapping.
 type TheAuthorizeMapping = StoredAuthorizeMapping
@@ -3335,6 +3875,9 @@ type TheOverride = Override
 
 // ThePlan defines model for ThePlan.
 type ThePlan = Plan
+
+// TheQuotas defines model for TheQuotas.
+type TheQuotas = Quotas
 
 // TheReadiness defines model for TheReadiness.
 type TheReadiness = Readiness
@@ -3618,6 +4161,22 @@ type ConfirmIdentityParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ConfirmAtProviderJSONBody defines parameters for ConfirmAtProvider.
+type ConfirmAtProviderJSONBody struct {
+	// Code Six digits of the app, or a recovery code; spaces and dashes do not matter
+	Code *FactorCode `json:"code,omitempty"`
+	Next *string     `json:"next,omitempty"`
+
+	// Provider The slug of one that is linked with the account
+	Provider string `json:"provider"`
+}
+
+// ConfirmAtProviderParams defines parameters for ConfirmAtProvider.
+type ConfirmAtProviderParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // FinishSignInJSONBody defines parameters for FinishSignIn.
 type FinishSignInJSONBody struct {
 	// Code Six digits of the app, or a recovery code; spaces and dashes do not matter
@@ -3726,6 +4285,15 @@ type CreateKeyParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// KeepKeyParams defines parameters for KeepKey.
+type KeepKeyParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // RevokeKeyParams defines parameters for RevokeKey.
 type RevokeKeyParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
@@ -3775,6 +4343,39 @@ type ListAuditParams struct {
 
 	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// DeleteAuditWebhookParams defines parameters for DeleteAuditWebhook.
+type DeleteAuditWebhookParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+}
+
+// UpdateAuditWebhookParams defines parameters for UpdateAuditWebhook.
+type UpdateAuditWebhookParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+}
+
+// CreateAuditWebhookParams defines parameters for CreateAuditWebhook.
+type CreateAuditWebhookParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RotateAuditSecretParams defines parameters for RotateAuditSecret.
+type RotateAuditSecretParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// TestAuditWebhookParams defines parameters for TestAuditWebhook.
+type TestAuditWebhookParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ExportAuditParams defines parameters for ExportAudit.
@@ -3974,6 +4575,33 @@ type UpdatePlanJSONBody struct {
 type UpdatePlanParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
+}
+
+// PutQuotasParams defines parameters for PutQuotas.
+type PutQuotasParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+}
+
+// ListReplaysParams defines parameters for ListReplays.
+type ListReplaysParams struct {
+	// Limit The most items to return
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// StartReplayParams defines parameters for StartReplay.
+type StartReplayParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// CancelReplayParams defines parameters for CancelReplay.
+type CancelReplayParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ResumeTenantParams defines parameters for ResumeTenant.
@@ -4343,6 +4971,9 @@ type SignInJSONRequestBody = SignIn
 // ConfirmIdentityJSONRequestBody defines body for ConfirmIdentity for application/json ContentType.
 type ConfirmIdentityJSONRequestBody ConfirmIdentityJSONBody
 
+// ConfirmAtProviderJSONRequestBody defines body for ConfirmAtProvider for application/json ContentType.
+type ConfirmAtProviderJSONRequestBody ConfirmAtProviderJSONBody
+
 // SignInByLinkJSONRequestBody defines body for SignInByLink for application/json ContentType.
 type SignInByLinkJSONRequestBody = InvitationToken
 
@@ -4367,6 +4998,12 @@ type CreateKeyJSONRequestBody = NewKey
 // RotateKeyJSONRequestBody defines body for RotateKey for application/json ContentType.
 type RotateKeyJSONRequestBody RotateKeyJSONBody
 
+// UpdateAuditWebhookJSONRequestBody defines body for UpdateAuditWebhook for application/json ContentType.
+type UpdateAuditWebhookJSONRequestBody = AuditWebhookPatch
+
+// CreateAuditWebhookJSONRequestBody defines body for CreateAuditWebhook for application/json ContentType.
+type CreateAuditWebhookJSONRequestBody = NewAuditWebhook
+
 // ShowEffectJSONRequestBody defines body for ShowEffect for application/json ContentType.
 type ShowEffectJSONRequestBody = EffectQuestion
 
@@ -4390,6 +5027,12 @@ type CreatePlanJSONRequestBody = NewPlan
 
 // UpdatePlanJSONRequestBody defines body for UpdatePlan for application/json ContentType.
 type UpdatePlanJSONRequestBody UpdatePlanJSONBody
+
+// PutQuotasJSONRequestBody defines body for PutQuotas for application/json ContentType.
+type PutQuotasJSONRequestBody = QuotaExceptions
+
+// StartReplayJSONRequestBody defines body for StartReplay for application/json ContentType.
+type StartReplayJSONRequestBody = NewReplay
 
 // CreateRuleJSONRequestBody defines body for CreateRule for application/json ContentType.
 type CreateRuleJSONRequestBody = NewRule
@@ -4540,6 +5183,9 @@ type ServerInterface interface {
 	// ConfirmIdentity Sign in again
 	// (POST /api/v1/session/confirm)
 	ConfirmIdentity(w http.ResponseWriter, r *http.Request, params ConfirmIdentityParams)
+	// ConfirmAtProvider Begin to sign in again at a provider
+	// (POST /api/v1/session/confirm/provider)
+	ConfirmAtProvider(w http.ResponseWriter, r *http.Request, params ConfirmAtProviderParams)
 	// SignInByLink Sign in with the link of a command
 	// (POST /api/v1/session/link)
 	SignInByLink(w http.ResponseWriter, r *http.Request)
@@ -4615,6 +5261,9 @@ type ServerInterface interface {
 	// GetKey Get an API key, without its secret
 	// (GET /api/v1/tenants/{tenant}/api-keys/{key_id})
 	GetKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug, keyId KeyID)
+	// KeepKey Keep an API key whose creator has left
+	// (POST /api/v1/tenants/{tenant}/api-keys/{key_id}/keep)
+	KeepKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug, keyId KeyID, params KeepKeyParams)
 	// RevokeKey Revoke an API key for good
 	// (POST /api/v1/tenants/{tenant}/api-keys/{key_id}/revoke)
 	RevokeKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug, keyId KeyID, params RevokeKeyParams)
@@ -4624,6 +5273,24 @@ type ServerInterface interface {
 	// ListAudit List changes
 	// (GET /api/v1/tenants/{tenant}/audit)
 	ListAudit(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListAuditParams)
+	// DeleteAuditWebhook Stop sending the audit log
+	// (DELETE /api/v1/tenants/{tenant}/audit-webhook)
+	DeleteAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params DeleteAuditWebhookParams)
+	// GetAuditWebhook Get the webhook of the audit log
+	// (GET /api/v1/tenants/{tenant}/audit-webhook)
+	GetAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	// UpdateAuditWebhook Change the webhook of the audit log
+	// (PATCH /api/v1/tenants/{tenant}/audit-webhook)
+	UpdateAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params UpdateAuditWebhookParams)
+	// CreateAuditWebhook Send the audit log to a webhook
+	// (POST /api/v1/tenants/{tenant}/audit-webhook)
+	CreateAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateAuditWebhookParams)
+	// RotateAuditSecret Rotate the signing secret of the audit log's webhook
+	// (POST /api/v1/tenants/{tenant}/audit-webhook/rotate)
+	RotateAuditSecret(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params RotateAuditSecretParams)
+	// TestAuditWebhook Send a test to the webhook of the audit log
+	// (POST /api/v1/tenants/{tenant}/audit-webhook/test)
+	TestAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params TestAuditWebhookParams)
 	// ExportAudit Export changes
 	// (GET /api/v1/tenants/{tenant}/audit/export)
 	ExportAudit(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ExportAuditParams)
@@ -4708,6 +5375,27 @@ type ServerInterface interface {
 	// UpdatePlan Change a plan's description
 	// (PATCH /api/v1/tenants/{tenant}/plans/{plan})
 	UpdatePlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, plan PlanName, params UpdatePlanParams)
+	// GetQuotas Show what a tenant holds and may hold
+	// (GET /api/v1/tenants/{tenant}/quotas)
+	GetQuotas(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	// PutQuotas Replace a tenant's exceptions from the default quotas
+	// (PUT /api/v1/tenants/{tenant}/quotas)
+	PutQuotas(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params PutQuotasParams)
+	// GetRecording Get what is recorded for replays
+	// (GET /api/v1/tenants/{tenant}/recording)
+	GetRecording(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	// ListReplays List replays, without their files and results
+	// (GET /api/v1/tenants/{tenant}/replays)
+	ListReplays(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListReplaysParams)
+	// StartReplay Replay recorded checks with other rules
+	// (POST /api/v1/tenants/{tenant}/replays)
+	StartReplay(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params StartReplayParams)
+	// GetReplay Get a replay with its progress, and its result when it is done
+	// (GET /api/v1/tenants/{tenant}/replays/{replay_id})
+	GetReplay(w http.ResponseWriter, r *http.Request, tenant TenantSlug, replayId ReplayID)
+	// CancelReplay Cancel a replay
+	// (POST /api/v1/tenants/{tenant}/replays/{replay_id}/cancel)
+	CancelReplay(w http.ResponseWriter, r *http.Request, tenant TenantSlug, replayId ReplayID, params CancelReplayParams)
 	// ResumeTenant Resume a suspended tenant
 	// (POST /api/v1/tenants/{tenant}/resume)
 	ResumeTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ResumeTenantParams)
@@ -6346,6 +7034,47 @@ func (siw *ServerInterfaceWrapper) ConfirmIdentity(w http.ResponseWriter, r *htt
 	handler.ServeHTTP(w, r)
 }
 
+// ConfirmAtProvider operation middleware
+func (siw *ServerInterfaceWrapper) ConfirmAtProvider(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ConfirmAtProviderParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ConfirmAtProvider(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // SignInByLink operation middleware
 func (siw *ServerInterfaceWrapper) SignInByLink(w http.ResponseWriter, r *http.Request) {
 
@@ -7395,6 +8124,88 @@ func (siw *ServerInterfaceWrapper) GetKey(w http.ResponseWriter, r *http.Request
 	handler.ServeHTTP(w, r)
 }
 
+// KeepKey operation middleware
+func (siw *ServerInterfaceWrapper) KeepKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "key_id" -------------
+	var keyId KeyID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key_id", mux.Vars(r)["key_id"], &keyId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params KeepKeyParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.KeepKey(w, r, tenant, keyId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // RevokeKey operation middleware
 func (siw *ServerInterfaceWrapper) RevokeKey(w http.ResponseWriter, r *http.Request) {
 
@@ -7696,6 +8507,313 @@ func (siw *ServerInterfaceWrapper) ListAudit(w http.ResponseWriter, r *http.Requ
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListAudit(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteAuditWebhook operation middleware
+func (siw *ServerInterfaceWrapper) DeleteAuditWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteAuditWebhookParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteAuditWebhook(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetAuditWebhook operation middleware
+func (siw *ServerInterfaceWrapper) GetAuditWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetAuditWebhook(w, r, tenant)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateAuditWebhook operation middleware
+func (siw *ServerInterfaceWrapper) UpdateAuditWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateAuditWebhookParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateAuditWebhook(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateAuditWebhook operation middleware
+func (siw *ServerInterfaceWrapper) CreateAuditWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateAuditWebhookParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateAuditWebhook(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RotateAuditSecret operation middleware
+func (siw *ServerInterfaceWrapper) RotateAuditSecret(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateAuditSecretParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RotateAuditSecret(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// TestAuditWebhook operation middleware
+func (siw *ServerInterfaceWrapper) TestAuditWebhook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params TestAuditWebhookParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.TestAuditWebhook(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -9273,6 +10391,311 @@ func (siw *ServerInterfaceWrapper) UpdatePlan(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.UpdatePlan(w, r, tenant, plan, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetQuotas operation middleware
+func (siw *ServerInterfaceWrapper) GetQuotas(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetQuotas(w, r, tenant)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutQuotas operation middleware
+func (siw *ServerInterfaceWrapper) PutQuotas(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PutQuotasParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutQuotas(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetRecording operation middleware
+func (siw *ServerInterfaceWrapper) GetRecording(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetRecording(w, r, tenant)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListReplays operation middleware
+func (siw *ServerInterfaceWrapper) ListReplays(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListReplaysParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListReplays(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// StartReplay operation middleware
+func (siw *ServerInterfaceWrapper) StartReplay(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StartReplayParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StartReplay(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetReplay operation middleware
+func (siw *ServerInterfaceWrapper) GetReplay(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "replay_id" -------------
+	var replayId ReplayID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "replay_id", mux.Vars(r)["replay_id"], &replayId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "replay_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetReplay(w, r, tenant, replayId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CancelReplay operation middleware
+func (siw *ServerInterfaceWrapper) CancelReplay(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "replay_id" -------------
+	var replayId ReplayID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "replay_id", mux.Vars(r)["replay_id"], &replayId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "replay_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelReplayParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CancelReplay(w, r, tenant, replayId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -11826,6 +13249,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/session/confirm", wrapper.ConfirmIdentity).Methods(http.MethodPost)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/session/confirm/provider", wrapper.ConfirmAtProvider).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/session/link", wrapper.SignInByLink).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/session/second-factor", wrapper.FinishSignIn).Methods(http.MethodPost)
@@ -11876,11 +13301,25 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/api-keys/{key_id}", wrapper.GetKey).Methods(http.MethodGet)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/api-keys/{key_id}/keep", wrapper.KeepKey).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/api-keys/{key_id}/revoke", wrapper.RevokeKey).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/api-keys/{key_id}/rotate", wrapper.RotateKey).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/audit", wrapper.ListAudit).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/audit-webhook", wrapper.DeleteAuditWebhook).Methods(http.MethodDelete)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/audit-webhook", wrapper.GetAuditWebhook).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/audit-webhook", wrapper.UpdateAuditWebhook).Methods(http.MethodPatch)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/audit-webhook", wrapper.CreateAuditWebhook).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/audit-webhook/rotate", wrapper.RotateAuditSecret).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/audit-webhook/test", wrapper.TestAuditWebhook).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/audit/{audit_id}", wrapper.GetAuditEntry).Methods(http.MethodGet)
 
@@ -11937,6 +13376,20 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/plans/{plan}", wrapper.GetPlan).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/plans/{plan}", wrapper.UpdatePlan).Methods(http.MethodPatch)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/quotas", wrapper.GetQuotas).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/quotas", wrapper.PutQuotas).Methods(http.MethodPut)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/recording", wrapper.GetRecording).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/replays", wrapper.ListReplays).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/replays", wrapper.StartReplay).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/replays/{replay_id}", wrapper.GetReplay).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/replays/{replay_id}/cancel", wrapper.CancelReplay).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/resume", wrapper.ResumeTenant).Methods(http.MethodPost)
 
@@ -12028,6 +13481,25 @@ type AlertSecretJSONResponse struct {
 	Headers AlertSecretResponseHeaders
 }
 
+type AuditWebhookCreatedResponseHeaders struct {
+	ETag     string
+	Location string
+}
+type AuditWebhookCreatedJSONResponse struct {
+	Body AuditWebhookWithSecret
+
+	Headers AuditWebhookCreatedResponseHeaders
+}
+
+type AuditWebhookSecretResponseHeaders struct {
+	ETag string
+}
+type AuditWebhookSecretJSONResponse struct {
+	Body AuditWebhookWithSecret
+
+	Headers AuditWebhookSecretResponseHeaders
+}
+
 type InvitationCreatedJSONResponse CreatedInvitation
 
 type KeyCreatedResponseHeaders struct {
@@ -12059,6 +13531,15 @@ type PlanCreatedJSONResponse struct {
 	Body Plan
 
 	Headers PlanCreatedResponseHeaders
+}
+
+type ReplayStartedResponseHeaders struct {
+	Location string
+}
+type ReplayStartedJSONResponse struct {
+	Body Replay
+
+	Headers ReplayStartedResponseHeaders
 }
 
 type RuleCreatedResponseHeaders struct {
@@ -12107,6 +13588,15 @@ type TheAlertJSONResponse struct {
 	Body Alert
 
 	Headers TheAlertResponseHeaders
+}
+
+type TheAuditWebhookResponseHeaders struct {
+	ETag string
+}
+type TheAuditWebhookJSONResponse struct {
+	Body AuditWebhook
+
+	Headers TheAuditWebhookResponseHeaders
 }
 
 type TheAuthorizeMappingResponseHeaders struct {
@@ -12163,6 +13653,15 @@ type ThePlanJSONResponse struct {
 	Body Plan
 
 	Headers ThePlanResponseHeaders
+}
+
+type TheQuotasResponseHeaders struct {
+	ETag string
+}
+type TheQuotasJSONResponse struct {
+	Body Quotas
+
+	Headers TheQuotasResponseHeaders
 }
 
 type TheReadinessJSONResponse Readiness
@@ -13346,6 +14845,55 @@ func (response ConfirmIdentity422ApplicationProblemPlusJSONResponse) VisitConfir
 	return err
 }
 
+type ConfirmAtProviderRequestObject struct {
+	Params ConfirmAtProviderParams
+	Body   *ConfirmAtProviderJSONRequestBody
+}
+
+type ConfirmAtProviderResponseObject interface {
+	VisitConfirmAtProviderResponse(w http.ResponseWriter) error
+}
+
+type ConfirmAtProvider200ResponseHeaders struct {
+	SetCookie *string
+}
+
+type ConfirmAtProvider200JSONResponse struct {
+	Body    Destination
+	Headers ConfirmAtProvider200ResponseHeaders
+}
+
+func (response ConfirmAtProvider200JSONResponse) VisitConfirmAtProviderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.SetCookie != nil {
+		w.Header().Set("Set-Cookie", fmt.Sprint(*response.Headers.SetCookie))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ConfirmAtProvider422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response ConfirmAtProvider422ApplicationProblemPlusJSONResponse) VisitConfirmAtProviderResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SignInByLinkRequestObject struct {
 	Body *SignInByLinkJSONRequestBody
 }
@@ -14042,6 +15590,47 @@ func (response GetKey200JSONResponse) VisitGetKeyResponse(w http.ResponseWriter)
 	return err
 }
 
+type KeepKeyRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	KeyId  KeyID      `json:"key_id"`
+	Params KeepKeyParams
+}
+
+type KeepKeyResponseObject interface {
+	VisitKeepKeyResponse(w http.ResponseWriter) error
+}
+
+type KeepKey200JSONResponse struct{ TheKeyJSONResponse }
+
+func (response KeepKey200JSONResponse) VisitKeepKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type KeepKey422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response KeepKey422ApplicationProblemPlusJSONResponse) VisitKeepKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RevokeKeyRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	KeyId  KeyID      `json:"key_id"`
@@ -14145,6 +15734,195 @@ func (response ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteAuditWebhookRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params DeleteAuditWebhookParams
+}
+
+type DeleteAuditWebhookResponseObject interface {
+	VisitDeleteAuditWebhookResponse(w http.ResponseWriter) error
+}
+
+type DeleteAuditWebhook204Response struct {
+}
+
+func (response DeleteAuditWebhook204Response) VisitDeleteAuditWebhookResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetAuditWebhookRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+}
+
+type GetAuditWebhookResponseObject interface {
+	VisitGetAuditWebhookResponse(w http.ResponseWriter) error
+}
+
+type GetAuditWebhook200JSONResponse struct{ TheAuditWebhookJSONResponse }
+
+func (response GetAuditWebhook200JSONResponse) VisitGetAuditWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateAuditWebhookRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params UpdateAuditWebhookParams
+	Body   *UpdateAuditWebhookJSONRequestBody
+}
+
+type UpdateAuditWebhookResponseObject interface {
+	VisitUpdateAuditWebhookResponse(w http.ResponseWriter) error
+}
+
+type UpdateAuditWebhook200JSONResponse struct{ TheAuditWebhookJSONResponse }
+
+func (response UpdateAuditWebhook200JSONResponse) VisitUpdateAuditWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAuditWebhookRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params CreateAuditWebhookParams
+	Body   *CreateAuditWebhookJSONRequestBody
+}
+
+type CreateAuditWebhookResponseObject interface {
+	VisitCreateAuditWebhookResponse(w http.ResponseWriter) error
+}
+
+type CreateAuditWebhook201JSONResponse struct {
+	AuditWebhookCreatedJSONResponse
+}
+
+func (response CreateAuditWebhook201JSONResponse) VisitCreateAuditWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAuditWebhook422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateAuditWebhook422ApplicationProblemPlusJSONResponse) VisitCreateAuditWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateAuditSecretRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params RotateAuditSecretParams
+}
+
+type RotateAuditSecretResponseObject interface {
+	VisitRotateAuditSecretResponse(w http.ResponseWriter) error
+}
+
+type RotateAuditSecret200JSONResponse struct{ AuditWebhookSecretJSONResponse }
+
+func (response RotateAuditSecret200JSONResponse) VisitRotateAuditSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateAuditSecret422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RotateAuditSecret422ApplicationProblemPlusJSONResponse) VisitRotateAuditSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestAuditWebhookRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params TestAuditWebhookParams
+}
+
+type TestAuditWebhookResponseObject interface {
+	VisitTestAuditWebhookResponse(w http.ResponseWriter) error
+}
+
+type TestAuditWebhook200JSONResponse struct{ TheAuditWebhookJSONResponse }
+
+func (response TestAuditWebhook200JSONResponse) VisitTestAuditWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestAuditWebhook422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response TestAuditWebhook422ApplicationProblemPlusJSONResponse) VisitTestAuditWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -14936,6 +16714,203 @@ func (response UpdatePlan200JSONResponse) VisitUpdatePlanResponse(w http.Respons
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetQuotasRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+}
+
+type GetQuotasResponseObject interface {
+	VisitGetQuotasResponse(w http.ResponseWriter) error
+}
+
+type GetQuotas200JSONResponse struct{ TheQuotasJSONResponse }
+
+func (response GetQuotas200JSONResponse) VisitGetQuotasResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutQuotasRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params PutQuotasParams
+	Body   *PutQuotasJSONRequestBody
+}
+
+type PutQuotasResponseObject interface {
+	VisitPutQuotasResponse(w http.ResponseWriter) error
+}
+
+type PutQuotas200JSONResponse struct{ TheQuotasJSONResponse }
+
+func (response PutQuotas200JSONResponse) VisitPutQuotasResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRecordingRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+}
+
+type GetRecordingResponseObject interface {
+	VisitGetRecordingResponse(w http.ResponseWriter) error
+}
+
+type GetRecording200JSONResponse Recording
+
+func (response GetRecording200JSONResponse) VisitGetRecordingResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListReplaysRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params ListReplaysParams
+}
+
+type ListReplaysResponseObject interface {
+	VisitListReplaysResponse(w http.ResponseWriter) error
+}
+
+type ListReplays200JSONResponse ReplayList
+
+func (response ListReplays200JSONResponse) VisitListReplaysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartReplayRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params StartReplayParams
+	Body   *StartReplayJSONRequestBody
+}
+
+type StartReplayResponseObject interface {
+	VisitStartReplayResponse(w http.ResponseWriter) error
+}
+
+type StartReplay201JSONResponse struct{ ReplayStartedJSONResponse }
+
+func (response StartReplay201JSONResponse) VisitStartReplayResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartReplay422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response StartReplay422ApplicationProblemPlusJSONResponse) VisitStartReplayResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetReplayRequestObject struct {
+	Tenant   TenantSlug `json:"tenant"`
+	ReplayId ReplayID   `json:"replay_id"`
+}
+
+type GetReplayResponseObject interface {
+	VisitGetReplayResponse(w http.ResponseWriter) error
+}
+
+type GetReplay200JSONResponse Replay
+
+func (response GetReplay200JSONResponse) VisitGetReplayResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelReplayRequestObject struct {
+	Tenant   TenantSlug `json:"tenant"`
+	ReplayId ReplayID   `json:"replay_id"`
+	Params   CancelReplayParams
+}
+
+type CancelReplayResponseObject interface {
+	VisitCancelReplayResponse(w http.ResponseWriter) error
+}
+
+type CancelReplay200JSONResponse Replay
+
+func (response CancelReplay200JSONResponse) VisitCancelReplayResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelReplay422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CancelReplay422ApplicationProblemPlusJSONResponse) VisitCancelReplayResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -16072,6 +18047,9 @@ type StrictServerInterface interface {
 	// ConfirmIdentity Sign in again
 	// (POST /api/v1/session/confirm)
 	ConfirmIdentity(ctx context.Context, request ConfirmIdentityRequestObject) (ConfirmIdentityResponseObject, error)
+	// ConfirmAtProvider Begin to sign in again at a provider
+	// (POST /api/v1/session/confirm/provider)
+	ConfirmAtProvider(ctx context.Context, request ConfirmAtProviderRequestObject) (ConfirmAtProviderResponseObject, error)
 	// SignInByLink Sign in with the link of a command
 	// (POST /api/v1/session/link)
 	SignInByLink(ctx context.Context, request SignInByLinkRequestObject) (SignInByLinkResponseObject, error)
@@ -16147,6 +18125,9 @@ type StrictServerInterface interface {
 	// GetKey Get an API key, without its secret
 	// (GET /api/v1/tenants/{tenant}/api-keys/{key_id})
 	GetKey(ctx context.Context, request GetKeyRequestObject) (GetKeyResponseObject, error)
+	// KeepKey Keep an API key whose creator has left
+	// (POST /api/v1/tenants/{tenant}/api-keys/{key_id}/keep)
+	KeepKey(ctx context.Context, request KeepKeyRequestObject) (KeepKeyResponseObject, error)
 	// RevokeKey Revoke an API key for good
 	// (POST /api/v1/tenants/{tenant}/api-keys/{key_id}/revoke)
 	RevokeKey(ctx context.Context, request RevokeKeyRequestObject) (RevokeKeyResponseObject, error)
@@ -16156,6 +18137,24 @@ type StrictServerInterface interface {
 	// ListAudit List changes
 	// (GET /api/v1/tenants/{tenant}/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
+	// DeleteAuditWebhook Stop sending the audit log
+	// (DELETE /api/v1/tenants/{tenant}/audit-webhook)
+	DeleteAuditWebhook(ctx context.Context, request DeleteAuditWebhookRequestObject) (DeleteAuditWebhookResponseObject, error)
+	// GetAuditWebhook Get the webhook of the audit log
+	// (GET /api/v1/tenants/{tenant}/audit-webhook)
+	GetAuditWebhook(ctx context.Context, request GetAuditWebhookRequestObject) (GetAuditWebhookResponseObject, error)
+	// UpdateAuditWebhook Change the webhook of the audit log
+	// (PATCH /api/v1/tenants/{tenant}/audit-webhook)
+	UpdateAuditWebhook(ctx context.Context, request UpdateAuditWebhookRequestObject) (UpdateAuditWebhookResponseObject, error)
+	// CreateAuditWebhook Send the audit log to a webhook
+	// (POST /api/v1/tenants/{tenant}/audit-webhook)
+	CreateAuditWebhook(ctx context.Context, request CreateAuditWebhookRequestObject) (CreateAuditWebhookResponseObject, error)
+	// RotateAuditSecret Rotate the signing secret of the audit log's webhook
+	// (POST /api/v1/tenants/{tenant}/audit-webhook/rotate)
+	RotateAuditSecret(ctx context.Context, request RotateAuditSecretRequestObject) (RotateAuditSecretResponseObject, error)
+	// TestAuditWebhook Send a test to the webhook of the audit log
+	// (POST /api/v1/tenants/{tenant}/audit-webhook/test)
+	TestAuditWebhook(ctx context.Context, request TestAuditWebhookRequestObject) (TestAuditWebhookResponseObject, error)
 	// ExportAudit Export changes
 	// (GET /api/v1/tenants/{tenant}/audit/export)
 	ExportAudit(ctx context.Context, request ExportAuditRequestObject) (ExportAuditResponseObject, error)
@@ -16240,6 +18239,27 @@ type StrictServerInterface interface {
 	// UpdatePlan Change a plan's description
 	// (PATCH /api/v1/tenants/{tenant}/plans/{plan})
 	UpdatePlan(ctx context.Context, request UpdatePlanRequestObject) (UpdatePlanResponseObject, error)
+	// GetQuotas Show what a tenant holds and may hold
+	// (GET /api/v1/tenants/{tenant}/quotas)
+	GetQuotas(ctx context.Context, request GetQuotasRequestObject) (GetQuotasResponseObject, error)
+	// PutQuotas Replace a tenant's exceptions from the default quotas
+	// (PUT /api/v1/tenants/{tenant}/quotas)
+	PutQuotas(ctx context.Context, request PutQuotasRequestObject) (PutQuotasResponseObject, error)
+	// GetRecording Get what is recorded for replays
+	// (GET /api/v1/tenants/{tenant}/recording)
+	GetRecording(ctx context.Context, request GetRecordingRequestObject) (GetRecordingResponseObject, error)
+	// ListReplays List replays, without their files and results
+	// (GET /api/v1/tenants/{tenant}/replays)
+	ListReplays(ctx context.Context, request ListReplaysRequestObject) (ListReplaysResponseObject, error)
+	// StartReplay Replay recorded checks with other rules
+	// (POST /api/v1/tenants/{tenant}/replays)
+	StartReplay(ctx context.Context, request StartReplayRequestObject) (StartReplayResponseObject, error)
+	// GetReplay Get a replay with its progress, and its result when it is done
+	// (GET /api/v1/tenants/{tenant}/replays/{replay_id})
+	GetReplay(ctx context.Context, request GetReplayRequestObject) (GetReplayResponseObject, error)
+	// CancelReplay Cancel a replay
+	// (POST /api/v1/tenants/{tenant}/replays/{replay_id}/cancel)
+	CancelReplay(ctx context.Context, request CancelReplayRequestObject) (CancelReplayResponseObject, error)
 	// ResumeTenant Resume a suspended tenant
 	// (POST /api/v1/tenants/{tenant}/resume)
 	ResumeTenant(ctx context.Context, request ResumeTenantRequestObject) (ResumeTenantResponseObject, error)
@@ -17512,6 +19532,39 @@ func (sh *strictHandler) ConfirmIdentity(w http.ResponseWriter, r *http.Request,
 	}
 }
 
+// ConfirmAtProvider operation middleware
+func (sh *strictHandler) ConfirmAtProvider(w http.ResponseWriter, r *http.Request, params ConfirmAtProviderParams) {
+	var request ConfirmAtProviderRequestObject
+
+	request.Params = params
+
+	var body ConfirmAtProviderJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ConfirmAtProvider(ctx, request.(ConfirmAtProviderRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ConfirmAtProvider")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ConfirmAtProviderResponseObject); ok {
+		if err := validResponse.VisitConfirmAtProviderResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // SignInByLink operation middleware
 func (sh *strictHandler) SignInByLink(w http.ResponseWriter, r *http.Request) {
 	var request SignInByLinkRequestObject
@@ -18220,6 +20273,34 @@ func (sh *strictHandler) GetKey(w http.ResponseWriter, r *http.Request, tenant T
 	}
 }
 
+// KeepKey operation middleware
+func (sh *strictHandler) KeepKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug, keyId KeyID, params KeepKeyParams) {
+	var request KeepKeyRequestObject
+
+	request.Tenant = tenant
+	request.KeyId = keyId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.KeepKey(ctx, request.(KeepKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "KeepKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(KeepKeyResponseObject); ok {
+		if err := validResponse.VisitKeepKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // RevokeKey operation middleware
 func (sh *strictHandler) RevokeKey(w http.ResponseWriter, r *http.Request, tenant TenantSlug, keyId KeyID, params RevokeKeyParams) {
 	var request RevokeKeyRequestObject
@@ -18303,6 +20384,181 @@ func (sh *strictHandler) ListAudit(w http.ResponseWriter, r *http.Request, tenan
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListAuditResponseObject); ok {
 		if err := validResponse.VisitListAuditResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteAuditWebhook operation middleware
+func (sh *strictHandler) DeleteAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params DeleteAuditWebhookParams) {
+	var request DeleteAuditWebhookRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteAuditWebhook(ctx, request.(DeleteAuditWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteAuditWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteAuditWebhookResponseObject); ok {
+		if err := validResponse.VisitDeleteAuditWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetAuditWebhook operation middleware
+func (sh *strictHandler) GetAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+	var request GetAuditWebhookRequestObject
+
+	request.Tenant = tenant
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAuditWebhook(ctx, request.(GetAuditWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAuditWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetAuditWebhookResponseObject); ok {
+		if err := validResponse.VisitGetAuditWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateAuditWebhook operation middleware
+func (sh *strictHandler) UpdateAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params UpdateAuditWebhookParams) {
+	var request UpdateAuditWebhookRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	var body UpdateAuditWebhookJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateAuditWebhook(ctx, request.(UpdateAuditWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateAuditWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateAuditWebhookResponseObject); ok {
+		if err := validResponse.VisitUpdateAuditWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateAuditWebhook operation middleware
+func (sh *strictHandler) CreateAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateAuditWebhookParams) {
+	var request CreateAuditWebhookRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	var body CreateAuditWebhookJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateAuditWebhook(ctx, request.(CreateAuditWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateAuditWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateAuditWebhookResponseObject); ok {
+		if err := validResponse.VisitCreateAuditWebhookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RotateAuditSecret operation middleware
+func (sh *strictHandler) RotateAuditSecret(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params RotateAuditSecretParams) {
+	var request RotateAuditSecretRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateAuditSecret(ctx, request.(RotateAuditSecretRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateAuditSecret")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RotateAuditSecretResponseObject); ok {
+		if err := validResponse.VisitRotateAuditSecretResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// TestAuditWebhook operation middleware
+func (sh *strictHandler) TestAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params TestAuditWebhookParams) {
+	var request TestAuditWebhookRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.TestAuditWebhook(ctx, request.(TestAuditWebhookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "TestAuditWebhook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(TestAuditWebhookResponseObject); ok {
+		if err := validResponse.VisitTestAuditWebhookResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -19118,6 +21374,208 @@ func (sh *strictHandler) UpdatePlan(w http.ResponseWriter, r *http.Request, tena
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(UpdatePlanResponseObject); ok {
 		if err := validResponse.VisitUpdatePlanResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetQuotas operation middleware
+func (sh *strictHandler) GetQuotas(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+	var request GetQuotasRequestObject
+
+	request.Tenant = tenant
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetQuotas(ctx, request.(GetQuotasRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetQuotas")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetQuotasResponseObject); ok {
+		if err := validResponse.VisitGetQuotasResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutQuotas operation middleware
+func (sh *strictHandler) PutQuotas(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params PutQuotasParams) {
+	var request PutQuotasRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	var body PutQuotasJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutQuotas(ctx, request.(PutQuotasRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutQuotas")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutQuotasResponseObject); ok {
+		if err := validResponse.VisitPutQuotasResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetRecording operation middleware
+func (sh *strictHandler) GetRecording(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+	var request GetRecordingRequestObject
+
+	request.Tenant = tenant
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRecording(ctx, request.(GetRecordingRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRecording")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetRecordingResponseObject); ok {
+		if err := validResponse.VisitGetRecordingResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListReplays operation middleware
+func (sh *strictHandler) ListReplays(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListReplaysParams) {
+	var request ListReplaysRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListReplays(ctx, request.(ListReplaysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListReplays")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListReplaysResponseObject); ok {
+		if err := validResponse.VisitListReplaysResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// StartReplay operation middleware
+func (sh *strictHandler) StartReplay(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params StartReplayParams) {
+	var request StartReplayRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	var body StartReplayJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StartReplay(ctx, request.(StartReplayRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StartReplay")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StartReplayResponseObject); ok {
+		if err := validResponse.VisitStartReplayResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetReplay operation middleware
+func (sh *strictHandler) GetReplay(w http.ResponseWriter, r *http.Request, tenant TenantSlug, replayId ReplayID) {
+	var request GetReplayRequestObject
+
+	request.Tenant = tenant
+	request.ReplayId = replayId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetReplay(ctx, request.(GetReplayRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetReplay")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetReplayResponseObject); ok {
+		if err := validResponse.VisitGetReplayResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CancelReplay operation middleware
+func (sh *strictHandler) CancelReplay(w http.ResponseWriter, r *http.Request, tenant TenantSlug, replayId ReplayID, params CancelReplayParams) {
+	var request CancelReplayRequestObject
+
+	request.Tenant = tenant
+	request.ReplayId = replayId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelReplay(ctx, request.(CancelReplayRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelReplay")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CancelReplayResponseObject); ok {
+		if err := validResponse.VisitCancelReplayResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

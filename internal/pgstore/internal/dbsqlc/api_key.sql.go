@@ -18,7 +18,7 @@ const createKey = `-- name: CreateKey :one
 INSERT INTO api_key (
     tenant_id, key_id, name, digest, permissions, expires_at, revision, networks, created_by_kind, created_by_id, created_by_name)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-RETURNING tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at, networks, created_by_kind, created_by_id, created_by_name
+RETURNING tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at, networks, created_by_kind, created_by_id, created_by_name, kept_at
 `
 
 type CreateKeyParams struct {
@@ -65,6 +65,7 @@ func (q *Queries) CreateKey(ctx context.Context, arg CreateKeyParams) (ApiKey, e
 		&i.CreatedByKind,
 		&i.CreatedByID,
 		&i.CreatedByName,
+		&i.KeptAt,
 	)
 	return i, err
 }
@@ -73,7 +74,7 @@ const expireKey = `-- name: ExpireKey :one
 UPDATE api_key
 SET expires_at = $1, revision = $2, updated_at = clock_timestamp()
 WHERE tenant_id = $3 AND key_id = $4 AND revoked_at IS NULL
-RETURNING tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at, networks, created_by_kind, created_by_id, created_by_name
+RETURNING tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at, networks, created_by_kind, created_by_id, created_by_name, kept_at
 `
 
 type ExpireKeyParams struct {
@@ -106,12 +107,56 @@ func (q *Queries) ExpireKey(ctx context.Context, arg ExpireKeyParams) (ApiKey, e
 		&i.CreatedByKind,
 		&i.CreatedByID,
 		&i.CreatedByName,
+		&i.KeptAt,
+	)
+	return i, err
+}
+
+const keepKey = `-- name: KeepKey :one
+UPDATE api_key
+SET kept_at = $1, revision = $2, updated_at = clock_timestamp()
+WHERE tenant_id = $3 AND key_id = $4 AND revoked_at IS NULL
+RETURNING tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at, networks, created_by_kind, created_by_id, created_by_name, kept_at
+`
+
+type KeepKeyParams struct {
+	KeptAt   *time.Time
+	Revision int64
+	TenantID rules.TenantID
+	KeyID    string
+}
+
+// Null: nobody decided that it stays.
+func (q *Queries) KeepKey(ctx context.Context, arg KeepKeyParams) (ApiKey, error) {
+	row := q.db.QueryRow(ctx, keepKey,
+		arg.KeptAt,
+		arg.Revision,
+		arg.TenantID,
+		arg.KeyID,
+	)
+	var i ApiKey
+	err := row.Scan(
+		&i.TenantID,
+		&i.KeyID,
+		&i.Name,
+		&i.Digest,
+		&i.Permissions,
+		&i.ExpiresAt,
+		&i.RevokedAt,
+		&i.Revision,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.Networks,
+		&i.CreatedByKind,
+		&i.CreatedByID,
+		&i.CreatedByName,
+		&i.KeptAt,
 	)
 	return i, err
 }
 
 const key = `-- name: Key :one
-SELECT k.tenant_id, k.key_id, k.name, k.digest, k.permissions, k.expires_at, k.revoked_at, k.revision, k.created_at, k.updated_at, k.networks, k.created_by_kind, k.created_by_id, k.created_by_name, (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id),
+SELECT k.tenant_id, k.key_id, k.name, k.digest, k.permissions, k.expires_at, k.revoked_at, k.revision, k.created_at, k.updated_at, k.networks, k.created_by_kind, k.created_by_id, k.created_by_name, k.kept_at, (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id),
     (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a
         WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
@@ -144,6 +189,7 @@ func (q *Queries) Key(ctx context.Context, tenantID rules.TenantID, keyID string
 		&i.ApiKey.CreatedByKind,
 		&i.ApiKey.CreatedByID,
 		&i.ApiKey.CreatedByName,
+		&i.ApiKey.KeptAt,
 		&i.LastUsedAt,
 		&i.CreatorLeft,
 	)
@@ -151,7 +197,7 @@ func (q *Queries) Key(ctx context.Context, tenantID rules.TenantID, keyID string
 }
 
 const keys = `-- name: Keys :many
-SELECT k.tenant_id, k.key_id, k.name, k.digest, k.permissions, k.expires_at, k.revoked_at, k.revision, k.created_at, k.updated_at, k.networks, k.created_by_kind, k.created_by_id, k.created_by_name, (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id),
+SELECT k.tenant_id, k.key_id, k.name, k.digest, k.permissions, k.expires_at, k.revoked_at, k.revision, k.created_at, k.updated_at, k.networks, k.created_by_kind, k.created_by_id, k.created_by_name, k.kept_at, (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id),
     (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a
         WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
@@ -207,6 +253,7 @@ func (q *Queries) Keys(ctx context.Context, arg KeysParams) ([]KeysRow, error) {
 			&i.ApiKey.CreatedByKind,
 			&i.ApiKey.CreatedByID,
 			&i.ApiKey.CreatedByName,
+			&i.ApiKey.KeptAt,
 			&i.LastUsedAt,
 			&i.CreatorLeft,
 		); err != nil {

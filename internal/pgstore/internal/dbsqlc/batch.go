@@ -334,7 +334,7 @@ func (b *NewerGatewaysBatchResults) Close() error {
 }
 
 const newerKeys = `-- name: NewerKeys :batchmany
-SELECT tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at, networks, created_by_kind, created_by_id, created_by_name FROM api_key
+SELECT tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at, networks, created_by_kind, created_by_id, created_by_name, kept_at FROM api_key
 WHERE tenant_id = $1
     AND (revision, key_id) > ($2::bigint, $3::text)
 ORDER BY revision, key_id
@@ -403,6 +403,7 @@ func (b *NewerKeysBatchResults) Query(f func(int, []ApiKey, error)) {
 					&i.CreatedByKind,
 					&i.CreatedByID,
 					&i.CreatedByName,
+					&i.KeptAt,
 				); err != nil {
 					return err
 				}

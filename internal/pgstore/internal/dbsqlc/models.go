@@ -87,6 +87,7 @@ type ApiKey struct {
 	CreatedByKind string
 	CreatedByID   string
 	CreatedByName string
+	KeptAt        *time.Time
 }
 
 type ApiKeyUse struct {
@@ -128,6 +129,33 @@ type AuditEvent struct {
 	ChangeID   int64
 	Before     []byte
 	After      []byte
+}
+
+type AuditWebhook struct {
+	TenantID  rules.TenantID
+	Url       string
+	Secret    string
+	IsActive  bool
+	Version   int64
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+type AuditWebhookProgress struct {
+	TenantID        rules.TenantID
+	SentTo          int64
+	Skipped         int64
+	Failures        int32
+	NextAttemptAt   time.Time
+	LeaseEndsAt     *time.Time
+	AttemptedAt     *time.Time
+	SucceededAt     *time.Time
+	HttpStatus      *int32
+	Error           string
+	TestRequestedAt *time.Time
+	TestedAt        *time.Time
+	TestStatus      *int32
+	TestError       string
 }
 
 type BackendReport struct {
@@ -240,6 +268,13 @@ type Invitation struct {
 	CreatedAt        time.Time
 	UpdatedAt        time.Time
 	ByMail           bool
+}
+
+type KeyNotice struct {
+	TenantID rules.TenantID
+	KeyID    string
+	Notice   string
+	ToldAt   time.Time
 }
 
 type Leader struct {
@@ -498,6 +533,7 @@ type Replay struct {
 	FinishedAt      *time.Time
 	Failure         string
 	Result          []byte
+	Attempts        int32
 }
 
 type SecondFactor struct {
@@ -563,6 +599,7 @@ type Tenant struct {
 	FixedRates          bool
 	RecordDays          int16
 	RequireSecondFactor bool
+	Buckets             rules.Placement
 }
 
 type TenantErasure struct {
@@ -571,6 +608,25 @@ type TenantErasure struct {
 	BeganAt  time.Time
 	DoneAt   *time.Time
 	Rows     []byte
+}
+
+type TenantQuotum struct {
+	TenantID  rules.TenantID
+	Plans     *int64
+	Rules     *int64
+	Overrides *int64
+	Users     *int64
+	ApiKeys   *int64
+	Alerts    *int64
+	Members   *int64
+	Version   int64
+	UpdatedAt time.Time
+}
+
+type TenantUse struct {
+	TenantID rules.TenantID
+	Thing    string
+	Held     int64
 }
 
 type TrafficBlock struct {

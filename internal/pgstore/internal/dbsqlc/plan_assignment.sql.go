@@ -13,7 +13,13 @@ import (
 
 const assignUsers = `-- name: AssignUsers :execrows
 INSERT INTO plan_assignment (tenant_id, user_id, plan, revision)
-SELECT $1::bigint, unnest($2::text[]), unnest($3::text[]), $4::bigint
+SELECT $1::bigint, named.user_id, named.plan, $2::bigint
+FROM (SELECT unnest($3::text[]) AS user_id, unnest($4::text[]) AS plan) AS named
+WHERE NOT EXISTS (
+    SELECT FROM plan_assignment AS stays
+    WHERE stays.tenant_id = $1::bigint AND stays.user_id = named.user_id
+        AND stays.plan = named.plan AND stays.removed_at IS NULL
+)
 ON CONFLICT (tenant_id, user_id) DO UPDATE
 SET plan = excluded.plan, revision = excluded.revision, removed_at = NULL, updated_at = clock_timestamp()
 WHERE plan_assignment.plan <> excluded.plan OR plan_assignment.removed_at IS NOT NULL
@@ -21,18 +27,19 @@ WHERE plan_assignment.plan <> excluded.plan OR plan_assignment.removed_at IS NOT
 
 type AssignUsersParams struct {
 	TenantID int64
+	Revision int64
 	UserIds  []string
 	Plans    []string
-	Revision int64
 }
 
-// Puts each user on the plan at the same position, and counts users that were on another.
+// Puts each user on the plan at the same position, and counts users that were on another. ON CONFLICT locks, and so writes, rows
+// that it leaves alone; users who stay on their plan are left out before it, since most users of most files do.
 func (q *Queries) AssignUsers(ctx context.Context, arg AssignUsersParams) (int64, error) {
 	result, err := q.db.Exec(ctx, assignUsers,
 		arg.TenantID,
+		arg.Revision,
 		arg.UserIds,
 		arg.Plans,
-		arg.Revision,
 	)
 	if err != nil {
 		return 0, err

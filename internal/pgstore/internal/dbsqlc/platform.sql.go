@@ -212,7 +212,7 @@ func (q *Queries) BackendsReported(ctx context.Context, arg BackendsReportedPara
 }
 
 const changedTenants = `-- name: ChangedTenants :many
-SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.enforcement, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at, tenant.fixed_rates, tenant.record_days, tenant.require_second_factor
+SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.enforcement, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at, tenant.fixed_rates, tenant.record_days, tenant.require_second_factor, tenant.buckets
 FROM tenant
 LEFT JOIN (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS revision
@@ -252,6 +252,7 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 			&i.FixedRates,
 			&i.RecordDays,
 			&i.RequireSecondFactor,
+			&i.Buckets,
 		); err != nil {
 			return nil, err
 		}
@@ -372,6 +373,77 @@ func (q *Queries) ClaimAlertDeliveries(ctx context.Context, arg ClaimAlertDelive
 	return items, nil
 }
 
+const claimAuditWebhooks = `-- name: ClaimAuditWebhooks :many
+WITH due AS (
+    SELECT p.tenant_id FROM audit_webhook_progress AS p
+    JOIN audit_webhook AS w ON w.tenant_id = p.tenant_id
+    JOIN tenant AS t ON t.tenant_id = p.tenant_id
+    WHERE p.next_attempt_at <= $2 AND (p.lease_ends_at IS NULL OR p.lease_ends_at <= $2::timestamptz)
+        AND t.removed_at IS NULL
+        AND (p.test_requested_at IS NOT NULL OR w.is_active AND EXISTS (
+            SELECT FROM audit_event AS e WHERE e.tenant_id = p.tenant_id AND e.audit_id > p.sent_to))
+    ORDER BY p.next_attempt_at
+    LIMIT $3
+    FOR UPDATE OF p SKIP LOCKED
+)
+UPDATE audit_webhook_progress AS p
+SET lease_ends_at = $1::timestamptz
+FROM audit_webhook AS w, tenant AS t
+WHERE p.tenant_id IN (SELECT due.tenant_id FROM due) AND w.tenant_id = p.tenant_id AND t.tenant_id = p.tenant_id
+RETURNING p.tenant_id, p.sent_to, p.skipped, p.failures, p.next_attempt_at, p.lease_ends_at, p.attempted_at, p.succeeded_at, p.http_status, p.error, p.test_requested_at, p.tested_at, p.test_status, p.test_error, w.tenant_id, w.url, w.secret, w.is_active, w.version, w.created_at, w.updated_at, t.slug
+`
+
+type ClaimAuditWebhooksRow struct {
+	AuditWebhookProgress AuditWebhookProgress
+	AuditWebhook         AuditWebhook
+	Slug                 string
+}
+
+// Leases the webhooks with a test or with entries to send: those first that have waited longest, so that tenants take turns.
+// Each has one attempt in flight, because entries are sent in order.
+func (q *Queries) ClaimAuditWebhooks(ctx context.Context, leaseEnds time.Time, now time.Time, atMost int32) ([]ClaimAuditWebhooksRow, error) {
+	rows, err := q.db.Query(ctx, claimAuditWebhooks, leaseEnds, now, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ClaimAuditWebhooksRow
+	for rows.Next() {
+		var i ClaimAuditWebhooksRow
+		if err := rows.Scan(
+			&i.AuditWebhookProgress.TenantID,
+			&i.AuditWebhookProgress.SentTo,
+			&i.AuditWebhookProgress.Skipped,
+			&i.AuditWebhookProgress.Failures,
+			&i.AuditWebhookProgress.NextAttemptAt,
+			&i.AuditWebhookProgress.LeaseEndsAt,
+			&i.AuditWebhookProgress.AttemptedAt,
+			&i.AuditWebhookProgress.SucceededAt,
+			&i.AuditWebhookProgress.HttpStatus,
+			&i.AuditWebhookProgress.Error,
+			&i.AuditWebhookProgress.TestRequestedAt,
+			&i.AuditWebhookProgress.TestedAt,
+			&i.AuditWebhookProgress.TestStatus,
+			&i.AuditWebhookProgress.TestError,
+			&i.AuditWebhook.TenantID,
+			&i.AuditWebhook.Url,
+			&i.AuditWebhook.Secret,
+			&i.AuditWebhook.IsActive,
+			&i.AuditWebhook.Version,
+			&i.AuditWebhook.CreatedAt,
+			&i.AuditWebhook.UpdatedAt,
+			&i.Slug,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const claimMail = `-- name: ClaimMail :many
 WITH RECURSIVE waiting AS ( -- the tenants that have queued mail: one probe of the index each
     (SELECT m.tenant_id FROM mail AS m WHERE m.state = 'queued' ORDER BY m.tenant_id LIMIT 1)
@@ -460,7 +532,7 @@ func (q *Queries) ClaimMail(ctx context.Context, arg ClaimMailParams) ([]Mail, e
 
 const claimReplay = `-- name: ClaimReplay :one
 UPDATE replay
-SET state = 'running', holder = $1, started_at = coalesce(started_at, clock_timestamp()),
+SET state = 'running', holder = $1, started_at = coalesce(started_at, clock_timestamp()), attempts = attempts + 1,
     lease_ends_at = clock_timestamp() + make_interval(secs => $2::double precision)
 WHERE (tenant_id, replay_id) = (
     SELECT r.tenant_id, r.replay_id FROM replay AS r
@@ -475,7 +547,7 @@ WHERE (tenant_id, replay_id) = (
     LIMIT 1
     FOR UPDATE SKIP LOCKED
 )
-RETURNING tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, is_canceled, holder, lease_ends_at, started_at, finished_at, failure, result
+RETURNING tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, is_canceled, holder, lease_ends_at, started_at, finished_at, failure, result, attempts
 `
 
 // One of a tenant of which none runs: of the tenant with the fewest in the last hour, the oldest. One whose lease has ended is
@@ -500,6 +572,7 @@ func (q *Queries) ClaimReplay(ctx context.Context, holder string, leaseSeconds f
 		&i.FinishedAt,
 		&i.Failure,
 		&i.Result,
+		&i.Attempts,
 	)
 	return i, err
 }
@@ -863,15 +936,36 @@ func (q *Queries) DropDecisionSpans(ctx context.Context, spans []int32, before t
 	return result.RowsAffected(), nil
 }
 
-const dropInvitations = `-- name: DropInvitations :execrows
-DELETE FROM invitation
+const dropExpiredLinks = `-- name: DropExpiredLinks :execrows
+DELETE FROM mailed_link
 WHERE ctid = ANY (ARRAY(
-    SELECT i.ctid FROM invitation AS i
-    WHERE least(i.expires_at, i.accepted_at, i.revoked_at) < $1::timestamptz LIMIT $2::integer
+    SELECT l.ctid FROM mailed_link AS l WHERE l.expires_at < $1::timestamptz LIMIT $2::integer
 ))
 `
 
-// Those that ended some time ago, however they ended.
+func (q *Queries) DropExpiredLinks(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropExpiredLinks, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropInvitations = `-- name: DropInvitations :execrows
+WITH old AS MATERIALIZED (
+    SELECT i.tenant_id, i.invitation_id FROM invitation AS i
+    WHERE least(i.expires_at, i.accepted_at, i.revoked_at) < $1::timestamptz LIMIT $2::integer
+), locked AS MATERIALIZED (
+    SELECT t.tenant_id FROM tenant AS t WHERE t.tenant_id IN (SELECT old.tenant_id FROM old)
+    ORDER BY t.tenant_id
+    FOR NO KEY UPDATE
+)
+DELETE FROM invitation AS i
+USING old, locked
+WHERE i.tenant_id = old.tenant_id AND i.invitation_id = old.invitation_id AND locked.tenant_id = old.tenant_id
+`
+
+// Those that ended some time ago, however they ended. Their tenants are locked, because deletions are logged.
 func (q *Queries) DropInvitations(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropInvitations, before, atMost)
 	if err != nil {
@@ -1133,6 +1227,82 @@ func (q *Queries) EraseRemovedTenant(ctx context.Context, tenantID int64, atMost
 	return done, err
 }
 
+const expiringKeys = `-- name: ExpiringKeys :many
+
+SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.created_by_kind, k.created_by_id, k.created_by_name,
+    due.days::integer AS days
+FROM (
+    SELECT a.tenant_id, t.slug::text AS slug, t.name::text AS tenant_name, a.key_id, a.name, a.expires_at, a.revoked_at, a.created_at,
+        a.created_by_kind, a.created_by_id, a.created_by_name
+    FROM api_key AS a
+    JOIN tenant AS t ON t.tenant_id = a.tenant_id AND t.removed_at IS NULL
+    UNION ALL
+    SELECT 0, '', '', s.key_id, s.name, s.expires_at, s.revoked_at, s.created_at, s.created_by_kind, s.created_by_id, s.created_by_name
+    FROM service_key AS s
+) AS k
+CROSS JOIN LATERAL (
+    SELECT min(d) AS days FROM unnest(ARRAY[1, 7, 14]) AS d
+    WHERE k.expires_at < $1::timestamptz + make_interval(days => d)
+        AND k.created_at < k.expires_at - make_interval(days => d)
+) AS due
+WHERE k.revoked_at IS NULL AND k.expires_at > $2::timestamptz AND due.days IS NOT NULL
+    AND NOT EXISTS (
+        SELECT FROM key_notice AS n
+        WHERE n.tenant_id = k.tenant_id AND n.key_id = k.key_id AND n.notice = 'expires_' || due.days)
+    AND NOT EXISTS (
+        SELECT FROM key_notice AS n
+        WHERE n.tenant_id = k.tenant_id AND n.notice <> 'creator_left' AND n.told_at >= $1::timestamptz - interval '1 day')
+ORDER BY k.tenant_id, k.expires_at, k.key_id
+LIMIT $3
+`
+
+type ExpiringKeysRow struct {
+	TenantID      rules.TenantID
+	Slug          string
+	TenantName    string
+	KeyID         string
+	Name          string
+	ExpiresAt     *time.Time
+	CreatedByKind string
+	CreatedByID   string
+	CreatedByName string
+	Days          int32
+}
+
+// Notices about keys of all tenants and of the platform, which has the number 0.
+// Keys in force that come by the end of a day within 1, 7 or 14 days of their expiry, for the nearest of these that they did
+// not have from the start and that nobody was told of. None of those whose tenant was told of other keys that day.
+func (q *Queries) ExpiringKeys(ctx context.Context, dayEnds time.Time, now time.Time, atMost int32) ([]ExpiringKeysRow, error) {
+	rows, err := q.db.Query(ctx, expiringKeys, dayEnds, now, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ExpiringKeysRow
+	for rows.Next() {
+		var i ExpiringKeysRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.Slug,
+			&i.TenantName,
+			&i.KeyID,
+			&i.Name,
+			&i.ExpiresAt,
+			&i.CreatedByKind,
+			&i.CreatedByID,
+			&i.CreatedByName,
+			&i.Days,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const finishMail = `-- name: FinishMail :exec
 UPDATE mail
 SET state = $1, attempted_at = $2::timestamptz, next_attempt_at = $3,
@@ -1160,6 +1330,20 @@ func (q *Queries) FinishMail(ctx context.Context, arg FinishMailParams) error {
 		arg.MailID,
 		arg.Attempt,
 	)
+	return err
+}
+
+const forgetReturnedCreators = `-- name: ForgetReturnedCreators :exec
+DELETE FROM key_notice AS n
+USING api_key AS k, account AS a
+WHERE n.notice = 'creator_left' AND k.tenant_id = n.tenant_id AND k.key_id = n.key_id AND k.created_by_kind = 'account'
+    AND a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
+        SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))
+`
+
+// Whose creators are back, so that people are told when they leave again.
+func (q *Queries) ForgetReturnedCreators(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, forgetReturnedCreators)
 	return err
 }
 
@@ -1205,7 +1389,7 @@ func (q *Queries) GrantedRoles(ctx context.Context, accountID auth.AccountID, sl
 }
 
 const invitationByToken = `-- name: InvitationByToken :one
-SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, i.by_mail, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, t.record_days, t.require_second_factor
+SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, i.by_mail, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, t.record_days, t.require_second_factor, t.buckets
 FROM invitation AS i
 JOIN tenant AS t ON t.tenant_id = i.tenant_id
 WHERE i.token_digest = $1
@@ -1255,8 +1439,73 @@ func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (In
 		&i.Tenant.FixedRates,
 		&i.Tenant.RecordDays,
 		&i.Tenant.RequireSecondFactor,
+		&i.Tenant.Buckets,
 	)
 	return i, err
+}
+
+const keysLeftBehind = `-- name: KeysLeftBehind :many
+SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.created_by_id, k.created_by_name
+FROM (
+    SELECT a.tenant_id, t.slug::text AS slug, t.name::text AS tenant_name, a.key_id, a.name, a.expires_at, a.revoked_at, a.kept_at,
+        a.created_by_kind, a.created_by_id, a.created_by_name
+    FROM api_key AS a
+    JOIN tenant AS t ON t.tenant_id = a.tenant_id AND t.removed_at IS NULL
+    UNION ALL
+    SELECT 0, '', '', s.key_id, s.name, s.expires_at, s.revoked_at, NULL, s.created_by_kind, s.created_by_id, s.created_by_name
+    FROM service_key AS s
+) AS k
+WHERE k.revoked_at IS NULL AND k.kept_at IS NULL AND k.created_by_kind = 'account'
+    AND (k.expires_at IS NULL OR k.expires_at > $1::timestamptz)
+    AND NOT EXISTS (
+        SELECT FROM account AS a
+        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
+            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id)))
+    AND NOT EXISTS (
+        SELECT FROM key_notice AS n WHERE n.tenant_id = k.tenant_id AND n.key_id = k.key_id AND n.notice = 'creator_left')
+ORDER BY k.tenant_id, k.created_by_id, k.key_id
+LIMIT $2
+`
+
+type KeysLeftBehindRow struct {
+	TenantID      rules.TenantID
+	Slug          string
+	TenantName    string
+	KeyID         string
+	Name          string
+	ExpiresAt     *time.Time
+	CreatedByID   string
+	CreatedByName string
+}
+
+// Keys in force whose creator has left (see Keys), that nobody decided to keep and nobody was told of.
+func (q *Queries) KeysLeftBehind(ctx context.Context, now time.Time, atMost int32) ([]KeysLeftBehindRow, error) {
+	rows, err := q.db.Query(ctx, keysLeftBehind, now, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []KeysLeftBehindRow
+	for rows.Next() {
+		var i KeysLeftBehindRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.Slug,
+			&i.TenantName,
+			&i.KeyID,
+			&i.Name,
+			&i.ExpiresAt,
+			&i.CreatedByID,
+			&i.CreatedByName,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lead = `-- name: Lead :one
@@ -1363,7 +1612,7 @@ func (q *Queries) MakeViolationPartition(ctx context.Context, day pgtype.Date) (
 }
 
 const membershipsAfter = `-- name: MembershipsAfter :many
-SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, t.record_days, t.require_second_factor, m.role
+SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, t.record_days, t.require_second_factor, t.buckets, m.role
 FROM member AS m
 JOIN tenant AS t ON t.tenant_id = m.tenant_id
 WHERE m.account_id = $1 AND t.slug > $2 AND t.removed_at IS NULL
@@ -1404,6 +1653,7 @@ func (q *Queries) MembershipsAfter(ctx context.Context, accountID auth.AccountID
 			&i.Tenant.FixedRates,
 			&i.Tenant.RecordDays,
 			&i.Tenant.RequireSecondFactor,
+			&i.Tenant.Buckets,
 			&i.Role,
 		); err != nil {
 			return nil, err
@@ -1414,6 +1664,29 @@ func (q *Queries) MembershipsAfter(ctx context.Context, accountID auth.AccountID
 		return nil, err
 	}
 	return items, nil
+}
+
+const noteKeyNotice = `-- name: NoteKeyNotice :exec
+INSERT INTO key_notice (tenant_id, key_id, notice, told_at)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT DO NOTHING
+`
+
+type NoteKeyNoticeParams struct {
+	TenantID rules.TenantID
+	KeyID    string
+	Notice   string
+	ToldAt   time.Time
+}
+
+func (q *Queries) NoteKeyNotice(ctx context.Context, arg NoteKeyNoticeParams) error {
+	_, err := q.db.Exec(ctx, noteKeyNotice,
+		arg.TenantID,
+		arg.KeyID,
+		arg.Notice,
+		arg.ToldAt,
+	)
+	return err
 }
 
 const now = `-- name: Now :one
@@ -1530,6 +1803,50 @@ func (q *Queries) Processes(ctx context.Context, withinSeconds float64) ([]ApiPr
 		return nil, err
 	}
 	return items, nil
+}
+
+const putQuotas = `-- name: PutQuotas :one
+INSERT INTO tenant_quota AS q (tenant_id, plans, rules, overrides, users, api_keys, alerts, members)
+SELECT
+    $1::bigint, $2::bigint, $3::bigint, $4::bigint,
+    $5::bigint, $6::bigint, $7::bigint, $8::bigint
+WHERE $9::bigint IN (
+    -1, coalesce((SELECT t.version FROM tenant_quota AS t WHERE t.tenant_id = $1::bigint), 0))
+ON CONFLICT (tenant_id) DO UPDATE
+SET plans = excluded.plans, rules = excluded.rules, overrides = excluded.overrides, users = excluded.users,
+    api_keys = excluded.api_keys, alerts = excluded.alerts, members = excluded.members,
+    version = q.version + 1, updated_at = clock_timestamp()
+RETURNING q.version
+`
+
+type PutQuotasParams struct {
+	TenantID  int64
+	Plans     *int64
+	Rules     *int64
+	Overrides *int64
+	Users     *int64
+	ApiKeys   *int64
+	Alerts    *int64
+	Members   *int64
+	Expected  int64
+}
+
+// Null is the default. No row unless the version, 0 for none, is the expected one; -1 expects any.
+func (q *Queries) PutQuotas(ctx context.Context, arg PutQuotasParams) (int64, error) {
+	row := q.db.QueryRow(ctx, putQuotas,
+		arg.TenantID,
+		arg.Plans,
+		arg.Rules,
+		arg.Overrides,
+		arg.Users,
+		arg.ApiKeys,
+		arg.Alerts,
+		arg.Members,
+		arg.Expected,
+	)
+	var version int64
+	err := row.Scan(&version)
+	return version, err
 }
 
 const queueMail = `-- name: QueueMail :one
@@ -1669,6 +1986,73 @@ func (q *Queries) RecentSteps(ctx context.Context, after time.Time) ([]RateLimit
 			&i.Memory,
 			&i.Revision,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const recipientsOfPlatform = `-- name: RecipientsOfPlatform :many
+SELECT account_id, email FROM account
+WHERE is_platform_admin AND disabled_at IS NULL
+ORDER BY account_id
+LIMIT $1
+`
+
+type RecipientsOfPlatformRow struct {
+	AccountID auth.AccountID
+	Email     string
+}
+
+func (q *Queries) RecipientsOfPlatform(ctx context.Context, atMost int32) ([]RecipientsOfPlatformRow, error) {
+	rows, err := q.db.Query(ctx, recipientsOfPlatform, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RecipientsOfPlatformRow
+	for rows.Next() {
+		var i RecipientsOfPlatformRow
+		if err := rows.Scan(&i.AccountID, &i.Email); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const recipientsOfTenant = `-- name: RecipientsOfTenant :many
+SELECT a.account_id, a.email FROM member AS m
+JOIN account AS a ON a.account_id = m.account_id
+WHERE m.tenant_id = $1 AND a.disabled_at IS NULL AND a.unproven_in IS NULL
+    AND (m.role = 'owner' OR a.account_id::text = ANY ($2::text[]))
+ORDER BY m.role = 'owner' DESC, a.account_id
+LIMIT $3
+`
+
+type RecipientsOfTenantRow struct {
+	AccountID auth.AccountID
+	Email     string
+}
+
+// Owners of a tenant, and those of its members who have one of some ids; none who may not sign in or has not proven the address.
+func (q *Queries) RecipientsOfTenant(ctx context.Context, tenantID rules.TenantID, also []string, atMost int32) ([]RecipientsOfTenantRow, error) {
+	rows, err := q.db.Query(ctx, recipientsOfTenant, tenantID, also, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RecipientsOfTenantRow
+	for rows.Next() {
+		var i RecipientsOfTenantRow
+		if err := rows.Scan(&i.AccountID, &i.Email); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -1845,7 +2229,7 @@ UPDATE tenant AS t
 SET removed_at = NULL, revision = t.revision + 1, version = t.version + 1, updated_at = clock_timestamp()
 WHERE t.slug = $1 AND t.removed_at IS NOT NULL
     AND NOT EXISTS (SELECT FROM tenant_erasure AS e WHERE e.of_tenant = t.tenant_id)
-RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor
+RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor, buckets
 `
 
 // Raises the revision, so that processes read the tenant again. No row if its rows are being erased.
@@ -1871,6 +2255,7 @@ func (q *Queries) RestoreTenant(ctx context.Context, slug string) (Tenant, error
 		&i.FixedRates,
 		&i.RecordDays,
 		&i.RequireSecondFactor,
+		&i.Buckets,
 	)
 	return i, err
 }

@@ -121,27 +121,37 @@ func (q *Queries) LockServiceKey(ctx context.Context, keyID string) (ServiceKey,
 }
 
 const serviceKey = `-- name: ServiceKey :one
-SELECT key_id, name, digest, permissions, networks, expires_at, revoked_at, last_used_at, created_by_kind, created_by_id, created_by_name, version, created_at, updated_at FROM service_key WHERE key_id = $1
+SELECT k.key_id, k.name, k.digest, k.permissions, k.networks, k.expires_at, k.revoked_at, k.last_used_at, k.created_by_kind, k.created_by_id, k.created_by_name, k.version, k.created_at, k.updated_at, (k.created_by_kind = 'account' AND NOT EXISTS (
+        SELECT FROM account AS a
+        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean AS creator_left
+FROM service_key AS k
+WHERE k.key_id = $1
 `
 
-func (q *Queries) ServiceKey(ctx context.Context, keyID string) (ServiceKey, error) {
+type ServiceKeyRow struct {
+	ServiceKey  ServiceKey
+	CreatorLeft bool
+}
+
+func (q *Queries) ServiceKey(ctx context.Context, keyID string) (ServiceKeyRow, error) {
 	row := q.db.QueryRow(ctx, serviceKey, keyID)
-	var i ServiceKey
+	var i ServiceKeyRow
 	err := row.Scan(
-		&i.KeyID,
-		&i.Name,
-		&i.Digest,
-		&i.Permissions,
-		&i.Networks,
-		&i.ExpiresAt,
-		&i.RevokedAt,
-		&i.LastUsedAt,
-		&i.CreatedByKind,
-		&i.CreatedByID,
-		&i.CreatedByName,
-		&i.Version,
-		&i.CreatedAt,
-		&i.UpdatedAt,
+		&i.ServiceKey.KeyID,
+		&i.ServiceKey.Name,
+		&i.ServiceKey.Digest,
+		&i.ServiceKey.Permissions,
+		&i.ServiceKey.Networks,
+		&i.ServiceKey.ExpiresAt,
+		&i.ServiceKey.RevokedAt,
+		&i.ServiceKey.LastUsedAt,
+		&i.ServiceKey.CreatedByKind,
+		&i.ServiceKey.CreatedByID,
+		&i.ServiceKey.CreatedByName,
+		&i.ServiceKey.Version,
+		&i.ServiceKey.CreatedAt,
+		&i.ServiceKey.UpdatedAt,
+		&i.CreatorLeft,
 	)
 	return i, err
 }
@@ -157,38 +167,47 @@ func (q *Queries) ServiceKeyUsed(ctx context.Context, keyID string) error {
 }
 
 const serviceKeys = `-- name: ServiceKeys :many
-SELECT key_id, name, digest, permissions, networks, expires_at, revoked_at, last_used_at, created_by_kind, created_by_id, created_by_name, version, created_at, updated_at FROM service_key
+SELECT k.key_id, k.name, k.digest, k.permissions, k.networks, k.expires_at, k.revoked_at, k.last_used_at, k.created_by_kind, k.created_by_id, k.created_by_name, k.version, k.created_at, k.updated_at, (k.created_by_kind = 'account' AND NOT EXISTS (
+        SELECT FROM account AS a
+        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean AS creator_left
+FROM service_key AS k
 WHERE $1::timestamptz IS NULL
-    OR (created_at, key_id) < ($1::timestamptz, $2::text)
-ORDER BY created_at DESC, key_id DESC
+    OR (k.created_at, k.key_id) < ($1::timestamptz, $2::text)
+ORDER BY k.created_at DESC, k.key_id DESC
 LIMIT $3
 `
 
-// The latest first, before a key.
-func (q *Queries) ServiceKeys(ctx context.Context, beforeCreatedAt *time.Time, beforeKeyID string, pageSize int32) ([]ServiceKey, error) {
+type ServiceKeysRow struct {
+	ServiceKey  ServiceKey
+	CreatorLeft bool
+}
+
+// The latest first, before a key. A creator has left who may no longer sign in, or is no platform admin.
+func (q *Queries) ServiceKeys(ctx context.Context, beforeCreatedAt *time.Time, beforeKeyID string, pageSize int32) ([]ServiceKeysRow, error) {
 	rows, err := q.db.Query(ctx, serviceKeys, beforeCreatedAt, beforeKeyID, pageSize)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ServiceKey
+	var items []ServiceKeysRow
 	for rows.Next() {
-		var i ServiceKey
+		var i ServiceKeysRow
 		if err := rows.Scan(
-			&i.KeyID,
-			&i.Name,
-			&i.Digest,
-			&i.Permissions,
-			&i.Networks,
-			&i.ExpiresAt,
-			&i.RevokedAt,
-			&i.LastUsedAt,
-			&i.CreatedByKind,
-			&i.CreatedByID,
-			&i.CreatedByName,
-			&i.Version,
-			&i.CreatedAt,
-			&i.UpdatedAt,
+			&i.ServiceKey.KeyID,
+			&i.ServiceKey.Name,
+			&i.ServiceKey.Digest,
+			&i.ServiceKey.Permissions,
+			&i.ServiceKey.Networks,
+			&i.ServiceKey.ExpiresAt,
+			&i.ServiceKey.RevokedAt,
+			&i.ServiceKey.LastUsedAt,
+			&i.ServiceKey.CreatedByKind,
+			&i.ServiceKey.CreatedByID,
+			&i.ServiceKey.CreatedByName,
+			&i.ServiceKey.Version,
+			&i.ServiceKey.CreatedAt,
+			&i.ServiceKey.UpdatedAt,
+			&i.CreatorLeft,
 		); err != nil {
 			return nil, err
 		}

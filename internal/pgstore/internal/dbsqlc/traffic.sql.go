@@ -29,16 +29,34 @@ func (q *Queries) CancelReplay(ctx context.Context, tenantID rules.TenantID, rep
 	return result.RowsAffected(), nil
 }
 
+const dropEndedReplays = `-- name: DropEndedReplays :exec
+DELETE FROM replay AS old
+WHERE old.tenant_id = $1 AND old.state IN ('done', 'failed', 'canceled') AND old.replay_id <= (
+    SELECT latest.replay_id FROM replay AS latest
+    WHERE latest.tenant_id = $1 AND latest.state IN ('done', 'failed', 'canceled')
+    ORDER BY latest.replay_id DESC
+    OFFSET $2::integer LIMIT 1)
+`
+
+// All but the latest.
+func (q *Queries) DropEndedReplays(ctx context.Context, tenantID rules.TenantID, kept int32) error {
+	_, err := q.db.Exec(ctx, dropEndedReplays, tenantID, kept)
+	return err
+}
+
 const eraseFromReplays = `-- name: EraseFromReplays :execrows
 DELETE FROM replay
 WHERE tenant_id = $1 AND (
     jsonb_path_exists(request, '$.** ? (@.user_id == $erased)', jsonb_build_object('erased', $2::text))
     OR jsonb_path_exists(result, '$.** ? (@.user_id == $erased)', jsonb_build_object('erased', $2::text))
-    OR (strpos(request->>'file', 'user_id') > 0 AND strpos(request->>'file', $2::text) > 0)
-    OR strpos(request->>'title', $2::text) > 0)
+    OR strpos(request->>'file', $2::text) > 0
+    OR strpos(request->>'title', $2::text) > 0
+    OR EXISTS (
+        SELECT FROM jsonb_path_query(result, 'strict $.**.rule') AS rule
+        WHERE strpos(rule #>> '{}', $2::text) > 0))
 `
 
-// Deletes those that name a user, or whose file might.
+// Deletes those that name a user, or whose file, title or rules might. A replay that was deleted for nothing can be run again.
 func (q *Queries) EraseFromReplays(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
 	result, err := q.db.Exec(ctx, eraseFromReplays, tenantID, userID)
 	if err != nil {
@@ -76,6 +94,17 @@ func (q *Queries) FinishReplay(ctx context.Context, arg FinishReplayParams) (int
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const openReplays = `-- name: OpenReplays :one
+SELECT count(*) FROM replay WHERE tenant_id = $1 AND state IN ('waiting', 'running')
+`
+
+func (q *Queries) OpenReplays(ctx context.Context, tenantID rules.TenantID) (int64, error) {
+	row := q.db.QueryRow(ctx, openReplays, tenantID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const overridesSince = `-- name: OverridesSince :many
@@ -119,6 +148,18 @@ func (q *Queries) OverridesSince(ctx context.Context, tenantID rules.TenantID, s
 	return items, nil
 }
 
+const releaseReplay = `-- name: ReleaseReplay :exec
+UPDATE replay
+SET lease_ends_at = clock_timestamp(), attempts = greatest(attempts - 1, 0), holder = ''
+WHERE tenant_id = $1 AND replay_id = $2 AND holder = $3 AND state = 'running'
+`
+
+// For a process that stops: another one may take the replay at once.
+func (q *Queries) ReleaseReplay(ctx context.Context, tenantID rules.TenantID, replayID int64, holder string) error {
+	_, err := q.db.Exec(ctx, releaseReplay, tenantID, replayID, holder)
+	return err
+}
+
 const renewReplay = `-- name: RenewReplay :one
 UPDATE replay
 SET progress = $1, lease_ends_at = clock_timestamp() + make_interval(secs => $2::double precision)
@@ -149,7 +190,7 @@ func (q *Queries) RenewReplay(ctx context.Context, arg RenewReplayParams) (bool,
 }
 
 const replay = `-- name: Replay :one
-SELECT tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, is_canceled, holder, lease_ends_at, started_at, finished_at, failure, result FROM replay WHERE tenant_id = $1 AND replay_id = $2
+SELECT tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, is_canceled, holder, lease_ends_at, started_at, finished_at, failure, result, attempts FROM replay WHERE tenant_id = $1 AND replay_id = $2
 `
 
 func (q *Queries) Replay(ctx context.Context, tenantID rules.TenantID, replayID int64) (Replay, error) {
@@ -172,13 +213,14 @@ func (q *Queries) Replay(ctx context.Context, tenantID rules.TenantID, replayID 
 		&i.FinishedAt,
 		&i.Failure,
 		&i.Result,
+		&i.Attempts,
 	)
 	return i, err
 }
 
 const replays = `-- name: Replays :many
-SELECT tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, started_at,
-    finished_at, failure
+SELECT tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, (request - 'file')::jsonb AS request,
+    state, progress, started_at, finished_at, failure
 FROM replay
 WHERE tenant_id = $1 AND replay_id < $2
 ORDER BY replay_id DESC
@@ -200,7 +242,7 @@ type ReplaysRow struct {
 	Failure         string
 }
 
-// Without their results, the latest first.
+// Without their files and results, the latest first.
 func (q *Queries) Replays(ctx context.Context, tenantID rules.TenantID, before int64, pageSize int32) ([]ReplaysRow, error) {
 	rows, err := q.db.Query(ctx, replays, tenantID, before, pageSize)
 	if err != nil {
@@ -236,9 +278,8 @@ func (q *Queries) Replays(ctx context.Context, tenantID rules.TenantID, before i
 
 const requestReplay = `-- name: RequestReplay :one
 INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request)
-SELECT $1, $2, $3, $4, $5
-WHERE (SELECT count(*) FROM replay WHERE tenant_id = $1 AND state IN ('waiting', 'running')) < $6::bigint
-RETURNING tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, is_canceled, holder, lease_ends_at, started_at, finished_at, failure, result
+VALUES ($1, $2, $3, $4, $5)
+RETURNING tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, is_canceled, holder, lease_ends_at, started_at, finished_at, failure, result, attempts
 `
 
 type RequestReplayParams struct {
@@ -247,10 +288,8 @@ type RequestReplayParams struct {
 	ByID     string
 	ByName   string
 	Request  []byte
-	AtMost   int64
 }
 
-// No row if the tenant has too many that wait or run.
 func (q *Queries) RequestReplay(ctx context.Context, arg RequestReplayParams) (Replay, error) {
 	row := q.db.QueryRow(ctx, requestReplay,
 		arg.TenantID,
@@ -258,7 +297,6 @@ func (q *Queries) RequestReplay(ctx context.Context, arg RequestReplayParams) (R
 		arg.ByID,
 		arg.ByName,
 		arg.Request,
-		arg.AtMost,
 	)
 	var i Replay
 	err := row.Scan(
@@ -278,8 +316,22 @@ func (q *Queries) RequestReplay(ctx context.Context, arg RequestReplayParams) (R
 		&i.FinishedAt,
 		&i.Failure,
 		&i.Result,
+		&i.Attempts,
 	)
 	return i, err
+}
+
+const restartReplays = `-- name: RestartReplays :exec
+UPDATE replay
+SET state = CASE WHEN is_canceled THEN 'canceled' ELSE 'waiting' END,
+    finished_at = CASE WHEN is_canceled THEN clock_timestamp() END, holder = '', lease_ends_at = NULL, progress = 0, attempts = 0
+WHERE tenant_id = $1 AND state = 'running'
+`
+
+// Those that run may have read what was erased since. They begin again, and what their processes find is not stored.
+func (q *Queries) RestartReplays(ctx context.Context, tenantID rules.TenantID) error {
+	_, err := q.db.Exec(ctx, restartReplays, tenantID)
+	return err
 }
 
 const rewriteTrafficBlock = `-- name: RewriteTrafficBlock :exec
@@ -353,9 +405,10 @@ const trafficBlocks = `-- name: TrafficBlocks :many
 SELECT tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload FROM traffic_block
 WHERE tenant_id = $1 AND day BETWEEN $2 AND $3
     AND first_at < $4 AND last_at >= $5 AND stratum >= $6
-    AND (first_at, writer, number) > ($7::timestamptz, $8::text, $9::bigint)
+    AND ($7::text = '' OR $7::text = ANY (users))
+    AND (first_at, writer, number) > ($8::timestamptz, $9::text, $10::bigint)
 ORDER BY first_at, writer, number
-LIMIT $10
+LIMIT $11
 `
 
 type TrafficBlocksParams struct {
@@ -365,6 +418,7 @@ type TrafficBlocksParams struct {
 	Until        time.Time
 	Since        time.Time
 	LeastStratum int16
+	OfUser       string
 	AfterAt      time.Time
 	AfterWriter  string
 	AfterNumber  int64
@@ -380,6 +434,7 @@ func (q *Queries) TrafficBlocks(ctx context.Context, arg TrafficBlocksParams) ([
 		arg.Until,
 		arg.Since,
 		arg.LeastStratum,
+		arg.OfUser,
 		arg.AfterAt,
 		arg.AfterWriter,
 		arg.AfterNumber,

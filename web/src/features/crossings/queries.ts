@@ -22,5 +22,5 @@ export const crossingsQuery = (tenant: string, which: WhichCrossings) =>
       );
     },
     getNextPageParam: ({ next_cursor }) => next_cursor ?? undefined,
-    refetchInterval: 15_000,
+    refetchInterval: 5_000, // the Recorder writes each second, so a page can open before a crossing is there
   });

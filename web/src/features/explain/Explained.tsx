@@ -6,6 +6,7 @@ import { Card } from '~/components/Page';
 import { RuleLink } from '~/components/RuleLink';
 import { type MatchedTier, matchedTiers } from '~/domain/check';
 import { duration, plural } from '~/domain/format';
+import { lentHint, lentText } from '~/domain/lent';
 import { actionLabels } from '~/domain/rule';
 import styles from './Explain.module.css';
 
@@ -98,13 +99,18 @@ function Result({ rule, tier, decides }: MatchedTier) {
   return <Outcome tone="denied">{`${decides ? 'decides: ' : ''}denies${wait}`}</Outcome>;
 }
 
-function TokensLeft({ tier: { remaining, limit } }: MatchedTier) {
+function TokensLeft({ rule, tier: { remaining, limit } }: MatchedTier) {
   if (remaining === null || limit === null) return <>–</>;
   return (
     <span className={styles.level}>
       <span>
         <Num value={Math.floor(remaining * 100) / 100} /> of <Num value={limit} />
       </span>
+      {rule.lent && (
+        <span className="soft" title={lentHint}>
+          {lentText(rule)}
+        </span>
+      )}
       <span className={styles.track} aria-hidden>
         <span className={styles.fill} style={{ transform: `scaleX(${Math.min(1, remaining / limit)})` }} />
       </span>

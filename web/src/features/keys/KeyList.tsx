@@ -13,6 +13,7 @@ import { plural } from '~/domain/format';
 import { expiresSoon, keyLabel, keyState, soonDays } from '~/domain/key';
 import { type Created, CreatedKey } from './CreatedKey';
 import styles from './keys.module.css';
+import { LeftBehind } from './LeftBehind';
 import { NewKey } from './NewKey';
 import { RevokeKey } from './RevokeKey';
 import { RotateKey } from './RotateKey';
@@ -79,6 +80,7 @@ export function KeyList({ room, keys, own, title, lead, empty }: Props) {
       <Query query={keys}>
         {(items) => {
           const live = items.filter((key) => ['active', 'expiring'].includes(keyState(key, now)));
+          const left = live.filter((key) => key.creator_left && !key.kept_at);
           const ended = items.length - live.length;
           if (items.length === 0)
             return (
@@ -94,7 +96,16 @@ export function KeyList({ room, keys, own, title, lead, empty }: Props) {
             );
           return (
             <Card flush title={title} lead={lead} actions={own && create}>
-              <Notices keys={live} now={now} labelOf={labelOf} />
+              <Expiring keys={live} now={now} labelOf={labelOf} />
+              {left.length > 0 && (
+                <LeftBehind
+                  room={room}
+                  keys={left}
+                  own={own}
+                  labelOf={labelOf}
+                  onRevoke={(key) => setOpen({ act: 'revoke', key })}
+                />
+              )}
               <DataTable
                 label={title}
                 columns={columns}
@@ -131,28 +142,16 @@ export function KeyList({ room, keys, own, title, lead, empty }: Props) {
   );
 }
 
-/** What to do about keys before they fail, or outlive the person who made them. */
-function Notices({ keys, now, labelOf }: { keys: Key[]; now: number; labelOf: (key: Key) => string }) {
+/** What to do about keys before they fail. */
+function Expiring({ keys, now, labelOf }: { keys: Key[]; now: number; labelOf: (key: Key) => string }) {
   const soon = keys.filter((key) => expiresSoon(key, now));
-  const left = keys.filter((key) => key.creator_left);
-  const names = (some: Key[]) => some.map(labelOf).join(', ');
+  if (soon.length === 0) return null;
   return (
-    <>
-      {soon.length > 0 && (
-        <p className={styles.notice} role="status">
-          <IconAlert size={15} aria-hidden />
-          {plural(soon.length, 'key')} will expire within {soonDays} days: {names(soon)}. Rotate what is still
-          in use.
-        </p>
-      )}
-      {left.length > 0 && (
-        <p className={styles.notice} role="status">
-          <IconAlert size={15} aria-hidden />
-          {plural(left.length, 'key')} made by people who have left: {names(left)}. They may have a copy:
-          rotate or revoke.
-        </p>
-      )}
-    </>
+    <p className={styles.notice} role="status">
+      <IconAlert size={15} aria-hidden />
+      {plural(soon.length, 'key')} will expire within {soonDays} days: {soon.map(labelOf).join(', ')}. Rotate
+      what is still in use.
+    </p>
   );
 }
 
@@ -170,7 +169,7 @@ function Creator({ item }: { item: Key }) {
   return (
     <>
       {item.created_by.name || item.created_by.kind}
-      {item.creator_left && <div className="soft">has left</div>}
+      {item.creator_left && <div className="soft">has left{item.kept_at && '; kept'}</div>}
     </>
   );
 }

@@ -2,6 +2,7 @@ import { Checkbox, NativeSelect, Textarea, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import type { Permission } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
+import { QuotaNote } from '~/components/QuotaNote';
 import { permissionWords } from '~/domain/permissions';
 import type { Created } from './CreatedKey';
 import type { KeyRoom } from './room';
@@ -49,6 +50,7 @@ export function NewKey({ room, onClose, onCreated }: Props) {
     >
       {(wrong) => (
         <>
+          {room.tenant && <QuotaNote tenant={room.tenant} thing="api_keys" />}
           <TextInput
             label="Name"
             description="The service that uses it: gateway, billing worker"

@@ -12,6 +12,8 @@ export interface KeyRoom {
   create: (key: NewKey) => Promise<{ key: Key; secret: string }>;
   rotate: (key: Key, graceSeconds: number) => Promise<{ key: Key; secret: string }>;
   revoke: (key: Key) => Promise<unknown>;
+  /** Notes that a key stays although its creator has left; service keys cannot. */
+  keep?: (key: Key) => Promise<unknown>;
   /** Refetches the list. */
   changed: () => Promise<void>;
 }
@@ -32,6 +34,12 @@ export function tenantRoom(queries: QueryClient, tenant: string): KeyRoom {
     revoke: (key) =>
       body(
         api.POST('/api/v1/tenants/{tenant}/api-keys/{key_id}/revoke', {
+          params: { path: { tenant, key_id: key.key_id }, header: ifMatch(etagOf(key)) },
+        }),
+      ),
+    keep: (key) =>
+      body(
+        api.POST('/api/v1/tenants/{tenant}/api-keys/{key_id}/keep', {
           params: { path: { tenant, key_id: key.key_id }, header: ifMatch(etagOf(key)) },
         }),
       ),

@@ -6,11 +6,14 @@ import { isStatus, ProblemError, sentence } from '~/api/problem';
 import type { Override, Rule } from '~/api/types';
 import { BurstInput } from '~/components/BurstInput';
 import { ConflictDialog } from '~/components/ConflictDialog';
+import { Effect as LimitEffect } from '~/components/Effect';
+import { QuotaNote } from '~/components/QuotaNote';
 import { RateInput } from '~/components/RateInput';
 import { done } from '~/components/toast';
 import { algorithms } from '~/domain/algorithm';
 import { hasRate, type Limit, limitProblems, limitSentence } from '~/domain/rate';
 import {
+  amounts,
   beginOverride,
   endInWords,
   type OverrideDraft,
@@ -76,6 +79,7 @@ export function OverrideEditor({ tenant, rule, user, saved, onClose }: Props) {
         if (ready) save.mutate(basis);
       }}
     >
+      {!saved && <QuotaNote tenant={tenant} thing="overrides" />}
       {!user && (
         <TextInput
           label="User"
@@ -121,6 +125,9 @@ export function OverrideEditor({ tenant, rule, user, saved, onClose }: Props) {
         onChange={(expiry) => change({ expiry })}
       />
       {ready && <Effect rule={rule} user={user} userId={subject.user_id} limit={draft.limit} end={end} />}
+      {!problems.rate && !problems.burst && subject.user_id !== '' && (
+        <LimitEffect tenant={tenant} question={{ override: { ...subject, ...amounts(draft.limit) } }} />
+      )}
       {otherError && (
         <p role="alert" className={styles.error}>
           {sentence(save.error)}

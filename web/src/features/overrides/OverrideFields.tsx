@@ -1,5 +1,6 @@
 import { Chip, NativeSelect, TextInput } from '@mantine/core';
 import type { Rule } from '~/api/types';
+import { ownZone } from '~/domain/format';
 import { type Limit, limitSentence, times } from '~/domain/rate';
 import { endInWords } from './draft';
 import { type Expiry, lengths } from './expiry';
@@ -66,7 +67,7 @@ export function Duration({ expiry, error, onChange }: DurationProps) {
       {expiry.length === 'until' && (
         <TextInput
           type="datetime-local"
-          label="Until"
+          label={`Until (${ownZone(Date.now())})`}
           value={expiry.until}
           error={error}
           onChange={(event) => onChange({ ...expiry, until: event.currentTarget.value })}

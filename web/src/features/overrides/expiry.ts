@@ -1,3 +1,5 @@
+import { fieldMoment, fieldText } from '~/domain/zone';
+
 /** The durations that an override can have. */
 export const lengths = [
   { value: '1h', label: '1 hour', ms: 3_600_000 },
@@ -24,16 +26,11 @@ export function expiresAt({ length, until, saved = null }: Expiry, now: number):
   if (length === 'never') return null;
   const chosen = lengths.find(({ value }) => value === length);
   if (chosen?.ms) return new Date(now + chosen.ms).toISOString();
-  const at = new Date(until);
-  return Number.isNaN(at.getTime()) || at.getTime() <= now ? undefined : at.toISOString();
+  const at = fieldMoment(until);
+  return at > now ? new Date(at).toISOString() : undefined;
 }
 
 /** The expiry of a saved override, to edit it. */
 export function expiryOf(expires_at: string | null): Expiry {
-  return { length: 'same', until: expires_at ? localText(new Date(expires_at)) : '', saved: expires_at };
-}
-
-/** A time as a datetime-local field writes it: in the reader's zone, to the minute. */
-function localText(at: Date): string {
-  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+  return { length: 'same', until: expires_at ? fieldText(Date.parse(expires_at)) : '', saved: expires_at };
 }

@@ -65,15 +65,23 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
         </Step>
         <Step number={3} done={false} title="Send a check">
           <p className="soft">
-            From your service or a terminal, with <code>{keyVariable}</code> set to the key, or here.
+            From your service or a terminal, with <code>{keyVariable}</code> set to the key. If requests pass
+            through nginx, Caddy, HAProxy or Envoy, the proxy{' '}
+            <Link to="/t/$tenant/settings/$section" params={{ tenant, section: 'gateways' }}>
+              can ask instead
+            </Link>
+            .
           </p>
           <CheckCode check={first} />
           <Button
             variant="default"
             renderRoot={(props) => <Link {...props} to="/t/$tenant/try" params={{ tenant }} />}
           >
-            Try it
+            Try it here
           </Button>
+          <p role="status" className={styles.waiting}>
+            Waiting for the first check …
+          </p>
         </Step>
       </ol>
     </Card>

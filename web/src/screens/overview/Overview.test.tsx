@@ -180,3 +180,25 @@ test.each([
   open('/t/acme/overview');
   expect(await screen.findByRole('heading', { name: title })).toBeDefined();
 });
+
+test('a new tenant waits for its first check, and sees it arrive', async () => {
+  let checks = summary(verdicts(0, 0));
+  fakeServer(
+    traffic({
+      [`GET ${base}/stats/summary`]: () => ({ json: checks }),
+      [`GET ${base}/plans`]: page([plan('free')]),
+      [`GET ${base}/rules`]: page([rule()]),
+      [`GET ${base}/api-keys`]: page([]),
+    }),
+  );
+  vi.useFakeTimers({ shouldAdvanceTime: true });
+  open('/t/acme/overview');
+  expect(await screen.findByText('Waiting for the first check …')).toBeDefined();
+  expect(screen.getByRole('link', { name: 'can ask instead' }).getAttribute('href')).toBe(
+    '/t/acme/settings/gateways',
+  );
+  checks = summary(verdicts(1, 0));
+  await vi.advanceTimersByTimeAsync(6000);
+  expect(await screen.findByText('The first check has arrived.')).toBeDefined();
+  expect(await screen.findByRole('region', { name: 'Summary' })).toBeDefined();
+});

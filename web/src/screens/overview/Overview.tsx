@@ -1,9 +1,10 @@
 import { useQuery } from '@tanstack/react-query';
-import { lazy, Suspense } from 'react';
+import { lazy, Suspense, useEffect, useRef } from 'react';
 import { summaryQuery } from '~/api/traffic';
 import { Page } from '~/components/Page';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { TimeRange, useTimeRange } from '~/components/TimeRange';
+import { done } from '~/components/toast';
 import { namedSpan } from '~/domain/range';
 import { useTenant } from '~/session';
 import { Health } from './Health';
@@ -29,6 +30,12 @@ export default function Overview() {
     !summary.isPlaceholderData && summary.data !== undefined && checksOf(summary.data.total) === 0;
   const ever = useQuery({ ...summaryQuery(tenant, month), enabled: silent, placeholderData: undefined });
   const isNew = silent && ever.data !== undefined && checksOf(ever.data.total) === 0;
+  const waited = useRef(''); // the tenant whose first check was waited for
+  const arrived = summary.data !== undefined && !summary.isPlaceholderData && !silent;
+  useEffect(() => {
+    if (arrived && waited.current === tenant) done('The first check has arrived.');
+    waited.current = isNew ? tenant : '';
+  }, [arrived, isNew, tenant]);
 
   return (
     <Page title="Overview" actions={!isNew && <TimeRange fallback="1h" />}>

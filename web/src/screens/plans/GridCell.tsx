@@ -15,6 +15,8 @@ interface Props {
   place: Place;
   /** The position: "row-column". */
   position: string;
+  /** The number of the column, from 1 for the rules. */
+  index: number;
   rule: Rule | null;
   /** The kind of limit of the row. */
   model: Limit | null;
@@ -41,13 +43,15 @@ interface Props {
 
 /** One cell: the limit in force, the change, or the editor. */
 export function GridCell(props: Props) {
-  const { tenant, place, position, rule, change, now, unread, error, lastHour, share, here, editing } = props;
+  const { tenant, place, position, index, rule, change, now, unread, error, lastHour, share, here, editing } =
+    props;
   const limit = change ? change.limit : rule;
   const label = `${patternInWords(place.key_pattern)}${place.name && ` ${place.name}`}, ${place.plan ?? 'all plans'}`;
   const wrong = error ?? unread?.wrong;
   return (
     <td
       data-cell={position}
+      aria-colindex={index}
       data-plan={place.plan ?? ''}
       data-changed={change ? true : undefined}
       data-wrong={wrong ? true : undefined}

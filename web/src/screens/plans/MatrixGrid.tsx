@@ -1,4 +1,4 @@
-import { useLayoutEffect, useRef, useState } from 'react';
+import { Fragment, useLayoutEffect, useMemo, useRef, useState } from 'react';
 import type { Verdicts } from '~/api/queries';
 import type { MatrixRow, Plan, Rule } from '~/api/types';
 import { patternInWords } from '~/domain/pattern';
@@ -8,6 +8,7 @@ import { GridCell } from './GridCell';
 import { inForce, splitProblem } from './inForce';
 import styles from './Matrix.module.css';
 import { PlanHeader } from './PlanHeader';
+import { type Position, useVisible } from './useVisible';
 
 interface Props {
   tenant: string;
@@ -29,17 +30,15 @@ interface Props {
   onSplit: (row: MatrixRow) => void;
 }
 
-interface Position {
-  row: number;
-  column: number;
-}
-
 const steps: Record<string, [number, number]> = {
   ArrowUp: [-1, 0],
   ArrowDown: [1, 0],
   ArrowLeft: [0, -1],
   ArrowRight: [0, 1],
 };
+
+/** How many rows Page up and Page down move. */
+const page = 10;
 
 /** Whether a key writes a character. The first one replaces the cell, as in a spreadsheet. */
 function writes({ key, ctrlKey, metaKey, altKey }: React.KeyboardEvent): boolean {
@@ -53,13 +52,16 @@ function writes({ key, ctrlKey, metaKey, altKey }: React.KeyboardEvent): boolean
 export function MatrixGrid(props: Props) {
   const { tenant, plans, rows, draft, unread, errors, lastHour, shares, editable, added } = props;
   const { onEdit, onUnread, onSplit } = props;
-  const table = useRef<HTMLTableElement>(null);
-  const [at, setAt] = useState<Position>({ row: 0, column: 0 });
+  const scroller = useRef<HTMLDivElement>(null);
+  const [current, setAt] = useState<Position>({ row: 0, column: 0 });
   const [editing, setEditing] = useState<{ typed?: string } | null>(null);
   // The cell to focus after the next render; until then it may still be an editor.
   const [focusing, setFocusing] = useState<Position | null>(null);
   const [begun, setBegun] = useState<string>();
-  const columns = [...plans.map(({ name }) => name), null];
+  const columns = useMemo(() => [...plans, null], [plans]); // null: all plans
+  // A filter can leave fewer rows.
+  const at = { ...current, row: Math.max(0, Math.min(current.row, rows.length - 1)) };
+  const visible = useVisible(scroller, { rows: rows.length, columns: columns.length }, at);
 
   if (added !== begun) {
     setBegun(added);
@@ -72,7 +74,7 @@ export function MatrixGrid(props: Props) {
 
   useLayoutEffect(() => {
     if (!focusing) return;
-    table.current?.querySelector<HTMLElement>(`[data-cell="${focusing.row}-${focusing.column}"]`)?.focus();
+    scroller.current?.querySelector<HTMLElement>(`[data-cell="${focusing.row}-${focusing.column}"]`)?.focus();
     setFocusing(null);
   }, [focusing]);
 
@@ -97,6 +99,8 @@ export function MatrixGrid(props: Props) {
     if (step) focus({ row: position.row + step[0], column: position.column + step[1] });
     else if (event.key === 'Home') focus({ ...position, column: 0 });
     else if (event.key === 'End') focus({ ...position, column: columns.length - 1 });
+    else if (event.key === 'PageUp') focus({ ...position, row: position.row - page });
+    else if (event.key === 'PageDown') focus({ ...position, row: position.row + page });
     else if (free && (event.key === 'Enter' || event.key === 'F2')) setEditing({});
     else if (free && (event.key === 'Delete' || event.key === 'Backspace')) edit(place, rule, null);
     else if (free && writes(event)) setEditing({ typed: event.key });
@@ -104,88 +108,131 @@ export function MatrixGrid(props: Props) {
     event.preventDefault();
   }
 
+  function cell(row: MatrixRow, position: Position) {
+    const plan = columns[position.column]?.name ?? null;
+    const place = { key_pattern: row.key_pattern, name: row.name, plan };
+    const id = cellId(place);
+    const rule = ruleAt(row, plan);
+    const here = at.row === position.row && at.column === position.column;
+    return (
+      <GridCell
+        tenant={tenant}
+        place={place}
+        position={`${position.row}-${position.column}`}
+        index={position.column + 2}
+        rule={rule}
+        model={modelOf(row)}
+        change={draft.get(id)}
+        now={inForce(row, plan, draft)}
+        unread={unread.get(id)}
+        error={errors.get(id)}
+        lastHour={rule ? lastHour.get(rule.rule_id) : undefined}
+        share={rule ? shares.get(rule.rule_id) : undefined}
+        here={here}
+        editing={here ? editing : null}
+        onFocus={() => setAt(position)}
+        onKeyDown={(event) => keys(event, position, place, rule)}
+        onOpen={() => editable && (!rule || rule.action === 'limit') && setEditing({})}
+        onSplit={editable && !splitProblem(row, plans) ? () => onSplit(row) : undefined}
+        onCancel={() => {
+          onUnread(place, null);
+          focus(position);
+        }}
+        onLeave={() => {
+          onUnread(place, null);
+          setEditing(null);
+        }}
+        onCommit={(next, how) => {
+          edit(place, rule, next);
+          if (how === 'enter') focus({ ...position, row: position.row + 1 });
+          else setEditing(null);
+        }}
+        onUnread={(typed) => {
+          onUnread(place, typed);
+          setEditing(null);
+        }}
+      />
+    );
+  }
+
   return (
-    <div className={styles.scroller} style={{ '--columns': columns.length } as React.CSSProperties}>
+    <div ref={scroller} className={styles.scroller}>
       <table
-        ref={table}
         className={styles.matrix}
+        style={{ '--columns': columns.length } as React.CSSProperties}
+        data-wide={visible.wide || undefined}
         // biome-ignore lint/a11y/noNoninteractiveElementToInteractiveRole: a grid is a table whose cells one walks
         role="grid"
         aria-label="Limits by plan"
         aria-readonly={!editable}
+        aria-rowcount={rows.length + 1}
+        aria-colcount={columns.length + 1}
       >
+        <colgroup>
+          <col className={styles.first} />
+          <col span={columns.length} />
+        </colgroup>
         <thead>
-          <tr>
-            <th scope="col" className={styles.corner}>
+          <tr aria-rowindex={1}>
+            <th scope="col" className={styles.corner} aria-colindex={1}>
               Rule
             </th>
-            {plans.map((plan) => (
-              <th key={plan.name} scope="col">
-                <PlanHeader tenant={tenant} plan={plan} editable={editable} />
-              </th>
-            ))}
-            <th scope="col">All plans</th>
+            {visible.columns.map(({ index, skipped }) => {
+              const plan = columns[index];
+              return (
+                <Fragment key={plan?.name ?? ''}>
+                  <SkippedColumns count={skipped} />
+                  <th scope="col" aria-colindex={index + 2}>
+                    {plan ? <PlanHeader tenant={tenant} plan={plan} editable={editable} /> : 'All plans'}
+                  </th>
+                </Fragment>
+              );
+            })}
+            <SkippedColumns count={visible.columnsAfter} />
           </tr>
         </thead>
         <tbody>
-          {rows.map((row, rowIndex) => (
-            <tr key={rowId(row)}>
-              <th scope="row">
-                <span className={styles.words}>{patternInWords(row.key_pattern)}</span>
-                {row.name && <span className={styles.name}>{row.name}</span>}
-                <code>{row.key_pattern}</code>
-              </th>
-              {columns.map((plan, column) => {
-                const place = { key_pattern: row.key_pattern, name: row.name, plan };
-                const id = cellId(place);
-                const rule = ruleAt(row, plan);
-                const change = draft.get(id);
-                const here = at.row === rowIndex && at.column === column;
-                const position = { row: rowIndex, column };
-                return (
-                  <GridCell
-                    key={plan ?? ''}
-                    tenant={tenant}
-                    place={place}
-                    position={`${rowIndex}-${column}`}
-                    rule={rule}
-                    model={modelOf(row)}
-                    change={change}
-                    now={inForce(row, plan, draft)}
-                    unread={unread.get(id)}
-                    error={errors.get(id)}
-                    lastHour={rule ? lastHour.get(rule.rule_id) : undefined}
-                    share={rule ? shares.get(rule.rule_id) : undefined}
-                    here={here}
-                    editing={here ? editing : null}
-                    onFocus={() => setAt(position)}
-                    onKeyDown={(event) => keys(event, position, place, rule)}
-                    onOpen={() => editable && (!rule || rule.action === 'limit') && setEditing({})}
-                    onSplit={editable && !splitProblem(row, plans) ? () => onSplit(row) : undefined}
-                    onCancel={() => {
-                      onUnread(place, null);
-                      focus(position);
-                    }}
-                    onLeave={() => {
-                      onUnread(place, null);
-                      setEditing(null);
-                    }}
-                    onCommit={(next, how) => {
-                      edit(place, rule, next);
-                      if (how === 'enter') focus({ ...position, row: rowIndex + 1 });
-                      else setEditing(null);
-                    }}
-                    onUnread={(typed) => {
-                      onUnread(place, typed);
-                      setEditing(null);
-                    }}
-                  />
-                );
-              })}
-            </tr>
-          ))}
+          {visible.rows.map(({ index, skipped }) => {
+            const row = rows[index];
+            if (!row) return null;
+            return (
+              <Fragment key={rowId(row)}>
+                <SkippedRows height={skipped} columns={columns.length + 1} />
+                <tr ref={visible.measureRow} data-index={index} aria-rowindex={index + 2}>
+                  <th scope="row" aria-colindex={1}>
+                    <span className={styles.words}>{patternInWords(row.key_pattern)}</span>
+                    {row.name && <span className={styles.name}>{row.name}</span>}
+                    <code>{row.key_pattern}</code>
+                  </th>
+                  {visible.columns.map((column) => (
+                    <Fragment key={columns[column.index]?.name ?? ''}>
+                      <SkippedColumns count={column.skipped} />
+                      {cell(row, { row: index, column: column.index })}
+                    </Fragment>
+                  ))}
+                  <SkippedColumns count={visible.columnsAfter} />
+                </tr>
+              </Fragment>
+            );
+          })}
+          <SkippedRows height={visible.rowsAfter} columns={columns.length + 1} />
         </tbody>
       </table>
     </div>
+  );
+}
+
+/** Takes the place of columns that are not drawn. */
+function SkippedColumns({ count }: { count: number }) {
+  return count > 0 ? <td aria-hidden colSpan={count} className={styles.skipped} /> : null;
+}
+
+/** Takes the place of rows that are not drawn. */
+function SkippedRows({ height, columns }: { height: number; columns: number }) {
+  if (height <= 0) return null;
+  return (
+    <tr aria-hidden>
+      <td colSpan={columns} className={styles.skipped} style={{ height }} />
+    </tr>
   );
 }

@@ -7,6 +7,7 @@ import { isStatus, ProblemError, sentence } from '~/api/problem';
 import type { Plan } from '~/api/types';
 import { ConflictDialog } from '~/components/ConflictDialog';
 import { Dialog } from '~/components/Dialog';
+import { QuotaNote } from '~/components/QuotaNote';
 import { done } from '~/components/toast';
 
 interface Props {
@@ -57,6 +58,7 @@ export function PlanForm({ tenant, plan, onClose }: Props) {
           save.mutate(plan ? etagOf(plan) : '');
         }}
       >
+        {!plan && <QuotaNote tenant={tenant} thing="plans" />}
         {!plan && (
           <TextInput
             label="Name"

@@ -28,12 +28,18 @@ export function PlanHeader({ tenant, plan, editable }: { tenant: string; plan: P
 
   return (
     <div className={styles.plan}>
-      <Tooltip label={plan.description} disabled={plan.description === ''}>
-        <span>{plan.name}</span>
-      </Tooltip>
-      <span className={styles.users}>
-        {plan.is_default ? 'default' : <Num value={plan.users} unit={plan.users === 1 ? 'user' : 'users'} />}
-      </span>
+      <div className={styles.planText}>
+        <Tooltip label={plan.description} disabled={plan.description === ''}>
+          <span>{plan.name}</span>
+        </Tooltip>
+        <span className={styles.users}>
+          {plan.is_default ? (
+            'default'
+          ) : (
+            <Num value={plan.users} unit={plan.users === 1 ? 'user' : 'users'} />
+          )}
+        </span>
+      </div>
       {editable && (
         <Menu position="bottom-end">
           <Menu.Target>

@@ -1,6 +1,6 @@
 import { screen, waitFor, within } from '@testing-library/react';
-import { expect, test } from 'vitest';
-import { fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
+import { afterEach, expect, test, vi } from 'vitest';
+import { effect, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { top } from '../../../test/traffic';
 
@@ -55,7 +55,12 @@ test('typing into a cell collects a change, which is reviewed and saved as one',
   expect(await within(dialog).findByText('50 per second, bursts to 300')).toBeDefined();
   await user.click(within(dialog).getByRole('button', { name: 'Save' }));
   await waitFor(() => expect(screen.queryByText('1 change not saved')).toBeNull());
-  expect(requests.filter(({ method }) => method === 'POST').map(({ body }) => body)).toEqual(
+  expect(
+    requests
+      .filter(({ path }) => path.endsWith('/matrix'))
+      .filter(({ method }) => method === 'POST')
+      .map(({ body }) => body),
+  ).toEqual(
     [true, false].map((dry_run) => ({
       dry_run,
       cells: [{ rule_id: 2, version: 3, rate_per_second: 80, rate_unit: 'second', burst_capacity: 300 }],
@@ -149,24 +154,55 @@ test('the limit of all plans stands in the cells that have none, and can be spli
   expect(screen.getByText('2 changes not saved')).toBeDefined();
 });
 
-test('the review says what the current limit did, and of a new limit nothing', async () => {
+test('the review says what the new limits would have done, and replays them for a longer time', async () => {
+  const all = rule({ rule_id: 0, plan: null });
   const diff = {
     dry_run: true,
     text: '',
     changes: [
       { change: 'update', before: free, after: { ...free, burst_capacity: 9 } },
-      { change: 'create', after: rule({ rule_id: 0, plan: null }) },
+      { change: 'create', after: all },
+      { change: 'remove', before: pro },
     ],
   };
-  fakeServer({ ...world(), 'POST /api/v1/tenants/acme/matrix': diff });
+  const figure = (value: number) => ({ value, error: 0 });
+  const counts = { denied_then: figure(0), denied_now: figure(412), no_longer_denied: figure(3) };
+  const ofFree = { rule_id: free.rule_id, rule: 'user:{user_id} [free]', mode: 'enforce' as const };
+  const ofAll = { rule_id: null, rule: 'user:{user_id}', mode: 'enforce' as const };
+  const requests = fakeServer({
+    ...world(),
+    'POST /api/v1/tenants/acme/matrix': diff,
+    'POST /api/v1/tenants/acme/effect': effect({
+      is_recording: true,
+      since: '2026-11-20T06:00:00Z',
+      checks: figure(1840),
+      ...counts,
+      newly_denied: figure(412),
+      rules: [
+        { ...ofFree, ...counts, newly_denied: figure(412) },
+        { ...ofAll, ...counts, newly_denied: figure(0), no_longer_denied: figure(0) },
+      ],
+    }),
+    'GET /api/v1/tenants/acme/recording': () => problem(503, 'unavailable'),
+  });
   const { user } = open('/t/acme/plans');
   (await cell('free')).focus();
   await user.keyboard('8/s{Enter}');
   await user.click(screen.getByRole('button', { name: 'Review changes' }));
   const dialog = await screen.findByRole('dialog');
+  expect((await within(dialog).findByLabelText('Effect')).textContent).toMatch(
+    /it would have denied 412 more and 3 fewer of 1,840 checks/,
+  );
   const items = await within(dialog).findAllByRole('listitem');
-  expect(items[0]?.textContent).toMatch(/In the last hour the current limit denied 412 of 1,840 checks/);
-  expect(items[1]?.textContent).not.toMatch(/checks/);
+  expect(items[0]?.textContent).toMatch(/Of the recorded checks, 412 more and 3 fewer denied/);
+  expect(items[1]?.textContent).toMatch(/No recorded check would be decided otherwise/);
+  const asked = requests.find(({ path }) => path.endsWith('/effect'))?.body;
+  expect(asked).toMatchObject({
+    rules: [{ plan: 'free', burst_capacity: 9 }, { plan: null }],
+    remove: [pro.rule_id],
+  });
+  await user.click(within(dialog).getByRole('button', { name: 'Replay a longer time' }));
+  expect(await screen.findByRole('dialog', { name: 'Replay recorded checks' })).toBeDefined();
 });
 
 test('the focus is in a row that was just added', async () => {
@@ -220,4 +256,73 @@ test('a cell of a quota takes a number, and a new cell in its row is a quota too
       },
     ],
   });
+});
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+/** Gives elements a size, which jsdom does not. */
+function layOut() {
+  vi.spyOn(Element.prototype, 'clientWidth', 'get').mockReturnValue(1200);
+  vi.spyOn(Element.prototype, 'clientHeight', 'get').mockReturnValue(700);
+  vi.spyOn(HTMLElement.prototype, 'offsetHeight', 'get').mockReturnValue(52); // of rows
+}
+
+/** A tenant of 120 rules by 40 plans. */
+function large() {
+  const names = Array.from({ length: 40 }, (_, i) => `plan-${String(i).padStart(2, '0')}`);
+  const rows = Array.from({ length: 120 }, (_, i) => ({
+    key_pattern: i % 2 ? `endpoint:/api/${i}` : `user:{user_id}:endpoint:/api/${i}`,
+    name: '',
+    scope: i % 2 ? ('endpoint' as const) : ('user' as const),
+    rules: [rule({ rule_id: i + 1, plan: 'plan-00', rate_per_second: 10, burst_capacity: 20 })],
+  }));
+  return {
+    ...world(),
+    'GET /api/v1/tenants/acme/plans': page(names.map((name) => plan(name))),
+    'GET /api/v1/tenants/acme/matrix': page(rows),
+  };
+}
+
+test('of a large matrix only what is visible is drawn, and the keyboard reaches the rest', async () => {
+  layOut();
+  fakeServer(large());
+  const { user } = open('/t/acme/plans');
+  const grid = await screen.findByRole('grid', { name: 'Limits by plan' });
+  expect(grid.getAttribute('aria-rowcount')).toBe('121');
+  expect(grid.getAttribute('aria-colcount')).toBe('42');
+  const cells = grid.querySelectorAll<HTMLElement>('[data-cell]');
+  expect(cells.length).toBeGreaterThan(40);
+  expect(cells.length).toBeLessThan(400);
+  cells[0]?.focus();
+  await user.keyboard('{End}{PageDown}{PageDown}{PageDown}{ArrowDown}');
+  const cell = document.activeElement;
+  expect(cell?.getAttribute('aria-colindex')).toBe('42');
+  expect(cell?.parentElement?.getAttribute('aria-rowindex')).toBe('33');
+});
+
+test('rows are filtered by words and scope, and what is shown changes together', async () => {
+  layOut();
+  fakeServer(large());
+  const { user } = open('/t/acme/plans?q=api%2F11&scope=endpoint');
+  expect(await screen.findByText('6 of 120 rules')).toBeDefined(); // 11, 111, 113 … 119
+  await user.click(screen.getByRole('button', { name: 'Change these 6' }));
+  const dialog = await screen.findByRole('dialog');
+  await user.clear(within(dialog).getByLabelText('Times'));
+  await user.type(within(dialog).getByLabelText('Times'), '0');
+  expect(within(dialog).getByText('must be a number above 0, at most 1,000')).toBeDefined();
+  await user.clear(within(dialog).getByLabelText('Times'));
+  await user.type(within(dialog).getByLabelText('Times'), '1,5');
+  await user.click(within(dialog).getByRole('button', { name: 'Change 6 limits' }));
+  expect(await screen.findByText('6 changes not saved')).toBeDefined();
+  const grid = screen.getByRole('grid', { name: 'Limits by plan' });
+  expect(within(grid).getAllByText('15/s')).toHaveLength(6);
+  expect(within(grid).getAllByText('burst 30')).toHaveLength(6);
+});
+
+test('a search that no rule matches says so', async () => {
+  fakeServer(large());
+  open('/t/acme/plans?q=nothing');
+  expect(await screen.findByText('No rule matches')).toBeDefined();
 });

@@ -1,6 +1,7 @@
 import { Button, Group } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { useState } from 'react';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useMemo, useState } from 'react';
 import { adaptingQuery, lastHourQuery, plansQuery, type Verdicts } from '~/api/queries';
 import type { MatrixRow, Plan } from '~/api/types';
 import { IconPlans, IconPlus } from '~/components/icons';
@@ -11,6 +12,7 @@ import { EmptyState, LoadingLines } from '~/components/states';
 import { plural } from '~/domain/format';
 import { useRole, useTenant } from '~/session';
 import { AddRule } from './AddRule';
+import { ChangeMany } from './ChangeMany';
 import {
   byRate,
   type Clash,
@@ -27,6 +29,7 @@ import {
 import { heldRows, split } from './inForce';
 import styles from './Matrix.module.css';
 import { MatrixConflict } from './MatrixConflict';
+import { filtersFrom, MatrixFilters, rowFits } from './MatrixFilters';
 import { MatrixGrid } from './MatrixGrid';
 import { PlanForm } from './PlanForm';
 import { matrixQuery } from './queries';
@@ -38,13 +41,15 @@ const nothing = new Map<number, Verdicts>();
 export default function Plans() {
   const tenant = useTenant();
   const { edit } = useRole();
+  const search = useSearch({ from: '/shell/t/$tenant/plans' });
+  const navigate = useNavigate();
   const plans = useQuery(plansQuery(tenant));
   const matrix = useQuery(matrixQuery(tenant));
   const { data: lastHour = nothing } = useQuery(lastHourQuery(tenant));
   const adapts = matrix.data?.some((row) => row.rules.some((rule) => rule.adapt !== null)) ?? false;
   const { data: adapting } = useQuery({ ...adaptingQuery(tenant), enabled: adapts });
   const shares = new Map(adapting?.map(({ rule_id, share_percent }) => [rule_id, share_percent]));
-  const [open, setOpen] = useState<'plan' | 'limit' | 'review' | null>(null);
+  const [open, setOpen] = useState<'plan' | 'limit' | 'many' | 'review' | null>(null);
   const [added, setAdded] = useState<MatrixRow[]>([]);
   const [draft, setDraft] = useState<Draft>(new Map());
   const [unread, setUnread] = useState<ReadonlyMap<string, Unread>>(new Map());
@@ -74,7 +79,13 @@ export default function Plans() {
   }
 
   const dirty = draft.size + unread.size > 0;
-  const rows = withAdded(matrix.data ?? [], added);
+  const rows = useMemo(() => withAdded(matrix.data ?? [], added), [matrix.data, added]);
+  const shown = useMemo(
+    () => rows.filter((row) => added.includes(row) || rowFits(row, search)),
+    [rows, added, search],
+  );
+  const ordered = useMemo(() => byRate(plans.data ?? [], matrix.data ?? []), [plans.data, matrix.data]);
+  const isFiltered = search.q !== undefined || search.scope !== undefined;
 
   async function raceLost() {
     const { data } = await matrix.refetch();
@@ -98,30 +109,49 @@ export default function Plans() {
       <Query query={plans} loading={<Loading />}>
         {(allPlans) => (
           <Query query={matrix} loading={<Loading />}>
-            {(saved) => {
+            {() => {
               if (rows.length === 0)
                 return <Teach plans={allPlans} edit={edit} onNew={() => setOpen('limit')} />;
               return (
-                <Card flush>
-                  <MatrixGrid
-                    tenant={tenant}
-                    plans={byRate(allPlans, saved)}
-                    rows={rows}
-                    draft={draft}
-                    unread={unread}
-                    errors={errors}
-                    lastHour={lastHour}
-                    shares={shares}
-                    editable={edit}
-                    added={added[0] && rowId(added[0])}
-                    onUnread={note}
-                    onSplit={giveEach}
-                    onEdit={(change) => {
-                      setDraft((before) => edited(before, change));
-                      setErrors(new Map());
-                    }}
-                  />
-                </Card>
+                <>
+                  {(rows.length >= filtersFrom || isFiltered) && (
+                    <MatrixFilters
+                      rows={rows}
+                      shown={shown.length}
+                      search={search}
+                      set={(change) =>
+                        navigate({ to: '.', search: (old: object) => ({ ...old, ...change }), replace: true })
+                      }
+                      onChangeMany={edit ? () => setOpen('many') : undefined}
+                    />
+                  )}
+                  {shown.length === 0 ? (
+                    <EmptyState icon={<IconPlans size={20} aria-hidden />} title="No rule matches">
+                      Change the search or the scope.
+                    </EmptyState>
+                  ) : (
+                    <Card flush>
+                      <MatrixGrid
+                        tenant={tenant}
+                        plans={ordered}
+                        rows={shown}
+                        draft={draft}
+                        unread={unread}
+                        errors={errors}
+                        lastHour={lastHour}
+                        shares={shares}
+                        editable={edit}
+                        added={added[0] && rowId(added[0])}
+                        onUnread={note}
+                        onSplit={giveEach}
+                        onEdit={(change) => {
+                          setDraft((before) => edited(before, change));
+                          setErrors(new Map());
+                        }}
+                      />
+                    </Card>
+                  )}
+                </>
               );
             }}
           </Query>
@@ -150,13 +180,24 @@ export default function Plans() {
           onAdd={(row) => setAdded((rows) => [row, ...rows])}
         />
       )}
+      {open === 'many' && (
+        <ChangeMany
+          rows={shown}
+          plans={ordered}
+          draft={draft}
+          onClose={close}
+          onChanged={(next) => {
+            setDraft(next);
+            setErrors(new Map());
+          }}
+        />
+      )}
       {open === 'review' && (
         <Review
           tenant={tenant}
           draft={draft}
           held={heldRows(rows, plans.data ?? [], draft)}
           plans={plans.data ?? []}
-          lastHour={lastHour}
           onSplit={giveEach}
           onClose={close}
           onSaved={() => {

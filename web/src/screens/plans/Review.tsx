@@ -1,18 +1,20 @@
 import { Button, Group } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { useEffect } from 'react';
+import { useEffect, useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { isStatus, ProblemError } from '~/api/problem';
-import type { Verdicts } from '~/api/queries';
 import type { MatrixDiff, MatrixRow, Plan, Rule } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
+import { Effect, effectSentence, useEffectOf } from '~/components/Effect';
 import { IconAlert } from '~/components/icons';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { done } from '~/components/toast';
-import { exactNumber, plural } from '~/domain/format';
+import { plural } from '~/domain/format';
+import { identityText, newRuleOf } from '~/domain/newRule';
 import { patternInWords } from '~/domain/pattern';
 import { limitSentence } from '~/domain/rate';
+import { StartReplay } from '~/features/replay/StartReplay';
 import { cellsOf, type Draft, errorsByCell } from './draft';
 import { type HeldRow, heldSentence, splitProblem } from './inForce';
 import styles from './Matrix.module.css';
@@ -23,7 +25,6 @@ interface Props {
   /** Rows where the limit for all plans is lower than a limit in the draft. */
   held: HeldRow[];
   plans: Plan[];
-  lastHour: Map<number, Verdicts>;
   onSplit: (row: MatrixRow) => void;
   onClose: () => void;
   onSaved: () => void;
@@ -34,7 +35,7 @@ interface Props {
 
 /** The changes as a dry run of the server, before they are saved. */
 export function Review(props: Props) {
-  const { tenant, draft, held, plans, lastHour, onSplit, onClose, onSaved, onErrors, onRaceLost } = props;
+  const { tenant, draft, held, plans, onSplit, onClose, onSaved, onErrors, onRaceLost } = props;
   const queries = useQueryClient();
   const ask = (dryRun: boolean, signal?: AbortSignal) =>
     body(
@@ -59,6 +60,9 @@ export function Review(props: Props) {
       onSaved();
     },
   });
+
+  const question = preview.data ? candidateOf(preview.data) : null;
+  const [replaying, setReplaying] = useState(false);
 
   function retry() {
     save.reset();
@@ -89,7 +93,23 @@ export function Review(props: Props) {
         />
       ))}
       {error && <ErrorState error={error} onRetry={retry} />}
-      {!error && preview.data && <Changes diff={preview.data} lastHour={lastHour} />}
+      {!error && preview.data && <Changes tenant={tenant} diff={preview.data} />}
+      {!error && question && (
+        <>
+          <Effect tenant={tenant} question={question} />
+          <Button variant="default" size="compact-sm" mt="xs" onClick={() => setReplaying(true)}>
+            Replay a longer time
+          </Button>
+        </>
+      )}
+      {replaying && question && (
+        <StartReplay
+          tenant={tenant}
+          candidate={question}
+          title={`${plural(draft.size, 'change')} of plans`}
+          onClose={() => setReplaying(false)}
+        />
+      )}
       {!error && !preview.data && <LoadingLines lines={draft.size} />}
       <Group justify="flex-end" mt="lg">
         <Button variant="default" onClick={onClose}>
@@ -108,7 +128,16 @@ export function Review(props: Props) {
   );
 }
 
-function Changes({ diff, lastHour }: { diff: MatrixDiff; lastHour: Map<number, Verdicts> }) {
+/** The changed rules, as effects and replays take them. */
+function candidateOf({ changes }: MatrixDiff) {
+  return {
+    rules: changes.flatMap(({ after }) => (after ? [newRuleOf(after)] : [])),
+    remove: changes.flatMap(({ before, after }) => (before && !after ? [before.rule_id] : [])),
+  };
+}
+
+function Changes({ tenant, diff }: { tenant: string; diff: MatrixDiff }) {
+  const { data: effects } = useEffectOf(tenant, candidateOf(diff));
   return (
     <>
       <p className="soft">
@@ -118,7 +147,7 @@ function Changes({ diff, lastHour }: { diff: MatrixDiff; lastHour: Map<number, V
       <ul className={styles.diff}>
         {diff.changes.map(({ before, after }) => {
           const rule = (after ?? before) as Rule;
-          const denials = before && lastHour.get(before.rule_id);
+          const effect = effects?.rules.find((one) => one.rule === identityText(rule));
           return (
             <li key={`${rule.key_pattern} ${rule.name} ${rule.plan}`}>
               <span>
@@ -133,7 +162,7 @@ function Changes({ diff, lastHour }: { diff: MatrixDiff; lastHour: Map<number, V
               <span className={after ? styles.to : styles.removed}>
                 {after ? limitSentence(after) : 'removed'}
               </span>
-              {denials && <span className={styles.hint}>{today(before, denials)}</span>}
+              {effect && <span className={styles.hint}>{effectSentence(effect)}</span>}
               {!after && before?.plan === null && (
                 <span className={styles.hint}>
                   Users without a plan and plans created later are no longer limited by it. Its overrides are
@@ -146,12 +175,6 @@ function Changes({ diff, lastHour }: { diff: MatrixDiff; lastHour: Map<number, V
       </ul>
     </>
   );
-}
-
-/** What the current limit did. What the new one would have denied is not known. */
-function today({ mode }: Rule, { denied, checks }: Verdicts): string {
-  const did = mode === 'shadow' ? 'would have denied' : 'denied';
-  return `In the last hour the current limit ${did} ${exactNumber(denied)} of ${exactNumber(checks)} checks.`;
 }
 
 interface HeldProps {

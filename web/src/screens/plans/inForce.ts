@@ -1,7 +1,7 @@
 import type { MatrixRow, Plan, Rule } from '~/api/types';
 import { exactNumber } from '~/domain/format';
 import { hasRate, type Limit, limitSentence, limitShort, rateShort, shapeOf } from '~/domain/rate';
-import { cellId, type Draft, edited, ruleAt } from './draft';
+import { cellId, type Draft, edited, rowId, ruleAt } from './draft';
 
 /**
  * What is in force for one plan in one row, after the draft. All matching rules must allow a check, so the
@@ -72,7 +72,9 @@ export interface HeldRow {
 
 /** The rows of the draft where the limit for all plans lowers those of plans. */
 export function heldRows(rows: MatrixRow[], plans: Plan[], draft: Draft): HeldRow[] {
+  const touched = new Set([...draft.values()].map(({ place }) => rowId(place)));
   return rows.flatMap((row) => {
+    if (!touched.has(rowId(row))) return [];
     const isTouched = (plan: string | null) => draft.has(cellId({ ...row, plan }));
     const found = plans.flatMap(({ name }) => {
       const now = inForce(row, name, draft);

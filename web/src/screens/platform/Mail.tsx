@@ -34,6 +34,8 @@ const kinds: Record<string, string> = {
   password_reset: 'Password reset',
   address_proof: 'Proof of address',
   notice: 'Notice',
+  keys_expire: 'Keys that expire',
+  keys_left: 'Keys of a leaver',
   test: 'Test',
 };
 

@@ -38,7 +38,7 @@ export default function SecurityLog() {
 }
 
 const columns: Column<SecurityEvent>[] = [
-  { key: 'at', header: 'When', width: 112, render: ({ at }) => <RelativeTime at={at} /> },
+  { key: 'at', header: 'When', width: 104, render: ({ at }) => <RelativeTime at={at} /> },
   {
     key: 'event',
     header: 'Event',
@@ -49,10 +49,15 @@ const columns: Column<SecurityEvent>[] = [
     header: 'Who',
     render: ({ who, typed, key_id }) =>
       who ||
-      (typed && <span title="Typed by a stranger">{typed} (typed)</span>) ||
+      (typed && (
+        // The mark comes first, so that a narrow column does not cut it off.
+        <span title={`${typed}, as typed by a stranger`}>
+          <span className="soft">typed</span> {typed}
+        </span>
+      )) ||
       key_id || <span className="soft">unknown</span>,
   },
-  { key: 'ip', header: 'Address', width: 150, render: ({ ip }) => ip },
+  { key: 'ip', header: 'Address', width: 150, wide: true, render: ({ ip }) => ip },
   {
     key: 'browser',
     header: 'Browser',
@@ -65,7 +70,11 @@ const columns: Column<SecurityEvent>[] = [
     key: 'detail',
     header: 'Detail',
     wide: true,
-    render: ({ detail }) => <span className="soft">{detail}</span>,
+    render: ({ detail }) => (
+      <span className="soft" title={detail}>
+        {detail}
+      </span>
+    ),
   },
 ];
 

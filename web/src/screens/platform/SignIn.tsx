@@ -3,7 +3,6 @@ import { useQuery } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
 import type { IdentityProvider, ProviderFailure } from '~/api/types';
 import { Copy } from '~/components/Copy';
-import { type Column, DataTable } from '~/components/DataTable';
 import { Facts } from '~/components/Facts';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
@@ -11,6 +10,7 @@ import { Query } from '~/components/Query';
 import { EmptyState, NoPermission } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { useSession } from '~/session';
+import styles from './Platform.module.css';
 
 /** Where people can sign in beside their password, and whether that works, for platform admins. */
 export default function SignIn() {
@@ -80,20 +80,19 @@ function ProviderCard({ provider }: { provider: IdentityProvider }) {
           'Who may sign in': whoMay(provider),
           'First sign-in': provider.creates_accounts ? 'makes an account' : 'needs a linked account',
           Groups: provider.gives_roles && 'give roles, and take them back',
-          'Second factor': provider.second_factor && 'counts as two factors',
+          'Second factor': provider.second_factor && secondFactor(provider),
           'Signing out': provider.sign_out && 'signs out there too',
         }}
       />
-      <h3>Sign-ins that failed</h3>
+      <h3 className={styles.below}>Sign-ins that failed</h3>
       {failures.length === 0 ? (
         <p className="soft">None since the process started.</p>
       ) : (
-        <DataTable
-          label={`Sign-ins that failed at ${name}`}
-          columns={columns}
-          rows={failures}
-          rowKey={({ reason, detail }) => `${reason} ${detail}`}
-        />
+        <ul className={styles.failures} aria-label={`Sign-ins that failed at ${name}`}>
+          {failures.map((failure) => (
+            <Failure key={`${failure.reason} ${failure.detail}`} failure={failure} />
+          ))}
+        </ul>
       )}
     </Card>
   );
@@ -104,8 +103,21 @@ function whoMay({ email_domains, required_claim }: IdentityProvider): string {
   return required_claim ? `${who}, with the claim ${required_claim}` : who;
 }
 
-const columns: Column<ProviderFailure>[] = [
-  { key: 'detail', header: 'Why', render: ({ detail }) => detail },
-  { key: 'count', header: 'Times', width: 80, render: ({ count }) => count },
-  { key: 'at', header: 'Last', width: 120, render: ({ at }) => <RelativeTime at={at} /> },
-];
+function secondFactor({ second_factor_claim }: IdentityProvider): string {
+  return second_factor_claim
+    ? `a sign-in there with ${second_factor_claim} counts as two factors`
+    : 'a sign-in there counts as two factors';
+}
+
+/** The whole reason: it is what the page is read for. */
+function Failure({ failure: { detail, count, at } }: { failure: ProviderFailure }) {
+  return (
+    <li>
+      <div>{detail}</div>
+      <div className="soft">
+        {count > 1 && `${count} times, last `}
+        <RelativeTime at={at} />
+      </div>
+    </li>
+  );
+}

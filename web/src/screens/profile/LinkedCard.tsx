@@ -3,7 +3,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { api, body } from '~/api/client';
-import { signInOptionsQuery } from '~/api/queries';
+import { identitiesKey, identitiesQuery, signInOptionsQuery } from '~/api/queries';
 import type { Identity, ProviderName } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
 import { Card } from '~/components/Page';
@@ -13,15 +13,10 @@ import { done } from '~/components/toast';
 import { whyNot } from '~/domain/provider';
 import styles from './Profile.module.css';
 
-const identitiesKey = ['identities'] as const;
-
 /** What the reader signs in with at providers, with buttons to link and unlink. */
 export function LinkedCard() {
   const options = useQuery(signInOptionsQuery);
-  const identities = useQuery({
-    queryKey: identitiesKey,
-    queryFn: async ({ signal }) => (await body(api.GET('/api/v1/account/identities', { signal }))).items,
-  });
+  const identities = useQuery(identitiesQuery);
   const [linking, setLinking] = useState<ProviderName | null>(null);
   const [unlinking, setUnlinking] = useState<Identity | null>(null);
   const providers = options.data?.providers ?? [];

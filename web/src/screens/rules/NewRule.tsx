@@ -10,6 +10,7 @@ import { Leaving } from '~/components/Leaving';
 import { Card, Page } from '~/components/Page';
 import { PatternBuilder } from '~/components/PatternBuilder';
 import { Query } from '~/components/Query';
+import { QuotaNote } from '~/components/QuotaNote';
 import { NoPermission } from '~/components/states';
 import { done } from '~/components/toast';
 import { parsePattern } from '~/domain/pattern';
@@ -94,6 +95,7 @@ function Form({ begin }: { begin: RuleDraft }) {
         </>
       }
     >
+      <QuotaNote tenant={tenant} thing="rules" />
       {create.isError && (
         <p role="alert" className={styles.error}>
           {sentence(create.error)}

@@ -1,12 +1,16 @@
+import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
 import { ProblemError, sentence } from '~/api/problem';
 import { lastHourQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { ConflictDialog, type Versions } from '~/components/ConflictDialog';
+import { Effect } from '~/components/Effect';
 import { Leaving } from '~/components/Leaving';
 import { Card } from '~/components/Page';
 import { exactNumber } from '~/domain/format';
-import { Effect } from '~/features/Effect';
+import { ruleLabel } from '~/domain/rule';
+import { StartReplay } from '~/features/replay/StartReplay';
 import { RuleFields } from './RuleFields';
 import styles from './Rules.module.css';
 import { copyOf, creation, differences, type RuleDraft, stopsDenying } from './ruleDraft';
@@ -25,6 +29,8 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
   const stops = stopsDenying(rule, draft);
   const { data: lastHour } = useQuery({ ...lastHourQuery(tenant), enabled: stops });
   const denials = lastHour?.get(rule.rule_id);
+  const [replaying, setReplaying] = useState(false);
+  const candidate = () => creation({ ...copyOf({ ...rule, ...draft }, []), name: rule.name });
   const general = error instanceof ProblemError && error.document.errors ? null : error;
   return (
     <Card title="Rule">
@@ -46,10 +52,16 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
               ))}
             </div>
             {editor.ready && (
-              <Effect
-                tenant={tenant}
-                rules={[creation({ ...copyOf({ ...rule, ...draft }, []), name: rule.name })]}
-              />
+              <>
+                <Effect tenant={tenant} question={{ rules: [candidate()] }} />
+                {!disabled && (
+                  <div>
+                    <Button variant="default" size="compact-sm" onClick={() => setReplaying(true)}>
+                      Replay a longer time
+                    </Button>
+                  </div>
+                )}
+              </>
             )}
             {rule.action === 'limit' && draft.action === 'limit' && <span>Buckets keep their tokens.</span>}
             {stops && (
@@ -75,6 +87,17 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
         onTakeTheirs={editor.takeTheirs}
         onClose={editor.closeConflict}
       />
+      {replaying && (
+        <StartReplay
+          tenant={tenant}
+          candidate={{ rules: [candidate()] }}
+          title={`${ruleLabel(rule)}: ${changes.map(({ label, to }) => `${label} ${to}`).join(', ')}`.slice(
+            0,
+            200,
+          )}
+          onClose={() => setReplaying(false)}
+        />
+      )}
       <Leaving when={editor.dirty} what="Your changes to this rule" />
     </Card>
   );

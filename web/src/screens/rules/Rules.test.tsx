@@ -22,6 +22,7 @@ const world = (role: 'viewer' | 'editor' = 'editor', shown = live) => ({
   'POST /api/v1/tenants/acme/effect': {
     is_recording: true,
     since: '2026-11-01T09:00:00Z',
+    note: null,
     checks: { value: 1000, error: 0 },
     share: 1,
     denied_then: { value: 5, error: 0 },

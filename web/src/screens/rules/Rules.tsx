@@ -12,7 +12,7 @@ import { sorted } from '~/components/sorted';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { plural } from '~/domain/format';
-import { patternInWords } from '~/domain/pattern';
+import { isFound, patternInWords } from '~/domain/pattern';
 import { type Choice, choicesOf, modeLabels, ruleEffect, scopeLabels } from '~/domain/rule';
 import EndingSoon from '~/features/overrides/EndingSoon';
 import type { RulesSearch } from '~/search';
@@ -131,14 +131,8 @@ export default function Rules() {
 
 /** Whether a rule matches the filters. */
 export function fits(rule: Rule, { q, scope, plan, mode, state }: RulesSearch): boolean {
-  const text =
-    `${rule.key_pattern} ${rule.name} ${rule.description} ${patternInWords(rule.key_pattern)}`.toLowerCase();
   return (
-    (!q ||
-      q
-        .toLowerCase()
-        .split(/\s+/)
-        .every((word) => text.includes(word))) &&
+    isFound(q, rule.key_pattern, rule.name, rule.description) &&
     (!scope || rule.scope === scope) &&
     (!plan || (plan === '*' ? rule.plan === null : rule.plan === plan)) &&
     (!mode || rule.mode === mode) &&

@@ -12,6 +12,7 @@ const member = {
   disabled: false,
   proven: true,
   granted_by: null,
+  second_factor: false,
   created_at: '2026-11-21T06:00:00Z',
   version: 4,
 };
@@ -37,6 +38,7 @@ function server(more: Record<string, unknown>, role: 'viewer' | 'editor' | 'owne
     [`GET ${acme}/invitations`]: page([invitation]),
     [`GET ${acme}/alerts`]: page([]),
     [`GET ${acme}/audit`]: page([auditEntry()]),
+    [`GET ${acme}/audit-webhook`]: () => problem(404, 'not-found'),
     [`GET ${acme}/audit/812`]: auditEntry(),
     ...more,
   });
@@ -121,6 +123,34 @@ test('rotating gives the old key its grace', async () => {
   expect(sent?.headers.get('If-Match')).toBe('"9"');
 });
 
+test('keys of people who left are revoked or kept, one by one', async () => {
+  let kept: string | null = null;
+  const left = {
+    creator_left: true,
+    created_by: { kind: 'account' as const, id: '7', name: 'gone@example.com' },
+  };
+  const requests = server({
+    [`GET ${acme}/api-keys`]: () => ({
+      json: page([
+        key({ ...left, kept_at: kept }),
+        key({ ...left, key_id: 'old4Jx9m', name: 'old', revoked_at: kept ?? '2026-11-21T06:00:00Z' }),
+      ]),
+    }),
+    [`POST ${acme}/api-keys/k3Jx9mQ2/keep`]: () => {
+      kept = '2026-11-21T06:00:00Z';
+      return { json: key({ ...left, kept_at: kept }), headers: { ETag: '"10"' } };
+    },
+  });
+  const { user } = open('/t/acme/settings/keys');
+  expect(await screen.findByText(/1 key made by people who have left still works/)).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Revoke gateway' }));
+  await user.click(within(await screen.findByRole('dialog')).getByRole('button', { name: 'Cancel' }));
+  await user.click(await screen.findByRole('button', { name: 'Keep gateway' }));
+  await waitFor(() => expect(screen.queryByText(/people who have left/)).toBeNull());
+  expect(requests.find(({ path }) => path.endsWith('/keep'))?.headers.get('If-Match')).toBe('"9"');
+  expect(screen.getByText('has left; kept')).toBeDefined();
+});
+
 test('an invitation gives a link, its token in the fragment', async () => {
   server({
     [`POST ${acme}/invitations`]: () => ({ status: 201, json: { invitation, token: '3q2-7wAB9x' } }),
@@ -179,7 +209,7 @@ test('an import changes nothing before its changes were seen', async () => {
     label: 'user:{user_id} [free]',
     fields: [{ field: 'rate', before: '10 per second', after: '20 per second' }],
   };
-  server({
+  const requests = server({
     [`POST ${acme}/import`]: ({ query, body }: { query: URLSearchParams; body: unknown }) => {
       asked.push({ dry: query.get('dry_run'), body });
       return {
@@ -200,6 +230,11 @@ test('an import changes nothing before its changes were seen', async () => {
   await user.click(screen.getByRole('button', { name: 'Review changes' }));
   const diff = await screen.findByRole('region', { name: 'Changes' });
   expect(diff.textContent).toMatch(/10 per second → 20 per second/);
+  expect(await screen.findByText(/Record checks \(page Replays\) to see here/)).toBeDefined();
+  expect(requests.find(({ path }) => path.endsWith('/effect'))?.body).toEqual({
+    file: 'rules: []',
+    prune: false,
+  });
   expect(asked).toEqual([{ dry: 'true', body: 'rules: []' }]);
   await user.click(screen.getByRole('button', { name: 'Apply 2 changes' }));
   await waitFor(() => expect(asked.at(-1)?.dry).toBe('false'));
@@ -416,4 +451,31 @@ test('a key without a recorded use is not said to be unused when it is revoked',
   const dialog = await screen.findByRole('dialog');
   expect(dialog.textContent).toMatch(/No use is recorded yet\. Uses appear within a minute\./);
   expect(dialog.textContent).not.toMatch(/last used never/);
+});
+
+test('an owner sees who has a second factor, and whom requiring one would lock out', async () => {
+  const own = { ...session(), two_factors: true };
+  const people = [
+    { ...member, second_factor: true },
+    { ...member, account_id: 2, email: 'bob@example.com', name: 'Bob', role: 'viewer' },
+    { ...member, account_id: 3, email: 'gone@example.com', name: 'Gone', disabled: true },
+  ];
+  server({ 'GET /api/v1/session': own, [`GET ${acme}/members`]: page(people) });
+  const { user, router } = open('/t/acme/settings/members');
+  expect(await screen.findByRole('columnheader', { name: 'Second factor' })).toBeDefined();
+  expect(screen.getAllByText('None')).toHaveLength(2);
+  await router.navigate({
+    to: '/t/$tenant/settings/$section',
+    params: { tenant: 'acme', section: 'tenant' },
+  });
+  await user.click(await screen.findByRole('button', { name: 'Require …' }));
+  expect(await screen.findByText('1 member')).toBeDefined();
+  expect(screen.getByText(/of 3, bob@example.com/)).toBeDefined();
+});
+
+test('who is no owner is not told who has a second factor', async () => {
+  server({ [`GET ${acme}/members`]: page([{ ...member, second_factor: null }]) }, 'viewer');
+  open('/t/acme/settings/members');
+  expect(await screen.findByText('Ada')).toBeDefined();
+  expect(screen.queryByRole('columnheader', { name: 'Second factor' })).toBeNull();
 });

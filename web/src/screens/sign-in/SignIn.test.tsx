@@ -63,3 +63,15 @@ test('a tenant that requires a second factor leads to the profile', async () => 
   expect(await screen.findByRole('heading', { name: 'Set up a second factor first' })).toBeDefined();
   expect(screen.getByRole('link', { name: 'Set up on your profile' }).getAttribute('href')).toBe('/profile');
 });
+
+test('a password is masked, can be pasted, and filled in by a password manager', async () => {
+  fakeServer({ 'GET /api/v1/session': () => problem(401, 'unauthorized') });
+  const { user } = open('/sign-in');
+  const password = (await screen.findByLabelText('Password')) as HTMLInputElement;
+  expect(password.type).toBe('password');
+  expect(password.autocomplete).toBe('current-password');
+  expect((screen.getByLabelText('E-mail') as HTMLInputElement).autocomplete).toBe('username');
+  await user.click(password);
+  await user.paste('eight old grey cats');
+  expect(password.value).toBe('eight old grey cats');
+});

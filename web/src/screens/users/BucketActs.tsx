@@ -9,6 +9,7 @@ import { ConfirmAction } from '~/components/ConfirmAction';
 import { Dialog } from '~/components/Dialog';
 import { done } from '~/components/toast';
 import { exactNumber, plural } from '~/domain/format';
+import { roomOf } from '~/domain/lent';
 
 interface Props {
   tenant: string;
@@ -20,7 +21,7 @@ interface Props {
 /** Refills a bucket. */
 export function Reset({ tenant, user, bucket, onClose }: Props) {
   const queries = useQueryClient();
-  const { bucket_key, burst_capacity, key_pattern } = bucket;
+  const { bucket_key, key_pattern, lent } = bucket;
   async function reset() {
     const change = await body(
       api.POST('/api/v1/tenants/{tenant}/users/{user_id}/buckets/reset', {
@@ -38,8 +39,10 @@ export function Reset({ tenant, user, bucket, onClose }: Props) {
       title="Refill this bucket?"
       effect={
         <>
-          User {user} can use all {exactNumber(burst_capacity)} tokens of <code>{key_pattern}</code> at once.
-          The limit does not change.
+          User {user} can use all {exactNumber(Math.floor(roomOf(bucket)))} tokens of{' '}
+          <code>{key_pattern}</code> at once
+          {lent && `, beside ${exactNumber(Math.ceil(lent.tokens))} that are lent to processes`}. The limit
+          does not change.
         </>
       }
       verb="Refill"
@@ -62,7 +65,8 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
   const [tokens, setTokens] = useState<number | string>(Math.max(1, Math.round(burst_capacity / 2)));
   const [dialog] = useState(randomID);
   const amount = typeof tokens === 'number' ? tokens : Number.NaN;
-  const after = Math.max(0, Math.min(burst_capacity, held + amount));
+  const most = roomOf(bucket);
+  const after = Math.max(0, Math.min(most, held + amount));
 
   const credit = useMutation({
     mutationFn: () =>
@@ -106,7 +110,9 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
           <p className="soft" style={{ marginTop: 12 }}>
             The bucket of <code>{key_pattern}</code> will hold about {exactNumber(Math.round(after))} of{' '}
             {exactNumber(burst_capacity)} tokens
-            {held + amount > burst_capacity && ', its maximum'}.
+            {held + amount > most &&
+              (bucket.lent ? ', its maximum beside what is lent to processes' : ', its maximum')}
+            .
           </p>
         )}
         <Group justify="flex-end" mt="lg">

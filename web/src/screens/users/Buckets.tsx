@@ -5,6 +5,7 @@ import type { Bucket } from '~/api/types';
 import { Card } from '~/components/Page';
 import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
 import { duration, exactNumber } from '~/domain/format';
+import { lentHint, lentText, roomOf } from '~/domain/lent';
 import { hasRate } from '~/domain/rate';
 import { ruleLabel } from '~/domain/rule';
 import { Credit, Reset } from './BucketActs';
@@ -134,6 +135,11 @@ function BucketRow({ tenant, bucket, readAt, edit, onOverride, onAct }: RowProps
           </span>
           <span className="soft numeric">{rest(bucket, level)}</span>
         </div>
+        {bucket.lent && (
+          <span className="soft" title={lentHint}>
+            {lentText(bucket)}
+          </span>
+        )}
       </div>
       {edit && <BucketMenu bucket={bucket} onAct={onAct} onOverride={onOverride} />}
     </li>
@@ -160,13 +166,14 @@ function nounsOf({ algorithm }: Bucket) {
 }
 
 function rest(bucket: Bucket, level: number): string {
-  const { burst_capacity, rate_per_second, mode, algorithm, reset_after_ms } = bucket;
+  const { burst_capacity, rate_per_second, mode, lent, algorithm, reset_after_ms } = bucket;
   if (algorithm === 'concurrency') return level < 1 ? 'all places are taken' : '';
   if (!hasRate(algorithm)) {
     return level >= burst_capacity ? 'unused' : `all of it in ${duration(reset_after_ms)} at most`;
   }
   const denies = mode === 'shadow' ? 'would deny' : 'denies';
+  if (level < 1 && lent) return ''; // nobody knows what processes give back
   if (level < 1) return `${denies} for ${duration(((1 - level) / rate_per_second) * 1000)} more`;
-  const missing = burst_capacity - level;
+  const missing = roomOf(bucket) - level;
   return missing < 0.005 ? 'full' : `full in ${duration((missing / rate_per_second) * 1000)}`;
 }

@@ -8,6 +8,7 @@ import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule, User } from '~/api/types';
 import { ConflictDialog } from '~/components/ConflictDialog';
 import { Dialog } from '~/components/Dialog';
+import { QuotaNote } from '~/components/QuotaNote';
 import { done } from '~/components/toast';
 import { ruleEffect } from '~/domain/rule';
 import { userQuery } from './queries';
@@ -71,6 +72,7 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
           save.mutate(user.etag);
         }}
       >
+        {plan_source !== 'user' && <QuotaNote tenant={tenant} thing="users" />}
         <NativeSelect
           label="Plan"
           value={chosen}

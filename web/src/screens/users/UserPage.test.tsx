@@ -1,7 +1,7 @@
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import type { Override } from '~/api/types';
-import { fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
+import { effect, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { bucket, crossing, override, quota, user as someUser, violation } from '../../../test/traffic';
 
@@ -31,8 +31,15 @@ function server(more: Record<string, unknown> = {}, overrides: () => Override[] 
 
 test('an override has a reason and an end, and says its effect before it is saved', async () => {
   const before = Date.now();
+  const figure = (value: number) => ({ value, error: 0 });
   const requests = server({
     [`PUT ${base}/rules/12/overrides/42`]: () => ({ status: 201, json: override() }),
+    [`POST ${base}/effect`]: effect({
+      is_recording: true,
+      since: '2026-11-20T06:00:00Z',
+      checks: figure(1200),
+      no_longer_denied: figure(34),
+    }),
   });
   const { user, router } = open('/t/acme/users/42');
   await user.click(await screen.findByRole('button', { name: 'New override' }));
@@ -44,6 +51,14 @@ test('an override has a reason and an end, and says its effect before it is save
   await user.paste('migration week');
   expect(dialog.textContent).toMatch(
     /User 42 gets 100 per second, bursts to 500 instead of 10 per second, bursts to 50, until/,
+  );
+  await waitFor(() =>
+    expect(requests.findLast(({ path }) => path.endsWith('/effect'))?.body).toEqual({
+      override: { rule_id: 12, user_id: '42', rate_per_second: 100, burst_capacity: 500 },
+    }),
+  );
+  expect((await within(dialog).findByLabelText('Effect')).textContent).toMatch(
+    /0 more and 34 fewer of 1,200 checks/,
   );
   await user.click(give);
   await waitFor(() => expect(screen.queryByRole('dialog', { name: /New override/ })).toBeNull());
@@ -313,6 +328,23 @@ test('a quota shows its use, its override and the end of its window in the ruleâ
   expect(daily?.textContent).toMatch(/100 of 100 used, used up/);
   const buckets = screen.getByRole('list', { name: 'Buckets' });
   expect(within(buckets).getAllByRole('listitem')).toHaveLength(1);
+});
+
+test('what a bucket has lent to processes is said beside its level, and where it is refilled', async () => {
+  server({
+    [`GET ${its}/buckets`]: {
+      items: [bucket({ tokens: 38, burst_capacity: 50, lent: { tokens: 12, processes: 3 } })],
+      has_more: false,
+    },
+  });
+  const { user } = open('/t/acme/users/42');
+  const row = within(await screen.findByRole('list', { name: 'Buckets' })).getByRole('listitem');
+  expect(row.textContent).toMatch(/38 of 50 tokens.*full.*12 more lent to 3 processes/);
+  await user.click(within(row).getByRole('button', { name: /^Actions for the bucket/ }));
+  await user.click(await screen.findByRole('menuitem', { name: /Refill/ }));
+  expect((await screen.findByRole('dialog')).textContent).toMatch(
+    /can use all 38 tokens.*beside 12 that are lent to processes/,
+  );
 });
 
 test('without quotas the page says what makes one', async () => {

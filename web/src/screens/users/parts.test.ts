@@ -1,11 +1,24 @@
 import { expect, test } from 'vitest';
 import { bucket } from '../../../test/traffic';
+import { lentText } from '../../domain/lent';
 import { levelAfter } from './level';
 import { lineErrors } from './lines';
 
 test('a bucket fills at its rate up to its burst, and never runs backwards', () => {
   const it = bucket({ tokens: 20, rate_per_second: 10, burst_capacity: 50 });
   expect([-500, 0, 1500, 60_000].map((ms) => levelAfter(it, ms))).toEqual([20, 20, 35, 50]);
+});
+
+test('a bucket fills up beside what it has lent', () => {
+  const it = bucket({
+    tokens: 20,
+    rate_per_second: 10,
+    burst_capacity: 50,
+    lent: { tokens: 12, processes: 2 },
+  });
+  expect([0, 1000, 60_000].map((ms) => levelAfter(it, ms))).toEqual([20, 30, 38]);
+  expect(lentText(it)).toBe('12 more lent to 2 processes');
+  expect(lentText({ lent: { tokens: 0.5, processes: 1 } })).toBe('1 more lent to 1 process');
 });
 
 test('mistakes of an import stand beside their lines; others are left to the problem', () => {

@@ -8,6 +8,7 @@ import { isStatus } from '~/api/problem';
 import type { Alert, Rule } from '~/api/types';
 import { ConflictDialog } from '~/components/ConflictDialog';
 import { FormDialog } from '~/components/FormDialog';
+import { QuotaNote } from '~/components/QuotaNote';
 import { done } from '~/components/toast';
 import { ruleLabel } from '~/domain/rule';
 import { type AlertFields, alertVersions, countedAs } from './versions';
@@ -98,6 +99,7 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
     >
       {(wrong) => (
         <>
+          {!alert && <QuotaNote tenant={tenant} thing="alerts" />}
           <TextInput
             label="Name"
             placeholder="Search abuse"

@@ -4,6 +4,7 @@ import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { ProblemError, sentence } from '~/api/problem';
+import { Effect } from '~/components/Effect';
 import { IconUpload } from '~/components/icons';
 import { Leaving } from '~/components/Leaving';
 import { Card } from '~/components/Page';
@@ -19,6 +20,9 @@ rules:
     plan: free
     rate: 10/second
     burst_capacity: 50`;
+
+/** Longer files are not looked at for their effect. */
+const mostOfEffect = 500_000;
 
 /** Imports a file: a dry run shows the changes, then a second request applies them. */
 export function Import({ tenant }: { tenant: string }) {
@@ -93,6 +97,9 @@ export function Import({ tenant }: { tenant: string }) {
         />
         {error && <WrongLines error={error} />}
         {diff && <ConfigDiffView diff={diff} />}
+        {diff && diff.rules.length + diff.overrides.length > 0 && text.length <= mostOfEffect && (
+          <Effect tenant={tenant} question={{ file: text, prune }} />
+        )}
         <Group gap={8}>
           {diff && changes > 0 ? (
             <>

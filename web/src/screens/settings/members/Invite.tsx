@@ -5,6 +5,7 @@ import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { signInOptionsQuery } from '~/api/queries';
 import { FormDialog } from '~/components/FormDialog';
+import { QuotaNote } from '~/components/QuotaNote';
 import { SecretDialog } from '~/components/SecretDialog';
 import { done } from '~/components/toast';
 import { type Role, roleNames, roles } from '~/domain/roles';
@@ -59,6 +60,7 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
     >
       {(wrong) => (
         <>
+          <QuotaNote tenant={tenant} thing="members" />
           <TextInput
             label="E-mail"
             type="email"

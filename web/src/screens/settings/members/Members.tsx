@@ -11,9 +11,10 @@ import { IconPlus, IconX } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
-import { RelativeTime } from '~/components/Time';
+import { RelativeTime, useNow } from '~/components/Time';
 import { done, failed } from '~/components/toast';
 import { Unproven } from '~/components/Unproven';
+import { keyState } from '~/domain/key';
 import { type Role, roleNames, roles } from '~/domain/roles';
 import { useRole, useSession, useTenant } from '~/session';
 import { keysQuery } from '../keys/queries';
@@ -42,7 +43,12 @@ export default function Members() {
           {member.account_id === account.account_id && <span className="soft"> (you)</span>}{' '}
           <Unproven account={member} />
           {member.granted_by && (
-            <div className="soft">Role by a group at {member.granted_by}; changing it here keeps it</div>
+            <div
+              className="soft"
+              title={`By a group at ${member.granted_by}. Changing the role here keeps it.`}
+            >
+              Role by a group
+            </div>
           )}
         </>
       ),
@@ -59,6 +65,14 @@ export default function Members() {
     },
   ];
   if (own) {
+    columns.splice(3, 0, {
+      key: 'factor',
+      header: 'Second factor',
+      width: 120,
+      wide: true,
+      render: ({ second_factor }) =>
+        second_factor ? <Outcome tone="allowed">On</Outcome> : <span className="soft">None</span>,
+    });
     columns.push({
       key: 'remove',
       header: 'Actions',
@@ -130,9 +144,12 @@ export default function Members() {
 /** What a removal does. Keys outlive the person who made them, who may have a copy. */
 function Removal({ member }: { member: Member }) {
   const keys = useQuery(keysQuery(useTenant()));
+  const now = useNow();
   const theirs = (keys.data ?? []).filter(
-    ({ created_by, revoked_at }) =>
-      !revoked_at && created_by?.kind === 'account' && created_by.id === String(member.account_id),
+    (key) =>
+      ['active', 'expiring'].includes(keyState(key, now)) &&
+      key.created_by?.kind === 'account' &&
+      key.created_by.id === String(member.account_id),
   );
   return (
     <>
@@ -141,8 +158,8 @@ function Removal({ member }: { member: Member }) {
         <>
           {' '}
           The API keys that they made keep working:{' '}
-          <strong>{theirs.map(({ name }) => name).join(', ')}</strong>. Rotate or revoke them if the person
-          may have a copy.
+          <strong>{theirs.map(({ name }) => name).join(', ')}</strong>. The list of API keys then asks about
+          each: revoke it, as the person may have a copy, or keep it.
         </>
       )}
     </>

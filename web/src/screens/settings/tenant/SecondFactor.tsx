@@ -1,19 +1,20 @@
 import { Button } from '@mantine/core';
-import { useQueryClient } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, ifMatch, type Tagged } from '~/api/client';
-import type { Tenant } from '~/api/types';
+import type { Member, Tenant } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import { useRole, useSession } from '~/session';
+import { membersQuery } from '../members/queries';
 import styles from '../Settings.module.css';
 
 /** Whether members need a second factor to reach the tenant. */
 export function SecondFactorCard({ saved: { value: tenant, etag } }: { saved: Tagged<Tenant> }) {
   const { own } = useRole();
-  const { account } = useSession();
+  const { two_factors } = useSession();
   const queries = useQueryClient();
   const [asking, setAsking] = useState(false);
   const required = tenant.settings.require_second_factor;
@@ -41,8 +42,8 @@ export function SecondFactorCard({ saved: { value: tenant, etag } }: { saved: Ta
         effect={
           required
             ? 'A stolen password alone will open this tenant to whoever has it.'
-            : account.second_factor
-              ? 'Members without one lose access at once, until they have set one up on their profile.'
+            : two_factors
+              ? asking && <Effect tenant={tenant.slug} />
               : 'Set up your own on your profile first; otherwise you would lose access yourself.'
         }
         verb={required ? 'Make optional' : 'Require'}
@@ -57,4 +58,32 @@ export function SecondFactorCard({ saved: { value: tenant, etag } }: { saved: Ta
       />
     </Card>
   );
+}
+
+/** Who would be locked out. */
+function Effect({ tenant }: { tenant: string }) {
+  const { data: members } = useQuery(membersQuery(tenant));
+  const without = (members ?? []).filter(
+    ({ second_factor, disabled }) => second_factor === false && !disabled,
+  );
+  if (members && without.length === 0) return 'Every member has one. Whoever joins sets one up first.';
+  return (
+    <>
+      Members without one lose access at once, until they have set one up on their profile
+      {without.length > 0 && (
+        <>
+          : <strong>{without.length === 1 ? '1 member' : `${without.length} members`}</strong> of{' '}
+          {members?.length}, {namesOf(without)}
+        </>
+      )}
+      . Those who sign in at a provider that counts as two factors keep it.
+    </>
+  );
+}
+
+/** "ada@example.com, bob@example.com and 3 more" */
+function namesOf(members: Member[]): string {
+  const shown = members.slice(0, 5).map(({ email }) => email);
+  const more = members.length - shown.length;
+  return more > 0 ? `${shown.join(', ')} and ${more} more` : shown.join(', ');
 }

@@ -1,4 +1,4 @@
-import { Button, Group, NativeSelect, NumberInput, Switch, TextInput } from '@mantine/core';
+import { Button, Group, NativeSelect, NumberInput, Switch, Text, TextInput } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
@@ -70,6 +70,11 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
         {...form.getInputProps('name')}
         error={wrong('/name')}
       />
+      {saved.value.buckets === 'spread' && (
+        <Text size="sm">
+          Its buckets are spread over all servers of the Redis Cluster, which cannot be changed
+        </Text>
+      )}
       <NativeSelect
         label="Default plan"
         description="For users without an assigned plan"

@@ -3,7 +3,9 @@ import { plansQuery, tenantQuery } from '~/api/queries';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { useRole, useSession, useTenant } from '~/session';
+import { WebhookCard } from '../audit/WebhookCard';
 import { EnforcementCard } from './Enforcement';
+import { QuotasCard } from './Quotas';
 import { SecondFactorCard } from './SecondFactor';
 import { Suspension } from './Suspension';
 import { TenantFacts } from './TenantFacts';
@@ -31,6 +33,8 @@ export default function TenantSettings() {
           </Card>
           <EnforcementCard tenant={saved.value} />
           <SecondFactorCard saved={saved} />
+          <WebhookCard />
+          <QuotasCard tenant={slug} editable={account.platform_admin} />
           {account.platform_admin && <Suspension saved={saved} />}
         </>
       )}

@@ -1,0 +1,234 @@
+package e2e_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/devdb"
+	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+)
+
+const (
+	faultRate, faultBurst = 300, 300
+	// faultRules are a limit that all users share and one of each. They fail closed, so that nothing passes but by the buckets.
+	faultRules = `
+rules:
+  - {key_pattern: global, rate: 300/second, burst_capacity: 300, failure_mode: closed}
+  - {key_pattern: "user:{user_id}", rate: 10000/second, burst_capacity: 10000, failure_mode: closed}
+`
+	faultBudget = "--store-budget=250ms"
+)
+
+// TestALimitOnLeasedTokensHoldsThroughFaults: two processes spend leased tokens of a bucket while something fails. In no interval do they
+// admit more than the limit, but for what the fault itself loses, and enforcement is back within two seconds.
+func TestALimitOnLeasedTokensHoldsThroughFaults(t *testing.T) {
+	t.Parallel()
+	t.Run("Redis is frozen for longer than leased tokens live", func(t *testing.T) {
+		t.Parallel()
+		redis := devdbtest.Redis(t)
+		l := startFaultLoad(t, newTenant(t, faultRules).startAPIs(t, 2, redis.URL(), faultBudget))
+		mustHappen(t, redis.Freeze())
+		l.wantOutage(t)
+		mustHappen(t, redis.Thaw())
+		l.wantEnforced(t)
+		l.wantLimit(t, 0)
+	})
+	t.Run("Redis is killed and comes back empty", func(t *testing.T) {
+		t.Parallel()
+		redis := devdbtest.Redis(t)
+		l := startFaultLoad(t, newTenant(t, faultRules).startAPIs(t, 2, redis.URL(), faultBudget))
+		redis.Kill()
+		l.wantOutage(t)
+		mustHappen(t, redis.Restart(t.Context()))
+		l.wantEnforced(t)
+		l.wantLimit(t, faultBurst+faultBurst/2) // a full bucket, and what was lent
+	})
+	t.Run("PostgreSQL answers nothing", func(t *testing.T) {
+		t.Parallel()
+		postgres := startPostgres(t)
+		admin(t, postgres.address, "migrate")
+		apis := newTenantIn(t, postgres.address, faultRules).startAPIs(t, 2, devdbtest.Redis(t).URL(), faultBudget)
+		l := startFaultLoad(t, apis)
+		postgres.proxy.silent.Store(true)
+		eventually(t, patience, "the processes to miss the database", func() bool {
+			return !slices.ContainsFunc(apis, func(a *api) bool { return a.ready(t).Database != "down" })
+		})
+		l.wantEnforced(t) // on leased tokens, as before
+		postgres.proxy.silent.Store(false)
+		eventually(t, patience, "the database to be up again", func() bool { return apis[0].ready(t).Database == "up" })
+		l.wantEnforced(t)
+		l.wantLimit(t, 0)
+	})
+	for _, placement := range [][]string{nil, {"--spread"}} {
+		t.Run(fmt.Sprint("replicas take over, create-tenant ", placement), func(t *testing.T) {
+			t.Parallel()
+			cluster, err := devdb.StartRedisCluster(t.Context(), t.TempDir(), 3, true)
+			mustHappen(t, err)
+			t.Cleanup(cluster.Kill)
+			for _, replica := range cluster.Replicas {
+				eventually(t, patience, "a replica to follow", func() bool {
+					return strings.Contains(command(t, replica.Addr(), "INFO replication"), "master_link_status:up")
+				})
+			}
+			l := startFaultLoad(t, newTenantIn(t, devdbtest.Postgres(t), faultRules, placement...).startAPIs(t, 2, cluster.URL(), faultBudget))
+			for i, master := range cluster.Masters {
+				master.Kill()
+				command(t, cluster.Replicas[i].Addr(), "CLUSTER FAILOVER TAKEOVER")
+				l.wantEnforced(t)
+			}
+			l.wantLimit(t, faultBurst) // replicas may lack the latest takes
+		})
+	}
+}
+
+func mustHappen(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// command sends a command to a Redis and returns the answer.
+func command(t *testing.T, addr, text string) string {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", addr, patience)
+	mustHappen(t, err)
+	defer func() { _ = conn.Close() }()
+	mustHappen(t, conn.SetDeadline(time.Now().Add(patience)))
+	_, err = io.WriteString(conn, text+"\r\n")
+	mustHappen(t, err)
+	var answer strings.Builder
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		answer.WriteString(lines.Text() + "\n")
+		if !strings.HasPrefix(answer.String(), "$") || lines.Text() == "" && strings.Count(answer.String(), "\n") > 2 {
+			break
+		}
+	}
+	return answer.String()
+}
+
+// admittedCheck is a check that passed. When it was admitted is known only to lie between the two.
+type admittedCheck struct{ asked, decided time.Duration }
+
+// faultLoad is callers of processes, and what became of their checks.
+type faultLoad struct {
+	stop        <-chan struct{}
+	end         func() // the load
+	callers     sync.WaitGroup
+	mu          sync.Mutex
+	admitted    []admittedCheck
+	passed      atomic.Int64
+	denied      atomic.Int64
+	unavailable atomic.Int64
+}
+
+// startFaultLoad asks for nearly twice the limit, and waits until each process serves checks from leased tokens.
+func startFaultLoad(t *testing.T, apis []*api) *faultLoad {
+	t.Helper()
+	stop := make(chan struct{})
+	l := &faultLoad{stop: stop}
+	l.end = sync.OnceFunc(func() {
+		close(stop)
+		l.callers.Wait()
+	})
+	t.Cleanup(l.end)
+	began := time.Now()
+	for _, a := range apis {
+		for caller := range 4 {
+			l.callers.Go(func() { l.ask(t, a, fmt.Sprintf(`{"user_id":"user-%d"}`, caller), began) })
+		}
+	}
+	for _, a := range apis {
+		eventually(t, patience, "checks on leased tokens", func() bool { return a.metric(t, "sluice_leased_checks_total") > 50 })
+	}
+	return l
+}
+
+func (l *faultLoad) ask(t *testing.T, a *api, body string, began time.Time) {
+	every := time.NewTicker(15 * time.Millisecond)
+	defer every.Stop()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-every.C:
+		}
+		asked := time.Since(began)
+		got, err := a.try(body)
+		if err != nil {
+			t.Errorf("a check was not answered: %v", err)
+			return
+		}
+		switch got.status {
+		case http.StatusOK:
+			l.mu.Lock()
+			l.admitted = append(l.admitted, admittedCheck{asked, time.Since(began)})
+			l.mu.Unlock()
+			l.passed.Add(1)
+		case http.StatusTooManyRequests:
+			l.denied.Add(1)
+		default:
+			l.unavailable.Add(1)
+		}
+	}
+}
+
+// wantOutage waits until checks fail and no leased tokens are left.
+func (l *faultLoad) wantOutage(t *testing.T) {
+	t.Helper()
+	before := l.unavailable.Load()
+	eventually(t, patience, "checks to fail", func() bool { return l.unavailable.Load() > before+100 })
+	passed := l.passed.Load()
+	before = l.unavailable.Load()
+	eventually(t, patience, "no check to pass", func() bool {
+		if now := l.passed.Load(); now != passed {
+			passed, before = now, l.unavailable.Load()
+		}
+		return l.unavailable.Load() > before+200
+	})
+}
+
+// wantEnforced waits until checks pass again.
+func (l *faultLoad) wantEnforced(t *testing.T) {
+	t.Helper()
+	before := l.passed.Load()
+	eventually(t, changesArriveIn, "checks to pass", func() bool { return l.passed.Load() > before+20 })
+	before = l.passed.Load()
+	eventually(t, patience, "checks to go on", func() bool { return l.passed.Load() > before+200 })
+}
+
+// wantLimit ends the load, and wants no interval with more than the limit and an allowance.
+func (l *faultLoad) wantLimit(t *testing.T, allowance float64) {
+	t.Helper()
+	l.end()
+	starts := slices.Clone(l.admitted)
+	slices.SortFunc(starts, func(a, b admittedCheck) int { return int(a.asked - b.asked) })
+	slices.SortFunc(l.admitted, func(a, b admittedCheck) int { return int(a.decided - b.decided) })
+	over, from, to := -1e9, time.Duration(0), time.Duration(0)
+	for i := range starts {
+		since, within := starts[i].asked, 0.0 // those that were certainly admitted since then
+		for _, one := range l.admitted {
+			if one.asked < since {
+				continue
+			}
+			within++
+			if more := within - faultBurst - faultRate*(one.decided-since).Seconds(); more > over {
+				over, from, to = more, since, one.decided
+			}
+		}
+	}
+	t.Logf("%d passed, %d were denied and %d failed; the most in an interval was %.1f above the limit, from %v to %v",
+		len(l.admitted), l.denied.Load(), l.unavailable.Load(), over, from, to)
+	if over > allowance {
+		t.Errorf("%.1f more than the limit passed, of at most %.0f", over, allowance)
+	}
+}

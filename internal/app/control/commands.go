@@ -1,0 +1,244 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/app"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/pgstore/migrate"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
+)
+
+// Run runs an admin command. All but serve write only their result to out.
+func Run(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, log *slog.Logger) error {
+	switch cfg.Command {
+	case config.AdminServe:
+		return serve(ctx, cfg, log)
+	case config.AdminMigrate:
+		return migrateSchema(ctx, cfg, log)
+	}
+	store, err := openStore(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer app.CloseStore(store)
+	by := atCommandLine(cfg.Command)
+	writer := store.As(by)
+	switch args := cfg.Arguments; cfg.Command {
+	case config.AdminCreateAdmin:
+		return createAdmin(ctx, store, by, args.Email, in, out)
+	case config.AdminSetPassword:
+		return setPassword(ctx, store, by, args.Email, in, out)
+	case config.AdminRemoveFactor:
+		return removeSecondFactor(ctx, store, by, args.Email, out)
+	case config.AdminSignInLink:
+		return signInLink(ctx, store, cfg, out)
+	case config.AdminCreateTenant:
+		return createTenant(ctx, writer, args, out)
+	case config.AdminCreateKey:
+		return createKey(ctx, writer, args, out)
+	case config.AdminCreateServiceKey:
+		return createServiceKey(ctx, store, by, args, out)
+	case config.AdminRemoveTenant:
+		return removeTenant(ctx, writer, args, out)
+	case config.AdminRestoreTenant:
+		return restoreTenant(ctx, writer, args, out)
+	case config.AdminEnforcement:
+		return setEnforcement(ctx, writer, args, out)
+	case config.AdminApply:
+		return apply(ctx, writer, args, in, out, readRules)
+	case config.AdminImportEnvoy:
+		return apply(ctx, writer, args, in, out, readEnvoy)
+	case config.AdminReplay:
+		return replayFile(ctx, store, args, in, out)
+	case config.AdminExport:
+		return export(ctx, store, args, out)
+	default:
+		return fmt.Errorf("%s is no admin command", cfg.Command)
+	}
+}
+
+// migrateSchema brings the schema up to date, and grants a role the rights of the other programs.
+func migrateSchema(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+	if err := migrate.Up(ctx, string(cfg.DatabaseURL), log); err != nil {
+		return err
+	}
+	if cfg.Arguments.GrantTo == "" {
+		return nil
+	}
+	return pgstore.Grant(ctx, string(cfg.DatabaseURL), cfg.Arguments.GrantTo)
+}
+
+// atCommandLine returns the user who runs a command, for the audit log: "create-key by alice".
+func atCommandLine(command config.Command) rules.Actor {
+	_, name, _ := strings.Cut(string(command), " ")
+	if who, err := user.Current(); err == nil {
+		name += " by " + who.Username
+	}
+	return rules.Actor{Kind: rules.ActorCommand, Name: name}
+}
+
+func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*pgstore.Store, error) {
+	if err := pgstore.CheckSchema(ctx, string(cfg.DatabaseURL)); err != nil {
+		return nil, err
+	}
+	return pgstore.Open(ctx, string(cfg.DatabaseURL), log)
+}
+
+func createTenant(ctx context.Context, store rules.Store, args config.Arguments, out io.Writer) error {
+	tenant := rules.Tenant{
+		Slug: args.Slug, Name: args.Name, DefaultPlan: args.DefaultPlan, Settings: rules.DefaultSettings(),
+		Spread: args.Spread,
+	}
+	if wrong := tenant.Validate(); len(wrong) > 0 {
+		return wrong
+	}
+	if tenant.DefaultPlan != "" {
+		if wrong := (&rules.Plan{Name: tenant.DefaultPlan}).Validate(); len(wrong) > 0 {
+			return fmt.Errorf("default plan: %w", wrong)
+		}
+	}
+	created, err := store.CreateTenant(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, created.Slug)
+	return err
+}
+
+func createKey(ctx context.Context, store pgstore.Writer, args config.Arguments, out io.Writer) error {
+	tenant, err := tenantBySlug(ctx, store, args.Tenant)
+	if err != nil {
+		return err
+	}
+	token, id, digest := auth.NewKeyToken()
+	key := auth.NamedKey{
+		Key:  auth.Key{ID: id, TenantID: tenant.ID, Digest: digest, Permissions: args.Permissions},
+		Name: args.Name,
+	}
+	if wrong := key.Validate(time.Now()); len(wrong) > 0 {
+		return wrong
+	}
+	if _, err := store.CreateKey(ctx, key); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(out, token); err != nil {
+		// The key was not shown and cannot be shown again.
+		err = fmt.Errorf("print the key: %w", err)
+		if revokeErr := store.RevokeKey(context.WithoutCancel(ctx), tenant.ID, id, rules.AnyVersion); revokeErr != nil {
+			return errors.Join(err, fmt.Errorf("it is still valid: %w", revokeErr))
+		}
+		return fmt.Errorf("%w; key %s was revoked", err, id)
+	}
+	return nil
+}
+
+// setEnforcement switches a tenant's enforcement, and keeps its concurrent changes.
+func setEnforcement(ctx context.Context, store rules.Store, args config.Arguments, out io.Writer) error {
+	for {
+		tenant, err := tenantBySlug(ctx, store, args.Tenant)
+		if err != nil {
+			return err
+		}
+		tenant.InShadow = rules.Enforcement(args.Enforcement) == rules.EnforcementShadow
+		switch tenant, err = store.UpdateTenant(ctx, tenant); {
+		case errors.Is(err, rules.ErrChanged):
+			continue // it was read before that change
+		case err != nil:
+			return err
+		}
+		_, err = fmt.Fprintln(out, tenant.Enforcement())
+		return err
+	}
+}
+
+func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in io.Reader, out io.Writer, read readConfig) error {
+	tenant, err := tenantBySlug(ctx, store, args.Tenant)
+	if err != nil {
+		return err
+	}
+	current, err := store.Config(ctx, tenant.ID)
+	if err != nil {
+		return err
+	}
+	desired, err := read(args.File, in, current)
+	if err != nil {
+		return err
+	}
+	options := ruleset.DiffOptions{Prune: args.Prune, Now: time.Now()}
+	var changes ruleset.Changes
+	if args.DryRun {
+		if changes, err = ruleset.Diff(current, desired, options); err == nil {
+			err = store.RequireKnown(ctx, tenant.ID, changes.Written())
+		}
+	} else {
+		changes, err = store.ChangeConfig(ctx, tenant.ID, func(current ruleset.Config) (ruleset.Changes, error) {
+			return ruleset.Diff(current, desired, options)
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return changes.WriteText(out)
+}
+
+type readConfig func(name string, in io.Reader, current ruleset.Config) (ruleset.Config, error)
+
+// readRules reads a file, or in if its name is "-". The file may use the tenant's plans without listing them.
+func readRules(name string, in io.Reader, current ruleset.Config) (ruleset.Config, error) {
+	var plans []string
+	for _, plan := range current.Plans {
+		plans = append(plans, plan.Name)
+	}
+	return readFile(name, in, func(file io.Reader, name string) (ruleset.Config, error) { return ruleset.Decode(file, name, plans) })
+}
+
+// readEnvoy is readRules for a configuration of envoyproxy/ratelimit.
+func readEnvoy(name string, in io.Reader, current ruleset.Config) (ruleset.Config, error) {
+	return readFile(name, in, func(file io.Reader, name string) (ruleset.Config, error) {
+		return ruleset.DecodeEnvoy(file, name, current.Gateways)
+	})
+}
+
+func readFile(name string, in io.Reader, decode func(file io.Reader, name string) (ruleset.Config, error)) (ruleset.Config, error) {
+	if name == "-" {
+		return decode(in, "standard input")
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return ruleset.Config{}, fmt.Errorf("read the rules: %w", err)
+	}
+	defer func() { _ = file.Close() }() // only read from
+	return decode(file, name)
+}
+
+func export(ctx context.Context, store *pgstore.Store, args config.Arguments, out io.Writer) error {
+	tenant, err := tenantBySlug(ctx, store, args.Tenant)
+	if err != nil {
+		return err
+	}
+	config, err := store.Config(ctx, tenant.ID)
+	if err != nil {
+		return err
+	}
+	return ruleset.Encode(out, config)
+}
+
+func tenantBySlug(ctx context.Context, store rules.Reader, slug string) (rules.Tenant, error) {
+	tenant, err := store.TenantBySlug(ctx, slug)
+	if errors.Is(err, rules.ErrNotFound) {
+		return tenant, fmt.Errorf("there is no tenant %q; create it with `admin create-tenant`", slug)
+	}
+	return tenant, err
+}

@@ -1,0 +1,133 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// createAdmin creates a platform admin with an email address, and prints the address.
+func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer) error {
+	password, err := readPassword(ctx, in)
+	if err != nil {
+		return fmt.Errorf("read the password: %w", err)
+	}
+	admin, err := auth.NewGate(store, auth.Options{}).CreateAdmin(ctx, by, email, password)
+	if err != nil {
+		return fmt.Errorf("create admin: %w", err)
+	}
+	_, err = fmt.Fprintln(out, admin.Email)
+	return err
+}
+
+// setPassword sets the password of an account, and prints its address.
+func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer) error {
+	password, err := readPassword(ctx, in)
+	if err != nil {
+		return fmt.Errorf("read the password: %w", err)
+	}
+	account, err := auth.NewGate(store, auth.Options{}).SetPassword(ctx, by, email, password)
+	if errors.Is(err, rules.ErrNotFound) {
+		return fmt.Errorf("there is no account %q", email)
+	}
+	if err != nil {
+		return fmt.Errorf("set password: %w", err)
+	}
+	_, err = fmt.Fprintln(out, account.Email)
+	return err
+}
+
+// removeSecondFactor removes the second factor of an account that has lost it, and prints the account's address. It queues a
+// notice, which the control plane sends if it sends mail.
+func removeSecondFactor(ctx context.Context, store auth.Store, by rules.Actor, email string, out io.Writer) error {
+	account, err := auth.NewGate(store, auth.Options{Mail: true}).RemoveSecondFactor(ctx, by, email)
+	if errors.Is(err, rules.ErrNotFound) {
+		return fmt.Errorf("there is no account %q, or it has no second factor", email)
+	}
+	if err != nil {
+		return fmt.Errorf("remove the second factor: %w", err)
+	}
+	_, err = fmt.Fprintln(out, account.Email)
+	return err
+}
+
+// signInLink prints a link that signs an account in.
+func signInLink(ctx context.Context, store auth.Store, cfg config.Config, out io.Writer) error {
+	token, err := auth.NewGate(store, auth.Options{}).SignInLink(ctx, cfg.Arguments.Email)
+	if errors.Is(err, rules.ErrNotFound) {
+		return fmt.Errorf("there is no account %q that is enabled", cfg.Arguments.Email)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, cfg.AdminURL+"/sign-in-link#"+token)
+	return err
+}
+
+// readPassword prompts for a password without echo if in is a terminal; otherwise in is the password and perhaps a newline.
+// It returns when ctx ends, although the read goes on.
+func readPassword(ctx context.Context, in io.Reader) (string, error) {
+	read := readSecret
+	if file, ok := in.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		state, err := term.GetState(int(file.Fd()))
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = term.Restore(int(file.Fd()), state) }() // with echo, also when it was interrupted
+		read = askTwice
+	}
+	type answer struct {
+		password string
+		err      error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		password, err := read(in)
+		answers <- answer{password, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.password, a.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// longestSecret is longer than any valid password, so that longer input need not be read.
+const longestSecret = 4096
+
+func readSecret(in io.Reader) (string, error) {
+	secret, err := io.ReadAll(io.LimitReader(in, longestSecret))
+	line := strings.TrimSuffix(strings.TrimSuffix(string(secret), "\n"), "\r")
+	if err == nil && strings.ContainsAny(line, "\r\n") {
+		err = errors.New("standard input has more than one line")
+	}
+	return line, err
+}
+
+// askTwice prompts on standard error, because standard output is for the result.
+func askTwice(in io.Reader) (string, error) {
+	var typed [2]string
+	for i, prompt := range []string{"Password: ", "Again: "} {
+		fmt.Fprint(os.Stderr, prompt)
+		line, err := term.ReadPassword(int(in.(*os.File).Fd()))
+		fmt.Fprintln(os.Stderr)
+		if err != nil {
+			return "", err
+		}
+		typed[i] = string(line)
+	}
+	if typed[0] != typed[1] {
+		return "", errors.New("the two are not the same")
+	}
+	return typed[0], nil
+}

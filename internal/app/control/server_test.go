@@ -1,0 +1,42 @@
+package control
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/config"
+)
+
+// A probe of the admin process need not reach the port that people use.
+func TestTheAdminProcessAnswersProbesWhereItsMetricsAre(t *testing.T) {
+	t.Parallel()
+	const nowhere = "127.0.0.1:0"
+	cfg := config.Config{
+		Command: config.AdminServe, DatabaseURL: "postgres://127.0.0.1:1/none", AdminAddr: nowhere, MetricsAddr: nowhere, LocalBuckets: 16, ShutdownTimeout: time.Minute,
+	}
+	a, err := NewServer(t.Context(), cfg, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- a.Run(ctx) }()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 503, "/": 404} { // no rules were loaded
+		got, err := client.Get("http://" + a.MetricsAddr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = got.Body.Close()
+		if got.StatusCode != want {
+			t.Errorf("%s is answered %d, want %d", path, got.StatusCode, want)
+		}
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,36 @@
+package decide
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/fleet"
+	"github.com/sluicegate/sluice/internal/lease"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// turnLeases leases tokens while every live process knows that buckets lend, until ctx ends. A process of an older release could
+// not read a bucket that has lent. While the database is away it stays as it was.
+func turnLeases(ctx context.Context, leases *lease.Buckets, everyone func(ctx context.Context, word string) (bool, error), log *slog.Logger) {
+	tick := time.NewTicker(fleet.Interval)
+	defer tick.Stop()
+	for {
+		switch all, err := everyone(ctx, rules.WordLeases); {
+		case err != nil:
+			log.DebugContext(ctx, "it is unknown whether every process knows leases", "error", err)
+		case all != leases.IsOn():
+			leases.TurnOn(all)
+			if all {
+				log.InfoContext(ctx, "tokens of busy buckets are leased: every process knows leases")
+			} else {
+				log.InfoContext(ctx, "no tokens are leased while a process of an older release runs")
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

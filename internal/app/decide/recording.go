@@ -1,0 +1,121 @@
+package decide
+
+import (
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/traffic"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+// record creates the Recorder, if recording is on, and returns the observer of decisions.
+func (a *API) record() enforce.Observer {
+	if !a.Config.Recording {
+		return observers{a.Decisions, a.Metrics.Tenants()}
+	}
+	a.recorder = violations.NewRecorder(a.Store, violations.Options{
+		FlushInterval: a.Config.FlushInterval, MaxBytes: a.Config.RecorderMemory << 20,
+		DetailsPerSecond: a.Config.DetailsPerSecond, Logger: a.Log,
+		Observe: a.Metrics.Recorder(a.recorderStats),
+	})
+	a.traffic = traffic.NewRecorder(a.Store, traffic.Options{
+		Budget: trafficBudget(a.Config), MaxBytes: a.Config.TrafficMemory << 20, Logger: a.Log,
+	})
+	a.Metrics.Traffic(a.traffic.Stats)
+	return observers{a.Decisions, recording{a.recorder}, recordingTraffic{a.traffic}, a.Metrics.Violations(), a.Metrics.Tenants()}
+}
+
+func (a *API) recorderStats() violations.Stats { return a.recorder.Stats() }
+
+type observers []enforce.Observer
+
+func (all observers) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
+	for _, o := range all {
+		o.Decided(tenant, check, decision)
+	}
+}
+
+func (all observers) StoreAnswered(took time.Duration, err error) {
+	for _, o := range all {
+		o.StoreAnswered(took, err)
+	}
+}
+
+func (all observers) WindowSettled(tenant *snapshot.Tenant, match *rules.Match, window *enforce.SettledWindow) {
+	for _, o := range all {
+		if o, ok := o.(enforce.SettlementObserver); ok {
+			o.WindowSettled(tenant, match, window)
+		}
+	}
+}
+
+// recording tells a violations.Recorder of decisions. It is here because neither package may import the other.
+type recording struct{ recorder *violations.Recorder }
+
+var recordings = sync.Pool{New: func() any { return new(violations.Check) }}
+
+func (r recording) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
+	if decision.Reason == enforce.ReservationsExhausted {
+		return // no rule was violated
+	}
+	c := recordings.Get().(*violations.Check)
+	tiers := c.Tiers[:0]
+	for i := range decision.Tiers {
+		t := &decision.Tiers[i]
+		tiers = append(tiers, violations.Tier{
+			Rule: t.Match.Rule, Mode: t.Match.Mode, Subject: t.Match.Subject,
+			Allowed: t.Allowed, Reason: string(t.Reason), Limit: t.Limit,
+			BucketRead: t.BucketRead, Remaining: violations.Tokens(t.Remaining), RetryAfter: t.RetryAfter,
+		})
+	}
+	*c = violations.Check{
+		Tenant: tenant.Tenant.ID, Request: &check.Request, Plan: decision.Plan, Cost: violations.Tokens(check.Cost),
+		Allowed: decision.Allowed, Bypassed: decision.Bypassed, Degraded: decision.Degraded,
+		Tiers: tiers, Deciding: decision.Deciding, Times: decision.Times,
+	}
+	r.recorder.Record(time.Now(), c)
+	r.note(c, decision)
+	clear(tiers)
+	*c = violations.Check{Tiers: tiers}
+	recordings.Put(c)
+}
+
+// note tells how far windows are used. What only this process knows says nothing about the shared bucket, and what it
+// remembers of a denial is known already.
+func (r recording) note(c *violations.Check, decision *enforce.Decision) {
+	if decision.Degraded || decision.Recalled {
+		return
+	}
+	for i := range decision.Tiers {
+		t := &decision.Tiers[i]
+		if len(t.Match.Rule.NotifyAt) == 0 || !t.BucketRead || t.Limit.Kind != rules.KindFixedWindow {
+			continue
+		}
+		bucket := enforce.Bucket{Level: enforce.Level{Micros: t.Remaining}, Stamp: t.Stamp, Limit: t.Limit}
+		taken := c.Cost
+		if !decision.Allowed || !t.Allowed {
+			taken = 0
+		}
+		r.noteUse(c.Tenant, t.Match, &bucket, taken)
+	}
+}
+
+func (r recording) noteUse(tenant rules.TenantID, match *rules.Match, bucket *enforce.Bucket, taken violations.Tokens) {
+	r.recorder.Note(&violations.Use{
+		Tenant: tenant, Rule: match.Rule, Mode: match.Mode, Subject: match.Subject, Limit: bucket.Limit, At: bucket.Stamp,
+		Used: violations.Tokens(bucket.Limit.Burst)*violations.Token - violations.Tokens(bucket.Level.Micros), Taken: taken,
+	})
+}
+
+// WindowSettled tells how far a window is used after a settlement.
+func (r recording) WindowSettled(tenant *snapshot.Tenant, match *rules.Match, window *enforce.SettledWindow) {
+	if len(match.Rule.NotifyAt) > 0 {
+		r.noteUse(tenant.Tenant.ID, match, &window.Bucket, violations.Tokens(window.Taken))
+	}
+}
+
+// StoreAnswered does nothing: the recorder does not count answers of the store.
+func (recording) StoreAnswered(time.Duration, error) {}

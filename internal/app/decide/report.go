@@ -1,0 +1,39 @@
+package decide
+
+import (
+	"crypto/rand"
+	"os"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/fleet"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// look returns this process's report to the fleet. The counts come from its metrics, so that checks pay nothing for them.
+func (a *API) look() func() (fleet.Process, fleet.Count) {
+	id, started, version := rand.Text(), time.Now(), config.ReadBuild().Version
+	name, err := os.Hostname()
+	if err != nil {
+		name = "unknown"
+	}
+	algorithms := []string{rules.WordAdapt, rules.WordLeases, rules.WordSpread}
+	for _, algorithm := range rules.Algorithms {
+		algorithms = append(algorithms, string(algorithm))
+	}
+	return func() (fleet.Process, fleet.Count) {
+		state := a.Readiness()
+		_, redisDown := a.Buckets.State()
+		process := fleet.Process{
+			ID: id, Name: name, Version: version, StartedAt: started,
+			RulesLoaded: state.RulesLoaded, Database: state.Database, Redis: state.Redis, RedisDown: redisDown,
+			Algorithms: algorithms,
+		}
+		if snapshot := a.Watcher.Snapshot(); snapshot != nil {
+			process.Rules, process.RulesAge = int64(snapshot.Sizes().Rules), state.RulesAge
+		}
+		count := fleet.Count{}
+		count.Checks, count.Degraded = a.Decisions.Counted()
+		return process, count
+	}
+}

@@ -1,0 +1,86 @@
+package decide
+
+import (
+	"time"
+
+	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/rlsapi"
+)
+
+// grpcShare is the part of the check connections, one in so many, that gRPC has. Each carries many requests at once.
+const grpcShare = 4
+
+// listen makes the servers that answer checks, and binds their addresses.
+func (a *API) listen(observer enforce.Observer) (err error) {
+	connections, overGRPC := checkConnections(a.Config.CheckMaxConnections, a.Log), 0
+	if a.Config.GRPCAddr != "" {
+		overGRPC = connections / grpcShare
+		connections -= overGRPC
+	}
+	requests := a.Metrics.Requests("check")
+	checks := a.newCheckServer(connections, observer, requests)
+	a.Metrics.CheckConnections(connections, func() metrics.Connections { return metrics.Connections(checks.Connections()) })
+	if a.checks, err = a.Listen("check", a.Config.CheckAddr, a.Config.CheckCerts(), checks); err != nil {
+		return err
+	}
+	if a.Config.GRPCAddr == "" {
+		return nil
+	}
+	service := a.newRateLimitService(overGRPC, requests)
+	a.Metrics.GRPCConnections(overGRPC, func() metrics.Connections {
+		open, evicted := service.Connections()
+		return metrics.Connections{Open: open, Evicted: evicted}
+	})
+	a.grpc, err = a.Listen("grpc", a.Config.GRPCAddr, a.Config.GRPCCerts(), service, "h2")
+	return err
+}
+
+func (a *API) newCheckServer(connections int, observer enforce.Observer, requests httpapi.Observer) *checkapi.Server {
+	lessor := enforce.NewLessor(a.Buckets.Lender(), observer, time.Now, func(err error) {
+		a.Log.Debug("tokens were not lent to a client", "error", err)
+	})
+	lessor.LendWhile(a.Buckets.Lends)
+	a.Metrics.Lessor(lessor.Stats)
+	return checkapi.NewServer(checkapi.Config{
+		Snapshots:      a.Watcher,
+		Limiter:        a.limiter,
+		KeyUsed:        a.KeyUses.Note,
+		Readiness:      a.Readiness,
+		Log:            a.Log,
+		Observer:       requests,
+		Tracer:         a.requestTracer(),
+		Tokens:         a.tokens,
+		Reports:        a.reports,
+		Lessor:         lessor,
+		MaxConnections: connections,
+		TrustedProxies: a.Config.TrustedProxies,
+		Version:        config.ReadBuild().Version,
+	})
+}
+
+func (a *API) newRateLimitService(connections int, requests httpapi.Observer) *rlsapi.Server {
+	return rlsapi.NewServer(rlsapi.Config{
+		Snapshots:      a.Watcher,
+		Limiter:        a.limiter,
+		Creditor:       a.Buckets.Creditor(),
+		KeyUsed:        a.KeyUses.Note,
+		Readiness:      a.Readiness,
+		Log:            a.Log,
+		Observer:       requests,
+		Tracer:         a.requestTracer(),
+		MaxConnections: connections,
+		TrustedProxies: a.Config.TrustedProxies,
+	})
+}
+
+// requestTracer returns the tracer, or nil if nothing is traced. A nil *tracing.Tracer in the interface would not be nil.
+func (a *API) requestTracer() httpapi.Tracer {
+	if a.tracer == nil {
+		return nil
+	}
+	return a.tracer
+}

@@ -1,0 +1,70 @@
+package decide
+
+import (
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/traffic"
+)
+
+// trafficBudget is what all processes keep of checks.
+func trafficBudget(cfg config.Config) traffic.Budget {
+	return traffic.Budget{PerTenant: int64(cfg.TrafficTenantBudget) << 20, Total: int64(cfg.TrafficBudget) << 20}
+}
+
+// recordingTraffic tells a traffic.Recorder of decisions. It is here because neither package may import the other.
+type recordingTraffic struct{ recorder *traffic.Recorder }
+
+var trafficChecks = sync.Pool{New: func() any { return new(traffic.Check) }}
+
+const (
+	// reportSpan is about how often a client reports what it decided.
+	reportSpan = 400 * time.Millisecond
+	// maxRecorded caps the checks of one report that are recorded, because each takes a fraction of a microsecond.
+	maxRecorded = 10_000
+)
+
+// Decided records a check of a tenant that wants it.
+func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
+	if tenant.Tenant.Settings.RecordDays == 0 || check.Cost == 0 {
+		return
+	}
+	c := trafficChecks.Get().(*traffic.Check)
+	*c = traffic.Check{
+		Tenant: tenant.Tenant.ID, Settings: &tenant.Tenant.Settings, Request: &check.Request, Plan: decision.Plan,
+		Cost: int64(check.Cost), Denied: !decision.Allowed, Proxied: check.Proxied, Reserves: check.Reserve,
+	}
+	if len(check.Attributes) > 0 {
+		c.Named = tenant.NamesAttribute
+	}
+	// The clock of the buckets, if one was read, is the one that decided.
+	for i := range decision.Tiers {
+		if t := &decision.Tiers[i]; t.BucketRead && !decision.Recalled && !decision.Degraded {
+			c.At = t.Stamp
+			break
+		}
+	}
+	if c.At == 0 {
+		c.At = time.Now().UnixMicro()
+	}
+	if t := decision.DecidingTier(); t != nil && !decision.Allowed {
+		c.Decider = t.Match.Rule.ID
+		c.DeniedAlone = t.Match.Subject != "" && t.Match.Rule.Scope() != rules.ScopeEndpoint
+	}
+	// What a client decided itself was spread over the time since its report before.
+	last, n := c.At, decision.Count()
+	for i := range min(n, maxRecorded) {
+		c.At = last - (n-1-i)*reportSpan.Microseconds()/n
+		r.recorder.Record(c)
+	}
+	r.recorder.Drop(c.Tenant, max(0, n-maxRecorded))
+	*c = traffic.Check{}
+	trafficChecks.Put(c)
+}
+
+// StoreAnswered does nothing: the recorder does not count answers of the store.
+func (recordingTraffic) StoreAnswered(time.Duration, error) {}

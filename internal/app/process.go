@@ -1,0 +1,175 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
+)
+
+// Process is what a plane runs on: the database, the buckets, the rules in memory, and the listener for metrics and probes.
+// The two planes of sluice dev share one.
+type Process struct {
+	Config    config.Config
+	Log       *slog.Logger
+	Store     *pgstore.Store
+	Buckets   *Buckets
+	Watcher   *snapshot.Watcher
+	KeyUses   *snapshot.KeyUses
+	Metrics   *metrics.Metrics
+	Decisions *metrics.Decisions // an observer for Limiters
+
+	scrapes *Listener
+	drain   drain
+}
+
+// Open opens the parts of a process and binds the address of its metrics. Database and Redis need not answer yet. The
+// Watcher calls slowed, which may be nil; see snapshot.WatcherOptions.
+func Open(ctx context.Context, cfg config.Config, slowed func([]rules.Slowdown), log *slog.Logger) (_ *Process, err error) {
+	p := &Process{Config: cfg, Log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	if p.Store, err = pgstore.Open(ctx, string(cfg.DatabaseURL), log); err != nil {
+		return nil, err
+	}
+	if p.Buckets, err = OpenBuckets(ctx, cfg, log); err != nil {
+		return nil, err
+	}
+	p.Watcher = snapshot.NewWatcher(p.Store, snapshot.WatcherOptions{
+		PollInterval: cfg.PollInterval, RereadInterval: cfg.RereadInterval, Logger: log, Slowed: slowed,
+	})
+	p.KeyUses = snapshot.NewKeyUses(p.Store, log)
+	p.Metrics = showRules(p.Store, p.Watcher)
+	p.Decisions = p.Buckets.observe(p.Metrics)
+	p.scrapes, err = p.listenForScrapes()
+	return p, err
+}
+
+// showRules returns metrics with those of the rules in memory.
+func showRules(store *pgstore.Store, watcher *snapshot.Watcher) *metrics.Metrics {
+	build := config.ReadBuild()
+	m := metrics.New(build.Version, build.Revision)
+	m.Snapshot(func() snapshot.Sizes {
+		if snapshot := watcher.Snapshot(); snapshot != nil {
+			return snapshot.Sizes()
+		}
+		return snapshot.Sizes{}
+	}, watcher.Age)
+	m.UnreadableRules(store.UnreadableRules)
+	m.SnapshotReads(watcher.PollDuration, watcher.RereadDuration)
+	return m
+}
+
+// listenForScrapes serves the metrics, health and, if the option says so, profiles.
+func (p *Process) listenForScrapes() (*Listener, error) {
+	scrapes := http.NewServeMux()
+	scrapes.Handle("GET /metrics", p.Metrics.Handler())
+	scrapes.Handle("/", httpapi.HealthHandler(config.ReadBuild().Version, p.Readiness))
+	if p.Config.Pprof {
+		scrapes.HandleFunc("GET /debug/pprof/", pprof.Index)
+		scrapes.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		scrapes.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		scrapes.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		scrapes.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return p.Listen("metrics", p.Config.MetricsAddr, p.Config.MetricsCerts(), httpapi.NewServer(scrapes, p.Log))
+}
+
+// MetricsAddr is the address of the metrics.
+func (p *Process) MetricsAddr() net.Addr { return p.scrapes.Addr() }
+
+// Begin returns a group for the parts of a plane, and the context that they work in. It ends when a part fails, or the drain
+// delay after ctx has ended. Meanwhile readyz says that the process is draining.
+func (p *Process) Begin(ctx context.Context) (*errgroup.Group, context.Context) {
+	return p.drain.begin(ctx, p.Config.DrainDelay, p.Log)
+}
+
+// RunParts runs the process's parts in the group of one plane. Metrics are served until drained ends, because a plane has some
+// until its last request is answered. The group fails if the database's schema is behind this binary or metrics cannot be
+// served.
+func (p *Process) RunParts(ctx, drained context.Context, group *errgroup.Group) {
+	group.Go(func() error { return p.checkSchema(ctx) })
+	group.Go(func() error { p.Watcher.Run(ctx); return nil })
+	group.Go(func() error { p.warnOfDemoKey(ctx); return nil })
+	group.Go(func() error { p.KeyUses.Run(ctx); return nil })
+	group.Go(func() error { return p.Buckets.watch(ctx) })
+	group.Go(func() error { return p.scrapes.Serve(drained, p.Config.ShutdownTimeout) })
+}
+
+// Close releases what Open opened.
+func (p *Process) Close() error {
+	var errs []error
+	if p.scrapes != nil {
+		errs = append(errs, p.scrapes.Close())
+	}
+	if p.Buckets != nil {
+		errs = append(errs, p.Buckets.Close())
+	}
+	if p.Store != nil {
+		CloseStore(p.Store)
+	}
+	return errors.Join(errs...)
+}
+
+// checkSchema waits until the database answers, and refuses a schema that is behind. Meanwhile the process lives: a restart
+// would not bring the database back.
+func (p *Process) checkSchema(ctx context.Context) error {
+	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
+		err := pgstore.CheckSchema(ctx, string(p.Config.DatabaseURL))
+		if err == nil || errors.Is(err, pgstore.ErrSchemaBehind) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Readiness is the answer of readyz.
+func (p *Process) Readiness() httpapi.Readiness {
+	latest := p.Watcher.Snapshot()
+	state := httpapi.Readiness{
+		Draining:    p.drain.draining(),
+		RulesLoaded: latest != nil,
+		RulesAge:    p.Watcher.Age(),
+		Database:    "up",
+		Warnings: slices.Concat(
+			p.Buckets.warnings(), unknownRuleWarnings(latest), demoKeyWarnings(p.Config.Command, latest, time.Now())),
+	}
+	state.Redis, _ = p.Buckets.State()
+	switch {
+	case p.Watcher.LastError() != nil:
+		state.Database = "down"
+	case !state.RulesLoaded:
+		state.Database = "unknown"
+	}
+	return state
+}
+
+// unknownRuleWarnings warns if this process cannot apply all rules. The Watcher logs which.
+func unknownRuleWarnings(snapshot *snapshot.Snapshot) []string {
+	if snapshot == nil || snapshot.Sizes().UnknownRules == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d active rules have words that this process does not know, and act by their failure mode; "+
+		"upgrade this process, or edit the rules", snapshot.Sizes().UnknownRules)}
+}

@@ -1,0 +1,63 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// BeginConfirmAt is the part of signing in again at a provider that comes before the browser is sent there: an account with a
+// second factor shows a code of it, and codeShown then tells ConfirmAt so. It is rules.FieldErrors if no identity of the
+// provider is linked with the session's account, ErrNeedsCode, ErrWrongCode or TooSoonError.
+func (g *Gate) BeginConfirmAt(ctx context.Context, session Session, provider *IdentityProvider, code string, from Browser) (codeShown bool, err error) {
+	account := session.Account
+	linked, err := g.store.Identities(ctx, account.ID)
+	if err != nil {
+		return false, err
+	}
+	if !slices.ContainsFunc(linked, func(i LinkedIdentity) bool { return i.Issuer == provider.Issuer }) {
+		return false, rules.FieldErrors{{Field: "provider", Message: "is not linked with your account"}}
+	}
+	switch {
+	case !account.HasSecondFactor():
+		return false, nil
+	case code == "":
+		return false, ErrNeedsCode
+	}
+	hash, err := g.store.PasswordHash(ctx, account.ID)
+	if err != nil {
+		return false, err
+	}
+	if err := g.useCode(ctx, &account, hash, code, from); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+// ConfirmAt makes a session fresh: its owner has signed in again at a provider, in a flow that was not used before. The
+// identity must be linked with the session's account. What the provider's groups give is set, as at each sign-in. Errors of a
+// person's are ProviderError.
+func (g *Gate) ConfirmAt(ctx context.Context, requestID string, session Session, codeShown bool, flow Digest, identity Identity) error {
+	if err := identity.judge(); err != nil {
+		return err
+	}
+	if err := g.useFlow(ctx, flow); err != nil {
+		return err
+	}
+	if session.Account.HasSecondFactor() && !codeShown {
+		return ProviderError{ProviderFlowEnded, "the account has got a second factor since, whose code was not shown"}
+	}
+	account, _, err := g.store.AccountOf(ctx, identity.Provider.Issuer, identity.Subject)
+	if err != nil && !errors.Is(err, rules.ErrNotFound) {
+		return err
+	}
+	if err != nil || account.ID != session.Account.ID {
+		return ProviderError{ProviderOtherAccount, identity.describe() + " was to confirm a session of " + session.Account.Email}
+	}
+	if _, err := g.settle(ctx, identity.actor(requestID), account, &identity); err != nil {
+		return err
+	}
+	return g.store.ConfirmSession(ctx, session.ID)
+}

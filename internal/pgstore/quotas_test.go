@@ -1,0 +1,366 @@
+package pgstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
+)
+
+var allThings = rules.Things
+
+// quota returns a tenant's quota of a thing.
+func (w *world) quota(t *testing.T, thing rules.Thing) rules.Quota {
+	t.Helper()
+	for _, q := range must(w.Quotas(t.Context(), w.ours.ID))(t).Of {
+		if q.Thing == thing {
+			return q
+		}
+	}
+	t.Fatalf("there is no quota of %s", thing)
+	return rules.Quota{}
+}
+
+// allow gives our tenant room for so many more of a thing.
+func (w *world) allow(t *testing.T, thing rules.Thing, more int64) {
+	t.Helper()
+	held := w.quota(t, thing).Held
+	must(w.PutQuotas(t.Context(), tester, w.ours.ID, rules.Exceptions{thing: held + more}, rules.AnyVersion))(t)
+}
+
+// creations are all ways to create one more of each thing. The number makes each call create another.
+var creations = map[string]struct {
+	thing rules.Thing
+	do    func(ctx context.Context, t *testing.T, w *world, n int) error
+}{
+	"CreatePlan": {rules.ThingPlans, func(ctx context.Context, _ *testing.T, w *world, n int) error {
+		return second(w.CreatePlan(ctx, rules.Plan{TenantID: w.ours.ID, Name: fmt.Sprint("plan-", n)}))
+	}},
+	"CreateRule": {rules.ThingRules, func(ctx context.Context, t *testing.T, w *world, n int) error {
+		return second(w.CreateRule(ctx, limit(t, w.ours.ID, fmt.Sprint("endpoint:/", n), "", "")))
+	}},
+	"ChangeRules": {rules.ThingRules, func(ctx context.Context, t *testing.T, w *world, n int) error {
+		rule := limit(t, w.ours.ID, fmt.Sprint("endpoint:/", n), "", "")
+		return second(w.ChangeRules(ctx, w.ours.ID, []ruleset.RuleChange{{Rule: rule}}, false))
+	}},
+	"ChangeConfig with rules": {rules.ThingRules, func(ctx context.Context, t *testing.T, w *world, n int) error {
+		return w.importRules(ctx, t, fmt.Sprint("endpoint:/", n))
+	}},
+	"ChangeConfig with plans": {rules.ThingPlans, func(ctx context.Context, _ *testing.T, w *world, n int) error {
+		return second(w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) {
+			return ruleset.Changes{Plans: []ruleset.Change[rules.Plan]{{After: &rules.Plan{TenantID: w.ours.ID, Name: fmt.Sprint("plan-", n)}}}}, nil
+		}))
+	}},
+	"ChangeConfig with overrides": {rules.ThingOverrides, func(ctx context.Context, _ *testing.T, w *world, n int) error {
+		override := ruleset.ConfigOverride{Rule: w.ours.user.Identity(), Override: overrideOf(w.ours.user, fmt.Sprint("user-", n))}
+		return second(w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) {
+			return ruleset.Changes{Overrides: []ruleset.Change[ruleset.ConfigOverride]{{After: &override}}}, nil
+		}))
+	}},
+	"PutOverride": {rules.ThingOverrides, func(ctx context.Context, _ *testing.T, w *world, n int) error {
+		return second(w.PutOverride(ctx, overrideOf(w.ours.user, fmt.Sprint("user-", n)), rules.AnyVersion))
+	}},
+	"Assign": {rules.ThingUsers, func(ctx context.Context, _ *testing.T, w *world, n int) error {
+		return second(w.Assign(ctx, rules.Assignment{TenantID: w.ours.ID, UserID: fmt.Sprint("user-", n), Plan: "pro"}, rules.AnyVersion))
+	}},
+	"AssignAll": {rules.ThingUsers, func(ctx context.Context, _ *testing.T, w *world, n int) error {
+		return second(w.AssignAll(ctx, w.ours.ID, onPlan("pro", fmt.Sprint("user-", n))))
+	}},
+	"CreateKey": {rules.ThingKeys, func(ctx context.Context, _ *testing.T, w *world, n int) error {
+		return second(w.CreateKey(ctx, keyNamed(w.ours.ID, fmt.Sprint("key", n))))
+	}},
+	"RotateKey": {rules.ThingKeys, func(ctx context.Context, _ *testing.T, w *world, n int) error {
+		_, _, err := w.RotateKey(ctx, w.ours.ID, w.ours.key.ID, rules.AnyVersion, keyNamed(w.ours.ID, fmt.Sprint("key", n)), time.Hour)
+		return err
+	}},
+	"CreateAlert": {rules.ThingAlerts, func(ctx context.Context, _ *testing.T, w *world, _ int) error {
+		return second(w.CreateAlert(ctx, tester, alertOn(w.ours.user, true)))
+	}},
+	"AddMember": {rules.ThingMembers, func(ctx context.Context, t *testing.T, w *world, n int) error {
+		return second(w.AddMember(ctx, tester, w.ours.ID, w.anAccount(t, n), auth.Viewer))
+	}},
+	"GrantRole": {rules.ThingMembers, func(ctx context.Context, t *testing.T, w *world, n int) error {
+		return w.GrantRole(ctx, tester, w.anAccount(t, n), auth.GrantedRole{Tenant: w.ours.ID, Slug: "ours", Role: auth.Viewer, Issuer: "https://idp"})
+	}},
+	"a statement by hand": {rules.ThingRules, func(ctx context.Context, t *testing.T, w *world, n int) error {
+		_, err := connect(t, w.url).Exec(ctx, `INSERT INTO rate_limit_rule (tenant_id, key_pattern, scope, rate_per_second, rate_unit, burst_capacity,
+				algorithm, mode, action, is_active, in_force_since, revision)
+			VALUES ($1, $2, 'endpoint', 1, 'second', 1, 'token_bucket', 'enforce', 'limit', true, now(), 1)`, w.ours.ID, fmt.Sprint("endpoint:/", n))
+		if err != nil && strings.Contains(err.Error(), "may hold") {
+			return rules.QuotaError{Thing: rules.ThingRules, Allowed: w.quota(t, rules.ThingRules).Allowed}
+		}
+		return err
+	}},
+}
+
+func keyNamed(tenant rules.TenantID, id string) auth.NamedKey {
+	return auth.NamedKey{Key: auth.Key{TenantID: tenant, ID: id, Permissions: []auth.Permission{auth.PermissionCheck}}, Name: "ci"}
+}
+
+func (w *world) anAccount(t *testing.T, n int) auth.AccountID {
+	t.Helper()
+	var id auth.AccountID
+	err := connect(t, w.url).QueryRow(t.Context(),
+		"INSERT INTO account (email, password_hash) VALUES ($1, '') RETURNING account_id", fmt.Sprintf("somebody%d@example.com", n)).Scan(&id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func (w *world) importRules(ctx context.Context, t *testing.T, patterns ...string) error {
+	t.Helper()
+	var changes ruleset.Changes
+	for _, pattern := range patterns {
+		rule := limit(t, w.ours.ID, pattern, "", "")
+		changes.Rules = append(changes.Rules, ruleset.Change[rules.Rule]{After: &rule})
+	}
+	return second(w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) { return changes, nil }))
+}
+
+// TestWhateverCreatesObeysTheQuota fills the last place by each way, and finds the next one refused.
+func TestWhateverCreatesObeysTheQuota(t *testing.T) {
+	t.Parallel()
+	for name, creation := range creations {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.allow(t, creation.thing, 1)
+			if err := creation.do(t.Context(), t, w, 1); err != nil {
+				t.Fatalf("the last place: %v", err)
+			}
+			full := w.quota(t, creation.thing)
+			before := dump(t, connect(t, w.url), w.ours.ID)
+			err := creation.do(t.Context(), t, w, 2)
+			var over rules.QuotaError
+			if !errors.As(err, &over) || over.Thing != creation.thing || over.Allowed != full.Allowed {
+				t.Errorf("one more ends with %v", err)
+			}
+			if now := w.quota(t, creation.thing); now.Held != full.Held || now.Held != now.Allowed {
+				t.Errorf("%d are held of %d", now.Held, now.Allowed)
+			}
+			if after := dump(t, connect(t, w.url), w.ours.ID); after != before {
+				t.Errorf("a refusal changed\n%s\nto\n%s", before, after)
+			}
+			w.countsAgree(t)
+			// Lowering removes nothing, and raising is enough.
+			must(w.PutQuotas(t.Context(), tester, w.ours.ID, rules.Exceptions{creation.thing: 0}, rules.AnyVersion))(t)
+			if now := w.quota(t, creation.thing); now.Held != full.Held || now.Allowed != 0 || now.IsDefault {
+				t.Errorf("with a quota of 0 it is %+v", now)
+			}
+			must(w.PutQuotas(t.Context(), tester, w.ours.ID, nil, rules.AnyVersion))(t)
+			if err := creation.do(t.Context(), t, w, 3); err != nil {
+				t.Errorf("with the default: %v", err)
+			}
+		})
+	}
+}
+
+// TestOfTwoForTheLastPlaceOneGetsIt lets several connections race for it.
+func TestOfTwoForTheLastPlaceOneGetsIt(t *testing.T) {
+	t.Parallel()
+	for name, creation := range creations {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.allow(t, creation.thing, 1)
+			const racers = 6
+			failed := make(chan error, racers)
+			var all sync.WaitGroup
+			for n := range racers {
+				all.Go(func() { failed <- creation.do(t.Context(), t, w, n) })
+			}
+			all.Wait()
+			close(failed)
+			var done, refused int
+			for err := range failed {
+				switch {
+				case err == nil:
+					done++
+				case errors.As(err, new(rules.QuotaError)):
+					refused++
+				case name == "RotateKey" && errors.As(err, new(rules.FieldErrors)):
+					refused++
+				default:
+					t.Error(err)
+				}
+			}
+			if done != 1 || refused != racers-1 {
+				t.Errorf("%d were made and %d refused, want 1 and %d", done, refused, racers-1)
+			}
+			w.countsAgree(t)
+		})
+	}
+}
+
+func TestAFileIsRefusedAsAWhole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, before := t.Context(), dump(t, connect(t, w.url), w.ours.ID)
+	must(w.PutQuotas(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 3, rules.ThingUsers: 7_000}, rules.NoneStored))(t)
+	var over rules.QuotaError
+	err := w.importRules(ctx, t, "endpoint:/a", "endpoint:/b", "endpoint:/c")
+	if !errors.As(err, &over) || over != (rules.QuotaError{Thing: rules.ThingRules, Held: 2, WouldHold: 5, Allowed: 3}) {
+		t.Errorf("rules: %v", err)
+	}
+	want := "the tenant's quota is 3 rules; it holds 2 and would hold 5. Remove some, or ask a platform admin to raise the quota"
+	if over.Error() != want {
+		t.Errorf("it says %q, want %q", over.Error(), want)
+	}
+	var users []string
+	for n := range 12_000 {
+		users = append(users, fmt.Sprint("user-", n))
+	}
+	err = second(w.AssignAll(ctx, w.ours.ID, onPlan("pro", append(users, "42")...)))
+	if !errors.As(err, &over) || over != (rules.QuotaError{Thing: rules.ThingUsers, Held: 1, WouldHold: 12_001, Allowed: 7_000}) {
+		t.Errorf("users: %v", err)
+	}
+	withoutQuotas := func(text string) string {
+		var kept []string
+		for line := range strings.SplitSeq(text, "\n") {
+			if !strings.Contains(line, ",quotas,") {
+				kept = append(kept, line)
+			}
+		}
+		return strings.Join(kept, "\n")
+	}
+	if after := withoutQuotas(dump(t, connect(t, w.url), w.ours.ID)); after != before {
+		t.Errorf("our rows were\n%s\nand are\n%s", before, after)
+	}
+	// Who goes makes room for who comes, in one file.
+	must(w.AssignAll(ctx, w.ours.ID, onPlan("pro", users[:6_999]...)))(t)
+	swapped := append(onPlan("pro", users[7_000:7_100]...), onPlan("", users[:100]...)...)
+	must(w.AssignAll(ctx, w.ours.ID, swapped))(t)
+	if q := w.quota(t, rules.ThingUsers); q.Held != 7_000 {
+		t.Errorf("%d users are held", q.Held)
+	}
+	w.countsAgree(t)
+}
+
+// TestAQuotaIsTheNetOfAFile replaces one plan and one rule by others while the tenant is full.
+func TestAQuotaIsTheNetOfAFile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	must(w.PutQuotas(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 2, rules.ThingPlans: 3, rules.ThingOverrides: 1}, rules.NoneStored))(t)
+	rule, override := limit(t, w.ours.ID, "endpoint:/new", "", ""), overrideOf(w.ours.user, "new")
+	gone := ruleset.ConfigOverride{Rule: w.ours.user.Identity(), Override: w.ours.override}
+	plan := rules.Plan{TenantID: w.ours.ID, Name: "only-ours"}
+	must(w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) {
+		return ruleset.Changes{
+			Plans:     []ruleset.Change[rules.Plan]{{After: &rules.Plan{TenantID: w.ours.ID, Name: "new"}}, {Before: &plan}},
+			Rules:     []ruleset.Change[rules.Rule]{{After: &rule}, {Before: &w.ours.daily}},
+			Overrides: []ruleset.Change[ruleset.ConfigOverride]{{After: &ruleset.ConfigOverride{Rule: gone.Rule, Override: override}}, {Before: &gone}},
+		}, nil
+	}))(t)
+	w.countsAgree(t)
+}
+
+func TestWhatWasRemovedMakesRoomAndItsRestorationNeedsIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	must(w.PutQuotas(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 2, rules.ThingOverrides: 1}, rules.NoneStored))(t)
+	if err := w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID, rules.AnyVersion); err != nil { // and its override
+		t.Fatal(err)
+	}
+	removal := must(first2(w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "rule"}, auth.AuditCursor{}, 1)))(t)[0].ID
+	if q := w.quota(t, rules.ThingOverrides); q.Held != 0 {
+		t.Errorf("%d overrides are held", q.Held)
+	}
+	must(w.CreateRule(ctx, limit(t, w.ours.ID, "endpoint:/other", "", "")))(t)
+	var over rules.QuotaError
+	if _, err := w.Revert(ctx, w.ours.ID, removal); !errors.As(err, &over) || over.Thing != rules.ThingRules {
+		t.Errorf("restoring a rule ends with %v", err)
+	}
+	must(w.PutQuotas(ctx, tester, w.ours.ID, nil, rules.Expected(1)))(t)
+	must(w.Revert(ctx, w.ours.ID, removal))(t)
+	w.countsAgree(t)
+	// A key makes room by expiring, too.
+	w.allow(t, rules.ThingKeys, 1)
+	brief := keyNamed(w.ours.ID, "brief")
+	brief.ExpiresAt = tomorrow()
+	must(w.CreateKey(ctx, brief))(t)
+	if err := second(w.CreateKey(ctx, keyNamed(w.ours.ID, "next"))); !errors.As(err, &over) {
+		t.Errorf("a key too many ends with %v", err)
+	}
+	exec(t, w.url, "UPDATE api_key SET expires_at = now() - interval '1 second' WHERE tenant_id = $1 AND key_id = 'brief'", w.ours.ID)
+	must(w.CreateKey(ctx, keyNamed(w.ours.ID, "next")))(t)
+}
+
+func TestQuotasAreThePlatforms(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	defaults := must(w.Quotas(ctx, w.ours.ID))(t)
+	if defaults.Version != 0 || len(defaults.Of) != len(allThings) {
+		t.Errorf("the quotas are %+v", defaults)
+	}
+	held := map[rules.Thing]int64{rules.ThingPlans: 3, rules.ThingRules: 2, rules.ThingOverrides: 1, rules.ThingUsers: 1, rules.ThingKeys: 1}
+	for i, q := range defaults.Of {
+		if q.Thing != allThings[i] || q.Allowed != q.Default || q.Default == 0 || !q.IsDefault || q.Held != held[q.Thing] {
+			t.Errorf("quota %d is %+v", i, q)
+		}
+	}
+	stored := must(w.PutQuotas(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 5}, rules.NoneStored))(t)
+	if q := stored.Of[1]; stored.Version != 1 || q.Allowed != 5 || q.IsDefault || q.Default != defaults.Of[1].Default {
+		t.Errorf("stored is %+v", stored)
+	}
+	wantError(t, second(w.PutQuotas(ctx, tester, w.ours.ID, nil, rules.NoneStored)), rules.ErrChanged)
+	wantError(t, second(w.PutQuotas(ctx, tester, 4711, nil, rules.AnyVersion)), rules.ErrNotFound)
+	log := must(first2(w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "quotas"}, auth.AuditCursor{}, 2)))(t)
+	if len(log) != 1 || log[0].Actor.ID != tester.ID || !strings.Contains(string(log[0].After), `"rules": 5`) {
+		t.Errorf("the log has %+v", log)
+	}
+	wantError(t, second(w.Revert(ctx, w.ours.ID, log[0].ID)), rules.ErrFinal)
+	// The role that acts for a tenant can change neither, nor count for others.
+	process, role := connect(t, runtimeOf(t, w.url)), tenantRoleOf(t, connect(t, w.url))
+	for _, sql := range []string{
+		"UPDATE tenant_quota SET rules = 1000", "INSERT INTO tenant_quota (tenant_id) VALUES ($1)", "DELETE FROM tenant_quota",
+		"UPDATE tenant_use SET held = 0", "DELETE FROM tenant_use", "SELECT change_held($1, 'rules', -1)",
+	} {
+		var args []any
+		if strings.Contains(sql, "$1") {
+			args = []any{w.ours.ID}
+		}
+		if _, err := asTenant(t, process, role, fmt.Sprint(w.ours.ID), sql, args...); !isRefusal(err) {
+			t.Errorf("%s ends with %v", sql, err)
+		}
+	}
+	if _, err := asTenant(t, process, role, fmt.Sprint(w.ours.ID), "SELECT count_held_now($1)", w.theirs.ID); !isRefusal(err) {
+		t.Errorf("counting for another tenant ends with %v", err)
+	}
+}
+
+// TestInvitingNeedsRoomForAMember refuses to send a link that nobody could use.
+func TestInvitingNeedsRoomForAMember(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := t.Context()
+	w.allow(t, rules.ThingMembers, 1)
+	invitation := auth.Invitation{TenantID: w.ours.ID, Email: "ada@example.com", Role: auth.Viewer, InvitedBy: "x", ExpiresAt: tomorrow()}
+	system := rules.Actor{Kind: rules.ActorSystem}
+	must(w.Invite(ctx, system, invitation, auth.Digest{1}))(t)
+	must(w.AddMember(ctx, tester, w.ours.ID, w.anAccount(t, 1), auth.Owner))(t)
+	invitation.Email = "bob@example.com"
+	var over rules.QuotaError
+	if err := second(w.Invite(ctx, system, invitation, auth.Digest{2})); !errors.As(err, &over) || over.WouldHold != 2 {
+		t.Errorf("inviting ends with %v", err)
+	}
+	if err := second(w.AcceptAsNew(ctx, system, auth.Digest{1}, auth.Account{}, "hash")); !errors.As(err, &over) {
+		t.Errorf("accepting ends with %v", err)
+	}
+	if accounts := lines(t, connect(t, w.url), "SELECT email FROM account WHERE email = 'ada@example.com'"); len(accounts) > 0 {
+		t.Error("the refused invitee has an account")
+	}
+}
+
+// first2 drops the second value of three.
+func first2[T, U any](value T, _ U, err error) (T, error) { return value, err }

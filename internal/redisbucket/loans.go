@@ -1,0 +1,81 @@
+package redisbucket
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+// reportAfter is how long a loan waits for the next call about its bucket, before a call of its own reports it.
+const reportAfter = 10 * time.Millisecond
+
+// inOneReport caps the buckets of one call, so that Redis is never busy with one for long.
+const inOneReport = 32
+
+// loans are what was borrowed for checks and is not reported yet. It holds what a process borrows in reportAfter.
+type loans struct {
+	mu      sync.Mutex
+	pending map[enforce.Key]enforce.Lease // each with the Ask that reports
+}
+
+// add notes what became of a loan.
+func (l *loans) add(s *Store, lease *enforce.Lease, spent enforce.Tokens) {
+	g := &lease.Grant
+	if g.Amount == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pending) == 0 {
+		time.AfterFunc(reportAfter, func() { l.flush(s) })
+	}
+	if l.pending == nil {
+		l.pending = map[enforce.Key]enforce.Lease{}
+	}
+	ask := l.pending[lease.Key].Ask
+	if ask.Epoch != g.Epoch { // Redis ignores reports of another epoch
+		ask = enforce.Ask{Epoch: g.Epoch, Loan: true}
+	}
+	at := slices.IndexFunc(ask.Returns, func(r enforce.Return) bool { return r.Slot == g.Slot })
+	if at < 0 {
+		at = len(ask.Returns)
+		ask.Returns = append(ask.Returns, enforce.Return{Slot: g.Slot})
+	}
+	ask.Returns[at].Spent += spent
+	ask.Returns[at].Back += g.Amount - spent
+	l.pending[lease.Key] = enforce.Lease{Key: lease.Key, Limit: lease.Limit, Ask: ask}
+}
+
+// report moves what is to be reported of a bucket into a call about it.
+func (l *loans) report(lease *enforce.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if pending, ok := l.pending[lease.Key]; ok {
+		lease.Ask.Epoch, lease.Ask.Returns = pending.Ask.Epoch, pending.Ask.Returns
+		delete(l.pending, lease.Key)
+	}
+}
+
+// flush reports everything. What is lost on the way is not repeated.
+func (l *loans) flush(s *Store) {
+	l.mu.Lock()
+	pending := l.pending
+	l.pending = nil
+	l.mu.Unlock()
+	byTenant := map[enforce.Key][]enforce.Lease{} // and shard
+	for key, lease := range pending {
+		of := enforce.Key{Tenant: key.Tenant, Shard: key.Shard}
+		byTenant[of] = append(byTenant[of], lease)
+	}
+	var calls []enforce.BucketCheck
+	for _, leases := range byTenant {
+		for some := range slices.Chunk(leases, inOneReport) {
+			calls = append(calls, leaseCall(some))
+		}
+	}
+	if len(calls) > 0 {
+		_ = s.submit(calls) // a report that is lost is forgotten by Redis
+	}
+}

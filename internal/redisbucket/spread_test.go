@@ -1,0 +1,327 @@
+package redisbucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/membucket"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// spreadTier is a bucket of spread tenant 1: of a user, or of a rule that many share.
+func spreadTier(rule rules.RuleID, subject string, limit enforce.Limit) enforce.Tier {
+	key := enforce.Key{Tenant: 1, Rule: rule, Subject: subject, Shard: uint8(rule%rules.Shards) + 1}
+	if subject != "" {
+		key.Shard = rules.ShardOf(subject)
+	}
+	return enforce.Tier{Key: key, Limit: limit}
+}
+
+// settleLoans reports what is lent at once.
+func settleLoans(s *Store) { s.loans.flush(s) }
+
+// TestASpreadCheckIsDecidedAsIfItsBucketsWereTogether compares random checks, one after the other, with buckets in memory.
+func TestASpreadCheckIsDecidedAsIfItsBucketsWereTogether(t *testing.T) {
+	t.Parallel()
+	s, _ := clusterNodes(t, 3)
+	memory := membucket.New(membucket.Options{})
+	random := rand.New(rand.NewPCG(1, 2))
+	window := enforce.Limit{Kind: rules.KindFixedWindow, Burst: 9, Interval: time.Hour.Microseconds()}
+	allowed, denied := 0, 0
+	for n := range 600 {
+		user := fmt.Sprint("user-", random.IntN(6))
+		check := enforce.BucketCheck{Cost: enforce.Token * enforce.Tokens(random.IntN(4)), Look: random.IntN(10) == 0}
+		check.Tiers = []enforce.Tier{
+			spreadTier(1, "", enforce.Limit{Rate: rules.MinRate, Burst: 200}),
+			spreadTier(2, fmt.Sprint("198.51.100.", random.IntN(5)), enforce.Limit{Rate: rules.MinRate, Burst: 60}),
+			spreadTier(3, user, enforce.Limit{Rate: rules.MinRate, Burst: 40}),
+			spreadTier(4, "", enforce.Limit{Rate: rules.MinRate, Burst: 150}),
+		}
+		check.Tiers[3].Shadow = true
+		check.Mixed = random.IntN(4) == 0
+		for i := range check.Tiers {
+			check.Tiers[i].Cost = min(check.Cost, enforce.Token*enforce.Tokens(random.IntN(4)))
+		}
+		if random.IntN(3) == 0 {
+			check.Tiers = append(check.Tiers, spreadTier(5, user, window))
+			check.Tiers[4].Cost = check.Cost
+		}
+		random.Shuffle(len(check.Tiers), func(i, j int) { check.Tiers[i], check.Tiers[j] = check.Tiers[j], check.Tiers[i] })
+		both := []enforce.BucketCheck{check, check}
+		want, got := &both[0], &both[1]
+		want.Tiers, got.Tiers = slices.Clone(check.Tiers), slices.Clone(check.Tiers)
+		if err := errors.Join(memory.Take(t.Context(), both[:1]), s.Take(context.Background(), both[1:])); err != nil {
+			t.Fatal(err)
+		}
+		settleLoans(s)
+		if got.Allowed != want.Allowed {
+			t.Fatalf("check %d is allowed: %t, want %t", n, got.Allowed, want.Allowed)
+		}
+		for i := range want.Tiers {
+			if w, g := &want.Tiers[i], &got.Tiers[i]; w.Holds != g.Holds || w.Bucket.Level.Micros.Whole() != g.Bucket.Level.Micros.Whole() {
+				t.Fatalf("check %d: tier %d of rule %d holds the cost: %t at %s, want %t at %s", n, i, w.Key.Rule,
+					g.Holds, g.Bucket.Level.Micros, w.Holds, w.Bucket.Level.Micros)
+			}
+		}
+		if want.Allowed {
+			allowed++
+		} else {
+			denied++
+		}
+	}
+	if allowed < 50 || denied < 50 {
+		t.Errorf("%d were allowed and %d denied: that tests little", allowed, denied)
+	}
+}
+
+// TestABatchOfSpreadChecksIsDecidedInOrder: what is borrowed for a batch is given to its first checks.
+func TestABatchOfSpreadChecksIsDecidedInOrder(t *testing.T) {
+	t.Parallel()
+	s, _ := clusterNodes(t, 3)
+	checks := make([]enforce.BucketCheck, 40)
+	for i := range checks {
+		checks[i] = enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{
+			spreadTier(1, "", enforce.Limit{Rate: rules.MinRate, Burst: 25}), spreadTier(2, fmt.Sprint(i%8), still),
+		}}
+	}
+	for i, check := range mustTake(t, s, checks) {
+		if !check.Answered || check.Allowed != (i < 25) {
+			t.Errorf("check %d: answered %t, allowed %t", i, check.Answered, check.Allowed)
+		}
+	}
+	settleLoans(s)
+	for _, check := range mustTake(t, s, []enforce.BucketCheck{{Look: true, Tiers: []enforce.Tier{checks[0].Tiers[0], checks[39].Tiers[1]}}}) {
+		if left := check.Tiers[0].Bucket.Level.Micros.Whole(); left != 0 {
+			t.Errorf("%d tokens are left of the shared bucket", left)
+		}
+		if left := check.Tiers[1].Bucket.Level.Micros.Whole(); left != still.Burst-3 {
+			t.Errorf("a user who was denied twice has %d left of %d", left, still.Burst)
+		}
+	}
+}
+
+func TestWhatASpreadCheckCannotDoIsRefusedAndTakesNothing(t *testing.T) {
+	t.Parallel()
+	s, _ := clusterNodes(t, 3)
+	window := enforce.Limit{Kind: rules.KindFixedWindow, Burst: 9, Interval: time.Hour.Microseconds()}
+	for name, check := range map[string]enforce.BucketCheck{
+		"windows of two users": {Cost: enforce.Token, Tiers: []enforce.Tier{spreadTier(1, "a", window), spreadTier(2, "b", window)}},
+		"a reservation": {
+			Cost: enforce.Token, Reserve: &enforce.Reservation{Life: time.Minute},
+			Tiers: []enforce.Tier{spreadTier(1, "a", still), spreadTier(2, "b", still)},
+		},
+	} {
+		checks := []enforce.BucketCheck{check, {Cost: enforce.Token, Tiers: []enforce.Tier{spreadTier(3, name, still)}}}
+		if err := s.Take(context.Background(), checks); !errors.Is(err, enforce.ErrNothingTaken) || checks[0].Answered || !checks[1].Answered {
+			t.Errorf("%s: %v, answered %t, and the other check %t", name, err, checks[0].Answered, checks[1].Answered)
+		}
+	}
+}
+
+// TestOneServerDecidesASpreadCheckInOneScript: where all buckets are on one server nothing need be borrowed.
+func TestOneServerDecidesASpreadCheckInOneScript(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	mustCheck(t, s)
+	checks := []enforce.BucketCheck{{Cost: enforce.Token, Tiers: []enforce.Tier{spreadTier(1, "", still), spreadTier(2, "42", still)}}}
+	mustTake(t, s, checks)
+	before := scriptCalls(t, s)
+	if !mustTake(t, s, checks)[0].Allowed || scriptCalls(t, s) != before+1 {
+		t.Errorf("%d scripts, want one", scriptCalls(t, s)-before)
+	}
+}
+
+// TestSpreadBucketsAreSettledAfterAnEdit: wherever they are.
+func TestSpreadBucketsAreSettledAfterAnEdit(t *testing.T) {
+	t.Parallel()
+	s, _ := clusterNodes(t, 3)
+	slow := enforce.Limit{Rate: rules.MinRate, Burst: 10, Since: 1}
+	var checks []enforce.BucketCheck
+	for i := range 30 {
+		checks = append(checks, enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{spreadTier(1, fmt.Sprint(i), still)}})
+	}
+	mustTake(t, s, checks)
+	edit := enforce.Edit{Tenant: 1, IsSpread: true, Rule: 1, ID: "1", Limit: func(string) (enforce.Limit, bool) { return slow, true }}
+	if err := s.Settle(t.Context(), []enforce.Edit{edit}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range checks {
+		checks[i].Look = true
+	}
+	for i, check := range mustTake(t, s, checks) { // by the former limit: the bucket has the later one
+		if got := check.Tiers[0].Bucket.Limit; got.Burst != slow.Burst {
+			t.Errorf("bucket %d has a burst of %d", i, got.Burst)
+		}
+	}
+}
+
+// admission is a check that passed: when it was admitted is known only to lie between the two.
+type admission struct{ asked, decided time.Time }
+
+// spreadLoad is callers of several processes that share a limit of a spread tenant, beside limits of their own.
+type spreadLoad struct {
+	stop     chan struct{}
+	callers  sync.WaitGroup
+	mu       sync.Mutex
+	admitted []admission
+	denied   atomic.Int64
+	failed   atomic.Int64
+}
+
+const spreadRate, spreadBurst = 1000, 200
+
+func startSpreadLoad(stores ...enforce.Buckets) *spreadLoad {
+	l := &spreadLoad{stop: make(chan struct{})}
+	for _, s := range stores {
+		for caller := range 8 {
+			l.callers.Go(func() { l.take(s, fmt.Sprint("user-", caller)) })
+		}
+	}
+	return l
+}
+
+func (l *spreadLoad) take(s enforce.Buckets, user string) {
+	pace := time.NewTicker(4 * time.Millisecond) // 16 callers ask for 4000 a second
+	defer pace.Stop()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-pace.C:
+		}
+		checks := []enforce.BucketCheck{{Cost: enforce.Token, Tiers: []enforce.Tier{
+			// The first decides by a script, so the shared bucket lends.
+			spreadTier(2, user, enforce.Limit{Rate: 1e6, Burst: 1e6}), spreadTier(1, "", enforce.Limit{Rate: spreadRate, Burst: spreadBurst}),
+		}}}
+		asked := time.Now()
+		switch err := s.Take(context.Background(), checks); {
+		case err != nil && !checks[0].Answered:
+			l.failed.Add(1)
+		case checks[0].Allowed:
+			l.mu.Lock()
+			l.admitted = append(l.admitted, admission{asked, time.Now()})
+			l.mu.Unlock()
+		default:
+			l.denied.Add(1)
+		}
+	}
+}
+
+func (l *spreadLoad) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.admitted)
+}
+
+// mustKeepTheLimit replays what was admitted through one bucket.
+func (l *spreadLoad) mustKeepTheLimit(t *testing.T) {
+	t.Helper()
+	close(l.stop)
+	l.callers.Wait()
+	slices.SortFunc(l.admitted, func(a, b admission) int { return a.decided.Compare(b.decided) })
+	level, lowest, longest := float64(spreadBurst), float64(spreadBurst), time.Duration(0)
+	at := l.admitted[0].decided
+	for _, one := range l.admitted {
+		level = min(spreadBurst, level+spreadRate*one.decided.Sub(at).Seconds()) - 1
+		lowest, at, longest = min(lowest, level), one.decided, max(longest, one.decided.Sub(one.asked))
+	}
+	slack := 1 + spreadRate*longest.Seconds()
+	t.Logf("%d admitted, %d denied, %d failed; the bucket's lowest level is %.1f, and %.1f is below what can be told",
+		len(l.admitted), l.denied.Load(), l.failed.Load(), lowest, slack)
+	if lowest < -slack {
+		t.Errorf("one bucket would lack %.1f tokens", -lowest)
+	}
+	if l.denied.Load() == 0 {
+		t.Error("nothing was denied: the load was too small to test anything")
+	}
+}
+
+// TestASharedLimitOfASpreadTenantIsKeptWhileSlotsMove: the slot of the shared bucket moves from master to master under load.
+func TestASharedLimitOfASpreadTenantIsKeptWhileSlotsMove(t *testing.T) {
+	t.Parallel()
+	const budget = time.Second
+	nodes := startCluster(t, 3)
+	load := startSpreadLoad(New(client(t, clusterURL(nodes), budget), budget), New(client(t, clusterURL(nodes), budget), budget))
+	key := keyText(spreadTier(1, "", still).Key)
+	slot := nodes[0].slotOfKey(t, key)
+	at := slot * 3 / 16384
+	for range 4 {
+		before := load.count()
+		eventually(t, "the load to be admitted", patience, func() bool { return load.count() > before+200 })
+		to := (at + 1) % 3
+		moveSlot(t, nodes, slot, at, to)
+		at = to
+	}
+	before := load.count()
+	eventually(t, "the load to be admitted after the moves", patience, func() bool { return load.count() > before+200 })
+	load.mustKeepTheLimit(t)
+}
+
+// moveSlot moves a slot with its keys from one master to another, as redis-cli does.
+func moveSlot(t *testing.T, nodes []*clusterNode, slot, from, to int) {
+	t.Helper()
+	ids := make([]string, len(nodes))
+	for i, node := range nodes {
+		var err error
+		if ids[i], err = node.direct.ClusterMyID(t.Context()).Result(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nodes[to].mustDo(t, "cluster", "setslot", slot, "importing", ids[from])
+	nodes[from].mustDo(t, "cluster", "setslot", slot, "migrating", ids[to])
+	host, port, _ := strings.Cut(nodes[to].addr, ":")
+	for {
+		keys, err := nodes[from].direct.ClusterGetKeysInSlot(t.Context(), slot, 100).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(keys) == 0 {
+			break
+		}
+		for _, key := range keys {
+			nodes[from].mustDo(t, "migrate", host, port, key, 0, 5000)
+		}
+	}
+	for _, node := range []int{to, from, 3 - to - from} {
+		nodes[node].mustDo(t, "cluster", "setslot", slot, "node", ids[to])
+	}
+}
+
+// TestASharedLimitOfASpreadTenantIsKeptWhileAMasterIsAway: the master of some users, and then that of the shared bucket.
+func TestASharedLimitOfASpreadTenantIsKeptWhileAMasterIsAway(t *testing.T) {
+	t.Parallel()
+	const budget = 250 * time.Millisecond
+	nodes := startCluster(t, 3)
+	s := New(client(t, clusterURL(nodes), budget), budget)
+	load := startSpreadLoad(s, New(client(t, clusterURL(nodes), budget), budget))
+	shared := nodes[0].slotOfKey(t, keyText(spreadTier(1, "", still).Key)) * 3 / 16384
+	for _, victim := range []int{(shared + 1) % 3, shared} {
+		before := load.count()
+		eventually(t, "the load to be admitted", patience, func() bool { return load.count() > before+200 })
+		if err := nodes[victim].freeze(); err != nil {
+			t.Fatal(err)
+		}
+		failed := load.failed.Load()
+		eventually(t, "checks to fail", patience, func() bool { return load.failed.Load() > failed+50 })
+		if victim != shared {
+			before := load.count()
+			eventually(t, "users of the other masters to be admitted", patience, func() bool { return load.count() > before+100 })
+		}
+		if err := nodes[victim].thaw(); err != nil {
+			t.Fatal(err)
+		}
+		before = load.count()
+		took := eventually(t, "enforcement to be back", 2*time.Second, func() bool { return load.count() > before+50 })
+		t.Logf("enforcing %v after the master was", took)
+	}
+	load.mustKeepTheLimit(t)
+}

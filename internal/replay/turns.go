@@ -1,0 +1,42 @@
+package replay
+
+import (
+	"context"
+	"time"
+)
+
+// Turns lets several replays share half of one processor. One works at a time, on a window of traffic, in the order in which
+// they ask, so a long replay delays another one by a window only.
+type Turns struct {
+	place chan struct{}
+	owed  time.Duration // rest, of whoever has the turn
+}
+
+// NewTurns returns Turns that nobody has.
+func NewTurns() *Turns { return &Turns{place: make(chan struct{}, 1)} }
+
+// shortestRest is how much rest adds up before it is taken.
+const shortestRest = 50 * time.Millisecond
+
+// take waits for a turn. done rests as long as was worked, and ends it.
+func (t *Turns) take(ctx context.Context) (done func(), err error) {
+	if t == nil {
+		return func() {}, ctx.Err()
+	}
+	select {
+	case t.place <- struct{}{}: // the runtime serves those who wait in their order
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	began := time.Now()
+	return func() {
+		if t.owed += time.Since(began); t.owed > shortestRest {
+			select {
+			case <-ctx.Done():
+			case <-time.After(t.owed):
+			}
+			t.owed = 0
+		}
+		<-t.place
+	}, nil
+}

@@ -1,0 +1,114 @@
+package rules
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Thing is a kind of thing of which a tenant may hold a limited number.
+type Thing string
+
+// The things that have quotas. An assigned plan is what is stored of a user. API keys count until they are revoked or
+// expire, overrides until they are removed.
+const (
+	ThingPlans     Thing = "plans"
+	ThingRules     Thing = "rules"
+	ThingOverrides Thing = "overrides"
+	ThingUsers     Thing = "users"
+	ThingKeys      Thing = "api_keys"
+	ThingAlerts    Thing = "alerts"
+	ThingMembers   Thing = "members"
+)
+
+// Things are all things with quotas, in the order in which people are shown them.
+var Things = []Thing{ThingPlans, ThingRules, ThingOverrides, ThingUsers, ThingKeys, ThingAlerts, ThingMembers}
+
+// MaxQuota is the highest quota that can be set.
+const MaxQuota = 1_000_000_000
+
+// Quota is how many of a thing a tenant holds and may hold. Held can be above Allowed: a quota that is lowered removes
+// nothing, and refuses more.
+type Quota struct {
+	Thing         Thing
+	Held, Allowed int64
+	Default       int64 // of the platform
+	IsDefault     bool  // the tenant has no exception
+}
+
+// Quotas are a tenant's, one for each of Things.
+type Quotas struct {
+	Version int64 // of the exceptions; 0 if the tenant never had any
+	Of      []Quota
+}
+
+// Exceptions are the quotas of a tenant that differ from the defaults.
+type Exceptions map[Thing]int64
+
+// Validate returns what is wrong.
+func (e Exceptions) Validate() (wrong FieldErrors) {
+	for _, thing := range Things {
+		if n, ok := e[thing]; ok && (n < 0 || n > MaxQuota) {
+			wrong.Add(string(thing), fmt.Sprintf("must be 0 to %d", MaxQuota))
+		}
+	}
+	return wrong
+}
+
+// QuotaStore reads and changes quotas.
+type QuotaStore interface {
+	Quotas(ctx context.Context, tenant TenantID) (Quotas, error)
+	// PutQuotas replaces a tenant's exceptions, if their version is the expected one. It is ErrChanged if it is not.
+	PutQuotas(ctx context.Context, by Actor, tenant TenantID, exceptions Exceptions, expected Expected) (Quotas, error)
+}
+
+// QuotaError is for a write after which a tenant would hold more of a thing than it may. Nothing was written.
+type QuotaError struct {
+	Thing                    Thing
+	Held, WouldHold, Allowed int64
+}
+
+// Error says what the quota is, what is held and would be, and who can raise it.
+func (e QuotaError) Error() string {
+	return fmt.Sprintf("the tenant's quota is %s; it holds %s and would hold %s. %s, or ask a platform admin to raise the quota",
+		counted(e.Allowed, e.Thing), amount(e.Held), amount(e.WouldHold), e.Thing.howToMakeRoom())
+}
+
+// Room returns the QuotaError of a write that adds so many, or nil.
+func (q *Quota) Room(added int64) error {
+	if added > 0 && q.Held+added > q.Allowed {
+		return QuotaError{Thing: q.Thing, Held: q.Held, WouldHold: q.Held + added, Allowed: q.Allowed}
+	}
+	return nil
+}
+
+func (t Thing) howToMakeRoom() string {
+	switch t {
+	case ThingKeys:
+		return "Revoke some that are no longer used"
+	case ThingOverrides:
+		return "Remove some, expired ones too"
+	case ThingUsers:
+		return "Put some back on the default plan"
+	default:
+		return "Remove some"
+	}
+}
+
+// counted writes "1 rule" or "10,000 rules".
+func counted(n int64, thing Thing) string {
+	name := strings.ReplaceAll(string(thing), "_", " ")
+	switch thing {
+	case ThingKeys:
+		name = "API keys"
+	case ThingUsers:
+		name = "users with a plan of their own"
+	}
+	if n == 1 && thing != ThingUsers {
+		name = strings.TrimSuffix(name, "s")
+	}
+	return amount(n) + " " + name
+}
+
+func amount(n int64) string { return grouped(strconv.FormatInt(n, 10)) }

@@ -1,0 +1,32 @@
+import { expect, expectAccessible, settled, signIn, test } from './browser';
+import { demo } from './sluice';
+
+test.use({ timezoneId: 'Asia/Kolkata' });
+
+test('times are shown and typed in the zone of the reader, or in UTC', async ({ page }) => {
+  await signIn(page);
+  await page.goto(`/t/${demo.tenant}/violations`);
+  await settled(page);
+  const range = page.getByRole('button', { name: /Time range/ });
+
+  await range.click();
+  await expect(page.getByText(/Times are in Asia\/(Kolkata|Calcutta) \(UTC\+5:30\)/)).toBeVisible();
+  await page.getByRole('menuitem', { name: 'From … until …' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('From').fill('2026-03-01T05:30');
+  await dialog.getByLabel('Until').fill('2026-03-01T04:30');
+  await expect(dialog.getByText('must be later than the start')).toBeVisible();
+  await expect(dialog.getByRole('button', { name: 'Show' })).toBeDisabled();
+  await dialog.getByLabel('Until').fill('2026-03-01T06:30');
+  await expectAccessible(page);
+  await dialog.getByRole('button', { name: 'Show' }).click();
+  await expect(range).toContainText('1 Mar 2026, 05:30:00 to 1 Mar 2026, 06:30:00 UTC+05:30');
+  expect(new URL(page.url()).searchParams.get('range')).toBe('2026-03-01T00:00:00Z~2026-03-01T01:00:00Z');
+
+  await range.click();
+  await page.getByRole('menu').getByText('UTC', { exact: true }).click();
+  await expect(range).toContainText('1 Mar 2026, 00:00:00 to 1 Mar 2026, 01:00:00 UTC');
+  await range.click();
+  await page.getByRole('menuitem', { name: 'From … until …' }).click();
+  await expect(page.getByLabel('From')).toHaveValue('2026-03-01T00:00');
+});

@@ -1,0 +1,79 @@
+import { useDebouncedValue } from '@mantine/hooks';
+import { useQuery } from '@tanstack/react-query';
+import { api, body } from '~/api/client';
+import { sentence } from '~/api/problem';
+import { keepSame } from '~/api/queries';
+import type { components } from '~/api/schema';
+import { exactNumber, percent, plainTime, plural } from '~/domain/format';
+
+type Question = components['schemas']['EffectQuestion'];
+type Figure = components['schemas']['Figure'];
+export type EffectOfRule = components['schemas']['EffectOfRule'];
+
+/** What new limits would have done in the last day, from recorded checks. A later edit cancels the request. */
+export function useEffectOf(tenant: string, question: Question | null) {
+  const [asked] = useDebouncedValue(JSON.stringify(question), 400);
+  const queryKey = ['effect', tenant, asked];
+  return useQuery({
+    queryKey,
+    enabled: asked !== 'null',
+    placeholderData: keepSame(queryKey),
+    staleTime: 60_000,
+    retry: false,
+    queryFn: ({ signal }) =>
+      body(
+        api.POST('/api/v1/tenants/{tenant}/effect', {
+          params: { path: { tenant } },
+          body: JSON.parse(asked) as Question,
+          signal,
+        }),
+      ),
+  });
+}
+
+/** The effect in words. It stands beside Save wherever limits are edited. */
+export function Effect({ tenant, question }: { tenant: string; question: Question }) {
+  const { data, error } = useEffectOf(tenant, question);
+  if (error) return <p className="soft">The effect is not known: {sentence(error)}</p>;
+  if (!data) return <p className="soft">Replaying the last day…</p>;
+  if (data.since === null) {
+    return (
+      <p className="soft">
+        {!data.is_recording
+          ? 'Record checks (page Replays) to see here what a change would have done.'
+          : (data.note ?? 'The effect appears here once checks were recorded.')}
+      </p>
+    );
+  }
+  const { newly_denied: newly, no_longer_denied: noLonger, checks } = data;
+  return (
+    <p role="status" aria-label="Effect">
+      Since {plainTime(Date.parse(data.since))} it would have denied <strong>{counted(newly)} more</strong>{' '}
+      and <strong>{counted(noLonger)} fewer</strong> of {counted(checks)} checks
+      {newly.value > 0 && ` (${percent(newly.value / Math.max(1, checks.value))} newly denied)`}.
+      {data.users.length > 0 &&
+        ` Most affected: ${data.users
+          .map(
+            (user) =>
+              `${user.user_id ?? user.ip} (${user.newly_denied > 0 ? `+${user.newly_denied}` : `−${user.no_longer_denied}`})`,
+          )
+          .join(', ')}.`}
+      {data.share < 1 && ` From a sample of ${percent(data.share)} of users and addresses.`}
+      {data.left_out.length > 0 && ` ${plural(data.left_out.length, 'rule')} could not be replayed.`}
+    </p>
+  );
+}
+
+/** The effect of one rule of several: "In the last day: 412 checks more and 3 fewer denied." */
+export function effectSentence({ mode, newly_denied, no_longer_denied }: EffectOfRule): string {
+  const denied = mode === 'shadow' ? 'would be reported' : 'denied';
+  if (newly_denied.value === 0 && no_longer_denied.value === 0)
+    return 'No recorded check would be decided otherwise.';
+  return `Of the recorded checks, ${counted(newly_denied)} more and ${counted(no_longer_denied)} fewer ${denied}.`;
+}
+
+function counted({ value, error }: Figure) {
+  return error > 0
+    ? `${exactNumber(Math.round(value))} ± ${exactNumber(Math.ceil(error))}`
+    : exactNumber(value);
+}

@@ -1,0 +1,20 @@
+import { SegmentedControl } from '@mantine/core';
+import { chooseZone, type Zone, zone } from '~/domain/zone';
+
+/** Chooses the zone in which times are shown and typed. The page is loaded again. */
+export function ZoneChoice() {
+  return (
+    <SegmentedControl
+      fullWidth
+      size="xs"
+      m={4}
+      aria-label="Times"
+      value={zone}
+      onChange={(value) => chooseZone(value as Zone)}
+      data={[
+        { value: 'local', label: 'Local time' },
+        { value: 'utc', label: 'UTC' },
+      ]}
+    />
+  );
+}

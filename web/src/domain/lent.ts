@@ -1,0 +1,20 @@
+import { exactNumber, plural } from './format';
+
+interface Lent {
+  lent?: { tokens: number; processes: number };
+}
+
+/** What a bucket has lent to processes, in words; '' if it is nothing. */
+export function lentText({ lent }: Lent): string {
+  if (!lent) return '';
+  return `${exactNumber(Math.ceil(lent.tokens))} more lent to ${plural(lent.processes, 'process', 'processes')}`;
+}
+
+/** What that means. */
+export const lentHint =
+  'Busy checks spend tokens that Redis has lent to a process, without asking Redis. What is not spent comes back within two seconds.';
+
+/** The most that a bucket holds beside what it has lent. */
+export function roomOf({ burst_capacity, lent }: Lent & { burst_capacity: number }): number {
+  return Math.max(0, burst_capacity - (lent?.tokens ?? 0));
+}

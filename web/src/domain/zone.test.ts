@@ -1,0 +1,45 @@
+import { afterEach, expect, test, vi } from 'vitest';
+
+afterEach(() => {
+  localStorage.clear();
+  vi.resetModules();
+});
+
+async function choose(choice: string | null) {
+  vi.resetModules();
+  if (choice) localStorage.setItem('sluice-times', choice);
+  return { ...(await import('./zone')), ...(await import('./format')) };
+}
+
+const at = Date.parse('2026-07-21T06:33:00Z');
+
+test('a reader who chose UTC reads and types UTC', async () => {
+  const { exactTime, ownZone, fieldText, fieldMoment } = await choose('utc');
+  expect(exactTime(at)).toBe('21 Jul 2026, 06:33:00 UTC');
+  expect(ownZone(at)).toBe('UTC');
+  expect(fieldText(at)).toBe('2026-07-21T06:33');
+  expect(fieldMoment('2026-07-21T06:33')).toBe(at);
+});
+
+test.each([[null], ['local'], ['nonsense']])(
+  'by a choice of %s times are those of the browser',
+  async (choice) => {
+    const { zone, timeZone } = await choose(choice);
+    expect(zone).toBe('local');
+    expect(timeZone).toBeUndefined();
+  },
+);
+
+test.each(['local', 'utc'] as const)('what a %s field shows is what it means', async (choice) => {
+  const { fieldText, fieldMoment } = await choose(choice);
+  expect(fieldMoment(fieldText(at))).toBe(at);
+  expect(fieldMoment('')).toBeNaN();
+});
+
+test('a field in the zone of Berlin means Berlin', async () => {
+  const { fieldText, fieldMoment } = await choose(null);
+  vi.stubEnv('TZ', 'Europe/Berlin');
+  expect(fieldText(at)).toBe('2026-07-21T08:33');
+  expect(fieldMoment('2026-07-21T08:33')).toBe(at);
+  vi.unstubAllEnvs();
+});

@@ -1,0 +1,173 @@
+import { Button, Checkbox, FileButton, NativeSelect, NumberInput, Textarea, TextInput } from '@mantine/core';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import { changed } from '~/api/changes';
+import { Dialog } from '~/components/Dialog';
+import { FormDialog } from '~/components/FormDialog';
+import { type NewReplay, type Replay, recordingQuery, startReplay } from './queries';
+
+/** The rules of a candidate; left out, the form asks for a file. */
+export type Candidate = Pick<NewReplay, 'rules' | 'remove'>;
+
+interface Props {
+  tenant: string;
+  candidate?: Candidate;
+  title: string;
+  onClose: () => void;
+  /** Called when it was started; by default the dialog shows a link to it, so that unsaved edits stay. */
+  onStarted?: (replay: Replay) => void;
+}
+
+const ranges = [
+  { value: '1', label: 'Last day' },
+  { value: '7', label: 'Last 7 days' },
+  { value: '30', label: 'Last 30 days' },
+];
+
+const samples = [
+  { value: '0', label: 'All that was recorded' },
+  { value: '1', label: 'A quarter of the users' },
+  { value: '2', label: '1 user of 16' },
+  { value: '3', label: '1 user of 64' },
+];
+
+const placeholder = `rules:
+  - key_pattern: "user:{user_id}"
+    plan: free
+    rate: 10/second
+    burst_capacity: 50`;
+
+/** Starts a replay of recorded checks with other rules. */
+export function StartReplay({ tenant, candidate, title, onClose, onStarted }: Props) {
+  const queries = useQueryClient();
+  const { data: recording } = useQuery(recordingQuery(tenant));
+  const [name, setName] = useState(title);
+  const [days, setDays] = useState('1');
+  const [sample, setSample] = useState('0');
+  const [seed, setSeed] = useState<number | string>(1);
+  const [file, setFile] = useState('');
+  const [prune, setPrune] = useState(false);
+  const [started, setStarted] = useState<Replay | null>(null);
+
+  async function save() {
+    const until = new Date();
+    const since = new Date(until.getTime() - Number(days) * 86_400_000);
+    const replay = await startReplay(tenant, {
+      title: name.trim(),
+      since: since.toISOString(),
+      until: until.toISOString(),
+      sample: Number(sample),
+      seed: Number(seed) || 0,
+      ...(candidate ?? { file, prune }),
+    });
+    await changed(queries, tenant, 'replay');
+    if (onStarted) onStarted(replay);
+    else setStarted(replay);
+  }
+
+  if (started) {
+    return (
+      <Dialog title="Replay started" onClose={onClose} size={440}>
+        <p>It runs in the background. What you edit here stays.</p>
+        <p>
+          <Link
+            to="/t/$tenant/replays/$replay"
+            params={{ tenant, replay: String(started.replay_id) }}
+            target="_blank"
+          >
+            Open the replay in a new tab
+          </Link>
+        </p>
+        <Button mt="md" onClick={onClose}>
+          Close
+        </Button>
+      </Dialog>
+    );
+  }
+  const none = recording !== undefined && recording.checks === 0;
+  return (
+    <FormDialog
+      title="Replay recorded checks"
+      lead={
+        none
+          ? 'No checks are recorded yet. The page Replays has the switch.'
+          : 'Decides recorded checks again, with the rules that were in force and with the new ones. No limit is changed.'
+      }
+      verb="Start replay"
+      disabled={none || (!candidate && file.trim() === '')}
+      onClose={onClose}
+      onSaved={() => undefined}
+      save={save}
+    >
+      {(wrong) => (
+        <>
+          <TextInput
+            label="Title"
+            value={name}
+            maxLength={200}
+            error={wrong('/title')}
+            onChange={(event) => setName(event.currentTarget.value)}
+          />
+          {!candidate && (
+            <>
+              <FileButton
+                accept=".yaml,.yml,application/yaml,text/yaml"
+                onChange={async (chosen) => chosen && setFile(await chosen.text())}
+              >
+                {(props) => (
+                  <Button {...props} variant="default">
+                    Choose a file
+                  </Button>
+                )}
+              </FileButton>
+              <Textarea
+                label="Rules in YAML"
+                description="Rules of the file stand in the place of those with the same pattern, plan and name; others are added"
+                placeholder={placeholder}
+                autosize
+                minRows={6}
+                maxRows={16}
+                spellCheck={false}
+                value={file}
+                error={wrong('/file')}
+                onChange={(event) => setFile(event.currentTarget.value)}
+              />
+              <Checkbox
+                label="Without rules that are not in the file"
+                checked={prune}
+                onChange={(event) => setPrune(event.currentTarget.checked)}
+              />
+            </>
+          )}
+          <NativeSelect
+            label="Time"
+            data={ranges}
+            value={days}
+            error={wrong('/since')}
+            onChange={(event) => setDays(event.currentTarget.value)}
+          />
+          <NativeSelect
+            label="Sample"
+            description="A sample is faster, and its figures have an error"
+            data={samples}
+            value={sample}
+            onChange={(event) => setSample(event.currentTarget.value)}
+          />
+          {sample !== '0' && (
+            <NumberInput
+              label="Seed"
+              description="Chooses the users. The same seed gives the same result"
+              value={seed}
+              min={0}
+              max={1_000_000}
+              allowDecimal={false}
+              allowNegative={false}
+              onChange={setSeed}
+            />
+          )}
+        </>
+      )}
+    </FormDialog>
+  );
+}

@@ -1,0 +1,59 @@
+import { Button, Group, NativeSelect } from '@mantine/core';
+import type { MatrixRow } from '~/api/types';
+import { FilterField } from '~/components/FilterField';
+import { plural } from '~/domain/format';
+import { isFound } from '~/domain/pattern';
+import { scopeLabels } from '~/domain/rule';
+import type { PlansSearch } from '~/search';
+import styles from './Matrix.module.css';
+
+/** A matrix with fewer rows has no filters. */
+export const filtersFrom = 12;
+
+/** Whether a row matches the filters. */
+export function rowFits(row: MatrixRow, { q, scope }: PlansSearch): boolean {
+  return (!scope || row.scope === scope) && isFound(q, row.key_pattern, row.name);
+}
+
+interface Props {
+  rows: MatrixRow[];
+  shown: number;
+  search: PlansSearch;
+  set: (change: PlansSearch) => void;
+  /** Undefined for readers who cannot edit. */
+  onChangeMany: (() => void) | undefined;
+}
+
+/** Filters the rows by words and by scope, and changes what is left. */
+export function MatrixFilters({ rows, shown, search, set, onChangeMany }: Props) {
+  const choices = Object.entries(scopeLabels).map(([value, label]) => ({
+    value,
+    label: `${label} (${rows.filter(({ scope }) => scope === value).length})`,
+  }));
+  const filtered = shown < rows.length;
+  return (
+    <Group gap={8} role="search" aria-label="Filter the rules">
+      <FilterField
+        search
+        label="Search"
+        placeholder="Pattern, name"
+        value={search.q}
+        onChange={(q) => set({ q })}
+      />
+      <NativeSelect
+        aria-label="Any scope"
+        value={search.scope ?? ''}
+        data={[{ value: '', label: 'Any scope' }, ...choices]}
+        onChange={(event) => set({ scope: (event.currentTarget.value || undefined) as PlansSearch['scope'] })}
+      />
+      <span className={styles.hint} role="status">
+        {filtered ? `${shown} of ${plural(rows.length, 'rule')}` : plural(rows.length, 'rule')}
+      </span>
+      {onChangeMany && (
+        <Button variant="default" ml="auto" disabled={shown === 0} onClick={onChangeMany}>
+          {filtered ? `Change these ${shown}` : 'Change all'}
+        </Button>
+      )}
+    </Group>
+  );
+}

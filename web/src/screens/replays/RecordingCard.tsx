@@ -1,0 +1,128 @@
+import { Button, Group, NumberInput, Progress } from '@mantine/core';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { changed } from '~/api/changes';
+import { api, ifMatch, tagged } from '~/api/client';
+import { sentence } from '~/api/problem';
+import { tenantKey, tenantQuery } from '~/api/queries';
+import { Facts } from '~/components/Facts';
+import { IconHistory } from '~/components/icons';
+import { Card } from '~/components/Page';
+import { EmptyState } from '~/components/states';
+import { done } from '~/components/toast';
+import { exactNumber, percent, plainTime, plural } from '~/domain/format';
+import type { Recording } from '~/features/replay/queries';
+import { useRole } from '~/session';
+import styles from './Replays.module.css';
+import { size } from './words';
+
+interface Props {
+  tenant: string;
+  recording: Recording;
+}
+
+/** Sets for how many days checks are recorded. */
+function useDays(tenant: string) {
+  const queries = useQueryClient();
+  const { data: saved } = useQuery(tenantQuery(tenant));
+  const save = useMutation({
+    mutationFn: (days: number) =>
+      tagged(
+        api.PATCH('/api/v1/tenants/{tenant}', {
+          params: { path: { tenant }, header: ifMatch(saved?.etag ?? '') },
+          body: { settings: { record_days: days } },
+        }),
+      ),
+    onSuccess: async (_, days) => {
+      await changed(queries, tenant, 'tenant');
+      await queries.invalidateQueries({ queryKey: tenantKey(tenant, 'recording') });
+      done(days > 0 ? `Checks are recorded for ${plural(days, 'day')}` : 'Recording is off');
+    },
+  });
+  return { save, ready: saved !== undefined };
+}
+
+const costs = (budget: number) =>
+  `Recording never delays a check. It takes at most ${size(budget)} of the database; above that a sample of whole users is kept. It holds no more about people than violations do: user, address, endpoint, method, plan, cost and outcome of each check.`;
+
+/** In place of the usage of a tenant that records nothing. */
+export function StartRecording({ tenant, recording }: Props) {
+  const { own } = useRole();
+  const { save, ready } = useDays(tenant);
+  return (
+    <Card>
+      <EmptyState
+        icon={<IconHistory size={20} aria-hidden />}
+        title="Record checks first"
+        action={
+          own && (
+            <Button disabled={!ready} loading={save.isPending} onClick={() => save.mutate(7)}>
+              Record checks for 7 days
+            </Button>
+          )
+        }
+      >
+        A replay decides recorded checks again with other limits, so that you know who would be denied before
+        you change one. {costs(recording.budget_bytes)} {!own && 'An owner can turn it on.'}
+      </EmptyState>
+      {save.isError && <p role="alert">{sentence(save.error)}</p>}
+    </Card>
+  );
+}
+
+/** What is recorded, its budget, and for how many days. */
+export function RecordingCard({ tenant, recording }: Props) {
+  const { own } = useRole();
+  const { save, ready } = useDays(tenant);
+  const [days, setDays] = useState<number | string>(recording.record_days);
+  const share = recording.bytes / recording.budget_bytes;
+  const { oldest, dropped, left_out } = recording;
+  return (
+    <Card title="Recorded checks" lead={costs(recording.budget_bytes)}>
+      <Progress value={Math.min(100, 100 * share)} aria-label="Part of the budget that is used" mb="sm" />
+      <Facts
+        facts={{
+          Used: `${size(recording.bytes)} of ${size(recording.budget_bytes)} (${percent(share)})`,
+          Checks: exactNumber(recording.checks),
+          Since: oldest ? plainTime(Date.parse(oldest)) : 'nothing yet',
+          'Sample now': recording.is_stopped
+            ? 'stopped, because the budget is used up'
+            : recording.share < 1 && `${percent(recording.share)} of users and addresses`,
+          'Never recorded': left_out > 0 && `${plural(left_out, 'check')} with a reservation`,
+          'Without room': dropped > 0 && plural(dropped, 'check'),
+        }}
+      />
+      {own && (
+        <form
+          className={styles.days}
+          onSubmit={(event) => {
+            event.preventDefault();
+            save.mutate(Number(days));
+          }}
+        >
+          <Group gap={8} align="end">
+            <NumberInput
+              label="Days kept"
+              description="0 records nothing, and deletes what is recorded within an hour"
+              value={days}
+              min={0}
+              max={30}
+              allowDecimal={false}
+              allowNegative={false}
+              onChange={setDays}
+            />
+            <Button
+              type="submit"
+              variant="default"
+              disabled={!ready || days === '' || Number(days) === recording.record_days}
+              loading={save.isPending}
+            >
+              Save
+            </Button>
+          </Group>
+          {save.isError && <p role="alert">{sentence(save.error)}</p>}
+        </form>
+      )}
+    </Card>
+  );
+}

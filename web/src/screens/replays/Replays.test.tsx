@@ -1,0 +1,233 @@
+import { screen, waitFor, within } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import type { Recording, Replay, ReplayResult } from '~/features/replay/queries';
+import { fakeServer, page, problem, rule, session } from '../../../test/fake';
+import { open } from '../../../test/render';
+
+const acme = '/api/v1/tenants/acme';
+
+function recording(more: Partial<Recording> = {}): Recording {
+  return {
+    record_days: 7,
+    bytes: 100 * 1024 * 1024,
+    budget_bytes: 512 * 1024 * 1024,
+    checks: 1_204_000,
+    seen: 1_204_000,
+    left_out: 0,
+    dropped: 0,
+    share: 1,
+    is_stopped: false,
+    oldest: '2026-11-20T00:00:00Z',
+    newest: '2026-11-21T00:00:00Z',
+    ...more,
+  };
+}
+
+function replay(more: Partial<Replay> = {}): Replay {
+  return {
+    replay_id: 7,
+    title: 'Half the rate',
+    kind: 'rules',
+    plan: null,
+    since: '2026-11-20T00:00:00Z',
+    until: '2026-11-21T00:00:00Z',
+    sample: 0,
+    seed: 0,
+    prune: false,
+    requested_at: '2026-11-21T06:00:00Z',
+    requested_by: 'Ada',
+    state: 'running',
+    progress: 0.4,
+    started_at: '2026-11-21T06:00:01Z',
+    finished_at: null,
+    failure: null,
+    file: 'rules: []',
+    result: null,
+    ...more,
+  };
+}
+
+const figure = (value: number, error = 0) => ({ value, error });
+const counts = {
+  denied_then: figure(10),
+  denied_now: figure(310, 20),
+  newly_denied: figure(305, 19),
+  no_longer_denied: figure(5, 2),
+};
+
+const result: ReplayResult = {
+  since: '2026-11-20T00:00:00Z',
+  until: '2026-11-21T00:00:00Z',
+  read: 25_000,
+  share: 0.25,
+  is_estimate: true,
+  checks: figure(100_000, 900),
+  ...counts,
+  recorded_denied: 10,
+  agreeing: 24_990,
+  rules: [
+    {
+      rule_id: 12,
+      rule: 'user:{user_id} [pro]',
+      mode: 'enforce',
+      is_changed: true,
+      is_estimate: true,
+      recorded_denied: 9,
+      ...counts,
+    },
+  ],
+  more_rules: 0,
+  plans: [{ plan: 'pro', checks: figure(60_000), ...counts }],
+  users: [
+    {
+      user_id: '42',
+      ip: null,
+      plan: 'pro',
+      denied_then: 1,
+      denied_now: 31,
+      newly_denied: 30,
+      no_longer_denied: 0,
+    },
+  ],
+  more_users: 3,
+  steps: [
+    {
+      at: '2026-11-20T00:00:00Z',
+      checks: 50_000,
+      denied_then: 5,
+      denied_now: 100,
+      newly_denied: 98,
+      no_longer_denied: 3,
+    },
+    {
+      at: '2026-11-20T12:00:00Z',
+      checks: 50_000,
+      denied_then: 5,
+      denied_now: 210,
+      newly_denied: 207,
+      no_longer_denied: 2,
+    },
+  ],
+  step_seconds: 900,
+  listed: [],
+  left_out: [{ rule_id: 4, rule: 'attr.org:{attr.org}', why: 'only a sample was recorded' }],
+  reserving: 0,
+  dropped: 0,
+  notes: ['Checks are recorded since noon.'],
+};
+
+test('a tenant that records nothing is told what recording costs, and an owner turns it on', async () => {
+  const requests = fakeServer({
+    'GET /api/v1/session': session(),
+    [`GET ${acme}/recording`]: recording({
+      record_days: 0,
+      bytes: 0,
+      checks: 0,
+      seen: 0,
+      oldest: null,
+      newest: null,
+    }),
+    [`GET ${acme}/replays`]: page([]),
+    [`PATCH ${acme}`]: () => problem(412, 'precondition-failed'),
+  });
+  const { user } = open('/t/acme/replays');
+  expect(await screen.findByText(/It takes at most 512 MiB of the database/)).toBeTruthy();
+  await user.click(await screen.findByRole('button', { name: 'Record checks for 7 days' }));
+  await waitFor(() =>
+    expect(requests.find(({ method }) => method === 'PATCH')?.body).toEqual({ settings: { record_days: 7 } }),
+  );
+  expect(await screen.findByRole('alert')).toBeTruthy();
+  expect(screen.queryByRole('button', { name: 'New replay' })).toBeNull();
+});
+
+test('a replay of a file is started with a sample and a seed, and opens', async () => {
+  const requests = fakeServer({
+    'GET /api/v1/session': session('editor'),
+    [`GET ${acme}/recording`]: recording(),
+    [`GET ${acme}/replays`]: page([replay()]),
+    [`GET ${acme}/replays/7`]: replay(),
+    [`POST ${acme}/replays`]: () => ({ status: 201, json: replay({ state: 'waiting', progress: 0 }) }),
+    [`POST ${acme}/replays/7/cancel`]: replay({ state: 'canceled' }),
+  });
+  const { user, router } = open('/t/acme/replays');
+  expect((await screen.findByRole('table', { name: 'Replays' })).textContent).toMatch(
+    /Half the rate.*Running 40/,
+  );
+  expect(screen.getByText(/100 MiB of 512 MiB/)).toBeTruthy();
+  expect(screen.queryByLabelText('Days kept')).toBeNull(); // an editor may not
+  await user.click(screen.getByRole('button', { name: 'New replay' }));
+  const dialog = await screen.findByRole('dialog');
+  await user.click(within(dialog).getByLabelText('Rules in YAML'));
+  await user.paste('rules: []');
+  await user.selectOptions(within(dialog).getByLabelText('Time'), 'Last 7 days');
+  await user.selectOptions(within(dialog).getByLabelText('Sample'), '1 user of 16');
+  await user.click(within(dialog).getByRole('button', { name: 'Start replay' }));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/replays/7'));
+  const body = requests.find(({ method }) => method === 'POST')?.body as Record<string, string>;
+  expect(body).toMatchObject({
+    title: 'Rules of a file',
+    file: 'rules: []',
+    prune: false,
+    sample: 2,
+    seed: 1,
+  });
+  expect(Date.parse(body.until ?? '') - Date.parse(body.since ?? '')).toBe(7 * 86_400_000);
+  expect(await screen.findByText(/40.% of the time is replayed/)).toBeTruthy();
+  await user.click(screen.getByRole('button', { name: 'Cancel' }));
+  await waitFor(() => expect(requests.some(({ path }) => path.endsWith('/cancel'))).toBe(true));
+});
+
+test('a result is shown in all, by rule, plan and user, with its error', async () => {
+  fakeServer({
+    'GET /api/v1/session': session('viewer'),
+    [`GET ${acme}/replays/7`]: replay({ state: 'done', progress: 1, sample: 1, seed: 5, result }),
+  });
+  open('/t/acme/replays/7');
+  expect((await screen.findByRole('table', { name: 'By rule' })).textContent).toMatch(
+    /user:\{user_id\} \[pro\] changed10310 ± 20305 ± 195 ± 2/,
+  );
+  expect(screen.getByRole('table', { name: 'By plan' }).textContent).toMatch(/pro10310 ± 20/);
+  expect(screen.getByRole('table', { name: 'By user' }).textContent).toMatch(/42 pro131300/);
+  expect(screen.getByText(/Seed 5: the same seed gives the same result/)).toBeTruthy();
+  expect(screen.getByText(/Left out/).textContent).toContain('only a sample was recorded');
+  expect(screen.getByText('And 3 more users.')).toBeTruthy();
+});
+
+test('a replay that failed says why', async () => {
+  fakeServer({
+    'GET /api/v1/session': session('viewer'),
+    [`GET ${acme}/replays/7`]: replay({ state: 'failed', failure: 'No checks of this time were recorded.' }),
+  });
+  open('/t/acme/replays/7');
+  expect(await screen.findByText('No checks of this time were recorded.')).toBeTruthy();
+  expect(screen.queryByRole('button', { name: 'Cancel' })).toBeNull();
+});
+
+test('an edited limit of a rule is replayed, and the edit stays', async () => {
+  const tagged = () => ({ json: rule(), headers: { ETag: '"3"' } });
+  const requests = fakeServer({
+    'GET /api/v1/session': session('editor'),
+    [`GET ${acme}/rules/12`]: tagged,
+    [`GET ${acme}/recording`]: recording(),
+    [`POST ${acme}/replays`]: () => ({ status: 201, json: replay({ state: 'waiting', progress: 0 }) }),
+    [`POST ${acme}/effect`]: () => problem(503, 'unavailable'),
+    [`GET ${acme}/stats/series`]: () => problem(503, 'unavailable'),
+    [`GET ${acme}/stats/summary`]: () => problem(503, 'unavailable'),
+    [`GET ${acme}/audit`]: page([]),
+    [`GET ${acme}/plans`]: page([]),
+    [`GET ${acme}/rules`]: page([rule()]),
+    [`GET ${acme}/rules/12/overrides`]: page([]),
+    [`GET ${acme}/adapting`]: { items: [] },
+  });
+  const { user } = open('/t/acme/rules/12');
+  const burst = await screen.findByLabelText(/^Burst/);
+  await user.clear(burst);
+  await user.type(burst, '20');
+  await user.click(await screen.findByRole('button', { name: 'Replay a longer time' }));
+  await user.click(within(await screen.findByRole('dialog')).getByRole('button', { name: 'Start replay' }));
+  expect(await screen.findByRole('link', { name: 'Open the replay in a new tab' })).toBeTruthy();
+  const body = requests.find(({ path }) => path.endsWith('/replays'))?.body as { rules: object[] };
+  expect(body.rules).toMatchObject([{ key_pattern: 'user:{user_id}', plan: 'pro', burst_capacity: 20 }]);
+  await user.keyboard('{Escape}');
+  expect((await screen.findByLabelText<HTMLInputElement>(/^Burst/)).value).toBe('20');
+});

@@ -1,0 +1,121 @@
+import { Button, Progress } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { type LinkProps, useNavigate } from '@tanstack/react-router';
+import { useState } from 'react';
+import { type Column, DataTable } from '~/components/DataTable';
+import { IconHistory, IconPlay } from '~/components/icons';
+import { Card, Page } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { EmptyState } from '~/components/states';
+import { RelativeTime } from '~/components/Time';
+import { percent, plainTime } from '~/domain/format';
+import { type Replay, recordingQuery, replaysQuery } from '~/features/replay/queries';
+import { StartReplay } from '~/features/replay/StartReplay';
+import { useRole, useTenant } from '~/session';
+import { RecordingCard, StartRecording } from './RecordingCard';
+import { stateWords } from './words';
+
+const columns: Column<Replay>[] = [
+  { key: 'title', header: 'Replay', render: (replay) => replay.title || `Replay ${replay.replay_id}` },
+  {
+    key: 'range',
+    header: 'Of the time',
+    width: '34%',
+    wide: true,
+    render: ({ since, until }) => `${plainTime(Date.parse(since))} – ${plainTime(Date.parse(until))}`,
+  },
+  { key: 'state', header: 'State', width: 160, render: (replay) => <State replay={replay} /> },
+  {
+    key: 'requested',
+    header: 'Started',
+    width: 116,
+    numeric: true,
+    wide: true,
+    render: (replay) => <RelativeTime at={replay.requested_at} />,
+  },
+];
+
+function State({ replay }: { replay: Replay }) {
+  if (replay.state !== 'running') return stateWords[replay.state];
+  return (
+    <>
+      {stateWords.running} {percent(replay.progress)}
+      <Progress
+        value={100 * replay.progress}
+        size="xs"
+        aria-label={`Progress of replay ${replay.replay_id}`}
+      />
+    </>
+  );
+}
+
+/** The replays of the tenant, and what is recorded for them. */
+export default function Replays() {
+  const tenant = useTenant();
+  const { edit } = useRole();
+  const navigate = useNavigate();
+  const recording = useQuery(recordingQuery(tenant));
+  const replays = useQuery(replaysQuery(tenant));
+  const [starting, setStarting] = useState(false);
+  const start = edit && recording.data && recording.data.checks > 0 && (
+    <Button leftSection={<IconPlay size={15} aria-hidden />} onClick={() => setStarting(true)}>
+      New replay
+    </Button>
+  );
+  return (
+    <Page
+      title="Replays"
+      lead="Who would have been denied by other limits: recorded checks, decided again by the code that decides."
+      actions={start}
+    >
+      <Query query={recording}>
+        {(data) =>
+          data.record_days === 0 && data.checks === 0 ? (
+            <StartRecording tenant={tenant} recording={data} />
+          ) : (
+            <RecordingCard tenant={tenant} recording={data} />
+          )
+        }
+      </Query>
+      <Query query={replays}>
+        {(all) =>
+          all.length === 0 && recording.data?.checks === 0 ? null : (
+            <Card title="Replays" flush>
+              {all.length === 0 ? (
+                <EmptyState
+                  icon={<IconHistory size={20} aria-hidden />}
+                  title="No replays yet"
+                  action={start}
+                >
+                  Start one with a file of rules here, from a rule’s page with an edited limit, or from the
+                  review of changes of plans.
+                </EmptyState>
+              ) : (
+                <DataTable
+                  label="Replays"
+                  columns={columns}
+                  rows={all}
+                  rowKey={(replay) => replay.replay_id}
+                  to={(replay): LinkProps => ({
+                    to: '/t/$tenant/replays/$replay',
+                    params: { tenant, replay: String(replay.replay_id) },
+                  })}
+                />
+              )}
+            </Card>
+          )
+        }
+      </Query>
+      {starting && (
+        <StartReplay
+          tenant={tenant}
+          title="Rules of a file"
+          onClose={() => setStarting(false)}
+          onStarted={({ replay_id }) =>
+            navigate({ to: '/t/$tenant/replays/$replay', params: { tenant, replay: String(replay_id) } })
+          }
+        />
+      )}
+    </Page>
+  );
+}

@@ -1,0 +1,36 @@
+import { exactNumber, percent, plural, shortNumber } from '~/domain/format';
+import type { Figure, Replay } from '~/features/replay/queries';
+
+export const stateWords: Record<Replay['state'], string> = {
+  waiting: 'Waiting',
+  running: 'Running',
+  done: 'Done',
+  failed: 'Failed',
+  canceled: 'Canceled',
+};
+
+/** "1,204", or "1,204 ± 87" of a sample. */
+export function counted({ value, error }: Figure): string {
+  return error > 0
+    ? `${exactNumber(Math.round(value))} ± ${exactNumber(Math.ceil(error))}`
+    : exactNumber(value);
+}
+
+const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'];
+
+/** "12.4 MiB" */
+export function size(bytes: number): string {
+  const unit = Math.min(units.length - 1, bytes < 1 ? 0 : Math.floor(Math.log2(bytes) / 10));
+  return `${shortNumber(Math.round((10 * bytes) / 1024 ** unit) / 10)} ${units[unit]}`;
+}
+
+/** How a sample is described beside its figures; null for all checks. */
+export function sampleWords({ sample, seed }: Replay, share: number): string | null {
+  if (share >= 1) return null;
+  const drawn = sample > 0 ? ` Seed ${seed}: the same seed gives the same result.` : '';
+  return `From a sample of ${percent(share)} of users and addresses. With 95 % confidence the true figure is within ±.${drawn}`;
+}
+
+export function agreement(agreeing: number, read: number): string {
+  return `${percent(read > 0 ? agreeing / read : 1)} of ${plural(read, 'recorded check')} are decided as they were by the rules in force then.`;
+}

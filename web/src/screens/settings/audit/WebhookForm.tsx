@@ -1,0 +1,78 @@
+import { Switch, TextInput } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { changed } from '~/api/changes';
+import { api, body, etagOf, ifMatch } from '~/api/client';
+import type { AuditWebhook } from '~/api/types';
+import { FormDialog } from '~/components/FormDialog';
+import { done } from '~/components/toast';
+
+interface Props {
+  tenant: string;
+  /** null: creates it. */
+  webhook: AuditWebhook | null;
+  /** Called with a new webhook’s secret, which is shown once. */
+  onSecret: (secret: string) => void;
+  onClose: () => void;
+}
+
+/** Creates or edits where the audit log is sent. */
+export function WebhookForm({ tenant, webhook, onSecret, onClose }: Props) {
+  const queries = useQueryClient();
+  const [url, setURL] = useState(webhook?.url ?? '');
+  const [isActive, setActive] = useState(webhook?.is_active ?? true);
+
+  async function save() {
+    const wanted = { url, is_active: isActive };
+    const path = { tenant };
+    if (webhook) {
+      await body(
+        api.PATCH('/api/v1/tenants/{tenant}/audit-webhook', {
+          params: { path, header: ifMatch(etagOf(webhook)) },
+          body: wanted,
+        }),
+      );
+      await changed(queries, tenant, 'audit_webhook');
+      done('Webhook saved');
+      return;
+    }
+    const { secret } = await body(
+      api.POST('/api/v1/tenants/{tenant}/audit-webhook', { params: { path }, body: wanted }),
+    );
+    // Not awaited, or the form would stay open below the secret.
+    changed(queries, tenant, 'audit_webhook');
+    onSecret(secret);
+  }
+
+  return (
+    <FormDialog
+      title={webhook ? 'Webhook of the audit log' : 'Send the audit log to a webhook'}
+      lead={webhook ? undefined : 'Sends each change from now on, in order, until the receiver has it.'}
+      verb={webhook ? 'Save' : 'Create webhook'}
+      onClose={onClose}
+      save={save}
+    >
+      {(wrong) => (
+        <>
+          <TextInput
+            label="URL"
+            description="A public URL. It receives signed JSON by POST"
+            placeholder="https://siem.example.com/sluice"
+            required
+            withAsterisk={false}
+            data-autofocus
+            value={url}
+            error={wrong('/url')}
+            onChange={(event) => setURL(event.currentTarget.value)}
+          />
+          <Switch
+            label="On"
+            description="While it is off, changes wait and are sent later"
+            checked={isActive}
+            onChange={(event) => setActive(event.currentTarget.checked)}
+          />
+        </>
+      )}
+    </FormDialog>
+  );
+}

@@ -1,0 +1,55 @@
+import { queryOptions } from '@tanstack/react-query';
+import { api, body } from '~/api/client';
+import { isStatus } from '~/api/problem';
+import { tenantKey } from '~/api/queries';
+import type { AuditWebhook } from '~/api/types';
+import type { Tone } from '~/components/Outcome';
+import { exactNumber } from '~/domain/format';
+
+const soon = 2_000;
+const later = 15_000;
+
+/** Where the audit log is sent; null for nowhere. It refetches sooner while something is on its way. */
+export const auditWebhookQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'audit webhook'),
+    queryFn: async ({ signal }) => {
+      try {
+        return await body(
+          api.GET('/api/v1/tenants/{tenant}/audit-webhook', { params: { path: { tenant } }, signal }),
+        );
+      } catch (error) {
+        if (isStatus(error, 404)) return null;
+        throw error;
+      }
+    },
+    refetchInterval: ({ state: { data } }) =>
+      data && (data.test?.is_waiting || data.is_under_way || (data.is_active && data.waiting > 0))
+        ? soon
+        : later,
+  });
+
+/** Whether entries arrive. */
+export function stateOf({ is_active, failures }: AuditWebhook): { tone: Tone; word: string } {
+  if (!is_active) return { tone: 'neutral', word: 'Off' };
+  if (failures > 0) return { tone: 'denied', word: 'Failing' };
+  return { tone: 'allowed', word: 'On' };
+}
+
+/** The server counts no further. */
+const mostCounted = 10_000;
+
+/** "None", "1 change", "10,000 changes or more" */
+export function waitingOf({ waiting }: AuditWebhook): string {
+  if (waiting === 0) return 'None';
+  const counted = `${exactNumber(waiting)} ${waiting === 1 ? 'change' : 'changes'}`;
+  return waiting >= mostCounted ? `${counted} or more` : counted;
+}
+
+/** How an attempt ended: "the receiver did not answer in time", "answered 503" */
+export function resultOf(status: number | null, error: string): string {
+  return error || (status === null ? 'no answer' : `answered ${status}`);
+}
+
+/** Whether a status means that the receiver has it. */
+export const isReceived = (status: number | null) => status !== null && status >= 200 && status < 300;

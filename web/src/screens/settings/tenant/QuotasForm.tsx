@@ -1,0 +1,75 @@
+import { NumberInput } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { changed } from '~/api/changes';
+import { api, ifMatch, type Tagged } from '~/api/client';
+import { isStatus } from '~/api/problem';
+import { quotasQuery } from '~/api/queries';
+import type { Quotas, QuotaThing } from '~/api/types';
+import { FormDialog } from '~/components/FormDialog';
+import { done } from '~/components/toast';
+import { exactNumber } from '~/domain/format';
+import { quotaWords } from '~/domain/quota';
+
+interface Props {
+  tenant: string;
+  saved: Tagged<Quotas>;
+  onClose: () => void;
+}
+
+type Draft = Partial<Record<QuotaThing, number>>;
+
+/** Sets the tenant’s exceptions from the platform’s defaults; an empty field is the default. */
+export default function QuotasForm({ tenant, saved, onClose }: Props) {
+  const queries = useQueryClient();
+  const [{ value, etag }] = useState(saved); // as they were when the form opened
+  const [draft, setDraft] = useState<Draft>(() =>
+    Object.fromEntries(value.items.filter((one) => !one.is_default).map((one) => [one.thing, one.allowed])),
+  );
+
+  async function save() {
+    try {
+      await api.PUT('/api/v1/tenants/{tenant}/quotas', {
+        params: { path: { tenant }, header: ifMatch(etag) },
+        body: draft,
+      });
+    } catch (error) {
+      // The screen shows the present quotas behind the form.
+      if (isStatus(error, 412)) await queries.invalidateQueries(quotasQuery(tenant));
+      throw error;
+    }
+    await changed(queries, tenant, 'quotas');
+    done('Quotas saved');
+  }
+
+  return (
+    <FormDialog
+      title="Edit quotas"
+      lead="Empty is the platform’s default. A quota below what is held removes nothing, and refuses more."
+      verb="Save quotas"
+      onClose={onClose}
+      save={save}
+    >
+      {(wrong) =>
+        value.items.map((one) => (
+          <NumberInput
+            key={one.thing}
+            label={quotaWords[one.thing].label}
+            description={`${exactNumber(one.held)} held, default ${exactNumber(one.default)}`}
+            placeholder={exactNumber(one.default)}
+            thousandSeparator=","
+            allowDecimal={false}
+            allowNegative={false}
+            max={1_000_000_000}
+            value={draft[one.thing] ?? ''}
+            error={wrong(`/${one.thing}`)}
+            onChange={(now) => {
+              const { [one.thing]: _, ...others } = draft;
+              setDraft(typeof now === 'number' ? { ...others, [one.thing]: now } : others);
+            }}
+          />
+        ))
+      }
+    </FormDialog>
+  );
+}
