@@ -4,11 +4,11 @@
 # A real Prometheus scrapes the processes of `make bench` and answers the dashboards' queries. Grafana is not needed: the
 # panels are drawn from the dashboards' files with the charts of the web UI, by web/e2e/dashboards.ts.
 #
-#   BENCH='-only http -rounds 3' scripts/dashboards.sh
+#   BENCH='-only dashboards -rounds 8' scripts/dashboards.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-bench=${BENCH:-"-only http -rounds 3"}
+bench=${BENCH:-"-only dashboards -rounds 5"}
 version=$(cd deploy/checks && go list -m -f '{{.Version}}' github.com/prometheus/prometheus)
 prometheus=$PWD/.bin/prometheus-$version
 if [ ! -x "$prometheus" ]; then
@@ -26,7 +26,7 @@ rm -f bench/results/targets.json
 cat >"$data/prometheus.yaml" <<YAML
 global: {scrape_interval: 1s}
 scrape_configs:
-  - job_name: sluice-api
+  - job_name: sluice
     file_sd_configs: [{files: ["$PWD/bench/results/targets.json"], refresh_interval: 1s}]
 YAML
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')

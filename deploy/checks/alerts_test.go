@@ -59,6 +59,23 @@ var alerts = map[string]struct{ fires, quiet series }{
 	"SluiceRateLowered":        {series{`sluice_adapt_share_percent{tenant="acme",rule="7"} 20x60`}, series{`sluice_adapt_share_percent{tenant="acme",rule="7"} 60x60`}},
 	"SluiceCertificateExpires": {series{`sluice_certificate_expires_seconds{listener="check"} 100000x60`}, series{`sluice_certificate_expires_seconds{listener="check"} 9000000x60`}},
 	"SluiceAdminRefuses":       {series{`sluice_admin_places_refused_total{class="heavy"} 0+600x60`}, series{`sluice_admin_places_refused_total{class="heavy"} 0+1x60`}},
+	"SluiceAllowanceUsedUp":    {series{`sluice_admin_denied_total{class="account"} 0+60x60`}, series{`sluice_admin_denied_total{class="account"} 0+6x60`}},
+	"SluiceMailNotSent": {
+		series{`sluice_mail_attempts_total{result="failed"} 0+1x60`, `sluice_mail_attempts_total{result="sent"} 3x60`},
+		series{`sluice_mail_attempts_total{result="failed"} 0+1x60`, `sluice_mail_attempts_total{result="sent"} 0+1x60`},
+	},
+	"SluiceRecordingStopped": {series{`sluice_traffic_stopped_tenants 2x60`}, series{`sluice_traffic_stopped_tenants 0x50 1x10`}},
+	"SluiceRecordedChecksLost": {
+		series{`sluice_traffic_lost_total 0x60`, `sluice_traffic_dropped_total 0+500x60`},
+		series{`sluice_traffic_lost_total 7x60`, `sluice_traffic_dropped_total 0x60`},
+	},
+	"SluiceLeasesForfeited": {
+		series{`sluice_leased_tokens_total{fate="lent"} 0+6000x60`, `sluice_leased_tokens_total{fate="forfeited"} 0+3000x60`},
+		series{
+			`sluice_leased_tokens_total{instance="a",fate="lent"} 0+6000x60`, `sluice_leased_tokens_total{instance="a",fate="forfeited"} 0+60x60`,
+			`sluice_leased_tokens_total{instance="idle",fate="lent"} 0+6x60`, `sluice_leased_tokens_total{instance="idle",fate="forfeited"} 0+6x60`,
+		},
+	},
 }
 
 var queries = parser.NewParser(parser.Options{})

@@ -139,6 +139,26 @@ func TestTheChartWithManySetsOfValues(t *testing.T) {
 			values: stores + "api: {options: {SLUICE_STORE_BUDGET: 20ms, SLUICE_PPROF: true, SLUICE_LOCAL_BUCKETS: 200000}, nodeSelector: {pool: edge}, tolerations: [{key: edge, operator: Exists}], priorityClassName: high}\ndrainSeconds: 30\n",
 			has:    []string{"name: SLUICE_STORE_BUDGET, value: \"20ms\"", "name: SLUICE_LOCAL_BUCKETS, value: \"200000\"", "pool: edge", "key: edge", "priorityClassName: high", "terminationGracePeriodSeconds: 45"},
 		},
+		"sign-in and mail, whose secrets are files": {
+			values: stores + "admin:\n  options: {SLUICE_ADMIN_URL: 'https://limits.example.com', SLUICE_SMTP_ADDR: 'smtp.example.com:587', SLUICE_MAIL_FROM: 'Sluice <sluice@example.com>'}\n" +
+				"  files:\n    SLUICE_SMTP_PASSWORD_FILE: {secret: mail, key: password}\n    SLUICE_SECRET_KEY_FILE: {secret: sluice-key, key: key}\n    SLUICE_OIDC_FILE: {secret: sso, key: providers.yaml}\n",
+			has: []string{
+				"{name: SLUICE_SMTP_PASSWORD_FILE, value: /etc/sluice/files/SLUICE_SMTP_PASSWORD_FILE}", "{name: SLUICE_OIDC_FILE, value: /etc/sluice/files/SLUICE_OIDC_FILE}",
+				"secret: {name: mail, items: [{key: password, path: SLUICE_SMTP_PASSWORD_FILE}]}", "secret: {name: sluice-key, ", "mountPath: /etc/sluice/files",
+			},
+		},
+		"recording, leases and allowances": {
+			values: stores + "api: {options: {SLUICE_LEASES: 'off', SLUICE_TRAFFIC_BUDGET: 16384, SLUICE_TRAFFIC_TENANT_BUDGET: 1024}}\n" +
+				"admin: {options: {SLUICE_ADMIN_TENANT_WORK: 400, SLUICE_TRAFFIC_BUDGET: 16384, SLUICE_TRAFFIC_TENANT_BUDGET: 1024}}\n",
+			has: []string{`name: SLUICE_LEASES, value: "off"`, `name: SLUICE_TRAFFIC_BUDGET, value: "16384"`, `name: SLUICE_ADMIN_TENANT_WORK, value: "400"`}, hasNot: []string{"name: files"},
+		},
+		"gRPC, with the TLS of checks": {
+			values: stores + "api: {grpc: {enabled: true, port: 18082}, tls: {existingSecret: api-tls, clientCA: true}}\n",
+			has: []string{
+				`{name: SLUICE_GRPC_ADDR, value: ":8082"}`, "SLUICE_GRPC_TLS_KEY", "SLUICE_GRPC_TLS_CLIENT_CA", "{name: grpc, containerPort: 8082}",
+				"{name: grpc, port: 18082, targetPort: grpc}", "ports: [{port: api}, {port: grpc}]",
+			},
+		},
 		"a migration in another role": {
 			values: stores + "migration: {existingSecret: owner, key: uri, grantTo: sluice_app}\n",
 			has:    []string{`["admin","migrate","--grant-to","sluice_app"]`, "secretName: owner"},
@@ -186,16 +206,19 @@ func TestTheChartWithManySetsOfValues(t *testing.T) {
 func TestBadValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	for values, want := range map[string]string{
-		"redis: {url: 'redis://redis'}":                        "database.url or database.existingSecret is needed",
-		"database: {url: 'postgres://db/x'}":                   "redis.url or redis.existingSecret is needed",
-		stores + "api: {replica: 3}":                           "'replica' not allowed",
-		stores + "api: {replicas: many}":                       "got string, want integer",
-		stores + "api: {options: {STORE_BUDGET: 20ms}}":        "STORE_BUDGET",
-		stores + "drainSeconds: -1":                            "minimum: got -1, want 0",
-		"database: {url: 'mysql://db'}\nredis: {url: x}":       "does not match pattern",
-		stores + "image: {pullPolicy: Sometimes}":              "must be one of 'Always', 'IfNotPresent', 'Never'",
-		stores + "admin: {ingress: {enabled: true}}":           "admin.ingress.host is needed",
-		stores + "api: {autoscaling: {enabled: true, cpu: 0}}": "minimum: got 0, want 1",
+		"redis: {url: 'redis://redis'}":                 "database.url or database.existingSecret is needed",
+		"database: {url: 'postgres://db/x'}":            "redis.url or redis.existingSecret is needed",
+		stores + "api: {replica: 3}":                    "'replica' not allowed",
+		stores + "api: {replicas: many}":                "got string, want integer",
+		stores + "api: {options: {STORE_BUDGET: 20ms}}": "STORE_BUDGET",
+		stores + "drainSeconds: -1":                     "minimum: got -1, want 0",
+		stores + "admin: {files: {SLUICE_SMTP_PASSWORD: {secret: mail, key: password}}}": "'SLUICE_SMTP_PASSWORD' not allowed",
+		stores + "admin: {files: {SLUICE_SMTP_PASSWORD_FILE: {secret: mail}}}":           "missing property 'key'",
+		stores + "api: {grpc: {enabled: true, port: 0}}":                                 "minimum: got 0, want 1",
+		"database: {url: 'mysql://db'}\nredis: {url: x}":                                 "does not match pattern",
+		stores + "image: {pullPolicy: Sometimes}":                                        "must be one of 'Always', 'IfNotPresent', 'Never'",
+		stores + "admin: {ingress: {enabled: true}}":                                     "admin.ingress.host is needed",
+		stores + "api: {autoscaling: {enabled: true, cpu: 0}}":                           "minimum: got 0, want 1",
 	} {
 		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: %v, want %q in it", values, err, want)
