@@ -85,6 +85,9 @@ func (s *stage) startAdmin(ctx context.Context, database string, options ...stri
 	if err != nil {
 		return nil, err
 	}
+	if err := s.name("admin", p); err != nil {
+		return nil, err
+	}
 	return p, p.awaitReady(ctx)
 }
 

@@ -92,6 +92,8 @@ type contender struct {
 	server   *process
 	requests [][]byte
 	checks   int // in one request
+	// warmUp is for how long it is asked before each lap counts.
+	warmUp time.Duration
 	// closed is the load of a contender that is not asked over HTTP.
 	closed func(ctx context.Context, callers int, length time.Duration) (outcome, error)
 	figures
@@ -136,6 +138,15 @@ const lapsPerRound = 4
 
 // lap is one round of one contender.
 func (f *field) lap(ctx context.Context, c *contender, round time.Duration, connections int) (map[string]float64, error) {
+	closed := c.closed
+	if closed == nil {
+		closed = load{[]string{c.server.addr}, c.requests}.closed
+	}
+	if c.warmUp > 0 {
+		if _, err := closed(ctx, connections, c.warmUp); err != nil {
+			return nil, err
+		}
+	}
 	before, err := f.count(ctx, c.server)
 	if err != nil {
 		return nil, err
@@ -144,10 +155,6 @@ func (f *field) lap(ctx context.Context, c *contender, round time.Duration, conn
 	began, err := f.processors(ctx, c.server)
 	if err != nil {
 		return nil, err
-	}
-	closed := c.closed
-	if closed == nil {
-		closed = load{[]string{c.server.addr}, c.requests}.closed
 	}
 	found, err := closed(ctx, connections, round)
 	if err != nil {
@@ -171,6 +178,7 @@ func (f *field) lap(ctx context.Context, c *contender, round time.Duration, conn
 		"server": server * 1e6 / checks, "redis": redis * 1e6 / checks,
 		"allocations": (after.allocations - before.allocations) / checks, "bytes": (after.bytes - before.bytes) / checks,
 		"leased": (after.leased - before.leased) / checks, "split": (after.split - before.split) / checks,
+		"asks":         (after.asks - before.asks) / checks,
 		"checks/CPU s": checks / (server + redis + ended.load - began.load),
 	}
 	if scripts := after.scripts - before.scripts; scripts > 0 {
@@ -198,7 +206,7 @@ func (f *field) processors(ctx context.Context, server *process) (b busy, err er
 }
 
 // counts are what counts up in a server and in Redis while they work.
-type counts struct{ allocations, bytes, scripts, degraded, leased, split float64 }
+type counts struct{ allocations, bytes, scripts, degraded, leased, split, asks float64 }
 
 func (f *field) count(ctx context.Context, server *process) (c counts, err error) {
 	if c.scripts, err = info(ctx, f.rdb, "commandstats", "cmdstat_evalsha:calls=%g,"); err != nil {
@@ -214,6 +222,7 @@ func (f *field) count(ctx context.Context, server *process) (c counts, err error
 	c.allocations, c.bytes = shown["go_memstats_mallocs_total"], shown["go_memstats_alloc_bytes_total"]
 	c.degraded = shown["sluice_degraded_decisions_total"]
 	c.leased, c.split = shown["sluice_leased_checks_total"], shown["sluice_split_checks_total"]
+	c.asks = shown["sluice_lease_asks_total"]
 	return c, nil
 }
 

@@ -19,15 +19,50 @@ const hotTiers = `rules:
 const (
 	hotUsers  = 100
 	manyUsers = 100_000
-	// leaseRounds is how many times longer rounds are than others: tokens of a bucket are leased once it was busy for a while, and
-	// given back once it is not.
-	leaseRounds = 6
+	// leaseRounds is how many times longer rounds are than others. Tokens of a bucket are leased once it was busy for a while, and
+	// given back while the other side has its lap, so each lap of either side begins with leaseWarmUp, which does not count:
+	// the rows are about buckets that stay busy.
+	leaseRounds = 4
+	leaseWarmUp = 750 * time.Millisecond
 )
 
-// leases compares a process that leases tokens with one that does not, each with a tenant of its own.
+// leased is a workload of a process that leases tokens and of one that does not.
+type leased struct {
+	name    string
+	draw    func(token string) [][]byte
+	checks  int // in one request
+	warmUp  time.Duration
+	atLeast float64
+}
+
+// leases compares a process that leases tokens with one that does not, on buckets that stay busy.
 func leases(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
+	return withLeases(ctx, rounds, round*leaseRounds, []leased{
+		{fmt.Sprintf("four tiers on Redis, %d hot users", hotUsers), hotCrowd, 1, leaseWarmUp, 1.7},
+		{fmt.Sprintf("four tiers on Redis, %d users, Zipf 1", manyUsers), zipfCrowd, 1, leaseWarmUp, 1.2},
+	}, func(f *field, token string) ([]line, error) {
+		alone, err := f.loneLeased(ctx, rounds, round, token)
+		return []line{alone}, err
+	})
+}
+
+// needlessLeases is about what leases cannot help: it must not suffer. Some of it begins with nothing held in each lap.
+func needlessLeases(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
+	inBatches := func(token string) [][]byte { return crowdBatches(token, batchSize) }
+	return withLeases(ctx, rounds, round, []leased{
+		{fmt.Sprintf("by batches of %d, from nothing held", batchSize), inBatches, batchSize, 0, 0.97},
+		{fmt.Sprintf("by batches of %d", batchSize), inBatches, batchSize, leaseWarmUp, 0.97},
+		{fmt.Sprintf("%d hot users, from nothing held", hotUsers), hotCrowd, 1, 0, 0.97},
+		{fmt.Sprintf("%d users alike", manyUsers), evenCrowd, 1, leaseWarmUp, 0.97},
+		{"half of the checks of hot users", halfHotCrowd, 1, leaseWarmUp, 0.97},
+	}, nil)
+}
+
+// withLeases compares workloads, each with a tenant of its own.
+func withLeases(
+	ctx context.Context, rounds int, round time.Duration, workloads []leased, more func(f *field, token string) ([]line, error),
+) ([]line, error) {
 	return withField(ctx, func(f *field) (lines []line, err error) {
-		round *= leaseRounds
 		without, err := f.startAPI(ctx, f.database, f.redis.URL(), "SLUICE_LEASES=off")
 		if err != nil {
 			return nil, err
@@ -43,30 +78,32 @@ func leases(ctx context.Context, rounds int, round time.Duration) ([]line, error
 				return nil, err
 			}
 		}
-		for _, c := range []struct {
-			name    string
-			draw    func(token string) [][]byte
-			atLeast float64
-		}{
-			{fmt.Sprintf("four tiers on Redis, %d hot users", hotUsers), hotCrowd, 1.7},
-			{fmt.Sprintf("four tiers on Redis, %d users, Zipf 1", manyUsers), zipfCrowd, 1.2},
-		} {
-			off := &contender{name: c.name + " without leases", server: without, requests: c.draw(tokens[without]), checks: 1}
-			on := &contender{name: c.name, server: f.onRedis, requests: c.draw(tokens[f.onRedis]), checks: 1}
-			if err := f.race(ctx, rounds, round, connections, off, on); err != nil {
+		for _, w := range workloads {
+			off := &contender{name: w.name + " without leases", server: without, requests: w.draw(tokens[without]), checks: w.checks, warmUp: w.warmUp}
+			on := &contender{name: w.name, server: f.onRedis, requests: w.draw(tokens[f.onRedis]), checks: w.checks, warmUp: w.warmUp}
+			// Leases can make checks as fast as in memory at most.
+			inRAM := &contender{name: w.name + " in memory", server: f.inRAM, requests: on.requests, checks: w.checks, warmUp: w.warmUp}
+			if err := f.race(ctx, rounds, round, connections, off, on, inRAM); err != nil {
 				return nil, err
 			}
 			lines = append(lines,
-				versus(c.name+" ÷ without leases", off, on, c.atLeast),
+				versus(w.name+" ÷ without leases", off, on, w.atLeast),
+				versus("  in memory ÷ without leases", off, inRAM, 0),
+				lineOf("  checks per second of all processors' time", "%.0f",
+					off.median("checks/CPU s"), on.median("checks/CPU s"), on.over(off.figures, "checks/CPU s"), 0),
 				note("  server CPU per check, µs", "%.1f", off.median("server"), on.median("server")),
 				note("  Redis CPU per check, µs", "%.2f", off.median("redis"), on.median("redis")),
 				note("  allocations per check", "%.1f", off.median("allocations"), on.median("allocations")),
 				note("  checks of which lots served all buckets, and some", "%.3f", on.median("leased"), on.median("split")),
 				note("  checks per script", "%.1f", off.median("batch"), on.median("batch")),
+				note("  buckets asked for, per check", "%.4f", 0, on.median("asks")),
 				note("  denied, ‰", "%.2f", 0, 1000*on.median("denied")))
 		}
-		alone, err := f.loneLeased(ctx, rounds, round, tokens[f.onRedis])
-		return append(lines, alone), err
+		if more == nil {
+			return lines, nil
+		}
+		rest, err := more(f, tokens[f.onRedis])
+		return append(lines, rest...), err
 	})
 }
 
@@ -75,15 +112,15 @@ func (f *field) loneLeased(ctx context.Context, rounds int, round time.Duration,
 	one := [][]byte{singleCheck(token, 0).bytes()}
 	var ratios, added, pings []float64
 	for i := range rounds + 1 {
-		checked, err := load{[]string{f.onRedis.addr}, one}.lone(ctx, round/leaseRounds)
+		checked, err := load{[]string{f.onRedis.addr}, one}.lone(ctx, round)
 		if err != nil {
 			return line{}, err
 		}
-		noop, err := load{[]string{f.noop.addr}, one}.lone(ctx, round/leaseRounds)
+		noop, err := load{[]string{f.noop.addr}, one}.lone(ctx, round)
 		if err != nil {
 			return line{}, err
 		}
-		ping, err := load{addrs: []string{f.redis.Addr()}}.ping(ctx, round/leaseRounds)
+		ping, err := load{addrs: []string{f.redis.Addr()}}.ping(ctx, round)
 		if err != nil {
 			return line{}, err
 		}
@@ -100,6 +137,25 @@ func hotCrowd(token string) [][]byte {
 	requests := make([][]byte, hotUsers)
 	for i := range requests {
 		requests[i] = singleCheck(token, i).bytes()
+	}
+	return requests
+}
+
+// evenCrowd is single checks of many users, each of whom asks a few times a second at most.
+func evenCrowd(token string) [][]byte {
+	requests := make([][]byte, manyUsers)
+	for i := range requests {
+		requests[i] = singleCheck(token, i).bytes()
+	}
+	rand.New(rand.NewPCG(3, 4)).Shuffle(len(requests), func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
+	return requests
+}
+
+// halfHotCrowd is hotCrowd and evenCrowd in turns.
+func halfHotCrowd(token string) [][]byte {
+	requests, hot := evenCrowd(token), hotCrowd(token)
+	for i := 0; i < len(requests); i += 2 {
+		requests[i] = hot[i/2%len(hot)]
 	}
 	return requests
 }

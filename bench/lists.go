@@ -17,6 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/devdb"
 	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/pgstore/migrate"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -222,7 +223,7 @@ func loaded(ctx context.Context, server *devdb.Postgres, name string, divisor in
 		return s, err
 	}
 	log := slog.New(slog.DiscardHandler)
-	if err := pgstore.Migrate(ctx, s.url, log); err != nil {
+	if err := migrate.Up(ctx, s.url, log); err != nil {
 		return s, err
 	}
 	began := time.Now()

@@ -8,6 +8,7 @@
 //	go run . -only lists            takes minutes, and 5 GB of disk; with -scale 10 a tenth of that
 //	go run . -only violations       takes twenty minutes; fewer with -violations 1000000
 //	go run . -only exporting        takes two
+//	go run . -only dashboards       compares nothing: scripts/dashboards.sh draws dashboards meanwhile
 //
 // It starts what it needs: a PostgreSQL, a Redis, the api binary and a no-op server. The two sides of
 // a ratio take turns, round by round, so that a busy neighbour slows both; the medians of the rounds are
@@ -41,6 +42,8 @@ var sections = []section{
 	{"http: what a check costs redis", redisCost},
 	{"http: several processes", processes},
 	{"leases: busy buckets", leases},
+	{"leases: what they cannot help", needlessLeases},
+	{"spread: a tenant on three masters", spread},
 	{"grpc: descriptors over gRPC, and what proxies ask over HTTP", overGRPC},
 	{"rules: throughput among many", manyTenants},
 	{"rules: memory", residentMemory},
@@ -57,6 +60,7 @@ var sections = []section{
 	{"clients: the Python client", pythonClient},
 	{"clients: the TypeScript client", typescriptClient},
 	{"neighbours: beside greedy tenants", neighbours},
+	{"dashboards: a day to look at", oneDay},
 }
 
 func main() {
@@ -169,7 +173,7 @@ func loadAverage() string {
 func asked(section, only string) bool {
 	word, _, _ := strings.Cut(section, ":")
 	if only == "" {
-		return word != "lists" && word != "violations" && word != "neighbours"
+		return word != "lists" && word != "violations" && word != "neighbours" && word != "dashboards"
 	}
 	return strings.Contains(section, only)
 }

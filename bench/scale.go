@@ -12,6 +12,7 @@ import (
 // keys are slk_k<n>_secret<n>.
 const (
 	insertTenants = `INSERT INTO tenant (slug, name) SELECT 't' || n, 'T' FROM generate_series(1, $1::int) AS n`
+	insertQuotas  = `INSERT INTO tenant_quota (tenant_id, rules, users, api_keys) SELECT tenant_id, 1e9, 1e9, 1e9 FROM tenant`
 	insertPlans   = `INSERT INTO plan (tenant_id, name, revision) SELECT tenant_id, 'free', 1 FROM tenant`
 	insertKeys    = `INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, revision)
 		SELECT tenant_id, 'k' || n, 'bench', sha256(convert_to('secret' || n, 'UTF8')), '{check}', 1
@@ -50,6 +51,7 @@ func (s *stage) populate(ctx context.Context, name string, p population) (databa
 		args []any
 	}{
 		{insertTenants, []any{p.tenants}},
+		{insertQuotas, nil},
 		{insertPlans, nil},
 		{insertKeys, []any{p.keys, p.tenants}},
 		{insertRules, []any{p.rulesEach}},

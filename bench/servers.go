@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/devdb"
-	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/pgstore/migrate"
 )
 
 // patience is how long a server has to become ready; one with a million rows takes a while.
@@ -33,12 +33,13 @@ type stage struct {
 	postgres *devdb.Postgres
 	redis    *devdb.Redis
 	stops    []func()
-	watched  []string // metrics' addresses
+	started  map[string]int // processes by program
+	watched  []target       // all processes so far
 }
 
 // setStage builds the binaries and starts the servers. Whoever is done with them calls clear.
 func setStage(ctx context.Context) (_ *stage, err error) {
-	s := &stage{}
+	s := &stage{started: map[string]int{}}
 	defer func() {
 		if err != nil {
 			s.clear()
@@ -79,7 +80,7 @@ func (s *stage) database(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return url, pgstore.Migrate(ctx, url, slog.New(slog.DiscardHandler))
+	return url, migrate.Up(ctx, url, slog.New(slog.DiscardHandler))
 }
 
 // process is one server under measurement.
@@ -99,26 +100,33 @@ var (
 // in its memory. Options are environment variables.
 func (s *stage) startAPI(ctx context.Context, database, redisURL string, options ...string) (*process, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.dir, "api"))
-	cmd.Env = slices.Concat(options, []string{
+	cmd.Env = slices.Concat([]string{
 		"SLUICE_DATABASE_URL=" + database, "SLUICE_REDIS_URL=" + redisURL,
 		"SLUICE_CHECK_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0", "SLUICE_LOG_FORMAT=json",
 		"SLUICE_STORE_BUDGET=" + budget.String(),
-	})
+	}, options)
 	p, err := s.start(cmd, apiListens)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.name(p); err != nil {
+	if err := s.name("api", p); err != nil {
 		return nil, err
 	}
 	return p, p.awaitReady(ctx)
 }
 
-// name writes the metrics' addresses of all processes so far to results/targets.json, for a Prometheus that wants to watch
-// (file_sd_configs).
-func (s *stage) name(p *process) error {
-	s.watched = append(s.watched, p.metrics)
-	text, err := json.Marshal([]map[string][]string{{"targets": s.watched}})
+// target is a process for a Prometheus to watch, as file_sd_configs describes it.
+type target struct {
+	Targets []string          `json:"targets"`
+	Labels  map[string]string `json:"labels"`
+}
+
+// name writes the metrics' addresses of all processes so far to results/targets.json. Each has a name, such as api-1.
+func (s *stage) name(program string, p *process) error {
+	s.started[program]++
+	name := fmt.Sprintf("%s-%d", program, s.started[program])
+	s.watched = append(s.watched, target{[]string{p.metrics}, map[string]string{"instance": name}})
+	text, err := json.Marshal(s.watched)
 	if err != nil {
 		return fmt.Errorf("name the processes to Prometheus: %w", err)
 	}

@@ -29,13 +29,18 @@ func createTenant(ctx context.Context, database string) (token string, err error
 }
 
 func createTenantOf(ctx context.Context, database, slug, config string) (token string, err error) {
+	return createTenantAs(ctx, database, rules.Tenant{Slug: slug, Name: "Bench", Settings: rules.DefaultSettings()}, config, auth.PermissionCheck)
+}
+
+// createTenantAs makes a tenant with the rules of a configuration, and returns the token of its key.
+func createTenantAs(ctx context.Context, database string, wanted rules.Tenant, config string, permissions ...auth.Permission) (token string, err error) {
 	opened, err := pgstore.Open(ctx, database, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", err
 	}
 	defer opened.Close()
 	store := opened.As(rules.Actor{Kind: rules.ActorSystem, Name: "bench"})
-	tenant, err := store.CreateTenant(ctx, rules.Tenant{Slug: slug, Name: "Bench", Settings: rules.DefaultSettings()})
+	tenant, err := store.CreateTenant(ctx, wanted)
 	if err != nil {
 		return "", err
 	}
@@ -51,7 +56,7 @@ func createTenantOf(ctx context.Context, database, slug, config string) (token s
 	}
 	token, keyID, digest := auth.NewKeyToken()
 	_, err = store.CreateKey(ctx, auth.NamedKey{Name: "bench", Key: auth.Key{
-		ID: keyID, TenantID: tenant.ID, Digest: digest, Permissions: []auth.Permission{auth.PermissionCheck},
+		ID: keyID, TenantID: tenant.ID, Digest: digest, Permissions: permissions,
 	}})
 	return token, err
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/devdb"
 	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/pgstore/migrate"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -138,7 +139,7 @@ func loadViolations(ctx context.Context, server *devdb.Postgres, name string, no
 		return nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
-	if err := pgstore.Migrate(ctx, address, log); err != nil {
+	if err := migrate.Up(ctx, address, log); err != nil {
 		return nil, err
 	}
 	connection, err := pgx.Connect(ctx, address)

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/devdb"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+const clusterMasters = 3
+
+// cluster is a Redis Cluster under measurement.
+type cluster struct {
+	*devdb.RedisCluster
+	clients []*redis.Client // of its masters
+}
+
+func (s *stage) startCluster(ctx context.Context) (*cluster, error) {
+	started, err := devdb.StartRedisCluster(ctx, filepath.Join(s.dir, "cluster"), clusterMasters, false)
+	if err != nil {
+		return nil, err
+	}
+	s.stops = append(s.stops, started.Kill)
+	c := &cluster{RedisCluster: started}
+	for _, master := range started.Masters {
+		client := redis.NewClient(&redis.Options{Addr: master.Addr()})
+		s.stops = append(s.stops, func() { _ = client.Close() })
+		c.clients = append(c.clients, client)
+	}
+	return c, nil
+}
+
+// scripts returns how many scripts all masters have run.
+func (c *cluster) scripts(ctx context.Context) (sum float64, err error) {
+	for _, client := range c.clients {
+		n, err := info(ctx, client, "commandstats", "cmdstat_evalsha:calls=%g,")
+		if err != nil {
+			return 0, err
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
+// processors returns how long each master has kept a processor busy, in seconds.
+func (c *cluster) processors(ctx context.Context) (seconds []float64, err error) {
+	for _, client := range c.clients {
+		s, err := processorSeconds(ctx, client)
+		if err != nil {
+			return nil, err
+		}
+		seconds = append(seconds, s)
+	}
+	return seconds, nil
+}
+
+// spread compares what a check costs the busiest of three masters, where the buckets of its tenant are spread over all and where they
+// are together on one. Both lease.
+func spread(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
+	s, err := setStage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.clear()
+	database, err := s.database(ctx, "spread")
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.startCluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	server, err := s.startAPI(ctx, database, c.URL())
+	if err != nil {
+		return nil, err
+	}
+	var tokens [2]string
+	for i, isSpread := range []bool{false, true} {
+		wanted := rules.Tenant{Slug: fmt.Sprint("spread-", i), Name: "Bench", Spread: isSpread, Settings: rules.DefaultSettings()}
+		if tokens[i], err = createTenantAs(ctx, database, wanted, hotTiers, auth.PermissionCheck); err != nil {
+			return nil, err
+		}
+		if err := server.awaitCheck(ctx, singleCheck(tokens[i], 0)); err != nil {
+			return nil, err
+		}
+	}
+	var lines []line
+	for _, crowd := range []struct {
+		name   string
+		draw   func(token string) [][]byte
+		atMost float64
+	}{
+		{fmt.Sprintf("%d hot users", hotUsers), hotCrowd, 0.45},
+		{fmt.Sprintf("%d users, Zipf 1", manyUsers), zipfCrowd, 0},
+	} {
+		together, apart := figures{}, figures{}
+		for i := range rounds + 1 {
+			for j, side := range []figures{together, apart} {
+				if err := c.lap(ctx, server, crowd.draw(tokens[j]), leaseRounds*round, side, i > 0); err != nil {
+					return nil, err
+				}
+			}
+		}
+		lines = append(lines,
+			lineOf("spread, "+crowd.name+": the busiest of 3 masters, µs of CPU per check ÷ together", "%.2f",
+				together.median("busiest"), apart.median("busiest"), apart.over(together, "busiest"), -crowd.atMost),
+			note("  all masters, µs of CPU per check", "%.2f", together.median("all"), apart.median("all")),
+			note("  scripts per check", "%.4f", together.median("scripts"), apart.median("scripts")),
+			note("  checks/s", "%.0f", together.median("checks/s"), apart.median("checks/s")),
+			note("  checks of which lots served all buckets", "%.3f", together.median("leased"), apart.median("leased")))
+	}
+	return lines, nil
+}
+
+// lap is one round of one side. The first of each side only warms up, and so does the second before each, in which the process learns
+// what is busy.
+func (c *cluster) lap(ctx context.Context, server *process, requests [][]byte, length time.Duration, side figures, counts bool) error {
+	if _, err := (load{[]string{server.addr}, requests}).closed(ctx, connections, time.Second); err != nil {
+		return err
+	}
+	shownBefore, err := server.shown(ctx)
+	if err != nil {
+		return err
+	}
+	scriptsBefore, err := c.scripts(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := c.processors(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := load{[]string{server.addr}, requests}.closed(ctx, connections, length)
+	if err != nil {
+		return err
+	}
+	after, err := c.processors(ctx)
+	if err != nil {
+		return err
+	}
+	scripts, err := c.scripts(ctx)
+	if err != nil {
+		return err
+	}
+	shown, err := server.shown(ctx)
+	if err != nil || !counts {
+		return err
+	}
+	if n := shown["sluice_degraded_decisions_total"] - shownBefore["sluice_degraded_decisions_total"]; n > 0 {
+		return fmt.Errorf("%.0f checks were decided without Redis", n)
+	}
+	var each []float64
+	all := 0.0
+	for i := range after {
+		each = append(each, (after[i]-before[i])*1e6/float64(found.answers))
+		all += each[i]
+	}
+	side.add("busiest", slices.Max(each))
+	side.add("all", all)
+	side.add("scripts", (scripts-scriptsBefore)/float64(found.answers))
+	side.add("checks/s", found.perSecond)
+	side.add("leased", (shown["sluice_leased_checks_total"]-shownBefore["sluice_leased_checks_total"])/float64(found.answers))
+	return nil
+}
