@@ -34,9 +34,9 @@ const (
 	patienceShare = 10
 	// turnShare is the part of the budget within which a call must be sent; the rest is the store's.
 	turnShare = 2
-	// sharedTurnShare is that part while several tenants wait. It is smaller because a batch must end within what is left
-	// to its oldest call, and all calls of a flooding tenant are old.
-	sharedTurnShare = 4
+	// floodTurnShare is that part for a tenant with more than a quantum waiting, while other tenants wait. It is smaller
+	// because a batch must end within what is left to its oldest call, and all calls of a flooding tenant are old.
+	floodTurnShare = 4
 )
 
 // Options are the settings of a Combiner. All but Shed are required.
@@ -84,7 +84,8 @@ type Batch struct {
 	// Err is why some checks have no answer, where their Call has no error of its own.
 	Err error
 
-	full bool // more checks waited than it had room for
+	full   bool // more checks waited than it had room for
+	shared bool // several tenants waited when it was filled
 }
 
 var batchPool = sync.Pool{New: func() any { return &Batch{} }}
@@ -205,21 +206,21 @@ func (q *Combiner) fill(leader *Call) *Batch {
 	b.SentAt = now
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	size, since := q.pace.size, now.Add(-q.Budget/turnShare)
+	size := q.pace.size
 	switch {
 	case q.waiting.empty():
-		q.addTo(b, leader, q.MaxBatch, q.MaxBatch, since) // nobody waits behind it
+		q.addTo(b, leader, q.MaxBatch, q.MaxBatch) // nobody waits behind it
 	case q.waiting.alone(leader.tenant):
-		q.addTo(b, leader, size/2, size, since)
+		q.addTo(b, leader, size/2, size)
 	default:
-		since, q.overload.shared = now.Add(-q.Budget/sharedTurnShare), now
-		q.addTo(b, leader, quantum, size, since)
+		b.shared, q.overload.shared = true, now
+		q.addTo(b, leader, quantum, size)
 	}
-	for !q.waiting.empty() && q.visit(b, q.waiting.first, size, since) {
+	for !q.waiting.empty() && q.visit(b, q.waiting.first, size) {
 		q.waiting.rotate()
 	}
 	if q.waiting.empty() && len(leader.checks) > 0 && leader.Err == nil {
-		q.addTo(b, leader, size, size, since) // into the room that is left
+		q.addTo(b, leader, size, size) // into the room that is left
 	}
 	b.full = !q.waiting.empty() || len(leader.checks) > 0
 	emptied := false
@@ -237,9 +238,9 @@ func (q *Combiner) fill(leader *Call) *Batch {
 
 // visit adds calls of a flow to a batch as far as the flow's deficit allows, and reports whether the batch may have room
 // for other flows.
-func (q *Combiner) visit(b *Batch, f *flow, size int, since time.Time) (room bool) {
+func (q *Combiner) visit(b *Batch, f *flow, size int) (room bool) {
 	if f.next == nil { // no other tenant waits
-		for f.first != nil && q.addTo(b, f.first, size/2, size, since) {
+		for f.first != nil && q.addTo(b, f.first, size/2, size) {
 			f.shift()
 		}
 		f.deficit = 0
@@ -248,7 +249,7 @@ func (q *Combiner) visit(b *Batch, f *flow, size int, since time.Time) (room boo
 	f.deficit += quantum
 	for c := f.first; c != nil; c = f.first {
 		before := b.Tiers
-		if !q.addTo(b, c, f.deficit, size, since) {
+		if !q.addTo(b, c, f.deficit, size) {
 			return len(c.checks[0].Tiers) <= size-b.Tiers
 		}
 		f.deficit -= b.Tiers - before
@@ -260,10 +261,10 @@ func (q *Combiner) visit(b *Batch, f *flow, size int, since time.Time) (room boo
 	return true
 }
 
-// addTo adds up to share tiers of a call's checks to a batch, and reports whether there was room for any. A call queued
-// before since fails instead: the batch would have to end in the little time that it has left.
-func (q *Combiner) addTo(b *Batch, c *Call, share, size int, since time.Time) bool {
-	if c.QueuedAt.Before(since) {
+// addTo adds up to share tiers of a call's checks to a batch, and reports whether there was room for any. A call that has
+// waited too long fails instead: the batch would have to end in the little time that it has left.
+func (q *Combiner) addTo(b *Batch, c *Call, share, size int) bool {
+	if b.SentAt.Sub(c.QueuedAt) > q.turn(b.shared, c.tenant) {
 		q.fail(c, ErrNoTurn, b.SentAt)
 		b.Calls = append(b.Calls, c)
 		return true
@@ -287,6 +288,16 @@ func (q *Combiner) addTo(b *Batch, c *Call, share, size int, since time.Time) bo
 		b.Deadline = due
 	}
 	return true
+}
+
+// turn returns the time within which a call of a tenant must be sent; shared says whether several tenants wait.
+func (q *Combiner) turn(shared bool, tenant rules.TenantID) time.Duration {
+	if shared {
+		if f := q.waiting.flowOf(tenant); f != nil && f.tiers > quantum {
+			return q.Budget / floodTurnShare
+		}
+	}
+	return q.Budget / turnShare
 }
 
 // afterBatch is what the leader of a batch does after its reply.

@@ -68,12 +68,9 @@ func (q *Combiner) refuses(c *Call, now time.Time) bool {
 	if !q.overload.isOn(now) {
 		return false
 	}
-	own, turn := 0, q.Budget/turnShare/admitShare
-	if f := q.waiting.flowOf(c.tenant); f != nil && f.tenant == c.tenant {
+	own, turn := 0, q.turn(now.Sub(q.overload.shared) < overloadLasts, c.tenant)/admitShare
+	if f := q.waiting.flowOf(c.tenant); f != nil {
 		own = f.tiers
-	}
-	if now.Sub(q.overload.shared) < overloadLasts {
-		turn = q.Budget / sharedTurnShare / admitShare
 	}
 	for i := range c.checks {
 		if own += len(c.checks[i].Tiers); i >= quantum {
