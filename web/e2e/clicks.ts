@@ -1,0 +1,40 @@
+import { expect, type Page } from '@playwright/test';
+
+export interface Clicks {
+  /** Fails if the pointer was pressed more often than that since counting began, and lists what it pressed. */
+  expectAtMost(most: number): Promise<void>;
+}
+
+/**
+ * Counts how often the pointer is pressed on a page from now on, also on the pages that it navigates to. A
+ * double click counts as two. Keys do not count: typing is no click, so a test of a number of clicks presses
+ * its buttons with the pointer. A page is counted once; sign in before.
+ */
+export async function countClicks(page: Page): Promise<Clicks> {
+  const pressed: string[] = [];
+  await page.exposeFunction('notePress', (what: string) => pressed.push(what));
+  await page.addInitScript(notePresses);
+  await page.evaluate(notePresses); // the page that is already open
+  return {
+    async expectAtMost(most) {
+      await page.evaluate(() => 0); // what the page sent before this has arrived when it is answered
+      process.stdout.write(`${pressed.length} clicks of at most ${most}: ${pressed.join(', ')}\n`);
+      expect(pressed.length, pressed.join('\n')).toBeLessThanOrEqual(most);
+    },
+  };
+}
+
+/** Runs in the page. */
+function notePresses() {
+  const { notePress } = window as unknown as { notePress: (what: string) => void };
+  addEventListener(
+    'pointerdown',
+    ({ isTrusted, target }) => {
+      if (!isTrusted || !(target instanceof Element)) return;
+      const thing = target.closest('button, a, input, select, td, [role]') ?? target;
+      const name = thing.getAttribute('aria-label') ?? thing.textContent?.trim() ?? '';
+      notePress(`${thing.getAttribute('role') ?? thing.localName} “${name.slice(0, 60)}”`);
+    },
+    { capture: true },
+  );
+}
