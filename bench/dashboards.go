@@ -24,7 +24,7 @@ const dayConfig = `rules:
   - {key_pattern: "endpoint:/api/search", name: "search", rate: 500/second, burst_capacity: 500, adapt: {backend: search, floor_percent: 20, p99_ms: 300}}
 `
 
-// dayTenants are who asks, and how often a second around noon.
+// dayTenants are the tenants whose services ask, and how many checks a second each asks around noon.
 var dayTenants = []struct {
 	slug string
 	noon float64
@@ -203,7 +203,7 @@ func (d *day) report(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// administrate reads rules and violations now and then, and for a while as fast as it is answered.
+// administrate reads rules and violations every few seconds, and for a while as fast as the server answers.
 func (d *day) administrate(ctx context.Context) error {
 	paths := []string{"/rules", "/violations?limit=200", "/violations/export", "/export"}
 	for i := 0; d.hour() < 1 && ctx.Err() == nil; i++ {

@@ -94,7 +94,7 @@ func withLeases(
 				note("  server CPU per check, µs", "%.1f", off.median("server"), on.median("server")),
 				note("  Redis CPU per check, µs", "%.2f", off.median("redis"), on.median("redis")),
 				note("  allocations per check", "%.1f", off.median("allocations"), on.median("allocations")),
-				note("  checks of which lots served all buckets, and some", "%.3f", on.median("leased"), on.median("split")),
+				note("  share of checks decided from lots alone, and in part", "%.3f", on.median("leased"), on.median("split")),
 				note("  checks per script", "%.1f", off.median("batch"), on.median("batch")),
 				note("  buckets asked for, per check", "%.4f", 0, on.median("asks")),
 				note("  denied, ‰", "%.2f", 0, 1000*on.median("denied")))

@@ -114,7 +114,7 @@ func spread(ctx context.Context, rounds int, round time.Duration) ([]line, error
 			note("  all masters, µs of CPU per check", "%.2f", together.median("all"), apart.median("all")),
 			note("  scripts per check", "%.4f", together.median("scripts"), apart.median("scripts")),
 			note("  checks/s", "%.0f", together.median("checks/s"), apart.median("checks/s")),
-			note("  checks of which lots served all buckets", "%.3f", together.median("leased"), apart.median("leased")))
+			note("  share of checks decided from lots alone", "%.3f", together.median("leased"), apart.median("leased")))
 	}
 	return lines, nil
 }

@@ -15,8 +15,8 @@ type decoder struct {
 	at     position
 	bad    bool
 	depth  int
-	// Most decisions of a batch differ only in what is left and when there is more. How each object began before that is
-	// compared with the same object of the decision before, and read only if it differs.
+	// Most decisions of a batch differ only in the remaining tokens and the times. An object whose first part is the same text
+	// as in the decision before is not read again up to there.
 	decision start[Decision]
 	told     bool          // whether its text says if the check is allowed
 	tiers    []start[Tier] // by place
@@ -31,7 +31,7 @@ const (
 	behindComma
 )
 
-// start is the text with which an object began, up to a comma, and what it says.
+// start is the first part of an object's text, up to a comma, and what that part decodes to.
 type start[T any] struct {
 	text []byte
 	says T

@@ -1024,7 +1024,7 @@ CREATE TRIGGER alert_audit AFTER INSERT OR UPDATE OR DELETE ON alert
 CREATE TABLE audit_webhook (
     tenant_id  bigint      NOT NULL,
     url        text        NOT NULL,
-    secret     text        NOT NULL, -- as it is: every post is signed with it
+    secret     text        NOT NULL, -- in plain text, because every post is signed with it
     is_active  boolean     NOT NULL,
     version    bigint      NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -1653,7 +1653,7 @@ $$;
 
 REVOKE ALL ON FUNCTION erase_removed_tenant(bigint, integer) FROM PUBLIC;
 
--- What a tenant may hold: the platform's defaults, and a tenant's exceptions from them. Triggers count what it holds and
+-- What a tenant may hold: the platform's defaults, and a tenant's own quotas where it has them. Triggers count what it holds and
 -- refuse what would be too much, so that nothing that creates rows can forget it.
 --
 -- default_quota returns how many of a thing a tenant may hold without an exception. docs/operations.md says why so many.
@@ -1720,7 +1720,7 @@ CREATE FUNCTION count_held(of_tenant bigint, of_thing text) RETURNS bigint LANGU
 $$;
 
 -- change_held notes that a tenant holds so many more of a thing, and refuses more than its quota. Less is never refused,
--- so a quota below what is held only stops growth. The row's lock makes whoever is second see what the first has added.
+-- so a quota below what is held only stops growth. The row's lock makes the second of two writers see what the first has added.
 CREATE FUNCTION change_held(of_tenant bigint, of_thing text, change bigint) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp

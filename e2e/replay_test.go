@@ -54,7 +54,7 @@ func TestAReplaySaysWhatWasReallyDecided(t *testing.T) {
 			denied++
 		}
 	}
-	a.stop(t) // which writes what it recorded
+	a.stop(t) // so that it writes the checks that it recorded
 	if denied != 5 {
 		t.Fatalf("%d of 8 checks were denied, want 5", denied)
 	}

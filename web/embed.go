@@ -9,7 +9,7 @@
 // index.html; what begins with /api/ or /assets/ is not, so that a wrong address there is a 404 and
 // never a page. Files under /assets/ carry a hash of their content in their name and are cached for
 // ever; the others are asked for each time, by ETag. Files that were compressed when the UI was built
-// are sent that way; the rare client that takes no gzip gets what they hold.
+// are sent compressed, and unpacked for the rare client that does not accept gzip.
 //
 // The content security policy allows scripts and data of this origin alone, and nobody may frame the
 // UI. Inline styles are allowed, because the component library positions menus with them.

@@ -1,7 +1,7 @@
 -- +goose Up
 SET LOCAL lock_timeout = '2s';
 
--- What a tenant may hold: the platform's defaults, and a tenant's exceptions from them. Triggers count what it holds and
+-- What a tenant may hold: the platform's defaults, and a tenant's own quotas where it has them. Triggers count what it holds and
 -- refuse what would be too much, so that nothing that creates rows can forget it.
 --
 -- default_quota returns how many of a thing a tenant may hold without an exception. docs/operations.md says why so many.
@@ -72,7 +72,7 @@ $$;
 -- +goose StatementEnd
 
 -- change_held notes that a tenant holds so many more of a thing, and refuses more than its quota. Less is never refused,
--- so a quota below what is held only stops growth. The row's lock makes whoever is second see what the first has added.
+-- so a quota below what is held only stops growth. The row's lock makes the second of two writers see what the first has added.
 -- +goose StatementBegin
 CREATE FUNCTION change_held(of_tenant bigint, of_thing text, change bigint) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER

@@ -5,7 +5,7 @@ SET LOCAL lock_timeout = '2s';
 CREATE TABLE audit_webhook (
     tenant_id  bigint      NOT NULL,
     url        text        NOT NULL,
-    secret     text        NOT NULL, -- as it is: every post is signed with it
+    secret     text        NOT NULL, -- in plain text, because every post is signed with it
     is_active  boolean     NOT NULL,
     version    bigint      NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),

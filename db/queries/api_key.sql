@@ -7,7 +7,7 @@ ORDER BY revision, key_id
 LIMIT sqlc.arg(page_size);
 
 -- name: Keys :many
--- The latest first, before a key. A creator has left who may no longer sign in, or is neither a member nor a platform admin.
+-- The latest first, before a key. A creator has left if the account may no longer sign in, or is neither a member nor a platform admin.
 SELECT sqlc.embed(k), (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id),
     (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a

@@ -553,7 +553,7 @@ VALUES (sqlc.arg(tenant_id), sqlc.arg(key_id), sqlc.arg(notice), sqlc.arg(told_a
 ON CONFLICT DO NOTHING;
 
 -- name: RecipientsOfTenant :many
--- Owners of a tenant, and those of its members who have one of some ids; none who may not sign in or has not proven the address.
+-- A tenant's owners, and its members with the given ids. Leaves out accounts that may not sign in or have not proven their address.
 SELECT a.account_id, a.email FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
 WHERE m.tenant_id = sqlc.arg(tenant_id) AND a.disabled_at IS NULL AND a.unproven_in IS NULL

@@ -1,5 +1,5 @@
 -- name: ServiceKeys :many
--- The latest first, before a key. A creator has left who may no longer sign in, or is no platform admin.
+-- The latest first, before a key. A creator has left if the account may no longer sign in, or is no platform admin.
 SELECT sqlc.embed(k), (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a
         WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean AS creator_left

@@ -188,7 +188,7 @@ func TestWithoutMailALeaversKeysAreInTheSecurityLog(t *testing.T) {
 	w.member(w.acme, leaver.account, auth.Viewer)
 	entries()
 	w.exec("DELETE FROM member WHERE account_id = $1", leaver.account.ID)
-	if got := entries(); got != 2 { // who was back leaves again
+	if got := entries(); got != 2 { // the member who came back leaves again
 		t.Errorf("the security log has %d entries, want 2", got)
 	}
 	if n := w.count("SELECT count(*) FROM mail"); n != 0 {

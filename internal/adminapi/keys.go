@@ -160,7 +160,7 @@ func (s *surface) KeepKey(ctx context.Context, request openapi.KeepKeyRequestObj
 	key, err := s.store(ctx).KeepKey(ctx, requestOf(ctx).tenant.ID, request.KeyId, at)
 	switch {
 	case errors.Is(err, auth.ErrCreatorStays):
-		return nil, httpapi.Conflict.Problem("Whoever made this key has not left, so there is nothing to decide.")
+		return nil, httpapi.Conflict.Problem("The person who made this key has not left, so there is nothing to decide.")
 	case errors.Is(err, rules.ErrFinal):
 		return nil, httpapi.Conflict.Problem("The key was revoked, and stays so; create a new one.")
 	case err != nil:

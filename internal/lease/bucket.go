@@ -287,7 +287,7 @@ func (b *Bucket) hasOlder() bool {
 }
 
 // report moves what was spent into an ask, and what is given back: everything, or what was lent under an older limit or
-// cannot be spent any more. It drops lots of which the store knows what became of all tokens; a check in flight may still have some.
+// cannot be spent any more. It drops a lot once the store knows where all of the lot's tokens went; a check in flight may still have some.
 func (b *Bucket) report(ask *enforce.Ask, now Instant, everything bool) {
 	lots := b.lots.Load()
 	if lots == nil {

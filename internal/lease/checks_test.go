@@ -167,11 +167,11 @@ func TestALackOfTokensIsNoReasonToLeaveABucket(t *testing.T) {
 	e := held[tiers[0].Key]
 	b.notice(&enforce.BucketCheck{Cost: enforce.Token, Tiers: tiers}, &noSplit, held, now)
 	if e.count.Load() != 1 || e.partly.Load() != 0 {
-		t.Errorf("a check that lacked tokens: %d checks, of which %d had other buckets", e.count.Load(), e.partly.Load())
+		t.Errorf("a check that lacked tokens: %d checks, %d of them with other buckets", e.count.Load(), e.partly.Load())
 	}
 	other := enforce.Tier{Key: enforce.Key{Tenant: 1, Rule: 3}, Limit: limit}
 	b.notice(&enforce.BucketCheck{Cost: enforce.Token, Tiers: append(tiers, other)}, &noSplit, held, now)
 	if e.count.Load() != 2 || e.partly.Load() != 1 {
-		t.Errorf("a check with a bucket that is not leased: %d checks, of which %d had other buckets", e.count.Load(), e.partly.Load())
+		t.Errorf("a check with a bucket that is not leased: %d checks, %d of them with other buckets", e.count.Load(), e.partly.Load())
 	}
 }

@@ -153,7 +153,7 @@ func (s *Sender) keysLeft(letter *auth.Letter) words {
 	what, verb := s.keysOf(letter)
 	return words{
 		Subject: what + " " + verb("was", "were") + " made by somebody who has left",
-		Lines: append([]string{"These keys still work, and whoever made them may have a copy. Rotate or revoke each, or decide to keep it:"},
+		Lines: append([]string{"These keys still work, and the person who made them may have a copy. Rotate or revoke each, or decide to keep it:"},
 			strings.Split(letter.Facts[auth.FactKeys], "\n")...),
 		Link: s.keysPage(letter), Button: "Open the list of keys",
 		Closing: "You get this because you manage these keys.",

@@ -14,8 +14,8 @@ func (m *Metrics) Traffic(stats func() traffic.Stats) {
 		func() float64 { return float64(stats().Bytes) })
 	m.gauge("sluice_traffic_stored_bytes", "Recorded checks that the database keeps, of all tenants, when this process last looked.",
 		func() float64 { return float64(stats().Stored) })
-	m.gauge("sluice_traffic_sampled_tenants", "Tenants of which this process records a sample, because of the budgets.",
+	m.gauge("sluice_traffic_sampled_tenants", "Tenants whose checks this process records as a sample, because of the budgets.",
 		func() float64 { return float64(stats().Sampled) })
-	m.gauge("sluice_traffic_stopped_tenants", "Tenants of which this process records nothing, because the budgets are used up.",
+	m.gauge("sluice_traffic_stopped_tenants", "Tenants whose checks this process does not record, because the budgets are used up.",
 		func() float64 { return float64(stats().Stopped) })
 }

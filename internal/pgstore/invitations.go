@@ -38,7 +38,7 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 		}
 		members, err := quotaOf(ctx, q, tenant, rules.ThingMembers)
 		if err == nil {
-			err = members.Room(1) // whoever accepts needs it then
+			err = members.Room(1) // for the new member
 		}
 		if err != nil {
 			return err

@@ -22,8 +22,8 @@ import (
 // reportAfter, or by the next call about the bucket. If a report is lost, Redis forgets the loan as it forgets every lease, which admits
 // less for a moment and never more.
 //
-// The last shard is that of the buckets that cannot be lent; rules of a spread tenant keep those of a check together. If all can,
-// it is the one with most buckets.
+// A check's last shard has its buckets that cannot lend tokens; the rules of a spread tenant keep these in one shard. If all
+// buckets can lend, it is the shard with most of them.
 
 // loanLife is how long borrowed tokens count, from when they were asked for; see lease.Bucket.
 const loanLife = enforce.LeaseLife - enforce.LeaseLife/1000
@@ -45,7 +45,7 @@ func isSpread(check enforce.BucketCheck) bool {
 		slices.ContainsFunc(check.Tiers, func(t enforce.Tier) bool { return t.Key.Shard != shard })
 }
 
-// spreadTake is one Take of checks of which some are spread.
+// spreadTake is one Take with checks of spread tenants.
 type spreadTake struct {
 	store    *Store
 	queuedAt time.Time

@@ -9,7 +9,7 @@ import (
 // they ask, so a long replay delays another one by a window only.
 type Turns struct {
 	place chan struct{}
-	owed  time.Duration // rest, of whoever has the turn
+	owed  time.Duration // by the job that has the turn: how long it must rest
 }
 
 // NewTurns returns Turns that nobody has.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Thing is a kind of thing of which a tenant may hold a limited number.
+// Thing is a kind of thing that a quota limits.
 type Thing string
 
 // The things that have quotas. An assigned plan is what is stored of a user. API keys count until they are revoked or

@@ -14,7 +14,7 @@ export function lentText({ lent }: Lent): string {
 export const lentHint =
   'Busy checks spend tokens that Redis has lent to a process, without asking Redis. What is not spent comes back within two seconds.';
 
-/** The most that a bucket holds beside what it has lent. */
+/** The most tokens that a bucket can hold while some are lent. */
 export function roomOf({ burst_capacity, lent }: Lent & { burst_capacity: number }): number {
   return Math.max(0, burst_capacity - (lent?.tokens ?? 0));
 }

@@ -2042,7 +2042,7 @@ type RecipientsOfTenantRow struct {
 	Email     string
 }
 
-// Owners of a tenant, and those of its members who have one of some ids; none who may not sign in or has not proven the address.
+// A tenant's owners, and its members with the given ids. Leaves out accounts that may not sign in or have not proven their address.
 func (q *Queries) RecipientsOfTenant(ctx context.Context, tenantID rules.TenantID, also []string, atMost int32) ([]RecipientsOfTenantRow, error) {
 	rows, err := q.db.Query(ctx, recipientsOfTenant, tenantID, also, atMost)
 	if err != nil {

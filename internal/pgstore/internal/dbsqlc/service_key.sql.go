@@ -182,7 +182,7 @@ type ServiceKeysRow struct {
 	CreatorLeft bool
 }
 
-// The latest first, before a key. A creator has left who may no longer sign in, or is no platform admin.
+// The latest first, before a key. A creator has left if the account may no longer sign in, or is no platform admin.
 func (q *Queries) ServiceKeys(ctx context.Context, beforeCreatedAt *time.Time, beforeKeyID string, pageSize int32) ([]ServiceKeysRow, error) {
 	rows, err := q.db.Query(ctx, serviceKeys, beforeCreatedAt, beforeKeyID, pageSize)
 	if err != nil {

@@ -68,7 +68,7 @@ test('a list that cannot be read can be asked for again', async () => {
   expect(await screen.findByRole('button', { name: /again/i })).toBeDefined();
 });
 
-test('who is no platform admin sees no providers', async () => {
+test('only platform admins see the providers', async () => {
   const requests = fakeServer({ 'GET /api/v1/session': session() });
   open('/platform/sign-in');
   expect(await screen.findByText('This requires a platform admin.')).toBeDefined();

@@ -473,7 +473,7 @@ test('an owner sees who has a second factor, and whom requiring one would lock o
   expect(screen.getByText(/of 3, bob@example.com/)).toBeDefined();
 });
 
-test('who is no owner is not told who has a second factor', async () => {
+test('only owners are told who has a second factor', async () => {
   server({ [`GET ${acme}/members`]: page([{ ...member, second_factor: null }]) }, 'viewer');
   open('/t/acme/settings/members');
   expect(await screen.findByText('Ada')).toBeDefined();
