@@ -1,0 +1,160 @@
+package sluice
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// leaseAnswer is the server's answer.
+type leaseAnswer struct {
+	ValidMS int64 `json:"valid_ms"`
+	Checks  []struct {
+		How       string     `json:"how"`
+		Plan      string     `json:"plan"`
+		Buckets   []int      `json:"buckets"`
+		BlockedBy *leaseRule `json:"blocked_by"`
+	} `json:"checks"`
+	Buckets []struct {
+		Bucket string `json:"bucket"`
+		leaseRule
+		Grant *bucketGrant `json:"grant"`
+	} `json:"buckets"`
+}
+
+// received takes the answer to a request in.
+func (l *leases) received(r *leaseRequest, text []byte, failed *Error) {
+	var answer leaseAnswer
+	if failed == nil && (json.Unmarshal(text, &answer) != nil || !answer.fits(len(r.handles))) {
+		failed = &Error{Kind: KindProtocol, Detail: "The answer to a request for leases is not what it should be."}
+	}
+	if failed != nil {
+		l.lost(r, failed)
+		return
+	}
+	l.failed, l.retryAt = 0, 0
+	if l.isTold {
+		l.isTold = false
+		l.client.config.Logger.Info("Sluice lends tokens again")
+	}
+	l.answered(r, &answer)
+}
+
+// fits reports whether the answer answers as many checks, and refers to nothing that is not in it.
+func (a *leaseAnswer) fits(checks int) bool {
+	if len(a.Checks) != checks {
+		return false
+	}
+	for i := range a.Checks {
+		c := &a.Checks[i]
+		if len(c.Buckets) > maxTaken || c.How == howBlock && c.BlockedBy == nil || c.How == howLease && len(c.Buckets) == 0 ||
+			slices.ContainsFunc(c.Buckets, func(b int) bool { return b < 0 || b >= len(a.Buckets) }) {
+			return false
+		}
+	}
+	for i := range a.Buckets {
+		b := &a.Buckets[i]
+		if !(b.RatePerSecond > 0) || b.Burst < 1 || b.Grant != nil && b.Grant.Amount < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *leases) answered(r *leaseRequest, answer *leaseAnswer) {
+	now := l.clock()
+	buckets := make([]*heldBucket, len(answer.Buckets))
+	for i := range answer.Buckets {
+		from := &answer.Buckets[i]
+		b := l.buckets[from.Bucket]
+		if b == nil {
+			b = newHeldBucket(from.Bucket, &from.leaseRule, now)
+			l.buckets[from.Bucket] = b
+		}
+		buckets[i] = b
+		if from.Since >= b.rule.Load().Since { // else this server has not read the latest limit yet
+			b.rule.Store(&from.leaseRule)
+		}
+		if from.Grant != nil && b.isAsking {
+			b.granted(r.sent, now, &from.leaseRule, from.Grant)
+		}
+	}
+	for b := range r.asked {
+		if b.isAsking {
+			b.unanswered()
+		}
+	}
+	life := min(time.Duration(max(0, answer.ValidMS))*time.Millisecond, time.Second)
+	ends := r.sent.plus(life - life/clockDrift)
+	for i, h := range r.handles {
+		from := &answer.Checks[i]
+		t := &terms{how: from.How, plan: from.Plan, ends: ends, block: from.BlockedBy}
+		if t.how == howBlock {
+			t.denials = []*denials{h.denialsOf(t.block.RuleID)}
+		}
+		for _, at := range from.Buckets {
+			b := buckets[at]
+			b.largest = max(b.largest, h.cost)
+			t.buckets = append(t.buckets, b)
+			t.denials = append(t.denials, h.denialsOf(answer.Buckets[at].RuleID))
+		}
+		if t.how != howPass && t.how != howBlock && t.how != howLease {
+			t.how = howAsk // also a word of a later server
+		}
+		h.terms.Store(t)
+		h.renewAt = now.mono + int64(renewAfter)
+	}
+}
+
+// lost says that a request was not answered. Its reports of tokens are never repeated. Its counts of decisions are, if it is
+// certain that the server did not count them.
+func (l *leases) lost(r *leaseRequest, failed *Error) {
+	for b := range r.asked {
+		b.lost()
+	}
+	var network *net.OpError
+	uncounted := failed.Status != 0 || errors.As(failed.Err, &network) && network.Op == "dial"
+	for i, h := range r.handles {
+		if uncounted {
+			h.putBack(&r.counts[i])
+		} else {
+			l.stats.unreported.Add(r.counts[i].count())
+		}
+	}
+	if l.refuse(r, failed) {
+		return
+	}
+	l.failed++
+	pause := min(minLeasePause<<min(l.failed-1, 10), maxLeasePause)
+	l.retryAt = l.clock().mono + int64(pause)
+	if failed.Kind == KindKey || failed.Kind == KindRequest || failed.Kind == KindProtocol {
+		l.drop() // the key was revoked, the tenant suspended, or this is no server that lends
+		if !l.isTold {
+			l.isTold = true
+			l.client.config.Logger.Warn("Sluice lends no tokens; handles ask for each check", "error", failed)
+		}
+	}
+}
+
+// refuse has the handles ask whose checks the server refused, such as for a plan that is gone, and reports whether there are
+// any. The others are asked for again without them.
+func (l *leases) refuse(r *leaseRequest, failed *Error) (refused bool) {
+	if failed.Kind != KindRequest {
+		return false
+	}
+	for _, field := range failed.Fields {
+		rest, ok := strings.CutPrefix(field.Pointer, "/checks/")
+		number, _, _ := strings.Cut(rest, "/")
+		if i, err := strconv.Atoi(number); ok && err == nil && i >= 0 && i < len(r.handles) {
+			h := r.handles[i]
+			h.terms.Store(nil)
+			h.renewAt = l.clock().mono + int64(refusedFor)
+			refused = true
+		}
+	}
+	return refused
+}

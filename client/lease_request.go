@@ -1,0 +1,128 @@
+package sluice
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync/atomic"
+)
+
+// leaseRequest is one request under way.
+type leaseRequest struct {
+	sent    instant
+	handles []*Handle
+	asks    []bucketAsk
+	asked   map[*heldBucket]bool
+	counts  []checkReport // of handles
+	size    int           // about, in bytes
+}
+
+func (r *leaseRequest) isEmpty() bool { return len(r.handles)+len(r.asks) == 0 }
+
+func (r *leaseRequest) add(b *heldBucket, ask bucketAsk) {
+	if r.asked == nil {
+		r.asked = map[*heldBucket]bool{}
+	}
+	r.asks, r.asked[b] = append(r.asks, ask), true
+	r.size += askBytes + len(b.id)
+}
+
+func (r *leaseRequest) addHandle(h *Handle) {
+	r.handles = append(r.handles, h)
+	r.size += askBytes + len(h.asked.body)
+}
+
+// checkReport is what a handle decided since its last report.
+type checkReport struct {
+	Check   json.RawMessage `json:"check"`
+	Allowed int64           `json:"allowed,omitempty"`
+	Denied  []ruleDenials   `json:"denied,omitempty"`
+}
+
+type ruleDenials struct {
+	RuleID int64 `json:"rule_id"`
+	Count  int64 `json:"count"`
+}
+
+// takeReport moves the counts into a report.
+func (h *Handle) takeReport() checkReport {
+	r := checkReport{Check: json.RawMessage(h.asked.body), Allowed: takeUpTo(&h.allowed, h.mostReported())}
+	for _, d := range h.denials {
+		if count := takeUpTo(&d.count, maxReported); count > 0 && len(r.Denied) < maxTaken {
+			r.Denied = append(r.Denied, ruleDenials{d.rule, count})
+		} else {
+			d.count.Add(count)
+		}
+	}
+	return r
+}
+
+// mostReported is how many allowed checks one report may have: the server bounds their cost.
+func (h *Handle) mostReported() int64 {
+	const mostCost = 1e12 // tokens
+	return max(1, min(maxReported, int64(mostCost/max(h.asked.cost, 1))))
+}
+
+func takeUpTo(count *atomic.Int64, most int64) int64 {
+	n := min(count.Load(), most) // only reports take
+	count.Add(-n)
+	return n
+}
+
+// putBack undoes takeReport, because the server did not count it.
+func (h *Handle) putBack(r *checkReport) {
+	h.allowed.Add(r.Allowed)
+	for _, denied := range r.Denied {
+		h.denialsOf(denied.RuleID).count.Add(denied.Count)
+	}
+}
+
+func (r *checkReport) count() int64 {
+	n := r.Allowed
+	for _, d := range r.Denied {
+		n += d.Count
+	}
+	return n
+}
+
+// denialsOf returns the count of a rule's denials.
+func (h *Handle) denialsOf(rule int64) *denials {
+	for _, d := range h.denials {
+		if d.rule == rule {
+			return d
+		}
+	}
+	d := &denials{rule: rule}
+	h.denials = append(h.denials, d)
+	return d
+}
+
+// send makes a request and takes its answer in.
+func (l *leases) send(ctx context.Context, r *leaseRequest) {
+	body, err := l.encode(r)
+	if err != nil { // checks, names and numbers always encode
+		l.lost(r, &Error{Kind: KindRequest, Err: err})
+		return
+	}
+	within, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	l.stats.renewals.Add(1)
+	status, header, text, failed := l.client.send(within, http.MethodPost, leasesPath, body)
+	if failed == nil && (status != http.StatusOK || !isJSON(header)) {
+		failed = problem(status, text)
+	}
+	l.received(r, text, failed)
+}
+
+// encode moves what is to be reported into a request's body.
+func (l *leases) encode(r *leaseRequest) ([]byte, error) {
+	r.counts = make([]checkReport, len(r.handles))
+	for i, h := range r.handles {
+		r.counts[i] = h.takeReport()
+	}
+	return json.Marshal(struct {
+		Holder  string        `json:"holder"`
+		Checks  []checkReport `json:"checks,omitempty"`
+		Buckets []bucketAsk   `json:"buckets,omitempty"`
+	}{l.holder, r.counts, r.asks})
+}
