@@ -11,6 +11,7 @@ fuzztime=${FUZZTIME:-1m}
 
 go test -race -timeout=0 ./e2e -soak
 go test -timeout=0 ./internal/lease -run 'Model|ManyProcesses|Hostile' -v -soak # prints what leases admit
+go test -timeout=0 ./client -run 'Model|AmongFaults' -v -soak
 go test -race -timeout=0 ./internal/redisbucket ./internal/pgbucket -run 'Faults|Linearizable|NoAlgorithmAdmits' -soak
 
 files_with() { grep -rlE --include='*_test.go' "$1" internal db cmd 2>/dev/null || true; }

@@ -14,9 +14,11 @@ const (
 	// life is how long lent tokens are spent, from when they were asked for.
 	life = enforce.LeaseLife - enforce.LeaseLife/clockDrift
 	// A holder wants tokens for horizon of its demand, and asks for more once it has less than a topUp-th of that. Each ask costs
-	// the store more than a check. Beyond the horizon the first tokens would end before they are spent.
+	// the store more than a check. Beyond the horizon the first tokens would end before they are spent. If a call is made anyway, it
+	// asks for a bucket along with others once it has less than an alongUp-th.
 	horizon = 800 * time.Millisecond
 	topUp   = 4
+	alongUp = 2
 	// leastWanted and longestLot bound what a holder wants: in tokens, and in time of the bucket's rate.
 	leastWanted = 4 * enforce.Token
 	longestLot  = 5 * time.Second
@@ -75,6 +77,7 @@ type Bucket struct {
 	inForce  enforce.Limit // as the store said
 	last     Instant       // of the last ask; its zero is none
 	isAsking bool
+	isVoid   bool  // what the store lends by the ask under way is not kept
 	presence int64 // the slot of the last grant
 	epoch    int64 // likewise
 	holders  int64
@@ -227,11 +230,20 @@ func (b *Bucket) wanted(now Instant) enforce.Tokens {
 // and waiting what all of them do; both are 0 if none waits. Each ask must be followed by Answered or Lost before
 // the next.
 func (b *Bucket) Ask(now Instant, need, waiting enforce.Tokens) (ask enforce.Ask, ok bool) {
+	return b.askBelow(topUp, now, need, waiting)
+}
+
+// AskAlong is Ask for a call that is made anyway.
+func (b *Bucket) AskAlong(now Instant) (ask enforce.Ask, ok bool) {
+	return b.askBelow(alongUp, now, 0, 0)
+}
+
+func (b *Bucket) askBelow(part enforce.Tokens, now Instant, need, waiting enforce.Tokens) (ask enforce.Ask, ok bool) {
 	if b.isAsking {
 		return ask, false
 	}
 	held := b.Held(now)
-	if need > 0 || held < b.want/topUp || now.Mono-b.demand.measured.Mono >= int64(measureEvery) {
+	if need > 0 || held < b.want/part || now.Mono-b.demand.measured.Mono >= int64(measureEvery) {
 		b.want = b.wanted(now)
 	}
 	want, isIdle := b.want, need == 0 && b.demand.isIdle(now)
@@ -241,7 +253,7 @@ func (b *Bucket) Ask(now Instant, need, waiting enforce.Tokens) (ask enforce.Ask
 			return ask, false
 		}
 	case need > held:
-	case held >= want/topUp && !b.hasOlder() || b.IsPaused(now) || now.Mono < b.resting.Mono:
+	case held >= want/part && !b.hasOlder() || b.IsPaused(now) || now.Mono < b.resting.Mono:
 		return ask, false
 	}
 	ask = enforce.Ask{Epoch: b.epoch, Presence: b.presence, Need: need, Want: want + waiting}
@@ -330,10 +342,14 @@ func addReturn(returns []enforce.Return, r enforce.Return) []enforce.Return {
 
 // Answered takes a grant in. The ask was sent at a time.
 func (b *Bucket) Answered(sent, now Instant, grant *enforce.Grant) {
-	b.isAsking = false
+	isVoid := b.isVoid
+	b.isAsking, b.isVoid = false, false
 	b.presence, b.epoch, b.holders, b.inForce = grant.Slot, grant.Epoch, max(1, grant.Holders), grant.Limit
-	if grant.Amount > 0 {
-		b.moved.Lent += grant.Amount
+	b.moved.Lent += grant.Amount
+	switch {
+	case isVoid:
+		b.moved.Forfeited += grant.Amount
+	case grant.Amount > 0:
 		l := &lot{slot: grant.Slot, epoch: grant.Epoch, limit: grant.Limit, from: now.Mono, ends: sent.plus(life), due: int64(grant.Amount)}
 		l.left.Store(int64(grant.Amount))
 		var lots []*lot
@@ -353,7 +369,19 @@ func (b *Bucket) Answered(sent, now Instant, grant *enforce.Grant) {
 }
 
 // Lost says that the answer to an ask was lost.
-func (b *Bucket) Lost() { b.isAsking = false }
+func (b *Bucket) Lost() { b.isAsking, b.isVoid = false, false }
+
+// Forfeit drops what is held, and what an ask under way brings. It is not reported, so the store has it as lent until it
+// forgets it.
+func (b *Bucket) Forfeit() {
+	if lots := b.lots.Swap(nil); lots != nil {
+		for _, l := range *lots {
+			b.moved.Forfeited += enforce.Tokens(max(0, l.left.Swap(0)))
+			b.moved.Spent += enforce.Tokens(l.spent.Swap(0))
+		}
+	}
+	b.presence, b.pause, b.resting, b.isVoid = 0, Instant{}, Instant{}, b.isAsking
+}
 
 // IsPaused reports whether the bucket was empty so recently that checks are denied without asking.
 func (b *Bucket) IsPaused(now Instant) bool { return now.Mono < b.pause.Mono }

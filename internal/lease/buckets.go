@@ -29,14 +29,18 @@ const (
 	leastBurst  = 16
 	cold        = 8
 	coldWithin  = 2 * time.Second
+	// clocksDiverge is by how much the wall clock and the monotonic clock may move apart between two ticks. Beyond it the machine
+	// was suspended or its clock was set, so one of them, or both in turn, may have hidden for how long. The store forgets a slot no
+	// sooner than this after its tokens have ended, so a shorter time does no harm.
+	clocksDiverge = enforce.SlotGuard
 	// leaveEvery is how often buckets that are cold are left, in ticks.
 	leaveEvery = 10
 	// counters is how many buckets are counted at once: 512 KiB.
 	counters = 1 << 16
-	// maxBuckets caps the leased buckets. A tenant has at most a leastTenants-th of them, or less while more tenants lease.
-	maxBuckets, leastTenants = 4096, 4
-	// inOneAsk caps the buckets of one call to the store, so that it is never busy with one for long.
+	// inOneAsk caps the buckets of one call to the store, so that it is never busy with one for long. Others come along with those that
+	// are due until a shard has company: more would spare little.
 	inOneAsk = 32
+	company  = 16
 )
 
 // Store is a store that lends tokens.
@@ -59,7 +63,8 @@ type Buckets struct {
 	isOn   atomic.Bool
 	held   atomic.Pointer[map[enforce.Key]*leased] // replaced, never changed
 	recent recent
-	hot    chan []candidate // to lease, the buckets of a check together
+	offers offers // to lease
+	places places
 	served atomic.Int64
 	split  atomic.Int64
 	asks   atomic.Int64
@@ -72,8 +77,8 @@ type Buckets struct {
 	senders sync.WaitGroup
 
 	// Of the background:
-	ofTenant map[rules.TenantID]int
-	rests    map[enforce.Key]Instant // until when buckets are not leased
+	rests map[enforce.Key]Instant // until when buckets are not leased
+	last  Instant                 // of the last look at the clocks
 }
 
 // leased is a leased bucket.
@@ -111,11 +116,6 @@ type view struct {
 	level enforce.Tokens
 }
 
-type candidate struct {
-	key   enforce.Key
-	limit enforce.Limit
-}
-
 // Open returns a Buckets in front of a store. It leases nothing before it is turned on. Close ends it, and not the end of ctx. A
 // nil clock is this process's own.
 func Open(ctx context.Context, store Store, clock func() Instant, log *slog.Logger) *Buckets {
@@ -136,10 +136,12 @@ func Open(ctx context.Context, store Store, clock func() Instant, log *slog.Logg
 // newBuckets returns a Buckets that nothing looks after.
 func newBuckets(store Store, clock func() Instant, log *slog.Logger, counters int) *Buckets {
 	b := &Buckets{
-		store: store, clock: clock, log: log, hot: make(chan []candidate, 128), done: make(chan struct{}),
-		recent: newRecent(counters), ofTenant: map[rules.TenantID]int{}, rests: map[enforce.Key]Instant{},
+		store: store, clock: clock, log: log, done: make(chan struct{}),
+		recent: newRecent(counters), rests: map[enforce.Key]Instant{},
+		places: places{ofTenant: map[rules.TenantID]int{}, waiting: map[rules.TenantID]Instant{}},
 	}
 	b.held.Store(&map[enforce.Key]*leased{})
+	b.last = clock()
 	return b
 }
 
@@ -263,6 +265,7 @@ func (b *Buckets) run(ctx context.Context) {
 			b.senders.Wait()
 			return
 		case <-tick.C:
+			b.watchClocks()
 			b.admit()
 			b.send(ctx, b.collect())
 			if ticks++; ticks%leaveEvery == 0 {
@@ -272,43 +275,58 @@ func (b *Buckets) run(ctx context.Context) {
 	}
 }
 
+// watchClocks forfeits everything if the two clocks moved apart since the last look. Every lot ends by either clock, so this is for
+// clocks that were wrong in turn: one stood still while the machine was suspended, and then the other was set back.
+func (b *Buckets) watchClocks() {
+	now := b.clock()
+	apart := time.Duration((now.Wall - b.last.Wall) - (now.Mono - b.last.Mono))
+	b.last = now
+	if apart.Abs() <= clocksDiverge {
+		return
+	}
+	held := *b.held.Load()
+	for _, e := range held {
+		e.mu.Lock()
+		e.Forfeit()
+		b.count(e.Moved())
+		e.mu.Unlock()
+	}
+	if len(held) > 0 {
+		b.log.Info("the clocks moved apart, so leased tokens were dropped", "by", apart, "buckets", len(held))
+	}
+}
+
 // admit starts to lease the candidates: the buckets of a check together, because one of them alone spares no round trip.
 func (b *Buckets) admit() {
 	held, isOn, now := *b.held.Load(), b.isOn.Load(), b.clock()
 	next := held
-	for range len(b.hot) {
-		together := <-b.hot
+	for _, together := range b.offers.take() {
 		if !isOn || slices.ContainsFunc(together, func(c candidate) bool { return now.isBefore(b.rests[c.key]) }) {
 			continue
 		}
 		for _, c := range together {
-			if next[c.key] != nil || len(next) >= maxBuckets || b.ofTenant[c.key.Tenant] >= b.share() {
+			if next[c.key] != nil || !b.places.take(c.key.Tenant, now) {
 				continue
 			}
 			if len(next) == len(held) {
 				next = maps.Clone(held)
 			}
 			next[c.key] = &leased{Bucket: NewBucket(c.limit, now), key: c.key, windowBegan: now}
-			b.ofTenant[c.key.Tenant]++
 		}
 	}
 	if len(next) > len(held) {
 		b.held.Store(&next)
 	}
+	b.places.update(now)
 }
-
-// share returns how many buckets of a tenant are leased at most.
-func (b *Buckets) share() int { return maxBuckets / max(leastTenants, len(b.ofTenant)) }
 
 // leave drops buckets that nobody asks about any more, or that are not to be leased. Of a tenant with more than its share
 // the surplus is given back.
 func (b *Buckets) leave() {
-	held, now, share, isOn := *b.held.Load(), b.clock(), b.share(), b.isOn.Load()
-	var fewer map[enforce.Key]*leased
-	surplus := map[rules.TenantID]int{}
+	held, now, share, isOn := *b.held.Load(), b.clock(), b.places.share(), b.isOn.Load()
+	staying := map[rules.TenantID]int{}
 	for key, e := range held {
 		e.mu.Lock()
-		isDone := e.isDone()
 		isCold, isPartial := e.review(now)
 		if isCold || isPartial || !canLease(e.inForce) {
 			e.isLeaving.Store(true)
@@ -317,10 +335,19 @@ func (b *Buckets) leave() {
 		if isPartial {
 			b.rests[key] = now.plus(restWithin)
 		}
-		if over := b.ofTenant[key.Tenant] - share - surplus[key.Tenant]; over > 0 {
-			surplus[key.Tenant]++
+		if !e.isLeaving.Load() {
+			staying[key.Tenant]++
+		}
+	}
+	var fewer map[enforce.Key]*leased
+	for key, e := range held {
+		if staying[key.Tenant] > share && !e.isLeaving.Load() {
+			staying[key.Tenant]--
 			e.isLeaving.Store(true)
 		}
+		e.mu.Lock()
+		isDone := e.isDone()
+		e.mu.Unlock()
 		if !isDone || isOn && !e.isLeaving.Load() {
 			continue
 		}
@@ -328,99 +355,10 @@ func (b *Buckets) leave() {
 			fewer = maps.Clone(held)
 		}
 		delete(fewer, key)
-		if b.ofTenant[key.Tenant]--; b.ofTenant[key.Tenant] == 0 {
-			delete(b.ofTenant, key.Tenant)
-		}
+		b.places.free(key.Tenant)
 	}
 	if fewer != nil {
 		b.held.Store(&fewer)
 	}
 	maps.DeleteFunc(b.rests, func(_ enforce.Key, until Instant) bool { return !now.isBefore(until) })
-}
-
-// asking is a call to the store under way.
-type asking struct {
-	entries []*leased
-	leases  []enforce.Lease
-	sent    Instant
-}
-
-// collect returns the calls that are due, by tenant. The deadline of what they lend counts from here.
-func (b *Buckets) collect() map[rules.TenantID][]*asking {
-	calls, now := map[rules.TenantID][]*asking{}, b.clock()
-	for _, e := range *b.held.Load() {
-		if _, waits := b.sending.Load(e.key.Tenant); waits {
-			continue
-		}
-		ask, limit, ok := b.next(e, now)
-		if !ok {
-			continue
-		}
-		of := calls[e.key.Tenant]
-		if len(of) == 0 || len(of[len(of)-1].leases) == inOneAsk {
-			of = append(of, &asking{sent: now})
-		}
-		call := of[len(of)-1]
-		call.entries = append(call.entries, e)
-		call.leases = append(call.leases, enforce.Lease{Key: e.key, Limit: limit, Ask: ask})
-		calls[e.key.Tenant] = of
-	}
-	return calls
-}
-
-// next returns what to ask of a bucket.
-func (b *Buckets) next(e *leased, now Instant) (ask enforce.Ask, limit enforce.Limit, ok bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if edited := e.edited.Swap(nil); edited != nil {
-		e.Edited(*edited)
-	}
-	if !b.isOn.Load() || e.isLeaving.Load() || e.isStranded.Swap(false) {
-		ask, ok = e.Return(now)
-	} else {
-		ask, ok = e.Ask(now, 0, 0)
-	}
-	b.count(e.Moved())
-	return ask, e.limit, ok
-}
-
-func (b *Buckets) count(moved Moved) {
-	for i, tokens := range []enforce.Tokens{moved.Lent, moved.Spent, moved.Back, moved.Forfeited} {
-		if tokens > 0 {
-			b.moved[i].Add(int64(tokens))
-		}
-	}
-}
-
-// send makes calls. Tenants do not wait for each other: each waits for the answers to its own before it asks again.
-func (b *Buckets) send(ctx context.Context, calls map[rules.TenantID][]*asking) {
-	for tenant, of := range calls {
-		b.sending.Store(tenant, true)
-		b.senders.Go(func() {
-			defer b.sending.Delete(tenant)
-			for _, call := range of {
-				b.asks.Add(int64(len(call.leases)))
-				err := b.store.Lease(ctx, call.leases)
-				if err != nil {
-					b.log.Debug("leases were not renewed", "error", err)
-				}
-				b.answered(call, b.clock())
-			}
-		})
-	}
-}
-
-// answered takes the answers to a call in.
-func (b *Buckets) answered(call *asking, now Instant) {
-	for i, e := range call.entries {
-		e.mu.Lock()
-		if l := &call.leases[i]; l.Answered {
-			e.Answered(call.sent, now, &l.Grant)
-			e.view.Store(&view{l.Grant.Limit, l.Grant.Level.Micros})
-		} else {
-			e.Lost()
-		}
-		b.count(e.Moved())
-		e.mu.Unlock()
-	}
 }

@@ -188,9 +188,15 @@ func (s *sent) finish(checks []enforce.BucketCheck, err error, now Instant) {
 // other, and none after the first that is not busy, because each is a visit to memory that is not in the processor's caches.
 //
 // Where buckets are spread, each is leased by itself once it is busy: checks that lack its tokens would borrow them, one call each.
+//
+// Nothing is counted of a tenant that has its share of places, because the counters are everyone's.
 func (b *Buckets) notice(check *enforce.BucketCheck, part *split, held map[enforce.Key]*leased, now Instant) {
-	isHot, missing := true, 0
-	isSpread := len(check.Tiers) > 0 && check.Tiers[0].Key.Shard > 0
+	if len(check.Tiers) == 0 {
+		return
+	}
+	tenant, isSpread := check.Tiers[0].Key.Tenant, check.Tiers[0].Key.Shard > 0
+	hasPlace := !b.places.isFull(tenant)
+	isHot, missing := hasPlace, 0
 	var busy []candidate // of those that are spread
 	for i := range check.Tiers {
 		tier := &check.Tiers[i]
@@ -202,7 +208,7 @@ func (b *Buckets) notice(check *enforce.BucketCheck, part *split, held map[enfor
 			continue
 		}
 		if isSpread {
-			if canServeTier(tier) && b.recent.count(tier.Key, now) >= hotAfter {
+			if hasPlace && canServeTier(tier) && b.recent.count(tier.Key, now) >= hotAfter {
 				busy = append(busy, candidate{tier.Key, tier.Limit})
 			}
 			continue
@@ -211,13 +217,13 @@ func (b *Buckets) notice(check *enforce.BucketCheck, part *split, held map[enfor
 		isHot = isHot && canServeTier(tier) && b.recent.count(tier.Key, now) >= hotAfter
 	}
 	if len(busy) > 0 {
-		b.offer(busy)
+		b.offers.add(busy)
 	}
 	if missing == 0 {
 		return
 	}
 	var together []candidate
-	offers := isHot && len(b.hot) < cap(b.hot) // else later checks tell again
+	offers := isHot && b.offers.hasRoom(tenant)
 	for i := range check.Tiers {
 		tier := &check.Tiers[i]
 		if e := held[tier.Key]; e != nil {
@@ -228,15 +234,7 @@ func (b *Buckets) notice(check *enforce.BucketCheck, part *split, held map[enfor
 		}
 	}
 	if offers {
-		b.offer(together)
-	}
-}
-
-// offer has buckets leased; if too many wait for that, later checks tell again.
-func (b *Buckets) offer(some []candidate) {
-	select {
-	case b.hot <- some:
-	default:
+		b.offers.add(together)
 	}
 }
 

@@ -123,7 +123,7 @@ func TestABucketThatSparesFewRoundTripsIsLeft(t *testing.T) {
 		b := newBuckets(nil, func() Instant { return now }, slog.New(slog.DiscardHandler), 16)
 		b.TurnOn(true)
 		busy := candidate{enforce.Key{Tenant: 1, Rule: 1}, limit}
-		b.hot <- []candidate{busy}
+		b.offers.add([]candidate{busy})
 		b.admit()
 		e := (*b.held.Load())[busy.key]
 		for range c.checks {
@@ -141,12 +141,12 @@ func TestABucketThatSparesFewRoundTripsIsLeft(t *testing.T) {
 			continue
 		}
 		// A bucket of the same checks rests with it.
-		b.hot <- []candidate{{enforce.Key{Tenant: 1, Rule: 2}, limit}, busy}
+		b.offers.add([]candidate{{enforce.Key{Tenant: 1, Rule: 2}, limit}, busy})
 		if b.admit(); (b.Len() == 0) != c.rests {
 			t.Errorf("%+v: %d buckets are leased again", c, b.Len())
 		}
 		now = now.plus(restWithin)
-		b.hot <- []candidate{busy}
+		b.offers.add([]candidate{busy})
 		if b.admit(); (*b.held.Load())[busy.key] == nil {
 			t.Errorf("%+v: the bucket is not leased any more", c)
 		}
@@ -161,7 +161,7 @@ func TestALackOfTokensIsNoReasonToLeaveABucket(t *testing.T) {
 	b := newBuckets(nil, func() Instant { return now }, slog.New(slog.DiscardHandler), 16)
 	b.TurnOn(true)
 	tiers := []enforce.Tier{{Key: enforce.Key{Tenant: 1, Rule: 1}, Limit: limit}, {Key: enforce.Key{Tenant: 1, Rule: 2}, Limit: limit}}
-	b.hot <- []candidate{{tiers[0].Key, limit}, {tiers[1].Key, limit}}
+	b.offers.add([]candidate{{tiers[0].Key, limit}, {tiers[1].Key, limit}})
 	b.admit()
 	held := *b.held.Load()
 	e := held[tiers[0].Key]

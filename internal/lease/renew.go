@@ -1,0 +1,132 @@
+package lease
+
+import (
+	"context"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// asking is a call to the store under way.
+type asking struct {
+	entries []*leased
+	leases  []enforce.Lease
+	sent    Instant
+}
+
+// shard is the buckets of a tenant that one script can reach.
+type shard struct {
+	tenant rules.TenantID
+	number uint8
+}
+
+// collect returns the calls that are due, by tenant. The deadline of what they lend counts from here.
+//
+// A script costs the store something beside its buckets. So where few buckets of a shard are due, others come along that would be
+// before long, and are due together with these from then on.
+func (b *Buckets) collect() map[rules.TenantID][]*asking {
+	held, now := *b.held.Load(), b.clock()
+	due := map[shard]*asking{}
+	for key, e := range held {
+		if _, waits := b.sending.Load(key.Tenant); waits {
+			continue
+		}
+		if ask, limit, ok := b.next(e, now, false); ok {
+			of := due[shard{key.Tenant, key.Shard}]
+			if of == nil {
+				of = &asking{}
+				due[shard{key.Tenant, key.Shard}] = of
+			}
+			of.add(e, limit, ask)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	for key, e := range held {
+		of := due[shard{key.Tenant, key.Shard}]
+		if of == nil || len(of.leases) >= company {
+			continue
+		}
+		if ask, limit, ok := b.next(e, now, true); ok {
+			of.add(e, limit, ask)
+		}
+	}
+	calls := map[rules.TenantID][]*asking{}
+	for in, of := range due {
+		for i, e := range of.entries {
+			own := calls[in.tenant]
+			if len(own) == 0 || len(own[len(own)-1].leases) == inOneAsk {
+				own = append(own, &asking{sent: now})
+				calls[in.tenant] = own
+			}
+			own[len(own)-1].add(e, of.leases[i].Limit, of.leases[i].Ask)
+		}
+	}
+	return calls
+}
+
+func (a *asking) add(e *leased, limit enforce.Limit, ask enforce.Ask) {
+	a.entries = append(a.entries, e)
+	a.leases = append(a.leases, enforce.Lease{Key: e.key, Limit: limit, Ask: ask})
+}
+
+// next returns what to ask of a bucket, for a call that is made anyway or not.
+func (b *Buckets) next(e *leased, now Instant, isAlong bool) (ask enforce.Ask, limit enforce.Limit, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if edited := e.edited.Swap(nil); edited != nil {
+		e.Edited(*edited)
+	}
+	switch {
+	case !b.isOn.Load() || e.isLeaving.Load() || e.isStranded.Swap(false):
+		ask, ok = e.Return(now)
+	case isAlong:
+		ask, ok = e.AskAlong(now)
+	default:
+		ask, ok = e.Ask(now, 0, 0)
+	}
+	b.count(e.Moved())
+	return ask, e.limit, ok
+}
+
+func (b *Buckets) count(moved Moved) {
+	for i, tokens := range []enforce.Tokens{moved.Lent, moved.Spent, moved.Back, moved.Forfeited} {
+		if tokens > 0 {
+			b.moved[i].Add(int64(tokens))
+		}
+	}
+}
+
+// send makes calls. Tenants do not wait for each other: each waits for the answers to its own before it asks again.
+func (b *Buckets) send(ctx context.Context, calls map[rules.TenantID][]*asking) {
+	for tenant, of := range calls {
+		b.sending.Store(tenant, true)
+		b.senders.Go(func() {
+			defer b.sending.Delete(tenant)
+			for _, call := range of {
+				b.asks.Add(int64(len(call.leases)))
+				err := b.store.Lease(ctx, call.leases)
+				if err != nil {
+					b.log.Debug("leases were not renewed", "error", err)
+				}
+				b.answered(call, b.clock())
+			}
+		})
+	}
+}
+
+// answered takes the answers to a call in.
+func (b *Buckets) answered(call *asking, now Instant) {
+	for i, e := range call.entries {
+		e.mu.Lock()
+		if l := &call.leases[i]; l.Answered {
+			e.Answered(call.sent, now, &l.Grant)
+			e.view.Store(&view{l.Grant.Limit, l.Grant.Level.Micros})
+		} else {
+			e.Lost()
+		}
+		b.count(e.Moved())
+		e.mu.Unlock()
+	}
+}
