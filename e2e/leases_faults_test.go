@@ -52,6 +52,58 @@ func TestALimitOnLeasedTokensHoldsThroughFaults(t *testing.T) {
 		l.wantEnforced(t)
 		l.wantLimit(t, faultBurst+faultBurst/2) // a full bucket, and what was lent
 	})
+	t.Run("Redis is killed and comes back with its data", func(t *testing.T) {
+		t.Parallel()
+		redis, err := devdb.StartDurableRedis(t.Context(), t.TempDir())
+		mustHappen(t, err)
+		t.Cleanup(redis.Kill)
+		l := startFaultLoad(t, newTenant(t, faultRules).startAPIs(t, 2, redis.URL(), faultBudget))
+		mustHappen(t, redis.Restart(t.Context()))
+		l.wantEnforced(t) // some leased tokens may be alive still
+		redis.Kill()
+		l.wantOutage(t)
+		mustHappen(t, redis.Restart(t.Context()))
+		l.wantEnforced(t)
+		l.wantLimit(t, 0)
+	})
+	t.Run("a sentinel has a replica take over", func(t *testing.T) {
+		t.Parallel()
+		group, err := devdb.StartRedisGroup(t.Context(), t.TempDir())
+		mustHappen(t, err)
+		t.Cleanup(group.Kill)
+		eventually(t, patience, "the replica to follow, and the sentinel to know it", func() bool {
+			return strings.Contains(command(t, group.Replica.Addr(), "INFO replication"), "master_link_status:up") &&
+				strings.Contains(command(t, group.Sentinel.Addr(), "INFO sentinel"), "slaves=1")
+		})
+		l := startFaultLoad(t, newTenant(t, faultRules).startAPIs(t, 2, group.URL(), faultBudget))
+		group.Master.Kill()
+		eventually(t, patience, "the replica to be the master", func() bool {
+			return strings.Contains(command(t, group.Replica.Addr(), "INFO replication"), "role:master")
+		})
+		l.wantEnforced(t)
+		l.wantLimit(t, faultBurst) // the replica may lack the latest takes
+	})
+	t.Run("masters of a spread tenant are killed and come back empty", func(t *testing.T) {
+		t.Parallel()
+		cluster, err := devdb.StartRedisCluster(t.Context(), t.TempDir(), 3, false)
+		mustHappen(t, err)
+		t.Cleanup(cluster.Kill)
+		l := startFaultLoad(t, newTenantIn(t, devdbtest.Postgres(t), faultRules, "--spread").startAPIs(t, 2, cluster.URL(), faultBudget))
+		masters := cluster.Masters
+		if !*soak {
+			masters = masters[:1]
+		}
+		for _, master := range masters {
+			master.Kill()
+			l.wantDecisions(t, 300)
+			mustHappen(t, master.Restart(t.Context()))
+			eventually(t, patience, "the master to take part", func() bool {
+				return strings.Contains(command(t, master.Addr(), "CLUSTER INFO"), "cluster_state:ok")
+			})
+			l.wantEnforced(t)
+		}
+		l.wantLimit(t, faultBurst+faultBurst/2) // the shared bucket is on one of them
+	})
 	t.Run("PostgreSQL answers nothing", func(t *testing.T) {
 		t.Parallel()
 		postgres := startPostgres(t)
@@ -195,6 +247,14 @@ func (l *faultLoad) wantOutage(t *testing.T) {
 		}
 		return l.unavailable.Load() > before+200
 	})
+}
+
+// wantDecisions waits for some, whatever they are.
+func (l *faultLoad) wantDecisions(t *testing.T, n int64) {
+	t.Helper()
+	decided := func() int64 { return l.passed.Load() + l.denied.Load() + l.unavailable.Load() }
+	before := decided()
+	eventually(t, patience, "checks to be decided", func() bool { return decided() > before+n })
 }
 
 // wantEnforced waits until checks pass again.

@@ -16,8 +16,8 @@ import (
 	"syscall"
 )
 
-// Redis is a redis-server of our own. It writes nothing to disk but its log: buckets that are lost
-// are full buckets.
+// Redis is a redis-server of our own. Unless it is durable it writes nothing to disk but its log: buckets that are lost are full
+// buckets.
 type Redis struct {
 	binary   string
 	dir      string
@@ -26,6 +26,10 @@ type Redis struct {
 	port     *Port  // kept for as long as r is, so that Restart finds it free
 	bus      *Port  // likewise, of a server of a cluster
 	proc     *process
+
+	isDurable bool   // it writes each command to a file before it answers, and reads that when it starts again
+	master    *Redis // that it follows, until a sentinel says otherwise; or nil
+	monitors  *Redis // it is a sentinel, which keeps no data, of this master and its replicas
 }
 
 // StartRedis starts a redis-server that listens on a free loopback port and keeps its log in dir,
@@ -48,6 +52,11 @@ func StartGuardedRedis(ctx context.Context, dir string) (*Redis, error) {
 		}
 	}
 	return startRedis(ctx, r)
+}
+
+// StartDurableRedis is StartRedis for a server that Restart starts again with its data.
+func StartDurableRedis(ctx context.Context, dir string) (*Redis, error) {
+	return startRedis(ctx, &Redis{dir: dir, isDurable: true})
 }
 
 func startRedis(ctx context.Context, r *Redis) (_ *Redis, err error) {
@@ -81,14 +90,30 @@ func (r *Redis) start(ctx context.Context, port *Port) (*process, error) {
 	}
 	args := []string{
 		"--bind", "127.0.0.1", "--port", port.String(), "--dir", dir,
-		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", "--daemonize", "no",
+		"--save", "", "--maxmemory-policy", "noeviction", "--daemonize", "no",
+	}
+	if r.isDurable {
+		args = append(args, "--appendonly", "yes")
+	} else {
+		args = append(args, "--appendonly", "no")
+	}
+	if r.master != nil {
+		_, masterPort, _ := net.SplitHostPort(r.master.Addr())
+		args = append(args, "--replicaof", "127.0.0.1 "+masterPort, "--repl-diskless-sync-delay", "0")
 	}
 	if r.bus != nil {
 		args = append(args, "--cluster-enabled", "yes", "--cluster-port", r.bus.String(), "--cluster-config-file", clusterConfig,
 			"--cluster-require-full-coverage", "no", "--cluster-node-timeout", "60000", "--repl-diskless-sync-delay", "0")
 	}
+	args = append(args, "-")
+	if r.monitors != nil {
+		var err error
+		if args, err = r.sentinelArgs(port); err != nil {
+			return nil, err
+		}
+	}
 	// The server outlives ctx.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), r.binary, append(args, "-")...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), r.binary, args...)
 	cmd.Dir = dir
 	cmd.Stdin = strings.NewReader(settings)
 	// A frozen Redis would keep any other signal pending for ever; it has nothing to save.
@@ -169,7 +194,7 @@ func (r *Redis) Freeze() error { return r.proc.signal(syscall.SIGSTOP) }
 // Thaw lets a frozen server go on.
 func (r *Redis) Thaw() error { return r.proc.signal(syscall.SIGCONT) }
 
-// Restart kills the server if it still runs and starts an empty one on the same port. It returns
+// Restart kills the server if it still runs and starts one on the same port, which is empty unless r is durable. It returns
 // when that one answers. It must not be called while another method of r runs.
 func (r *Redis) Restart(ctx context.Context) error {
 	r.Kill()

@@ -1,0 +1,63 @@
+package devdb
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// RedisGroup is a master with a replica of our own, and a sentinel that has the replica take over soon after the master has died.
+type RedisGroup struct {
+	Master, Replica, Sentinel *Redis
+}
+
+// groupName is what the sentinel calls the group.
+const groupName = "main"
+
+// StartRedisGroup starts a group, whose servers keep their logs and configurations in folders of dir. It returns when each answers;
+// the replica follows, and the sentinel knows it, within seconds. See StartRedis.
+func StartRedisGroup(ctx context.Context, dir string) (_ *RedisGroup, err error) {
+	g := &RedisGroup{}
+	defer func() {
+		if err != nil {
+			g.Kill()
+		}
+	}()
+	if g.Master, err = startRedis(ctx, &Redis{dir: filepath.Join(dir, "master")}); err != nil {
+		return nil, err
+	}
+	if g.Replica, err = startRedis(ctx, &Redis{dir: filepath.Join(dir, "replica"), master: g.Master}); err != nil {
+		return nil, err
+	}
+	g.Sentinel, err = startRedis(ctx, &Redis{dir: filepath.Join(dir, "sentinel"), monitors: g.Master})
+	return g, err
+}
+
+// URL names the group by its sentinel.
+func (g *RedisGroup) URL() string { return "redis+sentinel://" + g.Sentinel.Addr() + "/" + groupName }
+
+// Kill ends all servers at once.
+func (g *RedisGroup) Kill() {
+	for _, r := range []*Redis{g.Sentinel, g.Master, g.Replica} {
+		if r != nil {
+			r.Kill()
+		}
+	}
+}
+
+// sentinelArgs writes the configuration of a sentinel, which rewrites it later.
+func (r *Redis) sentinelArgs(port *Port) ([]string, error) {
+	host, masterPort, err := net.SplitHostPort(r.monitors.Addr())
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(r.dir, "sentinel.conf")
+	text := fmt.Sprintf("bind 127.0.0.1\nport %s\ndir %q\nsentinel monitor %[3]s %s %s 1\n"+
+		"sentinel down-after-milliseconds %[3]s 300\nsentinel failover-timeout %[3]s 2000\n", port, r.dir, groupName, host, masterPort)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return nil, fmt.Errorf("configure a sentinel: %w", err)
+	}
+	return []string{path, "--sentinel"}, nil
+}
