@@ -967,7 +967,7 @@ CREATE INDEX quota_crossing_rule_idx ON quota_crossing (tenant_id, rule_id, cros
 CREATE INDEX quota_crossing_user_idx ON quota_crossing (tenant_id, user_id, crossed_at, crossing_id) WHERE user_id IS NOT NULL;
 CREATE INDEX quota_crossing_end_idx ON quota_crossing (window_end);
 
--- An alert calls a webhook when a rule, or one of its subjects, is denied threshold times within window_minutes.
+-- An alert tells people when a rule, or one of its subjects, is denied threshold times within window_minutes.
 CREATE TABLE alert (
     tenant_id      bigint      NOT NULL,
     alert_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -976,22 +976,25 @@ CREATE TABLE alert (
     per_subject    boolean     NOT NULL, -- the threshold is that of any one subject, not of all together
     threshold      bigint      NOT NULL,
     window_minutes integer     NOT NULL,
-    url            text        NOT NULL,
-    secret         text        NOT NULL, -- as it is: every delivery is signed with it
+    url            text        NOT NULL, -- '' for mail; for Slack only its host, because the whole URL is a secret
+    secret         text        NOT NULL, -- as it is, because every delivery needs it: signs webhooks; Slack's URL; PagerDuty's routing key
     is_active      boolean     NOT NULL,
     version        bigint      NOT NULL DEFAULT 1,
     created_at     timestamptz NOT NULL DEFAULT now(),
     updated_at     timestamptz NOT NULL DEFAULT now(),
+    format         text        NOT NULL DEFAULT 'webhook',
+    email          text        NOT NULL DEFAULT '' COLLATE "C", -- of a member; '' for other formats
     CONSTRAINT alert_pkey PRIMARY KEY (tenant_id, alert_id),
     CONSTRAINT alert_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
     CONSTRAINT alert_rule_fkey FOREIGN KEY (tenant_id, rule_id) REFERENCES rate_limit_rule (tenant_id, rule_id),
     CONSTRAINT alert_name_check CHECK (char_length(name) BETWEEN 1 AND 100),
     CONSTRAINT alert_threshold_check CHECK (threshold >= 1),
     CONSTRAINT alert_window_minutes_check CHECK (window_minutes BETWEEN 1 AND 60),
-    CONSTRAINT alert_url_check CHECK (octet_length(url) <= 2048)
+    CONSTRAINT alert_url_check CHECK (octet_length(url) <= 2048),
+    CONSTRAINT alert_format_check CHECK (format IN ('webhook', 'slack', 'pagerduty', 'email'))
 );
 
--- A webhook of an alert and the state of sending it. It is removed with its alert.
+-- A message of an alert and the state of sending it. It is removed with its alert.
 CREATE TABLE delivery (
     tenant_id       bigint      NOT NULL,
     delivery_id     bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -1008,6 +1011,7 @@ CREATE TABLE delivery (
     error           text        NOT NULL DEFAULT '',
     is_test         boolean     NOT NULL DEFAULT false, -- somebody asked for it
     lease_ends_at   timestamptz, -- while it is attempted; null otherwise
+    mail_id         bigint, -- the message that carries it, which has its own state from then on; null for other formats
     CONSTRAINT delivery_pkey PRIMARY KEY (tenant_id, delivery_id),
     CONSTRAINT delivery_alert_fkey FOREIGN KEY (tenant_id, alert_id) REFERENCES alert (tenant_id, alert_id) ON DELETE CASCADE,
     CONSTRAINT delivery_state_check CHECK (state IN ('pending', 'delivered', 'failed'))

@@ -12,15 +12,16 @@ JOIN rate_limit_rule AS r ON r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id
 WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.alert_id = sqlc.arg(alert_id);
 
 -- name: CreateAlert :one
-INSERT INTO alert (tenant_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active)
+INSERT INTO alert (tenant_id, name, rule_id, per_subject, threshold, window_minutes, format, url, email, secret, is_active)
 VALUES (sqlc.arg(tenant_id), sqlc.arg(name), sqlc.arg(rule_id), sqlc.arg(per_subject), sqlc.arg(threshold),
-    sqlc.arg(window_minutes), sqlc.arg(url), sqlc.arg(secret), sqlc.arg(is_active))
+    sqlc.arg(window_minutes), sqlc.arg(format), sqlc.arg(url), sqlc.arg(email), sqlc.arg(secret), sqlc.arg(is_active))
 RETURNING alert_id;
 
 -- name: UpdateAlert :execrows
 UPDATE alert
 SET name = sqlc.arg(name), rule_id = sqlc.arg(rule_id), per_subject = sqlc.arg(per_subject), threshold = sqlc.arg(threshold),
-    window_minutes = sqlc.arg(window_minutes), url = sqlc.arg(url), is_active = sqlc.arg(is_active),
+    window_minutes = sqlc.arg(window_minutes), format = sqlc.arg(format), url = sqlc.arg(url), email = sqlc.arg(email),
+    secret = sqlc.arg(secret), is_active = sqlc.arg(is_active),
     version = version + 1, updated_at = now()
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id);
 

@@ -1,9 +1,18 @@
 -- name: AlertDeliveriesBefore :many
-SELECT * FROM delivery
-WHERE tenant_id = sqlc.arg(tenant_id) AND delivery_id < sqlc.arg(before)
-    AND (sqlc.arg(alert_id)::bigint = 0 OR alert_id = sqlc.arg(alert_id)::bigint)
-ORDER BY delivery_id DESC
+-- With the state of the message that carries a delivery; '' if none does, or if it is no longer kept.
+SELECT sqlc.embed(d), coalesce(m.state, '')::text AS mail_state, coalesce(m.error, '')::text AS mail_error
+FROM delivery AS d
+LEFT JOIN mail AS m ON m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id
+WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.delivery_id < sqlc.arg(before)
+    AND (sqlc.arg(alert_id)::bigint = 0 OR d.alert_id = sqlc.arg(alert_id)::bigint)
+ORDER BY d.delivery_id DESC
 LIMIT sqlc.arg(page_size);
+
+-- name: DeliveryMailed :execrows
+-- No row if the lease ended and another attempt began.
+UPDATE delivery
+SET state = 'delivered', attempted_at = sqlc.arg(attempted_at)::timestamptz, lease_ends_at = NULL, error = '', mail_id = sqlc.arg(mail_id)::bigint
+WHERE tenant_id = sqlc.arg(tenant_id) AND delivery_id = sqlc.arg(delivery_id) AND attempts = sqlc.arg(attempt) AND state = 'pending';
 
 -- name: FinishAlertDelivery :exec
 UPDATE delivery

@@ -64,3 +64,10 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND account_id = sqlc.arg(account_id);
 
 -- name: RemoveMember :exec
 DELETE FROM member WHERE tenant_id = $1 AND account_id = $2;
+
+-- name: ProvenMember :one
+-- A member with an address who has proven it and may sign in.
+SELECT a.account_id, a.email FROM member AS m
+JOIN account AS a ON a.account_id = m.account_id
+WHERE m.tenant_id = sqlc.arg(tenant_id) AND lower(a.email) = lower(sqlc.arg(email)::text COLLATE "C")
+    AND a.disabled_at IS NULL AND a.unproven_in IS NULL;

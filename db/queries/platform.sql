@@ -372,7 +372,8 @@ WHERE (d.tenant_id, d.delivery_id) IN (
         LIMIT sqlc.arg(at_most)
     )
     AND a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id AND t.tenant_id = d.tenant_id
-RETURNING sqlc.embed(d), sqlc.embed(a), t.slug;
+RETURNING sqlc.embed(d), sqlc.embed(a), t.slug, coalesce((
+    SELECT r.key_pattern FROM rate_limit_rule AS r WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id), '')::text AS rule_pattern;
 
 -- name: DropAlertDeliveries :execrows
 DELETE FROM delivery
@@ -405,16 +406,19 @@ RETURNING sqlc.embed(p), sqlc.embed(w), t.slug;
 -- Mail of all tenants and of the platform, which has the number 0.
 
 -- name: QueueMail :one
--- No row if the tenant has as many queued, or has had as many within a day, as it may; 0 is no limit.
+-- No row if the tenant has as many queued, or has had as many within a day, as it may; 0 is no limit. Alerts are counted
+-- apart, so that they do not keep people from being invited.
 -- Nor if it is a notice that the account was sent within a day.
 INSERT INTO mail (tenant_id, kind, recipient, account_id, invitation_id, facts, give_up_at)
 SELECT sqlc.arg(tenant_id)::bigint, sqlc.arg(kind)::text, sqlc.arg(recipient), sqlc.arg(account_id)::bigint, sqlc.narg(invitation_id),
     sqlc.arg(facts)::jsonb, sqlc.arg(give_up_at)
 WHERE (sqlc.arg(most_queued)::bigint = 0 OR sqlc.arg(most_queued)::bigint > (
-        SELECT count(*) FROM mail AS m WHERE m.tenant_id = sqlc.arg(tenant_id)::bigint AND m.state = 'queued'))
+        SELECT count(*) FROM mail AS m WHERE m.tenant_id = sqlc.arg(tenant_id)::bigint AND m.state = 'queued'
+            AND (m.kind = 'alert') = (sqlc.arg(kind)::text = 'alert')))
     AND (sqlc.arg(most_a_day)::bigint = 0 OR sqlc.arg(most_a_day)::bigint > (
         SELECT count(*) FROM mail AS m
-        WHERE m.tenant_id = sqlc.arg(tenant_id)::bigint AND m.created_at > now() - interval '1 day'))
+        WHERE m.tenant_id = sqlc.arg(tenant_id)::bigint AND m.created_at > now() - interval '1 day'
+            AND (m.kind = 'alert') = (sqlc.arg(kind)::text = 'alert')))
     AND (sqlc.arg(kind)::text <> 'notice' OR NOT EXISTS (
         SELECT FROM mail AS m
         WHERE m.tenant_id = sqlc.arg(tenant_id)::bigint AND m.account_id = sqlc.arg(account_id)::bigint AND m.kind = 'notice'

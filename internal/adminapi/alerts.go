@@ -17,10 +17,19 @@ import (
 func showAlert(a *violations.Alert) openapi.Alert {
 	shown := openapi.Alert{
 		AlertId: a.ID, Name: a.Name, RuleId: int64(a.Rule), Per: openapi.AlertPerRule, Threshold: a.Threshold,
-		WindowMinutes: int(a.Window / time.Minute), Url: a.URL, IsActive: a.Active, RuleRemoved: a.RuleRemoved, Version: a.Version,
+		WindowMinutes: int(a.Window / time.Minute), Format: openapi.AlertFormat(a.Format), Url: orNull(a.URL), Email: orNull(a.Email), IsActive: a.Active, RuleRemoved: a.RuleRemoved, Version: a.Version,
 	}
 	if a.PerSubject {
 		shown.Per = openapi.AlertPerSubject
+	}
+	return shown
+}
+
+// showWithSecret shows the secret that signs webhooks. Those of other formats were given by people, and are never shown.
+func showWithSecret(a *violations.Alert) openapi.AlertWithSecret {
+	shown := openapi.AlertWithSecret{Alert: showAlert(a), Secret: nullable.NewNullNullable[string]()}
+	if a.Format == violations.FormatWebhook {
+		shown.Secret.Set(a.Secret)
 	}
 	return shown
 }
@@ -35,9 +44,9 @@ func showDelivery(d *violations.Delivery) openapi.AlertDelivery {
 	shown := openapi.AlertDelivery{
 		DeliveryId: d.ID, IsTest: d.Test, Subject: orNull(d.Subject), Denied: d.Denied, Since: d.Since, RaisedAt: d.RaisedAt,
 		State: openapi.AlertDeliveryState(d.State), Attempts: d.Attempts, LastStatus: orNull(d.Status), LastError: d.Error,
-		AttemptedAt: timeOrNull(d.AttemptedAt), NextAttemptAt: nullable.NewNullNullable[time.Time](), IsUnderWay: d.UnderWay,
+		AttemptedAt: timeOrNull(d.AttemptedAt), NextAttemptAt: nullable.NewNullNullable[time.Time](), IsUnderWay: d.UnderWay || d.InMail && d.State == violations.DeliveryPending,
 	}
-	if d.State == violations.DeliveryPending && !d.UnderWay {
+	if d.State == violations.DeliveryPending && !d.UnderWay && !d.InMail {
 		shown.NextAttemptAt = timeOrNull(d.NextAttemptAt)
 	}
 	return shown
@@ -65,8 +74,11 @@ func (s *surface) CreateAlert(ctx context.Context, request openapi.CreateAlertRe
 	q, n := requestOf(ctx), request.Body
 	alert := violations.Alert{
 		Tenant: q.tenant.ID, Name: n.Name, Rule: rules.RuleID(n.RuleId), PerSubject: n.Per == openapi.AlertPerSubject,
-		Threshold: n.Threshold, Window: time.Duration(n.WindowMinutes) * time.Minute, URL: n.Url,
-		Secret: violations.NewWebhookSecret(), Active: or(n.IsActive, true),
+		Threshold: n.Threshold, Window: time.Duration(n.WindowMinutes) * time.Minute, Active: or(n.IsActive, true),
+	}
+	alert.SetFormat(violations.Format(or(n.Format, openapi.AlertFormatWebhook)))
+	if err := setDestination(&alert, n.Url, n.RoutingKey, n.Email); err != nil {
+		return nil, err
 	}
 	if err := s.wrongAlert(ctx, &alert, nil); err != nil {
 		return nil, err
@@ -76,11 +88,37 @@ func (s *surface) CreateAlert(ctx context.Context, request openapi.CreateAlertRe
 		return nil, err
 	}
 	return openapi.CreateAlert201JSONResponse{AlertCreatedJSONResponse: openapi.AlertCreatedJSONResponse{
-		Body: openapi.AlertWithSecret{Alert: showAlert(&created), Secret: created.Secret},
+		Body: showWithSecret(&created),
 		Headers: openapi.AlertCreatedResponseHeaders{
 			ETag: etag(created.Version), Location: location("tenants/%s/alerts/%s", q.tenant.Slug, created.ID),
 		},
 	}}, nil
+}
+
+// setDestination changes what a request gives of where an alert is sent. A field of another format is an error, so that nobody
+// believes that it counts.
+func setDestination(a *violations.Alert, url, routingKey, email *string) error {
+	var wrong rules.FieldErrors
+	is := func(given *string, field string, formats ...violations.Format) bool {
+		if given != nil && !slices.Contains(formats, a.Format) {
+			wrong.Add(field, "does not belong to the format "+string(a.Format))
+			return false
+		}
+		return given != nil
+	}
+	if is(url, "url", violations.FormatWebhook, violations.FormatSlack, violations.FormatPagerDuty) {
+		a.SetURL(*url)
+	}
+	if is(routingKey, "routing_key", violations.FormatPagerDuty) {
+		a.Secret = *routingKey
+	}
+	if is(email, "email", violations.FormatEmail) {
+		a.Email = *email
+	}
+	if len(wrong) > 0 {
+		return wrong
+	}
+	return nil
 }
 
 // forbiddenTarget is for a URL that webhooks may not be sent to.
@@ -92,10 +130,13 @@ var forbiddenTarget = rules.FieldError{
 // address may have become forbidden since, and must not keep anybody from turning the alert off.
 func (s *surface) wrongAlert(ctx context.Context, a, before *violations.Alert) error {
 	wrong := a.Validate()
-	isURLNew := before == nil || before.URL != a.URL
+	isURLNew := a.Target() != "" && (before == nil || before.Target() != a.Target())
 	isBad := func(f rules.FieldError) bool { return f.Field == "url" }
-	if isURLNew && !slices.ContainsFunc(wrong, isBad) && s.CheckTarget(ctx, a.URL) != nil {
+	if isURLNew && !slices.ContainsFunc(wrong, isBad) && s.CheckTarget(ctx, a.Target()) != nil {
 		wrong = append(wrong, forbiddenTarget)
+	}
+	if a.Format == violations.FormatEmail && (before == nil || before.Format != a.Format) && !s.Gate.SendsMail() {
+		wrong.Add("format", "cannot be email, because no mail server is configured")
 	}
 	if before == nil || before.Rule != a.Rule {
 		_, err := s.Stores.Rule(ctx, a.Tenant, a.Rule)
@@ -145,7 +186,12 @@ func (s *surface) UpdateAlert(ctx context.Context, request openapi.UpdateAlertRe
 	if p.WindowMinutes != nil {
 		alert.Window = time.Duration(*p.WindowMinutes) * time.Minute
 	}
-	set(&alert.URL, p.Url)
+	if p.Format != nil {
+		alert.SetFormat(violations.Format(*p.Format))
+	}
+	if err := setDestination(&alert, p.Url, p.RoutingKey, p.Email); err != nil {
+		return nil, err
+	}
 	set(&alert.Active, p.IsActive)
 	if err := s.wrongAlert(ctx, &alert, &before); err != nil {
 		return nil, err
@@ -183,12 +229,19 @@ func (s *surface) RotateAlertSecret(ctx context.Context, request openapi.RotateA
 		return nil, err
 	}
 	q := requestOf(ctx)
+	before, err := s.Alerts.Alert(ctx, q.tenant.ID, request.AlertId)
+	if err != nil {
+		return nil, err
+	}
+	if before.Format != violations.FormatWebhook {
+		return nil, httpapi.Conflict.Problem("Only webhooks are signed; this alert is sent in another format.")
+	}
 	alert, err := s.Alerts.RotateAlertSecret(ctx, q.actor, q.tenant.ID, request.AlertId, at, violations.NewWebhookSecret())
 	if err != nil {
 		return nil, lost(ctx, err, s.alertVersion(ctx, request.AlertId))
 	}
 	return openapi.RotateAlertSecret200JSONResponse{AlertSecretJSONResponse: openapi.AlertSecretJSONResponse{
-		Body:    openapi.AlertWithSecret{Alert: showAlert(&alert), Secret: alert.Secret},
+		Body:    showWithSecret(&alert),
 		Headers: openapi.AlertSecretResponseHeaders{ETag: etag(alert.Version)},
 	}}, nil
 }

@@ -25,7 +25,7 @@ func (w *world) alert(rule rules.Rule) violations.Alert {
 	w.secrets = append(w.secrets, secret)
 	return must(w.store.CreateAlert(w.ctx(), rules.Actor{Kind: rules.ActorSystem}, violations.Alert{
 		Tenant: rule.TenantID, Name: w.name("alert"), Rule: rule.ID, Threshold: 10, Window: time.Minute,
-		URL: "https://example.com/hook", Secret: secret, Active: true,
+		Format: violations.FormatWebhook, URL: "https://example.com/hook", Secret: secret, Active: true,
 	}))(w.t)
 }
 
@@ -261,5 +261,97 @@ func TestAlertsAreListedInPages(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("alerts %v are listed, want %v", got, want)
+	}
+}
+
+func TestWhatPeopleGiveToSendAnAlertIsNeverShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, rule := w.person(w.acme, auth.Owner), w.rule(w.acme)
+	const slackURL, key = "https://hooks.slack.com/services/T00/B00/verysecretpath", "0123456789abcdef0123456789ABCDEF"
+	w.secrets = append(w.secrets, "verysecretpath", key)
+	alert := func(change map[string]any) map[string]any {
+		body := map[string]any{"name": "loud", "rule_id": rule.ID, "per": "rule", "threshold": 5, "window_minutes": 10}
+		for field, value := range change {
+			body[field] = value
+		}
+		return body
+	}
+	for format, fields := range map[string]map[string]any{
+		"slack": {"format": "slack", "url": slackURL}, "pagerduty": {"format": "pagerduty", "routing_key": key},
+	} {
+		made := w.want(w.send(by, "POST", alerts, alert(fields)), http.StatusCreated)
+		path := fmt.Sprintf("%s/%d", alerts, read[alertAnswer](t, made).Alert.AlertID)
+		if !strings.Contains(made.body, `"secret":null`) || strings.Contains(made.body, "verysecret") || strings.Contains(made.body, key) {
+			t.Errorf("%s is answered with %s", format, made.body)
+		}
+		w.want(w.send(by, "POST", path+"/rotate", nil, "If-Match", "*"), http.StatusConflict)
+		// The form sends back what it was shown.
+		shown := read[struct{ URL string }](t, w.send(by, "GET", path, nil)).URL
+		w.want(w.send(by, "PATCH", path, map[string]any{"url": shown, "threshold": 6}, "If-Match", "*"), http.StatusOK)
+		stored := must(w.store.Alert(t.Context(), w.acme.ID, read[alertAnswer](t, made).Alert.AlertID))(t)
+		if stored.Threshold != 6 || stored.Secret != slackURL && stored.Secret != key {
+			t.Errorf("%s is stored as %+v", format, stored)
+		}
+	}
+	w.wantNoSecrets()
+	for field, fields := range map[string]map[string]any{
+		"url":         {"format": "email", "email": by.account.Email, "url": "https://example.com/"},
+		"routing_key": {"format": "slack", "url": slackURL, "routing_key": key},
+		"email":       {"url": "https://example.com/", "email": by.account.Email},
+	} {
+		got := w.want(w.send(by, "POST", alerts, alert(fields)), http.StatusBadRequest)
+		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/" + field}) {
+			t.Errorf("a field of another format points at %v, want %s", pointers, field)
+		}
+	}
+}
+
+func TestAnAlertChangesItsFormat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, rule := w.person(w.acme, auth.Owner), w.rule(w.acme)
+	id := w.alert(rule).ID
+	path := fmt.Sprintf("%s/%d", alerts, id)
+	got := w.want(w.send(by, "PATCH", path, map[string]any{"format": "slack"}, "If-Match", "*"), http.StatusBadRequest)
+	if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/url"}) {
+		t.Errorf("Slack without a URL points at %v", pointers)
+	}
+	w.want(w.send(by, "PATCH", path, map[string]any{"format": "slack", "url": "https://hooks.slack.com/services/x"}, "If-Match", "*"), http.StatusOK)
+	got = w.want(w.send(by, "PATCH", path, map[string]any{"format": "webhook", "url": "https://example.com/"}, "If-Match", "*"), http.StatusOK)
+	if stored := must(w.store.Alert(t.Context(), w.acme.ID, id))(t); !strings.HasPrefix(stored.Secret, "whs_") || stored.URL != "https://example.com/" {
+		t.Errorf("after it became a webhook again it is stored as %+v", stored)
+	}
+	if strings.Contains(got.body, "slack") {
+		t.Errorf("the former URL is shown: %s", got.body)
+	}
+}
+
+func TestMailOfAlertsNeedsAMailServerAndAMember(t *testing.T) {
+	t.Parallel()
+	for _, sendsMail := range []bool{false, true} {
+		t.Run(fmt.Sprintf("mail server: %v", sendsMail), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(c *adminapi.Config) {
+				if !sendsMail {
+					withoutMail(c)
+				}
+			})
+			by, rule := w.person(w.acme, auth.Owner), w.rule(w.acme)
+			want := map[string]string{by.account.Email: "", w.person(w.other, auth.Owner).account.Email: "/email"}
+			for email, field := range want {
+				if !sendsMail {
+					field = "/format"
+				}
+				got := w.send(by, "POST", alerts, map[string]any{
+					"name": "loud", "rule_id": rule.ID, "per": "rule", "threshold": 5, "window_minutes": 10, "format": "email", "email": email,
+				})
+				if field == "" {
+					w.want(got, http.StatusCreated)
+				} else if pointers := pointersOf(t, w.want(got, http.StatusBadRequest)); !slices.Equal(pointers, []string{field}) {
+					t.Errorf("mail to %s points at %v, want %s", email, pointers, field)
+				}
+			}
+		})
 	}
 }

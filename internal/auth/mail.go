@@ -24,6 +24,14 @@ const (
 	MailTest       MailKind = "test"
 	MailKeysExpire MailKind = "keys_expire"
 	MailKeysLeft   MailKind = "keys_left"
+	MailAlert      MailKind = "alert" // queries count it apart
+)
+
+// The facts of mail about an alert, beside those of its tenant.
+const (
+	FactAlert   = "alert" // its name
+	FactAlertID = "alert_id"
+	FactText    = "text" // what happened; nothing about a user, because a sent message cannot be erased
 )
 
 // MailState is how far a message is.
@@ -48,7 +56,7 @@ type MailLimits struct {
 	Day    int64 // messages within 24 hours
 }
 
-// TenantMail are the limits of invitations. They keep a tenant from using this server to flood strangers.
+// TenantMail are the limits of invitations, and again of alerts. They keep a tenant from using this server to flood people.
 var TenantMail = MailLimits{Queued: 100, Day: 200}
 
 // Mail is a message to a person and the state of sending it. It holds no secret: the token of its link is made when it
@@ -191,7 +199,7 @@ func (p *PostOffice) attempt(ctx context.Context, mail *Mail, now time.Time) {
 func (p *PostOffice) write(ctx context.Context, mail Mail) (Letter, error) {
 	letter := Letter{Mail: mail}
 	switch mail.Kind {
-	case MailTest, MailNotice, MailKeysExpire, MailKeysLeft:
+	case MailTest, MailNotice, MailKeysExpire, MailKeysLeft, MailAlert:
 		return letter, nil
 	case MailReset, MailProof:
 		return p.writeLink(ctx, letter)

@@ -90,6 +90,8 @@ func (s *Sender) words(letter *auth.Letter) (words, error) {
 		return s.keysExpire(letter), nil
 	case auth.MailKeysLeft:
 		return s.keysLeft(letter), nil
+	case auth.MailAlert:
+		return s.alert(letter), nil
 	case auth.MailTest:
 		return words{
 			Subject: "Test message from Sluice",
@@ -178,4 +180,15 @@ func (s *Sender) keysPage(letter *auth.Letter) string {
 		return s.options.URL + "/t/" + slug + "/settings/keys"
 	}
 	return s.options.URL + "/platform/service-keys"
+}
+
+// alert tells what an alert is about, and leads to the subject.
+func (s *Sender) alert(letter *auth.Letter) words {
+	facts := letter.Facts
+	return words{
+		Subject: fmt.Sprintf("Alert of %s: %s", facts[auth.FactTenant], facts[auth.FactAlert]),
+		Lines:   []string{facts[auth.FactText], fmt.Sprintf("When: %s.", letter.CreatedAt.UTC().Format(stamp))},
+		Link:    s.options.URL + "/t/" + facts[auth.FactSlug] + "/settings/alerts?entry=" + facts[auth.FactAlertID], Button: "Open the alert",
+		Closing: "You get this because the alert names your address. Owners of the tenant can change it.",
+	}
 }

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
@@ -49,7 +51,7 @@ func (s *Store) CreateAlert(ctx context.Context, by rules.Actor, alert violation
 		return q.CreateAlert(ctx, dbsqlc.CreateAlertParams{
 			TenantID: alert.Tenant, Name: alert.Name, RuleID: alert.Rule, PerSubject: alert.PerSubject,
 			Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
-			Url: alert.URL, Secret: alert.Secret, IsActive: alert.Active,
+			Format: string(alert.Format), Url: alert.URL, Email: alert.Email, Secret: alert.Secret, IsActive: alert.Active,
 		})
 	})
 	if err != nil {
@@ -58,7 +60,7 @@ func (s *Store) CreateAlert(ctx context.Context, by rules.Actor, alert violation
 	return created, nil
 }
 
-// UpdateAlert changes all but the secret.
+// UpdateAlert changes an alert.
 func (s *Store) UpdateAlert(ctx context.Context, by rules.Actor, alert violations.Alert) (violations.Alert, error) {
 	updated, err := s.changeAlert(ctx, by, alert.Tenant, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
 		if err := expectAlert(ctx, q, alert.Tenant, alert.ID, rules.Expected(alert.Version)); err != nil {
@@ -67,7 +69,7 @@ func (s *Store) UpdateAlert(ctx context.Context, by rules.Actor, alert violation
 		return alert.ID, foundOne(q.UpdateAlert(ctx, dbsqlc.UpdateAlertParams{
 			TenantID: alert.Tenant, AlertID: alert.ID, Name: alert.Name, RuleID: alert.Rule,
 			PerSubject: alert.PerSubject, Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
-			Url: alert.URL, IsActive: alert.Active,
+			Format: string(alert.Format), Url: alert.URL, Email: alert.Email, Secret: alert.Secret, IsActive: alert.Active,
 		}))
 	})
 	if err != nil {
@@ -107,7 +109,8 @@ func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.Te
 	return nil
 }
 
-// changeAlert changes one alert in the name of an actor. An active alert needs a rule; otherwise it would never fire.
+// changeAlert changes one alert in the name of an actor. An active alert needs a rule and somebody to tell; otherwise it would
+// never fire or reach nobody.
 func (s *Store) changeAlert(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID, change func(context.Context, *dbsqlc.Queries) (id int64, err error),
 ) (changed violations.Alert, err error) {
@@ -122,6 +125,15 @@ func (s *Store) changeAlert(
 		}
 		if row.Alert.IsActive && row.RuleRemoved {
 			return rules.FieldErrors{{Field: "rule_id", Message: "was removed; choose another rule, or leave the alert off"}}
+		}
+		if row.Alert.IsActive && row.Alert.Format == string(violations.FormatEmail) {
+			_, err := queries.ProvenMember(ctx, tenant, row.Alert.Email)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return rules.FieldErrors{{Field: "email", Message: "must be the proven address of a member of the tenant who can sign in"}}
+			}
+			if err != nil {
+				return err
+			}
 		}
 		changed = alertFromRow(row.Alert, row.RuleRemoved)
 		return nil
@@ -179,7 +191,7 @@ func (s *Store) RetryDelivery(ctx context.Context, tenant rules.TenantID, alert,
 
 // AlertDeliveries returns deliveries, newest first.
 func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64, limit int) ([]violations.Delivery, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Delivery, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AlertDeliveriesBeforeRow, error) {
 		return q.AlertDeliveriesBefore(ctx, dbsqlc.AlertDeliveriesBeforeParams{
 			TenantID: tenant, AlertID: alert, Before: cmp.Or(before, math.MaxInt64), PageSize: rowLimit(limit),
 		})
@@ -187,7 +199,17 @@ func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, aler
 	if err != nil {
 		return nil, fmt.Errorf("read deliveries: %w", err)
 	}
-	return each(rows, deliveryFromRow), nil
+	return each(rows, func(row dbsqlc.AlertDeliveriesBeforeRow) violations.Delivery {
+		delivery := deliveryFromRow(row.Delivery)
+		switch auth.MailState(row.MailState) {
+		case auth.MailQueued:
+			delivery.State, delivery.Error, delivery.InMail = violations.DeliveryPending, row.MailError, true
+		case auth.MailFailed:
+			delivery.State, delivery.Error, delivery.InMail = violations.DeliveryFailed, row.MailError, true
+		case auth.MailSent:
+		}
+		return delivery
+	}), nil
 }
 
 // AlertingTenants returns the tenants that have active alerts.
@@ -228,8 +250,58 @@ func (s *Store) ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, p
 		return nil, fmt.Errorf("claim deliveries: %w", err)
 	}
 	return each(rows, func(row dbsqlc.ClaimAlertDeliveriesRow) violations.Notice {
-		return violations.Notice{Delivery: deliveryFromRow(row.Delivery), Of: alertFromRow(row.Alert, false), TenantSlug: row.Slug}
+		return violations.Notice{
+			Delivery: deliveryFromRow(row.Delivery), Of: alertFromRow(row.Alert, false), TenantSlug: row.Slug, Pattern: row.RulePattern,
+		}
 	}), nil
+}
+
+// alertMailLife is how long a mail server may be away before the mail of an alert is given up.
+const alertMailLife = 4 * time.Hour
+
+// errOvertaken means that another process took an attempt over.
+var errOvertaken = errors.New("another attempt began")
+
+// MailDelivery queues the message of a delivery, if its recipient still is a member.
+func (s *Store) MailDelivery(ctx context.Context, n *violations.Notice, now time.Time) (refused string, err error) {
+	err = s.transaction(ctx, only(n.Tenant), func(queries *dbsqlc.Queries) error {
+		to, err := queries.ProvenMember(ctx, n.Tenant, n.Of.Email)
+		if errors.Is(err, pgx.ErrNoRows) {
+			refused = "the address is not the proven one of a member who can sign in"
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		mail, err := queueMail(ctx, queries, auth.Mail{
+			Tenant: n.Tenant, Kind: auth.MailAlert, To: to.Email, Account: to.AccountID, GiveUpAt: now.Add(alertMailLife),
+			Facts: map[string]string{
+				auth.FactTenant: n.TenantSlug, auth.FactSlug: n.TenantSlug, auth.FactAlert: n.Of.Name,
+				auth.FactAlertID: strconv.FormatInt(n.Of.ID, 10), auth.FactText: n.Summary(),
+			},
+		}, auth.TenantMail)
+		if errors.Is(err, auth.ErrTooMuchMail) {
+			refused = fmt.Sprintf("alerts sent more than %d messages in a day, or %d wait for the mail server", auth.TenantMail.Day, auth.TenantMail.Queued)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		mailed, err := queries.DeliveryMailed(ctx, dbsqlc.DeliveryMailedParams{
+			AttemptedAt: now, MailID: mail.ID, TenantID: n.Tenant, DeliveryID: n.ID, Attempt: int32(n.Attempts),
+		})
+		if err == nil && mailed == 0 {
+			err = errOvertaken
+		}
+		return err
+	})
+	if errors.Is(err, errOvertaken) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("mail delivery %d: %w", n.ID, err)
+	}
+	return refused, nil
 }
 
 // FinishDelivery stores the result of an attempt.
@@ -259,7 +331,7 @@ func alertFromRow(row dbsqlc.Alert, ruleRemoved bool) violations.Alert {
 	return violations.Alert{
 		ID: row.AlertID, Tenant: row.TenantID, Name: row.Name, Rule: row.RuleID, PerSubject: row.PerSubject,
 		Threshold: row.Threshold, Window: time.Duration(row.WindowMinutes) * time.Minute,
-		URL: row.Url, Secret: row.Secret, Active: row.IsActive, Version: row.Version,
+		Format: violations.Format(row.Format), URL: row.Url, Email: row.Email, Secret: row.Secret, Active: row.IsActive, Version: row.Version,
 		RuleRemoved: ruleRemoved,
 	}
 }

@@ -18,7 +18,7 @@ import (
 func alertOn(rule rules.Rule, perSubject bool) violations.Alert {
 	return violations.Alert{
 		Tenant: rule.TenantID, Name: "too many", Rule: rule.ID, PerSubject: perSubject, Threshold: 10, Window: 5 * time.Minute,
-		URL: "https://example.com/hook", Secret: "hush", Active: true,
+		Format: violations.FormatWebhook, URL: "https://example.com/hook", Secret: "hush", Active: true,
 	}
 }
 
@@ -88,7 +88,7 @@ func TestAnAlertIsKeptByItsTenant(t *testing.T) {
 	edited := created
 	edited.Name, edited.Threshold, edited.Secret = "far too many", 20, "another"
 	updated := must(w.UpdateAlert(ctx, tester, edited))(t)
-	edited.Version, edited.Secret = 2, "hush"
+	edited.Version = 2
 	if updated != edited {
 		t.Errorf("the alert is %+v, want %+v", updated, edited)
 	}

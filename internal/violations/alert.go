@@ -10,8 +10,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Alert calls a webhook when a rule denies at least Threshold checks within Window. What a shadow rule would have
-// denied counts too.
+// Alert tells people when a rule denies at least Threshold checks within Window. What a shadow rule would have denied
+// counts too.
 type Alert struct {
 	ID     int64
 	Tenant rules.TenantID
@@ -22,8 +22,11 @@ type Alert struct {
 	Threshold  int64
 	// Window is in whole minutes, the running one included.
 	Window time.Duration
-	// URL receives the deliveries, signed with Secret.
-	URL     string
+	Format Format
+	// URL receives the deliveries, and Email does for FormatEmail. See SetURL for FormatSlack.
+	URL   string
+	Email string
+	// Secret signs webhooks; it is the URL for FormatSlack and the routing key for FormatPagerDuty.
 	Secret  string
 	Active  bool
 	Version int64 // 1 for a new alert, raised by each change to it
@@ -43,7 +46,8 @@ const (
 	MaxPendingDeliveries = 100
 )
 
-// Validate returns all that is wrong with an alert. Whether its URL may be posted to is judged by webhook.Sender.
+// Validate returns all that is wrong with an alert. webhook.Sender judges whether its URL may be posted to, and the store
+// whether its address is a member's.
 func (a *Alert) Validate() (wrong rules.FieldErrors) {
 	add := func(field, format string, args ...any) {
 		wrong = append(wrong, rules.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
@@ -57,14 +61,14 @@ func (a *Alert) Validate() (wrong rules.FieldErrors) {
 	if a.Window < time.Minute || a.Window > maxAlertWindow || a.Window%time.Minute != 0 {
 		add("window_minutes", "must be in whole minutes, from 1 to %d", int(maxAlertWindow/time.Minute))
 	}
-	wrong.Add("url", rules.WrongWebhookURL(a.URL))
-	return wrong
+	return append(wrong, a.wrongDestination()...)
 }
 
 // DeliveryState is how far a delivery is.
 type DeliveryState string
 
-// A delivery is pending until a 2xx answer makes it delivered or the last attempt makes it failed.
+// A delivery is pending until a 2xx answer makes it delivered or the last attempt makes it failed. One by mail is pending
+// until the mail server has accepted it.
 const (
 	DeliveryPending   DeliveryState = "pending"
 	DeliveryDelivered DeliveryState = "delivered"
@@ -90,6 +94,7 @@ type Delivery struct {
 	Error         string    // of the latest attempt
 	Test          bool      // requested by a person
 	UnderWay      bool      // an attempt is in flight
+	InMail        bool      // it waits for the mail server, or that refused it
 }
 
 // AlertStore keeps alerts and their deliveries, one tenant at a time. Changes are logged in the actor's name. A method
@@ -98,7 +103,7 @@ type AlertStore interface {
 	Alerts(ctx context.Context, tenant rules.TenantID) ([]Alert, error) // by id
 	Alert(ctx context.Context, tenant rules.TenantID, id int64) (Alert, error)
 	// CreateAlert and UpdateAlert return a field error for a rule that the tenant never had and, if the alert is
-	// active, for one that was removed. UpdateAlert keeps the secret.
+	// active, for one that was removed, and for an address that is not a proven one of a member.
 	CreateAlert(ctx context.Context, by rules.Actor, alert Alert) (Alert, error)
 	UpdateAlert(ctx context.Context, by rules.Actor, alert Alert) (Alert, error)
 	// RotateAlertSecret replaces the secret. Later posts are signed with the new one.
@@ -127,13 +132,9 @@ type Outbox interface {
 	// ends, because the process that holds them may have died. A tenant has at most perTenant leases in all processes,
 	// but concurrent claims may exceed that once.
 	ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, perTenant, limit int) ([]Notice, error)
+	// MailDelivery hands a delivery over to the mail, which has retries of its own, and returns "" or why it cannot. It
+	// changes nothing if the lease ended and another attempt began.
+	MailDelivery(ctx context.Context, notice *Notice, now time.Time) (refused string, err error)
 	// FinishDelivery stores the result of an attempt. It does nothing if the lease ended and another attempt began.
 	FinishDelivery(ctx context.Context, delivery Delivery) error
-}
-
-// Notice is a delivery with everything that its receiver is told.
-type Notice struct {
-	Delivery
-	Of         Alert
-	TenantSlug string
 }

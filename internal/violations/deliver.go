@@ -111,7 +111,21 @@ func (w *AlertWatch) Deliver(ctx context.Context, now time.Time) error {
 func (w *AlertWatch) Wait() { w.deliveries.Wait() }
 
 func (w *AlertWatch) attempt(ctx context.Context, notice *Notice, now time.Time) {
-	status, err := w.sender.Send(ctx, notice)
+	var status int
+	var err error
+	if notice.Of.Format == FormatEmail {
+		refused, mailErr := w.outbox.MailDelivery(ctx, notice, now)
+		if mailErr != nil && ctx.Err() == nil {
+			w.log.WarnContext(ctx, "an alert was not handed over to the mail, so it is tried again",
+				"tenant", notice.TenantSlug, "delivery_id", notice.ID, "error", mailErr)
+		}
+		if mailErr != nil || refused == "" {
+			return
+		}
+		err = errors.New(refused)
+	} else {
+		status, err = w.sender.Send(ctx, notice)
+	}
 	if ctx.Err() != nil {
 		return // this process is stopping; another one tries after the lease
 	}

@@ -76,7 +76,13 @@ func TestAnIDIsReadBack(t *testing.T) {
 
 func TestWhatIsWrongWithAnAlertIsSaidByField(t *testing.T) {
 	t.Parallel()
-	good := violations.Alert{Name: "a", Threshold: 1, Window: time.Minute, URL: "https://example.com/hook"}
+	good := violations.Alert{Name: "a", Threshold: 1, Window: time.Minute, Format: violations.FormatWebhook, URL: "https://example.com/hook"}
+	as := func(a *violations.Alert, format violations.Format, url, secret, email string) {
+		a.SetFormat(format)
+		a.SetURL(url)
+		a.Secret, a.Email = secret, email
+	}
+	const key = "0123456789abcdef0123456789ABCDEF"
 	tests := map[string]struct {
 		change func(*violations.Alert)
 		field  string
@@ -92,6 +98,16 @@ func TestWhatIsWrongWithAnAlertIsSaidByField(t *testing.T) {
 		"a URL without a host":      {func(a *violations.Alert) { a.URL = "https://:443/" }, "url"},
 		"a password in the URL":     {func(a *violations.Alert) { a.URL = "https://me:secret@example.com/" }, "url"},
 		"a URL with a control byte": {func(a *violations.Alert) { a.URL = "https://example.com/\n" }, "url"},
+		"another format":            {func(a *violations.Alert) { a.Format = "pigeon" }, "format"},
+		"Slack":                     {func(a *violations.Alert) { as(a, violations.FormatSlack, "", "https://hooks.slack.com/x", "") }, ""},
+		"Slack without a URL":       {func(a *violations.Alert) { as(a, violations.FormatSlack, "", "", "") }, "url"},
+		"PagerDuty":                 {func(a *violations.Alert) { as(a, violations.FormatPagerDuty, violations.PagerDutyURL, key, "") }, ""},
+		"PagerDuty without a key":   {func(a *violations.Alert) { as(a, violations.FormatPagerDuty, violations.PagerDutyURL, "", "") }, "routing_key"},
+		"a key in two lines": {func(a *violations.Alert) {
+			as(a, violations.FormatPagerDuty, violations.PagerDutyURL, key[:31]+"\n", "")
+		}, "routing_key"},
+		"mail":           {func(a *violations.Alert) { as(a, violations.FormatEmail, "", "", "ada@example.com") }, ""},
+		"mail to nobody": {func(a *violations.Alert) { as(a, violations.FormatEmail, "", "", "") }, "email"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,5 @@
-// Package webhook posts alerts and audit logs to their receivers over HTTP.
+// Package webhook posts alerts and audit logs to their receivers over HTTP: as signed JSON, or alerts in the formats of Slack
+// and PagerDuty.
 //
 // Tenants choose the URLs, so a Sender refuses addresses that only this network can reach: loopback, private,
 // link-local, shared and reserved ones, in every form that IPv6 has for them, unless Options.Allow names them. It
@@ -6,7 +7,7 @@
 // addresses. It follows no redirects, uses no proxy of the environment, and reads no more of an answer than its status
 // and 64 KiB.
 //
-// A post carries a JSON body and these headers:
+// A signed post carries a JSON body and these headers:
 //
 //	Sluice-Delivery: 71
 //	Sluice-Signature: t=1795243200,v1=5257a869…
@@ -24,7 +25,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -46,6 +46,8 @@ type Options struct {
 	Timeout time.Duration
 	// Lookup resolves a name for CheckTarget; default net.DefaultResolver.LookupNetIP.
 	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	// UI returns the URL of the web UI without a slash at its end, for links to it; nil for no links.
+	UI func() string
 }
 
 const (
@@ -97,7 +99,7 @@ func NewClient(allow []netip.Prefix, timeout time.Duration) *http.Client {
 	}
 }
 
-// message is the body of a post.
+// message is the body of a signed post.
 type message struct {
 	Type       string       `json:"type"`
 	DeliveryID string       `json:"delivery_id"` // text, because JavaScript's numbers lose digits of 64 bits
@@ -119,14 +121,14 @@ type messageAlert struct {
 
 // Send posts a notice and returns the status of the answer. A status other than 2xx is no error.
 func (s *Sender) Send(ctx context.Context, notice *violations.Notice) (status int, err error) {
-	body, err := json.Marshal(messageOf(notice))
+	body, secret, err := s.bodyOf(notice)
 	if err != nil {
 		return 0, fmt.Errorf("write the notice: %w", err)
 	}
-	return s.post(ctx, notice.Of.URL, notice.Of.Secret, strconv.FormatInt(notice.ID, 10), body)
+	return s.post(ctx, notice.Of.Target(), secret, strconv.FormatInt(notice.ID, 10), body)
 }
 
-// post posts a signed body and returns the status of the answer. The tenant may read the error.
+// post posts a body, signed unless the secret is "", and returns the status of the answer. The tenant may read the error.
 func (s *Sender) post(ctx context.Context, target, secret, delivery string, body []byte) (status int, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
@@ -134,8 +136,10 @@ func (s *Sender) post(ctx context.Context, target, secret, delivery string, body
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "Sluice")
-	request.Header.Set("Sluice-Delivery", delivery)
-	request.Header.Set("Sluice-Signature", Signature(secret, s.now(), body))
+	if secret != "" {
+		request.Header.Set("Sluice-Delivery", delivery)
+		request.Header.Set("Sluice-Signature", Signature(secret, s.now(), body))
+	}
 	response, err := s.client.Do(request)
 	if err != nil {
 		return 0, tell(err)

@@ -37,7 +37,7 @@ func noticeTo(url string) *violations.Notice {
 		},
 		Of: violations.Alert{
 			ID: 5, Name: "one customer is hammering", Rule: 12, PerSubject: true, Threshold: 1000, Window: 5 * time.Minute,
-			URL: url, Secret: "hush",
+			Format: violations.FormatWebhook, URL: url, Secret: "hush",
 		},
 		TenantSlug: "acme",
 	}
@@ -82,7 +82,7 @@ func TestAPostIsSignedAndSaysWhatHappened(t *testing.T) {
 func TestAReceivedWebhookIsSignedAsDescribed(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{
-		"docs/violations.md", "api/openapi.yaml", "web/src/screens/settings/alerts/recipe.ts", "web/src/screens/settings/alerts/Alerts.tsx",
+		"docs/violations.md", "api/openapi.yaml", "web/src/features/alerts/recipe.ts", "web/src/features/alerts/AlertSecret.tsx",
 	} {
 		text := string(must(os.ReadFile("../../" + file))(t))
 		if !strings.Contains(text, "Sluice-Signature: t=") || strings.Contains(text, "X-Sluice-Signature") {

@@ -68,7 +68,7 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 		return nil, err
 	}
 	closing := make(chan struct{})
-	a.webhooks = webhook.New(webhook.Options{Allow: cfg.WebhookAllow})
+	a.webhooks = webhook.New(webhook.Options{Allow: cfg.WebhookAllow, UI: a.url})
 	if a.post, err = openPostOffice(cfg, a.Store, log); err != nil {
 		return nil, err
 	}

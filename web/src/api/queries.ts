@@ -201,3 +201,18 @@ export const lastHourQuery = (tenant: string) =>
     },
     refetchInterval: 15_000,
   });
+
+/** The members of a tenant. */
+export const membersQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'members'),
+    queryFn: ({ signal }) =>
+      all((cursor) =>
+        body(
+          api.GET('/api/v1/tenants/{tenant}/members', {
+            params: { path: { tenant }, query: { limit: 500, cursor } },
+            signal,
+          }),
+        ),
+      ),
+  });

@@ -2899,9 +2899,10 @@ export interface paths {
         put?: never;
         /**
          * Create an alert
-         * @description Only this answer shows the secret that signs webhooks. Each webhook is a POST of JSON with the header
-         *     `Sluice-Signature: t=1795243200,v1=5257a869…`, where `v1` is the hexadecimal HMAC-SHA256, under the secret, of `t`, a
-         *     dot and the body. `Sluice-Delivery` is the same in each attempt.
+         * @description `format` says how it is sent. For `webhook`, only this answer shows the secret that signs webhooks. Each webhook is a POST of JSON
+         *     with the header `Sluice-Signature: t=1795243200,v1=5257a869…`, where `v1` is the hexadecimal HMAC-SHA256, under the secret, of
+         *     `t`, a dot and the body. `Sluice-Delivery` is the same in each attempt. `slack` needs the `url` of an incoming webhook,
+         *     `pagerduty` a `routing_key`, and `email` the `email` of a member who has proven the address and can sign in.
          */
         post: operations["createAlert"];
         delete?: never;
@@ -2956,7 +2957,7 @@ export interface paths {
         put?: never;
         /**
          * Rotate an alert's signing secret
-         * @description Only this answer shows the new secret. The old one stops being used.
+         * @description Only this answer shows the new secret. The old one stops being used. 409 unless the format is `webhook`.
          */
         post: operations["rotateAlertSecret"];
         delete?: never;
@@ -2983,7 +2984,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Send a test webhook
+         * Send a test
          * @description Sent within seconds, also if the alert is not active, and marked as a test. It is not retried; the list of deliveries has
          *     its result. 409 until the previous test was sent.
          */
@@ -6090,7 +6091,12 @@ export interface components {
          */
         AlertPer: "rule" | "subject";
         /**
-         * @description Calls a webhook when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
+         * @description webhook: signed JSON; slack: an incoming webhook of Slack, or of a chat that understands the same; pagerduty: Events API v2; email: a member of the tenant
+         * @enum {string}
+         */
+        AlertFormat: "webhook" | "slack" | "pagerduty" | "email";
+        /**
+         * @description Tells people when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
          * @example {
          *       "alert_id": 4,
          *       "name": "Somebody hammers search",
@@ -6098,7 +6104,9 @@ export interface components {
          *       "per": "subject",
          *       "threshold": 1000,
          *       "window_minutes": 5,
+         *       "format": "webhook",
          *       "url": "https://hooks.example.com/sluice",
+         *       "email": null,
          *       "is_active": true,
          *       "rule_removed": false,
          *       "version": 1
@@ -6117,7 +6125,11 @@ export interface components {
             /** Format: int64 */
             threshold: number;
             window_minutes: number;
-            url: string;
+            format: components["schemas"]["AlertFormat"];
+            /** @description Null for email. Only the host for slack, because anyone who knows the whole URL can post to its channel */
+            url: string | null;
+            /** @description Null unless the format is email */
+            email: string | null;
             is_active: boolean;
             /** @description The rule was removed, which turned the alert off. Choose another rule to turn it on again */
             rule_removed: boolean;
@@ -6137,8 +6149,13 @@ export interface components {
             /** Format: int64 */
             threshold: number;
             window_minutes: number;
-            /** @description Without a password. It must resolve to a public address, unless the installation allows others: otherwise saving is 400, and later deliveries fail */
-            url: string;
+            format?: components["schemas"]["AlertFormat"];
+            /** @description Without a password. It must resolve to a public address, unless the installation allows others: otherwise saving is 400, and later deliveries fail. PagerDuty's own by default if the format is pagerduty */
+            url?: string;
+            /** @description PagerDuty's integration key; never shown again */
+            routing_key?: string;
+            /** @description The proven address of a member who can sign in */
+            email?: string;
             /** @default true */
             is_active?: boolean;
         };
@@ -6150,7 +6167,11 @@ export interface components {
             /** Format: int64 */
             threshold?: number;
             window_minutes?: number;
+            format?: components["schemas"]["AlertFormat"];
+            /** @description The URL as it is shown changes nothing */
             url?: string;
+            routing_key?: string;
+            email?: string;
             is_active?: boolean;
         };
         /**
@@ -6162,7 +6183,9 @@ export interface components {
          *         "per": "subject",
          *         "threshold": 1000,
          *         "window_minutes": 5,
+         *         "format": "webhook",
          *         "url": "https://hooks.example.com/sluice",
+         *         "email": null,
          *         "is_active": true,
          *         "rule_removed": false,
          *         "version": 1
@@ -6172,8 +6195,8 @@ export interface components {
          */
         AlertWithSecret: {
             alert: components["schemas"]["Alert"];
-            /** @description Signs the webhooks */
-            secret: string;
+            /** @description Signs the webhooks; null for other formats */
+            secret: string | null;
         };
         /**
          * @example {
@@ -6211,7 +6234,7 @@ export interface components {
             /** Format: date-time */
             raised_at: string;
             /**
-             * @description pending until an answer of 2xx; failed: given up after 12 attempts in about a day, a test after one
+             * @description pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about a day, mail after 4 hours, a test after one
              * @enum {string}
              */
             state: "pending" | "delivered" | "failed";
@@ -6230,7 +6253,7 @@ export interface components {
              * @description While it is pending and not in flight; null otherwise
              */
             next_attempt_at: string | null;
-            /** @description An attempt is in flight */
+            /** @description An attempt is in flight, or its mail waits for the mail server */
             is_under_way: boolean;
         };
         AlertDeliveryList: {

@@ -7,6 +7,7 @@ export type Adapt = NonNullable<Schemas['Adapt']>;
 export type Adapting = Schemas['Adapting'];
 export type Alert = Schemas['Alert'];
 export type AlertDelivery = Schemas['AlertDelivery'];
+export type NewAlert = Schemas['NewAlert'];
 export type Assignment = Schemas['Assignment'];
 export type AuditAction = Schemas['AuditAction'];
 export type AuditEntry = Schemas['AuditEntry'];

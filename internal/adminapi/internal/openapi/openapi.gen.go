@@ -84,6 +84,30 @@ func (e AlertDeliveryState) Valid() bool {
 	}
 }
 
+// Defines values for AlertFormat.
+const (
+	AlertFormatEmail     AlertFormat = "email"
+	AlertFormatPagerduty AlertFormat = "pagerduty"
+	AlertFormatSlack     AlertFormat = "slack"
+	AlertFormatWebhook   AlertFormat = "webhook"
+)
+
+// Valid indicates whether the value is a known member of the AlertFormat enum.
+func (e AlertFormat) Valid() bool {
+	switch e {
+	case AlertFormatEmail:
+		return true
+	case AlertFormatPagerduty:
+		return true
+	case AlertFormatSlack:
+		return true
+	case AlertFormatWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for AlertPer.
 const (
 	AlertPerRule    AlertPer = "rule"
@@ -1109,11 +1133,17 @@ type AdminStatus struct {
 	Version     string                   `json:"version"`
 }
 
-// Alert Calls a webhook when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
+// Alert Tells people when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
 type Alert struct {
-	AlertId  int64  `json:"alert_id"`
-	IsActive bool   `json:"is_active"`
-	Name     string `json:"name"`
+	AlertId int64 `json:"alert_id"`
+
+	// Email Null unless the format is email
+	Email nullable.Nullable[string] `json:"email"`
+
+	// Format webhook: signed JSON; slack: an incoming webhook of Slack, or of a chat that understands the same; pagerduty: Events API v2; email: a member of the tenant
+	Format   AlertFormat `json:"format"`
+	IsActive bool        `json:"is_active"`
+	Name     string      `json:"name"`
 
 	// Per rule: all denials of the rule together; subject: each subject separately
 	Per AlertPer `json:"per"`
@@ -1122,11 +1152,13 @@ type Alert struct {
 	RuleId int64 `json:"rule_id"`
 
 	// RuleRemoved The rule was removed, which turned the alert off. Choose another rule to turn it on again
-	RuleRemoved   bool   `json:"rule_removed"`
-	Threshold     int64  `json:"threshold"`
-	Url           string `json:"url"`
-	Version       int64  `json:"version"`
-	WindowMinutes int    `json:"window_minutes"`
+	RuleRemoved bool  `json:"rule_removed"`
+	Threshold   int64 `json:"threshold"`
+
+	// Url Null for email. Only the host for slack, because anyone who knows the whole URL can post to its channel
+	Url           nullable.Nullable[string] `json:"url"`
+	Version       int64                     `json:"version"`
+	WindowMinutes int                       `json:"window_minutes"`
 }
 
 // AlertDelivery defines model for AlertDelivery.
@@ -1140,7 +1172,7 @@ type AlertDelivery struct {
 	Denied int64 `json:"denied"`
 	IsTest bool  `json:"is_test"`
 
-	// IsUnderWay An attempt is in flight
+	// IsUnderWay An attempt is in flight, or its mail waits for the mail server
 	IsUnderWay bool `json:"is_under_way"`
 
 	// LastError What went wrong the last time
@@ -1156,14 +1188,14 @@ type AlertDelivery struct {
 	// Since When the window began
 	Since time.Time `json:"since"`
 
-	// State pending until an answer of 2xx; failed: given up after 12 attempts in about a day, a test after one
+	// State pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about a day, mail after 4 hours, a test after one
 	State AlertDeliveryState `json:"state"`
 
 	// Subject Who was denied; null unless the alert is per subject
 	Subject nullable.Nullable[string] `json:"subject"`
 }
 
-// AlertDeliveryState pending until an answer of 2xx; failed: given up after 12 attempts in about a day, a test after one
+// AlertDeliveryState pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about a day, mail after 4 hours, a test after one
 type AlertDeliveryState string
 
 // AlertDeliveryList defines model for AlertDeliveryList.
@@ -1173,6 +1205,9 @@ type AlertDeliveryList struct {
 	// NextCursor What cursor takes for the next page; null at the end
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 }
+
+// AlertFormat webhook: signed JSON; slack: an incoming webhook of Slack, or of a chat that understands the same; pagerduty: Events API v2; email: a member of the tenant
+type AlertFormat string
 
 // AlertList defines model for AlertList.
 type AlertList struct {
@@ -1184,15 +1219,22 @@ type AlertList struct {
 
 // AlertPatch defines model for AlertPatch.
 type AlertPatch struct {
-	IsActive *bool   `json:"is_active,omitempty"`
-	Name     *string `json:"name,omitempty"`
+	Email *string `json:"email,omitempty"`
+
+	// Format webhook: signed JSON; slack: an incoming webhook of Slack, or of a chat that understands the same; pagerduty: Events API v2; email: a member of the tenant
+	Format   *AlertFormat `json:"format,omitempty"`
+	IsActive *bool        `json:"is_active,omitempty"`
+	Name     *string      `json:"name,omitempty"`
 
 	// Per rule: all denials of the rule together; subject: each subject separately
-	Per           *AlertPer `json:"per,omitempty"`
-	RuleId        *int64    `json:"rule_id,omitempty"`
-	Threshold     *int64    `json:"threshold,omitempty"`
-	Url           *string   `json:"url,omitempty"`
-	WindowMinutes *int      `json:"window_minutes,omitempty"`
+	Per        *AlertPer `json:"per,omitempty"`
+	RoutingKey *string   `json:"routing_key,omitempty"`
+	RuleId     *int64    `json:"rule_id,omitempty"`
+	Threshold  *int64    `json:"threshold,omitempty"`
+
+	// Url The URL as it is shown changes nothing
+	Url           *string `json:"url,omitempty"`
+	WindowMinutes *int    `json:"window_minutes,omitempty"`
 }
 
 // AlertPer rule: all denials of the rule together; subject: each subject separately
@@ -1200,11 +1242,11 @@ type AlertPer string
 
 // AlertWithSecret defines model for AlertWithSecret.
 type AlertWithSecret struct {
-	// Alert Calls a webhook when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
+	// Alert Tells people when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
 	Alert Alert `json:"alert"`
 
-	// Secret Signs the webhooks
-	Secret string `json:"secret"`
+	// Secret Signs the webhooks; null for other formats
+	Secret nullable.Nullable[string] `json:"secret"`
 }
 
 // Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
@@ -2206,19 +2248,27 @@ type Mode string
 
 // NewAlert defines model for NewAlert.
 type NewAlert struct {
-	IsActive *bool `json:"is_active,omitempty"`
+	// Email The proven address of a member who can sign in
+	Email *string `json:"email,omitempty"`
+
+	// Format webhook: signed JSON; slack: an incoming webhook of Slack, or of a chat that understands the same; pagerduty: Events API v2; email: a member of the tenant
+	Format   *AlertFormat `json:"format,omitempty"`
+	IsActive *bool        `json:"is_active,omitempty"`
 
 	// Name 1 to 100 characters
 	Name string `json:"name"`
 
 	// Per rule: all denials of the rule together; subject: each subject separately
-	Per       AlertPer `json:"per"`
-	RuleId    int64    `json:"rule_id"`
-	Threshold int64    `json:"threshold"`
+	Per AlertPer `json:"per"`
 
-	// Url Without a password. It must resolve to a public address, unless the installation allows others: otherwise saving is 400, and later deliveries fail
-	Url           string `json:"url"`
-	WindowMinutes int    `json:"window_minutes"`
+	// RoutingKey PagerDuty's integration key; never shown again
+	RoutingKey *string `json:"routing_key,omitempty"`
+	RuleId     int64   `json:"rule_id"`
+	Threshold  int64   `json:"threshold"`
+
+	// Url Without a password. It must resolve to a public address, unless the installation allows others: otherwise saving is 400, and later deliveries fail. PagerDuty's own by default if the format is pagerduty
+	Url           *string `json:"url,omitempty"`
+	WindowMinutes int     `json:"window_minutes"`
 }
 
 // NewAuditWebhook defines model for NewAuditWebhook.
@@ -3849,7 +3899,7 @@ type TenantCreated = Tenant
 // TheAccount defines model for TheAccount.
 type TheAccount = Account
 
-// TheAlert Calls a webhook when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
+// TheAlert Tells people when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
 type TheAlert = Alert
 
 // TheAuditWebhook Where the audit log is sent, and how far it was
@@ -5249,7 +5299,7 @@ type ServerInterface interface {
 	// RotateAlertSecret Rotate an alert's signing secret
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/rotate)
 	RotateAlertSecret(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params RotateAlertSecretParams)
-	// TestAlert Send a test webhook
+	// TestAlert Send a test
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/test)
 	TestAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params TestAlertParams)
 	// ListKeys List API keys
@@ -18113,7 +18163,7 @@ type StrictServerInterface interface {
 	// RotateAlertSecret Rotate an alert's signing secret
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/rotate)
 	RotateAlertSecret(ctx context.Context, request RotateAlertSecretRequestObject) (RotateAlertSecretResponseObject, error)
-	// TestAlert Send a test webhook
+	// TestAlert Send a test
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/test)
 	TestAlert(ctx context.Context, request TestAlertRequestObject) (TestAlertResponseObject, error)
 	// ListKeys List API keys

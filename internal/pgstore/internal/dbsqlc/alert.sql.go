@@ -12,7 +12,7 @@ import (
 )
 
 const alert = `-- name: Alert :one
-SELECT a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, (r.removed_at IS NOT NULL)::boolean AS rule_removed
+SELECT a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, (r.removed_at IS NOT NULL)::boolean AS rule_removed
 FROM alert AS a
 JOIN rate_limit_rule AS r ON r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id
 WHERE a.tenant_id = $1 AND a.alert_id = $2
@@ -40,13 +40,15 @@ func (q *Queries) Alert(ctx context.Context, tenantID rules.TenantID, alertID in
 		&i.Alert.Version,
 		&i.Alert.CreatedAt,
 		&i.Alert.UpdatedAt,
+		&i.Alert.Format,
+		&i.Alert.Email,
 		&i.RuleRemoved,
 	)
 	return i, err
 }
 
 const alerts = `-- name: Alerts :many
-SELECT a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, (r.removed_at IS NOT NULL)::boolean AS rule_removed
+SELECT a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, (r.removed_at IS NOT NULL)::boolean AS rule_removed
 FROM alert AS a
 JOIN rate_limit_rule AS r ON r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id
 WHERE a.tenant_id = $1
@@ -81,6 +83,8 @@ func (q *Queries) Alerts(ctx context.Context, tenantID rules.TenantID) ([]Alerts
 			&i.Alert.Version,
 			&i.Alert.CreatedAt,
 			&i.Alert.UpdatedAt,
+			&i.Alert.Format,
+			&i.Alert.Email,
 			&i.RuleRemoved,
 		); err != nil {
 			return nil, err
@@ -94,9 +98,9 @@ func (q *Queries) Alerts(ctx context.Context, tenantID rules.TenantID) ([]Alerts
 }
 
 const createAlert = `-- name: CreateAlert :one
-INSERT INTO alert (tenant_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active)
+INSERT INTO alert (tenant_id, name, rule_id, per_subject, threshold, window_minutes, format, url, email, secret, is_active)
 VALUES ($1, $2, $3, $4, $5,
-    $6, $7, $8, $9)
+    $6, $7, $8, $9, $10, $11)
 RETURNING alert_id
 `
 
@@ -107,7 +111,9 @@ type CreateAlertParams struct {
 	PerSubject    bool
 	Threshold     int64
 	WindowMinutes int32
+	Format        string
 	Url           string
+	Email         string
 	Secret        string
 	IsActive      bool
 }
@@ -120,7 +126,9 @@ func (q *Queries) CreateAlert(ctx context.Context, arg CreateAlertParams) (int64
 		arg.PerSubject,
 		arg.Threshold,
 		arg.WindowMinutes,
+		arg.Format,
 		arg.Url,
+		arg.Email,
 		arg.Secret,
 		arg.IsActive,
 	)
@@ -168,9 +176,10 @@ func (q *Queries) TurnOffAlertsOfRules(ctx context.Context, tenantID rules.Tenan
 const updateAlert = `-- name: UpdateAlert :execrows
 UPDATE alert
 SET name = $1, rule_id = $2, per_subject = $3, threshold = $4,
-    window_minutes = $5, url = $6, is_active = $7,
+    window_minutes = $5, format = $6, url = $7, email = $8,
+    secret = $9, is_active = $10,
     version = version + 1, updated_at = now()
-WHERE tenant_id = $8 AND alert_id = $9
+WHERE tenant_id = $11 AND alert_id = $12
 `
 
 type UpdateAlertParams struct {
@@ -179,7 +188,10 @@ type UpdateAlertParams struct {
 	PerSubject    bool
 	Threshold     int64
 	WindowMinutes int32
+	Format        string
 	Url           string
+	Email         string
+	Secret        string
 	IsActive      bool
 	TenantID      rules.TenantID
 	AlertID       int64
@@ -192,7 +204,10 @@ func (q *Queries) UpdateAlert(ctx context.Context, arg UpdateAlertParams) (int64
 		arg.PerSubject,
 		arg.Threshold,
 		arg.WindowMinutes,
+		arg.Format,
 		arg.Url,
+		arg.Email,
+		arg.Secret,
 		arg.IsActive,
 		arg.TenantID,
 		arg.AlertID,

@@ -13,10 +13,12 @@ import (
 )
 
 const alertDeliveriesBefore = `-- name: AlertDeliveriesBefore :many
-SELECT tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at FROM delivery
-WHERE tenant_id = $1 AND delivery_id < $2
-    AND ($3::bigint = 0 OR alert_id = $3::bigint)
-ORDER BY delivery_id DESC
+SELECT d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.http_status, d.error, d.is_test, d.lease_ends_at, d.mail_id, coalesce(m.state, '')::text AS mail_state, coalesce(m.error, '')::text AS mail_error
+FROM delivery AS d
+LEFT JOIN mail AS m ON m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id
+WHERE d.tenant_id = $1 AND d.delivery_id < $2
+    AND ($3::bigint = 0 OR d.alert_id = $3::bigint)
+ORDER BY d.delivery_id DESC
 LIMIT $4
 `
 
@@ -27,7 +29,14 @@ type AlertDeliveriesBeforeParams struct {
 	PageSize int32
 }
 
-func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveriesBeforeParams) ([]Delivery, error) {
+type AlertDeliveriesBeforeRow struct {
+	Delivery  Delivery
+	MailState string
+	MailError string
+}
+
+// With the state of the message that carries a delivery; ” if none does, or if it is no longer kept.
+func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveriesBeforeParams) ([]AlertDeliveriesBeforeRow, error) {
 	rows, err := q.db.Query(ctx, alertDeliveriesBefore,
 		arg.TenantID,
 		arg.Before,
@@ -38,25 +47,28 @@ func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveries
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Delivery
+	var items []AlertDeliveriesBeforeRow
 	for rows.Next() {
-		var i Delivery
+		var i AlertDeliveriesBeforeRow
 		if err := rows.Scan(
-			&i.TenantID,
-			&i.DeliveryID,
-			&i.AlertID,
-			&i.Subject,
-			&i.Denied,
-			&i.Since,
-			&i.RaisedAt,
-			&i.State,
-			&i.Attempts,
-			&i.NextAttemptAt,
-			&i.AttemptedAt,
-			&i.HttpStatus,
-			&i.Error,
-			&i.IsTest,
-			&i.LeaseEndsAt,
+			&i.Delivery.TenantID,
+			&i.Delivery.DeliveryID,
+			&i.Delivery.AlertID,
+			&i.Delivery.Subject,
+			&i.Delivery.Denied,
+			&i.Delivery.Since,
+			&i.Delivery.RaisedAt,
+			&i.Delivery.State,
+			&i.Delivery.Attempts,
+			&i.Delivery.NextAttemptAt,
+			&i.Delivery.AttemptedAt,
+			&i.Delivery.HttpStatus,
+			&i.Delivery.Error,
+			&i.Delivery.IsTest,
+			&i.Delivery.LeaseEndsAt,
+			&i.Delivery.MailID,
+			&i.MailState,
+			&i.MailError,
 		); err != nil {
 			return nil, err
 		}
@@ -69,7 +81,7 @@ func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveries
 }
 
 const alertDelivery = `-- name: AlertDelivery :one
-SELECT tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at FROM delivery
+SELECT tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at, mail_id FROM delivery
 WHERE tenant_id = $1 AND alert_id = $2 AND delivery_id = $3
 `
 
@@ -92,8 +104,38 @@ func (q *Queries) AlertDelivery(ctx context.Context, tenantID rules.TenantID, al
 		&i.Error,
 		&i.IsTest,
 		&i.LeaseEndsAt,
+		&i.MailID,
 	)
 	return i, err
+}
+
+const deliveryMailed = `-- name: DeliveryMailed :execrows
+UPDATE delivery
+SET state = 'delivered', attempted_at = $1::timestamptz, lease_ends_at = NULL, error = '', mail_id = $2::bigint
+WHERE tenant_id = $3 AND delivery_id = $4 AND attempts = $5 AND state = 'pending'
+`
+
+type DeliveryMailedParams struct {
+	AttemptedAt time.Time
+	MailID      int64
+	TenantID    rules.TenantID
+	DeliveryID  int64
+	Attempt     int32
+}
+
+// No row if the lease ended and another attempt began.
+func (q *Queries) DeliveryMailed(ctx context.Context, arg DeliveryMailedParams) (int64, error) {
+	result, err := q.db.Exec(ctx, deliveryMailed,
+		arg.AttemptedAt,
+		arg.MailID,
+		arg.TenantID,
+		arg.DeliveryID,
+		arg.Attempt,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const finishAlertDelivery = `-- name: FinishAlertDelivery :exec
@@ -132,7 +174,7 @@ const retryAlertDelivery = `-- name: RetryAlertDelivery :one
 UPDATE delivery SET state = 'pending', next_attempt_at = now()
 WHERE tenant_id = $1 AND alert_id = $2 AND delivery_id = $3
     AND state <> 'delivered' AND (lease_ends_at IS NULL OR lease_ends_at <= now())
-RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at
+RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at, mail_id
 `
 
 // No row if it was delivered or an attempt is in flight.
@@ -155,6 +197,7 @@ func (q *Queries) RetryAlertDelivery(ctx context.Context, tenantID rules.TenantI
 		&i.Error,
 		&i.IsTest,
 		&i.LeaseEndsAt,
+		&i.MailID,
 	)
 	return i, err
 }
@@ -167,7 +210,7 @@ WHERE a.tenant_id = $1 AND a.alert_id = $2 AND NOT EXISTS (
     SELECT FROM delivery AS d
     WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.is_test AND d.state = 'pending'
 )
-RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at
+RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at, mail_id
 `
 
 // No row while the previous test is pending, which takes seconds, since it is attempted once.
@@ -190,6 +233,7 @@ func (q *Queries) TestAlert(ctx context.Context, tenantID rules.TenantID, alertI
 		&i.Error,
 		&i.IsTest,
 		&i.LeaseEndsAt,
+		&i.MailID,
 	)
 	return i, err
 }

@@ -235,6 +235,26 @@ func (q *Queries) MembersAfter(ctx context.Context, arg MembersAfterParams) ([]M
 	return items, nil
 }
 
+const provenMember = `-- name: ProvenMember :one
+SELECT a.account_id, a.email FROM member AS m
+JOIN account AS a ON a.account_id = m.account_id
+WHERE m.tenant_id = $1 AND lower(a.email) = lower($2::text COLLATE "C")
+    AND a.disabled_at IS NULL AND a.unproven_in IS NULL
+`
+
+type ProvenMemberRow struct {
+	AccountID auth.AccountID
+	Email     string
+}
+
+// A member with an address who has proven it and may sign in.
+func (q *Queries) ProvenMember(ctx context.Context, tenantID rules.TenantID, email string) (ProvenMemberRow, error) {
+	row := q.db.QueryRow(ctx, provenMember, tenantID, email)
+	var i ProvenMemberRow
+	err := row.Scan(&i.AccountID, &i.Email)
+	return i, err
+}
+
 const removeMember = `-- name: RemoveMember :exec
 DELETE FROM member WHERE tenant_id = $1 AND account_id = $2
 `

@@ -70,6 +70,8 @@ type Alert struct {
 	Version       int64
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+	Format        string
+	Email         string
 }
 
 type ApiKey struct {
@@ -229,6 +231,7 @@ type Delivery struct {
 	Error         string
 	IsTest        bool
 	LeaseEndsAt   *time.Time
+	MailID        *int64
 }
 
 type Gateway struct {

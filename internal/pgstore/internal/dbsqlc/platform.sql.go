@@ -300,7 +300,8 @@ WHERE (d.tenant_id, d.delivery_id) IN (
         LIMIT $2
     )
     AND a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id AND t.tenant_id = d.tenant_id
-RETURNING d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.http_status, d.error, d.is_test, d.lease_ends_at, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, t.slug
+RETURNING d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.http_status, d.error, d.is_test, d.lease_ends_at, d.mail_id, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, t.slug, coalesce((
+    SELECT r.key_pattern FROM rate_limit_rule AS r WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id), '')::text AS rule_pattern
 `
 
 type ClaimAlertDeliveriesParams struct {
@@ -311,9 +312,10 @@ type ClaimAlertDeliveriesParams struct {
 }
 
 type ClaimAlertDeliveriesRow struct {
-	Delivery Delivery
-	Alert    Alert
-	Slug     string
+	Delivery    Delivery
+	Alert       Alert
+	Slug        string
+	RulePattern string
 }
 
 // Leases due deliveries. Tenants take turns: each gets its first delivery before any gets its second, counting those in
@@ -348,6 +350,7 @@ func (q *Queries) ClaimAlertDeliveries(ctx context.Context, arg ClaimAlertDelive
 			&i.Delivery.Error,
 			&i.Delivery.IsTest,
 			&i.Delivery.LeaseEndsAt,
+			&i.Delivery.MailID,
 			&i.Alert.TenantID,
 			&i.Alert.AlertID,
 			&i.Alert.Name,
@@ -361,7 +364,10 @@ func (q *Queries) ClaimAlertDeliveries(ctx context.Context, arg ClaimAlertDelive
 			&i.Alert.Version,
 			&i.Alert.CreatedAt,
 			&i.Alert.UpdatedAt,
+			&i.Alert.Format,
+			&i.Alert.Email,
 			&i.Slug,
+			&i.RulePattern,
 		); err != nil {
 			return nil, err
 		}
@@ -1855,10 +1861,12 @@ INSERT INTO mail (tenant_id, kind, recipient, account_id, invitation_id, facts, 
 SELECT $1::bigint, $2::text, $3, $4::bigint, $5,
     $6::jsonb, $7
 WHERE ($8::bigint = 0 OR $8::bigint > (
-        SELECT count(*) FROM mail AS m WHERE m.tenant_id = $1::bigint AND m.state = 'queued'))
+        SELECT count(*) FROM mail AS m WHERE m.tenant_id = $1::bigint AND m.state = 'queued'
+            AND (m.kind = 'alert') = ($2::text = 'alert')))
     AND ($9::bigint = 0 OR $9::bigint > (
         SELECT count(*) FROM mail AS m
-        WHERE m.tenant_id = $1::bigint AND m.created_at > now() - interval '1 day'))
+        WHERE m.tenant_id = $1::bigint AND m.created_at > now() - interval '1 day'
+            AND (m.kind = 'alert') = ($2::text = 'alert')))
     AND ($2::text <> 'notice' OR NOT EXISTS (
         SELECT FROM mail AS m
         WHERE m.tenant_id = $1::bigint AND m.account_id = $4::bigint AND m.kind = 'notice'
@@ -1879,7 +1887,8 @@ type QueueMailParams struct {
 }
 
 // Mail of all tenants and of the platform, which has the number 0.
-// No row if the tenant has as many queued, or has had as many within a day, as it may; 0 is no limit.
+// No row if the tenant has as many queued, or has had as many within a day, as it may; 0 is no limit. Alerts are counted
+// apart, so that they do not keep people from being invited.
 // Nor if it is a notice that the account was sent within a day.
 func (q *Queries) QueueMail(ctx context.Context, arg QueueMailParams) (Mail, error) {
 	row := q.db.QueryRow(ctx, queueMail,

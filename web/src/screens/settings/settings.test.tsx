@@ -323,6 +323,7 @@ test('the first alert is made, and its secret shown once', async () => {
     per: 'rule',
     threshold: 1000,
     window_minutes: 5,
+    format: 'webhook',
     url: 'https://hooks.example.com/',
     is_active: true,
   });
@@ -335,7 +336,9 @@ const loud = {
   per: 'rule',
   threshold: 1000,
   window_minutes: 5,
+  format: 'webhook',
   url: 'https://hooks.example.com/',
+  email: null,
   is_active: true,
   rule_removed: false,
   version: 1,

@@ -10,10 +10,11 @@ import { Facts } from '~/components/Facts';
 import { Outcome } from '~/components/Outcome';
 import { SidePanel } from '~/components/SidePanel';
 import { done, failed } from '~/components/toast';
+import { formatNames } from '~/features/alerts/versions';
+import { conditionOf } from '~/features/alerts/words';
 import { useRole } from '~/session';
 import styles from './Alerts.module.css';
 import { Deliveries } from './Deliveries';
-import { conditionOf } from './words';
 
 interface Props {
   tenant: string;
@@ -25,7 +26,7 @@ interface Props {
   onClose: () => void;
 }
 
-/** One alert: its condition, webhook, actions and deliveries. */
+/** One alert: its condition, where it is sent, actions and deliveries. */
 export function AlertPanel({ alert, onClose, ...rest }: Props) {
   return (
     <SidePanel
@@ -61,7 +62,8 @@ function Story({ tenant, alert, patternOf, onEdit, onSecret, onClose }: Props & 
               <code>{patternOf(alert.rule_id)}</code>
             </Link>
           ),
-          Webhook: <code>{alert.url}</code>,
+          [formatNames[alert.format]]:
+            alert.format === 'pagerduty' ? 'Events API v2' : <code>{alert.email ?? alert.url}</code>,
         }}
       />
       {own && <Acts tenant={tenant} alert={alert} onEdit={onEdit} onSecret={onSecret} onClose={onClose} />}
@@ -91,7 +93,7 @@ function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
   async function rotate() {
     const { secret } = await body(api.POST('/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate', { params }));
     await refresh();
-    onSecret(secret);
+    if (secret) onSecret(secret);
   }
 
   async function remove() {
@@ -109,9 +111,11 @@ function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
       <Button variant="default" loading={test.isPending} onClick={() => test.mutate()}>
         Send a test
       </Button>
-      <Button variant="default" onClick={() => setAsking('rotate')}>
-        New secret …
-      </Button>
+      {alert.format === 'webhook' && (
+        <Button variant="default" onClick={() => setAsking('rotate')}>
+          New secret …
+        </Button>
+      )}
       <Button variant="default" onClick={() => setAsking('remove')}>
         Remove …
       </Button>

@@ -4,24 +4,23 @@ import { useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { rulesQuery } from '~/api/queries';
 import type { Alert } from '~/api/types';
-import { CodeBlock } from '~/components/CodeBlock';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconBell, IconPlus } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
-import { SecretDialog } from '~/components/SecretDialog';
 import { EmptyState } from '~/components/states';
 import { here, usePanel } from '~/components/usePanel';
+import { AlertForm } from '~/features/alerts/AlertForm';
+import { AlertSecret } from '~/features/alerts/AlertSecret';
+import { alertsQuery } from '~/features/alerts/queries';
+import { formatNames } from '~/features/alerts/versions';
+import { conditionOf } from '~/features/alerts/words';
 import type { SettingsSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
-import { AlertForm } from './AlertForm';
 import { AlertPanel } from './AlertPanel';
-import { alertsQuery } from './queries';
-import { recipe } from './recipe';
-import { conditionOf } from './words';
 
-/** Webhooks that fire when a rule denies too many checks. */
+/** Alerts and their deliveries. */
 export default function Alerts() {
   const tenant = useTenant();
   const { own } = useRole();
@@ -40,9 +39,10 @@ export default function Alerts() {
       key: 'when',
       header: 'Condition',
       wide: true,
-      width: '44%',
+      width: '40%',
       render: (alert) => conditionOf(alert, patternOf(alert.rule_id)),
     },
+    { key: 'to', header: 'Sent to', width: 110, render: ({ format }) => formatNames[format] },
     {
       key: 'state',
       header: 'State',
@@ -64,15 +64,15 @@ export default function Alerts() {
           items.length === 0 ? (
             <Card>
               <EmptyState icon={<IconBell size={20} aria-hidden />} title="No alerts yet" action={create}>
-                An alert calls your webhook when a rule denies more than you expect: an attack, or a customer
-                who has outgrown a plan.
+                An alert tells you when a rule denies more than you expect: an attack, or a customer who has
+                outgrown a plan. By webhook, Slack, PagerDuty or e-mail.
               </EmptyState>
             </Card>
           ) : (
             <Card
               flush
               title="Alerts"
-              lead="Webhooks that fire when a rule denies too many checks."
+              lead="Messages that are sent when a rule denies too many checks."
               actions={create}
             >
               <DataTable
@@ -105,15 +105,7 @@ export default function Alerts() {
           onClose={() => setForm(null)}
         />
       )}
-      {secret && (
-        <SecretDialog title="Signing secret" what="secret" secret={secret} onClose={() => setSecret(null)}>
-          <p className="soft">
-            Each webhook has the header <code>Sluice-Signature: t=…,v1=…</code>, where <code>v1</code> is the
-            hexadecimal HMAC-SHA256, under this secret, of <code>t</code>, a dot and the body.
-          </p>
-          <CodeBlock label="Check a webhook in Node.js" code={recipe} />
-        </SecretDialog>
-      )}
+      {secret && <AlertSecret secret={secret} onClose={() => setSecret(null)} />}
     </>
   );
 }

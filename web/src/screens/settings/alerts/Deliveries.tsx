@@ -7,10 +7,10 @@ import { Outcome } from '~/components/Outcome';
 import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
 import { failed } from '~/components/toast';
+import { deliveriesQuery } from '~/features/alerts/queries';
+import { detailOf, outcomeOf } from '~/features/alerts/words';
 import { useRole } from '~/session';
 import styles from './Alerts.module.css';
-import { deliveriesQuery } from './queries';
-import { detailOf, outcomeOf } from './words';
 
 /** The deliveries of an alert, with their outcomes. */
 export function Deliveries({ tenant, alert }: { tenant: string; alert: number }) {
@@ -22,7 +22,7 @@ export function Deliveries({ tenant, alert }: { tenant: string; alert: number })
         {({ pages }) => {
           const items = pages.flatMap((page) => page.items);
           if (items.length === 0)
-            return <p className="soft">No deliveries yet. Send a test to check the webhook.</p>;
+            return <p className="soft">No deliveries yet. Send a test to check that it arrives.</p>;
           return (
             <ul className={styles.deliveries}>
               {items.map((delivery) => (
@@ -86,7 +86,7 @@ function Delivery({ tenant, alert, delivery }: DeliveryProps) {
   );
 }
 
-/** Retries a pending webhook now. */
+/** Retries a pending delivery now. */
 function RetryNow({ tenant, alert, delivery }: { tenant: string; alert: number; delivery: number }) {
   const queries = useQueryClient();
   const path = { tenant, alert_id: alert, delivery_id: delivery };
@@ -97,7 +97,7 @@ function RetryNow({ tenant, alert, delivery }: { tenant: string; alert: number; 
           params: { path },
         }),
       ),
-    onError: (error) => failed('Could not retry the webhook', error),
+    onError: (error) => failed('Could not retry the delivery', error),
     onSettled: () => queries.invalidateQueries({ queryKey: deliveriesQuery(tenant, alert).queryKey }),
   });
   return (

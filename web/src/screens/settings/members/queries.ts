@@ -3,19 +3,7 @@ import { api, body } from '~/api/client';
 import { all } from '~/api/pages';
 import { tenantKey } from '~/api/queries';
 
-export const membersQuery = (tenant: string) =>
-  queryOptions({
-    queryKey: tenantKey(tenant, 'members'),
-    queryFn: ({ signal }) =>
-      all((cursor) =>
-        body(
-          api.GET('/api/v1/tenants/{tenant}/members', {
-            params: { path: { tenant }, query: { limit: 500, cursor } },
-            signal,
-          }),
-        ),
-      ),
-  });
+export { membersQuery } from '~/api/queries';
 
 export const invitationsQuery = (tenant: string) =>
   queryOptions({

@@ -1,13 +1,23 @@
-import type { Alert, Rule } from '~/api/types';
+import type { Alert, NewAlert, Rule } from '~/api/types';
 import type { Versions } from '~/components/ConflictDialog';
 import { exactNumber, plural } from '~/domain/format';
 import { ruleLabel } from '~/domain/rule';
 
 /** The fields of the form of an alert. */
-export type AlertFields = Pick<
-  Alert,
-  'name' | 'rule_id' | 'per' | 'threshold' | 'window_minutes' | 'url' | 'is_active'
->;
+export type AlertFields = NewAlert;
+
+export const formatNames = {
+  webhook: 'Webhook',
+  slack: 'Slack',
+  pagerduty: 'PagerDuty',
+  email: 'E-mail',
+} as const satisfies Record<Alert['format'], string>;
+
+/** "Webhook https://hooks.example.com/sluice", "E-mail ada@example.com", "PagerDuty" */
+export function destinationOf({ format = 'webhook', url, email }: Partial<Alert>): string {
+  if (format === 'pagerduty') return formatNames.pagerduty;
+  return `${formatNames[format]} ${(format === 'email' ? email : url) ?? ''}`;
+}
 
 export const countedAs = {
   rule: 'All denials of the rule',
@@ -15,12 +25,12 @@ export const countedAs = {
 } as const;
 
 /** Mine and theirs, field by field. */
-export function alertVersions(mine: AlertFields, theirs: AlertFields, rules: Rule[]): Versions[] {
-  const ruleOf = ({ rule_id }: AlertFields) => {
+export function alertVersions(mine: AlertFields, theirs: Alert, rules: Rule[]): Versions[] {
+  const ruleOf = ({ rule_id }: AlertFields | Alert) => {
     const rule = rules.find((one) => one.rule_id === rule_id);
     return rule ? ruleLabel(rule) : `rule ${rule_id}`;
   };
-  const row = (label: string, text: (of: AlertFields) => string) => ({
+  const row = (label: string, text: (of: AlertFields | Alert) => string) => ({
     label,
     mine: text(mine),
     theirs: text(theirs),
@@ -31,7 +41,7 @@ export function alertVersions(mine: AlertFields, theirs: AlertFields, rules: Rul
     row('Denials', ({ threshold }) => exactNumber(threshold)),
     row('Within', ({ window_minutes }) => plural(window_minutes, 'minute')),
     row('Count', ({ per }) => countedAs[per]),
-    row('Webhook', ({ url }) => url),
+    row('Send to', destinationOf),
     row('State', ({ is_active }) => (is_active ? 'on' : 'off')),
   ];
 }

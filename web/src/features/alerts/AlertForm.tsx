@@ -11,6 +11,8 @@ import { FormDialog } from '~/components/FormDialog';
 import { QuotaNote } from '~/components/QuotaNote';
 import { done } from '~/components/toast';
 import { ruleLabel } from '~/domain/rule';
+import { Destination } from './Destination';
+import { type AlertDraft, draftOf, wantedBy } from './draft';
 import { type AlertFields, alertVersions, countedAs } from './versions';
 
 type Choice = 'mine' | 'theirs' | 'back';
@@ -27,7 +29,7 @@ interface Props {
   /** null: creates an alert. */
   alert: Alert | null;
   rules: Rule[];
-  /** Called with a new alert’s secret, which is shown once. */
+  /** Called with the secret of a new webhook, which is shown once. */
   onSecret: (secret: string) => void;
   onClose: () => void;
 }
@@ -35,29 +37,21 @@ interface Props {
 /** Creates or edits an alert. */
 export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
   const queries = useQueryClient();
-  const { values, getInputProps } = useForm({
-    initialValues: {
-      name: alert?.name ?? '',
-      rule_id: alert ? String(alert.rule_id) : null,
-      per: alert?.per ?? 'rule',
-      threshold: (alert?.threshold ?? 1000) as number | string,
-      window_minutes: (alert?.window_minutes ?? 5) as number | string,
-      url: alert?.url ?? '',
-      is_active: alert?.is_active ?? true,
-    },
-  });
+  const draft = useForm<AlertDraft>({ initialValues: draftOf(alert) });
+  const { values, getInputProps } = draft;
   const [conflict, setConflict] = useState<Conflict | null>(null);
 
   /** Saves over the version that the form started from. On a 412 the reader chooses a version. */
   async function update(mine: AlertFields, basis: Alert) {
     const path = { tenant, alert_id: basis.alert_id };
     try {
-      await body(
+      const saved = await body(
         api.PATCH('/api/v1/tenants/{tenant}/alerts/{alert_id}', {
           params: { path, header: ifMatch(etagOf(basis)) },
           body: mine,
         }),
       );
+      if (saved.format === 'webhook' && basis.format !== 'webhook') await sign(saved);
       done(`Alert ${mine.name} saved`);
     } catch (error) {
       if (!isStatus(error, 412)) throw error;
@@ -69,20 +63,23 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
     }
   }
 
+  /** Shows the secret of an alert that became a webhook. */
+  async function sign(saved: Alert) {
+    const params = { path: { tenant, alert_id: saved.alert_id }, header: ifMatch(etagOf(saved)) };
+    const { secret } = await body(api.POST('/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate', { params }));
+    if (secret) onSecret(secret);
+  }
+
   async function save() {
-    const wanted = {
-      ...values,
-      rule_id: Number(values.rule_id),
-      threshold: Number(values.threshold),
-      window_minutes: Number(values.window_minutes),
-    };
+    const wanted = wantedBy(values);
     if (alert) {
       await update(wanted, alert);
     } else {
       const created = await body(
         api.POST('/api/v1/tenants/{tenant}/alerts', { params: { path: { tenant } }, body: wanted }),
       );
-      onSecret(created.secret);
+      if (created.secret) onSecret(created.secret);
+      else done(`Alert ${wanted.name} created`);
     }
     const read = changed(queries, tenant, 'alert');
     // A new alert does not wait for the list, or the form would stay open below the secret.
@@ -143,14 +140,16 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
             {...getInputProps('per')}
             error={wrong('/per')}
           />
-          <TextInput
-            label="Webhook"
-            description="A public URL. It receives signed JSON by POST"
-            placeholder="https://hooks.example.com/sluice"
-            required
-            withAsterisk={false}
-            {...getInputProps('url')}
-            error={wrong('/url')}
+          <Destination
+            tenant={tenant}
+            alert={alert}
+            form={draft}
+            errors={{
+              format: wrong('/format'),
+              url: wrong('/url'),
+              routing_key: wrong('/routing_key'),
+              email: wrong('/email'),
+            }}
           />
           <Switch label="On" {...getInputProps('is_active', { type: 'checkbox' })} />
         </>
