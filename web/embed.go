@@ -9,7 +9,7 @@
 // index.html; what begins with /api/ or /assets/ is not, so that a wrong address there is a 404 and
 // never a page. Files under /assets/ carry a hash of their content in their name and are cached for
 // ever; the others are asked for each time, by ETag. Files that were compressed when the UI was built
-// are sent compressed, and unpacked for the rare client that does not accept gzip.
+// are sent compressed, as Brotli or gzip, and unpacked for the rare client that accepts neither.
 //
 // The content security policy allows scripts and data of this origin alone, and nobody may frame the
 // UI. Inline styles are allowed, because the component library positions menus with them.
@@ -21,6 +21,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -66,9 +67,10 @@ func Handler(log *slog.Logger) (http.Handler, error) {
 // file is a built file, ready to be sent.
 type file struct {
 	body        []byte
+	brotli      []byte // nil: it was not compressed
 	gzip        []byte // nil: it was not compressed
 	contentType string
-	etag        string // of the body; the compressed one's has a suffix
+	etag        string // of the body; the compressed ones' have a suffix
 	immutable   bool
 }
 
@@ -92,6 +94,9 @@ func newHandler(dist fs.FS, log *slog.Logger) (*handler, error) {
 		case entry.IsDir():
 			return nil
 		}
+		if strings.HasSuffix(name, ".br") {
+			return nil // read with its .gz
+		}
 		f, err := read(dist, name)
 		h.files[strings.TrimSuffix(name, ".gz")] = f
 		return err
@@ -112,6 +117,10 @@ func read(dist fs.FS, name string) (*file, error) {
 	name, isCompressed := strings.CutSuffix(name, ".gz")
 	if isCompressed {
 		f.gzip = body
+		f.brotli, err = fs.ReadFile(dist, name+".br")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 		if body, err = decompress(body); err != nil {
 			return nil, fmt.Errorf("decompress %s: %w", name, err)
 		}
@@ -189,7 +198,12 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	body, etag := f.body, `"`+f.etag+`"`
 	if f.gzip != nil {
 		header.Add("Vary", "Accept-Encoding")
-		if acceptsGzip(r.Header.Get("Accept-Encoding")) {
+		accepted := r.Header.Get("Accept-Encoding")
+		switch {
+		case f.brotli != nil && accepts(accepted, "br"):
+			header.Set("Content-Encoding", "br")
+			body, etag = f.brotli, `"`+f.etag+`-br"`
+		case accepts(accepted, "gzip"):
 			header.Set("Content-Encoding", "gzip")
 			body, etag = f.gzip, `"`+f.etag+`-gzip"`
 		}
@@ -207,11 +221,12 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // a caller that went away needs no answer
 }
 
-// acceptsGzip reads as much of RFC 9110 section 12.5.3 as there is to choose from: gzip or nothing.
-func acceptsGzip(header string) bool {
+// accepts reports whether an Accept-Encoding header names a coding with a weight above 0. The weights of
+// two codings are not compared, which RFC 9110 section 12.5.3 leaves to the server.
+func accepts(header, coding string) bool {
 	for item := range strings.SplitSeq(header, ",") {
-		coding, weight, _ := strings.Cut(item, ";")
-		if strings.EqualFold(strings.TrimSpace(coding), "gzip") {
+		name, weight, _ := strings.Cut(item, ";")
+		if strings.EqualFold(strings.TrimSpace(name), coding) {
 			q, weighted := strings.CutPrefix(strings.TrimSpace(weight), "q=")
 			value, err := strconv.ParseFloat(q, 64)
 			return !weighted || err == nil && value > 0

@@ -20,6 +20,8 @@ const (
 	maxPoints   = 2000
 
 	defaultTop = 10
+	// maxTop caps the users, addresses or endpoints of one answer. Rules are fewer, and the matrix shows all of them.
+	maxTop = 100
 	// maxRulesOnTop caps the rules looked at for those of one mode.
 	maxRulesOnTop = 500
 	// maxShadowRules caps the shadow rules of a summary.
@@ -135,6 +137,9 @@ func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObjec
 		answer.LookedBackTo = timeOrNull(lookedBackTo)
 		return answer, err
 	}
+	if limit > maxTop {
+		return nil, wrongQuery("limit", "must be at most 100, unless by is rule")
+	}
 	top, err := s.Violations.Top(ctx, requestOf(ctx).tenant.ID, violations.TopOf{
 		Dimension: violations.Dimension(p.By), Since: since, Until: until,
 		Rule: rules.RuleID(valueOf(p.RuleId)), Mode: mode,
@@ -159,7 +164,7 @@ func (s *surface) topRules(
 	tenant := requestOf(ctx).tenant.ID
 	looked := limit
 	if mode != "" {
-		looked = maxRulesOnTop
+		looked = max(limit, maxRulesOnTop)
 	}
 	top, err := s.Violations.TopRules(ctx, tenant, topSteps(since, until), looked)
 	if err != nil {

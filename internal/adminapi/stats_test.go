@@ -169,6 +169,7 @@ func TestTheTopAreThoseThatWereDeniedMost(t *testing.T) {
 	for query, want := range map[string][]string{
 		"by=rule":                          {id(shadow.ID), "999999", id(live.ID)},
 		"by=rule&limit=1":                  {id(shadow.ID)},
+		"by=rule&limit=10000":              {id(shadow.ID), "999999", id(live.ID)},
 		"by=rule&mode=enforce":             {id(live.ID)},
 		"by=rule&mode=shadow":              {id(shadow.ID)},
 		"by=user":                          {"7", "42"},
@@ -198,6 +199,7 @@ func TestTheTopAreThoseThatWereDeniedMost(t *testing.T) {
 		}
 	}
 	w.want(w.send(by, "GET", stats+"/top", nil), http.StatusBadRequest)
+	w.want(w.send(by, "GET", stats+"/top?by=user&limit=101", nil), http.StatusBadRequest)
 	w.want(w.send(by, "GET", stats+"/top?by=rule&rule_id=1", nil), http.StatusBadRequest)
 }
 

@@ -1,36 +1,62 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { gunzipSync } from 'node:zlib';
-import { expect, test } from '@playwright/test';
+import type { CDPSession } from '@playwright/test';
+import { expect, settled, signIn, test } from './browser';
+import { demo } from './sluice';
+import { ordinaryTraffic } from './traffic';
 
-const dist = join(import.meta.dirname, '../dist');
+/** What a browser may fetch to show a screen for the first time: kB as they are sent, with headers, and requests. */
+const budgets = [
+  { screen: 'overview', script: 285, style: 26, font: 52, data: 16, files: 15, requests: 28 },
+  { screen: 'violations', script: 285, style: 26, font: 52, data: 16, files: 15, requests: 22 },
+];
 
-interface Chunk {
-  file: string;
-  imports?: string[];
+interface Sent {
+  type: string;
+  path: string;
+  bytes: number;
 }
 
-/** The chunks that a chunk cannot run without. */
-function needed(manifest: Record<string, Chunk>, name: string, seen = new Set<string>()): Set<string> {
-  const chunk = manifest[name];
-  if (!chunk || seen.has(chunk.file)) return seen;
-  seen.add(chunk.file);
-  for (const one of chunk.imports ?? []) needed(manifest, one, seen);
-  return seen;
+/** Everything that a page fetches from now on. */
+async function recorded(cdp: CDPSession): Promise<Sent[]> {
+  const sent = new Map<string, Sent>();
+  await cdp.send('Network.enable');
+  cdp.on('Network.requestWillBeSent', ({ requestId, type, request }) =>
+    sent.set(requestId, { type: type ?? '', path: new URL(request.url).pathname, bytes: 0 }),
+  );
+  const all: Sent[] = [];
+  cdp.on('Network.loadingFinished', ({ requestId, encodedDataLength }) => {
+    const one = sent.get(requestId);
+    if (one) all.push({ ...one, bytes: encodedDataLength });
+  });
+  return all;
 }
 
-test('the first load is under 250 kB of gzipped JavaScript, and charts are no part of it', () => {
-  const manifest = JSON.parse(readFileSync(join(dist, '.vite/manifest.json'), 'utf8')) as Record<
-    string,
-    Chunk
-  >;
-  // What a visitor of the overview, the first screen, waits for.
-  const files = needed(manifest, 'index.html');
-  needed(manifest, 'src/screens/overview/Overview.tsx', files);
-  const scripts = [...files].filter((file) => file.endsWith('.js'));
-  const sent = scripts.map((file) => readFileSync(join(dist, `${file}.gz`)));
-  const bytes = sent.reduce((sum, file) => sum + file.length, 0);
-  expect(scripts.length).toBeGreaterThan(1);
-  expect(bytes).toBeLessThan(250_000);
-  expect(sent.some((file) => gunzipSync(file).includes('u-legend'))).toBe(false);
-});
+for (const { screen, ...budget } of budgets) {
+  test(`the first load of ${screen} keeps its budget`, async ({ page, sluice, newProfile }) => {
+    await ordinaryTraffic(sluice);
+    await signIn(page);
+    const fresh = await newProfile();
+    const context = fresh.context();
+    await context.addCookies(await page.context().cookies());
+    const sent = await recorded(await context.newCDPSession(fresh));
+    await fresh.goto(`${sluice.url}/t/${demo.tenant}/${screen}`);
+    await settled(fresh);
+    await fresh.locator('.uplot').first().waitFor(); // the chart is the last that arrives
+
+    const kilobytes = (...types: string[]) =>
+      sent.filter(({ type }) => types.includes(type)).reduce((sum, { bytes }) => sum + bytes, 0) / 1000;
+    const used = {
+      script: kilobytes('Script'),
+      style: kilobytes('Stylesheet'),
+      font: kilobytes('Font'),
+      data: kilobytes('Fetch'),
+      files: sent.filter(({ type }) => type !== 'Fetch').length,
+      requests: sent.length,
+    };
+    const words = Object.entries(used).map(([name, value]) => `${name} ${Math.round(value)}`);
+    process.stdout.write(`${screen}: ${words.join(', ')}\n`);
+    const list = sent.map(({ type, path, bytes }) => `${type} ${bytes} ${path}`).join('\n');
+    for (const [name, most] of Object.entries(budget)) {
+      expect.soft(used[name as keyof typeof used], `${name}\n${list}`).toBeLessThanOrEqual(most);
+    }
+  });
+}

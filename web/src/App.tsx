@@ -1,12 +1,15 @@
 import { localStorageColorSchemeManager, MantineProvider } from '@mantine/core';
-import { Notifications } from '@mantine/notifications';
 import { type QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
+import { lazy, Suspense } from 'react';
 import { AwayBanner } from '~/shell/AwayBanner';
 import { BusyBanner } from '~/shell/BusyBanner';
 import { ProofDialog } from '~/shell/ProofDialog';
 import type { newRouter } from './routes';
 import { colorSchemeKey, theme } from './theme/theme';
+
+// Drawn after the first screen.
+const Toasts = lazy(() => import('~/shell/Toasts'));
 
 const colorScheme = localStorageColorSchemeManager({ key: colorSchemeKey });
 
@@ -26,7 +29,9 @@ export function App({ queries, router, env }: Props) {
         <BusyBanner />
         <RouterProvider router={router} />
         <ProofDialog />
-        <Notifications position="bottom-right" containerWidth={380} />
+        <Suspense fallback={null}>
+          <Toasts />
+        </Suspense>
       </QueryClientProvider>
     </MantineProvider>
   );

@@ -1,15 +1,24 @@
 import './theme/layers.css';
 import '@fontsource-variable/inter/index.css';
-import '@fontsource-variable/jetbrains-mono/index.css';
 import '@mantine/core/styles.layer.css';
 import '@mantine/notifications/styles.layer.css';
 import './theme/tokens.css';
+import type { AnyRoute } from '@tanstack/react-router';
 import { createRoot } from 'react-dom/client';
 import { newQueryClient } from '~/api/queries';
 import { App } from './App';
 import { newRouter } from './routes';
 
 const queries = newQueryClient();
+const router = newRouter(queries);
 const root = document.getElementById('root');
 if (!root) throw new Error('index.html has no root');
-createRoot(root).render(<App queries={queries} router={newRouter(queries)} />);
+
+// The screen is loaded beside the session, not after it.
+const routes: Record<string, AnyRoute> = router.routesById;
+for (const { routeId } of router.matchRoutes(router.latestLocation)) {
+  // A failure is shown by the router, which loads it again.
+  routes[routeId]?.options.component?.preload?.()?.catch(() => {});
+}
+// What index.html draws stays until the screen can take its place.
+router.load().finally(() => createRoot(root).render(<App queries={queries} router={router} />));

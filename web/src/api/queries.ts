@@ -183,7 +183,7 @@ export interface Verdicts {
 
 const hour = 3_600_000;
 
-/** Verdicts of the last hour by rule id, for the rules with the most denials. */
+/** Verdicts of the last hour by rule id, of every rule that denied a check or would have. */
 export const lastHourQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'stats', 'last-hour'),
@@ -191,7 +191,7 @@ export const lastHourQuery = (tenant: string) =>
       const from = new Date(Date.now() - hour).toISOString();
       const { items } = await body(
         api.GET('/api/v1/tenants/{tenant}/stats/top', {
-          params: { path: { tenant }, query: { by: 'rule', from, limit: 100 } },
+          params: { path: { tenant }, query: { by: 'rule', from, limit: 10_000 } },
           signal,
         }),
       );

@@ -12898,7 +12898,7 @@ export interface operations {
                 rule_id?: components["parameters"]["ByRule"];
                 /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
                 mode?: components["parameters"]["ByMode"];
-                /** @description The most items to return */
+                /** @description The most items to return: up to 10,000 rules, or up to 100 others */
                 limit?: number;
             };
             header?: never;

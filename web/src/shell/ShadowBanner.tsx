@@ -1,16 +1,19 @@
 import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
-import { useState } from 'react';
+import { lazy, Suspense, useState } from 'react';
 import { enforcementChangeQuery } from '~/api/enforcement';
 import { tenantQuery } from '~/api/queries';
 import type { Tenant } from '~/api/types';
 import { IconGhost } from '~/components/icons';
 import { RelativeTime } from '~/components/Time';
-import { TurnEnforcement } from '~/components/TurnEnforcement';
 import { actorOf } from '~/domain/audit';
 import { useRole } from '~/session';
 import styles from './ShadowBanner.module.css';
+
+const TurnEnforcement = lazy(async () => ({
+  default: (await import('~/components/TurnEnforcement')).TurnEnforcement,
+}));
 
 /** How often an open screen checks the enforcement. */
 const every = 15_000;
@@ -19,13 +22,17 @@ const every = 15_000;
 export function ShadowBanner() {
   const { tenant: slug } = useParams({ strict: false });
   const { data } = useQuery({ ...tenantQuery(slug ?? ''), enabled: !!slug, refetchInterval: every });
-  const [asking, setAsking] = useState(false);
+  const [asking, setAsking] = useState<'never' | 'yes' | 'no'>('never');
   if (!slug || !data) return null;
   const tenant = data.value;
   return (
     <>
-      {tenant.enforcement === 'shadow' && <Banner tenant={tenant} onEnd={() => setAsking(true)} />}
-      <TurnEnforcement tenant={tenant} opened={asking} onClose={() => setAsking(false)} />
+      {tenant.enforcement === 'shadow' && <Banner tenant={tenant} onEnd={() => setAsking('yes')} />}
+      {asking !== 'never' && (
+        <Suspense fallback={null}>
+          <TurnEnforcement tenant={tenant} opened={asking === 'yes'} onClose={() => setAsking('no')} />
+        </Suspense>
+      )}
     </>
   );
 }

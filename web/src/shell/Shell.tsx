@@ -1,4 +1,4 @@
-import { ActionIcon, Drawer } from '@mantine/core';
+import { ActionIcon } from '@mantine/core';
 import { useHotkeys } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { Outlet, useLocation, useParams, useRouter } from '@tanstack/react-router';
@@ -13,13 +13,14 @@ import styles from './Shell.module.css';
 import { Sidebar } from './Sidebar';
 
 const CommandPalette = lazy(() => import('./CommandPalette'));
+const PhoneMenu = lazy(() => import('./PhoneMenu'));
 
 /**
  * The frame of every screen: navigation at the left, the screen at the right. On phones the navigation is a
  * drawer.
  */
 export function Shell() {
-  const [menu, setMenu] = useState(false);
+  const [menu, setMenu] = useState<'never' | 'open' | 'closed'>('never');
   const [palette, setPalette] = useState<'never' | 'open' | 'closed'>('never');
   const main = useRef<HTMLElement>(null);
   const { pathname } = useLocation();
@@ -32,7 +33,7 @@ export function Shell() {
   // Moves the focus to the new screen, so that screen readers announce it and Tab starts there.
   const shown = useRef(pathname);
   useEffect(() => {
-    setMenu(false);
+    setMenu((now) => (now === 'open' ? 'closed' : now));
     if (shown.current !== pathname) main.current?.focus({ preventScroll: true });
     shown.current = pathname;
   }, [pathname]);
@@ -51,7 +52,7 @@ export function Shell() {
           Skip to content
         </a>
         <header className={styles.phoneBar}>
-          <ActionIcon aria-label="Menu" aria-expanded={menu} onClick={() => setMenu(true)}>
+          <ActionIcon aria-label="Menu" aria-expanded={menu === 'open'} onClick={() => setMenu('open')}>
             <IconMenu size={18} />
           </ActionIcon>
           <Logo />
@@ -59,12 +60,11 @@ export function Shell() {
             <IconSearch size={18} />
           </ActionIcon>
         </header>
-        <Drawer.Root opened={menu} onClose={() => setMenu(false)} size={260}>
-          <Drawer.Overlay />
-          <Drawer.Content aria-label="Menu">
-            <Sidebar onFind={find} />
-          </Drawer.Content>
-        </Drawer.Root>
+        {menu !== 'never' && (
+          <Suspense fallback={null}>
+            <PhoneMenu opened={menu === 'open'} onClose={() => setMenu('closed')} onFind={find} />
+          </Suspense>
+        )}
         <aside className={styles.sidebar} aria-label="Tenant and screens">
           <Sidebar onFind={find} />
         </aside>

@@ -1,16 +1,4 @@
-import {
-  ActionIcon,
-  Badge,
-  Button,
-  createTheme,
-  Input,
-  type MantineColorsTuple,
-  Menu,
-  Modal,
-  Select,
-  TextInput,
-  Tooltip,
-} from '@mantine/core';
+import { createTheme, type MantineColorsTuple } from '@mantine/core';
 
 const sluice: MantineColorsTuple = [
   '#edf3ff',
@@ -59,8 +47,9 @@ export const theme = createTheme({
   primaryColor: 'sluice',
   primaryShade: 6,
   colors: { sluice, gray, dark },
-  fontFamily: "'Inter Variable', system-ui, sans-serif",
-  fontFamilyMonospace: "'JetBrains Mono Variable', ui-monospace, monospace",
+  fontFamily: "'Inter Variable', 'Inter fallback', system-ui, sans-serif",
+  // The system's own: a second font would be 40 kB before anything is read.
+  fontFamilyMonospace: "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace",
   fontSizes: { xs: '11px', sm: '13px', md: '13px', lg: '14px', xl: '20px' },
   lineHeights: { xs: '16px', sm: '20px', md: '20px', lg: '20px', xl: '28px' },
   spacing: { xs: '4px', sm: '8px', md: '12px', lg: '16px', xl: '24px' },
@@ -69,29 +58,30 @@ export const theme = createTheme({
   headings: { fontWeight: '600' },
   respectReducedMotion: true,
   cursorType: 'pointer',
+  // By name, not with extend: a component that the first screen does not have is not loaded for it.
   components: {
-    Button: Button.extend({
+    Button: {
       defaultProps: { size: 'sm', fw: 500 },
       vars: () => ({ root: { '--button-height': '32px', '--button-padding-x': '12px' } }),
-    }),
-    ActionIcon: ActionIcon.extend({ defaultProps: { variant: 'subtle', color: 'gray', size: 28 } }),
-    Input: Input.extend({
+    },
+    ActionIcon: { defaultProps: { variant: 'subtle', color: 'gray', size: 28 } },
+    Input: {
       classNames: { input: 'field' },
       vars: () => ({ wrapper: { '--input-height': '32px', '--input-fz': '13px' }, input: {} }),
-    }),
-    InputWrapper: Input.Wrapper.extend({
+    },
+    InputWrapper: {
       classNames: { label: 'field-label', description: 'field-note', error: 'field-error' },
-    }),
-    TextInput: TextInput.extend({ defaultProps: { size: 'sm' } }),
-    Select: Select.extend({
+    },
+    TextInput: { defaultProps: { size: 'sm' } },
+    Select: {
       defaultProps: { size: 'sm', allowDeselect: false, comboboxProps: { shadow: 'md' } },
-    }),
-    Menu: Menu.extend({ defaultProps: { shadow: 'md', position: 'bottom-start' } }),
-    Tooltip: Tooltip.extend({
+    },
+    Menu: { defaultProps: { shadow: 'md', position: 'bottom-start' } },
+    Tooltip: {
       defaultProps: { openDelay: 300, fz: 12, events: { hover: true, focus: true, touch: true } },
-    }),
-    Badge: Badge.extend({ defaultProps: { tt: 'none', fw: 500, radius: 'sm' } }),
-    Modal: Modal.extend({
+    },
+    Badge: { defaultProps: { tt: 'none', fw: 500, radius: 'sm' } },
+    Modal: {
       styles: { title: { fontSize: 14, fontWeight: 600 } },
       defaultProps: {
         closeButtonProps: { 'aria-label': 'Close' },
@@ -99,7 +89,7 @@ export const theme = createTheme({
         overlayProps: { backgroundOpacity: 0.4 },
         transitionProps: { duration: 120 },
       },
-    }),
+    },
   },
 });
 

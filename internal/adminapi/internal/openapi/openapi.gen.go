@@ -4805,7 +4805,7 @@ type GetTopParams struct {
 	// Mode enforce: what was denied; shadow: what shadow rules would have denied; left out: both
 	Mode *ByMode `form:"mode,omitempty" json:"mode,omitempty"`
 
-	// Limit The most items to return
+	// Limit The most items to return: up to 10,000 rules, or up to 100 others
 	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
