@@ -115,6 +115,7 @@ CREATE TABLE rate_limit_rule (
     adapt_p99_ms    integer, -- a target
     adapt_error_percent double precision, -- a target
     never_leased    boolean NOT NULL DEFAULT false, -- tokens are not lent to processes
+    candidate_for   bigint, -- the rule that this shadow rule is tried for
     CONSTRAINT rate_limit_rule_pkey PRIMARY KEY (tenant_id, rule_id),
     CONSTRAINT rate_limit_rule_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
     CONSTRAINT rate_limit_rule_plan_fkey FOREIGN KEY (tenant_id, plan) REFERENCES plan (tenant_id, name),
@@ -180,6 +181,8 @@ CREATE INDEX rate_limit_rule_list_idx ON rate_limit_rule (tenant_id, rule_id) WH
 CREATE INDEX rate_limit_rule_matrix_idx ON rate_limit_rule (tenant_id, key_pattern, name) WHERE removed_at IS NULL;
 CREATE INDEX rate_limit_rule_adapt_idx ON rate_limit_rule (tenant_id, rule_id)
     WHERE adapt_backend IS NOT NULL AND removed_at IS NULL;
+CREATE UNIQUE INDEX rate_limit_rule_candidate_key ON rate_limit_rule (tenant_id, candidate_for)
+    WHERE candidate_for IS NOT NULL AND removed_at IS NULL;
 
 -- One user's own limit for one rule. A removed override keeps its row, because its end is when the rule's own limit
 -- holds again.

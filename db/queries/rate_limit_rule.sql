@@ -69,7 +69,7 @@ INSERT INTO rate_limit_rule (
     tenant_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
     action, failure_mode, is_active, description, in_force_since, revision, window_seconds, window_calendar, window_zone,
     window_start_day, refill_interval_seconds, max_hold_seconds, notify_at,
-    adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased
+    adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for
 ) VALUES (
     sqlc.arg(tenant_id), sqlc.arg(name), sqlc.arg(key_pattern), sqlc.arg(scope), nullif(sqlc.arg(plan)::text, ''),
     sqlc.arg(rate_per_second), sqlc.arg(rate_unit), sqlc.arg(burst_capacity), sqlc.arg(algorithm), sqlc.arg(mode),
@@ -77,13 +77,14 @@ INSERT INTO rate_limit_rule (
     clock_timestamp(), sqlc.arg(revision), sqlc.narg(window_seconds), sqlc.narg(window_calendar), sqlc.narg(window_zone),
     sqlc.narg(window_start_day), sqlc.narg(refill_interval_seconds), sqlc.narg(max_hold_seconds), sqlc.narg(notify_at),
     sqlc.narg(adapt_backend), sqlc.narg(adapt_floor_percent), sqlc.narg(adapt_p99_ms), sqlc.narg(adapt_error_percent),
-    sqlc.arg(never_leased)
+    sqlc.arg(never_leased), sqlc.narg(candidate_for)
 )
 RETURNING *;
 
 -- name: UpdateRule :batchone
 -- A changed limit comes into force after everything that this rule's buckets may have seen: its own
--- earlier limits, overrides that ended, and steps. A rule that stops adapting has its own limit from now on.
+-- earlier limits, overrides that ended, and steps. A rule that stops adapting has its own limit from now on. An enforced
+-- rule is no candidate any more.
 UPDATE rate_limit_rule AS r
 SET rate_per_second = sqlc.arg(rate_per_second),
     rate_unit = sqlc.arg(rate_unit),
@@ -106,6 +107,7 @@ SET rate_per_second = sqlc.arg(rate_per_second),
     adapt_p99_ms = sqlc.narg(adapt_p99_ms),
     adapt_error_percent = sqlc.narg(adapt_error_percent),
     never_leased = sqlc.arg(never_leased),
+    candidate_for = CASE WHEN sqlc.arg(mode) = 'shadow' THEN r.candidate_for END,
     version = r.version + 1,
     in_force_since = CASE
         WHEN r.rate_per_second = sqlc.arg(rate_per_second) AND r.burst_capacity = sqlc.arg(burst_capacity)
@@ -167,3 +169,9 @@ LIMIT 1000;
 SELECT count(*) FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND adapt_backend IS NOT NULL AND removed_at IS NULL
     AND rule_id <> ALL (sqlc.arg(without)::bigint[]);
+
+-- name: CandidatesOf :many
+-- The ids of the shadow rules that are tried for some rules.
+SELECT rule_id FROM rate_limit_rule
+WHERE tenant_id = sqlc.arg(tenant_id) AND candidate_for = ANY (sqlc.arg(rule_ids)::bigint[]) AND removed_at IS NULL
+ORDER BY rule_id;

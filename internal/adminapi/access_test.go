@@ -83,6 +83,7 @@ var bodies = map[string]func(*fixture) string{
 	"promoteRule": func(f *fixture) string {
 		return fmt.Sprintf(`{"into_rule_id":%d,"into_version":%d}`, f.liveRule.ID, f.liveRule.Version)
 	},
+	"createCandidate": func(*fixture) string { return `{"burst_capacity":7}` },
 	"saveMatrix": func(f *fixture) string {
 		return fmt.Sprintf(`{"cells":[{"rule_id":%d,"version":%d,"burst_capacity":7}]}`, f.rule.ID, f.rule.Version)
 	},
@@ -162,6 +163,12 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 	case needs("rule_id"), strings.HasSuffix(template, "/matrix"):
 		f.rule, f.liveRule = w.rule(tenant, beside), w.rule(tenant, live)
 		f.path["rule_id"] = fmt.Sprint(f.rule.ID)
+		if strings.HasSuffix(template, "/candidate") {
+			f.path["rule_id"] = fmt.Sprint(f.liveRule.ID)
+		}
+		if strings.HasSuffix(template, "/comparison") {
+			f.path["rule_id"] = fmt.Sprint(w.candidate(f.liveRule, 5).ID)
+		}
 		if needs("user_id") {
 			must(w.system().PutOverride(w.ctx(), rules.Override{
 				TenantID: tenant.ID, RuleID: f.rule.ID, UserID: "a/b", RatePerSecond: 2, RateUnit: rules.PerSecond, Burst: 5, Reason: "test",

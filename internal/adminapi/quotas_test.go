@@ -17,7 +17,7 @@ import (
 
 // creating are the operations after which a tenant holds more, by what the matrix sends.
 var creating = []string{
-	"createPlan", "createRule", "importUsers", "importConfig", "putOverride", "assignPlan", "createKey", "rotateKey", "createAlert",
+	"createPlan", "createRule", "createCandidate", "importUsers", "importConfig", "putOverride", "assignPlan", "createKey", "rotateKey", "createAlert",
 	"invite", "acceptInvitation",
 }
 

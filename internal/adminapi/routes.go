@@ -221,6 +221,8 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{patch, tenant + "/rules/{rule_id}", anEditor, x.UpdateRule},
 		{remove, tenant + "/rules/{rule_id}", anEditor, x.DeleteRule},
 		{post, tenant + "/rules/{rule_id}/promote", anEditor, x.PromoteRule},
+		{post, tenant + "/rules/{rule_id}/candidate", anEditor, x.CreateCandidate},
+		{get, tenant + "/rules/{rule_id}/comparison", aViewer, x.CompareCandidate},
 		{get, tenant + "/matrix", aViewer, x.GetMatrix},
 		{post, tenant + "/matrix", anEditor, x.SaveMatrix},
 		{get, tenant + "/adapting", aViewer, x.ListAdapting},

@@ -16,7 +16,8 @@ func showRule(r *rules.Rule) openapi.Rule {
 		Scope: openapi.Scope(r.Scope()), RatePerSecond: r.RatePerSecond, RateUnit: openapi.RateUnit(r.RateUnit),
 		BurstCapacity: r.Burst, Algorithm: openapi.Algorithm(r.Algorithm), Mode: openapi.Mode(r.Mode),
 		Action: openapi.Action(r.Action), FailureMode: orNull(openapi.RuleFailureMode(r.FailureMode)),
-		Lease: openapi.Lease(r.Lease()), IsActive: r.Active, Description: r.Description, Version: r.Version,
+		Lease: openapi.Lease(r.Lease()), IsActive: r.Active, Description: r.Description,
+		CandidateFor: orNull(int64(r.CandidateFor)), Version: r.Version,
 		InForceSince: r.InForceSince.UTC(), CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 	}
 	showLimit(&shown, r)

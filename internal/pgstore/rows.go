@@ -97,6 +97,7 @@ func ruleFromRow(row dbsqlc.RateLimitRule) (rules.Rule, error) {
 		Action:         oneOf(row.Action, rules.ActionLimit, rules.ActionBlock, rules.ActionBypass),
 		FailureMode:    oneOf(rules.FailureMode(orEmpty(row.FailureMode)), rules.FailLocal, rules.FailOpen, rules.FailClosed),
 		NeverLeased:    row.NeverLeased,
+		CandidateFor:   rules.RuleID(orZeroValue(row.CandidateFor)),
 		Active:         row.IsActive,
 		Description:    row.Description,
 		Version:        row.Version,

@@ -208,8 +208,12 @@ func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Ru
 	if err := w.countLater(ctx); err != nil {
 		return nil, err
 	}
+	removed, err := w.withCandidates(ctx, removed)
+	if err != nil {
+		return nil, err
+	}
 	if failed, err := w.removeRules(ctx, removed); err != nil {
-		return nil, blame(removedAt[failed], err)
+		return nil, blame(append(removedAt, 0)[min(failed, len(removedAt))], err)
 	}
 	stored, failed, err := w.updateRules(ctx, updated)
 	if err != nil {

@@ -140,7 +140,7 @@ func (s Writer) UpdateRule(ctx context.Context, rule rules.Rule) (updated rules.
 	return updated, nil
 }
 
-// RemoveRule removes a rule and its overrides, which may be many.
+// RemoveRule removes a rule with its candidate and its overrides, which may be many.
 func (s Writer) RemoveRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID, expected rules.Expected) error {
 	err := s.inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
 		if _, err := w.ruleAt(ctx, id, expected); err != nil {
@@ -209,7 +209,11 @@ func (w write) updateRule(ctx context.Context, rule rules.Rule) (rules.Rule, err
 }
 
 func (w write) removeRule(ctx context.Context, id rules.RuleID) error {
-	_, err := w.removeRules(ctx, []rules.RuleID{id})
+	ids, err := w.withCandidates(ctx, []rules.RuleID{id})
+	if err != nil {
+		return err
+	}
+	_, err = w.removeRules(ctx, ids)
 	return err
 }
 
@@ -250,6 +254,7 @@ func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rul
 			AdaptFloorPercent:     shape.AdaptFloorPercent,
 			AdaptP99Ms:            shape.AdaptP99Ms,
 			AdaptErrorPercent:     shape.AdaptErrorPercent,
+			CandidateFor:          unlessZero(int64(rule.CandidateFor)),
 		}
 	})
 	rows, failed, err := inTrips(params, func(trip []dbsqlc.CreateRuleParams, each func(int, dbsqlc.RateLimitRule, error)) {

@@ -5,7 +5,10 @@
 // rules a request meets is found by the package snapshot, and what follows from that is decided by enforce.
 package rules
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // TenantID identifies a tenant: the isolation boundary that owns plans, rules, users and keys.
 type TenantID int64
@@ -209,7 +212,9 @@ type Rule struct {
 	// Adapt lets the rate follow the health of a backend.
 	Adapt Adapt
 	// NeverLeased is LeaseNever.
-	NeverLeased  bool
+	NeverLeased bool
+	// CandidateFor is the live rule that this shadow rule is tried for; 0 for none. Checks do not depend on it.
+	CandidateFor RuleID
 	Active       bool
 	Description  string
 	Version      int64     // 1 for a new rule, raised by each change to it
@@ -225,6 +230,25 @@ type Rule struct {
 
 // Scope is the tier of limit the rule is.
 func (r *Rule) Scope() Scope { return r.Pattern.Scope() }
+
+// CanBeTried reports whether a candidate can be tried beside the rule.
+func (r *Rule) CanBeTried() bool { return r.Mode == ModeEnforce && r.Action != ActionBypass }
+
+// CandidateName returns the first free name for a candidate of the rule: its own name with "candidate", "candidate-2" and so
+// on.
+func (r *Rule) CandidateName(isTaken func(name string) bool) string {
+	const room = maxRuleNameLength - len("-candidate-99") // at most MaxRulesPerPattern rules have names
+	base := []rune(r.Name)
+	prefix := string(base[:min(len(base), room)])
+	if prefix != "" {
+		prefix += "-"
+	}
+	name := prefix + "candidate"
+	for number := 2; isTaken(name); number++ {
+		name = prefix + "candidate-" + strconv.Itoa(number)
+	}
+	return name
+}
 
 // UnixMicro counts the zero time as 0: its true value is so far below that stores which compute
 // in doubles could not hold it.

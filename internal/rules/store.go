@@ -133,7 +133,10 @@ type Store interface {
 	CreateRule(ctx context.Context, rule Rule) (Rule, error)
 	// UpdateRule changes all but what identifies the rule, at its Version.
 	UpdateRule(ctx context.Context, rule Rule) (Rule, error)
-	// RemoveRule removes the rule's overrides as well.
+	// CreateCandidate creates a shadow rule beside the live rule that its CandidateFor names, under a free name. It is ErrExists
+	// if the live rule has a candidate, and ErrInUse unless the live rule CanBeTried.
+	CreateCandidate(ctx context.Context, candidate Rule) (Rule, error)
+	// RemoveRule removes the rule's overrides and its candidate as well.
 	RemoveRule(ctx context.Context, tenant TenantID, id RuleID, expected Expected) error
 	// PromoteRule gives the limit, action and failure mode of a shadow rule, the candidate, to the
 	// live rule beside it, which keeps its id, its buckets and its overrides, and removes the

@@ -26,8 +26,6 @@ export interface RulesSearch {
 /** A new rule; it can start as a copy. */
 export interface NewRuleSearch {
   from?: number;
-  /** shadow: the copy is a shadow candidate. */
-  mode?: 'shadow';
   /** Starts with a rule that blocks this address. */
   block?: string;
 }
@@ -145,7 +143,6 @@ export function rulesSearch(raw: Raw): RulesSearch {
 export function newRuleSearch(raw: Raw): NewRuleSearch {
   return given({
     from: number(raw.from),
-    mode: oneOf(raw.mode, ['shadow'] as const),
     block: text(raw.block),
   });
 }

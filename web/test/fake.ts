@@ -177,6 +177,7 @@ export function rule(more: Partial<Rule> = {}): Rule {
     lease: 'auto',
     is_active: true,
     description: '',
+    candidate_for: null,
     version: 3,
     in_force_since: at,
     created_at: at,

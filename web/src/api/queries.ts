@@ -165,6 +165,21 @@ export const ruleQuery = (tenant: string, id: number) =>
       ),
   });
 
+/** The rules with one pattern: a rule, its candidate, and limits beside it. */
+export const rulesOfPatternQuery = (tenant: string, pattern: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'rules', 'pattern', pattern),
+    queryFn: ({ signal }) =>
+      all((cursor) =>
+        body(
+          api.GET('/api/v1/tenants/{tenant}/rules', {
+            params: { path: { tenant }, query: { pattern, limit: most, cursor } },
+            signal,
+          }),
+        ),
+      ),
+  });
+
 /** How the rules that adapt stand. */
 export const adaptingQuery = (tenant: string) =>
   queryOptions({

@@ -1338,6 +1338,67 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/rules/{rule_id}/candidate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 12 */
+                rule_id: components["parameters"]["RuleID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Try another limit as a shadow rule beside this one
+         * @description Creates a shadow rule with this rule's pattern, plan and other fields, except those in the body. It is this rule's candidate:
+         *     it reports what it would deny and denies nothing. A rule has at most one candidate, which is removed with it. Promote the
+         *     candidate to give its limit to this rule, or delete it. 409 if the rule has a candidate already, is in shadow mode itself, or
+         *     is a bypass.
+         */
+        post: operations["createCandidate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/rules/{rule_id}/comparison": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 12 */
+                rule_id: components["parameters"]["RuleID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Compare a candidate with its live rule
+         * @description From the counts of both rules, since both have their present limit, but at most the last 30 days. A candidate takes tokens only
+         *     for checks that pass. So one that is looser than the live rule hardly ever denies: who it would let through are the subjects
+         *     that only the live rule denied. 409 if the rule is no candidate.
+         */
+        get: operations["compareCandidate"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/matrix": {
         parameters: {
             query?: never;
@@ -4032,6 +4093,7 @@ export interface components {
          *       "lease": "auto",
          *       "is_active": true,
          *       "description": "",
+         *       "candidate_for": null,
          *       "version": 3,
          *       "in_force_since": "2026-11-20T12:00:00Z",
          *       "created_at": "2026-11-01T09:00:00Z",
@@ -4074,6 +4136,11 @@ export interface components {
             lease: components["schemas"]["Lease"];
             is_active: boolean;
             description: string;
+            /**
+             * Format: int64
+             * @description The live rule that this shadow rule is tried for; null: none
+             */
+            candidate_for: number | null;
             /** Format: int64 */
             version: number;
             /**
@@ -4085,6 +4152,62 @@ export interface components {
             created_at: string;
             /** Format: date-time */
             updated_at: string;
+        };
+        RuleComparison: {
+            live: components["schemas"]["Rule"];
+            /**
+             * Format: date-time
+             * @description Both rules have their present limits since then
+             */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            step_seconds: number;
+            points: components["schemas"]["ComparedPoint"][];
+            live_total: components["schemas"]["Verdicts"];
+            candidate_total: components["schemas"]["Verdicts"];
+            live_only: components["schemas"]["ComparedSubjects"];
+            candidate_only: components["schemas"]["ComparedSubjects"];
+            /**
+             * Format: date-time
+             * @description Subjects are compared from then on, because there were too many counts; null: from the beginning
+             */
+            looked_back_to: string | null;
+        };
+        ComparedPoint: {
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: int64
+             * @description Checks that the live rule matched
+             */
+            checks: number;
+            /** Format: int64 */
+            live_denied: number;
+            /**
+             * Format: int64
+             * @description Checks that the candidate would have denied
+             */
+            candidate_denied: number;
+        };
+        /** @description Subjects, such as users or addresses, that one of the rules denied and the other did not */
+        ComparedSubjects: {
+            /**
+             * Format: int64
+             * @description Their number
+             */
+            subjects: number;
+            /** @description At most 10, the most often denied first */
+            items: components["schemas"]["ComparedSubject"][];
+        };
+        ComparedSubject: {
+            /** @description As in the bucket's key; empty where all checks share one bucket */
+            subject: string;
+            /**
+             * Format: int64
+             * @description By the candidate: checks that passed
+             */
+            denied: number;
         };
         RuleList: {
             items: components["schemas"]["Rule"][];
@@ -9990,6 +10113,85 @@ export interface operations {
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["KeyReused"];
             428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    createCandidate: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 12 */
+                rule_id: components["parameters"]["RuleID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "burst_capacity": 20
+                 *     }
+                 */
+                "application/json": components["schemas"]["RulePatch"];
+            };
+        };
+        responses: {
+            201: components["responses"]["RuleCreated"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    compareCandidate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 12 */
+                rule_id: components["parameters"]["RuleID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Both rules on the same checks */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RuleComparison"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

@@ -75,6 +75,7 @@ const causes: Record<string, string> = {
   import: 'import',
   matrix: 'changes on the Plans page',
   promote: 'enforcement of a shadow rule',
+  'try as shadow': 'a candidate beside a live rule',
   rotate: 'key rotation',
   keep: 'decision about a leaver’s key',
   'rotate secret': 'new signing secret',

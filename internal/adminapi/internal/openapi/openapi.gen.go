@@ -1562,6 +1562,36 @@ type BucketWindow struct {
 // ChangeKind defines model for ChangeKind.
 type ChangeKind string
 
+// ComparedPoint defines model for ComparedPoint.
+type ComparedPoint struct {
+	At time.Time `json:"at"`
+
+	// CandidateDenied Checks that the candidate would have denied
+	CandidateDenied int64 `json:"candidate_denied"`
+
+	// Checks Checks that the live rule matched
+	Checks     int64 `json:"checks"`
+	LiveDenied int64 `json:"live_denied"`
+}
+
+// ComparedSubject defines model for ComparedSubject.
+type ComparedSubject struct {
+	// Denied By the candidate: checks that passed
+	Denied int64 `json:"denied"`
+
+	// Subject As in the bucket's key; empty where all checks share one bucket
+	Subject string `json:"subject"`
+}
+
+// ComparedSubjects Subjects, such as users or addresses, that one of the rules denied and the other did not
+type ComparedSubjects struct {
+	// Items At most 10, the most often denied first
+	Items []ComparedSubject `json:"items"`
+
+	// Subjects Their number
+	Subjects int64 `json:"subjects"`
+}
+
 // ConfigChange defines model for ConfigChange.
 type ConfigChange struct {
 	Change ChangeKind          `json:"change"`
@@ -3004,9 +3034,12 @@ type Rule struct {
 	Algorithm Algorithm `json:"algorithm"`
 
 	// BurstCapacity In tokens: the most at once, in a window, in the queue or in flight. 0 unless action is limit
-	BurstCapacity int64     `json:"burst_capacity"`
-	CreatedAt     time.Time `json:"created_at"`
-	Description   string    `json:"description"`
+	BurstCapacity int64 `json:"burst_capacity"`
+
+	// CandidateFor The live rule that this shadow rule is tried for; null: none
+	CandidateFor nullable.Nullable[int64] `json:"candidate_for"`
+	CreatedAt    time.Time                `json:"created_at"`
+	Description  string                   `json:"description"`
 
 	// FailureMode null: the tenant's
 	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode"`
@@ -3066,6 +3099,31 @@ type RuleChange struct {
 	After  *Rule      `json:"after,omitempty"`
 	Before *Rule      `json:"before,omitempty"`
 	Change ChangeKind `json:"change"`
+}
+
+// RuleComparison defines model for RuleComparison.
+type RuleComparison struct {
+	// CandidateOnly Subjects, such as users or addresses, that one of the rules denied and the other did not
+	CandidateOnly ComparedSubjects `json:"candidate_only"`
+
+	// CandidateTotal Checks by decision; each is in one of the first three
+	CandidateTotal Verdicts `json:"candidate_total"`
+	Live           Rule     `json:"live"`
+
+	// LiveOnly Subjects, such as users or addresses, that one of the rules denied and the other did not
+	LiveOnly ComparedSubjects `json:"live_only"`
+
+	// LiveTotal Checks by decision; each is in one of the first three
+	LiveTotal Verdicts `json:"live_total"`
+
+	// LookedBackTo Subjects are compared from then on, because there were too many counts; null: from the beginning
+	LookedBackTo nullable.Nullable[time.Time] `json:"looked_back_to"`
+	Points       []ComparedPoint              `json:"points"`
+
+	// Since Both rules have their present limits since then
+	Since       time.Time `json:"since"`
+	StepSeconds int       `json:"step_seconds"`
+	Until       time.Time `json:"until"`
 }
 
 // RuleFailureMode null: the tenant's
@@ -4704,6 +4762,12 @@ type UpdateRuleParams struct {
 	IfMatch IfMatch `json:"If-Match"`
 }
 
+// CreateCandidateParams defines parameters for CreateCandidate.
+type CreateCandidateParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListOverridesParams defines parameters for ListOverrides.
 type ListOverridesParams struct {
 	// Limit The most items to return
@@ -5090,6 +5154,9 @@ type CreateRuleJSONRequestBody = NewRule
 // UpdateRuleJSONRequestBody defines body for UpdateRule for application/json ContentType.
 type UpdateRuleJSONRequestBody = RulePatch
 
+// CreateCandidateJSONRequestBody defines body for CreateCandidate for application/json ContentType.
+type CreateCandidateJSONRequestBody = RulePatch
+
 // PutOverrideJSONRequestBody defines body for PutOverride for application/json ContentType.
 type PutOverrideJSONRequestBody = OverrideLimit
 
@@ -5464,6 +5531,12 @@ type ServerInterface interface {
 	// UpdateRule Change a rule
 	// (PATCH /api/v1/tenants/{tenant}/rules/{rule_id})
 	UpdateRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID, params UpdateRuleParams)
+	// CreateCandidate Try another limit as a shadow rule beside this one
+	// (POST /api/v1/tenants/{tenant}/rules/{rule_id}/candidate)
+	CreateCandidate(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID, params CreateCandidateParams)
+	// CompareCandidate Compare a candidate with its live rule
+	// (GET /api/v1/tenants/{tenant}/rules/{rule_id}/comparison)
+	CompareCandidate(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID)
 	// ListOverrides List a rule's overrides
 	// (GET /api/v1/tenants/{tenant}/rules/{rule_id}/overrides)
 	ListOverrides(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID, params ListOverridesParams)
@@ -11185,6 +11258,100 @@ func (siw *ServerInterfaceWrapper) UpdateRule(w http.ResponseWriter, r *http.Req
 	handler.ServeHTTP(w, r)
 }
 
+// CreateCandidate operation middleware
+func (siw *ServerInterfaceWrapper) CreateCandidate(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "rule_id" -------------
+	var ruleId RuleID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateCandidateParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateCandidate(w, r, tenant, ruleId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CompareCandidate operation middleware
+func (siw *ServerInterfaceWrapper) CompareCandidate(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "rule_id" -------------
+	var ruleId RuleID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "rule_id", mux.Vars(r)["rule_id"], &ruleId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CompareCandidate(w, r, tenant, ruleId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListOverrides operation middleware
 func (siw *ServerInterfaceWrapper) ListOverrides(w http.ResponseWriter, r *http.Request) {
 
@@ -13452,6 +13619,10 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/rules/{rule_id}", wrapper.GetRule).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/rules/{rule_id}", wrapper.UpdateRule).Methods(http.MethodPatch)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/rules/{rule_id}/candidate", wrapper.CreateCandidate).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/rules/{rule_id}/comparison", wrapper.CompareCandidate).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/rules/{rule_id}/overrides", wrapper.ListOverrides).Methods(http.MethodGet)
 
@@ -17138,6 +17309,72 @@ func (response UpdateRule200JSONResponse) VisitUpdateRuleResponse(w http.Respons
 	return err
 }
 
+type CreateCandidateRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	RuleId RuleID     `json:"rule_id"`
+	Params CreateCandidateParams
+	Body   *CreateCandidateJSONRequestBody
+}
+
+type CreateCandidateResponseObject interface {
+	VisitCreateCandidateResponse(w http.ResponseWriter) error
+}
+
+type CreateCandidate201JSONResponse struct{ RuleCreatedJSONResponse }
+
+func (response CreateCandidate201JSONResponse) VisitCreateCandidateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCandidate422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CreateCandidate422ApplicationProblemPlusJSONResponse) VisitCreateCandidateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CompareCandidateRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	RuleId RuleID     `json:"rule_id"`
+}
+
+type CompareCandidateResponseObject interface {
+	VisitCompareCandidateResponse(w http.ResponseWriter) error
+}
+
+type CompareCandidate200JSONResponse RuleComparison
+
+func (response CompareCandidate200JSONResponse) VisitCompareCandidateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListOverridesRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	RuleId RuleID     `json:"rule_id"`
@@ -18328,6 +18565,12 @@ type StrictServerInterface interface {
 	// UpdateRule Change a rule
 	// (PATCH /api/v1/tenants/{tenant}/rules/{rule_id})
 	UpdateRule(ctx context.Context, request UpdateRuleRequestObject) (UpdateRuleResponseObject, error)
+	// CreateCandidate Try another limit as a shadow rule beside this one
+	// (POST /api/v1/tenants/{tenant}/rules/{rule_id}/candidate)
+	CreateCandidate(ctx context.Context, request CreateCandidateRequestObject) (CreateCandidateResponseObject, error)
+	// CompareCandidate Compare a candidate with its live rule
+	// (GET /api/v1/tenants/{tenant}/rules/{rule_id}/comparison)
+	CompareCandidate(ctx context.Context, request CompareCandidateRequestObject) (CompareCandidateResponseObject, error)
 	// ListOverrides List a rule's overrides
 	// (GET /api/v1/tenants/{tenant}/rules/{rule_id}/overrides)
 	ListOverrides(ctx context.Context, request ListOverridesRequestObject) (ListOverridesResponseObject, error)
@@ -21804,6 +22047,68 @@ func (sh *strictHandler) UpdateRule(w http.ResponseWriter, r *http.Request, tena
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(UpdateRuleResponseObject); ok {
 		if err := validResponse.VisitUpdateRuleResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateCandidate operation middleware
+func (sh *strictHandler) CreateCandidate(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID, params CreateCandidateParams) {
+	var request CreateCandidateRequestObject
+
+	request.Tenant = tenant
+	request.RuleId = ruleId
+	request.Params = params
+
+	var body CreateCandidateJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateCandidate(ctx, request.(CreateCandidateRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateCandidate")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateCandidateResponseObject); ok {
+		if err := validResponse.VisitCreateCandidateResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CompareCandidate operation middleware
+func (sh *strictHandler) CompareCandidate(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID) {
+	var request CompareCandidateRequestObject
+
+	request.Tenant = tenant
+	request.RuleId = ruleId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CompareCandidate(ctx, request.(CompareCandidateRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CompareCandidate")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CompareCandidateResponseObject); ok {
+		if err := validResponse.VisitCompareCandidateResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

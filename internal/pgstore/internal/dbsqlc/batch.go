@@ -23,7 +23,7 @@ INSERT INTO rate_limit_rule (
     tenant_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
     action, failure_mode, is_active, description, in_force_since, revision, window_seconds, window_calendar, window_zone,
     window_start_day, refill_interval_seconds, max_hold_seconds, notify_at,
-    adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased
+    adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for
 ) VALUES (
     $1, $2, $3, $4, nullif($5::text, ''),
     $6, $7, $8, $9, $10,
@@ -31,9 +31,9 @@ INSERT INTO rate_limit_rule (
     clock_timestamp(), $15, $16, $17, $18,
     $19, $20, $21, $22,
     $23, $24, $25, $26,
-    $27
+    $27, $28
 )
-RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased
+RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for
 `
 
 type CreateRuleBatchResults struct {
@@ -70,6 +70,7 @@ type CreateRuleParams struct {
 	AdaptP99Ms            *int32
 	AdaptErrorPercent     *float64
 	NeverLeased           bool
+	CandidateFor          *int64
 }
 
 func (q *Queries) CreateRule(ctx context.Context, arg []CreateRuleParams) *CreateRuleBatchResults {
@@ -103,6 +104,7 @@ func (q *Queries) CreateRule(ctx context.Context, arg []CreateRuleParams) *Creat
 			a.AdaptP99Ms,
 			a.AdaptErrorPercent,
 			a.NeverLeased,
+			a.CandidateFor,
 		}
 		batch.Queue(createRule, vals...)
 	}
@@ -155,6 +157,7 @@ func (b *CreateRuleBatchResults) QueryRow(f func(int, RateLimitRule, error)) {
 			&i.AdaptP99Ms,
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
+			&i.CandidateFor,
 		)
 		if f != nil {
 			f(t, i, err)
@@ -596,7 +599,7 @@ func (b *NewerPlansBatchResults) Close() error {
 }
 
 const newerRules = `-- name: NewerRules :batchmany
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule
 WHERE tenant_id = $1
     AND (revision, rule_id) > ($2::bigint, $3::bigint)
     AND (removed_at IS NULL OR $4::boolean)
@@ -686,6 +689,7 @@ func (b *NewerRulesBatchResults) Query(f func(int, []RateLimitRule, error)) {
 					&i.AdaptP99Ms,
 					&i.AdaptErrorPercent,
 					&i.NeverLeased,
+					&i.CandidateFor,
 				); err != nil {
 					return err
 				}
@@ -1121,6 +1125,7 @@ SET rate_per_second = $1,
     adapt_p99_ms = $19,
     adapt_error_percent = $20,
     never_leased = $21,
+    candidate_for = CASE WHEN $5 = 'shadow' THEN r.candidate_for END,
     version = r.version + 1,
     in_force_since = CASE
         WHEN r.rate_per_second = $1 AND r.burst_capacity = $3
@@ -1145,7 +1150,7 @@ SET rate_per_second = $1,
     revision = $22,
     updated_at = clock_timestamp()
 WHERE r.tenant_id = $23 AND r.rule_id = $24 AND r.removed_at IS NULL
-RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased
+RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for
 `
 
 type UpdateRuleBatchResults struct {
@@ -1182,7 +1187,8 @@ type UpdateRuleParams struct {
 }
 
 // A changed limit comes into force after everything that this rule's buckets may have seen: its own
-// earlier limits, overrides that ended, and steps. A rule that stops adapting has its own limit from now on.
+// earlier limits, overrides that ended, and steps. A rule that stops adapting has its own limit from now on. An enforced
+// rule is no candidate any more.
 func (q *Queries) UpdateRule(ctx context.Context, arg []UpdateRuleParams) *UpdateRuleBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -1263,6 +1269,7 @@ func (b *UpdateRuleBatchResults) QueryRow(f func(int, RateLimitRule, error)) {
 			&i.AdaptP99Ms,
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
+			&i.CandidateFor,
 		)
 		if f != nil {
 			f(t, i, err)

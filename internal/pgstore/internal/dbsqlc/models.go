@@ -438,6 +438,7 @@ type RateLimitRule struct {
 	AdaptP99Ms            *int32
 	AdaptErrorPercent     *float64
 	NeverLeased           bool
+	CandidateFor          *int64
 }
 
 type RateLimitStep struct {

@@ -12,7 +12,7 @@ import (
 )
 
 const adaptingRules = `-- name: AdaptingRules :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule
 WHERE tenant_id = $1 AND adapt_backend IS NOT NULL AND removed_at IS NULL
 ORDER BY rule_id
 LIMIT 1000
@@ -61,6 +61,7 @@ func (q *Queries) AdaptingRules(ctx context.Context, tenantID rules.TenantID) ([
 			&i.AdaptP99Ms,
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
+			&i.CandidateFor,
 		); err != nil {
 			return nil, err
 		}
@@ -73,7 +74,7 @@ func (q *Queries) AdaptingRules(ctx context.Context, tenantID rules.TenantID) ([
 }
 
 const allRules = `-- name: AllRules :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased FROM rate_limit_rule WHERE tenant_id = $1 AND removed_at IS NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule WHERE tenant_id = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) AllRules(ctx context.Context, tenantID rules.TenantID) ([]RateLimitRule, error) {
@@ -119,10 +120,38 @@ func (q *Queries) AllRules(ctx context.Context, tenantID rules.TenantID) ([]Rate
 			&i.AdaptP99Ms,
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
+			&i.CandidateFor,
 		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const candidatesOf = `-- name: CandidatesOf :many
+SELECT rule_id FROM rate_limit_rule
+WHERE tenant_id = $1 AND candidate_for = ANY ($2::bigint[]) AND removed_at IS NULL
+ORDER BY rule_id
+`
+
+// The ids of the shadow rules that are tried for some rules.
+func (q *Queries) CandidatesOf(ctx context.Context, tenantID rules.TenantID, ruleIds []int64) ([]rules.RuleID, error) {
+	rows, err := q.db.Query(ctx, candidatesOf, tenantID, ruleIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []rules.RuleID
+	for rows.Next() {
+		var rule_id rules.RuleID
+		if err := rows.Scan(&rule_id); err != nil {
+			return nil, err
+		}
+		items = append(items, rule_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -179,7 +208,7 @@ func (q *Queries) MatrixLast(ctx context.Context, arg MatrixLastParams) (MatrixL
 }
 
 const matrixPage = `-- name: MatrixPage :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule
 WHERE tenant_id = $1 AND removed_at IS NULL
     AND (key_pattern, name) > ($2::text, $3::text)
     AND ($4::boolean OR (key_pattern, name) <= ($5::text, $6::text))
@@ -246,6 +275,7 @@ func (q *Queries) MatrixPage(ctx context.Context, arg MatrixPageParams) ([]RateL
 			&i.AdaptP99Ms,
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
+			&i.CandidateFor,
 		); err != nil {
 			return nil, err
 		}
@@ -258,7 +288,7 @@ func (q *Queries) MatrixPage(ctx context.Context, arg MatrixPageParams) ([]RateL
 }
 
 const removedRule = `-- name: RemovedRule :one
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NOT NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NOT NULL
 `
 
 func (q *Queries) RemovedRule(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID) (RateLimitRule, error) {
@@ -298,6 +328,7 @@ func (q *Queries) RemovedRule(ctx context.Context, tenantID rules.TenantID, rule
 		&i.AdaptP99Ms,
 		&i.AdaptErrorPercent,
 		&i.NeverLeased,
+		&i.CandidateFor,
 	)
 	return i, err
 }
@@ -319,7 +350,7 @@ func (q *Queries) ReviveRule(ctx context.Context, revision int64, tenantID rules
 }
 
 const rule = `-- name: Rule :one
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NULL
 `
 
 func (q *Queries) Rule(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID) (RateLimitRule, error) {
@@ -359,12 +390,13 @@ func (q *Queries) Rule(ctx context.Context, tenantID rules.TenantID, ruleID rule
 		&i.AdaptP99Ms,
 		&i.AdaptErrorPercent,
 		&i.NeverLeased,
+		&i.CandidateFor,
 	)
 	return i, err
 }
 
 const rulesByID = `-- name: RulesByID :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule
 WHERE tenant_id = $1 AND rule_id = ANY ($2::bigint[]) AND removed_at IS NULL
 `
 
@@ -411,6 +443,7 @@ func (q *Queries) RulesByID(ctx context.Context, tenantID rules.TenantID, ruleId
 			&i.AdaptP99Ms,
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
+			&i.CandidateFor,
 		); err != nil {
 			return nil, err
 		}
@@ -438,7 +471,7 @@ func (q *Queries) RulesLookedAt(ctx context.Context, tenantID rules.TenantID, af
 }
 
 const rulesOfPatterns = `-- name: RulesOfPatterns :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule
 WHERE tenant_id = $1 AND key_pattern = ANY ($2::text[]) AND removed_at IS NULL
 `
 
@@ -485,6 +518,7 @@ func (q *Queries) RulesOfPatterns(ctx context.Context, tenantID rules.TenantID, 
 			&i.AdaptP99Ms,
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
+			&i.CandidateFor,
 		); err != nil {
 			return nil, err
 		}
@@ -497,7 +531,7 @@ func (q *Queries) RulesOfPatterns(ctx context.Context, tenantID rules.TenantID, 
 }
 
 const rulesPage = `-- name: RulesPage :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule
 WHERE tenant_id = $1 AND rule_id > $2 AND rule_id <= $3 AND removed_at IS NULL
     AND ($4::text = '' OR scope = $4::text)
     AND ($5::text IS NULL OR coalesce(plan, '') = $5::text)
@@ -583,6 +617,7 @@ func (q *Queries) RulesPage(ctx context.Context, arg RulesPageParams) ([]RateLim
 			&i.AdaptP99Ms,
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
+			&i.CandidateFor,
 		); err != nil {
 			return nil, err
 		}

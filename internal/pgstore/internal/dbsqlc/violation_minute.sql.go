@@ -12,6 +12,97 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+const comparedSubjects = `-- name: ComparedSubjects :many
+WITH live AS MATERIALIZED (
+    SELECT m.minute, m.subject, m.denied FROM violation_minute AS m
+    WHERE m.tenant_id = $4 AND m.rule_id = $5::bigint
+        AND m.minute >= $2 AND m.minute < $6 AND NOT m.other
+    ORDER BY m.minute DESC
+    LIMIT $1::bigint
+), candidate AS MATERIALIZED (
+    SELECT m.minute, m.subject, m.denied FROM violation_minute AS m
+    WHERE m.tenant_id = $4 AND m.rule_id = $7::bigint
+        AND m.minute >= $2 AND m.minute < $6 AND NOT m.other
+    ORDER BY m.minute DESC
+    LIMIT $1::bigint
+), by_live AS (
+    SELECT l.subject, sum(l.denied) AS denied FROM live AS l GROUP BY l.subject
+), by_candidate AS (
+    SELECT c.subject, sum(c.denied) AS denied FROM candidate AS c GROUP BY c.subject
+), differing AS (
+    SELECT false AS is_candidate, l.subject, l.denied FROM by_live AS l
+    WHERE NOT EXISTS (SELECT FROM by_candidate AS c WHERE c.subject = l.subject)
+    UNION ALL
+    SELECT true, c.subject, c.denied FROM by_candidate AS c
+    WHERE NOT EXISTS (SELECT FROM by_live AS l WHERE l.subject = c.subject)
+), ranked AS (
+    SELECT d.is_candidate, d.subject, d.denied,
+        row_number() OVER (PARTITION BY d.is_candidate ORDER BY d.denied DESC, d.subject) AS place,
+        count(*) OVER (PARTITION BY d.is_candidate) AS subjects
+    FROM differing AS d
+)
+SELECT r.is_candidate::boolean AS is_candidate, r.subject::text AS subject, r.denied::bigint AS denied, r.subjects::bigint AS subjects,
+    coalesce(greatest((SELECT min(l.minute) FROM live AS l HAVING count(*) >= $1::bigint),
+        (SELECT min(c.minute) FROM candidate AS c HAVING count(*) >= $1::bigint)), $2)::timestamptz AS looked_back_to
+FROM ranked AS r
+WHERE r.place <= $3::bigint
+ORDER BY r.is_candidate, r.place
+`
+
+type ComparedSubjectsParams struct {
+	AtMost    int64
+	Since     time.Time
+	PageSize  int64
+	TenantID  rules.TenantID
+	Live      int64
+	Until     time.Time
+	Candidate int64
+}
+
+type ComparedSubjectsRow struct {
+	IsCandidate  bool
+	Subject      string
+	Denied       int64
+	Subjects     int64
+	LookedBackTo time.Time
+}
+
+// The subjects that one rule denied and another did not, of the newest so many counts of each: the most often denied, and
+// how many there are. A candidate's counts are of checks that passed.
+func (q *Queries) ComparedSubjects(ctx context.Context, arg ComparedSubjectsParams) ([]ComparedSubjectsRow, error) {
+	rows, err := q.db.Query(ctx, comparedSubjects,
+		arg.AtMost,
+		arg.Since,
+		arg.PageSize,
+		arg.TenantID,
+		arg.Live,
+		arg.Until,
+		arg.Candidate,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ComparedSubjectsRow
+	for rows.Next() {
+		var i ComparedSubjectsRow
+		if err := rows.Scan(
+			&i.IsCandidate,
+			&i.Subject,
+			&i.Denied,
+			&i.Subjects,
+			&i.LookedBackTo,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deniedInMinute = `-- name: DeniedInMinute :one
 SELECT denied FROM violation_minute
 WHERE tenant_id = $1 AND minute = $2 AND rule_id = $3

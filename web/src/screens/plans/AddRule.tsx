@@ -1,4 +1,4 @@
-import { Button, Group, TextInput } from '@mantine/core';
+import { Button, Checkbox, Group, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import type { MatrixRow } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
@@ -10,13 +10,14 @@ interface Props {
   /** The existing rows. */
   taken: string[];
   onClose: () => void;
-  onAdd: (row: MatrixRow) => void;
+  onAdd: (row: MatrixRow, shadow: boolean) => void;
 }
 
 /** Adds a row to the matrix. Its rates are typed into the cells. */
 export function AddRule({ taken, onClose, onAdd }: Props) {
   const [text, setText] = useState(() => first(taken));
   const [name, setName] = useState('');
+  const [shadow, setShadow] = useState(false);
   const parsed = parsePattern(text);
   const row = parsed.segments && {
     key_pattern: printPattern(parsed.segments),
@@ -32,7 +33,7 @@ export function AddRule({ taken, onClose, onAdd }: Props) {
         onSubmit={(event) => {
           event.preventDefault();
           if (!row || exists) return;
-          onAdd(row);
+          onAdd(row, shadow);
           onClose();
         }}
       >
@@ -44,6 +45,13 @@ export function AddRule({ taken, onClose, onAdd }: Props) {
           value={name}
           error={exists && 'A rule with this pattern and name already exists. Choose another name.'}
           onChange={(event) => setName(event.currentTarget.value)}
+        />
+        <Checkbox
+          mt="md"
+          label="Start in shadow mode"
+          description="The rule reports what it would deny, and denies nothing until you enforce it on its page."
+          checked={shadow}
+          onChange={(event) => setShadow(event.currentTarget.checked)}
         />
         <Group justify="flex-end" mt="lg">
           <Button variant="default" onClick={onClose}>

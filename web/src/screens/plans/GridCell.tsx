@@ -3,8 +3,10 @@ import { Link } from '@tanstack/react-router';
 import type { Verdicts } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { IconAlert, IconArrowRight } from '~/components/icons';
+import { Outcome } from '~/components/Outcome';
 import { patternInWords } from '~/domain/pattern';
 import { type Limit, limitSentence } from '~/domain/rate';
+import { ruleEffect } from '~/domain/rule';
 import { CellEditor, CellValue } from './Cell';
 import type { Edit, Place, Unread } from './draft';
 import { heldTo, type InForce } from './inForce';
@@ -27,6 +29,8 @@ interface Props {
   lastHour: Verdicts | undefined;
   /** Of the rule’s rate, in percent. */
   share: number | undefined;
+  /** Tried beside the rule. */
+  candidate: Rule | undefined;
   /** The cell has the keyboard focus of the grid. */
   here: boolean;
   editing: { typed?: string } | null;
@@ -45,6 +49,7 @@ interface Props {
 export function GridCell(props: Props) {
   const { tenant, place, position, index, rule, change, now, unread, error, lastHour, share, here, editing } =
     props;
+  const { candidate } = props;
   const limit = change ? change.limit : rule;
   const label = `${patternInWords(place.key_pattern)}${place.name && ` ${place.name}`}, ${place.plan ?? 'all plans'}`;
   const wrong = error ?? unread?.wrong;
@@ -80,6 +85,19 @@ export function GridCell(props: Props) {
             <span className={styles.rate}>{[unread.rate, unread.burst].filter(Boolean).join(' · ')}</span>
           ) : (
             <CellValue rule={rule} limit={limit} now={now} lastHour={lastHour} share={share} />
+          )}
+          {change?.shadow && change.limit && <Outcome tone="shadow">shadow</Outcome>}
+          {candidate && !change && (
+            <Tooltip label={`Tried as shadow: ${ruleEffect(candidate)}`}>
+              <Link
+                to="/t/$tenant/rules/$rule"
+                params={{ tenant, rule: String(candidate.rule_id) }}
+                tabIndex={here ? 0 : -1}
+                aria-label={`Open the candidate: ${label}`}
+              >
+                <Outcome tone="shadow">candidate</Outcome>
+              </Link>
+            </Tooltip>
           )}
           {change && !change.limit && <span className={styles.removed}>removed</span>}
           {now.kind === 'held' && <Held own={now.own} all={now.all} onSplit={props.onSplit} here={here} />}

@@ -22,6 +22,8 @@ interface Props {
   lastHour: Map<number, Verdicts>;
   /** The share of its rate that a rule has, by rule id, of those that adapt. */
   shares: Map<number, number>;
+  /** Candidates by the id of the rule that they are tried for. */
+  candidates: Map<number, Rule>;
   editable: boolean;
   /** A row that was just added. Its first cell is edited at once. */
   added?: string;
@@ -50,7 +52,7 @@ function writes({ key, ctrlKey, metaKey, altKey }: React.KeyboardEvent): boolean
  * or typing edits a cell, Delete removes its limit, Escape cancels.
  */
 export function MatrixGrid(props: Props) {
-  const { tenant, plans, rows, draft, unread, errors, lastHour, shares, editable, added } = props;
+  const { tenant, plans, rows, draft, unread, errors, lastHour, shares, candidates, editable, added } = props;
   const { onEdit, onUnread, onSplit } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const [current, setAt] = useState<Position>({ row: 0, column: 0 });
@@ -128,6 +130,7 @@ export function MatrixGrid(props: Props) {
         error={errors.get(id)}
         lastHour={rule ? lastHour.get(rule.rule_id) : undefined}
         share={rule ? shares.get(rule.rule_id) : undefined}
+        candidate={rule ? candidates.get(rule.rule_id) : undefined}
         here={here}
         editing={here ? editing : null}
         onFocus={() => setAt(position)}

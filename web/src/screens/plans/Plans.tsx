@@ -16,6 +16,7 @@ import { ChangeMany } from './ChangeMany';
 import {
   byRate,
   type Clash,
+  candidatesOf,
   cellId,
   clashes,
   type Draft,
@@ -24,6 +25,7 @@ import {
   rebased,
   rowId,
   type Unread,
+  withoutCandidates,
   yielded,
 } from './draft';
 import { heldRows, split } from './inForce';
@@ -51,6 +53,8 @@ export default function Plans() {
   const shares = new Map(adapting?.map(({ rule_id, share_percent }) => [rule_id, share_percent]));
   const [open, setOpen] = useState<'plan' | 'limit' | 'many' | 'review' | null>(null);
   const [added, setAdded] = useState<MatrixRow[]>([]);
+  /** Added rows whose rules start in shadow mode. */
+  const [shadows, setShadows] = useState<ReadonlySet<string>>(new Set());
   const [draft, setDraft] = useState<Draft>(new Map());
   const [unread, setUnread] = useState<ReadonlyMap<string, Unread>>(new Map());
   const [errors, setErrors] = useState(new Map<string, string>());
@@ -62,6 +66,7 @@ export default function Plans() {
     setUnread(new Map());
     setErrors(new Map());
     setAdded([]);
+    setShadows(new Set());
   }
 
   function note(place: Place, typed: Unread | null) {
@@ -79,7 +84,11 @@ export default function Plans() {
   }
 
   const dirty = draft.size + unread.size > 0;
-  const rows = useMemo(() => withAdded(matrix.data ?? [], added), [matrix.data, added]);
+  const candidates = useMemo(() => candidatesOf(matrix.data ?? []), [matrix.data]);
+  const rows = useMemo(
+    () => withAdded(withoutCandidates(matrix.data ?? [], candidates), added),
+    [matrix.data, candidates, added],
+  );
   const shown = useMemo(
     () => rows.filter((row) => added.includes(row) || rowFits(row, search)),
     [rows, added, search],
@@ -140,12 +149,14 @@ export default function Plans() {
                         errors={errors}
                         lastHour={lastHour}
                         shares={shares}
+                        candidates={candidates}
                         editable={edit}
                         added={added[0] && rowId(added[0])}
                         onUnread={note}
                         onSplit={giveEach}
                         onEdit={(change) => {
-                          setDraft((before) => edited(before, change));
+                          const shadow = shadows.has(rowId(change.place));
+                          setDraft((before) => edited(before, shadow ? { ...change, shadow } : change));
                           setErrors(new Map());
                         }}
                       />
@@ -177,7 +188,10 @@ export default function Plans() {
         <AddRule
           taken={(matrix.data ?? []).concat(added).map(rowId)}
           onClose={close}
-          onAdd={(row) => setAdded((rows) => [row, ...rows])}
+          onAdd={(row, shadow) => {
+            setAdded((rows) => [row, ...rows]);
+            if (shadow) setShadows((before) => new Set(before).add(rowId(row)));
+          }}
         />
       )}
       {open === 'many' && (

@@ -17,6 +17,8 @@ export interface Edit {
   limit: Limit | null;
   /** For a new rule: the rule that its other fields are copied from. */
   like?: Rule;
+  /** A new rule that starts in shadow mode. */
+  shadow?: boolean;
 }
 
 /** Invalid text in a cell. It stays there, and the draft cannot be saved. */
@@ -35,6 +37,24 @@ export function cellId({ key_pattern, name, plan }: Place): string {
 
 export function rowId({ key_pattern, name }: { key_pattern: string; name: string }): string {
   return JSON.stringify([key_pattern, name]);
+}
+
+/** The candidates among the rules of some rows, by the id of their live rule. */
+export function candidatesOf(rows: MatrixRow[]): Map<number, Rule> {
+  const live = new Set(rows.flatMap(({ rules }) => rules.map(({ rule_id }) => rule_id)));
+  return new Map(
+    rows.flatMap(({ rules }) =>
+      rules.flatMap((rule) =>
+        rule.candidate_for !== null && live.has(rule.candidate_for) ? [[rule.candidate_for, rule]] : [],
+      ),
+    ),
+  );
+}
+
+/** The rows without those that have candidates only, which the cells of their live rules show. */
+export function withoutCandidates(rows: MatrixRow[], candidates: Map<number, Rule>): MatrixRow[] {
+  const shown = new Set([...candidates.values()].map(({ rule_id }) => rule_id));
+  return rows.filter(({ rules }) => rules.length === 0 || rules.some(({ rule_id }) => !shown.has(rule_id)));
 }
 
 /** The rule of a cell, or null. */
@@ -83,7 +103,7 @@ export function without(draft: Draft, id: string): Draft {
 
 /** The cells to send, in the order of the draft, so that `/cells/3` is the fourth edit. */
 export function cellsOf(draft: Draft): MatrixCell[] {
-  return [...draft.values()].map(({ place: { key_pattern, name, plan }, base, limit, like }) => {
+  return [...draft.values()].map(({ place: { key_pattern, name, plan }, base, limit, like, shadow }) => {
     if (base && !limit) return { rule_id: base.rule_id, version: base.version, remove: true };
     // A window or a number of places has a burst only.
     const rate = limit && hasRate(limit.algorithm) ? limit.rate_per_second : undefined;
@@ -94,7 +114,15 @@ export function cellsOf(draft: Draft): MatrixCell[] {
     };
     return base
       ? { rule_id: base.rule_id, version: base.version, ...values }
-      : { key_pattern, name, plan, ...values, ...(limit && partsOf(limit)), ...(like && detailsOf(like)) };
+      : {
+          key_pattern,
+          name,
+          plan,
+          ...values,
+          ...(limit && partsOf(limit)),
+          ...(like && detailsOf(like)),
+          ...(shadow && { mode: 'shadow' as const }),
+        };
   });
 }
 

@@ -24,14 +24,14 @@ import { blockOf, copyOf, creation, newRule, type RuleDraft } from './ruleDraft'
 /** Creates a rule, empty or as a copy. */
 export default function NewRule() {
   const tenant = useTenant();
-  const { from, mode, block } = useSearch({ from: '/shell/t/$tenant/rules/new' });
+  const { from, block } = useSearch({ from: '/shell/t/$tenant/rules/new' });
   const rules = useQuery({ ...rulesQuery(tenant), enabled: from !== undefined });
   if (from === undefined) return <Form begin={block ? blockOf(block) : newRule} />;
   return (
     <Query query={rules}>
       {(all) => {
         const original = all.find(({ rule_id }) => rule_id === from);
-        return <Form key={from} begin={original ? copyOf(original, all, mode) : newRule} />;
+        return <Form key={from} begin={original ? copyOf(original, all) : newRule} />;
       }}
     </Query>
   );

@@ -16,11 +16,12 @@ import {
   IconPlay,
   IconTrash,
 } from '~/components/icons';
-import { done } from '~/components/toast';
+import { done, failed } from '~/components/toast';
 import { exactNumber } from '~/domain/format';
 import { limitSentence } from '~/domain/rate';
 import styles from './Rules.module.css';
 import { differences } from './ruleDraft';
+import { useTryAsShadow } from './useTryAsShadow';
 
 type Act = 'shadow' | 'off' | 'on' | 'remove';
 
@@ -29,10 +30,12 @@ interface Props {
   saved: Tagged<Rule>;
   /** Something typed is not saved: what would change the rule below it waits. */
   dirty: boolean;
+  /** A candidate is tried beside the rule. */
+  hasCandidate: boolean;
 }
 
 /** What else can be done with a rule. */
-export function RuleActions({ tenant, saved: { value: rule, etag }, dirty }: Props) {
+export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, hasCandidate }: Props) {
   const queries = useQueryClient();
   const navigate = useNavigate();
   // The rule as it was when the question was asked: it may be changed before the answer.
@@ -70,8 +73,9 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty }: Pro
   };
   const asking = acts[asked?.act ?? 'remove'];
   const ask = (act: Act) => setAsked({ act, seen: rule });
-  const copy = (mode?: 'shadow') =>
-    navigate({ to: '/t/$tenant/rules/new', params: { tenant }, search: { from: rule.rule_id, mode } });
+  const copy = () =>
+    navigate({ to: '/t/$tenant/rules/new', params: { tenant }, search: { from: rule.rule_id } });
+  const tryAsShadow = useTryAsShadow(tenant, rule);
   const live = rule.mode === 'enforce' && rule.action !== 'bypass';
 
   return (
@@ -86,12 +90,16 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty }: Pro
           <Menu.Item leftSection={<IconPencil size={15} />} onClick={edit}>
             Edit
           </Menu.Item>
-          <Menu.Item leftSection={<IconCopy size={15} />} onClick={() => copy()}>
+          <Menu.Item leftSection={<IconCopy size={15} />} onClick={copy}>
             Duplicate
           </Menu.Item>
-          {live && (
-            <Menu.Item leftSection={<IconGhost size={15} />} onClick={() => copy('shadow')}>
-              New shadow candidate
+          {live && !hasCandidate && (
+            <Menu.Item
+              leftSection={<IconGhost size={15} />}
+              disabled={dirty}
+              onClick={() => tryAsShadow({}).catch((error) => failed('Could not try it as shadow', error))}
+            >
+              Try as shadow
             </Menu.Item>
           )}
           <Menu.Divider />
@@ -170,6 +178,6 @@ function effectOf(act: Act, rule: Rule, denials: Verdicts | undefined): string {
         ? 'The rule reports again what it would deny.'
         : `Within 2 s ${limit} is enforced again.`;
     case 'remove':
-      return `Within 2 s ${limit} and its overrides are removed.${hour} You can undo this from the audit log. The buckets then start full.`;
+      return `Within 2 s ${limit}, its overrides and its candidate are removed.${hour} You can undo this from the audit log. The buckets then start full.`;
   }
 }

@@ -2,7 +2,7 @@ import { Button, Group } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
 import type { Tagged } from '~/api/client';
-import { ruleQuery } from '~/api/queries';
+import { ruleQuery, rulesOfPatternQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
@@ -12,6 +12,8 @@ import { isOverridable } from '~/features/overrides/overridable';
 import { useRole, useTenant } from '~/session';
 import { AdaptingCard } from './AdaptingCard';
 import { BucketPicture } from './BucketPicture';
+import { CandidateActions } from './CandidateActions';
+import { ComparisonCard } from './ComparisonCard';
 import { EnforceRule } from './EnforceRule';
 import { History } from './History';
 import { RuleActions } from './RuleActions';
@@ -19,7 +21,8 @@ import { RuleChips } from './RuleChips';
 import { RuleEditor } from './RuleEditor';
 import { RuleOverrides } from './RuleOverrides';
 import styles from './Rules.module.css';
-import { SaveCandidate } from './SaveCandidate';
+import { TriedBeside } from './TriedBeside';
+import { TryAsShadow } from './TryAsShadow';
 import { useRuleEditor } from './useRuleEditor';
 import { Verdicts } from './Verdicts';
 
@@ -38,6 +41,13 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
   const editor = useRuleEditor(tenant, saved);
   const rule = saved.value;
   const { draft } = editor;
+  const { data: alike } = useQuery(rulesOfPatternQuery(tenant, rule.key_pattern));
+  const candidate = alike?.find(({ candidate_for }) => candidate_for === rule.rule_id);
+  const { data: live } = useQuery({
+    ...ruleQuery(tenant, rule.candidate_for ?? 0),
+    enabled: rule.candidate_for !== null,
+    retry: false,
+  });
 
   return (
     <Page
@@ -57,30 +67,47 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
       }
       actions={
         <>
-          {edit && <RuleActions tenant={tenant} saved={saved} dirty={editor.dirty} />}
+          {edit && (
+            <RuleActions
+              tenant={tenant}
+              saved={saved}
+              dirty={editor.dirty}
+              hasCandidate={candidate !== undefined}
+            />
+          )}
           {edit && editor.dirty && (
             <Group gap={8}>
               <Button variant="default" onClick={editor.reset}>
                 Discard
               </Button>
-              {rule.mode === 'enforce' && draft.mode === 'enforce' && draft.action !== 'bypass' && (
-                <SaveCandidate
-                  tenant={tenant}
-                  rule={rule}
-                  draft={draft}
-                  ready={editor.ready}
-                  onSaved={editor.reset}
-                />
-              )}
+              {rule.mode === 'enforce' &&
+                draft.mode === 'enforce' &&
+                draft.action !== 'bypass' &&
+                candidate === undefined && (
+                  <TryAsShadow
+                    tenant={tenant}
+                    rule={rule}
+                    draft={draft}
+                    ready={editor.ready}
+                    onSaved={editor.reset}
+                  />
+                )}
               <Button loading={editor.saving} disabled={!editor.ready} onClick={editor.save}>
                 Save
               </Button>
             </Group>
           )}
-          {edit && !editor.dirty && rule.mode === 'shadow' && <EnforceRule tenant={tenant} saved={saved} />}
+          {edit && !editor.dirty && rule.mode === 'shadow' && live && (
+            <CandidateActions tenant={tenant} saved={saved} live={live} />
+          )}
+          {edit && !editor.dirty && rule.mode === 'shadow' && !live && (
+            <EnforceRule tenant={tenant} saved={saved} />
+          )}
         </>
       }
     >
+      {candidate && <TriedBeside tenant={tenant} candidate={candidate} />}
+      {live && <ComparisonCard tenant={tenant} candidate={rule} />}
       <div className={styles.columns}>
         <RuleEditor tenant={tenant} editor={editor} disabled={!edit} />
         <div className={styles.column}>

@@ -42,12 +42,12 @@ export function blockOf(ip: string): RuleDraft {
   return { ...newRule, key_pattern: `ip:${literal}`, action: 'block', ...nothing };
 }
 
-/** A copy of a rule under a free name: "daily-copy", "candidate". */
-export function copyOf(rule: Rule, rules: Rule[], mode?: 'shadow'): RuleDraft {
-  const { key_pattern, plan, action, failure_mode, lease, is_active, description } = rule;
+/** A copy of a rule under a free name: "daily-copy". */
+export function copyOf(rule: Rule, rules: Rule[]): RuleDraft {
+  const { key_pattern, plan, mode, action, failure_mode, lease, is_active, description } = rule;
   const taken = (name: string) =>
     rules.some((one) => one.key_pattern === key_pattern && one.plan === plan && one.name === name);
-  const base = [rule.name, mode ? 'candidate' : 'copy'].filter(Boolean).join('-');
+  const base = [rule.name, 'copy'].filter(Boolean).join('-');
   let name = base;
   for (let number = 2; taken(name); number++) name = `${base}-${number}`;
   return {
@@ -59,9 +59,9 @@ export function copyOf(rule: Rule, rules: Rule[], mode?: 'shadow'): RuleDraft {
     action,
     failure_mode,
     lease,
-    is_active: mode ? true : is_active,
+    is_active,
     description,
-    mode: mode ?? rule.mode,
+    mode,
   };
 }
 

@@ -1,0 +1,76 @@
+package adminapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+// candidate creates a candidate for a live rule.
+func (w *world) candidate(live rules.Rule, burst int64) rules.Rule {
+	w.t.Helper()
+	live.CandidateFor, live.Burst = live.ID, burst
+	return must(w.system().CreateCandidate(w.ctx(), live))(w.t)
+}
+
+func TestALimitIsTriedAsShadowComparedAndPromoted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	live := w.rule(w.acme, func(r *rules.Rule) { r.Mode = rules.ModeEnforce })
+	path := func(id int64, rest string) string { return fmt.Sprintf("/api/v1/tenants/acme/rules/%d%s", id, rest) }
+	try := path(int64(live.ID), "/candidate")
+	type tried struct {
+		shownRule
+		Mode         string `json:"mode"`
+		CandidateFor int64  `json:"candidate_for"`
+	}
+
+	for name, body := range map[string]map[string]any{
+		"a bypass":        {"action": "bypass"},
+		"a burst of zero": {"burst_capacity": 0},
+	} {
+		if got := w.send(by, "POST", try, body); got.status != http.StatusBadRequest {
+			t.Errorf("%s is answered %d: %s", name, got.status, got.body)
+		}
+	}
+	made := w.want(w.send(by, "POST", try, map[string]any{"burst_capacity": 5, "mode": "enforce", "is_active": false}), http.StatusCreated)
+	candidate := read[tried](t, made)
+	if candidate.Mode != "shadow" || candidate.Burst != 5 || candidate.CandidateFor != int64(live.ID) {
+		t.Errorf("the candidate is %s", made.body)
+	}
+	w.want(w.send(by, "POST", try, map[string]any{}), http.StatusConflict)                                  // it has one
+	w.want(w.send(by, "POST", path(candidate.RuleID, "/candidate"), map[string]any{}), http.StatusConflict) // a shadow rule
+	w.want(w.send(by, "GET", path(int64(live.ID), "/comparison"), nil), http.StatusConflict)
+
+	w.violate(denied(w.acme, time.Now(), func(v *violations.Violation) {
+		v.Rule, v.Subject, v.Mode = rules.RuleID(candidate.RuleID), "77", rules.ModeShadow
+	}))
+	compared := read[struct {
+		Live          shownRule `json:"live"`
+		Points        []any     `json:"points"`
+		CandidateOnly struct {
+			Subjects int64 `json:"subjects"`
+			Items    []struct {
+				Subject string `json:"subject"`
+			} `json:"items"`
+		} `json:"candidate_only"`
+	}](t, w.want(w.send(by, "GET", path(candidate.RuleID, "/comparison"), nil), http.StatusOK))
+	if compared.Live.RuleID != int64(live.ID) || len(compared.Points) == 0 || compared.CandidateOnly.Subjects != 1 || compared.CandidateOnly.Items[0].Subject != "77" {
+		t.Errorf("the comparison is %+v", compared)
+	}
+
+	w.want(w.send(by, "PATCH", path(int64(live.ID), ""), map[string]any{"burst_capacity": 11}, "If-Match", "*"), http.StatusOK)
+	promote := func(version int) answer {
+		return w.send(by, "POST", path(candidate.RuleID, "/promote"), map[string]any{"into_rule_id": live.ID, "into_version": version}, "If-Match", `"1"`)
+	}
+	w.want(promote(1), http.StatusPreconditionFailed)
+	if got := shownOf(t, w.want(promote(2), http.StatusOK)); got.RuleID != int64(live.ID) || got.Burst != 5 {
+		t.Errorf("the promoted rule is %+v", got)
+	}
+}

@@ -1,0 +1,90 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+// CreateCandidate creates a shadow rule that is tried for the live rule in its CandidateFor, under a free name.
+func (s Writer) CreateCandidate(ctx context.Context, candidate rules.Rule) (created rules.Rule, err error) {
+	err = s.inTenant(ctx, statementTimeout, candidate.TenantID, func(ctx context.Context, w write) error {
+		live, err := w.ruleAt(ctx, candidate.CandidateFor, rules.AnyVersion)
+		if err != nil {
+			return err
+		}
+		if !live.CanBeTried() {
+			return rules.ErrInUse
+		}
+		others, err := w.CandidatesOf(ctx, w.tenant, ruleNumbers([]rules.RuleID{live.ID}))
+		if err != nil {
+			return err
+		}
+		if len(others) > 0 {
+			return rules.ErrExists
+		}
+		alike, err := w.RulesOfPatterns(ctx, w.tenant, []string{live.Pattern.String()})
+		if err != nil {
+			return err
+		}
+		candidate.Pattern, candidate.Plan, candidate.Mode = live.Pattern, live.Plan, rules.ModeShadow
+		candidate.Name = live.CandidateName(func(name string) bool {
+			return slices.ContainsFunc(alike, func(r dbsqlc.RateLimitRule) bool { return r.Name == name && orEmpty(r.Plan) == live.Plan })
+		})
+		if err := w.requireRoom(ctx, &candidate); err != nil {
+			return err
+		}
+		stored, _, err := w.createRules(ctx, []rules.Rule{candidate})
+		created = first(stored)
+		return err
+	})
+	if err != nil {
+		return rules.Rule{}, fmt.Errorf("create a candidate for rule %d: %w", candidate.CandidateFor, err)
+	}
+	return created, nil
+}
+
+// withCandidates adds the candidates of rules that are removed. A file that removes a rule says itself which others stay.
+func (w write) withCandidates(ctx context.Context, ids []rules.RuleID) ([]rules.RuleID, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	candidates, err := w.CandidatesOf(ctx, w.tenant, ruleNumbers(ids))
+	for _, id := range candidates {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, err
+}
+
+// Differing reads the newest violations.MaxTopRows counts of each rule.
+func (s *Store) Differing(
+	ctx context.Context, tenant rules.TenantID, live, candidate rules.RuleID, steps violations.Steps, limit int,
+) (found violations.Differing, err error) {
+	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ComparedSubjectsRow, error) {
+		return q.ComparedSubjects(ctx, dbsqlc.ComparedSubjectsParams{
+			TenantID: tenant, Live: int64(live), Candidate: int64(candidate), Since: steps.Since, Until: steps.Until,
+			AtMost: int64(s.topRows), PageSize: int64(rowLimit(limit)),
+		})
+	})
+	if err != nil {
+		return found, fmt.Errorf("read who differs between rules %d and %d: %w", live, candidate, err)
+	}
+	for _, row := range rows {
+		of := &found.Live
+		if row.IsCandidate {
+			of = &found.Candidate
+		}
+		of.Subjects = row.Subjects
+		of.Most = append(of.Most, violations.DeniedSubject{Subject: row.Subject, Denied: row.Denied})
+		if row.LookedBackTo.After(steps.Since) {
+			found.LookedBackTo = row.LookedBackTo.UTC()
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,106 @@
+import { Button, Group } from '@mantine/core';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
+import { useState } from 'react';
+import { changed } from '~/api/changes';
+import { api, body, ifMatch, type Tagged } from '~/api/client';
+import { ruleQuery } from '~/api/queries';
+import type { Rule } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { Effect } from '~/components/Effect';
+import { done } from '~/components/toast';
+import { ruleEffect } from '~/domain/rule';
+import { comparisonQuery, comparisonWords } from './comparison';
+import styles from './Rules.module.css';
+import { copyOf, creation } from './ruleDraft';
+
+interface Props {
+  tenant: string;
+  saved: Tagged<Rule>;
+  live: Tagged<Rule>;
+}
+
+/** Promotes a candidate into its live rule, or discards it. */
+export function CandidateActions({ tenant, saved, live }: Props) {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const [asking, setAsking] = useState<'promote' | 'discard' | null>(null);
+  const { data: comparison } = useQuery({
+    ...comparisonQuery(tenant, saved.value.rule_id),
+    enabled: asking !== null,
+  });
+  const candidate = saved.value;
+  const params = { path: { tenant, rule_id: candidate.rule_id }, header: ifMatch(saved.etag) };
+
+  async function openLive(said: string) {
+    await navigate({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: String(live.value.rule_id) } });
+    queries.removeQueries({ queryKey: ruleQuery(tenant, candidate.rule_id).queryKey });
+    await changed(queries, tenant, 'rule');
+    done(said);
+  }
+
+  async function promote() {
+    await body(
+      api.POST('/api/v1/tenants/{tenant}/rules/{rule_id}/promote', {
+        params,
+        body: { into_rule_id: live.value.rule_id, into_version: live.value.version },
+      }),
+    );
+    await openLive('Candidate promoted. Its limit takes effect within 2 s');
+  }
+
+  async function discard() {
+    await api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}', { params });
+    await openLive('Candidate discarded. You can undo this from the audit log');
+  }
+
+  const words = comparison && <p>{comparisonWords(comparison)}</p>;
+  return (
+    <Group gap={8}>
+      <Button variant="default" onClick={() => setAsking('discard')}>
+        Discard
+      </Button>
+      <Button onClick={() => setAsking('promote')}>Promote</Button>
+      <ConfirmAction
+        opened={asking === 'promote'}
+        onClose={() => setAsking(null)}
+        title="Promote this candidate?"
+        effect={
+          <div className={styles.form}>
+            {words}
+            <Effect
+              tenant={tenant}
+              question={{ rules: [creation({ ...copyOf(candidate, []), ...identity(live.value) })] }}
+            />
+            <p>
+              The live rule goes from <s>{ruleEffect(live.value)}</s> to{' '}
+              <strong>{ruleEffect(candidate)}</strong> within 2 s. It keeps its buckets and overrides, and the
+              candidate is removed.
+            </p>
+          </div>
+        }
+        verb="Promote"
+        action={promote}
+      />
+      <ConfirmAction
+        opened={asking === 'discard'}
+        onClose={() => setAsking(null)}
+        title="Discard this candidate?"
+        effect={
+          <div className={styles.form}>
+            {words}
+            <p>The candidate is removed. The live rule stays {ruleEffect(live.value)}.</p>
+          </div>
+        }
+        verb="Discard candidate"
+        destructive
+        action={discard}
+      />
+    </Group>
+  );
+}
+
+/** What makes a draft the live rule itself. */
+function identity({ name }: Rule) {
+  return { name, mode: 'enforce' as const, is_active: true };
+}

@@ -1,0 +1,29 @@
+import { Button } from '@mantine/core';
+import { useMutation } from '@tanstack/react-query';
+import type { Rule } from '~/api/types';
+import { failed } from '~/components/toast';
+import { patch, type RuleDraft } from './ruleDraft';
+import { useTryAsShadow } from './useTryAsShadow';
+
+interface Props {
+  tenant: string;
+  rule: Rule;
+  draft: RuleDraft;
+  ready: boolean;
+  /** Called when the draft is saved as a candidate. */
+  onSaved: () => void;
+}
+
+/** Saves the draft as the rule’s candidate. The live rule does not change. */
+export function TryAsShadow({ tenant, rule, draft, ready, onSaved }: Props) {
+  const begin = useTryAsShadow(tenant, rule);
+  const save = useMutation({
+    mutationFn: () => begin(patch(rule, draft), onSaved),
+    onError: (error) => failed('Could not try it as shadow', error),
+  });
+  return (
+    <Button variant="default" disabled={!ready} loading={save.isPending} onClick={() => save.mutate()}>
+      Try as shadow
+    </Button>
+  );
+}
