@@ -260,8 +260,8 @@ func (r *run) decide(ctx context.Context, events []event, parallel bool) error {
 
 // decider decides checks in order of time, by one set of rules.
 type decider struct {
-	versions []version
-	version  int
+	tenant   rules.TenantID
+	course   *course
 	limiter  *enforce.Limiter
 	store    *membucket.Store
 	now      int64 // in microseconds
@@ -270,14 +270,12 @@ type decider struct {
 	decision [1]enforce.Decision
 }
 
-func newDecider(versions []version, maxBuckets int) *decider {
-	d := &decider{versions: versions, kinds: map[rules.RuleID]bucketKind{}}
+func newDecider(tenant rules.TenantID, of *course, maxBuckets int) *decider {
+	d := &decider{tenant: tenant, course: of, kinds: map[rules.RuleID]bucketKind{}}
 	d.store = membucket.New(membucket.Options{MaxBuckets: maxBuckets, Clock: func() int64 { return d.now }})
 	d.limiter = enforce.NewLimiter(d.store, d.store, unobserved{}, func() time.Time { return time.UnixMicro(d.now) })
-	for _, v := range versions {
-		for rule := range v.tenant.Rules() {
-			d.kinds[rule.ID] = kindOf(rule)
-		}
+	for rule := range of.rules() {
+		d.kinds[rule.ID] = kindOf(rule)
 	}
 	return d
 }
@@ -313,9 +311,6 @@ func (d *decider) decide(ctx context.Context, events []event, side int) {
 			return
 		}
 		d.now = e.at * 1000
-		for d.version+1 < len(d.versions) && d.versions[d.version+1].from <= d.now {
-			d.version++
-		}
 		run := e.subject.run
 		c := &d.check[0]
 		*c = enforce.Check{EffectivePlan: run.Plan, Cost: enforce.Tokens(e.cost), Proxied: run.Flags.Is(traffic.Proxied)}
@@ -323,7 +318,7 @@ func (d *decider) decide(ctx context.Context, events []event, side int) {
 		if e.subject.role == counted {
 			c.UserID, c.IP, c.Attributes = run.UserID, run.IP, run.Attributes
 		}
-		d.limiter.Decide(ctx, d.versions[d.version].tenant, d.check[:], d.decision[:])
+		d.limiter.Decide(ctx, d.course.at(d.tenant, d.now), d.check[:], d.decision[:])
 		d.note(&e.decided[side])
 	}
 }

@@ -2,7 +2,7 @@ package replay
 
 import (
 	"cmp"
-	"slices"
+	"iter"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -38,43 +38,77 @@ type Candidate struct {
 	Remove []rules.RuleIdentity
 }
 
-// replaces reports whether the candidate stands in a rule's place, or removes it.
-func (c *Candidate) replaces(id rules.RuleIdentity) bool {
-	return c.Prune || c.Plan != "" && c.Plan == id.Plan || slices.Contains(c.Remove, id) ||
-		slices.ContainsFunc(c.Config.Rules, func(r rules.Rule) bool { return r.Identity() == id })
+// course is the rules of a tenant as time goes on. Only the present ones have an index: a history may have thousands of changes, and
+// each index holds all rules.
+type course struct {
+	start   snapshot.Rows
+	changes []Change // to come
+	now     *snapshot.Snapshot
 }
 
-// version is a set of rules and when it came into force.
-type version struct {
-	from   int64 // in microseconds
-	tenant *snapshot.Tenant
+// at returns the rules in force at a time, in microseconds, which is not before that of the last call. Changes of which no check was
+// between are made together.
+func (c *course) at(tenant rules.TenantID, micros int64) *snapshot.Tenant {
+	if c.now == nil {
+		c.now = snapshot.New(c.start)
+	}
+	due := 0
+	for due < len(c.changes) && c.changes[due].At.UnixMicro() <= micros {
+		due++
+	}
+	if due > 0 {
+		pages := make([]snapshot.Rows, due)
+		for i := range pages {
+			pages[i] = c.changes[i].Rows
+		}
+		c.now, c.changes = c.now.With(pages...), c.changes[due:]
+	}
+	return c.now.Tenant(tenant)
 }
 
-// world makes the versions of a history as they were, or as they would have been with a candidate.
+// rules visits all rules that are in force at some time.
+func (c *course) rules() iter.Seq[*rules.Rule] {
+	return func(yield func(*rules.Rule) bool) {
+		for i := range c.start.Rules {
+			if !yield(&c.start.Rules[i]) {
+				return
+			}
+		}
+		for i := range c.changes {
+			all := c.changes[i].Rules
+			for j := range all {
+				if !yield(&all[j]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// world makes the course of a history as it was, or as it would have been with a candidate.
 type world struct {
 	tenant rules.TenantID
 	// leaveOut reports why a rule takes no part.
 	leaveOut func(*rules.Rule) string
 	// candidate is nil for the rules as they were.
 	candidate *Candidate
-	ids       map[rules.RuleIdentity]rules.RuleID // of all rules that ever were, and of the candidate's
-	leftOut   map[rules.RuleID]LeftOut
-	names     map[rules.RuleID]*rules.Rule // the latest
+	// replaced are the rules that the candidate has or removes, and overridden the overrides that it has.
+	replaced   map[rules.RuleIdentity]bool
+	overridden map[overrideKey]bool
+	ids        map[rules.RuleIdentity]rules.RuleID // of all rules that ever were, and of the candidate's
+	leftOut    map[rules.RuleID]LeftOut
+	names      map[rules.RuleID]*rules.Rule // the latest
 }
 
-// versions returns the versions in order.
-func (w *world) versions(h *History) []version {
-	now := snapshot.New(w.start(&h.Start))
-	all := []version{{tenant: now.Tenant(w.tenant)}}
+// course returns what the history is here.
+func (w *world) course(h *History) *course {
+	c := &course{start: w.start(&h.Start)}
 	for i := range h.Changes {
-		rows, changed := w.change(&h.Changes[i].Rows)
-		if !changed {
-			continue
+		if rows, changed := w.change(&h.Changes[i].Rows); changed {
+			c.changes = append(c.changes, Change{h.Changes[i].At, rows})
 		}
-		now = now.With(rows)
-		all = append(all, version{h.Changes[i].At.UnixMicro(), now.Tenant(w.tenant)})
 	}
-	return all
+	return c
 }
 
 func (w *world) start(from *snapshot.Rows) snapshot.Rows {
@@ -112,7 +146,7 @@ func (w *world) change(from *snapshot.Rows) (rows snapshot.Rows, changed bool) {
 		changed = true
 	}
 	for i := range from.Overrides {
-		if o := from.Overrides[i]; !w.replacesOverride(&o) {
+		if o := from.Overrides[i]; !w.overridden[overrideKey{o.RuleID, o.UserID}] {
 			rows.Overrides = append(rows.Overrides, o)
 			changed = true
 		}
@@ -134,15 +168,34 @@ func (w *world) takesPart(rule *rules.Rule) bool {
 	return rule.Removed
 }
 
-// replaces reports whether the candidate stands in a rule's place, or removes it.
-func (w *world) replaces(id rules.RuleIdentity) bool {
-	return w.candidate != nil && w.candidate.replaces(id)
+// use makes a candidate that of the world. It is nil for none.
+func (w *world) use(candidate *Candidate) {
+	if w.candidate = candidate; candidate == nil {
+		return
+	}
+	w.replaced, w.overridden = map[rules.RuleIdentity]bool{}, map[overrideKey]bool{}
+	for _, id := range candidate.Remove {
+		w.replaced[id] = true
+	}
+	for i := range candidate.Config.Rules {
+		w.replaced[candidate.Config.Rules[i].Identity()] = true
+	}
+	for i := range candidate.Config.Overrides {
+		o := &candidate.Config.Overrides[i]
+		w.overridden[overrideKey{w.ids[o.Rule], o.UserID}] = true
+	}
 }
 
-func (w *world) replacesOverride(o *rules.Override) bool {
-	return w.candidate != nil && slices.ContainsFunc(w.candidate.Config.Overrides, func(c ruleset.ConfigOverride) bool {
-		return w.ids[c.Rule] == o.RuleID && c.UserID == o.UserID
-	})
+// replaces reports whether the candidate stands in a rule's place, or removes it.
+func (w *world) replaces(id rules.RuleIdentity) bool {
+	c := w.candidate
+	return c != nil && (c.Prune || c.Plan != "" && c.Plan == id.Plan || w.replaced[id])
+}
+
+// overrideKey names an override.
+type overrideKey struct {
+	rule rules.RuleID
+	user string
 }
 
 // identities numbers all rules of a history and a candidate. New rules come after all others.
@@ -171,20 +224,18 @@ func identities(h *History, candidate *Candidate) map[rules.RuleIdentity]rules.R
 	return ids
 }
 
-// longest returns how long buckets of these versions remember at most.
-func longest(all []version) (most time.Duration) {
-	for _, v := range all {
-		for rule := range v.tenant.Rules() {
-			if !rule.Active || rule.Action != rules.ActionLimit {
-				continue
-			}
-			limit := rule.Limit()
-			switch {
-			case rule.Window != rules.Window{}:
-				most = max(most, cmp.Or(time.Duration(limit.Interval)*time.Microsecond, mostWarm))
-			case limit.Rate > 0:
-				most = max(most, time.Duration(min(float64(limit.Burst)/limit.Rate, mostWarm.Seconds())*float64(time.Second)))
-			}
+// longest returns how long buckets of these rules remember at most.
+func longest(all *course) (most time.Duration) {
+	for rule := range all.rules() {
+		if rule.Removed || !rule.Active || rule.Action != rules.ActionLimit {
+			continue
+		}
+		limit := rule.Limit()
+		switch {
+		case rule.Window != rules.Window{}:
+			most = max(most, cmp.Or(time.Duration(limit.Interval)*time.Microsecond, mostWarm))
+		case limit.Rate > 0:
+			most = max(most, time.Duration(min(float64(limit.Burst)/limit.Rate, mostWarm.Seconds())*float64(time.Second)))
 		}
 	}
 	return min(most, mostWarm)

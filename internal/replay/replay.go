@@ -128,10 +128,11 @@ func newRun(in *Input, buckets int) *run {
 	candidates := [2]*Candidate{nil, in.Candidate}
 	for i := range r.as {
 		w := &world{
-			tenant: in.Tenant, candidate: candidates[i], ids: ids, leaveOut: r.leaveOut,
+			tenant: in.Tenant, ids: ids, leaveOut: r.leaveOut,
 			leftOut: map[rules.RuleID]LeftOut{}, names: map[rules.RuleID]*rules.Rule{},
 		}
-		r.world[i], r.as[i] = w, newDecider(w.versions(in.History), r.maxBuckets)
+		w.use(candidates[i])
+		r.world[i], r.as[i] = w, newDecider(in.Tenant, w.course(in.History), r.maxBuckets)
 	}
 	length := in.Until.Sub(in.Since)
 	for _, r.step = range []time.Duration{
@@ -150,7 +151,7 @@ func newRun(in *Input, buckets int) *run {
 // Warm returns how long before its range a replay begins, to fill buckets.
 func Warm(in *Input) time.Duration {
 	r := newRun(in, 0)
-	return max(longest(r.as[0].versions), longest(r.as[1].versions))
+	return max(longest(r.as[0].course), longest(r.as[1].course))
 }
 
 // leaveOut says why a rule takes no part.
