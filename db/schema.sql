@@ -338,6 +338,8 @@ CREATE TABLE api_key (
 
 CREATE INDEX api_key_revision_idx ON api_key (tenant_id, revision, key_id);
 CREATE INDEX api_key_created_at_idx ON api_key (tenant_id, created_at, key_id);
+CREATE INDEX api_key_creator_idx ON api_key (tenant_id, created_by_id, key_id)
+    WHERE revoked_at IS NULL AND kept_at IS NULL AND created_by_kind = 'account';
 
 -- Changes to the objects of a tenant, written by triggers in the same transaction, also for bulk writes and statements
 -- by hand. The table is append-only.
@@ -887,7 +889,7 @@ CREATE INDEX rate_limit_violation_endpoint_idx ON rate_limit_violation (tenant_i
 CREATE INDEX rate_limit_violation_recorded_idx ON rate_limit_violation (tenant_id, recorded_at);
 
 -- How often each subject was denied. For a tenant, rule and time, denied is the sum of the violations' counts and of
--- detail_dropped. Subjects longer than 1024 bytes end in their digest.
+-- detail_dropped. Subjects longer than 1024 bytes end in their digest. Partitioned like violations.
 CREATE TABLE violation_minute (
     tenant_id      bigint      NOT NULL,
     minute         timestamptz NOT NULL,
@@ -897,7 +899,9 @@ CREATE TABLE violation_minute (
     denied         bigint      NOT NULL,
     detail_dropped bigint      NOT NULL,
     CONSTRAINT violation_minute_pkey PRIMARY KEY (tenant_id, minute, rule_id, subject, other)
-);
+) PARTITION BY RANGE (minute);
+
+CREATE TABLE violation_minute_default PARTITION OF violation_minute DEFAULT;
 
 CREATE INDEX violation_minute_rule_idx ON violation_minute (tenant_id, rule_id, minute);
 
@@ -1130,6 +1134,74 @@ $$;
 
 REVOKE ALL ON FUNCTION make_violation_partition(date) FROM PUBLIC;
 REVOKE ALL ON FUNCTION drop_violation_partitions(date) FROM PUBLIC;
+
+-- make_violation_minute_partition makes the partition of a day (in UTC) unless its rows have one, and moves them into it from
+-- the default one. The oldest partition of a database that had counts before they were partitioned holds many days.
+CREATE FUNCTION make_violation_minute_partition(day date) RETURNS boolean
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, public, pg_temp
+    SET lock_timeout = '2s'
+AS $$
+DECLARE
+    partition text := 'violation_minute_' || to_char(day, 'YYYYMMDD');
+    first_at timestamptz := day::timestamp AT TIME ZONE 'UTC';
+    end_at timestamptz := (day + 1)::timestamp AT TIME ZONE 'UTC';
+BEGIN
+    IF day NOT BETWEEN current_date - 800 AND current_date + 60 THEN
+        RAISE EXCEPTION 'no partition is made for %', day;
+    END IF;
+    IF to_regclass('public.' || partition) IS NOT NULL OR EXISTS (
+        SELECT FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+        WHERE inhparent = 'public.violation_minute'::regclass AND pg_get_expr(relpartbound, pg_class.oid) LIKE '%(MINVALUE)%'
+            AND to_date(right(relname, 8), 'YYYYMMDD') >= day
+    ) THEN
+        RETURN false;
+    END IF;
+    -- Nothing may come into the default partition between the move and the moment when the new one takes its place.
+    LOCK TABLE public.violation_minute_default IN ACCESS EXCLUSIVE MODE;
+    IF to_regclass('public.' || partition) IS NOT NULL THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('CREATE TABLE public.%I (LIKE public.violation_minute INCLUDING DEFAULTS)', partition);
+    EXECUTE format('WITH moved AS (
+            DELETE FROM public.violation_minute_default WHERE minute >= %L AND minute < %L RETURNING *)
+        INSERT INTO public.%I SELECT * FROM moved', first_at, end_at, partition);
+    EXECUTE format('ALTER TABLE public.violation_minute ATTACH PARTITION public.%I FOR VALUES FROM (%L) TO (%L)',
+        partition, first_at, end_at);
+    RETURN true;
+END
+$$;
+
+-- drop_violation_minute_partitions drops the partitions of the days before a day (in UTC), and those days' rows of the default
+-- one. It always keeps yesterday's.
+CREATE FUNCTION drop_violation_minute_partitions(before date) RETURNS integer
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, public, pg_temp
+    SET lock_timeout = '2s'
+AS $$
+DECLARE
+    partition text;
+    dropped integer := 0;
+BEGIN
+    IF before > (now() AT TIME ZONE 'UTC')::date - 1 THEN
+        RAISE EXCEPTION 'counts of violations are kept for a day at least, so not dropped before %', before;
+    END IF;
+    FOR partition IN
+        SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+        WHERE inhparent = 'public.violation_minute'::regclass
+            AND relname ~ '^violation_minute_[0-9]{8}$' AND to_date(right(relname, 8), 'YYYYMMDD') < before
+        ORDER BY relname
+    LOOP
+        EXECUTE format('DROP TABLE public.%I', partition);
+        dropped := dropped + 1;
+    END LOOP;
+    DELETE FROM public.violation_minute_default WHERE minute < before::timestamp AT TIME ZONE 'UTC';
+    RETURN dropped;
+END
+$$;
+
+REVOKE ALL ON FUNCTION make_violation_minute_partition(date) FROM PUBLIC;
+REVOKE ALL ON FUNCTION drop_violation_minute_partitions(date) FROM PUBLIC;
 
 -- Recorded checks, packed: see the package traffic. Without foreign keys, like violations.
 CREATE TABLE traffic_block (
@@ -1386,6 +1458,7 @@ CREATE TABLE service_key (
     version         bigint      NOT NULL DEFAULT 1,
     created_at      timestamptz NOT NULL DEFAULT now(),
     updated_at      timestamptz NOT NULL DEFAULT now(),
+    kept_at         timestamptz, -- see api_key
     CONSTRAINT service_key_pkey PRIMARY KEY (key_id),
     CONSTRAINT service_key_key_id_check CHECK (key_id ~ '^svc[0-9a-f]{16}$'),
     CONSTRAINT service_key_name_check CHECK (char_length(name) BETWEEN 1 AND 100),

@@ -1,8 +1,10 @@
 -- name: NewerKeys :batchmany
--- With revoked keys, so that processes tell revoked keys from unknown ones.
+-- With revoked keys, so that processes tell revoked keys from unknown ones. A tenant that is read whole comes with those of
+-- the last 30 days, so that keys which were made and revoked in a loop do not fill the memory of processes.
 SELECT * FROM api_key
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (revision, key_id) > (sqlc.arg(after_revision)::bigint, sqlc.arg(after_key_id)::text)
+    AND (revoked_at IS NULL OR sqlc.arg(with_revoked)::boolean OR revoked_at > now() - interval '30 days')
 ORDER BY revision, key_id
 LIMIT sqlc.arg(page_size);
 

@@ -179,9 +179,17 @@ SELECT make_violation_partition(sqlc.arg(day)::date) AS made;
 -- name: DropViolationPartitions :one
 SELECT drop_violation_partitions(sqlc.arg(before)::date) AS dropped;
 
+-- name: MakeViolationMinutePartition :one
+SELECT make_violation_minute_partition(sqlc.arg(day)::date) AS made;
+
+-- name: DropViolationMinutePartitions :one
+SELECT drop_violation_minute_partitions(sqlc.arg(before)::date) AS dropped;
+
 -- name: DropViolationMinutes :execrows
-DELETE FROM violation_minute
-WHERE ctid = ANY (ARRAY(
+-- Old rows of a partition that also has younger ones. A ctid is unique in one partition only, so minute is compared again:
+-- whatever has that ctid elsewhere is old too.
+DELETE FROM violation_minute AS v
+WHERE v.minute < sqlc.arg(before) AND v.ctid = ANY (ARRAY(
     SELECT old.ctid
     FROM tenant
     CROSS JOIN LATERAL (
@@ -284,6 +292,13 @@ SELECT drop_audit_events(sqlc.arg(before)::timestamptz, sqlc.arg(at_most)::integ
 SELECT DISTINCT (requested_at AT TIME ZONE 'UTC')::date AS day
 FROM rate_limit_violation_default
 WHERE requested_at >= sqlc.arg(since)
+ORDER BY day;
+
+-- name: DaysOfMinutesWithoutPartition :many
+-- Days since a time with counts in the default partition.
+SELECT DISTINCT (minute AT TIME ZONE 'UTC')::date AS day
+FROM violation_minute_default
+WHERE minute >= sqlc.arg(since)
 ORDER BY day;
 
 -- Alerts of all tenants.
@@ -521,23 +536,54 @@ ORDER BY k.tenant_id, k.expires_at, k.key_id
 LIMIT sqlc.arg(at_most);
 
 -- name: KeysLeftBehind :many
--- Keys in force whose creator has left (see Keys), that nobody decided to keep and nobody was told of.
-SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.created_by_id, k.created_by_name
-FROM (
-    SELECT a.tenant_id, t.slug::text AS slug, t.name::text AS tenant_name, a.key_id, a.name, a.expires_at, a.revoked_at, a.kept_at,
-        a.created_by_kind, a.created_by_id, a.created_by_name
-    FROM api_key AS a
-    JOIN tenant AS t ON t.tenant_id = a.tenant_id AND t.removed_at IS NULL
+-- Keys in force whose creator has left (see Keys), that nobody decided to keep and nobody was told of. Finds who has made keys
+-- by jumping from one creator to the next in an index, because tenants have many more keys than creators.
+WITH RECURSIVE creator AS (
+    (
+        SELECT a.tenant_id, a.created_by_id FROM api_key AS a
+        WHERE a.revoked_at IS NULL AND a.kept_at IS NULL AND a.created_by_kind = 'account'
+        ORDER BY a.tenant_id, a.created_by_id
+        LIMIT 1
+    )
     UNION ALL
-    SELECT 0, '', '', s.key_id, s.name, s.expires_at, s.revoked_at, NULL, s.created_by_kind, s.created_by_id, s.created_by_name
+    SELECT following.tenant_id, following.created_by_id
+    FROM creator AS c
+    CROSS JOIN LATERAL (
+        SELECT a.tenant_id, a.created_by_id FROM api_key AS a
+        WHERE a.revoked_at IS NULL AND a.kept_at IS NULL AND a.created_by_kind = 'account'
+            AND (a.tenant_id, a.created_by_id) > (c.tenant_id, c.created_by_id)
+        ORDER BY a.tenant_id, a.created_by_id
+        LIMIT 1
+    ) AS following
+), gone AS MATERIALIZED (
+    SELECT c.tenant_id, c.created_by_id, t.slug::text AS slug, t.name::text AS tenant_name
+    FROM creator AS c
+    JOIN tenant AS t ON t.tenant_id = c.tenant_id AND t.removed_at IS NULL
+    WHERE NOT EXISTS (
+        SELECT FROM account AS person
+        WHERE person.account_id = substring(c.created_by_id FROM '^[0-9]{1,18}$')::bigint AND person.disabled_at IS NULL
+            AND (person.is_platform_admin OR EXISTS (
+                SELECT FROM member AS m WHERE m.tenant_id = c.tenant_id AND m.account_id = person.account_id)))
+), left_behind AS (
+    SELECT a.tenant_id, g.slug, g.tenant_name, a.key_id, a.name, a.expires_at, a.created_by_id, a.created_by_name
+    FROM gone AS g
+    CROSS JOIN LATERAL (
+        SELECT k.tenant_id, k.key_id, k.name, k.expires_at, k.created_by_id, k.created_by_name FROM api_key AS k
+        WHERE k.tenant_id = g.tenant_id AND k.created_by_id = g.created_by_id
+            AND k.revoked_at IS NULL AND k.kept_at IS NULL AND k.created_by_kind = 'account'
+        OFFSET 0 -- or PostgreSQL may read all keys of all tenants and join them
+    ) AS a
+    UNION ALL
+    SELECT 0, '', '', s.key_id, s.name, s.expires_at, s.created_by_id, s.created_by_name
     FROM service_key AS s
-) AS k
-WHERE k.revoked_at IS NULL AND k.kept_at IS NULL AND k.created_by_kind = 'account'
-    AND (k.expires_at IS NULL OR k.expires_at > sqlc.arg(now)::timestamptz)
-    AND NOT EXISTS (
-        SELECT FROM account AS a
-        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
-            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id)))
+    WHERE s.revoked_at IS NULL AND s.kept_at IS NULL AND s.created_by_kind = 'account' AND NOT EXISTS (
+        SELECT FROM account AS person
+        WHERE person.account_id = substring(s.created_by_id FROM '^[0-9]{1,18}$')::bigint AND person.disabled_at IS NULL
+            AND person.is_platform_admin)
+)
+SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.created_by_id, k.created_by_name
+FROM left_behind AS k
+WHERE (k.expires_at IS NULL OR k.expires_at > sqlc.arg(now)::timestamptz)
     AND NOT EXISTS (
         SELECT FROM key_notice AS n WHERE n.tenant_id = k.tenant_id AND n.key_id = k.key_id AND n.notice = 'creator_left')
 ORDER BY k.tenant_id, k.created_by_id, k.key_id
@@ -548,8 +594,16 @@ LIMIT sqlc.arg(at_most);
 DELETE FROM key_notice AS n
 USING api_key AS k, account AS a
 WHERE n.notice = 'creator_left' AND k.tenant_id = n.tenant_id AND k.key_id = n.key_id AND k.created_by_kind = 'account'
-    AND a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
+    AND a.account_id = substring(k.created_by_id FROM '^[0-9]{1,18}$')::bigint AND a.disabled_at IS NULL
+    AND (a.is_platform_admin OR EXISTS (
         SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id));
+
+-- name: ForgetReturnedServiceCreators :exec
+-- The same for service keys.
+DELETE FROM key_notice AS n
+USING service_key AS k, account AS a
+WHERE n.notice = 'creator_left' AND n.tenant_id = 0 AND k.key_id = n.key_id AND k.created_by_kind = 'account'
+    AND a.account_id = substring(k.created_by_id FROM '^[0-9]{1,18}$')::bigint AND a.disabled_at IS NULL AND a.is_platform_admin;
 
 -- name: NoteKeyNotice :exec
 INSERT INTO key_notice (tenant_id, key_id, notice, told_at)
@@ -870,6 +924,25 @@ LIMIT 100;
 
 -- name: EraseRemovedTenant :one
 SELECT erase_removed_tenant(sqlc.arg(tenant_id)::bigint, sqlc.arg(at_most)::integer) AS done;
+
+-- name: QuotaUses :many
+-- How many tenants hold at least 90 % of a quota, and how many all of it, by thing. A tenant counts from the first write since
+-- there are quotas. A quota of 0 that nothing is held of is meant so, and does not count.
+SELECT h.thing::text AS thing, count(*) FILTER (WHERE h.held < h.allowed) AS near, count(*) FILTER (WHERE h.held >= h.allowed) AS "full"
+FROM (
+    SELECT u.thing, u.held, coalesce((to_jsonb(q) ->> u.thing)::bigint, default_quota(u.thing)) AS allowed
+    FROM (
+        SELECT u.tenant_id, u.thing, u.held FROM tenant_use AS u WHERE u.held > 0
+        UNION ALL
+        SELECT k.tenant_id, 'api_keys', count(*) FROM api_key AS k
+        WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())
+        GROUP BY k.tenant_id
+    ) AS u
+    JOIN tenant AS t ON t.tenant_id = u.tenant_id AND t.removed_at IS NULL
+    LEFT JOIN tenant_quota AS q ON q.tenant_id = u.tenant_id
+) AS h
+WHERE h.held * 10 >= h.allowed * 9
+GROUP BY h.thing;
 
 -- name: PutQuotas :one
 -- Null is the default. No row unless the version, 0 for none, is the expected one; -1 expects any.

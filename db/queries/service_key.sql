@@ -32,6 +32,10 @@ SET expires_at = coalesce(sqlc.narg(expires_at), expires_at), revoked_at = coale
 WHERE key_id = sqlc.arg(key_id)
 RETURNING *;
 
+-- name: KeepServiceKey :exec
+UPDATE service_key SET kept_at = clock_timestamp(), version = version + 1, updated_at = clock_timestamp()
+WHERE key_id = sqlc.arg(key_id);
+
 -- name: ServiceKeyUsed :exec
 UPDATE service_key SET last_used_at = date_trunc('minute', clock_timestamp())
 WHERE key_id = $1 AND (last_used_at IS NULL OR last_used_at < date_trunc('minute', clock_timestamp()));

@@ -40,35 +40,33 @@ const (
 	longestDrop = 200
 )
 
+// partitioned is a table with a partition for each day.
+type partitioned struct {
+	what    string
+	oldest  time.Time // the first day that is kept
+	without func(*dbsqlc.Queries, context.Context, time.Time) ([]pgtype.Date, error)
+	create  func(*dbsqlc.Queries, context.Context, pgtype.Date) (bool, error)
+	drop    func(*dbsqlc.Queries, context.Context, pgtype.Date) (int32, error)
+}
+
 // KeepViolations makes the partitions of yesterday, today, the next three days and every day with rows in the default
-// partition, then drops what is older than the retention. Each step is a transaction that one process does and others
-// skip.
+// partition, then drops what is older than the retention: of violations, and of their counts. Each step is a transaction that
+// one process does and others skip.
 func (s *Store) KeepViolations(ctx context.Context, now time.Time, keep violations.Retention) (kept violations.Kept, err error) {
-	today := now.UTC().Truncate(24 * time.Hour)
-	oldest := now.Add(-keep.Details).UTC().Truncate(24 * time.Hour)
-	days, err := s.daysWithoutPartition(ctx, today, oldest)
-	if err != nil {
-		return kept, fmt.Errorf("look for days without a partition: %w", err)
-	}
-	for _, day := range days {
-		err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
-			made, err := q.MakeViolationPartition(ctx, pgtype.Date{Time: day, Valid: true})
-			if made {
-				kept.DaysMade++
-			}
-			return err
-		})
-		if err != nil {
-			return kept, fmt.Errorf("make the partition of %s: %w", day.Format(time.DateOnly), err)
+	today := midnight(now)
+	for _, table := range []partitioned{
+		{
+			"violations", midnight(now.Add(-keep.Details)), (*dbsqlc.Queries).DaysWithoutPartition,
+			(*dbsqlc.Queries).MakeViolationPartition, (*dbsqlc.Queries).DropViolationPartitions,
+		},
+		{
+			"counts of violations", midnight(now.Add(-keep.Counts)), (*dbsqlc.Queries).DaysOfMinutesWithoutPartition,
+			(*dbsqlc.Queries).MakeViolationMinutePartition, (*dbsqlc.Queries).DropViolationMinutePartitions,
+		},
+	} {
+		if err := s.keepDays(ctx, today, table, &kept); err != nil {
+			return kept, err
 		}
-	}
-	err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
-		dropped, err := q.DropViolationPartitions(ctx, pgtype.Date{Time: oldest, Valid: true})
-		kept.DaysDropped = int(dropped)
-		return err
-	})
-	if err != nil {
-		return kept, fmt.Errorf("drop violations before %s: %w", oldest.Format(time.DateOnly), err)
 	}
 	if kept.RowsDropped, err = s.dropOldRows(ctx, now, keep); err != nil {
 		return kept, err
@@ -78,12 +76,42 @@ func (s *Store) KeepViolations(ctx context.Context, now time.Time, keep violatio
 	return kept, err
 }
 
-func (s *Store) daysWithoutPartition(ctx context.Context, today, oldest time.Time) (days []time.Time, err error) {
+func midnight(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
+
+func (s *Store) keepDays(ctx context.Context, today time.Time, table partitioned, kept *violations.Kept) error {
+	days, err := s.daysWithoutPartition(ctx, today, table)
+	if err != nil {
+		return fmt.Errorf("look for days of %s without a partition: %w", table.what, err)
+	}
+	for _, day := range days {
+		err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+			made, err := table.create(q, ctx, pgtype.Date{Time: day, Valid: true})
+			if made {
+				kept.DaysMade++
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("make the partition of %s of %s: %w", table.what, day.Format(time.DateOnly), err)
+		}
+	}
+	err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+		dropped, err := table.drop(q, ctx, pgtype.Date{Time: table.oldest, Valid: true})
+		kept.DaysDropped += int(dropped)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("drop %s before %s: %w", table.what, table.oldest.Format(time.DateOnly), err)
+	}
+	return nil
+}
+
+func (s *Store) daysWithoutPartition(ctx context.Context, today time.Time, table partitioned) (days []time.Time, err error) {
 	for ahead := -1; ahead <= daysAhead; ahead++ {
 		days = append(days, today.AddDate(0, 0, ahead))
 	}
 	err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
-		strays, err := q.DaysWithoutPartition(ctx, oldest)
+		strays, err := table.without(q, ctx, table.oldest)
 		for _, day := range strays {
 			days = append(days, day.Time)
 		}
@@ -99,7 +127,7 @@ func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.
 		do     func(*dbsqlc.Queries, context.Context, time.Time, int32) (int64, error)
 	}
 	drops := []drop{
-		{"counts of violations", now.Add(-keep.Counts), (*dbsqlc.Queries).DropViolationMinutes},
+		{"counts of violations", midnight(now.Add(-keep.Counts)), (*dbsqlc.Queries).DropViolationMinutes},
 		{"counts of decisions", now.Add(-keep.Counts), (*dbsqlc.Queries).DropDecisionMinutes},
 		{"sums of decisions", now.Add(-keep.Counts), func(q *dbsqlc.Queries, ctx context.Context, before time.Time, atMost int32) (int64, error) {
 			return q.DropDecisionSpans(ctx, spans, before, atMost)

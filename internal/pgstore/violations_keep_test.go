@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,16 +16,19 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-const day = 24 * time.Hour
+const (
+	day     = 24 * time.Hour
+	details = "rate_limit_violation"
+)
 
 var keep = violations.Retention{Details: 30 * day, Counts: 396 * day}
 
-// partitions lists the days that have one, and how many rows each has; the default one is "default".
-func partitions(t *testing.T, url string) map[string]int {
+// partitions lists the days of a table that have one, and how many rows each has; the default one is "default".
+func partitions(t *testing.T, url, table string) map[string]int {
 	t.Helper()
 	connection := connect(t, url)
 	rows, err := connection.Query(t.Context(), `SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
-		WHERE inhparent = 'rate_limit_violation'::regclass`)
+		WHERE inhparent = $1::text::regclass`, table)
 	names := must(pgx.CollectRows(must(rows, err)(t), pgx.RowTo[string]))(t)
 	counts := map[string]int{}
 	for _, name := range names {
@@ -32,7 +36,7 @@ func partitions(t *testing.T, url string) map[string]int {
 		if err := connection.QueryRow(t.Context(), "SELECT count(*) FROM "+name).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
-		counts[strings.TrimPrefix(name, "rate_limit_violation_")] = n
+		counts[strings.TrimPrefix(name, table+"_")] = n
 	}
 	return counts
 }
@@ -46,14 +50,20 @@ func TestUpkeepMakesPartitionsAndDropsWhatIsOld(t *testing.T) {
 	for _, ago := range []time.Duration{0, 5 * day, 29 * day, 40 * day} { // no partition is there yet
 		w.record(t, now.Add(-ago), func(*violations.Violation) {})
 	}
-	if got := partitions(t, w.url); got["default"] != 8 || len(got) != 1 {
+	if got := partitions(t, w.url, details); got["default"] != 8 || len(got) != 1 {
 		t.Fatalf("before any upkeep the partitions are %v, want 8 rows in the default one", got)
 	}
 	kept := must(w.KeepViolations(ctx, now, keep))(t)
-	if want := (violations.Kept{DaysMade: 7}); kept != want {
+	if want := (violations.Kept{DaysMade: 7 + 8}); kept != want { // counts are kept for longer
 		t.Errorf("the first upkeep did %+v, want %+v", kept, want)
 	}
-	got := partitions(t, w.url)
+	counts := partitions(t, w.url, "violation_minute")
+	for at, want := range map[string]int{"default": 0, named(now): 2, named(now.Add(-40 * day)): 2, named(now.Add(3 * day)): 0} {
+		if n, ok := counts[at]; !ok || n != want || len(counts) != 9 {
+			t.Errorf("the counts are in %v, want %d rows in %s, and 9 partitions", counts, want, at)
+		}
+	}
+	got := partitions(t, w.url, details)
 	for at, want := range map[string]int{
 		"default": 0, named(now): 2, named(now.Add(-5 * day)): 2, named(now.Add(-29 * day)): 2,
 		named(now.Add(-day)): 0, named(now.Add(3 * day)): 0,
@@ -69,22 +79,29 @@ func TestUpkeepMakesPartitionsAndDropsWhatIsOld(t *testing.T) {
 		t.Errorf("the second upkeep did %+v, want nothing", kept)
 	}
 	w.record(t, now.Add(time.Millisecond), func(*violations.Violation) {})
-	if got := partitions(t, w.url); got[named(now)] != 4 || got["default"] != 0 {
+	if got := partitions(t, w.url, details); got[named(now)] != 4 || got["default"] != 0 {
 		t.Errorf("a new row went into %v", got)
 	}
 	kept = must(w.KeepViolations(ctx, now, violations.Retention{Details: 10 * day, Counts: keep.Counts}))(t)
-	if got := partitions(t, w.url); kept.DaysDropped != 1 || len(got) != 7 {
+	if got := partitions(t, w.url, details); kept.DaysDropped != 1 || len(got) != 7 {
 		t.Errorf("a shorter retention dropped %d days and left %v", kept.DaysDropped, got)
 	}
 	all := violations.Filter{Since: now.Add(-60 * day), Until: now.Add(day)}
 	if page := must(w.Violations(ctx, w.ours.ID, &all, violations.ID{}, 10))(t); len(page.Violations) != 3 {
 		t.Errorf("%d of our rows are left, want 3", len(page.Violations))
 	}
+	kept = must(w.KeepViolations(ctx, now, violations.Retention{Details: 10 * day, Counts: 20 * day}))(t)
+	if got := partitions(t, w.url, "violation_minute"); kept.DaysDropped != 2 || kept.RowsDropped != 0 || len(got) != 7 {
+		t.Errorf("a shorter retention of counts did %+v and left %v, want two days dropped and no row deleted", kept, got)
+	}
 }
 
 func TestUpkeepDropsOldRowsPieceByPiece(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	exec(t, w.url, fmt.Sprintf( // as in a database that had counts before they were partitioned
+		"CREATE TABLE violation_minute_%s PARTITION OF violation_minute FOR VALUES FROM (MINVALUE) TO ('%s')",
+		named(time.Now().Add(9*day)), time.Now().UTC().Add(10*day).Format(time.DateOnly)))
 	for _, sql := range []string{
 		`INSERT INTO violation_minute SELECT tenant_id, now() - i * interval '20 minutes', 12, '42', false, 1, 1
 			FROM tenant, generate_series(0, 29999) AS i`, // 416 days, of both tenants
@@ -96,7 +113,8 @@ func TestUpkeepDropsOldRowsPieceByPiece(t *testing.T) {
 	} {
 		exec(t, w.url, sql)
 	}
-	minutes := 2 * (30_000 - 396*72)
+	today := time.Now().UTC().Truncate(day)
+	minutes := 2 * (30_000 - 396*72 - int(time.Since(today)/(20*time.Minute))) // the day on which 396 days ago was is whole
 	want := int64(minutes + 2*4 + 2*4 + 3 + 1)
 	kept := must(w.KeepViolations(t.Context(), time.Now(), keep))(t)
 	if difference := kept.RowsDropped - want; difference < -4 || difference > 4 { // the clock moves
@@ -122,8 +140,8 @@ func TestUpkeepAtOnceIsDoneOnce(t *testing.T) {
 	}
 	processes.Wait()
 	rest := must(w.KeepViolations(t.Context(), now, keep))(t).DaysMade
-	if sum := made[0] + made[1] + made[2] + made[3] + rest; sum != 6 {
-		t.Errorf("%v and then %d partitions were made, want 6 in all", made, rest)
+	if sum := made[0] + made[1] + made[2] + made[3] + rest; sum != 12 {
+		t.Errorf("%v and then %d partitions were made, want 6 of each table", made, rest)
 	}
 	all := violations.Filter{Since: now.Add(-60 * day), Until: now.Add(day)}
 	if page := must(w.Violations(t.Context(), w.ours.ID, &all, violations.ID{}, 10))(t); len(page.Violations) != 5 {
@@ -143,11 +161,11 @@ func TestARoleThatMayNotChangeTheSchemaKeepsIt(t *testing.T) {
 	for _, ago := range []time.Duration{0, 5 * day} {
 		w.record(t, now.Add(-ago), func(*violations.Violation) {})
 	}
-	if kept := must(w.KeepViolations(t.Context(), now, keep))(t); kept.DaysMade != 6 {
-		t.Errorf("the upkeep did %+v, want 6 days made", kept)
+	if kept := must(w.KeepViolations(t.Context(), now, keep))(t); kept.DaysMade != 12 {
+		t.Errorf("the upkeep did %+v, want 6 days of each table made", kept)
 	}
-	if kept := must(w.KeepViolations(t.Context(), now, violations.Retention{Details: 2 * day, Counts: day}))(t); kept.DaysDropped != 1 {
-		t.Errorf("the upkeep did %+v, want one day dropped", kept)
+	if kept := must(w.KeepViolations(t.Context(), now, violations.Retention{Details: 2 * day, Counts: day}))(t); kept.DaysDropped != 2 {
+		t.Errorf("the upkeep did %+v, want one day of each table dropped", kept)
 	}
 	filter := violations.Filter{Since: now.Add(-day), Until: now.Add(day)}
 	if page := must(w.Violations(t.Context(), w.ours.ID, &filter, violations.ID{}, 10))(t); len(page.Violations) != 1 {
@@ -157,6 +175,8 @@ func TestARoleThatMayNotChangeTheSchemaKeepsIt(t *testing.T) {
 	for _, refused := range []string{
 		"CREATE TABLE mine (i int)", "DROP TABLE rate_limit_violation_default", "SELECT drop_violation_partitions(current_date + 1)",
 		"SELECT make_violation_partition(current_date + 1000)",
+		"DROP TABLE violation_minute_default", "SELECT drop_violation_minute_partitions(current_date + 1)",
+		"SELECT make_violation_minute_partition(current_date + 1000)",
 	} {
 		if _, err := connect(t, address).Exec(t.Context(), refused); err == nil {
 			t.Errorf("the role may %s", refused)
@@ -185,7 +205,7 @@ func TestTheMigrationWorksOnAFullDatabase(t *testing.T) {
 		t.Errorf("the rows were\n%s\nand are\n%s", before, after)
 	}
 	w.record(t, lately(), func(*violations.Violation) {})
-	if got := partitions(t, w.url); got["default"] != 2 {
+	if got := partitions(t, w.url, details); got["default"] != 2 {
 		t.Errorf("the rows after the migration are in %v, want the default partition", got)
 	}
 }

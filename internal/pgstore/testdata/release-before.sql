@@ -190,3 +190,33 @@ WHERE tenant_id = $1
     AND (removed_at IS NULL OR $4::boolean)
 ORDER BY revision, user_id
 LIMIT $5
+
+-- name: ViolationsCounted
+INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
+SELECT c.tenant_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), c.rule_id, c.subject, c.other,
+    sum(c.denied), sum(c.detail_dropped)
+FROM (
+    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::timestamptz[]) AS minute, unnest($3::bigint[]) AS rule_id,
+        unnest($4::text[]) COLLATE "C" AS subject, unnest($5::boolean[]) AS other,
+        unnest($6::bigint[]) AS denied, unnest($7::bigint[]) AS detail_dropped
+) AS c
+GROUP BY 1, 2, 3, 4, 5
+ORDER BY 1, 2, 3, 4, 5
+ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE
+SET denied = m.denied + excluded.denied, detail_dropped = m.detail_dropped + excluded.detail_dropped
+
+-- name: DeniedInMinute
+SELECT denied FROM violation_minute
+WHERE tenant_id = $1 AND minute = $2 AND rule_id = $3 AND subject = $4 AND NOT other
+
+-- name: DropViolationMinutes
+DELETE FROM violation_minute
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT m.ctid FROM violation_minute AS m
+        WHERE m.tenant_id = tenant.tenant_id AND m.minute < $1 LIMIT $2::integer
+    ) AS old
+    LIMIT $2::integer
+))

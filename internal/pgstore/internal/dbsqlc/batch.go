@@ -340,8 +340,9 @@ const newerKeys = `-- name: NewerKeys :batchmany
 SELECT tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at, networks, created_by_kind, created_by_id, created_by_name, kept_at FROM api_key
 WHERE tenant_id = $1
     AND (revision, key_id) > ($2::bigint, $3::text)
+    AND (revoked_at IS NULL OR $4::boolean OR revoked_at > now() - interval '30 days')
 ORDER BY revision, key_id
-LIMIT $4
+LIMIT $5
 `
 
 type NewerKeysBatchResults struct {
@@ -354,10 +355,12 @@ type NewerKeysParams struct {
 	TenantID      rules.TenantID
 	AfterRevision int64
 	AfterKeyID    string
+	WithRevoked   bool
 	PageSize      int32
 }
 
-// With revoked keys, so that processes tell revoked keys from unknown ones.
+// With revoked keys, so that processes tell revoked keys from unknown ones. A tenant that is read whole comes with those of
+// the last 30 days, so that keys which were made and revoked in a loop do not fill the memory of processes.
 func (q *Queries) NewerKeys(ctx context.Context, arg []NewerKeysParams) *NewerKeysBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -365,6 +368,7 @@ func (q *Queries) NewerKeys(ctx context.Context, arg []NewerKeysParams) *NewerKe
 			a.TenantID,
 			a.AfterRevision,
 			a.AfterKeyID,
+			a.WithRevoked,
 			a.PageSize,
 		}
 		batch.Queue(newerKeys, vals...)

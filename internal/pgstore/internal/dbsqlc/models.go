@@ -562,6 +562,7 @@ type ServiceKey struct {
 	Version       int64
 	CreatedAt     time.Time
 	UpdatedAt     time.Time
+	KeptAt        *time.Time
 }
 
 type Session struct {
@@ -687,6 +688,16 @@ type UsedSignIn struct {
 }
 
 type ViolationMinute struct {
+	TenantID      rules.TenantID
+	Minute        time.Time
+	RuleID        rules.RuleID
+	Subject       string
+	Other         bool
+	Denied        int64
+	DetailDropped int64
+}
+
+type ViolationMinuteDefault struct {
 	TenantID      rules.TenantID
 	Minute        time.Time
 	RuleID        rules.RuleID

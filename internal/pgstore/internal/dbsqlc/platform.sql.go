@@ -692,6 +692,34 @@ func (q *Queries) DatabaseTime(ctx context.Context) (time.Time, error) {
 	return column_1, err
 }
 
+const daysOfMinutesWithoutPartition = `-- name: DaysOfMinutesWithoutPartition :many
+SELECT DISTINCT (minute AT TIME ZONE 'UTC')::date AS day
+FROM violation_minute_default
+WHERE minute >= $1
+ORDER BY day
+`
+
+// Days since a time with counts in the default partition.
+func (q *Queries) DaysOfMinutesWithoutPartition(ctx context.Context, since time.Time) ([]pgtype.Date, error) {
+	rows, err := q.db.Query(ctx, daysOfMinutesWithoutPartition, since)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.Date
+	for rows.Next() {
+		var day pgtype.Date
+		if err := rows.Scan(&day); err != nil {
+			return nil, err
+		}
+		items = append(items, day)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const daysWithoutPartition = `-- name: DaysWithoutPartition :many
 SELECT DISTINCT (requested_at AT TIME ZONE 'UTC')::date AS day
 FROM rate_limit_violation_default
@@ -1172,9 +1200,20 @@ func (q *Queries) DropTrafficPartitions(ctx context.Context, before pgtype.Date)
 	return dropped, err
 }
 
+const dropViolationMinutePartitions = `-- name: DropViolationMinutePartitions :one
+SELECT drop_violation_minute_partitions($1::date) AS dropped
+`
+
+func (q *Queries) DropViolationMinutePartitions(ctx context.Context, before pgtype.Date) (int32, error) {
+	row := q.db.QueryRow(ctx, dropViolationMinutePartitions, before)
+	var dropped int32
+	err := row.Scan(&dropped)
+	return dropped, err
+}
+
 const dropViolationMinutes = `-- name: DropViolationMinutes :execrows
-DELETE FROM violation_minute
-WHERE ctid = ANY (ARRAY(
+DELETE FROM violation_minute AS v
+WHERE v.minute < $1 AND v.ctid = ANY (ARRAY(
     SELECT old.ctid
     FROM tenant
     CROSS JOIN LATERAL (
@@ -1185,6 +1224,8 @@ WHERE ctid = ANY (ARRAY(
 ))
 `
 
+// Old rows of a partition that also has younger ones. A ctid is unique in one partition only, so minute is compared again:
+// whatever has that ctid elsewhere is old too.
 func (q *Queries) DropViolationMinutes(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropViolationMinutes, before, atMost)
 	if err != nil {
@@ -1343,13 +1384,27 @@ const forgetReturnedCreators = `-- name: ForgetReturnedCreators :exec
 DELETE FROM key_notice AS n
 USING api_key AS k, account AS a
 WHERE n.notice = 'creator_left' AND k.tenant_id = n.tenant_id AND k.key_id = n.key_id AND k.created_by_kind = 'account'
-    AND a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
+    AND a.account_id = substring(k.created_by_id FROM '^[0-9]{1,18}$')::bigint AND a.disabled_at IS NULL
+    AND (a.is_platform_admin OR EXISTS (
         SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))
 `
 
 // Whose creators are back, so that people are told when they leave again.
 func (q *Queries) ForgetReturnedCreators(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, forgetReturnedCreators)
+	return err
+}
+
+const forgetReturnedServiceCreators = `-- name: ForgetReturnedServiceCreators :exec
+DELETE FROM key_notice AS n
+USING service_key AS k, account AS a
+WHERE n.notice = 'creator_left' AND n.tenant_id = 0 AND k.key_id = n.key_id AND k.created_by_kind = 'account'
+    AND a.account_id = substring(k.created_by_id FROM '^[0-9]{1,18}$')::bigint AND a.disabled_at IS NULL AND a.is_platform_admin
+`
+
+// The same for service keys.
+func (q *Queries) ForgetReturnedServiceCreators(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, forgetReturnedServiceCreators)
 	return err
 }
 
@@ -1451,22 +1506,52 @@ func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (In
 }
 
 const keysLeftBehind = `-- name: KeysLeftBehind :many
-SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.created_by_id, k.created_by_name
-FROM (
-    SELECT a.tenant_id, t.slug::text AS slug, t.name::text AS tenant_name, a.key_id, a.name, a.expires_at, a.revoked_at, a.kept_at,
-        a.created_by_kind, a.created_by_id, a.created_by_name
-    FROM api_key AS a
-    JOIN tenant AS t ON t.tenant_id = a.tenant_id AND t.removed_at IS NULL
+WITH RECURSIVE creator AS (
+    (
+        SELECT a.tenant_id, a.created_by_id FROM api_key AS a
+        WHERE a.revoked_at IS NULL AND a.kept_at IS NULL AND a.created_by_kind = 'account'
+        ORDER BY a.tenant_id, a.created_by_id
+        LIMIT 1
+    )
     UNION ALL
-    SELECT 0, '', '', s.key_id, s.name, s.expires_at, s.revoked_at, NULL, s.created_by_kind, s.created_by_id, s.created_by_name
+    SELECT following.tenant_id, following.created_by_id
+    FROM creator AS c
+    CROSS JOIN LATERAL (
+        SELECT a.tenant_id, a.created_by_id FROM api_key AS a
+        WHERE a.revoked_at IS NULL AND a.kept_at IS NULL AND a.created_by_kind = 'account'
+            AND (a.tenant_id, a.created_by_id) > (c.tenant_id, c.created_by_id)
+        ORDER BY a.tenant_id, a.created_by_id
+        LIMIT 1
+    ) AS following
+), gone AS MATERIALIZED (
+    SELECT c.tenant_id, c.created_by_id, t.slug::text AS slug, t.name::text AS tenant_name
+    FROM creator AS c
+    JOIN tenant AS t ON t.tenant_id = c.tenant_id AND t.removed_at IS NULL
+    WHERE NOT EXISTS (
+        SELECT FROM account AS person
+        WHERE person.account_id = substring(c.created_by_id FROM '^[0-9]{1,18}$')::bigint AND person.disabled_at IS NULL
+            AND (person.is_platform_admin OR EXISTS (
+                SELECT FROM member AS m WHERE m.tenant_id = c.tenant_id AND m.account_id = person.account_id)))
+), left_behind AS (
+    SELECT a.tenant_id, g.slug, g.tenant_name, a.key_id, a.name, a.expires_at, a.created_by_id, a.created_by_name
+    FROM gone AS g
+    CROSS JOIN LATERAL (
+        SELECT k.tenant_id, k.key_id, k.name, k.expires_at, k.created_by_id, k.created_by_name FROM api_key AS k
+        WHERE k.tenant_id = g.tenant_id AND k.created_by_id = g.created_by_id
+            AND k.revoked_at IS NULL AND k.kept_at IS NULL AND k.created_by_kind = 'account'
+        OFFSET 0 -- or PostgreSQL may read all keys of all tenants and join them
+    ) AS a
+    UNION ALL
+    SELECT 0, '', '', s.key_id, s.name, s.expires_at, s.created_by_id, s.created_by_name
     FROM service_key AS s
-) AS k
-WHERE k.revoked_at IS NULL AND k.kept_at IS NULL AND k.created_by_kind = 'account'
-    AND (k.expires_at IS NULL OR k.expires_at > $1::timestamptz)
-    AND NOT EXISTS (
-        SELECT FROM account AS a
-        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
-            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id)))
+    WHERE s.revoked_at IS NULL AND s.kept_at IS NULL AND s.created_by_kind = 'account' AND NOT EXISTS (
+        SELECT FROM account AS person
+        WHERE person.account_id = substring(s.created_by_id FROM '^[0-9]{1,18}$')::bigint AND person.disabled_at IS NULL
+            AND person.is_platform_admin)
+)
+SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.created_by_id, k.created_by_name
+FROM left_behind AS k
+WHERE (k.expires_at IS NULL OR k.expires_at > $1::timestamptz)
     AND NOT EXISTS (
         SELECT FROM key_notice AS n WHERE n.tenant_id = k.tenant_id AND n.key_id = k.key_id AND n.notice = 'creator_left')
 ORDER BY k.tenant_id, k.created_by_id, k.key_id
@@ -1484,7 +1569,8 @@ type KeysLeftBehindRow struct {
 	CreatedByName string
 }
 
-// Keys in force whose creator has left (see Keys), that nobody decided to keep and nobody was told of.
+// Keys in force whose creator has left (see Keys), that nobody decided to keep and nobody was told of. Finds who has made keys
+// by jumping from one creator to the next in an index, because tenants have many more keys than creators.
 func (q *Queries) KeysLeftBehind(ctx context.Context, now time.Time, atMost int32) ([]KeysLeftBehindRow, error) {
 	rows, err := q.db.Query(ctx, keysLeftBehind, now, atMost)
 	if err != nil {
@@ -1601,6 +1687,17 @@ SELECT make_traffic_partition($1::date) AS made
 
 func (q *Queries) MakeTrafficPartition(ctx context.Context, day pgtype.Date) (bool, error) {
 	row := q.db.QueryRow(ctx, makeTrafficPartition, day)
+	var made bool
+	err := row.Scan(&made)
+	return made, err
+}
+
+const makeViolationMinutePartition = `-- name: MakeViolationMinutePartition :one
+SELECT make_violation_minute_partition($1::date) AS made
+`
+
+func (q *Queries) MakeViolationMinutePartition(ctx context.Context, day pgtype.Date) (bool, error) {
+	row := q.db.QueryRow(ctx, makeViolationMinutePartition, day)
 	var made bool
 	err := row.Scan(&made)
 	return made, err
@@ -1921,6 +2018,52 @@ func (q *Queries) QueueMail(ctx context.Context, arg QueueMailParams) (Mail, err
 		&i.Error,
 	)
 	return i, err
+}
+
+const quotaUses = `-- name: QuotaUses :many
+SELECT h.thing::text AS thing, count(*) FILTER (WHERE h.held < h.allowed) AS near, count(*) FILTER (WHERE h.held >= h.allowed) AS "full"
+FROM (
+    SELECT u.thing, u.held, coalesce((to_jsonb(q) ->> u.thing)::bigint, default_quota(u.thing)) AS allowed
+    FROM (
+        SELECT u.tenant_id, u.thing, u.held FROM tenant_use AS u WHERE u.held > 0
+        UNION ALL
+        SELECT k.tenant_id, 'api_keys', count(*) FROM api_key AS k
+        WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())
+        GROUP BY k.tenant_id
+    ) AS u
+    JOIN tenant AS t ON t.tenant_id = u.tenant_id AND t.removed_at IS NULL
+    LEFT JOIN tenant_quota AS q ON q.tenant_id = u.tenant_id
+) AS h
+WHERE h.held * 10 >= h.allowed * 9
+GROUP BY h.thing
+`
+
+type QuotaUsesRow struct {
+	Thing string
+	Near  int64
+	Full  int64
+}
+
+// How many tenants hold at least 90 % of a quota, and how many all of it, by thing. A tenant counts from the first write since
+// there are quotas. A quota of 0 that nothing is held of is meant so, and does not count.
+func (q *Queries) QuotaUses(ctx context.Context) ([]QuotaUsesRow, error) {
+	rows, err := q.db.Query(ctx, quotaUses)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []QuotaUsesRow
+	for rows.Next() {
+		var i QuotaUsesRow
+		if err := rows.Scan(&i.Thing, &i.Near, &i.Full); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const raiseAlerts = `-- name: RaiseAlerts :execrows

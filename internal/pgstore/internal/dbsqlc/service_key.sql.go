@@ -16,7 +16,7 @@ import (
 const createServiceKey = `-- name: CreateServiceKey :one
 INSERT INTO service_key (key_id, name, digest, permissions, networks, expires_at, created_by_kind, created_by_id, created_by_name)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-RETURNING key_id, name, digest, permissions, networks, expires_at, revoked_at, last_used_at, created_by_kind, created_by_id, created_by_name, version, created_at, updated_at
+RETURNING key_id, name, digest, permissions, networks, expires_at, revoked_at, last_used_at, created_by_kind, created_by_id, created_by_name, version, created_at, updated_at, kept_at
 `
 
 type CreateServiceKeyParams struct {
@@ -59,6 +59,7 @@ func (q *Queries) CreateServiceKey(ctx context.Context, arg CreateServiceKeyPara
 		&i.Version,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.KeptAt,
 	)
 	return i, err
 }
@@ -68,7 +69,7 @@ UPDATE service_key
 SET expires_at = coalesce($1, expires_at), revoked_at = coalesce(revoked_at, $2),
     version = version + 1, updated_at = clock_timestamp()
 WHERE key_id = $3
-RETURNING key_id, name, digest, permissions, networks, expires_at, revoked_at, last_used_at, created_by_kind, created_by_id, created_by_name, version, created_at, updated_at
+RETURNING key_id, name, digest, permissions, networks, expires_at, revoked_at, last_used_at, created_by_kind, created_by_id, created_by_name, version, created_at, updated_at, kept_at
 `
 
 // Revokes it, or lets it expire.
@@ -90,12 +91,23 @@ func (q *Queries) EndServiceKey(ctx context.Context, expiresAt *time.Time, revok
 		&i.Version,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.KeptAt,
 	)
 	return i, err
 }
 
+const keepServiceKey = `-- name: KeepServiceKey :exec
+UPDATE service_key SET kept_at = clock_timestamp(), version = version + 1, updated_at = clock_timestamp()
+WHERE key_id = $1
+`
+
+func (q *Queries) KeepServiceKey(ctx context.Context, keyID string) error {
+	_, err := q.db.Exec(ctx, keepServiceKey, keyID)
+	return err
+}
+
 const lockServiceKey = `-- name: LockServiceKey :one
-SELECT key_id, name, digest, permissions, networks, expires_at, revoked_at, last_used_at, created_by_kind, created_by_id, created_by_name, version, created_at, updated_at FROM service_key WHERE key_id = $1 FOR UPDATE
+SELECT key_id, name, digest, permissions, networks, expires_at, revoked_at, last_used_at, created_by_kind, created_by_id, created_by_name, version, created_at, updated_at, kept_at FROM service_key WHERE key_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockServiceKey(ctx context.Context, keyID string) (ServiceKey, error) {
@@ -116,12 +128,13 @@ func (q *Queries) LockServiceKey(ctx context.Context, keyID string) (ServiceKey,
 		&i.Version,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.KeptAt,
 	)
 	return i, err
 }
 
 const serviceKey = `-- name: ServiceKey :one
-SELECT k.key_id, k.name, k.digest, k.permissions, k.networks, k.expires_at, k.revoked_at, k.last_used_at, k.created_by_kind, k.created_by_id, k.created_by_name, k.version, k.created_at, k.updated_at, (k.created_by_kind = 'account' AND NOT EXISTS (
+SELECT k.key_id, k.name, k.digest, k.permissions, k.networks, k.expires_at, k.revoked_at, k.last_used_at, k.created_by_kind, k.created_by_id, k.created_by_name, k.version, k.created_at, k.updated_at, k.kept_at, (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a
         WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean AS creator_left
 FROM service_key AS k
@@ -151,6 +164,7 @@ func (q *Queries) ServiceKey(ctx context.Context, keyID string) (ServiceKeyRow, 
 		&i.ServiceKey.Version,
 		&i.ServiceKey.CreatedAt,
 		&i.ServiceKey.UpdatedAt,
+		&i.ServiceKey.KeptAt,
 		&i.CreatorLeft,
 	)
 	return i, err
@@ -167,7 +181,7 @@ func (q *Queries) ServiceKeyUsed(ctx context.Context, keyID string) error {
 }
 
 const serviceKeys = `-- name: ServiceKeys :many
-SELECT k.key_id, k.name, k.digest, k.permissions, k.networks, k.expires_at, k.revoked_at, k.last_used_at, k.created_by_kind, k.created_by_id, k.created_by_name, k.version, k.created_at, k.updated_at, (k.created_by_kind = 'account' AND NOT EXISTS (
+SELECT k.key_id, k.name, k.digest, k.permissions, k.networks, k.expires_at, k.revoked_at, k.last_used_at, k.created_by_kind, k.created_by_id, k.created_by_name, k.version, k.created_at, k.updated_at, k.kept_at, (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a
         WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean AS creator_left
 FROM service_key AS k
@@ -207,6 +221,7 @@ func (q *Queries) ServiceKeys(ctx context.Context, beforeCreatedAt *time.Time, b
 			&i.ServiceKey.Version,
 			&i.ServiceKey.CreatedAt,
 			&i.ServiceKey.UpdatedAt,
+			&i.ServiceKey.KeptAt,
 			&i.CreatorLeft,
 		); err != nil {
 			return nil, err
