@@ -15,9 +15,7 @@ var _ auth.AccessStore = (*Store)(nil)
 // WriteAccess adds entries to the security log.
 func (s *Store) WriteAccess(ctx context.Context, events []auth.AccessEvent) error {
 	// It takes no place: callers who fill theirs must not keep the log from being written.
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	if err := s.queriesFor(everyTenant).WriteAccess(ctx, accessColumns(events)); err != nil {
+	if err := s.queriesFor(classRecord, everyTenant).WriteAccess(ctx, accessColumns(events)); err != nil {
 		return fmt.Errorf("write to the security log: %w", domainError(err))
 	}
 	return nil

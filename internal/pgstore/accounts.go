@@ -229,9 +229,7 @@ func (s *Store) inTransaction(ctx context.Context, do func(context.Context, *dbs
 		return err
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	return writeError(s.transaction(ctx, everyTenant, func(q *dbsqlc.Queries) error { return do(ctx, q) }))
+	return writeError(s.transaction(ctx, classWrite, everyTenant, do))
 }
 
 // inTransactionAs is inTransaction for writes that an audit log records.

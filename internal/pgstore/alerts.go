@@ -223,9 +223,7 @@ func (s *Store) AlertingTenants(ctx context.Context) ([]rules.TenantID, error) {
 
 // RaiseAlerts raises a tenant's alerts, unless another process is doing so.
 func (s *Store) RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time.Time) (raised int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	err = s.transaction(ctx, only(tenant), func(queries *dbsqlc.Queries) error {
+	err = s.transaction(ctx, classBackground, only(tenant), func(ctx context.Context, queries *dbsqlc.Queries) error {
 		ours, err := queries.TryRaiseAlerts(ctx, alertLock, int64(tenant))
 		if err != nil || !ours {
 			return err

@@ -29,11 +29,11 @@ var errTooSoon = errors.New("too soon")
 // Attempt counts an attempt to sign in for all limits, in one transaction that locks their rows. Concurrent attempts
 // see each other, so those that the first one makes wait do wait.
 func (s *Store) Attempt(ctx context.Context, limits []auth.Limit) (by auth.Counter, wait time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	ctx, cancel := s.within(ctx, classWrite)
 	defer cancel()
-	err = s.queriesFor(everyTenant).ForgetOldAttempts(ctx, auth.ForgottenAfter.Seconds()) // outside of the transaction, since it locks other rows
+	err = s.queriesFor(classWrite, everyTenant).ForgetOldAttempts(ctx, auth.ForgottenAfter.Seconds()) // outside of the transaction, since it locks other rows
 	if err == nil {
-		err = s.transaction(ctx, everyTenant, func(q *dbsqlc.Queries) error {
+		err = s.transaction(ctx, classWrite, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 			for _, limit := range limits {
 				this, err := attempt(ctx, q, limit)
 				if err != nil {

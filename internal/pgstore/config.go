@@ -21,9 +21,7 @@ func (s *Store) Config(ctx context.Context, tenant rules.TenantID) (config rules
 		return ruleset.Config{}, err
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	err = s.oneView(ctx, only(tenant), func(q *dbsqlc.Queries) error {
+	err = s.oneView(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
 		config, err = s.config(ctx, q, tenant)
 		return err
 	})

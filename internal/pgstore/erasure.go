@@ -77,9 +77,7 @@ func (s *Store) eraseSubjects(ctx context.Context, tenant rules.TenantID, userID
 		return err
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	return writeError(s.transaction(ctx, only(tenant), func(q *dbsqlc.Queries) error {
+	return writeError(s.transaction(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
 		counted, err := q.CountedSubjectsWith(ctx, tenant, userID)
 		if err != nil {
 			return err

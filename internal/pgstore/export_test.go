@@ -2,6 +2,9 @@ package pgstore
 
 import (
 	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -23,12 +26,37 @@ func (s *Store) PreparedStatements(ctx context.Context) (n int, err error) {
 }
 
 // ConnectionOf returns a connection whose statements run in the scope of a tenant.
-func (s *Store) ConnectionOf(tenant rules.TenantID) dbsqlc.DBTX { return walled{s.pool, only(tenant)} }
+func (s *Store) ConnectionOf(tenant rules.TenantID) dbsqlc.DBTX {
+	return walled{s.pool, only(tenant), s.timeouts[classRead]}
+}
 
 // ConnectionOfAll returns a connection whose statements run in the scope of every tenant.
-func (s *Store) ConnectionOfAll() dbsqlc.DBTX { return walled{s.pool, everyTenant} }
+func (s *Store) ConnectionOfAll() dbsqlc.DBTX {
+	return walled{s.pool, everyTenant, s.timeouts[classRead]}
+}
 
 // TransactionOf runs a function in a transaction and the scope of a tenant.
 func (s *Store) TransactionOf(ctx context.Context, tenant rules.TenantID, do func(*dbsqlc.Queries) error) error {
-	return s.transaction(ctx, only(tenant), do)
+	return s.transaction(ctx, classWrite, only(tenant), func(_ context.Context, q *dbsqlc.Queries) error { return do(q) })
+}
+
+// Classes are all classes of queries, with their timeouts.
+func Classes() map[string]time.Duration {
+	classes := map[string]time.Duration{}
+	for class, timeout := range timeouts {
+		classes[string(class)] = timeout
+	}
+	return classes
+}
+
+// LimitClass gives a class another timeout, so that a test need not wait for long.
+func (s *Store) LimitClass(name string, timeout time.Duration) { s.timeouts[class(name)] = timeout }
+
+// InClass runs a statement by itself and then in a transaction, and returns what each answers.
+func (s *Store) InClass(ctx context.Context, name, sql string) (answers [2]string, errs [2]error) {
+	errs[0] = walled{s.pool, everyTenant, s.timeouts[class(name)]}.QueryRow(ctx, sql).Scan(&answers[0])
+	errs[1] = s.begin(ctx, class(name), everyTenant, "BEGIN", func(ctx context.Context, tx pgx.Tx) error {
+		return tx.QueryRow(ctx, sql).Scan(&answers[1])
+	})
+	return answers, errs
 }

@@ -13,9 +13,7 @@ var _ fleet.Store = (*Store)(nil)
 
 // ReportProcess stores a report, within the context's time.
 func (s *Store) ReportProcess(ctx context.Context, r *fleet.Report) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	err := s.queriesFor(everyTenant).ReportProcess(ctx, dbsqlc.ReportProcessParams{
+	err := s.queriesFor(classRecord, everyTenant).ReportProcess(ctx, dbsqlc.ReportProcessParams{
 		ProcessID:   r.ID,
 		Name:        r.Name,
 		Version:     r.Version,
@@ -39,9 +37,7 @@ func (s *Store) ReportProcess(ctx context.Context, r *fleet.Report) error {
 
 // EndProcess deletes a process's report.
 func (s *Store) EndProcess(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	if err := s.queriesFor(everyTenant).EndProcess(ctx, id); err != nil {
+	if err := s.queriesFor(classRecord, everyTenant).EndProcess(ctx, id); err != nil {
 		return fmt.Errorf("take the report of process %s back: %w", id, domainError(err))
 	}
 	return nil

@@ -38,7 +38,7 @@ func (s *Store) Gateway(ctx context.Context, tenant rules.TenantID, kind rules.G
 
 // PutGateway creates or replaces the mapping of its kind.
 func (s Writer) PutGateway(ctx context.Context, gateway rules.Gateway, expected rules.Expected) (put rules.Gateway, err error) {
-	err = s.inTenant(ctx, statementTimeout, gateway.TenantID, func(ctx context.Context, w write) error {
+	err = s.inTenant(ctx, classWrite, gateway.TenantID, func(ctx context.Context, w write) error {
 		stored, err := w.gatewayAt(ctx, gateway.Kind, expected)
 		if err != nil {
 			return err
@@ -58,7 +58,7 @@ func (s Writer) PutGateway(ctx context.Context, gateway rules.Gateway, expected 
 
 // RemoveGateway removes a mapping, so that the default one holds.
 func (s Writer) RemoveGateway(ctx context.Context, tenant rules.TenantID, kind rules.GatewayKind, expected rules.Expected) error {
-	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+	err := s.inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error {
 		stored, err := w.gatewayAt(ctx, kind, expected)
 		if err != nil {
 			return err

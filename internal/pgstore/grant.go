@@ -13,7 +13,7 @@ import (
 // role; see Secure. It must not own the tables, since owners may do everything. Run Grant again for tables of later
 // migrations, as `admin migrate --grant-to` does.
 func Grant(ctx context.Context, databaseURL, role string) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, bulkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeouts[classBulk])
 	defer cancel()
 	conn, err := connect(ctx, databaseURL)
 	if err != nil {

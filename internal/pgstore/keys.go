@@ -45,7 +45,7 @@ func (s *Store) Key(ctx context.Context, tenant rules.TenantID, keyID string) (a
 
 // CreateKey stores an API key with the digest of its secret.
 func (s Writer) CreateKey(ctx context.Context, key auth.NamedKey) (created auth.NamedKey, err error) {
-	err = s.inTenant(ctx, statementTimeout, key.TenantID, func(ctx context.Context, w write) error {
+	err = s.inTenant(ctx, classWrite, key.TenantID, func(ctx context.Context, w write) error {
 		key.CreatedBy = s.by
 		created, err = w.createKey(ctx, key)
 		return err
@@ -60,7 +60,7 @@ func (s Writer) CreateKey(ctx context.Context, key auth.NamedKey) (created auth.
 func (s Writer) RotateKey(
 	ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected, next auth.NamedKey, grace time.Duration,
 ) (old, created auth.NamedKey, err error) {
-	err = s.acting("rotate").inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+	err = s.acting("rotate").inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error {
 		if old, err = w.keyAt(ctx, keyID, expected); err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (s Writer) RotateKey(
 
 // RevokeKey ends an API key for good. A revoked key is rules.ErrNotFound.
 func (s Writer) RevokeKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected) error {
-	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+	err := s.inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error {
 		key, err := w.keyAt(ctx, keyID, rules.AnyVersion)
 		if err != nil {
 			return err
@@ -109,7 +109,7 @@ func (s Writer) RevokeKey(ctx context.Context, tenant rules.TenantID, keyID stri
 
 // KeepKey notes that a key stays although its creator has left.
 func (s Writer) KeepKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected) (kept auth.NamedKey, err error) {
-	err = s.acting("keep").inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+	err = s.acting("keep").inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error {
 		key, err := w.keyAt(ctx, keyID, expected)
 		switch {
 		case err != nil:

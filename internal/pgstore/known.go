@@ -77,8 +77,6 @@ func requireKnown(ctx context.Context, queries *dbsqlc.Queries, all []rules.Rule
 
 // KnownToAll reports whether every live process knows a word.
 func (s *Store) KnownToAll(ctx context.Context, word string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
 	return ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (bool, error) {
 		var unknown rules.UnknownToProcessError
 		err := requireKnownWord(ctx, q, word)

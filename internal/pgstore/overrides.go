@@ -130,7 +130,7 @@ func (s *Store) Override(ctx context.Context, tenant rules.TenantID, rule rules.
 
 // PutOverride creates or replaces a user's override for a rule.
 func (s Writer) PutOverride(ctx context.Context, override rules.Override, expected rules.Expected) (stored rules.Override, err error) {
-	err = s.inTenant(ctx, statementTimeout, override.TenantID, func(ctx context.Context, w write) error {
+	err = s.inTenant(ctx, classWrite, override.TenantID, func(ctx context.Context, w write) error {
 		if stored, err = w.overrideAt(ctx, override.RuleID, override.UserID, expected); err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (s Writer) PutOverride(ctx context.Context, override rules.Override, expect
 func (s Writer) RemoveOverride(
 	ctx context.Context, tenant rules.TenantID, rule rules.RuleID, userID string, expected rules.Expected,
 ) error {
-	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+	err := s.inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error {
 		stored, err := w.overrideAt(ctx, rule, userID, rules.AnyVersion)
 		if err != nil {
 			return err

@@ -61,12 +61,24 @@ func (s *Store) ObserveShares(show func(class string, count func() shares.Count)
 	}
 }
 
-// forRows returns the places for a read of up to so many rows.
-func (p *places) forRows(rows int) *shares.Shares {
+// classFor returns the class of a read of up to so many rows.
+func classFor(rows int) class {
 	if rows > manyRows {
-		return p.heavy
+		return classHeavy
 	}
-	return p.reads
+	return classRead
+}
+
+// forRead returns the places of a class of queries that only read.
+func (p *places) forRead(of class) *shares.Shares {
+	switch of {
+	case classLookup:
+		return p.lookups
+	case classHeavy:
+		return p.heavy
+	default:
+		return p.reads
+	}
 }
 
 // take waits for a place if the context has a caller.

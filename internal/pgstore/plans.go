@@ -36,7 +36,7 @@ func (s *Store) Plan(ctx context.Context, tenant rules.TenantID, name string) (r
 
 // CreatePlan creates a plan; its name may be that of a removed one.
 func (s Writer) CreatePlan(ctx context.Context, plan rules.Plan) (created rules.Plan, err error) {
-	err = s.inTenant(ctx, statementTimeout, plan.TenantID, func(ctx context.Context, w write) error {
+	err = s.inTenant(ctx, classWrite, plan.TenantID, func(ctx context.Context, w write) error {
 		created, err = w.createPlan(ctx, plan)
 		return err
 	})
@@ -48,7 +48,7 @@ func (s Writer) CreatePlan(ctx context.Context, plan rules.Plan) (created rules.
 
 // UpdatePlan changes a plan's description, if its Revision is still the stored one.
 func (s Writer) UpdatePlan(ctx context.Context, plan rules.Plan) (updated rules.Plan, err error) {
-	err = s.inTenant(ctx, statementTimeout, plan.TenantID, func(ctx context.Context, w write) error {
+	err = s.inTenant(ctx, classWrite, plan.TenantID, func(ctx context.Context, w write) error {
 		stored, err := w.Plan(ctx, w.tenant, plan.Name)
 		if err != nil {
 			return err
@@ -71,7 +71,7 @@ func (s Writer) UpdatePlan(ctx context.Context, plan rules.Plan) (updated rules.
 
 // RemovePlan removes an unused plan.
 func (s Writer) RemovePlan(ctx context.Context, tenant rules.TenantID, name string, expected rules.Expected) error {
-	err := s.inTenant(ctx, statementTimeout, tenant, func(ctx context.Context, w write) error {
+	err := s.inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error {
 		stored, err := w.Plan(ctx, w.tenant, name)
 		if err != nil {
 			return err

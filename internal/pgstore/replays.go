@@ -36,10 +36,8 @@ func (s *Store) History(ctx context.Context, tenant rules.TenantID, since time.T
 		return nil, err
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
 	h := &replay.History{KnownSince: since}
-	err = s.oneView(ctx, only(tenant), func(q *dbsqlc.Queries) error {
+	err = s.oneView(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := q.Tenant(ctx, tenant)
 		if err != nil {
 			return domainError(err)
@@ -287,9 +285,7 @@ func (s *Store) Replays(ctx context.Context, tenant rules.TenantID, before int64
 
 // ClaimReplay takes one that waits, or returns rules.ErrNotFound.
 func (s *Store) ClaimReplay(ctx context.Context, holder string, lease time.Duration) (job replay.Job, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	err = s.transaction(ctx, everyTenant, func(q *dbsqlc.Queries) error {
+	err = s.transaction(ctx, classBackground, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		ours, err := q.TryUpkeep(ctx, replayLock)
 		if err != nil {
 			return err
@@ -309,9 +305,7 @@ func (s *Store) ClaimReplay(ctx context.Context, holder string, lease time.Durat
 
 // RenewReplay keeps a claimed one. isOver means that it is to end: somebody canceled it, or another process has it.
 func (s *Store) RenewReplay(ctx context.Context, job *replay.Job, holder string, progress float64, lease time.Duration) (isOver bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	isOver, err = s.queriesFor(only(job.Tenant)).RenewReplay(ctx, dbsqlc.RenewReplayParams{
+	isOver, err = s.queriesFor(classBackground, only(job.Tenant)).RenewReplay(ctx, dbsqlc.RenewReplayParams{
 		TenantID: job.Tenant, ReplayID: job.ID, Holder: holder, Progress: progress, LeaseSeconds: lease.Seconds(),
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -322,16 +316,12 @@ func (s *Store) RenewReplay(ctx context.Context, job *replay.Job, holder string,
 
 // ReleaseReplay lets another process take a claimed one at once.
 func (s *Store) ReleaseReplay(ctx context.Context, job *replay.Job, holder string) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	return s.queriesFor(only(job.Tenant)).ReleaseReplay(ctx, job.Tenant, job.ID, holder)
+	return s.queriesFor(classBackground, only(job.Tenant)).ReleaseReplay(ctx, job.Tenant, job.ID, holder)
 }
 
 // FinishReplay stores how a claimed one ended.
 func (s *Store) FinishReplay(ctx context.Context, job *replay.Job, holder string) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	_, err := s.queriesFor(only(job.Tenant)).FinishReplay(ctx, dbsqlc.FinishReplayParams{
+	_, err := s.queriesFor(classBackground, only(job.Tenant)).FinishReplay(ctx, dbsqlc.FinishReplayParams{
 		TenantID: job.Tenant, ReplayID: job.ID, Holder: holder, State: string(job.State), Failure: job.Failure, Result: job.Result,
 	})
 	return err

@@ -19,7 +19,7 @@ import (
 // removed rule, which have their own entries. The exception is a promotion: undoing the live rule's update also
 // restores the shadow rule. Undoing a rule's creation can remove many overrides.
 func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID) (revert auth.AuditID, err error) {
-	err = s.acting(fmt.Sprintf("revert %d", audit)).inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
+	err = s.acting(fmt.Sprintf("revert %d", audit)).inTenant(ctx, classBulk, tenant, func(ctx context.Context, w write) error {
 		row, err := w.AuditEntry(ctx, w.tenant, int64(audit))
 		if err != nil {
 			return err

@@ -20,7 +20,7 @@ const actPromote = "promote"
 func (s Writer) PromoteRule(
 	ctx context.Context, tenant rules.TenantID, candidate rules.RuleID, expected rules.Expected, live rules.RuleID, liveExpected rules.Expected,
 ) (inForce rules.Rule, err error) {
-	err = s.acting(actPromote).inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
+	err = s.acting(actPromote).inTenant(ctx, classBulk, tenant, func(ctx context.Context, w write) error {
 		shadow, err := w.ruleAt(ctx, candidate, expected)
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func (w write) promote(ctx context.Context, shadow, live *rules.Rule) (err error
 func (s Writer) ChangeRules(
 	ctx context.Context, tenant rules.TenantID, changes []ruleset.RuleChange, dryRun bool,
 ) (made []ruleset.Change[rules.Rule], err error) {
-	err = s.inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
+	err = s.inTenant(ctx, classBulk, tenant, func(ctx context.Context, w write) error {
 		before, err := w.rulesToChange(ctx, changes)
 		if err != nil {
 			return err

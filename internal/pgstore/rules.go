@@ -108,7 +108,7 @@ func ruleNumbers(ids []rules.RuleID) []int64 {
 
 // CreateRule creates a rule.
 func (s Writer) CreateRule(ctx context.Context, rule rules.Rule) (created rules.Rule, err error) {
-	err = s.inTenant(ctx, statementTimeout, rule.TenantID, func(ctx context.Context, w write) error {
+	err = s.inTenant(ctx, classWrite, rule.TenantID, func(ctx context.Context, w write) error {
 		if err := w.requireRoom(ctx, &rule); err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (s Writer) CreateRule(ctx context.Context, rule rules.Rule) (created rules.
 
 // UpdateRule changes all of a rule except its identity, if its Version is still the stored one.
 func (s Writer) UpdateRule(ctx context.Context, rule rules.Rule) (updated rules.Rule, err error) {
-	err = s.inTenant(ctx, statementTimeout, rule.TenantID, func(ctx context.Context, w write) error {
+	err = s.inTenant(ctx, classWrite, rule.TenantID, func(ctx context.Context, w write) error {
 		if updated, err = w.ruleAt(ctx, rule.ID, rules.Expected(rule.Version)); err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (s Writer) UpdateRule(ctx context.Context, rule rules.Rule) (updated rules.
 
 // RemoveRule removes a rule with its candidate and its overrides, which may be many.
 func (s Writer) RemoveRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID, expected rules.Expected) error {
-	err := s.inTenant(ctx, bulkTimeout, tenant, func(ctx context.Context, w write) error {
+	err := s.inTenant(ctx, classBulk, tenant, func(ctx context.Context, w write) error {
 		if _, err := w.ruleAt(ctx, id, expected); err != nil {
 			return err
 		}

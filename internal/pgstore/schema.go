@@ -24,7 +24,7 @@ var ErrSchemaBehind = errors.New("run `admin migrate`")
 // CheckSchema returns an error, which says what to run, if a schema is older than this binary needs. A newer schema is
 // fine: the release before runs on the new schema while a release is rolled out.
 func CheckSchema(ctx context.Context, databaseURL string) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeouts[classRead])
 	defer cancel()
 	wanted, err := latestMigration()
 	if err != nil {

@@ -25,7 +25,7 @@ const adaptRole = "adapt"
 
 // Lead makes a process the leader of the control loop, unless another one is.
 func (s *Store) Lead(ctx context.Context, holder string, lasts time.Duration) (now time.Time, leads bool, err error) {
-	now, err = s.queriesFor(everyTenant).Lead(ctx, adaptRole, holder, lasts.Seconds())
+	now, err = s.queriesFor(classBackground, everyTenant).Lead(ctx, adaptRole, holder, lasts.Seconds())
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return now, false, nil
@@ -37,7 +37,7 @@ func (s *Store) Lead(ctx context.Context, holder string, lasts time.Duration) (n
 
 // EndLead ends a process's leadership.
 func (s *Store) EndLead(ctx context.Context, holder string) error {
-	if err := s.queriesFor(everyTenant).EndLead(ctx, adaptRole, holder); err != nil {
+	if err := s.queriesFor(classBackground, everyTenant).EndLead(ctx, adaptRole, holder); err != nil {
 		return fmt.Errorf("end the lead of the control loop: %w", domainError(err))
 	}
 	return nil
@@ -45,8 +45,6 @@ func (s *Store) EndLead(ctx context.Context, holder string) error {
 
 // WriteReports adds reports of backends to those of the present slice.
 func (s *Store) WriteReports(ctx context.Context, reports []adapt.BackendReport) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
 	var p dbsqlc.BackendsReportedParams
 	for i := range reports {
 		r := &reports[i]
@@ -56,7 +54,7 @@ func (s *Store) WriteReports(ctx context.Context, reports []adapt.BackendReport)
 		p.Errors = append(p.Errors, r.Errors)
 		p.Latencies = append(p.Latencies, arrayText(&r.Latency))
 	}
-	if err := s.queriesFor(everyTenant).BackendsReported(ctx, p); err != nil {
+	if err := s.queriesFor(classBackground, everyTenant).BackendsReported(ctx, p); err != nil {
 		return fmt.Errorf("store reports of backends: %w", domainError(err))
 	}
 	return nil
@@ -76,7 +74,7 @@ func arrayText(h *adapt.Histogram) string {
 
 // BackendReports returns the slices of all tenants' backends after a time.
 func (s *Store) BackendReports(ctx context.Context, after time.Time) ([]adapt.BackendSlice, error) {
-	rows, err := s.queriesFor(everyTenant).BackendReports(ctx, after)
+	rows, err := s.queriesFor(classBackground, everyTenant).BackendReports(ctx, after)
 	if err != nil {
 		return nil, fmt.Errorf("read reports of backends: %w", domainError(err))
 	}
@@ -92,7 +90,7 @@ func sliceFromRow(row dbsqlc.BackendReport) adapt.BackendSlice {
 
 // DropBackendReports deletes slices before a time.
 func (s *Store) DropBackendReports(ctx context.Context, before time.Time) error {
-	if err := s.queriesFor(everyTenant).DropBackendReports(ctx, before); err != nil {
+	if err := s.queriesFor(classBackground, everyTenant).DropBackendReports(ctx, before); err != nil {
 		return fmt.Errorf("drop old reports of backends: %w", domainError(err))
 	}
 	return nil
@@ -100,7 +98,7 @@ func (s *Store) DropBackendReports(ctx context.Context, before time.Time) error 
 
 // RecentSteps returns the steps of all tenants that end after a time.
 func (s *Store) RecentSteps(ctx context.Context, after time.Time) ([]rules.Step, error) {
-	rows, err := s.queriesFor(everyTenant).RecentSteps(ctx, after)
+	rows, err := s.queriesFor(classBackground, everyTenant).RecentSteps(ctx, after)
 	if err != nil {
 		return nil, fmt.Errorf("read steps: %w", domainError(err))
 	}
@@ -111,7 +109,7 @@ func (s *Store) RecentSteps(ctx context.Context, after time.Time) ([]rules.Step,
 func (s *Store) PutSteps(
 	ctx context.Context, holder string, tenant rules.TenantID, steps []rules.Step, holds time.Duration,
 ) (written bool, err error) {
-	err = s.transaction(ctx, only(tenant), func(queries *dbsqlc.Queries) error {
+	err = s.transaction(ctx, classBackground, only(tenant), func(ctx context.Context, queries *dbsqlc.Queries) error {
 		revision, err := queries.StepTenant(ctx, tenant, adaptRole, holder)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil

@@ -16,7 +16,7 @@
 // Triggers of the database write the audit log, so no write can forget it: see db/schema.sql. An entry's time is taken
 // while the tenant is locked, so entries become visible in order too.
 //
-// Each method has a deadline (5 s; a bulk write 60 s, a Read 5 min) that begins when the method has its place; the
+// Each query has the deadline of its class, which begins when the method has its place; see timeouts. The
 // context may shorten it. If the database is away a method returns rules.ErrAway or context.DeadlineExceeded by then,
 // never rules.ErrNotFound. Nothing is retried: a write whose answer was lost may have happened, and only the caller
 // knows whether it may happen twice.
@@ -36,6 +36,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -48,16 +49,12 @@ import (
 	"github.com/sluicegate/sluice/internal/pgtls"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
-	"github.com/sluicegate/sluice/internal/shares"
 	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
 const (
-	connectTimeout   = 5 * time.Second
-	statementTimeout = 5 * time.Second
-	bulkTimeout      = time.Minute
-	readTimeout      = 5 * time.Minute // for callers that bound no page; the Watcher does
+	connectTimeout = 5 * time.Second
 
 	// maxConns leaves 4 connections to work without a place; see places. Connections are made when needed.
 	maxConns = 20
@@ -78,6 +75,7 @@ type Store struct {
 	lookedAt int64
 	topRows  int32
 	places   *places
+	timeouts map[class]time.Duration
 
 	unreadable atomic.Int64
 }
@@ -124,7 +122,7 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 	}
 	return &Store{
 		pool: pool, log: log, pageSize: pageSize, lookedAt: lookedAt, topRows: violations.MaxTopRows,
-		places: newPlaces(config.MaxConns),
+		places: newPlaces(config.MaxConns), timeouts: maps.Clone(timeouts),
 	}, nil
 }
 
@@ -156,13 +154,13 @@ type write struct {
 var errUnchanged = errors.New("unchanged")
 
 // inTenant runs a function in a write of a tenant. Any error, errUnchanged included, rolls back.
-func (s Writer) inTenant(ctx context.Context, timeout time.Duration, tenant rules.TenantID, do func(context.Context, write) error) error {
+func (s Writer) inTenant(ctx context.Context, class class, tenant rules.TenantID, do func(context.Context, write) error) error {
 	release, err := s.places.forWrite(ctx, tenant)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return s.writeTenant(ctx, timeout, tenant, do)
+	return s.writeTenant(ctx, class, tenant, do)
 }
 
 // inBulk is inTenant for a write of many rows.
@@ -172,13 +170,11 @@ func (s Writer) inBulk(ctx context.Context, tenant rules.TenantID, do func(conte
 		return err
 	}
 	defer release()
-	return s.writeTenant(ctx, bulkTimeout, tenant, do)
+	return s.writeTenant(ctx, classBulk, tenant, do)
 }
 
-func (s Writer) writeTenant(ctx context.Context, timeout time.Duration, tenant rules.TenantID, do func(context.Context, write) error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	err := s.transaction(ctx, only(tenant), func(queries *dbsqlc.Queries) error {
+func (s Writer) writeTenant(ctx context.Context, class class, tenant rules.TenantID, do func(context.Context, write) error) error {
+	err := s.transaction(ctx, class, only(tenant), func(ctx context.Context, queries *dbsqlc.Queries) error {
 		raised, err := queries.RaiseRevision(ctx, tenant, actorSetting(s.by))
 		if err != nil {
 			return lockError(tenant, err)
@@ -211,9 +207,7 @@ func (s *Store) inTenantReaching(
 		return err
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	err = s.transaction(ctx, reach, func(q *dbsqlc.Queries) error {
+	err = s.transaction(ctx, classWrite, reach, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if _, err := q.LockTenant(ctx, tenant, actorSetting(by)); err != nil {
 			return lockError(tenant, err)
 		}
@@ -263,29 +257,29 @@ func expect(expected rules.Expected, stored int64) error {
 
 // lookUp runs a query for one row by its key, in a scope.
 func lookUp[T any](ctx context.Context, s *Store, of scope, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
-	return askFor(ctx, s, of, s.places.lookups, query)
+	return askFor(ctx, s, classLookup, of, query)
 }
 
 // ask runs queries that an index serves, each in a scope and in one round trip.
 func ask[T any](ctx context.Context, s *Store, of scope, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
-	return askFor(ctx, s, of, s.places.reads, query)
+	return askFor(ctx, s, classRead, of, query)
 }
 
 // askMuch runs queries that read many rows.
 func askMuch[T any](ctx context.Context, s *Store, of scope, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
-	return askFor(ctx, s, of, s.places.heavy, query)
+	return askFor(ctx, s, classHeavy, of, query)
 }
 
 func askFor[T any](
-	ctx context.Context, s *Store, of scope, places *shares.Shares, query func(context.Context, *dbsqlc.Queries) (T, error),
+	ctx context.Context, s *Store, class class, of scope, query func(context.Context, *dbsqlc.Queries) (T, error),
 ) (answer T, err error) {
-	release, err := take(ctx, places)
+	release, err := take(ctx, s.places.forRead(class))
 	if err != nil {
 		return answer, err
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	ctx, cancel := s.within(ctx, class)
 	defer cancel()
-	answer, err = query(ctx, s.queriesFor(of))
+	answer, err = query(ctx, s.queriesFor(class, of))
 	return answer, domainError(err)
 }

@@ -19,9 +19,7 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, err)
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	err = s.transaction(ctx, everyTenant, func(queries *dbsqlc.Queries) error {
+	err = s.transaction(ctx, classWrite, everyTenant, func(ctx context.Context, queries *dbsqlc.Queries) error {
 		if err := queries.SetActor(ctx, actorSetting(s.by)); err != nil {
 			return err
 		}
@@ -68,7 +66,7 @@ func (s Writer) UpdateTenant(ctx context.Context, tenant rules.Tenant) (updated 
 	if wrong := tenant.Settings.Validate(); len(wrong) > 0 {
 		return rules.Tenant{}, fmt.Errorf("update tenant %d: %w", tenant.ID, wrong)
 	}
-	err = s.inTenant(ctx, statementTimeout, tenant.ID, func(ctx context.Context, w write) error {
+	err = s.inTenant(ctx, classWrite, tenant.ID, func(ctx context.Context, w write) error {
 		stored, err := w.Tenant(ctx, w.tenant)
 		if err != nil {
 			return err
@@ -92,7 +90,7 @@ func (s Writer) UpdateTenant(ctx context.Context, tenant rules.Tenant) (updated 
 
 // RemoveTenant removes a suspended tenant for good. Its rows stay stored but are never found.
 func (s Writer) RemoveTenant(ctx context.Context, id rules.TenantID, expected rules.Expected) error {
-	err := s.inTenant(ctx, statementTimeout, id, func(ctx context.Context, w write) error {
+	err := s.inTenant(ctx, classWrite, id, func(ctx context.Context, w write) error {
 		stored, err := w.Tenant(ctx, w.tenant)
 		if err != nil {
 			return err

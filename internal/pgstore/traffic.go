@@ -30,9 +30,7 @@ const (
 
 // WriteTraffic writes blocks of any tenants within 5 s.
 func (s *Store) WriteTraffic(ctx context.Context, blocks []traffic.Block) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	err := s.transaction(ctx, everyTenant, func(q *dbsqlc.Queries) error {
+	err := s.transaction(ctx, classRecord, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		for i := range blocks {
 			if err := writeBlock(ctx, q, &blocks[i]); err != nil {
 				return err
@@ -74,13 +72,11 @@ func dayOf(at time.Time) pgtype.Date {
 
 // TrafficUsage returns what tenants use.
 func (s *Store) TrafficUsage(ctx context.Context, of []rules.TenantID) (usage []traffic.Usage, all int64, tenants int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
 	ids := make([]int64, len(of))
 	for i, id := range of {
 		ids[i] = int64(id)
 	}
-	q := s.queriesFor(everyTenant)
+	q := s.queriesFor(classBackground, everyTenant)
 	rows, err := q.TrafficUses(ctx, dayOf(time.Now()), ids)
 	if err != nil {
 		return nil, 0, 0, fmt.Errorf("read the use of recorded checks: %w", err)
@@ -200,9 +196,9 @@ func (s *Store) eraseTraffic(ctx context.Context, tenant rules.TenantID, userID 
 		return 0, err
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := s.within(ctx, classLoad)
 	defer cancel()
-	q := s.queriesFor(only(tenant))
+	q := s.queriesFor(classLoad, only(tenant))
 	p := dbsqlc.TrafficBlocksOfUserParams{
 		TenantID: tenant, UserID: userID, AfterDay: pgtype.Date{Time: time.Unix(0, 0), Valid: true}, PageSize: rewrittenPerPage,
 	}
@@ -230,7 +226,7 @@ func (s *Store) eraseTraffic(ctx context.Context, tenant rules.TenantID, userID 
 }
 
 func (s *Store) eraseFromBlock(ctx context.Context, tenant rules.TenantID, place dbsqlc.TrafficBlocksOfUserRow, userID string) error {
-	return s.transaction(ctx, only(tenant), func(q *dbsqlc.Queries) error {
+	return s.transaction(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := q.TrafficBlock(ctx, dbsqlc.TrafficBlockParams{TenantID: tenant, Day: place.Day, Writer: place.Writer, Number: place.Number})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // it was dropped meanwhile

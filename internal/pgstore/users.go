@@ -18,7 +18,7 @@ const usersPerStatement = 5000
 // Assignments returns up to limit assignments by user id, beginning after one: those of a plan ("" for all) whose user
 // id has a prefix.
 func (s *Store) Assignments(ctx context.Context, tenant rules.TenantID, plan, prefix, after string, limit int) ([]rules.Assignment, error) {
-	rows, err := askFor(ctx, s, only(tenant), s.places.forRows(limit), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlanAssignment, error) {
+	rows, err := askFor(ctx, s, classFor(limit), only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlanAssignment, error) {
 		return q.AssignmentsAfter(ctx, dbsqlc.AssignmentsAfterParams{
 			TenantID: tenant, After: after, Prefix: prefix, Plan: plan, PageSize: rowLimit(limit),
 		})
@@ -42,7 +42,7 @@ func (s *Store) Assignment(ctx context.Context, tenant rules.TenantID, userID st
 
 // Assign puts a user on a plan or, with "", back on the tenant's default; then the returned assignment is Removed.
 func (s Writer) Assign(ctx context.Context, assignment rules.Assignment, expected rules.Expected) (stored rules.Assignment, err error) {
-	err = s.inTenant(ctx, statementTimeout, assignment.TenantID, func(ctx context.Context, w write) error {
+	err = s.inTenant(ctx, classWrite, assignment.TenantID, func(ctx context.Context, w write) error {
 		stored, err = w.assign(ctx, assignment, expected)
 		return err
 	})

@@ -17,8 +17,6 @@ var _ violations.Keeper = (*Store)(nil)
 const (
 	// upkeepLock is an advisory lock that lets one process at a time do upkeep.
 	upkeepLock = 0x736c75696365_01
-	// upkeepTimeout bounds one step. Moving a day's rows out of the default partition takes longest.
-	upkeepTimeout = 10 * time.Minute
 	// daysAhead is how many days get their partition early.
 	daysAhead = 3
 	// rowsPerDrop is how many rows one transaction drops.
@@ -170,9 +168,7 @@ func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.
 
 // upkeep does one step in a transaction, unless another process is doing one.
 func (s *Store) upkeep(ctx context.Context, step func(context.Context, *dbsqlc.Queries) error) error {
-	ctx, cancel := context.WithTimeout(ctx, upkeepTimeout)
-	defer cancel()
-	return s.transaction(ctx, everyTenant, func(queries *dbsqlc.Queries) error {
+	return s.transaction(ctx, classUpkeep, everyTenant, func(ctx context.Context, queries *dbsqlc.Queries) error {
 		ours, err := queries.TryUpkeep(ctx, upkeepLock)
 		if err != nil || !ours {
 			return err

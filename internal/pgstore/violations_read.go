@@ -173,7 +173,7 @@ func (s *Store) scan(
 	}
 	return func(yield func(violations.Violation, error) bool) {
 		for rows := chunk; rows == chunk; {
-			page, err := askFor(ctx, s, only(tenant), s.places.forRows(chunk), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
+			page, err := askFor(ctx, s, classFor(chunk), only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
 				return violationsBefore(ctx, q, tenant, f, before, int32(chunk))
 			})
 			if err != nil {

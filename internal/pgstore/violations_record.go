@@ -19,9 +19,7 @@ var _ violations.Sink = (*Store)(nil)
 // WriteViolations writes a batch of counts and violations of any tenants within 5 s. Times more than five minutes ahead
 // of the database's clock become five minutes ahead.
 func (s *Store) WriteViolations(ctx context.Context, batch *violations.Batch) error {
-	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-	defer cancel()
-	err := s.transaction(ctx, everyTenant, func(queries *dbsqlc.Queries) error {
+	err := s.transaction(ctx, classRecord, everyTenant, func(ctx context.Context, queries *dbsqlc.Queries) error {
 		fresh, err := queries.BatchWritten(ctx, batch.Writer, batch.Number)
 		if err != nil || fresh == 0 {
 			return err

@@ -42,20 +42,28 @@ const (
 		"set_config('statement_timeout', $3, true)"
 )
 
-// queriesFor returns queries that run outside of a transaction, each in a scope and in one round trip.
-func (s *Store) queriesFor(of scope) *dbsqlc.Queries { return dbsqlc.New(walled{s.pool, of}) }
+// queriesFor returns queries that run outside of a transaction, each in a scope, within the time of a class, and in one round
+// trip.
+func (s *Store) queriesFor(class class, of scope) *dbsqlc.Queries {
+	return dbsqlc.New(walled{s.pool, of, s.timeouts[class]})
+}
 
-// transaction runs a function in a transaction and a scope. Entering the scope costs no round trip of its own.
-func (s *Store) transaction(ctx context.Context, of scope, do func(*dbsqlc.Queries) error) error {
-	return s.begin(ctx, of, "BEGIN", do)
+// transaction runs a function in a transaction and a scope, within the time of a class. Entering the scope costs no round trip
+// of its own.
+func (s *Store) transaction(ctx context.Context, class class, of scope, do func(context.Context, *dbsqlc.Queries) error) error {
+	return s.begin(ctx, class, of, "BEGIN", func(ctx context.Context, tx pgx.Tx) error { return do(ctx, dbsqlc.New(tx)) })
 }
 
 // oneView is transaction for reads that must see one state of the database.
-func (s *Store) oneView(ctx context.Context, of scope, do func(*dbsqlc.Queries) error) error {
-	return s.begin(ctx, of, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", do)
+func (s *Store) oneView(ctx context.Context, class class, of scope, do func(context.Context, *dbsqlc.Queries) error) error {
+	return s.begin(ctx, class, of, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", func(ctx context.Context, tx pgx.Tx) error {
+		return do(ctx, dbsqlc.New(tx))
+	})
 }
 
-func (s *Store) begin(ctx context.Context, of scope, begin string, do func(*dbsqlc.Queries) error) error {
+func (s *Store) begin(ctx context.Context, class class, of scope, begin string, do func(context.Context, pgx.Tx) error) error {
+	ctx, cancel := s.within(ctx, class)
+	defer cancel()
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return err
@@ -74,22 +82,25 @@ func (s *Store) begin(ctx context.Context, of scope, begin string, do func(*dbsq
 	}
 	// Without parameters pgx sends several statements at once.
 	options := pgx.TxOptions{BeginQuery: begin + "; SELECT " + settings}
-	return pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error { return do(dbsqlc.New(tx)) })
+	return pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error { return do(ctx, tx) })
 }
 
 // walled runs each statement in a scope. It sends the settings and the statement together, before the one Sync message
 // that ends PostgreSQL's implicit transaction. So the settings hold for the statement and end with it, also behind a
 // pooler in transaction mode.
 type walled struct {
-	pool *pgxpool.Pool
-	of   scope
+	pool    *pgxpool.Pool
+	of      scope
+	timeout time.Duration
 }
 
 var _ dbsqlc.DBTX = walled{}
 
 func (w walled) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	conn, err := w.pool.Acquire(ctx)
 	if err != nil {
+		cancel()
 		return refused{err}
 	}
 	var all pgx.Batch
@@ -99,12 +110,13 @@ func (w walled) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResult
 		role, err := tenantRole(ctx, conn.Conn())
 		if err != nil {
 			conn.Release()
+			cancel()
 			return refused{err}
 		}
 		all.Queue(enterTenant, role, w.of.tenantSetting(), serverLimit(ctx))
 	}
 	all.QueuedQueries = append(all.QueuedQueries, batch.QueuedQueries...)
-	trip := &trip{BatchResults: conn.SendBatch(ctx, &all), conn: conn}
+	trip := &trip{BatchResults: conn.SendBatch(ctx, &all), conn: conn, cancel: cancel}
 	if _, err := trip.Exec(); err != nil {
 		_ = trip.Close() // it returns the same error
 		return refused{err}
@@ -142,7 +154,8 @@ func (w walled) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 // trip returns its connection when it is closed.
 type trip struct {
 	pgx.BatchResults
-	conn *pgxpool.Conn
+	conn   *pgxpool.Conn
+	cancel context.CancelFunc
 }
 
 func (t *trip) Close() error {
@@ -150,6 +163,7 @@ func (t *trip) Close() error {
 	if t.conn != nil {
 		t.conn.Release()
 		t.conn = nil
+		t.cancel()
 	}
 	return err
 }
@@ -207,10 +221,8 @@ func (of scope) tenantSetting() string { return strconv.FormatInt(int64(of.tenan
 
 // serverLimit returns a context's remaining time and serverPatience, as a setting in milliseconds.
 func serverLimit(ctx context.Context) string {
-	left := statementTimeout
-	if deadline, ok := ctx.Deadline(); ok {
-		left = max(0, time.Until(deadline))
-	}
+	deadline, _ := ctx.Deadline() // a class has given it one
+	left := max(0, time.Until(deadline))
 	return strconv.FormatInt((left + serverPatience).Milliseconds(), 10)
 }
 

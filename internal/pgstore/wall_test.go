@@ -124,16 +124,16 @@ func TestRawSQLOfATenantReachesOneTenant(t *testing.T) {
 		}
 	}
 	for what, sql := range map[string]string{
-		"a partition":          "SELECT FROM rate_limit_violation_default",
+		"a partition":           "SELECT FROM rate_limit_violation_default",
 		"a partition of counts": "SELECT FROM violation_minute_default",
-		"a password's hash":    "SELECT password_hash FROM account",
-		"sessions":             "SELECT FROM session",
-		"the platform's log":   "SELECT FROM platform_audit_event",
-		"making partitions":    "SELECT make_violation_partition(current_date)",
-		"partitions of counts": "SELECT make_violation_minute_partition(current_date)",
-		"partitions of checks": "SELECT make_traffic_partition(current_date)",
-		"disabling policies":   "ALTER TABLE plan DISABLE ROW LEVEL SECURITY",
-		"a policy of its own":  "CREATE POLICY mine ON plan USING (true)",
+		"a password's hash":     "SELECT password_hash FROM account",
+		"sessions":              "SELECT FROM session",
+		"the platform's log":    "SELECT FROM platform_audit_event",
+		"making partitions":     "SELECT make_violation_partition(current_date)",
+		"partitions of counts":  "SELECT make_violation_minute_partition(current_date)",
+		"partitions of checks":  "SELECT make_traffic_partition(current_date)",
+		"disabling policies":    "ALTER TABLE plan DISABLE ROW LEVEL SECURITY",
+		"a policy of its own":   "CREATE POLICY mine ON plan USING (true)",
 	} {
 		if _, err := asTenant(t, process, role, fmt.Sprint(ours), sql); !isRefusal(err) {
 			t.Errorf("%s: the tenant role gets %v", what, err)
