@@ -19,6 +19,10 @@ import (
 // handlerFailed answers a request with the error of its handler or of the generated code before it.
 func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err error) {
 	told := asProblem(err)
+	var overQuota rules.QuotaError
+	if s.QuotaRefused != nil && errors.As(err, &overQuota) {
+		s.QuotaRefused(overQuota.Thing)
+	}
 	var problem *httpapi.Problem
 	if errors.As(told, &problem) {
 		sayWhen(w, problem)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -120,6 +121,22 @@ func TestPlatformAdminsSetQuotasAndTenantsSeeThem(t *testing.T) {
 }
 
 // TestADryRunIsRefusedWhereTheImportWouldBe asks both for files that are too much.
+func TestRefusalsByQuotasAreCounted(t *testing.T) {
+	t.Parallel()
+	var refused []rules.Thing // one request at a time
+	w := newWorld(t, func(c *adminapi.Config) {
+		c.QuotaRefused = func(thing rules.Thing) { refused = append(refused, thing) }
+	})
+	owner := w.person(w.acme, auth.Owner)
+	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "one"}), http.StatusCreated)
+	w.quotas(w.acme, 0)
+	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "two"}), http.StatusConflict)
+	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "one"}), http.StatusConflict) // it exists
+	if !slices.Equal(refused, []rules.Thing{rules.ThingPlans}) {
+		t.Errorf("counted are %v, want one refusal of plans", refused)
+	}
+}
+
 func TestADryRunIsRefusedWhereTheImportWouldBe(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

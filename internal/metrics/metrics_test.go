@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adapt"
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/traffic"
 	"github.com/sluicegate/sluice/internal/violations"
@@ -51,6 +52,9 @@ func everything() *Metrics {
 		return traffic.Stats{Recorded: 41, Dropped: 42, Lost: 43, Bytes: 44, Stored: 45, Sampled: 46, Stopped: 47}
 	})
 	m.Mail(func() (sent, failed int64) { return 48, 49 })
+	m.Quotas(func() map[rules.Thing]rules.QuotaUse {
+		return map[rules.Thing]rules.QuotaUse{rules.ThingRules: {Near: 50, Full: 51}}
+	}).Refused(rules.ThingKeys)
 	queue := m.StoreQueue(func() int { return 13 })
 	queue.Shed(3, true)
 	queue.Waited(time.Millisecond)

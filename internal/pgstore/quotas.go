@@ -26,6 +26,19 @@ func (s *Store) Quotas(ctx context.Context, tenant rules.TenantID) (rules.Quotas
 	return quotas, nil
 }
 
+// QuotaUses counts, for each thing, the tenants that hold 90 % of their quota or more.
+func (s *Store) QuotaUses(ctx context.Context) (map[rules.Thing]rules.QuotaUse, error) {
+	rows, err := s.queriesFor(classBackground, everyTenant).QuotaUses(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count the tenants near their quotas: %w", domainError(err))
+	}
+	uses := map[rules.Thing]rules.QuotaUse{}
+	for _, row := range rows {
+		uses[rules.Thing(row.Thing)] = rules.QuotaUse{Near: int(row.Near), Full: int(row.Full)}
+	}
+	return uses, nil
+}
+
 // PutQuotas replaces a tenant's exceptions. The tenant role may not write them, so this runs in the scope of all tenants.
 func (s *Store) PutQuotas(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID, exceptions rules.Exceptions, expected rules.Expected,

@@ -364,3 +364,29 @@ func TestInvitingNeedsRoomForAMember(t *testing.T) {
 
 // first2 drops the second value of three.
 func first2[T, U any](value T, _ U, err error) (T, error) { return value, err }
+
+func TestTenantsNearTheirQuotasAreCounted(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	before := must(w.QuotaUses(t.Context()))(t)
+	if len(before) > 0 {
+		t.Fatalf("with the defaults %v are near", before)
+	}
+	for _, o := range []owned{w.ours, w.theirs} {
+		must(w.CreateKey(t.Context(), auth.NamedKey{Key: auth.Key{ID: fmt.Sprintf("more%d", o.ID), TenantID: o.ID, Permissions: []auth.Permission{auth.PermissionCheck}}, Name: "more"}))(t)
+	}
+	keys, users := w.quota(t, rules.ThingKeys).Held, w.quota(t, rules.ThingUsers).Held
+	must(w.PutQuotas(t.Context(), tester, w.ours.ID, rules.Exceptions{
+		rules.ThingKeys: keys, rules.ThingAlerts: 0, rules.ThingUsers: users + 1_000_000,
+	}, rules.AnyVersion))(t)
+	exec(t, w.url, `INSERT INTO tenant_use (tenant_id, thing, held) VALUES ($1, 'rules', 9000), ($2, 'rules', 8999), ($1, 'plans', 950), ($2, 'plans', 1000)
+		ON CONFLICT (tenant_id, thing) DO UPDATE SET held = excluded.held`, w.ours.ID, w.theirs.ID)
+	want := map[rules.Thing]rules.QuotaUse{rules.ThingRules: {Near: 1}, rules.ThingPlans: {Near: 1, Full: 1}, rules.ThingKeys: {Full: 1}}
+	if got := must(w.QuotaUses(t.Context()))(t); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("near are %v, want %v", got, want)
+	}
+	exec(t, w.url, "UPDATE api_key SET revoked_at = now() WHERE tenant_id = $1", w.ours.ID)
+	if got := must(w.QuotaUses(t.Context()))(t)[rules.ThingKeys]; got != (rules.QuotaUse{}) {
+		t.Errorf("with revoked keys %v are near", got)
+	}
+}

@@ -43,6 +43,12 @@ type Quotas struct {
 	Of      []Quota
 }
 
+// QuotaUse counts the tenants that are near a quota.
+type QuotaUse struct {
+	Near int // that hold 90 % of it, but not all
+	Full int // that hold all of it, or more
+}
+
 // Exceptions are the quotas of a tenant that differ from the defaults.
 type Exceptions map[Thing]int64
 

@@ -40,6 +40,7 @@ type Server struct {
 	webhooks *webhook.Sender
 	access   *auth.AccessLog
 	post     *auth.PostOffice // nil without a mail server
+	quotas   *quotaWatch
 }
 
 // NewServer builds the control plane and binds its addresses. Database and Redis need not answer yet. Beside a decision plane
@@ -75,6 +76,8 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 	if a.post != nil {
 		m.Mail(a.post.Attempts)
 	}
+	a.quotas = &quotaWatch{store: a.Store, log: log}
+	quotaRefusals := m.Quotas(a.quotas.latest)
 	vault, err := auth.NewVault(string(cfg.SecretKeys))
 	if err != nil {
 		return nil, err
@@ -98,11 +101,11 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 		Buckets:      a.Buckets.Manageable(beside != nil),
 		CheckURL:     cfg.CheckURL,
 		PlainCookies: cfg.Command == config.SluiceDev, TrustedProxies: cfg.TrustedProxies,
-		ObserveShares: showPlaces,
-		Allowances:    allowances(cfg.AdminWork, m),
-		Readiness:     a.Readiness,
-		Requests:      &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
-		UI:            ui,
+		ObserveShares: showPlaces, QuotaRefused: quotaRefusals.Refused,
+		Allowances: allowances(cfg.AdminWork, m),
+		Readiness:  a.Readiness,
+		Requests:   &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
+		UI:         ui,
 	})
 	if err != nil {
 		return nil, err
@@ -159,6 +162,7 @@ func (a *Server) Run(ctx context.Context) error {
 	})
 	group.Go(func() error { a.access.Run(ctx); return nil })
 	group.Go(func() error { upkeep(ctx, a.Config, a.Store, a.webhooks, a.Log); return nil })
+	group.Go(func() error { a.quotas.run(ctx); return nil })
 	group.Go(func() error { auth.NewKeyWatch(a.Store, a.access, a.post != nil, a.Log).Run(ctx); return nil })
 	if a.post != nil {
 		group.Go(func() error { a.post.Run(ctx); return nil })
