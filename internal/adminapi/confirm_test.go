@@ -167,7 +167,7 @@ func TestAnEarlierSignInAtTheProviderConfirmsNothing(t *testing.T) {
 		{"as text", "now", auth.ProviderWrong},
 		{"below zero", -1, auth.ProviderWrong},
 		{"of now", time.Now().Add(30 * time.Second).Unix(), ""},
-		{"that is missing", nil, ""}, // the provider is trusted to have asked
+		{"that is missing", nil, auth.ProviderTellsNoTime},
 	} {
 		ada.turnStale()
 		w.provider.Spoil(func(claims oidctest.Claims) {
@@ -183,6 +183,19 @@ func TestAnEarlierSignInAtTheProviderConfirmsNothing(t *testing.T) {
 		if ada.isFresh() != (test.reason == "") {
 			t.Errorf("with an auth_time %s, fresh: %v", test.name, ada.isFresh())
 		}
+	}
+}
+
+func TestAProviderWithoutAuthTimeConfirmsIfItsSettingsSaySo(t *testing.T) {
+	t.Parallel()
+	w := newWorldOf(t, func(s *oidc.Settings) { s.TrustWithoutAuthTime = true })
+	ada := w.staleSignIn("ada")
+	ada.turnStale()
+	w.provider.Spoil(func(claims oidctest.Claims) { claims["auth_time"] = time.Now().Add(-time.Hour).Unix() })
+	wantFailed(t, ada.back(w.provider.Visit(ada.begin(confirmAt, `{"provider":"idp"}`))), auth.ProviderNotAsked)
+	w.provider.Spoil(func(claims oidctest.Claims) { delete(claims, "auth_time") })
+	if ada.back(w.provider.Visit(ada.begin(confirmAt, `{"provider":"idp"}`))); !ada.isFresh() {
+		t.Error("the session is not fresh")
 	}
 }
 

@@ -74,6 +74,7 @@ const (
 	ProviderIdentityTaken   ProviderReason = "identity_taken"  // it is linked with another account
 	ProviderSessionChanged  ProviderReason = "session_changed" // the session that it was for is not in this browser any more
 	ProviderOtherAccount    ProviderReason = "other_account"   // the identity that was to confirm a session is not its account's
+	ProviderTellsNoTime     ProviderReason = "no_auth_time"    // the provider does not say when the person signed in there
 	ProviderNotAsked        ProviderReason = "not_asked_again" // the provider took an earlier sign-in where a new one was wanted
 )
 

@@ -208,11 +208,17 @@ func (p *provider) checkToken(f flow, id *oidc.IDToken, claims map[string]any, a
 // clockDrift is how much the clocks of a provider and of Sluice may differ.
 const clockDrift = time.Minute
 
-// checkAuthTime refuses a person who signed in at the provider before the flow began, and was not asked again. A provider that
-// tells no auth_time, although max_age obliges it to, is trusted to have followed prompt=login.
+// checkAuthTime refuses a person who signed in at the provider before the flow began, and was not asked again. max_age obliges
+// a provider to tell auth_time. One that does not may have ignored prompt=login too, so it is trusted only if its settings say so.
 func (p *provider) checkAuthTime(began time.Time, claim any) error {
-	if claim == nil {
+	switch {
+	case claim == nil && p.TrustWithoutAuthTime:
 		return nil
+	case claim == nil:
+		return auth.ProviderError{
+			Reason: auth.ProviderTellsNoTime,
+			Detail: "the ID token has no auth_time, so nothing shows that the provider asked for the sign-in again; have it send that claim, or set trust_without_auth_time",
+		}
 	}
 	seconds, ok := claim.(float64)
 	if !ok || seconds < 0 || seconds > 1<<40 {

@@ -46,7 +46,10 @@ type Settings struct {
 	SecondFactor     string   `yaml:"second_factor"` // "provider": a sign-in there counts as two factors
 	// SecondFactorClaim, name=value, is what a sign-in must have to count as two factors; "" for nothing.
 	SecondFactorClaim string `yaml:"second_factor_claim"`
-	SignOut           bool   `yaml:"sign_out"` // signing out of Sluice signs out there too
+	// TrustWithoutAuthTime takes the word of a provider that cannot tell when somebody signed in there: it was asked to ask
+	// again.
+	TrustWithoutAuthTime bool `yaml:"trust_without_auth_time"`
+	SignOut              bool `yaml:"sign_out"` // signing out of Sluice signs out there too
 }
 
 // Group is what the members of a group at the provider are given: a role in one tenant, or platform admin.

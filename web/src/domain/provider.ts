@@ -13,6 +13,8 @@ const reasons: Record<string, string> = {
   account_disabled: 'signed you in, but your account here is disabled. Ask a platform admin.',
   identity_taken: 'signed you in, but that identity is linked with an account already.',
   other_account: 'signed in somebody else than the person whose account this is.',
+  no_auth_time:
+    'does not tell when you signed in there, so nothing is proven. Ask a platform admin to change its settings.',
   not_asked_again: 'did not ask you to sign in again, so nothing is proven. Sign out there, and try again.',
   session_changed: 'signed you in, but another session is open in this browser now. Try again.',
 };
