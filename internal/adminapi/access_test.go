@@ -202,6 +202,9 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 		f.path["plan"] = w.plan(tenant)
 	case strings.HasPrefix(template, "/api/v1/service-keys"):
 		f.path["key_id"], _ = w.newServiceKey(auth.PermissionRead)
+		if strings.HasSuffix(template, "/keep") { // its creator has left
+			w.exec("UPDATE service_key SET created_by_kind = 'account', created_by_id = '0' WHERE key_id = $1", f.path["key_id"])
+		}
 	case needs("key_id"):
 		f.path["key_id"], _ = w.key(tenant, auth.PermissionCheck)
 		if strings.HasSuffix(template, "/keep") { // its creator has left

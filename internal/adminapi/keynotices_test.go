@@ -195,3 +195,56 @@ func TestWithoutMailALeaversKeysAreInTheSecurityLog(t *testing.T) {
 		t.Errorf("%d messages were queued", n)
 	}
 }
+
+func TestServiceKeysOfThoseWhoLeaveCanBeKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin, leaver := w.platformAdmin(), w.platformAdmin()
+	key := func() (id, path string) {
+		id, _ = w.newServiceKey(auth.PermissionRead)
+		w.exec("UPDATE service_key SET created_by_kind = 'account', created_by_id = $2, created_by_name = $3 WHERE key_id = $1",
+			id, fmt.Sprint(leaver.account.ID), leaver.account.Email)
+		return id, "/api/v1/service-keys/" + id
+	}
+	kept, keptPath := key()
+	other, otherPath := key()
+	told := func() (ids []string) {
+		t.Helper()
+		if err := w.keyWatch(false).KeysLeft(w.ctx(), time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		log := w.want(w.send(admin, "GET", "/api/v1/security-log?kind=key_left_behind", nil), http.StatusOK)
+		for _, id := range []string{kept, other} {
+			for range strings.Count(log.body, id) {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	leave := func(gone bool) {
+		w.exec("UPDATE account SET is_platform_admin = $2 WHERE account_id = $1", leaver.account.ID, !gone)
+	}
+	w.want(w.send(admin, "POST", keptPath+"/keep", nil, "If-Match", "*"), http.StatusConflict) // its creator is still here
+	leave(true)
+	w.want(w.send(admin, "POST", keptPath+"/keep", nil, "If-Match", `"99"`), http.StatusPreconditionFailed)
+	answer := w.want(w.send(admin, "POST", keptPath+"/keep", nil, "If-Match", "*"), http.StatusOK)
+	if strings.Contains(answer.body, `"kept_at":null`) || !strings.Contains(answer.body, `"creator_left":true`) {
+		t.Errorf("it is kept as %s", answer.body)
+	}
+	if got := told(); !slices.Equal(got, []string{other}) {
+		t.Errorf("told of are %v, want %s alone", got, other)
+	}
+	leave(false)
+	told()
+	leave(true)
+	if got := told(); !slices.Equal(got, []string{other, other}) {
+		t.Errorf("after the creator was back told of are %v, want %s twice", got, other)
+	}
+	log := w.want(w.send(admin, "GET", "/api/v1/audit", nil), http.StatusOK)
+	if !strings.Contains(log.body, `"act":"keep"`) {
+		t.Errorf("the platform's log is %s", log.body)
+	}
+	w.want(w.send(admin, "POST", otherPath+"/revoke", nil, "If-Match", "*"), http.StatusOK)
+	w.want(w.send(admin, "POST", otherPath+"/keep", nil, "If-Match", "*"), http.StatusConflict)
+	w.wantNoSecrets()
+}

@@ -158,15 +158,21 @@ func (s *surface) KeepKey(ctx context.Context, request openapi.KeepKeyRequestObj
 		return nil, err
 	}
 	key, err := s.store(ctx).KeepKey(ctx, requestOf(ctx).tenant.ID, request.KeyId, at)
-	switch {
-	case errors.Is(err, auth.ErrCreatorStays):
-		return nil, httpapi.Conflict.Problem("The person who made this key has not left, so there is nothing to decide.")
-	case errors.Is(err, rules.ErrFinal):
-		return nil, httpapi.Conflict.Problem("The key was revoked, and stays so; create a new one.")
-	case err != nil:
-		return nil, lost(ctx, err, s.keyVersion(ctx, request.KeyId))
+	if err != nil {
+		return nil, notKept(ctx, err, s.keyVersion(ctx, request.KeyId))
 	}
 	return openapi.KeepKey200JSONResponse{TheKeyJSONResponse: answerKey(&key)}, nil
+}
+
+// notKept says why a key could not be kept.
+func notKept(ctx context.Context, err error, version func() (int64, error)) error {
+	switch {
+	case errors.Is(err, auth.ErrCreatorStays):
+		return httpapi.Conflict.Problem("The person who made this key has not left, so there is nothing to decide.")
+	case errors.Is(err, rules.ErrFinal):
+		return httpapi.Conflict.Problem("The key was revoked, and stays so; create a new one.")
+	}
+	return lost(ctx, err, version)
 }
 
 // RevokeKey handles POST …/api-keys/{key_id}/revoke.

@@ -65,6 +65,8 @@ type Config struct {
 	ExplainCheck func(ctx context.Context, tenant *snapshot.Tenant, check enforce.Check) ([]byte, error)
 	// Buckets decide checks; nil if they are in the memory of other processes.
 	Buckets Buckets
+	// QuotaRefused counts what a quota refused; may be nil.
+	QuotaRefused func(rules.Thing)
 	// ObserveShares is called once for each class of places, with a function that counts its use; may be nil.
 	ObserveShares func(class string, count func() shares.Count)
 	// Allowances limit the work for each tenant, account and network; nil for no limits.
@@ -196,6 +198,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, v1 + "/service-keys/{key_id}", aPlatformAdmin, x.GetServiceKey},
 		{post, v1 + "/service-keys/{key_id}/rotate", aPlatformAdmin, x.RotateServiceKey},
 		{post, v1 + "/service-keys/{key_id}/revoke", aPlatformAdmin, x.RevokeServiceKey},
+		{post, v1 + "/service-keys/{key_id}/keep", aPlatformAdmin, x.KeepServiceKey},
 
 		{get, v1 + "/tenants", aCaller, x.ListTenants},
 		{post, v1 + "/tenants", aPlatformAdmin, x.CreateTenant},

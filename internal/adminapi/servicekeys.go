@@ -83,6 +83,19 @@ func (s *surface) RotateServiceKey(ctx context.Context, request openapi.RotateSe
 	return openapi.RotateServiceKey201JSONResponse{KeyCreatedJSONResponse: answerNewKey(ctx, &created, token)}, nil
 }
 
+// KeepServiceKey handles POST /api/v1/service-keys/{key_id}/keep.
+func (s *surface) KeepServiceKey(ctx context.Context, request openapi.KeepServiceKeyRequestObject) (openapi.KeepServiceKeyResponseObject, error) {
+	at, err := expected(request.Params.IfMatch)
+	if err != nil {
+		return nil, err
+	}
+	key, err := s.People.KeepServiceKey(ctx, requestOf(ctx).actor, request.KeyId, at)
+	if err != nil {
+		return nil, notKept(ctx, err, s.serviceKeyVersion(ctx, request.KeyId))
+	}
+	return openapi.KeepServiceKey200JSONResponse{TheKeyJSONResponse: answerKey(&key)}, nil
+}
+
 // RevokeServiceKey handles POST /api/v1/service-keys/{key_id}/revoke.
 func (s *surface) RevokeServiceKey(ctx context.Context, request openapi.RevokeServiceKeyRequestObject) (openapi.RevokeServiceKeyResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)

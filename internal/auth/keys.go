@@ -134,9 +134,10 @@ type ServiceKeyStore interface {
 	// ServiceKeyUsed notes the use of a key, to the minute.
 	ServiceKeyUsed(ctx context.Context, keyID string) error
 	CreateServiceKey(ctx context.Context, by rules.Actor, key NamedKey) (NamedKey, error)
-	// RotateServiceKey and RevokeServiceKey are as those of KeyStore.
+	// RotateServiceKey, RevokeServiceKey and KeepServiceKey are as those of KeyStore.
 	RotateServiceKey(ctx context.Context, by rules.Actor, keyID string, expected rules.Expected, next NamedKey, grace time.Duration) (created NamedKey, err error)
 	RevokeServiceKey(ctx context.Context, by rules.Actor, keyID string, expected rules.Expected) (NamedKey, error)
+	KeepServiceKey(ctx context.Context, by rules.Actor, keyID string, expected rules.Expected) (NamedKey, error)
 }
 
 // tokenPrefix begins every API key, so that scanners for leaked secrets know one.

@@ -77,6 +77,9 @@ func (s *Store) TellOfKeysLeft(ctx context.Context, now time.Time, byMail bool) 
 		if err := q.ForgetReturnedCreators(ctx); err != nil {
 			return err
 		}
+		if err := q.ForgetReturnedServiceCreators(ctx); err != nil {
+			return err
+		}
 		rows, err := q.KeysLeftBehind(ctx, now, keysPerRound)
 		if err != nil || len(rows) == 0 {
 			return err
@@ -113,9 +116,7 @@ func (s *Store) TellOfKeysLeft(ctx context.Context, now time.Time, byMail bool) 
 
 // tellOfKeys runs a function in a transaction, unless another process is doing so.
 func (s *Store) tellOfKeys(ctx context.Context, do func(context.Context, *dbsqlc.Queries) error) error {
-	ctx, cancel := context.WithTimeout(ctx, bulkTimeout)
-	defer cancel()
-	return s.transaction(ctx, everyTenant, func(q *dbsqlc.Queries) error {
+	return s.transaction(ctx, classNotice, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		ours, err := q.TryUpkeep(ctx, keyNoticeLock)
 		if err != nil || !ours {
 			return err

@@ -181,6 +181,24 @@ func TestAWholeReadLeavesOutWhatIsGone(t *testing.T) {
 	}
 }
 
+func TestKeysThatWereRevokedLongAgoAreNotRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if err := w.RevokeKey(t.Context(), w.ours.ID, w.ours.key.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	before, known := len(w.poll(t, nil).Keys), w.revisions(t)
+	exec(t, w.url, `INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, revoked_at, revision)
+		SELECT $1, 'old' || i, 'old', sha256(''), '{check}', now() - interval '31 days', $2 + 1 FROM generate_series(1, 1000) AS i`, w.ours.ID, known[w.ours.ID])
+	exec(t, w.url, "UPDATE tenant SET revision = revision + 1 WHERE tenant_id = $1", w.ours.ID)
+	if got := len(w.poll(t, nil).Keys); got != before {
+		t.Errorf("a read of everything has %d keys, want %d: the revoked one of today, and none of a month ago", got, before)
+	}
+	if got := len(w.poll(t, known).Keys); got != 1000 { // a process that runs must hear of each
+		t.Errorf("a poll has %d keys, want all that are newer", got)
+	}
+}
+
 func TestAReadIsOneViewInPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -123,6 +123,39 @@ func (s *Store) RevokeServiceKey(ctx context.Context, by rules.Actor, keyID stri
 	return revoked, nil
 }
 
+// KeepServiceKey notes that a service key stays although its creator has left.
+func (s *Store) KeepServiceKey(ctx context.Context, by rules.Actor, keyID string, expected rules.Expected) (kept auth.NamedKey, err error) {
+	by.Act = "keep"
+	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
+		locked, err := q.LockServiceKey(ctx, keyID)
+		if err != nil {
+			return err
+		}
+		if err := expect(expected, locked.Version); err != nil {
+			return err
+		}
+		row, err := q.ServiceKey(ctx, keyID)
+		switch {
+		case err != nil:
+			return err
+		case locked.RevokedAt != nil:
+			return rules.ErrFinal
+		case !row.CreatorLeft:
+			return auth.ErrCreatorStays
+		}
+		if err := q.KeepServiceKey(ctx, keyID); err != nil {
+			return err
+		}
+		row, err = q.ServiceKey(ctx, keyID)
+		kept = usedServiceKeyFromRow(dbsqlc.ServiceKeysRow(row))
+		return err
+	})
+	if err != nil {
+		return auth.NamedKey{}, fmt.Errorf("keep service key %q: %w", keyID, err)
+	}
+	return kept, nil
+}
+
 func createServiceKey(ctx context.Context, q *dbsqlc.Queries, by rules.Actor, key auth.NamedKey) (auth.NamedKey, error) {
 	row, err := q.CreateServiceKey(ctx, dbsqlc.CreateServiceKeyParams{
 		KeyID: key.ID, Name: key.Name, Digest: key.Digest[:], Permissions: key.Permissions, Networks: listOf(key.Networks),
@@ -146,7 +179,7 @@ func serviceKeyFromRow(row dbsqlc.ServiceKey) auth.NamedKey {
 			ID: row.KeyID, Permissions: row.Permissions, Networks: row.Networks, ExpiresAt: orZero(row.ExpiresAt),
 			Revoked: row.RevokedAt != nil, Revision: row.Version,
 		},
-		Name: row.Name, CreatedAt: row.CreatedAt.UTC(), RevokedAt: orZero(row.RevokedAt), LastUsedAt: orZero(row.LastUsedAt),
+		Name: row.Name, CreatedAt: row.CreatedAt.UTC(), RevokedAt: orZero(row.RevokedAt), KeptAt: orZero(row.KeptAt), LastUsedAt: orZero(row.LastUsedAt),
 		CreatedBy: rules.Actor{Kind: rules.ActorKind(row.CreatedByKind), ID: row.CreatedByID, Name: row.CreatedByName},
 	}
 	for i := range key.Permissions {

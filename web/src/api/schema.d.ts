@@ -1016,6 +1016,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/service-keys/{key_id}/keep": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Keep a service key whose creator has left
+         * @description Notes that the key stays (`kept_at`), so that nobody is reminded of it. 409 if the creator has not left, or if the key was
+         *     revoked.
+         */
+        post: operations["keepServiceKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants": {
         parameters: {
             query?: never;
@@ -5108,7 +5132,7 @@ export interface components {
                 id: string;
                 name: string;
             } | null;
-            /** @description The person who made the key is no longer a member, or may no longer sign in */
+            /** @description The person who made the key is no longer a member (for service keys: no platform admin), or may no longer sign in */
             creator_left: boolean;
             /**
              * Format: date-time
@@ -9235,6 +9259,40 @@ export interface operations {
         };
     };
     revokeServiceKey: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @example k3Jx9mQ2 */
+                key_id: components["parameters"]["KeyID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheKey"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["KeyReused"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    keepServiceKey: {
         parameters: {
             query?: never;
             header: {

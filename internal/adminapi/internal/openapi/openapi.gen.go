@@ -2024,7 +2024,7 @@ type Key struct {
 		Name string           `json:"name"`
 	}] `json:"created_by"`
 
-	// CreatorLeft The person who made the key is no longer a member, or may no longer sign in
+	// CreatorLeft The person who made the key is no longer a member (for service keys: no platform admin), or may no longer sign in
 	CreatorLeft bool                         `json:"creator_left"`
 	ExpiresAt   nullable.Nullable[time.Time] `json:"expires_at"`
 
@@ -4229,6 +4229,15 @@ type CreateServiceKeyParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// KeepServiceKeyParams defines parameters for KeepServiceKey.
+type KeepServiceKeyParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // RevokeServiceKeyParams defines parameters for RevokeServiceKey.
 type RevokeServiceKeyParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
@@ -5282,6 +5291,9 @@ type ServerInterface interface {
 	// GetServiceKey Get a service key, without its secret
 	// (GET /api/v1/service-keys/{key_id})
 	GetServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID)
+	// KeepServiceKey Keep a service key whose creator has left
+	// (POST /api/v1/service-keys/{key_id}/keep)
+	KeepServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID, params KeepServiceKeyParams)
 	// RevokeServiceKey Revoke a service key for good
 	// (POST /api/v1/service-keys/{key_id}/revoke)
 	RevokeServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID, params RevokeServiceKeyParams)
@@ -6919,6 +6931,79 @@ func (siw *ServerInterfaceWrapper) GetServiceKey(w http.ResponseWriter, r *http.
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetServiceKey(w, r, keyId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// KeepServiceKey operation middleware
+func (siw *ServerInterfaceWrapper) KeepServiceKey(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "key_id" -------------
+	var keyId KeyID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "key_id", mux.Vars(r)["key_id"], &keyId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params KeepServiceKeyParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.KeepServiceKey(w, r, keyId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -13454,6 +13539,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/service-keys/{key_id}", wrapper.GetServiceKey).Methods(http.MethodGet)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/service-keys/{key_id}/keep", wrapper.KeepServiceKey).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/service-keys/{key_id}/revoke", wrapper.RevokeServiceKey).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/service-keys/{key_id}/rotate", wrapper.RotateServiceKey).Methods(http.MethodPost)
@@ -14852,6 +14939,46 @@ func (response GetServiceKey200JSONResponse) VisitGetServiceKeyResponse(w http.R
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
 	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type KeepServiceKeyRequestObject struct {
+	KeyId  KeyID `json:"key_id"`
+	Params KeepServiceKeyParams
+}
+
+type KeepServiceKeyResponseObject interface {
+	VisitKeepServiceKeyResponse(w http.ResponseWriter) error
+}
+
+type KeepServiceKey200JSONResponse struct{ TheKeyJSONResponse }
+
+func (response KeepServiceKey200JSONResponse) VisitKeepServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type KeepServiceKey422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response KeepServiceKey422ApplicationProblemPlusJSONResponse) VisitKeepServiceKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -18316,6 +18443,9 @@ type StrictServerInterface interface {
 	// GetServiceKey Get a service key, without its secret
 	// (GET /api/v1/service-keys/{key_id})
 	GetServiceKey(ctx context.Context, request GetServiceKeyRequestObject) (GetServiceKeyResponseObject, error)
+	// KeepServiceKey Keep a service key whose creator has left
+	// (POST /api/v1/service-keys/{key_id}/keep)
+	KeepServiceKey(ctx context.Context, request KeepServiceKeyRequestObject) (KeepServiceKeyResponseObject, error)
 	// RevokeServiceKey Revoke a service key for good
 	// (POST /api/v1/service-keys/{key_id}/revoke)
 	RevokeServiceKey(ctx context.Context, request RevokeServiceKeyRequestObject) (RevokeServiceKeyResponseObject, error)
@@ -19645,6 +19775,33 @@ func (sh *strictHandler) GetServiceKey(w http.ResponseWriter, r *http.Request, k
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetServiceKeyResponseObject); ok {
 		if err := validResponse.VisitGetServiceKeyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// KeepServiceKey operation middleware
+func (sh *strictHandler) KeepServiceKey(w http.ResponseWriter, r *http.Request, keyId KeyID, params KeepServiceKeyParams) {
+	var request KeepServiceKeyRequestObject
+
+	request.KeyId = keyId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.KeepServiceKey(ctx, request.(KeepServiceKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "KeepServiceKey")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(KeepServiceKeyResponseObject); ok {
+		if err := validResponse.VisitKeepServiceKeyResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -43,7 +43,7 @@ export function LeftBehind({ room, keys, own, labelOf, onRevoke }: Props) {
                 >
                   Revoke …
                 </Button>
-                {room.keep && <Keep room={room} item={key} label={labelOf(key)} keep={room.keep} />}
+                <Keep room={room} item={key} label={labelOf(key)} />
               </span>
             )}
           </li>
@@ -53,16 +53,9 @@ export function LeftBehind({ room, keys, own, labelOf, onRevoke }: Props) {
   );
 }
 
-interface KeepProps {
-  room: KeyRoom;
-  item: Key;
-  label: string;
-  keep: NonNullable<KeyRoom['keep']>;
-}
-
-function Keep({ room, item, label, keep }: KeepProps) {
+function Keep({ room, item, label }: { room: KeyRoom; item: Key; label: string }) {
   const keeping = useMutation({
-    mutationFn: () => keep(item),
+    mutationFn: () => room.keep(item),
     onSuccess: async () => {
       await room.changed();
       done(`Key ${label} stays`);

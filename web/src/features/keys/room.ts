@@ -12,8 +12,8 @@ export interface KeyRoom {
   create: (key: NewKey) => Promise<{ key: Key; secret: string }>;
   rotate: (key: Key, graceSeconds: number) => Promise<{ key: Key; secret: string }>;
   revoke: (key: Key) => Promise<unknown>;
-  /** Notes that a key stays although its creator has left; service keys cannot. */
-  keep?: (key: Key) => Promise<unknown>;
+  /** Notes that a key stays although its creator has left. */
+  keep: (key: Key) => Promise<unknown>;
   /** Refetches the list. */
   changed: () => Promise<void>;
 }
@@ -64,6 +64,12 @@ export function platformRoom(queries: QueryClient): KeyRoom {
     revoke: (key) =>
       body(
         api.POST('/api/v1/service-keys/{key_id}/revoke', {
+          params: { path: { key_id: key.key_id }, header: ifMatch(etagOf(key)) },
+        }),
+      ),
+    keep: (key) =>
+      body(
+        api.POST('/api/v1/service-keys/{key_id}/keep', {
           params: { path: { key_id: key.key_id }, header: ifMatch(etagOf(key)) },
         }),
       ),
