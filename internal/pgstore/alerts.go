@@ -262,7 +262,7 @@ var errOvertaken = errors.New("another attempt began")
 
 // MailDelivery queues the message of a delivery, if its recipient still is a member.
 func (s *Store) MailDelivery(ctx context.Context, n *violations.Notice, now time.Time) (refused string, err error) {
-	err = s.transaction(ctx, only(n.Tenant), func(queries *dbsqlc.Queries) error {
+	err = s.transaction(ctx, classBackground, only(n.Tenant), func(ctx context.Context, queries *dbsqlc.Queries) error {
 		to, err := queries.ProvenMember(ctx, n.Tenant, n.Of.Email)
 		if errors.Is(err, pgx.ErrNoRows) {
 			refused = "the address is not the proven one of a member who can sign in"
