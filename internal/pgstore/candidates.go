@@ -12,7 +12,7 @@ import (
 
 // CreateCandidate creates a shadow rule that is tried for the live rule in its CandidateFor, under a free name.
 func (s Writer) CreateCandidate(ctx context.Context, candidate rules.Rule) (created rules.Rule, err error) {
-	err = s.inTenant(ctx, statementTimeout, candidate.TenantID, func(ctx context.Context, w write) error {
+	err = s.inTenant(ctx, classWrite, candidate.TenantID, func(ctx context.Context, w write) error {
 		live, err := w.ruleAt(ctx, candidate.CandidateFor, rules.AnyVersion)
 		if err != nil {
 			return err
