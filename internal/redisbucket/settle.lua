@@ -109,7 +109,7 @@ end
 
 -- make_lender returns the functions that know what a bucket has lent: b.entries of a token bucket. They work on a list of
 -- slots of three numbers each, with the epoch and how many numbers there are.
-local function make_lender(earn)
+local function make_lender(earn, full_step)
   local lender = {}
   local pack, unpack_struct, floor = struct.pack, struct.unpack, math.floor
 
@@ -163,7 +163,7 @@ local function make_lender(earn)
 
   -- State.earnBeside.
   local function earn_beside(b, to)
-    local l, now = read(b), b.stamp
+    local l, now, forgot = read(b), b.stamp, false
     while true do
       local till = to
       if l.n > 0 then till = math.min(to, math.max(now, forgotten(l))) end
@@ -171,8 +171,16 @@ local function make_lender(earn)
       now = till
       if l.n == 0 or forgotten(l) > to then break end
       forget(l)
+      forgot = true
     end
-    keep(b, l)
+    if forgot then keep(b, l) end
+  end
+
+  -- A step in which a bucket is full that has lent tokens, or the one after it: it holds its burst no later than if it earned
+  -- nothing before the last slot is forgotten. To know better takes a look at each slot.
+  local function latest_step(b)
+    local ends = (unpack_struct('<d', b.entries, #b.entries - 19) + 1) * SLOT_LENGTH + SLOT_GUARD
+    return full_step(b.stamp, math.max(0, ends - b.stamp) + (b.burst * TOKEN - b.micros) / b.rate + b.interval)
   end
 
   -- State.stepBack.
@@ -211,6 +219,7 @@ local function make_lender(earn)
 
   lender.read, lender.keep, lender.sum, lender.room = read, keep, sum, room
   lender.earn_beside, lender.step_back, lender.until_beside = earn_beside, step_back, until_beside
+  lender.latest_step = latest_step
   return lender
 end
 
@@ -231,7 +240,7 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry, rate
   -- lend returns the functions of what is lent.
   local lender = nil
   local function lend()
-    lender = lender or make_lender(earn)
+    lender = lender or make_lender(earn, full_step)
     return lender
   end
 
@@ -421,6 +430,7 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry, rate
       b.kind, b.micros, b.fraction, b.stamp = kind, micros, fraction, stamp
       b.rate, b.burst, b.since, b.interval = rate, burst, since, interval
       b.former, b.entries = former, entries
+      if version == 3 then b.step = lend().latest_step(b) end
       return true
     end
   end
@@ -530,6 +540,15 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry, rate
       if b.kind == FIXED_WINDOW and b.interval < 0 then b.former = b.windows and closes[b.windows] or b.former end
       value = pack('<BBdIddIddd', b.kind == 0 and #b.entries > 0 and 3 or 2, b.kind, b.micros, b.fraction, b.stamp, b.rate, b.burst, b.since, b.interval, b.former)
         .. b.entries
+    end
+    if b.kind == 0 and #b.entries > 0 then
+      local step = lend().latest_step(b)
+      if step == b.step then
+        redis.call('SET', key, value, 'KEEPTTL')
+      else
+        redis.call('SET', key, value, 'PXAT', expiry(step, slack))
+      end
+      return
     end
     local full_in = time_to_full(b)
     if full_in then
