@@ -13,12 +13,14 @@ const (
 	clockDrift = 1000
 	// life is how long lent tokens are spent, from when they were asked for.
 	life = enforce.LeaseLife - enforce.LeaseLife/clockDrift
-	// A holder wants tokens for horizon of its demand, and asks for more once it has less than a topUp-th of that. Each ask costs
-	// the store more than a check. Beyond the horizon the first tokens would end before they are spent. If a call is made anyway, it
-	// asks for a bucket along with others once it has less than an alongUp-th.
+	// A holder wants tokens for horizon of its demand, and asks for more once it has less than the share topUp of that. Each ask costs
+	// the store more than a check. Beyond the horizon the first tokens would end before they are spent.
+	//
+	// A call that is made anyway asks along for buckets that have less than the share alongUp. After a few calls all buckets of a
+	// shard are due at the same time; with half instead of three quarters they would stay in up to three groups.
 	horizon = 800 * time.Millisecond
-	topUp   = 4
-	alongUp = 2
+	topUp   = 0.25
+	alongUp = 0.75
 	// leastWanted and longestLot bound what a holder wants: in tokens, and in time of the bucket's rate.
 	leastWanted = 4 * enforce.Token
 	longestLot  = 5 * time.Second
@@ -238,12 +240,12 @@ func (b *Bucket) AskAlong(now Instant) (ask enforce.Ask, ok bool) {
 	return b.askBelow(alongUp, now, 0, 0)
 }
 
-func (b *Bucket) askBelow(part enforce.Tokens, now Instant, need, waiting enforce.Tokens) (ask enforce.Ask, ok bool) {
+func (b *Bucket) askBelow(share float64, now Instant, need, waiting enforce.Tokens) (ask enforce.Ask, ok bool) {
 	if b.isAsking {
 		return ask, false
 	}
 	held := b.Held(now)
-	if need > 0 || held < b.want/part || now.Mono-b.demand.measured.Mono >= int64(measureEvery) {
+	if need > 0 || held < shareOf(b.want, share) || now.Mono-b.demand.measured.Mono >= int64(measureEvery) {
 		b.want = b.wanted(now)
 	}
 	want, isIdle := b.want, need == 0 && b.demand.isIdle(now)
@@ -253,7 +255,7 @@ func (b *Bucket) askBelow(part enforce.Tokens, now Instant, need, waiting enforc
 			return ask, false
 		}
 	case need > held:
-	case held >= want/part && !b.hasOlder() || b.IsPaused(now) || now.Mono < b.resting.Mono:
+	case held >= shareOf(want, share) && !b.hasOlder() || b.IsPaused(now) || now.Mono < b.resting.Mono:
 		return ask, false
 	}
 	ask = enforce.Ask{Epoch: b.epoch, Presence: b.presence, Need: need, Want: want + waiting}
@@ -267,6 +269,10 @@ func (b *Bucket) askBelow(part enforce.Tokens, now Instant, need, waiting enforc
 	}
 	b.last, b.isAsking, b.presence = now, true, 0
 	return ask, true
+}
+
+func shareOf(amount enforce.Tokens, share float64) enforce.Tokens {
+	return enforce.Tokens(float64(amount) * share)
 }
 
 // Return returns an ask that gives everything back, and false if there is nothing.
