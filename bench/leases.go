@@ -41,8 +41,7 @@ func leases(ctx context.Context, rounds int, round time.Duration) ([]line, error
 		{fmt.Sprintf("four tiers on Redis, %d hot users", hotUsers), hotCrowd, 1, leaseWarmUp, 1.7},
 		{fmt.Sprintf("four tiers on Redis, %d users, Zipf 1", manyUsers), zipfCrowd, 1, leaseWarmUp, 1.2},
 	}, func(f *field, token string) ([]line, error) {
-		alone, err := f.loneLeased(ctx, rounds, round, token)
-		return []line{alone}, err
+		return f.loneLeased(ctx, rounds, round, token)
 	})
 }
 
@@ -108,28 +107,44 @@ func withLeases(
 }
 
 // loneLeased compares what a lone check of leased buckets adds to a request with the round trip that it spares.
-func (f *field) loneLeased(ctx context.Context, rounds int, round time.Duration, token string) (line, error) {
+//
+// A check of buckets in memory shows how much of that is what every check costs, such as to read JSON and to match rules.
+func (f *field) loneLeased(ctx context.Context, rounds int, round time.Duration, token string) ([]line, error) {
 	one := [][]byte{singleCheck(token, 0).bytes()}
-	var ratios, added, pings []float64
+	lone := func(p *process) (time.Duration, error) { return load{[]string{p.addr}, one}.lone(ctx, round) }
+	found := figures{}
 	for i := range rounds + 1 {
-		checked, err := load{[]string{f.onRedis.addr}, one}.lone(ctx, round)
+		checked, err := lone(f.onRedis)
 		if err != nil {
-			return line{}, err
+			return nil, err
 		}
-		noop, err := load{[]string{f.noop.addr}, one}.lone(ctx, round)
+		inRAM, err := lone(f.inRAM)
 		if err != nil {
-			return line{}, err
+			return nil, err
+		}
+		noop, err := lone(f.noop)
+		if err != nil {
+			return nil, err
 		}
 		ping, err := load{addrs: []string{f.redis.Addr()}}.ping(ctx, round)
 		if err != nil {
-			return line{}, err
+			return nil, err
 		}
 		if i > 0 {
-			added, pings = append(added, (checked-noop).Seconds()*1e6), append(pings, ping.Seconds()*1e6)
-			ratios = append(ratios, (checked-noop).Seconds()/ping.Seconds())
+			found.add("ping", ping.Seconds()*1e6)
+			for name, took := range map[string]time.Duration{"leased": checked - noop, "in memory": inRAM - noop} {
+				found.add(name, took.Seconds()*1e6)
+				found.add(name+" ÷ ping", took.Seconds()/ping.Seconds())
+			}
 		}
 	}
-	return lineOf("(lone check − lone no-op) ÷ PING, leased, µs", "%.1f", median(pings), median(added), median(ratios), -0.2), nil
+	row := func(name, of string, atMost float64) line {
+		return lineOf(name, "%.1f", found.median("ping"), found.median(of), found.median(of+" ÷ ping"), -atMost)
+	}
+	return []line{
+		row("(lone check − lone no-op) ÷ PING, leased, µs", "leased", 0.2),
+		row("  the same of buckets in memory", "in memory", 0),
+	}, nil
 }
 
 // hotCrowd is single checks of a few users, each far above what it takes for its buckets to be leased.

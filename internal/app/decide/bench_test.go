@@ -126,6 +126,7 @@ func (p *path) run(b *testing.B, i int) {
 		b.Fatal(err)
 	}
 	p.server.Handle(&p.ctx)
+	p.ctx.ResetUserValues()
 	if err := p.ctx.Response.Write(p.writer); err != nil {
 		b.Fatal(err)
 	}
