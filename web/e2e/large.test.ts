@@ -32,11 +32,17 @@ async function makeLarge(page: Page) {
 async function keystroke(page: Page, key: string, times: number): Promise<number> {
   await page.evaluate(() => {
     const took: number[] = [];
+    const known = 'took' in window;
     Object.assign(window, { took });
+    if (known) return;
     addEventListener(
       'keydown',
       ({ timeStamp }) =>
-        requestAnimationFrame(() => setTimeout(() => took.push(performance.now() - timeStamp))),
+        requestAnimationFrame(() =>
+          setTimeout(() =>
+            (window as unknown as { took: number[] }).took.push(performance.now() - timeStamp),
+          ),
+        ),
       { capture: true },
     );
   });
@@ -78,7 +84,8 @@ test('a matrix of 1,000 rules by 100 plans draws what is visible, and is edited 
   await expect(grid.locator('[data-cell="40-100"]')).not.toBeInViewport();
   await page.keyboard.press('Enter');
   await page.keyboard.type('7');
-  const typing = await keystroke(page, '0', 1);
+  const typing = await keystroke(page, '0', 9);
+  for (let i = 0; i < 8; i++) await page.keyboard.press('Backspace');
   await page.keyboard.press('Enter');
   await expect(page.getByText('1 change not saved')).toBeVisible();
   await expect(grid.locator('[data-cell="40-100"]')).toContainText('70/min');

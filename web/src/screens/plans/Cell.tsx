@@ -106,12 +106,11 @@ function FromAllPlans({ now }: { now: InForce }) {
 /** A limit, and its origin if it is inherited. */
 function LimitText({ limit, from }: { limit: Limit; from?: string }) {
   return (
-    <Tooltip label={limitSentence(limit)}>
-      <span className={styles.limit}>
-        <span className={styles.rate}>{limitShort(limit)}</span>
-        <span className={styles.burst}>{[besides(limit), from].filter(Boolean).join(' · ')}</span>
-      </span>
-    </Tooltip>
+    // A title: a component for each of hundreds of cells would be most of the time to draw them.
+    <span className={styles.limit} title={limitSentence(limit)}>
+      <span className={styles.rate}>{limitShort(limit)}</span>
+      <span className={styles.burst}>{[besides(limit), from].filter(Boolean).join(' · ')}</span>
+    </span>
   );
 }
 

@@ -1,27 +1,38 @@
 import { Tooltip } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
+import { memo } from 'react';
 import type { Verdicts } from '~/api/queries';
-import type { Rule } from '~/api/types';
+import type { MatrixRow, Rule } from '~/api/types';
 import { IconAlert, IconArrowRight } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
 import { patternInWords } from '~/domain/pattern';
 import { type Limit, limitSentence } from '~/domain/rate';
 import { ruleEffect } from '~/domain/rule';
 import { CellEditor, CellValue } from './Cell';
-import type { Edit, Place, Unread } from './draft';
+import { type Edit, modelOf, type Place, type Unread } from './draft';
 import { heldTo, type InForce } from './inForce';
 import styles from './Matrix.module.css';
+import type { Position } from './useVisible';
+
+/** What happens in cells. The grid has one of these for all of them. */
+export interface CellActions {
+  onFocus: (at: Position) => void;
+  onKeyDown: (event: React.KeyboardEvent, at: Position, place: Place, rule: Rule | null) => void;
+  onOpen: (rule: Rule | null) => void;
+  onSplit: (row: MatrixRow) => void;
+  onCancel: (at: Position, place: Place) => void;
+  onLeave: (place: Place) => void;
+  onCommit: (at: Position, place: Place, rule: Rule | null, limit: Limit, how: 'enter' | 'blur') => void;
+  onUnread: (place: Place, typed: Unread) => void;
+}
 
 interface Props {
   tenant: string;
-  place: Place;
-  /** The position: "row-column". */
-  position: string;
-  /** The number of the column, from 1 for the rules. */
-  index: number;
+  row: MatrixRow;
+  /** null: all plans. */
+  plan: string | null;
+  at: Position;
   rule: Rule | null;
-  /** The kind of limit of the row. */
-  model: Limit | null;
   change: Edit | undefined;
   now: InForce;
   unread: Unread | undefined;
@@ -34,50 +45,55 @@ interface Props {
   /** The cell has the keyboard focus of the grid. */
   here: boolean;
   editing: { typed?: string } | null;
-  onFocus: () => void;
-  onKeyDown: (event: React.KeyboardEvent) => void;
-  onOpen: () => void;
-  /** Undefined if the limit for all plans cannot be split. */
-  onSplit: (() => void) | undefined;
-  onCancel: () => void;
-  onLeave: () => void;
-  onCommit: (limit: Limit, how: 'enter' | 'blur') => void;
-  onUnread: (typed: Unread) => void;
+  /** The limit for all plans can be split. */
+  splittable: boolean;
+  actions: CellActions;
 }
 
-/** One cell: the limit in force, the change, or the editor. */
-export function GridCell(props: Props) {
-  const { tenant, place, position, index, rule, change, now, unread, error, lastHour, share, here, editing } =
-    props;
-  const { candidate } = props;
+/** One cell: the limit in force, the change, or the editor. It is drawn again only if what it shows changes. */
+export const GridCell = memo(
+  DrawnCell,
+  ({ at, now, ...before }, { at: atAfter, now: nowAfter, ...after }) =>
+    same(at, atAfter) && same(now, nowAfter) && same(before, after),
+);
+
+function same(a: object, b: object): boolean {
+  const [before, after] = [Object.entries(a), new Map(Object.entries(b))];
+  return before.length === after.size && before.every(([name, value]) => after.get(name) === value);
+}
+
+function DrawnCell(props: Props) {
+  const { tenant, row, plan, at, rule, change, now, unread, error, lastHour, share, here, editing } = props;
+  const { candidate, splittable, actions } = props;
+  const place = { key_pattern: row.key_pattern, name: row.name, plan };
   const limit = change ? change.limit : rule;
   const label = `${patternInWords(place.key_pattern)}${place.name && ` ${place.name}`}, ${place.plan ?? 'all plans'}`;
   const wrong = error ?? unread?.wrong;
   return (
     <td
-      data-cell={position}
-      aria-colindex={index}
-      data-plan={place.plan ?? ''}
+      data-cell={`${at.row}-${at.column}`}
+      aria-colindex={at.column + 2}
+      data-plan={plan ?? ''}
       data-changed={change ? true : undefined}
       data-wrong={wrong ? true : undefined}
       style={lastHour && !change && rule?.mode === 'enforce' ? tint(lastHour) : undefined}
       tabIndex={here && !editing ? 0 : -1}
-      onFocus={(event) => event.target === event.currentTarget && props.onFocus()}
-      onKeyDown={props.onKeyDown}
-      onDoubleClick={props.onOpen}
+      onFocus={(event) => event.target === event.currentTarget && actions.onFocus(at)}
+      onKeyDown={(event) => actions.onKeyDown(event, at, place, rule)}
+      onDoubleClick={() => actions.onOpen(rule)}
     >
       {editing ? (
         <CellEditor
           label={label}
           start={limit}
-          model={props.model}
+          model={modelOf(row)}
           inherited={now.kind === 'inherited' ? now.all : undefined}
           unread={unread}
           typed={editing.typed}
-          onCancel={props.onCancel}
-          onLeave={props.onLeave}
-          onCommit={props.onCommit}
-          onUnread={props.onUnread}
+          onCancel={() => actions.onCancel(at, place)}
+          onLeave={() => actions.onLeave(place)}
+          onCommit={(limit, how) => actions.onCommit(at, place, rule, limit, how)}
+          onUnread={(typed) => actions.onUnread(place, typed)}
         />
       ) : (
         <div className={styles.cell}>
@@ -100,7 +116,14 @@ export function GridCell(props: Props) {
             </Tooltip>
           )}
           {change && !change.limit && <span className={styles.removed}>removed</span>}
-          {now.kind === 'held' && <Held own={now.own} all={now.all} onSplit={props.onSplit} here={here} />}
+          {now.kind === 'held' && (
+            <Held
+              own={now.own}
+              all={now.all}
+              onSplit={splittable ? () => actions.onSplit(row) : undefined}
+              here={here}
+            />
+          )}
           {rule && !change && (
             <Link
               to="/t/$tenant/rules/$rule"

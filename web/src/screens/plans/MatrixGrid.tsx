@@ -3,8 +3,8 @@ import type { Verdicts } from '~/api/queries';
 import type { MatrixRow, Plan, Rule } from '~/api/types';
 import { patternInWords } from '~/domain/pattern';
 import type { Limit } from '~/domain/rate';
-import { cellId, type Draft, type Edit, modelOf, type Place, rowId, ruleAt, type Unread } from './draft';
-import { GridCell } from './GridCell';
+import { cellId, type Draft, type Edit, type Place, rowId, ruleAt, type Unread } from './draft';
+import { type CellActions, GridCell } from './GridCell';
 import { inForce, splitProblem } from './inForce';
 import styles from './Matrix.module.css';
 import { PlanHeader } from './PlanHeader';
@@ -58,7 +58,7 @@ export function MatrixGrid(props: Props) {
   const [current, setAt] = useState<Position>({ row: 0, column: 0 });
   const [editing, setEditing] = useState<{ typed?: string } | null>(null);
   // The cell to focus after the next render; until then it may still be an editor.
-  const [focusing, setFocusing] = useState<Position | null>(null);
+  const focusing = useRef<Position | null>(null);
   const [begun, setBegun] = useState<string>();
   const columns = useMemo(() => [...plans, null], [plans]); // null: all plans
   // A filter can leave fewer rows.
@@ -75,17 +75,18 @@ export function MatrixGrid(props: Props) {
   }
 
   useLayoutEffect(() => {
-    if (!focusing) return;
-    scroller.current?.querySelector<HTMLElement>(`[data-cell="${focusing.row}-${focusing.column}"]`)?.focus();
-    setFocusing(null);
-  }, [focusing]);
+    if (!focusing.current) return;
+    const { row, column } = focusing.current;
+    focusing.current = null;
+    scroller.current?.querySelector<HTMLElement>(`[data-cell="${row}-${column}"]`)?.focus();
+  });
 
   function focus(next: Position) {
     const row = Math.max(0, Math.min(next.row, rows.length - 1));
     const column = Math.max(0, Math.min(next.column, columns.length - 1));
     setAt({ row, column });
     setEditing(null);
-    setFocusing({ row, column });
+    focusing.current = { row, column };
   }
 
   function edit(place: Place, base: Rule | null, limit: Limit | null) {
@@ -110,20 +111,45 @@ export function MatrixGrid(props: Props) {
     event.preventDefault();
   }
 
-  function cell(row: MatrixRow, position: Position) {
+  // The same object for as long as the grid lives: a cell is drawn again only when what it shows changes.
+  const latest = useRef<CellActions>(null);
+  latest.current = {
+    onFocus: ({ row, column }) => (row !== at.row || column !== at.column) && setAt({ row, column }),
+    onKeyDown: keys,
+    onOpen: (rule) => editable && (!rule || rule.action === 'limit') && setEditing({}),
+    onSplit,
+    onCancel(position, place) {
+      onUnread(place, null);
+      focus(position);
+    },
+    onLeave(place) {
+      onUnread(place, null);
+      setEditing(null);
+    },
+    onCommit(position, place, rule, limit, how) {
+      edit(place, rule, limit);
+      if (how === 'enter') focus({ ...position, row: position.row + 1 });
+      else setEditing(null);
+    },
+    onUnread(place, typed) {
+      onUnread(place, typed);
+      setEditing(null);
+    },
+  };
+  const [actions] = useState(() => lasting(latest as React.RefObject<CellActions>));
+
+  function cell(row: MatrixRow, position: Position, splittable: boolean) {
     const plan = columns[position.column]?.name ?? null;
-    const place = { key_pattern: row.key_pattern, name: row.name, plan };
-    const id = cellId(place);
+    const id = cellId({ ...row, plan });
     const rule = ruleAt(row, plan);
     const here = at.row === position.row && at.column === position.column;
     return (
       <GridCell
         tenant={tenant}
-        place={place}
-        position={`${position.row}-${position.column}`}
-        index={position.column + 2}
+        row={row}
+        plan={plan}
+        at={position}
         rule={rule}
-        model={modelOf(row)}
         change={draft.get(id)}
         now={inForce(row, plan, draft)}
         unread={unread.get(id)}
@@ -133,27 +159,8 @@ export function MatrixGrid(props: Props) {
         candidate={rule ? candidates.get(rule.rule_id) : undefined}
         here={here}
         editing={here ? editing : null}
-        onFocus={() => setAt(position)}
-        onKeyDown={(event) => keys(event, position, place, rule)}
-        onOpen={() => editable && (!rule || rule.action === 'limit') && setEditing({})}
-        onSplit={editable && !splitProblem(row, plans) ? () => onSplit(row) : undefined}
-        onCancel={() => {
-          onUnread(place, null);
-          focus(position);
-        }}
-        onLeave={() => {
-          onUnread(place, null);
-          setEditing(null);
-        }}
-        onCommit={(next, how) => {
-          edit(place, rule, next);
-          if (how === 'enter') focus({ ...position, row: position.row + 1 });
-          else setEditing(null);
-        }}
-        onUnread={(typed) => {
-          onUnread(place, typed);
-          setEditing(null);
-        }}
+        splittable={splittable}
+        actions={actions}
       />
     );
   }
@@ -198,6 +205,7 @@ export function MatrixGrid(props: Props) {
           {visible.rows.map(({ index, skipped }) => {
             const row = rows[index];
             if (!row) return null;
+            const splittable = editable && !splitProblem(row, plans);
             return (
               <Fragment key={rowId(row)}>
                 <SkippedRows height={skipped} columns={columns.length + 1} />
@@ -210,7 +218,7 @@ export function MatrixGrid(props: Props) {
                   {visible.columns.map((column) => (
                     <Fragment key={columns[column.index]?.name ?? ''}>
                       <SkippedColumns count={column.skipped} />
-                      {cell(row, { row: index, column: column.index })}
+                      {cell(row, { row: index, column: column.index }, splittable)}
                     </Fragment>
                   ))}
                   <SkippedColumns count={visible.columnsAfter} />
@@ -223,6 +231,20 @@ export function MatrixGrid(props: Props) {
       </table>
     </div>
   );
+}
+
+/** The actions, each of which calls the latest one of its name. */
+function lasting(latest: React.RefObject<CellActions>): CellActions {
+  return {
+    onFocus: (...of) => latest.current.onFocus(...of),
+    onKeyDown: (...of) => latest.current.onKeyDown(...of),
+    onOpen: (...of) => latest.current.onOpen(...of),
+    onSplit: (...of) => latest.current.onSplit(...of),
+    onCancel: (...of) => latest.current.onCancel(...of),
+    onLeave: (...of) => latest.current.onLeave(...of),
+    onCommit: (...of) => latest.current.onCommit(...of),
+    onUnread: (...of) => latest.current.onUnread(...of),
+  };
 }
 
 /** Takes the place of columns that are not drawn. */
