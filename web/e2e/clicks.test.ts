@@ -1,6 +1,9 @@
-import { expect, signIn, test } from './browser';
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { expect, settled, signIn, test } from './browser';
 import { countClicks } from './clicks';
 import { demo } from './sluice';
+import { askAll } from './traffic';
 
 test('clicks are counted over pages that are loaded anew, and keys are not', async ({ page }) => {
   await signIn(page);
@@ -14,4 +17,53 @@ test('clicks are counted over pages that are loaded anew, and keys are not', asy
   await page.waitForURL('**/users');
   await clicks.expectAtMost(2);
   await expect(clicks.expectAtMost(1)).rejects.toThrow(/a “Rules”\na “Users”/);
+});
+
+test('pro is raised in four clicks, and its effect is seen before it is saved', async ({ page, sluice }) => {
+  await askAll(
+    sluice,
+    Array.from({ length: 300 }, () => ({
+      user_id: '42',
+      endpoint: '/api/search',
+      method: 'GET',
+      ip: '203.0.113.9',
+    })),
+  );
+  await signIn(page);
+  await page.goto(`/t/${demo.tenant}/overview`);
+  await settled(page);
+  const clicks = await countClicks(page);
+  await page.getByRole('link', { name: 'Plans', exact: true }).click();
+  await page.getByRole('row').nth(1).locator('td[data-plan="pro"]').click();
+  await page.keyboard.type('250/s');
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: 'Review changes' }).click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog.getByText(/250 per second/)).toBeVisible();
+  await expect(dialog.getByText(/last (hour|day|24 h)/).first()).toBeVisible();
+  await dialog.getByRole('button', { name: 'Save', exact: true }).click();
+  await expect(page.getByText(/1 change saved/)).toBeVisible();
+  await clicks.expectAtMost(4);
+});
+
+test('a new service sends its first check after five clicks', async ({ page }) => {
+  await signIn(page);
+  const made = await page.request.post('/api/v1/tenants', { data: { slug: 'newcomer', name: 'Newcomer' } });
+  expect(made.status()).toBe(201);
+  await page.goto('/t/newcomer/overview');
+  await settled(page);
+  const clicks = await countClicks(page);
+  await page.getByRole('link', { name: 'Create a key' }).click();
+  await page.getByRole('button', { name: 'Create key' }).first().click();
+  await page.getByLabel('Name', { exact: true }).fill('billing');
+  await page.keyboard.press('Enter');
+  const line = await page.getByRole('region', { name: 'curl' }).innerText();
+  await page.getByRole('button', { name: 'Done' }).click();
+  await page.getByRole('link', { name: 'Overview', exact: true }).click();
+  await expect(page.getByText('Waiting for the first check')).toBeVisible();
+  await expect
+    .poll(async () => (await promisify(execFile)('sh', ['-c', line.replace('curl -i', 'curl -si')])).stdout)
+    .toContain('200 OK');
+  await expect(page.getByText('The first check has arrived.')).toBeVisible();
+  await clicks.expectAtMost(5);
 });

@@ -81,6 +81,7 @@ function DrawnCell(props: Props) {
       onFocus={(event) => event.target === event.currentTarget && actions.onFocus(at)}
       onKeyDown={(event) => actions.onKeyDown(event, at, place, rule)}
       onDoubleClick={() => actions.onOpen(rule)}
+      onClick={(event) => isTap(event) && actions.onOpen(rule)}
     >
       {editing ? (
         <CellEditor
@@ -144,6 +145,12 @@ function DrawnCell(props: Props) {
       )}
     </td>
   );
+}
+
+/** Whether a finger pressed the cell itself, and not a link or a field in it. */
+function isTap({ nativeEvent, target }: React.MouseEvent): boolean {
+  const finger = 'pointerType' in nativeEvent && nativeEvent.pointerType === 'touch';
+  return finger && target instanceof Element && !target.closest('a, button, input');
 }
 
 interface HeldProps {
