@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // reportAfter is how long a loan waits for the next call about its bucket, before a call of its own reports it.
@@ -58,24 +59,27 @@ func (l *loans) report(lease *enforce.Lease) {
 	}
 }
 
-// flush reports everything. What is lost on the way is not repeated.
+// flush reports everything, each tenant's in its own turns, so that none is shed with the checks of another. What is lost on the way
+// is not repeated.
 func (l *loans) flush(s *Store) {
 	l.mu.Lock()
 	pending := l.pending
 	l.pending = nil
 	l.mu.Unlock()
-	byTenant := map[enforce.Key][]enforce.Lease{} // and shard
+	bySlot := map[slotOf][]enforce.Lease{}
 	for key, lease := range pending {
-		of := enforce.Key{Tenant: key.Tenant, Shard: key.Shard}
-		byTenant[of] = append(byTenant[of], lease)
+		slot := slotOf{key.Tenant, key.Shard}
+		bySlot[slot] = append(bySlot[slot], lease)
 	}
-	var calls []enforce.BucketCheck
-	for _, leases := range byTenant {
+	calls := map[rules.TenantID][]enforce.BucketCheck{}
+	for slot, leases := range bySlot {
 		for some := range slices.Chunk(leases, inOneReport) {
-			calls = append(calls, leaseCall(some))
+			calls[slot.tenant] = append(calls[slot.tenant], leaseCall(some))
 		}
 	}
-	if len(calls) > 0 {
-		_ = s.submit(calls) // a report that is lost is forgotten by Redis
+	var tenants sync.WaitGroup
+	for _, of := range calls {
+		tenants.Go(func() { _ = s.submit(of) }) // a report that is lost is forgotten by Redis
 	}
+	tenants.Wait()
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/combine"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -324,4 +325,71 @@ func TestASharedLimitOfASpreadTenantIsKeptWhileAMasterIsAway(t *testing.T) {
 		t.Logf("enforcing %v after the master was", took)
 	}
 	load.mustKeepTheLimit(t)
+}
+
+// TestALoanIsReportedThoughAnotherTenantIsShed: one tenant has so much waiting that its reports are shed.
+func TestALoanIsReportedThoughAnotherTenantIsShed(t *testing.T) {
+	t.Parallel()
+	nodes := startCluster(t, 1)
+	s := New(client(t, clusterURL(nodes), patience), 10*patience) // whose patience outlasts a busy machine
+	const greedy, quiet = 1, 2
+	shared := spreadTier(1, "", still)
+	shared.Key.Tenant = quiet
+	asked := []enforce.Lease{{Key: shared.Key, Limit: still, Ask: enforce.Ask{Need: enforce.Token, Want: enforce.Token, Loan: true}}}
+	if err := s.leaseApart(asked, time.Now()); err != nil || asked[0].Grant.Amount != enforce.Token {
+		t.Fatalf("%s are lent: %v", asked[0].Grant.Amount, err)
+	}
+
+	node := s.nodeOf(shared.Key)
+	send, held, release := node.combiner.Send, make(chan struct{}, maxInFlight), make(chan struct{})
+	node.combiner.Send = func(b *combine.Batch) {
+		select {
+		case held <- struct{}{}:
+			<-release
+		case <-release:
+		}
+		send(b)
+	}
+	goOn := sync.OnceFunc(func() { close(release) })
+	defer goOn()
+	var calls sync.WaitGroup
+	for range usualInFlight {
+		calls.Go(func() {
+			_ = s.Take(context.Background(), []enforce.BucketCheck{{Look: true, Tiers: []enforce.Tier{shared}}})
+		})
+	}
+	for range usualInFlight {
+		<-held
+	}
+	many := make([]enforce.BucketCheck, 1<<14+1) // more than a tenant may have waiting
+	for i := range many {
+		many[i] = enforce.BucketCheck{Look: true, Tiers: make([]enforce.Tier, 4)}
+		for j := range many[i].Tiers {
+			many[i].Tiers[j] = spreadTier(rules.RuleID(j+1), "42", still)
+		}
+	}
+	calls.Go(func() { _ = s.Take(context.Background(), many) })
+	eventually(t, "the greedy tenant's checks to wait", patience, func() bool { return node.combiner.Depth() > 1<<16 })
+
+	g := asked[0].Grant
+	report := enforce.Ask{Epoch: g.Epoch, Loan: true, Returns: []enforce.Return{{Slot: g.Slot, Spent: g.Amount}}}
+	pending := map[enforce.Key]enforce.Lease{shared.Key: {Key: shared.Key, Limit: still, Ask: report}}
+	for i := range 20 * rules.Shards { // so that the quiet tenant's report is hardly the first of all
+		key := enforce.Key{Tenant: greedy, Rule: 1, Subject: fmt.Sprint(i), Shard: uint8(i%rules.Shards) + 1}
+		pending[key] = enforce.Lease{Key: key, Limit: still, Ask: report}
+	}
+	s.loans.mu.Lock()
+	s.loans.pending = pending
+	s.loans.mu.Unlock()
+	waiting := node.combiner.Depth()
+	var reporting sync.WaitGroup
+	reporting.Go(func() { settleLoans(s) })
+	eventually(t, "the quiet tenant's report to wait", time.Second, func() bool { return node.combiner.Depth() > waiting })
+	goOn()
+	reporting.Wait()
+	calls.Wait()
+	looked := mustTake(t, s, []enforce.BucketCheck{{Look: true, Tiers: []enforce.Tier{shared}}})
+	if out := looked[0].Tiers[0].Out; out != 0 {
+		t.Errorf("%s still count as lent", out)
+	}
 }
