@@ -894,6 +894,26 @@ WHERE (tenant_id, replay_id) = (
 )
 RETURNING *;
 
+-- name: ClaimScheduledChanges :many
+-- Leases due changes of rules, the first of each tenant: a tenant's changes follow one another, and delay nobody else's.
+WITH due AS (
+    SELECT c.tenant_id, c.change_id FROM scheduled_change AS c
+    JOIN tenant AS t ON t.tenant_id = c.tenant_id
+    WHERE c.due_at <= sqlc.arg(now)::timestamptz AND (c.lease_ends_at IS NULL OR c.lease_ends_at <= sqlc.arg(now)::timestamptz) AND t.removed_at IS NULL
+        AND NOT EXISTS (
+            SELECT FROM scheduled_change AS earlier
+            WHERE earlier.tenant_id = c.tenant_id AND earlier.due_at IS NOT NULL
+                AND (earlier.due_at, earlier.change_id) < (c.due_at, c.change_id))
+    ORDER BY c.due_at
+    LIMIT sqlc.arg(at_most)
+    FOR UPDATE OF c SKIP LOCKED
+)
+UPDATE scheduled_change AS c
+SET lease_ends_at = sqlc.arg(lease_ends)::timestamptz
+FROM due
+WHERE c.tenant_id = due.tenant_id AND c.change_id = due.change_id
+RETURNING c.*;
+
 -- Removed tenants.
 
 -- name: RemovedTenants :many

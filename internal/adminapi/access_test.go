@@ -83,6 +83,10 @@ var bodies = map[string]func(*fixture) string{
 	"promoteRule": func(f *fixture) string {
 		return fmt.Sprintf(`{"into_rule_id":%d,"into_version":%d}`, f.liveRule.ID, f.liveRule.Version)
 	},
+	"scheduleChange": func(f *fixture) string {
+		return fmt.Sprintf(`{"rule_id":%d,"version":%d,"change":{"burst_capacity":7},"starts_at":%q}`,
+			f.rule.ID, f.rule.Version, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	},
 	"createCandidate": func(*fixture) string { return `{"burst_capacity":7}` },
 	"saveMatrix": func(f *fixture) string {
 		return fmt.Sprintf(`{"cells":[{"rule_id":%d,"version":%d,"burst_capacity":7}]}`, f.rule.ID, f.rule.Version)
@@ -183,6 +187,12 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 		f.path["alert_id"] = fmt.Sprint(alert.ID)
 		if needs("delivery_id") {
 			f.path["delivery_id"] = fmt.Sprint(must(w.store.TestAlert(w.ctx(), tenant.ID, alert.ID))(w.t).ID)
+		}
+	case strings.Contains(template, "/scheduled-changes"):
+		w.exec("UPDATE scheduled_change SET state = 'canceled', due_at = NULL") // so that no quota is reached
+		f.rule = w.rule(tenant, beside)
+		if needs("change_id") {
+			f.path["change_id"] = fmt.Sprint(w.schedule(f.rule).ID)
 		}
 	case strings.Contains(template, "/replays"):
 		w.exec("UPDATE replay SET state = 'canceled'") // so that no quota is reached

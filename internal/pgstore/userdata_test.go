@@ -46,6 +46,8 @@ var userData = map[string]string{
 	"traffic_block": "handled: users payload\nabout recording: writer",
 	"replay": "handled: request result\n" +
 		"about people who sign in and processes: requested_by_kind requested_by_id requested_by_name state holder failure",
+	"scheduled_change": "configuration: patch fields before failure state\n" +
+		"about people who sign in: requested_by_kind requested_by_id requested_by_name",
 	"violation_minute": "handled: subject",
 }
 

@@ -89,6 +89,10 @@ type Reader interface {
 	// Gateways lists by kind the mappings that the tenant has.
 	Gateways(ctx context.Context, tenant TenantID) ([]Gateway, error)
 	Gateway(ctx context.Context, tenant TenantID, kind GatewayKind) (Gateway, error)
+	ScheduledChange(ctx context.Context, tenant TenantID, id int64) (ScheduledChange, error)
+	// ScheduledChanges returns a page of the changes of a rule (0: all rules), the latest first, before an id; 0 begins at the
+	// latest. isOpen selects those that wait or are in force until an end.
+	ScheduledChanges(ctx context.Context, tenant TenantID, rule RuleID, isOpen bool, before int64, limit int) ([]ScheduledChange, error)
 }
 
 // RemovedTenant is a tenant that was removed. What is stored of it is erased after a grace period.
@@ -138,6 +142,11 @@ type Store interface {
 	CreateCandidate(ctx context.Context, candidate Rule) (Rule, error)
 	// RemoveRule removes the rule's overrides and its candidate as well.
 	RemoveRule(ctx context.Context, tenant TenantID, id RuleID, expected Expected) error
+	// Schedule lets a change wait for its time; after is the rule as the change would leave it now. It is FieldErrors on change
+	// if that is the rule as it is, and else ErrTooManyScheduled or ErrScheduledOverlap.
+	Schedule(ctx context.Context, change ScheduledChange, after Rule) (ScheduledChange, error)
+	// CancelScheduled cancels a change that waits, and takes back one that is in force. Others stay as they are.
+	CancelScheduled(ctx context.Context, tenant TenantID, id int64) (ScheduledChange, error)
 	// PromoteRule gives the limit, action and failure mode of a shadow rule, the candidate, to the
 	// live rule beside it, which keeps its id, its buckets and its overrides, and removes the
 	// candidate. Both have one pattern and plan. With a live of 0 the candidate itself is enforced

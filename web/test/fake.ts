@@ -27,6 +27,7 @@ const everywhere: Record<string, Handler | unknown> = {
   'GET /api/v1/tenants/acme': () => ({ json: tenant(), headers: { ETag: '"1"' } }),
   'GET /api/v1/tenants/acme/overrides': { items: [], next_cursor: null },
   'POST /api/v1/tenants/acme/effect': effect(),
+  'GET /api/v1/tenants/acme/scheduled-changes': { items: [], next_cursor: null },
   'GET /api/v1/tenants/acme/quotas': () => ({ json: quotas(), headers: { ETag: '"0"' } }),
   'GET /api/v1/sign-in': { mail: false, passwords: true, providers: [] },
 };

@@ -16,13 +16,14 @@ import (
 )
 
 // upkeep runs the jobs of the control plane until ctx ends: it creates and drops partitions, raises alerts and delivers
-// them, sends audit logs, and runs replays. Any number of processes may run it at once.
+// them, sends audit logs, runs replays, and makes scheduled changes. Any number of processes may run it at once.
 func upkeep(ctx context.Context, cfg config.Config, store *pgstore.Store, sender *webhook.Sender, log *slog.Logger) {
 	keep := violations.Retention{Details: cfg.ViolationRetention, Counts: cfg.CountRetention, Audit: cfg.AuditRetention, Access: cfg.SecurityLogRetention}
 	var work sync.WaitGroup
 	work.Go(func() { violations.KeepUp(ctx, store, keep, log) })
 	work.Go(func() { violations.WatchAlerts(ctx, store, sender, log) })
 	work.Go(func() { replay.NewRunner(store, planNames(store), log).Run(ctx) })
+	work.Go(func() { scheduledChanges(store, log).Run(ctx) })
 	work.Go(func() { auth.NewAuditCourier(store, sender, log).Run(ctx) })
 	work.Go(func() { prune(ctx, store, log) })
 	work.Go(func() { eraseTenants(ctx, store, cfg.TenantGrace, log) })

@@ -21,6 +21,7 @@ const changes: Record<AuditObjectKind, readonly Part[]> = {
     ['violations', 'one'],
     'adapting',
     'quotas',
+    'scheduled',
     'audit',
   ],
   override: ['overrides', 'users', 'quotas', 'audit'],
@@ -34,6 +35,7 @@ const changes: Record<AuditObjectKind, readonly Part[]> = {
   alert: ['alerts', 'quotas', 'audit'],
   gateway: ['gateways', 'audit'],
   replay: ['replays', 'audit'],
+  scheduled_change: ['scheduled', 'audit'],
   audit_webhook: ['audit webhook', 'audit'],
   quotas: ['quotas', 'audit'],
   // The default plan is marked in the list of plans, and is the plan of users without an assignment.

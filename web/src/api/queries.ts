@@ -24,6 +24,7 @@ export type Resource =
   | 'replays'
   | 'quotas'
   | 'rules'
+  | 'scheduled'
   | 'stats'
   | 'status'
   | 'users'

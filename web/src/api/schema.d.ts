@@ -1423,6 +1423,91 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/scheduled-changes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List scheduled changes of rules
+         * @description The latest 200 that are over are kept.
+         */
+        get: operations["listScheduledChanges"];
+        put?: never;
+        /**
+         * Schedule a change of a rule
+         * @description At `starts_at` the rule gets the values that the change differs in from the present rule, and at `ends_at` what they were before,
+         *     unless somebody edited one of them meanwhile. 412 if `version` is not the rule's. 409 if another change of the rule is scheduled for a
+         *     part of the same time, or if 100 of the tenant wait or are in force until an end.
+         */
+        post: operations["scheduleChange"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/scheduled-changes/{change_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 7 */
+                change_id: components["parameters"]["ScheduledChangeID"];
+            };
+            cookie?: never;
+        };
+        /** Get a scheduled change */
+        get: operations["getScheduledChange"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/scheduled-changes/{change_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 7 */
+                change_id: components["parameters"]["ScheduledChangeID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel a scheduled change
+         * @description One that waits is never made. One that is in force is taken back now, unless somebody edited the rule meanwhile. Others stay as they are.
+         */
+        post: operations["cancelScheduledChange"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/matrix": {
         parameters: {
             query?: never;
@@ -4177,6 +4262,63 @@ export interface components {
             /** Format: date-time */
             updated_at: string;
         };
+        NewScheduledChange: {
+            /** Format: int64 */
+            rule_id: number;
+            /**
+             * Format: int64
+             * @description Of the rule that you have read
+             */
+            version: number;
+            change: components["schemas"]["RulePatch"];
+            /**
+             * Format: date-time
+             * @description In the future, within 400 days
+             */
+            starts_at: string;
+            /**
+             * Format: date-time
+             * @description Left out or null: the change stays
+             */
+            ends_at?: string | null;
+        };
+        ScheduledChange: {
+            /** Format: int64 */
+            change_id: number;
+            /** Format: int64 */
+            rule_id: number;
+            change: components["schemas"]["RulePatch"];
+            /** Format: date-time */
+            starts_at: string;
+            /**
+             * Format: date-time
+             * @description null: the change stays
+             */
+            ends_at: string | null;
+            state: components["schemas"]["ScheduledState"];
+            /** Format: date-time */
+            requested_at: string;
+            requested_by: string;
+            /**
+             * Format: date-time
+             * @description When it was made
+             */
+            applied_at: string | null;
+            /** Format: date-time */
+            ended_at: string | null;
+            /** @description For people: why it failed, or was not taken back */
+            failure: string | null;
+        };
+        /**
+         * @description `waiting`; `in_force` until its end; `done`: made for good, or taken back; `edited`: not taken back, because somebody edited the rule
+         *     meanwhile; `failed`; `canceled`.
+         * @enum {string}
+         */
+        ScheduledState: "waiting" | "in_force" | "done" | "edited" | "failed" | "canceled";
+        ScheduledChangeList: {
+            items: components["schemas"]["ScheduledChange"][];
+            next_cursor: components["schemas"]["NextCursor"];
+        };
         RuleComparison: {
             live: components["schemas"]["Rule"];
             /**
@@ -5364,7 +5506,7 @@ export interface components {
         /** @enum {string} */
         AuditAction: "create" | "update" | "remove" | "reset" | "credit";
         /** @enum {string} */
-        AuditObjectKind: "tenant" | "plan" | "rule" | "override" | "user" | "api_key" | "member" | "invitation" | "alert" | "bucket" | "gateway" | "replay" | "audit_webhook" | "quotas";
+        AuditObjectKind: "tenant" | "plan" | "rule" | "override" | "user" | "api_key" | "member" | "invitation" | "alert" | "bucket" | "gateway" | "replay" | "audit_webhook" | "quotas" | "scheduled_change";
         UserData: {
             user_id: string;
             /** Format: date-time */
@@ -7128,6 +7270,16 @@ export interface components {
                 "application/json": components["schemas"]["Replay"];
             };
         };
+        /** @description It waits for its time */
+        ChangeScheduled: {
+            headers: {
+                Location: components["headers"]["Location"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["ScheduledChange"];
+            };
+        };
         /** @description The alert and its new secret; the only answer that shows it */
         AlertSecret: {
             headers: {
@@ -7210,6 +7362,8 @@ export interface components {
         AuditID: number;
         /** @example 7 */
         ReplayID: number;
+        /** @example 7 */
+        ScheduledChangeID: number;
         /** @example 4 */
         AlertID: number;
         /** @description The most items to return */
@@ -10250,6 +10404,171 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listScheduledChanges: {
+        parameters: {
+            query?: {
+                /** @description The most items to return */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the previous page */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Of one rule */
+                rule_id?: number;
+                /** @description Only those that wait or are in force until an end */
+                open?: boolean;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduledChangeList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    scheduleChange: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "rule_id": 12,
+                 *       "version": 3,
+                 *       "change": {
+                 *         "burst_capacity": 100
+                 *       },
+                 *       "starts_at": "2026-11-23T09:00:00Z",
+                 *       "ends_at": "2026-11-27T17:00:00Z"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewScheduledChange"];
+            };
+        };
+        responses: {
+            201: components["responses"]["ChangeScheduled"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getScheduledChange: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 7 */
+                change_id: components["parameters"]["ScheduledChangeID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The scheduled change */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduledChange"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    cancelScheduledChange: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 7 */
+                change_id: components["parameters"]["ScheduledChangeID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The scheduled change */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduledChange"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

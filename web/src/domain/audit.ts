@@ -21,6 +21,7 @@ export const kinds: { value: AuditObjectKind; label: string }[] = [
   { value: 'alert', label: 'Alerts' },
   { value: 'gateway', label: 'Gateways' },
   { value: 'replay', label: 'Replays' },
+  { value: 'scheduled_change', label: 'Scheduled changes' },
   { value: 'audit_webhook', label: 'Webhook of the audit log' },
   { value: 'tenant', label: 'Tenant' },
   { value: 'quotas', label: 'Quotas' },
@@ -54,6 +55,7 @@ export function verbOf(entry: AuditEntry): string {
   if (object.kind === 'tenant' && before && after && before.enforcement !== after.enforcement) {
     return after.enforcement === 'shadow' ? 'stopped enforcement of' : 'resumed enforcement of';
   }
+  if (object.kind === 'scheduled_change' && after?.state === 'edited') return 'did not take back';
   if (object.kind === 'replay') return after?.is_canceled ? 'canceled' : 'started';
   return verbs[action];
 }
@@ -68,6 +70,7 @@ const undone: Record<AuditAction, string> = {
 /** What the change was part of: "import", "undo of change 812"; null if it stands alone. */
 export function causeOf({ actor: { act } }: AuditEntry): string | null {
   if (act === '') return null;
+  if (act.startsWith('scheduled change ')) return act;
   return act.startsWith('revert ') ? `undo of change ${act.slice('revert '.length)}` : (causes[act] ?? act);
 }
 
@@ -110,6 +113,8 @@ export function objectOf({ object: { kind, id }, before, after }: AuditEntry, na
       return `alert ${text('name') || id}`;
     case 'gateway':
       return `the mapping of gateways (${id})`;
+    case 'scheduled_change':
+      return `scheduled change ${id} of rule ${names.rule(String(row.rule_id)) ?? row.rule_id}`;
     case 'audit_webhook':
       return 'the webhook of the audit log';
     case 'tenant':

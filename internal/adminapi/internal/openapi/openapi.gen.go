@@ -185,20 +185,21 @@ func (e AuditAction) Valid() bool {
 
 // Defines values for AuditObjectKind.
 const (
-	AuditObjectKindAlert        AuditObjectKind = "alert"
-	AuditObjectKindApiKey       AuditObjectKind = "api_key"
-	AuditObjectKindAuditWebhook AuditObjectKind = "audit_webhook"
-	AuditObjectKindBucket       AuditObjectKind = "bucket"
-	AuditObjectKindGateway      AuditObjectKind = "gateway"
-	AuditObjectKindInvitation   AuditObjectKind = "invitation"
-	AuditObjectKindMember       AuditObjectKind = "member"
-	AuditObjectKindOverride     AuditObjectKind = "override"
-	AuditObjectKindPlan         AuditObjectKind = "plan"
-	AuditObjectKindQuotas       AuditObjectKind = "quotas"
-	AuditObjectKindReplay       AuditObjectKind = "replay"
-	AuditObjectKindRule         AuditObjectKind = "rule"
-	AuditObjectKindTenant       AuditObjectKind = "tenant"
-	AuditObjectKindUser         AuditObjectKind = "user"
+	AuditObjectKindAlert           AuditObjectKind = "alert"
+	AuditObjectKindApiKey          AuditObjectKind = "api_key"
+	AuditObjectKindAuditWebhook    AuditObjectKind = "audit_webhook"
+	AuditObjectKindBucket          AuditObjectKind = "bucket"
+	AuditObjectKindGateway         AuditObjectKind = "gateway"
+	AuditObjectKindInvitation      AuditObjectKind = "invitation"
+	AuditObjectKindMember          AuditObjectKind = "member"
+	AuditObjectKindOverride        AuditObjectKind = "override"
+	AuditObjectKindPlan            AuditObjectKind = "plan"
+	AuditObjectKindQuotas          AuditObjectKind = "quotas"
+	AuditObjectKindReplay          AuditObjectKind = "replay"
+	AuditObjectKindRule            AuditObjectKind = "rule"
+	AuditObjectKindScheduledChange AuditObjectKind = "scheduled_change"
+	AuditObjectKindTenant          AuditObjectKind = "tenant"
+	AuditObjectKindUser            AuditObjectKind = "user"
 )
 
 // Valid indicates whether the value is a known member of the AuditObjectKind enum.
@@ -227,6 +228,8 @@ func (e AuditObjectKind) Valid() bool {
 	case AuditObjectKindReplay:
 		return true
 	case AuditObjectKindRule:
+		return true
+	case AuditObjectKindScheduledChange:
 		return true
 	case AuditObjectKindTenant:
 		return true
@@ -795,6 +798,36 @@ func (e RuleFailureMode) Valid() bool {
 	case RuleFailureModeLocal:
 		return true
 	case RuleFailureModeOpen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ScheduledState.
+const (
+	ScheduledStateCanceled ScheduledState = "canceled"
+	ScheduledStateDone     ScheduledState = "done"
+	ScheduledStateEdited   ScheduledState = "edited"
+	ScheduledStateFailed   ScheduledState = "failed"
+	ScheduledStateInForce  ScheduledState = "in_force"
+	ScheduledStateWaiting  ScheduledState = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the ScheduledState enum.
+func (e ScheduledState) Valid() bool {
+	switch e {
+	case ScheduledStateCanceled:
+		return true
+	case ScheduledStateDone:
+		return true
+	case ScheduledStateEdited:
+		return true
+	case ScheduledStateFailed:
+		return true
+	case ScheduledStateInForce:
+		return true
+	case ScheduledStateWaiting:
 		return true
 	default:
 		return false
@@ -2433,6 +2466,23 @@ type NewRule struct {
 	WindowZone nullable.Nullable[WindowZone] `json:"window_zone,omitempty"`
 }
 
+// NewScheduledChange defines model for NewScheduledChange.
+type NewScheduledChange struct {
+	// Change What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
+	// a fixed_window.
+	Change RulePatch `json:"change"`
+
+	// EndsAt Left out or null: the change stays
+	EndsAt nullable.Nullable[time.Time] `json:"ends_at,omitempty"`
+	RuleId int64                        `json:"rule_id"`
+
+	// StartsAt In the future, within 400 days
+	StartsAt time.Time `json:"starts_at"`
+
+	// Version Of the rule that you have read
+	Version int64 `json:"version"`
+}
+
 // NewTenant defines model for NewTenant.
 type NewTenant struct {
 	// Buckets Where a Redis Cluster keeps the tenant's buckets. `together`: on one master, so that a check is one script. `spread`: on all
@@ -3210,6 +3260,44 @@ type RulePatch struct {
 	WindowZone nullable.Nullable[WindowZone] `json:"window_zone,omitempty"`
 }
 
+// ScheduledChange defines model for ScheduledChange.
+type ScheduledChange struct {
+	// AppliedAt When it was made
+	AppliedAt nullable.Nullable[time.Time] `json:"applied_at"`
+
+	// Change What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
+	// a fixed_window.
+	Change   RulePatch                    `json:"change"`
+	ChangeId int64                        `json:"change_id"`
+	EndedAt  nullable.Nullable[time.Time] `json:"ended_at"`
+
+	// EndsAt null: the change stays
+	EndsAt nullable.Nullable[time.Time] `json:"ends_at"`
+
+	// Failure For people: why it failed, or was not taken back
+	Failure     nullable.Nullable[string] `json:"failure"`
+	RequestedAt time.Time                 `json:"requested_at"`
+	RequestedBy string                    `json:"requested_by"`
+	RuleId      int64                     `json:"rule_id"`
+	StartsAt    time.Time                 `json:"starts_at"`
+
+	// State `waiting`; `in_force` until its end; `done`: made for good, or taken back; `edited`: not taken back, because somebody edited the rule
+	// meanwhile; `failed`; `canceled`.
+	State ScheduledState `json:"state"`
+}
+
+// ScheduledChangeList defines model for ScheduledChangeList.
+type ScheduledChangeList struct {
+	Items []ScheduledChange `json:"items"`
+
+	// NextCursor What cursor takes for the next page; null at the end
+	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
+}
+
+// ScheduledState `waiting`; `in_force` until its end; `done`: made for good, or taken back; `edited`: not taken back, because somebody edited the rule
+// meanwhile; `failed`; `canceled`.
+type ScheduledState string
+
 // Scope defines model for Scope.
 type Scope string
 
@@ -3900,6 +3988,9 @@ type ReplayID = int64
 // RuleID defines model for RuleID.
 type RuleID = int64
 
+// ScheduledChangeID defines model for ScheduledChangeID.
+type ScheduledChangeID = int64
+
 // StatsFrom defines model for StatsFrom.
 type StatsFrom = time.Time
 
@@ -3926,6 +4017,9 @@ type AuditWebhookCreated = AuditWebhookWithSecret
 
 // AuditWebhookSecret defines model for AuditWebhookSecret.
 type AuditWebhookSecret = AuditWebhookWithSecret
+
+// ChangeScheduled defines model for ChangeScheduled.
+type ChangeScheduled = ScheduledChange
 
 // InvitationCreated defines model for InvitationCreated.
 type InvitationCreated = CreatedInvitation
@@ -4813,6 +4907,33 @@ type PromoteRuleParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListScheduledChangesParams defines parameters for ListScheduledChanges.
+type ListScheduledChangesParams struct {
+	// Limit The most items to return
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// RuleId Of one rule
+	RuleId *int64 `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+
+	// Open Only those that wait or are in force until an end
+	Open *bool `form:"open,omitempty" json:"open,omitempty"`
+}
+
+// ScheduleChangeParams defines parameters for ScheduleChange.
+type ScheduleChangeParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// CancelScheduledChangeParams defines parameters for CancelScheduledChange.
+type CancelScheduledChangeParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListTenantSecurityLogParams defines parameters for ListTenantSecurityLog.
 type ListTenantSecurityLogParams struct {
 	// From The start, included
@@ -5171,6 +5292,9 @@ type PutOverrideJSONRequestBody = OverrideLimit
 
 // PromoteRuleJSONRequestBody defines body for PromoteRule for application/json ContentType.
 type PromoteRuleJSONRequestBody = Promotion
+
+// ScheduleChangeJSONRequestBody defines body for ScheduleChange for application/json ContentType.
+type ScheduleChangeJSONRequestBody = NewScheduledChange
 
 // SimulateJSONRequestBody defines body for Simulate for application/json ContentType.
 type SimulateJSONRequestBody = Simulation
@@ -5564,6 +5688,18 @@ type ServerInterface interface {
 	// PromoteRule Promote a shadow rule
 	// (POST /api/v1/tenants/{tenant}/rules/{rule_id}/promote)
 	PromoteRule(w http.ResponseWriter, r *http.Request, tenant TenantSlug, ruleId RuleID, params PromoteRuleParams)
+	// ListScheduledChanges List scheduled changes of rules
+	// (GET /api/v1/tenants/{tenant}/scheduled-changes)
+	ListScheduledChanges(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListScheduledChangesParams)
+	// ScheduleChange Schedule a change of a rule
+	// (POST /api/v1/tenants/{tenant}/scheduled-changes)
+	ScheduleChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ScheduleChangeParams)
+	// GetScheduledChange Get a scheduled change
+	// (GET /api/v1/tenants/{tenant}/scheduled-changes/{change_id})
+	GetScheduledChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, changeId ScheduledChangeID)
+	// CancelScheduledChange Cancel a scheduled change
+	// (POST /api/v1/tenants/{tenant}/scheduled-changes/{change_id}/cancel)
+	CancelScheduledChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, changeId ScheduledChangeID, params CancelScheduledChangeParams)
 	// ListTenantSecurityLog List who was let in here and who was not
 	// (GET /api/v1/tenants/{tenant}/security-log)
 	ListTenantSecurityLog(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListTenantSecurityLogParams)
@@ -11786,6 +11922,231 @@ func (siw *ServerInterfaceWrapper) PromoteRule(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// ListScheduledChanges operation middleware
+func (siw *ServerInterfaceWrapper) ListScheduledChanges(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListScheduledChangesParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "rule_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "rule_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "open" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "open", r.URL.Query(), &params.Open, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "open"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "open", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListScheduledChanges(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ScheduleChange operation middleware
+func (siw *ServerInterfaceWrapper) ScheduleChange(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ScheduleChangeParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ScheduleChange(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetScheduledChange operation middleware
+func (siw *ServerInterfaceWrapper) GetScheduledChange(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "change_id" -------------
+	var changeId ScheduledChangeID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "change_id", mux.Vars(r)["change_id"], &changeId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "change_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetScheduledChange(w, r, tenant, changeId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CancelScheduledChange operation middleware
+func (siw *ServerInterfaceWrapper) CancelScheduledChange(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "change_id" -------------
+	var changeId ScheduledChangeID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "change_id", mux.Vars(r)["change_id"], &changeId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "change_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelScheduledChangeParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CancelScheduledChange(w, r, tenant, changeId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListTenantSecurityLog operation middleware
 func (siw *ServerInterfaceWrapper) ListTenantSecurityLog(w http.ResponseWriter, r *http.Request) {
 
@@ -13721,6 +14082,14 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/rules/{rule_id}/promote", wrapper.PromoteRule).Methods(http.MethodPost)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/scheduled-changes", wrapper.ListScheduledChanges).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/scheduled-changes", wrapper.ScheduleChange).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/scheduled-changes/{change_id}", wrapper.GetScheduledChange).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/scheduled-changes/{change_id}/cancel", wrapper.CancelScheduledChange).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/security-log", wrapper.ListTenantSecurityLog).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/simulate", wrapper.Simulate).Methods(http.MethodPost)
@@ -13806,6 +14175,15 @@ type AuditWebhookSecretJSONResponse struct {
 	Body AuditWebhookWithSecret
 
 	Headers AuditWebhookSecretResponseHeaders
+}
+
+type ChangeScheduledResponseHeaders struct {
+	Location string
+}
+type ChangeScheduledJSONResponse struct {
+	Body ScheduledChange
+
+	Headers ChangeScheduledResponseHeaders
 }
 
 type InvitationCreatedJSONResponse CreatedInvitation
@@ -17654,6 +18032,133 @@ func (response PromoteRule422ApplicationProblemPlusJSONResponse) VisitPromoteRul
 	return err
 }
 
+type ListScheduledChangesRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params ListScheduledChangesParams
+}
+
+type ListScheduledChangesResponseObject interface {
+	VisitListScheduledChangesResponse(w http.ResponseWriter) error
+}
+
+type ListScheduledChanges200JSONResponse ScheduledChangeList
+
+func (response ListScheduledChanges200JSONResponse) VisitListScheduledChangesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ScheduleChangeRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params ScheduleChangeParams
+	Body   *ScheduleChangeJSONRequestBody
+}
+
+type ScheduleChangeResponseObject interface {
+	VisitScheduleChangeResponse(w http.ResponseWriter) error
+}
+
+type ScheduleChange201JSONResponse struct{ ChangeScheduledJSONResponse }
+
+func (response ScheduleChange201JSONResponse) VisitScheduleChangeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ScheduleChange422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response ScheduleChange422ApplicationProblemPlusJSONResponse) VisitScheduleChangeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetScheduledChangeRequestObject struct {
+	Tenant   TenantSlug        `json:"tenant"`
+	ChangeId ScheduledChangeID `json:"change_id"`
+}
+
+type GetScheduledChangeResponseObject interface {
+	VisitGetScheduledChangeResponse(w http.ResponseWriter) error
+}
+
+type GetScheduledChange200JSONResponse ScheduledChange
+
+func (response GetScheduledChange200JSONResponse) VisitGetScheduledChangeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelScheduledChangeRequestObject struct {
+	Tenant   TenantSlug        `json:"tenant"`
+	ChangeId ScheduledChangeID `json:"change_id"`
+	Params   CancelScheduledChangeParams
+}
+
+type CancelScheduledChangeResponseObject interface {
+	VisitCancelScheduledChangeResponse(w http.ResponseWriter) error
+}
+
+type CancelScheduledChange200JSONResponse ScheduledChange
+
+func (response CancelScheduledChange200JSONResponse) VisitCancelScheduledChangeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelScheduledChange422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response CancelScheduledChange422ApplicationProblemPlusJSONResponse) VisitCancelScheduledChangeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListTenantSecurityLogRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params ListTenantSecurityLogParams
@@ -18716,6 +19221,18 @@ type StrictServerInterface interface {
 	// PromoteRule Promote a shadow rule
 	// (POST /api/v1/tenants/{tenant}/rules/{rule_id}/promote)
 	PromoteRule(ctx context.Context, request PromoteRuleRequestObject) (PromoteRuleResponseObject, error)
+	// ListScheduledChanges List scheduled changes of rules
+	// (GET /api/v1/tenants/{tenant}/scheduled-changes)
+	ListScheduledChanges(ctx context.Context, request ListScheduledChangesRequestObject) (ListScheduledChangesResponseObject, error)
+	// ScheduleChange Schedule a change of a rule
+	// (POST /api/v1/tenants/{tenant}/scheduled-changes)
+	ScheduleChange(ctx context.Context, request ScheduleChangeRequestObject) (ScheduleChangeResponseObject, error)
+	// GetScheduledChange Get a scheduled change
+	// (GET /api/v1/tenants/{tenant}/scheduled-changes/{change_id})
+	GetScheduledChange(ctx context.Context, request GetScheduledChangeRequestObject) (GetScheduledChangeResponseObject, error)
+	// CancelScheduledChange Cancel a scheduled change
+	// (POST /api/v1/tenants/{tenant}/scheduled-changes/{change_id}/cancel)
+	CancelScheduledChange(ctx context.Context, request CancelScheduledChangeRequestObject) (CancelScheduledChangeResponseObject, error)
 	// ListTenantSecurityLog List who was let in here and who was not
 	// (GET /api/v1/tenants/{tenant}/security-log)
 	ListTenantSecurityLog(ctx context.Context, request ListTenantSecurityLogRequestObject) (ListTenantSecurityLogResponseObject, error)
@@ -22422,6 +22939,122 @@ func (sh *strictHandler) PromoteRule(w http.ResponseWriter, r *http.Request, ten
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PromoteRuleResponseObject); ok {
 		if err := validResponse.VisitPromoteRuleResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListScheduledChanges operation middleware
+func (sh *strictHandler) ListScheduledChanges(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListScheduledChangesParams) {
+	var request ListScheduledChangesRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListScheduledChanges(ctx, request.(ListScheduledChangesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListScheduledChanges")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListScheduledChangesResponseObject); ok {
+		if err := validResponse.VisitListScheduledChangesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ScheduleChange operation middleware
+func (sh *strictHandler) ScheduleChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ScheduleChangeParams) {
+	var request ScheduleChangeRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	var body ScheduleChangeJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ScheduleChange(ctx, request.(ScheduleChangeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ScheduleChange")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ScheduleChangeResponseObject); ok {
+		if err := validResponse.VisitScheduleChangeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetScheduledChange operation middleware
+func (sh *strictHandler) GetScheduledChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, changeId ScheduledChangeID) {
+	var request GetScheduledChangeRequestObject
+
+	request.Tenant = tenant
+	request.ChangeId = changeId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetScheduledChange(ctx, request.(GetScheduledChangeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetScheduledChange")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetScheduledChangeResponseObject); ok {
+		if err := validResponse.VisitGetScheduledChangeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CancelScheduledChange operation middleware
+func (sh *strictHandler) CancelScheduledChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, changeId ScheduledChangeID, params CancelScheduledChangeParams) {
+	var request CancelScheduledChangeRequestObject
+
+	request.Tenant = tenant
+	request.ChangeId = changeId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelScheduledChange(ctx, request.(CancelScheduledChangeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelScheduledChange")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CancelScheduledChangeResponseObject); ok {
+		if err := validResponse.VisitCancelScheduledChangeResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

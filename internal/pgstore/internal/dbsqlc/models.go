@@ -540,6 +540,27 @@ type Replay struct {
 	Attempts        int32
 }
 
+type ScheduledChange struct {
+	TenantID        rules.TenantID
+	ChangeID        int64
+	RuleID          rules.RuleID
+	RequestedAt     time.Time
+	RequestedByKind string
+	RequestedByID   string
+	RequestedByName string
+	Patch           []byte
+	Fields          []byte
+	Before          []byte
+	StartsAt        time.Time
+	EndsAt          *time.Time
+	State           string
+	DueAt           *time.Time
+	LeaseEndsAt     *time.Time
+	AppliedAt       *time.Time
+	EndedAt         *time.Time
+	Failure         string
+}
+
 type SecondFactor struct {
 	AccountID auth.AccountID
 	Secret    []byte

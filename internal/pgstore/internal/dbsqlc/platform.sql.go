@@ -583,6 +583,66 @@ func (q *Queries) ClaimReplay(ctx context.Context, holder string, leaseSeconds f
 	return i, err
 }
 
+const claimScheduledChanges = `-- name: ClaimScheduledChanges :many
+WITH due AS (
+    SELECT c.tenant_id, c.change_id FROM scheduled_change AS c
+    JOIN tenant AS t ON t.tenant_id = c.tenant_id
+    WHERE c.due_at <= $2::timestamptz AND (c.lease_ends_at IS NULL OR c.lease_ends_at <= $2::timestamptz) AND t.removed_at IS NULL
+        AND NOT EXISTS (
+            SELECT FROM scheduled_change AS earlier
+            WHERE earlier.tenant_id = c.tenant_id AND earlier.due_at IS NOT NULL
+                AND (earlier.due_at, earlier.change_id) < (c.due_at, c.change_id))
+    ORDER BY c.due_at
+    LIMIT $3
+    FOR UPDATE OF c SKIP LOCKED
+)
+UPDATE scheduled_change AS c
+SET lease_ends_at = $1::timestamptz
+FROM due
+WHERE c.tenant_id = due.tenant_id AND c.change_id = due.change_id
+RETURNING c.tenant_id, c.change_id, c.rule_id, c.requested_at, c.requested_by_kind, c.requested_by_id, c.requested_by_name, c.patch, c.fields, c.before, c.starts_at, c.ends_at, c.state, c.due_at, c.lease_ends_at, c.applied_at, c.ended_at, c.failure
+`
+
+// Leases due changes of rules, the first of each tenant: a tenant's changes follow one another, and delay nobody else's.
+func (q *Queries) ClaimScheduledChanges(ctx context.Context, leaseEnds time.Time, now time.Time, atMost int32) ([]ScheduledChange, error) {
+	rows, err := q.db.Query(ctx, claimScheduledChanges, leaseEnds, now, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ScheduledChange
+	for rows.Next() {
+		var i ScheduledChange
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ChangeID,
+			&i.RuleID,
+			&i.RequestedAt,
+			&i.RequestedByKind,
+			&i.RequestedByID,
+			&i.RequestedByName,
+			&i.Patch,
+			&i.Fields,
+			&i.Before,
+			&i.StartsAt,
+			&i.EndsAt,
+			&i.State,
+			&i.DueAt,
+			&i.LeaseEndsAt,
+			&i.AppliedAt,
+			&i.EndedAt,
+			&i.Failure,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countTrafficBlock = `-- name: CountTrafficBlock :exec
 INSERT INTO traffic_day AS d (tenant_id, day, blocks, bytes, checks, seen, left_out, dropped, level, first_at, last_at)
 VALUES ($1, $2, 1, $3, $4, $5, $6, $7,

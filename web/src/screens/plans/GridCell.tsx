@@ -8,6 +8,7 @@ import { Outcome } from '~/components/Outcome';
 import { patternInWords } from '~/domain/pattern';
 import { type Limit, limitSentence } from '~/domain/rate';
 import { ruleEffect } from '~/domain/rule';
+import { type ScheduledChange, whenWords } from '~/features/scheduled/scheduled';
 import { CellEditor, CellValue } from './Cell';
 import { type Edit, modelOf, type Place, type Unread } from './draft';
 import { heldTo, type InForce } from './inForce';
@@ -42,6 +43,8 @@ interface Props {
   share: number | undefined;
   /** Tried beside the rule. */
   candidate: Rule | undefined;
+  /** The next scheduled change of the rule. */
+  scheduled: ScheduledChange | undefined;
   /** The cell has the keyboard focus of the grid. */
   here: boolean;
   editing: { typed?: string } | null;
@@ -64,7 +67,7 @@ function same(a: object, b: object): boolean {
 
 function DrawnCell(props: Props) {
   const { tenant, row, plan, at, rule, change, now, unread, error, lastHour, share, here, editing } = props;
-  const { candidate, splittable, actions } = props;
+  const { candidate, scheduled, splittable, actions } = props;
   const place = { key_pattern: row.key_pattern, name: row.name, plan };
   const limit = change ? change.limit : rule;
   const label = `${patternInWords(place.key_pattern)}${place.name && ` ${place.name}`}, ${place.plan ?? 'all plans'}`;
@@ -114,6 +117,13 @@ function DrawnCell(props: Props) {
               >
                 <Outcome tone="shadow">candidate</Outcome>
               </Link>
+            </Tooltip>
+          )}
+          {scheduled && !change && (
+            <Tooltip label={`A change is scheduled: ${whenWords(scheduled)}`}>
+              <span>
+                <Outcome tone="neutral">scheduled</Outcome>
+              </span>
             </Tooltip>
           )}
           {change && !change.limit && <span className={styles.removed}>removed</span>}

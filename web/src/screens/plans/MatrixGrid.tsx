@@ -3,6 +3,7 @@ import type { Verdicts } from '~/api/queries';
 import type { MatrixRow, Plan, Rule } from '~/api/types';
 import { patternInWords } from '~/domain/pattern';
 import type { Limit } from '~/domain/rate';
+import type { ScheduledChange } from '~/features/scheduled/scheduled';
 import { cellId, type Draft, type Edit, type Place, rowId, ruleAt, type Unread } from './draft';
 import { type CellActions, GridCell } from './GridCell';
 import { inForce, splitProblem } from './inForce';
@@ -24,6 +25,8 @@ interface Props {
   shares: Map<number, number>;
   /** Candidates by the id of the rule that they are tried for. */
   candidates: Map<number, Rule>;
+  /** The next scheduled change of each rule that has one, by rule id. */
+  scheduled: Map<number, ScheduledChange>;
   editable: boolean;
   /** A row that was just added. Its first cell is edited at once. */
   added?: string;
@@ -52,7 +55,20 @@ function writes({ key, ctrlKey, metaKey, altKey }: React.KeyboardEvent): boolean
  * or typing edits a cell, Delete removes its limit, Escape cancels.
  */
 export function MatrixGrid(props: Props) {
-  const { tenant, plans, rows, draft, unread, errors, lastHour, shares, candidates, editable, added } = props;
+  const {
+    tenant,
+    plans,
+    rows,
+    draft,
+    unread,
+    errors,
+    lastHour,
+    shares,
+    candidates,
+    scheduled,
+    editable,
+    added,
+  } = props;
   const { onEdit, onUnread, onSplit } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const [current, setAt] = useState<Position>({ row: 0, column: 0 });
@@ -157,6 +173,7 @@ export function MatrixGrid(props: Props) {
         lastHour={rule ? lastHour.get(rule.rule_id) : undefined}
         share={rule ? shares.get(rule.rule_id) : undefined}
         candidate={rule ? candidates.get(rule.rule_id) : undefined}
+        scheduled={rule ? scheduled.get(rule.rule_id) : undefined}
         here={here}
         editing={here ? editing : null}
         splittable={splittable}

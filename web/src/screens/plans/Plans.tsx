@@ -10,6 +10,7 @@ import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { EmptyState, LoadingLines } from '~/components/states';
 import { plural } from '~/domain/format';
+import { openScheduledQuery, type ScheduledChange } from '~/features/scheduled/scheduled';
 import { useRole, useTenant } from '~/session';
 import { AddRule } from './AddRule';
 import { ChangeMany } from './ChangeMany';
@@ -38,6 +39,7 @@ import { matrixQuery } from './queries';
 import { Review } from './Review';
 
 const nothing = new Map<number, Verdicts>();
+const noneScheduled = new Map<number, ScheduledChange>();
 
 /** The matrix of limits by plan. Edits collect in a draft that is saved as one. */
 export default function Plans() {
@@ -48,6 +50,7 @@ export default function Plans() {
   const plans = useQuery(plansQuery(tenant));
   const matrix = useQuery(matrixQuery(tenant));
   const { data: lastHour = nothing } = useQuery(lastHourQuery(tenant));
+  const { data: scheduled = noneScheduled } = useQuery(openScheduledQuery(tenant));
   const adapts = matrix.data?.some((row) => row.rules.some((rule) => rule.adapt !== null)) ?? false;
   const { data: adapting } = useQuery({ ...adaptingQuery(tenant), enabled: adapts });
   const shares = new Map(adapting?.map(({ rule_id, share_percent }) => [rule_id, share_percent]));
@@ -150,6 +153,7 @@ export default function Plans() {
                         lastHour={lastHour}
                         shares={shares}
                         candidates={candidates}
+                        scheduled={scheduled}
                         editable={edit}
                         added={added[0] && rowId(added[0])}
                         onUnread={note}

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import type { MatrixRow } from '~/api/types';
 import { rule } from '../../../test/fake';
 import {
+  candidatesOf,
   cellId,
   cellsOf,
   clashes,
@@ -10,6 +11,7 @@ import {
   edited,
   errorsByCell,
   rebased,
+  withoutCandidates,
   yielded,
 } from './draft';
 
@@ -81,4 +83,17 @@ test('mine over a removal makes the rule anew', () => {
   const cells = cellsOf(rebased(draft, clashes(draft, [])));
   expect(cells[0]).toMatchObject({ key_pattern: 'user:{user_id}', plan: 'pro', burst_capacity: 100 });
   expect(cells[0]).not.toHaveProperty('rule_id');
+});
+
+test('a new rule can start in shadow mode', () => {
+  expect(cellsOf(edited(none, { ...creation, shadow: true }))[0]).toMatchObject({ mode: 'shadow' });
+});
+
+test('a row of candidates is left to the cells of their live rules', () => {
+  const candidate = rule({ rule_id: 13, name: 'candidate', candidate_for: 12 });
+  const orphan = rule({ rule_id: 14, name: 'orphan', candidate_for: 99 });
+  const rows = [row(base), { ...row(candidate), name: 'candidate' }, { ...row(orphan), name: 'orphan' }];
+  const candidates = candidatesOf(rows);
+  expect([...candidates]).toEqual([[12, candidate]]);
+  expect(withoutCandidates(rows, candidates).map(({ name }) => name)).toEqual(['', 'orphan']);
 });

@@ -1,6 +1,7 @@
 import { Button, Group } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
+import { useState } from 'react';
 import type { Tagged } from '~/api/client';
 import { ruleQuery, rulesOfPatternQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
@@ -21,6 +22,8 @@ import { RuleChips } from './RuleChips';
 import { RuleEditor } from './RuleEditor';
 import { RuleOverrides } from './RuleOverrides';
 import styles from './Rules.module.css';
+import { ScheduleDialog } from './ScheduleDialog';
+import { ScheduledCard } from './ScheduledCard';
 import { TriedBeside } from './TriedBeside';
 import { TryAsShadow } from './TryAsShadow';
 import { useRuleEditor } from './useRuleEditor';
@@ -42,6 +45,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
   const rule = saved.value;
   const { draft } = editor;
   const { data: alike } = useQuery(rulesOfPatternQuery(tenant, rule.key_pattern));
+  const [scheduling, setScheduling] = useState(false);
   const candidate = alike?.find(({ candidate_for }) => candidate_for === rule.rule_id);
   const { data: live } = useQuery({
     ...ruleQuery(tenant, rule.candidate_for ?? 0),
@@ -92,6 +96,9 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
                     onSaved={editor.reset}
                   />
                 )}
+              <Button variant="default" disabled={!editor.ready} onClick={() => setScheduling(true)}>
+                Schedule
+              </Button>
               <Button loading={editor.saving} disabled={!editor.ready} onClick={editor.save}>
                 Save
               </Button>
@@ -106,12 +113,25 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
         </>
       }
     >
+      {scheduling && (
+        <ScheduleDialog
+          tenant={tenant}
+          rule={editor.rule}
+          draft={draft}
+          onClose={() => setScheduling(false)}
+          onScheduled={() => {
+            setScheduling(false);
+            editor.reset();
+          }}
+        />
+      )}
       {candidate && <TriedBeside tenant={tenant} candidate={candidate} />}
       {live && <ComparisonCard tenant={tenant} candidate={rule} />}
       <div className={styles.columns}>
         <RuleEditor tenant={tenant} editor={editor} disabled={!edit} />
         <div className={styles.column}>
           {draft.action === 'limit' && <BucketPicture limit={draft} />}
+          <ScheduledCard tenant={tenant} rule={rule} />
           <AdaptingCard tenant={tenant} rule={rule} />
           <Verdicts tenant={tenant} rule={rule} />
           {rule.algorithm === 'fixed_window' && rule.action === 'limit' && (

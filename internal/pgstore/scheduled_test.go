@@ -1,0 +1,222 @@
+package pgstore_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// monday is when the changes of these tests begin, and friday when they end.
+var (
+	monday = time.Now().Add(24 * time.Hour).UTC().Truncate(time.Microsecond)
+	friday = monday.Add(4 * 24 * time.Hour)
+)
+
+// schedule lets a burst wait for monday.
+func (w *world) schedule(t *testing.T, rule rules.Rule, burst int64, until time.Time) rules.ScheduledChange {
+	t.Helper()
+	change := rules.ScheduledChange{TenantID: rule.TenantID, RuleID: rule.ID, Patch: []byte(`{}`), StartsAt: monday, EndsAt: until}
+	rule.Burst = burst
+	return must(w.Schedule(t.Context(), change, rule))(t)
+}
+
+// runScheduled makes and takes back what is due at a time.
+func (w *world) runScheduled(t *testing.T, now time.Time) (steps int) {
+	t.Helper()
+	for {
+		due := must(w.ClaimScheduled(t.Context(), now, now.Add(time.Minute), 4))(t)
+		if len(due) == 0 {
+			return steps
+		}
+		for i := range due {
+			steps++
+			if err := w.StepScheduled(t.Context(), &due[i], now); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// scheduledIs fails unless a rule has a burst, and its change is in a state.
+func (w *world) scheduledIs(t *testing.T, change rules.ScheduledChange, burst int64, state rules.ScheduledState) {
+	t.Helper()
+	rule := must(w.Rule(t.Context(), change.TenantID, change.RuleID))(t)
+	now := must(w.ScheduledChange(t.Context(), change.TenantID, change.ID))(t)
+	if rule.Burst != burst || now.State != state {
+		t.Errorf("the burst is %d and the change %s (%s), want %d and %s", rule.Burst, now.State, now.Failure, burst, state)
+	}
+}
+
+func TestAScheduledChangeIsMadeAndTakenBackInTheNameOfWhoScheduledIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, rule := t.Context(), w.ours.user
+	change := w.schedule(t, rule, 20, friday)
+	if steps := w.runScheduled(t, monday.Add(-time.Second)); steps != 0 {
+		t.Errorf("%d steps were made before their time", steps)
+	}
+	edited := must(w.Rule(ctx, rule.TenantID, rule.ID))(t)
+	edited.Description = "edited before monday"
+	must(w.UpdateRule(ctx, edited))(t)
+
+	w.runScheduled(t, monday)
+	w.scheduledIs(t, change, 20, rules.ScheduledInForce)
+	w.runScheduled(t, friday.Add(-time.Second))
+	w.scheduledIs(t, change, 20, rules.ScheduledInForce)
+	w.runScheduled(t, friday.Add(time.Hour)) // a process that is late
+	w.scheduledIs(t, change, rule.Burst, rules.ScheduledDone)
+	if got := must(w.Rule(ctx, rule.TenantID, rule.ID))(t); got.Description != "edited before monday" || got.RatePerSecond != rule.RatePerSecond {
+		t.Errorf("what the change does not name became %+v", got)
+	}
+	stays := w.schedule(t, must(w.Rule(ctx, rule.TenantID, rule.ID))(t), 30, time.Time{})
+	w.runScheduled(t, monday)
+	w.scheduledIs(t, stays, 30, rules.ScheduledDone)
+
+	got := lines(t, connect(t, w.url), `SELECT concat_ws(' ', actor_name, act, action, after->>'state') FROM audit_event
+		WHERE tenant_id = $1 AND (object_kind = 'scheduled_change' AND object_id = $2 OR act = $3) ORDER BY audit_id`,
+		rule.TenantID, fmt.Sprint(change.ID), fmt.Sprint("scheduled change ", change.ID))
+	by, act := tester.Name+" ", fmt.Sprintf(" scheduled change %d update", change.ID)
+	want := []string{
+		by + " create waiting", tester.Name + act, tester.Name + act + " in_force", tester.Name + act, tester.Name + act + " done",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the audit log has %q, want %q", got, want)
+	}
+}
+
+func TestAScheduledChangeDoesNotOverwriteWhatWasEditedMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, rule := t.Context(), w.ours.user
+	change := w.schedule(t, rule, 20, friday)
+	w.runScheduled(t, monday)
+	edited := must(w.Rule(ctx, rule.TenantID, rule.ID))(t)
+	edited.Burst = 25
+	must(w.UpdateRule(ctx, edited))(t)
+	w.runScheduled(t, friday)
+	w.scheduledIs(t, change, 25, rules.ScheduledEdited)
+
+	daily := w.schedule(t, w.ours.daily, 21, friday)
+	w.runScheduled(t, monday)
+	after := must(w.CancelScheduled(ctx, w.ours.ID, daily.ID))(t)
+	if after.State != rules.ScheduledDone {
+		t.Errorf("a canceled change is %s", after.State)
+	}
+	w.scheduledIs(t, daily, w.ours.daily.Burst, rules.ScheduledDone)
+	if _, err := w.CancelScheduled(ctx, w.theirs.ID, daily.ID); !errors.Is(err, rules.ErrNotFound) {
+		t.Errorf("another tenant cancels ours: %v", err)
+	}
+}
+
+func TestTwoProcessesMakeAScheduledChangeOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, rule := t.Context(), w.ours.user
+	change := w.schedule(t, rule, 20, friday)
+	due := must(w.ClaimScheduled(ctx, monday, monday.Add(time.Minute), 4))(t)
+	if again := must(w.ClaimScheduled(ctx, monday, monday.Add(time.Minute), 4))(t); len(due) != 1 || len(again) != 0 {
+		t.Fatalf("%d processes' claims", len(due)+len(again))
+	}
+	// The first process died or is slow, so another one claims the change after the lease, and both make it.
+	later := must(w.ClaimScheduled(ctx, monday.Add(2*time.Minute), monday.Add(3*time.Minute), 4))(t)
+	for _, claimed := range [][]rules.ScheduledChange{later, due} {
+		if err := w.StepScheduled(ctx, &claimed[0], monday.Add(2*time.Minute)); err != nil {
+			t.Error(err)
+		}
+	}
+	w.scheduledIs(t, change, 20, rules.ScheduledInForce)
+	if got := must(w.Rule(ctx, rule.TenantID, rule.ID))(t); got.Version != rule.Version+1 {
+		t.Errorf("the rule has version %d, and had %d", got.Version, rule.Version)
+	}
+}
+
+func TestAScheduledChangeThatCannotBeMadeSaysWhy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, rule := t.Context(), w.ours.user
+	late := w.schedule(t, rule, 20, friday)
+	w.runScheduled(t, friday)
+	w.scheduledIs(t, late, rule.Burst, rules.ScheduledFailed)
+
+	slower := rule
+	slower.RatePerSecond = 0.5
+	change := must(w.Schedule(ctx, rules.ScheduledChange{TenantID: rule.TenantID, RuleID: rule.ID, Patch: []byte(`{}`), StartsAt: monday}, slower))(t)
+	block := must(w.Rule(ctx, rule.TenantID, rule.ID))(t)
+	block.Algorithm, block.RatePerSecond, block.Window = rules.FixedWindow, 0, rules.Window{Length: time.Hour}
+	must(w.UpdateRule(ctx, block))(t)
+	due := must(w.ClaimScheduled(ctx, monday, monday.Add(time.Minute), 4))(t)
+	if err := w.StepScheduled(ctx, &due[0], monday); err == nil {
+		t.Error("a window with a rate is made")
+	}
+	w.scheduledIs(t, change, rule.Burst, rules.ScheduledFailed)
+
+	gone := w.schedule(t, w.ours.daily, 20, friday)
+	if err := w.RemoveRule(ctx, w.ours.ID, w.ours.daily.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	w.runScheduled(t, monday)
+	if got := must(w.ScheduledChange(ctx, w.ours.ID, gone.ID))(t); got.State != rules.ScheduledFailed {
+		t.Errorf("the change of a removed rule is %s", got.State)
+	}
+}
+
+// TestManyDueChangesDelayNoOtherTenants lets all changes of a greedy tenant be due before another's.
+func TestManyDueChangesDelayNoOtherTenants(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	ctx, greedy := t.Context(), w.ours
+	for i := range rules.MaxScheduled {
+		rule := must(w.CreateRule(ctx, limit(t, greedy.ID, fmt.Sprintf("endpoint:/%d", i), "", "")))(t)
+		w.schedule(t, rule, 20, friday)
+	}
+	rule := greedy.user
+	rule.Burst++
+	_, err := w.Schedule(ctx, rules.ScheduledChange{TenantID: greedy.ID, RuleID: rule.ID, Patch: []byte(`{}`), StartsAt: monday}, rule)
+	wantError(t, err, rules.ErrTooManyScheduled)
+	small := w.schedule(t, w.theirs.user, 20, friday)
+	due := must(w.ClaimScheduled(ctx, monday, monday.Add(time.Minute), 4))(t)
+	if len(due) != 2 || !slices.ContainsFunc(due, func(c rules.ScheduledChange) bool { return c.ID == small.ID && c.TenantID == w.theirs.ID }) {
+		t.Errorf("the first claim has %+v, want one of each tenant", due)
+	}
+	for i := range due {
+		if err := w.StepScheduled(ctx, &due[i], monday); err != nil {
+			t.Error(err)
+		}
+	}
+	w.scheduledIs(t, small, 20, rules.ScheduledInForce)
+	if steps := w.runScheduled(t, monday); steps != rules.MaxScheduled-1 {
+		t.Errorf("%d steps follow, want %d", steps, rules.MaxScheduled-1)
+	}
+}
+
+func TestChangesOfARuleDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	at := func(hour int) time.Time { return monday.Add(time.Duration(hour) * time.Hour) }
+	change := func(from, until int) *rules.ScheduledChange {
+		c := &rules.ScheduledChange{RuleID: 1, StartsAt: at(from)}
+		if until > 0 {
+			c.EndsAt = at(until)
+		}
+		return c
+	}
+	for name, test := range map[string]struct {
+		a, b *rules.ScheduledChange
+		want bool
+	}{
+		"one after the other":        {change(1, 2), change(2, 3), false},
+		"one within the other":       {change(1, 4), change(2, 3), true},
+		"one over the other's end":   {change(1, 3), change(2, 4), true},
+		"one that stays, within":     {change(1, 3), change(2, 0), true},
+		"one that stays, before":     {change(1, 0), change(2, 3), false},
+		"two that stay, at one time": {change(1, 0), change(1, 0), true},
+		"two rules":                  {change(1, 3), &rules.ScheduledChange{RuleID: 2, StartsAt: at(2)}, false},
+	} {
+		if test.a.Overlaps(test.b) != test.want || test.b.Overlaps(test.a) != test.want {
+			t.Errorf("%s: want %v", name, test.want)
+		}
+	}
+}
