@@ -116,6 +116,7 @@ CREATE TABLE rate_limit_rule (
     adapt_error_percent double precision, -- a target
     never_leased    boolean NOT NULL DEFAULT false, -- tokens are not lent to processes
     candidate_for   bigint, -- the rule that this shadow rule is tried for
+    expires_at      timestamptz, -- from then on the rule matches nothing; null for never
     CONSTRAINT rate_limit_rule_pkey PRIMARY KEY (tenant_id, rule_id),
     CONSTRAINT rate_limit_rule_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
     CONSTRAINT rate_limit_rule_plan_fkey FOREIGN KEY (tenant_id, plan) REFERENCES plan (tenant_id, name),
@@ -219,6 +220,7 @@ CREATE TABLE rate_limit_override (
 CREATE INDEX rate_limit_override_revision_idx ON rate_limit_override (tenant_id, revision, rule_id, user_id);
 CREATE INDEX rate_limit_override_list_idx ON rate_limit_override (tenant_id, rule_id, user_id) WHERE removed_at IS NULL;
 CREATE INDEX rate_limit_override_user_idx ON rate_limit_override (tenant_id, user_id, rule_id) WHERE removed_at IS NULL;
+CREATE INDEX rate_limit_override_ever_idx ON rate_limit_override (tenant_id, user_id, rule_id);
 CREATE INDEX rate_limit_override_end_idx ON rate_limit_override (tenant_id, expires_at, rule_id, user_id)
     WHERE removed_at IS NULL AND expires_at IS NOT NULL;
 

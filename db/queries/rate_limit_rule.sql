@@ -69,7 +69,7 @@ INSERT INTO rate_limit_rule (
     tenant_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
     action, failure_mode, is_active, description, in_force_since, revision, window_seconds, window_calendar, window_zone,
     window_start_day, refill_interval_seconds, max_hold_seconds, notify_at,
-    adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for
+    adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at
 ) VALUES (
     sqlc.arg(tenant_id), sqlc.arg(name), sqlc.arg(key_pattern), sqlc.arg(scope), nullif(sqlc.arg(plan)::text, ''),
     sqlc.arg(rate_per_second), sqlc.arg(rate_unit), sqlc.arg(burst_capacity), sqlc.arg(algorithm), sqlc.arg(mode),
@@ -77,7 +77,7 @@ INSERT INTO rate_limit_rule (
     clock_timestamp(), sqlc.arg(revision), sqlc.narg(window_seconds), sqlc.narg(window_calendar), sqlc.narg(window_zone),
     sqlc.narg(window_start_day), sqlc.narg(refill_interval_seconds), sqlc.narg(max_hold_seconds), sqlc.narg(notify_at),
     sqlc.narg(adapt_backend), sqlc.narg(adapt_floor_percent), sqlc.narg(adapt_p99_ms), sqlc.narg(adapt_error_percent),
-    sqlc.arg(never_leased), sqlc.narg(candidate_for)
+    sqlc.arg(never_leased), sqlc.narg(candidate_for), sqlc.narg(expires_at)
 )
 RETURNING *;
 
@@ -108,6 +108,7 @@ SET rate_per_second = sqlc.arg(rate_per_second),
     adapt_error_percent = sqlc.narg(adapt_error_percent),
     never_leased = sqlc.arg(never_leased),
     candidate_for = CASE WHEN sqlc.arg(mode) = 'shadow' THEN r.candidate_for END,
+    expires_at = sqlc.narg(expires_at),
     version = r.version + 1,
     in_force_since = CASE
         WHEN r.rate_per_second = sqlc.arg(rate_per_second) AND r.burst_capacity = sqlc.arg(burst_capacity)

@@ -91,7 +91,7 @@ ORDER BY 1;
 -- The values that were denied most, and before them a row without a value that is always there.
 --
 -- A rule whose one placeholder is the dimension names the value in the subject of its counts, and these know every denial;
--- networks are no addresses, and name none. Of other rules the rows in detail name the value. What their counts know and
+-- networks are no addresses, and name none. They do name their own network: all of a /64 is in one /48. Of other rules the rows in detail name the value. What their counts know and
 -- no row has is unattributed. The mode has no index, so rows of the other one are looked at too. Of counts and rows the
 -- newest at_most are looked at, back to looked_back_to.
 WITH counted AS MATERIALIZED (
@@ -104,7 +104,8 @@ WITH counted AS MATERIALIZED (
     ORDER BY m.minute DESC
     LIMIT sqlc.arg(at_most)::bigint
 ), newest AS MATERIALIZED (
-    SELECT CASE sqlc.arg(dimension)::text WHEN 'user' THEN user_id WHEN 'ip' THEN host(ip_address) WHEN 'endpoint' THEN endpoint END AS value,
+    SELECT CASE sqlc.arg(dimension)::text WHEN 'user' THEN user_id WHEN 'ip' THEN host(ip_address) WHEN 'endpoint' THEN endpoint
+            WHEN 'network' THEN network(set_masklen(ip_address, CASE family(ip_address) WHEN 4 THEN 24 ELSE 48 END))::text END AS value,
         sqlc.arg(mode)::text IN ('', mode) AS wanted, rule_id, count, requested_at, last_at,
         sqlc.arg(dimension)::text = 'ip' AND strpos(bucket_key, '/') > 0 AS is_network
     FROM rate_limit_violation
@@ -119,12 +120,16 @@ WITH counted AS MATERIALIZED (
             AND r.key_pattern ~ CASE sqlc.arg(dimension)::text
                 WHEN 'user' THEN '(^|:)user:[{]user_id[}](:|$)'
                 WHEN 'ip' THEN '(^|:)ip:[{]ip[}](:|$)'
+                WHEN 'network' THEN '(^|:)ip:[{]ip[}](:|$)'
                 WHEN 'endpoint' THEN '(^|:)endpoint:[{]endpoint[}](:|$)' END AS names_value
     FROM rate_limit_rule AS r
     WHERE r.tenant_id = sqlc.arg(tenant_id)
         AND r.rule_id IN (SELECT c.rule_id FROM counted AS c UNION SELECT n.rule_id FROM newest AS n)
 ), parts AS (
-    SELECT c.subject AS value, c.denied, c.minute AS last_at, 0 AS unattributed
+    SELECT CASE sqlc.arg(dimension)::text WHEN 'network'
+            THEN network(set_masklen(c.subject::inet, least(masklen(c.subject::inet), CASE family(c.subject::inet) WHEN 4 THEN 24 ELSE 48 END)))::text
+            ELSE c.subject END AS value,
+        c.denied, c.minute AS last_at, 0 AS unattributed
     FROM counted AS c
     JOIN met ON met.rule_id = c.rule_id AND met.names_value AND (sqlc.arg(mode)::text = '' OR met.mode = sqlc.arg(mode)::text)
     WHERE NOT c.other AND NOT c.is_network

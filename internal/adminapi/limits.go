@@ -111,7 +111,7 @@ func patchOf(n *openapi.NewRule) *openapi.RulePatch {
 		RatePerSecond: n.RatePerSecond, RateUnit: n.RateUnit, BurstCapacity: n.BurstCapacity, Algorithm: n.Algorithm,
 		Window: n.Window, WindowZone: n.WindowZone, WindowStartDay: n.WindowStartDay, RefillInterval: n.RefillInterval,
 		MaxHold: n.MaxHold, NotifyAt: n.NotifyAt, Adapt: n.Adapt,
-		Mode: n.Mode, Action: n.Action, FailureMode: n.FailureMode, Lease: n.Lease, IsActive: n.IsActive, Description: n.Description,
+		Mode: n.Mode, Action: n.Action, FailureMode: n.FailureMode, Lease: n.Lease, IsActive: n.IsActive, ExpiresAt: n.ExpiresAt, Description: n.Description,
 	}
 }
 
@@ -122,6 +122,6 @@ func newRuleOf(c *openapi.MatrixCell) *openapi.NewRule {
 		RatePerSecond: c.RatePerSecond, RateUnit: c.RateUnit, BurstCapacity: c.BurstCapacity, Algorithm: c.Algorithm,
 		Window: c.Window, WindowZone: c.WindowZone, WindowStartDay: c.WindowStartDay, RefillInterval: c.RefillInterval,
 		MaxHold: c.MaxHold, NotifyAt: c.NotifyAt, Adapt: c.Adapt,
-		Mode: c.Mode, Action: c.Action, FailureMode: c.FailureMode, Lease: c.Lease, IsActive: c.IsActive, Description: c.Description,
+		Mode: c.Mode, Action: c.Action, FailureMode: c.FailureMode, Lease: c.Lease, IsActive: c.IsActive, ExpiresAt: c.ExpiresAt, Description: c.Description,
 	}
 }

@@ -16,7 +16,7 @@ func showRule(r *rules.Rule) openapi.Rule {
 		Scope: openapi.Scope(r.Scope()), RatePerSecond: r.RatePerSecond, RateUnit: openapi.RateUnit(r.RateUnit),
 		BurstCapacity: r.Burst, Algorithm: openapi.Algorithm(r.Algorithm), Mode: openapi.Mode(r.Mode),
 		Action: openapi.Action(r.Action), FailureMode: orNull(openapi.RuleFailureMode(r.FailureMode)),
-		Lease: openapi.Lease(r.Lease()), IsActive: r.Active, Description: r.Description,
+		Lease: openapi.Lease(r.Lease()), IsActive: r.Active, ExpiresAt: timeOrNull(r.ExpiresAt), Description: r.Description,
 		CandidateFor: orNull(int64(r.CandidateFor)), Version: r.Version,
 		InForceSince: r.InForceSince.UTC(), CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 	}
@@ -43,6 +43,12 @@ func patchRule(r *rules.Rule, given *openapi.RulePatch) rules.FieldErrors {
 		}
 	}
 	set(&r.Active, given.IsActive)
+	if given.ExpiresAt.IsSpecified() {
+		if isZeroTime(given.ExpiresAt) {
+			wrong = append(wrong, wrongZeroTime)
+		}
+		r.ExpiresAt = orZero(given.ExpiresAt).UTC()
+	}
 	set(&r.Description, given.Description)
 	return wrong
 }

@@ -67,6 +67,9 @@ type AuditCursor struct {
 type AuditLog interface {
 	// AuditOfUser returns up to limit entries that name a tenant's user, the latest first.
 	AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, limit int) ([]AuditEntry, error)
+	// UserStory returns up to limit entries since a time and before the cursor about a user's plan and overrides, the latest
+	// first. Entries about overrides of more than 500 rules are left out.
+	UserStory(ctx context.Context, tenant rules.TenantID, userID string, since time.Time, before AuditCursor, limit int) ([]AuditEntry, error)
 	// Audit returns the entries before the cursor, at most limit, and where to go on; the zero cursor
 	// at the end.
 	Audit(ctx context.Context, tenant rules.TenantID, filter AuditFilter, before AuditCursor, limit int) ([]AuditEntry, AuditCursor, error)

@@ -37,7 +37,7 @@ func ExplainCheck(
 	}
 	check = checks[0]
 	d := limiter.Explain(ctx, tenant, &check)
-	misses := tenant.Misses(&check.Request, check.EffectivePlan, maxNearMisses)
+	misses := tenant.Misses(&check.Request, check.EffectivePlan, now, maxNearMisses)
 	var headers Headers
 	headers.AddRateLimit(asChecked(&d), now, Jitter(&tenant.Tenant, &check.Request))
 	return appendExplanation(nil, tenant, now, &d, source, misses, &headers), nil

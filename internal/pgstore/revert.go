@@ -214,7 +214,8 @@ type ruleImage struct {
 	AdaptP99Ms        *int32   `json:"adapt_p99_ms"`
 	AdaptErrorPercent *float64 `json:"adapt_error_percent"`
 
-	NeverLeased bool `json:"never_leased"`
+	NeverLeased bool       `json:"never_leased"`
+	ExpiresAt   *time.Time `json:"expires_at"`
 }
 
 // rule returns the image without the fields that identify a rule.
@@ -226,6 +227,7 @@ func (i *ruleImage) rule() rules.Rule {
 		Window:         windowOf(i.WindowSeconds, i.WindowCalendar, i.WindowZone, i.WindowStartDay),
 		RefillInterval: seconds(i.RefillIntervalSeconds), MaxHold: seconds(i.MaxHoldSeconds), NotifyAt: percents(i.NotifyAt),
 		Adapt: adaptOf(i.AdaptBackend, i.AdaptFloorPercent, i.AdaptP99Ms, i.AdaptErrorPercent), NeverLeased: i.NeverLeased,
+		ExpiresAt: orZero(i.ExpiresAt),
 	}
 }
 

@@ -98,6 +98,7 @@ func ruleFromRow(row dbsqlc.RateLimitRule) (rules.Rule, error) {
 		FailureMode:    oneOf(rules.FailureMode(orEmpty(row.FailureMode)), rules.FailLocal, rules.FailOpen, rules.FailClosed),
 		NeverLeased:    row.NeverLeased,
 		CandidateFor:   rules.RuleID(orZeroValue(row.CandidateFor)),
+		ExpiresAt:      orZero(row.ExpiresAt),
 		Active:         row.IsActive,
 		Description:    row.Description,
 		Version:        row.Version,

@@ -200,7 +200,7 @@ func sameRule(a, b *rules.Rule) bool {
 		a.Algorithm == b.Algorithm && a.Mode == b.Mode && a.Action == b.Action &&
 		a.FailureMode == b.FailureMode && a.Active == b.Active && a.Description == b.Description &&
 		a.Window == b.Window && a.RefillInterval == b.RefillInterval && a.MaxHold == b.MaxHold && slices.Equal(a.NotifyAt, b.NotifyAt) &&
-		a.Adapt == b.Adapt && a.NeverLeased == b.NeverLeased
+		a.Adapt == b.Adapt && a.NeverLeased == b.NeverLeased && a.ExpiresAt.Equal(b.ExpiresAt)
 }
 
 func (w write) updateRule(ctx context.Context, rule rules.Rule) (rules.Rule, error) {
@@ -240,6 +240,7 @@ func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rul
 			Action:                rule.Action,
 			FailureMode:           string(rule.FailureMode),
 			NeverLeased:           rule.NeverLeased,
+			ExpiresAt:             orNull(rule.ExpiresAt),
 			IsActive:              rule.Active,
 			Description:           rule.Description,
 			Revision:              w.revision,
@@ -281,6 +282,7 @@ func (w write) updateRules(ctx context.Context, all []rules.Rule) (updated []rul
 			Action:                rule.Action,
 			FailureMode:           string(rule.FailureMode),
 			NeverLeased:           rule.NeverLeased,
+			ExpiresAt:             orNull(rule.ExpiresAt),
 			IsActive:              rule.Active,
 			Description:           rule.Description,
 			Revision:              w.revision,

@@ -39,8 +39,8 @@ func (s *Store) WriteViolations(ctx context.Context, batch *violations.Batch) er
 }
 
 // recordError returns violations.ErrRefused for rows that can never be stored: the server would refuse their values
-// again. A failed check constraint is retried: these tables have none but those of partitions, and a row fails such a one if
-// its day's partition was made meanwhile.
+// again. A failed check constraint is retried: the only one is the default partition's, and a row fails it if its day's
+// partition was made meanwhile.
 func recordError(err error) error {
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && len(refusal.Code) == 5 && refusal.Code != stateCheckViolation {

@@ -225,6 +225,8 @@ func TestTopsAreExactWhereCountsNameTheValue(t *testing.T) {
 		"users of a rule":   {violations.TopOf{Dimension: violations.ByUser, Rule: w.ours.user.ID}, map[string]int64{"a": 1_000_000, "b": 500}, 30},
 		"users of a mode":   {violations.TopOf{Dimension: violations.ByUser, Mode: rules.ModeShadow}, nil, 0},
 		"addresses":         {violations.TopOf{Dimension: violations.ByIP, Rule: byAddress.ID}, map[string]int64{"203.0.113.9": 100, "2001:db8::1": 2}, 7},
+		"networks":          {violations.TopOf{Dimension: violations.ByNetwork, Rule: byAddress.ID}, map[string]int64{"203.0.113.0/24": 100, "2001:db8::/48": 9}, 0},
+		"networks of all":   {violations.TopOf{Dimension: violations.ByNetwork}, map[string]int64{"203.0.113.0/24": 100, "2001:db8::/48": 9}, 999_990 + 500 + 30 + 20},
 		"endpoints of none": {violations.TopOf{Dimension: violations.ByEndpoint, Rule: 999}, nil, 0},
 	} {
 		of := test.of

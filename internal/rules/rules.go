@@ -216,6 +216,8 @@ type Rule struct {
 	// CandidateFor is the live rule that this shadow rule is tried for; 0 for none. Checks do not depend on it.
 	CandidateFor RuleID
 	Active       bool
+	// ExpiresAt is when the rule stops to match; zero: never. A past time is allowed: it ends the rule.
+	ExpiresAt    time.Time
 	Description  string
 	Version      int64     // 1 for a new rule, raised by each change to it
 	InForceSince time.Time // when its present limit came into force
@@ -248,6 +250,11 @@ func (r *Rule) CandidateName(isTaken func(name string) bool) string {
 		name = prefix + "candidate-" + strconv.Itoa(number)
 	}
 	return name
+}
+
+// HasExpired reports whether the rule matches nothing any more.
+func (r *Rule) HasExpired(now time.Time) bool {
+	return !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(now)
 }
 
 // UnixMicro counts the zero time as 0: its true value is so far below that stores which compute

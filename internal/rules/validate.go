@@ -98,6 +98,9 @@ func (r *Rule) Validate(plans map[string]bool) FieldErrors {
 	if r.FailureMode != "" {
 		errs.Add("failure_mode", WrongChoice(r.FailureMode, FailLocal, FailOpen, FailClosed))
 	}
+	if !r.ExpiresAt.IsZero() {
+		errs.Add("expires_at", WrongExpiry(r.ExpiresAt, time.Time{})) // a file does not become wrong by waiting
+	}
 	switch r.Action {
 	case ActionLimit:
 		if wrongAlgorithm == "" {

@@ -78,7 +78,7 @@ func (d *decoder) decode(root *yaml.Node) {
 var ruleFieldNames = slices.Concat(
 	[]string{"key_pattern", "name", "plan", "rate", "rate_per_second", "rate_unit", "burst_capacity", "algorithm"},
 	shapeFields,
-	[]string{"mode", "action", "failure_mode", "lease", "is_active", "description"})
+	[]string{"mode", "action", "failure_mode", "lease", "is_active", "expires_at", "description"})
 
 // upTo goes through a list until enough is wrong.
 func upTo(d *decoder, list []*yaml.Node) iter.Seq2[int, *yaml.Node] {
@@ -111,6 +111,7 @@ func (d *decoder) rule(o *object) {
 		Mode:        rules.Mode(o.text("mode", string(rules.ModeEnforce))),
 		FailureMode: rules.FailureMode(o.text("failure_mode", "")),
 		Active:      o.boolean("is_active", true),
+		ExpiresAt:   o.time("expires_at"),
 		Description: o.text("description", ""),
 	}
 	limits := rule.Action == rules.ActionLimit

@@ -227,19 +227,23 @@ func ruleFields(r *rules.Rule) []field {
 		{"failure_mode", cmp.Or(string(r.FailureMode), "the tenant's")},
 		{"lease", string(r.Lease())},
 		{"is_active", strconv.FormatBool(r.Active)},
+		{"expires_at", describeExpiry(r.ExpiresAt)},
 		{"description", strconv.Quote(r.Description)},
 	}...)
 }
 
 func overrideFields(o *ConfigOverride) []field {
-	expiry := "never"
-	if !o.ExpiresAt.IsZero() {
-		expiry = o.ExpiresAt.UTC().Format(time.RFC3339Nano)
-	}
 	return []field{
 		{"rate", describeRate(o.RatePerSecond, o.RateUnit)},
 		{"burst", strconv.FormatInt(o.Burst, 10)},
 		{"reason", strconv.Quote(o.Reason)},
-		{"expires_at", expiry},
+		{"expires_at", describeExpiry(o.ExpiresAt)},
 	}
+}
+
+func describeExpiry(at time.Time) string {
+	if at.IsZero() {
+		return "never"
+	}
+	return at.UTC().Format(time.RFC3339Nano)
 }

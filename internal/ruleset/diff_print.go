@@ -97,6 +97,9 @@ func describeRule(r *rules.Rule) string {
 	if !r.Active {
 		text += ", not active"
 	}
+	if !r.ExpiresAt.IsZero() {
+		text += ", until " + r.ExpiresAt.UTC().Format(time.RFC3339)
+	}
 	return text
 }
 

@@ -88,6 +88,7 @@ type (
 		FailureMode  rules.FailureMode `yaml:"failure_mode,omitempty"`
 		Lease        rules.Lease       `yaml:"lease,omitempty"`
 		IsActive     *bool             `yaml:"is_active,omitempty"`
+		ExpiresAt    *time.Time        `yaml:"expires_at,omitempty"`
 		Description  freeText          `yaml:"description,omitempty"`
 	}
 	fileOverride struct {
@@ -168,6 +169,10 @@ func encodeRule(r rules.Rule) fileRule {
 	}
 	if !r.Active {
 		out.IsActive = &r.Active
+	}
+	if !r.ExpiresAt.IsZero() {
+		expiry := r.ExpiresAt.UTC()
+		out.ExpiresAt = &expiry
 	}
 	return out
 }

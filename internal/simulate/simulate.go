@@ -176,7 +176,7 @@ func newSimulator(candidates []Candidate, until time.Duration) *simulator {
 	for i, c := range candidates {
 		rule := c.Rule
 		rule.ID, rule.TenantID, rule.Pattern, rule.Plan, rule.FailureMode, rule.Active = rules.RuleID(i+1), 1, everyRequest, "", "", true
-		rule.InForceSince = time.Time{}
+		rule.InForceSince, rule.ExpiresAt = time.Time{}, time.Time{}
 		rows.Rules = append(rows.Rules, rule)
 		bucket := enforce.NewState(rule.Limit(), 0)
 		if c.Level != nil {

@@ -127,7 +127,7 @@ func BenchmarkMisses(b *testing.B) {
 	requests := benchmarkRequests()
 	b.ReportAllocs()
 	for b.Loop() {
-		if got := tenant.Misses(&requests[0], "free", 100); len(got) != 100 {
+		if got := tenant.Misses(&requests[0], "free", testNow, 100); len(got) != 100 {
 			b.Fatalf("%d misses", len(got))
 		}
 	}

@@ -78,6 +78,7 @@ type candidate struct {
 	certain bool
 	adapts  bool // see Tenant.ownLimit
 	subject subjectKind
+	expires int64 // in microseconds; 0: never
 }
 
 // term is one thing that a rule asks of a request.

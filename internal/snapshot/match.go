@@ -10,8 +10,8 @@ import (
 )
 
 // Match appends the rules that a request on a plan meets to dst, in ascending order of rule id.
-// Inactive rules are never met, and a rule with a plan is met by checks on that plan alone. now
-// decides whether an override has expired. The matches' strings and rules belong to the Snapshot
+// Inactive and expired rules are never met, and a rule with a plan is met by checks on that plan alone. now
+// decides whether a rule or an override has expired. The matches' strings and rules belong to the Snapshot
 // and the request: do not change them.
 //
 // What it costs depends on the rules that match and on how many shapes the tenant's rules have (see
@@ -23,6 +23,9 @@ func (t *Tenant) Match(r *rules.Request, plan string, now time.Time, dst []rules
 	micros := now.UnixMicro()
 	start := len(dst)
 	t.index.visit(&q, func(c *candidate) {
+		if c.expires != 0 && c.expires <= micros {
+			return
+		}
 		subject, splitsByUser := q.subject(c, &t.Tenant.Settings)
 		limit := c.limit
 		if splitsByUser && t.overrides.size > 0 {

@@ -86,7 +86,7 @@ func expectMissesOfTheRest(t interface {
 ) {
 	t.Helper()
 	met := matchedIDs(tenant, r, plan)
-	misses := tenant.Misses(r, plan, len(all))
+	misses := tenant.Misses(r, plan, testNow, len(all))
 	for _, miss := range misses {
 		if slices.Contains(met, miss.Rule.ID) || miss.Reason == "" {
 			t.Fatalf("rule %d is met and has the reason %q not to be", miss.Rule.ID, miss.Reason)

@@ -54,12 +54,12 @@ func TestWhichRequestsAPatternMatches(t *testing.T) {
 			t.Parallel()
 			tenant := tenantWith(activeRule(t, 1, test.pattern))
 			for _, r := range test.meets {
-				if len(matchedIDs(tenant, &r, "")) != 1 || len(tenant.Misses(&r, "", 1)) != 0 {
+				if len(matchedIDs(tenant, &r, "")) != 1 || len(tenant.Misses(&r, "", testNow, 1)) != 0 {
 					t.Errorf("%s does not match %+v", test.pattern, r)
 				}
 			}
 			for _, r := range test.misses {
-				if len(matchedIDs(tenant, &r, "")) != 0 || len(tenant.Misses(&r, "", 1)) != 1 {
+				if len(matchedIDs(tenant, &r, "")) != 0 || len(tenant.Misses(&r, "", testNow, 1)) != 1 {
 					t.Errorf("%s matches %+v", test.pattern, r)
 				}
 			}
@@ -240,5 +240,33 @@ func TestMatchAllocatesOnlyForMaskedAddressesAndJoinedSubjects(t *testing.T) {
 				t.Errorf("%v allocations for %d of %d matches, want at most %v", got, len(dst), len(all), test.most)
 			}
 		})
+	}
+}
+
+func TestARuleMatchesUntilItExpires(t *testing.T) {
+	t.Parallel()
+	block, limit, lasting := activeRule(t, 1, "ip:203.0.113.9"), activeRule(t, 2, "user:{user_id}"), activeRule(t, 3, "global")
+	block.Action = rules.ActionBlock
+	block.ExpiresAt, limit.ExpiresAt = testNow, testNow
+	tenant := tenantWith(block, limit, lasting)
+	request := rules.Request{UserID: "42", IP: netip.MustParseAddr("203.0.113.9")}
+	for at, want := range map[time.Time][]rules.RuleID{
+		testNow.Add(-time.Microsecond): {1, 2, 3},
+		testNow:                        {3},
+	} {
+		var got []rules.RuleID
+		for _, m := range tenant.Match(&request, "", at, nil) {
+			got = append(got, m.Rule.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("at %s the rules %v match, want %v", at, got, want)
+		}
+		if buckets := tenant.UserBuckets("42", "", at, 10); len(buckets) != len(want)/2 {
+			t.Errorf("at %s the user has the buckets %+v", at, buckets)
+		}
+	}
+	misses := tenant.Misses(&request, "", testNow, 10)
+	if len(misses) != 2 || misses[0].Reason != "expired at 2026-06-01T12:00:00Z" {
+		t.Errorf("the misses are %+v", misses)
 	}
 }

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"strings"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -19,13 +20,13 @@ type Miss struct {
 // Misses returns up to limit rules that the request on a plan does not meet, by the number of conditions that fail and
 // then by rule id. It scans the hundred thousand rules with the lowest ids, so it is for explanations and not for
 // checks.
-func (t *Tenant) Misses(r *rules.Request, plan string, limit int) []Miss {
+func (t *Tenant) Misses(r *rules.Request, plan string, now time.Time, limit int) []Miss {
 	q := t.index.query(r, plan)
 	limit = max(limit, 0)
 	var nearest [][]*rules.Rule // by the number of conditions that fail, each at most limit long
 	var failures []failure
 	for _, rule := range t.index.rules[:min(len(t.index.rules), missScan)] {
-		failures = q.failures(rule, failures[:0])
+		failures = q.failures(rule, now, failures[:0])
 		for len(nearest) <= len(failures) {
 			nearest = append(nearest, nil)
 		}
@@ -36,7 +37,7 @@ func (t *Tenant) Misses(r *rules.Request, plan string, limit int) []Miss {
 	var misses []Miss
 	for _, all := range nearest {
 		for _, rule := range all[:min(len(all), limit-len(misses))] {
-			misses = append(misses, Miss{Rule: rule, Reason: q.reason(rule)})
+			misses = append(misses, Miss{Rule: rule, Reason: q.reason(rule, now)})
 		}
 	}
 	return misses
@@ -52,16 +53,20 @@ type failureKind uint8
 
 const (
 	isOff failureKind = iota
+	isOver
 	isOtherPlan
 	isOtherMethod
 	isOtherValue // or there is none
 )
 
 // failures appends every condition of the rule that the request does not fulfil. There are none
-// if the rule is active and q.meets it.
-func (q *query) failures(rule *rules.Rule, dst []failure) []failure {
+// if the rule is active, has not expired and q.meets it.
+func (q *query) failures(rule *rules.Rule, now time.Time, dst []failure) []failure {
 	if !rule.Active {
 		dst = append(dst, failure{kind: isOff})
+	}
+	if rule.HasExpired(now) {
+		dst = append(dst, failure{kind: isOver})
 	}
 	if rule.Plan != "" && rule.Plan != q.plan {
 		dst = append(dst, failure{kind: isOtherPlan})
@@ -80,12 +85,14 @@ func (q *query) failures(rule *rules.Rule, dst []failure) []failure {
 }
 
 // reason returns why the request does not meet the rule, to be read after "the rule".
-func (q *query) reason(rule *rules.Rule) string {
+func (q *query) reason(rule *rules.Rule, now time.Time) string {
 	var reasons []string
-	for _, f := range q.failures(rule, nil) {
+	for _, f := range q.failures(rule, now, nil) {
 		switch f.kind {
 		case isOff:
 			reasons = append(reasons, "is off")
+		case isOver:
+			reasons = append(reasons, "expired at "+rule.ExpiresAt.UTC().Format(time.RFC3339))
 		case isOtherPlan:
 			reasons = append(reasons, "is for plan "+rule.Plan+"; the check is on "+orNone(q.plan))
 		case isOtherMethod:

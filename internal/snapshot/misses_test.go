@@ -47,7 +47,7 @@ func TestAMissSaysWhy(t *testing.T) {
 			t.Parallel()
 			rule := activeRule(t, 1, test.pattern)
 			rule.Plan, rule.Active = test.plan, !test.off
-			got := tenantWith(rule).Misses(&test.request, test.checkOn, 10)
+			got := tenantWith(rule).Misses(&test.request, test.checkOn, testNow, 10)
 			if len(got) != 1 || got[0].Reason != test.want || got[0].Rule.ID != 1 {
 				t.Errorf("got %+v, want %q", got, test.want)
 			}
@@ -70,7 +70,7 @@ func TestTheNearestMissesComeFirst(t *testing.T) {
 	)
 	for limit, want := range map[int][]rules.RuleID{-1: nil, 0: nil, 1: {3}, 3: {3, 5, 2}, 100: {3, 5, 2, 1}} {
 		var got []rules.RuleID
-		for _, miss := range tenant.Misses(&rules.Request{UserID: "7"}, "", limit) {
+		for _, miss := range tenant.Misses(&rules.Request{UserID: "7"}, "", testNow, limit) {
 			got = append(got, miss.Rule.ID)
 		}
 		if !slices.Equal(got, want) {

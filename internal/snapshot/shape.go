@@ -112,7 +112,10 @@ func (gs shapeGroups) add(rule *rules.Rule, aspects []aspect, certain bool) {
 		}
 		gs[string(key)] = g
 	}
-	c := candidate{rule: rule, limit: rule.Limit(), certain: certain, adapts: rule.Adapts(), subject: subjectKindOf(rule.Pattern.Segments())}
+	c := candidate{
+		rule: rule, limit: rule.Limit(), certain: certain, adapts: rule.Adapts(),
+		subject: subjectKindOf(rule.Pattern.Segments()), expires: rules.UnixMicro(rule.ExpiresAt),
+	}
 	g.members = append(g.members, member{c, hashOfValues(aspects)})
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // UserBuckets returns up to limit of the buckets that a user id alone fixes, in order of rule id: of
-// active limits, enforced or shadow, that apply to a plan or to all, those with the user in
+// active limits that have not expired, enforced or shadow, that apply to a plan or to all, those with the user in
 // their pattern and no placeholder but {user_id}. Such are user:{user_id}, user:{user_id}:endpoint:/a
 // and the rule user:42 of user 42; endpoint:/a is everybody's, and user:{user_id}:ip:{ip} has as many
 // buckets as the user has addresses.
@@ -38,6 +38,9 @@ func (t *Tenant) UserBuckets(userID, plan string, now time.Time, limit int) []ru
 		rule := popLowest(rest)
 		if rule == nil {
 			break
+		}
+		if rule.HasExpired(now) {
+			continue
 		}
 		subject, _ := rule.Pattern.SubjectOfUser(userID)
 		buckets = append(buckets, t.match(rule, subject, userID, now))

@@ -33,6 +33,9 @@ type Store interface {
 	// Top returns the values of a dimension that were denied most.
 	Top(ctx context.Context, tenant rules.TenantID, of TopOf, limit int) (Top, error)
 
+	// DenialsOfUser returns a user's denials by hour and rule, the latest first, at most limit.
+	DenialsOfUser(ctx context.Context, tenant rules.TenantID, userID string, since, until time.Time, limit int) ([]UserDenials, error)
+
 	// ViolationsInSteps counts, by step, the checks that a filter's violations stand for. Empty steps may be left out.
 	// The steps replace the filter's time.
 	ViolationsInSteps(ctx context.Context, tenant rules.TenantID, filter *Filter, steps Steps) (StepCounts, error)
@@ -128,6 +131,7 @@ type Dimension string
 const (
 	ByUser     Dimension = "user"
 	ByIP       Dimension = "ip"
+	ByNetwork  Dimension = "network" // IPv4 addresses by their /24, IPv6 addresses by their /48
 	ByEndpoint Dimension = "endpoint"
 )
 
@@ -137,6 +141,16 @@ type TopOf struct {
 	Since, Until time.Time
 	Rule         rules.RuleID // 0 for all
 	Mode         rules.Mode   // "" for all
+}
+
+// UserDenials are the checks of one user that a rule denied, or a shadow rule would have denied, in one hour.
+type UserDenials struct {
+	Hour   time.Time // its beginning
+	Rule   rules.RuleID
+	Mode   rules.Mode
+	Denied int64
+	// Exact: counts name the user. Otherwise Denied is a lower bound, from detail rows.
+	Exact bool
 }
 
 // MaxTopRows caps the rows that Top, TopRules and ViolationsInSteps look at.

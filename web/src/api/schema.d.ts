@@ -2174,6 +2174,39 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/users/{user_id}/story": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /**
+                 * @description Any bytes but NUL, percent-encoded
+                 * @example 42
+                 */
+                user_id: components["parameters"]["UserID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Show what happened to a user
+         * @description In one order: the hours in which rules denied the user, changes of the user's plan, and overrides that were made, changed or
+         *     removed. Denials are exact if the rule counts each user by itself; others are lower bounds from recorded violations. They come
+         *     from the tenant's latest 100,000 counts and the user's latest 100,000 violations of the time.
+         */
+        get: operations["getUserStory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/users/{user_id}/buckets": {
         parameters: {
             query?: never;
@@ -3008,10 +3041,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The most denied rules, users, addresses or endpoints
+         * The most denied rules, users, addresses, networks or endpoints
          * @description Counts of rules are exact, for whole hours if the time range is longer than three hours, and for six hours if it is longer
          *     than two weeks. Users, addresses and endpoints are counted exactly by rules whose only placeholder is that value
-         *     (`user:{user_id}`), for whole minutes and in the rule's present mode. Denials by other rules are counted from their detail
+         *     (`user:{user_id}`), and networks by `ip:{ip}`, for whole minutes and in the rule's present mode. Denials by other rules are counted from their detail
          *     rows, some of which are dropped in an attack: `unattributed` says how many. The newest 100,000 counts and 100,000 rows are
          *     read. If there are more, `looked_back_to` says how far back that reached.
          */
@@ -4201,6 +4234,7 @@ export interface components {
          *       "failure_mode": null,
          *       "lease": "auto",
          *       "is_active": true,
+         *       "expires_at": null,
          *       "description": "",
          *       "candidate_for": null,
          *       "version": 3,
@@ -4244,6 +4278,11 @@ export interface components {
             failure_mode: components["schemas"]["RuleFailureMode"];
             lease: components["schemas"]["Lease"];
             is_active: boolean;
+            /**
+             * Format: date-time
+             * @description When the rule stops to match; null: never
+             */
+            expires_at: string | null;
             description: string;
             /**
              * Format: int64
@@ -4420,6 +4459,11 @@ export interface components {
             lease?: components["schemas"]["Lease"];
             /** @default true */
             is_active?: boolean;
+            /**
+             * Format: date-time
+             * @description When the rule stops to match, such as for a block that lasts an hour; null: never. A past time ends it
+             */
+            expires_at?: string | null;
             /** @default  */
             description?: string;
         };
@@ -4446,6 +4490,11 @@ export interface components {
             failure_mode?: components["schemas"]["RuleFailureMode"];
             lease?: components["schemas"]["Lease"];
             is_active?: boolean;
+            /**
+             * Format: date-time
+             * @description When the rule stops to match, such as for a block that lasts an hour; null: never. A past time ends it
+             */
+            expires_at?: string | null;
             description?: string;
         };
         Adapting: {
@@ -4564,6 +4613,11 @@ export interface components {
             failure_mode?: components["schemas"]["RuleFailureMode"];
             lease?: components["schemas"]["Lease"];
             is_active?: boolean;
+            /**
+             * Format: date-time
+             * @description When the rule stops to match, such as for a block that lasts an hour; null: never. A past time ends it
+             */
+            expires_at?: string | null;
             description?: string;
         };
         /** @enum {string} */
@@ -5989,6 +6043,35 @@ export interface components {
              */
             scanned_until: string | null;
         };
+        UserStory: {
+            items: components["schemas"]["UserMoment"][];
+            next_cursor: components["schemas"]["NextCursor"];
+        };
+        /** @description Either denials of an hour or an entry of the audit log */
+        UserMoment: {
+            /**
+             * Format: date-time
+             * @description The hour's beginning, or when the entry was written
+             */
+            at: string;
+            denials: components["schemas"]["UserDenials"] | null;
+            /** @description About the user's plan or an override */
+            entry: components["schemas"]["AuditEntry"] | null;
+        };
+        UserDenials: {
+            /** Format: int64 */
+            rule_id: number;
+            /** @description null: it was removed */
+            rule: components["schemas"]["RuleName"] | null;
+            mode: components["schemas"]["Mode"];
+            /**
+             * Format: int64
+             * @description Checks that were denied or, by a shadow rule, would have been
+             */
+            denied: number;
+            /** @description false: denied is a lower bound */
+            exact: boolean;
+        };
         /**
          * @description The moment when the use of a window reached a share of its limit, with the rule and its limit as they were then
          * @example {
@@ -6238,8 +6321,11 @@ export interface components {
              */
             checks: number;
         };
-        /** @enum {string} */
-        TopBy: "rule" | "user" | "ip" | "endpoint";
+        /**
+         * @description network: IPv4 addresses by their /24, IPv6 addresses by their /48
+         * @enum {string}
+         */
+        TopBy: "rule" | "user" | "ip" | "network" | "endpoint";
         /**
          * @example {
          *       "by": "user",
@@ -11923,6 +12009,53 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getUserStory: {
+        parameters: {
+            query?: {
+                /** @description Left out: 24 hours before until */
+                from?: components["parameters"]["StatsFrom"];
+                /** @description Left out: now. At most 400 days after from. */
+                until?: components["parameters"]["StatsUntil"];
+                /** @description The most items to return */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the previous page */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /**
+                 * @description Any bytes but NUL, percent-encoded
+                 * @example 42
+                 */
+                user_id: components["parameters"]["UserID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserStory"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

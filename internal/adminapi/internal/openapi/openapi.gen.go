@@ -907,6 +907,7 @@ func (e TimelineDecisionReason) Valid() bool {
 const (
 	TopByEndpoint TopBy = "endpoint"
 	TopByIp       TopBy = "ip"
+	TopByNetwork  TopBy = "network"
 	TopByRule     TopBy = "rule"
 	TopByUser     TopBy = "user"
 )
@@ -917,6 +918,8 @@ func (e TopBy) Valid() bool {
 	case TopByEndpoint:
 		return true
 	case TopByIp:
+		return true
+	case TopByNetwork:
 		return true
 	case TopByRule:
 		return true
@@ -2194,6 +2197,9 @@ type MatrixCell struct {
 	BurstCapacity *int64     `json:"burst_capacity,omitempty"`
 	Description   *string    `json:"description,omitempty"`
 
+	// ExpiresAt When the rule stops to match, such as for a block that lasts an hour; null: never. A past time ends it
+	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
+
 	// FailureMode null: the tenant's
 	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`
 	IsActive    *bool                              `json:"is_active,omitempty"`
@@ -2420,6 +2426,9 @@ type NewRule struct {
 	// BurstCapacity 1 to 1000000000; only with action limit
 	BurstCapacity *int64  `json:"burst_capacity,omitempty"`
 	Description   *string `json:"description,omitempty"`
+
+	// ExpiresAt When the rule stops to match, such as for a block that lasts an hour; null: never. A past time ends it
+	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
 
 	// FailureMode null: the tenant's
 	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`
@@ -3091,6 +3100,9 @@ type Rule struct {
 	CreatedAt    time.Time                `json:"created_at"`
 	Description  string                   `json:"description"`
 
+	// ExpiresAt When the rule stops to match; null: never
+	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at"`
+
 	// FailureMode null: the tenant's
 	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode"`
 
@@ -3225,6 +3237,9 @@ type RulePatch struct {
 	Algorithm     *Algorithm `json:"algorithm,omitempty"`
 	BurstCapacity *int64     `json:"burst_capacity,omitempty"`
 	Description   *string    `json:"description,omitempty"`
+
+	// ExpiresAt When the rule stops to match, such as for a block that lasts an hour; null: never. A past time ends it
+	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
 
 	// FailureMode null: the tenant's
 	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`
@@ -3680,6 +3695,7 @@ type TimelineTier struct {
 
 // Top defines model for Top.
 type Top struct {
+	// By network: IPv4 addresses by their /24, IPv6 addresses by their /48
 	By    TopBy     `json:"by"`
 	From  time.Time `json:"from"`
 	Items []TopItem `json:"items"`
@@ -3692,7 +3708,7 @@ type Top struct {
 	Until        time.Time `json:"until"`
 }
 
-// TopBy defines model for TopBy.
+// TopBy network: IPv4 addresses by their /24, IPv6 addresses by their /48
 type TopBy string
 
 // TopItem defines model for TopItem.
@@ -3755,6 +3771,40 @@ type UserData struct {
 	Plan       nullable.Nullable[string] `json:"plan"`
 	UserId     string                    `json:"user_id"`
 	Violations []Violation               `json:"violations"`
+}
+
+// UserDenials defines model for UserDenials.
+type UserDenials struct {
+	// Denied Checks that were denied or, by a shadow rule, would have been
+	Denied int64 `json:"denied"`
+
+	// Exact false: denied is a lower bound
+	Exact bool `json:"exact"`
+
+	// Mode A shadow rule counts and reports but never decides
+	Mode Mode `json:"mode"`
+
+	// Rule null: it was removed
+	Rule   nullable.Nullable[RuleName] `json:"rule"`
+	RuleId int64                       `json:"rule_id"`
+}
+
+// UserMoment Either denials of an hour or an entry of the audit log
+type UserMoment struct {
+	// At The hour's beginning, or when the entry was written
+	At      time.Time                      `json:"at"`
+	Denials nullable.Nullable[UserDenials] `json:"denials"`
+
+	// Entry About the user's plan or an override
+	Entry nullable.Nullable[AuditEntry] `json:"entry"`
+}
+
+// UserStory defines model for UserStory.
+type UserStory struct {
+	Items []UserMoment `json:"items"`
+
+	// NextCursor What cursor takes for the next page; null at the end
+	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 }
 
 // Verdicts Checks by decision; each is in one of the first three
@@ -5104,6 +5154,21 @@ type AssignPlanParams struct {
 	IfMatch IfMatch `json:"If-Match"`
 }
 
+// GetUserStoryParams defines parameters for GetUserStory.
+type GetUserStoryParams struct {
+	// From Left out: 24 hours before until
+	From *StatsFrom `form:"from,omitempty" json:"from,omitempty"`
+
+	// Until Left out: now. At most 400 days after from.
+	Until *StatsUntil `form:"until,omitempty" json:"until,omitempty"`
+
+	// Limit The most items to return
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // ListViolationsParams defines parameters for ListViolations.
 type ListViolationsParams struct {
 	// From The start, included
@@ -5712,7 +5777,7 @@ type ServerInterface interface {
 	// GetSummary Totals of a time range, and of the one before
 	// (GET /api/v1/tenants/{tenant}/stats/summary)
 	GetSummary(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetSummaryParams)
-	// GetTop The most denied rules, users, addresses or endpoints
+	// GetTop The most denied rules, users, addresses, networks or endpoints
 	// (GET /api/v1/tenants/{tenant}/stats/top)
 	GetTop(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetTopParams)
 	// GetViolationSeries Violations over time
@@ -5754,6 +5819,9 @@ type ServerInterface interface {
 	// AssignPlan Assign a user to a plan
 	// (PUT /api/v1/tenants/{tenant}/users/{user_id}/plan)
 	AssignPlan(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params AssignPlanParams)
+	// GetUserStory Show what happened to a user
+	// (GET /api/v1/tenants/{tenant}/users/{user_id}/story)
+	GetUserStory(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params GetUserStoryParams)
 	// ListViolations List violations
 	// (GET /api/v1/tenants/{tenant}/violations)
 	ListViolations(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListViolationsParams)
@@ -13325,6 +13393,96 @@ func (siw *ServerInterfaceWrapper) AssignPlan(w http.ResponseWriter, r *http.Req
 	handler.ServeHTTP(w, r)
 }
 
+// GetUserStory operation middleware
+func (siw *ServerInterfaceWrapper) GetUserStory(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "user_id" -------------
+	var userId UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", mux.Vars(r)["user_id"], &userId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "user_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetUserStoryParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "until" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "until", r.URL.Query(), &params.Until, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "until"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "until", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetUserStory(w, r, tenant, userId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListViolations operation middleware
 func (siw *ServerInterfaceWrapper) ListViolations(w http.ResponseWriter, r *http.Request) {
 
@@ -14121,6 +14279,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/erase", wrapper.EraseUser).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/plan", wrapper.AssignPlan).Methods(http.MethodPut)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/story", wrapper.GetUserStory).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/export", wrapper.ExportUsers).Methods(http.MethodGet)
 
@@ -18676,6 +18836,30 @@ func (response AssignPlan200JSONResponse) VisitAssignPlanResponse(w http.Respons
 	return err
 }
 
+type GetUserStoryRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	UserId UserID     `json:"user_id"`
+	Params GetUserStoryParams
+}
+
+type GetUserStoryResponseObject interface {
+	VisitGetUserStoryResponse(w http.ResponseWriter) error
+}
+
+type GetUserStory200JSONResponse UserStory
+
+func (response GetUserStory200JSONResponse) VisitGetUserStoryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListViolationsRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params ListViolationsParams
@@ -19245,7 +19429,7 @@ type StrictServerInterface interface {
 	// GetSummary Totals of a time range, and of the one before
 	// (GET /api/v1/tenants/{tenant}/stats/summary)
 	GetSummary(ctx context.Context, request GetSummaryRequestObject) (GetSummaryResponseObject, error)
-	// GetTop The most denied rules, users, addresses or endpoints
+	// GetTop The most denied rules, users, addresses, networks or endpoints
 	// (GET /api/v1/tenants/{tenant}/stats/top)
 	GetTop(ctx context.Context, request GetTopRequestObject) (GetTopResponseObject, error)
 	// GetViolationSeries Violations over time
@@ -19287,6 +19471,9 @@ type StrictServerInterface interface {
 	// AssignPlan Assign a user to a plan
 	// (PUT /api/v1/tenants/{tenant}/users/{user_id}/plan)
 	AssignPlan(ctx context.Context, request AssignPlanRequestObject) (AssignPlanResponseObject, error)
+	// GetUserStory Show what happened to a user
+	// (GET /api/v1/tenants/{tenant}/users/{user_id}/story)
+	GetUserStory(ctx context.Context, request GetUserStoryRequestObject) (GetUserStoryResponseObject, error)
 	// ListViolations List violations
 	// (GET /api/v1/tenants/{tenant}/violations)
 	ListViolations(ctx context.Context, request ListViolationsRequestObject) (ListViolationsResponseObject, error)
@@ -23580,6 +23767,34 @@ func (sh *strictHandler) AssignPlan(w http.ResponseWriter, r *http.Request, tena
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(AssignPlanResponseObject); ok {
 		if err := validResponse.VisitAssignPlanResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetUserStory operation middleware
+func (sh *strictHandler) GetUserStory(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params GetUserStoryParams) {
+	var request GetUserStoryRequestObject
+
+	request.Tenant = tenant
+	request.UserId = userId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetUserStory(ctx, request.(GetUserStoryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetUserStory")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetUserStoryResponseObject); ok {
+		if err := validResponse.VisitGetUserStoryResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

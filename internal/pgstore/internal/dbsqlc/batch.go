@@ -23,7 +23,7 @@ INSERT INTO rate_limit_rule (
     tenant_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
     action, failure_mode, is_active, description, in_force_since, revision, window_seconds, window_calendar, window_zone,
     window_start_day, refill_interval_seconds, max_hold_seconds, notify_at,
-    adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for
+    adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at
 ) VALUES (
     $1, $2, $3, $4, nullif($5::text, ''),
     $6, $7, $8, $9, $10,
@@ -31,9 +31,9 @@ INSERT INTO rate_limit_rule (
     clock_timestamp(), $15, $16, $17, $18,
     $19, $20, $21, $22,
     $23, $24, $25, $26,
-    $27, $28
+    $27, $28, $29
 )
-RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for
+RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at
 `
 
 type CreateRuleBatchResults struct {
@@ -71,6 +71,7 @@ type CreateRuleParams struct {
 	AdaptErrorPercent     *float64
 	NeverLeased           bool
 	CandidateFor          *int64
+	ExpiresAt             *time.Time
 }
 
 func (q *Queries) CreateRule(ctx context.Context, arg []CreateRuleParams) *CreateRuleBatchResults {
@@ -105,6 +106,7 @@ func (q *Queries) CreateRule(ctx context.Context, arg []CreateRuleParams) *Creat
 			a.AdaptErrorPercent,
 			a.NeverLeased,
 			a.CandidateFor,
+			a.ExpiresAt,
 		}
 		batch.Queue(createRule, vals...)
 	}
@@ -158,6 +160,7 @@ func (b *CreateRuleBatchResults) QueryRow(f func(int, RateLimitRule, error)) {
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
 			&i.CandidateFor,
+			&i.ExpiresAt,
 		)
 		if f != nil {
 			f(t, i, err)
@@ -603,7 +606,7 @@ func (b *NewerPlansBatchResults) Close() error {
 }
 
 const newerRules = `-- name: NewerRules :batchmany
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule
 WHERE tenant_id = $1
     AND (revision, rule_id) > ($2::bigint, $3::bigint)
     AND (removed_at IS NULL OR $4::boolean)
@@ -694,6 +697,7 @@ func (b *NewerRulesBatchResults) Query(f func(int, []RateLimitRule, error)) {
 					&i.AdaptErrorPercent,
 					&i.NeverLeased,
 					&i.CandidateFor,
+					&i.ExpiresAt,
 				); err != nil {
 					return err
 				}
@@ -1130,6 +1134,7 @@ SET rate_per_second = $1,
     adapt_error_percent = $20,
     never_leased = $21,
     candidate_for = CASE WHEN $5 = 'shadow' THEN r.candidate_for END,
+    expires_at = $22,
     version = r.version + 1,
     in_force_since = CASE
         WHEN r.rate_per_second = $1 AND r.burst_capacity = $3
@@ -1151,10 +1156,10 @@ SET rate_per_second = $1,
             FROM rate_limit_step AS s
             WHERE s.tenant_id = r.tenant_id AND s.rule_id = r.rule_id)])
     END,
-    revision = $22,
+    revision = $23,
     updated_at = clock_timestamp()
-WHERE r.tenant_id = $23 AND r.rule_id = $24 AND r.removed_at IS NULL
-RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for
+WHERE r.tenant_id = $24 AND r.rule_id = $25 AND r.removed_at IS NULL
+RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at
 `
 
 type UpdateRuleBatchResults struct {
@@ -1185,6 +1190,7 @@ type UpdateRuleParams struct {
 	AdaptP99Ms            *int32
 	AdaptErrorPercent     *float64
 	NeverLeased           bool
+	ExpiresAt             *time.Time
 	Revision              int64
 	TenantID              rules.TenantID
 	RuleID                rules.RuleID
@@ -1218,6 +1224,7 @@ func (q *Queries) UpdateRule(ctx context.Context, arg []UpdateRuleParams) *Updat
 			a.AdaptP99Ms,
 			a.AdaptErrorPercent,
 			a.NeverLeased,
+			a.ExpiresAt,
 			a.Revision,
 			a.TenantID,
 			a.RuleID,
@@ -1274,6 +1281,7 @@ func (b *UpdateRuleBatchResults) QueryRow(f func(int, RateLimitRule, error)) {
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
 			&i.CandidateFor,
+			&i.ExpiresAt,
 		)
 		if f != nil {
 			f(t, i, err)

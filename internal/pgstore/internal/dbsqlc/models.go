@@ -439,6 +439,7 @@ type RateLimitRule struct {
 	AdaptErrorPercent     *float64
 	NeverLeased           bool
 	CandidateFor          *int64
+	ExpiresAt             *time.Time
 }
 
 type RateLimitStep struct {

@@ -12,7 +12,7 @@ import (
 )
 
 const adaptingRules = `-- name: AdaptingRules :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND adapt_backend IS NOT NULL AND removed_at IS NULL
 ORDER BY rule_id
 LIMIT 1000
@@ -62,6 +62,7 @@ func (q *Queries) AdaptingRules(ctx context.Context, tenantID rules.TenantID) ([
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
 			&i.CandidateFor,
+			&i.ExpiresAt,
 		); err != nil {
 			return nil, err
 		}
@@ -74,7 +75,7 @@ func (q *Queries) AdaptingRules(ctx context.Context, tenantID rules.TenantID) ([
 }
 
 const allRules = `-- name: AllRules :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule WHERE tenant_id = $1 AND removed_at IS NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule WHERE tenant_id = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) AllRules(ctx context.Context, tenantID rules.TenantID) ([]RateLimitRule, error) {
@@ -121,6 +122,7 @@ func (q *Queries) AllRules(ctx context.Context, tenantID rules.TenantID) ([]Rate
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
 			&i.CandidateFor,
+			&i.ExpiresAt,
 		); err != nil {
 			return nil, err
 		}
@@ -208,7 +210,7 @@ func (q *Queries) MatrixLast(ctx context.Context, arg MatrixLastParams) (MatrixL
 }
 
 const matrixPage = `-- name: MatrixPage :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND removed_at IS NULL
     AND (key_pattern, name) > ($2::text, $3::text)
     AND ($4::boolean OR (key_pattern, name) <= ($5::text, $6::text))
@@ -276,6 +278,7 @@ func (q *Queries) MatrixPage(ctx context.Context, arg MatrixPageParams) ([]RateL
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
 			&i.CandidateFor,
+			&i.ExpiresAt,
 		); err != nil {
 			return nil, err
 		}
@@ -288,7 +291,7 @@ func (q *Queries) MatrixPage(ctx context.Context, arg MatrixPageParams) ([]RateL
 }
 
 const removedRule = `-- name: RemovedRule :one
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NOT NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NOT NULL
 `
 
 func (q *Queries) RemovedRule(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID) (RateLimitRule, error) {
@@ -329,6 +332,7 @@ func (q *Queries) RemovedRule(ctx context.Context, tenantID rules.TenantID, rule
 		&i.AdaptErrorPercent,
 		&i.NeverLeased,
 		&i.CandidateFor,
+		&i.ExpiresAt,
 	)
 	return i, err
 }
@@ -350,7 +354,7 @@ func (q *Queries) ReviveRule(ctx context.Context, revision int64, tenantID rules
 }
 
 const rule = `-- name: Rule :one
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NULL
 `
 
 func (q *Queries) Rule(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID) (RateLimitRule, error) {
@@ -391,12 +395,13 @@ func (q *Queries) Rule(ctx context.Context, tenantID rules.TenantID, ruleID rule
 		&i.AdaptErrorPercent,
 		&i.NeverLeased,
 		&i.CandidateFor,
+		&i.ExpiresAt,
 	)
 	return i, err
 }
 
 const rulesByID = `-- name: RulesByID :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND rule_id = ANY ($2::bigint[]) AND removed_at IS NULL
 `
 
@@ -444,6 +449,7 @@ func (q *Queries) RulesByID(ctx context.Context, tenantID rules.TenantID, ruleId
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
 			&i.CandidateFor,
+			&i.ExpiresAt,
 		); err != nil {
 			return nil, err
 		}
@@ -471,7 +477,7 @@ func (q *Queries) RulesLookedAt(ctx context.Context, tenantID rules.TenantID, af
 }
 
 const rulesOfPatterns = `-- name: RulesOfPatterns :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND key_pattern = ANY ($2::text[]) AND removed_at IS NULL
 `
 
@@ -519,6 +525,7 @@ func (q *Queries) RulesOfPatterns(ctx context.Context, tenantID rules.TenantID, 
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
 			&i.CandidateFor,
+			&i.ExpiresAt,
 		); err != nil {
 			return nil, err
 		}
@@ -531,7 +538,7 @@ func (q *Queries) RulesOfPatterns(ctx context.Context, tenantID rules.TenantID, 
 }
 
 const rulesPage = `-- name: RulesPage :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND rule_id > $2 AND rule_id <= $3 AND removed_at IS NULL
     AND ($4::text = '' OR scope = $4::text)
     AND ($5::text IS NULL OR coalesce(plan, '') = $5::text)
@@ -618,6 +625,7 @@ func (q *Queries) RulesPage(ctx context.Context, arg RulesPageParams) ([]RateLim
 			&i.AdaptErrorPercent,
 			&i.NeverLeased,
 			&i.CandidateFor,
+			&i.ExpiresAt,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,70 @@
+package pgstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+// maxStoryRules caps the rules whose overrides are part of a user's story.
+const maxStoryRules = 500
+
+// UserStory reads the entries of each object by the log's index.
+func (s *Store) UserStory(
+	ctx context.Context, tenant rules.TenantID, userID string, since time.Time, before auth.AuditCursor, limit int,
+) ([]auth.AuditEntry, error) {
+	if before == (auth.AuditCursor{}) {
+		before = auth.AuditCursor{At: farAhead, ID: math.MaxInt64}
+	}
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
+		overridden, err := q.RulesEverOverridden(ctx, tenant, userID, maxStoryRules)
+		if err != nil {
+			return nil, err
+		}
+		params := dbsqlc.AuditOfObjectsParams{
+			TenantID: tenant, ObjectKind: "user", ObjectIds: []string{userID}, Since: since,
+			BeforeAt: before.At, BeforeID: int64(before.ID), PageSize: rowLimit(limit),
+		}
+		rows, err := q.AuditOfObjects(ctx, params)
+		if err != nil || len(overridden) == 0 {
+			return rows, err
+		}
+		params.ObjectKind = "override"
+		params.ObjectIds = each(overridden, func(rule rules.RuleID) string { return strconv.FormatInt(int64(rule), 10) + ":" + userID })
+		ofOverrides, err := q.AuditOfObjects(ctx, params)
+		return append(rows, ofOverrides...), err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the story of a user: %w", err)
+	}
+	slices.SortFunc(rows, func(a, b dbsqlc.AuditEvent) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.AuditID, a.AuditID)) })
+	return each(rows[:min(len(rows), limit)], auditEntryFromRow), nil
+}
+
+// DenialsOfUser looks at the newest violations.MaxTopRows counts of the tenant, and at as many rows of the user.
+func (s *Store) DenialsOfUser(
+	ctx context.Context, tenant rules.TenantID, userID string, since, until time.Time, limit int,
+) ([]violations.UserDenials, error) {
+	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.DenialsOfUserRow, error) {
+		return q.DenialsOfUser(ctx, dbsqlc.DenialsOfUserParams{
+			TenantID: tenant, UserID: userID, Since: since, Until: until, AtMost: int64(s.topRows), PageSize: rowLimit(limit),
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count the denials of a user: %w", err)
+	}
+	return each(rows, func(row dbsqlc.DenialsOfUserRow) violations.UserDenials {
+		return violations.UserDenials{
+			Hour: row.Hour.UTC(), Rule: row.RuleID, Mode: rules.Mode(row.Mode), Denied: row.Denied, Exact: row.IsExact,
+		}
+	}), nil
+}

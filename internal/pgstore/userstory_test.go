@@ -1,0 +1,80 @@
+package pgstore_test
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+func TestDenialsOfAUserAreExactWhereCountsNameTheUser(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ours, hour := w.ours.ID, time.Now().UTC().Truncate(time.Hour).Add(-2*time.Hour)
+	ofAll := must(w.CreateRule(t.Context(), limit(t, ours, "global", "", "")))(t)
+	number := int64(0)
+	write := func(at time.Time, rule rules.RuleID, subject, user string, detailed, dropped int64) {
+		v := violation(ours, at)
+		v.Rule, v.Subject, v.UserID, v.Count = rule, subject, user, detailed
+		tally := violations.Tally{
+			Tenant: ours, Rule: rule, Minute: at.Truncate(time.Minute), Subject: subject, Denied: detailed + dropped, DetailDropped: dropped,
+			Details: []*violations.Violation{&v},
+		}
+		number++
+		if err := w.WriteViolations(t.Context(), &violations.Batch{Writer: t.Name(), Number: number, Tallies: []violations.Tally{tally}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(hour, w.ours.user.ID, "42", "42", 2, 98)
+	write(hour.Add(59*time.Minute), w.ours.user.ID, "42", "42", 3, 7)
+	write(hour.Add(time.Hour), w.ours.user.ID, "42", "42", 1, 0)
+	write(hour, ofAll.ID, "", "42", 5, 90)
+	write(hour, w.ours.user.ID, "7", "7", 1, 1000)
+	get := func(until time.Time) []violations.UserDenials {
+		return must(w.DenialsOfUser(t.Context(), ours, "42", hour, until, 10))(t)
+	}
+	later := violations.UserDenials{Hour: hour.Add(time.Hour), Rule: w.ours.user.ID, Mode: rules.ModeEnforce, Denied: 1, Exact: true}
+	want := []violations.UserDenials{
+		later,
+		{Hour: hour, Rule: w.ours.user.ID, Mode: rules.ModeEnforce, Denied: 110, Exact: true},
+		{Hour: hour, Rule: ofAll.ID, Mode: rules.ModeEnforce, Denied: 5},
+	}
+	if got := get(hour.Add(2 * time.Hour)); !reflect.DeepEqual(got, want) {
+		t.Errorf("the denials are %+v, want %+v", got, want)
+	}
+	if got := get(hour.Add(time.Hour)); !reflect.DeepEqual(got, want[1:]) {
+		t.Errorf("the denials of the first hour are %+v, want %+v", got, want[1:])
+	}
+	// The counts of neighbours in the same tenant push older ones out of what is looked at.
+	w.LookAtTop(2)
+	if got := get(hour.Add(2 * time.Hour)); len(got) == 0 || got[0] != later || len(got) > 1 && got[1].Exact {
+		t.Errorf("looking at two counts found %+v", got)
+	}
+}
+
+func TestTheStoryOfAUserHasPlansAndOverrides(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.assign(t, w.ours.ID, "free", "42", "7")
+	if err := w.RemoveOverride(t.Context(), w.ours.ID, w.ours.user.ID, "42", rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	all := must(w.UserStory(t.Context(), w.ours.ID, "42", time.Time{}, auth.AuditCursor{}, 10))(t)
+	var got []string
+	for _, entry := range all {
+		got = append(got, entry.Object.Kind+" "+string(entry.Action))
+	}
+	if want := []string{"override remove", "user update", "user create", "override create"}; !reflect.DeepEqual(got, want) {
+		t.Fatalf("the story is %v, want %v", got, want)
+	}
+	before := auth.AuditCursor{At: all[0].At, ID: all[0].ID}
+	if rest := must(w.UserStory(t.Context(), w.ours.ID, "42", time.Time{}, before, 10))(t); len(rest) != 3 || rest[0].ID != all[1].ID {
+		t.Errorf("before the latest entry there is %+v", rest)
+	}
+	if first := must(w.UserStory(t.Context(), w.ours.ID, "42", time.Time{}, auth.AuditCursor{}, 1))(t); len(first) != 1 || first[0].ID != all[0].ID {
+		t.Errorf("the latest entry is %+v", first)
+	}
+}
