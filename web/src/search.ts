@@ -39,11 +39,13 @@ export interface ViolationsSearch extends TimeSearch {
   plan?: string;
   mode?: (typeof modes)[number];
   live?: boolean;
+  /** The denials are shown as a ranking by this. */
+  group?: (typeof groups)[number];
   /** The violation whose panel is open. */
   open?: string;
 }
 
-export interface UserSearch {
+export interface UserSearch extends TimeSearch {
   /** The violation whose panel is open. */
   open?: string;
   /** The rule whose override is edited. */
@@ -114,6 +116,7 @@ function oneOf<T extends string>(value: unknown, known: readonly T[]): T | undef
 
 const scopes = ['user', 'endpoint', 'ip', 'global'] as const;
 const modes = ['enforce', 'shadow'] as const;
+const groups = ['user', 'ip', 'network', 'endpoint', 'rule'] as const;
 const ends = ['soon', 'expired'] as const;
 
 /** Drops undefined values, so that the URL stays short. */
@@ -158,12 +161,13 @@ export function violationsSearch(raw: Raw): ViolationsSearch {
     mode: oneOf(raw.mode, modes),
     plan: text(raw.plan),
     live: raw.live === 'true' || raw.live === true ? true : undefined,
+    group: oneOf(raw.group, groups),
     open: text(raw.open),
   });
 }
 
 export function userSearch(raw: Raw): UserSearch {
-  return given({ open: text(raw.open), override: number(raw.override) });
+  return given({ range: text(raw.range), open: text(raw.open), override: number(raw.override) });
 }
 
 export function usersSearch(raw: Raw): UsersSearch {

@@ -177,6 +177,7 @@ export function rule(more: Partial<Rule> = {}): Rule {
     failure_mode: null,
     lease: 'auto',
     is_active: true,
+    expires_at: null,
     description: '',
     candidate_for: null,
     version: 3,

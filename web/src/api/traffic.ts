@@ -64,15 +64,26 @@ export const summaryQuery = (tenant: string, span: Span) => {
   });
 };
 
-/** The users, rules, endpoints or addresses with the most denials. Shadow rules do not count. */
-export const topQuery = (tenant: string, span: Span, by: TopBy, limit: number) => {
-  const queryKey = tenantKey(tenant, 'stats', 'top', by, limit, span.text);
+interface TopFilter {
+  mode?: 'enforce' | 'shadow';
+  rule_id?: number;
+}
+
+/** The users, rules, endpoints, addresses or networks with the most denials. By default shadow rules do not count. */
+export const topQuery = (
+  tenant: string,
+  span: Span,
+  by: TopBy,
+  limit: number,
+  filter: TopFilter = { mode: 'enforce' },
+) => {
+  const queryKey = tenantKey(tenant, 'stats', 'top', by, limit, filter, span.text);
   return queryOptions({
     queryKey,
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/stats/top', {
-          params: { path: { tenant }, query: { ...isoMoments(span), by, limit, mode: 'enforce' } },
+          params: { path: { tenant }, query: { ...isoMoments(span), by, limit, ...filter } },
           signal,
         }),
       ),

@@ -63,6 +63,28 @@ export const violationsQuery = (tenant: string, span: Span, filter: ViolationFil
   });
 };
 
+/** Violations since a moment, latest first, at most 2,000 of them. rest: older ones were left out. */
+export async function violationsSince(
+  tenant: string,
+  filter: ViolationFilter,
+  since: number,
+  signal: AbortSignal,
+): Promise<{ items: Violation[]; rest: boolean }> {
+  const items: Violation[] = [];
+  const times = { from: new Date(since).toISOString(), until: new Date(Date.now() + 300_000).toISOString() };
+  let cursor: string | undefined;
+  for (let page = 0; page < 4; page++) {
+    const query = { ...filter, ...times, limit: 500, cursor };
+    const list = await body(
+      api.GET('/api/v1/tenants/{tenant}/violations', { params: { path: { tenant }, query }, signal }),
+    );
+    items.push(...list.items);
+    if (list.next_cursor === null) return { items, rest: false };
+    cursor = list.next_cursor;
+  }
+  return { items, rest: true };
+}
+
 /** One violation, with the current rule and the other violations of that minute. */
 export const violationQuery = (tenant: string, id: string) =>
   queryOptions({

@@ -1,5 +1,6 @@
 import { ActionIcon, Drawer, Tooltip } from '@mantine/core';
-import { useHotkeys } from '@mantine/hooks';
+import { useHotkeys, useMediaQuery } from '@mantine/hooks';
+import { useId } from 'react';
 import { IconArrowDown, IconArrowUp, IconX } from './icons';
 import styles from './SidePanel.module.css';
 
@@ -15,12 +16,49 @@ interface Props {
   children: React.ReactNode;
 }
 
-/** A panel at the right that a list row opens. The list stays visible. */
+/** Wide enough for a list and a panel side by side. */
+const wide = '(width >= 1024px)';
+
+/**
+ * A panel at the right that a list row opens. It stands beside the list, which keeps the focus; a screen without room for
+ * both shows it alone.
+ */
 export function SidePanel({ opened, onClose, title, beside, onPrevious, onNext, children }: Props) {
+  const isWide = useMediaQuery(wide, undefined, { getInitialValueInEffect: false });
+  const id = useId();
   useHotkeys([
     ['k', () => opened && onPrevious?.()],
     ['j', () => opened && onNext?.()],
+    ['Escape', () => opened && isWide && !document.querySelector('[aria-modal="true"]') && onClose()],
   ]);
+  const buttons = (
+    <span className={styles.buttons}>
+      {(onPrevious || onNext) && (
+        <>
+          <Step label="Previous (k)" go={onPrevious} icon={<IconArrowUp size={15} />} />
+          <Step label="Next (j)" go={onNext} icon={<IconArrowDown size={15} />} />
+        </>
+      )}
+      <ActionIcon aria-label="Close" onClick={onClose}>
+        <IconX size={16} />
+      </ActionIcon>
+    </span>
+  );
+  if (isWide) {
+    if (!opened) return null;
+    return (
+      <dialog open data-docked className={styles.docked} aria-labelledby={id}>
+        <div className={styles.header}>
+          <h2 id={id} className={styles.title}>
+            {title}
+          </h2>
+          {beside}
+          {buttons}
+        </div>
+        <div className={styles.body}>{children}</div>
+      </dialog>
+    );
+  }
   return (
     <Drawer.Root
       opened={opened}
@@ -37,17 +75,7 @@ export function SidePanel({ opened, onClose, title, beside, onPrevious, onNext, 
         <Drawer.Header role="presentation">
           <Drawer.Title>{title}</Drawer.Title>
           {beside}
-          <span className={styles.buttons}>
-            {(onPrevious || onNext) && (
-              <>
-                <Step label="Previous (k)" go={onPrevious} icon={<IconArrowUp size={15} />} />
-                <Step label="Next (j)" go={onNext} icon={<IconArrowDown size={15} />} />
-              </>
-            )}
-            <ActionIcon aria-label="Close" onClick={onClose}>
-              <IconX size={16} />
-            </ActionIcon>
-          </span>
+          {buttons}
         </Drawer.Header>
         <Drawer.Body>{children}</Drawer.Body>
       </Drawer.Content>

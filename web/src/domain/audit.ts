@@ -164,7 +164,6 @@ const bookkeeping = new Set([
 const labels: Record<string, string> = {
   ...fieldLabels,
   suspended_at: 'Suspended',
-  expires_at: 'Ends',
   revoked_at: 'Revoked',
   kept_at: 'Kept',
   user_id: 'User',

@@ -121,6 +121,11 @@ export function exactTime(at: number): string {
   return `${plainTime(at)} ${zoneOf(at, offset)}`;
 }
 
+/** "21 Nov, 06:33 UTC+1", in the zone that the reader chose. */
+export function shortTime(at: number): string {
+  return `${plainTime(at, 'minute')} ${zoneOf(at)}`;
+}
+
 /** "Europe/Berlin (UTC+1)": the zone in which all times are shown. */
 export function ownZone(now: number): string {
   const { timeZone } = offset.resolvedOptions();

@@ -68,6 +68,7 @@ export const fieldLabels = {
   failure_mode: 'When Redis is unavailable',
   lease: 'Leases',
   is_active: 'State',
+  expires_at: 'Ends',
   description: 'Description',
 } as const;
 

@@ -2,6 +2,13 @@ import type { Violation } from '~/api/types';
 import { duration, exactNumber, plural } from './format';
 import { hasWindow, limitSentence, unitOf } from './rate';
 
+/** Orders violations, the latest first: by the microseconds at the start of an id, then by its number. */
+export function laterFirst(a: Violation, b: Violation): number {
+  const [at = 0, number = 0] = a.violation_id.split('-').map(Number);
+  const [otherAt = 0, otherNumber = 0] = b.violation_id.split('-').map(Number);
+  return otherAt - at || otherNumber - number;
+}
+
 /** "10 per second, bursts to 50": the limit as it was then; null for a rule that blocks. */
 export function limitThen(violation: Violation): string | null {
   const { rate_per_second, burst_capacity, limit_text } = violation;

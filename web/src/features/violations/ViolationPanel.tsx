@@ -5,6 +5,7 @@ import type { Violation, ViolationDetail } from '~/api/types';
 import { violationQuery } from '~/api/violations';
 import { Copy } from '~/components/Copy';
 import { Facts } from '~/components/Facts';
+import { IconTry } from '~/components/icons';
 import { RuleLink } from '~/components/RuleLink';
 import { SidePanel } from '~/components/SidePanel';
 import { ErrorState, LoadingLines } from '~/components/states';
@@ -13,6 +14,7 @@ import { exactNumber, exactTime, plural } from '~/domain/format';
 import { splitsByUser } from '~/domain/pattern';
 import { hasRate, limitSentence } from '~/domain/rate';
 import { endpointOf, limitThen, whatHappened, who } from '~/domain/violation';
+import type { TrySearch } from '~/search';
 import { useRole } from '~/session';
 import { OutcomeOf } from './columns';
 import styles from './violations.module.css';
@@ -141,6 +143,15 @@ function Acts({ tenant, violation }: { tenant: string; violation: Violation }) {
           View all from {ip_address}
         </Button>
       )}
+      <Button
+        variant="default"
+        leftSection={<IconTry size={14} />}
+        renderRoot={(props) => (
+          <Link {...props} to="/t/$tenant/try" params={{ tenant }} search={checkThen(violation)} />
+        )}
+      >
+        Try it
+      </Button>
       {edit && ip_address !== null && reason !== 'blocked' && (
         <Button
           variant="default"
@@ -153,6 +164,19 @@ function Acts({ tenant, violation }: { tenant: string; violation: Violation }) {
       )}
     </div>
   );
+}
+
+/** The check as the Try screen takes it. Its attributes are not recorded. */
+function checkThen({ user_id, plan, endpoint, method, ip_address, cost }: Violation): TrySearch {
+  const given = {
+    user: user_id,
+    plan,
+    endpoint,
+    method,
+    ip: ip_address,
+    cost: cost === 1 ? null : String(cost),
+  };
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
 }
 
 function Details({ tenant, violation, detail }: Omit<StoryProps, 'onOpen'>) {

@@ -8,7 +8,10 @@ import { Query } from '~/components/Query';
 import { RuleName } from '~/components/RuleLink';
 import { LoadingLines } from '~/components/states';
 import { exactTime } from '~/domain/format';
+import { groupNouns } from '~/domain/group';
 import type { Span } from '~/domain/range';
+import { GroupMenu } from '~/features/temporary/GroupMenu';
+import { useRole } from '~/session';
 import styles from './Overview.module.css';
 
 const most = 6;
@@ -47,7 +50,14 @@ function TopList({ tenant, span, by, title }: Props) {
           {title}
         </>
       }
-      actions={<span className={styles.unit}>denied</span>}
+      actions={
+        <>
+          <span className={styles.unit}>denied</span>
+          <Link to="/t/$tenant/violations" params={{ tenant }} search={{ group: by, range: span.text }}>
+            All<span className="aside"> {title}</span>
+          </Link>
+        </>
+      }
       flush
     >
       <Query query={top} loading={<LoadingLines lines={5} />}>
@@ -61,9 +71,8 @@ function TopList({ tenant, span, by, title }: Props) {
   );
 }
 
-const subjects: Record<TopBy, string> = { rule: 'rule', user: 'user', ip: 'address', endpoint: 'endpoint' };
-
 function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }) {
+  const { edit } = useRole();
   const items = top.items.filter(({ denied }) => denied > 0);
   if (items.length === 0) return <p className={styles.none}>No denials in this time.</p>;
   const first = items[0]?.denied ?? 1;
@@ -75,13 +84,18 @@ function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }
             <span className={styles.name}>
               <RankedLink tenant={tenant} span={span} by={top.by} item={item} />
             </span>
-            <Num value={item.denied} />
+            <span className={styles.count}>
+              <Num value={item.denied} />
+              {edit && top.by !== 'rule' && (
+                <GroupMenu tenant={tenant} group={{ by: top.by, value: item.value }} denied={item.denied} />
+              )}
+            </span>
           </li>
         ))}
       </ol>
       {top.unattributed > 0 && (
         <p className={styles.none}>
-          Lower bounds: <Num value={top.unattributed} unit="denials" /> have no recorded {subjects[top.by]}.
+          Lower bounds: <Num value={top.unattributed} unit="denials" /> have no recorded {groupNouns[top.by]}.
         </p>
       )}
       {top.looked_back_to && (

@@ -1,9 +1,13 @@
 import type { Rule } from '~/api/types';
 import { Outcome } from '~/components/Outcome';
+import { useNow } from '~/components/Time';
+import { hasExpired } from '~/domain/group';
 
 /** What is special about a rule; one that is simply enforced says so quietly. */
-export function RuleChips({ rule }: { rule: Pick<Rule, 'action' | 'mode' | 'is_active'> }) {
+export function RuleChips({ rule }: { rule: Pick<Rule, 'action' | 'mode' | 'is_active' | 'expires_at'> }) {
+  const now = useNow();
   if (!rule.is_active) return <Outcome tone="neutral">Off</Outcome>;
+  if (hasExpired(rule, now)) return <Outcome tone="neutral">Expired</Outcome>;
   if (rule.mode === 'shadow') return <Outcome tone="shadow">Shadow</Outcome>;
   if (rule.action === 'block') return <Outcome tone="denied">Blocks</Outcome>;
   if (rule.action === 'bypass') return <Outcome tone="allowed">Bypass</Outcome>;

@@ -1,5 +1,6 @@
-import { NativeSelect, SegmentedControl, Switch, Textarea } from '@mantine/core';
+import { NativeSelect, SegmentedControl, Switch, Textarea, TextInput } from '@mantine/core';
 import { fitted, isPlain, newLimit } from '~/domain/algorithm';
+import { ownZone } from '~/domain/format';
 import { hasRate } from '~/domain/rate';
 import {
   actionLabels,
@@ -9,6 +10,7 @@ import {
   leaseLabels,
   modeLabels,
 } from '~/domain/rule';
+import { fieldMoment, fieldText } from '~/domain/zone';
 import { AdaptFields } from './AdaptFields';
 import { type FieldProps, LimitFields } from './LimitFields';
 import styles from './Rules.module.css';
@@ -94,6 +96,18 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
         disabled={disabled}
         error={problem('/description')}
         onChange={(event) => onChange({ description: event.currentTarget.value })}
+      />
+      <TextInput
+        type="datetime-local"
+        label={`Ends (${ownZone(Date.now())})`}
+        description="The rule matches nothing from then on. Empty: it does not end."
+        value={draft.expires_at ? fieldText(Date.parse(draft.expires_at)) : ''}
+        disabled={disabled}
+        error={problem('/expires_at')}
+        onChange={(event) => {
+          const at = fieldMoment(event.currentTarget.value);
+          onChange({ expires_at: Number.isNaN(at) ? null : new Date(at).toISOString() });
+        }}
       />
       <Switch
         label="On"

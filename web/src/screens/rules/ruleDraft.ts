@@ -1,7 +1,7 @@
 import type { NewRule, Rule, RulePatch } from '~/api/types';
 import { adaptOf, adaptText } from '~/domain/adapt';
 import { algorithms, fitted, type LimitDraft, newLimit } from '~/domain/algorithm';
-import { exactNumber } from '~/domain/format';
+import { exactNumber, exactTime } from '~/domain/format';
 import { perUnit, rateSentence } from '~/domain/rate';
 import { actionLabels, failureModeLabels, fieldLabels, leaseLabels, modeLabels } from '~/domain/rule';
 import { describeDuration, isCalendar } from '~/domain/window';
@@ -19,6 +19,7 @@ export type RuleDraft = Pick<
   | 'failure_mode'
   | 'lease'
   | 'is_active'
+  | 'expires_at'
   | 'description'
 >;
 
@@ -33,6 +34,7 @@ export const newRule: RuleDraft = {
   failure_mode: null,
   lease: 'auto',
   is_active: true,
+  expires_at: null,
   description: '',
 };
 
@@ -60,6 +62,7 @@ export function copyOf(rule: Rule, rules: Rule[]): RuleDraft {
     failure_mode,
     lease,
     is_active,
+    expires_at: null,
     description,
     mode,
   };
@@ -90,6 +93,7 @@ const changeable = [
   'failure_mode',
   'lease',
   'is_active',
+  'expires_at',
   'description',
 ] as const;
 
@@ -107,6 +111,7 @@ export function creation(draft: RuleDraft): NewRule {
       ([field, value]) =>
         field !== 'adapt' &&
         !(field === 'lease' && value === 'auto') &&
+        !(field === 'expires_at' && value === null) &&
         !limits.some((part) => part === field),
     ),
   ) as Omit<RuleDraft, keyof LimitDraft | 'adapt' | 'lease'>;
@@ -205,6 +210,8 @@ function say(rule: RuleDraft, field: (typeof changeable)[number]): string {
       return adaptText(rule.adapt);
     case 'is_active':
       return rule.is_active ? 'on' : 'off';
+    case 'expires_at':
+      return rule.expires_at ? exactTime(Date.parse(rule.expires_at)) : 'never';
     case 'failure_mode':
       return rule.failure_mode ? failureModeLabels[rule.failure_mode] : 'Tenant default';
     case 'lease':

@@ -22,6 +22,7 @@ function server(more: Record<string, unknown> = {}, overrides: () => Override[] 
       json: someUser({ overrides: overrides(), recent_violations: [violation()] }),
       headers: tag,
     }),
+    [`GET ${its}/story`]: page([]),
     [`GET ${its}/buckets`]: { items: [bucket()], has_more: false },
     [`GET ${base}/crossings`]: page([]),
     [`GET ${base}/overrides`]: () => ({ json: page(overrides()) }),

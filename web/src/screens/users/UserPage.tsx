@@ -5,11 +5,13 @@ import { useState } from 'react';
 import type { Tagged } from '~/api/client';
 import { rulesQuery } from '~/api/queries';
 import type { Rule, User } from '~/api/types';
+import { CopyLink } from '~/components/CopyLink';
 import { DataTable } from '~/components/DataTable';
 import { IconBolt } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
+import { TimeRange, useTimeRange } from '~/components/TimeRange';
 import { here, usePanel } from '~/components/usePanel';
 import { Crossings } from '~/features/crossings/Crossings';
 import { OverrideDialog } from '~/features/overrides/OverrideDialog';
@@ -23,6 +25,7 @@ import { Buckets } from './Buckets';
 import { ChangePlan } from './ChangePlan';
 import { EraseUser } from './EraseUser';
 import { userQuery } from './queries';
+import { Story } from './Story';
 import styles from './Users.module.css';
 
 /** One user: plan, quotas, buckets, crossings, overrides and recent denials. */
@@ -37,6 +40,7 @@ export default function UserPage() {
   const [changing, setChanging] = useState<Tagged<User> | null>(null);
   const overridable = user.data ? overridableRules(rules, user.data.value) : [];
 
+  const range = useTimeRange('7d');
   const openViolation = usePanel<string>('open');
   const override = usePanel<number>('override');
 
@@ -50,42 +54,46 @@ export default function UserPage() {
       }
       beside={user.data && <PlanOf user={user.data.value} />}
       actions={
-        edit &&
-        user.data && (
-          <>
-            {own && (
-              <>
-                <Button
-                  variant="default"
-                  component="a"
-                  download={`user-${id}.json`}
-                  href={`/api/v1/tenants/${encodeURIComponent(tenant)}/users/${encodeURIComponent(id)}/data`}
-                >
-                  Export data
-                </Button>
-                <Button variant="default" color="red" onClick={() => setErasing(true)}>
-                  Erase user
-                </Button>
-              </>
-            )}
-            <Button variant="default" onClick={() => setChanging(user.data)}>
-              Change plan
-            </Button>
-            <Button
-              leftSection={<IconBolt size={15} />}
-              disabled={overridable.length === 0}
-              onClick={() => override(ruleToOverride(overridable, user.data.value))}
-            >
-              New override
-            </Button>
-          </>
-        )
+        <>
+          <TimeRange fallback="7d" />
+          <CopyLink range={range} />
+          {edit && user.data && (
+            <>
+              {own && (
+                <>
+                  <Button
+                    variant="default"
+                    component="a"
+                    download={`user-${id}.json`}
+                    href={`/api/v1/tenants/${encodeURIComponent(tenant)}/users/${encodeURIComponent(id)}/data`}
+                  >
+                    Export data
+                  </Button>
+                  <Button variant="default" color="red" onClick={() => setErasing(true)}>
+                    Erase user
+                  </Button>
+                </>
+              )}
+              <Button variant="default" onClick={() => setChanging(user.data)}>
+                Change plan
+              </Button>
+              <Button
+                leftSection={<IconBolt size={15} />}
+                disabled={overridable.length === 0}
+                onClick={() => override(ruleToOverride(overridable, user.data.value))}
+              >
+                New override
+              </Button>
+            </>
+          )}
+        </>
       }
     >
       <Query query={user}>
         {({ value }) => (
           <>
             <Buckets tenant={tenant} user={id} edit={edit} onOverride={override} />
+            <Story tenant={tenant} user={id} rules={rules} span={range} />
             <Crossings tenant={tenant} which={{ user: id }} rules={rules} />
             <Card title="Overrides" lead="Limits that this user has instead of a rule’s." flush>
               <OverrideTable

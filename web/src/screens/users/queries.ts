@@ -1,6 +1,7 @@
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
 import { api, body, tagged } from '~/api/client';
 import { keepSame, tenantKey } from '~/api/queries';
+import { isoMoments, type Span } from '~/domain/range';
 import type { UsersSearch } from '~/search';
 
 const perPage = 100;
@@ -36,6 +37,30 @@ export const userQuery = (tenant: string, user: string) =>
       ),
     refetchInterval: 5_000,
   });
+
+/** What happened to a user in a range, the latest first. */
+export const storyQuery = (tenant: string, user: string, span: Span) => {
+  const queryKey = tenantKey(tenant, 'users', 'story', user, span.text);
+  return infiniteQueryOptions({
+    queryKey,
+    initialPageParam: undefined as { cursor: string; from: string; until: string } | undefined,
+    queryFn: async ({ pageParam, signal }) => {
+      const { cursor, ...moments } = pageParam ?? { cursor: undefined, ...isoMoments(span) };
+      const query = { ...moments, cursor, limit: 25 };
+      const page = await body(
+        api.GET('/api/v1/tenants/{tenant}/users/{user_id}/story', {
+          params: { path: { tenant, user_id: user }, query },
+          signal,
+        }),
+      );
+      return { ...page, moments };
+    },
+    // The range is part of the cursor, so all pages have that of the first.
+    getNextPageParam: ({ next_cursor, moments }) =>
+      next_cursor === null ? undefined : { cursor: next_cursor, ...moments },
+    placeholderData: keepSame(queryKey),
+  });
+};
 
 /** A user’s buckets, and when they were read by the browser’s clock. */
 export const bucketsQuery = (tenant: string, user: string) =>

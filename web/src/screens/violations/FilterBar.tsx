@@ -33,6 +33,7 @@ export function isFiltered(search: ViolationsSearch): boolean {
 export function FilterBar({ tenant, search, onChange }: Props) {
   const { data: rules = [] } = useQuery(rulesQuery(tenant));
   const { data: plans = [] } = useQuery(plansQuery(tenant));
+  const ranked = search.group !== undefined; // rankings are of an outcome or a rule
   const modes = [
     { value: '', label: 'All' },
     { value: 'enforce', label: 'Denied' },
@@ -46,6 +47,58 @@ export function FilterBar({ tenant, search, onChange }: Props) {
         value={search.mode ?? ''}
         onChange={(mode) => onChange({ mode: (mode || undefined) as Filters['mode'] })}
       />
+      {!ranked && <Who search={search} onChange={onChange} />}
+      {search.group !== 'rule' && (
+        <Select
+          aria-label="Rule"
+          placeholder="Any rule"
+          searchable
+          clearable
+          className={styles.rule}
+          comboboxProps={{ width: 360, position: 'bottom-start' }}
+          clearButtonProps={{ 'aria-label': 'Any rule' }}
+          nothingFoundMessage="No results"
+          data={ruleChoices(rules, search.rule)}
+          value={search.rule === undefined ? null : String(search.rule)}
+          onChange={(rule) => onChange({ rule: rule === null ? undefined : Number(rule) })}
+        />
+      )}
+      {!ranked && (
+        <>
+          {' '}
+          <NativeSelect
+            aria-label="Scope"
+            value={search.scope ?? ''}
+            data={[{ value: '', label: 'Any scope' }, ...choicesOf(scopeLabels)]}
+            onChange={(event) =>
+              onChange({ scope: (event.currentTarget.value || undefined) as Filters['scope'] })
+            }
+          />
+          <NativeSelect
+            aria-label="Plan"
+            value={search.plan ?? ''}
+            data={[{ value: '', label: 'Any plan' }, ...plans.map(({ name }) => name)]}
+            onChange={(event) => onChange({ plan: event.currentTarget.value || undefined })}
+          />
+        </>
+      )}
+      {isFiltered(search) && (
+        <Button
+          variant="subtle"
+          color="gray"
+          leftSection={<IconX size={14} />}
+          onClick={() => onChange(none)}
+        >
+          Clear
+        </Button>
+      )}
+    </search>
+  );
+}
+
+function Who({ search, onChange }: Pick<Props, 'search' | 'onChange'>) {
+  return (
+    <>
       <FilterField
         search
         label="User"
@@ -65,44 +118,7 @@ export function FilterBar({ tenant, search, onChange }: Props) {
         value={search.ip}
         onChange={(ip) => onChange({ ip })}
       />
-      <Select
-        aria-label="Rule"
-        placeholder="Any rule"
-        searchable
-        clearable
-        className={styles.rule}
-        comboboxProps={{ width: 360, position: 'bottom-start' }}
-        clearButtonProps={{ 'aria-label': 'Any rule' }}
-        nothingFoundMessage="No results"
-        data={ruleChoices(rules, search.rule)}
-        value={search.rule === undefined ? null : String(search.rule)}
-        onChange={(rule) => onChange({ rule: rule === null ? undefined : Number(rule) })}
-      />
-      <NativeSelect
-        aria-label="Scope"
-        value={search.scope ?? ''}
-        data={[{ value: '', label: 'Any scope' }, ...choicesOf(scopeLabels)]}
-        onChange={(event) =>
-          onChange({ scope: (event.currentTarget.value || undefined) as Filters['scope'] })
-        }
-      />
-      <NativeSelect
-        aria-label="Plan"
-        value={search.plan ?? ''}
-        data={[{ value: '', label: 'Any plan' }, ...plans.map(({ name }) => name)]}
-        onChange={(event) => onChange({ plan: event.currentTarget.value || undefined })}
-      />
-      {isFiltered(search) && (
-        <Button
-          variant="subtle"
-          color="gray"
-          leftSection={<IconX size={14} />}
-          onClick={() => onChange(none)}
-        >
-          Clear
-        </Button>
-      )}
-    </search>
+    </>
   );
 }
 

@@ -1,13 +1,13 @@
 import { Button } from '@mantine/core';
 import { isStatus, sentence } from '~/api/problem';
 import { Announce } from '~/components/Announce';
-import { plural } from '~/domain/format';
+import { exactTime, plural } from '~/domain/format';
 import type { useTail } from './useTail';
 import styles from './Violations.module.css';
 
 /** The state of the live stream, and the button that shows new rows. */
 export function LiveLine({ tail, waiting }: { tail: ReturnType<typeof useTail>; waiting: number }) {
-  const { state, skipped, dropped, error } = tail;
+  const { state, gap, dropped, error } = tail;
   const words = {
     off: 'Paused.',
     connecting: 'Connecting …',
@@ -19,10 +19,10 @@ export function LiveLine({ tail, waiting }: { tail: ReturnType<typeof useTail>; 
       <span className={styles.dot} aria-hidden />
       <span>
         {words}
-        {skipped && ' Showing the latest 500 of each second.'}
+        {gap && ` Too many arrived: some before ${exactTime(Date.parse(gap))} are not shown.`}
         {dropped && ' Only the latest 2,000 are kept.'}
       </span>
-      {dropped && (
+      {(dropped || gap) && (
         <Button size="xs" variant="default" onClick={tail.forget}>
           Reload the list
         </Button>

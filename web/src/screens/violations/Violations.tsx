@@ -1,10 +1,11 @@
-import { Button } from '@mantine/core';
+import { Button, SegmentedControl } from '@mantine/core';
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useEffect, useMemo } from 'react';
 import { rulesQuery } from '~/api/queries';
 import type { Violation } from '~/api/types';
 import { filterOf, violationsQuery } from '~/api/violations';
+import { CopyLink } from '~/components/CopyLink';
 import { DataTable } from '~/components/DataTable';
 import { IconPause, IconPlay } from '~/components/icons';
 import { Card, Page } from '~/components/Page';
@@ -12,6 +13,8 @@ import { ErrorState, LoadingLines } from '~/components/states';
 import { TimeRange, useTimeRange } from '~/components/TimeRange';
 import { here, usePanel } from '~/components/usePanel';
 import { isNamedRange } from '~/domain/range';
+import { laterFirst } from '~/domain/violation';
+import { TemporaryRules } from '~/features/temporary/TemporaryRules';
 import { violationColumns } from '~/features/violations/columns';
 import { ViolationPanel } from '~/features/violations/ViolationPanel';
 import type { ViolationsSearch } from '~/search';
@@ -19,6 +22,7 @@ import { useTenant } from '~/session';
 import { Export } from './Export';
 import { FilterBar, isFiltered } from './FilterBar';
 import { Footer, Nothing } from './Footer';
+import { Groups, groupTitles } from './Groups';
 import { LiveLine } from './LiveLine';
 import { OverTime } from './OverTime';
 import { useTail } from './useTail';
@@ -36,11 +40,13 @@ export default function Violations() {
     refetchOnWindowFocus: !search.live, // rows would move; the stream brings what is new
   });
   const tail = useTail(tenant, filter, range.text, !!search.live);
-  const { rows: arrived, waiting: held, dropped, show } = tail;
+  const { rows: arrived, held, dropped, show, latest } = tail;
   const { rows, waiting } = useMemo(
     () => joined(arrived, held, dropped ? [] : list.data?.pages),
     [arrived, held, dropped, list.data],
   );
+  // Rows of another filter say nothing about what is missing here.
+  latest.current = list.isPlaceholderData ? undefined : (arrived[0] ?? rows[0]);
   // An empty list has no rows that could move, so new ones are shown at once.
   useEffect(() => {
     if (list.data && rows.length === 0 && waiting > 0) show();
@@ -69,15 +75,18 @@ export default function Violations() {
       actions={
         <>
           <TimeRange fallback="1h" />
+          <CopyLink range={range} />
           <Export tenant={tenant} span={range} filter={filter} />
-          <Button
-            variant={search.live ? 'light' : 'default'}
-            aria-pressed={!!search.live}
-            leftSection={search.live ? <IconPause size={14} /> : <IconPlay size={14} />}
-            onClick={toggle}
-          >
-            Live
-          </Button>
+          {!search.group && (
+            <Button
+              variant={search.live ? 'light' : 'default'}
+              aria-pressed={!!search.live}
+              leftSection={search.live ? <IconPause size={14} /> : <IconPlay size={14} />}
+              onClick={toggle}
+            >
+              Live
+            </Button>
+          )}
         </>
       }
     >
@@ -85,47 +94,67 @@ export default function Violations() {
       <Card>
         <OverTime tenant={tenant} span={range} search={search} onBrush={brush} />
       </Card>
-      {(search.live || waiting > 0) && <LiveLine tail={tail} waiting={waiting} />}
-      <Card flush>
-        {list.isError && !list.data ? (
-          <ErrorState error={list.error} onRetry={() => list.refetch()} />
-        ) : !list.data ? (
-          <LoadingLines lines={10} />
-        ) : rows.length === 0 ? (
-          <Nothing list={list} filtered={isFiltered(search)} live={!!search.live} tenant={tenant} />
-        ) : (
-          <div className={list.isPlaceholderData ? styles.old : undefined} aria-busy={list.isPlaceholderData}>
-            <DataTable
-              label="Violations"
-              columns={violationColumns(rules, rows)}
-              rows={rows}
-              rowKey={({ violation_id }) => violation_id}
-              open={search.open}
-              to={({ violation_id }) => here({ open: violation_id })}
-              onOpen={({ violation_id }) => open(violation_id)}
-            />
-          </div>
-        )}
-      </Card>
-      {rows.length > 0 && <Footer list={list} rows={rows} />}
-      <ViolationPanel tenant={tenant} id={search.open} rows={rows} onOpen={open} />
+      <TemporaryRules tenant={tenant} />
+      <SegmentedControl
+        aria-label="Group by"
+        className={styles.views}
+        data={[
+          { value: '', label: 'List' },
+          ...Object.entries(groupTitles).map(([value, label]) => ({ value, label })),
+        ]}
+        value={search.group ?? ''}
+        onChange={(group) => set(groupedBy(group as NonNullable<ViolationsSearch['group']> | ''))}
+      />
+      {search.group ? (
+        <Groups tenant={tenant} span={range} by={search.group} search={search} />
+      ) : (
+        <>
+          {(search.live || waiting > 0) && <LiveLine tail={tail} waiting={waiting} />}
+          <Card flush>
+            {list.isError && !list.data ? (
+              <ErrorState error={list.error} onRetry={() => list.refetch()} />
+            ) : !list.data ? (
+              <LoadingLines lines={10} />
+            ) : rows.length === 0 ? (
+              <Nothing list={list} filtered={isFiltered(search)} live={!!search.live} tenant={tenant} />
+            ) : (
+              <div
+                className={list.isPlaceholderData ? styles.old : undefined}
+                aria-busy={list.isPlaceholderData}
+              >
+                <DataTable
+                  label="Violations"
+                  columns={violationColumns(rules, rows)}
+                  rows={rows}
+                  rowKey={({ violation_id }) => violation_id}
+                  open={search.open}
+                  to={({ violation_id }) => here({ open: violation_id })}
+                  onOpen={({ violation_id }) => open(violation_id)}
+                />
+              </div>
+            )}
+          </Card>
+          {rows.length > 0 && <Footer list={list} rows={rows} />}
+          <ViolationPanel tenant={tenant} id={search.open} rows={rows} onOpen={open} />
+        </>
+      )}
     </Page>
   );
 }
 
-/** Live and listed violations, each once, latest first. Held live rows are only counted. */
-function joined(arrived: Violation[], held: number, pages: { items: Violation[] }[] = []) {
-  const before = pages.flatMap(({ items }) => items);
-  const listed = new Set(before.map(({ violation_id }) => violation_id));
-  const isNew = ({ violation_id }: Violation) => !listed.has(violation_id);
-  const shown = arrived.slice(held).filter(isNew);
-  const waiting = arrived.slice(0, held).filter(isNew).length;
-  return { rows: shown.length === 0 ? before : [...shown, ...before].toSorted(laterFirst), waiting };
+/** A ranking has the filters of outcome and rule only, and is not live. */
+function groupedBy(group: NonNullable<ViolationsSearch['group']> | ''): Partial<ViolationsSearch> {
+  if (group === '') return { group: undefined };
+  const none = { user: undefined, endpoint: undefined, ip: undefined, scope: undefined, plan: undefined };
+  return { ...none, group, live: undefined, open: undefined, ...(group === 'rule' && { rule: undefined }) };
 }
 
-/** By the microseconds at the start of an id, then by its number. */
-function laterFirst(a: Violation, b: Violation): number {
-  const [at = 0, number = 0] = a.violation_id.split('-').map(Number);
-  const [otherAt = 0, otherNumber = 0] = b.violation_id.split('-').map(Number);
-  return otherAt - at || otherNumber - number;
+/** Live and listed violations, each once, latest first. Held live rows are only counted. */
+function joined(arrived: Violation[], held: ReadonlySet<string>, pages: { items: Violation[] }[] = []) {
+  const before = pages.flatMap(({ items }) => items);
+  const listed = new Set(before.map(({ violation_id }) => violation_id));
+  const fresh = arrived.filter(({ violation_id }) => !listed.has(violation_id));
+  const shown = fresh.filter(({ violation_id }) => !held.has(violation_id));
+  const waiting = fresh.length - shown.length;
+  return { rows: shown.length === 0 ? before : [...shown, ...before].toSorted(laterFirst), waiting };
 }

@@ -1,38 +1,42 @@
 import { useQueryClient } from '@tanstack/react-query';
-import { useEffect, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { AwayError, isStatus } from '~/api/problem';
 import { sessionKey, tenantKey } from '~/api/queries';
 import { type TailEvent, type TailPosition, tail } from '~/api/tail';
 import type { Violation } from '~/api/types';
-import type { ViolationFilter } from '~/api/violations';
+import { type ViolationFilter, violationsSince } from '~/api/violations';
+import { laterFirst } from '~/domain/violation';
 
 const most = 2_000;
 const patience = 2_000;
+/** Violations are written up to so many milliseconds after they happened. */
+const lateness = 10_000;
 
 export interface Tail {
   /** Rows since the first start, latest first. Pausing keeps them. */
   rows: Violation[];
-  /** How many of the first rows are held back, so that no row moves under the pointer. */
-  waiting: number;
+  /** The ids of rows that are held back, so that no row moves under the pointer. */
+  held: ReadonlySet<string>;
   /** Older rows were dropped, so some are missing between these and the list. */
   dropped: boolean;
   state: 'off' | 'connecting' | 'live' | 'stopped';
-  /** The server skipped some violations. */
-  skipped: boolean;
+  /** Rows are missing between this time and the ones before it, because too many arrived meanwhile. */
+  gap: string | null;
   /** Why it stopped. */
   error: unknown;
 }
 
-const off: Tail = { rows: [], waiting: 0, dropped: false, state: 'off', skipped: false, error: null };
+const off: Tail = { rows: [], held: new Set(), dropped: false, state: 'off', gap: null, error: null };
 
 /**
- * Violations as they arrive, while `wanted`. It reconnects after a restart, and the server sends what arrived
- * since. At each start, and where the server skipped some, the lists are refetched. Another range or filter
- * starts over.
+ * Violations as they arrive, while `wanted`. At each start and after a lost connection, what is
+ * missing is read from the list. Pausing keeps the rows. Another range or filter starts over with the list of it.
  */
 export function useTail(tenant: string, filter: ViolationFilter, range: string, wanted: boolean) {
   const queries = useQueryClient();
   const [now, setNow] = useState<Tail>(off);
+  // The latest row that is shown or held: what is later is missing after a pause.
+  const latest = useRef<Violation>(undefined);
   const asked = JSON.stringify(filter);
   const of = `${asked} ${range}`;
   const [began, setBegan] = useState(of);
@@ -45,16 +49,25 @@ export function useTail(tenant: string, filter: ViolationFilter, range: string, 
     setNow((before) => ({ ...before, state: wanted ? 'connecting' : 'off', error: null }));
     if (!wanted) return;
     const stop = new AbortController();
+    const given = JSON.parse(asked) as ViolationFilter;
     const signedOut = () => queries.invalidateQueries({ queryKey: sessionKey });
-    const refill = () => queries.invalidateQueries({ queryKey: tenantKey(tenant, 'violations') });
-    watch(tenant, JSON.parse(asked) as ViolationFilter, stop.signal, setNow, { signedOut, refill });
+    const fill = async () => {
+      const from = latest.current;
+      if (!from) return queries.invalidateQueries({ queryKey: tenantKey(tenant, 'violations') });
+      const since = Date.parse(from.requested_at) - lateness;
+      const { items, rest } = await violationsSince(tenant, given, since, stop.signal);
+      const gap = rest ? (items.at(-1)?.requested_at ?? null) : null;
+      setNow((before) => ({ ...withRows(before, items), gap: gap ?? before.gap }));
+    };
+    watch(tenant, given, stop.signal, setNow, { signedOut, fill });
     return () => stop.abort();
   }, [tenant, asked, wanted, queries]);
 
   return {
     ...now,
+    latest,
     /** Shows the held rows. */
-    show: () => setNow((before) => ({ ...before, waiting: 0 })),
+    show: () => setNow((before) => ({ ...before, held: new Set() })),
     /** Drops the rows and refetches the lists. */
     forget() {
       setNow((before) => ({ ...off, state: before.state }));
@@ -67,8 +80,8 @@ type Update = (change: (now: Tail) => Tail) => void;
 
 interface Hooks {
   signedOut: () => void;
-  /** The stream skipped violations. */
-  refill: () => void;
+  /** Reads what the stream did not bring. */
+  fill: () => Promise<unknown>;
 }
 
 async function watch(
@@ -76,19 +89,19 @@ async function watch(
   filter: ViolationFilter,
   signal: AbortSignal,
   update: Update,
-  { signedOut, refill }: Hooks,
+  { signedOut, fill }: Hooks,
 ): Promise<void> {
   const position: TailPosition = {};
-  let begins = true;
   while (!signal.aborted) {
     try {
       update((now) => ({ ...now, state: 'connecting' }));
-      let resumes = position.id !== undefined;
+      let begins = true;
+      let filled = false; // the list has what the first events skip
       for await (const events of tail(tenant, filter, position, signal)) {
-        if (begins || (resumes && events.some(({ event }) => event === 'skipped'))) refill();
+        if (begins) await fill();
         begins = false;
-        resumes &&= events.length === 0; // until it sent what arrived meanwhile
-        update((now) => arrived(now, events));
+        update((now) => arrived(now, events, filled));
+        filled ||= events.length > 0;
         const end = events.find((event) => event.event === 'ended');
         if (end?.reason === 'signed_out') return signedOut();
         if (end?.reason === 'forbidden') {
@@ -105,21 +118,24 @@ async function watch(
   }
 }
 
-function arrived(now: Tail, events: TailEvent[]): Tail {
+function arrived(now: Tail, events: TailEvent[], skips: boolean): Tail {
+  const violations = events.filter((event) => event.event === 'violation').map(({ violation }) => violation);
+  const skipped = skips && events.some(({ event }) => event === 'skipped');
+  const gap = skipped ? (violations[0]?.requested_at ?? now.gap) : now.gap;
+  return { ...withRows(now, violations), state: 'live', gap };
+}
+
+/** Adds the rows that are new, held back. */
+function withRows(now: Tail, more: Violation[]): Tail {
   const known = new Set(now.rows.map(({ violation_id }) => violation_id));
-  const fresh = events
-    .filter((event) => event.event === 'violation')
-    .map(({ violation }) => violation)
-    .filter(({ violation_id }) => !known.has(violation_id));
-  const skipped = now.skipped || events.some(({ event }) => event === 'skipped');
-  const rows = [...fresh.reverse(), ...now.rows];
+  const fresh = more.filter(({ violation_id }) => !known.has(violation_id) && known.add(violation_id));
+  if (fresh.length === 0) return now;
+  const rows = [...fresh, ...now.rows].toSorted(laterFirst);
   return {
     ...now,
-    state: 'live',
-    skipped,
     dropped: now.dropped || rows.length > most,
     rows: rows.slice(0, most),
-    waiting: Math.min(most, now.waiting + fresh.length),
+    held: new Set([...now.held, ...fresh.map(({ violation_id }) => violation_id)]),
   };
 }
 

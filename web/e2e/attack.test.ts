@@ -1,0 +1,115 @@
+import { expect, expectAccessible, signIn, test } from './browser';
+import { countClicks } from './clicks';
+import { demo, until } from './sluice';
+import { askAll, reports } from './traffic';
+
+// A block holds for everybody who asks from its address.
+test.use({ server: 'attack' });
+
+const at = (screen: string) => `/t/${demo.tenant}/${screen}`;
+const attacker = '198.51.100.77';
+const attack = (count: number) => reports('attacker', count).map((check) => ({ ...check, ip: attacker }));
+
+test('an address under attack is blocked for an hour in three clicks from the overview', async ({
+  page,
+  sluice,
+}) => {
+  await signIn(page);
+  await askAll(sluice, attack(200));
+  await page.goto(at('overview'));
+  const menu = page.getByRole('button', { name: `Actions for address ${attacker}` });
+  await expect(menu).toBeVisible({ timeout: 60_000 });
+  const clicks = await countClicks(page);
+  await menu.click();
+  await page.getByRole('menuitem', { name: /^Block/ }).click();
+  const dialog = page.getByRole('dialog', { name: `Block address ${attacker}` });
+  await expect(dialog.getByText(/checks of this address were denied/)).toBeVisible();
+  await expect(dialog.getByText(/^Ends .*, by itself\.$/)).toBeVisible();
+  await expectAccessible(page);
+  await dialog.getByRole('button', { name: 'Block for 1 hour' }).click();
+  await expect(dialog).toBeHidden();
+  await clicks.expectAtMost(3);
+  const others = attack(1).map((check) => ({ ...check, user_id: 'nobody', endpoint: '/free' }));
+  await until(async () => (await askAll(sluice, others))[0] === 429);
+
+  // The rule ends when somebody ends it, or by itself.
+  await page.goto(`${at('violations')}?group=ip`);
+  await expect(page.getByRole('table', { name: 'Addresses by denials' }).getByText(attacker)).toBeVisible();
+  await expectAccessible(page);
+  const rules = page.getByRole('list', { name: 'Temporary rules' });
+  await expect(rules.getByText(/^Blocks until /)).toBeVisible();
+  await rules.getByRole('button', { name: 'End now' }).click();
+  await expect(rules).toBeHidden();
+  await until(async () => (await askAll(sluice, others))[0] === 200);
+});
+
+test('why a user was limited takes a search, and a raise two clicks more; the story tells both', async ({
+  page,
+  sluice,
+}) => {
+  await askAll(sluice, reports('4711', 9));
+  await signIn(page);
+  await page.goto(at('users'));
+  const clicks = await countClicks(page);
+  await page.getByLabel('User id').fill('4711');
+  await page.getByRole('link', { name: 'Open user 4711' }).click();
+  const story = page.getByRole('list', { name: 'Time line' });
+  await until(async () => {
+    if (await story.getByText(/in this hour, by/).isVisible()) return true;
+    await page.reload();
+    await expect(page.getByRole('heading', { name: 'Recent denials' })).toBeVisible();
+    return false;
+  });
+  await clicks.expectAtMost(1);
+  await page.getByRole('button', { name: 'New override' }).click();
+  const raise = page.getByRole('dialog', { name: 'New override for user 4711' });
+  await raise.getByLabel('Reason').fill('ticket 1234');
+  await raise.getByRole('button', { name: 'Save override' }).click();
+  await expect(raise).toBeHidden();
+  await clicks.expectAtMost(3);
+  await expect(story.getByText(/ticket 1234/)).toBeVisible();
+  await expectAccessible(page);
+});
+
+test('a violation opens beside the list, leads to its check, and its link opens the same for others', async ({
+  page,
+  browser,
+  sluice,
+}) => {
+  await askAll(sluice, reports('4712', 9));
+  await page.setViewportSize({ width: 1024, height: 768 });
+  await signIn(page);
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  const link = page.getByRole('table', { name: 'Violations' }).getByRole('link', { name: /4712/ }).first();
+  await until(async () => {
+    await page.goto(`${at('violations')}?user=4712`);
+    await expect(page.getByRole('heading', { name: 'Violations' })).toBeVisible();
+    return link.isVisible();
+  });
+  await link.click();
+  const panel = page.getByRole('dialog', { name: 'Violation' });
+  await expect(panel).toBeVisible();
+  const [list, side] = [await page.getByRole('table').boundingBox(), await panel.boundingBox()];
+  if (!list || !side) throw new Error('the list and the panel have no place');
+  expect(list.x + list.width).toBeLessThanOrEqual(side.x);
+  await expectAccessible(page);
+
+  await page.getByRole('button', { name: 'Copy link' }).click();
+  await expect(page.getByRole('button', { name: 'Link copied' })).toBeVisible();
+  const copied = new URL(await page.evaluate(() => navigator.clipboard.readText()));
+  expect(copied.searchParams.get('user')).toBe('4712');
+  expect(copied.searchParams.get('range')).toContain('~');
+  const other = await (await browser.newContext({ viewport: { width: 390, height: 844 } })).newPage();
+  await other.goto(copied.href);
+  await expect(other).toHaveURL(/sign-in/);
+  await other.getByLabel('E-mail').fill(demo.email);
+  await other.getByLabel('Password', { exact: true }).fill(demo.password);
+  await other.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await expect(other.getByRole('dialog', { name: 'Violation' })).toBeVisible();
+  expect((await other.getByRole('dialog', { name: 'Violation' }).boundingBox())?.width).toBe(390);
+  await other.context().close();
+
+  await panel.getByRole('link', { name: 'Try it' }).click();
+  await expect(page.getByRole('textbox', { name: 'User', exact: true })).toHaveValue('4712');
+  await expect(page.getByText(/api\/reports/).first()).toBeVisible();
+});

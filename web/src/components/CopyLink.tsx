@@ -1,0 +1,35 @@
+import { Button } from '@mantine/core';
+import { useClipboard } from '@mantine/hooks';
+import { useEffect } from 'react';
+import { between, type Span } from '~/domain/range';
+import { IconCheck, IconCopy } from './icons';
+import { failed } from './toast';
+
+/**
+ * Copies the address of this page. A range that ends now becomes the range that is shown, so that the reader of the link
+ * sees the same. Readers sign in by themselves: the address has no secret.
+ */
+export function CopyLink({ range }: { range: Span }) {
+  const { copy, copied, error } = useClipboard({ timeout: 3_000 });
+  useEffect(() => {
+    if (error) failed('The link was not copied', new Error('Copy it from the address bar.'));
+  }, [error]);
+  return (
+    <Button
+      variant="default"
+      leftSection={copied ? <IconCheck size={14} /> : <IconCopy size={14} />}
+      onClick={() => copy(fixedLink(location.href, range, Date.now()))}
+    >
+      <span aria-live="polite">{copied ? 'Link copied' : 'Copy link'}</span>
+    </Button>
+  );
+}
+
+/** The address with the range as it is now, and without the live view. */
+export function fixedLink(href: string, range: Span, now: number): string {
+  const url = new URL(href);
+  const { from, until } = range.at(now);
+  url.searchParams.set('range', between(from, until));
+  url.searchParams.delete('live');
+  return url.href;
+}

@@ -1,0 +1,33 @@
+import type { Rule, TopBy } from '~/api/types';
+import { printPattern } from './pattern';
+
+/** Checks that have a value in common, such as an address. */
+export interface Group {
+  by: Exclude<TopBy, 'rule'>;
+  value: string;
+}
+
+/** What a group is called in a sentence, without its value. */
+export const groupNouns: Record<TopBy, string> = {
+  user: 'user',
+  ip: 'address',
+  network: 'network',
+  endpoint: 'endpoint',
+  rule: 'rule',
+};
+
+/** The pattern of a rule that matches the checks of a group and no others. */
+export function groupPattern({ by, value }: Group): string {
+  return printPattern([{ field: by === 'network' ? 'ip' : by, each: false, value }]);
+}
+
+/** The filter of the list of violations for a group. */
+export function groupFilter({ by, value }: { by: TopBy; value: string }) {
+  if (by === 'rule') return { rule: Number(value) };
+  return { [by === 'network' ? 'ip' : by]: value };
+}
+
+/** Whether a rule matches nothing any more. */
+export function hasExpired({ expires_at }: Pick<Rule, 'expires_at'>, now: number): boolean {
+  return expires_at !== null && Date.parse(expires_at) <= now;
+}

@@ -1,0 +1,53 @@
+import { ActionIcon, Menu } from '@mantine/core';
+import { lazy, Suspense, useState } from 'react';
+import { IconBan, IconBolt, IconCheck, IconDots } from '~/components/icons';
+import type { Group } from '~/domain/group';
+import { type Action, groupName, verbs } from './draft';
+
+// The overview has menus of groups, and most visits open none.
+const TemporaryRule = lazy(() => import('./TemporaryRule'));
+
+interface Props {
+  tenant: string;
+  group: Group;
+  denied: number;
+}
+
+const icons = { block: IconBan, limit: IconBolt, bypass: IconCheck };
+
+/** What can be done about a group for a time. */
+export function GroupMenu({ tenant, group, denied }: Props) {
+  const [action, setAction] = useState<Action | null>(null);
+  return (
+    <>
+      <Menu position="bottom-end">
+        <Menu.Target>
+          <ActionIcon aria-label={`Actions for ${groupName(group)}`}>
+            <IconDots size={16} />
+          </ActionIcon>
+        </Menu.Target>
+        <Menu.Dropdown>
+          {(['block', 'limit', 'bypass'] as const).map((one) => {
+            const Icon = icons[one];
+            return (
+              <Menu.Item key={one} leftSection={<Icon size={14} />} onClick={() => setAction(one)}>
+                {verbs[one]} …
+              </Menu.Item>
+            );
+          })}
+        </Menu.Dropdown>
+      </Menu>
+      {action && (
+        <Suspense fallback={null}>
+          <TemporaryRule
+            tenant={tenant}
+            group={group}
+            action={action}
+            denied={denied}
+            onClose={() => setAction(null)}
+          />
+        </Suspense>
+      )}
+    </>
+  );
+}

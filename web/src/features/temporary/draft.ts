@@ -1,0 +1,80 @@
+import type { NewRule, Rule } from '~/api/types';
+import { newLimit } from '~/domain/algorithm';
+import { type Group, groupNouns, groupPattern } from '~/domain/group';
+import type { Limit } from '~/domain/rate';
+
+export type Action = Rule['action'];
+
+/** The name of the rules that are made here. A group has at most one of them. */
+export const ruleName = 'temporary';
+
+export const lengths = [
+  { value: '15', label: '15 minutes' },
+  { value: '60', label: '1 hour' },
+  { value: '360', label: '6 hours' },
+  { value: '1440', label: '1 day' },
+  { value: '10080', label: '7 days' },
+];
+
+export interface Draft {
+  action: Action;
+  /** A value of lengths. */
+  minutes: string;
+  limit: Limit;
+}
+
+export function beginDraft(action: Action): Draft {
+  const limit = { ...newLimit, rate_per_second: 1, rate_unit: 'minute' as const, burst_capacity: 60 };
+  return { action, minutes: '60', limit };
+}
+
+export const verbs: Record<Action, string> = { block: 'Block', limit: 'Limit', bypass: 'Let through' };
+
+/** "address 203.0.113.9" */
+export function groupName({ by, value }: Group): string {
+  return `${groupNouns[by]} ${value}`;
+}
+
+/** What the action does, in a sentence. */
+export function consequence({ action }: Draft, group: Group): string {
+  const { by } = group;
+  const all =
+    by === 'endpoint'
+      ? 'Every check of this endpoint, of all users,'
+      : `Every check of this ${groupNouns[by]}`;
+  switch (action) {
+    case 'block':
+      return `${all} is denied.`;
+    case 'bypass':
+      return `${all} is allowed, whatever other rules say.`;
+    default:
+      return `${all} also takes tokens from one shared bucket with this limit. Other rules stay in force.`;
+  }
+}
+
+/** The end of the rule, from the time at which it is saved. */
+export function endOf({ minutes }: Draft, now: number): number {
+  return now + Number(minutes) * 60_000;
+}
+
+/** The body that creates the rule. Its pattern and name identify it; the rest can also update it. */
+export function temporaryRule(group: Group, draft: Draft, now: number): NewRule {
+  return { key_pattern: groupPattern(group), name: ruleName, ...changeOf(draft, now) };
+}
+
+/** The fields that make a saved temporary rule another one. */
+export function changeOf(draft: Draft, now: number) {
+  const { rate_per_second, rate_unit, burst_capacity } = draft.limit;
+  const expires_at = new Date(endOf(draft, now)).toISOString();
+  const base = { action: draft.action, mode: 'enforce' as const, is_active: true, expires_at };
+  if (draft.action !== 'limit') return base;
+  return { ...base, algorithm: 'token_bucket' as const, rate_per_second, rate_unit, burst_capacity };
+}
+
+/** The temporary rule that a group has already, expired or not. */
+export function savedRule(rules: Rule[], group: Group): Rule | undefined {
+  const pattern = groupPattern(group);
+  return rules.find(
+    ({ key_pattern, name, plan }) => key_pattern === pattern && name === ruleName && plan === null,
+  );
+}

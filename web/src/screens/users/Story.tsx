@@ -1,0 +1,123 @@
+import { useInfiniteQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import type { components } from '~/api/schema';
+import type { Rule } from '~/api/types';
+import { Num } from '~/components/Num';
+import { Outcome } from '~/components/Outcome';
+import { Card } from '~/components/Page';
+import { RuleLink } from '~/components/RuleLink';
+import { ShowMore } from '~/components/ShowMore';
+import { ErrorState, LoadingLines } from '~/components/states';
+import { actorOf, changesOf, verbOf } from '~/domain/audit';
+import { exactTime, plainTime } from '~/domain/format';
+import { between, type Span } from '~/domain/range';
+import { ruleLabel } from '~/domain/rule';
+import { storyQuery } from './queries';
+import styles from './Users.module.css';
+
+type Moment = components['schemas']['UserMoment'];
+type Denials = components['schemas']['UserDenials'];
+type Entry = NonNullable<Moment['entry']>;
+
+const hour = 3_600_000;
+
+interface Props {
+  tenant: string;
+  user: string;
+  rules: Rule[];
+  span: Span;
+}
+
+/** What happened to a user, the latest first: denials by hour, changes of the plan and of overrides. */
+export function Story({ tenant, user, rules, span }: Props) {
+  const list = useInfiniteQuery(storyQuery(tenant, user, span));
+  const moments = list.data?.pages.flatMap(({ items }) => items) ?? [];
+  return (
+    <Card title="Time line" lead="Denials by hour, changes of the plan, and overrides." flush>
+      {list.isError && !list.data ? (
+        <ErrorState error={list.error} onRetry={() => list.refetch()} />
+      ) : !list.data ? (
+        <LoadingLines lines={4} />
+      ) : moments.length === 0 ? (
+        <p className={styles.none}>Nothing in this time range.</p>
+      ) : (
+        <>
+          <ol className={styles.story} aria-label="Time line">
+            {moments.map(({ at, denials, entry }) => (
+              <li key={`${at} ${denials?.rule_id ?? ''} ${entry?.audit_id ?? ''}`}>
+                <time dateTime={at} title={exactTime(Date.parse(at))} className="numeric soft">
+                  {plainTime(Date.parse(at), 'minute')}
+                </time>
+                {denials && <Denied tenant={tenant} user={user} at={at} denials={denials} />}
+                {entry && <Changed tenant={tenant} entry={entry} rules={rules} />}
+              </li>
+            ))}
+          </ol>
+          {(list.hasNextPage || moments.length > 10) && <ShowMore list={list} rows={moments} noun="event" />}
+        </>
+      )}
+    </Card>
+  );
+}
+
+interface DeniedProps {
+  tenant: string;
+  user: string;
+  at: string;
+  denials: Denials;
+}
+
+function Denied({ tenant, user, at, denials: { rule_id, rule, mode, denied, exact } }: DeniedProps) {
+  const from = Date.parse(at);
+  const shadow = mode === 'shadow';
+  return (
+    <>
+      <Outcome tone={shadow ? 'shadow' : 'denied'}>{shadow ? 'Shadow' : 'Denied'}</Outcome>
+      <span>
+        {!exact && 'At least '}
+        <Link
+          to="/t/$tenant/violations"
+          params={{ tenant }}
+          search={{ user, rule: rule_id, range: between(from, from + hour) }}
+        >
+          <Num value={denied} unit={denied === 1 ? 'check' : 'checks'} />
+        </Link>{' '}
+        in this hour, by <RuleLink tenant={tenant} id={rule_id} rule={rule ?? undefined} />
+      </span>
+    </>
+  );
+}
+
+function Changed({ tenant, entry, rules }: { tenant: string; entry: Entry; rules: Rule[] }) {
+  const changes = changesOf(entry).filter(({ field }) => field !== 'User' && field !== 'Rule');
+  return (
+    <>
+      <Outcome tone="neutral">{entry.object.kind === 'user' ? 'Plan' : 'Override'}</Outcome>
+      <span>
+        {actorOf(entry)}{' '}
+        <Link
+          to="/t/$tenant/settings/$section"
+          params={{ tenant, section: 'audit' }}
+          search={{ entry: entry.audit_id }}
+        >
+          {verbOf(entry)}
+        </Link>{' '}
+        {entry.object.kind === 'user' ? 'the plan' : `the override of ${overriddenRule(entry, rules)}`}
+        {changes.length > 0 && ': '}
+        {changes
+          .map(({ field, before, after }) =>
+            before !== null && after !== null
+              ? `${field} ${before} → ${after}`
+              : `${field} ${after ?? before ?? ''}`,
+          )
+          .join(', ')}
+      </span>
+    </>
+  );
+}
+
+function overriddenRule({ object: { id } }: Entry, rules: Rule[]): string {
+  const number = Number(id.slice(0, id.indexOf(':')));
+  const rule = rules.find(({ rule_id }) => rule_id === number);
+  return rule ? ruleLabel(rule) : `rule ${number}, removed`;
+}

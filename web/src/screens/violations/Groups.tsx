@@ -1,0 +1,150 @@
+import { useQuery } from '@tanstack/react-query';
+import { topQuery } from '~/api/traffic';
+import type { Top, TopBy, TopItem } from '~/api/types';
+import { type Column, DataTable } from '~/components/DataTable';
+import { IconViolations } from '~/components/icons';
+import { Num } from '~/components/Num';
+import { Card } from '~/components/Page';
+import { RuleName } from '~/components/RuleLink';
+import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
+import { RelativeTime } from '~/components/Time';
+import { exactTime, percent } from '~/domain/format';
+import { groupFilter, groupNouns } from '~/domain/group';
+import type { Span } from '~/domain/range';
+import { GroupMenu } from '~/features/temporary/GroupMenu';
+import type { ViolationsSearch } from '~/search';
+import { useRole } from '~/session';
+import styles from './Violations.module.css';
+
+const most = 100;
+
+export const groupTitles: Record<TopBy, string> = {
+  user: 'Users',
+  ip: 'Addresses',
+  network: 'Networks',
+  endpoint: 'Endpoints',
+  rule: 'Rules',
+};
+
+interface Props {
+  tenant: string;
+  span: Span;
+  by: TopBy;
+  search: ViolationsSearch;
+}
+
+/** The denials of the range by what they have in common, the most first, with what can be done about each. */
+export function Groups({ tenant, span, by, search }: Props) {
+  const filter = { mode: search.mode, rule_id: by === 'rule' ? undefined : search.rule };
+  const top = useQuery(topQuery(tenant, span, by, most, filter));
+  const { edit } = useRole();
+  if (!top.data) {
+    return (
+      <Card flush>
+        {top.isError ? (
+          <ErrorState error={top.error} onRetry={() => top.refetch()} />
+        ) : (
+          <LoadingLines lines={10} />
+        )}
+      </Card>
+    );
+  }
+  const { items } = top.data;
+  const rows = items.filter(({ denied }) => denied > 0);
+  return (
+    <>
+      <Card flush>
+        {rows.length === 0 ? (
+          <EmptyState icon={<IconViolations size={20} aria-hidden />} title="No denials in this time range">
+            Choose a longer time range, or remove a filter.
+          </EmptyState>
+        ) : (
+          <div className={top.isPlaceholderData ? styles.old : undefined} aria-busy={top.isPlaceholderData}>
+            <DataTable
+              label={`${groupTitles[by]} by denials`}
+              columns={columnsOf(tenant, by, rows, edit)}
+              rows={rows}
+              rowKey={({ value }) => value}
+              to={({ value }) => ({
+                to: '/t/$tenant/violations',
+                params: { tenant },
+                search: { ...groupFilter({ by, value }), mode: search.mode, range: search.range },
+              })}
+            />
+          </div>
+        )}
+      </Card>
+      <footer className={styles.footer}>{coverage(top.data)}</footer>
+    </>
+  );
+}
+
+function columnsOf(tenant: string, by: TopBy, rows: TopItem[], edit: boolean): Column<TopItem>[] {
+  const all = rows.reduce((sum, { denied }) => sum + denied, 0);
+  const columns: Column<TopItem>[] = [
+    {
+      key: 'value',
+      header: groupTitles[by].slice(0, by === 'ip' ? -2 : -1),
+      render: (item) => <Value by={by} item={item} />,
+    },
+    {
+      key: 'share',
+      header: 'Share',
+      width: 168,
+      wide: true,
+      render: ({ denied }) => (
+        <span className={styles.share} style={{ '--share': denied / all } as React.CSSProperties}>
+          {percent(denied / all)}
+        </span>
+      ),
+    },
+    {
+      key: 'denied',
+      header: 'Denied',
+      width: 96,
+      numeric: true,
+      render: ({ denied }) => <Num value={denied} />,
+    },
+    {
+      key: 'last',
+      header: 'Last',
+      width: 112,
+      wide: true,
+      render: ({ last_at }) => (last_at ? <RelativeTime at={last_at} /> : null),
+    },
+  ];
+  if (!edit || by === 'rule') return columns;
+  return [
+    ...columns,
+    {
+      key: 'actions',
+      header: 'Actions',
+      quiet: true,
+      width: 60,
+      render: ({ value, denied }) => <GroupMenu tenant={tenant} group={{ by, value }} denied={denied} />,
+    },
+  ];
+}
+
+function Value({ by, item: { value, rule } }: { by: TopBy; item: TopItem }) {
+  if (by !== 'rule') return <>{value}</>;
+  return rule ? <RuleName id={rule.rule_id} rule={rule} /> : <>Rule {value}, removed</>;
+}
+
+/** What the figures cover. */
+function coverage({ by, unattributed, looked_back_to }: Top): React.ReactNode {
+  const exact = unattributed === 0 && looked_back_to === null;
+  return (
+    <span>
+      {by === 'network' && 'IPv4 by /24, IPv6 by /48. '}
+      {exact && 'Exact counts.'}
+      {unattributed > 0 && (
+        <>
+          Lower bounds: <Num value={unattributed} unit="denials" /> have no recorded {groupNouns[by]}.
+        </>
+      )}
+      {looked_back_to &&
+        ` From the latest 100,000 records, back to ${exactTime(Date.parse(looked_back_to))}.`}
+    </span>
+  );
+}
