@@ -20,6 +20,7 @@ const clusterMasters = 3
 type cluster struct {
 	*devdb.RedisCluster
 	clients []*redis.Client // of its masters
+	idle    float64         // how much of a processor a master takes that nobody asks
 }
 
 func (s *stage) startCluster(ctx context.Context) (*cluster, error) {
@@ -61,6 +62,28 @@ func (c *cluster) processors(ctx context.Context) (seconds []float64, err error)
 	return seconds, nil
 }
 
+// measureIdle measures what a master takes that nobody asks: timers, and messages of the cluster.
+func (c *cluster) measureIdle(ctx context.Context) error {
+	before, err := c.processors(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	select {
+	case <-time.After(2 * time.Second):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	after, err := c.processors(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range after {
+		c.idle += (after[i] - before[i]) / time.Since(began).Seconds() / float64(len(after))
+	}
+	return nil
+}
+
 // spread compares what a check costs the busiest of three masters, where the buckets of its tenant are spread over all and where they
 // are together on one. Both lease.
 func spread(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
@@ -75,6 +98,9 @@ func spread(ctx context.Context, rounds int, round time.Duration) ([]line, error
 	}
 	c, err := s.startCluster(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.measureIdle(ctx); err != nil {
 		return nil, err
 	}
 	server, err := s.startAPI(ctx, database, c.URL())
@@ -111,8 +137,11 @@ func spread(ctx context.Context, rounds int, round time.Duration) ([]line, error
 		lines = append(lines,
 			lineOf("spread, "+crowd.name+": the busiest of 3 masters, µs of CPU per check ÷ together", "%.2f",
 				together.median("busiest"), apart.median("busiest"), apart.over(together, "busiest"), -crowd.atMost),
+			note("  less what an idle master takes", "%.2f", together.median("busy"), apart.median("busy")),
 			note("  all masters, µs of CPU per check", "%.2f", together.median("all"), apart.median("all")),
 			note("  scripts per check", "%.4f", together.median("scripts"), apart.median("scripts")),
+			note("  buckets renewed, per script", "%.1f", together.median("asks"), apart.median("asks")),
+			note("  checks that lots did not serve alone, ‰", "%.2f", together.median("missed"), apart.median("missed")),
 			note("  checks/s", "%.0f", together.median("checks/s"), apart.median("checks/s")),
 			note("  share of checks decided from lots alone", "%.3f", together.median("leased"), apart.median("leased")))
 	}
@@ -137,10 +166,12 @@ func (c *cluster) lap(ctx context.Context, server *process, requests [][]byte, l
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	found, err := load{[]string{server.addr}, requests}.closed(ctx, connections, length)
 	if err != nil {
 		return err
 	}
+	took := time.Since(began)
 	after, err := c.processors(ctx)
 	if err != nil {
 		return err
@@ -163,9 +194,13 @@ func (c *cluster) lap(ctx context.Context, server *process, requests [][]byte, l
 		all += each[i]
 	}
 	side.add("busiest", slices.Max(each))
+	side.add("busy", slices.Max(each)-c.idle*took.Seconds()*1e6/float64(found.answers))
 	side.add("all", all)
 	side.add("scripts", (scripts-scriptsBefore)/float64(found.answers))
 	side.add("checks/s", found.perSecond)
-	side.add("leased", (shown["sluice_leased_checks_total"]-shownBefore["sluice_leased_checks_total"])/float64(found.answers))
+	leased := (shown["sluice_leased_checks_total"] - shownBefore["sluice_leased_checks_total"]) / float64(found.answers)
+	side.add("leased", leased)
+	side.add("missed", 1000*max(0, 1-leased))
+	side.add("asks", (shown["sluice_lease_asks_total"]-shownBefore["sluice_lease_asks_total"])/max(1, scripts-scriptsBefore))
 	return nil
 }
