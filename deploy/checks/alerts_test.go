@@ -60,7 +60,7 @@ var alerts = map[string]struct{ fires, quiet series }{
 	"SluiceCertificateExpires": {series{`sluice_certificate_expires_seconds{listener="check"} 100000x60`}, series{`sluice_certificate_expires_seconds{listener="check"} 9000000x60`}},
 	"SluiceAdminRefuses":       {series{`sluice_admin_places_refused_total{class="heavy"} 0+600x60`}, series{`sluice_admin_places_refused_total{class="heavy"} 0+1x60`}},
 	"SluiceAllowanceUsedUp":    {series{`sluice_admin_denied_total{class="account"} 0+60x60`}, series{`sluice_admin_denied_total{class="account"} 0+6x60`}},
-	"SluiceQuotaRefuses": {series{`sluice_quota_refusals_total{thing="rules"} 0+1x60`}, series{`sluice_quota_refusals_total{thing="rules"} 0x50 1+1x5 6x5`}},
+	"SluiceQuotaRefuses":       {series{`sluice_quota_refusals_total{thing="rules"} 0+1x60`}, series{`sluice_quota_refusals_total{thing="rules"} 0x50 1+1x5 6x5`}},
 	"SluiceMailNotSent": {
 		series{`sluice_mail_attempts_total{result="failed"} 0+1x60`, `sluice_mail_attempts_total{result="sent"} 3x60`},
 		series{`sluice_mail_attempts_total{result="failed"} 0+1x60`, `sluice_mail_attempts_total{result="sent"} 0+1x60`},
