@@ -20,6 +20,17 @@ test('a limit is raised with a finger', async ({ page }) => {
   await expect(page.getByText(/1 change saved/)).toBeVisible();
 });
 
+test('the filters of violations fold away', async ({ page }) => {
+  await signIn(page);
+  await page.goto(`/t/${demo.tenant}/violations?user=42`);
+  await settled(page);
+  const filters = page.getByRole('search', { name: 'Filters' });
+  await expect(filters.getByLabel('User', { exact: true })).toBeHidden();
+  await filters.getByRole('button', { name: 'Filters (1)' }).tap();
+  await expect(filters.getByLabel('User', { exact: true })).toHaveValue('42');
+  await expectAccessible(page);
+});
+
 test('no screen is wider than a phone', async ({ page, sluice }) => {
   test.slow();
   await ordinaryTraffic(sluice);

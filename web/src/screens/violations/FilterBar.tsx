@@ -6,6 +6,7 @@ import { FilterField } from '~/components/FilterField';
 import { IconX } from '~/components/icons';
 import { choicesOf, ruleLabel, scopeLabels } from '~/domain/rule';
 import type { ViolationsSearch } from '~/search';
+import { Fold } from './Fold';
 import styles from './Violations.module.css';
 
 interface Props {
@@ -25,6 +26,9 @@ const none: Filters = {
   mode: undefined,
 };
 
+/** The filters that a phone folds away. */
+const folded = (Object.keys(none) as (keyof Filters)[]).filter((name) => name !== 'mode');
+
 export function isFiltered(search: ViolationsSearch): boolean {
   return Object.keys(none).some((name) => search[name as keyof Filters] !== undefined);
 }
@@ -41,6 +45,7 @@ export function FilterBar({ tenant, search, onChange }: Props) {
   ];
   return (
     <search className={styles.filters} aria-label="Filters">
+      <Fold set={folded.filter((name) => search[name] !== undefined).length} />
       <SegmentedControl
         aria-label="Outcome"
         data={modes}
