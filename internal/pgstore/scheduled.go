@@ -314,7 +314,7 @@ func imageOf(rule *rules.Rule) ruleImage {
 		WindowSeconds: shape.WindowSeconds, WindowCalendar: shape.WindowCalendar, WindowZone: shape.WindowZone, WindowStartDay: shape.WindowStartDay,
 		RefillIntervalSeconds: shape.RefillIntervalSeconds, MaxHoldSeconds: shape.MaxHoldSeconds, NotifyAt: shape.NotifyAt,
 		AdaptBackend: shape.AdaptBackend, AdaptFloorPercent: shape.AdaptFloorPercent, AdaptP99Ms: shape.AdaptP99Ms,
-		AdaptErrorPercent: shape.AdaptErrorPercent, NeverLeased: rule.NeverLeased,
+		AdaptErrorPercent: shape.AdaptErrorPercent, NeverLeased: rule.NeverLeased, ExpiresAt: orNull(rule.ExpiresAt),
 	}
 }
 

@@ -60,7 +60,7 @@ func TestAScheduledChangeIsMadeAndTakenBackInTheNameOfWhoScheduledIt(t *testing.
 		t.Errorf("%d steps were made before their time", steps)
 	}
 	edited := must(w.Rule(ctx, rule.TenantID, rule.ID))(t)
-	edited.Description = "edited before monday"
+	edited.Description, edited.ExpiresAt = "edited before monday", friday.Add(24*time.Hour)
 	must(w.UpdateRule(ctx, edited))(t)
 
 	w.runScheduled(t, monday)
@@ -69,7 +69,7 @@ func TestAScheduledChangeIsMadeAndTakenBackInTheNameOfWhoScheduledIt(t *testing.
 	w.scheduledIs(t, change, 20, rules.ScheduledInForce)
 	w.runScheduled(t, friday.Add(time.Hour)) // a process that is late
 	w.scheduledIs(t, change, rule.Burst, rules.ScheduledDone)
-	if got := must(w.Rule(ctx, rule.TenantID, rule.ID))(t); got.Description != "edited before monday" || got.RatePerSecond != rule.RatePerSecond {
+	if got := must(w.Rule(ctx, rule.TenantID, rule.ID))(t); got.Description != "edited before monday" || !got.ExpiresAt.Equal(edited.ExpiresAt) || got.RatePerSecond != rule.RatePerSecond {
 		t.Errorf("what the change does not name became %+v", got)
 	}
 	stays := w.schedule(t, must(w.Rule(ctx, rule.TenantID, rule.ID))(t), 30, time.Time{})
