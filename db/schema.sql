@@ -918,6 +918,7 @@ CREATE TABLE decision_minute (
     bypassed   bigint      NOT NULL,
     degraded   bigint      NOT NULL,
     cost_taken numeric     NOT NULL, -- in tokens
+    near_limit bigint      NOT NULL DEFAULT 0, -- allowed checks that left less than a fifth of the rule's limit
     CONSTRAINT decision_minute_pkey PRIMARY KEY (tenant_id, rule_id, minute)
 );
 
@@ -976,14 +977,14 @@ CREATE INDEX quota_crossing_rule_idx ON quota_crossing (tenant_id, rule_id, cros
 CREATE INDEX quota_crossing_user_idx ON quota_crossing (tenant_id, user_id, crossed_at, crossing_id) WHERE user_id IS NOT NULL;
 CREATE INDEX quota_crossing_end_idx ON quota_crossing (window_end);
 
--- An alert tells people when a rule, or one of its subjects, is denied threshold times within window_minutes.
+-- An alert tells people when what it counts of a rule, or of one of its subjects, reaches threshold within window_minutes.
 CREATE TABLE alert (
     tenant_id      bigint      NOT NULL,
     alert_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     name           text        NOT NULL,
-    rule_id        bigint      NOT NULL,
+    rule_id        bigint, -- null: each rule, or all checks
     per_subject    boolean     NOT NULL, -- the threshold is that of any one subject, not of all together
-    threshold      bigint      NOT NULL,
+    threshold      bigint      NOT NULL, -- in percent of the checks for near_limit
     window_minutes integer     NOT NULL,
     url            text        NOT NULL, -- '' for mail; for Slack only its host, because the whole URL is a secret
     secret         text        NOT NULL, -- as it is, because every delivery needs it: signs webhooks; Slack's URL; PagerDuty's routing key
@@ -993,6 +994,10 @@ CREATE TABLE alert (
     updated_at     timestamptz NOT NULL DEFAULT now(),
     format         text        NOT NULL DEFAULT 'webhook',
     email          text        NOT NULL DEFAULT '' COLLATE "C", -- of a member; '' for other formats
+    kind           text        NOT NULL DEFAULT 'denials',
+    silenced_until timestamptz, -- nothing is sent before; null or in the past: it is not silenced
+    silenced_by    text        NOT NULL DEFAULT '',
+    silence_reason text        NOT NULL DEFAULT '',
     CONSTRAINT alert_pkey PRIMARY KEY (tenant_id, alert_id),
     CONSTRAINT alert_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
     CONSTRAINT alert_rule_fkey FOREIGN KEY (tenant_id, rule_id) REFERENCES rate_limit_rule (tenant_id, rule_id),
@@ -1000,7 +1005,10 @@ CREATE TABLE alert (
     CONSTRAINT alert_threshold_check CHECK (threshold >= 1),
     CONSTRAINT alert_window_minutes_check CHECK (window_minutes BETWEEN 1 AND 60),
     CONSTRAINT alert_url_check CHECK (octet_length(url) <= 2048),
-    CONSTRAINT alert_format_check CHECK (format IN ('webhook', 'slack', 'pagerduty', 'email'))
+    CONSTRAINT alert_format_check CHECK (format IN ('webhook', 'slack', 'pagerduty', 'email')),
+    CONSTRAINT alert_kind_check CHECK (kind IN ('denials', 'near_limit', 'crossings', 'degraded')),
+    CONSTRAINT alert_percent_check CHECK (kind <> 'near_limit' OR threshold <= 100),
+    CONSTRAINT alert_silence_check CHECK (char_length(silence_reason) <= 500)
 );
 
 -- A message of an alert and the state of sending it. It is removed with its alert.
@@ -1009,7 +1017,7 @@ CREATE TABLE delivery (
     delivery_id     bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
     alert_id        bigint      NOT NULL,
     subject         text        NOT NULL COLLATE "C", -- '' for all of the rule's together
-    denied          bigint      NOT NULL,
+    denied          bigint      NOT NULL, -- what its alert counts
     since           timestamptz NOT NULL,
     raised_at       timestamptz NOT NULL,
     state           text        NOT NULL DEFAULT 'pending',
@@ -1021,6 +1029,8 @@ CREATE TABLE delivery (
     is_test         boolean     NOT NULL DEFAULT false, -- somebody asked for it
     lease_ends_at   timestamptz, -- while it is attempted; null otherwise
     mail_id         bigint, -- the message that carries it, which has its own state from then on; null for other formats
+    rule_id         bigint, -- null for checks as a whole and for tests
+    silenced        boolean     NOT NULL DEFAULT false, -- recorded and not sent; its state is delivered
     CONSTRAINT delivery_pkey PRIMARY KEY (tenant_id, delivery_id),
     CONSTRAINT delivery_alert_fkey FOREIGN KEY (tenant_id, alert_id) REFERENCES alert (tenant_id, alert_id) ON DELETE CASCADE,
     CONSTRAINT delivery_state_check CHECK (state IN ('pending', 'delivered', 'failed'))

@@ -45,7 +45,7 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND subjec
 SELECT d.delivery_id, d.subject, r.key_pattern
 FROM delivery AS d
 JOIN alert AS a ON a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id
-JOIN rate_limit_rule AS r ON r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id
+JOIN rate_limit_rule AS r ON r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)
 WHERE d.tenant_id = sqlc.arg(tenant_id) AND position(sqlc.arg(part)::text IN d.subject) > 0;
 
 -- name: EraseDelivery :execrows

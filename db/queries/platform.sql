@@ -65,22 +65,23 @@ WHERE u.last_used_at < excluded.last_used_at;
 -- same rows do not deadlock. A time more than 5 minutes ahead comes from a fast clock.
 
 -- name: DecisionsCounted :exec
-INSERT INTO decision_minute AS d (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken)
+INSERT INTO decision_minute AS d (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken, near_limit)
 SELECT c.tenant_id, c.rule_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')),
-    sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0)
+    sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0), sum(c.near_limit)
 FROM (
     SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
         unnest(sqlc.arg(minutes)::timestamptz[]) AS minute,
         unnest(sqlc.arg(allowed)::bigint[]) AS allowed, unnest(sqlc.arg(denied)::bigint[]) AS denied,
         unnest(sqlc.arg(bypassed)::bigint[]) AS bypassed, unnest(sqlc.arg(degraded)::bigint[]) AS degraded,
-        unnest(sqlc.arg(taken)::bigint[]) AS taken, unnest(sqlc.arg(taken_parts)::bigint[]) AS taken_parts
+        unnest(sqlc.arg(taken)::bigint[]) AS taken, unnest(sqlc.arg(taken_parts)::bigint[]) AS taken_parts,
+        unnest(sqlc.arg(near_limit)::bigint[]) AS near_limit
 ) AS c
 GROUP BY 1, 2, 3
 ORDER BY 1, 2, 3
 ON CONFLICT (tenant_id, rule_id, minute) DO UPDATE
 SET allowed = d.allowed + excluded.allowed, denied = d.denied + excluded.denied,
     bypassed = d.bypassed + excluded.bypassed, degraded = d.degraded + excluded.degraded,
-    cost_taken = d.cost_taken + excluded.cost_taken;
+    cost_taken = d.cost_taken + excluded.cost_taken, near_limit = d.near_limit + excluded.near_limit;
 
 -- name: DecisionsCountedBySpan :exec
 INSERT INTO decision_span AS d (tenant_id, rule_id, span_minutes, starts_at, allowed, denied, bypassed, degraded, cost_taken)
@@ -311,44 +312,6 @@ SELECT DISTINCT tenant_id FROM alert WHERE is_active ORDER BY tenant_id;
 -- share a lock, one of them is raised a round later.
 SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::integer, (sqlc.arg(tenant_id)::bigint % 2147483647)::integer) AS ours;
 
--- name: RaiseAlerts :execrows
--- A delivery for each alert of a tenant that reached its threshold within its window, unless one is hardly older than the
--- window. The window ends with the running minute or, for counts that are written late, with the previous one. The last
--- parameter caps an alert's pending deliveries.
-WITH waiting AS MATERIALIZED (
-    SELECT alert_id, count(*) AS deliveries FROM delivery
-    WHERE tenant_id = sqlc.arg(tenant_id) AND state = 'pending'
-    GROUP BY alert_id
-)
-INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at)
-SELECT a.tenant_id, a.alert_id, reached.subject, reached.denied, reached.since, sqlc.arg(now), sqlc.arg(now)
-FROM alert AS a
-CROSS JOIN LATERAL (
-    SELECT sqlc.arg(now)::timestamptz - make_interval(mins => a.window_minutes) AS after,
-        sqlc.arg(now)::timestamptz - interval '1 minute' AS before_last,
-        coalesce((SELECT waiting.deliveries FROM waiting WHERE waiting.alert_id = a.alert_id), 0) AS pending
-) AS w
-CROSS JOIN LATERAL (
-    SELECT s.subject, greatest(s.running, s.complete)::bigint AS denied, s.since
-    FROM (
-        SELECT CASE WHEN a.per_subject THEN m.subject ELSE '' END AS subject, min(m.minute)::timestamptz AS since,
-            sum(m.denied) FILTER (WHERE m.minute > w.after) AS running,
-            sum(m.denied) FILTER (WHERE m.minute <= w.before_last) AS complete
-        FROM violation_minute AS m
-        WHERE m.tenant_id = a.tenant_id AND m.rule_id = a.rule_id AND NOT (a.per_subject AND m.other)
-            AND m.minute > w.after - interval '1 minute' AND m.minute <= sqlc.arg(now)::timestamptz
-        GROUP BY 1
-    ) AS s
-    WHERE (s.running >= a.threshold OR s.complete >= a.threshold) AND NOT EXISTS (
-        SELECT FROM delivery AS d
-        WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.subject = s.subject AND NOT d.is_test
-            AND d.raised_at > w.after - interval '1 minute'
-    )
-    ORDER BY denied DESC, s.subject
-    LIMIT greatest(0, sqlc.arg(most_pending)::bigint - w.pending)
-) AS reached
-WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.is_active;
-
 -- name: ClaimAlertDeliveries :many
 -- Leases due deliveries. Tenants take turns: each gets its first delivery before any gets its second, counting those in
 -- flight, and each has a cap.
@@ -388,7 +351,8 @@ WHERE (d.tenant_id, d.delivery_id) IN (
     )
     AND a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id AND t.tenant_id = d.tenant_id
 RETURNING sqlc.embed(d), sqlc.embed(a), t.slug, coalesce((
-    SELECT r.key_pattern FROM rate_limit_rule AS r WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id), '')::text AS rule_pattern;
+    SELECT r.key_pattern FROM rate_limit_rule AS r
+    WHERE r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern;
 
 -- name: DropAlertDeliveries :execrows
 DELETE FROM delivery

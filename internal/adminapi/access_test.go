@@ -94,6 +94,12 @@ var bodies = map[string]func(*fixture) string{
 	"createAlert": func(f *fixture) string {
 		return fmt.Sprintf(`{"name":"a","rule_id":%d,"per":"rule","threshold":1,"window_minutes":1,"url":"https://example.com"}`, f.rule.ID)
 	},
+	"previewAlert": func(f *fixture) string {
+		return fmt.Sprintf(`{"rule_id":%d,"per":"rule","threshold":1,"window_minutes":1}`, f.rule.ID)
+	},
+	"silenceAlert": func(*fixture) string {
+		return fmt.Sprintf(`{"until":%q}`, time.Now().Add(time.Hour).Format(time.RFC3339))
+	},
 	"assignPlan": func(*fixture) string { return `{"plan":"free"}` },
 	"resetBucket": func(f *fixture) string {
 		return fmt.Sprintf(`{"bucket_key":"%d:a/b"}`, f.rule.ID)

@@ -16,8 +16,11 @@ import (
 
 func showAlert(a *violations.Alert) openapi.Alert {
 	shown := openapi.Alert{
-		AlertId: a.ID, Name: a.Name, RuleId: int64(a.Rule), Per: openapi.AlertPerRule, Threshold: a.Threshold,
-		WindowMinutes: int(a.Window / time.Minute), Format: openapi.AlertFormat(a.Format), Url: orNull(a.URL), Email: orNull(a.Email), IsActive: a.Active, RuleRemoved: a.RuleRemoved, Version: a.Version,
+		AlertId: a.ID, Name: a.Name, Kind: openapi.AlertKind(a.Kind), RuleId: orNull(int64(a.Rule)), Per: openapi.AlertPerRule, Threshold: a.Threshold,
+		WindowMinutes: int(a.Window / time.Minute), Format: openapi.AlertFormat(a.Format), Url: orNull(a.URL), Email: orNull(a.Email), IsActive: a.Active, RuleRemoved: a.RuleRemoved, RaisedAt: timeOrNull(a.RaisedAt), Silence: nullable.NewNullNullable[openapi.Silence](), Version: a.Version,
+	}
+	if a.Silence.Holds(time.Now()) {
+		shown.Silence.Set(openapi.Silence{Until: a.Silence.Until.UTC(), By: a.Silence.By, Reason: a.Silence.Reason})
 	}
 	if a.PerSubject {
 		shown.Per = openapi.AlertPerSubject
@@ -42,9 +45,12 @@ func answerAlert(a *violations.Alert) openapi.TheAlertJSONResponse {
 
 func showDelivery(d *violations.Delivery) openapi.AlertDelivery {
 	shown := openapi.AlertDelivery{
-		DeliveryId: d.ID, IsTest: d.Test, Subject: orNull(d.Subject), Denied: d.Denied, Since: d.Since, RaisedAt: d.RaisedAt,
+		DeliveryId: d.ID, IsTest: d.Test, RuleId: orNull(int64(d.Rule)), Subject: orNull(d.Subject), Denied: d.Denied, Since: d.Since, RaisedAt: d.RaisedAt,
 		State: openapi.AlertDeliveryState(d.State), Attempts: d.Attempts, LastStatus: orNull(d.Status), LastError: d.Error,
 		AttemptedAt: timeOrNull(d.AttemptedAt), NextAttemptAt: nullable.NewNullNullable[time.Time](), IsUnderWay: d.UnderWay || d.InMail && d.State == violations.DeliveryPending,
+	}
+	if d.Silenced {
+		shown.State = openapi.AlertDeliveryStateSilenced
 	}
 	if d.State == violations.DeliveryPending && !d.UnderWay && !d.InMail {
 		shown.NextAttemptAt = timeOrNull(d.NextAttemptAt)
@@ -73,7 +79,7 @@ func (s *surface) ListAlerts(ctx context.Context, request openapi.ListAlertsRequ
 func (s *surface) CreateAlert(ctx context.Context, request openapi.CreateAlertRequestObject) (openapi.CreateAlertResponseObject, error) {
 	q, n := requestOf(ctx), request.Body
 	alert := violations.Alert{
-		Tenant: q.tenant.ID, Name: n.Name, Rule: rules.RuleID(n.RuleId), PerSubject: n.Per == openapi.AlertPerSubject,
+		Tenant: q.tenant.ID, Name: n.Name, Kind: violations.AlertKind(or(n.Kind, openapi.Denials)), Rule: ruleOf(n.RuleId), PerSubject: n.Per == openapi.AlertPerSubject,
 		Threshold: n.Threshold, Window: time.Duration(n.WindowMinutes) * time.Minute, Active: or(n.IsActive, true),
 	}
 	alert.SetFormat(violations.Format(or(n.Format, openapi.AlertFormatWebhook)))
@@ -93,6 +99,15 @@ func (s *surface) CreateAlert(ctx context.Context, request openapi.CreateAlertRe
 			ETag: etag(created.Version), Location: location("tenants/%s/alerts/%s", q.tenant.Slug, created.ID),
 		},
 	}}, nil
+}
+
+// ruleOf returns a rule, and 0 for null.
+func ruleOf(id nullable.Nullable[int64]) rules.RuleID {
+	number, err := id.Get()
+	if err != nil {
+		return 0
+	}
+	return rules.RuleID(number)
 }
 
 // setDestination changes what a request gives of where an alert is sent. A field of another format is an error, so that nobody
@@ -138,7 +153,7 @@ func (s *surface) wrongAlert(ctx context.Context, a, before *violations.Alert) e
 	if a.Format == violations.FormatEmail && (before == nil || before.Format != a.Format) && !s.Gate.SendsMail() {
 		wrong.Add("format", "cannot be email, because no mail server is configured")
 	}
-	if before == nil || before.Rule != a.Rule {
+	if a.Rule != 0 && (before == nil || before.Rule != a.Rule) {
 		_, err := s.Stores.Rule(ctx, a.Tenant, a.Rule)
 		if err != nil && !errors.Is(err, rules.ErrNotFound) {
 			return err
@@ -178,7 +193,10 @@ func (s *surface) UpdateAlert(ctx context.Context, request openapi.UpdateAlertRe
 		return nil, lost(ctx, rules.ErrChanged, s.alertVersion(ctx, alert.ID))
 	}
 	set(&alert.Name, p.Name)
-	set(&alert.Rule, (*rules.RuleID)(p.RuleId))
+	set(&alert.Kind, (*violations.AlertKind)(p.Kind))
+	if p.RuleId.IsSpecified() {
+		alert.Rule = ruleOf(p.RuleId)
+	}
 	if p.Per != nil {
 		alert.PerSubject = *p.Per == openapi.AlertPerSubject
 	}

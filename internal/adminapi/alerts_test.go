@@ -24,7 +24,7 @@ func (w *world) alert(rule rules.Rule) violations.Alert {
 	secret := "whs_of_" + w.name("alert") + "_0123456789abcdef"
 	w.secrets = append(w.secrets, secret)
 	return must(w.store.CreateAlert(w.ctx(), rules.Actor{Kind: rules.ActorSystem}, violations.Alert{
-		Tenant: rule.TenantID, Name: w.name("alert"), Rule: rule.ID, Threshold: 10, Window: time.Minute,
+		Tenant: rule.TenantID, Name: w.name("alert"), Kind: violations.AlertDenials, Rule: rule.ID, Threshold: 10, Window: time.Minute,
 		Format: violations.FormatWebhook, URL: "https://example.com/hook", Secret: secret, Active: true,
 	}))(w.t)
 }
@@ -354,4 +354,63 @@ func TestMailOfAlertsNeedsAMailServerAndAMember(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAnAlertOfEveryRuleIsPreviewed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, rule := w.person(w.acme, auth.Viewer), w.rule(w.acme)
+	w.exec(`INSERT INTO violation_minute VALUES ($1, date_trunc('minute', now() - interval '2 days'), $2, '42', false, 12, 12),
+		($1, date_trunc('minute', now() - interval '1 day'), $2, '43', false, 9, 9), ($1, date_trunc('minute', now() - interval '9 days'), $2, '42', false, 99, 99)`,
+		w.acme.ID, rule.ID)
+	condition := map[string]any{"rule_id": nil, "per": "subject", "threshold": 10, "window_minutes": 5}
+	got := w.want(w.send(by, "POST", alerts+"/preview", condition), http.StatusOK)
+	preview := read[struct {
+		Fired   int
+		Firings []struct {
+			RuleID  int64 `json:"rule_id"`
+			Subject string
+			Count   int64
+		}
+	}](t, got)
+	if preview.Fired != 1 || preview.Firings[0].RuleID != int64(rule.ID) || preview.Firings[0].Subject != "42" || preview.Firings[0].Count != 12 {
+		t.Errorf("the preview is %s", got.body)
+	}
+	condition["kind"] = "near_limit"
+	got = w.want(w.send(by, "POST", alerts+"/preview", condition), http.StatusBadRequest)
+	if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/per"}) {
+		t.Errorf("subjects of checks near a limit point at %v", pointers)
+	}
+	condition["per"], condition["rule_id"] = "rule", w.rule(w.other).ID
+	w.want(w.send(by, "POST", alerts+"/preview", condition), http.StatusNotFound)
+
+	owner := w.person(w.acme, auth.Owner)
+	made := w.want(w.send(owner, "POST", alerts, map[string]any{
+		"name": "any", "kind": "degraded", "rule_id": nil, "per": "rule", "threshold": 5, "window_minutes": 10, "url": "https://example.com/",
+	}), http.StatusCreated)
+	if !strings.Contains(made.body, `"rule_id":null`) || !strings.Contains(made.body, `"kind":"degraded"`) {
+		t.Errorf("the alert is %s", made.body)
+	}
+}
+
+func TestASilenceIsShownAndEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Owner)
+	path := fmt.Sprintf("%s/%d", alerts, w.alert(w.rule(w.acme)).ID)
+	for _, until := range []time.Time{time.Now().Add(-time.Minute), time.Now().Add(31 * 24 * time.Hour)} {
+		got := w.want(w.send(by, "PUT", path+"/silence", map[string]any{"until": until}, "If-Match", "*"), http.StatusBadRequest)
+		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/until"}) {
+			t.Errorf("a silence until %s points at %v", until, pointers)
+		}
+	}
+	got := w.want(w.send(by, "PUT", path+"/silence", map[string]any{"until": time.Now().Add(time.Hour), "reason": "load test"}, "If-Match", `"1"`), http.StatusOK)
+	if !strings.Contains(got.body, `"reason":"load test"`) || !strings.Contains(got.body, by.account.Email) || got.header.Get("ETag") != `"2"` {
+		t.Errorf("the silenced alert is %s", got.body)
+	}
+	got = w.want(w.send(by, "DELETE", path+"/silence", nil, "If-Match", `"2"`), http.StatusOK)
+	if !strings.Contains(got.body, `"silence":null`) {
+		t.Errorf("after the silence the alert is %s", got.body)
+	}
+	w.want(w.send(by, "PUT", path+"/silence", map[string]any{"until": time.Now().Add(time.Hour)}, "If-Match", `"2"`), http.StatusPreconditionFailed)
 }

@@ -297,9 +297,12 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 
 		{get, tenant + "/alerts", aViewer, x.ListAlerts},
 		{post, tenant + "/alerts", anOwner, x.CreateAlert},
+		{post, tenant + "/alerts/preview", aViewer, x.PreviewAlert},
 		{get, tenant + "/alerts/{alert_id}", aViewer, x.GetAlert},
 		{patch, tenant + "/alerts/{alert_id}", anOwner, x.UpdateAlert},
 		{remove, tenant + "/alerts/{alert_id}", anOwner, x.DeleteAlert},
+		{put, tenant + "/alerts/{alert_id}/silence", anOwner, x.SilenceAlert},
+		{remove, tenant + "/alerts/{alert_id}/silence", anOwner, x.EndSilence},
 		{post, tenant + "/alerts/{alert_id}/rotate", anOwner, x.RotateAlertSecret},
 		{post, tenant + "/alerts/{alert_id}/test", anOwner, x.TestAlert},
 		{get, tenant + "/alerts/{alert_id}/deliveries", aViewer, x.ListAlertDeliveries},

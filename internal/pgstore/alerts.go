@@ -33,7 +33,9 @@ func (s *Store) Alerts(ctx context.Context, tenant rules.TenantID) ([]violations
 	if err != nil {
 		return nil, fmt.Errorf("read alerts: %w", err)
 	}
-	return each(rows, func(row dbsqlc.AlertsRow) violations.Alert { return alertFromRow(row.Alert, row.RuleRemoved) }), nil
+	return each(rows, func(row dbsqlc.AlertsRow) violations.Alert {
+		return alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt)
+	}), nil
 }
 
 // Alert returns one alert.
@@ -42,14 +44,14 @@ func (s *Store) Alert(ctx context.Context, tenant rules.TenantID, id int64) (vio
 	if err != nil {
 		return violations.Alert{}, fmt.Errorf("read alert %d: %w", id, err)
 	}
-	return alertFromRow(row.Alert, row.RuleRemoved), nil
+	return alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt), nil
 }
 
 // CreateAlert creates an alert.
 func (s *Store) CreateAlert(ctx context.Context, by rules.Actor, alert violations.Alert) (violations.Alert, error) {
 	created, err := s.changeAlert(ctx, by, alert.Tenant, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
 		return q.CreateAlert(ctx, dbsqlc.CreateAlertParams{
-			TenantID: alert.Tenant, Name: alert.Name, RuleID: alert.Rule, PerSubject: alert.PerSubject,
+			TenantID: alert.Tenant, Name: alert.Name, Kind: string(alert.Kind), RuleID: ruleOrNil(alert.Rule), PerSubject: alert.PerSubject,
 			Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
 			Format: string(alert.Format), Url: alert.URL, Email: alert.Email, Secret: alert.Secret, IsActive: alert.Active,
 		})
@@ -67,7 +69,7 @@ func (s *Store) UpdateAlert(ctx context.Context, by rules.Actor, alert violation
 			return 0, err
 		}
 		return alert.ID, foundOne(q.UpdateAlert(ctx, dbsqlc.UpdateAlertParams{
-			TenantID: alert.Tenant, AlertID: alert.ID, Name: alert.Name, RuleID: alert.Rule,
+			TenantID: alert.Tenant, AlertID: alert.ID, Name: alert.Name, Kind: string(alert.Kind), RuleID: ruleOrNil(alert.Rule),
 			PerSubject: alert.PerSubject, Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
 			Format: string(alert.Format), Url: alert.URL, Email: alert.Email, Secret: alert.Secret, IsActive: alert.Active,
 		}))
@@ -93,6 +95,33 @@ func (s *Store) RotateAlertSecret(
 		return violations.Alert{}, fmt.Errorf("rotate the secret of alert %d: %w", id, err)
 	}
 	return rotated, nil
+}
+
+// SilenceAlert begins or ends a silence.
+func (s *Store) SilenceAlert(
+	ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected, silence violations.Silence,
+) (violations.Alert, error) {
+	act, until := "silence", &silence.Until
+	if silence.Until.IsZero() {
+		act, until = "end the silence", nil
+	}
+	by.Act = cmp.Or(by.Act, act)
+	silenced, err := s.changeAlert(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
+		if err := expectAlert(ctx, q, tenant, id, expected); err != nil {
+			return 0, err
+		}
+		err := foundOne(q.SilenceAlert(ctx, dbsqlc.SilenceAlertParams{
+			Until: until, SilencedBy: silence.By, Reason: silence.Reason, TenantID: tenant, AlertID: id,
+		}))
+		if err == nil && until != nil {
+			err = q.SilenceDeliveries(ctx, tenant, id)
+		}
+		return id, err
+	})
+	if err != nil {
+		return violations.Alert{}, fmt.Errorf("silence alert %d: %w", id, err)
+	}
+	return silenced, nil
 }
 
 // RemoveAlert removes an alert and its deliveries.
@@ -135,7 +164,7 @@ func (s *Store) changeAlert(
 				return err
 			}
 		}
-		changed = alertFromRow(row.Alert, row.RuleRemoved)
+		changed = alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt)
 		return nil
 	})
 	return changed, err
@@ -221,22 +250,6 @@ func (s *Store) AlertingTenants(ctx context.Context) ([]rules.TenantID, error) {
 	return tenants, nil
 }
 
-// RaiseAlerts raises a tenant's alerts, unless another process is doing so.
-func (s *Store) RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time.Time) (raised int64, err error) {
-	err = s.transaction(ctx, classBackground, only(tenant), func(ctx context.Context, queries *dbsqlc.Queries) error {
-		ours, err := queries.TryRaiseAlerts(ctx, alertLock, int64(tenant))
-		if err != nil || !ours {
-			return err
-		}
-		raised, err = queries.RaiseAlerts(ctx, now, violations.MaxPendingDeliveries, tenant)
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("raise alerts of tenant %d: %w", tenant, err)
-	}
-	return raised, nil
-}
-
 // ClaimDeliveries leases due deliveries.
 func (s *Store) ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, perTenant, limit int) ([]violations.Notice, error) {
 	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ClaimAlertDeliveriesRow, error) {
@@ -249,7 +262,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, p
 	}
 	return each(rows, func(row dbsqlc.ClaimAlertDeliveriesRow) violations.Notice {
 		return violations.Notice{
-			Delivery: deliveryFromRow(row.Delivery), Of: alertFromRow(row.Alert, false), TenantSlug: row.Slug, Pattern: row.RulePattern,
+			Delivery: deliveryFromRow(row.Delivery), Of: alertFromRow(row.Alert, false, time.Time{}), TenantSlug: row.Slug, Pattern: row.RulePattern,
 		}
 	}), nil
 }
@@ -325,21 +338,40 @@ func alertError(err error) error {
 	return writeError(err)
 }
 
-func alertFromRow(row dbsqlc.Alert, ruleRemoved bool) violations.Alert {
-	return violations.Alert{
-		ID: row.AlertID, Tenant: row.TenantID, Name: row.Name, Rule: row.RuleID, PerSubject: row.PerSubject,
+func alertFromRow(row dbsqlc.Alert, ruleRemoved bool, raisedAt time.Time) violations.Alert {
+	alert := violations.Alert{
+		ID: row.AlertID, Tenant: row.TenantID, Name: row.Name, Kind: violations.AlertKind(row.Kind), PerSubject: row.PerSubject,
 		Threshold: row.Threshold, Window: time.Duration(row.WindowMinutes) * time.Minute,
 		Format: violations.Format(row.Format), URL: row.Url, Email: row.Email, Secret: row.Secret, Active: row.IsActive, Version: row.Version,
 		RuleRemoved: ruleRemoved,
+		Silence:     violations.Silence{Until: orZero(row.SilencedUntil), By: row.SilencedBy, Reason: row.SilenceReason},
 	}
+	if row.RuleID != nil {
+		alert.Rule = *row.RuleID
+	}
+	if raisedAt.Unix() > 0 {
+		alert.RaisedAt = raisedAt.UTC()
+	}
+	return alert
+}
+
+func ruleOrNil(rule rules.RuleID) *rules.RuleID {
+	if rule == 0 {
+		return nil
+	}
+	return &rule
 }
 
 func deliveryFromRow(row dbsqlc.Delivery) violations.Delivery {
 	d := violations.Delivery{
-		ID: row.DeliveryID, Tenant: row.TenantID, Alert: row.AlertID, Subject: row.Subject, Denied: row.Denied,
-		Since: row.Since.UTC(), RaisedAt: row.RaisedAt.UTC(), State: violations.DeliveryState(row.State),
+		ID: row.DeliveryID, Tenant: row.TenantID, Alert: row.AlertID,
+		Firing:   violations.Firing{Subject: row.Subject, Denied: row.Denied, Since: row.Since.UTC()},
+		RaisedAt: row.RaisedAt.UTC(), State: violations.DeliveryState(row.State),
 		Attempts: int(row.Attempts), NextAttemptAt: row.NextAttemptAt.UTC(), AttemptedAt: orZero(row.AttemptedAt), Error: row.Error,
-		Test: row.IsTest, UnderWay: orZero(row.LeaseEndsAt).After(time.Now()),
+		Test: row.IsTest, UnderWay: orZero(row.LeaseEndsAt).After(time.Now()), Silenced: row.Silenced,
+	}
+	if row.RuleID != nil {
+		d.Rule = *row.RuleID
 	}
 	if row.HttpStatus != nil {
 		d.Status = int(*row.HttpStatus)

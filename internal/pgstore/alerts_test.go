@@ -17,7 +17,7 @@ import (
 // alertOn is an alert of 10 denials in 5 minutes.
 func alertOn(rule rules.Rule, perSubject bool) violations.Alert {
 	return violations.Alert{
-		Tenant: rule.TenantID, Name: "too many", Rule: rule.ID, PerSubject: perSubject, Threshold: 10, Window: 5 * time.Minute,
+		Tenant: rule.TenantID, Name: "too many", Kind: violations.AlertDenials, Rule: rule.ID, PerSubject: perSubject, Threshold: 10, Window: 5 * time.Minute,
 		Format: violations.FormatWebhook, URL: "https://example.com/hook", Secret: "hush", Active: true,
 	}
 }

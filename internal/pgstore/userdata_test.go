@@ -12,7 +12,7 @@ import (
 // must be added here: either EraseUser handles it and ExportUserData shows it, or there is a reason why it need not.
 var userData = map[string]string{
 	"access_event": "about people who sign in and their keys: tenant kind who typed ip user_agent detail request_id key_id",
-	"alert":        "configuration: name url secret",
+	"alert":        "configuration: name kind format url secret silence_reason\nabout people who sign in: email silenced_by",
 	"api_key":      "configuration: key_id name digest permissions networks created_by_kind created_by_id created_by_name",
 	"api_key_use":  "configuration: key_id",
 	"audit_event": "handled, by erase_user_from_audit: object_id before after\n" +

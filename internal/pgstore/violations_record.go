@@ -68,6 +68,7 @@ func recordDecisions(ctx context.Context, queries *dbsqlc.Queries, decisions []v
 		p.Degraded = append(p.Degraded, d.Degraded)
 		p.Taken = append(p.Taken, d.Taken)
 		p.TakenParts = append(p.TakenParts, int64(d.TakenParts))
+		p.NearLimit = append(p.NearLimit, d.NearLimit)
 	}
 	if err := queries.DecisionsCounted(ctx, p); err != nil {
 		return fmt.Errorf("count decisions: %w", err)

@@ -10,16 +10,18 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Alert tells people when a rule denies at least Threshold checks within Window. What a shadow rule would have denied
-// counts too.
+// Alert tells people when what it counts of a rule reaches Threshold within Window.
 type Alert struct {
 	ID     int64
 	Tenant rules.TenantID
 	Name   string
-	Rule   rules.RuleID
-	// PerSubject applies the threshold to each subject instead of to all together.
+	Kind   AlertKind
+	// Rule is the one that is watched; 0 is each rule by itself and, for AlertDegraded, all checks together.
+	Rule rules.RuleID
+	// PerSubject applies the threshold to each subject instead of to all of a rule together.
 	PerSubject bool
-	Threshold  int64
+	// Threshold is a number of denials, crossings or checks, and a percentage for AlertNearLimit.
+	Threshold int64
 	// Window is in whole minutes, the running one included.
 	Window time.Duration
 	Format Format
@@ -33,7 +35,31 @@ type Alert struct {
 	// RuleRemoved means that the rule is gone. Its removal turned the alert off, and the alert stays off until it names
 	// another rule.
 	RuleRemoved bool
+	// RaisedAt is when it was raised last; zero for never.
+	RaisedAt time.Time
+	Silence  Silence
 }
+
+// AlertKind is what an alert counts.
+type AlertKind string
+
+// The kinds of alerts.
+const (
+	AlertDenials   AlertKind = "denials"    // of the rule; for a shadow rule, what it would have denied
+	AlertNearLimit AlertKind = "near_limit" // percent of the rule's checks that it denied, or that left less than a fifth of its limit
+	AlertCrossings AlertKind = "crossings"  // of the rule's shares notify_at
+	AlertDegraded  AlertKind = "degraded"   // decisions without the shared buckets
+)
+
+// Silence keeps an alert from sending anything. What it would have sent is recorded.
+type Silence struct {
+	Until  time.Time // zero or in the past: it is not silenced
+	By     string
+	Reason string
+}
+
+// Holds reports whether the silence lasts at a time.
+func (s *Silence) Holds(now time.Time) bool { return s.Until.After(now) }
 
 // NewWebhookSecret returns a random secret that signs posts.
 func NewWebhookSecret() string { return "whs_" + rand.Text() + rand.Text() }
@@ -42,6 +68,8 @@ func NewWebhookSecret() string { return "whs_" + rand.Text() + rand.Text() }
 const (
 	maxAlertName   = 100
 	maxAlertWindow = time.Hour // its counts are read every few seconds
+	maxSilence     = 30 * 24 * time.Hour
+	maxReason      = 500
 	// MaxPendingDeliveries caps an alert's deliveries that wait for their receiver. Until one ends, no more are raised.
 	MaxPendingDeliveries = 100
 )
@@ -49,19 +77,45 @@ const (
 // Validate returns all that is wrong with an alert. webhook.Sender judges whether its URL may be posted to, and the store
 // whether its address is a member's.
 func (a *Alert) Validate() (wrong rules.FieldErrors) {
-	add := func(field, format string, args ...any) {
-		wrong = append(wrong, rules.FieldError{Field: field, Message: fmt.Sprintf(format, args...)})
-	}
 	if n := utf8.RuneCountInString(a.Name); n < 1 || n > maxAlertName {
-		add("name", "must have from 1 to %d characters", maxAlertName)
+		wrong.Add("name", fmt.Sprintf("must have from 1 to %d characters", maxAlertName))
+	}
+	wrong = append(wrong, a.ValidateCondition()...)
+	return append(wrong, a.wrongDestination()...)
+}
+
+// ValidateCondition returns what is wrong with when an alert is raised.
+func (a *Alert) ValidateCondition() (wrong rules.FieldErrors) {
+	switch a.Kind {
+	case AlertDenials, AlertCrossings:
+	case AlertNearLimit, AlertDegraded:
+		if a.PerSubject {
+			wrong.Add("per", fmt.Sprintf("must be rule, because %s counts no subjects", a.Kind))
+		}
+	default:
+		wrong.Add("kind", fmt.Sprintf("must be %s, %s, %s or %s", AlertDenials, AlertNearLimit, AlertCrossings, AlertDegraded))
 	}
 	if a.Threshold < 1 {
-		add("threshold", "must be at least 1")
+		wrong.Add("threshold", "must be at least 1")
+	}
+	if a.Kind == AlertNearLimit && a.Threshold > 100 {
+		wrong.Add("threshold", "must be at most 100, because it is a percentage")
 	}
 	if a.Window < time.Minute || a.Window > maxAlertWindow || a.Window%time.Minute != 0 {
-		add("window_minutes", "must be in whole minutes, from 1 to %d", int(maxAlertWindow/time.Minute))
+		wrong.Add("window_minutes", fmt.Sprintf("must be in whole minutes, from 1 to %d", int(maxAlertWindow/time.Minute)))
 	}
-	return append(wrong, a.wrongDestination()...)
+	return wrong
+}
+
+// Validate returns what is wrong with a silence that begins now.
+func (s *Silence) Validate(now time.Time) (wrong rules.FieldErrors) {
+	if !s.Holds(now) || s.Until.After(now.Add(maxSilence)) {
+		wrong.Add("until", "must be a time within the next 30 days")
+	}
+	if utf8.RuneCountInString(s.Reason) > maxReason {
+		wrong.Add("reason", fmt.Sprintf("must have at most %d characters", maxReason))
+	}
+	return wrong
 }
 
 // DeliveryState is how far a delivery is.
@@ -80,10 +134,7 @@ type Delivery struct {
 	ID     int64
 	Tenant rules.TenantID
 	Alert  int64
-	// Subject is the denied subject; "" for all of the rule together.
-	Subject  string
-	Denied   int64     // when it was raised
-	Since    time.Time // the minute of the first of these denials
+	Firing
 	RaisedAt time.Time
 
 	State         DeliveryState
@@ -95,6 +146,7 @@ type Delivery struct {
 	Test          bool      // requested by a person
 	UnderWay      bool      // an attempt is in flight
 	InMail        bool      // it waits for the mail server, or that refused it
+	Silenced      bool      // it was not sent, because its alert was silenced
 }
 
 // AlertStore keeps alerts and their deliveries, one tenant at a time. Changes are logged in the actor's name. A method
@@ -110,6 +162,11 @@ type AlertStore interface {
 	RotateAlertSecret(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected, secret string) (Alert, error)
 	// RemoveAlert removes the alert and its deliveries.
 	RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected) error
+	// SilenceAlert begins a silence, or ends it if its time is zero. What waits to be sent is not sent later.
+	SilenceAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected, silence Silence) (Alert, error)
+	// AlertCounts returns what an alert would have counted since a time, which its Preview judges. It looks at a bounded number of
+	// rows: back to lookedBackTo.
+	AlertCounts(ctx context.Context, alert *Alert, since, until time.Time) (counts []MinuteCount, lookedBackTo time.Time, err error)
 	// TestAlert creates a test delivery, which is attempted once. It returns rules.ErrInUse while the previous test is
 	// pending.
 	TestAlert(ctx context.Context, tenant rules.TenantID, id int64) (Delivery, error)

@@ -50,6 +50,8 @@ type Verdicts struct {
 	Allowed, Denied, Bypassed int64
 	// Degraded is how many of them were decided without the shared buckets.
 	Degraded int64
+	// NearLimit is how many of the allowed checks left less than a fifth of the rule's limit; of a rule only.
+	NearLimit int64
 	// Taken is what allowed checks cost or, of a rule, what they took from its buckets. It is kept in whole tokens and
 	// millionths, because a busy minute at the highest cost exceeds 64 bits.
 	Taken      int64
@@ -61,6 +63,7 @@ func (v *Verdicts) add(other Verdicts) {
 	v.Denied += other.Denied
 	v.Bypassed += other.Bypassed
 	v.Degraded += other.Degraded
+	v.NearLimit += other.NearLimit
 	v.Taken += other.Taken
 	v.TakenParts += other.TakenParts
 }

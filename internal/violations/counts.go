@@ -66,6 +66,9 @@ func (c *counters) add(minute int64, check *Check) {
 		verdicts := check.verdicts(t.Allowed)
 		if check.Allowed && t.Allowed && t.BucketRead {
 			verdicts.take(check.Cost, check.times())
+			if t.isNearLimit() {
+				verdicts.NearLimit = check.times()
+			}
 		}
 		s, ok := counts.rules[t.Rule.ID]
 		if !ok {
@@ -90,6 +93,14 @@ func (c *Check) verdicts(allowed bool) (v Verdicts) {
 		v.Degraded = c.times()
 	}
 	return v
+}
+
+// nearLimitShare is the share of a limit, one of so many, that counts as nearly used up.
+const nearLimitShare = 5
+
+// isNearLimit reports whether the check left less than that share.
+func (t *Tier) isNearLimit() bool {
+	return t.Remaining*nearLimitShare < Tokens(t.Limit.Burst)*Token // at most 5e15
 }
 
 func (v *Verdicts) take(cost Tokens, times int64) {

@@ -87,7 +87,7 @@ func (l *ledger) WriteViolations(ctx context.Context, b *violations.Batch) error
 func sum(a, b violations.Verdicts) violations.Verdicts {
 	return violations.Verdicts{
 		Allowed: a.Allowed + b.Allowed, Denied: a.Denied + b.Denied, Bypassed: a.Bypassed + b.Bypassed,
-		Degraded: a.Degraded + b.Degraded, Taken: a.Taken + b.Taken, TakenParts: a.TakenParts + b.TakenParts,
+		Degraded: a.Degraded + b.Degraded, NearLimit: a.NearLimit + b.NearLimit, Taken: a.Taken + b.Taken, TakenParts: a.TakenParts + b.TakenParts,
 	}
 }
 

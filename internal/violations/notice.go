@@ -1,9 +1,12 @@
 package violations
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // Notice is a delivery with everything that its receiver is told.
@@ -20,16 +23,31 @@ func (n *Notice) Summary() string {
 	if n.Test {
 		return "This is a test. Nothing has happened."
 	}
-	whose := ""
+	whose, within := "", plural(int64(n.Of.Window/time.Minute), "minute")
 	if n.Of.PerSubject {
 		whose = " of one subject"
 	}
-	return fmt.Sprintf("%s denied %s%s within %s.", n.ruleText(), plural(n.Denied, "check"), whose, plural(int64(n.Of.Window/time.Minute), "minute"))
+	switch n.Of.Kind {
+	case AlertNearLimit:
+		return fmt.Sprintf("%d%% of the checks of %s were denied or near its limit within %s.", n.Denied, n.ruleText(), within)
+	case AlertCrossings:
+		return fmt.Sprintf("%s of quotas of %s%s within %s.", plural(n.Denied, "crossing"), n.ruleText(), whose, within)
+	case AlertDegraded:
+		if n.RuleID() == 0 {
+			return fmt.Sprintf("%s decided without the shared buckets within %s.", plural(n.Denied, "check"), within)
+		}
+		return fmt.Sprintf("%s of %s decided without the shared buckets within %s.", plural(n.Denied, "check"), n.ruleText(), within)
+	case AlertDenials:
+	}
+	return fmt.Sprintf("%s denied %s%s within %s.", n.ruleText(), plural(n.Denied, "check"), whose, within)
 }
+
+// RuleID returns the rule that a delivery is about; 0 for all checks. Deliveries of the release before have none of their own.
+func (n *Notice) RuleID() rules.RuleID { return cmp.Or(n.Rule, n.Of.Rule) }
 
 func (n *Notice) ruleText() string {
 	if n.Pattern == "" {
-		return "Rule " + strconv.FormatInt(int64(n.Of.Rule), 10)
+		return "rule " + strconv.FormatInt(int64(n.RuleID()), 10)
 	}
 	return n.Pattern
 }

@@ -125,6 +125,16 @@ func TestWhatIsCounted(t *testing.T) {
 			check: violations.Check{Tiers: []violations.Tier{{Rule: block, Reason: "blocked"}}},
 			whole: violations.Verdicts{Denied: 1}, verdicts: map[rules.RuleID]violations.Verdicts{15: {Denied: 1}}, violation: 15,
 		},
+		"an allowed check that leaves less than a fifth of a limit": {
+			check: violations.Check{Allowed: true, Tiers: []violations.Tier{
+				{Rule: userRule, Allowed: true, BucketRead: true, Limit: rules.Limit{Burst: 10}, Remaining: 2*violations.Token - 1},
+				{Rule: globalRule, Allowed: true, BucketRead: true, Limit: rules.Limit{Burst: 10}, Remaining: 2 * violations.Token},
+			}},
+			whole: taken,
+			verdicts: map[rules.RuleID]violations.Verdicts{
+				12: {Allowed: 1, NearLimit: 1, Taken: 1, TakenParts: 500_000}, 13: taken,
+			},
+		},
 		"a bypass takes nothing": {
 			check:    violations.Check{Allowed: true, Bypassed: true, Tiers: []violations.Tier{{Rule: bypass, Allowed: true}}},
 			whole:    violations.Verdicts{Bypassed: 1},

@@ -76,7 +76,7 @@ func TestAnIDIsReadBack(t *testing.T) {
 
 func TestWhatIsWrongWithAnAlertIsSaidByField(t *testing.T) {
 	t.Parallel()
-	good := violations.Alert{Name: "a", Threshold: 1, Window: time.Minute, Format: violations.FormatWebhook, URL: "https://example.com/hook"}
+	good := violations.Alert{Name: "a", Kind: violations.AlertDenials, Threshold: 1, Window: time.Minute, Format: violations.FormatWebhook, URL: "https://example.com/hook"}
 	as := func(a *violations.Alert, format violations.Format, url, secret, email string) {
 		a.SetFormat(format)
 		a.SetURL(url)
@@ -98,6 +98,9 @@ func TestWhatIsWrongWithAnAlertIsSaidByField(t *testing.T) {
 		"a URL without a host":      {func(a *violations.Alert) { a.URL = "https://:443/" }, "url"},
 		"a password in the URL":     {func(a *violations.Alert) { a.URL = "https://me:secret@example.com/" }, "url"},
 		"a URL with a control byte": {func(a *violations.Alert) { a.URL = "https://example.com/\n" }, "url"},
+		"another kind":              {func(a *violations.Alert) { a.Kind = "moons" }, "kind"},
+		"a share above all":         {func(a *violations.Alert) { a.Kind, a.Threshold = violations.AlertNearLimit, 101 }, "threshold"},
+		"subjects without counts":   {func(a *violations.Alert) { a.Kind, a.PerSubject = violations.AlertDegraded, true }, "per"},
 		"another format":            {func(a *violations.Alert) { a.Format = "pigeon" }, "format"},
 		"Slack":                     {func(a *violations.Alert) { as(a, violations.FormatSlack, "", "https://hooks.slack.com/x", "") }, ""},
 		"Slack without a URL":       {func(a *violations.Alert) { as(a, violations.FormatSlack, "", "", "") }, "url"},

@@ -101,9 +101,12 @@ type pagerDutyPayload struct {
 	Details   message   `json:"custom_details"`
 }
 
-// pagerDutyOf makes one incident of all deliveries of an alert about the same subject.
+// pagerDutyOf makes one incident of all deliveries of an alert about the same rule and subject.
 func (s *Sender) pagerDutyOf(n *violations.Notice) pagerDutyEvent {
 	severity, dedup := "error", fmt.Sprintf("sluice-%s-alert-%d", n.TenantSlug, n.Of.ID)
+	if n.Rule != 0 && n.Of.Rule == 0 { // an alert of every rule
+		dedup += fmt.Sprintf("-rule-%d", n.Rule)
+	}
 	if n.Of.PerSubject && !n.Test {
 		digest := sha256.Sum256([]byte(n.Subject)) // subjects can be longer than keys, and hold anything
 		dedup += "-" + hex.EncodeToString(digest[:16])

@@ -105,9 +105,11 @@ type message struct {
 	DeliveryID string       `json:"delivery_id"` // text, because JavaScript's numbers lose digits of 64 bits
 	Tenant     string       `json:"tenant"`
 	Alert      messageAlert `json:"alert"`
-	RuleID     int64        `json:"rule_id"`
+	Kind       string       `json:"kind"`
+	RuleID     *int64       `json:"rule_id"` // null: all checks
 	Subject    *string      `json:"subject"` // null: all subjects of the rule together
-	Denied     int64        `json:"denied"`
+	Count      int64        `json:"count"`   // what the kind counts
+	Denied     int64        `json:"denied"`  // the same for denials, 0 for other kinds
 	Since      time.Time    `json:"since"`
 	RaisedAt   time.Time    `json:"raised_at"`
 }
@@ -152,12 +154,18 @@ func (s *Sender) post(ctx context.Context, target, secret, delivery string, body
 
 func messageOf(n *violations.Notice) message {
 	m := message{
-		Type: "denials_reached_threshold", DeliveryID: strconv.FormatInt(n.ID, 10), Tenant: n.TenantSlug,
+		Type: string(n.Of.Kind) + "_reached_threshold", Kind: string(n.Of.Kind), DeliveryID: strconv.FormatInt(n.ID, 10), Tenant: n.TenantSlug,
 		Alert: messageAlert{
 			ID: strconv.FormatInt(n.Of.ID, 10), Name: n.Of.Name,
 			Threshold: n.Of.Threshold, WindowSeconds: int64(n.Of.Window / time.Second),
 		},
-		RuleID: int64(n.Of.Rule), Denied: n.Denied, Since: n.Since, RaisedAt: n.RaisedAt,
+		Count: n.Denied, Since: n.Since, RaisedAt: n.RaisedAt,
+	}
+	if n.Of.Kind == violations.AlertDenials {
+		m.Denied = n.Denied
+	}
+	if rule := int64(n.RuleID()); rule != 0 {
+		m.RuleID = &rule
 	}
 	if n.Of.PerSubject {
 		m.Subject = &n.Subject

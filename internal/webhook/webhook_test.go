@@ -32,11 +32,12 @@ var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustPa
 func noticeTo(url string) *violations.Notice {
 	return &violations.Notice{
 		Delivery: violations.Delivery{
-			ID: 71, Alert: 5, Subject: "42", Denied: 1200,
-			Since: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), RaisedAt: time.Date(2026, 11, 21, 12, 3, 20, 0, time.UTC),
+			ID: 71, Alert: 5,
+			Firing:   violations.Firing{Rule: 12, Subject: "42", Denied: 1200, Since: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)},
+			RaisedAt: time.Date(2026, 11, 21, 12, 3, 20, 0, time.UTC),
 		},
 		Of: violations.Alert{
-			ID: 5, Name: "one customer is hammering", Rule: 12, PerSubject: true, Threshold: 1000, Window: 5 * time.Minute,
+			ID: 5, Name: "one customer is hammering", Kind: violations.AlertDenials, Rule: 12, PerSubject: true, Threshold: 1000, Window: 5 * time.Minute,
 			Format: violations.FormatWebhook, URL: url, Secret: "hush",
 		},
 		TenantSlug: "acme",
@@ -63,7 +64,7 @@ func TestAPostIsSignedAndSaysWhatHappened(t *testing.T) {
 	}
 	const want = `{"type":"denials_reached_threshold","delivery_id":"71","tenant":"acme",` +
 		`"alert":{"id":"5","name":"one customer is hammering","threshold":1000,"window_seconds":300},` +
-		`"rule_id":12,"subject":"42","denied":1200,"since":"2026-11-21T12:00:00Z","raised_at":"2026-11-21T12:03:20Z"}`
+		`"kind":"denials","rule_id":12,"subject":"42","count":1200,"denied":1200,"since":"2026-11-21T12:00:00Z","raised_at":"2026-11-21T12:03:20Z"}`
 	if got.body != want || got.delivery != "71" {
 		t.Errorf("delivery %s is\n%s, want\n%s", got.delivery, got.body, want)
 	}

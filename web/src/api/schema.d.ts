@@ -3141,6 +3141,63 @@ export interface paths {
         patch: operations["updateAlert"];
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/alerts/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Show when an alert would have been raised in the last 7 days
+         * @description Judges the stored counts by the code that raises alerts, at the end of each minute, where alerts are judged every few seconds. Nothing is
+         *     changed. It looks at the newest 200,000 counts; `looked_back_to` says how far back these go.
+         */
+        post: operations["previewAlert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/alerts/{alert_id}/silence": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Silence an alert for a time
+         * @description Until then nothing is sent. Deliveries are recorded as `silenced`, also those that wait now, and are not sent later. If the alert still holds when the
+         *     silence has ended, it is raised at once.
+         */
+        put: operations["silenceAlert"];
+        post?: never;
+        /** End the silence of an alert */
+        delete: operations["endSilence"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate": {
         parameters: {
             query?: never;
@@ -6461,20 +6518,88 @@ export interface components {
             denied: number;
         };
         /**
-         * @description rule: all denials of the rule together; subject: each subject separately
+         * @description rule: all of the rule together; subject: each subject separately
          * @enum {string}
          */
         AlertPer: "rule" | "subject";
+        /**
+         * @description What is counted. `denials`: checks that the rule denied or, in shadow, would have denied. `near_limit`: the percentage of its checks that it denied, or that left
+         *     less than a fifth of its limit, of at least 20 checks. `crossings`: crossings of its `notify_at`. `degraded`: checks decided without the shared buckets.
+         *     `near_limit` and `degraded` count no subjects.
+         * @enum {string}
+         */
+        AlertKind: "denials" | "near_limit" | "crossings" | "degraded";
+        /**
+         * Format: int64
+         * @description Null: each rule by itself; for degraded, all checks together
+         */
+        AlertRuleID: number | null;
+        AlertCondition: {
+            kind?: components["schemas"]["AlertKind"];
+            rule_id: components["schemas"]["AlertRuleID"];
+            per: components["schemas"]["AlertPer"];
+            /** Format: int64 */
+            threshold: number;
+            window_minutes: number;
+        };
+        AlertPreview: {
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            until: string;
+            /**
+             * Format: date-time
+             * @description Null: to the beginning; otherwise the alert may have been raised more often
+             */
+            looked_back_to: string | null;
+            /** @description How often it would have been raised */
+            fired: number;
+            /** @description The latest first */
+            firings: {
+                /**
+                 * Format: date-time
+                 * @description Its minute
+                 */
+                at: string;
+                /**
+                 * Format: int64
+                 * @description Null: all checks
+                 */
+                rule_id: number | null;
+                subject: string | null;
+                /**
+                 * Format: int64
+                 * @description What is counted; for near_limit, the percentage
+                 */
+                count: number;
+            }[];
+        };
+        Silence: {
+            /** Format: date-time */
+            until: string;
+            by: string;
+            reason: string;
+        };
+        NewSilence: {
+            /**
+             * Format: date-time
+             * @description Within the next 30 days
+             */
+            until: string;
+            /** @default  */
+            reason?: string;
+        };
         /**
          * @description webhook: signed JSON; slack: an incoming webhook of Slack, or of a chat that understands the same; pagerduty: Events API v2; email: a member of the tenant
          * @enum {string}
          */
         AlertFormat: "webhook" | "slack" | "pagerduty" | "email";
         /**
-         * @description Tells people when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
+         * @description Tells people when what it counts reaches threshold within window_minutes, and again after a whole window at the earliest
          * @example {
          *       "alert_id": 4,
          *       "name": "Somebody hammers search",
+         *       "kind": "denials",
          *       "rule_id": 12,
          *       "per": "subject",
          *       "threshold": 1000,
@@ -6484,6 +6609,8 @@ export interface components {
          *       "email": null,
          *       "is_active": true,
          *       "rule_removed": false,
+         *       "raised_at": "2026-11-20T12:31:00Z",
+         *       "silence": null,
          *       "version": 1
          *     }
          */
@@ -6491,11 +6618,8 @@ export interface components {
             /** Format: int64 */
             alert_id: number;
             name: string;
-            /**
-             * Format: int64
-             * @description For a shadow rule, checks it would have denied count
-             */
-            rule_id: number;
+            kind: components["schemas"]["AlertKind"];
+            rule_id: components["schemas"]["AlertRuleID"];
             per: components["schemas"]["AlertPer"];
             /** Format: int64 */
             threshold: number;
@@ -6508,6 +6632,13 @@ export interface components {
             is_active: boolean;
             /** @description The rule was removed, which turned the alert off. Choose another rule to turn it on again */
             rule_removed: boolean;
+            /**
+             * Format: date-time
+             * @description The last time; null for never
+             */
+            raised_at: string | null;
+            /** @description Null unless it is silenced now */
+            silence: components["schemas"]["Silence"] | null;
             /** Format: int64 */
             version: number;
         };
@@ -6518,10 +6649,13 @@ export interface components {
         NewAlert: {
             /** @description 1 to 100 characters */
             name: string;
-            /** Format: int64 */
-            rule_id: number;
+            kind?: components["schemas"]["AlertKind"];
+            rule_id: components["schemas"]["AlertRuleID"];
             per: components["schemas"]["AlertPer"];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description At most 100 for near_limit
+             */
             threshold: number;
             window_minutes: number;
             format?: components["schemas"]["AlertFormat"];
@@ -6536,8 +6670,8 @@ export interface components {
         };
         AlertPatch: {
             name?: string;
-            /** Format: int64 */
-            rule_id?: number;
+            kind?: components["schemas"]["AlertKind"];
+            rule_id?: components["schemas"]["AlertRuleID"];
             per?: components["schemas"]["AlertPer"];
             /** Format: int64 */
             threshold?: number;
@@ -6554,6 +6688,7 @@ export interface components {
          *       "alert": {
          *         "alert_id": 4,
          *         "name": "Somebody hammers search",
+         *         "kind": "denials",
          *         "rule_id": 12,
          *         "per": "subject",
          *         "threshold": 1000,
@@ -6563,6 +6698,8 @@ export interface components {
          *         "email": null,
          *         "is_active": true,
          *         "rule_removed": false,
+         *         "raised_at": "2026-11-20T12:31:00Z",
+         *         "silence": null,
          *         "version": 1
          *       },
          *       "secret": "whs_0123456789abcdef0123456789abcdef"
@@ -6577,6 +6714,7 @@ export interface components {
          * @example {
          *       "delivery_id": 90,
          *       "is_test": false,
+         *       "rule_id": 12,
          *       "subject": "42",
          *       "denied": 1043,
          *       "since": "2026-11-20T12:26:00Z",
@@ -6598,7 +6736,12 @@ export interface components {
             subject: string | null;
             /**
              * Format: int64
-             * @description Denials when the alert was raised
+             * @description Null for all checks together, and for tests
+             */
+            rule_id: number | null;
+            /**
+             * Format: int64
+             * @description What the alert counted when it was raised: denials, or what its kind counts
              */
             denied: number;
             /**
@@ -6609,10 +6752,10 @@ export interface components {
             /** Format: date-time */
             raised_at: string;
             /**
-             * @description pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about a day, mail after 4 hours, a test after one
+             * @description silenced: not sent, because the alert was silenced; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about a day, mail after 4 hours, a test after one
              * @enum {string}
              */
-            state: "pending" | "delivered" | "failed";
+            state: "pending" | "delivered" | "failed" | "silenced";
             attempts: number;
             /** @description The HTTP status of the last answer; null: there was none */
             last_status: number | null;
@@ -13874,6 +14017,136 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    previewAlert: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "kind": "denials",
+                 *       "rule_id": 12,
+                 *       "per": "subject",
+                 *       "threshold": 1000,
+                 *       "window_minutes": 5
+                 *     }
+                 */
+                "application/json": components["schemas"]["AlertCondition"];
+            };
+        };
+        responses: {
+            /** @description When, the latest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertPreview"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    silenceAlert: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "until": "2026-11-20T18:00:00Z",
+                 *       "reason": "Load test of search"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewSilence"];
+            };
+        };
+        responses: {
+            200: components["responses"]["TheAlert"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            428: components["responses"]["PreconditionRequired"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    endSilence: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The ETag of the version to change, or `*`; 428 without
+                 * @example "3"
+                 */
+                "If-Match": components["parameters"]["IfMatch"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 4 */
+                alert_id: components["parameters"]["AlertID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TheAlert"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             428: components["responses"]["PreconditionRequired"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];

@@ -6,6 +6,7 @@ export type Account = Schemas['Account'];
 export type Adapt = NonNullable<Schemas['Adapt']>;
 export type Adapting = Schemas['Adapting'];
 export type Alert = Schemas['Alert'];
+export type AlertCondition = Schemas['AlertCondition'];
 export type AlertDelivery = Schemas['AlertDelivery'];
 export type NewAlert = Schemas['NewAlert'];
 export type Assignment = Schemas['Assignment'];

@@ -68,6 +68,7 @@ const (
 	AlertDeliveryStateDelivered AlertDeliveryState = "delivered"
 	AlertDeliveryStateFailed    AlertDeliveryState = "failed"
 	AlertDeliveryStatePending   AlertDeliveryState = "pending"
+	AlertDeliveryStateSilenced  AlertDeliveryState = "silenced"
 )
 
 // Valid indicates whether the value is a known member of the AlertDeliveryState enum.
@@ -78,6 +79,8 @@ func (e AlertDeliveryState) Valid() bool {
 	case AlertDeliveryStateFailed:
 		return true
 	case AlertDeliveryStatePending:
+		return true
+	case AlertDeliveryStateSilenced:
 		return true
 	default:
 		return false
@@ -102,6 +105,30 @@ func (e AlertFormat) Valid() bool {
 	case AlertFormatSlack:
 		return true
 	case AlertFormatWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AlertKind.
+const (
+	Crossings AlertKind = "crossings"
+	Degraded  AlertKind = "degraded"
+	Denials   AlertKind = "denials"
+	NearLimit AlertKind = "near_limit"
+)
+
+// Valid indicates whether the value is a known member of the AlertKind enum.
+func (e AlertKind) Valid() bool {
+	switch e {
+	case Crossings:
+		return true
+	case Degraded:
+		return true
+	case Denials:
+		return true
+	case NearLimit:
 		return true
 	default:
 		return false
@@ -1169,7 +1196,7 @@ type AdminStatus struct {
 	Version     string                   `json:"version"`
 }
 
-// Alert Tells people when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
+// Alert Tells people when what it counts reaches threshold within window_minutes, and again after a whole window at the earliest
 type Alert struct {
 	AlertId int64 `json:"alert_id"`
 
@@ -1179,22 +1206,49 @@ type Alert struct {
 	// Format webhook: signed JSON; slack: an incoming webhook of Slack, or of a chat that understands the same; pagerduty: Events API v2; email: a member of the tenant
 	Format   AlertFormat `json:"format"`
 	IsActive bool        `json:"is_active"`
-	Name     string      `json:"name"`
 
-	// Per rule: all denials of the rule together; subject: each subject separately
+	// Kind What is counted. `denials`: checks that the rule denied or, in shadow, would have denied. `near_limit`: the percentage of its checks that it denied, or that left
+	// less than a fifth of its limit, of at least 20 checks. `crossings`: crossings of its `notify_at`. `degraded`: checks decided without the shared buckets.
+	// `near_limit` and `degraded` count no subjects.
+	Kind AlertKind `json:"kind"`
+	Name string    `json:"name"`
+
+	// Per rule: all of the rule together; subject: each subject separately
 	Per AlertPer `json:"per"`
 
-	// RuleId For a shadow rule, checks it would have denied count
-	RuleId int64 `json:"rule_id"`
+	// RaisedAt The last time; null for never
+	RaisedAt nullable.Nullable[time.Time] `json:"raised_at"`
+
+	// RuleId Null: each rule by itself; for degraded, all checks together
+	RuleId nullable.Nullable[AlertRuleID] `json:"rule_id"`
 
 	// RuleRemoved The rule was removed, which turned the alert off. Choose another rule to turn it on again
-	RuleRemoved bool  `json:"rule_removed"`
-	Threshold   int64 `json:"threshold"`
+	RuleRemoved bool `json:"rule_removed"`
+
+	// Silence Null unless it is silenced now
+	Silence   nullable.Nullable[Silence] `json:"silence"`
+	Threshold int64                      `json:"threshold"`
 
 	// Url Null for email. Only the host for slack, because anyone who knows the whole URL can post to its channel
 	Url           nullable.Nullable[string] `json:"url"`
 	Version       int64                     `json:"version"`
 	WindowMinutes int                       `json:"window_minutes"`
+}
+
+// AlertCondition defines model for AlertCondition.
+type AlertCondition struct {
+	// Kind What is counted. `denials`: checks that the rule denied or, in shadow, would have denied. `near_limit`: the percentage of its checks that it denied, or that left
+	// less than a fifth of its limit, of at least 20 checks. `crossings`: crossings of its `notify_at`. `degraded`: checks decided without the shared buckets.
+	// `near_limit` and `degraded` count no subjects.
+	Kind *AlertKind `json:"kind,omitempty"`
+
+	// Per rule: all of the rule together; subject: each subject separately
+	Per AlertPer `json:"per"`
+
+	// RuleId Null: each rule by itself; for degraded, all checks together
+	RuleId        nullable.Nullable[AlertRuleID] `json:"rule_id"`
+	Threshold     int64                          `json:"threshold"`
+	WindowMinutes int                            `json:"window_minutes"`
 }
 
 // AlertDelivery defines model for AlertDelivery.
@@ -1204,7 +1258,7 @@ type AlertDelivery struct {
 	Attempts    int                          `json:"attempts"`
 	DeliveryId  int64                        `json:"delivery_id"`
 
-	// Denied Denials when the alert was raised
+	// Denied What the alert counted when it was raised: denials, or what its kind counts
 	Denied int64 `json:"denied"`
 	IsTest bool  `json:"is_test"`
 
@@ -1221,17 +1275,20 @@ type AlertDelivery struct {
 	NextAttemptAt nullable.Nullable[time.Time] `json:"next_attempt_at"`
 	RaisedAt      time.Time                    `json:"raised_at"`
 
+	// RuleId Null for all checks together, and for tests
+	RuleId nullable.Nullable[int64] `json:"rule_id"`
+
 	// Since When the window began
 	Since time.Time `json:"since"`
 
-	// State pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about a day, mail after 4 hours, a test after one
+	// State silenced: not sent, because the alert was silenced; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about a day, mail after 4 hours, a test after one
 	State AlertDeliveryState `json:"state"`
 
 	// Subject Who was denied; null unless the alert is per subject
 	Subject nullable.Nullable[string] `json:"subject"`
 }
 
-// AlertDeliveryState pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about a day, mail after 4 hours, a test after one
+// AlertDeliveryState silenced: not sent, because the alert was silenced; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about a day, mail after 4 hours, a test after one
 type AlertDeliveryState string
 
 // AlertDeliveryList defines model for AlertDeliveryList.
@@ -1244,6 +1301,11 @@ type AlertDeliveryList struct {
 
 // AlertFormat webhook: signed JSON; slack: an incoming webhook of Slack, or of a chat that understands the same; pagerduty: Events API v2; email: a member of the tenant
 type AlertFormat string
+
+// AlertKind What is counted. `denials`: checks that the rule denied or, in shadow, would have denied. `near_limit`: the percentage of its checks that it denied, or that left
+// less than a fifth of its limit, of at least 20 checks. `crossings`: crossings of its `notify_at`. `degraded`: checks decided without the shared buckets.
+// `near_limit` and `degraded` count no subjects.
+type AlertKind string
 
 // AlertList defines model for AlertList.
 type AlertList struct {
@@ -1260,25 +1322,59 @@ type AlertPatch struct {
 	// Format webhook: signed JSON; slack: an incoming webhook of Slack, or of a chat that understands the same; pagerduty: Events API v2; email: a member of the tenant
 	Format   *AlertFormat `json:"format,omitempty"`
 	IsActive *bool        `json:"is_active,omitempty"`
-	Name     *string      `json:"name,omitempty"`
 
-	// Per rule: all denials of the rule together; subject: each subject separately
+	// Kind What is counted. `denials`: checks that the rule denied or, in shadow, would have denied. `near_limit`: the percentage of its checks that it denied, or that left
+	// less than a fifth of its limit, of at least 20 checks. `crossings`: crossings of its `notify_at`. `degraded`: checks decided without the shared buckets.
+	// `near_limit` and `degraded` count no subjects.
+	Kind *AlertKind `json:"kind,omitempty"`
+	Name *string    `json:"name,omitempty"`
+
+	// Per rule: all of the rule together; subject: each subject separately
 	Per        *AlertPer `json:"per,omitempty"`
 	RoutingKey *string   `json:"routing_key,omitempty"`
-	RuleId     *int64    `json:"rule_id,omitempty"`
-	Threshold  *int64    `json:"threshold,omitempty"`
+
+	// RuleId Null: each rule by itself; for degraded, all checks together
+	RuleId    nullable.Nullable[AlertRuleID] `json:"rule_id,omitempty"`
+	Threshold *int64                         `json:"threshold,omitempty"`
 
 	// Url The URL as it is shown changes nothing
 	Url           *string `json:"url,omitempty"`
 	WindowMinutes *int    `json:"window_minutes,omitempty"`
 }
 
-// AlertPer rule: all denials of the rule together; subject: each subject separately
+// AlertPer rule: all of the rule together; subject: each subject separately
 type AlertPer string
+
+// AlertPreview defines model for AlertPreview.
+type AlertPreview struct {
+	// Fired How often it would have been raised
+	Fired int `json:"fired"`
+
+	// Firings The latest first
+	Firings []struct {
+		// At Its minute
+		At time.Time `json:"at"`
+
+		// Count What is counted; for near_limit, the percentage
+		Count int64 `json:"count"`
+
+		// RuleId Null: all checks
+		RuleId  nullable.Nullable[int64]  `json:"rule_id"`
+		Subject nullable.Nullable[string] `json:"subject"`
+	} `json:"firings"`
+
+	// LookedBackTo Null: to the beginning; otherwise the alert may have been raised more often
+	LookedBackTo nullable.Nullable[time.Time] `json:"looked_back_to"`
+	Since        time.Time                    `json:"since"`
+	Until        time.Time                    `json:"until"`
+}
+
+// AlertRuleID Null: each rule by itself; for degraded, all checks together
+type AlertRuleID = int64
 
 // AlertWithSecret defines model for AlertWithSecret.
 type AlertWithSecret struct {
-	// Alert Tells people when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
+	// Alert Tells people when what it counts reaches threshold within window_minutes, and again after a whole window at the earliest
 	Alert Alert `json:"alert"`
 
 	// Secret Signs the webhooks; null for other formats
@@ -2324,16 +2420,25 @@ type NewAlert struct {
 	Format   *AlertFormat `json:"format,omitempty"`
 	IsActive *bool        `json:"is_active,omitempty"`
 
+	// Kind What is counted. `denials`: checks that the rule denied or, in shadow, would have denied. `near_limit`: the percentage of its checks that it denied, or that left
+	// less than a fifth of its limit, of at least 20 checks. `crossings`: crossings of its `notify_at`. `degraded`: checks decided without the shared buckets.
+	// `near_limit` and `degraded` count no subjects.
+	Kind *AlertKind `json:"kind,omitempty"`
+
 	// Name 1 to 100 characters
 	Name string `json:"name"`
 
-	// Per rule: all denials of the rule together; subject: each subject separately
+	// Per rule: all of the rule together; subject: each subject separately
 	Per AlertPer `json:"per"`
 
 	// RoutingKey PagerDuty's integration key; never shown again
 	RoutingKey *string `json:"routing_key,omitempty"`
-	RuleId     int64   `json:"rule_id"`
-	Threshold  int64   `json:"threshold"`
+
+	// RuleId Null: each rule by itself; for degraded, all checks together
+	RuleId nullable.Nullable[AlertRuleID] `json:"rule_id"`
+
+	// Threshold At most 100 for near_limit
+	Threshold int64 `json:"threshold"`
 
 	// Url Without a password. It must resolve to a public address, unless the installation allows others: otherwise saving is 400, and later deliveries fail. PagerDuty's own by default if the format is pagerduty
 	Url           *string `json:"url,omitempty"`
@@ -2490,6 +2595,14 @@ type NewScheduledChange struct {
 
 	// Version Of the rule that you have read
 	Version int64 `json:"version"`
+}
+
+// NewSilence defines model for NewSilence.
+type NewSilence struct {
+	Reason *string `json:"reason,omitempty"`
+
+	// Until Within the next 30 days
+	Until time.Time `json:"until"`
 }
 
 // NewTenant defines model for NewTenant.
@@ -3508,6 +3621,13 @@ type SignInOptions struct {
 	Providers []ProviderName `json:"providers"`
 }
 
+// Silence defines model for Silence.
+type Silence struct {
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	Until  time.Time `json:"until"`
+}
+
 // Simulation Either pattern or arrivals
 type Simulation struct {
 	Arrivals *[]Arrival      `json:"arrivals,omitempty"`
@@ -4101,7 +4221,7 @@ type TenantCreated = Tenant
 // TheAccount defines model for TheAccount.
 type TheAccount = Account
 
-// TheAlert Tells people when a rule has denied threshold checks within window_minutes, and again after a whole window at the earliest
+// TheAlert Tells people when what it counts reaches threshold within window_minutes, and again after a whole window at the earliest
 type TheAlert = Alert
 
 // TheAuditWebhook Where the audit log is sent, and how far it was
@@ -4523,6 +4643,18 @@ type RotateAlertSecretParams struct {
 
 	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// EndSilenceParams defines parameters for EndSilence.
+type EndSilenceParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
+}
+
+// SilenceAlertParams defines parameters for SilenceAlert.
+type SilenceAlertParams struct {
+	// IfMatch The ETag of the version to change, or `*`; 428 without
+	IfMatch IfMatch `json:"If-Match"`
 }
 
 // TestAlertParams defines parameters for TestAlert.
@@ -5298,8 +5430,14 @@ type UpdateTenantJSONRequestBody = TenantPatch
 // CreateAlertJSONRequestBody defines body for CreateAlert for application/json ContentType.
 type CreateAlertJSONRequestBody = NewAlert
 
+// PreviewAlertJSONRequestBody defines body for PreviewAlert for application/json ContentType.
+type PreviewAlertJSONRequestBody = AlertCondition
+
 // UpdateAlertJSONRequestBody defines body for UpdateAlert for application/json ContentType.
 type UpdateAlertJSONRequestBody = AlertPatch
+
+// SilenceAlertJSONRequestBody defines body for SilenceAlert for application/json ContentType.
+type SilenceAlertJSONRequestBody = NewSilence
 
 // CreateKeyJSONRequestBody defines body for CreateKey for application/json ContentType.
 type CreateKeyJSONRequestBody = NewKey
@@ -5549,6 +5687,9 @@ type ServerInterface interface {
 	// CreateAlert Create an alert
 	// (POST /api/v1/tenants/{tenant}/alerts)
 	CreateAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params CreateAlertParams)
+	// PreviewAlert Show when an alert would have been raised in the last 7 days
+	// (POST /api/v1/tenants/{tenant}/alerts/preview)
+	PreviewAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
 	// DeleteAlert Remove an alert and its deliveries
 	// (DELETE /api/v1/tenants/{tenant}/alerts/{alert_id})
 	DeleteAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params DeleteAlertParams)
@@ -5567,6 +5708,12 @@ type ServerInterface interface {
 	// RotateAlertSecret Rotate an alert's signing secret
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/rotate)
 	RotateAlertSecret(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params RotateAlertSecretParams)
+	// EndSilence End the silence of an alert
+	// (DELETE /api/v1/tenants/{tenant}/alerts/{alert_id}/silence)
+	EndSilence(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params EndSilenceParams)
+	// SilenceAlert Silence an alert for a time
+	// (PUT /api/v1/tenants/{tenant}/alerts/{alert_id}/silence)
+	SilenceAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params SilenceAlertParams)
 	// TestAlert Send a test
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/test)
 	TestAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params TestAlertParams)
@@ -7962,6 +8109,32 @@ func (siw *ServerInterfaceWrapper) CreateAlert(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// PreviewAlert operation middleware
+func (siw *ServerInterfaceWrapper) PreviewAlert(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PreviewAlert(w, r, tenant)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // DeleteAlert operation middleware
 func (siw *ServerInterfaceWrapper) DeleteAlert(w http.ResponseWriter, r *http.Request) {
 
@@ -8328,6 +8501,132 @@ func (siw *ServerInterfaceWrapper) RotateAlertSecret(w http.ResponseWriter, r *h
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.RotateAlertSecret(w, r, tenant, alertId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// EndSilence operation middleware
+func (siw *ServerInterfaceWrapper) EndSilence(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "alert_id" -------------
+	var alertId AlertID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params EndSilenceParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.EndSilence(w, r, tenant, alertId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SilenceAlert operation middleware
+func (siw *ServerInterfaceWrapper) SilenceAlert(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "alert_id" -------------
+	var alertId AlertID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "alert_id", mux.Vars(r)["alert_id"], &alertId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "alert_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SilenceAlertParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = IfMatch
+
+	} else {
+		err = fmt.Errorf("Header parameter If-Match is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "If-Match", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SilenceAlert(w, r, tenant, alertId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -14116,7 +14415,13 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate", wrapper.RotateAlertSecret).Methods(http.MethodPost)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/{alert_id}/silence", wrapper.EndSilence).Methods(http.MethodDelete)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/{alert_id}/silence", wrapper.SilenceAlert).Methods(http.MethodPut)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/{alert_id}/test", wrapper.TestAlert).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/alerts/preview", wrapper.PreviewAlert).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/api-keys", wrapper.ListKeys).Methods(http.MethodGet)
 
@@ -16173,6 +16478,29 @@ func (response CreateAlert422ApplicationProblemPlusJSONResponse) VisitCreateAler
 	return err
 }
 
+type PreviewAlertRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Body   *PreviewAlertJSONRequestBody
+}
+
+type PreviewAlertResponseObject interface {
+	VisitPreviewAlertResponse(w http.ResponseWriter) error
+}
+
+type PreviewAlert200JSONResponse AlertPreview
+
+func (response PreviewAlert200JSONResponse) VisitPreviewAlertResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type DeleteAlertRequestObject struct {
 	Tenant  TenantSlug `json:"tenant"`
 	AlertId AlertID    `json:"alert_id"`
@@ -16343,6 +16671,57 @@ func (response RotateAlertSecret422ApplicationProblemPlusJSONResponse) VisitRota
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EndSilenceRequestObject struct {
+	Tenant  TenantSlug `json:"tenant"`
+	AlertId AlertID    `json:"alert_id"`
+	Params  EndSilenceParams
+}
+
+type EndSilenceResponseObject interface {
+	VisitEndSilenceResponse(w http.ResponseWriter) error
+}
+
+type EndSilence200JSONResponse struct{ TheAlertJSONResponse }
+
+func (response EndSilence200JSONResponse) VisitEndSilenceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SilenceAlertRequestObject struct {
+	Tenant  TenantSlug `json:"tenant"`
+	AlertId AlertID    `json:"alert_id"`
+	Params  SilenceAlertParams
+	Body    *SilenceAlertJSONRequestBody
+}
+
+type SilenceAlertResponseObject interface {
+	VisitSilenceAlertResponse(w http.ResponseWriter) error
+}
+
+type SilenceAlert200JSONResponse struct{ TheAlertJSONResponse }
+
+func (response SilenceAlert200JSONResponse) VisitSilenceAlertResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -19201,6 +19580,9 @@ type StrictServerInterface interface {
 	// CreateAlert Create an alert
 	// (POST /api/v1/tenants/{tenant}/alerts)
 	CreateAlert(ctx context.Context, request CreateAlertRequestObject) (CreateAlertResponseObject, error)
+	// PreviewAlert Show when an alert would have been raised in the last 7 days
+	// (POST /api/v1/tenants/{tenant}/alerts/preview)
+	PreviewAlert(ctx context.Context, request PreviewAlertRequestObject) (PreviewAlertResponseObject, error)
 	// DeleteAlert Remove an alert and its deliveries
 	// (DELETE /api/v1/tenants/{tenant}/alerts/{alert_id})
 	DeleteAlert(ctx context.Context, request DeleteAlertRequestObject) (DeleteAlertResponseObject, error)
@@ -19219,6 +19601,12 @@ type StrictServerInterface interface {
 	// RotateAlertSecret Rotate an alert's signing secret
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/rotate)
 	RotateAlertSecret(ctx context.Context, request RotateAlertSecretRequestObject) (RotateAlertSecretResponseObject, error)
+	// EndSilence End the silence of an alert
+	// (DELETE /api/v1/tenants/{tenant}/alerts/{alert_id}/silence)
+	EndSilence(ctx context.Context, request EndSilenceRequestObject) (EndSilenceResponseObject, error)
+	// SilenceAlert Silence an alert for a time
+	// (PUT /api/v1/tenants/{tenant}/alerts/{alert_id}/silence)
+	SilenceAlert(ctx context.Context, request SilenceAlertRequestObject) (SilenceAlertResponseObject, error)
 	// TestAlert Send a test
 	// (POST /api/v1/tenants/{tenant}/alerts/{alert_id}/test)
 	TestAlert(ctx context.Context, request TestAlertRequestObject) (TestAlertResponseObject, error)
@@ -21136,6 +21524,39 @@ func (sh *strictHandler) CreateAlert(w http.ResponseWriter, r *http.Request, ten
 	}
 }
 
+// PreviewAlert operation middleware
+func (sh *strictHandler) PreviewAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+	var request PreviewAlertRequestObject
+
+	request.Tenant = tenant
+
+	var body PreviewAlertJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PreviewAlert(ctx, request.(PreviewAlertRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PreviewAlert")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PreviewAlertResponseObject); ok {
+		if err := validResponse.VisitPreviewAlertResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // DeleteAlert operation middleware
 func (sh *strictHandler) DeleteAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params DeleteAlertParams) {
 	var request DeleteAlertRequestObject
@@ -21304,6 +21725,69 @@ func (sh *strictHandler) RotateAlertSecret(w http.ResponseWriter, r *http.Reques
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(RotateAlertSecretResponseObject); ok {
 		if err := validResponse.VisitRotateAlertSecretResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// EndSilence operation middleware
+func (sh *strictHandler) EndSilence(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params EndSilenceParams) {
+	var request EndSilenceRequestObject
+
+	request.Tenant = tenant
+	request.AlertId = alertId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.EndSilence(ctx, request.(EndSilenceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EndSilence")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(EndSilenceResponseObject); ok {
+		if err := validResponse.VisitEndSilenceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SilenceAlert operation middleware
+func (sh *strictHandler) SilenceAlert(w http.ResponseWriter, r *http.Request, tenant TenantSlug, alertId AlertID, params SilenceAlertParams) {
+	var request SilenceAlertRequestObject
+
+	request.Tenant = tenant
+	request.AlertId = alertId
+	request.Params = params
+
+	var body SilenceAlertJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SilenceAlert(ctx, request.(SilenceAlertRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SilenceAlert")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SilenceAlertResponseObject); ok {
+		if err := validResponse.VisitSilenceAlertResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

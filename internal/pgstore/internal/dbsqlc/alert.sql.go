@@ -7,20 +7,27 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
 const alert = `-- name: Alert :one
-SELECT a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, (r.removed_at IS NOT NULL)::boolean AS rule_removed
+SELECT a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, a.kind, a.silenced_until, a.silenced_by, a.silence_reason, EXISTS (
+    SELECT FROM rate_limit_rule AS r WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id AND r.removed_at IS NOT NULL
+) AS rule_removed, coalesce((
+    SELECT d.raised_at FROM delivery AS d
+    WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND NOT d.is_test
+    ORDER BY d.raised_at DESC LIMIT 1
+), timestamptz 'epoch')::timestamptz AS raised_at -- the epoch: never
 FROM alert AS a
-JOIN rate_limit_rule AS r ON r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id
 WHERE a.tenant_id = $1 AND a.alert_id = $2
 `
 
 type AlertRow struct {
 	Alert       Alert
 	RuleRemoved bool
+	RaisedAt    time.Time
 }
 
 func (q *Queries) Alert(ctx context.Context, tenantID rules.TenantID, alertID int64) (AlertRow, error) {
@@ -42,15 +49,151 @@ func (q *Queries) Alert(ctx context.Context, tenantID rules.TenantID, alertID in
 		&i.Alert.UpdatedAt,
 		&i.Alert.Format,
 		&i.Alert.Email,
+		&i.Alert.Kind,
+		&i.Alert.SilencedUntil,
+		&i.Alert.SilencedBy,
+		&i.Alert.SilenceReason,
 		&i.RuleRemoved,
+		&i.RaisedAt,
 	)
 	return i, err
 }
 
+const alertCounts = `-- name: AlertCounts :many
+WITH wanted AS (
+    SELECT unnest($4::integer[]) AS place, unnest($5::text[]) AS kind,
+        unnest($6::bigint[]) AS rule_id, -- 0: every rule
+        unnest($7::boolean[]) AS per_subject, unnest($8::bigint[]) AS least,
+        unnest($9::timestamptz[]) AS since
+)
+SELECT w.place::integer AS place, found.looked_at::bigint AS looked_at, found.looked_back_to::timestamptz AS looked_back_to,
+    (found.total >= w.least)::boolean AS counts, found.rule_id::bigint AS rule_id, found.subject::text AS subject,
+    found.at::timestamptz AS minute, found.counted::bigint AS counted, found.checks::bigint AS checks
+FROM wanted AS w
+CROSS JOIN LATERAL (
+    SELECT n.rule_id, n.subject, n.at, sum(n.counted) AS counted, sum(n.checks) AS checks,
+        sum(sum(n.counted)) OVER (PARTITION BY n.rule_id, n.subject) AS total,
+        sum(count(*)) OVER () AS looked_at, min(min(n.at)) OVER () AS looked_back_to, row_number() OVER () AS place
+    FROM (
+        (SELECT m.rule_id, CASE WHEN w.per_subject THEN m.subject ELSE '' END AS subject, m.minute AS at, m.denied AS counted, 0::bigint AS checks
+        FROM violation_minute AS m
+        WHERE w.kind = 'denials' AND w.rule_id > 0 AND m.tenant_id = $1 AND m.rule_id = w.rule_id
+            AND NOT (w.per_subject AND m.other) AND m.minute > w.since AND m.minute <= $2::timestamptz
+        ORDER BY m.minute DESC LIMIT $3::bigint)
+        UNION ALL
+        (SELECT m.rule_id, CASE WHEN w.per_subject THEN m.subject ELSE '' END, m.minute, m.denied, 0
+        FROM violation_minute AS m
+        WHERE w.kind = 'denials' AND w.rule_id = 0 AND m.tenant_id = $1
+            AND NOT (w.per_subject AND m.other) AND m.minute > w.since AND m.minute <= $2::timestamptz
+        ORDER BY m.minute DESC LIMIT $3::bigint)
+        UNION ALL
+        (SELECT c.rule_id, CASE WHEN w.per_subject THEN c.subject ELSE '' END, date_trunc('minute', c.crossed_at), 1, 0
+        FROM quota_crossing AS c
+        WHERE w.kind = 'crossings' AND w.rule_id > 0 AND c.tenant_id = $1 AND c.rule_id = w.rule_id
+            AND c.crossed_at > w.since AND c.crossed_at <= $2::timestamptz
+        ORDER BY c.crossed_at DESC LIMIT $3::bigint)
+        UNION ALL
+        (SELECT c.rule_id, CASE WHEN w.per_subject THEN c.subject ELSE '' END, date_trunc('minute', c.crossed_at), 1, 0
+        FROM quota_crossing AS c
+        WHERE w.kind = 'crossings' AND w.rule_id = 0 AND c.tenant_id = $1
+            AND c.crossed_at > w.since AND c.crossed_at <= $2::timestamptz
+        ORDER BY c.crossed_at DESC LIMIT $3::bigint)
+        UNION ALL
+        (SELECT d.rule_id, '', d.minute, CASE WHEN w.kind = 'degraded' THEN d.degraded ELSE d.near_limit + d.denied END,
+            d.allowed + d.denied + d.bypassed
+        FROM decision_minute AS d -- its rule 0 is all checks
+        WHERE (w.kind = 'degraded' OR w.kind = 'near_limit' AND w.rule_id > 0) AND d.tenant_id = $1 AND d.rule_id = w.rule_id
+            AND d.minute > w.since AND d.minute <= $2::timestamptz
+        ORDER BY d.minute DESC LIMIT $3::bigint)
+        UNION ALL
+        (SELECT d.rule_id, '', d.minute, d.near_limit + d.denied, d.allowed + d.denied + d.bypassed
+        FROM decision_minute AS d
+        WHERE w.kind = 'near_limit' AND w.rule_id = 0 AND d.tenant_id = $1 AND d.rule_id > 0
+            AND d.minute > w.since AND d.minute <= $2::timestamptz
+        ORDER BY d.minute DESC LIMIT $3::bigint)
+    ) AS n
+    GROUP BY n.rule_id, n.subject, n.at
+) AS found
+WHERE found.total >= w.least OR found.place = 1
+ORDER BY 1, 5, 6, 7
+`
+
+type AlertCountsParams struct {
+	TenantID    rules.TenantID
+	Until       time.Time
+	AtMost      int64
+	Places      []int32
+	Kinds       []string
+	RuleIds     []int64
+	PerSubjects []bool
+	Leasts      []int64
+	Sinces      []time.Time
+}
+
+type AlertCountsRow struct {
+	Place        int32
+	LookedAt     int64
+	LookedBackTo time.Time
+	Counts       bool
+	RuleID       int64
+	Subject      string
+	Minute       time.Time
+	Counted      int64
+	Checks       int64
+}
+
+// What alerts judge: counts by rule or subject and minute, of the newest at_most rows that an index finds for each alert after
+// its time. Groups that counted less than the alert's least are left out, but each alert that found
+// rows has one at least, which says how many were looked at and back to when. In each alert all branches but one end before they begin.
+func (q *Queries) AlertCounts(ctx context.Context, arg AlertCountsParams) ([]AlertCountsRow, error) {
+	rows, err := q.db.Query(ctx, alertCounts,
+		arg.TenantID,
+		arg.Until,
+		arg.AtMost,
+		arg.Places,
+		arg.Kinds,
+		arg.RuleIds,
+		arg.PerSubjects,
+		arg.Leasts,
+		arg.Sinces,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AlertCountsRow
+	for rows.Next() {
+		var i AlertCountsRow
+		if err := rows.Scan(
+			&i.Place,
+			&i.LookedAt,
+			&i.LookedBackTo,
+			&i.Counts,
+			&i.RuleID,
+			&i.Subject,
+			&i.Minute,
+			&i.Counted,
+			&i.Checks,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const alerts = `-- name: Alerts :many
-SELECT a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, (r.removed_at IS NOT NULL)::boolean AS rule_removed
+SELECT a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, a.kind, a.silenced_until, a.silenced_by, a.silence_reason, EXISTS (
+    SELECT FROM rate_limit_rule AS r WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id AND r.removed_at IS NOT NULL
+) AS rule_removed, coalesce((
+    SELECT d.raised_at FROM delivery AS d
+    WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND NOT d.is_test
+    ORDER BY d.raised_at DESC LIMIT 1
+), timestamptz 'epoch')::timestamptz AS raised_at -- the epoch: never
 FROM alert AS a
-JOIN rate_limit_rule AS r ON r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id
 WHERE a.tenant_id = $1
 ORDER BY a.alert_id
 `
@@ -58,6 +201,7 @@ ORDER BY a.alert_id
 type AlertsRow struct {
 	Alert       Alert
 	RuleRemoved bool
+	RaisedAt    time.Time
 }
 
 func (q *Queries) Alerts(ctx context.Context, tenantID rules.TenantID) ([]AlertsRow, error) {
@@ -85,7 +229,12 @@ func (q *Queries) Alerts(ctx context.Context, tenantID rules.TenantID) ([]Alerts
 			&i.Alert.UpdatedAt,
 			&i.Alert.Format,
 			&i.Alert.Email,
+			&i.Alert.Kind,
+			&i.Alert.SilencedUntil,
+			&i.Alert.SilencedBy,
+			&i.Alert.SilenceReason,
 			&i.RuleRemoved,
+			&i.RaisedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -98,16 +247,17 @@ func (q *Queries) Alerts(ctx context.Context, tenantID rules.TenantID) ([]Alerts
 }
 
 const createAlert = `-- name: CreateAlert :one
-INSERT INTO alert (tenant_id, name, rule_id, per_subject, threshold, window_minutes, format, url, email, secret, is_active)
-VALUES ($1, $2, $3, $4, $5,
-    $6, $7, $8, $9, $10, $11)
+INSERT INTO alert (tenant_id, name, kind, rule_id, per_subject, threshold, window_minutes, format, url, email, secret, is_active)
+VALUES ($1, $2, $3, $4, $5, $6,
+    $7, $8, $9, $10, $11, $12)
 RETURNING alert_id
 `
 
 type CreateAlertParams struct {
 	TenantID      rules.TenantID
 	Name          string
-	RuleID        rules.RuleID
+	Kind          string
+	RuleID        *rules.RuleID
 	PerSubject    bool
 	Threshold     int64
 	WindowMinutes int32
@@ -122,6 +272,7 @@ func (q *Queries) CreateAlert(ctx context.Context, arg CreateAlertParams) (int64
 	row := q.db.QueryRow(ctx, createAlert,
 		arg.TenantID,
 		arg.Name,
+		arg.Kind,
 		arg.RuleID,
 		arg.PerSubject,
 		arg.Threshold,
@@ -163,6 +314,36 @@ func (q *Queries) RotateAlertSecret(ctx context.Context, secret string, tenantID
 	return result.RowsAffected(), nil
 }
 
+const silenceAlert = `-- name: SilenceAlert :execrows
+UPDATE alert
+SET silenced_until = $1::timestamptz, silenced_by = $2, silence_reason = $3,
+    version = version + 1, updated_at = now()
+WHERE tenant_id = $4 AND alert_id = $5
+`
+
+type SilenceAlertParams struct {
+	Until      *time.Time
+	SilencedBy string
+	Reason     string
+	TenantID   rules.TenantID
+	AlertID    int64
+}
+
+// Until null ends a silence.
+func (q *Queries) SilenceAlert(ctx context.Context, arg SilenceAlertParams) (int64, error) {
+	result, err := q.db.Exec(ctx, silenceAlert,
+		arg.Until,
+		arg.SilencedBy,
+		arg.Reason,
+		arg.TenantID,
+		arg.AlertID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const turnOffAlertsOfRules = `-- name: TurnOffAlertsOfRules :exec
 UPDATE alert SET is_active = false, version = version + 1, updated_at = now()
 WHERE tenant_id = $1 AND rule_id = ANY ($2::bigint[]) AND is_active
@@ -175,16 +356,17 @@ func (q *Queries) TurnOffAlertsOfRules(ctx context.Context, tenantID rules.Tenan
 
 const updateAlert = `-- name: UpdateAlert :execrows
 UPDATE alert
-SET name = $1, rule_id = $2, per_subject = $3, threshold = $4,
-    window_minutes = $5, format = $6, url = $7, email = $8,
-    secret = $9, is_active = $10,
+SET name = $1, kind = $2, rule_id = $3, per_subject = $4, threshold = $5,
+    window_minutes = $6, format = $7, url = $8, email = $9,
+    secret = $10, is_active = $11,
     version = version + 1, updated_at = now()
-WHERE tenant_id = $11 AND alert_id = $12
+WHERE tenant_id = $12 AND alert_id = $13
 `
 
 type UpdateAlertParams struct {
 	Name          string
-	RuleID        rules.RuleID
+	Kind          string
+	RuleID        *rules.RuleID
 	PerSubject    bool
 	Threshold     int64
 	WindowMinutes int32
@@ -200,6 +382,7 @@ type UpdateAlertParams struct {
 func (q *Queries) UpdateAlert(ctx context.Context, arg UpdateAlertParams) (int64, error) {
 	result, err := q.db.Exec(ctx, updateAlert,
 		arg.Name,
+		arg.Kind,
 		arg.RuleID,
 		arg.PerSubject,
 		arg.Threshold,

@@ -13,9 +13,10 @@ import (
 )
 
 const alertDeliveriesBefore = `-- name: AlertDeliveriesBefore :many
-SELECT d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.http_status, d.error, d.is_test, d.lease_ends_at, d.mail_id, coalesce(m.state, '')::text AS mail_state, coalesce(m.error, '')::text AS mail_error
+SELECT d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.http_status, d.error, d.is_test, d.lease_ends_at, d.mail_id, d.rule_id, d.silenced,
+    coalesce((SELECT m.state FROM mail AS m WHERE m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id), '')::text AS mail_state,
+    coalesce((SELECT m.error FROM mail AS m WHERE m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id), '')::text AS mail_error
 FROM delivery AS d
-LEFT JOIN mail AS m ON m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id
 WHERE d.tenant_id = $1 AND d.delivery_id < $2
     AND ($3::bigint = 0 OR d.alert_id = $3::bigint)
 ORDER BY d.delivery_id DESC
@@ -67,6 +68,8 @@ func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveries
 			&i.Delivery.IsTest,
 			&i.Delivery.LeaseEndsAt,
 			&i.Delivery.MailID,
+			&i.Delivery.RuleID,
+			&i.Delivery.Silenced,
 			&i.MailState,
 			&i.MailError,
 		); err != nil {
@@ -81,7 +84,7 @@ func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveries
 }
 
 const alertDelivery = `-- name: AlertDelivery :one
-SELECT tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at, mail_id FROM delivery
+SELECT tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at, mail_id, rule_id, silenced FROM delivery
 WHERE tenant_id = $1 AND alert_id = $2 AND delivery_id = $3
 `
 
@@ -105,6 +108,8 @@ func (q *Queries) AlertDelivery(ctx context.Context, tenantID rules.TenantID, al
 		&i.IsTest,
 		&i.LeaseEndsAt,
 		&i.MailID,
+		&i.RuleID,
+		&i.Silenced,
 	)
 	return i, err
 }
@@ -170,11 +175,74 @@ func (q *Queries) FinishAlertDelivery(ctx context.Context, arg FinishAlertDelive
 	return err
 }
 
+const raiseDeliveries = `-- name: RaiseDeliveries :execrows
+WITH fired AS (
+    SELECT unnest($4::bigint[]) AS alert_id, unnest($5::bigint[]) AS rule_id, -- 0: all checks
+        unnest($6::text[]) AS subject, unnest($7::bigint[]) AS counted,
+        unnest($8::timestamptz[]) AS since, unnest($9::timestamptz[]) AS raised_before,
+        unnest($10::boolean[]) AS silenced
+), waiting AS MATERIALIZED (
+    SELECT d.alert_id, count(*) AS deliveries FROM delivery AS d
+    WHERE d.tenant_id = $1 AND d.state = 'pending'
+    GROUP BY d.alert_id
+), ranked AS (
+    SELECT f.alert_id, f.rule_id, f.subject, f.counted, f.since, f.silenced,
+        row_number() OVER (PARTITION BY f.alert_id ORDER BY f.counted DESC, f.rule_id, f.subject) AS place
+    FROM fired AS f
+    WHERE NOT EXISTS (
+        SELECT FROM delivery AS d
+        WHERE d.tenant_id = $1 AND d.alert_id = f.alert_id AND d.subject = f.subject AND NOT d.is_test
+            AND coalesce(d.rule_id, f.rule_id) = f.rule_id AND d.raised_at > f.raised_before
+            AND (f.silenced OR NOT d.silenced)
+    )
+)
+INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, next_attempt_at, silenced, state)
+SELECT $1, r.alert_id, nullif(r.rule_id, 0), r.subject, r.counted, r.since, $2, $2, r.silenced,
+    CASE WHEN r.silenced THEN 'delivered' ELSE 'pending' END
+FROM ranked AS r
+WHERE r.place <= $3::bigint - coalesce((SELECT w.deliveries FROM waiting AS w WHERE w.alert_id = r.alert_id), 0)
+`
+
+type RaiseDeliveriesParams struct {
+	TenantID     rules.TenantID
+	Now          time.Time
+	MostPending  int64
+	AlertIds     []int64
+	RuleIds      []int64
+	Subjects     []string
+	Counts       []int64
+	Sinces       []time.Time
+	RaisedBefore []time.Time
+	Silenced     []bool
+}
+
+// A delivery for each firing, unless there is one of the same rule and subject that is hardly older than the alert's window. The
+// most important go first, because most_pending caps an alert's pending deliveries. Those of a silenced alert are recorded only,
+// and do not keep it from firing when the silence has ended.
+func (q *Queries) RaiseDeliveries(ctx context.Context, arg RaiseDeliveriesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, raiseDeliveries,
+		arg.TenantID,
+		arg.Now,
+		arg.MostPending,
+		arg.AlertIds,
+		arg.RuleIds,
+		arg.Subjects,
+		arg.Counts,
+		arg.Sinces,
+		arg.RaisedBefore,
+		arg.Silenced,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const retryAlertDelivery = `-- name: RetryAlertDelivery :one
 UPDATE delivery SET state = 'pending', next_attempt_at = now()
 WHERE tenant_id = $1 AND alert_id = $2 AND delivery_id = $3
     AND state <> 'delivered' AND (lease_ends_at IS NULL OR lease_ends_at <= now())
-RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at, mail_id
+RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at, mail_id, rule_id, silenced
 `
 
 // No row if it was delivered or an attempt is in flight.
@@ -198,8 +266,22 @@ func (q *Queries) RetryAlertDelivery(ctx context.Context, tenantID rules.TenantI
 		&i.IsTest,
 		&i.LeaseEndsAt,
 		&i.MailID,
+		&i.RuleID,
+		&i.Silenced,
 	)
 	return i, err
+}
+
+const silenceDeliveries = `-- name: SilenceDeliveries :exec
+UPDATE delivery
+SET state = 'delivered', silenced = true, attempts = attempts + 1, lease_ends_at = NULL
+WHERE tenant_id = $1 AND alert_id = $2 AND state = 'pending' AND NOT is_test
+`
+
+// What waits is not sent when the silence has ended: it is old by then. The number of attempts makes one in flight end without effect.
+func (q *Queries) SilenceDeliveries(ctx context.Context, tenantID rules.TenantID, alertID int64) error {
+	_, err := q.db.Exec(ctx, silenceDeliveries, tenantID, alertID)
+	return err
 }
 
 const testAlert = `-- name: TestAlert :one
@@ -210,7 +292,7 @@ WHERE a.tenant_id = $1 AND a.alert_id = $2 AND NOT EXISTS (
     SELECT FROM delivery AS d
     WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.is_test AND d.state = 'pending'
 )
-RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at, mail_id
+RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at, mail_id, rule_id, silenced
 `
 
 // No row while the previous test is pending, which takes seconds, since it is attempted once.
@@ -234,6 +316,8 @@ func (q *Queries) TestAlert(ctx context.Context, tenantID rules.TenantID, alertI
 		&i.IsTest,
 		&i.LeaseEndsAt,
 		&i.MailID,
+		&i.RuleID,
+		&i.Silenced,
 	)
 	return i, err
 }

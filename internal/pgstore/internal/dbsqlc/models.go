@@ -60,7 +60,7 @@ type Alert struct {
 	TenantID      rules.TenantID
 	AlertID       int64
 	Name          string
-	RuleID        rules.RuleID
+	RuleID        *rules.RuleID
 	PerSubject    bool
 	Threshold     int64
 	WindowMinutes int32
@@ -72,6 +72,10 @@ type Alert struct {
 	UpdatedAt     time.Time
 	Format        string
 	Email         string
+	Kind          string
+	SilencedUntil *time.Time
+	SilencedBy    string
+	SilenceReason string
 }
 
 type ApiKey struct {
@@ -201,6 +205,7 @@ type DecisionMinute struct {
 	Bypassed  int64
 	Degraded  int64
 	CostTaken pgtype.Numeric
+	NearLimit int64
 }
 
 type DecisionSpan struct {
@@ -232,6 +237,8 @@ type Delivery struct {
 	IsTest        bool
 	LeaseEndsAt   *time.Time
 	MailID        *int64
+	RuleID        *rules.RuleID
+	Silenced      bool
 }
 
 type Gateway struct {

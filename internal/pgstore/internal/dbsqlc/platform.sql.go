@@ -300,8 +300,9 @@ WHERE (d.tenant_id, d.delivery_id) IN (
         LIMIT $2
     )
     AND a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id AND t.tenant_id = d.tenant_id
-RETURNING d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.http_status, d.error, d.is_test, d.lease_ends_at, d.mail_id, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, t.slug, coalesce((
-    SELECT r.key_pattern FROM rate_limit_rule AS r WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id), '')::text AS rule_pattern
+RETURNING d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.http_status, d.error, d.is_test, d.lease_ends_at, d.mail_id, d.rule_id, d.silenced, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, a.kind, a.silenced_until, a.silenced_by, a.silence_reason, t.slug, coalesce((
+    SELECT r.key_pattern FROM rate_limit_rule AS r
+    WHERE r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern
 `
 
 type ClaimAlertDeliveriesParams struct {
@@ -351,6 +352,8 @@ func (q *Queries) ClaimAlertDeliveries(ctx context.Context, arg ClaimAlertDelive
 			&i.Delivery.IsTest,
 			&i.Delivery.LeaseEndsAt,
 			&i.Delivery.MailID,
+			&i.Delivery.RuleID,
+			&i.Delivery.Silenced,
 			&i.Alert.TenantID,
 			&i.Alert.AlertID,
 			&i.Alert.Name,
@@ -366,6 +369,10 @@ func (q *Queries) ClaimAlertDeliveries(ctx context.Context, arg ClaimAlertDelive
 			&i.Alert.UpdatedAt,
 			&i.Alert.Format,
 			&i.Alert.Email,
+			&i.Alert.Kind,
+			&i.Alert.SilencedUntil,
+			&i.Alert.SilencedBy,
+			&i.Alert.SilenceReason,
 			&i.Slug,
 			&i.RulePattern,
 		); err != nil {
@@ -810,22 +817,23 @@ func (q *Queries) DaysWithoutPartition(ctx context.Context, since time.Time) ([]
 
 const decisionsCounted = `-- name: DecisionsCounted :exec
 
-INSERT INTO decision_minute AS d (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken)
+INSERT INTO decision_minute AS d (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken, near_limit)
 SELECT c.tenant_id, c.rule_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')),
-    sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0)
+    sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0), sum(c.near_limit)
 FROM (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
         unnest($3::timestamptz[]) AS minute,
         unnest($4::bigint[]) AS allowed, unnest($5::bigint[]) AS denied,
         unnest($6::bigint[]) AS bypassed, unnest($7::bigint[]) AS degraded,
-        unnest($8::bigint[]) AS taken, unnest($9::bigint[]) AS taken_parts
+        unnest($8::bigint[]) AS taken, unnest($9::bigint[]) AS taken_parts,
+        unnest($10::bigint[]) AS near_limit
 ) AS c
 GROUP BY 1, 2, 3
 ORDER BY 1, 2, 3
 ON CONFLICT (tenant_id, rule_id, minute) DO UPDATE
 SET allowed = d.allowed + excluded.allowed, denied = d.denied + excluded.denied,
     bypassed = d.bypassed + excluded.bypassed, degraded = d.degraded + excluded.degraded,
-    cost_taken = d.cost_taken + excluded.cost_taken
+    cost_taken = d.cost_taken + excluded.cost_taken, near_limit = d.near_limit + excluded.near_limit
 `
 
 type DecisionsCountedParams struct {
@@ -838,6 +846,7 @@ type DecisionsCountedParams struct {
 	Degraded   []int64
 	Taken      []int64
 	TakenParts []int64
+	NearLimit  []int64
 }
 
 // The recorder's writes, of all tenants at once. Rows come in the order of their keys, so that processes that write the
@@ -853,6 +862,7 @@ func (q *Queries) DecisionsCounted(ctx context.Context, arg DecisionsCountedPara
 		arg.Degraded,
 		arg.Taken,
 		arg.TakenParts,
+		arg.NearLimit,
 	)
 	return err
 }
@@ -2124,53 +2134,6 @@ func (q *Queries) QuotaUses(ctx context.Context) ([]QuotaUsesRow, error) {
 		return nil, err
 	}
 	return items, nil
-}
-
-const raiseAlerts = `-- name: RaiseAlerts :execrows
-WITH waiting AS MATERIALIZED (
-    SELECT alert_id, count(*) AS deliveries FROM delivery
-    WHERE tenant_id = $3 AND state = 'pending'
-    GROUP BY alert_id
-)
-INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at)
-SELECT a.tenant_id, a.alert_id, reached.subject, reached.denied, reached.since, $1, $1
-FROM alert AS a
-CROSS JOIN LATERAL (
-    SELECT $1::timestamptz - make_interval(mins => a.window_minutes) AS after,
-        $1::timestamptz - interval '1 minute' AS before_last,
-        coalesce((SELECT waiting.deliveries FROM waiting WHERE waiting.alert_id = a.alert_id), 0) AS pending
-) AS w
-CROSS JOIN LATERAL (
-    SELECT s.subject, greatest(s.running, s.complete)::bigint AS denied, s.since
-    FROM (
-        SELECT CASE WHEN a.per_subject THEN m.subject ELSE '' END AS subject, min(m.minute)::timestamptz AS since,
-            sum(m.denied) FILTER (WHERE m.minute > w.after) AS running,
-            sum(m.denied) FILTER (WHERE m.minute <= w.before_last) AS complete
-        FROM violation_minute AS m
-        WHERE m.tenant_id = a.tenant_id AND m.rule_id = a.rule_id AND NOT (a.per_subject AND m.other)
-            AND m.minute > w.after - interval '1 minute' AND m.minute <= $1::timestamptz
-        GROUP BY 1
-    ) AS s
-    WHERE (s.running >= a.threshold OR s.complete >= a.threshold) AND NOT EXISTS (
-        SELECT FROM delivery AS d
-        WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.subject = s.subject AND NOT d.is_test
-            AND d.raised_at > w.after - interval '1 minute'
-    )
-    ORDER BY denied DESC, s.subject
-    LIMIT greatest(0, $2::bigint - w.pending)
-) AS reached
-WHERE a.tenant_id = $3 AND a.is_active
-`
-
-// A delivery for each alert of a tenant that reached its threshold within its window, unless one is hardly older than the
-// window. The window ends with the running minute or, for counts that are written late, with the previous one. The last
-// parameter caps an alert's pending deliveries.
-func (q *Queries) RaiseAlerts(ctx context.Context, now time.Time, mostPending int64, tenantID rules.TenantID) (int64, error) {
-	result, err := q.db.Exec(ctx, raiseAlerts, now, mostPending, tenantID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }
 
 const recentSteps = `-- name: RecentSteps :many

@@ -1,4 +1,4 @@
-import { Group, NativeSelect, NumberInput, Select, Switch, TextInput } from '@mantine/core';
+import { Switch, TextInput } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
@@ -10,10 +10,11 @@ import { ConflictDialog } from '~/components/ConflictDialog';
 import { FormDialog } from '~/components/FormDialog';
 import { QuotaNote } from '~/components/QuotaNote';
 import { done } from '~/components/toast';
-import { ruleLabel } from '~/domain/rule';
+import { Condition } from './Condition';
 import { Destination } from './Destination';
-import { type AlertDraft, draftOf, wantedBy } from './draft';
-import { type AlertFields, alertVersions, countedAs } from './versions';
+import { type AlertDraft, conditionIn, draftOf, wantedBy } from './draft';
+import { Preview } from './Preview';
+import { type AlertFields, alertVersions } from './versions';
 
 type Choice = 'mine' | 'theirs' | 'back';
 
@@ -29,15 +30,17 @@ interface Props {
   /** null: creates an alert. */
   alert: Alert | null;
   rules: Rule[];
+  /** The rule that a new alert begins with. */
+  rule?: number;
   /** Called with the secret of a new webhook, which is shown once. */
   onSecret: (secret: string) => void;
   onClose: () => void;
 }
 
 /** Creates or edits an alert. */
-export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
+export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Props) {
   const queries = useQueryClient();
-  const draft = useForm<AlertDraft>({ initialValues: draftOf(alert) });
+  const draft = useForm<AlertDraft>({ initialValues: draftOf(alert, rule) });
   const { values, getInputProps } = draft;
   const [conflict, setConflict] = useState<Conflict | null>(null);
 
@@ -106,40 +109,18 @@ export function AlertForm({ tenant, alert, rules, onSecret, onClose }: Props) {
             {...getInputProps('name')}
             error={wrong('/name')}
           />
-          <Select
-            label="Rule"
-            description="For a shadow rule, counts what it would have denied"
-            placeholder="Choose a rule"
-            searchable
-            data={rules.map((one) => ({ value: String(one.rule_id), label: ruleLabel(one) }))}
-            {...getInputProps('rule_id')}
-            error={wrong('/rule_id')}
+          <Condition
+            form={draft}
+            rules={rules}
+            errors={{
+              kind: wrong('/kind'),
+              rule_id: wrong('/rule_id'),
+              threshold: wrong('/threshold'),
+              window_minutes: wrong('/window_minutes'),
+              per: wrong('/per'),
+            }}
           />
-          <Group grow gap={8} align="start">
-            <NumberInput
-              label="Denials"
-              min={1}
-              allowDecimal={false}
-              thousandSeparator=","
-              {...getInputProps('threshold')}
-              error={wrong('/threshold')}
-            />
-            <NumberInput
-              label="Within"
-              suffix=" min"
-              min={1}
-              max={60}
-              allowDecimal={false}
-              {...getInputProps('window_minutes')}
-              error={wrong('/window_minutes')}
-            />
-          </Group>
-          <NativeSelect
-            label="Count"
-            data={Object.entries(countedAs).map(([value, label]) => ({ value, label }))}
-            {...getInputProps('per')}
-            error={wrong('/per')}
-          />
+          <Preview tenant={tenant} condition={conditionIn(values)} rules={rules} />
           <Destination
             tenant={tenant}
             alert={alert}

@@ -1,8 +1,13 @@
-import type { Alert, NewAlert } from '~/api/types';
+import type { Alert, AlertCondition, NewAlert } from '~/api/types';
+
+/** The choice of no rule in particular. */
+export const everyRule = 'every';
 
 /** An alert as its form holds it: numbers may be half typed. */
 export interface AlertDraft {
   name: string;
+  kind: Alert['kind'];
+  /** A rule’s id, or everyRule; null: not chosen yet. */
   rule_id: string | null;
   per: Alert['per'];
   threshold: number | string;
@@ -14,11 +19,12 @@ export interface AlertDraft {
   is_active: boolean;
 }
 
-/** The draft of an alert; null begins a new one. */
-export function draftOf(alert: Alert | null): AlertDraft {
+/** The draft of an alert; null begins a new one, perhaps on a rule. */
+export function draftOf(alert: Alert | null, rule?: number): AlertDraft {
   return {
     name: alert?.name ?? '',
-    rule_id: alert ? String(alert.rule_id) : null,
+    kind: alert?.kind ?? 'denials',
+    rule_id: alert ? String(alert.rule_id ?? everyRule) : rule ? String(rule) : null,
     per: alert?.per ?? 'rule',
     threshold: alert?.threshold ?? 1000,
     window_minutes: alert?.window_minutes ?? 5,
@@ -32,10 +38,11 @@ export function draftOf(alert: Alert | null): AlertDraft {
 
 /** What is sent of a draft: the destination of its format only, and a routing key only if one was typed. */
 export function wantedBy(draft: AlertDraft): NewAlert {
-  const { name, per, format, url, routing_key, email, is_active } = draft;
+  const { name, kind, per, format, url, routing_key, email, is_active } = draft;
   return {
     name,
-    rule_id: Number(draft.rule_id),
+    kind,
+    rule_id: draft.rule_id === everyRule ? null : Number(draft.rule_id),
     per,
     threshold: Number(draft.threshold),
     window_minutes: Number(draft.window_minutes),
@@ -45,4 +52,11 @@ export function wantedBy(draft: AlertDraft): NewAlert {
     ...(format === 'email' && { email: email ?? '' }),
     is_active,
   };
+}
+
+/** What is previewed of a draft; null while a field is empty. */
+export function conditionIn(draft: AlertDraft): AlertCondition | null {
+  const { kind, rule_id, per, threshold, window_minutes } = wantedBy(draft);
+  if (draft.rule_id === null || !threshold || !window_minutes) return null;
+  return { kind, rule_id, per, threshold, window_minutes };
 }

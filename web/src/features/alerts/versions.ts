@@ -1,7 +1,8 @@
 import type { Alert, NewAlert, Rule } from '~/api/types';
 import type { Versions } from '~/components/ConflictDialog';
-import { exactNumber, plural } from '~/domain/format';
+import { plural } from '~/domain/format';
 import { ruleLabel } from '~/domain/rule';
+import { countedText, kindNames } from './words';
 
 /** The fields of the form of an alert. */
 export type AlertFields = NewAlert;
@@ -20,13 +21,14 @@ export function destinationOf({ format = 'webhook', url, email }: Partial<Alert>
 }
 
 export const countedAs = {
-  rule: 'All denials of the rule',
-  subject: 'Denials of each user or address',
+  rule: 'All of the rule together',
+  subject: 'Each user or address by itself',
 } as const;
 
 /** Mine and theirs, field by field. */
 export function alertVersions(mine: AlertFields, theirs: Alert, rules: Rule[]): Versions[] {
   const ruleOf = ({ rule_id }: AlertFields | Alert) => {
+    if (rule_id === null) return 'any rule';
     const rule = rules.find((one) => one.rule_id === rule_id);
     return rule ? ruleLabel(rule) : `rule ${rule_id}`;
   };
@@ -37,8 +39,9 @@ export function alertVersions(mine: AlertFields, theirs: Alert, rules: Rule[]): 
   });
   return [
     row('Name', ({ name }) => name),
+    row('When', ({ kind = 'denials' }) => kindNames[kind]),
     row('Rule', ruleOf),
-    row('Denials', ({ threshold }) => exactNumber(threshold)),
+    row('Threshold', ({ kind = 'denials', threshold }) => countedText(kind, threshold)),
     row('Within', ({ window_minutes }) => plural(window_minutes, 'minute')),
     row('Count', ({ per }) => countedAs[per]),
     row('Send to', destinationOf),

@@ -1,12 +1,50 @@
-import type { Alert, AlertDelivery } from '~/api/types';
+import type { Alert, AlertDelivery, NewAlert } from '~/api/types';
 import type { Tone } from '~/components/Outcome';
 import { exactNumber, plural } from '~/domain/format';
 
-/** "1,000 denials by user:{user_id} of one subject within 5 minutes" */
-export function conditionOf({ threshold, per, window_minutes }: Alert, pattern: string): string {
-  const denials = `${exactNumber(threshold)} ${threshold === 1 ? 'denial' : 'denials'} by ${pattern}`;
+export type Kind = Alert['kind'];
+
+/** What alerts count. */
+export const kindNames = {
+  denials: 'Denials',
+  near_limit: 'Share of checks near the limit',
+  crossings: 'Crossings of quotas',
+  degraded: 'Degraded decisions',
+} as const satisfies Record<Kind, string>;
+
+export const kindHints = {
+  denials: 'For a shadow rule, counts what it would have denied',
+  near_limit: 'Percent of a rule’s checks that it denied, or that left less than a fifth of its limit',
+  crossings: 'Of the shares at which a fixed window notifies, such as 80 % and 100 %',
+  degraded: 'Checks that were decided without the shared buckets, by their failure mode',
+} as const satisfies Record<Kind, string>;
+
+/** Whether a kind of alert knows users and addresses. */
+export const hasSubjects = (kind: Kind) => kind === 'denials' || kind === 'crossings';
+
+/** "1,200 denials", "40 %" */
+export function countedText(kind: Kind, count: number): string {
+  if (kind === 'near_limit') return `${count} %`;
+  const noun = { denials: 'denial', crossings: 'crossing', degraded: 'degraded decision' }[kind];
+  return `${exactNumber(count)} ${count === 1 ? noun : `${noun}s`}`;
+}
+
+type Condition = Pick<NewAlert, 'per' | 'threshold' | 'window_minutes'> & { kind: Kind };
+
+/** "1,000 denials by user:{user_id} of one subject within 5 minutes"; without a pattern, of any rule. */
+export function conditionOf({ kind, threshold, per, window_minutes }: Condition, pattern?: string): string {
+  const rule = pattern ?? 'any rule';
   const whose = per === 'subject' ? ' of one subject' : '';
-  return `${denials}${whose} within ${plural(window_minutes, 'minute')}`;
+  const within = `within ${plural(window_minutes, 'minute')}`;
+  const count = countedText(kind, threshold);
+  switch (kind) {
+    case 'near_limit':
+      return `${count} of the checks of ${rule} denied or near its limit ${within}`;
+    case 'degraded':
+      return `${count}${pattern ? ` of ${pattern}` : ''} ${within}`;
+    default:
+      return `${count} by ${rule}${whose} ${within}`;
+  }
 }
 
 /** The outcome of a delivery. */
@@ -16,13 +54,16 @@ export function outcomeOf({ state, is_under_way }: AlertDelivery): { tone: Tone;
       return { tone: 'allowed', word: 'Delivered' };
     case 'failed':
       return { tone: 'denied', word: 'Failed' };
+    case 'silenced':
+      return { tone: 'neutral', word: 'Silenced' };
     default:
       return { tone: 'degraded', word: is_under_way ? 'Sending' : 'Pending' };
   }
 }
 
 /** "answered 503 after 3 attempts", "connection refused" */
-export function detailOf({ attempts, last_status, last_error }: AlertDelivery): string {
+export function detailOf({ state, attempts, last_status, last_error }: AlertDelivery): string {
+  if (state === 'silenced') return 'not sent';
   if (attempts === 0) return 'not sent yet';
   const tries = plural(attempts, 'attempt');
   if (last_error) return `${last_error} (${tries})`;

@@ -18,6 +18,7 @@ import { ComparisonCard } from './ComparisonCard';
 import { EnforceRule } from './EnforceRule';
 import { History } from './History';
 import { RuleActions } from './RuleActions';
+import { RuleAlerts } from './RuleAlerts';
 import { RuleChips } from './RuleChips';
 import { RuleEditor } from './RuleEditor';
 import { RuleOverrides } from './RuleOverrides';
@@ -29,7 +30,7 @@ import { TryAsShadow } from './TryAsShadow';
 import { useRuleEditor } from './useRuleEditor';
 import { Verdicts } from './Verdicts';
 
-/** One rule: its form, simulation, verdicts, crossings, overrides and history. */
+/** One rule: its form, simulation, verdicts, crossings, alerts, overrides and history. */
 export default function RulePage() {
   const tenant = useTenant();
   const { rule: id } = useParams({ from: '/shell/t/$tenant/rules/$rule' });
@@ -137,6 +138,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
           {rule.algorithm === 'fixed_window' && rule.action === 'limit' && (
             <Crossings tenant={tenant} which={{ rule: rule.rule_id }} rules={[rule]} />
           )}
+          <RuleAlerts tenant={tenant} rule={rule} />
           {isOverridable(rule) && <RuleOverrides tenant={tenant} rule={rule} />}
           <Card title="History" flush>
             <History tenant={tenant} ruleId={rule.rule_id} />

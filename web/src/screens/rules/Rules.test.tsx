@@ -19,6 +19,7 @@ const world = (role: 'viewer' | 'editor' = 'editor', shown = live) => ({
   'GET /api/v1/tenants/acme/audit': page([]),
   'GET /api/v1/tenants/acme/stats/series': { ...series([]), step_seconds: 900 },
   'GET /api/v1/tenants/acme/stats/top': top('rule', []),
+  'GET /api/v1/tenants/acme/alerts': page([]),
   'POST /api/v1/tenants/acme/effect': {
     is_recording: true,
     since: '2026-11-01T09:00:00Z',

@@ -7,20 +7,23 @@ import { api, body, etagOf, ifMatch } from '~/api/client';
 import type { Alert } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Facts } from '~/components/Facts';
-import { Outcome } from '~/components/Outcome';
 import { SidePanel } from '~/components/SidePanel';
 import { done, failed } from '~/components/toast';
+import { plainTime } from '~/domain/format';
+import { AlertState } from '~/features/alerts/AlertState';
 import { formatNames } from '~/features/alerts/versions';
 import { conditionOf } from '~/features/alerts/words';
 import { useRole } from '~/session';
 import styles from './Alerts.module.css';
 import { Deliveries } from './Deliveries';
+import { Silence } from './Silence';
 
 interface Props {
   tenant: string;
   /** undefined: closed. */
   alert?: Alert;
-  patternOf: (rule: number) => string;
+  /** undefined for no rule in particular. */
+  patternOf: (rule: number | null) => string | undefined;
   onEdit: (alert: Alert) => void;
   onSecret: (secret: string) => void;
   onClose: () => void;
@@ -33,11 +36,7 @@ export function AlertPanel({ alert, onClose, ...rest }: Props) {
       opened={alert !== undefined}
       onClose={onClose}
       title={alert?.name ?? ''}
-      beside={
-        alert && (
-          <Outcome tone={alert.is_active ? 'allowed' : 'neutral'}>{alert.is_active ? 'On' : 'Off'}</Outcome>
-        )
-      }
+      beside={alert && <AlertState alert={alert} />}
     >
       {alert && <Story alert={alert} onClose={onClose} {...rest} />}
     </SidePanel>
@@ -55,19 +54,33 @@ function Story({ tenant, alert, patternOf, onEdit, onSecret, onClose }: Props & 
       )}
       <Facts
         facts={{
-          Rule: alert.rule_removed ? (
-            `${patternOf(alert.rule_id)}, removed`
-          ) : (
-            <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(alert.rule_id) }}>
-              <code>{patternOf(alert.rule_id)}</code>
-            </Link>
-          ),
+          Rule:
+            alert.rule_id === null ? (
+              alert.kind === 'degraded' ? (
+                'All checks'
+              ) : (
+                'Any rule'
+              )
+            ) : alert.rule_removed ? (
+              `${patternOf(alert.rule_id)}, removed`
+            ) : (
+              <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(alert.rule_id) }}>
+                <code>{patternOf(alert.rule_id)}</code>
+              </Link>
+            ),
           [formatNames[alert.format]]:
             alert.format === 'pagerduty' ? 'Events API v2' : <code>{alert.email ?? alert.url}</code>,
         }}
       />
+      {alert.silence && (
+        <p role="status">
+          Silenced until {plainTime(Date.parse(alert.silence.until))} by {alert.silence.by}
+          {alert.silence.reason && `: ${alert.silence.reason}`}. It is recorded here when it fires, and
+          nothing is sent.
+        </p>
+      )}
       {own && <Acts tenant={tenant} alert={alert} onEdit={onEdit} onSecret={onSecret} onClose={onClose} />}
-      <Deliveries tenant={tenant} alert={alert.alert_id} />
+      <Deliveries tenant={tenant} alert={alert} patternOf={patternOf} />
     </>
   );
 }
@@ -76,7 +89,7 @@ type ActsProps = Pick<Props, 'tenant' | 'onEdit' | 'onSecret' | 'onClose'> & { a
 
 function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
   const queries = useQueryClient();
-  const [asking, setAsking] = useState<'rotate' | 'remove' | null>(null);
+  const [asking, setAsking] = useState<'rotate' | 'remove' | 'silence' | null>(null);
   const path = { tenant, alert_id: alert.alert_id };
   const params = { path, header: ifMatch(etagOf(alert)) };
   const refresh = () => changed(queries, tenant, 'alert');
@@ -88,6 +101,12 @@ function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
       await refresh();
     },
     onError: (error) => failed('Could not send the test', error),
+  });
+
+  const end = useMutation({
+    mutationFn: () => body(api.DELETE('/api/v1/tenants/{tenant}/alerts/{alert_id}/silence', { params })),
+    onSuccess: refresh,
+    onError: (error) => failed('Could not end the silence', error),
   });
 
   async function rotate() {
@@ -111,6 +130,15 @@ function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
       <Button variant="default" loading={test.isPending} onClick={() => test.mutate()}>
         Send a test
       </Button>
+      {alert.silence ? (
+        <Button variant="default" loading={end.isPending} onClick={() => end.mutate()}>
+          End silence
+        </Button>
+      ) : (
+        <Button variant="default" onClick={() => setAsking('silence')}>
+          Silence …
+        </Button>
+      )}
       {alert.format === 'webhook' && (
         <Button variant="default" onClick={() => setAsking('rotate')}>
           New secret …
@@ -119,6 +147,7 @@ function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
       <Button variant="default" onClick={() => setAsking('remove')}>
         Remove …
       </Button>
+      {asking === 'silence' && <Silence tenant={tenant} alert={alert} onClose={() => setAsking(null)} />}
       <ConfirmAction
         opened={asking === 'rotate'}
         onClose={() => setAsking(null)}

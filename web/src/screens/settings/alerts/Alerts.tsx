@@ -6,13 +6,14 @@ import { rulesQuery } from '~/api/queries';
 import type { Alert } from '~/api/types';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconBell, IconPlus } from '~/components/icons';
-import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { EmptyState } from '~/components/states';
+import { RelativeTime } from '~/components/Time';
 import { here, usePanel } from '~/components/usePanel';
 import { AlertForm } from '~/features/alerts/AlertForm';
 import { AlertSecret } from '~/features/alerts/AlertSecret';
+import { AlertState } from '~/features/alerts/AlertState';
 import { alertsQuery } from '~/features/alerts/queries';
 import { formatNames } from '~/features/alerts/versions';
 import { conditionOf } from '~/features/alerts/words';
@@ -30,8 +31,10 @@ export default function Alerts() {
   const [form, setForm] = useState<{ alert: Alert | null } | null>(null);
   const [secret, setSecret] = useState<string | null>(null);
   const open = usePanel<number>('entry');
-  const patternOf = (id: number) =>
-    rules.data?.find(({ rule_id }) => rule_id === id)?.key_pattern ?? `rule ${id}`;
+  const patternOf = (id: number | null) =>
+    id === null
+      ? undefined
+      : (rules.data?.find(({ rule_id }) => rule_id === id)?.key_pattern ?? `rule ${id}`);
 
   const columns: Column<Alert>[] = [
     { key: 'name', header: 'Alert', render: ({ name }) => <strong>{name}</strong> },
@@ -39,17 +42,19 @@ export default function Alerts() {
       key: 'when',
       header: 'Condition',
       wide: true,
-      width: '40%',
+      width: '36%',
       render: (alert) => conditionOf(alert, patternOf(alert.rule_id)),
     },
     { key: 'to', header: 'Sent to', width: 110, render: ({ format }) => formatNames[format] },
     {
-      key: 'state',
-      header: 'State',
-      width: 100,
-      render: ({ is_active }) =>
-        is_active ? <Outcome tone="allowed">On</Outcome> : <Outcome tone="neutral">Off</Outcome>,
+      key: 'raised',
+      header: 'Fired',
+      wide: true,
+      width: 110,
+      render: ({ raised_at }) =>
+        raised_at ? <RelativeTime at={raised_at} /> : <span className="soft">Never</span>,
     },
+    { key: 'state', header: 'State', width: 110, render: (alert) => <AlertState alert={alert} /> },
   ];
   const create = own && (
     <Button leftSection={<IconPlus size={15} aria-hidden />} onClick={() => setForm({ alert: null })}>
@@ -64,15 +69,15 @@ export default function Alerts() {
           items.length === 0 ? (
             <Card>
               <EmptyState icon={<IconBell size={20} aria-hidden />} title="No alerts yet" action={create}>
-                An alert tells you when a rule denies more than you expect: an attack, or a customer who has
-                outgrown a plan. By webhook, Slack, PagerDuty or e-mail.
+                An alert tells you when a rule denies more than you expect, when quotas fill up, or when Redis
+                is away. By webhook, Slack, PagerDuty or e-mail.
               </EmptyState>
             </Card>
           ) : (
             <Card
               flush
               title="Alerts"
-              lead="Messages that are sent when a rule denies too many checks."
+              lead="Messages that are sent when rules deny too much, quotas fill up, or Redis is away."
               actions={create}
             >
               <DataTable

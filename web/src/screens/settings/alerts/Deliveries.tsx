@@ -1,20 +1,25 @@
 import { Button } from '@mantine/core';
 import { useInfiniteQuery, useMutation, useQueryClient } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
-import type { AlertDelivery } from '~/api/types';
-import { Num } from '~/components/Num';
+import type { Alert, AlertDelivery } from '~/api/types';
 import { Outcome } from '~/components/Outcome';
 import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
 import { failed } from '~/components/toast';
 import { deliveriesQuery } from '~/features/alerts/queries';
-import { detailOf, outcomeOf } from '~/features/alerts/words';
+import { countedText, detailOf, outcomeOf } from '~/features/alerts/words';
 import { useRole } from '~/session';
 import styles from './Alerts.module.css';
 
+interface DeliveriesProps {
+  tenant: string;
+  alert: Alert;
+  patternOf: (rule: number | null) => string | undefined;
+}
+
 /** The deliveries of an alert, with their outcomes. */
-export function Deliveries({ tenant, alert }: { tenant: string; alert: number }) {
-  const deliveries = useInfiniteQuery(deliveriesQuery(tenant, alert));
+export function Deliveries({ tenant, alert, patternOf }: DeliveriesProps) {
+  const deliveries = useInfiniteQuery(deliveriesQuery(tenant, alert.alert_id));
   return (
     <section>
       <h3>Deliveries</h3>
@@ -26,7 +31,13 @@ export function Deliveries({ tenant, alert }: { tenant: string; alert: number })
           return (
             <ul className={styles.deliveries}>
               {items.map((delivery) => (
-                <Delivery key={delivery.delivery_id} tenant={tenant} alert={alert} delivery={delivery} />
+                <Delivery
+                  key={delivery.delivery_id}
+                  tenant={tenant}
+                  alert={alert}
+                  delivery={delivery}
+                  patternOf={patternOf}
+                />
               ))}
             </ul>
           );
@@ -46,16 +57,11 @@ export function Deliveries({ tenant, alert }: { tenant: string; alert: number })
   );
 }
 
-interface DeliveryProps {
-  tenant: string;
-  alert: number;
-  delivery: AlertDelivery;
-}
-
-function Delivery({ tenant, alert, delivery }: DeliveryProps) {
+function Delivery({ tenant, alert, delivery, patternOf }: DeliveriesProps & { delivery: AlertDelivery }) {
   const { own } = useRole();
   const { tone, word } = outcomeOf(delivery);
-  const { is_test, subject, denied, raised_at, next_attempt_at } = delivery;
+  const { is_test, rule_id, subject, denied, raised_at, next_attempt_at } = delivery;
+  const rule = alert.rule_id === null ? patternOf(rule_id) : undefined;
   return (
     <li>
       <Outcome tone={tone}>{word}</Outcome>
@@ -65,7 +71,9 @@ function Delivery({ tenant, alert, delivery }: DeliveryProps) {
             'Test'
           ) : (
             <>
-              <Num value={denied} /> denied{subject !== null && ` of ${subject}`}
+              {countedText(alert.kind, denied)}
+              {subject !== null && ` of ${subject}`}
+              {rule && ` by ${rule}`}
             </>
           )}{' '}
           · <RelativeTime at={raised_at} />
@@ -78,7 +86,7 @@ function Delivery({ tenant, alert, delivery }: DeliveryProps) {
             </>
           )}
           {own && next_attempt_at && (
-            <RetryNow tenant={tenant} alert={alert} delivery={delivery.delivery_id} />
+            <RetryNow tenant={tenant} alert={alert.alert_id} delivery={delivery.delivery_id} />
           )}
         </div>
       </div>

@@ -1,0 +1,98 @@
+package adminapi
+
+import (
+	"context"
+	"time"
+
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+const (
+	previewed = 7 * 24 * time.Hour
+	// shownFirings is as many as people read.
+	shownFirings = 100
+)
+
+// PreviewAlert handles POST …/alerts/preview.
+func (s *surface) PreviewAlert(ctx context.Context, request openapi.PreviewAlertRequestObject) (openapi.PreviewAlertResponseObject, error) {
+	q, c := requestOf(ctx), request.Body
+	alert := violations.Alert{
+		Tenant: q.tenant.ID, Kind: violations.AlertKind(or(c.Kind, openapi.Denials)), Rule: ruleOf(c.RuleId),
+		PerSubject: c.Per == openapi.AlertPerSubject, Threshold: c.Threshold, Window: time.Duration(c.WindowMinutes) * time.Minute,
+	}
+	if wrong := alert.ValidateCondition(); len(wrong) > 0 {
+		return nil, wrong
+	}
+	if alert.Rule != 0 {
+		if _, err := s.Stores.Rule(ctx, q.tenant.ID, alert.Rule); err != nil {
+			return nil, err
+		}
+	}
+	until := time.Now().UTC()
+	since := until.Add(-previewed)
+	counts, lookedBackTo, err := s.Alerts.AlertCounts(ctx, &alert, since, until)
+	if err != nil {
+		return nil, err
+	}
+	shown := openapi.AlertPreview{Since: since, Until: until, LookedBackTo: nullable.NewNullNullable[time.Time]()}
+	if lookedBackTo.After(since) {
+		shown.LookedBackTo.Set(lookedBackTo)
+	}
+	firings := alert.Preview(counts, until)
+	shown.Fired = len(firings)
+	shown.Firings = itemsOf(firings[:min(len(firings), shownFirings)], showFiring)
+	return openapi.PreviewAlert200JSONResponse(shown), nil
+}
+
+// firing is the generated type of an item.
+type firing = struct {
+	At      time.Time                 `json:"at"`
+	Count   int64                     `json:"count"`
+	RuleId  nullable.Nullable[int64]  `json:"rule_id"` //nolint:revive // the generated name
+	Subject nullable.Nullable[string] `json:"subject"`
+}
+
+func showFiring(f *violations.PreviewFiring) firing {
+	return firing{At: f.At, Count: f.Denied, RuleId: orNull(int64(f.Rule)), Subject: orNull(f.Subject)}
+}
+
+// SilenceAlert handles PUT …/alerts/{alert_id}/silence.
+func (s *surface) SilenceAlert(ctx context.Context, request openapi.SilenceAlertRequestObject) (openapi.SilenceAlertResponseObject, error) {
+	silence := violations.Silence{Until: request.Body.Until, By: requestOf(ctx).actor.Name, Reason: or(request.Body.Reason, "")}
+	if wrong := silence.Validate(time.Now()); len(wrong) > 0 {
+		return nil, wrong
+	}
+	answer, err := s.silence(ctx, request.AlertId, request.Params.IfMatch, silence)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.SilenceAlert200JSONResponse{TheAlertJSONResponse: answer}, nil
+}
+
+// EndSilence handles DELETE …/alerts/{alert_id}/silence.
+func (s *surface) EndSilence(ctx context.Context, request openapi.EndSilenceRequestObject) (openapi.EndSilenceResponseObject, error) {
+	answer, err := s.silence(ctx, request.AlertId, request.Params.IfMatch, violations.Silence{})
+	if err != nil {
+		return nil, err
+	}
+	return openapi.EndSilence200JSONResponse{TheAlertJSONResponse: answer}, nil
+}
+
+func (s *surface) silence(
+	ctx context.Context, id int64, ifMatch openapi.IfMatch, silence violations.Silence,
+) (answer openapi.TheAlertJSONResponse, err error) {
+	var at rules.Expected
+	if at, err = expected(ifMatch); err != nil {
+		return answer, err
+	}
+	q := requestOf(ctx)
+	alert, err := s.Alerts.SilenceAlert(ctx, q.actor, q.tenant.ID, id, at, silence)
+	if err != nil {
+		return answer, lost(ctx, err, s.alertVersion(ctx, id))
+	}
+	return answerAlert(&alert), nil
+}

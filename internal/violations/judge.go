@@ -1,0 +1,131 @@
+package violations
+
+import (
+	"sort"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// MinuteCount is what an alert counts of a rule or a subject in a minute.
+type MinuteCount struct {
+	Rule    rules.RuleID // 0: all checks
+	Subject string       // "": all of the rule's together
+	Minute  time.Time
+	Count   int64
+	Checks  int64 // of which Count are some; 0 if the kind of alert has no use for it
+}
+
+// Firing is a reason to raise an alert.
+type Firing struct {
+	Rule    rules.RuleID // 0 for all checks, and for tests
+	Subject string       // "" for all of the rule together
+	// Denied is the number of denials or, for other kinds of alerts, what they count.
+	Denied int64
+	Since  time.Time // the first minute that counted
+}
+
+// PreviewFiring is a Firing of the past.
+type PreviewFiring struct {
+	Firing
+	At time.Time // its minute
+}
+
+// minShareChecks is how many checks a share needs; of a few checks it says nothing.
+const minShareChecks = 20
+
+// coolDown is how long an alert that was raised is not raised again for the same rule and subject.
+func (a *Alert) coolDown() time.Duration { return a.Window + time.Minute }
+
+// RaisedBefore returns the time since which an alert must not have been raised to be raised now.
+func (a *Alert) RaisedBefore(now time.Time) time.Time { return now.Add(-a.coolDown()) }
+
+// Firings judges counts, which are in the order of rule, subject and minute, at a time.
+func (a *Alert) Firings(counts []MinuteCount, now time.Time) (firings []Firing) {
+	for group := range groups(counts) {
+		if firing, fires := a.judge(group, now); fires {
+			firings = append(firings, firing)
+		}
+	}
+	return firings
+}
+
+// Preview returns when an alert would have been raised, the latest first. It judges at the end of each minute, where the alert
+// itself is judged every few seconds.
+func (a *Alert) Preview(counts []MinuteCount, until time.Time) (firings []PreviewFiring) {
+	for group := range groups(counts) {
+		for at := endOf(group[0].Minute); len(group) > 0 && !at.After(until); {
+			if age := at.Sub(group[0].Minute); age >= a.coolDown()+time.Minute { // too old for either window
+				group = group[1:]
+				continue
+			}
+			if group[0].Minute.After(at) {
+				at = endOf(group[0].Minute)
+				continue
+			}
+			if firing, fires := a.judge(group, at); fires {
+				firings = append(firings, PreviewFiring{Firing: firing, At: at.Truncate(time.Minute)})
+				at = at.Add(a.coolDown())
+			} else {
+				at = at.Add(time.Minute)
+			}
+		}
+	}
+	sort.SliceStable(firings, func(i, j int) bool { return firings[i].At.After(firings[j].At) })
+	return firings
+}
+
+func endOf(minute time.Time) time.Time { return minute.Add(time.Minute - time.Microsecond) }
+
+// judge reports whether the counts of one rule or subject reach the threshold at a time. The window ends with the running
+// minute or, for counts that are written late, with the minute before.
+func (a *Alert) judge(group []MinuteCount, now time.Time) (firing Firing, fires bool) {
+	var running, complete MinuteCount
+	after, lastMinute := now.Add(-a.Window), now.Add(-time.Minute)
+	for _, c := range group {
+		if c.Minute.After(now) {
+			break
+		}
+		if !c.Minute.After(after.Add(-time.Minute)) {
+			continue
+		}
+		if firing.Since.IsZero() {
+			firing = Firing{Rule: c.Rule, Subject: c.Subject, Since: c.Minute}
+		}
+		if c.Minute.After(after) {
+			running.Count, running.Checks = running.Count+c.Count, running.Checks+c.Checks
+		}
+		if !c.Minute.After(lastMinute) {
+			complete.Count, complete.Checks = complete.Count+c.Count, complete.Checks+c.Checks
+		}
+	}
+	firing.Denied = max(a.measure(running), a.measure(complete))
+	return firing, firing.Denied >= a.Threshold
+}
+
+// measure returns what is compared with the threshold.
+func (a *Alert) measure(sum MinuteCount) int64 {
+	if a.Kind != AlertNearLimit {
+		return sum.Count
+	}
+	if sum.Checks < minShareChecks {
+		return 0
+	}
+	return 100 * sum.Count / sum.Checks
+}
+
+// groups yields the counts of each rule and subject.
+func groups(counts []MinuteCount) func(yield func([]MinuteCount) bool) {
+	return func(yield func([]MinuteCount) bool) {
+		for len(counts) > 0 {
+			n := 1
+			for n < len(counts) && counts[n].Rule == counts[0].Rule && counts[n].Subject == counts[0].Subject {
+				n++
+			}
+			if !yield(counts[:n]) {
+				return
+			}
+			counts = counts[n:]
+		}
+	}
+}

@@ -1,0 +1,61 @@
+import { NativeSelect, TextInput } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { changed } from '~/api/changes';
+import { api, body, etagOf, ifMatch } from '~/api/client';
+import type { Alert } from '~/api/types';
+import { FormDialog } from '~/components/FormDialog';
+import { done } from '~/components/toast';
+import { plural } from '~/domain/format';
+
+const hours = [1, 4, 8, 24, 72, 168];
+
+/** Silences an alert for a time. */
+export function Silence({ tenant, alert, onClose }: { tenant: string; alert: Alert; onClose: () => void }) {
+  const queries = useQueryClient();
+  const [length, setLength] = useState('1');
+  const [reason, setReason] = useState('');
+
+  async function save() {
+    const until = new Date(Date.now() + Number(length) * 3_600_000).toISOString();
+    const params = { path: { tenant, alert_id: alert.alert_id }, header: ifMatch(etagOf(alert)) };
+    await body(
+      api.PUT('/api/v1/tenants/{tenant}/alerts/{alert_id}/silence', { params, body: { until, reason } }),
+    );
+    await changed(queries, tenant, 'alert');
+    done(`Alert ${alert.name} silenced`);
+  }
+
+  return (
+    <FormDialog
+      title={`Silence ${alert.name}`}
+      lead="Nothing is sent meanwhile, and what waits now is not sent later. Firing is recorded. The silence ends by itself."
+      verb="Silence"
+      onClose={onClose}
+      save={save}
+    >
+      {(wrong) => (
+        <>
+          <NativeSelect
+            label="Duration"
+            data={hours.map((one) => ({
+              value: String(one),
+              label: one < 48 ? plural(one, 'hour') : plural(one / 24, 'day'),
+            }))}
+            value={length}
+            onChange={({ currentTarget: { value } }) => setLength(value)}
+            error={wrong('/until')}
+          />
+          <TextInput
+            label="Reason"
+            placeholder="Load test of search"
+            maxLength={500}
+            value={reason}
+            onChange={({ currentTarget: { value } }) => setReason(value)}
+            error={wrong('/reason')}
+          />
+        </>
+      )}
+    </FormDialog>
+  );
+}
