@@ -214,7 +214,7 @@ func TestModelOfHandles(t *testing.T) {
 	} {
 		w := leasesim.Run(t, leasesim.Setup{
 			Seed: 1, Nodes: c.nodes, Limit: enforce.Limit{Rate: c.rate, Burst: int64(c.rate)}, Load: c.load, Skew: 0.8,
-			Delay: 2 * time.Millisecond, Length: 10 * time.Second,
+			Delay: 2 * time.Millisecond, Length: 5 * time.Second,
 		}, startModelled(t))
 		t.Logf("%d processes, load %g: admitted %.2f %% of what one bucket would have, %.3f requests per check", c.nodes, c.load, 100*w.Share(), w.PerCheck())
 		if w.Share() < c.least || w.PerCheck() > c.perCheck {
@@ -226,7 +226,7 @@ func TestModelOfHandles(t *testing.T) {
 // TestHandlesAmongFaults: whatever happens, they admit no more than one bucket would.
 func TestHandlesAmongFaults(t *testing.T) {
 	t.Parallel()
-	passed, runs := 0, uint64(25)
+	passed, runs := 0, uint64(10)
 	if *soak {
 		runs = 500
 	}
