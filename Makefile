@@ -56,6 +56,13 @@ screenshots: ## Write a picture of every screen, light and dark, wide and narrow
 	go build -o .bin/sluice ./cmd/sluice
 	cd web && npm run --silent screenshots
 
+.PHONY: lighthouse
+lighthouse: ## Print what Lighthouse says of every screen; SCREEN=overview asks about one
+	@scripts/install.sh test
+	@$(MAKE) --no-print-directory web/dist/index.html
+	go build -o .bin/sluice ./cmd/sluice
+	cd web && npm run --silent lighthouse
+
 # The UI is built when something it is made of is newer. Vite writes index.html last.
 web/dist/index.html: web/node_modules/.package-lock.json web/index.html web/reference.html web/vite.config.ts \
 		$(shell find web/src web/public deploy/examples -type f)

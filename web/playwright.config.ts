@@ -13,9 +13,11 @@ export default defineConfig({
   testDir: 'e2e',
   testMatch: process.env.SCREENSHOTS
     ? 'screenshots.ts'
-    : process.env.PROMETHEUS
-      ? 'dashboards.ts'
-      : '*.test.ts',
+    : process.env.LIGHTHOUSE
+      ? 'lighthouse.ts'
+      : process.env.PROMETHEUS
+        ? 'dashboards.ts'
+        : '*.test.ts',
   outputDir: 'test-results',
   workers: 2, // each has a sluice with a Postgres and a Redis, and a Chromium
   forbidOnly: true,

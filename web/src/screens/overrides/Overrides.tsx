@@ -4,6 +4,7 @@ import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { rulesQuery } from '~/api/queries';
 import type { Override, Rule } from '~/api/types';
+import { ChoiceField } from '~/components/ChoiceField';
 import { FilterField } from '~/components/FilterField';
 import { IconBolt, IconPlus } from '~/components/icons';
 import { Card, Page } from '~/components/Page';
@@ -81,14 +82,14 @@ function Filters({ search, rules, onChange }: FilterProps) {
         value={search.prefix}
         onChange={(prefix) => onChange({ prefix })}
       />
-      <NativeSelect
+      <ChoiceField
         aria-label="Rule"
-        value={search.rule ?? ''}
+        value={search.rule ? String(search.rule) : ''}
         data={[
           { value: '', label: 'Any rule' },
           ...rules.map((rule) => ({ value: String(rule.rule_id), label: ruleLabel(rule) })),
         ]}
-        onChange={({ currentTarget: { value } }) => onChange({ rule: value ? Number(value) : undefined })}
+        onChange={(rule) => onChange({ rule: rule ? Number(rule) : undefined })}
       />
       <NativeSelect
         aria-label="Ends"

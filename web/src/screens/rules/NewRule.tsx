@@ -1,4 +1,4 @@
-import { Button, NativeSelect, TextInput } from '@mantine/core';
+import { Button, TextInput } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -6,6 +6,7 @@ import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { ProblemError, sentence } from '~/api/problem';
 import { plansQuery, rulesQuery } from '~/api/queries';
+import { ChoiceField } from '~/components/ChoiceField';
 import { Leaving } from '~/components/Leaving';
 import { Card, Page } from '~/components/Page';
 import { PatternBuilder } from '~/components/PatternBuilder';
@@ -111,7 +112,7 @@ function Form({ begin }: { begin: RuleDraft }) {
                 onChange={(key_pattern) => change({ key_pattern })}
               />
               <div className={styles.pair}>
-                <NativeSelect
+                <ChoiceField
                   label="Plan"
                   value={draft.plan ?? ''}
                   error={problem('/plan')}
@@ -119,7 +120,7 @@ function Form({ begin }: { begin: RuleDraft }) {
                     { value: '', label: 'all plans' },
                     ...plans.map(({ name }) => ({ value: name, label: name })),
                   ]}
-                  onChange={(event) => change({ plan: event.currentTarget.value || null })}
+                  onChange={(plan) => change({ plan: plan || null })}
                 />
                 <TextInput
                   label="Name"

@@ -1,8 +1,9 @@
-import { Button, Group, NativeSelect } from '@mantine/core';
+import { Button, Group } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, type LinkProps, useNavigate, useSearch } from '@tanstack/react-router';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
+import { ChoiceField } from '~/components/ChoiceField';
 import { type Column, DataTable } from '~/components/DataTable';
 import { FilterField } from '~/components/FilterField';
 import { IconPlus, IconRules } from '~/components/icons';
@@ -149,11 +150,11 @@ interface FilterProps {
 function Filters({ tenant, search, set }: FilterProps) {
   const { data: plans = [] } = useQuery(plansQuery(tenant));
   const filter = (name: keyof RulesSearch, label: string, choices: Choice[]) => (
-    <NativeSelect
+    <ChoiceField
       aria-label={label}
       value={search[name] ?? ''}
       data={[{ value: '', label }, ...choices]}
-      onChange={(event) => set({ [name]: event.currentTarget.value || undefined })}
+      onChange={(value) => set({ [name]: value || undefined })}
     />
   );
   return (

@@ -70,6 +70,8 @@ export function CheckForm({ search, plans, error, onAsk }: Props) {
         label="Plan"
         placeholder="The user’s plan"
         clearable
+        searchable
+        nothingFoundMessage="No results"
         data={plans}
         value={fields.plan ?? null}
         error={error?.field('/plan')}

@@ -1,4 +1,4 @@
-import { Button, Group, NativeSelect } from '@mantine/core';
+import { Button, Group } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
@@ -6,6 +6,7 @@ import { api, body, ifMatch, type Tagged } from '~/api/client';
 import { isStatus, sentence } from '~/api/problem';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule, User } from '~/api/types';
+import { ChoiceField } from '~/components/ChoiceField';
 import { ConflictDialog } from '~/components/ConflictDialog';
 import { Dialog } from '~/components/Dialog';
 import { QuotaNote } from '~/components/QuotaNote';
@@ -73,7 +74,7 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
         }}
       >
         {plan_source !== 'user' && <QuotaNote tenant={tenant} thing="users" />}
-        <NativeSelect
+        <ChoiceField
           label="Plan"
           value={chosen}
           data-autofocus
@@ -81,7 +82,7 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
             { value: '', label: `Tenant default${standard ? ` (${standard})` : ''}` },
             ...plans.map(({ name }) => name),
           ]}
-          onChange={(event) => setChosen(event.currentTarget.value)}
+          onChange={setChosen}
         />
         {becomes !== plan && <Effect rules={rules} from={plan} to={becomes ?? null} />}
         {save.isError && !isStatus(save.error, 412) && (

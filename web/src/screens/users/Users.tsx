@@ -1,4 +1,4 @@
-import { Button, Group, NativeSelect } from '@mantine/core';
+import { Button, Group } from '@mantine/core';
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -6,6 +6,7 @@ import { exportAddress } from '~/api/exports';
 import { plansQuery } from '~/api/queries';
 import { topQuery } from '~/api/traffic';
 import type { Assignment } from '~/api/types';
+import { ChoiceField } from '~/components/ChoiceField';
 import { type Column, DataTable } from '~/components/DataTable';
 import { FilterField } from '~/components/FilterField';
 import { IconDownload, IconUpload, IconUsers } from '~/components/icons';
@@ -67,11 +68,11 @@ export default function Users() {
           value={search.prefix}
           onChange={(prefix) => set({ prefix })}
         />
-        <NativeSelect
+        <ChoiceField
           aria-label="Plan"
           value={search.plan ?? ''}
           data={[{ value: '', label: 'Any plan' }, ...plans.map(({ name }) => name)]}
-          onChange={(event) => set({ plan: event.currentTarget.value || undefined })}
+          onChange={(plan) => set({ plan: plan || undefined })}
         />
         {search.prefix && (
           <Button

@@ -7,6 +7,7 @@ import { api, ifMatch, type Tagged, tagged } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { tenantQuery } from '~/api/queries';
 import type { Tenant } from '~/api/types';
+import { ChoiceField } from '~/components/ChoiceField';
 import { ConflictDialog } from '~/components/ConflictDialog';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import { Leaving } from '~/components/Leaving';
@@ -75,11 +76,12 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
           Its buckets are spread over all servers of the Redis Cluster, which cannot be changed
         </Text>
       )}
-      <NativeSelect
+      <ChoiceField
         label="Default plan"
         description="For users without an assigned plan"
         data={[{ value: '', label: 'None' }, ...plans]}
-        {...form.getInputProps('default_plan')}
+        value={form.values.default_plan}
+        onChange={(plan) => form.setFieldValue('default_plan', plan)}
         error={wrong('/default_plan')}
       />
       <NativeSelect
