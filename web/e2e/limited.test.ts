@@ -72,7 +72,7 @@ test('why user 42 was limited is found out, and an override that expires lets it
   const own = page.getByRole('table', { name: 'Overrides' });
   await expect(own.getByText('their migration, ticket 1234')).toBeVisible();
   await expect(own.getByText(/^in (1.h|5\d.min)/)).toBeVisible();
-  const chip = page.getByRole('listitem').getByText('Override', { exact: true });
+  const chip = page.getByRole('list', { name: 'Buckets' }).getByText('Override', { exact: true });
   await expect(chip).toBeVisible();
   await expectAccessible(page);
 
