@@ -9,7 +9,7 @@
 // index.html; what begins with /api/ or /assets/ is not, so that a wrong address there is a 404 and
 // never a page. Files under /assets/ carry a hash of their content in their name and are cached for
 // ever; the others are asked for each time, by ETag. Files that were compressed when the UI was built
-// are sent compressed, as Brotli or gzip, and unpacked for the rare client that accepts neither.
+// are sent compressed, and unpacked for the rare client that does not accept gzip.
 //
 // The content security policy allows scripts and data of this origin alone, and nobody may frame the
 // UI. Inline styles are allowed, because the component library positions menus with them.
@@ -21,7 +21,6 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -67,10 +66,9 @@ func Handler(log *slog.Logger) (http.Handler, error) {
 // file is a built file, ready to be sent.
 type file struct {
 	body        []byte
-	brotli      []byte // nil: it was not compressed
 	gzip        []byte // nil: it was not compressed
 	contentType string
-	etag        string // of the body; the compressed ones' have a suffix
+	etag        string // of the body; that of the compressed one has a suffix
 	immutable   bool
 }
 
@@ -94,9 +92,6 @@ func newHandler(dist fs.FS, log *slog.Logger) (*handler, error) {
 		case entry.IsDir():
 			return nil
 		}
-		if strings.HasSuffix(name, ".br") {
-			return nil // read with its .gz
-		}
 		f, err := read(dist, name)
 		h.files[strings.TrimSuffix(name, ".gz")] = f
 		return err
@@ -117,10 +112,6 @@ func read(dist fs.FS, name string) (*file, error) {
 	name, isCompressed := strings.CutSuffix(name, ".gz")
 	if isCompressed {
 		f.gzip = body
-		f.brotli, err = fs.ReadFile(dist, name+".br")
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
 		if body, err = decompress(body); err != nil {
 			return nil, fmt.Errorf("decompress %s: %w", name, err)
 		}
@@ -198,12 +189,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	body, etag := f.body, `"`+f.etag+`"`
 	if f.gzip != nil {
 		header.Add("Vary", "Accept-Encoding")
-		accepted := r.Header.Get("Accept-Encoding")
-		switch {
-		case f.brotli != nil && accepts(accepted, "br"):
-			header.Set("Content-Encoding", "br")
-			body, etag = f.brotli, `"`+f.etag+`-br"`
-		case accepts(accepted, "gzip"):
+		if accepts(r.Header.Get("Accept-Encoding"), "gzip") {
 			header.Set("Content-Encoding", "gzip")
 			body, etag = f.gzip, `"`+f.etag+`-gzip"`
 		}

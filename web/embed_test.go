@@ -18,7 +18,6 @@ var built = fstest.MapFS{
 	"index.html":             {Data: []byte("<!doctype html><title>Sluice</title>")},
 	"favicon.svg":            {Data: []byte("<svg/>")},
 	"assets/index-abc.js.gz": {Data: compressed("plain script")},
-	"assets/index-abc.js.br": {Data: []byte("brotli")},
 }
 
 func compressed(text string) []byte {
@@ -82,23 +81,12 @@ func TestAddresses(t *testing.T) {
 			want: map[string]string{"Content-Encoding": "gzip", "Content-Length": strconv.Itoa(len(compressed("plain script")))},
 		},
 		{
-			name: "Brotli, which is smaller, comes first", method: "GET", path: "/assets/index-abc.js", status: 200,
-			headers: map[string]string{"Accept-Encoding": "gzip, deflate, br"}, body: "brotli",
-			want: map[string]string{"Content-Encoding": "br", "Content-Length": "6", "Vary": "Accept-Encoding"},
-		},
-		{
-			name: "a refusal of Brotli leaves gzip", method: "GET", path: "/assets/index-abc.js", status: 200,
-			headers: map[string]string{"Accept-Encoding": "gzip, br;q=0"}, body: string(compressed("plain script")),
-			want: map[string]string{"Content-Encoding": "gzip"},
-		},
-		{
 			name: "gzip with weight 0 is a refusal", method: "GET", path: "/assets/index-abc.js", status: 200,
 			headers: map[string]string{"Accept-Encoding": "gzip;q=0"}, body: "plain script",
 		},
 		{name: "an asset that is gone is no page", method: "GET", path: "/assets/index-old.js", status: 404, body: "problem:not-found"},
 		{name: "an unknown API path is no page", method: "GET", path: "/api/v1/nothing", status: 404, body: "problem:not-found"},
 		{name: "the compressed twin is no file of its own", method: "GET", path: "/assets/index-abc.js.gz", status: 404, body: "problem:not-found"},
-		{name: "nor is the one for Brotli", method: "GET", path: "/assets/index-abc.js.br", status: 404, body: "problem:not-found"},
 		{name: "what the build notes is not served", method: "GET", path: "/.vite/manifest.json", status: 200, body: "<title>Sluice"},
 		{
 			name: "writing is refused", method: "POST", path: "/", status: 405, body: "problem:method-not-allowed",
@@ -128,7 +116,7 @@ func TestAddresses(t *testing.T) {
 func TestWhatIsAlreadyThereIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	h := testHandler(t, built)
-	for _, encoding := range []string{"", "gzip", "br"} {
+	for _, encoding := range []string{"", "gzip"} {
 		first := get(t, h, "GET", "/assets/index-abc.js", map[string]string{"Accept-Encoding": encoding})
 		again := get(t, h, "GET", "/assets/index-abc.js", map[string]string{
 			"Accept-Encoding": encoding, "If-None-Match": first.Header().Get("ETag"),

@@ -5,8 +5,8 @@ import { ordinaryTraffic } from './traffic';
 
 /** What a browser may fetch to show a screen for the first time: kB as they are sent, with headers, and requests. */
 const budgets = [
-  { screen: 'overview', script: 300, style: 26, font: 52, data: 16, files: 16, requests: 30 },
-  { screen: 'violations', script: 300, style: 26, font: 52, data: 16, files: 16, requests: 24 },
+  { screen: 'overview', script: 345, style: 31, font: 52, data: 16, files: 16, requests: 30 },
+  { screen: 'violations', script: 345, style: 31, font: 52, data: 16, files: 16, requests: 24 },
 ];
 
 interface Sent {
