@@ -39,7 +39,7 @@ func TestErrorsNameTheirLineAndField(t *testing.T) {
 		"a plan without a name":      {"plans:\n- description: x\n", "f:2: plans[0].name: is missing"},
 		"a plan with an odd name":    {"plans:\n- name: a b\n", `f:2: plans[0].name: must be 1 to 64 letters, digits, '_', '.' and '-', got "a b"`},
 		"a plan given twice":         {"plans:\n- name: a\n- name: b\n- name: a\n", "f:4: plans[2].name: names the same as plans[0] on line 2 does"},
-		"a scope":                    {rule + "  scope: user\n", "f:5: rules[0].scope: is no field here; the fields are key_pattern, name, plan, rate, rate_per_second, rate_unit, burst_capacity, algorithm, window, window_zone, window_start_day, refill_interval, max_hold, notify_at, adapt, mode, action, failure_mode, lease, is_active, description"},
+		"a scope":                    {rule + "  scope: user\n", "f:5: rules[0].scope: is no field here; the fields are key_pattern, name, plan, rate, rate_per_second, rate_unit, burst_capacity, algorithm, window, window_zone, window_start_day, refill_interval, max_hold, notify_at, adapt, mode, action, failure_mode, lease, is_active, expires_at, description"},
 		"a field given twice":        {rule + "  rate: 2/second\n", "f:5: rules[0].rate: is given a second time, after line 3"},
 		"no pattern":                 {"rules:\n- rate: 1/second\n  burst_capacity: 1\n", "f:2: rules[0].key_pattern: is missing"},
 		"a wrong pattern":            {change(rule, "user:{user_id}", "user:{id}"), "f:2: rules[0].key_pattern: at byte 5: unknown placeholder {id}: user takes {user_id}, or \"{id}\" in double quotes for that very text"},

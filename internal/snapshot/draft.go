@@ -373,7 +373,8 @@ func sameRule(a, b *rules.Rule) bool {
 		a.Pattern.String() == b.Pattern.String() && a.Plan == b.Plan &&
 		a.RatePerSecond == b.RatePerSecond && a.RateUnit == b.RateUnit && a.Burst == b.Burst &&
 		a.Algorithm == b.Algorithm && a.Window == b.Window && a.RefillInterval == b.RefillInterval &&
-		a.MaxHold == b.MaxHold && slices.Equal(a.NotifyAt, b.NotifyAt) && a.Adapt == b.Adapt && a.NeverLeased == b.NeverLeased && a.ExpiresAt.Equal(b.ExpiresAt) && a.Mode == b.Mode && a.Action == b.Action &&
+		a.MaxHold == b.MaxHold && slices.Equal(a.NotifyAt, b.NotifyAt) && a.Adapt == b.Adapt && a.NeverLeased == b.NeverLeased &&
+		a.ExpiresAt.Equal(b.ExpiresAt) && a.CandidateFor == b.CandidateFor && a.Mode == b.Mode && a.Action == b.Action &&
 		a.FailureMode == b.FailureMode && a.Active == b.Active && a.Description == b.Description &&
 		a.Version == b.Version && a.InForceSince.Equal(b.InForceSince) &&
 		a.CreatedAt.Equal(b.CreatedAt) && a.UpdatedAt.Equal(b.UpdatedAt) &&
