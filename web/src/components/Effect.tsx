@@ -28,6 +28,8 @@ export function useEffectOf(tenant: string, question: Question | null) {
           signal,
         }),
       ),
+    // Checks are stored a minute after they were asked, and few checks some minutes later.
+    refetchInterval: ({ state: { data } }) => (data?.is_recording && data.since === null ? 30_000 : false),
   });
 }
 

@@ -33,8 +33,13 @@ export default function Overview() {
   const waited = useRef(''); // the tenant whose first check was waited for
   const arrived = summary.data !== undefined && !summary.isPlaceholderData && !silent;
   useEffect(() => {
-    if (arrived && waited.current === tenant) done('The first check has arrived.');
-    waited.current = isNew ? tenant : '';
+    if (isNew) {
+      waited.current = tenant;
+    } else if (arrived) {
+      // and not while the next minute's figures are loaded
+      if (waited.current === tenant) done('The first check has arrived.');
+      waited.current = '';
+    }
   }, [arrived, isNew, tenant]);
 
   return (
