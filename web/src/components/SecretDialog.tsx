@@ -29,7 +29,7 @@ export function SecretDialog({ title, what, secret, children, onClose }: Props) 
     <Dialog onClose={onClose} size={600} title={title} keepOpen>
       <p className={styles.warning}>
         <IconAlert size={15} aria-hidden />
-        Copy it now. It is not stored and cannot be shown again.
+        Copy it now. It cannot be shown again.
       </p>
       <div className={styles.secret}>
         <code>{secret}</code>
