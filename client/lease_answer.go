@@ -30,7 +30,7 @@ type leaseAnswer struct {
 func (l *leases) received(r *leaseRequest, text []byte, failed *Error) {
 	var answer leaseAnswer
 	if failed == nil && (json.Unmarshal(text, &answer) != nil || !answer.fits(len(r.handles))) {
-		failed = &Error{Kind: KindProtocol, Detail: "The answer to a request for leases is not what it should be."}
+		failed = &Error{Kind: KindProtocol, Detail: "The answer to a request for leases cannot be read."}
 	}
 	if failed != nil {
 		l.lost(r, failed)

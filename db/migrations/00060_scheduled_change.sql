@@ -11,12 +11,12 @@ CREATE TABLE scheduled_change (
     requested_by_id   text        NOT NULL COLLATE "C",
     requested_by_name text        NOT NULL,
     patch             jsonb       NOT NULL, -- as it was asked for, for people
-    fields            jsonb       NOT NULL, -- what it sets
-    before            jsonb, -- what it replaced
+    fields            jsonb       NOT NULL, -- the values that the change sets
+    before            jsonb, -- the values that it replaced
     starts_at         timestamptz NOT NULL,
     ends_at           timestamptz, -- null: it stays
     state             text        NOT NULL DEFAULT 'waiting',
-    due_at            timestamptz, -- of the next step; null: there is none
+    due_at            timestamptz, -- when the next step is due; null if no step is left
     lease_ends_at     timestamptz, -- of the process that makes the next step
     applied_at        timestamptz,
     ended_at          timestamptz,
