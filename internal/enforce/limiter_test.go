@@ -40,6 +40,7 @@ func newWorld(t *testing.T, rows snapshot.Rows) *world {
 	for _, plan := range []string{"free", "pro"} {
 		rows.Plans = append(rows.Plans, rules.Plan{TenantID: tenantID, Name: plan, Revision: 1})
 	}
+	rows.Rules = slices.Clone(rows.Rules) // parallel tests share theirs
 	for i := range rows.Rules {
 		complete(&rows.Rules[i])
 	}
