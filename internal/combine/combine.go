@@ -109,11 +109,12 @@ func (b *Batch) decided() int {
 type Call struct {
 	// Sending are the checks in the batch that is being filled or in flight.
 	Sending []enforce.BucketCheck
-	// QueuedAt is when the call began to wait for its turn; it is answered within the budget from then.
+	// QueuedAt is when the call began to wait for its turn here.
 	QueuedAt time.Time
 	// Err is why a check has no answer.
 	Err error
 
+	begun  time.Time             // the call is answered within the budget from then
 	checks []enforce.BucketCheck // not sent yet
 	tenant rules.TenantID        // whose flow it waits in
 
@@ -134,12 +135,12 @@ func New(options Options) *Combiner {
 	return q
 }
 
-// Submit has checks answered within the budget from queuedAt; err says why some were not. A call of several batches has
-// a budget for each: last is when that of the last one began.
-func (q *Combiner) Submit(checks []enforce.BucketCheck, queuedAt time.Time) (last time.Time, err error) {
+// Submit has checks answered within the budget from begun; err says why some were not. A call of several batches has
+// a budget for each: last is when that of the last one began. A call may have begun elsewhere, before it came here.
+func (q *Combiner) Submit(checks []enforce.BucketCheck, begun time.Time) (last time.Time, err error) {
 	c := q.callPool.Get().(*Call)
 	defer q.callPool.Put(c)
-	c.checks, c.Sending, c.QueuedAt, c.Err, c.tenant = checks, nil, queuedAt, nil, tenantOf(checks)
+	c.checks, c.Sending, c.QueuedAt, c.begun, c.Err, c.tenant = checks, nil, time.Now(), begun, nil, tenantOf(checks)
 	for leads := q.enter(c) || <-c.turn; leads; {
 		switch q.lead(c) {
 		case leadAgain:
@@ -149,7 +150,7 @@ func (q *Combiner) Submit(checks []enforce.BucketCheck, queuedAt time.Time) (las
 			leads = <-c.turn
 		}
 	}
-	return c.QueuedAt, c.Err
+	return c.begun, c.Err
 }
 
 func tenantOf(checks []enforce.BucketCheck) rules.TenantID {
@@ -171,7 +172,8 @@ func (q *Combiner) enter(c *Call) (leads bool) {
 		return true
 	}
 	if now := time.Now(); q.refuses(c, now) || !q.waiting.push(c) {
-		q.fail(c, ErrOverloaded, now)
+		q.overload.begin(now)
+		q.fail(c, ErrOverloaded)
 		c.turn <- false
 		return false
 	}
@@ -264,8 +266,11 @@ func (q *Combiner) visit(b *Batch, f *flow, size int) (room bool) {
 // addTo adds up to share tiers of a call's checks to a batch, and reports whether there was room for any. A call that has
 // waited too long fails instead: the batch would have to end in the little time that it has left.
 func (q *Combiner) addTo(b *Batch, c *Call, share, size int) bool {
-	if b.SentAt.Sub(c.QueuedAt) > q.turn(b.shared, c.tenant) {
-		q.fail(c, ErrNoTurn, b.SentAt)
+	if turn := q.turn(b.shared, c.tenant); b.SentAt.Sub(c.begun) > turn {
+		if b.SentAt.Sub(c.QueuedAt) > turn {
+			q.overload.begin(b.SentAt)
+		}
+		q.fail(c, ErrNoTurn)
 		b.Calls = append(b.Calls, c)
 		return true
 	}
@@ -284,7 +289,7 @@ func (q *Combiner) addTo(b *Batch, c *Call, share, size int) bool {
 	}
 	c.Sending = c.Sending[:len(c.Sending)+n]
 	c.checks = c.checks[n:]
-	if due := c.QueuedAt.Add(q.Budget); b.Deadline.IsZero() || due.Before(b.Deadline) {
+	if due := c.begun.Add(q.Budget); b.Deadline.IsZero() || due.Before(b.Deadline) {
 		b.Deadline = due
 	}
 	return true
@@ -375,9 +380,10 @@ func allAnswered(checks []enforce.BucketCheck) bool {
 
 // requeue makes a call with more checks wait with a new budget, and reports whether there was room.
 func (q *Combiner) requeue(c *Call, now time.Time) bool {
-	c.QueuedAt = now
+	c.QueuedAt, c.begun = now, now
 	if !q.waiting.push(c) {
-		q.fail(c, ErrOverloaded, now)
+		q.overload.begin(now)
+		q.fail(c, ErrOverloaded)
 		return false
 	}
 	return true

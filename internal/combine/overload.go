@@ -28,7 +28,7 @@ var (
 
 // overload refuses calls that would wait too long. Without it each of them waits for nothing, and its caller with it.
 //
-// It begins with a call that did wait too long, because a long queue alone says little: a burst of checks is decided faster
+// It begins with a call that did wait too long here, because a long queue alone says little: a burst of checks is decided faster
 // than the small batches before it. From then on it compares the queue with the pace of the store, until no call was
 // shed for overloadLasts.
 type overload struct {
@@ -72,11 +72,11 @@ func (q *Combiner) refuses(c *Call, now time.Time) bool {
 	if f := q.waiting.flowOf(c.tenant); f != nil {
 		own = f.tiers
 	}
-	for i := range c.checks {
-		if own += len(c.checks[i].Tiers); i >= quantum {
-			break // the call's other checks may come later
-		}
+	asked := 0
+	for i := 0; i < len(c.checks) && asked < quantum; i++ { // the call's other checks may come later
+		asked += len(c.checks[i].Tiers)
 	}
+	own += asked
 	room := q.overload.within(turn) - own
 	for f := q.waiting.first; f != nil && room >= 0; f = f.next {
 		if f.tenant != c.tenant {
@@ -87,9 +87,8 @@ func (q *Combiner) refuses(c *Call, now time.Time) bool {
 }
 
 // fail sheds a call.
-func (q *Combiner) fail(c *Call, err error, now time.Time) {
+func (q *Combiner) fail(c *Call, err error) {
 	c.Err = err
-	q.overload.begin(now)
 	if q.Shed != nil {
 		q.Shed(len(c.checks), err == ErrOverloaded) //nolint:errorlint // it is one of the two
 	}
