@@ -29,6 +29,21 @@ func (l *loans) add(s *Store, lease *enforce.Lease, spent enforce.Tokens) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.note(s, lease, g.Epoch, enforce.Return{Slot: g.Slot, Spent: spent, Back: g.Amount - spent})
+}
+
+// keep takes back what report moved into a call that was not executed.
+func (l *loans) keep(s *Store, lease *enforce.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	newer, ok := l.pending[lease.Key]
+	if len(lease.Ask.Returns) > 0 && (!ok || newer.Ask.Epoch == lease.Ask.Epoch) {
+		l.note(s, lease, lease.Ask.Epoch, lease.Ask.Returns...)
+	}
+}
+
+// note adds returns of an epoch to what is to be reported of a bucket. The caller holds mu.
+func (l *loans) note(s *Store, lease *enforce.Lease, epoch int64, returns ...enforce.Return) {
 	if len(l.pending) == 0 {
 		time.AfterFunc(reportAfter, func() { l.flush(s) })
 	}
@@ -36,16 +51,18 @@ func (l *loans) add(s *Store, lease *enforce.Lease, spent enforce.Tokens) {
 		l.pending = map[enforce.Key]enforce.Lease{}
 	}
 	ask := l.pending[lease.Key].Ask
-	if ask.Epoch != g.Epoch { // Redis ignores reports of another epoch
-		ask = enforce.Ask{Epoch: g.Epoch, Loan: true}
+	if ask.Epoch != epoch { // Redis ignores reports of another epoch
+		ask = enforce.Ask{Epoch: epoch, Loan: true}
 	}
-	at := slices.IndexFunc(ask.Returns, func(r enforce.Return) bool { return r.Slot == g.Slot })
-	if at < 0 {
-		at = len(ask.Returns)
-		ask.Returns = append(ask.Returns, enforce.Return{Slot: g.Slot})
+	for _, r := range returns {
+		at := slices.IndexFunc(ask.Returns, func(of enforce.Return) bool { return of.Slot == r.Slot })
+		if at < 0 {
+			at = len(ask.Returns)
+			ask.Returns = append(ask.Returns, enforce.Return{Slot: r.Slot})
+		}
+		ask.Returns[at].Spent += r.Spent
+		ask.Returns[at].Back += r.Back
 	}
-	ask.Returns[at].Spent += spent
-	ask.Returns[at].Back += g.Amount - spent
 	l.pending[lease.Key] = enforce.Lease{Key: lease.Key, Limit: lease.Limit, Ask: ask}
 }
 

@@ -180,7 +180,9 @@ func (t *spreadTake) borrow() {
 		l.lease = leases[i]
 		switch {
 		case !l.lease.Answered:
-			l.err = err
+			if l.err = err; errors.Is(err, enforce.ErrNothingTaken) {
+				t.store.loans.keep(t.store, &l.lease)
+			}
 		case isLate:
 			l.err = errLateLoan
 		case !enforce.CanLease(l.lease.Grant.Limit):

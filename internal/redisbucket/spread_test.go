@@ -393,3 +393,49 @@ func TestALoanIsReportedThoughAnotherTenantIsShed(t *testing.T) {
 		t.Errorf("%s still count as lent", out)
 	}
 }
+
+// TestAReportOutlivesACallThatIsNotSent: what was to be reported with the next loan stays to be reported.
+func TestAReportOutlivesACallThatIsNotSent(t *testing.T) {
+	t.Parallel()
+	s, _ := clusterNodes(t, 1)
+	check := enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{spreadTier(1, "", still), spreadTier(2, "42", still)}}
+	borrowed := check.Tiers[1].Key // from a bucket outside of the first one's shard
+	report := enforce.Lease{Key: borrowed, Limit: still, Ask: enforce.Ask{
+		Epoch: 7, Loan: true, Returns: []enforce.Return{{Slot: 3, Spent: enforce.Token, Back: 2 * enforce.Token}},
+	}}
+	other := report
+	other.Key.Subject = "43" // while something is pending, no timer begins
+	for name, c := range map[string]struct {
+		newer int64 // the epoch of a report that comes meanwhile
+		want  enforce.Return
+	}{
+		"alone":                     {0, report.Ask.Returns[0]},
+		"with a later one":          {7, enforce.Return{Slot: 3, Spent: 2 * enforce.Token, Back: 2 * enforce.Token}},
+		"with one of another epoch": {8, enforce.Return{Slot: 3, Spent: enforce.Token}},
+	} {
+		l := &s.loans
+		l.pending = map[enforce.Key]enforce.Lease{borrowed: report, other.Key: other}
+		lease := enforce.Lease{Key: borrowed, Limit: still}
+		l.report(&lease)
+		if c.newer > 0 {
+			l.add(s, &enforce.Lease{Key: borrowed, Limit: still, Grant: enforce.Grant{Amount: enforce.Token, Slot: 3, Epoch: c.newer}}, enforce.Token)
+		}
+		l.keep(s, &lease)
+		if got := l.pending[borrowed].Ask.Returns; len(got) != 1 || got[0] != c.want {
+			t.Errorf("%s: to be reported are %+v, want %+v", name, got, c.want)
+		}
+	}
+	s.loans.pending = map[enforce.Key]enforce.Lease{borrowed: report, other.Key: other}
+	late := &spreadTake{
+		store: s, queuedAt: time.Now().Add(-2 * s.budget), checks: []enforce.BucketCheck{check}, plans: make([]spreadPlan, 1),
+		loans: map[enforce.Key]*loan{},
+	}
+	late.plan(0)
+	late.borrow()
+	if len(late.order) != 1 || !errors.Is(late.order[0].err, enforce.ErrNothingTaken) {
+		t.Fatalf("a call without any time left borrows %+v", late.order)
+	}
+	if got := s.loans.pending[borrowed].Ask.Returns; len(got) != 1 || got[0] != report.Ask.Returns[0] {
+		t.Errorf("after it, to be reported are %+v", got)
+	}
+}
