@@ -102,8 +102,9 @@ func (r *run) newSubject(b *traffic.Block, of *traffic.Run) *subject {
 	return s
 }
 
-// windows returns all checks in order of time, a window at a time.
-func (r *run) windows() iter.Seq2[[]event, error] {
+// windows returns all checks in order of time, a window at a time. Its work, and its caller's with a window, is done in turns; blocks
+// are waited for outside of them.
+func (r *run) windows(ctx context.Context, turns *Turns) iter.Seq2[[]event, error] {
 	return func(yield func([]event, error) bool) {
 		var open []*cursor
 		var events []event
@@ -133,20 +134,21 @@ func (r *run) windows() iter.Seq2[[]event, error] {
 			}
 			end := start.Truncate(window).Add(window)
 			for more && block.First.Before(end) {
-				runs, wrong := block.Runs()
+				opened, wrong := r.open(ctx, turns, block)
 				if wrong != nil {
 					yield(nil, wrong)
 					return
 				}
-				if r.in.User != "" {
-					runs = slices.DeleteFunc(runs, func(of traffic.Run) bool { return of.UserID != r.in.User })
-				}
-				held := block
-				open = append(open, r.open(&held, runs))
+				open = append(open, opened)
 				if block, err, more = next(); err != nil {
 					yield(nil, err)
 					return
 				}
+			}
+			done, wrong := turns.take(ctx)
+			if wrong != nil {
+				yield(nil, wrong)
+				return
 			}
 			events = events[:0]
 			for _, c := range open {
@@ -159,7 +161,9 @@ func (r *run) windows() iter.Seq2[[]event, error] {
 				}
 				return cmp.Compare(b.subject.role, a.subject.role) // what is fed comes first
 			})
-			if !yield(events, nil) {
+			goesOn := yield(events, nil)
+			done()
+			if !goesOn {
 				return
 			}
 		}
@@ -174,15 +178,28 @@ type cursor struct {
 	left     int   // subjects with more times
 }
 
-func (r *run) open(b *traffic.Block, runs []traffic.Run) *cursor {
+// open unpacks a block, in a turn of its own.
+func (r *run) open(ctx context.Context, turns *Turns, b traffic.Block) (*cursor, error) {
+	done, err := turns.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	runs, err := b.Runs()
+	if err != nil {
+		return nil, err
+	}
+	if r.in.User != "" {
+		runs = slices.DeleteFunc(runs, func(of traffic.Run) bool { return of.UserID != r.in.User })
+	}
 	c := &cursor{first: b.First.UnixMilli(), at: make([]int, len(runs))}
 	for i := range runs {
-		c.subjects = append(c.subjects, r.newSubject(b, &runs[i]))
+		c.subjects = append(c.subjects, r.newSubject(&b, &runs[i]))
 		if len(runs[i].Times) > 0 {
 			c.left++
 		}
 	}
-	return c
+	return c, nil
 }
 
 func (c *cursor) earliest() time.Time {

@@ -68,21 +68,14 @@ var ErrNothing = errors.New("no checks of this time were recorded")
 // Run replays recorded checks.
 func Run(ctx context.Context, in *Input, options Options) (*Result, error) {
 	r := newRun(in, options.MaxBuckets)
-	for events, err := range r.windows() {
+	for events, err := range r.windows(ctx, options.Turns) {
 		if err != nil {
 			return nil, err
 		}
-		done, err := options.Turns.take(ctx)
-		if err != nil {
+		if err := r.decide(ctx, events, options.Parallel); err != nil {
 			return nil, err
 		}
-		if err = r.decide(ctx, events, options.Parallel); err == nil {
-			r.count(events)
-		}
-		done()
-		if err != nil {
-			return nil, err
-		}
+		r.count(events)
 		if options.Progress != nil && len(events) > 0 {
 			at := time.UnixMilli(events[0].at)
 			options.Progress(min(1, max(0, at.Sub(r.began).Seconds()/max(1, in.Until.Sub(r.began).Seconds()))))
