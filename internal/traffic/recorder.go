@@ -281,6 +281,12 @@ func (r *Recorder) write(ctx context.Context) {
 			case <-usage.C:
 				r.adjust(ctx)
 			}
+		default: // a backlog is when budgets matter most
+			select {
+			case <-usage.C:
+				r.adjust(ctx)
+			default:
+			}
 		}
 	}
 }

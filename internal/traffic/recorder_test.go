@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -262,6 +263,47 @@ func TestRunWritesTheRestWhenItEnds(t *testing.T) {
 	if got := len(sink.checks(t, 1)); got != 1 {
 		t.Errorf("%d checks are recorded, want 1", got)
 	}
+}
+
+// endless is a sink that is slower than what comes.
+type endless struct {
+	recorder *traffic.Recorder
+	asked    chan struct{}
+}
+
+func (e *endless) WriteTraffic(context.Context, []traffic.Block) error {
+	for _, pause := range []time.Duration{time.Minute, time.Second} { // then the first check is in a block, and the second not yet
+		e.recorder.Record(check("42", time.Now()))
+		time.Sleep(pause) //nolint:forbidigo // the bubble's clock
+	}
+	return nil
+}
+
+func (e *endless) TrafficUsage(context.Context, []rules.TenantID) ([]traffic.Usage, int64, int, error) {
+	select {
+	case e.asked <- struct{}{}:
+	default:
+	}
+	return nil, 0, 1, nil
+}
+
+func TestTheSampleFollowsTheBudgetThoughBlocksWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := &endless{asked: make(chan struct{}, 1)}
+		sink.recorder = traffic.NewRecorder(sink, traffic.Options{MaxAge: time.Second})
+		sink.recorder.Record(check("42", time.Now()))
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { sink.recorder.Run(ctx, time.Nanosecond) })
+		select {
+		case <-sink.asked:
+		case <-time.After(time.Hour): // on the bubble's clock
+			t.Error("the use is not read while blocks wait")
+		}
+		stop()
+		running.Wait()
+	})
 }
 
 func TestAUserIsTakenOutOfABlock(t *testing.T) {
