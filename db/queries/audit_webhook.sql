@@ -60,7 +60,7 @@ SELECT count(*) AS entries, coalesce(min(e.at), now())::timestamptz AS oldest FR
 -- Does nothing if the lease has ended and another process has begun an attempt.
 UPDATE audit_webhook_progress
 SET sent_to = greatest(sent_to, sqlc.arg(sent_to)::bigint), failures = sqlc.arg(failures), next_attempt_at = sqlc.arg(next_attempt_at),
-    lease_ends_at = NULL, attempted_at = sqlc.arg(attempted_at)::timestamptz,
+    lease_ends_at = NULL, attempted_at = sqlc.narg(attempted_at),
     succeeded_at = coalesce(sqlc.narg(succeeded_at), succeeded_at), http_status = nullif(sqlc.arg(http_status)::integer, 0),
     error = sqlc.arg(error)
 WHERE tenant_id = sqlc.arg(tenant_id) AND lease_ends_at = sqlc.arg(lease_ends_at)::timestamptz;

@@ -161,7 +161,7 @@ func (c *AuditCourier) attempt(ctx context.Context, errand *AuditErrand, now tim
 	}
 	var status int
 	var err error
-	if errand.IsTest || len(batch.Entries) > 0 { // retention may have deleted what was claimed
+	if !batch.isEmpty() {
 		status, err = c.sender.SendAudit(ctx, &batch)
 	}
 	if ctx.Err() != nil {
@@ -172,6 +172,9 @@ func (c *AuditCourier) attempt(ctx context.Context, errand *AuditErrand, now tim
 			"tenant", errand.TenantSlug, "error", err)
 	}
 }
+
+// isEmpty reports whether retention has deleted what was claimed, so that there is nothing to attempt.
+func (b *AuditBatch) isEmpty() bool { return !b.Errand.IsTest && len(b.Entries) == 0 }
 
 // upToBytes returns the first entries whose images are within a number of bytes, and at least one.
 func upToBytes(entries []AuditEntry, limit int) []AuditEntry {
@@ -193,8 +196,11 @@ func (b *AuditBatch) attempted(now time.Time, status int, err error) AuditErrand
 	if err != nil {
 		shown = jobs.ShortLine(err.Error())
 	}
-	received := err == nil && (status >= 200 && status < 300 || !e.IsTest && len(b.Entries) == 0)
 	e.NextAttemptAt = now
+	if b.isEmpty() {
+		return e
+	}
+	received := err == nil && status >= 200 && status < 300
 	if e.IsTest {
 		e.Test = AuditTest{EndedAt: now, Status: status, Error: shown}
 		if !received && e.Failures > 0 {
@@ -208,9 +214,6 @@ func (b *AuditBatch) attempted(now time.Time, status int, err error) AuditErrand
 		e.NextAttemptAt = now.Add(jobs.Pause(e.Failures))
 		return e
 	}
-	e.SucceededAt, e.Failures = now, 0
-	if n := len(b.Entries); n > 0 {
-		e.SentTo = b.Entries[n-1].ID
-	}
+	e.SucceededAt, e.Failures, e.SentTo = now, 0, b.Entries[len(b.Entries)-1].ID
 	return e
 }

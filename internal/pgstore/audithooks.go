@@ -184,7 +184,7 @@ func (s *Store) FinishAuditErrand(ctx context.Context, e auth.AuditErrand) error
 			})
 		}
 		return nil, q.FinishAuditBatch(ctx, dbsqlc.FinishAuditBatchParams{
-			SentTo: int64(e.SentTo), Failures: int32(e.Failures), NextAttemptAt: e.NextAttemptAt, AttemptedAt: e.AttemptedAt,
+			SentTo: int64(e.SentTo), Failures: int32(e.Failures), NextAttemptAt: e.NextAttemptAt, AttemptedAt: orNull(e.AttemptedAt),
 			SucceededAt: orNull(e.SucceededAt), HttpStatus: int32(e.Status), Error: e.Error, TenantID: e.Tenant, LeaseEndsAt: e.LeaseEnds,
 		})
 	})

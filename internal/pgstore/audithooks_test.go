@@ -407,3 +407,41 @@ func TestATenantHasOneAuditWebhook(t *testing.T) {
 		t.Errorf("the log has %q", log)
 	}
 }
+
+// emptied is an outbox whose entries are deleted once they are claimed.
+type emptied struct {
+	auth.AuditOutbox
+	clear func()
+}
+
+func (e emptied) ClaimAuditErrands(ctx context.Context, now, leaseEnds time.Time, limit int) ([]auth.AuditErrand, error) {
+	claimed, err := e.AuditOutbox.ClaimAuditErrands(ctx, now, leaseEnds, limit)
+	e.clear()
+	return claimed, err
+}
+
+// TestNothingIsNoSuccess has the retention delete what a process has claimed: nothing is posted, so that the state stays as it was.
+func TestNothingIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	target := newSIEM(t)
+	target.set(http.StatusTeapot)
+	w.hook(t, w.ours.ID, target.URL)
+	now := time.Now()
+	w.carry(t, localSender(), now)
+	before := w.progress(t)
+	if before.Failures != 1 || before.Status != http.StatusTeapot {
+		t.Fatalf("after a failure the state is %+v", before)
+	}
+	courier := auth.NewAuditCourier(emptied{w, func() {
+		exec(t, w.url, `SET session_replication_role = replica; DELETE FROM audit_event`)
+	}}, localSender(), slog.New(slog.DiscardHandler))
+	if err := courier.Deliver(t.Context(), before.NextAttemptAt); err != nil {
+		t.Fatal(err)
+	}
+	courier.Wait()
+	after := w.progress(t)
+	if after.NextAttemptAt, after.Waiting, after.OldestWaiting = before.NextAttemptAt, before.Waiting, before.OldestWaiting; after != before {
+		t.Errorf("the state is %+v, want %+v", after, before)
+	}
+}

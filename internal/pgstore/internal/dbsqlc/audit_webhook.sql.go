@@ -165,7 +165,7 @@ func (q *Queries) CreateAuditWebhook(ctx context.Context, arg CreateAuditWebhook
 const finishAuditBatch = `-- name: FinishAuditBatch :exec
 UPDATE audit_webhook_progress
 SET sent_to = greatest(sent_to, $1::bigint), failures = $2, next_attempt_at = $3,
-    lease_ends_at = NULL, attempted_at = $4::timestamptz,
+    lease_ends_at = NULL, attempted_at = $4,
     succeeded_at = coalesce($5, succeeded_at), http_status = nullif($6::integer, 0),
     error = $7
 WHERE tenant_id = $8 AND lease_ends_at = $9::timestamptz
@@ -175,7 +175,7 @@ type FinishAuditBatchParams struct {
 	SentTo        int64
 	Failures      int32
 	NextAttemptAt time.Time
-	AttemptedAt   time.Time
+	AttemptedAt   *time.Time
 	SucceededAt   *time.Time
 	HttpStatus    int32
 	Error         string
