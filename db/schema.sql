@@ -1858,7 +1858,7 @@ BEGIN
     IF of_thing = 'api_keys' THEN -- they expire by themselves, so their number is never stored
         now_held := count_held(of_tenant, of_thing);
     ELSE
-        UPDATE tenant_use AS u SET held = u.held + change
+        UPDATE tenant_use AS u SET held = greatest(0, u.held + change)
         WHERE u.tenant_id = of_tenant AND u.thing = of_thing RETURNING u.held INTO now_held;
         IF NOT FOUND AND change <= 0 THEN
             RETURN;
@@ -1877,6 +1877,18 @@ BEGIN
             USING ERRCODE = 'check_violation', CONSTRAINT = 'tenant_quota', DETAIL = jsonb_build_object(
                 'thing', of_thing, 'held', now_held - change, 'would_hold', now_held, 'allowed', may_hold);
     END IF;
+END
+$$;
+
+-- recount_held counts what a tenant holds of a thing anew. SQL by hand can miss the triggers, as with session_replication_role or
+-- TRUNCATE. Writers wait for the row's lock; those before it have committed, so that the next statement sees their rows.
+CREATE FUNCTION recount_held(of_tenant bigint, of_thing text) RETURNS void
+    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, public, pg_temp
+AS $$
+BEGIN
+    PERFORM FROM tenant_use AS u WHERE u.tenant_id = of_tenant AND u.thing = of_thing FOR UPDATE;
+    UPDATE tenant_use AS u SET held = count_held(of_tenant, of_thing) WHERE u.tenant_id = of_tenant AND u.thing = of_thing;
 END
 $$;
 
@@ -1974,6 +1986,7 @@ END
 $$;
 
 REVOKE ALL ON FUNCTION change_held(bigint, text, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION recount_held(bigint, text) FROM PUBLIC;
 
 CREATE TRIGGER plan_within_quota_insert AFTER INSERT ON plan
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_held_rows('plans');

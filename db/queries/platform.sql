@@ -928,6 +928,16 @@ FROM (
 WHERE h.held * 10 >= h.allowed * 9
 GROUP BY h.thing;
 
+-- name: WrongCounts :many
+-- The numbers of tenant_use that may be wrong. Those of writers in flight are among them.
+SELECT u.tenant_id, u.thing FROM tenant_use AS u
+WHERE u.held <> count_held(u.tenant_id, u.thing)
+ORDER BY u.tenant_id, u.thing
+LIMIT sqlc.arg(at_most);
+
+-- name: RecountHeld :exec
+SELECT recount_held(sqlc.arg(tenant_id)::bigint, sqlc.arg(thing)::text);
+
 -- name: PutQuotas :one
 -- Null is the default. No row unless the version, 0 for none, is the expected one; -1 expects any.
 INSERT INTO tenant_quota AS q (tenant_id, plans, rules, overrides, users, api_keys, alerts, members)

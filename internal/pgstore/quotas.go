@@ -39,6 +39,25 @@ func (s *Store) QuotaUses(ctx context.Context) (map[rules.Thing]rules.QuotaUse, 
 	return uses, nil
 }
 
+// recountHeld corrects numbers of what tenants hold, which SQL by hand can make wrong.
+func (s *Store) recountHeld(ctx context.Context) error {
+	const atOnce = 1000
+	var wrong []dbsqlc.WrongCountsRow
+	err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+		wrong, err = q.WrongCounts(ctx, atOnce)
+		return err
+	})
+	for i := 0; i < len(wrong) && err == nil; i++ {
+		err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+			return q.RecountHeld(ctx, int64(wrong[i].TenantID), wrong[i].Thing)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("count anew what tenants hold: %w", err)
+	}
+	return nil
+}
+
 // PutQuotas replaces a tenant's exceptions. The tenant role may not write them, so this runs in the scope of all tenants.
 func (s *Store) PutQuotas(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID, exceptions rules.Exceptions, expected rules.Expected,

@@ -390,3 +390,31 @@ func TestTenantsNearTheirQuotasAreCounted(t *testing.T) {
 		t.Errorf("with revoked keys %v are near", got)
 	}
 }
+
+// TestWrongCountsRefuseNoRemovalAndAreCorrected: SQL by hand can miss the triggers that count.
+func TestWrongCountsRefuseNoRemovalAndAreCorrected(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	ctx := t.Context()
+	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, true)))(t)
+	if held := w.quota(t, rules.ThingAlerts).Held; held != 1 {
+		t.Fatalf("%d alerts are held", held)
+	}
+	exec(t, w.url, "UPDATE tenant_use SET held = 0 WHERE thing = 'alerts'")
+	if err := w.RemoveAlert(ctx, tester, w.ours.ID, alert.ID, rules.AnyVersion); err != nil {
+		t.Errorf("an alert is not removed: %v", err)
+	}
+	for range 2 {
+		must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, true)))(t)
+	}
+	exec(t, w.url, "UPDATE tenant_use SET held = 100 WHERE thing = 'alerts'")
+	exec(t, w.url, "UPDATE tenant_use SET held = held - 1 WHERE thing = 'rules'")
+	must(w.KeepViolations(ctx, time.Now(), keep))(t)
+	if got := lines(t, connect(t, w.url), `SELECT concat_ws(' ', thing, held, 'of', count_held(tenant_id, thing)) FROM tenant_use
+		WHERE held <> count_held(tenant_id, thing)`); len(got) > 0 {
+		t.Errorf("counted wrong are %q", got)
+	}
+	if held := w.quota(t, rules.ThingAlerts).Held; held != 2 {
+		t.Errorf("%d alerts are held, want 2", held)
+	}
+}

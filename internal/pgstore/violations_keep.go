@@ -69,6 +69,9 @@ func (s *Store) KeepViolations(ctx context.Context, now time.Time, keep violatio
 	if kept.RowsDropped, err = s.dropOldRows(ctx, now, keep); err != nil {
 		return kept, err
 	}
+	if err := s.recountHeld(ctx); err != nil {
+		return kept, err
+	}
 	recorded, err := s.keepTraffic(ctx, now)
 	kept.RowsDropped += recorded
 	return kept, err

@@ -2256,6 +2256,15 @@ func (q *Queries) RecordKeyUses(ctx context.Context, keyIds []string, at []time.
 	return err
 }
 
+const recountHeld = `-- name: RecountHeld :exec
+SELECT recount_held($1::bigint, $2::text)
+`
+
+func (q *Queries) RecountHeld(ctx context.Context, tenantID int64, thing string) error {
+	_, err := q.db.Exec(ctx, recountHeld, tenantID, thing)
+	return err
+}
+
 const removedTenant = `-- name: RemovedTenant :one
 SELECT tenant_id FROM tenant WHERE slug = $1 AND removed_at IS NOT NULL
 `
@@ -2801,4 +2810,37 @@ func (q *Queries) WriteTrafficBlock(ctx context.Context, arg WriteTrafficBlockPa
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const wrongCounts = `-- name: WrongCounts :many
+SELECT u.tenant_id, u.thing FROM tenant_use AS u
+WHERE u.held <> count_held(u.tenant_id, u.thing)
+ORDER BY u.tenant_id, u.thing
+LIMIT $1
+`
+
+type WrongCountsRow struct {
+	TenantID rules.TenantID
+	Thing    string
+}
+
+// The numbers of tenant_use that may be wrong. Those of writers in flight are among them.
+func (q *Queries) WrongCounts(ctx context.Context, atMost int32) ([]WrongCountsRow, error) {
+	rows, err := q.db.Query(ctx, wrongCounts, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WrongCountsRow
+	for rows.Next() {
+		var i WrongCountsRow
+		if err := rows.Scan(&i.TenantID, &i.Thing); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
