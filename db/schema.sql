@@ -1258,6 +1258,17 @@ CREATE TABLE traffic_day (
 
 CREATE INDEX traffic_day_day_idx ON traffic_day (day);
 
+-- Recorded checks by user and calendar month in UTC. Without foreign keys, like violations.
+CREATE TABLE user_month (
+    tenant_id  bigint  NOT NULL,
+    month      date    NOT NULL, -- its first day
+    user_id    text    NOT NULL COLLATE "C", -- '' for checks without a user
+    allowed    bigint  NOT NULL,
+    denied     bigint  NOT NULL,
+    cost_taken numeric NOT NULL, -- of the allowed ones, in tokens
+    CONSTRAINT user_month_pkey PRIMARY KEY (tenant_id, month, user_id)
+);
+
 -- make_traffic_partition makes the partition of a day unless it exists, and moves the day's rows into it from the default
 -- one.
 CREATE FUNCTION make_traffic_partition(day date) RETURNS boolean

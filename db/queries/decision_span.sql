@@ -68,3 +68,13 @@ FROM (
         AND last.starts_at >= sqlc.arg(inner_until) AND last.starts_at < sqlc.arg(until)
 ) AS parts
 GROUP BY rule_id;
+
+-- name: TotalsByRule :many
+-- What each rule decided in whole days, rule 0 being all checks.
+SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
+    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
+FROM decision_span
+WHERE tenant_id = sqlc.arg(tenant_id) AND span_minutes = 1440
+    AND starts_at >= sqlc.arg(since) AND starts_at < sqlc.arg(until)
+GROUP BY rule_id
+ORDER BY rule_id;

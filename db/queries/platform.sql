@@ -200,6 +200,20 @@ WHERE v.minute < sqlc.arg(before) AND v.ctid = ANY (ARRAY(
     LIMIT sqlc.arg(at_most)::integer
 ));
 
+-- name: DropUserMonths :execrows
+-- Those that ended before a time.
+DELETE FROM user_month
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT m.ctid FROM user_month AS m
+        WHERE m.tenant_id = tenant.tenant_id AND m.month < (date_trunc('month', sqlc.arg(before)::timestamptz, 'UTC') AT TIME ZONE 'UTC')::date
+        LIMIT sqlc.arg(at_most)::integer
+    ) AS old
+    LIMIT sqlc.arg(at_most)::integer
+));
+
 -- name: DropDecisionMinutes :execrows
 DELETE FROM decision_minute
 WHERE ctid = ANY (ARRAY(
@@ -768,6 +782,33 @@ ON CONFLICT (tenant_id, day) DO UPDATE
 SET blocks = d.blocks + 1, bytes = d.bytes + excluded.bytes, checks = d.checks + excluded.checks, seen = d.seen + excluded.seen,
     left_out = d.left_out + excluded.left_out, dropped = d.dropped + excluded.dropped, level = excluded.level,
     first_at = least(d.first_at, excluded.first_at), last_at = greatest(d.last_at, excluded.last_at);
+
+-- name: CountUserMonths :exec
+-- Counts of tenants that record. A tenant whose month has at_most users gets no more of them.
+WITH given AS (
+    SELECT c.tenant_id, c.month, c.user_id, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0 AS cost_taken
+    FROM (
+        SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(months)::date[]) AS month,
+            unnest(sqlc.arg(user_ids)::text[]) COLLATE "C" AS user_id,
+            unnest(sqlc.arg(allowed)::bigint[]) AS allowed, unnest(sqlc.arg(denied)::bigint[]) AS denied,
+            unnest(sqlc.arg(cost)::bigint[]) AS cost, unnest(sqlc.arg(cost_parts)::bigint[]) AS cost_parts
+    ) AS c
+    JOIN tenant AS t ON t.tenant_id = c.tenant_id
+    WHERE t.record_days > 0 AND t.removed_at IS NULL
+), full_months AS MATERIALIZED (
+    SELECT g.tenant_id, g.month FROM (SELECT DISTINCT given.tenant_id, given.month FROM given) AS g
+    WHERE EXISTS (
+        SELECT FROM user_month AS held WHERE held.tenant_id = g.tenant_id AND held.month = g.month
+        OFFSET sqlc.arg(at_most)::integer - 1)
+)
+INSERT INTO user_month AS m (tenant_id, month, user_id, allowed, denied, cost_taken)
+SELECT g.tenant_id, g.month, g.user_id, g.allowed, g.denied, g.cost_taken
+FROM given AS g
+WHERE g.user_id = '' OR (g.tenant_id, g.month) NOT IN (SELECT f.tenant_id, f.month FROM full_months AS f)
+    OR EXISTS (SELECT FROM user_month AS e WHERE e.tenant_id = g.tenant_id AND e.month = g.month AND e.user_id = g.user_id)
+ORDER BY g.tenant_id, g.month, g.user_id
+ON CONFLICT (tenant_id, month, user_id) DO UPDATE
+SET allowed = m.allowed + excluded.allowed, denied = m.denied + excluded.denied, cost_taken = m.cost_taken + excluded.cost_taken;
 
 -- name: TrafficUses :many
 SELECT t.tenant_id, t.record_days, coalesce(sum(d.bytes), 0)::bigint AS bytes,

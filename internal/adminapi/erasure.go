@@ -9,6 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/traffic"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -45,6 +46,11 @@ func (s *surface) ExportUserData(ctx context.Context, request openapi.ExportUser
 	if err != nil {
 		return nil, err
 	}
+	last := monthOf(now)
+	usage, err := s.Stores.MonthsOfUser(ctx, tenant, userID, monthsUntil(last.AddDate(0, 1-maxMonths, 0), last))
+	if err != nil {
+		return nil, err
+	}
 	answer := openapi.UserData{
 		UserId: userID, ExportedAt: now.UTC(), Plan: orNull(assignment.Plan),
 		Complete:   max(len(overrides), len(counts), len(entries), len(crossings)) <= maxExported,
@@ -53,6 +59,11 @@ func (s *surface) ExportUserData(ctx context.Context, request openapi.ExportUser
 		Crossings:  itemsOf(crossings[:min(len(crossings), maxExported)], showCrossing),
 		Counts: itemsOf(counts[:min(len(counts), maxExported)], func(c *rules.SubjectCount) openapi.SubjectCount {
 			return openapi.SubjectCount{RuleId: int64(c.Rule), Subject: c.Subject, FirstAt: c.First, LastAt: c.Last, Denied: c.Denied}
+		}),
+		Usage: itemsOf(usage, func(m *traffic.UserMonth) openapi.UserMonth {
+			return openapi.UserMonth{
+				Month: m.Month.Format(monthForm), Allowed: m.Allowed, Denied: m.Denied, Cost: float64(m.Cost) + violations.Tokens(m.CostParts).Float(),
+			}
 		}),
 		Audit: []openapi.AuditEntry{},
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/sluicegate/sluice/internal/ruleset"
 	"github.com/sluicegate/sluice/internal/shares"
 	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/traffic"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -106,6 +107,7 @@ type Stores interface {
 	ruleset.Reader
 	rules.UserRecords
 	rules.QuotaStore
+	traffic.MonthReader
 	auth.KeyReader
 	auth.AuditLog
 	adapt.Reader
@@ -293,6 +295,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/stats/violations", aViewer, x.GetViolationSeries},
 		{get, tenant + "/stats/top", aViewer, x.GetTop},
 		{get, tenant + "/stats/summary", aViewer, x.GetSummary},
+		{get, tenant + "/usage/export", aViewer, x.ExportUsage},
 		{get, tenant + "/status", aViewer, x.GetTenantStatus},
 
 		{get, tenant + "/alerts", aViewer, x.ListAlerts},

@@ -19,6 +19,9 @@ func (s *Store) LookAt(rows int64) { s.lookedAt = rows }
 // LookAtTop makes tops look at fewer rows, for the same reason.
 func (s *Store) LookAtTop(rows int32) { s.topRows = rows }
 
+// CountUsersOfMonths makes months full with fewer users, for the same reason.
+func (s *Store) CountUsersOfMonths(users int32) { s.userMonths = users }
+
 // PreparedStatements counts the named statements of a connection.
 func (s *Store) PreparedStatements(ctx context.Context) (n int, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_statements").Scan(&n)

@@ -50,6 +50,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
 	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/traffic"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -74,8 +75,10 @@ type Store struct {
 	pageSize int32
 	lookedAt int64
 	topRows  int32
-	places   *places
-	timeouts map[class]time.Duration
+	// userMonths is about how many users of a tenant are counted in a month.
+	userMonths int32
+	places     *places
+	timeouts   map[class]time.Duration
 
 	unreadable atomic.Int64
 }
@@ -121,7 +124,7 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
 	return &Store{
-		pool: pool, log: log, pageSize: pageSize, lookedAt: lookedAt, topRows: violations.MaxTopRows,
+		pool: pool, log: log, pageSize: pageSize, lookedAt: lookedAt, topRows: violations.MaxTopRows, userMonths: traffic.MaxUserMonths,
 		places: newPlaces(config.MaxConns), timeouts: maps.Clone(timeouts),
 	}, nil
 }

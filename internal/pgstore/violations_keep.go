@@ -133,6 +133,7 @@ func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.
 		{"sums of decisions", now.Add(-keep.Counts), func(q *dbsqlc.Queries, ctx context.Context, before time.Time, atMost int32) (int64, error) {
 			return q.DropDecisionSpans(ctx, spans, before, atMost)
 		}},
+		{"counts of users' months", now.Add(-keep.Counts), (*dbsqlc.Queries).DropUserMonths},
 		{"crossings", now.Add(-keep.Counts), (*dbsqlc.Queries).DropCrossings},
 		{"deliveries of alerts", now.Add(-keep.Details), (*dbsqlc.Queries).DropAlertDeliveries},
 		{"numbers of batches", now.Add(-batchRetention), (*dbsqlc.Queries).DropRecorderBatches},

@@ -71,6 +71,19 @@ func (s *Store) Totals(
 	return totals, nil
 }
 
+// TotalsOfDays reads sums of days.
+func (s *Store) TotalsOfDays(ctx context.Context, tenant rules.TenantID, since, until time.Time) ([]violations.RuleVerdicts, error) {
+	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TotalsByRuleRow, error) {
+		return q.TotalsByRule(ctx, tenant, since, until)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what all rules decided: %w", err)
+	}
+	return each(rows, func(row dbsqlc.TotalsByRuleRow) violations.RuleVerdicts {
+		return violations.RuleVerdicts{Rule: row.RuleID, Verdicts: verdicts(row.Allowed, row.Denied, row.Bypassed, row.Degraded, row.CostTaken)}
+	}), nil
+}
+
 // TopRules reads minutes or spans like Decisions.
 func (s *Store) TopRules(ctx context.Context, tenant rules.TenantID, steps violations.Steps, limit int) (top violations.RuleTop, err error) {
 	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RulesByDenialsInSpansRow, error) {

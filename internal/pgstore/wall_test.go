@@ -409,6 +409,7 @@ func fillEveryTable(t *testing.T, w *world) {
 			`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped,
 				users, payload) VALUES ($1, current_date, '', 1, now(), now(), 0, 0, 0, 0, 0, 0, '{}', '')`,
 			"INSERT INTO traffic_day VALUES ($1, current_date, 1, 1, 1, 1, 0, 0, 0, now(), now())",
+			"INSERT INTO user_month VALUES ($1, current_date, '', 1, 1, 1)",
 			"INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request) VALUES ($1, '', '', '', '{}')",
 			`INSERT INTO scheduled_change (tenant_id, rule_id, requested_by_kind, requested_by_id, requested_by_name, patch, fields, starts_at, due_at)
 				SELECT tenant_id, rule_id, '', '', '', '{}', '{}', now(), now() FROM rate_limit_rule WHERE tenant_id = $1 LIMIT 1`,

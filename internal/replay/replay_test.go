@@ -41,6 +41,8 @@ func (s *shelf) WriteTraffic(_ context.Context, blocks []traffic.Block) error {
 	return nil
 }
 
+func (*shelf) WriteUserMonths(context.Context, string, int64, []traffic.UserMonth) error { return nil }
+
 func (*shelf) TrafficUsage(context.Context, []rules.TenantID) ([]traffic.Usage, int64, int, error) {
 	return nil, 0, 0, nil
 }

@@ -15,6 +15,11 @@
 // limits that users share depend on it. Denied checks outside of the sample are kept too, marked [Run.IsExtra]. They are to
 // be listed and never extrapolated.
 //
+// # Counts by month
+//
+// The Recorder also counts checks by user and calendar month, for invoices. These counts are kept longer than blocks. A check
+// outside of the sample is not counted for its user unless it was denied.
+//
 // # What it costs
 //
 // Recording never waits for the store. A check is copied into a buffer of one of several shards under a mutex, which
@@ -24,5 +29,6 @@
 // # When the store is away
 //
 // Packed blocks wait in bounded memory. The oldest are dropped first, and counted. A killed process loses what it had not
-// written: up to a minute of a busy tenant, and up to five minutes of one with few checks.
+// written: up to a minute of a busy tenant, and up to five minutes of one with few checks. Of the counts by month
+// it loses about a minute.
 package traffic

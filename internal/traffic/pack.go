@@ -63,7 +63,10 @@ func (r *Recorder) unpack(buffer []byte) {
 			at -= at % 1000
 		} else {
 			in.number()
-			in.take(in.count())
+			user := in.take(in.count())
+			if r.months.add(tenant, at, user, flags.Is(Denied), cost) {
+				signal(r.monthly)
+			}
 			in.take(int(in.take(1)[0]))
 			for {
 				name := in.count()

@@ -76,6 +76,8 @@ type Recorder struct {
 	stored  atomic.Int64  // bytes of all tenants, when they were last looked at
 	full    chan struct{} // has a value when a buffer is half full
 	packed  chan struct{} // has a value when a block waits to be written
+	months  *months
+	monthly chan struct{} // has a value when months has many users
 
 	recorded, dropped, lost, written atomic.Int64
 
@@ -102,6 +104,7 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 	r := &Recorder{
 		sink: sink, options: options, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)), writer: rand.Text(),
 		full: make(chan struct{}, 1), packed: make(chan struct{}, 1),
+		months: newMonths(), monthly: make(chan struct{}, 1),
 		packs: map[packKey]*pack{}, tallies: map[rules.TenantID]*Counts{},
 	}
 	r.levels.Store(&map[rules.TenantID]int{})
@@ -191,6 +194,9 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	r.pack(true)
 	for {
 		more, err := r.writeSome(ctx)
+		if err == nil && !more {
+			err = r.writeMonths(ctx)
+		}
 		if err != nil || !more {
 			return err
 		}
@@ -259,9 +265,15 @@ func (r *Recorder) finish(key packKey, p *pack) {
 func (r *Recorder) write(ctx context.Context) {
 	usage := time.NewTicker(usageEvery)
 	defer usage.Stop()
-	away := false
+	months := time.NewTicker(r.options.MaxAge)
+	defer months.Stop()
+	away, isDue := false, false
 	for ctx.Err() == nil {
 		more, err := r.writeSome(ctx)
+		if err == nil && isDue {
+			err = r.writeMonths(ctx)
+			isDue = err != nil
+		}
 		if err != nil && ctx.Err() == nil && !away {
 			r.log.ErrorContext(ctx, "recorded checks cannot be written; they wait in memory meanwhile", "error", err)
 		} else if err == nil && away {
@@ -278,6 +290,10 @@ func (r *Recorder) write(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 			case <-r.packed:
+			case <-months.C:
+				isDue = true
+			case <-r.monthly:
+				isDue = true
 			case <-usage.C:
 				r.adjust(ctx)
 			}

@@ -28,6 +28,7 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 type shelf struct {
 	mu     sync.Mutex
 	blocks map[string]traffic.Block
+	months map[string]traffic.UserMonth
 	usage  []traffic.Usage
 	stored int64 // of all tenants
 	err    error
@@ -44,6 +45,21 @@ func (s *shelf) WriteTraffic(_ context.Context, blocks []traffic.Block) error {
 	}
 	for _, b := range blocks {
 		s.blocks[fmt.Sprint(b.Writer, b.Number)] = b
+	}
+	return nil
+}
+
+func (s *shelf) WriteUserMonths(_ context.Context, writer string, number int64, counts []traffic.UserMonth) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	if s.months == nil {
+		s.months = map[string]traffic.UserMonth{}
+	}
+	for _, c := range counts {
+		s.months[fmt.Sprintf("%s-%d-%d-%s-%s", writer, number, c.Tenant, c.Month.Format(time.DateOnly), c.User)] = c
 	}
 	return nil
 }

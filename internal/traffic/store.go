@@ -17,6 +17,9 @@ type Sink interface {
 	// WriteTraffic writes blocks, all or none. A block whose writer and number were written before is a success without
 	// effect. Blocks of tenants that have switched recording off meanwhile are left out.
 	WriteTraffic(ctx context.Context, blocks []Block) error
+	// WriteUserMonths adds to what was counted before. A batch whose writer and number were written before is a success
+	// without effect. Tenants that have switched recording off meanwhile are left out.
+	WriteUserMonths(ctx context.Context, writer string, number int64, counts []UserMonth) error
 	// TrafficUsage returns what tenants use, and what all tenants use together.
 	TrafficUsage(ctx context.Context, of []rules.TenantID) (usage []Usage, all int64, tenants int, err error)
 }

@@ -45,6 +45,8 @@ type Store interface {
 	Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps Steps) ([]Point, error)
 	// Totals adds up what each rule decided; the steps are of a minute or an hour. See Totals.
 	Totals(ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps Steps) (map[rules.RuleID]Verdicts, error)
+	// TotalsOfDays adds up what each rule that decided something did in whole days in UTC, by id; rule 0 is all checks.
+	TotalsOfDays(ctx context.Context, tenant rules.TenantID, since, until time.Time) ([]RuleVerdicts, error)
 	// Crossings returns up to limit crossings of a filter, the latest first, before a place; the zero place begins at the
 	// latest.
 	Crossings(ctx context.Context, tenant rules.TenantID, filter CrossingFilter, before CrossingPlace, limit int) ([]Crossing, error)

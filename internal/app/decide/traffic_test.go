@@ -13,10 +13,18 @@ import (
 )
 
 // keptTraffic is a traffic.Sink that keeps what it is given.
-type keptTraffic struct{ blocks []traffic.Block }
+type keptTraffic struct {
+	blocks []traffic.Block
+	months []traffic.UserMonth
+}
 
 func (k *keptTraffic) WriteTraffic(_ context.Context, blocks []traffic.Block) error {
 	k.blocks = append(k.blocks, blocks...)
+	return nil
+}
+
+func (k *keptTraffic) WriteUserMonths(_ context.Context, _ string, _ int64, counts []traffic.UserMonth) error {
+	k.months = append(k.months, counts...)
 	return nil
 }
 

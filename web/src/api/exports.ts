@@ -1,4 +1,4 @@
-type Export = 'audit/export' | 'export' | 'users/export' | 'violations/export';
+type Export = 'audit/export' | 'export' | 'usage/export' | 'users/export' | 'violations/export';
 
 /** The address from which the browser downloads an export. Parameters that are undefined are left out. */
 export function exportAddress(

@@ -3084,6 +3084,37 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/usage/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Export usage per month
+         * @description CSV with counts for each calendar month in UTC, the oldest month first. `by=rule` counts every check: for each month a line of kind
+         *     `all`, then the rules that decided something. `by=user` counts the checks of tenants that record checks (`record_days`): for each
+         *     month the users, a line of kind `no_user` for checks without a user, and a line `not_counted` for the rest: checks before
+         *     recording was on or beyond its sample, checks that reserve, and those of cost 0. A month without that line is complete; the
+         *     present month is up to about a minute behind. `cost` is what allowed checks cost, in tokens. At most 100,000 users of a month are
+         *     counted. Kept as long as counts per minute. An apostrophe precedes text that a spreadsheet would take for a formula.
+         */
+        get: operations["exportUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/alerts": {
         parameters: {
             query?: never;
@@ -5630,6 +5661,8 @@ export interface components {
             crossings: components["schemas"]["Crossing"][];
             /** @description How often each of the user's buckets was denied */
             counts: components["schemas"]["SubjectCount"][];
+            /** @description Recorded checks by month, as in the export of usage */
+            usage: components["schemas"]["UserMonth"][];
             audit: components["schemas"]["AuditEntry"][];
             complete: boolean;
         };
@@ -5643,6 +5676,16 @@ export interface components {
             last_at: string;
             /** Format: int64 */
             denied: number;
+        };
+        UserMonth: {
+            /** @example 2026-11 */
+            month: string;
+            /** Format: int64 */
+            allowed: number;
+            /** Format: int64 */
+            denied: number;
+            /** @description What the allowed checks cost, in tokens */
+            cost: number;
         };
         /**
          * @example {
@@ -5677,7 +5720,7 @@ export interface components {
             crossings: number;
             /**
              * Format: int64
-             * @description Counts per minute
+             * @description Counts per minute and per month
              */
             counts: number;
             /**
@@ -13813,6 +13856,61 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Summary"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    exportUsage: {
+        parameters: {
+            query?: {
+                by?: "rule" | "user";
+                /** @description This user only; with by=user */
+                user_id?: string;
+                /**
+                 * @description The first month; left out: 12 months before the last
+                 * @example 2026-01
+                 */
+                from?: string;
+                /**
+                 * @description The last month; left out: the present one. At most 36 months after the first.
+                 * @example 2026-11
+                 */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /**
+             * @description CSV with the header `month,kind,rule_id,name,key_pattern,plan,mode,allowed,denied,bypassed,degraded,cost` or, by user,
+             *     `month,kind,user_id,allowed,denied,cost`
+             */
+            200: {
+                headers: {
+                    "Content-Disposition": components["headers"]["Content-Disposition"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example month,kind,user_id,allowed,denied,cost
+                     *     2026-11,user,42,1000,3,1000
+                     */
+                    "text/csv": string;
                 };
             };
             400: components["responses"]["BadRequest"];

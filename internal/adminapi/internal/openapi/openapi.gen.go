@@ -1077,6 +1077,24 @@ func (e GetSeriesParamsStepSeconds) Valid() bool {
 	}
 }
 
+// Defines values for ExportUsageParamsBy.
+const (
+	ExportUsageParamsByRule ExportUsageParamsBy = "rule"
+	ExportUsageParamsByUser ExportUsageParamsBy = "user"
+)
+
+// Valid indicates whether the value is a known member of the ExportUsageParamsBy enum.
+func (e ExportUsageParamsBy) Valid() bool {
+	switch e {
+	case ExportUsageParamsByRule:
+		return true
+	case ExportUsageParamsByUser:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ExportViolationsParamsFormat.
 const (
 	ExportViolationsParamsFormatCsv   ExportViolationsParamsFormat = "csv"
@@ -1970,7 +1988,7 @@ type Erasure struct {
 	// Buckets Buckets that were filled; 0 if buckets are in the memory of other processes
 	Buckets int64 `json:"buckets"`
 
-	// Counts Counts per minute
+	// Counts Counts per minute and per month
 	Counts int64 `json:"counts"`
 
 	// Crossings Crossings of shares of the user's quotas
@@ -3888,9 +3906,12 @@ type UserData struct {
 	Overrides  []Override `json:"overrides"`
 
 	// Plan The plan that the user was assigned to; null for the default
-	Plan       nullable.Nullable[string] `json:"plan"`
-	UserId     string                    `json:"user_id"`
-	Violations []Violation               `json:"violations"`
+	Plan nullable.Nullable[string] `json:"plan"`
+
+	// Usage Recorded checks by month, as in the export of usage
+	Usage      []UserMonth `json:"usage"`
+	UserId     string      `json:"user_id"`
+	Violations []Violation `json:"violations"`
 }
 
 // UserDenials defines model for UserDenials.
@@ -3917,6 +3938,16 @@ type UserMoment struct {
 
 	// Entry About the user's plan or an override
 	Entry nullable.Nullable[AuditEntry] `json:"entry"`
+}
+
+// UserMonth defines model for UserMonth.
+type UserMonth struct {
+	Allowed int64 `json:"allowed"`
+
+	// Cost What the allowed checks cost, in tokens
+	Cost   float64 `json:"cost"`
+	Denied int64   `json:"denied"`
+	Month  string  `json:"month"`
 }
 
 // UserStory defines model for UserStory.
@@ -5220,6 +5251,23 @@ type SuspendTenantParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ExportUsageParams defines parameters for ExportUsage.
+type ExportUsageParams struct {
+	By *ExportUsageParamsBy `form:"by,omitempty" json:"by,omitempty"`
+
+	// UserId This user only; with by=user
+	UserId *string `form:"user_id,omitempty" json:"user_id,omitempty"`
+
+	// From The first month; left out: 12 months before the last
+	From *string `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The last month; left out: the present one. At most 36 months after the first.
+	To *string `form:"to,omitempty" json:"to,omitempty"`
+}
+
+// ExportUsageParamsBy defines parameters for ExportUsage.
+type ExportUsageParamsBy string
+
 // ListUsersParams defines parameters for ListUsers.
 type ListUsersParams struct {
 	Plan *string `form:"plan,omitempty" json:"plan,omitempty"`
@@ -5936,6 +5984,9 @@ type ServerInterface interface {
 	// SuspendTenant Suspend a tenant
 	// (POST /api/v1/tenants/{tenant}/suspend)
 	SuspendTenant(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params SuspendTenantParams)
+	// ExportUsage Export usage per month
+	// (GET /api/v1/tenants/{tenant}/usage/export)
+	ExportUsage(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ExportUsageParams)
 	// ListUsers List users with an assigned plan
 	// (GET /api/v1/tenants/{tenant}/users)
 	ListUsers(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListUsersParams)
@@ -13148,6 +13199,87 @@ func (siw *ServerInterfaceWrapper) SuspendTenant(w http.ResponseWriter, r *http.
 	handler.ServeHTTP(w, r)
 }
 
+// ExportUsage operation middleware
+func (siw *ServerInterfaceWrapper) ExportUsage(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExportUsageParams
+
+	// ------------- Optional query parameter "by" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "by", r.URL.Query(), &params.By, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "by"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "by", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "user_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "user_id", r.URL.Query(), &params.UserId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "user_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "user_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExportUsage(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListUsers operation middleware
 func (siw *ServerInterfaceWrapper) ListUsers(w http.ResponseWriter, r *http.Request) {
 
@@ -14568,6 +14700,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/status", wrapper.GetTenantStatus).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/suspend", wrapper.SuspendTenant).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/usage/export", wrapper.ExportUsage).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users", wrapper.ListUsers).Methods(http.MethodGet)
 
@@ -18898,6 +19032,41 @@ func (response SuspendTenant422ApplicationProblemPlusJSONResponse) VisitSuspendT
 	return err
 }
 
+type ExportUsageRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params ExportUsageParams
+}
+
+type ExportUsageResponseObject interface {
+	VisitExportUsageResponse(w http.ResponseWriter) error
+}
+
+type ExportUsage200ResponseHeaders struct {
+	ContentDisposition string
+}
+
+type ExportUsage200TextcsvResponse struct {
+	Body          io.Reader
+	Headers       ExportUsage200ResponseHeaders
+	ContentLength int64
+}
+
+func (response ExportUsage200TextcsvResponse) VisitExportUsageResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/csv")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
 type ListUsersRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params ListUsersParams
@@ -19829,6 +19998,9 @@ type StrictServerInterface interface {
 	// SuspendTenant Suspend a tenant
 	// (POST /api/v1/tenants/{tenant}/suspend)
 	SuspendTenant(ctx context.Context, request SuspendTenantRequestObject) (SuspendTenantResponseObject, error)
+	// ExportUsage Export usage per month
+	// (GET /api/v1/tenants/{tenant}/usage/export)
+	ExportUsage(ctx context.Context, request ExportUsageRequestObject) (ExportUsageResponseObject, error)
 	// ListUsers List users with an assigned plan
 	// (GET /api/v1/tenants/{tenant}/users)
 	ListUsers(ctx context.Context, request ListUsersRequestObject) (ListUsersResponseObject, error)
@@ -23947,6 +24119,33 @@ func (sh *strictHandler) SuspendTenant(w http.ResponseWriter, r *http.Request, t
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(SuspendTenantResponseObject); ok {
 		if err := validResponse.VisitSuspendTenantResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ExportUsage operation middleware
+func (sh *strictHandler) ExportUsage(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ExportUsageParams) {
+	var request ExportUsageRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExportUsage(ctx, request.(ExportUsageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExportUsage")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExportUsageResponseObject); ok {
+		if err := validResponse.VisitExportUsageResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

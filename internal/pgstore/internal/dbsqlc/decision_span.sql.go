@@ -298,3 +298,50 @@ func (q *Queries) TotalsByHour(ctx context.Context, arg TotalsByHourParams) ([]T
 	}
 	return items, nil
 }
+
+const totalsByRule = `-- name: TotalsByRule :many
+SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
+    sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
+FROM decision_span
+WHERE tenant_id = $1 AND span_minutes = 1440
+    AND starts_at >= $2 AND starts_at < $3
+GROUP BY rule_id
+ORDER BY rule_id
+`
+
+type TotalsByRuleRow struct {
+	RuleID    rules.RuleID
+	Allowed   int64
+	Denied    int64
+	Bypassed  int64
+	Degraded  int64
+	CostTaken float64
+}
+
+// What each rule decided in whole days, rule 0 being all checks.
+func (q *Queries) TotalsByRule(ctx context.Context, tenantID rules.TenantID, since time.Time, until time.Time) ([]TotalsByRuleRow, error) {
+	rows, err := q.db.Query(ctx, totalsByRule, tenantID, since, until)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TotalsByRuleRow
+	for rows.Next() {
+		var i TotalsByRuleRow
+		if err := rows.Scan(
+			&i.RuleID,
+			&i.Allowed,
+			&i.Denied,
+			&i.Bypassed,
+			&i.Degraded,
+			&i.CostTaken,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -716,6 +716,15 @@ type UsedSignIn struct {
 	ExpiresAt  time.Time
 }
 
+type UserMonth struct {
+	TenantID  rules.TenantID
+	Month     pgtype.Date
+	UserID    string
+	Allowed   int64
+	Denied    int64
+	CostTaken pgtype.Numeric
+}
+
 type ViolationMinute struct {
 	TenantID      rules.TenantID
 	Minute        time.Time

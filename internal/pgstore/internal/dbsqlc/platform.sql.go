@@ -689,6 +689,59 @@ func (q *Queries) CountTrafficBlock(ctx context.Context, arg CountTrafficBlockPa
 	return err
 }
 
+const countUserMonths = `-- name: CountUserMonths :exec
+WITH given AS (
+    SELECT c.tenant_id, c.month, c.user_id, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0 AS cost_taken
+    FROM (
+        SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::date[]) AS month,
+            unnest($3::text[]) COLLATE "C" AS user_id,
+            unnest($4::bigint[]) AS allowed, unnest($5::bigint[]) AS denied,
+            unnest($6::bigint[]) AS cost, unnest($7::bigint[]) AS cost_parts
+    ) AS c
+    JOIN tenant AS t ON t.tenant_id = c.tenant_id
+    WHERE t.record_days > 0 AND t.removed_at IS NULL
+), full_months AS MATERIALIZED (
+    SELECT g.tenant_id, g.month FROM (SELECT DISTINCT given.tenant_id, given.month FROM given) AS g
+    WHERE EXISTS (
+        SELECT FROM user_month AS held WHERE held.tenant_id = g.tenant_id AND held.month = g.month
+        OFFSET $8::integer - 1)
+)
+INSERT INTO user_month AS m (tenant_id, month, user_id, allowed, denied, cost_taken)
+SELECT g.tenant_id, g.month, g.user_id, g.allowed, g.denied, g.cost_taken
+FROM given AS g
+WHERE g.user_id = '' OR (g.tenant_id, g.month) NOT IN (SELECT f.tenant_id, f.month FROM full_months AS f)
+    OR EXISTS (SELECT FROM user_month AS e WHERE e.tenant_id = g.tenant_id AND e.month = g.month AND e.user_id = g.user_id)
+ORDER BY g.tenant_id, g.month, g.user_id
+ON CONFLICT (tenant_id, month, user_id) DO UPDATE
+SET allowed = m.allowed + excluded.allowed, denied = m.denied + excluded.denied, cost_taken = m.cost_taken + excluded.cost_taken
+`
+
+type CountUserMonthsParams struct {
+	TenantIds []int64
+	Months    []pgtype.Date
+	UserIds   []string
+	Allowed   []int64
+	Denied    []int64
+	Cost      []int64
+	CostParts []int64
+	AtMost    int32
+}
+
+// Counts of tenants that record. A tenant whose month has at_most users gets no more of them.
+func (q *Queries) CountUserMonths(ctx context.Context, arg CountUserMonthsParams) error {
+	_, err := q.db.Exec(ctx, countUserMonths,
+		arg.TenantIds,
+		arg.Months,
+		arg.UserIds,
+		arg.Allowed,
+		arg.Denied,
+		arg.Cost,
+		arg.CostParts,
+		arg.AtMost,
+	)
+	return err
+}
+
 const crossingsRecorded = `-- name: CrossingsRecorded :exec
 INSERT INTO quota_crossing AS c (
     tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity, mode, rule_name, key_pattern, user_id)
@@ -1268,6 +1321,29 @@ func (q *Queries) DropTrafficPartitions(ctx context.Context, before pgtype.Date)
 	var dropped int32
 	err := row.Scan(&dropped)
 	return dropped, err
+}
+
+const dropUserMonths = `-- name: DropUserMonths :execrows
+DELETE FROM user_month
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM tenant
+    CROSS JOIN LATERAL (
+        SELECT m.ctid FROM user_month AS m
+        WHERE m.tenant_id = tenant.tenant_id AND m.month < (date_trunc('month', $1::timestamptz, 'UTC') AT TIME ZONE 'UTC')::date
+        LIMIT $2::integer
+    ) AS old
+    LIMIT $2::integer
+))
+`
+
+// Those that ended before a time.
+func (q *Queries) DropUserMonths(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropUserMonths, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const dropViolationMinutePartitions = `-- name: DropViolationMinutePartitions :one

@@ -82,3 +82,14 @@ test('a viewer cannot import, and is not offered to', async () => {
   expect(await screen.findByRole('heading', { name: 'All users are on the default plan' })).toBeDefined();
   expect(screen.queryByRole('button', { name: 'Import plans' })).toBeNull();
 });
+
+test('Export has the plans of the users that are shown, and usage per month', async () => {
+  server();
+  const { user } = open('/t/acme/users?prefix=42');
+  await user.click(await screen.findByRole('button', { name: 'Export' }));
+  const address = async (name: RegExp) =>
+    (await screen.findByRole('menuitem', { name })).getAttribute('href');
+  expect(await address(/^Plans/)).toBe(`${base}/users/export?prefix=42`);
+  expect(await address(/^By user/)).toBe(`${base}/usage/export?by=user`);
+  expect(await address(/^By rule/)).toBe(`${base}/usage/export?by=rule`);
+});

@@ -1,4 +1,4 @@
-import { Button, Group } from '@mantine/core';
+import { Button, Group, Menu } from '@mantine/core';
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -42,15 +42,29 @@ export default function Users() {
       lead="User ids that your services send. Users without an assigned plan are on the default plan."
       actions={
         <>
-          <Button
-            variant="default"
-            component="a"
-            download
-            href={exportAddress(tenant, 'users/export', { prefix: search.prefix, plan: search.plan })}
-            leftSection={<IconDownload size={14} />}
-          >
-            Export
-          </Button>
+          <Menu position="bottom-end">
+            <Menu.Target>
+              <Button variant="default" leftSection={<IconDownload size={14} />}>
+                Export
+              </Button>
+            </Menu.Target>
+            <Menu.Dropdown>
+              <Menu.Item
+                component="a"
+                download
+                href={exportAddress(tenant, 'users/export', { prefix: search.prefix, plan: search.plan })}
+              >
+                Plans of these users
+              </Menu.Item>
+              <Menu.Label>Usage per month, as CSV</Menu.Label>
+              <Menu.Item component="a" download href={exportAddress(tenant, 'usage/export', { by: 'user' })}>
+                By user, where checks are recorded
+              </Menu.Item>
+              <Menu.Item component="a" download href={exportAddress(tenant, 'usage/export', { by: 'rule' })}>
+                By rule
+              </Menu.Item>
+            </Menu.Dropdown>
+          </Menu>
           {edit && (
             <Button leftSection={<IconUpload size={14} />} onClick={() => setImporting(true)}>
               Import plans

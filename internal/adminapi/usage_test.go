@@ -1,0 +1,107 @@
+package adminapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/traffic"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+// decide writes how many checks of a minute a rule allowed and denied; rule 0 is all checks.
+func (w *world) decide(tenant rules.Tenant, number int64, minute time.Time, rule rules.RuleID, v violations.Verdicts) {
+	w.t.Helper()
+	err := w.store.WriteViolations(w.ctx(), &violations.Batch{
+		Writer: "usage", Number: number,
+		Decisions: []violations.DecisionCount{{Tenant: tenant.ID, Rule: rule, Minute: minute, Verdicts: v}},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestUsagePerMonthByRule(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Viewer)
+	december := time.Date(2025, 12, 1, 0, 0, 0, 0, time.UTC)
+	rule := w.rule(w.acme, func(r *rules.Rule) { r.Name, r.Plan = "=cmd", "free" })
+	w.decide(w.acme, 1, december.Add(-time.Minute), 0, violations.Verdicts{Allowed: 7, Denied: 2, Taken: 7})
+	w.decide(w.acme, 2, december, 0, violations.Verdicts{Allowed: 3, Bypassed: 1, Degraded: 1, Taken: 2, TakenParts: 500_000})
+	w.decide(w.acme, 3, december, rule.ID, violations.Verdicts{Allowed: 3, Taken: 3})
+	w.decide(w.acme, 4, december.Add(40*time.Hour), rule.ID, violations.Verdicts{Denied: 4})
+	w.decide(w.other, 5, december, 0, violations.Verdicts{Allowed: 1000})
+	const path = "/api/v1/tenants/acme/usage/export"
+	got := w.want(w.send(by, "GET", path+"?from=2025-11&to=2025-12", nil), http.StatusOK)
+	want := fmt.Sprintf(`month,kind,rule_id,name,key_pattern,plan,mode,allowed,denied,bypassed,degraded,cost
+2025-11,all,,,,,,7,2,0,0,7
+2025-12,all,,,,,,3,0,1,1,2.5
+2025-12,rule,%d,'=cmd,%s,free,%s,3,4,0,0,3
+`, rule.ID, rule.Pattern, rule.Mode)
+	if got.body != want {
+		t.Errorf("the usage is\n%s\nwant\n%s", got.body, want)
+	}
+	if named := got.header.Get("Content-Disposition"); named != `attachment; filename="acme-usage-rules.csv"` {
+		t.Errorf("the file is %s", named)
+	}
+	for name, test := range map[string]struct{ query, pointer string }{
+		"no month":          {"from=2025-13", "/query/from"},
+		"the wrong order":   {"from=2025-12&to=2025-11", "/query/from"},
+		"too many months":   {"from=2020-01&to=2025-11", "/query/from"},
+		"a user, by rule":   {"user_id=42", "/query/user_id"},
+		"an unknown column": {"by=plan", "/query/by"},
+	} {
+		refused := w.want(w.send(by, "GET", path+"?"+test.query, nil), http.StatusBadRequest)
+		if found := pointersOf(t, refused); len(found) != 1 || found[0] != test.pointer {
+			t.Errorf("%s is refused at %v, want %s", name, found, test.pointer)
+		}
+	}
+	w.want(w.send(w.person(w.other, auth.Owner), "GET", path, nil), http.StatusNotFound)
+}
+
+func TestUsagePerMonthByUserSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, owner := w.person(w.acme, auth.Viewer), w.person(w.acme, auth.Owner)
+	w.record(w.acme, 10)
+	november, december := time.Date(2025, 11, 1, 0, 0, 0, 0, time.UTC), time.Date(2025, 12, 1, 0, 0, 0, 0, time.UTC)
+	w.decide(w.acme, 1, november, 0, violations.Verdicts{Allowed: 10, Denied: 2, Bypassed: 1})
+	w.decide(w.acme, 2, december, 0, violations.Verdicts{Allowed: 4})
+	counts := []traffic.UserMonth{
+		{Tenant: w.acme.ID, Month: november, User: "=1+1", Allowed: 2, Denied: 2, Cost: 2, CostParts: 10},
+		{Tenant: w.acme.ID, Month: november, User: "", Allowed: 3, Cost: 3},
+		{Tenant: w.acme.ID, Month: december, User: "42", Allowed: 4, Cost: 4},
+	}
+	if err := w.store.WriteUserMonths(w.ctx(), "w", 1, counts); err != nil {
+		t.Fatal(err)
+	}
+	const path = "/api/v1/tenants/acme/usage/export?from=2025-11&to=2025-12&by=user"
+	header := "month,kind,user_id,allowed,denied,cost\n"
+	for query, want := range map[string]string{
+		"":            header + "2025-11,no_user,,3,0,3\n2025-11,user,'=1+1,2,2,2.00001\n2025-11,not_counted,,6,0,\n2025-12,user,42,4,0,4\n",
+		"&user_id=42": header + "2025-12,user,42,4,0,4\n",
+	} {
+		if got := w.want(w.send(by, "GET", path+query, nil), http.StatusOK); got.body != want {
+			t.Errorf("the usage with %q is\n%s\nwant\n%s", query, got.body, want)
+		}
+	}
+	// A user's data has the months that are kept.
+	month := time.Now().UTC().Format("2006-01")
+	first, err := time.Parse("2006-01", month)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = w.store.WriteUserMonths(w.ctx(), "w", 2, []traffic.UserMonth{{Tenant: w.acme.ID, Month: first, User: "7", Allowed: 4, Cost: 4, CostParts: 500_000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/users/7/data", nil), http.StatusOK)
+	if want := fmt.Sprintf(`"usage":[{"allowed":4,"cost":4.5,"denied":0,"month":%q}]`, month); !strings.Contains(data.body, want) {
+		t.Errorf("a user's data is %s, want it to have %s", data.body, want)
+	}
+}

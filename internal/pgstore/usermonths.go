@@ -1,0 +1,77 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/traffic"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+var _ traffic.MonthReader = (*Store)(nil)
+
+// WriteUserMonths adds counts of any tenants within 5 s.
+func (s *Store) WriteUserMonths(ctx context.Context, writer string, number int64, counts []traffic.UserMonth) error {
+	p := dbsqlc.CountUserMonthsParams{AtMost: s.userMonths}
+	for i := range counts {
+		c := &counts[i]
+		p.TenantIds = append(p.TenantIds, int64(c.Tenant))
+		p.Months = append(p.Months, dayOf(c.Month))
+		p.UserIds = append(p.UserIds, c.User)
+		p.Allowed = append(p.Allowed, c.Allowed)
+		p.Denied = append(p.Denied, c.Denied)
+		p.Cost = append(p.Cost, c.Cost)
+		p.CostParts = append(p.CostParts, c.CostParts)
+	}
+	err := s.transaction(ctx, classRecord, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+		fresh, err := q.BatchWritten(ctx, writer, number)
+		if err != nil || fresh == 0 {
+			return err
+		}
+		return q.CountUserMonths(ctx, p)
+	})
+	if err = recordError(err); errors.Is(err, violations.ErrRefused) {
+		err = errors.Join(traffic.ErrRefused, err)
+	}
+	if err != nil {
+		return fmt.Errorf("write the counts of %d users: %w", len(counts), err)
+	}
+	return nil
+}
+
+// UserMonths reads a page of a month.
+func (s *Store) UserMonths(
+	ctx context.Context, tenant rules.TenantID, month time.Time, after string, isFirst bool, limit int,
+) ([]traffic.UserMonth, error) {
+	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.UserMonthsRow, error) {
+		return q.UserMonths(ctx, dbsqlc.UserMonthsParams{
+			TenantID: tenant, Month: dayOf(month), FromUser: after, IsFirst: isFirst, PageSize: rowLimit(limit),
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the users of a month: %w", err)
+	}
+	return each(rows, func(row dbsqlc.UserMonthsRow) traffic.UserMonth { return userMonthFromRow(dbsqlc.MonthsOfUserRow(row)) }), nil
+}
+
+// MonthsOfUser reads one row for each month.
+func (s *Store) MonthsOfUser(ctx context.Context, tenant rules.TenantID, user string, months []time.Time) ([]traffic.UserMonth, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MonthsOfUserRow, error) {
+		return q.MonthsOfUser(ctx, tenant, each(months, dayOf), user)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the months of a user: %w", err)
+	}
+	return each(rows, userMonthFromRow), nil
+}
+
+func userMonthFromRow(row dbsqlc.MonthsOfUserRow) traffic.UserMonth {
+	return traffic.UserMonth{
+		Tenant: row.TenantID, Month: row.Month.Time.UTC(), User: row.UserID, Allowed: row.Allowed, Denied: row.Denied,
+		Cost: row.Cost, CostParts: row.CostParts,
+	}
+}

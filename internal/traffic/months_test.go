@@ -1,0 +1,98 @@
+package traffic_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/traffic"
+)
+
+// counted adds up what a shelf has of a tenant's users and months.
+func (s *shelf) counted(tenant rules.TenantID) map[string]traffic.UserMonth {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sums := map[string]traffic.UserMonth{}
+	for _, c := range s.months {
+		if c.Tenant != tenant {
+			continue
+		}
+		key := c.Month.Format("2006-01 ") + c.User
+		sum := sums[key]
+		sum.Allowed += c.Allowed
+		sum.Denied += c.Denied
+		sum.Cost += c.Cost
+		sum.CostParts += c.CostParts
+		sums[key] = sum
+	}
+	return sums
+}
+
+func TestChecksAreCountedByUserAndMonthOfUTC(t *testing.T) {
+	t.Parallel()
+	sink := &shelf{}
+	r := traffic.NewRecorder(sink, traffic.Options{})
+	midnight := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	for range 3 {
+		r.Record(check("42", midnight.Add(-time.Millisecond)))
+	}
+	for _, cost := range []int64{2_500_000, 1} {
+		c := check("42", midnight)
+		c.Cost = cost
+		r.Record(c)
+	}
+	denied := check("42", midnight)
+	denied.Denied = true
+	r.Record(denied)
+	r.Record(check("", midnight))
+	if err := r.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.Record(check("42", midnight)) // in a later batch
+	sink.err = errors.New("away")
+	if err := r.Flush(t.Context()); err == nil {
+		t.Error("the sink is away, and Flush succeeds")
+	}
+	sink.err = nil
+	if err := r.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := sink.counted(1)
+	want := map[string]traffic.UserMonth{
+		"2026-11 42": {Allowed: 3, Cost: 3}, "2026-12 42": {Allowed: 3, Denied: 1, Cost: 3, CostParts: 500_001}, "2026-12 ": {Allowed: 1, Cost: 1},
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the counts are %v, want %v", got, want)
+	}
+}
+
+// TestATenantWithManyUsersLeavesRoomForTheCountsOfOthers: one tenant names a new user with each check while the sink is away.
+func TestATenantWithManyUsersLeavesRoomForTheCountsOfOthers(t *testing.T) {
+	t.Parallel()
+	sink := &shelf{err: errors.New("away")}
+	r := traffic.NewRecorder(sink, traffic.Options{})
+	for i := range 40_000 {
+		c := check(fmt.Sprint("user-", i), noon)
+		c.Tenant = 2
+		r.Record(c)
+		if i%1000 == 0 { // so that the buffers have room
+			_ = r.Flush(t.Context())
+		}
+	}
+	_ = r.Flush(t.Context())
+	for i := range 1000 {
+		r.Record(check(fmt.Sprint("user-", i), noon))
+	}
+	sink.err = nil
+	if err := r.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(sink.counted(1)); n != 1000 {
+		t.Errorf("%d users of the small tenant were counted, want 1000", n)
+	}
+	if n := len(sink.counted(2)); n < 10_000 || n > 20_000 {
+		t.Errorf("%d users of the large tenant were counted, want about half of the places", n)
+	}
+}
