@@ -86,11 +86,14 @@ func (s *surface) acting(ctx context.Context, act string) Writer {
 // guard calls the handler if the caller may use the operation and the request conforms to openapi.yaml.
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		r, work := measured(r)
+		r, work := s.measured(r)
 		q := &apiRequest{w: w, r: s.asSender(rt, r), requestID: httpapi.RequestID(w), began: time.Now(), isUnattended: r.Header.Get(lastEventID) != ""}
 		q.purse.meter = work
 		defer q.places.release()
-		defer func() { s.pay(q.r.Context(), q) }()
+		defer func() {
+			work.End()
+			s.pay(q.r.Context(), q)
+		}()
 		if err := s.check(q, rt, o); err != nil {
 			s.noteRefusal(q, rt, err)
 			s.pauseRefusal(q.r.Context(), q, err)
@@ -151,9 +154,9 @@ func (s *surface) check(q *apiRequest, rt route, o *operation) error {
 	if err := o.checkAddress(q.r); err != nil {
 		return err
 	}
-	arriving := time.Now()
+	arrived := meter.Wait(q.r.Context())
 	body, err := o.read(q.w, q.r)
-	meter.Waited(q.r.Context(), arriving)
+	arrived()
 	if err == nil && o.isUpload() {
 		err = q.admitAgain()
 	}

@@ -25,8 +25,8 @@ type purse struct {
 }
 
 // measured begins to measure a request's work.
-func measured(r *http.Request) (*http.Request, *meter.Meter) {
-	ctx, work := meter.With(r.Context())
+func (s *surface) measured(r *http.Request) (*http.Request, *meter.Meter) {
+	ctx, work := meter.With(r.Context(), s.processors)
 	return r.WithContext(ctx), work
 }
 
@@ -115,7 +115,7 @@ func (s *surface) pay(ctx context.Context, q *apiRequest) {
 func (s *surface) pace(ctx context.Context, q *apiRequest) error {
 	for wait := s.payOn(ctx, q); wait > 0; wait = s.payOn(ctx, q) {
 		err := q.whileAway(ctx, func() error {
-			defer meter.Waited(ctx, time.Now())
+			defer meter.Wait(ctx)()
 			pause := time.NewTimer(wait)
 			defer pause.Stop()
 			select {

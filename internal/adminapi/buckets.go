@@ -17,6 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/meter"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/snapshot"
 )
@@ -104,6 +105,7 @@ func (s *surface) lookInto(ctx context.Context, tenant *rules.Tenant, matches []
 	if len(checks) == 0 {
 		return nil, nil
 	}
+	defer meter.Wait(ctx)()
 	if err := s.Buckets.Take(ctx, checks); err != nil {
 		return nil, fmt.Errorf("%w (%w)", bucketsAway, err)
 	}
@@ -227,6 +229,7 @@ func (s *surface) changeBucket(
 func (s *surface) credit(
 	ctx context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, isRepeated bool, err error) {
+	defer meter.Wait(ctx)()
 	if id == "" {
 		before, after, err = s.Buckets.Credit(ctx, key, limit, amount)
 	} else {

@@ -161,7 +161,7 @@ func (s *surface) pauseRefusal(ctx context.Context, q *apiRequest, err error) {
 		return
 	}
 	q.places.release()
-	defer meter.Waited(ctx, time.Now())
+	defer meter.Wait(ctx)()
 	leave, err := s.paused.Take(ctx, shares.Caller{})
 	if err != nil {
 		return

@@ -88,7 +88,7 @@ func (b *begun) Write(p []byte) (int, error) {
 	_ = b.controller.SetWriteDeadline(deadline) // a writer without deadlines, such as a test's recorder, needs none
 	var n int
 	err := b.request.whileAway(b.request.r.Context(), func() (err error) {
-		defer meter.Waited(b.request.r.Context(), time.Now())
+		defer meter.Wait(b.request.r.Context())()
 		n, err = b.Writer.Write(p)
 		return err
 	})

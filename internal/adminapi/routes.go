@@ -18,6 +18,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/meter"
 	"github.com/sluicegate/sluice/internal/oidc"
 	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -339,7 +340,7 @@ func NewHandler(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	s := &surface{
-		Config: c, started: c.Now(), origins: http.NewCrossOriginProtection(),
+		Config: c, started: c.Now(), origins: http.NewCrossOriginProtection(), processors: meter.NewProcessors(meter.Used),
 		divided: divide(),
 	}
 	if c.ObserveShares != nil {
@@ -423,8 +424,9 @@ func (s *surface) requests(o *operation) *httpapi.Requests {
 // surface has the handlers.
 type surface struct {
 	Config
-	started time.Time
-	origins *http.CrossOriginProtection
+	started    time.Time
+	origins    *http.CrossOriginProtection
+	processors *meter.Processors
 	divided
 	senders senders
 	told    told

@@ -117,7 +117,7 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 
 // pauseStream writes what there is and waits for the next turn. It returns false if there is none.
 func (s *surface) pauseStream(ctx context.Context, stream *tail, tick <-chan time.Time) bool {
-	defer meter.Waited(ctx, time.Now())
+	defer meter.Wait(ctx)()
 	if stream.flush() != nil {
 		return false
 	}

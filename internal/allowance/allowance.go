@@ -13,6 +13,7 @@ import (
 	"context"
 	"net/netip"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,9 @@ const least = 1
 
 // maxBuckets bounds the memory: about 30 MB.
 const maxBuckets = 100_000
+
+// mostOverpaid is more than chance adds up to while queries are delayed by 20 ms, and a part of a full allowance.
+const mostOverpaid = time.Second
 
 // Class says what an allowance is for.
 type Class string
@@ -64,6 +68,9 @@ type Allowances struct {
 	rules   *snapshot.Tenant
 	denied  map[Class]*atomic.Int64
 	worked  map[Class]*atomic.Int64 // microseconds
+
+	mu       sync.Mutex
+	overpaid map[Caller]time.Duration
 }
 
 // own is the tenant that the rules of allowances belong to, in a store of their own.
@@ -71,7 +78,7 @@ const own rules.TenantID = 1
 
 // New returns Allowances that are all full. clock returns microseconds since the Unix epoch; nil is the wall clock.
 func New(rates Rates, clock func() int64) *Allowances {
-	a := &Allowances{denied: map[Class]*atomic.Int64{}, worked: map[Class]*atomic.Int64{}}
+	a := &Allowances{denied: map[Class]*atomic.Int64{}, worked: map[Class]*atomic.Int64{}, overpaid: map[Caller]time.Duration{}}
 	rows := snapshot.Rows{Tenants: []rules.Tenant{{ID: own, Settings: rules.DefaultSettings()}}}
 	for i, class := range Classes {
 		a.denied[class], a.worked[class] = new(atomic.Int64), new(atomic.Int64)
@@ -141,17 +148,36 @@ func (a *Allowances) decide(ctx context.Context, c Caller, cost enforce.Tokens) 
 	return d
 }
 
-// Settle charges the work of a request that was allowed, also after ctx has ended.
+// Settle charges the work of a request that was allowed, also after ctx has ended. Work that is less than the least cost
+// makes later requests cheaper, since it was measured too low as often as too high; see package meter.
 func (a *Allowances) Settle(ctx context.Context, d *Decision, worked time.Duration) {
+	worked = a.level(d.caller, worked)
 	for _, used := range d.caller.attributes() {
 		a.worked[Class(used.Name)].Add(worked.Microseconds())
 	}
 	if !d.HasReservation {
 		return
 	}
-	cost := max(least*enforce.Token, enforce.Tokens(worked.Microseconds())*(enforce.Token/1000))
+	cost := enforce.Tokens(worked.Microseconds()) * (enforce.Token / 1000)
 	// The store is this process's memory, which always answers.
 	_, _ = a.limiter.SettleReservation(ctx, a.rules, d.Reservation, enforce.Settlement{Cost: cost, HasCost: true})
+}
+
+// level returns what a caller pays for work: at least the least cost, and what that is too much is made up for later.
+func (a *Allowances) level(c Caller, worked time.Duration) time.Duration {
+	const leastWork = least * time.Millisecond
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	worked -= a.overpaid[c]
+	if worked >= leastWork {
+		delete(a.overpaid, c)
+		return worked
+	}
+	if len(a.overpaid) >= maxBuckets {
+		clear(a.overpaid)
+	}
+	a.overpaid[c] = min(leastWork-worked, mostOverpaid)
+	return leastWork
 }
 
 // Denied counts the denials of a class.

@@ -1,11 +1,13 @@
 package allowance_test
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/allowance"
+	"github.com/sluicegate/sluice/internal/meter"
 )
 
 // clock is a store's clock that a test moves.
@@ -128,5 +130,62 @@ func TestWithoutRatesThereIsNoLimit(t *testing.T) {
 		if class := work(t, a, by, time.Hour); class != "" {
 			t.Fatalf("the %s denies", class)
 		}
+	}
+}
+
+// TestAQuietCallerIsNotDeniedBecauseOthersAreBusy has a caller that uses half of its allowance, with queries that are
+// delayed by chance.
+func TestAQuietCallerIsNotDeniedBecauseOthersAreBusy(t *testing.T) {
+	t.Parallel()
+	const asks, works = 30, 2500 * time.Microsecond // each second
+	for _, delay := range []time.Duration{0, 20 * time.Millisecond} {
+		at := new(clock)
+		a := allowance.New(rates, at.now)
+		by := allowance.Caller{Tenant: 7, Account: "key:1"}
+		var usual meter.Usual
+		dice := rand.New(rand.NewPCG(1, 2)) // the same in each run
+		delayed := func() time.Duration { return time.Duration(dice.ExpFloat64() * float64(delay)) }
+		for range 300 * asks {
+			lookup := delayed()
+			cost := usual.Beyond(lookup)
+			usual.Note(lookup)
+			cost += usual.Beyond(works + delayed())
+			if class := work(t, a, by, cost); class != "" {
+				t.Fatalf("with delays of %v the %s denies after %v", delay, class, time.Duration(*at)*time.Microsecond)
+			}
+			at.pass(time.Second / asks)
+		}
+		charged := a.Worked(allowance.Account) / (300 * asks)
+		if charged < works*8/10 || charged > works*15/10 {
+			t.Errorf("with delays of %v a request costs %v, want %v", delay, charged, works)
+		}
+	}
+}
+
+func TestWhatWasPaidTooMuchIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	a := allowance.New(rates, new(clock).now)
+	by, other := allowance.Caller{Account: "account:1"}, allowance.Caller{Account: "account:2"}
+	var before time.Duration
+	for _, step := range []struct {
+		by            allowance.Caller
+		worked, costs time.Duration
+	}{
+		{by, 5 * time.Millisecond, 5 * time.Millisecond},
+		{by, -3 * time.Millisecond, time.Millisecond},       // 4 too much
+		{other, 5 * time.Millisecond, 5 * time.Millisecond}, // nothing of another's
+		{by, 3 * time.Millisecond, time.Millisecond},        // 2 too much
+		{by, 5 * time.Millisecond, 3 * time.Millisecond},
+		{by, 5 * time.Millisecond, 5 * time.Millisecond},
+		{by, -time.Hour, time.Millisecond}, // at most a second too much
+		{by, 2 * time.Second, time.Second},
+		{by, time.Second, time.Second},
+	} {
+		work(t, a, step.by, step.worked)
+		now := a.Worked(allowance.Account)
+		if now-before != step.costs {
+			t.Errorf("%v of work of %s cost %v, want %v", step.worked, step.by.Account, now-before, step.costs)
+		}
+		before = now
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/alexedwards/argon2id"
 
@@ -98,7 +97,7 @@ func (h *hasher) turn(ctx context.Context, isKnown bool) (done func(), err error
 	default:
 		return nil, ErrBusy
 	}
-	defer meter.Waited(ctx, time.Now())
+	defer meter.Wait(ctx)()
 	select {
 	case h.slots <- struct{}{}:
 		return endSlot, nil

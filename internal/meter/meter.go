@@ -1,79 +1,94 @@
 // Package meter measures the work of a request: the time for which it keeps a processor busy, here or in the database.
 // Waits are no work: those for a place, for the network, for the caller.
 //
-// Go cannot tell the processor time of a goroutine, and PostgreSQL does not tell that of a query. So the time is measured on
-// the clock and waits are subtracted. Where processors are the limit, work takes longer and costs more, for all
-// callers alike.
+// What a request costs must not depend on what others do meanwhile; else a greedy caller would use up everybody's
+// allowance. Go cannot tell the processor time of a goroutine, and PostgreSQL does not tell that of a query. So both
+// are measured on the clock, and what others add is taken out:
 //
-// A [Meter] travels in the context. Whoever waits in the name of a request calls [Waited]; whoever asks the database calls
-// [Asked]. Without a Meter in the context both do nothing.
+//   - Here, requests that compute at the same time share the processor time that the process really got; see [Processors].
+//     What they are charged for adds up to that.
+//   - In the database, a query costs what it takes longer than a lookup by key takes at present; see [Usual]. Busy
+//     processors and a slow network delay both alike.
+//
+// The second is right on average and not for each query: one that was lucky costs less than nothing. So the work of a
+// request can be negative, and whoever adds up must let that count.
+//
+// A [Meter] travels in the context. Whoever waits in the name of a request calls [Wait]; whoever asks the database calls
+// [Ask]. Without a Meter in the context both do nothing.
 package meter
 
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // Meter measures one request. It is safe for concurrent use.
 type Meter struct {
-	began  time.Time
-	away   atomic.Int64 // nanoseconds of waits and queries
-	remote atomic.Int64 // nanoseconds that the database worked
+	processors *Processors
+
+	mu     sync.Mutex
+	away   int           // waits and queries under way; while there are some, the request does not compute
+	since  time.Duration // when it began to compute, as processors count
+	here   time.Duration // that it computed before
+	remote time.Duration // that the database worked
 }
 
 type meterKey struct{}
 
-// With returns a context whose work a new Meter measures.
-func With(ctx context.Context) (context.Context, *Meter) {
-	m := &Meter{began: time.Now()}
+// With returns a context whose work a new Meter measures until its End.
+func With(ctx context.Context, processors *Processors) (context.Context, *Meter) {
+	m := &Meter{processors: processors, since: processors.begin()}
 	return context.WithValue(ctx, meterKey{}, m), m
 }
 
-// Waited subtracts a wait that began at a time and ends now.
-func Waited(ctx context.Context, since time.Time) {
-	if m, ok := ctx.Value(meterKey{}).(*Meter); ok {
-		m.away.Add(int64(time.Since(since)))
+// Wait begins a wait, which is no work. ended must be called once.
+func Wait(ctx context.Context) (ended func()) {
+	m, ok := ctx.Value(meterKey{}).(*Meter)
+	if !ok {
+		return func() {}
+	}
+	m.leave()
+	return func() { m.comeBack(0) }
+}
+
+// Ask begins a query. answered must be called once, with the database's work.
+func Ask(ctx context.Context) (answered func(work time.Duration)) {
+	m, ok := ctx.Value(meterKey{}).(*Meter)
+	if !ok {
+		return func(time.Duration) {}
+	}
+	m.leave()
+	return m.comeBack
+}
+
+func (m *Meter) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.away++; m.away == 1 {
+		m.here += m.processors.end() - m.since
 	}
 }
 
-// Asked adds a query that took a time, of which the database worked for a part and the rest was the network's.
-func Asked(ctx context.Context, took, work time.Duration) {
-	if m, ok := ctx.Value(meterKey{}).(*Meter); ok {
-		m.away.Add(int64(took))
-		m.remote.Add(int64(work))
+func (m *Meter) comeBack(worked time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.remote += worked
+	if m.away--; m.away == 0 {
+		m.since = m.processors.begin()
 	}
 }
+
+// End ends the request. What still runs in its name is not measured as work here.
+func (m *Meter) End() { m.leave() }
 
 // Worked returns the work so far. Queries in parallel count in full.
 func (m *Meter) Worked() time.Duration {
-	here := max(0, time.Since(m.began)-time.Duration(m.away.Load()))
-	return here + time.Duration(m.remote.Load())
-}
-
-// Distance estimates how long the network takes to a server and back, as the time of the fastest of its recent answers. It
-// is safe for concurrent use; the zero value knows nothing yet.
-type Distance struct {
-	mu             sync.Mutex
-	since          time.Time // of latest
-	latest, former time.Duration
-}
-
-// window is how long an answer counts at least. Meanwhile there is always a fast one, since the Watcher asks each second.
-const window = 30 * time.Second
-
-// Work returns how much of an answer's time the server worked, and notes the answer.
-func (d *Distance) Work(took time.Duration, now time.Time) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if now.Sub(d.since) >= window {
-		d.former, d.latest, d.since = d.latest, took, now
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	worked := m.here + m.remote
+	if m.away == 0 {
+		worked += m.processors.now() - m.since
 	}
-	d.latest = min(d.latest, took)
-	nearest := d.latest
-	if d.former > 0 {
-		nearest = min(nearest, d.former)
-	}
-	return took - nearest
+	return worked
 }

@@ -1,6 +1,8 @@
 package meter_test
 
 import (
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,50 +10,192 @@ import (
 	"github.com/sluicegate/sluice/internal/meter"
 )
 
+// pass lets time pass, which synctest does when everybody waits.
+func pass(d time.Duration) { <-time.After(d) }
+
+// processor is one processor that works for nobody else.
+func processor() *meter.Processors {
+	began := time.Now()
+	return meter.NewProcessors(func() time.Duration { return time.Since(began) })
+}
+
 func TestWaitsAndTheNetworkAreNoWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ctx, m := meter.With(t.Context())
-		pass := func(d time.Duration) { <-time.After(d) }
+		ctx, m := meter.With(t.Context(), processor())
+		want := func(want time.Duration) {
+			t.Helper()
+			if got := m.Worked(); got != want {
+				t.Errorf("worked for %v, want %v", got, want)
+			}
+		}
 		pass(3 * time.Millisecond) // computes
-		waiting := time.Now()
+		ended := meter.Wait(ctx)
 		pass(time.Second)
-		meter.Waited(ctx, waiting)
+		ended()
+		answered := meter.Ask(ctx)
 		pass(10 * time.Millisecond)
-		meter.Asked(ctx, 10*time.Millisecond, 8*time.Millisecond)
-		if got := m.Worked(); got != 11*time.Millisecond {
-			t.Errorf("worked for %v, want 11ms", got)
-		}
+		answered(8 * time.Millisecond)
+		want(11 * time.Millisecond)
 		// Two queries in parallel keep two processors busy.
+		one, two := meter.Ask(ctx), meter.Ask(ctx)
 		pass(10 * time.Millisecond)
-		meter.Asked(ctx, 10*time.Millisecond, 10*time.Millisecond)
-		meter.Asked(ctx, 10*time.Millisecond, 10*time.Millisecond)
-		if got := m.Worked(); got < 28*time.Millisecond {
-			t.Errorf("worked for %v, want both queries", got)
-		}
-		meter.Waited(t.Context(), waiting) // without a Meter
+		one(10 * time.Millisecond)
+		pass(time.Millisecond)
+		two(11 * time.Millisecond)
+		want(32 * time.Millisecond)
+		// A query may have been faster than usual.
+		meter.Ask(ctx)(-40 * time.Millisecond)
+		want(-8 * time.Millisecond)
+		pass(time.Millisecond)
+		m.End()
+		pass(time.Second)
+		meter.Wait(ctx)()
+		pass(time.Second)
+		want(-7 * time.Millisecond)
+		meter.Wait(t.Context())() // without a Meter
+		meter.Ask(t.Context())(time.Second)
 	})
 }
 
-func TestTheFastestOfRecentAnswersIsTheDistance(t *testing.T) {
+// TestAQuietRequestCostsTheSameBesideBusyOnes has one processor, which all that compute take turns on. The clock's rate is
+// a mean, which is too fast while more requests compute than usual; most so beside a single one.
+func TestAQuietRequestCostsTheSameBesideBusyOnes(t *testing.T) {
 	t.Parallel()
-	var d meter.Distance
-	now := time.Unix(1_000_000, 0)
-	for _, step := range []struct {
-		after      time.Duration
-		took, want time.Duration
-	}{
-		{0, 9, 0},
-		{1, 4, 0},
-		{1, 9, 5},
-		{time.Minute, 20, 16}, // the former window still counts
-		{1, 6, 2},
-		{time.Minute, 20, 14},
-		{time.Minute, 30, 10},
-	} {
-		now = now.Add(step.after)
-		if got := d.Work(step.took, now); got != step.want {
-			t.Errorf("of %d the server worked for %d, want %d", step.took, got, step.want)
+	const requests, computes = 200, 3 * time.Millisecond
+	alone := quietWork(t, requests, computes, 0)
+	if want := requests * computes; alone != want {
+		t.Errorf("alone they work for %v, want %v", alone, want)
+	}
+	for _, busy := range []int{1, 3, 20} {
+		beside := quietWork(t, requests, computes, busy)
+		if ratio := float64(beside) / float64(alone); ratio < 0.9 || ratio > 1.5 {
+			t.Errorf("beside %d requests that compute all the time they cost %.2f of what they cost alone", busy, ratio)
 		}
+	}
+}
+
+// quietWork returns the work of requests that compute for some time each, beside others that compute all the time.
+func quietWork(t *testing.T, requests int, computes time.Duration, busy int) (worked time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var idle time.Duration
+		processors := meter.NewProcessors(func() time.Duration { return time.Since(began) - idle })
+		var others []*meter.Meter
+		for range busy {
+			_, m := meter.With(t.Context(), processors)
+			others = append(others, m)
+		}
+		for range requests {
+			_, m := meter.With(t.Context(), processors)
+			pass(computes * time.Duration(1+busy))
+			worked += m.Worked()
+			m.End()
+			pass(10 * time.Millisecond)
+			if busy == 0 {
+				idle += 10 * time.Millisecond
+			}
+		}
+		used := time.Since(began) - idle
+		all := worked
+		for _, m := range others {
+			all += m.Worked()
+			m.End()
+		}
+		if ratio := float64(all) / float64(used); ratio < 0.9 || ratio > 1.1 {
+			t.Errorf("beside %d: requests are charged for %.2f of the processor time", busy, ratio)
+		}
+	})
+	return worked
+}
+
+func TestOtherWorkOfTheProcessIsNotBilledBeyondTheTimeThatPasses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		processors := meter.NewProcessors(func() time.Duration { return 8 * time.Since(began) })
+		_, m := meter.With(t.Context(), processors)
+		for range 100 {
+			pass(10 * time.Millisecond)
+			m.Worked()
+		}
+		if got := m.Worked(); got != time.Second {
+			t.Errorf("a second of work is %v", got)
+		}
+	})
+}
+
+func TestUsedGrowsByWhatAProcessComputes(t *testing.T) {
+	t.Parallel()
+	before := meter.Used()
+	for x := 0; meter.Used() < before+20*time.Millisecond; x++ {
+		_ = x * x // computes until the kernel has counted it
+	}
+}
+
+func TestAQueryCostsWhatItTakesLongerThanALookup(t *testing.T) {
+	t.Parallel()
+	var usual meter.Usual
+	if got := usual.Beyond(9); got != 9 {
+		t.Errorf("before any lookup a query costs %d, want all of its time", got)
+	}
+	usual.Note(160)
+	for _, step := range []struct{ lookup, query, want time.Duration }{
+		{160, 200, 40},
+		{160, 100, -60}, // was lucky
+		{320, 200, 30},  // the mean is 170
+		{10, 200, 40},   // and 160
+	} {
+		usual.Note(step.lookup)
+		if got := usual.Beyond(step.query); got != step.want {
+			t.Errorf("after a lookup of %d a query of %d costs %d, want %d", step.lookup, step.query, got, step.want)
+		}
+	}
+}
+
+// TestDelaysOfAllQueriesAreNobodysWork delays each query by chance, as busy processors and a busy network do. Each request
+// has two lookups and a query that works for 2 ms.
+func TestDelaysOfAllQueriesAreNobodysWork(t *testing.T) {
+	t.Parallel()
+	const requests, works = 20_000, 2 * time.Millisecond
+	for _, delay := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond} {
+		var usual meter.Usual
+		dice := rand.New(rand.NewPCG(1, 2)) // the same in each run
+		answer := func(work time.Duration) time.Duration {
+			return work + delay/2 + time.Duration(dice.ExpFloat64()*float64(delay/2))
+		}
+		var cost time.Duration
+		for range requests {
+			for range 2 {
+				took := answer(0)
+				cost += usual.Beyond(took)
+				usual.Note(took)
+			}
+			cost += usual.Beyond(answer(works))
+		}
+		if each := cost / requests; each < works*8/10 || each > works*12/10 {
+			t.Errorf("with delays of %v a request costs %v, want %v", delay, each, works)
+		}
+	}
+}
+
+// TestAMeterIsSafeForParallelQueries is for the race detector.
+func TestAMeterIsSafeForParallelQueries(t *testing.T) {
+	t.Parallel()
+	ctx, m := meter.With(t.Context(), meter.NewProcessors(meter.Used))
+	var queries sync.WaitGroup
+	for range 8 {
+		queries.Go(func() {
+			for range 100 {
+				meter.Wait(ctx)()
+				meter.Ask(ctx)(time.Second)
+			}
+		})
+	}
+	queries.Wait()
+	m.End()
+	if got := m.Worked(); got < 800*time.Second {
+		t.Errorf("800 queries of a second cost %v", got)
 	}
 }

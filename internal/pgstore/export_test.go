@@ -63,3 +63,6 @@ func (s *Store) InClass(ctx context.Context, name, sql string) (answers [2]strin
 	})
 	return answers, errs
 }
+
+// WorkTracer is what a Store tells meters with.
+type WorkTracer = workTracer

@@ -16,7 +16,7 @@ import (
 // BeginOnce begins a request that may be repeated, or returns the answer of an earlier attempt.
 func (s *Store) BeginOnce(ctx context.Context, once auth.Once, lease time.Duration) (auth.Once, []byte, error) {
 	begun := once
-	earlier, err := lookUp(ctx, s, only(once.Tenant), func(ctx context.Context, q *dbsqlc.Queries) (earlier dbsqlc.OnceRow, err error) {
+	earlier, err := note(ctx, s, only(once.Tenant), func(ctx context.Context, q *dbsqlc.Queries) (earlier dbsqlc.OnceRow, err error) {
 		attempt, err := q.BeginOnce(ctx, dbsqlc.BeginOnceParams{
 			TenantID: once.Tenant, KeyDigest: once.Key[:], Caller: once.Caller, Fingerprint: once.Fingerprint[:],
 			LeaseSeconds: lease.Seconds(),
@@ -48,7 +48,7 @@ func (s *Store) BeginOnce(ctx context.Context, once auth.Once, lease time.Durati
 
 // KeepAnswer stores the answer of a request that may be repeated.
 func (s *Store) KeepAnswer(ctx context.Context, begun auth.Once, answer []byte) error {
-	_, err := lookUp(ctx, s, only(begun.Tenant), func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
+	_, err := note(ctx, s, only(begun.Tenant), func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
 		return struct{}{}, q.KeepAnswer(ctx, dbsqlc.KeepAnswerParams{
 			Answer: answer, TenantID: begun.Tenant, KeyDigest: begun.Key[:], Attempt: begun.Attempt(),
 		})
@@ -61,7 +61,7 @@ func (s *Store) KeepAnswer(ctx context.Context, begun auth.Once, answer []byte) 
 
 // ForgetOnce lets a request that has changed nothing be sent again.
 func (s *Store) ForgetOnce(ctx context.Context, begun auth.Once) error {
-	_, err := lookUp(ctx, s, only(begun.Tenant), func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
+	_, err := note(ctx, s, only(begun.Tenant), func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
 		return struct{}{}, q.ForgetOnce(ctx, begun.Tenant, begun.Key[:], begun.Attempt())
 	})
 	if err != nil {

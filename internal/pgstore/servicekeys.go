@@ -42,7 +42,7 @@ func (s *Store) ServiceKey(ctx context.Context, keyID string) (auth.NamedKey, er
 
 // ServiceKeyUsed notes that a service key was used, at most once a minute.
 func (s *Store) ServiceKeyUsed(ctx context.Context, keyID string) error {
-	_, err := lookUp(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
+	_, err := note(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
 		return struct{}{}, q.ServiceKeyUsed(ctx, keyID)
 	})
 	if err != nil {

@@ -258,8 +258,13 @@ func expect(expected rules.Expected, stored int64) error {
 	return fmt.Errorf("version %d was expected and %d is stored: %w", expected, stored, rules.ErrChanged)
 }
 
-// lookUp runs a query for one row by its key, in a scope.
+// lookUp reads one row by its key, in a scope. What other queries cost is measured against its time; see asLookup.
 func lookUp[T any](ctx context.Context, s *Store, of scope, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
+	return askFor(asLookup(ctx), s, classLookup, of, query)
+}
+
+// note writes one row by its key, for a request that is not carried out yet.
+func note[T any](ctx context.Context, s *Store, of scope, query func(context.Context, *dbsqlc.Queries) (T, error)) (T, error) {
 	return askFor(ctx, s, classLookup, of, query)
 }
 

@@ -267,12 +267,29 @@ func TestAScopeCostsNoRoundTrip(t *testing.T) {
 // after it had received something.
 func countTrips(t *testing.T, databaseURL string) (proxied string, trips *atomic.Int64) {
 	t.Helper()
+	trips = new(atomic.Int64)
+	proxied = behindProxy(t, databaseURL, func() (sent, received func()) {
+		var answered atomic.Bool
+		answered.Store(true)
+		sent = func() {
+			if answered.Swap(false) {
+				trips.Add(1)
+			}
+		}
+		return sent, func() { answered.Store(true) }
+	})
+	return proxied, trips
+}
+
+// behindProxy returns the address of a proxy before a database. For each connection it calls watch, whose functions it
+// calls before it passes on what the client sent or receives.
+func behindProxy(t *testing.T, databaseURL string, watch func() (sent, received func())) (proxied string) {
+	t.Helper()
 	u := must(url.Parse(databaseURL))(t)
 	server := u.Host
 	listener := must((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	u.Host = listener.Addr().String()
-	trips = new(atomic.Int64)
 	go func() {
 		for {
 			client, err := listener.Accept()
@@ -284,17 +301,12 @@ func countTrips(t *testing.T, databaseURL string) (proxied string, trips *atomic
 				_ = client.Close()
 				return
 			}
-			var answered atomic.Bool
-			answered.Store(true)
-			go relay(to, client, func() {
-				if answered.Swap(false) {
-					trips.Add(1)
-				}
-			})
-			go relay(client, to, func() { answered.Store(true) })
+			sent, received := watch()
+			go relay(to, client, sent)
+			go relay(client, to, received)
 		}
 	}()
-	return u.String(), trips
+	return u.String()
 }
 
 // relay copies until one side closes, and calls seen before it passes on what it read.

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,7 +12,7 @@ import (
 )
 
 // workTracer tells the Meter of a request how long the database works for it. Waits for a connection are no work.
-type workTracer struct{ distance meter.Distance }
+type workTracer struct{ usual meter.Usual }
 
 var (
 	_ pgx.QueryTracer       = (*workTracer)(nil)
@@ -20,28 +21,40 @@ var (
 	_ pgxpool.AcquireTracer = (*workTracer)(nil)
 )
 
-type beganKey struct{}
+type lookupKey struct{}
 
-func begin(ctx context.Context) context.Context {
-	return context.WithValue(ctx, beganKey{}, time.Now())
+// asLookup marks queries that read one row by its key, so that their time tells what any query takes at present.
+func asLookup(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lookupKey{}, true)
+}
+
+// asked is a query under way.
+type asked struct {
+	began    time.Time
+	ended    atomic.Bool // because pgx tells twice of the end of a batch that could not be sent
+	answered func(work time.Duration)
+}
+
+type askedKey struct{}
+
+func askedAt(ctx context.Context) context.Context {
+	return context.WithValue(ctx, askedKey{}, &asked{began: time.Now(), answered: meter.Ask(ctx)})
 }
 
 func (w *workTracer) end(ctx context.Context, err error) {
-	began, ok := ctx.Value(beganKey{}).(time.Time)
-	if !ok {
+	query, ok := ctx.Value(askedKey{}).(*asked)
+	if !ok || query.ended.Swap(true) {
 		return
 	}
-	now := time.Now()
-	took := now.Sub(began)
-	work := took
-	if err == nil { // an error may come without an answer, and says nothing of the distance
-		work = w.distance.Work(took, now)
+	took := time.Since(query.began)
+	query.answered(w.usual.Beyond(took))
+	if isLookup := ctx.Value(lookupKey{}) != nil; isLookup && err == nil { // an error may come without an answer
+		w.usual.Note(took)
 	}
-	meter.Asked(ctx, took, work)
 }
 
 func (w *workTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
-	return begin(ctx)
+	return askedAt(ctx)
 }
 
 func (w *workTracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
@@ -49,7 +62,7 @@ func (w *workTracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.Tr
 }
 
 func (w *workTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	return begin(ctx)
+	return askedAt(ctx)
 }
 
 func (w *workTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
@@ -59,19 +72,21 @@ func (w *workTracer) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.Tr
 }
 
 func (w *workTracer) TraceCopyFromStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceCopyFromStartData) context.Context {
-	return begin(ctx)
+	return askedAt(ctx)
 }
 
 func (w *workTracer) TraceCopyFromEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceCopyFromEndData) {
 	w.end(ctx, data.Err)
 }
 
+type waitKey struct{}
+
 func (w *workTracer) TraceAcquireStart(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData) context.Context {
-	return begin(ctx)
+	return context.WithValue(ctx, waitKey{}, meter.Wait(ctx))
 }
 
 func (w *workTracer) TraceAcquireEnd(ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireEndData) {
-	if began, ok := ctx.Value(beganKey{}).(time.Time); ok {
-		meter.Waited(ctx, began)
+	if ended, ok := ctx.Value(waitKey{}).(func()); ok {
+		ended()
 	}
 }

@@ -145,7 +145,7 @@ func (s *Shares) TakeAgain(ctx context.Context, caller Caller) (release func(), 
 
 func (s *Shares) await(ctx context.Context, w *waiter, patience <-chan time.Time) (release func(), err error) {
 	release = func() { s.release(w.Caller) }
-	defer meter.Waited(ctx, time.Now())
+	defer meter.Wait(ctx)()
 	select {
 	case <-w.ready:
 		return release, nil
