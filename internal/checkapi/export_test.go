@@ -21,11 +21,6 @@ func Routes() []string {
 	return all
 }
 
-// SetReadTimeout, SetWriteTimeout and SetIdleTimeout must be called before the server serves.
-func (s *Server) SetReadTimeout(d time.Duration)  { s.readTimeout = d }
-func (s *Server) SetWriteTimeout(d time.Duration) { s.writeTimeout = d }
-func (s *Server) SetIdleTimeout(d time.Duration)  { s.idleTimeout = d }
-
 // SetMaxHeld sets how many bytes large requests may hold, in all and of one tenant.
 func (s *Server) SetMaxHeld(all, share int) { s.bodies.max, s.bodies.share = all, share }
 

@@ -110,33 +110,38 @@ func TestShutdownDoesNotLoseTheAnswersOfAPipeline(t *testing.T) {
 // A connection that has sent nothing has nothing to be answered.
 func TestShutdownDoesNotWaitForTheSilent(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, rules.DefaultSettings())
-	server, addr, _ := h.listen()
-	silent, other := call(t, addr), call(t, addr)
-	other.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-	other.answer() // connections are accepted in order
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		t.Errorf("the shutdown ended with %v", err)
-	}
-	silent.wantEnd()
+	inBubble(t, 2, func(t *testing.T, h *harness, l *pipes) {
+		silent, other := l.call(t, "192.0.2.1"), l.call(t, "192.0.2.1")
+		other.get("/healthz")
+		wantShutdownAtOnce(t, h.server)
+		if kept := silent.ends(); kept > 0 {
+			t.Errorf("after the shutdown it was kept for %s", kept)
+		}
+	})
 }
 
 // A request that was answered by its headers is over, though its body is still to come.
 func TestShutdownDoesNotWaitForBodiesThatNobodyReads(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, rules.DefaultSettings())
-	server, addr, _ := h.listen()
-	c := call(t, addr)
-	c.send("POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n{")
-	if got := c.answer(); got.status != 401 {
-		t.Errorf("answered %d", got.status)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
+	inBubble(t, 2, func(t *testing.T, h *harness, l *pipes) {
+		c := l.call(t, "192.0.2.1")
+		c.send("POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n{")
+		if got := c.answer(); got.status != 401 {
+			t.Errorf("answered %d", got.status)
+		}
+		wantShutdownAtOnce(t, h.server)
+	})
+}
+
+// wantShutdownAtOnce shuts a server down in a bubble.
+func wantShutdownAtOnce(t *testing.T, server *checkapi.Server) {
+	t.Helper()
+	began := time.Now()
+	if err := server.Shutdown(t.Context()); err != nil {
 		t.Errorf("the shutdown ended with %v", err)
+	}
+	if took := time.Since(began); took > time.Second { // it looks now and then whether connections have ended
+		t.Errorf("the shutdown took %s", took)
 	}
 }
 

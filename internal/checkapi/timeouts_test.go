@@ -6,30 +6,26 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/sluicegate/sluice/internal/checkapi"
-	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // An answer must not have what is left of the time of the answer before.
 func TestLateMistakesAreAnswered(t *testing.T) {
 	t.Parallel()
-	h := newHarness(t, rules.DefaultSettings())
-	server := checkapi.NewServer(h.config)
-	const short = 20 * time.Millisecond
-	server.SetWriteTimeout(short)
-	_, addr, _ := h.listenWith(server)
 	for name, request := range map[string]string{
 		"no HTTP": "hello\r\n\r\n", "a body to wait for": "POST /v1/check HTTP/1.1\r\nHost: a\r\n" + withKey + "Content-Length: 2\r\nExpect: 100-continue\r\n\r\n",
 	} {
-		c := call(t, addr)
-		c.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-		c.answer()
-		<-time.After(2 * short) // the deadline must have passed, and only time does that
-		c.send(request)
-		if got, err := c.read(); err != nil {
-			t.Errorf("%s: answered %+v, %v", name, got, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, 2, func(t *testing.T, _ *harness, l *pipes) {
+				c := l.call(t, "192.0.2.1")
+				c.get("/healthz")
+				time.Sleep(time.Minute) //nolint:forbidigo // in the bubble's time the deadline of the first answer passes
+				c.send(request)
+				if got, err := c.read(); err != nil {
+					t.Errorf("answered %+v, %v", got, err)
+				}
+			})
+		})
 	}
 }
 
