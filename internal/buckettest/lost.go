@@ -44,9 +44,6 @@ func RunLostReplies(t *testing.T, s, local enforce.ReservingBuckets, lose func()
 	}).Tenant(1)
 	limiter := enforce.NewLimiter(s, local, unobserved{}, nil)
 	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { limiter.Run(ctx) })
-	defer running.Wait()
 	defer stop()
 
 	decide := func(user string) enforce.Decision {
@@ -85,6 +82,10 @@ func RunLostReplies(t *testing.T, s, local enforce.ReservingBuckets, lose func()
 	if left(3) != 9 {
 		t.Errorf("%d tokens are left after a lost reply, want 9", left(3))
 	}
+	var running sync.WaitGroup
+	running.Go(func() { limiter.Run(ctx) }) // only now, because it releases places a second after their replies were lost
+	defer running.Wait()
+	defer stop()
 	deadline, tick := time.After(time.Minute), time.NewTicker(20*time.Millisecond)
 	defer tick.Stop()
 	for left(2) != 1 || left(4) != 1 {
