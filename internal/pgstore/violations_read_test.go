@@ -191,10 +191,10 @@ func TestArrivedAreThoseThatWereWrittenLately(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.record(t, lately().Add(-24*time.Hour), func(*violations.Violation) {}) // long ago, but written now
-	exec(t, w.url, "UPDATE rate_limit_violation SET recorded_at = recorded_at - interval '1 minute'")
+	exec(t, w.url, "UPDATE rate_limit_violation SET recorded_at = recorded_at - interval '2 hours'")
 	w.record(t, lately().Add(-23*time.Hour), func(*violations.Violation) {}, func(v *violations.Violation) { v.UserID = "7" })
 	for user, want := range map[string]int{"": 2, "7": 1, "8": 0} {
-		arrived, more, err := w.ViolationsArrived(t.Context(), w.ours.ID, &violations.Filter{UserID: user}, time.Time{}, 30*time.Second, 100)
+		arrived, more, err := w.ViolationsArrived(t.Context(), w.ours.ID, &violations.Filter{UserID: user}, time.Time{}, time.Hour, 100)
 		if err != nil || more {
 			t.Fatalf("more than 100 arrived: %t, %v", more, err)
 		}
