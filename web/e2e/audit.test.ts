@@ -38,7 +38,7 @@ test('a webhook receives the changes of a tenant, and its card shows that it fai
   };
   const has = (name: string) => () => received.some((text) => text.includes(`"${name}"`));
   await change('received');
-  await expect.poll(has('received'), { timeout: 20_000 }).toBe(true);
+  await expect.poll(has('received'), { timeout: 60_000 }).toBe(true);
   await page.reload();
   await expect(page.getByText('Nothing yet')).toHaveCount(0);
   await expect(page.getByText(`http://${allowed}:${port}/`)).toBeVisible();
@@ -47,8 +47,8 @@ test('a webhook receives the changes of a tenant, and its card shows that it fai
   await change('delayed');
   await expect(async () => {
     await page.reload();
-    await expect(page.getByText(/answered 503/)).toBeVisible({ timeout: 2_000 });
-  }).toPass({ timeout: 20_000 });
+    await expect(page.getByText(/answered 503/)).toBeVisible({ timeout: 5_000 });
+  }).toPass({ timeout: 60_000 });
   await expect(page.getByText('Failing', { exact: true })).toBeVisible();
   await expect(page.getByText('1 change', { exact: false }).first()).toBeVisible();
   await expectAccessible(page);
@@ -56,7 +56,7 @@ test('a webhook receives the changes of a tenant, and its card shows that it fai
 
   status = 200;
   await page.getByRole('button', { name: 'Send a test' }).click();
-  await expect(page.getByText('Received', { exact: true })).toBeVisible({ timeout: 20_000 });
+  await expect(page.getByText('Received', { exact: true })).toBeVisible({ timeout: 60_000 });
 
   await page.getByRole('button', { name: 'Remove …' }).last().click();
   await page.getByRole('dialog').getByRole('button', { name: 'Remove webhook' }).click();

@@ -58,11 +58,11 @@ test('a limit is tried as shadow, compared and promoted in five clicks from the 
         const answer = await page.request.get(`/api/v1/tenants/tried/rules/${candidate}/comparison`);
         return (await answer.json()).candidate_only.items[0]?.subject;
       },
-      { timeout: 30_000 },
+      { timeout: 60_000 },
     )
     .toBe('anna');
   await expect(page.getByRole('region', { name: 'Denied by the candidate only' })).toContainText('anna', {
-    timeout: 30_000,
+    timeout: 60_000,
   });
   await expectAccessible(page);
 

@@ -38,7 +38,7 @@ const test = base.extend<object, { provider: Provider }>({
       await sluice.stop();
       await rm(folder, { recursive: true, force: true });
     },
-    { scope: 'worker', timeout: 90_000 },
+    { scope: 'worker', timeout: 240_000 },
   ],
 });
 test.use({ server: 'oidc' });
