@@ -2,6 +2,7 @@ package buckettest
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -67,36 +68,45 @@ var allOrNothing = porcupine.NondeterministicModel{
 }
 
 // RunChecks checks that checks of several callers in two processes, each with a denial cache, are linearizable. open returns a
-// store and what makes it fail now and then.
-func RunChecks(t *testing.T, histories int, open func(t *testing.T) (s enforce.ReservingBuckets, fault func())) {
-	for range histories {
+// store and what makes it fail. Each store has several histories, of a tenant each. A check whose answer is lost doubles the
+// orders that a history may have had, so a history is short and has one fault: the search through one with twelve lost answers
+// took a minute, and through long ones more than five.
+func RunChecks(t *testing.T, stores int, open func(t *testing.T) (s enforce.ReservingBuckets, fault func())) {
+	for range stores {
 		s, fault := open(t)
-		history := record(s, fault)
-		if result := porcupine.CheckOperationsTimeout(allOrNothing.ToModel(), history, 5*time.Minute); result != porcupine.Ok {
-			t.Errorf("a history of %d operations: %s", len(history), result)
+		for tenant := rules.TenantID(1); tenant <= 10; tenant++ {
+			history := record(s, tenant, fault)
+			if result := porcupine.CheckOperationsTimeout(allOrNothing.ToModel(), history, 5*time.Minute); result != porcupine.Ok {
+				t.Errorf("a history of %d operations: %s", len(history), result)
+			}
 		}
 	}
 }
 
 // record lets several callers in two processes take from the same buckets, and returns what they did.
-// Now and then it lets something go wrong.
-func record(s enforce.ReservingBuckets, fault func()) []porcupine.Operation {
-	const callers, each = 8, 40
+// At one moment it lets something go wrong, which may cost each caller an answer.
+func record(s enforce.ReservingBuckets, tenant rules.TenantID, fault func()) []porcupine.Operation {
+	const callers, each = 8, 10
 	caches := []*enforce.DenialCache{enforce.NewDenialCache(s, nil), enforce.NewDenialCache(s, nil)}
 	start := time.Now()
 	var mu sync.Mutex
 	var history []porcupine.Operation
+	faulty := rand.IntN(callers * each)
 	var wg sync.WaitGroup
 	for caller := range callers {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(start.UnixNano()), uint64(caller)))
-			for range each {
+			for n := range each {
 				in := taking{cost: 1 + random.Int64N(3), buckets: random.Perm(sharedBuckets)[:1+random.IntN(sharedBuckets)]}
-				if random.IntN(30) == 0 {
+				if caller*each+n == faulty {
 					fault()
 				}
 				call := time.Since(start).Nanoseconds()
-				out := in.takeFrom(caches[caller%len(caches)])
+				out, err := in.takeFrom(caches[caller%len(caches)], tenant)
+				if errors.Is(err, enforce.ErrNothingTaken) {
+					continue
+				}
+				out.lost = err != nil
 				op := porcupine.Operation{ClientId: caller, Input: in, Call: call, Output: out, Return: time.Since(start).Nanoseconds()}
 				if out.lost { // it may yet be executed
 					op.Return = time.Hour.Nanoseconds()
@@ -112,17 +122,17 @@ func record(s enforce.ReservingBuckets, fault func()) []porcupine.Operation {
 }
 
 // takeFrom runs the check on a store.
-func (in taking) takeFrom(store enforce.Buckets) answer {
+func (in taking) takeFrom(store enforce.Buckets, tenant rules.TenantID) (answer, error) {
 	check := enforce.BucketCheck{Cost: enforce.Tokens(in.cost) * enforce.Token}
 	for _, b := range in.buckets {
 		check.Tiers = append(check.Tiers, enforce.Tier{
-			Key:   enforce.Key{Tenant: 1, Rule: rules.RuleID(b)},
+			Key:   enforce.Key{Tenant: tenant, Rule: rules.RuleID(b)},
 			Limit: enforce.Limit{Rate: rules.MinRate, Burst: 20 * int64(b+1)},
 		})
 	}
 	checks := []enforce.BucketCheck{check}
 	if err := store.Take(context.Background(), checks); err != nil {
-		return answer{lost: true}
+		return answer{}, err
 	}
 	out := answer{allowed: checks[0].Allowed, recalled: checks[0].Recalled}
 	for _, tier := range checks[0].Tiers {
@@ -130,5 +140,5 @@ func (in taking) takeFrom(store enforce.Buckets) answer {
 		// A bucket earns a millionth a second.
 		out.left = append(out.left, int64((tier.Bucket.Level.Micros+enforce.Token/1000)/enforce.Token))
 	}
-	return out
+	return out, nil
 }
