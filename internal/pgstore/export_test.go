@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -58,7 +56,7 @@ func (s *Store) LimitClass(name string, timeout time.Duration) { s.timeouts[clas
 // InClass runs a statement by itself and then in a transaction, and returns what each answers.
 func (s *Store) InClass(ctx context.Context, name, sql string) (answers [2]string, errs [2]error) {
 	errs[0] = walled{s.pool, everyTenant, s.timeouts[class(name)]}.QueryRow(ctx, sql).Scan(&answers[0])
-	errs[1] = s.begin(ctx, class(name), everyTenant, "BEGIN", func(ctx context.Context, tx pgx.Tx) error {
+	errs[1] = s.begin(ctx, class(name), everyTenant, "BEGIN", func(ctx context.Context, tx dbsqlc.DBTX) error {
 		return tx.QueryRow(ctx, sql).Scan(&answers[1])
 	})
 	return answers, errs

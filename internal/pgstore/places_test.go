@@ -5,11 +5,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/shares"
 	"github.com/sluicegate/sluice/internal/snapshot"
@@ -113,6 +116,36 @@ func TestRequestsAreIdentifiedBesideSlowReads(t *testing.T) {
 	}
 	if role, err := w.RoleIn(ctx, w.ours.ID, account.ID); err != nil || role != auth.Viewer {
 		t.Errorf("the role is %q, %v", role, err)
+	}
+}
+
+// TestAWriteOfADatabaseThatFellSilentSaysSo holds back all that the store sends.
+func TestAWriteOfADatabaseThatFellSilentSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var silent atomic.Bool
+	end := make(chan struct{})
+	defer close(end)
+	proxied := behindProxy(t, runtimeOf(t, w.url)+"&pool_max_conns=2", func() (sent, received func()) {
+		return func() {
+			if silent.Load() {
+				<-end
+			}
+		}, func() {}
+	})
+	store := must(pgstore.Open(t.Context(), proxied, slog.New(slog.DiscardHandler)))(t)
+	defer store.Close()
+	create := func(name string) error {
+		return second(store.As(tester).CreatePlan(t.Context(), rules.Plan{TenantID: w.ours.ID, Name: name}))
+	}
+	store.LimitClass("write", 30*time.Second)
+	if err := create("heard"); err != nil {
+		t.Fatal(err)
+	}
+	store.LimitClass("write", time.Second)
+	silent.Store(true)
+	if err := create("not heard"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, rules.ErrBeingWritten) {
+		t.Errorf("the answer is %v", err)
 	}
 }
 

@@ -180,7 +180,7 @@ func (s Writer) writeTenant(ctx context.Context, class class, tenant rules.Tenan
 	err := s.transaction(ctx, class, only(tenant), func(ctx context.Context, queries *dbsqlc.Queries) error {
 		raised, err := queries.RaiseRevision(ctx, tenant, actorSetting(s.by))
 		if err != nil {
-			return lockError(tenant, err)
+			return s.lockError(ctx, tenant, err)
 		}
 		if err := do(ctx, write{queries, tenant, raised.Revision}); err != nil {
 			return err
@@ -212,7 +212,7 @@ func (s *Store) inTenantReaching(
 	defer release()
 	err = s.transaction(ctx, classWrite, reach, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if _, err := q.LockTenant(ctx, tenant, actorSetting(by)); err != nil {
-			return lockError(tenant, err)
+			return s.lockError(ctx, tenant, err)
 		}
 		if err := do(ctx, q); err != nil {
 			return err
@@ -222,11 +222,15 @@ func (s *Store) inTenantReaching(
 	return writeError(err)
 }
 
-// lockError is for the statement that locks the tenant's row. The connection had just answered, so a deadline that
-// passes here was spent waiting for a write in another process.
-func lockError(tenant rules.TenantID, err error) error {
+// lockError is for the statement that locks the tenant's row. If the database answers others, a deadline that passes here
+// was spent waiting for a write in another process.
+func (s *Store) lockError(ctx context.Context, tenant rules.TenantID, err error) error {
 	if errors.Is(domainError(err), context.DeadlineExceeded) {
-		err = rules.ErrBeingWritten
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
+		defer cancel()
+		if s.pool.Ping(ctx) == nil {
+			err = rules.ErrBeingWritten
+		}
 	}
 	return fmt.Errorf("tenant %d: %w", tenant, err)
 }

@@ -48,6 +48,7 @@ var userData = map[string]string{
 		"about people who sign in and processes: requested_by_kind requested_by_id requested_by_name state holder failure",
 	"scheduled_change": "configuration: patch fields before failure state\n" +
 		"about people who sign in: requested_by_kind requested_by_id requested_by_name",
+	"user_month":       "handled: user_id",
 	"violation_minute": "handled: subject",
 }
 

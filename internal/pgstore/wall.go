@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,6 +39,11 @@ const (
 	limitStatement = "SELECT set_config('statement_timeout', $1, true)"
 	enterTenant    = "SELECT set_config('role', $1, true), set_config('sluice.tenant', $2, true), " +
 		"set_config('statement_timeout', $3, true)"
+
+	// In a transaction there is another limit: the time between its statements.
+	andIdle          = ", set_config('idle_in_transaction_session_timeout', "
+	limitTransaction = limitStatement + andIdle + "$2, true)"
+	enterTransaction = enterTenant + andIdle + "$4, true)"
 )
 
 // queriesFor returns queries that run outside of a transaction, each in a scope, within the time of a class, and in one round
@@ -48,20 +52,20 @@ func (s *Store) queriesFor(class class, of scope) *dbsqlc.Queries {
 	return dbsqlc.New(walled{s.pool, of, s.timeouts[class]})
 }
 
-// transaction runs a function in a transaction and a scope, within the time of a class. Entering the scope costs no round trip
-// of its own.
+// transaction runs a function in a transaction and a scope, within the time of a class. To begin and to enter the scope costs
+// no round trip of its own, and a function without a statement costs none at all.
 func (s *Store) transaction(ctx context.Context, class class, of scope, do func(context.Context, *dbsqlc.Queries) error) error {
-	return s.begin(ctx, class, of, "BEGIN", func(ctx context.Context, tx pgx.Tx) error { return do(ctx, dbsqlc.New(tx)) })
+	return s.begin(ctx, class, of, "BEGIN", func(ctx context.Context, tx dbsqlc.DBTX) error { return do(ctx, dbsqlc.New(tx)) })
 }
 
 // oneView is transaction for reads that must see one state of the database.
 func (s *Store) oneView(ctx context.Context, class class, of scope, do func(context.Context, *dbsqlc.Queries) error) error {
-	return s.begin(ctx, class, of, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", func(ctx context.Context, tx pgx.Tx) error {
+	return s.begin(ctx, class, of, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", func(ctx context.Context, tx dbsqlc.DBTX) error {
 		return do(ctx, dbsqlc.New(tx))
 	})
 }
 
-func (s *Store) begin(ctx context.Context, class class, of scope, begin string, do func(context.Context, pgx.Tx) error) error {
+func (s *Store) begin(ctx context.Context, class class, of scope, begin string, do func(context.Context, dbsqlc.DBTX) error) error {
 	ctx, cancel := s.within(ctx, class)
 	defer cancel()
 	conn, err := s.pool.Acquire(ctx)
@@ -69,20 +73,81 @@ func (s *Store) begin(ctx context.Context, class class, of scope, begin string, 
 		return err
 	}
 	defer conn.Release()
-	limit := quoteLiteral(serverLimit(ctx))
-	settings := "set_config('statement_timeout', " + limit + ", true), " +
-		"set_config('idle_in_transaction_session_timeout', " + limit + ", true)"
-	if !of.every {
+	tx := &beginning{conn: conn.Conn(), begin: begin}
+	limit := serverLimit(ctx)
+	if of.every {
+		tx.enter, tx.settings = limitTransaction, []any{limit, limit}
+	} else {
 		role, err := tenantRole(ctx, conn.Conn())
 		if err != nil {
 			return err
 		}
-		settings += ", set_config('role', " + quoteLiteral(role) + ", true), " +
-			"set_config('sluice.tenant', " + quoteLiteral(of.tenantSetting()) + ", true)"
+		tx.enter, tx.settings = enterTransaction, []any{role, of.tenantSetting(), limit, limit}
 	}
-	// Without parameters pgx sends several statements at once.
-	options := pgx.TxOptions{BeginQuery: begin + "; SELECT " + settings}
-	return pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error { return do(ctx, tx) })
+	return tx.end(ctx, do(ctx, tx))
+}
+
+// beginning is a transaction that begins with its first statement: what begins it and enters its scope is sent together with
+// that.
+type beginning struct {
+	conn     *pgx.Conn
+	begin    string
+	enter    string
+	settings []any // of enter
+
+	tx pgx.Tx // nil before the first statement
+}
+
+var _ dbsqlc.DBTX = (*beginning)(nil)
+
+func (b *beginning) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	if b.tx != nil {
+		return b.tx.SendBatch(ctx, batch)
+	}
+	var all pgx.Batch
+	all.BeginTx(pgx.TxOptions{BeginQuery: b.begin})
+	all.Queue(b.enter, b.settings...)
+	all.QueuedQueries = append(all.QueuedQueries, batch.QueuedQueries...)
+	results := b.conn.SendBatch(ctx, &all)
+	b.tx = results.Tx()
+	for range 2 {
+		if _, err := results.Exec(); err != nil {
+			_ = results.Close() // it returns the same error
+			return refused{err}
+		}
+	}
+	return results
+}
+
+func (b *beginning) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	if b.tx != nil {
+		return b.tx.Exec(ctx, sql, args...)
+	}
+	return execOf(b.SendBatch(ctx, batchOf(sql, args)))
+}
+
+func (b *beginning) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if b.tx != nil {
+		return b.tx.Query(ctx, sql, args...)
+	}
+	return rowsOf(b.SendBatch(ctx, batchOf(sql, args)))
+}
+
+func (b *beginning) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, err := b.Query(ctx, sql, args...)
+	return tripRow{rows, err}
+}
+
+// end commits, or rolls back after an error.
+func (b *beginning) end(ctx context.Context, err error) error {
+	switch {
+	case b.tx == nil:
+		return err
+	case err != nil:
+		_ = b.tx.Rollback(ctx) // else the pool closes the connection, with the same effect
+		return err
+	}
+	return b.tx.Commit(ctx)
 }
 
 // walled runs each statement in a scope. It sends the settings and the statement together, before the one Sync message
@@ -124,20 +189,27 @@ func (w walled) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResult
 	return trip
 }
 
-func (w walled) send(ctx context.Context, sql string, args []any) pgx.BatchResults {
-	var batch pgx.Batch
-	batch.Queue(sql, args...)
-	return w.SendBatch(ctx, &batch)
-}
-
 func (w walled) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	trip := w.send(ctx, sql, args)
-	tag, err := trip.Exec()
-	return tag, cmp.Or(err, trip.Close()) // the transaction ends with Close
+	return execOf(w.SendBatch(ctx, batchOf(sql, args)))
 }
 
 func (w walled) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	trip := w.send(ctx, sql, args)
+	return rowsOf(w.SendBatch(ctx, batchOf(sql, args)))
+}
+
+// batchOf returns a batch of one statement. execOf and rowsOf return its answer.
+func batchOf(sql string, args []any) *pgx.Batch {
+	batch := new(pgx.Batch)
+	batch.Queue(sql, args...)
+	return batch
+}
+
+func execOf(trip pgx.BatchResults) (pgconn.CommandTag, error) {
+	tag, err := trip.Exec()
+	return tag, cmp.Or(err, trip.Close()) // an implicit transaction ends with Close
+}
+
+func rowsOf(trip pgx.BatchResults) (pgx.Rows, error) {
 	rows, err := trip.Query()
 	if err != nil {
 		_ = trip.Close() // it returns the same error
@@ -168,7 +240,7 @@ func (t *trip) Close() error {
 	return err
 }
 
-// tripRows closes its trip after the last row.
+// tripRows closes its round trip after the last row.
 type tripRows struct {
 	pgx.Rows
 	trip pgx.BatchResults
@@ -247,5 +319,3 @@ func tenantRole(ctx context.Context, conn *pgx.Conn) (string, error) {
 	remembered[tenantRoleKey] = role
 	return role, nil
 }
-
-func quoteLiteral(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

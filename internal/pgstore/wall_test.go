@@ -21,6 +21,7 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/snapshot"
 )
 
 const insufficientPrivilege = "42501"
@@ -243,13 +244,22 @@ func TestAScopeCostsNoRoundTrip(t *testing.T) {
 	store := must(pgstore.Open(t.Context(), proxied, slog.New(slog.DiscardHandler)))(t)
 	defer store.Close()
 	ctx, ours := t.Context(), w.ours.ID
+	written := 0
 	for what, test := range map[string]struct {
 		do   func() error
 		want int64
 	}{
 		"a read for a tenant":             {func() error { return second(store.Rule(ctx, ours, w.ours.user.ID)) }, 1},
 		"a read for the platform":         {func() error { return second(store.TenantBySlug(ctx, "ours")) }, 1},
-		"a transaction without statement": {func() error { return store.TransactionOf(ctx, ours, func(*dbsqlc.Queries) error { return nil }) }, 2},
+		"a transaction without statement": {func() error { return store.TransactionOf(ctx, ours, func(*dbsqlc.Queries) error { return nil }) }, 0},
+		// The first statement locks the tenant, and the last one commits.
+		"a write": {func() error {
+			written++
+			return second(store.As(tester).CreatePlan(ctx, rules.Plan{TenantID: ours, Name: fmt.Sprint("plan-", written)}))
+		}, 3},
+		"a look for what is newer": {func() error {
+			return store.Read(ctx, map[rules.TenantID]int64{ours: 1 << 40, w.theirs.ID: 1 << 40}, func(snapshot.Rows) error { return nil })
+		}, 2},
 	} {
 		for range 2 { // the first time describes the statements, once for each connection
 			trips.Store(0)
