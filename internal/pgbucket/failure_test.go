@@ -183,6 +183,7 @@ func TestASilentServerIsAnErrorWithinTheBudgetAndThenAtOnce(t *testing.T) {
 	p, throughURL := throughProxy(t, devdbtest.Postgres(t))
 	s := open(t, throughURL, budget)
 	eventually(t, "the first take", func() bool { return s.Take(context.Background(), one(user("42", slow))) == nil })
+	trips := s.Trips() // a busy machine may have needed longer than the budget for the first
 	p.silent.Store(true)
 	var wg sync.WaitGroup
 	for range 64 { // more than fit the batches in flight
@@ -202,8 +203,8 @@ func TestASilentServerIsAnErrorWithinTheBudgetAndThenAtOnce(t *testing.T) {
 		_ = s.Take(context.Background(), one(user("42", slow)))
 		return s.State() != Up
 	})
-	if s.Trips() != 1 {
-		t.Errorf("the breaker opened %d times, want once", s.Trips())
+	if trips = s.Trips() - trips; trips != 1 {
+		t.Errorf("the breaker opened %d times, want once", trips)
 	}
 	p.silent.Store(false)
 	p.cut()
@@ -236,7 +237,7 @@ func TestADatabaseThatWasNeverThereIsAnErrorSoon(t *testing.T) {
 func TestAProcessThatHangsGivesItsRowsBack(t *testing.T) {
 	t.Parallel()
 	databaseURL := devdbtest.Postgres(t)
-	s := open(t, databaseURL, time.Second)
+	s := open(t, databaseURL, 10*time.Second) // enough for a busy machine; the row is free after it
 	eventually(t, "the first take", func() bool { return s.Take(context.Background(), one(user("42", slow))) == nil })
 	conn, err := s.pool.Acquire(t.Context()) // with the settings of a store
 	if err != nil {
