@@ -106,7 +106,7 @@ func (l *lender) set(change func()) {
 
 func (l *lender) client(t *testing.T) *Client {
 	t.Helper()
-	c, err := New(Config{URL: l.URL, Key: "slk_test_key", Timeout: 20 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	c, err := New(Config{URL: l.URL, Key: "slk_test_key", Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func TestAReporterSendsWhatItCounted(t *testing.T) {
 		_, _ = io.WriteString(w, `{"accepted":1,"ignored":[]}`)
 	}))
 	t.Cleanup(server.Close)
-	client, err := New(Config{URL: server.URL, Key: "slk_test_key", Timeout: 10 * time.Second})
+	client, err := New(Config{URL: server.URL, Key: "slk_test_key", Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

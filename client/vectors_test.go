@@ -161,7 +161,7 @@ func replay(t *testing.T, c *vectorCase) {
 		URL: server.URL, Key: testKey, DenialMemory: time.Duration(c.Config.DenialMemoryMS) * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		// The faults that are no time-out must not become one on a busy machine.
-		Timeout: 20 * time.Second,
+		Timeout: time.Minute,
 	}
 	for _, step := range c.Steps {
 		if step.Answer != nil && step.Answer.Fault == "slow" {

@@ -57,7 +57,7 @@ func (g *greedy) send(by caller, times int, q request) {
 // await returns when so many connections are held.
 func (g *greedy) await(connections int) {
 	g.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(patience); ; {
 		var held int
 		err := g.locks.QueryRow(g.ctx(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&held)
 		if err != nil {

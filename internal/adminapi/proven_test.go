@@ -36,7 +36,7 @@ func withoutMail(c *adminapi.Config) { c.Gate = auth.NewGate(c.People, auth.Opti
 func (w *world) postOffice(server *smtptest.Server) *auth.PostOffice {
 	w.t.Helper()
 	sender := must(mailer.New(mailer.Options{
-		Addr: server.Addr, TLS: mailer.StartTLS, From: "sluice@example.com", URL: loopback, Trust: server.Trust, Timeout: 10 * time.Second,
+		Addr: server.Addr, TLS: mailer.StartTLS, From: "sluice@example.com", URL: loopback, Trust: server.Trust, Timeout: time.Minute,
 	}))(w.t)
 	return auth.NewPostOffice(w.store, sender, slog.New(slog.NewTextHandler(&w.log, nil)))
 }

@@ -90,7 +90,7 @@ func (s *streaming) watch(by caller, query string, header ...string) *watched {
 // next returns the next event that is no comment, or fails the test if none comes in time or the stream ends.
 func (w *watched) next() event {
 	w.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(patience)
 	for {
 		select {
 		case e, ok := <-w.events:
@@ -117,7 +117,7 @@ func (w *watched) wantEnd(reason string) {
 		if ok {
 			w.t.Errorf("after its end the stream says %+v", e)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		w.t.Error("the stream goes on after its end")
 	}
 }
@@ -251,7 +251,7 @@ func TestAQuietTailShowsThatItLives(t *testing.T) {
 			if e.comment == "" {
 				t.Errorf("%+v came, want a comment", e)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("only %d comments came", n)
 		}
 		s.ahead.Add(int64(15 * time.Second))
@@ -273,7 +273,7 @@ func TestAnAccountHasFourTailsAtOnce(t *testing.T) {
 		t.Errorf("somebody else's first is answered %d", got.status)
 	}
 	_ = streams[0].answer.Body.Close()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(patience); ; {
 		if got := s.send(by, "GET", ours+"/tail", nil); got.status == http.StatusOK {
 			break
 		}

@@ -24,7 +24,7 @@ func newSender(t *testing.T, server *smtptest.Server, change func(*mailer.Option
 	t.Helper()
 	options := mailer.Options{
 		Addr: server.Addr, TLS: mailer.StartTLS, From: "Sluice <sluice@example.com>", URL: "https://sluice.example.com",
-		Trust: server.Trust, Timeout: 10 * time.Second,
+		Trust: server.Trust, Timeout: time.Minute,
 	}
 	change(&options)
 	sender, err := mailer.New(options)

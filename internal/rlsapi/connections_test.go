@@ -60,7 +60,7 @@ func (w *world) dialRaw(t *testing.T) (net.Conn, *http2.Framer) {
 // isClosed waits until the other side closes a connection.
 func isClosed(t *testing.T, conn net.Conn) bool {
 	t.Helper()
-	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	_, err := io.Copy(io.Discard, conn)
 	var late net.Error
 	return !errors.As(err, &late) || !late.Timeout()
@@ -131,7 +131,7 @@ func TestATenantsOpenRequestsLeaveRoomForOthers(t *testing.T) {
 	for range rlsapi.InFlightShare % 200 {
 		open(conn)
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		_, err := w.askAs(t.Context(), token, "acme", 1, both()...)
 		if status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "in flight") {
 			break
@@ -221,7 +221,7 @@ func TestAClientThatPingsTooOftenIsSentAway(t *testing.T) {
 			_ = framer.WritePing(false, [8]byte{})
 		}
 	}()
-	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	for {
 		frame, err := framer.ReadFrame()
 		if err != nil {
@@ -332,7 +332,7 @@ func TestARequestInFlightIsAnsweredBeforeTheEnd(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- w.server.Shutdown(t.Context()) }()
 	// The listener closes before requests are waited for.
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		conn, err := net.Dial("tcp", w.addr)
 		if err != nil {
 			break
