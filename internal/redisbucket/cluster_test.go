@@ -103,12 +103,13 @@ func (n *clusterNode) mustMeet(t *testing.T, other *clusterNode) {
 	n.mustDo(t, "cluster", "meet", host, port, other.busPort)
 }
 
-// mustKnow waits until a node serves as one of that many.
+// mustKnow waits until a node serves as one of that many, and knows who serves each slot.
 func (n *clusterNode) mustKnow(t *testing.T, nodes int) {
 	t.Helper()
 	eventually(t, "the cluster is whole", patience, func() bool {
 		info, err := n.direct.ClusterInfo(t.Context()).Result()
-		return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", nodes))
+		return err == nil && strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_assigned:16384\r") &&
+			strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", nodes))
 	})
 }
 

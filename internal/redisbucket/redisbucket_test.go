@@ -34,6 +34,7 @@ func TestConformance(t *testing.T) {
 	for database := range cap(free) {
 		free <- database
 	}
+	user := createDocumentedUser(t, admin)
 	open := func(t *testing.T) buckettest.Store {
 		database := <-free
 		rdb := client(t, fmt.Sprintf("redis://%s/%d", server.Addr(), database), patience)
@@ -41,7 +42,7 @@ func TestConformance(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { free <- database })
-		s := New(rdb, patience)
+		s := New(client(t, fmt.Sprintf("redis://%s@%s/%d", user.login, server.Addr(), database), patience), patience)
 		return buckettest.Store{
 			Take: func(now int64, checks []enforce.BucketCheck) error {
 				expire(t, rdb, now, checks)
