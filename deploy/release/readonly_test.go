@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,25 +23,56 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb"
 )
 
-// container runs programs of an image as a container runtime would: with the image's files alone, read-only, as a user that
-// nobody knows. Only the network is the machine's.
+// container runs programs of an image almost as a container runtime would: as a user that nobody knows, who can write none of the
+// image's files and sees no others. Only the network is the machine's. Tests of another user than root run the programs as
+// themselves, beside the machine's files, but with no folder of their own that they can write.
 type container struct {
 	root string
 	user int
 }
 
-// readOnly mounts the root as read-only in a mount namespace of its own, and starts a program in it. Parameters are the root, the
-// user, and the command line.
-const readOnly = `root=$1 user=$2; shift 2
-mount --bind "$root" "$root" && mount -o remount,bind,ro "$root" || exit 90
-! touch "$root/x" 2>/dev/null || exit 91
-exec chroot --userspec="$user:$user" "$root" "$@"`
+func newContainer(t *testing.T, image v1.Image) container {
+	t.Helper()
+	c := container{root: t.TempDir(), user: os.Geteuid()}
+	if c.user == 0 {
+		c.user = 20_000 + rand.IntN(40_000)
+	}
+	files := mutate.Extract(image)
+	defer files.Close()
+	extract(t, files, c.root)
+	letPass(t, c.root)
+	c.chmod(t, func(mode fs.FileMode) fs.FileMode { return mode &^ 0o222 })
+	t.Cleanup(func() { c.chmod(t, func(mode fs.FileMode) fs.FileMode { return mode | 0o200 }) }) // so that it can be removed
+	return c
+}
+
+// chmod changes the permissions of all files and folders.
+func (c container) chmod(t *testing.T, change func(fs.FileMode) fs.FileMode) {
+	t.Helper()
+	err := filepath.WalkDir(c.root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Type() == fs.ModeSymlink {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		return os.Chmod(path, change(info.Mode()))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 func (c container) command(t *testing.T, env []string, program string, arguments ...string) *exec.Cmd {
 	t.Helper()
-	all := append([]string{"--mount", "sh", "-c", readOnly, "sh", c.root, fmt.Sprint(c.user), "/usr/local/bin/" + program}, arguments...)
-	cmd := exec.CommandContext(t.Context(), "unshare", all...)
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
+	path := "/usr/local/bin/" + program
+	cmd := exec.CommandContext(t.Context(), filepath.Join(c.root, path), arguments...)
+	cmd.Dir, cmd.Env = c.root, append([]string{"HOME=" + c.root, "TMPDIR=" + c.root}, env...)
+	if os.Geteuid() == 0 {
+		cmd.Path, cmd.Dir, cmd.Env = path, "/", env
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: c.root, Credential: &syscall.Credential{Uid: uint32(c.user), Gid: uint32(c.user)}}
+	}
 	return cmd
 }
 
@@ -100,15 +133,7 @@ func (c container) serve(t *testing.T, env []string, addr, program string, argum
 
 // runReadOnly lets the programs of an image do all that a deployment needs: migrate, make a tenant, and decide its checks.
 func runReadOnly(t *testing.T, image v1.Image) {
-	if os.Geteuid() != 0 || exec.Command("unshare", "--mount", "true").Run() != nil {
-		t.Skip("mounting a file system needs root")
-	}
-	c := container{root: t.TempDir(), user: 20_000 + rand.IntN(40_000)}
-	files := mutate.Extract(image)
-	defer files.Close()
-	extract(t, files, c.root)
-	letPass(t, c.root)
-
+	c := newContainer(t, image)
 	folder, err := os.MkdirTemp("", "sluice-test-postgres-")
 	if err != nil {
 		t.Fatal(err)
