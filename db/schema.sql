@@ -184,6 +184,8 @@ CREATE INDEX rate_limit_rule_adapt_idx ON rate_limit_rule (tenant_id, rule_id)
     WHERE adapt_backend IS NOT NULL AND removed_at IS NULL;
 CREATE UNIQUE INDEX rate_limit_rule_candidate_key ON rate_limit_rule (tenant_id, candidate_for)
     WHERE candidate_for IS NOT NULL AND removed_at IS NULL;
+CREATE INDEX rate_limit_rule_end_idx ON rate_limit_rule (tenant_id, expires_at)
+    WHERE expires_at IS NOT NULL AND removed_at IS NULL;
 
 -- One user's own limit for one rule. A removed override keeps its row, because its end is when the rule's own limit
 -- holds again.

@@ -992,3 +992,21 @@ SET plans = excluded.plans, rules = excluded.rules, overrides = excluded.overrid
     api_keys = excluded.api_keys, alerts = excluded.alerts, members = excluded.members,
     version = q.version + 1, updated_at = clock_timestamp()
 RETURNING q.version;
+
+-- name: ExpiredRules :many
+-- Rules that ended, and were last edited, before a time: the oldest of each tenant. One with a candidate or a scheduled change stays.
+SELECT ended.tenant_id, ended.rule_id
+FROM tenant AS t
+CROSS JOIN LATERAL (
+    SELECT r.tenant_id, r.rule_id FROM rate_limit_rule AS r
+    WHERE r.tenant_id = t.tenant_id AND r.removed_at IS NULL AND r.expires_at < sqlc.arg(before)::timestamptz
+        AND r.updated_at < sqlc.arg(before)::timestamptz
+        AND NOT EXISTS (SELECT FROM rate_limit_rule AS c
+            WHERE c.tenant_id = r.tenant_id AND c.candidate_for = r.rule_id AND c.removed_at IS NULL)
+        AND NOT EXISTS (SELECT FROM scheduled_change AS s
+            WHERE s.tenant_id = r.tenant_id AND s.rule_id = r.rule_id AND s.due_at IS NOT NULL)
+    ORDER BY r.expires_at, r.rule_id
+    LIMIT sqlc.arg(of_each)::integer
+) AS ended
+WHERE t.removed_at IS NULL
+LIMIT sqlc.arg(at_most)::integer;

@@ -252,6 +252,9 @@ func (r *Rule) CandidateName(isTaken func(name string) bool) string {
 	return name
 }
 
+// ExpiredKept is how long a rule stays after its end, or its last edit after that. Then it is removed.
+const ExpiredKept = 7 * 24 * time.Hour
+
 // HasExpired reports whether the rule matches nothing any more.
 func (r *Rule) HasExpired(now time.Time) bool {
 	return !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(now)

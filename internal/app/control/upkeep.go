@@ -16,7 +16,7 @@ import (
 )
 
 // upkeep runs the jobs of the control plane until ctx ends: it creates and drops partitions, raises alerts and delivers
-// them, sends audit logs, runs replays, and makes scheduled changes. Any number of processes may run it at once.
+// them, sends audit logs, runs replays, makes scheduled changes, and removes expired rules. Any number of processes may run it at once.
 func upkeep(ctx context.Context, cfg config.Config, store *pgstore.Store, sender *webhook.Sender, log *slog.Logger) {
 	keep := violations.Retention{Details: cfg.ViolationRetention, Counts: cfg.CountRetention, Audit: cfg.AuditRetention, Access: cfg.SecurityLogRetention}
 	var work sync.WaitGroup
@@ -26,6 +26,7 @@ func upkeep(ctx context.Context, cfg config.Config, store *pgstore.Store, sender
 	work.Go(func() { scheduledChanges(store, log).Run(ctx) })
 	work.Go(func() { auth.NewAuditCourier(store, sender, log).Run(ctx) })
 	work.Go(func() { prune(ctx, store, log) })
+	work.Go(func() { removeExpired(ctx, store, log) })
 	work.Go(func() { eraseTenants(ctx, store, cfg.TenantGrace, log) })
 	work.Wait()
 }
@@ -63,6 +64,29 @@ func eraseTenants(ctx context.Context, store *pgstore.Store, grace time.Duration
 		}
 		if erased > 0 {
 			log.InfoContext(ctx, "erased removed tenants", "tenants", erased)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
+	}
+}
+
+// expiredInterval is how often rules that ended are looked for.
+const expiredInterval = 10 * time.Minute
+
+// removeExpired removes rules that ended some time ago.
+func removeExpired(ctx context.Context, store *pgstore.Store, log *slog.Logger) {
+	next := time.NewTicker(expiredInterval)
+	defer next.Stop()
+	for {
+		removed, err := store.RemoveExpiredRules(ctx, time.Now().Add(-rules.ExpiredKept))
+		if err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "some expired rules were not removed; the next round tries again", "error", err)
+		}
+		if removed > 0 {
+			log.InfoContext(ctx, "removed expired rules", "rules", removed)
 		}
 		select {
 		case <-ctx.Done():

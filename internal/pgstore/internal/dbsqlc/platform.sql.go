@@ -1420,6 +1420,50 @@ func (q *Queries) EraseRemovedTenant(ctx context.Context, tenantID int64, atMost
 	return done, err
 }
 
+const expiredRules = `-- name: ExpiredRules :many
+SELECT ended.tenant_id, ended.rule_id
+FROM tenant AS t
+CROSS JOIN LATERAL (
+    SELECT r.tenant_id, r.rule_id FROM rate_limit_rule AS r
+    WHERE r.tenant_id = t.tenant_id AND r.removed_at IS NULL AND r.expires_at < $1::timestamptz
+        AND r.updated_at < $1::timestamptz
+        AND NOT EXISTS (SELECT FROM rate_limit_rule AS c
+            WHERE c.tenant_id = r.tenant_id AND c.candidate_for = r.rule_id AND c.removed_at IS NULL)
+        AND NOT EXISTS (SELECT FROM scheduled_change AS s
+            WHERE s.tenant_id = r.tenant_id AND s.rule_id = r.rule_id AND s.due_at IS NOT NULL)
+    ORDER BY r.expires_at, r.rule_id
+    LIMIT $2::integer
+) AS ended
+WHERE t.removed_at IS NULL
+LIMIT $3::integer
+`
+
+type ExpiredRulesRow struct {
+	TenantID rules.TenantID
+	RuleID   rules.RuleID
+}
+
+// Rules that ended, and were last edited, before a time: the oldest of each tenant. One with a candidate or a scheduled change stays.
+func (q *Queries) ExpiredRules(ctx context.Context, before time.Time, ofEach int32, atMost int32) ([]ExpiredRulesRow, error) {
+	rows, err := q.db.Query(ctx, expiredRules, before, ofEach, atMost)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ExpiredRulesRow
+	for rows.Next() {
+		var i ExpiredRulesRow
+		if err := rows.Scan(&i.TenantID, &i.RuleID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const expiringKeys = `-- name: ExpiringKeys :many
 
 SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.created_by_kind, k.created_by_id, k.created_by_name,

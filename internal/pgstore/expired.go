@@ -1,0 +1,53 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+const (
+	// expiredOfEach is how many expired rules of a tenant one round removes, so that other tenants are not kept waiting.
+	expiredOfEach   = 100
+	expiredPerRound = 5000
+)
+
+// RemoveExpiredRules removes the rules that ended, and were last edited, before a time, in the name of the system. Each is a
+// transaction of its own, which can be undone from the audit log. Rules with a candidate or a scheduled change stay.
+func (s *Store) RemoveExpiredRules(ctx context.Context, before time.Time) (removed int, err error) {
+	ended, err := askFor(ctx, s, classBackground, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ExpiredRulesRow, error) {
+		return q.ExpiredRules(ctx, before, expiredOfEach, expiredPerRound)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("look for expired rules: %w", err)
+	}
+	writer := s.As(rules.Actor{Kind: rules.ActorSystem, Name: "sluice", Act: "remove an expired rule"})
+	var failed []error
+	for _, row := range ended {
+		isEnded := false
+		err := writer.inTenant(ctx, classBulk, row.TenantID, func(ctx context.Context, w write) error {
+			rule, err := w.ruleAt(ctx, row.RuleID, rules.AnyVersion)
+			if err != nil {
+				return err
+			}
+			if rule.ExpiresAt.IsZero() || !rule.ExpiresAt.Before(before) || !rule.UpdatedAt.Before(before) {
+				return errUnchanged // somebody edited it meanwhile
+			}
+			isEnded = true
+			return w.removeRule(ctx, row.RuleID)
+		})
+		switch {
+		case err == nil && isEnded:
+			removed++
+		case ctx.Err() != nil:
+			return removed, err
+		case err != nil && !errors.Is(err, rules.ErrNotFound):
+			failed = append(failed, fmt.Errorf("remove the expired rule %d of tenant %d: %w", row.RuleID, row.TenantID, err))
+		}
+	}
+	return removed, errors.Join(failed...)
+}
