@@ -3,7 +3,6 @@ import { promisify } from 'node:util';
 import { expect, settled, signIn, test } from './browser';
 import { countClicks } from './clicks';
 import { demo } from './sluice';
-import { askAll } from './traffic';
 
 test('clicks are counted over pages that are loaded anew, and keys are not', async ({ page }) => {
   await signIn(page);
@@ -17,34 +16,6 @@ test('clicks are counted over pages that are loaded anew, and keys are not', asy
   await page.waitForURL('**/users');
   await clicks.expectAtMost(2);
   await expect(clicks.expectAtMost(1)).rejects.toThrow(/a “Rules”\na “Users”/);
-});
-
-test('pro is raised in four clicks, and its review has a place for the effect', async ({ page, sluice }) => {
-  await askAll(
-    sluice,
-    Array.from({ length: 300 }, () => ({
-      user_id: '42',
-      endpoint: '/api/search',
-      method: 'GET',
-      ip: '203.0.113.9',
-    })),
-  );
-  await signIn(page);
-  await page.goto(`/t/${demo.tenant}/overview`);
-  await settled(page);
-  const clicks = await countClicks(page);
-  await page.getByRole('link', { name: 'Plans', exact: true }).click();
-  await page.getByRole('row').nth(1).locator('td[data-plan="pro"]').click();
-  await page.keyboard.type('250/s');
-  await page.keyboard.press('Enter');
-  await page.getByRole('button', { name: 'Review changes' }).click();
-  const dialog = page.getByRole('dialog');
-  await expect(dialog.getByText(/250 per second/)).toBeVisible();
-  // Few checks are stored some minutes later. Until then the review says where their effect will be.
-  await expect(dialog.getByText('The effect appears here once checks were recorded.')).toBeVisible();
-  await dialog.getByRole('button', { name: 'Save', exact: true }).click();
-  await expect(page.getByText(/1 change saved/)).toBeVisible();
-  await clicks.expectAtMost(4);
 });
 
 test('a new service sends its first check after five clicks', async ({ page }) => {

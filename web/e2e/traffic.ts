@@ -2,9 +2,10 @@ import { demo, type Sluice } from './sluice';
 
 interface Check {
   user_id: string;
+  plan?: string;
   endpoint: string;
   method: string;
-  ip: string;
+  ip?: string;
   cost?: number;
 }
 

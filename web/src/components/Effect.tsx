@@ -8,6 +8,7 @@ import { exactNumber, percent, plainTime, plural } from '~/domain/format';
 
 type Question = components['schemas']['EffectQuestion'];
 type Figure = components['schemas']['Figure'];
+type EffectOfUser = components['schemas']['EffectOfUser'];
 export type EffectOfRule = components['schemas']['EffectOfRule'];
 
 /** What new limits would have done in the last day, from recorded checks. A later edit cancels the request. */
@@ -55,15 +56,22 @@ export function Effect({ tenant, question }: { tenant: string; question: Questio
       {newly.value > 0 && ` (${percent(newly.value / Math.max(1, checks.value))} newly denied)`}.
       {data.users.length > 0 &&
         ` Most affected: ${data.users
-          .map(
-            (user) =>
-              `${user.user_id ?? user.ip} (${user.newly_denied > 0 ? `+${user.newly_denied}` : `−${user.no_longer_denied}`})`,
-          )
+          .map((user) => `${user.user_id ?? user.ip} (${changeOf(user)})`)
           .join(', ')}.`}
       {data.share < 1 && ` From a sample of ${percent(data.share)} of users and addresses.`}
       {data.left_out.length > 0 && ` ${plural(data.left_out.length, 'rule')} could not be replayed.`}
     </p>
   );
+}
+
+/** "+17", "−1,017" or "+17, −1,017" */
+function changeOf({ newly_denied, no_longer_denied }: EffectOfUser): string {
+  return [
+    newly_denied > 0 && `+${exactNumber(newly_denied)}`,
+    no_longer_denied > 0 && `−${exactNumber(no_longer_denied)}`,
+  ]
+    .filter(Boolean)
+    .join(', ');
 }
 
 /** The effect of one rule of several: "In the last day: 412 checks more and 3 fewer denied." */

@@ -219,7 +219,7 @@ const byUser = (tenant: string): Column<ReplayResult['users'][number]>[] => [
         {user_id === null ? (
           ip
         ) : (
-          <Link to="/t/$tenant/users/$user" params={{ tenant, user: user_id }}>
+          <Link to="/t/$tenant/users/$user" params={{ tenant, user: user_id }} className={styles.user}>
             {user_id}
           </Link>
         )}{' '}
