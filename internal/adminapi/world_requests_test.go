@@ -39,16 +39,35 @@ func (w *world) do(by caller, q request) answer {
 	recorder := httptest.NewRecorder()
 	ctx, hangUp := context.WithCancel(r.Context())
 	defer hangUp()
-	w.handler.ServeHTTP(&impatient{recorder, hangUp}, r.WithContext(ctx))
-	got := answer{status: recorder.Code, header: recorder.Header(), body: recorder.Body.String()}
+	isWhole := w.serve(&impatient{recorder, hangUp}, r.WithContext(ctx))
+	got := answer{header: recorder.Header(), body: recorder.Body.String()}
+	if isWhole {
+		got.status = recorder.Code
+	}
 	if operation := w.operation(q.method, r.URL.EscapedPath()); operation != nil {
 		got.operation = operation.OperationID
-		w.holds(operation, got)
+		if isWhole {
+			w.holds(operation, got)
+		}
 	}
 	w.answering.Lock()
 	defer w.answering.Unlock()
 	w.answers = append(w.answers, got)
 	return got
+}
+
+// serve reports whether a request was answered, or else its connection was broken off in the middle of the answer, which a real
+// server does when a handler panics so. Such an answer has the status 0.
+func (w *world) serve(to http.ResponseWriter, r *http.Request) (isWhole bool) {
+	defer func() {
+		switch cause := recover(); cause {
+		case nil, http.ErrAbortHandler:
+		default:
+			panic(cause)
+		}
+	}()
+	w.handler.ServeHTTP(to, r)
+	return true
 }
 
 // impatient hangs up at the first sign of a stream, which would not end by itself.
