@@ -240,6 +240,25 @@ func TestATenantWhoseReceiverIsDeadHoldsNobodyBack(t *testing.T) {
 	}
 }
 
+// TestATenantWithAHundredAlertsThatFireHoldsNobodyBack: one round raises a neighbour's only alert beside them.
+func TestATenantWithAHundredAlertsThatFireHoldsNobodyBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	now, greedy := time.Now(), w.found(t, "greedy")
+	for range 100 {
+		must(w.CreateAlert(t.Context(), tester, alertOn(greedy.user, true)))(t)
+	}
+	exec(t, w.url, `INSERT INTO violation_minute (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
+		SELECT $1, date_trunc('minute', $3::timestamptz), $2, n::text, false, 100, 0 FROM generate_series(1, 20000) AS n`,
+		greedy.ID, greedy.user.ID, now)
+	must(w.CreateAlert(t.Context(), tester, alertOn(w.ours.user, false)))(t)
+	w.deny(t, w.ours.user, "42", now, 12)
+	_ = w.watch(nil).Raise(t.Context(), now) // what a greedy tenant's alerts end with is its own concern
+	if raised := must(w.AlertDeliveries(t.Context(), w.ours.ID, 0, 0, 10))(t); len(raised) != 1 {
+		t.Errorf("%d alerts were raised, want 1", len(raised))
+	}
+}
+
 func TestAlertsThatTakeLongAreRaisedByThemselves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

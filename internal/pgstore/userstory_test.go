@@ -55,6 +55,30 @@ func TestDenialsOfAUserAreExactWhereCountsNameTheUser(t *testing.T) {
 	}
 }
 
+// TestABusyNeighbourTakesNothingFromAStory: a story looks at some of the newest counts and rows, of its own tenant alone.
+func TestABusyNeighbourTakesNothingFromAStory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	hour, third := time.Now().UTC().Truncate(time.Hour).Add(-2*time.Hour), w.found(t, "third")
+	// 50,000 newer counts and a newer violation, also of a user with the same id.
+	exec(t, w.url, `INSERT INTO violation_minute (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
+		SELECT $1, $3::timestamptz + make_interval(mins => 1 + n % 50), $2, CASE WHEN n <= 50 THEN '42' ELSE n::text END, false, 1, 0
+		FROM generate_series(1, 50000) AS n`, third.ID, third.user.ID, hour)
+	v := violation(third.ID, hour.Add(time.Minute))
+	v.Rule, v.Subject, v.UserID, v.Count = third.user.ID, "42", "42", 1
+	tally := violations.Tally{Tenant: third.ID, Rule: v.Rule, Minute: hour.Add(time.Minute), Subject: "42", Denied: 1, Details: []*violations.Violation{&v}}
+	if err := w.WriteViolations(t.Context(), &violations.Batch{Writer: "third", Number: 1, Tallies: []violations.Tally{tally}}); err != nil {
+		t.Fatal(err)
+	}
+	w.deny(t, w.ours.user, "42", hour, 7)
+	w.LookAtTop(3)
+	got := must(w.DenialsOfUser(t.Context(), w.ours.ID, "42", hour, hour.Add(time.Hour), 10))(t)
+	want := []violations.UserDenials{{Hour: hour, Rule: w.ours.user.ID, Mode: rules.ModeEnforce, Denied: 7, Exact: true}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the denials are %+v, want %+v", got, want)
+	}
+}
+
 func TestTheStoryOfAUserHasPlansAndOverrides(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
