@@ -295,7 +295,9 @@ func (e *endless) WriteTraffic(context.Context, []traffic.Block) error {
 	return nil
 }
 
-func (e *endless) WriteUserMonths(context.Context, string, int64, []traffic.UserMonth) error { return nil }
+func (e *endless) WriteUserMonths(context.Context, string, int64, []traffic.UserMonth) error {
+	return nil
+}
 
 func (e *endless) TrafficUsage(context.Context, []rules.TenantID) ([]traffic.Usage, int64, int, error) {
 	select {
