@@ -57,7 +57,7 @@ screenshots: ## Write a picture of every screen, light and dark, wide and narrow
 	cd web && npm run --silent screenshots
 
 .PHONY: lighthouse
-lighthouse: ## Print what Lighthouse says of every screen; SCREEN=overview asks about one
+lighthouse: ## Print what Lighthouse says of every screen and dialog; SCREEN=overview asks about one
 	@scripts/install.sh test
 	@$(MAKE) --no-print-directory web/dist/index.html
 	go build -o .bin/sluice ./cmd/sluice

@@ -77,8 +77,19 @@ export async function settled(page: Page): Promise<void> {
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
+/** Waits until what opens has opened: half faded in, a text has too little contrast. */
+export async function opened(page: Page): Promise<void> {
+  await page.evaluate(async () => {
+    const ending = document
+      .getAnimations()
+      .filter(({ effect }) => effect?.getTiming().iterations !== Infinity);
+    await Promise.allSettled(ending.map(({ finished }) => finished));
+  });
+}
+
 /** Fails if axe finds something that WCAG 2.2 AA does not allow. */
 export async function expectAccessible(page: Page): Promise<void> {
+  await opened(page);
   await page.evaluate(axe);
   const violations = await page.evaluate(async () => {
     const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];

@@ -8,6 +8,7 @@ export const screens = [
   { name: 'rule', path: `/t/${demo.tenant}/rules/1` },
   { name: 'new-rule', path: `/t/${demo.tenant}/rules/new` },
   { name: 'violations', path: `/t/${demo.tenant}/violations` },
+  { name: 'violations-groups', path: `/t/${demo.tenant}/violations?group=ip` },
   { name: 'users', path: `/t/${demo.tenant}/users` },
   { name: 'user', path: `/t/${demo.tenant}/users/42` },
   { name: 'overrides', path: `/t/${demo.tenant}/overrides` },

@@ -45,6 +45,7 @@ export default function CommandPalette({ opened, onClose }: Props) {
   const groups = useGroups(query);
   return (
     <Spotlight.Root
+      title="Search pages, tenants, rules and users"
       store={store}
       query={query}
       onQueryChange={setQuery}
@@ -69,6 +70,7 @@ export default function CommandPalette({ opened, onClose }: Props) {
             {entries.map((entry) => (
               <Spotlight.Action
                 key={entry.id}
+                dimmedSections={false}
                 label={entry.label}
                 rightSection={<span className={styles.description}>{entry.description}</span>}
                 leftSection={entry.icon}

@@ -90,6 +90,9 @@ export const theme = createTheme({
         transitionProps: { duration: 120 },
       },
     },
+    // Not a header of the page, which would be announced for each dialog.
+    ModalHeader: { defaultProps: { role: 'presentation' } },
+    DrawerHeader: { defaultProps: { role: 'presentation' } },
   },
 });
 

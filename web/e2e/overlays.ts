@@ -1,0 +1,143 @@
+import type { Page } from '@playwright/test';
+import { expect } from './browser';
+import { allowed, demo } from './sluice';
+
+export interface Overlay {
+  name: string;
+  path: string;
+  open: (page: Page) => Promise<void>;
+}
+
+const at = (screen: string) => `/t/${demo.tenant}/${screen}`;
+
+/** Opens a dialog by its button. */
+function dialog(name: string, screen: string, button: string | RegExp): Overlay {
+  return { name, path: at(screen), open: (page) => press(page, button) };
+}
+
+async function press(page: Page, button: string | RegExp): Promise<void> {
+  await page.getByRole('button', { name: button, exact: true }).first().click();
+  await expect(page.getByRole('dialog').last()).toBeVisible();
+}
+
+/** What opens above a screen: the palette, menus, panels and dialogs, alone and on top of each other. */
+export const overlays: Overlay[] = [
+  {
+    name: 'palette',
+    path: at('overview'),
+    open: async (page) => {
+      await page.keyboard.press('Control+k');
+      await page.getByRole('textbox', { name: 'Search' }).fill('search');
+      await expect(page.getByRole('button', { name: /api\/search/ }).first()).toBeVisible();
+    },
+  },
+  {
+    name: 'temporary-rule',
+    path: at('violations?group=user&range=24h'),
+    open: async (page) => {
+      await page
+        .getByRole('button', { name: /^Actions for / })
+        .first()
+        .click();
+      await page.getByRole('menuitem', { name: /^Limit/ }).click();
+      await expect(page.getByRole('dialog').getByLabel('Burst')).toBeVisible();
+    },
+  },
+  {
+    name: 'violation',
+    path: at('violations?range=24h'),
+    open: async (page) => {
+      await page.getByRole('table', { name: 'Violations' }).getByRole('link').first().click();
+      await expect(page.getByRole('dialog', { name: 'Violation' })).toBeVisible();
+    },
+  },
+  dialog('new-plan', 'plans', 'New plan'),
+  dialog('add-rule', 'plans', 'Add rule'),
+  {
+    name: 'review',
+    path: at('plans'),
+    open: async (page) => {
+      const cell = page.getByRole('row').nth(1).locator('td[data-plan="pro"]');
+      await cell.click();
+      await page.keyboard.press('Enter');
+      await cell.getByLabel(/^Rate of/).fill('777/s');
+      await page.keyboard.press('Enter');
+      await press(page, 'Review changes');
+      await expect(page.getByRole('dialog').getByText(/777 per second/)).toBeVisible();
+    },
+  },
+  {
+    name: 'replay-above-review',
+    path: at('plans'),
+    open: async (page) => {
+      await overlay('review').open(page);
+      await press(page, 'Replay a longer time');
+      await expect(page.getByRole('dialog', { name: 'Replay recorded checks' })).toBeVisible();
+    },
+  },
+  {
+    name: 'schedule',
+    path: at('rules/1'),
+    open: async (page) => {
+      await page.getByLabel('Burst', { exact: true }).fill('4321');
+      await press(page, 'Schedule');
+    },
+  },
+  dialog('alert-on-a-rule', 'rules/1', 'Alert on this rule'),
+  dialog('new-override', 'users/42', 'New override'),
+  dialog('new-alert', 'settings/alerts', 'New alert'),
+  dialog('new-key', 'settings/keys', 'Create key'),
+  {
+    name: 'invite-with-changes',
+    path: at('settings/members'),
+    open: async (page) => {
+      await press(page, 'Invite');
+      await page.getByLabel('E-mail').fill('grace@example.com');
+      await page.keyboard.press('Escape');
+      await expect(page.getByText('Discard your changes?')).toBeVisible();
+    },
+  },
+  dialog('new-tenant', '../../platform/tenants', 'New tenant'),
+  {
+    name: 'silence-above-alert',
+    path: at('settings/alerts'),
+    open: async (page) => {
+      await page.getByRole('row', { name: /Many denials/ }).click();
+      await press(page, /^Silence/);
+      await expect(page.getByRole('dialog', { name: /^Silence/ })).toBeVisible();
+    },
+  },
+];
+
+function overlay(name: string): Overlay {
+  const found = overlays.find((one) => one.name === name);
+  if (!found) throw new Error(`no overlay is called ${name}`);
+  return found;
+}
+
+/** Creates what the demo data lacks, and returns the screens that show it. */
+export async function furnish(page: Page): Promise<{ name: string; path: string }[]> {
+  const post = async (path: string, data: object) => {
+    const answer = await page.request.post(`/api/v1/tenants/${demo.tenant}/${path}`, { data });
+    expect(answer.ok(), await answer.text()).toBe(true);
+    return answer.json();
+  };
+  await post('alerts', {
+    name: 'Many denials',
+    rule_id: null,
+    per: 'rule',
+    threshold: 100,
+    window_minutes: 5,
+    url: `http://${allowed}:9/`,
+  });
+  const candidate = await post('rules/1/candidate', { burst_capacity: 7 });
+  const replay = await post('replays', {
+    remove: [1],
+    since: new Date(Date.now() - 3_600_000).toISOString(),
+    until: new Date().toISOString(),
+  });
+  return [
+    { name: 'candidate', path: at(`rules/${candidate.rule_id}`) },
+    { name: 'replay', path: at(`replays/${replay.replay_id}`) },
+  ];
+}
