@@ -5,6 +5,7 @@ import type { Rule } from '~/api/types';
 import { Chart } from '~/charts/Chart';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
+import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { exactNumber, plural } from '~/domain/format';
 import { ruleEffect } from '~/domain/rule';
@@ -22,22 +23,7 @@ export function ComparisonCard({ tenant, candidate }: { tenant: string; candidat
             <Limits tenant={tenant} live={data.live} candidate={candidate} since={data.since} />
             <p role="status">{comparisonWords(data)}</p>
             <Lines data={data} />
-            <div className={styles.sides}>
-              <Differing
-                tenant={tenant}
-                pattern={candidate.key_pattern}
-                title="Denied by the candidate only"
-                none="Nobody: everybody that the candidate would deny is denied by the live rule too."
-                of={data.candidate_only}
-              />
-              <Differing
-                tenant={tenant}
-                pattern={candidate.key_pattern}
-                title="Denied by the live rule only"
-                none="Nobody: everybody that the live rule denies would be denied by the candidate too."
-                of={data.live_only}
-              />
-            </div>
+            <Differences tenant={tenant} pattern={candidate.key_pattern} data={data} />
             <p className="soft">
               The candidate takes tokens only for checks that pass, so a looser limit hardly ever denies here.
               {data.looked_back_to && (
@@ -110,22 +96,41 @@ function Lines({ data }: { data: Comparison }) {
   return <Chart label={comparisonWords(data)} x={x} series={series} height={180} yMin={4} unfinished />;
 }
 
+/** Who is denied by one of the two only. */
+function Differences({ tenant, pattern, data }: { tenant: string; pattern: string; data: Comparison }) {
+  const { candidate_only, live_only, live_total } = data;
+  if (candidate_only.items.length + live_only.items.length === 0) {
+    const checks = live_total.allowed + live_total.denied + live_total.bypassed;
+    return (
+      <EmptyState title={checks === 0 ? 'Waiting for checks' : 'No difference so far'}>
+        {checks > 0 && 'Both rules have decided every check alike. '}
+        Who is denied by only one of them is listed here.
+      </EmptyState>
+    );
+  }
+  return (
+    <div className={styles.sides}>
+      <Differing tenant={tenant} pattern={pattern} title="Denied by the candidate only" of={candidate_only} />
+      <Differing tenant={tenant} pattern={pattern} title="Denied by the live rule only" of={live_only} />
+    </div>
+  );
+}
+
 interface DifferingProps {
   tenant: string;
   pattern: string;
   title: string;
-  none: string;
   of: Comparison['live_only'];
 }
 
-function Differing({ tenant, pattern, title, none, of: { subjects, items } }: DifferingProps) {
+function Differing({ tenant, pattern, title, of: { subjects, items } }: DifferingProps) {
   // A pattern that splits by user alone has the user's id as its subject.
   const isUser = pattern.startsWith('user:{user_id}') && (pattern.match(/\{/g) ?? []).length === 1;
   return (
     <section aria-label={title}>
       <h3>{title}</h3>
       {items.length === 0 ? (
-        <p className="soft">{none}</p>
+        <p className="soft">Nobody</p>
       ) : (
         <ul className={styles.subjects}>
           {items.map(({ subject, denied }) => (

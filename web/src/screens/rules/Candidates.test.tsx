@@ -1,0 +1,115 @@
+import { screen, waitFor, within } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import { fakeServer, page, rule } from '../../../test/fake';
+import { open } from '../../../test/render';
+import { live, world } from '../../../test/rules';
+import { verdicts } from '../../../test/traffic';
+
+const candidate = rule({
+  rule_id: 9,
+  plan: 'free',
+  name: 'candidate',
+  mode: 'shadow',
+  burst_capacity: 20,
+  candidate_for: 1,
+  limit_text: '10 per second, bursts to 20',
+});
+
+const comparison = {
+  live,
+  since: '2026-11-21T06:00:00Z',
+  until: '2026-11-21T06:02:00Z',
+  step_seconds: 60,
+  points: [
+    { at: '2026-11-21T06:00:00Z', checks: 200, live_denied: 4, candidate_denied: 10 },
+    { at: '2026-11-21T06:01:00Z', checks: 200, live_denied: 4, candidate_denied: 10 },
+  ],
+  live_total: verdicts(392, 8),
+  candidate_total: verdicts(380, 20),
+  live_only: { subjects: 0, items: [] },
+  candidate_only: { subjects: 12, items: [{ subject: '42', denied: 9 }] },
+  looked_back_to: null,
+};
+
+const besides = {
+  ...world(),
+  'GET /api/v1/tenants/acme/rules': page([live, candidate]),
+  'GET /api/v1/tenants/acme/rules/9': () => ({ json: candidate, headers: { ETag: '"1"' } }),
+  'GET /api/v1/tenants/acme/rules/9/overrides': page([]),
+  'GET /api/v1/tenants/acme/rules/9/comparison': comparison,
+};
+
+test('the shadow toggle of a live rule says that its limit stops, and what was typed can be tried as shadow', async () => {
+  const requests = fakeServer({
+    ...besides,
+    'GET /api/v1/tenants/acme/rules': page([live]),
+    'POST /api/v1/tenants/acme/rules/1/candidate': () => ({ status: 201, json: candidate }),
+  });
+  const { user, router } = open('/t/acme/rules/1');
+  await user.click(await screen.findByText('Shadow'));
+  expect(screen.getByText(/this rule denies nothing/)).toBeDefined();
+  await user.click(screen.getByRole('radio', { name: 'Enforced' }));
+  expect(screen.queryByText(/this rule denies nothing/)).toBeNull();
+  const burst = screen.getByLabelText('Burst');
+  await user.clear(burst);
+  await user.type(burst, '20');
+  await user.click(await screen.findByRole('button', { name: 'Try as shadow' }));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/rules/9'));
+  expect(requests.find(({ method, path }) => method === 'POST' && path.endsWith('/candidate'))?.body).toEqual(
+    { burst_capacity: 20 },
+  );
+});
+
+test('a live rule shows its candidate, and offers no second one', async () => {
+  fakeServer(besides);
+  const { user } = open('/t/acme/rules/1');
+  expect(await screen.findByText(/is tried beside this rule/)).toBeDefined();
+  expect(await screen.findByText(/The candidate would have denied 20 \(5/)).toBeDefined();
+  await user.type(screen.getByLabelText('Burst'), '0');
+  expect(await screen.findByRole('button', { name: 'Save' })).toBeDefined();
+  expect(screen.queryByRole('button', { name: 'Try as shadow' })).toBeNull();
+});
+
+test('the page of a candidate says who differs, and promotes it over the version of the live rule that was shown', async () => {
+  const requests = fakeServer({
+    ...besides,
+    'POST /api/v1/tenants/acme/rules/9/promote': live,
+  });
+  const { user, router } = open('/t/acme/rules/9');
+  const only = await screen.findByRole('region', { name: 'Denied by the candidate only' });
+  expect(only.textContent).toMatch(/429 checksAnd 11 more/);
+  await user.click(await screen.findByRole('button', { name: 'Promote' }));
+  const dialog = await screen.findByRole('dialog');
+  expect(dialog.textContent).toMatch(/goes from 10 per second, bursts to 50 to 10 per second, bursts to 20/);
+  await user.click(within(dialog).getByRole('button', { name: 'Promote' }));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/rules/1'));
+  const sent = requests.find(({ path }) => path.endsWith('/promote'));
+  expect(sent?.headers.get('If-Match')).toBe('"1"');
+  expect(sent?.body).toEqual({ into_rule_id: 1, into_version: 3 });
+});
+
+test('a candidate is discarded', async () => {
+  const requests = fakeServer({
+    ...besides,
+    'DELETE /api/v1/tenants/acme/rules/9': () => ({ status: 204 }),
+  });
+  const { user, router } = open('/t/acme/rules/9');
+  await user.click(await screen.findByRole('button', { name: 'Discard' }));
+  const dialog = await screen.findByRole('dialog');
+  expect(dialog.textContent).toMatch(/The live rule stays 10 per second, bursts to 50/);
+  await user.click(within(dialog).getByRole('button', { name: 'Discard candidate' }));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/rules/1'));
+  expect(requests.some(({ method, path }) => method === 'DELETE' && path.endsWith('/rules/9'))).toBe(true);
+});
+
+test('a candidate that decides as its live rule does says so once', async () => {
+  const none = { subjects: 0, items: [] };
+  fakeServer({
+    ...besides,
+    'GET /api/v1/tenants/acme/rules/9/comparison': { ...comparison, candidate_only: none },
+  });
+  open('/t/acme/rules/9');
+  expect(await screen.findByText('No difference so far')).toBeDefined();
+  expect(screen.queryByText('Denied by the candidate only')).toBeNull();
+  expect(screen.queryByText('Nobody')).toBeNull();
+});

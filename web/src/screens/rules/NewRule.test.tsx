@@ -1,0 +1,103 @@
+import { screen, waitFor } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import { auditEntry, fakeServer, page, rule } from '../../../test/fake';
+import { open } from '../../../test/render';
+import { world } from '../../../test/rules';
+
+test('a copy begins with all that the rule says, under a name that is free', async () => {
+  fakeServer(world());
+  open('/t/acme/rules/new?from=2');
+  expect(await screen.findByLabelText('Name')).toHaveProperty('value', 'half-copy');
+  expect(screen.getByLabelText('Rate')).toHaveProperty('value', '5');
+});
+
+test('a new shadow rule is announced and kept in the history as one', async () => {
+  const made = rule({ rule_id: 9, mode: 'shadow' });
+  fakeServer({
+    ...world(),
+    'POST /api/v1/tenants/acme/rules': () => ({ status: 201, json: made }),
+    'GET /api/v1/tenants/acme/rules/9': () => ({ json: made, headers: { ETag: '"1"' } }),
+    'GET /api/v1/tenants/acme/rules/9/overrides': page([]),
+    'GET /api/v1/tenants/acme/audit': page([
+      auditEntry({ action: 'create', before: null, after: { ...made } }),
+      auditEntry({
+        audit_id: 811,
+        action: 'create',
+        before: null,
+        after: { ...made, action: 'block', mode: 'enforce' },
+      }),
+    ]),
+  });
+  const { user } = open('/t/acme/rules/new');
+  await user.click(await screen.findByText('Shadow'));
+  await user.click(screen.getByRole('button', { name: 'Create rule' }));
+  expect(await screen.findByText('Rule created. Within 2 s it reports what it would deny')).toBeDefined();
+  expect(await screen.findByText('Created in shadow mode: 10 per second, bursts to 50')).toBeDefined();
+  expect(screen.getByText('Created: Always denied')).toBeDefined();
+});
+
+test('a new rule can begin as a block of an address', async () => {
+  fakeServer(world());
+  open('/t/acme/rules/new?block=203.0.113.9');
+  expect(await screen.findByLabelText('Key pattern')).toHaveProperty('value', 'ip:203.0.113.9');
+  expect(screen.getByLabelText('Action')).toHaveProperty('value', 'block');
+  expect(screen.getByText('Every matching request is denied.')).toBeDefined();
+});
+
+test('the address of IPv6 that a block begins with is quoted', async () => {
+  fakeServer(world());
+  open('/t/acme/rules/new?block=2001:db8::1');
+  expect(await screen.findByLabelText('Key pattern')).toHaveProperty('value', 'ip:"2001:db8::1"');
+});
+
+test('a quota is made with the fields that quotas have, and nothing else is sent', async () => {
+  const requests = fakeServer({
+    ...world(),
+    'POST /api/v1/tenants/acme/rules': () => ({ json: rule({ rule_id: 9 }), status: 201 }),
+  });
+  const { user } = open('/t/acme/rules/new');
+  expect(await screen.findAllByRole('img', { name: /^35 requests: \d+ allowed/ })).toHaveLength(6);
+  await user.click(screen.getByRole('radio', { name: /Fixed window/ }));
+  expect(screen.queryByRole('textbox', { name: 'Rate' })).toBeNull();
+  expect(screen.queryByRole('textbox', { name: 'Longest hold' })).toBeNull();
+  await user.selectOptions(screen.getByRole('combobox', { name: 'Window' }), 'calendar month');
+  await user.selectOptions(screen.getByRole('combobox', { name: 'Begins on' }), '15th');
+  await user.type(screen.getByRole('combobox', { name: 'Time zone' }), 'Europe/Berlin');
+  await user.type(screen.getByRole('textbox', { name: /^Note when/ }), '80, 100');
+  await user.clear(screen.getByRole('textbox', { name: 'Requests per window' }));
+  await user.type(screen.getByRole('textbox', { name: 'Requests per window' }), '10000');
+  expect(screen.getByText('10,000 per month from the 15th, Europe/Berlin')).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Create rule' }));
+  await waitFor(() =>
+    expect(requests.some(({ method, path }) => method === 'POST' && path.endsWith('/rules'))).toBe(true),
+  );
+  const sent = requests.find(({ method, path }) => method === 'POST' && path.endsWith('/rules'))?.body;
+  expect(sent).toEqual({
+    key_pattern: 'user:{user_id}',
+    name: '',
+    plan: null,
+    mode: 'enforce',
+    action: 'limit',
+    failure_mode: null,
+    is_active: true,
+    description: '',
+    algorithm: 'fixed_window',
+    rate_unit: 'second',
+    burst_capacity: 10000,
+    window: 'month',
+    window_zone: 'Europe/Berlin',
+    window_start_day: 15,
+    notify_at: [80, 100],
+  });
+});
+
+test('a preset turns the limit into places, and what is wrong with a field is said there', async () => {
+  fakeServer(world());
+  const { user } = open('/t/acme/rules/new');
+  await user.click(await screen.findByRole('button', { name: '20 at once' }));
+  expect(screen.getByText('20 at once, held at most 10 min')).toBeDefined();
+  await user.clear(screen.getByRole('textbox', { name: 'Longest hold' }));
+  await user.type(screen.getByRole('textbox', { name: 'Longest hold' }), '25h');
+  expect(screen.getByText('must be at most 24h')).toBeDefined();
+  expect(screen.getByRole('button', { name: 'Create rule' })).toHaveProperty('disabled', true);
+});

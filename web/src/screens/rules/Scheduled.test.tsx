@@ -1,0 +1,68 @@
+import { fireEvent, screen, waitFor, within } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import { fakeServer, page } from '../../../test/fake';
+import { open } from '../../../test/render';
+import { world } from '../../../test/rules';
+
+const scheduled = {
+  change_id: 7,
+  rule_id: 1,
+  change: { burst_capacity: 80 },
+  starts_at: '2026-11-23T09:00:00Z',
+  ends_at: '2026-11-27T17:00:00Z',
+  state: 'waiting' as const,
+  requested_at: '2026-11-21T06:00:00Z',
+  requested_by: 'ada@example.com',
+  applied_at: null,
+  ended_at: null,
+  failure: null,
+};
+
+test('what was typed is scheduled with its end, for the version that was shown', async () => {
+  const requests = fakeServer({
+    ...world(),
+    'POST /api/v1/tenants/acme/scheduled-changes': () => ({ status: 201, json: scheduled }),
+  });
+  const { user } = open('/t/acme/rules/1');
+  const burst = await screen.findByLabelText('Burst');
+  await user.clear(burst);
+  await user.type(burst, '80');
+  await user.click(screen.getByRole('button', { name: 'Schedule' }));
+  const dialog = await screen.findByRole('dialog');
+  fireEvent.change(within(dialog).getByLabelText(/Starts/), { target: { value: '2026-11-23T09:00' } });
+  fireEvent.change(within(dialog).getByLabelText(/Ends/), { target: { value: '2026-11-23T08:00' } });
+  expect(within(dialog).getByRole('button', { name: 'Schedule' })).toHaveProperty('disabled', true);
+  fireEvent.change(within(dialog).getByLabelText(/Ends/), { target: { value: '2026-11-27T17:00' } });
+  await user.click(within(dialog).getByRole('button', { name: 'Schedule' }));
+  await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+  expect(requests.find(({ path, method }) => method === 'POST' && path.endsWith('changes'))?.body).toEqual({
+    rule_id: 1,
+    version: 3,
+    change: { burst_capacity: 80 },
+    starts_at: new Date('2026-11-23T09:00').toISOString(),
+    ends_at: new Date('2026-11-27T17:00').toISOString(),
+  });
+  expect(screen.getByLabelText('Burst')).toHaveProperty('value', '50');
+});
+
+test('scheduled changes are listed with what became of them, and one that waits is canceled', async () => {
+  const edited = {
+    ...scheduled,
+    change_id: 6,
+    state: 'edited' as const,
+    failure: 'Somebody edited the rule meanwhile, so nothing was taken back.',
+  };
+  const requests = fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/scheduled-changes': page([scheduled, edited]),
+    'POST /api/v1/tenants/acme/scheduled-changes/7/cancel': { ...scheduled, state: 'canceled' },
+  });
+  const { user } = open('/t/acme/rules/1');
+  const list = await screen.findByRole('list', { name: 'Scheduled changes' });
+  const [waiting, kept] = within(list).getAllByRole('listitem');
+  expect(waiting?.textContent).toMatch(/WaitingBurst: 80.*by ada@example.com/);
+  expect(kept?.textContent).toMatch(/Not taken back.*Somebody edited the rule/);
+  await user.click(within(list).getByRole('button', { name: 'Cancel' }));
+  await user.click(within(await screen.findByRole('dialog')).getByRole('button', { name: 'Cancel change' }));
+  await waitFor(() => expect(requests.some(({ path }) => path.endsWith('/7/cancel'))).toBe(true));
+});
