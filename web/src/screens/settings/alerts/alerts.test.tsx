@@ -1,0 +1,208 @@
+import { screen, waitFor, within } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import { page, problem } from '../../../../test/fake';
+import { open } from '../../../../test/render';
+import { acme, server } from '../../../../test/settings';
+
+test('the first alert is made, and its secret shown once', async () => {
+  const requests = server({
+    [`POST ${acme}/alerts`]: () => ({ status: 201, json: { alert: loud, secret: 'slw_secret' } }),
+  });
+  const { user } = open('/t/acme/settings/alerts');
+  await user.click(await screen.findByRole('button', { name: 'New alert' }));
+  await user.type(await screen.findByLabelText('Name'), 'Search');
+  await user.click(screen.getByRole('combobox', { name: 'Rule' }));
+  await user.click(await screen.findByRole('option', { name: /user:\{user_id\}/ }));
+  await user.type(screen.getByLabelText('Webhook'), 'https://hooks.example.com/');
+  await user.click(screen.getByRole('button', { name: 'Create alert' }));
+  expect(await screen.findByText('slw_secret')).toBeDefined();
+  const shown = screen.getByRole('region', { name: 'Check a webhook in Node.js' }).textContent;
+  expect(shown).toContain("update(t + '.').update(body)");
+  expect(document.body.textContent).toContain('Sluice-Signature: t=…,v1=…');
+  expect(document.body.textContent).not.toContain('X-Sluice');
+  expect(requests.find(({ method, path }) => method === 'POST' && path.endsWith('/alerts'))?.body).toEqual({
+    name: 'Search',
+    kind: 'denials',
+    rule_id: 12,
+    per: 'rule',
+    threshold: 1000,
+    window_minutes: 5,
+    format: 'webhook',
+    url: 'https://hooks.example.com/',
+    is_active: true,
+  });
+});
+
+const loud = {
+  alert_id: 4,
+  name: 'Loud',
+  kind: 'denials',
+  rule_id: 12,
+  per: 'rule',
+  threshold: 1000,
+  window_minutes: 5,
+  format: 'webhook',
+  url: 'https://hooks.example.com/',
+  email: null,
+  is_active: true,
+  rule_removed: false,
+  raised_at: null,
+  silence: null,
+  version: 1,
+};
+const waiting = {
+  delivery_id: 90,
+  is_test: false,
+  rule_id: 12,
+  subject: null,
+  denied: 1043,
+  since: '2026-11-21T06:00:00Z',
+  raised_at: '2026-11-21T06:00:00Z',
+  state: 'pending',
+  attempts: 1,
+  last_status: 503,
+  last_error: '',
+  attempted_at: '2026-11-21T06:00:00Z',
+  next_attempt_at: '2026-11-21T06:30:00Z',
+  is_under_way: false,
+};
+
+test('an alert of any rule shows when it would have fired, and is sent to Slack', async () => {
+  const requests = server({
+    [`POST ${acme}/alerts/preview`]: {
+      since: '2026-11-14T06:00:00Z',
+      until: '2026-11-21T06:00:00Z',
+      looked_back_to: null,
+      fired: 7,
+      firings: [{ at: '2026-11-20T06:00:00Z', rule_id: 12, subject: null, count: 40 }],
+    },
+    [`POST ${acme}/alerts`]: () => ({
+      status: 201,
+      json: { alert: { ...loud, format: 'slack' }, secret: null },
+    }),
+  });
+  const { user } = open('/t/acme/settings/alerts');
+  await user.click(await screen.findByRole('button', { name: 'New alert' }));
+  await user.type(await screen.findByLabelText('Name'), 'Nearly full');
+  await user.selectOptions(screen.getByLabelText('When'), 'near_limit');
+  expect(screen.queryByLabelText('Count')).toBeNull();
+  await user.click(screen.getByRole('combobox', { name: 'Rule' }));
+  await user.click(await screen.findByRole('option', { name: 'Any rule' }));
+  const preview = await screen.findByRole('region', { name: 'Preview' });
+  expect(preview.textContent).toContain('It would have fired 7 times in the last 7 days');
+  expect(preview.textContent).toMatch(/40 % by .*user:\{user_id\}/);
+  expect(preview.textContent).toContain('and 2 times before');
+  await user.selectOptions(screen.getByLabelText('Send to'), 'slack');
+  await user.type(screen.getByLabelText('Slack webhook'), 'https://hooks.slack.com/services/x');
+  await user.click(screen.getByRole('button', { name: 'Create alert' }));
+  await waitFor(() => expect(screen.queryByLabelText('Name')).toBeNull());
+  const condition = { kind: 'near_limit', rule_id: null, per: 'rule', threshold: 50, window_minutes: 5 };
+  const sent = (end: string) =>
+    requests.filter(({ method, path }) => method === 'POST' && path.endsWith(end));
+  expect(sent('/preview').at(-1)?.body).toEqual(condition);
+  expect(sent('/alerts').at(-1)?.body).toEqual({
+    name: 'Nearly full',
+    ...condition,
+    format: 'slack',
+    url: 'https://hooks.slack.com/services/x',
+    is_active: true,
+  });
+});
+
+test('an alert is silenced for a time, which says by whom and why', async () => {
+  let alert: object = loud;
+  const requests = server({
+    [`GET ${acme}/alerts`]: () => ({ json: page([alert]) }),
+    [`GET ${acme}/alerts/4/deliveries`]: page([{ ...waiting, state: 'silenced', next_attempt_at: null }]),
+    [`PUT ${acme}/alerts/4/silence`]: () => {
+      alert = {
+        ...loud,
+        silence: { until: '2030-01-01T00:00:00Z', by: 'ada@example.com', reason: 'Load test' },
+      };
+      return { json: alert };
+    },
+    [`DELETE ${acme}/alerts/4/silence`]: () => {
+      alert = loud;
+      return { json: alert };
+    },
+  });
+  const { user } = open('/t/acme/settings/alerts?entry=4');
+  await user.click(await screen.findByRole('button', { name: 'Silence …' }));
+  await user.selectOptions(await screen.findByLabelText('Duration'), '4 hours');
+  await user.type(screen.getByLabelText('Reason'), 'Load test');
+  const before = Date.now();
+  await user.click(screen.getByRole('button', { name: 'Silence' }));
+  expect(await screen.findByText(/by ada@example.com: Load test/)).toBeDefined();
+  const body = requests.find(({ method }) => method === 'PUT')?.body as { until: string; reason: string };
+  expect(body.reason).toBe('Load test');
+  expect(Math.abs(Date.parse(body.until) - before - 4 * 3_600_000)).toBeLessThan(60_000);
+  await user.click(screen.getByRole('button', { name: 'End silence' }));
+  expect(await screen.findByRole('button', { name: 'Silence …' })).toBeDefined();
+});
+
+test('a webhook inside the network is refused at its field', async () => {
+  const detail = 'must lead to a public address';
+  const wrong = problem(400, 'invalid-body', { errors: [{ pointer: '/url', detail }] });
+  server({
+    [`GET ${acme}/alerts`]: page([loud]),
+    [`GET ${acme}/alerts/4/deliveries`]: page([]),
+    [`PATCH ${acme}/alerts/4`]: () => wrong,
+  });
+  const { user } = open('/t/acme/settings/alerts?entry=4');
+  await user.click(await screen.findByRole('button', { name: 'Edit' }));
+  await user.click(await screen.findByRole('button', { name: 'Save' }));
+  await waitFor(() => expect(screen.getByLabelText('Webhook').getAttribute('aria-invalid')).toBe('true'));
+  expect(screen.getByText(new RegExp(detail, 'i'))).toBeDefined();
+});
+
+test('a lost race over an alert shows both versions, and mine is saved over theirs', async () => {
+  const tags: (string | null)[] = [];
+  const theirs = { ...loud, threshold: 5000, version: 2 };
+  server({
+    [`GET ${acme}/alerts`]: page([loud]),
+    [`GET ${acme}/alerts/4`]: theirs,
+    [`GET ${acme}/alerts/4/deliveries`]: page([]),
+    [`PATCH ${acme}/alerts/4`]: ({ headers }: { headers: Headers }) => {
+      tags.push(headers.get('If-Match'));
+      return tags.length > 1 ? { json: { ...loud, version: 3 } } : problem(412, 'precondition-failed');
+    },
+  });
+  const { user } = open('/t/acme/settings/alerts?entry=4');
+  await user.click(await screen.findByRole('button', { name: 'Edit' }));
+  const name = await screen.findByLabelText('Name');
+  await user.clear(name);
+  await user.type(name, 'Louder');
+  await user.click(screen.getByRole('button', { name: 'Save' }));
+  const dialog = await screen.findByRole('dialog', { name: /Someone changed this alert/ });
+  expect(within(dialog).getByRole('row', { name: 'Name Loud Louder' })).toBeDefined();
+  expect(within(dialog).getByRole('row', { name: 'Threshold 5,000 denials 1,000 denials' })).toBeDefined();
+  await user.click(within(dialog).getByRole('button', { name: 'Overwrite with mine' }));
+  await waitFor(() => expect(tags).toEqual(['"1"', '"2"']));
+  await waitFor(() => expect(screen.queryByLabelText('Name')).toBeNull());
+});
+
+test('a webhook that waits for its retry is sent again by a press', async () => {
+  let delivery = waiting as object;
+  const requests = server({
+    [`GET ${acme}/alerts`]: page([loud]),
+    [`GET ${acme}/alerts/4/deliveries`]: () => ({ json: page([delivery]) }),
+    [`POST ${acme}/alerts/4/deliveries/90/retry`]: () => {
+      delivery = { ...waiting, next_attempt_at: null, is_under_way: true };
+      return { json: delivery };
+    },
+  });
+  const { user } = open('/t/acme/settings/alerts?entry=4');
+  await user.click(await screen.findByRole('button', { name: 'Retry now' }));
+  expect(await screen.findByText('Sending')).toBeDefined();
+  expect(screen.queryByRole('button', { name: 'Retry now' })).toBeNull();
+  expect(requests.filter(({ method }) => method === 'POST')).toHaveLength(1);
+});
+
+test('an alert says that it is off because its rule was removed', async () => {
+  server({
+    [`GET ${acme}/alerts`]: page([{ ...loud, is_active: false, rule_removed: true }]),
+    [`GET ${acme}/alerts/4/deliveries`]: page([]),
+  });
+  open('/t/acme/settings/alerts?entry=4');
+  expect(await screen.findByText(/Its rule was removed, which turned the alert off/)).toBeDefined();
+});

@@ -1,0 +1,50 @@
+import { auditEntry, fakeServer, key, page, plan, problem, rule, session, tenant } from './fake';
+
+export const acme = '/api/v1/tenants/acme';
+export const member = {
+  account_id: 1,
+  email: 'ada@example.com',
+  name: 'Ada',
+  role: 'owner',
+  disabled: false,
+  proven: true,
+  granted_by: null,
+  second_factor: false,
+  created_at: '2026-11-21T06:00:00Z',
+  version: 4,
+};
+export const invitation = {
+  invitation_id: 5,
+  email: 'grace@example.com',
+  role: 'editor',
+  invited_by: 'ada@example.com',
+  created_at: '2026-11-21T06:00:00Z',
+  expires_at: '2026-11-28T06:00:00Z',
+  mail: null,
+};
+
+/** Everything that a section reads, and what the test says otherwise. */
+/** The settings of a tenant. */
+export function server(more: Record<string, unknown>, role: 'viewer' | 'editor' | 'owner' = 'owner') {
+  return fakeServer({
+    'GET /api/v1/session': session(role),
+    [`GET ${acme}`]: () => ({ json: tenant({ role }), headers: { ETag: '"1"' } }),
+    [`GET ${acme}/plans`]: page([plan('free'), plan('pro')]),
+    [`GET ${acme}/rules`]: page([rule()]),
+    [`GET ${acme}/api-keys`]: page([key()]),
+    [`GET ${acme}/members`]: page([member]),
+    [`GET ${acme}/invitations`]: page([invitation]),
+    [`GET ${acme}/alerts`]: page([]),
+    [`POST ${acme}/alerts/preview`]: {
+      since: '2026-11-14T06:00:00Z',
+      until: '2026-11-21T06:00:00Z',
+      looked_back_to: null,
+      fired: 0,
+      firings: [],
+    },
+    [`GET ${acme}/audit`]: page([auditEntry()]),
+    [`GET ${acme}/audit-webhook`]: () => problem(404, 'not-found'),
+    [`GET ${acme}/audit/812`]: auditEntry(),
+    ...more,
+  });
+}
