@@ -15,7 +15,7 @@ for (const look of looks) {
   test.describe(`${look.colorScheme}, ${look.viewport.width} wide`, () => {
     test.use(look);
     test('no screen has what WCAG 2.2 AA forbids, and none complains in the console', async ({ page }) => {
-      test.slow(); // it opens every screen
+      test.setTimeout(600_000); // it opens every screen
       await page.goto('/sign-in');
       await settled(page);
       await expectAccessible(page);
