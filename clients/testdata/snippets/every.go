@@ -1,4 +1,6 @@
-package main // go get github.com/sluicegate/sluice/client
+// Command check asks Sluice whether a request may pass.
+// Its client: go get github.com/sluicegate/sluice/client
+package main
 
 import (
 	"context"

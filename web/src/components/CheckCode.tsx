@@ -1,27 +1,57 @@
 import { SegmentedControl } from '@mantine/core';
-import { useState } from 'react';
+import { lazy, Suspense, useState } from 'react';
 import type { Check } from '~/api/types';
-import { curlWith, type Language, languages, snippet } from '~/domain/snippets';
+import { curlWith, type Language, languages, type ProxyName, proxies, snippet } from '~/domain/snippets';
 import styles from './CheckCode.module.css';
 import { CheckUrlHint, useCheckUrl } from './CheckUrl';
 import { CodeBlock } from './CodeBlock';
+import { LoadingLines } from './states';
 
-/** Code that sends a check, in the language of one's choice. A secret goes into the curl; programs read theirs elsewhere. */
-export function CheckCode({ check, secret }: { check: Check; secret?: string }) {
-  const [language, setLanguage] = useState<Language>('curl');
-  const { url } = useCheckUrl();
-  const code = language === 'curl' && secret ? curlWith(secret, url, check) : snippet(language, url, check);
+// Most visits look at no file of a proxy.
+const ProxyCode = lazy(() => import('./ProxyCode'));
+
+interface Props {
+  check: Check;
+  /** It stands in what is shown, except in programs, which read theirs elsewhere. */
+  secret?: string;
+}
+
+/** What sends a check: code in a language of one's choice, or the configuration of a proxy. */
+export function CheckCode({ check, secret }: Props) {
+  const [chosen, setChosen] = useState<Language | ProxyName>('curl');
   return (
     <div className={styles.code}>
       <SegmentedControl
         size="xs"
-        aria-label="Language"
-        data={languages.map(({ value, label }) => ({ value, label }))}
-        value={language}
-        onChange={(value) => setLanguage(value as Language)}
+        className={styles.choice}
+        withItemsBorders={false}
+        aria-label="Language or proxy"
+        data={[...languages, ...proxies].map(({ value, label }) => ({ value, label }))}
+        value={chosen}
+        onChange={(value) => setChosen(value as Language | ProxyName)}
       />
+      {isProxy(chosen) ? (
+        <Suspense fallback={<LoadingLines />}>
+          <ProxyCode proxy={chosen} secret={secret} />
+        </Suspense>
+      ) : (
+        <Program language={chosen} check={check} secret={secret} />
+      )}
+    </div>
+  );
+}
+
+function isProxy(chosen: Language | ProxyName): chosen is ProxyName {
+  return proxies.some(({ value }) => value === chosen);
+}
+
+function Program({ language, check, secret }: Props & { language: Language }) {
+  const { url } = useCheckUrl();
+  const code = language === 'curl' && secret ? curlWith(secret, url, check) : snippet(language, url, check);
+  return (
+    <>
       <CodeBlock label={languages.find(({ value }) => value === language)?.label ?? language} code={code} />
       <CheckUrlHint />
-    </div>
+    </>
   );
 }

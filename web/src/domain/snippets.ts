@@ -9,6 +9,14 @@ export const languages = [
 ] as const;
 export type Language = (typeof languages)[number]['value'];
 
+/** Where requests pass before they reach a service: they ask by a configuration. */
+export const proxies = [
+  { value: 'nginx', label: 'nginx' },
+  { value: 'caddy', label: 'Caddy' },
+  { value: 'envoy', label: 'Envoy' },
+] as const;
+export type ProxyName = (typeof proxies)[number]['value'];
+
 /** The environment variable that the snippets read the API key from. */
 export const keyVariable = 'SLUICE_KEY';
 
@@ -59,7 +67,9 @@ function go(url: string, check: Check): string {
   if (named.length > 0) fields.push(['Attributes', `map[string]string{${named.join(', ')}}`]);
   const longest = Math.max(...fields.map(([name]) => name.length)); // values stand in a column, as gofmt has them
   const lines = fields.map(([name, value]) => `\t\t${`${name}:`.padEnd(longest + 1)} ${value},\n`);
-  return `package main // go get github.com/sluicegate/sluice/client
+  return `// Command check asks Sluice whether a request may pass.
+// Its client: go get github.com/sluicegate/sluice/client
+package main
 
 import (
 	"context"

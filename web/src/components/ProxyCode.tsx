@@ -1,0 +1,30 @@
+import { addressInFiles, keyInFiles, proxyFile } from '~/domain/proxies';
+import { type ProxyName, proxies } from '~/domain/snippets';
+import { useCheckUrl } from './CheckUrl';
+import { CodeBlock } from './CodeBlock';
+
+/** The configuration of a proxy, and what to replace in it. */
+export default function ProxyCode({ proxy, secret }: { proxy: ProxyName; secret: string | undefined }) {
+  const { url } = useCheckUrl();
+  const { code, hasAddress } = proxyFile(proxy, url, secret);
+  return (
+    <>
+      <CodeBlock label={proxies.find(({ value }) => value === proxy)?.label ?? proxy} code={code} />
+      <p className="soft">
+        The proxy asks about each request by its path, method and address. Replace <code>127.0.0.1:8000</code>{' '}
+        with where it listens and <code>127.0.0.1:3000</code> with your service
+        {!hasAddress && (
+          <>
+            , <code>{addressInFiles}</code> with the address of Sluice in your network
+          </>
+        )}
+        {!secret && (
+          <>
+            , <code>{keyInFiles}</code> with an API key that may check
+          </>
+        )}
+        .
+      </p>
+    </>
+  );
+}
