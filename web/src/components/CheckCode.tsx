@@ -23,7 +23,7 @@ export function CheckCode({ check, secret }: Props) {
     <div className={styles.code}>
       <SegmentedControl
         size="xs"
-        className={styles.choice}
+        classNames={{ root: styles.choice, control: styles.part }}
         withItemsBorders={false}
         aria-label="Language or proxy"
         data={[...languages, ...proxies].map(({ value, label }) => ({ value, label }))}

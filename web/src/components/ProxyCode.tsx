@@ -11,16 +11,17 @@ export default function ProxyCode({ proxy, secret }: { proxy: ProxyName; secret:
     <>
       <CodeBlock label={proxies.find(({ value }) => value === proxy)?.label ?? proxy} code={code} />
       <p className="soft">
-        The proxy asks about each request by its path, method and address. Replace <code>127.0.0.1:8000</code>{' '}
-        with where it listens and <code>127.0.0.1:3000</code> with your service
+        The proxy asks about each request by its path, method and address. In this file,{' '}
+        <code>127.0.0.1:8000</code> stands for the address where it listens, <code>127.0.0.1:3000</code> for
+        your service
         {!hasAddress && (
           <>
-            , <code>{addressInFiles}</code> with the address of Sluice in your network
+            , <code>{addressInFiles}</code> for Sluice in your network
           </>
         )}
         {!secret && (
           <>
-            , <code>{keyInFiles}</code> with an API key that may check
+            , <code>{keyInFiles}</code> for an API key that may check
           </>
         )}
         .
