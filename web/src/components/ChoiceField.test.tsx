@@ -36,3 +36,23 @@ test('one of a hundred is found by typing, and none is a choice too', async () =
   await user.click(await screen.findByRole('option', { name: 'Any plan' }));
   expect(chosen).toHaveBeenLastCalledWith('');
 });
+
+test('choices in groups are counted together, and many are searched', async () => {
+  const chosen = vi.fn();
+  const items = (from: number) => Array.from({ length: 8 }, (_, i) => `rule-${from + i}`);
+  const data = [
+    { group: 'Plan pro', items: items(0) },
+    { group: 'Other plans', items: items(8) },
+  ];
+  render(
+    <MantineProvider env="test">
+      <ChoiceField label="Rule" data={data} value="rule-0" onChange={chosen} />
+    </MantineProvider>,
+  );
+  const user = userEvent.setup();
+  const field = screen.getByRole('combobox', { name: 'Rule' });
+  await user.clear(field);
+  await user.type(field, '15');
+  await user.click(await screen.findByRole('option', { name: 'rule-15' }));
+  expect(chosen).toHaveBeenLastCalledWith('rule-15');
+});

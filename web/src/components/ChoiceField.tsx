@@ -6,20 +6,23 @@ const few = 15;
 /** Stands for '', which a searchable list takes for no choice. No plan and no rule is called that. */
 const empty = ' ';
 
+type Choice = string | { value: string; label: string };
+
 interface Props {
   label?: string;
   'aria-label'?: string;
   'data-autofocus'?: boolean;
   description?: string;
   error?: React.ReactNode;
+  disabled?: boolean;
   value: string;
-  data: (string | { value: string; label: string })[];
+  data: (Choice | { group: string; items: Choice[] })[];
   onChange: (value: string) => void;
 }
 
 /** A choice among things that a tenant has, such as plans: the browser's own list of a few, a searchable one of many. */
 export function ChoiceField({ data, value, onChange, ...field }: Props) {
-  if (data.length <= few) {
+  if (data.flatMap((one) => (isGroup(one) ? one.items : one)).length <= few) {
     return (
       <NativeSelect
         {...field}
@@ -34,12 +37,21 @@ export function ChoiceField({ data, value, onChange, ...field }: Props) {
       {...field}
       searchable
       nothingFoundMessage="No results"
-      data={data.map((one) => {
-        const choice = typeof one === 'string' ? { value: one, label: one } : one;
-        return { ...choice, value: choice.value || empty };
-      })}
+      data={data.map((one) =>
+        isGroup(one) ? { ...one, items: one.items.map(searchable) } : searchable(one),
+      )}
       value={value || empty}
       onChange={(chosen) => chosen !== null && onChange(chosen === empty ? '' : chosen)}
     />
   );
+}
+
+function isGroup(one: Props['data'][number]): one is { group: string; items: Choice[] } {
+  return typeof one !== 'string' && 'group' in one;
+}
+
+/** A choice as a searchable list has it. */
+function searchable(one: Choice) {
+  const choice = typeof one === 'string' ? { value: one, label: one } : one;
+  return { ...choice, value: choice.value || empty };
 }

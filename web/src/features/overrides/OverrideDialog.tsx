@@ -1,6 +1,6 @@
-import { NativeSelect } from '@mantine/core';
 import { useState } from 'react';
 import type { Override, Rule } from '~/api/types';
+import { ChoiceField } from '~/components/ChoiceField';
 import { Dialog } from '~/components/Dialog';
 import { ruleLabel } from '~/domain/rule';
 import type { Subject } from './draft';
@@ -29,13 +29,13 @@ export function OverrideDialog({ tenant, user, rules, rule: first, saved, onClos
   const whom = user ? ` for user ${user.user_id}` : '';
   return (
     <Dialog onClose={onClose} size={520} title={`${over ? 'Edit' : 'New'} override${whom}`}>
-      <NativeSelect
+      <ChoiceField
         label="Rule"
         value={String(rule.rule_id)}
         disabled={rules.length === 1}
         data={choicesOf(rules, user)}
         error={missing && `Rule ${chosen} cannot be overridden for one user. This is another rule.`}
-        onChange={(event) => setChosen(Number(event.currentTarget.value))}
+        onChange={(value) => setChosen(Number(value))}
       />
       {/* Another rule begins another draft. */}
       <OverrideEditor

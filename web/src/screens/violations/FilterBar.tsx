@@ -2,6 +2,7 @@ import { Button, NativeSelect, SegmentedControl, Select } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
+import { ChoiceField } from '~/components/ChoiceField';
 import { FilterField } from '~/components/FilterField';
 import { IconX } from '~/components/icons';
 import { choicesOf, ruleLabel, scopeLabels } from '~/domain/rule';
@@ -79,11 +80,11 @@ export function FilterBar({ tenant, search, onChange }: Props) {
               onChange({ scope: (event.currentTarget.value || undefined) as Filters['scope'] })
             }
           />
-          <NativeSelect
+          <ChoiceField
             aria-label="Plan"
             value={search.plan ?? ''}
             data={[{ value: '', label: 'Any plan' }, ...plans.map(({ name }) => name)]}
-            onChange={(event) => onChange({ plan: event.currentTarget.value || undefined })}
+            onChange={(plan) => onChange({ plan: plan || undefined })}
           />
         </>
       )}
