@@ -137,13 +137,13 @@ test('a promotion is undone with its candidate, and a live rule is taken out of 
   page,
 }) => {
   await signIn(page);
-  await newTenant(page, 'tried', [], [perUser(null, 60)]);
-  const candidate = await post(page.request, 'tenants/tried/rules', {
+  await newTenant(page, 'promoted', [], [perUser(null, 60)]);
+  const candidate = await post(page.request, 'tenants/promoted/rules', {
     ...perUser(null, 30),
     name: 'candidate',
     mode: 'shadow',
   });
-  await page.goto(`/t/tried/rules/${candidate.rule_id}`);
+  await page.goto(`/t/promoted/rules/${candidate.rule_id}`);
   await page.getByRole('button', { name: 'Enforce', exact: true }).click();
   await expect(page.getByText(/this shadow rule is removed/)).toBeVisible();
   await page.getByRole('dialog').getByRole('button', { name: 'Enforce' }).click();
@@ -152,7 +152,7 @@ test('a promotion is undone with its candidate, and a live rule is taken out of 
   await expect(page.getByText(/the shadow rule is restored/)).toBeVisible();
   await page.getByRole('dialog').getByRole('button', { name: 'Undo' }).click();
   await expect(page.getByRole('button', { name: 'Redo' })).toBeVisible();
-  const path = '/api/v1/tenants/tried/rules';
+  const path = '/api/v1/tenants/promoted/rules';
   const back = await page.request.get(`${path}/${candidate.rule_id}`);
   expect(await back.json()).toMatchObject({ mode: 'shadow', burst_capacity: 30 });
 
