@@ -5684,7 +5684,10 @@ export interface components {
             allowed: number;
             /** Format: int64 */
             denied: number;
-            /** @description What the allowed checks cost, in tokens */
+            /**
+             * Format: double
+             * @description What the allowed checks cost, in tokens
+             */
             cost: number;
         };
         /**
