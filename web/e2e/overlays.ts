@@ -102,7 +102,10 @@ export const overlays: Overlay[] = [
     name: 'silence-above-alert',
     path: at('settings/alerts'),
     open: async (page) => {
-      await page.getByRole('row', { name: /Many denials/ }).click();
+      await page
+        .getByRole('row', { name: /Many denials/ })
+        .first()
+        .click();
       await press(page, /^Silence/);
       await expect(page.getByRole('dialog', { name: /^Silence/ })).toBeVisible();
     },
@@ -130,7 +133,9 @@ export async function furnish(page: Page): Promise<{ name: string; path: string 
     window_minutes: 5,
     url: `http://${allowed}:9/`,
   });
-  const candidate = await post('rules/1/candidate', { burst_capacity: 7 });
+  const limit = { key_pattern: 'user:{user_id}', rate_per_second: 1000, burst_capacity: 5000 };
+  const live = await post('rules', { ...limit, name: `tried ${Date.now()}` }); // a rule has one candidate
+  const candidate = await post(`rules/${live.rule_id}/candidate`, { burst_capacity: 4000 });
   const replay = await post('replays', {
     remove: [1],
     since: new Date(Date.now() - 3_600_000).toISOString(),
