@@ -32,7 +32,7 @@ const least = 1
 // maxBuckets bounds the memory: about 30 MB.
 const maxBuckets = 100_000
 
-// mostOverpaid is more than chance adds up to while queries are delayed by 200 ms, and a part of a full allowance.
+// mostOverpaid is more than chance adds up to while queries are delayed by 20 ms, and a part of a full allowance.
 const mostOverpaid = time.Second
 
 // Class says what an allowance is for.
@@ -149,7 +149,7 @@ func (a *Allowances) decide(ctx context.Context, c Caller, cost enforce.Tokens) 
 }
 
 // Settle charges the work of a request that was allowed, also after ctx has ended. Work that is less than the least cost
-// makes later requests cheaper, since it may have been measured too low; see package meter.
+// makes later requests cheaper, since it was measured too low as often as too high; see package meter.
 func (a *Allowances) Settle(ctx context.Context, d *Decision, worked time.Duration) {
 	worked = a.level(d.caller, worked)
 	for _, used := range d.caller.attributes() {

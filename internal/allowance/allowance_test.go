@@ -138,14 +138,14 @@ func TestWithoutRatesThereIsNoLimit(t *testing.T) {
 func TestAQuietCallerIsNotDeniedBecauseOthersAreBusy(t *testing.T) {
 	t.Parallel()
 	const asks, works = 30, 2500 * time.Microsecond // each second
-	for _, delay := range []time.Duration{0, 5 * time.Millisecond, 200 * time.Millisecond} {
+	for _, delay := range []time.Duration{0, 20 * time.Millisecond} {
 		at := new(clock)
 		a := allowance.New(rates, at.now)
 		by := allowance.Caller{Tenant: 7, Account: "key:1"}
 		var usual meter.Usual
 		dice := rand.New(rand.NewPCG(1, 2)) // the same in each run
 		delayed := func() time.Duration { return time.Duration(dice.ExpFloat64() * float64(delay)) }
-		for range 60 * asks {
+		for range 300 * asks {
 			lookup := delayed()
 			cost := usual.Beyond(lookup)
 			usual.Note(lookup)
@@ -155,7 +155,8 @@ func TestAQuietCallerIsNotDeniedBecauseOthersAreBusy(t *testing.T) {
 			}
 			at.pass(time.Second / asks)
 		}
-		if charged := a.Worked(allowance.Account) / (60 * asks); charged > works*15/10 || delay == 0 && charged != works {
+		charged := a.Worked(allowance.Account) / (300 * asks)
+		if charged < works*8/10 || charged > works*15/10 {
 			t.Errorf("with delays of %v a request costs %v, want %v", delay, charged, works)
 		}
 	}

@@ -7,10 +7,10 @@
 //
 //   - Here, requests that compute at the same time share the processor time that the process really got; see [Processors].
 //     What they are charged for adds up to that.
-//   - In the database, a query costs what it takes longer than a lookup by key usually takes at present; see [Usual].
-//     Busy processors and a slow network delay both alike.
+//   - In the database, a query costs what it takes longer than a lookup by key takes at present; see [Usual]. Busy
+//     processors and a slow network delay both alike.
 //
-// The second holds for many queries and not for each: one that was lucky costs less than nothing. So the work of a
+// The second is right on average and not for each query: one that was lucky costs less than nothing. So the work of a
 // request can be negative, and whoever adds up must let that count.
 //
 // A [Meter] travels in the context. Whoever waits in the name of a request calls [Wait]; whoever asks the database calls
