@@ -87,6 +87,7 @@ func (s *surface) acting(ctx context.Context, act string) Writer {
 func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		r, work := s.measured(r)
+		w = paced{w, r.Context()}
 		q := &apiRequest{w: w, r: s.asSender(rt, r), requestID: httpapi.RequestID(w), began: time.Now(), isUnattended: r.Header.Get(lastEventID) != ""}
 		q.purse.meter = work
 		defer q.places.release()

@@ -30,6 +30,20 @@ func (s *surface) measured(r *http.Request) (*http.Request, *meter.Meter) {
 	return r.WithContext(ctx), work
 }
 
+// paced measures no work while a client takes its time to read an answer.
+type paced struct {
+	http.ResponseWriter
+	ctx context.Context //nolint:containedctx // of the request that is answered
+}
+
+func (p paced) Write(b []byte) (int, error) {
+	defer meter.Wait(p.ctx)()
+	return p.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (p paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
 // isLimited reports whether a route counts for allowances. Probes of health do not.
 func isLimited(rt route) bool { return strings.HasPrefix(rt.path, "/api/") }
 

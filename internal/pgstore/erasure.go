@@ -55,11 +55,12 @@ func (w write) erase(ctx context.Context, userID string, erased *rules.Erasure) 
 	if erased.Crossings, err = w.EraseCrossings(ctx, w.tenant, userID); err != nil {
 		return err
 	}
-	if erased.Counts, err = w.EraseUserMonths(ctx, w.tenant, userID); err != nil {
-		return err
-	}
 	// After the others, whose triggers log what they did.
 	if erased.AuditEntries, err = w.EraseFromAudit(ctx, int64(w.tenant), userID, erased.ID); err != nil {
+		return err
+	}
+	// Late, because recorders wait for these rows.
+	if erased.Counts, err = w.EraseUserMonths(ctx, w.tenant, userID); err != nil {
 		return err
 	}
 	named, err := w.PatternsWith(ctx, w.tenant, userID)

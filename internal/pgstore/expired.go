@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ const (
 	// expiredOfEach is how many expired rules of a tenant one round removes, so that other tenants are not kept waiting.
 	expiredOfEach   = 100
 	expiredPerRound = 5000
+	// expiredFailures end a round: perhaps the database is away.
+	expiredFailures = 10
 )
 
 // RemoveExpiredRules removes the rules that ended, and were last edited, before a time, in the name of the system. Each is a
@@ -37,6 +40,9 @@ func (s *Store) RemoveExpiredRules(ctx context.Context, before time.Time) (remov
 			if rule.ExpiresAt.IsZero() || !rule.ExpiresAt.Before(before) || !rule.UpdatedAt.Before(before) {
 				return errUnchanged // somebody edited it meanwhile
 			}
+			if with, err := w.withCandidates(ctx, []rules.RuleID{row.RuleID}); err != nil || len(with) > 1 {
+				return cmp.Or(err, errUnchanged) // somebody made a candidate meanwhile
+			}
 			isEnded = true
 			return w.removeRule(ctx, row.RuleID)
 		})
@@ -47,6 +53,9 @@ func (s *Store) RemoveExpiredRules(ctx context.Context, before time.Time) (remov
 			return removed, err
 		case err != nil && !errors.Is(err, rules.ErrNotFound):
 			failed = append(failed, fmt.Errorf("remove the expired rule %d of tenant %d: %w", row.RuleID, row.TenantID, err))
+		}
+		if len(failed) == expiredFailures {
+			break
 		}
 	}
 	return removed, errors.Join(failed...)

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -69,12 +70,9 @@ func (s *Store) KeepViolations(ctx context.Context, now time.Time, keep violatio
 	if kept.RowsDropped, err = s.dropOldRows(ctx, now, keep); err != nil {
 		return kept, err
 	}
-	if err := s.recountHeld(ctx); err != nil {
-		return kept, err
-	}
 	recorded, err := s.keepTraffic(ctx, now)
 	kept.RowsDropped += recorded
-	return kept, err
+	return kept, errors.Join(err, s.recountHeld(ctx))
 }
 
 func midnight(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }

@@ -1,8 +1,10 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -91,17 +93,22 @@ func (m *months) add(tenant rules.TenantID, at int64, user []byte, isDenied bool
 	return isHalfFull
 }
 
-// take moves some counts into the batch unless an earlier one waits there.
+// compare orders by tenant, month and user. Processes that write the same rows do so in the same order.
+func (k monthKey) compare(other monthKey) int {
+	return cmp.Or(cmp.Compare(k.tenant, other.tenant), cmp.Compare(k.month, other.month), strings.Compare(k.user, other.user))
+}
+
+// take moves the first counts into the batch unless an earlier one waits there. A tenant is in few batches, because each
+// looks at how many users the tenant has.
 func (m *months) take() {
 	if len(m.batch) > 0 {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for key, count := range m.counts {
-		if len(m.batch) == monthsPerBatch {
-			break
-		}
+	keys := slices.SortedFunc(maps.Keys(m.counts), monthKey.compare)
+	for _, key := range keys[:min(len(keys), monthsPerBatch)] {
+		count := m.counts[key]
 		m.batch = append(m.batch, UserMonth{
 			Tenant: key.tenant, Month: time.Date(int(key.month/12), time.Month(key.month%12+1), 1, 0, 0, 0, 0, time.UTC), User: key.user,
 			Allowed: count.allowed, Denied: count.denied, Cost: count.cost + count.parts/partsPerToken, CostParts: count.parts % partsPerToken,
@@ -111,16 +118,6 @@ func (m *months) take() {
 			delete(m.used, key.tenant)
 		}
 	}
-	// Processes that write the same rows must do so in the same order.
-	slices.SortFunc(m.batch, func(a, b UserMonth) int {
-		if a.Tenant != b.Tenant {
-			return int(a.Tenant - b.Tenant)
-		}
-		if c := a.Month.Compare(b.Month); c != 0 {
-			return c
-		}
-		return strings.Compare(a.User, b.User)
-	})
 	if len(m.batch) > 0 {
 		m.number++
 	}

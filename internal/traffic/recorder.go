@@ -271,8 +271,10 @@ func (r *Recorder) write(ctx context.Context) {
 	for ctx.Err() == nil {
 		more, err := r.writeSome(ctx)
 		if err == nil && isDue {
-			err = r.writeMonths(ctx)
-			isDue = err != nil
+			isDue = false
+			if err := r.writeMonths(ctx); err != nil && ctx.Err() == nil { // blocks do not wait for them
+				r.log.ErrorContext(ctx, "counts of users' checks cannot be written; they wait in memory until the next minute", "error", err)
+			}
 		}
 		if err != nil && ctx.Err() == nil && !away {
 			r.log.ErrorContext(ctx, "recorded checks cannot be written; they wait in memory meanwhile", "error", err)
