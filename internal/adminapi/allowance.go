@@ -30,7 +30,8 @@ func (s *surface) measured(r *http.Request) (*http.Request, *meter.Meter) {
 	return r.WithContext(ctx), work
 }
 
-// paced measures no work while a client takes its time to read an answer.
+// paced is an answer whose writes are waits and not work, because a client can read slowly. Else the process would seem to compute
+// meanwhile, and other requests would be charged too little.
 type paced struct {
 	http.ResponseWriter
 	ctx context.Context //nolint:containedctx // of the request that is answered

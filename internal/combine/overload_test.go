@@ -24,7 +24,8 @@ func TestALateCallIsNoOverload(t *testing.T) {
 	})
 }
 
-// A large call is admitted by what it needs in its first turn, however many checks it has.
+// TestALargeCallIsRefusedForItsFirstTurnOnly: a large call takes several turns. Whether it is refused depends on the wait for the first,
+// and not on how many checks it has.
 func TestALargeCallIsRefusedForItsFirstTurnOnly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

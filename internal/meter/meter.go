@@ -3,18 +3,18 @@
 //
 // What a request costs must not depend on what others do meanwhile; else a greedy caller would use up everybody's
 // allowance. Go cannot tell the processor time of a goroutine, and PostgreSQL does not tell that of a query. So both
-// are measured on the clock, and what others add is taken out:
+// are measured on the clock, and the delay that other requests cause is subtracted:
 //
-//   - Here, requests that compute at the same time share the processor time that the process really got; see [Processors].
-//     What they are charged for adds up to that.
-//   - In the database, a query costs what it takes longer than a lookup by key takes at present; see [Usual]. Busy
-//     processors and a slow network delay both alike.
+//   - In this process, requests that compute at the same time share the processor time that the process really got; see
+//     [Processors]. Their charges add up to that time.
+//   - In the database, a query costs its time less the usual time of a lookup by key; see [Usual]. Busy processors and a
+//     slow network delay both queries and lookups, so the difference is work.
 //
-// The second is right on average and not for each query: one that was lucky costs less than nothing. So the work of a
-// request can be negative, and whoever adds up must let that count.
+// The cost of queries is right on average only. A query that is faster than usual has a negative cost, so the work of a
+// request can be negative. Callers that add up costs must add negative ones too, or quick queries would never make up for slow ones.
 //
-// A [Meter] travels in the context. Whoever waits in the name of a request calls [Wait]; whoever asks the database calls
-// [Ask]. Without a Meter in the context both do nothing.
+// The context of a request carries its [Meter]. Code that waits for a request calls [Wait], and code that queries the
+// database calls [Ask]. Without a Meter in the context both do nothing.
 package meter
 
 import (

@@ -70,7 +70,7 @@ func TestAQuietRequestCostsTheSameBesideBusyOnes(t *testing.T) {
 	for _, busy := range []int{1, 3, 20} {
 		beside := quietWork(t, requests, computes, busy)
 		if ratio := float64(beside) / float64(alone); ratio < 0.9 || ratio > 1.5 {
-			t.Errorf("beside %d requests that compute all the time they cost %.2f of what they cost alone", busy, ratio)
+			t.Errorf("beside %d requests that always compute, a request costs %.2f times as much as alone", busy, ratio)
 		}
 	}
 }

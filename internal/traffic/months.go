@@ -31,7 +31,7 @@ type MonthReader interface {
 	// UserMonths returns up to limit users of a month, by id, after an id. The first page begins with the checks without a
 	// user if isFirst is set.
 	UserMonths(ctx context.Context, tenant rules.TenantID, month time.Time, after string, isFirst bool, limit int) ([]UserMonth, error)
-	// MonthsOfUser returns those of the months in which the user was counted.
+	// MonthsOfUser returns the counts of one user in the given months, without months that have none.
 	MonthsOfUser(ctx context.Context, tenant rules.TenantID, user string, months []time.Time) ([]UserMonth, error)
 }
 
@@ -98,8 +98,8 @@ func (k monthKey) compare(other monthKey) int {
 	return cmp.Or(cmp.Compare(k.tenant, other.tenant), cmp.Compare(k.month, other.month), strings.Compare(k.user, other.user))
 }
 
-// take moves the first counts into the batch unless an earlier one waits there. A tenant is in few batches, because each
-// looks at how many users the tenant has.
+// take moves the first counts into the batch, unless an earlier batch is not written yet. Counts are sorted by tenant, because each
+// batch makes the database look up how many users each of its tenants has.
 func (m *months) take() {
 	if len(m.batch) > 0 {
 		return

@@ -8,8 +8,8 @@ test.use({ server: 'recorded' });
 test.setTimeout(180_000);
 
 /**
- * Asks checks of a pro user, most of which are denied, until some are stored. A block of 32,768 checks is stored at once;
- * fewer wait for some minutes.
+ * Sends checks of one user on the plan pro until some are stored. Most are denied. It sends 32,768, because Sluice stores a full block
+ * at once and waits some minutes with a smaller one.
  */
 async function record(page: Page, sluice: Sluice): Promise<void> {
   const check = { user_id: '42', plan: 'pro', endpoint: '/v1/charges', method: 'POST' };
