@@ -19,7 +19,11 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The first block makes channels that all later blocks use. If a test made them in a bubble, other tests could not use them.
+	new(traffic.Block).SetRuns([]traffic.Run{{UserID: "42", Times: []uint32{1}}})
+	goleak.VerifyTestMain(m)
+}
 
 // noon is the time of most checks.
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -323,6 +327,40 @@ func TestTheSampleFollowsTheBudgetThoughBlocksWait(t *testing.T) {
 		}
 		stop()
 		running.Wait()
+	})
+}
+
+// slowMonths is a shelf whose writes of users' counts time out.
+type slowMonths struct {
+	shelf
+	tried int
+}
+
+func (s *slowMonths) WriteUserMonths(context.Context, string, int64, []traffic.UserMonth) error {
+	s.tried++
+	<-time.After(5 * time.Second) // on the bubble's clock
+	return context.DeadlineExceeded
+}
+
+// TestBlocksDoNotWaitForTheCountsOfUsers: counts that cannot be written are tried once a minute, so blocks have the other 55 seconds.
+func TestBlocksDoNotWaitForTheCountsOfUsers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := &slowMonths{}
+		r := traffic.NewRecorder(sink, traffic.Options{MaxAge: time.Minute})
+		r.Record(check("42", time.Now()))
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { r.Run(ctx, time.Nanosecond) })
+		<-time.After(10*time.Minute + 30*time.Second)
+		stop()
+		running.Wait() // it tries once more
+		if tried := sink.tried - 1; tried < 9 || tried > 10 {
+			t.Errorf("counts are tried %d times in ten minutes, want once in each", tried)
+		}
+		if got := len(sink.checks(t, 1)); got != 1 {
+			t.Errorf("%d checks are recorded, want 1", got)
+		}
 	})
 }
 
