@@ -10,97 +10,203 @@
 -- refused, 2 if it has a version that this script does not know; the grant: amount, slot, epoch, micros (doubles),
 -- fraction (32 bits), out (double), holders (32 bits), wait (double); and the limit in force (32 bytes).
 
-local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
-local min, max, floor = math.min, math.max, math.floor
-local REPLY = '<BddddIdIddIddHH'
+local call, pack, unpack_struct, sub = redis.call, struct.pack, struct.unpack, string.sub
+local KEYS, limits, asks = KEYS, ARGV[1], ARGV[2]
 
 local now, slack = read_clock(ARGV[3])
-local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[1], #KEYS, '', now)
-local tools = make_tools(now, slack, make_lender, earn, full_step, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
-local lender = tools.lend()
 local states = call('MGET', unpack(KEYS))
+local slot = (now + LEASE_LIFE) / SLOT_LENGTH
+slot = slot - slot % 1
 
--- slot returns where the numbers of a slot stand, or nil.
-local function find(l, index)
-  for i = 1, l.n, 3 do
-    if l[i] == index then return i end
-  end
+-- make_all_tools returns the functions of settle.lua for the buckets that the short way below does not know.
+local function make_all_tools()
+  local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(limits, #KEYS, '', now)
+  return make_tools(now, slack, make_lender, earn, full_step, expiry, rates, bursts, sinces, intervals, kinds, opens, closes)
 end
 
--- take_back is State.takeBack.
-local function take_back(b, l, returns, count, presence)
-  local back = 0
-  for i = 1, count * 3, 3 do
-    local at = find(l, returns[i])
-    if at then
-      local spent = min(max(0, returns[i + 1]), l[at + 1])
-      local given = min(max(0, returns[i + 2]), l[at + 1] - spent)
-      l[at + 1] = l[at + 1] - spent - given
-      back = back + given
-    end
-  end
-  if back > 0 then b.micros = min(lender.room(b, l), b.micros + back) end
-  local at = find(l, presence)
-  if at and l[at + 2] > 0 then l[at + 2] = l[at + 2] - 1 end
-end
+-- By how many slots there are.
+local slot_formats = {'<ddI', '<ddIddI', '<ddIddIddI', '<ddIddIddIddI', '<ddIddIddIddIddI', '<ddIddIddIddIddIddI'}
+local value_formats = {
+  '<BBdIdc28ddddI', '<BBdIdc28ddddIddI', '<BBdIdc28ddddIddIddI', '<BBdIdc28ddddIddIddIddI', '<BBdIdc28ddddIddIddIddIddI',
+  '<BBdIdc28ddddIddIddIddIddIddI',
+}
 
--- lend is slots.lend.
-local function lend(l, index, amount, holders)
-  local at = find(l, index)
-  if not at then
-    if l.n == 18 then
-      l[5], l[6] = l[5] + l[2], l[6] + l[3]
-      for i = 1, 18 do l[i] = l[i + 3] end
-      l.n = 15
-    end
-    at = l.n + 1
-    l[at], l[at + 1], l[at + 2] = index, 0, 0
-    l.n = l.n + 3
-  end
-  l[at + 1], l[at + 2] = l[at + 1] + amount, l[at + 2] + holders
-end
-
-local replies, broken, at = {}, 0, 1
+local parsed, expiries = {}, {} -- limits by their bytes, and expiries by their step
+local replies, broken, at, tools = {}, 0, 1, nil
 for i = 1, #KEYS do
-  local epoch, presence, held, need, want, since, count = unpack_struct('<ddddddH', ARGV[2], at)
-  local returns = {unpack_struct('<' .. string.rep('d', count * 3), ARGV[2], at + 50)}
-  at = at + 50 + count * 24
-  local b, must_write, is_broken = tools.settle(i - 1, states[i], 0)
-  if is_broken then broken = broken + 1 end
-  if b.micros <= OUTSIDE then
-    replies[i] = pack(REPLY, 2, 0, 0, 0, 0, 0, 0, 0, 0, b.rate, b.burst, b.since, b.interval, b.kind, 0)
-  elseif b.kind ~= 0 or b.interval ~= 0 then
-    local level = tools.left(b)
-    if b.kind >= SLIDING_WINDOW then level = max(0, level) end
-    replies[i] = pack(REPLY, 1, 0, 0, 0, level, b.fraction, 0, 1, 0, b.rate, b.burst, b.since, b.interval, b.kind, 0)
-    if must_write then tools.write(KEYS[i], b) end
-  else
-    local l = lender.read(b)
-    if l.n == 0 then
-      l.epoch = now
-    elseif epoch == l.epoch then
-      take_back(b, l, returns, count, presence)
-    end
-    local slot, holders = floor((now + LEASE_LIFE) / SLOT_LENGTH), lender.sum(l, 3) + 1
-    local short, amount = max(0, need - held), 0
-    local refused = not (b.micros >= short or (b.micros == short - 1 and b.fraction >= HALF))
-    if not refused then
-      local free = b.micros - short
-      local earned = min(since, HORIZON) * b.rate
-      local most = min(want - max(need, held), free)
-      if since >= 0 then
-        most = min(most, max(0.5 * free / holders, earned / holders), 0.5 * (b.burst * TOKEN) - (lender.sum(l, 2) + short))
+  local ask_epoch, presence, held, need, want, since, returns = unpack_struct('<ddddddH', asks, at)
+  at = at + 50
+  local in_force, state = sub(limits, i * 32 - 31, i * 32), states[i]
+  local limit = parsed[in_force]
+  if not limit then
+    local rate, burst, _, interval, kind = unpack_struct('<dIddH', in_force)
+    limit = {rate, burst * TOKEN, sub(in_force, 1, 20), sub(in_force, 1, 28), kind == 0 and interval == 0}
+    parsed[in_force] = limit
+  end
+  local rate, full = limit[1], limit[2]
+
+  -- Settle the bucket: its level, and its slots in l from first to last, three numbers each. The short way is for the caller's
+  -- limit and a value that makes sense and has no debt.
+  local micros, fraction, stamp, former, epoch, l, first, last, step = nil, 0, now, 0, 0, nil, 1, 0, nil
+  if limit[5] then
+    local size = state and #state
+    if not state then
+      micros = full -- a bucket that nobody used
+    elseif size == 41 then
+      local version, own
+      version, micros, fraction, stamp, own = unpack_struct('<BdIdc20', state)
+      if version ~= 1 or own ~= limit[3] then micros = nil end
+    elseif size > 66 and size <= 186 and (size - 66) % 20 == 0 then
+      local version, kind, own
+      version, kind, micros, fraction, stamp, own, former, epoch = unpack_struct('<BBdIdc28dd', state)
+      if version == 3 and kind == 0 and own == limit[4] and epoch % 1 == 0 then
+        local slots = (size - 66) / 20
+        l, last = {unpack_struct(slot_formats[slots], state, 67)}, slots * 3
+        local latest = -1
+        for j = 1, last, 3 do
+          local index, out = l[j], l[j + 1]
+          if index <= latest or index > 1e13 or index % 1 ~= 0 or not (out >= 0 and out <= 1e15) or out % 1 ~= 0 then micros = nil end
+          latest = index
+        end
+      else
+        micros = nil
       end
-      amount = short + floor(max(0, most))
-      b.micros = b.micros - amount
     end
-    if want > 0 or need > 0 then lend(l, slot, amount, since < 0 and 0 or 1) end
-    lender.keep(b, l)
-    local wait = 0
-    if refused and short <= b.burst * TOKEN then wait = lender.until_beside(b, short) end
-    replies[i] = pack(REPLY, refused and 1 or 0, amount, slot, l.epoch, b.micros, b.fraction, lender.sum(l, 2), holders, wait,
-      b.rate, b.burst, b.since, b.interval, b.kind, 0)
-    if states[i] or #b.entries > 0 then tools.write(KEYS[i], b) end
+  end
+  local b, must_write, is_broken
+  if micros and micros >= -1 and micros <= full and micros % 1 == 0 and stamp >= 0 and stamp <= now and stamp % 1 == 0 then
+    if last == 0 then
+      micros, fraction = earn(micros, fraction, now - stamp, rate, full)
+    else -- lender.earn_beside
+      local ends = (l[last - 2] + 1) * SLOT_LENGTH + SLOT_GUARD
+      step = full_step(stamp, (ends > stamp and ends - stamp or 0) + (full - micros) / rate)
+      local out = 0
+      for j = 2, last, 3 do out = out + l[j] end
+      while true do
+        local till, forgotten = now, now + 1
+        if first < last then
+          forgotten = (l[first] + 1) * SLOT_LENGTH + SLOT_GUARD
+          if forgotten < now then till = forgotten > stamp and forgotten or stamp end
+        end
+        micros, fraction = earn(micros, fraction, till - stamp, rate, full > out and full - out or 0)
+        if forgotten > now then break end
+        stamp, out, first = till, out - l[first + 1], first + 3
+      end
+    end
+  else
+    tools = tools or make_all_tools()
+    b, must_write, is_broken = tools.settle(i - 1, state, 0)
+    if is_broken then broken = broken + 1 end
+    micros, fraction, former, step = b.micros, b.fraction, b.former, b.step
+    rate, full = b.rate, b.burst * TOKEN
+    in_force = pack('<dIddHH', rate, b.burst, b.since, b.interval, b.kind, 0)
+  end
+
+  if micros <= OUTSIDE then
+    replies[i] = pack('<BddddIdIdc32', 2, 0, 0, 0, 0, 0, 0, 0, 0, in_force)
+    at = at + returns * 24
+  elseif b and (b.kind ~= 0 or b.interval ~= 0) then
+    local level = tools.left(b)
+    if b.kind >= SLIDING_WINDOW then level = math.max(0, level) end
+    replies[i] = pack('<BddddIdIdc32', 1, 0, 0, 0, level, fraction, 0, 1, 0, in_force)
+    if must_write then tools.write(KEYS[i], b) end
+    at = at + returns * 24
+  else
+    if b then
+      l = tools.lend().read(b)
+      first, last, epoch = 1, l.n, l.epoch
+    end
+    local out, holders = 0, 0
+    for j = first, last, 3 do out, holders = out + l[j + 1], holders + l[j + 2] end
+    if first > last then
+      l, first, last, epoch = {}, 1, 0, now
+    elseif ask_epoch == epoch then -- State.takeBack
+      local back = 0
+      for from = at, at + returns * 24 - 1, 24 do
+        local index, spent, given = unpack_struct('<ddd', asks, from)
+        for j = first, last, 3 do
+          if l[j] == index then
+            local left = l[j + 1]
+            spent = spent < 0 and 0 or spent < left and spent or left
+            left = left - spent
+            given = given < 0 and 0 or given < left and given or left
+            l[j + 1] = left - given
+            out, back = out - spent - given, back + given
+            break
+          end
+        end
+      end
+      if back > 0 then
+        local room = full > out and full - out or 0
+        micros = micros + back < room and micros + back or room
+      end
+      for j = first, last, 3 do
+        if l[j] == presence and l[j + 2] > 0 then
+          l[j + 2] = l[j + 2] - 1
+          holders = holders - 1
+        end
+      end
+    end
+    at = at + returns * 24
+
+    local short, amount, sharers = need > held and need - held or 0, 0, holders + 1
+    local refused = not (micros >= short or (micros == short - 1 and fraction >= HALF))
+    if not refused then
+      local free, most = micros - short, want - (need > held and need or held)
+      if free < most then most = free end
+      if since >= 0 then
+        local share, earned = 0.5 * free / sharers, (since < HORIZON and since or HORIZON) * rate / sharers
+        if earned > share then share = earned end
+        local lendable = 0.5 * full - (out + short)
+        if share < most then most = share end
+        if lendable < most then most = lendable end
+      end
+      amount = most > 0 and short + (most - most % 1) or short
+      micros = micros - amount
+    end
+    if want > 0 or need > 0 then -- slots.lend
+      local j = last - 2
+      while j >= first and l[j] ~= slot do j = j - 3 end
+      if j < first then
+        if last - first == 17 then
+          l[first + 4], l[first + 5] = l[first + 4] + l[first + 1], l[first + 5] + l[first + 2]
+          first = first + 3
+        end
+        j, last = last + 1, last + 3
+        l[j], l[j + 1], l[j + 2] = slot, 0, 0
+      end
+      l[j + 1], out = l[j + 1] + amount, out + amount
+      if since >= 0 then l[j + 2] = l[j + 2] + 1 end
+    end
+
+    -- Write it, as settle.lua does.
+    local value, wait = nil, 0
+    if first < last then
+      value = pack(value_formats[(last - first + 1) / 3], 3, 0, micros, fraction, now, b and sub(in_force, 1, 28) or limit[4],
+        former, epoch, unpack(l, first, last))
+      local ends = (l[last - 2] + 1) * SLOT_LENGTH + SLOT_GUARD
+      local next_step = full_step(now, (ends > now and ends - now or 0) + (full - micros) / rate)
+      if next_step == step then
+        call('SET', KEYS[i], value, 'KEEPTTL')
+      else
+        expiries[next_step] = expiries[next_step] or expiry(next_step, slack)
+        call('SET', KEYS[i], value, 'PXAT', expiries[next_step])
+      end
+    elseif b then
+      b.micros, b.entries = micros, ''
+      if state then tools.write(KEYS[i], b) end
+    elseif state then
+      value = pack('<BdIdc20', 1, micros, fraction, now, limit[3])
+      call('SET', KEYS[i], value, 'PXAT', expiry(full_step(now, (full - micros - fraction / FRACTIONS) / rate), slack))
+    end
+    if refused and short <= full then
+      tools = tools or make_all_tools()
+      wait = tools.lend().until_beside({
+        micros = micros, fraction = fraction, rate = rate, burst = full / TOKEN, interval = 0, stamp = now,
+        entries = first < last and sub(value, 59) or '',
+      }, short)
+    end
+    replies[i] = pack('<BddddIdIdc32', refused and 1 or 0, amount, slot, epoch, micros, fraction, out, sharers, wait, in_force)
   end
 end
 return pack('<I', broken) .. table.concat(replies)
