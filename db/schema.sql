@@ -989,7 +989,7 @@ CREATE TABLE alert (
     threshold      bigint      NOT NULL, -- in percent of the checks for near_limit
     window_minutes integer     NOT NULL,
     url            text        NOT NULL, -- '' for mail; for Slack only its host, because the whole URL is a secret
-    secret         text        NOT NULL, -- as it is, because every delivery needs it: signs webhooks; Slack's URL; PagerDuty's routing key
+    secret         text        NOT NULL, -- signs webhooks; Slack's URL; PagerDuty's routing key. It begins with "sealed:" unless there was no key to seal it under
     is_active      boolean     NOT NULL,
     version        bigint      NOT NULL DEFAULT 1,
     created_at     timestamptz NOT NULL DEFAULT now(),
@@ -1049,7 +1049,7 @@ CREATE TRIGGER alert_audit AFTER INSERT OR UPDATE OR DELETE ON alert
 CREATE TABLE audit_webhook (
     tenant_id  bigint      NOT NULL,
     url        text        NOT NULL,
-    secret     text        NOT NULL, -- in plain text, because every post is signed with it
+    secret     text        NOT NULL, -- sealed as that of an alert
     is_active  boolean     NOT NULL,
     version    bigint      NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),

@@ -40,6 +40,11 @@ UPDATE alert
 SET secret = sqlc.arg(secret), version = version + 1, updated_at = now()
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id);
 
+-- name: SealAlertSecret :execrows
+-- Its version stays, because nothing that people see changes.
+UPDATE alert SET secret = sqlc.arg(sealed)
+WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND secret = sqlc.arg(stored);
+
 -- name: SilenceAlert :execrows
 -- Until null ends a silence.
 UPDATE alert

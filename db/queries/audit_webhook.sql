@@ -27,6 +27,10 @@ RETURNING *;
 -- What waits is due now.
 UPDATE audit_webhook_progress SET next_attempt_at = now(), failures = 0 WHERE tenant_id = $1;
 
+-- name: SealAuditSecret :execrows
+-- Its version stays, because nothing that people see changes.
+UPDATE audit_webhook SET secret = sqlc.arg(sealed) WHERE tenant_id = sqlc.arg(tenant_id) AND secret = sqlc.arg(stored);
+
 -- name: RotateAuditSecret :one
 UPDATE audit_webhook SET secret = sqlc.arg(secret), version = version + 1, updated_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id)

@@ -1010,3 +1010,17 @@ CROSS JOIN LATERAL (
 ) AS ended
 WHERE t.removed_at IS NULL
 LIMIT sqlc.arg(at_most)::integer;
+
+-- name: SecretsToSeal :many
+-- Secrets of alerts and audit webhooks that do not begin with a prefix, after one. Alert 0 is the audit webhook.
+SELECT s.tenant_id, s.alert_id, s.secret
+FROM (
+    SELECT a.tenant_id, a.alert_id, a.secret FROM alert AS a
+    UNION ALL
+    SELECT w.tenant_id, 0, w.secret FROM audit_webhook AS w
+) AS s
+JOIN tenant AS t ON t.tenant_id = s.tenant_id
+WHERE s.secret <> '' AND NOT starts_with(s.secret, sqlc.arg(prefix)::text) AND t.removed_at IS NULL
+    AND (s.tenant_id, s.alert_id) > (sqlc.arg(after_tenant)::bigint, sqlc.arg(after_alert)::bigint)
+ORDER BY s.tenant_id, s.alert_id
+LIMIT sqlc.arg(page_size);

@@ -1,11 +1,16 @@
 package adminapi_test
 
 import (
+	"context"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -14,7 +19,7 @@ import (
 func jsonOf(value any) ([]byte, error) { return json.Marshal(value) }
 
 // wantNoSecrets fails the test if a secret is anywhere but in the answer that made it: passwords, keys, tokens,
-// signing secrets of alerts and cookies in no log line, error, metric, export or audit entry.
+// signing secrets of alerts and cookies in no log line, error, metric, export, audit entry or row of the database.
 func (w *world) wantNoSecrets() {
 	w.t.Helper()
 	secrets := append(slices.Clone(w.secrets), password, passwordHash())
@@ -63,10 +68,14 @@ func (w *world) wantNoSecrets() {
 			places["answers"] += got.body
 		}
 	}
-	w.t.Logf("%d secrets are looked for in %d bytes of log", len(secrets), len(places["the log"]))
+	places["the database"] = w.dump()
+	w.t.Logf("%d secrets are looked for in %d bytes of log and %d of the database", len(secrets), len(places["the log"]), len(places["the database"]))
 	for name, text := range places {
 		for _, secret := range secrets {
-			if strings.Contains(text, secret) {
+			if name == "the database" && secret == passwordHash() {
+				continue // its place
+			}
+			if strings.Contains(text, secret) || strings.Contains(text, hex.EncodeToString([]byte(secret))) { // as text or bytes
 				w.t.Errorf("a secret is in %s: %s", name, secret)
 			}
 		}
@@ -77,4 +86,25 @@ func (w *world) scrape() string {
 	recorder := httptest.NewRecorder()
 	w.metrics.Handler().ServeHTTP(recorder, httptest.NewRequest("GET", "/metrics", nil))
 	return recorder.Body.String()
+}
+
+// dump returns all rows of all tables as text.
+func (w *world) dump() (text string) {
+	w.t.Helper()
+	connection := must(pgx.Connect(w.ctx(), w.url))(w.t)
+	defer func() { _ = connection.Close(context.WithoutCancel(w.ctx())) }()
+	rows := must(connection.Query(w.ctx(), "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"))(w.t)
+	tables := must(pgx.CollectRows(rows, pgx.RowTo[string]))(w.t)
+	if !slices.Contains(tables, "alert") {
+		w.t.Errorf("the tables are %v", tables)
+	}
+	for _, table := range tables {
+		var rows string
+		query := fmt.Sprintf(`SELECT coalesce(string_agg(t::text, E'\n'), '') FROM %s AS t`, pgx.Identifier{table}.Sanitize())
+		if err := connection.QueryRow(w.ctx(), query).Scan(&rows); err != nil {
+			w.t.Fatal(err)
+		}
+		text += rows
+	}
+	return text
 }

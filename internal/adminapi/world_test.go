@@ -111,6 +111,7 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	w.buckets = buckets
 	w.watcher = snapshot.NewWatcher(w.store, snapshot.WatcherOptions{PollInterval: time.Second, RereadInterval: time.Minute, Logger: log})
 	vault := must(auth.NewVault("c2l4dGVlbiBieXRlcyBhbmQgc2l4dGVlbiBtb3JlISE="))(t)
+	w.store.SealWith(vault)
 	w.gate = auth.NewGate(w.store, auth.Options{Mail: true, Vault: vault})
 	w.metrics = metrics.New("test", "test")
 	w.description = must(description())(t)

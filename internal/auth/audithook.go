@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -16,6 +17,9 @@ type AuditWebhook struct {
 	Secret  string
 	Active  bool  // while it is off, entries wait
 	Version int64 // 1 for a new one, raised by each change to it
+	// SecretIsClosed means that the secret is sealed under a key that is not configured. Secret is empty then, and nothing can be
+	// sent.
+	SecretIsClosed bool
 }
 
 // Validate returns all that is wrong with it. Whether its URL may be posted to is judged by webhook.Sender.
@@ -147,6 +151,8 @@ func (c *AuditCourier) Deliver(ctx context.Context, now time.Time) error {
 // Wait waits for the attempts in flight.
 func (c *AuditCourier) Wait() { c.runner.Wait() }
 
+var errSecretIsClosed = errors.New("the secret is sealed under a key that this server does not have; rotate it")
+
 func (c *AuditCourier) attempt(ctx context.Context, errand *AuditErrand, now time.Time) {
 	batch := AuditBatch{Errand: errand}
 	if !errand.IsTest {
@@ -161,7 +167,11 @@ func (c *AuditCourier) attempt(ctx context.Context, errand *AuditErrand, now tim
 	}
 	var status int
 	var err error
-	if !batch.isEmpty() {
+	switch {
+	case batch.isEmpty():
+	case errand.SecretIsClosed:
+		err = errSecretIsClosed
+	default:
 		status, err = c.sender.SendAudit(ctx, &batch)
 	}
 	if ctx.Err() != nil {

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,8 +18,8 @@ import (
 // SecretKeyBytes is the length of a key of a Vault.
 const SecretKeyBytes = 32
 
-// Vault seals secrets that the database keeps, such as those of second factors, so that a reader of the database, or of a
-// backup, cannot use them. The zero Vault has no key, and seals nothing.
+// Vault seals secrets that the database keeps, such as those of second factors and alerts, so that a reader of the database, or
+// of a backup, cannot use them. The zero Vault has no key, and seals nothing.
 type Vault struct {
 	keys []vaultKey // the first one seals; the others open what they sealed when they were the first
 }
@@ -32,7 +33,8 @@ type vaultKey struct {
 const keyIDLength = 4
 
 var (
-	errNotSealed = errors.New("the secret is sealed under a key that is not configured; keep former keys in SLUICE_SECRET_KEY, after the present one")
+	// ErrClosed is for what no key of a Vault opens.
+	ErrClosed = errors.New("the secret is sealed under a key that is not configured; keep former keys in SLUICE_SECRET_KEY, after the present one")
 	// ErrNoSecretKey is for what needs a Vault with a key.
 	ErrNoSecretKey = errors.New("no secret key is configured")
 )
@@ -105,10 +107,54 @@ func (v Vault) open(use string, owner int64, sealed []byte) (secret []byte, isSt
 			return secret, i > 0, nil
 		}
 	}
-	return nil, false, errNotSealed
+	return nil, false, ErrClosed
 }
 
 // purpose binds a sealed secret to its place, so that one copied to another row cannot be opened there.
 func purpose(use string, owner int64) []byte {
 	return binary.BigEndian.AppendUint64([]byte("sluice "+use+"\x00"), uint64(owner))
+}
+
+// sealedText begins a sealed secret in a column of text, where others are stored as they are. No secret that is stored as it
+// is begins so: they are URLs, and keys without a colon.
+const sealedText = "sealed:"
+
+// SealText seals a secret for a column of text: "sealed:", the key's id in hexadecimal, and the rest in base64. An empty
+// secret, and any secret of a Vault without a key, stays as it is.
+func (v Vault) SealText(use string, owner int64, secret string) (string, error) {
+	if secret == "" || !v.HasKey() {
+		return secret, nil
+	}
+	sealed, err := v.seal(use, owner, []byte(secret))
+	if err != nil {
+		return "", err
+	}
+	return v.SealedPrefix() + base64.RawURLEncoding.EncodeToString(sealed[keyIDLength:]), nil
+}
+
+// OpenText returns the secret of a text that SealText made for the same use and owner. A text that is not sealed is the secret.
+func (v Vault) OpenText(use string, owner int64, stored string) (string, error) {
+	text, isSealed := strings.CutPrefix(stored, sealedText)
+	if !isSealed {
+		return stored, nil
+	}
+	keyID, rest, _ := strings.Cut(text, ":")
+	sealed, err := hex.DecodeString(keyID)
+	if err != nil {
+		return "", ErrClosed
+	}
+	box, err := base64.RawURLEncoding.DecodeString(rest)
+	if err != nil {
+		return "", ErrClosed
+	}
+	secret, _, err := v.open(use, owner, append(sealed, box...))
+	return string(secret), err
+}
+
+// SealedPrefix begins what SealText makes, and differs from key to key. It is "" without a key.
+func (v Vault) SealedPrefix() string {
+	if !v.HasKey() {
+		return ""
+	}
+	return sealedText + hex.EncodeToString(v.keys[0].id[:]) + ":"
 }

@@ -34,7 +34,7 @@ func (s *Store) Alerts(ctx context.Context, tenant rules.TenantID) ([]violations
 		return nil, fmt.Errorf("read alerts: %w", err)
 	}
 	return each(rows, func(row dbsqlc.AlertsRow) violations.Alert {
-		return alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt)
+		return s.alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt)
 	}), nil
 }
 
@@ -44,16 +44,20 @@ func (s *Store) Alert(ctx context.Context, tenant rules.TenantID, id int64) (vio
 	if err != nil {
 		return violations.Alert{}, fmt.Errorf("read alert %d: %w", id, err)
 	}
-	return alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt), nil
+	return s.alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt), nil
 }
 
 // CreateAlert creates an alert.
 func (s *Store) CreateAlert(ctx context.Context, by rules.Actor, alert violations.Alert) (violations.Alert, error) {
 	created, err := s.changeAlert(ctx, by, alert.Tenant, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
+		secret, err := s.vault.SealText(alertSecret, int64(alert.Tenant), alert.Secret)
+		if err != nil {
+			return 0, err
+		}
 		return q.CreateAlert(ctx, dbsqlc.CreateAlertParams{
 			TenantID: alert.Tenant, Name: alert.Name, Kind: string(alert.Kind), RuleID: ruleOrNil(alert.Rule), PerSubject: alert.PerSubject,
 			Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
-			Format: string(alert.Format), Url: alert.URL, Email: alert.Email, Secret: alert.Secret, IsActive: alert.Active,
+			Format: string(alert.Format), Url: alert.URL, Email: alert.Email, Secret: secret, IsActive: alert.Active,
 		})
 	})
 	if err != nil {
@@ -65,13 +69,18 @@ func (s *Store) CreateAlert(ctx context.Context, by rules.Actor, alert violation
 // UpdateAlert changes an alert.
 func (s *Store) UpdateAlert(ctx context.Context, by rules.Actor, alert violations.Alert) (violations.Alert, error) {
 	updated, err := s.changeAlert(ctx, by, alert.Tenant, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
-		if err := expectAlert(ctx, q, alert.Tenant, alert.ID, rules.Expected(alert.Version)); err != nil {
+		stored, err := storedAlert(ctx, q, alert.Tenant, alert.ID, rules.Expected(alert.Version))
+		if err != nil {
+			return 0, err
+		}
+		secret, err := s.sealedAgain(&alert, stored.Secret)
+		if err != nil {
 			return 0, err
 		}
 		return alert.ID, foundOne(q.UpdateAlert(ctx, dbsqlc.UpdateAlertParams{
 			TenantID: alert.Tenant, AlertID: alert.ID, Name: alert.Name, Kind: string(alert.Kind), RuleID: ruleOrNil(alert.Rule),
 			PerSubject: alert.PerSubject, Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
-			Format: string(alert.Format), Url: alert.URL, Email: alert.Email, Secret: alert.Secret, IsActive: alert.Active,
+			Format: string(alert.Format), Url: alert.URL, Email: alert.Email, Secret: secret, IsActive: alert.Active,
 		}))
 	})
 	if err != nil {
@@ -89,7 +98,11 @@ func (s *Store) RotateAlertSecret(
 		if err := expectAlert(ctx, q, tenant, id, expected); err != nil {
 			return 0, err
 		}
-		return id, foundOne(q.RotateAlertSecret(ctx, secret, tenant, id))
+		sealed, err := s.vault.SealText(alertSecret, int64(tenant), secret)
+		if err != nil {
+			return 0, err
+		}
+		return id, foundOne(q.RotateAlertSecret(ctx, sealed, tenant, id))
 	})
 	if err != nil {
 		return violations.Alert{}, fmt.Errorf("rotate the secret of alert %d: %w", id, err)
@@ -164,7 +177,7 @@ func (s *Store) changeAlert(
 				return err
 			}
 		}
-		changed = alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt)
+		changed = s.alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt)
 		return nil
 	})
 	return changed, err
@@ -172,11 +185,17 @@ func (s *Store) changeAlert(
 
 // expectAlert returns an error unless an alert has the expected version. The tenant is locked, so the version stays.
 func expectAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64, expected rules.Expected) error {
+	_, err := storedAlert(ctx, q, tenant, id, expected)
+	return err
+}
+
+// storedAlert returns an alert of the expected version.
+func storedAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64, expected rules.Expected) (dbsqlc.Alert, error) {
 	row, err := q.Alert(ctx, tenant, id)
 	if err != nil {
-		return err
+		return row.Alert, err
 	}
-	return expect(expected, row.Alert.Version)
+	return row.Alert, expect(expected, row.Alert.Version)
 }
 
 // TestAlert creates a test delivery that is due at once.
@@ -262,7 +281,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, p
 	}
 	return each(rows, func(row dbsqlc.ClaimAlertDeliveriesRow) violations.Notice {
 		return violations.Notice{
-			Delivery: deliveryFromRow(row.Delivery), Of: alertFromRow(row.Alert, false, time.Time{}), TenantSlug: row.Slug, Pattern: row.RulePattern,
+			Delivery: deliveryFromRow(row.Delivery), Of: s.alertFromRow(row.Alert, false, time.Time{}), TenantSlug: row.Slug, Pattern: row.RulePattern,
 		}
 	}), nil
 }
@@ -338,14 +357,15 @@ func alertError(err error) error {
 	return writeError(err)
 }
 
-func alertFromRow(row dbsqlc.Alert, ruleRemoved bool, raisedAt time.Time) violations.Alert {
+func (s *Store) alertFromRow(row dbsqlc.Alert, ruleRemoved bool, raisedAt time.Time) violations.Alert {
 	alert := violations.Alert{
 		ID: row.AlertID, Tenant: row.TenantID, Name: row.Name, Kind: violations.AlertKind(row.Kind), PerSubject: row.PerSubject,
 		Threshold: row.Threshold, Window: time.Duration(row.WindowMinutes) * time.Minute,
-		Format: violations.Format(row.Format), URL: row.Url, Email: row.Email, Secret: row.Secret, Active: row.IsActive, Version: row.Version,
+		Format: violations.Format(row.Format), URL: row.Url, Email: row.Email, Active: row.IsActive, Version: row.Version,
 		RuleRemoved: ruleRemoved,
 		Silence:     violations.Silence{Until: orZero(row.SilencedUntil), By: row.SilencedBy, Reason: row.SilenceReason},
 	}
+	alert.Secret, alert.SecretIsClosed = s.opened(alertSecret, row.TenantID, row.Secret)
 	if row.RuleID != nil {
 		alert.Rule = *row.RuleID
 	}

@@ -32,7 +32,7 @@ func (s *Store) RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time
 		var alerts []violations.Alert
 		for _, row := range rows {
 			if row.Alert.IsActive {
-				alerts = append(alerts, alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt))
+				alerts = append(alerts, s.alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt))
 			}
 		}
 		if len(alerts) == 0 {

@@ -34,7 +34,7 @@ func (s *Store) AuditWebhook(ctx context.Context, tenant rules.TenantID) (auth.A
 	if progress.Waiting = waiting.Entries; waiting.Entries > 0 {
 		progress.OldestWaiting = waiting.Oldest.UTC()
 	}
-	return auditWebhookFromRow(row.AuditWebhook), progress, nil
+	return s.auditWebhookFromRow(row.AuditWebhook), progress, nil
 }
 
 // CreateAuditWebhook makes the tenant's webhook. What was logged before is not sent.
@@ -44,8 +44,12 @@ func (s *Store) CreateAuditWebhook(ctx context.Context, by rules.Actor, webhook 
 		if err != nil {
 			return dbsqlc.AuditWebhook{}, err
 		}
+		secret, err := s.vault.SealText(auditSecret, int64(webhook.Tenant), webhook.Secret)
+		if err != nil {
+			return dbsqlc.AuditWebhook{}, err
+		}
 		row, err := q.CreateAuditWebhook(ctx, dbsqlc.CreateAuditWebhookParams{
-			TenantID: webhook.Tenant, Url: webhook.URL, Secret: webhook.Secret, IsActive: webhook.Active,
+			TenantID: webhook.Tenant, Url: webhook.URL, Secret: secret, IsActive: webhook.Active,
 		})
 		if err != nil {
 			return row, err
@@ -85,7 +89,11 @@ func (s *Store) RotateAuditSecret(
 		if err := expectAuditWebhook(ctx, q, tenant, expected); err != nil {
 			return row, err
 		}
-		return q.RotateAuditSecret(ctx, secret, tenant)
+		sealed, err := s.vault.SealText(auditSecret, int64(tenant), secret)
+		if err != nil {
+			return row, err
+		}
+		return q.RotateAuditSecret(ctx, sealed, tenant)
 	})
 	if err != nil {
 		return auth.AuditWebhook{}, fmt.Errorf("rotate the secret of the audit webhook of tenant %d: %w", tenant, err)
@@ -112,7 +120,7 @@ func (s *Store) changeAuditWebhook(
 ) (changed auth.AuditWebhook, err error) {
 	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := change(ctx, q)
-		changed = auditWebhookFromRow(row)
+		changed = s.auditWebhookFromRow(row)
 		return err
 	})
 	return changed, err
@@ -156,7 +164,7 @@ func (s *Store) ClaimAuditErrands(ctx context.Context, now, leaseEnds time.Time,
 	return each(rows, func(row dbsqlc.ClaimAuditWebhooksRow) auth.AuditErrand {
 		p := row.AuditWebhookProgress
 		return auth.AuditErrand{
-			AuditWebhook: auditWebhookFromRow(row.AuditWebhook), AuditProgress: auditProgressFromRow(p), TenantSlug: row.Slug,
+			AuditWebhook: s.auditWebhookFromRow(row.AuditWebhook), AuditProgress: auditProgressFromRow(p), TenantSlug: row.Slug,
 			LeaseEnds: orZero(p.LeaseEndsAt), IsTest: p.TestRequestedAt != nil,
 		}
 	}), nil
@@ -194,8 +202,10 @@ func (s *Store) FinishAuditErrand(ctx context.Context, e auth.AuditErrand) error
 	return nil
 }
 
-func auditWebhookFromRow(row dbsqlc.AuditWebhook) auth.AuditWebhook {
-	return auth.AuditWebhook{Tenant: row.TenantID, URL: row.Url, Secret: row.Secret, Active: row.IsActive, Version: row.Version}
+func (s *Store) auditWebhookFromRow(row dbsqlc.AuditWebhook) auth.AuditWebhook {
+	webhook := auth.AuditWebhook{Tenant: row.TenantID, URL: row.Url, Active: row.IsActive, Version: row.Version}
+	webhook.Secret, webhook.SecretIsClosed = s.opened(auditSecret, row.TenantID, row.Secret)
+	return webhook
 }
 
 func auditProgressFromRow(row dbsqlc.AuditWebhookProgress) auth.AuditProgress {

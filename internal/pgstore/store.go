@@ -79,6 +79,7 @@ type Store struct {
 	userMonths int32
 	places     *places
 	timeouts   map[class]time.Duration
+	vault      auth.Vault // see SealWith
 
 	unreadable atomic.Int64
 }

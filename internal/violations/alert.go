@@ -29,7 +29,11 @@ type Alert struct {
 	URL   string
 	Email string
 	// Secret signs webhooks; it is the URL for FormatSlack and the routing key for FormatPagerDuty.
-	Secret  string
+	Secret string
+	// SecretIsClosed means that the stored secret is sealed under a key that is not configured. Secret is empty then, unless it is
+	// to replace the stored one, and nothing can be sent.
+	SecretIsClosed bool
+
 	Active  bool
 	Version int64 // 1 for a new alert, raised by each change to it
 	// RuleRemoved means that the rule is gone. Its removal turned the alert off, and the alert stays off until it names

@@ -38,7 +38,7 @@ func (a *Alert) SetFormat(format Format) {
 	if a.Format == format {
 		return
 	}
-	a.Format, a.URL, a.Email, a.Secret = format, "", "", ""
+	a.Format, a.URL, a.Email, a.Secret, a.SecretIsClosed = format, "", "", "", false
 	switch format {
 	case FormatWebhook:
 		a.Secret = NewWebhookSecret()
@@ -71,6 +71,9 @@ func hostOf(target string) string {
 
 // wrongDestination returns what is wrong with where the alert is sent.
 func (a *Alert) wrongDestination() (wrong rules.FieldErrors) {
+	if a.SecretIsClosed && a.Secret == "" {
+		return nil // it was judged when it was stored, and can be turned off
+	}
 	switch a.Format {
 	case FormatWebhook, FormatSlack:
 		wrong.Add("url", rules.WrongWebhookURL(a.Target()))

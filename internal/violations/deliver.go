@@ -110,10 +110,13 @@ func (w *AlertWatch) Deliver(ctx context.Context, now time.Time) error {
 // Wait waits for the attempts in flight.
 func (w *AlertWatch) Wait() { w.deliveries.Wait() }
 
+var errSecretIsClosed = errors.New("the secret is sealed under a key that this server does not have; give it anew")
+
 func (w *AlertWatch) attempt(ctx context.Context, notice *Notice, now time.Time) {
 	var status int
 	var err error
-	if notice.Of.Format == FormatEmail {
+	switch {
+	case notice.Of.Format == FormatEmail:
 		refused, mailErr := w.outbox.MailDelivery(ctx, notice, now)
 		if mailErr != nil && ctx.Err() == nil {
 			w.log.WarnContext(ctx, "an alert was not handed over to the mail, so it is tried again",
@@ -123,7 +126,9 @@ func (w *AlertWatch) attempt(ctx context.Context, notice *Notice, now time.Time)
 			return
 		}
 		err = errors.New(refused)
-	} else {
+	case notice.Of.SecretIsClosed:
+		err = errSecretIsClosed
+	default:
 		status, err = w.sender.Send(ctx, notice)
 	}
 	if ctx.Err() != nil {

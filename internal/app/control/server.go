@@ -82,6 +82,10 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 	if err != nil {
 		return nil, err
 	}
+	a.Store.SealWith(vault)
+	if !vault.HasKey() {
+		log.WarnContext(ctx, "without SLUICE_SECRET_KEY the secrets of alerts and audit webhooks are stored in plain text")
+	}
 	providers, err := openProviders(cfg, a.url, log)
 	if err != nil {
 		return nil, err

@@ -26,6 +26,7 @@ func upkeep(ctx context.Context, cfg config.Config, store *pgstore.Store, sender
 	work.Go(func() { scheduledChanges(store, log).Run(ctx) })
 	work.Go(func() { auth.NewAuditCourier(store, sender, log).Run(ctx) })
 	work.Go(func() { prune(ctx, store, log) })
+	work.Go(func() { sealSecrets(ctx, store, log) })
 	work.Go(func() { removeExpired(ctx, store, log) })
 	work.Go(func() { eraseTenants(ctx, store, cfg.TenantGrace, log) })
 	work.Wait()
@@ -111,6 +112,35 @@ func prune(ctx context.Context, store *pgstore.Store, log *slog.Logger) {
 		case <-ctx.Done():
 			return
 		case <-next.C:
+		}
+	}
+}
+
+const (
+	// sealAfter leaves time for the processes of the release before, which a rolling upgrade ends meanwhile. They cannot send alerts
+	// whose secrets are sealed.
+	sealAfter = 10 * time.Minute
+	sealEvery = time.Hour
+)
+
+// sealSecrets seals the secrets that were stored before there was a key, or under a former one.
+func sealSecrets(ctx context.Context, store *pgstore.Store, log *slog.Logger) {
+	for pause := sealAfter; ; pause = sealEvery {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		sealed, closed, err := store.SealSecrets(ctx)
+		if err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "some secrets of alerts were not sealed; the next round tries again", "error", err)
+		}
+		if sealed > 0 {
+			log.InfoContext(ctx, "sealed secrets of alerts and audit webhooks", "secrets", sealed)
+		}
+		if closed > 0 {
+			log.ErrorContext(ctx, "secrets of alerts or audit webhooks are sealed under a key that is not configured, so nothing can be sent for these; "+
+				"add the former key to SLUICE_SECRET_KEY, or give the secrets anew", "secrets", closed)
 		}
 	}
 }

@@ -314,6 +314,32 @@ func (q *Queries) RotateAlertSecret(ctx context.Context, secret string, tenantID
 	return result.RowsAffected(), nil
 }
 
+const sealAlertSecret = `-- name: SealAlertSecret :execrows
+UPDATE alert SET secret = $1
+WHERE tenant_id = $2 AND alert_id = $3 AND secret = $4
+`
+
+type SealAlertSecretParams struct {
+	Sealed   string
+	TenantID rules.TenantID
+	AlertID  int64
+	Stored   string
+}
+
+// Its version stays, because nothing that people see changes.
+func (q *Queries) SealAlertSecret(ctx context.Context, arg SealAlertSecretParams) (int64, error) {
+	result, err := q.db.Exec(ctx, sealAlertSecret,
+		arg.Sealed,
+		arg.TenantID,
+		arg.AlertID,
+		arg.Stored,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const silenceAlert = `-- name: SilenceAlert :execrows
 UPDATE alert
 SET silenced_until = $1::timestamptz, silenced_by = $2, silence_reason = $3,

@@ -281,6 +281,19 @@ func (q *Queries) RotateAuditSecret(ctx context.Context, secret string, tenantID
 	return i, err
 }
 
+const sealAuditSecret = `-- name: SealAuditSecret :execrows
+UPDATE audit_webhook SET secret = $1 WHERE tenant_id = $2 AND secret = $3
+`
+
+// Its version stays, because nothing that people see changes.
+func (q *Queries) SealAuditSecret(ctx context.Context, sealed string, tenantID rules.TenantID, stored string) (int64, error) {
+	result, err := q.db.Exec(ctx, sealAuditSecret, sealed, tenantID, stored)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const testAuditWebhook = `-- name: TestAuditWebhook :execrows
 UPDATE audit_webhook_progress SET test_requested_at = now(), next_attempt_at = now()
 WHERE tenant_id = $1 AND test_requested_at IS NULL

@@ -2582,6 +2582,59 @@ func (q *Queries) RevokeInvitationsOfAccount(ctx context.Context, accountID auth
 	return err
 }
 
+const secretsToSeal = `-- name: SecretsToSeal :many
+SELECT s.tenant_id, s.alert_id, s.secret
+FROM (
+    SELECT a.tenant_id, a.alert_id, a.secret FROM alert AS a
+    UNION ALL
+    SELECT w.tenant_id, 0, w.secret FROM audit_webhook AS w
+) AS s
+JOIN tenant AS t ON t.tenant_id = s.tenant_id
+WHERE s.secret <> '' AND NOT starts_with(s.secret, $1::text) AND t.removed_at IS NULL
+    AND (s.tenant_id, s.alert_id) > ($2::bigint, $3::bigint)
+ORDER BY s.tenant_id, s.alert_id
+LIMIT $4
+`
+
+type SecretsToSealParams struct {
+	Prefix      string
+	AfterTenant int64
+	AfterAlert  int64
+	PageSize    int32
+}
+
+type SecretsToSealRow struct {
+	TenantID rules.TenantID
+	AlertID  int64
+	Secret   string
+}
+
+// Secrets of alerts and audit webhooks that do not begin with a prefix, after one. Alert 0 is the audit webhook.
+func (q *Queries) SecretsToSeal(ctx context.Context, arg SecretsToSealParams) ([]SecretsToSealRow, error) {
+	rows, err := q.db.Query(ctx, secretsToSeal,
+		arg.Prefix,
+		arg.AfterTenant,
+		arg.AfterAlert,
+		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SecretsToSealRow
+	for rows.Next() {
+		var i SecretsToSealRow
+		if err := rows.Scan(&i.TenantID, &i.AlertID, &i.Secret); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const tenantsOnlyOwnedBy = `-- name: TenantsOnlyOwnedBy :many
 SELECT t.slug
 FROM member AS m

@@ -1,0 +1,105 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+// What a secret is sealed for, beside its tenant. Both are needed to open it.
+const (
+	alertSecret = "alert"
+	auditSecret = "audit webhook"
+)
+
+// SealWith makes the Store seal the secrets of alerts and audit webhooks, and open those that are sealed. It must be called
+// before the Store's first use. Without it, or without a key in the vault, secrets are stored as they are.
+func (s *Store) SealWith(vault auth.Vault) { s.vault = vault }
+
+// opened returns a stored secret. isClosed means that it is sealed under a key that is not configured.
+func (s *Store) opened(use string, tenant rules.TenantID, stored string) (secret string, isClosed bool) {
+	secret, err := s.vault.OpenText(use, int64(tenant), stored)
+	return secret, err != nil
+}
+
+// sealedAgain returns what is stored for an alert's secret in place of what is stored now, which stays if it is for the same
+// secret. So a change of another field shows no change of the secret.
+func (s *Store) sealedAgain(alert *violations.Alert, stored string) (string, error) {
+	secret, isClosed := s.opened(alertSecret, alert.Tenant, stored)
+	if isClosed && alert.SecretIsClosed && alert.Secret == "" || !isClosed && alert.Secret == secret {
+		return stored, nil
+	}
+	return s.vault.SealText(alertSecret, int64(alert.Tenant), alert.Secret)
+}
+
+// secretsPerPage is how many secrets SealSecrets reads at once.
+const secretsPerPage = 500
+
+// SealSecrets seals the secrets that are stored as they are, or sealed under a former key, under the present one. Each is a
+// transaction of its own, which the audit log shows as the system's. It returns how many it sealed, and how many it
+// cannot open.
+func (s *Store) SealSecrets(ctx context.Context) (sealed, closed int, err error) {
+	if !s.vault.HasKey() {
+		return 0, 0, nil
+	}
+	for after := (dbsqlc.SecretsToSealRow{}); ; {
+		page, err := askFor(ctx, s, classBackground, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.SecretsToSealRow, error) {
+			return q.SecretsToSeal(ctx, dbsqlc.SecretsToSealParams{
+				Prefix: s.vault.SealedPrefix(), AfterTenant: int64(after.TenantID), AfterAlert: after.AlertID, PageSize: secretsPerPage,
+			})
+		})
+		if err != nil {
+			return sealed, closed, fmt.Errorf("look for secrets to seal: %w", err)
+		}
+		for _, row := range page {
+			after = row
+			switch isSealed, err := s.sealSecret(ctx, row); {
+			case errors.Is(err, auth.ErrClosed):
+				closed++
+			case errors.Is(err, rules.ErrNotFound): // the tenant was removed
+			case err != nil:
+				return sealed, closed, fmt.Errorf("seal a secret of tenant %d: %w", row.TenantID, err)
+			case isSealed:
+				sealed++
+			}
+		}
+		if len(page) < secretsPerPage {
+			return sealed, closed, nil
+		}
+	}
+}
+
+// sealSecret seals one secret, unless it was changed meanwhile. Its version stays, because nothing that people see changes.
+func (s *Store) sealSecret(ctx context.Context, row dbsqlc.SecretsToSealRow) (isSealed bool, err error) {
+	use := alertSecret
+	if row.AlertID == 0 {
+		use = auditSecret
+	}
+	secret, err := s.vault.OpenText(use, int64(row.TenantID), row.Secret)
+	if err != nil {
+		return false, err
+	}
+	sealed, err := s.vault.SealText(use, int64(row.TenantID), secret)
+	if err != nil {
+		return false, err
+	}
+	by := rules.Actor{Kind: rules.ActorSystem, Name: "sluice", Act: "seal the secret"}
+	err = s.inTenantAs(ctx, by, row.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
+		var changed int64
+		if use == auditSecret {
+			changed, err = q.SealAuditSecret(ctx, sealed, row.TenantID, row.Secret)
+		} else {
+			changed, err = q.SealAlertSecret(ctx, dbsqlc.SealAlertSecretParams{
+				Sealed: sealed, TenantID: row.TenantID, AlertID: row.AlertID, Stored: row.Secret,
+			})
+		}
+		isSealed = changed == 1
+		return err
+	})
+	return isSealed && err == nil, err
+}
