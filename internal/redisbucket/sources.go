@@ -74,7 +74,7 @@ func sourceOf(text string) string {
 		switch number, isConstant := constants[word]; {
 		case isConstant:
 			return strconv.FormatInt(number, 10)
-		case word[0] < 'A' || word == "KEYS" || word == "ARGV":
+		case word[0] < 'A' || word == "KEYS" || word == "ARGV" || word == "REPLY":
 			return word
 		}
 		panic(fmt.Sprintf("a script has the name %s, which is no constant", word))
