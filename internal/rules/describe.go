@@ -95,19 +95,32 @@ func ordinal(n int) string {
 	return strconv.Itoa(n) + ending
 }
 
-// DescribeDuration writes a duration of whole seconds in the largest unit that divides it: 10 s, 5 min, 2 h, 7 days.
+// DescribeDuration writes a duration of whole seconds as people say it: 10 s, 90 s, 2 min 30 s, 36 h, 7 days. A unit is
+// used from two of it, and for exactly one. The UI writes durations alike: both read the cases of testdata/grammar.json.
 func DescribeDuration(d time.Duration) string {
-	const day = 24 * time.Hour
-	count := func(unit time.Duration) string { return strconv.FormatInt(int64(d/unit), 10) }
-	switch {
-	case d == day:
-		return "1 day"
-	case d > 0 && d%day == 0:
-		return count(day) + " days"
-	case d > 0 && d%time.Hour == 0:
-		return count(time.Hour) + " h"
-	case d > 0 && d%time.Minute == 0:
-		return count(time.Minute) + " min"
+	var text []byte
+	for _, unit := range [...]struct {
+		size      time.Duration
+		one, many string
+	}{{24 * time.Hour, "day", "days"}, {time.Hour, "h", "h"}, {time.Minute, "min", "min"}, {time.Second, "s", "s"}} {
+		isFirst := len(text) == 0
+		if isFirst && d < 2*unit.size && d != unit.size && unit.size > time.Second {
+			continue
+		}
+		count := int64(d / unit.size)
+		if count == 0 && !isFirst {
+			continue
+		}
+		d -= time.Duration(count) * unit.size
+		if !isFirst {
+			text = append(text, ' ')
+		}
+		text = append(strconv.AppendInt(text, count, 10), ' ')
+		if count == 1 {
+			text = append(text, unit.one...)
+		} else {
+			text = append(text, unit.many...)
+		}
 	}
-	return count(time.Second) + " s"
+	return string(text)
 }

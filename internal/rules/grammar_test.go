@@ -26,9 +26,13 @@ type grammar struct {
 	InvalidRates     []string `json:"invalid_rates"`
 	Durations        []spanCase
 	InvalidDurations []struct{ Text, Error string } `json:"invalid_durations"`
-	Windows          []spanCase
-	InvalidWindows   []struct{ Text, Error string } `json:"invalid_windows"`
-	Limits           []struct {
+	Spoken           []struct {
+		Ms            int64
+		Says, Exactly string // Exactly is "" where it is Says
+	}
+	Windows        []spanCase
+	InvalidWindows []struct{ Text, Error string } `json:"invalid_windows"`
+	Limits         []struct {
 		Algorithm      Algorithm
 		Rate           string
 		Burst          int64
@@ -123,6 +127,20 @@ func TestGrammarOfDurationsAndWindows(t *testing.T) {
 	for _, c := range cases.InvalidWindows {
 		if w, err := ParseWindow(c.Text); err == nil || err.Error() != c.Error {
 			t.Errorf("%q is read as %+v, error\n%v\nwant\n%s", c.Text, w, err, c.Error)
+		}
+	}
+}
+
+// The UI also rounds what it measured; limits are exact, so only whole seconds are written here.
+func TestDurationsAreDescribedAsPeopleSayThem(t *testing.T) {
+	t.Parallel()
+	for _, c := range readGrammar(t).Spoken {
+		d := time.Duration(c.Ms) * time.Millisecond
+		if d < time.Second || d%time.Second != 0 {
+			continue
+		}
+		if text, want := DescribeDuration(d), cmp.Or(c.Exactly, c.Says); text != want {
+			t.Errorf("%s is described as %q, want %q", d, text, want)
 		}
 	}
 }

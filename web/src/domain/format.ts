@@ -38,34 +38,40 @@ export function percent(share: number): string {
   return `${value.toFixed(whole ? 0 : 1)}${thin}%`;
 }
 
-const day = 86_400_000;
+const lengths = [
+  { size: 86_400_000, one: 'day', many: 'days' },
+  { size: 3_600_000, one: 'h', many: 'h' },
+  { size: 60_000, one: 'min', many: 'min' },
+  { size: 1000, one: 's', many: 's' },
+];
 
-/** "350 ms", "2 min", "1 h 30 min": at most two units, the second only if it says something. */
-export function duration(ms: number): string {
+/**
+ * "350 ms", "1.5 s", "90 s", "2 min 30 s", "36 h", "7 days". A unit is used from two of it, and for exactly one.
+ * Rounded to at most two units, and to one of which there are ten; exact, as limits are, to the second.
+ * The server writes limits alike: both read the cases of internal/rules/testdata/grammar.json.
+ */
+export function duration(ms: number, exact = false): string {
   if (!Number.isFinite(ms)) return 'for ever';
-  if (ms < 0) return `−${duration(-ms)}`;
+  if (ms < 0) return `−${duration(-ms, exact)}`;
   if (ms < 1000) return `${Math.round(ms)}${thin}ms`;
   if (ms < 59_950) return `${plain.format(Math.round(ms / 100) / 10)}${thin}s`;
-  const parts: [number, string, number][] = [
-    [day, 'd', 3_600_000],
-    [3_600_000, 'h', 60_000],
-    [60_000, 'min', 1000],
-  ];
-  for (const [size, name, next] of parts) {
-    // Rounded to the smaller unit first, so that 59.99 min is 1 h.
-    const rounded = Math.round(ms / next) * next;
-    if (rounded < size) continue;
-    const whole = Math.floor(rounded / size);
-    const rest = Math.round((rounded - whole * size) / next);
-    const nextName = { d: 'h', h: 'min', min: 's' }[name];
-    return rest > 0 && whole < 10
-      ? `${whole}${thin}${name} ${rest}${thin}${nextName}`
-      : `${whole}${thin}${name}`;
+  for (const [index, { size }] of lengths.entries()) {
+    const next = lengths[index + 1]?.size ?? size;
+    let rest = exact ? ms : Math.round(ms / next) * next;
+    if (rest < 2 * size && rest !== size && next < size) continue;
+    if (!exact && rest >= 10 * size) rest = Math.round(ms / size) * size;
+    const words: string[] = [];
+    for (const { size, one, many } of lengths.slice(index)) {
+      const count = Math.floor(rest / size);
+      rest -= count * size;
+      if (count > 0) words.push(`${count}${thin}${count === 1 ? one : many}`);
+    }
+    return words.join(' ');
   }
-  return `1${thin}min`;
+  return '';
 }
 
-/** "just now", "3 min ago", "in 2 d". */
+/** "just now", "3 min ago", "in 2 days". */
 export function relative(at: number, now: number): string {
   const distance = at - now;
   if (Math.abs(distance) < 5_000) return 'just now';
@@ -74,7 +80,7 @@ export function relative(at: number, now: number): string {
 }
 
 function roundToLargest(ms: number): number {
-  for (const size of [day, 3_600_000, 60_000, 1000]) {
+  for (const { size } of lengths) {
     if (ms >= size) return Math.round(ms / size) * size;
   }
   return ms;

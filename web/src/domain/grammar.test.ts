@@ -68,6 +68,6 @@ test.each(cases.limits)('a limit is described as the server describes it: $descr
   const { rate, burst, describes, ...shape } = one;
   const amounts = (rate && parseRate(rate, 'second')) || { rate_per_second: 0, rate_unit: 'second' as const };
   const limit = { ...amounts, ...shape, burst_capacity: burst };
-  expect(limitSentence(limit)).toBe(describes);
+  expect(limitSentence(limit).replaceAll('\u202f', ' ')).toBe(describes);
   expect(isValid(limit)).toBe(true);
 });

@@ -1,5 +1,7 @@
 /** Windows and durations as rules have them: "30s", "5m", "24h", "month". The server reads them alike. */
 
+import { duration } from './format';
+
 const units = { s: 1, m: 60, h: 3600 } as const;
 
 /** The longest window, and refill interval, in seconds. */
@@ -50,16 +52,10 @@ export function windowSeconds(text: string): number {
   return 'seconds' in read ? read.seconds : 0;
 }
 
-/** "10 s", "5 min", "2 h", "7 days" */
+/** "10 s", "5 min", "36 h", "7 days" */
 export function describeDuration(text: string): string {
   const read = parseDuration(text);
-  if ('error' in read) return text;
-  const { seconds } = read;
-  if (seconds === day) return '1 day';
-  if (seconds % day === 0) return `${seconds / day} days`;
-  if (seconds % 3600 === 0) return `${seconds / 3600} h`;
-  if (seconds % 60 === 0) return `${seconds / 60} min`;
-  return `${seconds} s`;
+  return 'error' in read ? text : duration(read.seconds * 1000, true);
 }
 
 export interface WindowParts {
