@@ -51,9 +51,14 @@ func (s *surface) theAuditWebhook(ctx context.Context) (answer openapi.TheAuditW
 }
 
 // GetAuditWebhook handles GET …/audit-webhook.
-func (s *surface) GetAuditWebhook(ctx context.Context, _ openapi.GetAuditWebhookRequestObject) (openapi.GetAuditWebhookResponseObject, error) {
+func (s *surface) GetAuditWebhook(
+	ctx context.Context, request openapi.GetAuditWebhookRequestObject,
+) (openapi.GetAuditWebhookResponseObject, error) {
 	answer, err := s.theAuditWebhook(ctx)
 	if errors.Is(err, rules.ErrNotFound) {
+		if valueOf(request.Params.Optional) {
+			return openapi.GetAuditWebhook204Response{}, nil
+		}
 		return nil, httpapi.NotFound.Problem("The audit log is sent nowhere; create the webhook with POST.")
 	}
 	if err != nil {

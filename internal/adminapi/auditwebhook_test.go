@@ -51,6 +51,7 @@ func TestTheAuditLogIsSentToAWebhook(t *testing.T) {
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Owner)
 	w.want(w.send(by, "GET", auditWebhookPath, nil), http.StatusNotFound)
+	w.want(w.send(by, "GET", auditWebhookPath+"?optional=true", nil), http.StatusNoContent)
 	made := w.want(w.send(by, "POST", auditWebhookPath, map[string]any{"url": "https://example.com/audit"}), http.StatusCreated)
 	first := read[struct {
 		Webhook auditWebhookShown `json:"webhook"`

@@ -1,4 +1,4 @@
-import { auditEntry, fakeServer, key, page, plan, problem, rule, session, tenant } from './fake';
+import { auditEntry, fakeServer, key, page, plan, rule, session, tenant } from './fake';
 
 export const acme = '/api/v1/tenants/acme';
 export const member = {
@@ -43,7 +43,7 @@ export function server(more: Record<string, unknown>, role: 'viewer' | 'editor' 
       firings: [],
     },
     [`GET ${acme}/audit`]: page([auditEntry()]),
-    [`GET ${acme}/audit-webhook`]: () => problem(404, 'not-found'),
+    [`GET ${acme}/audit-webhook`]: () => ({ status: 204 }),
     [`GET ${acme}/audit/812`]: auditEntry(),
     ...more,
   });

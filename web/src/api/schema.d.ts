@@ -12997,7 +12997,10 @@ export interface operations {
     };
     getAuditWebhook: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description 204 instead of 404: browsers write each 404 to the console */
+                optional?: boolean;
+            };
             header?: never;
             path: {
                 /**
@@ -13011,6 +13014,13 @@ export interface operations {
         requestBody?: never;
         responses: {
             200: components["responses"]["TheAuditWebhook"];
+            /** @description There is none, and it was optional */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];

@@ -4775,6 +4775,12 @@ type DeleteAuditWebhookParams struct {
 	IfMatch IfMatch `json:"If-Match"`
 }
 
+// GetAuditWebhookParams defines parameters for GetAuditWebhook.
+type GetAuditWebhookParams struct {
+	// Optional 204 instead of 404: browsers write each 404 to the console
+	Optional *bool `form:"optional,omitempty" json:"optional,omitempty"`
+}
+
 // UpdateAuditWebhookParams defines parameters for UpdateAuditWebhook.
 type UpdateAuditWebhookParams struct {
 	// IfMatch The ETag of the version to change, or `*`; 428 without
@@ -5791,7 +5797,7 @@ type ServerInterface interface {
 	DeleteAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params DeleteAuditWebhookParams)
 	// GetAuditWebhook Get the webhook of the audit log
 	// (GET /api/v1/tenants/{tenant}/audit-webhook)
-	GetAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	GetAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetAuditWebhookParams)
 	// UpdateAuditWebhook Change the webhook of the audit log
 	// (PATCH /api/v1/tenants/{tenant}/audit-webhook)
 	UpdateAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params UpdateAuditWebhookParams)
@@ -9347,8 +9353,24 @@ func (siw *ServerInterfaceWrapper) GetAuditWebhook(w http.ResponseWriter, r *htt
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetAuditWebhookParams
+
+	// ------------- Optional query parameter "optional" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "optional", r.URL.Query(), &params.Optional, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "optional"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "optional", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetAuditWebhook(w, r, tenant)
+		siw.Handler.GetAuditWebhook(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -17156,6 +17178,7 @@ func (response DeleteAuditWebhook204Response) VisitDeleteAuditWebhookResponse(w 
 
 type GetAuditWebhookRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
+	Params GetAuditWebhookParams
 }
 
 type GetAuditWebhookResponseObject interface {
@@ -17175,6 +17198,14 @@ func (response GetAuditWebhook200JSONResponse) VisitGetAuditWebhookResponse(w ht
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type GetAuditWebhook204Response struct {
+}
+
+func (response GetAuditWebhook204Response) VisitGetAuditWebhookResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
 }
 
 type UpdateAuditWebhookRequestObject struct {
@@ -22229,10 +22260,11 @@ func (sh *strictHandler) DeleteAuditWebhook(w http.ResponseWriter, r *http.Reque
 }
 
 // GetAuditWebhook operation middleware
-func (sh *strictHandler) GetAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug) {
+func (sh *strictHandler) GetAuditWebhook(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetAuditWebhookParams) {
 	var request GetAuditWebhookRequestObject
 
 	request.Tenant = tenant
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.GetAuditWebhook(ctx, request.(GetAuditWebhookRequestObject))

@@ -1,6 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { api, body } from '~/api/client';
-import { isStatus } from '~/api/problem';
+import { api } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { AuditWebhook } from '~/api/types';
 import type { Tone } from '~/components/Outcome';
@@ -13,15 +12,10 @@ const later = 15_000;
 export const auditWebhookQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'audit webhook'),
-    queryFn: async ({ signal }) => {
-      try {
-        return await body(
-          api.GET('/api/v1/tenants/{tenant}/audit-webhook', { params: { path: { tenant } }, signal }),
-        );
-      } catch (error) {
-        if (isStatus(error, 404)) return null;
-        throw error;
-      }
+    queryFn: async ({ signal }): Promise<AuditWebhook | null> => {
+      const params = { path: { tenant }, query: { optional: true } };
+      const { data } = await api.GET('/api/v1/tenants/{tenant}/audit-webhook', { params, signal });
+      return data ?? null;
     },
     refetchInterval: ({ state: { data } }) =>
       data && (data.test?.is_waiting || data.is_under_way || (data.is_active && data.waiting > 0))

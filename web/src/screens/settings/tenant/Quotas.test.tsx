@@ -20,7 +20,7 @@ function server(more: Record<string, unknown>) {
     'GET /api/v1/session': session('owner'),
     [`GET ${acme}`]: () => ({ json: tenant({ role: 'owner' }), headers: { ETag: '"1"' } }),
     [`GET ${acme}/plans`]: page([plan('free')]),
-    [`GET ${acme}/audit-webhook`]: () => problem(404, 'not-found'),
+    [`GET ${acme}/audit-webhook`]: () => ({ status: 204 }),
     [`GET ${acme}/api-keys`]: page([key()]),
     ...more,
   });
