@@ -1,241 +1,14 @@
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import type { Override } from '~/api/types';
-import { effect, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
+import { page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { bucket, crossing, override, quota, user as someUser, violation } from '../../../test/traffic';
-
-const base = '/api/v1/tenants/acme';
-const its = `${base}/users/42`;
-const tag = { ETag: '"0"' };
-
-function server(more: Record<string, unknown> = {}, overrides: () => Override[] = () => []) {
-  return fakeServer({
-    'GET /api/v1/session': session(),
-    [`GET ${base}/plans`]: page([plan('free', { is_default: true }), plan('pro')]),
-    [`GET ${base}/rules`]: page([
-      rule({ plan: 'free' }),
-      rule({ rule_id: 13, plan: 'pro', rate_per_second: 100, burst_capacity: 500 }),
-      rule({ rule_id: 14, plan: null, key_pattern: 'endpoint:/api/search', scope: 'endpoint' }),
-    ]),
-    [`GET ${its}`]: () => ({
-      json: someUser({ overrides: overrides(), recent_violations: [violation()] }),
-      headers: tag,
-    }),
-    [`GET ${its}/story`]: page([]),
-    [`GET ${its}/buckets`]: { items: [bucket()], has_more: false },
-    [`GET ${base}/crossings`]: page([]),
-    [`GET ${base}/overrides`]: () => ({ json: page(overrides()) }),
-    ...more,
-  });
-}
-
-test('an override has a reason and an end, and says its effect before it is saved', async () => {
-  const before = Date.now();
-  const figure = (value: number) => ({ value, error: 0 });
-  const requests = server({
-    [`PUT ${base}/rules/12/overrides/42`]: () => ({ status: 201, json: override() }),
-    [`POST ${base}/effect`]: effect({
-      is_recording: true,
-      since: '2026-11-20T06:00:00Z',
-      checks: figure(1200),
-      no_longer_denied: figure(34),
-    }),
-  });
-  const { user, router } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'New override' }));
-  const dialog = await screen.findByRole('dialog', { name: 'New override for user 42' });
-  const give = within(dialog).getByRole('button', { name: 'Save override' });
-  expect(give).toHaveProperty('disabled', true); // no reason yet
-  await user.click(within(dialog).getByText('10 times'));
-  await user.click(within(dialog).getByLabelText('Reason'));
-  await user.paste('migration week');
-  expect(dialog.textContent).toMatch(
-    /User 42 gets 100 per second, bursts to 500 instead of 10 per second, bursts to 50, until/,
-  );
-  await waitFor(() =>
-    expect(requests.findLast(({ path }) => path.endsWith('/effect'))?.body).toEqual({
-      override: { rule_id: 12, user_id: '42', rate_per_second: 100, burst_capacity: 500 },
-    }),
-  );
-  expect((await within(dialog).findByLabelText('Effect')).textContent).toMatch(
-    /0 more and 34 fewer of 1,200 checks/,
-  );
-  await user.click(give);
-  await waitFor(() => expect(screen.queryByRole('dialog', { name: /New override/ })).toBeNull());
-  const sent = requests.find(({ method }) => method === 'PUT');
-  expect(sent?.headers.get('If-None-Match')).toBe('*');
-  const { expires_at, ...limit } = (sent?.body ?? {}) as { expires_at: string };
-  expect(limit).toEqual({
-    rate_per_second: 100,
-    rate_unit: 'second',
-    burst_capacity: 500,
-    reason: 'migration week',
-  });
-  const week = 7 * 86_400_000;
-  expect(Date.parse(expires_at) - before).toBeGreaterThanOrEqual(week);
-  expect(Date.parse(expires_at) - before).toBeLessThan(week + 60_000);
-  expect(router.state.location.search).toEqual({});
-});
-
-test('the rule that denied is offered, also one of another plan, and what it does is said', async () => {
-  server();
-  const { user } = open('/t/acme/users/42?override=13');
-  const choice = await screen.findByLabelText('Rule');
-  expect(choice).toHaveProperty('value', '13');
-  const dialog = screen.getByRole('dialog', { name: 'New override for user 42' });
-  const labels = within(choice).getAllByRole('option');
-  expect(labels.map(({ textContent }) => textContent)).toEqual([
-    'user:{user_id} · free',
-    'user:{user_id} · pro',
-  ]);
-  await user.type(within(dialog).getByLabelText('Reason'), 'ticket');
-  expect(dialog.textContent).toMatch(
-    /User 42 is on free, so the override applies only to checks that name the plan pro/,
-  );
-});
-
-test('a rule that cannot be overridden is never replaced by another without a word', async () => {
-  server();
-  open('/t/acme/users/42?override=14');
-  expect(
-    await screen.findByText('Rule 14 cannot be overridden for one user. This is another rule.'),
-  ).toBeDefined();
-});
-
-test('the button offers the rule that denied last', async () => {
-  server({
-    [`GET ${its}`]: () => ({
-      json: someUser({ recent_violations: [violation({ rule_id: 13, plan: 'pro' })] }),
-      headers: tag,
-    }),
-  });
-  const { user } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'New override' }));
-  expect(await screen.findByLabelText('Rule')).toHaveProperty('value', '13');
-});
-
-test('an end that nobody changed is saved to the second', async () => {
-  const expires_at = '2027-12-01T12:34:56.789Z';
-  const requests = server({ [`PUT ${base}/rules/12/overrides/42`]: () => ({ json: override() }) }, () => [
-    override({ expires_at }),
-  ]);
-  const { user } = open('/t/acme/users/42?override=12');
-  const reason = await screen.findByLabelText('Reason');
-  await user.clear(reason);
-  await user.type(reason, 'another reason');
-  await user.click(screen.getByRole('button', { name: 'Save override' }));
-  await waitFor(() => expect(requests.some(({ method }) => method === 'PUT')).toBe(true));
-  expect(requests.find(({ method }) => method === 'PUT')?.body).toMatchObject({ expires_at });
-});
-
-test('a lost race shows both overrides, and mine can be saved over theirs', async () => {
-  const tags: (string | null)[] = [];
-  server({
-    // It is not among the user's first 500, so that the list is no help.
-    [`GET ${base}/rules/12/overrides/42`]: override({ reason: 'theirs', version: 32 }),
-    [`PUT ${base}/rules/12/overrides/42`]: ({ headers }: { headers: Headers }) => {
-      tags.push(headers.get('If-Match') ?? headers.get('If-None-Match'));
-      return tags.length > 1 ? { json: override() } : problem(412, 'precondition-failed');
-    },
-  });
-  const { user } = open('/t/acme/users/42?override=12');
-  await user.type(await screen.findByLabelText('Reason'), 'mine');
-  await user.click(screen.getByRole('button', { name: 'Save override' }));
-  const dialog = await screen.findByRole('dialog', { name: /Someone changed the override/ });
-  expect(within(dialog).getByRole('row', { name: 'Reason theirs mine' })).toBeDefined();
-  await user.click(within(dialog).getByRole('button', { name: 'Overwrite with mine' }));
-  await waitFor(() => expect(tags).toEqual(['*', '"32"']));
-});
-
-test('an override can be removed, after its effect was said', async () => {
-  const requests = server({ [`DELETE ${base}/rules/12/overrides/42`]: () => ({ status: 204 }) }, () => [
-    override(),
-  ]);
-  const { user } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'Actions for the override of user 42' }));
-  await user.click(await screen.findByRole('menuitem', { name: 'Remove' }));
-  const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
-  expect(dialog.textContent).toMatch(
-    /from 100 per second, bursts to 500 to 10 per second, bursts to 50 within 2 s/,
-  );
-  await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
-  await waitFor(() => expect(requests.some(({ method }) => method === 'DELETE')).toBe(true));
-  expect(requests.find(({ method }) => method === 'DELETE')?.headers.get('If-Match')).toBe('"31"');
-});
-
-test('removing an override that somebody changed asks again with their version', async () => {
-  const tags: (string | null)[] = [];
-  let stored = [override()];
-  server(
-    {
-      [`DELETE ${base}/rules/12/overrides/42`]: ({ headers }: { headers: Headers }) => {
-        tags.push(headers.get('If-Match'));
-        if (tags.length > 1) return { status: 204 };
-        stored = [override({ version: 32, rate_per_second: 70 })];
-        return problem(412, 'precondition-failed');
-      },
-    },
-    () => stored,
-  );
-  const { user } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'Actions for the override of user 42' }));
-  await user.click(await screen.findByRole('menuitem', { name: 'Remove' }));
-  const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
-  await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
-  expect(await within(dialog).findByText(/from 70 per second/)).toBeDefined();
-  await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
-  await waitFor(() => expect(tags).toEqual(['"31"', '"32"']));
-});
-
-test.each([404, 412])('removing an override that somebody removed says so, after a %s', async (status) => {
-  let stored = [override()];
-  const kind = status === 404 ? 'not-found' : 'precondition-failed';
-  const requests = server(
-    {
-      [`DELETE ${base}/rules/12/overrides/42`]: () => {
-        stored = [];
-        return problem(status, kind);
-      },
-    },
-    () => stored,
-  );
-  const { user } = open('/t/acme/users/42');
-  await user.click(await screen.findByRole('button', { name: 'Actions for the override of user 42' }));
-  await user.click(await screen.findByRole('menuitem', { name: 'Remove' }));
-  const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
-  await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
-  expect(await within(dialog).findByText('Someone already removed it.')).toBeDefined();
-  expect(within(dialog).getByRole('button', { name: 'Remove override' })).toHaveProperty('disabled', true);
-  await user.click(within(dialog).getAllByRole('button', { name: 'Close' }).at(-1) as HTMLElement);
-  await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
-  expect(requests.filter(({ method }) => method === 'DELETE')).toHaveLength(1);
-});
-
-test('an override that somebody removed while it was edited can be given again', async () => {
-  const tags: (string | null)[] = [];
-  server(
-    {
-      [`GET ${base}/rules/12/overrides/42`]: () => problem(404, 'not-found'),
-      [`PUT ${base}/rules/12/overrides/42`]: ({ headers }: { headers: Headers }) => {
-        tags.push(headers.get('If-Match') ?? headers.get('If-None-Match'));
-        return tags.length > 1 ? { status: 201, json: override() } : problem(412, 'precondition-failed');
-      },
-    },
-    () => [override()],
-  );
-  const { user } = open('/t/acme/users/42?override=12');
-  await user.click(await screen.findByRole('button', { name: 'Save override' }));
-  const dialog = await screen.findByRole('dialog', { name: /Someone changed the override/ });
-  expect(within(dialog).getByText(/^No override: 10 per second/)).toBeDefined();
-  await user.click(within(dialog).getByRole('button', { name: 'Overwrite with mine' }));
-  await waitFor(() => expect(tags).toEqual(['"31"', '*']));
-});
+import { base, its, tag, userServer } from '../../../test/users';
 
 test('a user with more than is shown says so, and shows more overrides', async () => {
   const json = someUser({ overrides: [override()], has_more_overrides: true });
   const last = override({ rule_id: 77, reason: 'the last of all' });
-  server({
+  userServer({
     'GET /api/v1/tenants/acme/overrides': ({ query }: { query: URLSearchParams }) => {
       expect(query.get('user_id')).toBe('42');
       const isLast = query.has('cursor');
@@ -252,7 +25,9 @@ test('a user with more than is shown says so, and shows more overrides', async (
 });
 
 test('the plan changes with the tag that was read, after the limits of both were shown', async () => {
-  const requests = server({ [`PUT ${its}/plan`]: () => ({ json: someUser({ plan: 'pro' }), headers: tag }) });
+  const requests = userServer({
+    [`PUT ${its}/plan`]: () => ({ json: someUser({ plan: 'pro' }), headers: tag }),
+  });
   const { user } = open('/t/acme/users/42');
   await user.click(await screen.findByRole('button', { name: 'Change plan' }));
   const dialog = await screen.findByRole('dialog', { name: 'Change the plan of user 42' });
@@ -267,7 +42,7 @@ test('the plan changes with the tag that was read, after the limits of both were
 
 test('a change of plan waits for the plans and their limits before it offers them', async () => {
   let answer = (_: { json: unknown }) => {};
-  server({ [`GET ${base}/plans`]: () => new Promise((resolve) => (answer = resolve)) });
+  userServer({ [`GET ${base}/plans`]: () => new Promise((resolve) => (answer = resolve)) });
   const { user } = open('/t/acme/users/42');
   await user.click(await screen.findByRole('button', { name: 'Change plan' }));
   expect(screen.queryByRole('dialog')).toBeNull();
@@ -278,7 +53,7 @@ test('a change of plan waits for the plans and their limits before it offers the
 
 test('a bucket can be filled up and credited', async () => {
   const change = { bucket_key: '12:42', tokens_before: 20, tokens_after: 50, burst_capacity: 50 };
-  const requests = server({
+  const requests = userServer({
     [`POST ${its}/buckets/reset`]: change,
     [`POST ${its}/buckets/credit`]: { ...change, tokens_after: 10 },
   });
@@ -303,13 +78,13 @@ test('a bucket can be filled up and credited', async () => {
 });
 
 test('buckets in the memory of other processes are said to be there', async () => {
-  server({ [`GET ${its}/buckets`]: () => problem(409, 'buckets-elsewhere') });
+  userServer({ [`GET ${its}/buckets`]: () => problem(409, 'buckets-elsewhere') });
   open('/t/acme/users/42');
   expect(await screen.findByText('Buckets are not visible here')).toBeDefined();
 });
 
 test('a quota shows its use, its override and the end of its window in the rule’s zone', async () => {
-  server({
+  userServer({
     [`GET ${its}/buckets`]: {
       items: [
         bucket(),
@@ -332,7 +107,7 @@ test('a quota shows its use, its override and the end of its window in the rule�
 });
 
 test('what a bucket has lent to processes is said beside its level, and where it is refilled', async () => {
-  server({
+  userServer({
     [`GET ${its}/buckets`]: {
       items: [bucket({ tokens: 38, burst_capacity: 50, lent: { tokens: 12, processes: 3 } })],
       has_more: false,
@@ -349,14 +124,14 @@ test('what a bucket has lent to processes is said beside its level, and where it
 });
 
 test('without quotas the page says what makes one', async () => {
-  server();
+  userServer();
   open('/t/acme/users/42');
   expect(await screen.findByText(/^No quotas\. A rule for each user with a fixed window/)).toBeDefined();
 });
 
 test('quotas whose store is away say so, and are read again', async () => {
   let isAway = true;
-  server({
+  userServer({
     [`GET ${its}/buckets`]: () =>
       isAway ? problem(503, 'unavailable') : { json: { items: [quota()], has_more: false } },
   });
@@ -368,7 +143,7 @@ test('quotas whose store is away say so, and are read again', async () => {
 });
 
 test('crossings of the user’s quotas are listed page by page', async () => {
-  server({
+  userServer({
     [`GET ${base}/rules`]: page([rule({ rule_id: 15, name: 'monthly', window_zone: 'Europe/Berlin' })]),
     [`GET ${base}/crossings`]: ({ query }: { query: URLSearchParams }) => {
       expect(query.get('user_id')).toBe('42');
@@ -392,7 +167,7 @@ test('crossings of the user’s quotas are listed page by page', async () => {
 });
 
 test('a viewer sees all of it, and no button that would fail', async () => {
-  server({ 'GET /api/v1/session': session('viewer') }, () => [override()]);
+  userServer({ 'GET /api/v1/session': session('viewer') }, () => [override()]);
   open('/t/acme/users/42?override=12');
   expect(await screen.findByText('migration week')).toBeDefined();
   expect(await screen.findByRole('meter')).toBeDefined();
@@ -403,7 +178,7 @@ test('a viewer sees all of it, and no button that would fail', async () => {
 });
 
 test('a recent denial opens its story', async () => {
-  server({
+  userServer({
     [`GET ${base}/violations/${violation().violation_id}`]: {
       violation: violation(),
       rule: null,
@@ -417,7 +192,7 @@ test('a recent denial opens its story', async () => {
 });
 
 test('a user is erased after the id was typed, and the receipt is shown', async () => {
-  const requests = server({
+  const requests = userServer({
     [`POST ${its}/erase`]: () => ({
       json: {
         receipt_id: 'erased-1',
