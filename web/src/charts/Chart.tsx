@@ -1,6 +1,7 @@
 import { Skeleton } from '@mantine/core';
 import { lazy, Suspense } from 'react';
 import type { ChartProps } from './chart';
+import { Legend } from './Legend';
 
 const Canvas = lazy(() => import('./ChartCanvas'));
 
@@ -8,7 +9,14 @@ const Canvas = lazy(() => import('./ChartCanvas'));
 export function Chart(props: ChartProps) {
   const height = props.height ?? 180;
   return (
-    <Suspense fallback={<Skeleton height={height} radius="md" />}>
+    <Suspense
+      fallback={
+        <div className="chart">
+          <Skeleton height={height} radius="md" />
+          <Legend {...props} cursor={null} />
+        </div>
+      }
+    >
       <Canvas {...props} height={height} />
     </Suspense>
   );

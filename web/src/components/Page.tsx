@@ -20,7 +20,7 @@ export function Page({ title, beside, lead, above, actions, children }: Props) {
     document.title = `${title} · Sluice`;
   }, [title]);
   return (
-    <div className={styles.page}>
+    <div className={`${styles.page} in-order`}>
       {above && <div className={styles.above}>{above}</div>}
       <header className={styles.header}>
         <div className={styles.heading}>

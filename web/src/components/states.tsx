@@ -105,11 +105,16 @@ export function NoPermission({
   );
 }
 
+/** In place of something that may turn out to be nothing: what stands below it waits, see .in-order. */
+export function Awaited() {
+  return <div data-loading hidden />;
+}
+
 /** Placeholder lines while data loads. */
 export function LoadingLines({ lines = 6 }: { lines?: number }) {
   const widths = ['92%', '76%', '84%', '68%', '88%', '72%'];
   return (
-    <div className={styles.lines} role="status" aria-label="Loading">
+    <div className={styles.lines} role="status" aria-label="Loading" data-loading>
       {Array.from({ length: lines }, (_, line) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: the lines are all alike and never move
         <Skeleton key={line} height={12} width={widths[line % widths.length]} radius="sm" />

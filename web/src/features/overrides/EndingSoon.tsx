@@ -1,14 +1,16 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { IconClock } from '~/components/icons';
+import { Awaited } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { plural } from '~/domain/format';
 import styles from './EndingSoon.module.css';
 import { endingSoonQuery } from './queries';
 
 /** Warns about overrides that end within seven days; renders nothing if there are none. */
-export default function EndingSoon({ tenant }: { tenant: string }) {
-  const { data } = useQuery(endingSoonQuery(tenant));
+export function EndingSoon({ tenant }: { tenant: string }) {
+  const { data, isPending } = useQuery(endingSoonQuery(tenant));
+  if (isPending) return <Awaited />;
   if (!data?.first?.expires_at) return null;
   const { count, hasMore, first } = data;
   return (

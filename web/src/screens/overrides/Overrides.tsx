@@ -23,11 +23,16 @@ export default function Overrides() {
   const { edit } = useRole();
   const search: OverridesSearch = useSearch({ from: '/shell/t/$tenant/overrides' });
   const navigate = useNavigate({ from: '/t/$tenant/overrides' });
-  const { data: rules = [] } = useQuery(rulesQuery(tenant));
+  const { data: rules = [], isPending } = useQuery(rulesQuery(tenant));
   const [editing, setEditing] = useState<Override | 'new' | null>(null);
   const overridable = rules.filter(isOverridable);
-  const create = edit && overridable.length > 0 && (
-    <Button leftSection={<IconPlus size={15} />} onClick={() => setEditing('new')}>
+  // While the rules load it keeps its place.
+  const create = edit && (isPending || overridable.length > 0) && (
+    <Button
+      leftSection={<IconPlus size={15} />}
+      style={{ visibility: isPending ? 'hidden' : undefined }}
+      onClick={() => setEditing('new')}
+    >
       New override
     </Button>
   );

@@ -1,4 +1,4 @@
-import { useQuery } from '@tanstack/react-query';
+import { usePrefetchQuery, useQuery } from '@tanstack/react-query';
 import { lazy, Suspense, useEffect, useRef } from 'react';
 import { summaryQuery } from '~/api/traffic';
 import { Page } from '~/components/Page';
@@ -6,6 +6,8 @@ import { ErrorState, LoadingLines } from '~/components/states';
 import { TimeRange, useTimeRange } from '~/components/TimeRange';
 import { done } from '~/components/toast';
 import { namedSpan } from '~/domain/range';
+import { EndingSoon } from '~/features/overrides/EndingSoon';
+import { endingSoonQuery } from '~/features/overrides/queries';
 import { useTenant } from '~/session';
 import { Health } from './Health';
 import styles from './Overview.module.css';
@@ -14,7 +16,6 @@ import { TopLists } from './TopLists';
 import { Traffic } from './Traffic';
 
 // What most tenants do not have, or look at last, is no part of the first load.
-const EndingSoon = lazy(() => import('~/features/overrides/EndingSoon'));
 const FirstSteps = lazy(() => import('./FirstSteps'));
 const ShadowRules = lazy(() => import('./ShadowRules'));
 
@@ -24,6 +25,7 @@ const month = namedSpan('30d');
 export default function Overview() {
   const tenant = useTenant();
   const range = useTimeRange('1h');
+  usePrefetchQuery(endingSoonQuery(tenant));
   const summary = useQuery(summaryQuery(tenant, range));
   // No checks in this range can mean a quiet night or a new tenant.
   const silent =
@@ -58,9 +60,7 @@ export default function Overview() {
       ) : (
         <>
           <Tiles tenant={tenant} span={range} summary={summary.data} old={summary.isPlaceholderData} />
-          <Suspense fallback={null}>
-            <EndingSoon tenant={tenant} />
-          </Suspense>
+          <EndingSoon tenant={tenant} />
           <div className={styles.main}>
             <Traffic tenant={tenant} span={range} onBrush={range.brush} />
             <Health />

@@ -124,7 +124,7 @@ function Picture({ limit }: Props) {
           setShape('own');
         }}
       />
-      {data && <p className={styles.sentence}>{inWords(data.timeline, data.asked.arrivals)}</p>}
+      <p className={styles.sentence}>{data && inWords(data.timeline, data.asked.arrivals)}</p>
     </div>
   );
 }

@@ -7,6 +7,7 @@ import { ruleQuery, rulesOfPatternQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
+import { LoadingLines } from '~/components/states';
 import { patternInWords } from '~/domain/pattern';
 import { Crossings } from '~/features/crossings/Crossings';
 import { isOverridable } from '~/features/overrides/overridable';
@@ -16,6 +17,7 @@ import { BucketPicture } from './BucketPicture';
 import { CandidateActions } from './CandidateActions';
 import { ComparisonCard } from './ComparisonCard';
 import { EnforceRule } from './EnforceRule';
+import { ExpiredNote } from './ExpiredNote';
 import { History } from './History';
 import { RuleActions } from './RuleActions';
 import { RuleAlerts } from './RuleAlerts';
@@ -45,14 +47,17 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
   const editor = useRuleEditor(tenant, saved);
   const rule = saved.value;
   const { draft } = editor;
-  const { data: alike } = useQuery(rulesOfPatternQuery(tenant, rule.key_pattern));
+  const alike = useQuery(rulesOfPatternQuery(tenant, rule.key_pattern));
   const [scheduling, setScheduling] = useState(false);
-  const candidate = alike?.find(({ candidate_for }) => candidate_for === rule.rule_id);
-  const { data: live } = useQuery({
+  const candidate = alike.data?.find(({ candidate_for }) => candidate_for === rule.rule_id);
+  const isCandidate = rule.candidate_for !== null;
+  const { data: live, isPending: awaitsLive } = useQuery({
     ...ruleQuery(tenant, rule.candidate_for ?? 0),
-    enabled: rule.candidate_for !== null,
+    enabled: isCandidate,
     retry: false,
   });
+  // What can be done, and what stands above the form, depends on both.
+  if (alike.isPending || (isCandidate && awaitsLive)) return <LoadingLines />;
 
   return (
     <Page
@@ -126,11 +131,12 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
           }}
         />
       )}
+      <ExpiredNote tenant={tenant} rule={rule} hasCandidate={candidate !== undefined} />
       {candidate && <TriedBeside tenant={tenant} candidate={candidate} />}
       {live && <ComparisonCard tenant={tenant} candidate={rule} />}
       <div className={styles.columns}>
         <RuleEditor tenant={tenant} editor={editor} disabled={!edit} />
-        <div className={styles.column}>
+        <div className={`${styles.column} in-order`}>
           {draft.action === 'limit' && <BucketPicture limit={draft} />}
           <ScheduledCard tenant={tenant} rule={rule} />
           <AdaptingCard tenant={tenant} rule={rule} />

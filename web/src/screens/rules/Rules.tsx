@@ -15,7 +15,7 @@ import { RelativeTime } from '~/components/Time';
 import { plural } from '~/domain/format';
 import { isFound, patternInWords } from '~/domain/pattern';
 import { type Choice, choicesOf, modeLabels, ruleEffect, scopeLabels } from '~/domain/rule';
-import EndingSoon from '~/features/overrides/EndingSoon';
+import { EndingSoon } from '~/features/overrides/EndingSoon';
 import type { RulesSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { RuleChips } from './RuleChips';
@@ -86,6 +86,7 @@ export default function Rules() {
       lead="A request is allowed only if every active rule that matches allows it."
       actions={create}
     >
+      <EndingSoon tenant={tenant} />
       <Query query={rules}>
         {(items) => {
           if (items.length === 0) return <Teach action={create} />;
@@ -96,7 +97,6 @@ export default function Rules() {
           );
           return (
             <>
-              <EndingSoon tenant={tenant} />
               <Filters search={search} set={set} tenant={tenant} />
               <Card flush>
                 {shown.length === 0 ? (

@@ -6,6 +6,7 @@ import { api, body } from '~/api/client';
 import type { Rule } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Card } from '~/components/Page';
+import { Awaited } from '~/components/states';
 import { done } from '~/components/toast';
 import { isOpen, type ScheduledChange, scheduledQuery, whenWords } from '~/features/scheduled/scheduled';
 import { useRole } from '~/session';
@@ -16,8 +17,9 @@ import { changeWords, stateWords } from './scheduled';
 export function ScheduledCard({ tenant, rule }: { tenant: string; rule: Rule }) {
   const { edit } = useRole();
   const queries = useQueryClient();
-  const { data: all = [] } = useQuery(scheduledQuery(tenant, rule.rule_id));
+  const { data: all = [], isPending } = useQuery(scheduledQuery(tenant, rule.rule_id));
   const [asked, setAsked] = useState<ScheduledChange | null>(null);
+  if (isPending) return <Awaited />;
   if (all.length === 0) return null;
 
   async function cancel() {

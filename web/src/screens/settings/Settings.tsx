@@ -37,7 +37,7 @@ export default function Settings() {
             </Link>
           ))}
         </nav>
-        <div className={styles.section}>
+        <div className={`${styles.section} in-order`}>
           <Suspense fallback={<LoadingLines />}>
             {Section ? <Section /> : <ErrorState error={new Error('This page does not exist.')} />}
           </Suspense>

@@ -73,7 +73,7 @@ export default function TryIt() {
             />
           </Card>
         </div>
-        <div className={styles.answer}>
+        <div className={`${styles.answer} in-order`}>
           {!asked ? (
             <Card>
               <Teach onAsk={ask} />

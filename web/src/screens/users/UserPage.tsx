@@ -57,8 +57,9 @@ export default function UserPage() {
         <>
           <TimeRange fallback="7d" />
           <CopyLink range={range} />
-          {edit && user.data && (
-            <>
+          {edit && !user.isError && (
+            // In its place from the start: below the title, it would move what follows.
+            <div className={styles.actions} style={{ visibility: user.data ? undefined : 'hidden' }}>
               {own && (
                 <>
                   <Button
@@ -74,17 +75,17 @@ export default function UserPage() {
                   </Button>
                 </>
               )}
-              <Button variant="default" onClick={() => setChanging(user.data)}>
+              <Button variant="default" onClick={() => setChanging(user.data ?? null)}>
                 Change plan
               </Button>
               <Button
                 leftSection={<IconBolt size={15} />}
                 disabled={overridable.length === 0}
-                onClick={() => override(ruleToOverride(overridable, user.data.value))}
+                onClick={() => user.data && override(ruleToOverride(overridable, user.data.value))}
               >
                 New override
               </Button>
-            </>
+            </div>
           )}
         </>
       }

@@ -11,6 +11,7 @@ import { Facts } from '~/components/Facts';
 import { IconUndo } from '~/components/icons';
 import { Query } from '~/components/Query';
 import { SidePanel } from '~/components/SidePanel';
+import { LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
 import {
@@ -50,9 +51,15 @@ export function EntryPanel({ tenant, id, onClose }: Props) {
     enabled: id !== undefined,
     staleTime: Number.POSITIVE_INFINITY, // what happened stays
   });
+  const { isPending } = useNames(tenant); // they make the first sentence longer
   return (
     <SidePanel opened={id !== undefined} onClose={onClose} title="Change">
-      {id !== undefined && <Query query={entry}>{(found) => <Entry tenant={tenant} entry={found} />}</Query>}
+      {id !== undefined &&
+        (isPending ? (
+          <LoadingLines />
+        ) : (
+          <Query query={entry}>{(found) => <Entry tenant={tenant} entry={found} />}</Query>
+        ))}
     </SidePanel>
   );
 }

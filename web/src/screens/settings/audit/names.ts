@@ -5,10 +5,11 @@ import { ruleLabel } from '~/domain/rule';
 import { membersQuery } from '../members/queries';
 
 /** The names of the members and rules that still exist. */
-export function useNames(tenant: string): Names {
-  const { data: members } = useQuery(membersQuery(tenant));
-  const { data: rules } = useQuery(rulesQuery(tenant));
+export function useNames(tenant: string): Names & { isPending: boolean } {
+  const { data: members, isPending: awaitsMembers } = useQuery(membersQuery(tenant));
+  const { data: rules, isPending: awaitsRules } = useQuery(rulesQuery(tenant));
   return {
+    isPending: awaitsMembers || awaitsRules,
     member: (id) => members?.find(({ account_id }) => String(account_id) === id)?.email,
     rule: (id) => {
       const rule = rules?.find(({ rule_id }) => String(rule_id) === id);

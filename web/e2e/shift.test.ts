@@ -1,0 +1,88 @@
+import type { Page } from '@playwright/test';
+import { expect, settled, signIn, test } from './browser';
+import { furnish } from './overlays';
+import { screens } from './screens';
+import { ordinaryTraffic } from './traffic';
+
+/*
+ * What a screen shows does not move when more of it arrives. Answers are let through one by one, each after the one before
+ * it was drawn, so that what arrives late does so in every run.
+ */
+
+test.use({ server: 'shift' });
+
+/** Of all shifts of a screen. Browsers call 0.1 good, and count only the worst five seconds. */
+const most = 0.1;
+
+interface Shift {
+  value: number;
+  moved: string[];
+}
+
+/** Notes every shift of the pages that are opened from now on. */
+async function watched(page: Page): Promise<void> {
+  await page.addInitScript(() => {
+    const shifts: Shift[] = [];
+    Object.assign(window, { shifts });
+    new PerformanceObserver((list) => {
+      // biome-ignore lint/suspicious/noExplicitAny: TypeScript does not know these entries
+      for (const { value, hadRecentInput, sources } of list.getEntries() as any[]) {
+        if (hadRecentInput) continue;
+        const moved = sources.map(
+          // biome-ignore lint/suspicious/noExplicitAny: nor these
+          ({ node, previousRect, currentRect }: any) =>
+            `${(node?.outerHTML ?? node?.textContent ?? 'removed').slice(0, 120)} from ${previousRect.y} to ${currentRect.y}`,
+        );
+        shifts.push({ value, moved });
+      }
+    }).observe({ type: 'layout-shift', buffered: true });
+  });
+}
+
+/** Lets answers of the API through one by one. */
+async function oneByOne(page: Page): Promise<void> {
+  let line: Promise<unknown> = Promise.resolve();
+  await page.route('**/api/v1/**', (route) => {
+    line = line
+      .then(async () => {
+        await route.fulfill({ response: await route.fetch() });
+        await drawn(page);
+      })
+      .catch(() => {}); // the page went elsewhere
+    return line;
+  });
+}
+
+/** Waits for two frames: what changed before the first is drawn. */
+function drawn(page: Page): Promise<void> {
+  return page.evaluate(
+    () => new Promise<void>((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => resolve()))),
+  );
+}
+
+for (const viewport of [
+  { width: 1280, height: 800 },
+  { width: 390, height: 844 },
+]) {
+  test.describe(`${viewport.width} wide`, () => {
+    test.use({ viewport });
+    test('nothing moves while a screen loads', async ({ page, sluice }) => {
+      test.setTimeout(600_000); // it opens every screen
+      await ordinaryTraffic(sluice);
+      await signIn(page);
+      const made = await furnish(page);
+      await watched(page);
+      await oneByOne(page);
+      for (const { name, path } of [...screens, ...made]) {
+        await page.goto(path);
+        await settled(page);
+        await drawn(page);
+        const shifts = await page.evaluate(() => (window as unknown as { shifts: Shift[] }).shifts);
+        const sum = shifts.reduce((sum, { value }) => sum + value, 0);
+        process.stdout.write(`${name}, ${viewport.width} wide: ${sum.toFixed(3)}\n`);
+        if (process.env.SHIFTS && sum > 0.005) process.stdout.write(`${JSON.stringify(shifts, null, 1)}\n`);
+        expect.soft(sum, `${name}\n${JSON.stringify(shifts, null, 2)}`).toBeLessThanOrEqual(most);
+      }
+    });
+  });
+}
