@@ -137,7 +137,7 @@ func Open(ctx context.Context, store Store, clock func() Instant, log *slog.Logg
 func newBuckets(store Store, clock func() Instant, log *slog.Logger, counters int) *Buckets {
 	b := &Buckets{
 		store: store, clock: clock, log: log, done: make(chan struct{}),
-		recent: newRecent(counters), rests: map[enforce.Key]Instant{},
+		recent: newRecent(counters), offers: offers{added: make(chan struct{}, 1)}, rests: map[enforce.Key]Instant{},
 		places: places{ofTenant: map[rules.TenantID]int{}, waiting: map[rules.TenantID]Instant{}},
 	}
 	b.held.Store(&map[enforce.Key]*leased{})
@@ -185,6 +185,9 @@ func (b *Buckets) SettleReservation(
 // Take implements enforce.Buckets.
 func (b *Buckets) Take(ctx context.Context, checks []enforce.BucketCheck) error {
 	held, now := *b.held.Load(), b.clock()
+	if !holdsAny(held, checks) {
+		return b.takeUnleased(ctx, checks, now)
+	}
 	rest := b.begin(checks, held, now)
 	if rest == nil {
 		return nil
@@ -192,6 +195,35 @@ func (b *Buckets) Take(ctx context.Context, checks []enforce.BucketCheck) error 
 	err := b.store.Take(ctx, rest.checks)
 	b.end(checks, rest, held, err, now)
 	rest.release()
+	return err
+}
+
+// holdsAny reports whether a tier of a check is leased.
+func holdsAny(held map[enforce.Key]*leased, checks []enforce.BucketCheck) bool {
+	if len(held) == 0 {
+		return false
+	}
+	for i := range checks {
+		for j := range checks[i].Tiers {
+			if held[checks[i].Tiers[j].Key] != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// takeUnleased is Take for checks of which nothing is leased: the store answers in the caller's memory.
+func (b *Buckets) takeUnleased(ctx context.Context, checks []enforce.BucketCheck, now Instant) error {
+	for i := range checks {
+		checks[i].Leased = false
+	}
+	err := b.store.Take(ctx, checks)
+	for i := range checks {
+		if check := &checks[i]; check.Allowed && canServe(check) && b.isOn.Load() {
+			b.notice(check, &noSplit, nil, now)
+		}
+	}
 	return err
 }
 
@@ -257,6 +289,15 @@ func (b *Buckets) run(ctx context.Context) {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
 	for ticks := 0; ; {
+		if b.isIdle() {
+			tick.Stop()
+			select {
+			case <-ctx.Done():
+			case <-b.offers.added:
+			}
+			b.last = b.clock()
+			tick.Reset(tickEvery)
+		}
 		select {
 		case <-ctx.Done():
 			b.TurnOn(false)
@@ -273,6 +314,12 @@ func (b *Buckets) run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// isIdle reports whether there is nothing to look after before the next offer, so that a process without busy buckets does not wake
+// for it.
+func (b *Buckets) isIdle() bool {
+	return len(*b.held.Load()) == 0 && len(b.rests) == 0 && len(b.places.waiting) == 0
 }
 
 // watchClocks forfeits everything if the two clocks moved apart since the last look. Every lot ends by either clock, so this is for

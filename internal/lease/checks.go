@@ -196,34 +196,36 @@ func (b *Buckets) notice(check *enforce.BucketCheck, part *split, held map[enfor
 	}
 	tenant, isSpread := check.Tiers[0].Key.Tenant, check.Tiers[0].Key.Shard > 0
 	hasPlace := !b.places.isFull(tenant)
-	isHot, missing := hasPlace, 0
+	isHot, missing, isHeld := hasPlace, 0, false
 	var busy []candidate // of those that are spread
 	for i := range check.Tiers {
 		tier := &check.Tiers[i]
 		if part.of[i] != nil {
+			isHeld = true
 			continue
 		}
 		if e := held[tier.Key]; e != nil {
+			isHeld = true
 			e.Demand(check.Cost) // more tokens would have served it
 			continue
 		}
 		if isSpread {
-			if hasPlace && canServeTier(tier) && b.recent.count(tier.Key, now) >= hotAfter {
+			if hasPlace && canServeTier(tier) && b.recent.count(&tier.Key, now) >= hotAfter {
 				busy = append(busy, candidate{tier.Key, tier.Limit})
 			}
 			continue
 		}
 		missing++
-		isHot = isHot && canServeTier(tier) && b.recent.count(tier.Key, now) >= hotAfter
+		isHot = isHot && canServeTier(tier) && b.recent.count(&tier.Key, now) >= hotAfter
 	}
 	if len(busy) > 0 {
 		b.offers.add(busy)
 	}
-	if missing == 0 {
+	offers := isHot && missing > 0 && b.offers.hasRoom(tenant)
+	if missing == 0 || !isHeld && !offers {
 		return
 	}
 	var together []candidate
-	offers := isHot && b.offers.hasRoom(tenant)
 	for i := range check.Tiers {
 		tier := &check.Tiers[i]
 		if e := held[tier.Key]; e != nil {

@@ -101,6 +101,7 @@ type offers struct {
 	mu       sync.Mutex
 	all      [][]candidate
 	ofTenant map[rules.TenantID]int
+	added    chan struct{} // holds one if an offer was added since it was received
 }
 
 // hasRoom reports whether an offer of a tenant can be added. A check waits for no other, so it is false while another adds one: later
@@ -125,6 +126,10 @@ func (o *offers) add(together []candidate) {
 		}
 		o.ofTenant[tenant]++
 		o.all = append(o.all, together)
+		select {
+		case o.added <- struct{}{}:
+		default:
+		}
 	}
 }
 
