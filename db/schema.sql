@@ -1377,18 +1377,18 @@ $$;
 CREATE TRIGGER replay_audit AFTER INSERT OR UPDATE OF is_canceled ON replay
     FOR EACH ROW EXECUTE FUNCTION audit_replay();
 
--- A change of one rule at a time to come, which can be taken back at another. Values are by column of rate_limit_rule.
+-- A change of rules at a time to come, which can be taken back at another. Values are by column of rate_limit_rule.
 CREATE TABLE scheduled_change (
     tenant_id         bigint      NOT NULL,
     change_id         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
-    rule_id           bigint      NOT NULL,
+    rule_id           bigint, -- no longer written, as fields and before: scheduled_change_rule has them
     requested_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     requested_by_kind text        NOT NULL,
     requested_by_id   text        NOT NULL COLLATE "C",
     requested_by_name text        NOT NULL,
-    patch             jsonb       NOT NULL, -- as it was asked for, for people
-    fields            jsonb       NOT NULL, -- the values that the change sets
-    before            jsonb, -- the values that it replaced
+    patch             jsonb       NOT NULL, -- all that was asked for, for the audit log
+    fields            jsonb,
+    before            jsonb,
     starts_at         timestamptz NOT NULL,
     ends_at           timestamptz, -- null: it stays
     state             text        NOT NULL DEFAULT 'waiting',
@@ -1397,6 +1397,7 @@ CREATE TABLE scheduled_change (
     applied_at        timestamptz,
     ended_at          timestamptz,
     failure           text        NOT NULL DEFAULT '',
+    title             text        NOT NULL DEFAULT '',
     CONSTRAINT scheduled_change_pkey PRIMARY KEY (tenant_id, change_id),
     CONSTRAINT scheduled_change_rule_fkey FOREIGN KEY (tenant_id, rule_id) REFERENCES rate_limit_rule (tenant_id, rule_id),
     CONSTRAINT scheduled_change_state_check CHECK (state IN ('waiting', 'in_force', 'done', 'edited', 'failed', 'canceled')),
@@ -1407,6 +1408,23 @@ CREATE TABLE scheduled_change (
 CREATE INDEX scheduled_change_due_idx ON scheduled_change (due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX scheduled_change_open_idx ON scheduled_change (tenant_id, due_at, change_id) WHERE due_at IS NOT NULL;
 CREATE INDEX scheduled_change_rule_idx ON scheduled_change (tenant_id, rule_id, change_id);
+
+-- What a scheduled change does to one rule.
+CREATE TABLE scheduled_change_rule (
+    tenant_id bigint NOT NULL,
+    change_id bigint NOT NULL,
+    rule_id   bigint NOT NULL,
+    patch     jsonb  NOT NULL, -- as it was asked for, for people
+    fields    jsonb  NOT NULL, -- the values that the change sets
+    before    jsonb, -- the values that it replaced
+    failure   text   NOT NULL DEFAULT '', -- why it was left out, for people
+    CONSTRAINT scheduled_change_rule_pkey PRIMARY KEY (tenant_id, change_id, rule_id),
+    CONSTRAINT scheduled_change_rule_change_fkey FOREIGN KEY (tenant_id, change_id)
+        REFERENCES scheduled_change (tenant_id, change_id) ON DELETE CASCADE,
+    CONSTRAINT scheduled_change_rule_rule_fkey FOREIGN KEY (tenant_id, rule_id) REFERENCES rate_limit_rule (tenant_id, rule_id)
+);
+
+CREATE INDEX scheduled_change_rule_rule_idx ON scheduled_change_rule (tenant_id, rule_id, change_id);
 
 CREATE TRIGGER scheduled_change_audit AFTER INSERT OR UPDATE OF state ON scheduled_change
     FOR EACH ROW EXECUTE FUNCTION audit_change('scheduled_change', 'change_id');

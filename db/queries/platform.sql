@@ -1003,8 +1003,9 @@ CROSS JOIN LATERAL (
         AND r.updated_at < sqlc.arg(before)::timestamptz
         AND NOT EXISTS (SELECT FROM rate_limit_rule AS c
             WHERE c.tenant_id = r.tenant_id AND c.candidate_for = r.rule_id AND c.removed_at IS NULL)
-        AND NOT EXISTS (SELECT FROM scheduled_change AS s
-            WHERE s.tenant_id = r.tenant_id AND s.rule_id = r.rule_id AND s.due_at IS NOT NULL)
+        AND NOT EXISTS (SELECT FROM scheduled_change_rule AS s
+            JOIN scheduled_change AS c ON c.tenant_id = s.tenant_id AND c.change_id = s.change_id
+            WHERE s.tenant_id = r.tenant_id AND s.rule_id = r.rule_id AND c.due_at IS NOT NULL)
     ORDER BY r.expires_at, r.rule_id
     LIMIT sqlc.arg(of_each)::integer
 ) AS ended

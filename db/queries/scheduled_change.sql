@@ -1,26 +1,47 @@
 -- name: CreateScheduledChange :one
 INSERT INTO scheduled_change (
-    tenant_id, rule_id, requested_by_kind, requested_by_id, requested_by_name, patch, fields, starts_at, ends_at, due_at
+    tenant_id, requested_by_kind, requested_by_id, requested_by_name, title, patch, starts_at, ends_at, due_at
 ) VALUES (
-    sqlc.arg(tenant_id), sqlc.arg(rule_id), sqlc.arg(by_kind), sqlc.arg(by_id), sqlc.arg(by_name), sqlc.arg(patch), sqlc.arg(fields),
+    sqlc.arg(tenant_id), sqlc.arg(by_kind), sqlc.arg(by_id), sqlc.arg(by_name), sqlc.arg(title), sqlc.arg(patch),
     sqlc.arg(starts_at), sqlc.narg(ends_at), sqlc.arg(starts_at)
 )
+RETURNING *;
+
+-- name: CreateScheduledRules :many
+INSERT INTO scheduled_change_rule (tenant_id, change_id, rule_id, patch, fields)
+SELECT sqlc.arg(tenant_id), sqlc.arg(change_id), asked.rule_id, asked.patch::jsonb, asked.fields::jsonb
+FROM (
+    SELECT unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id, unnest(sqlc.arg(patches)::text[]) AS patch,
+        unnest(sqlc.arg(all_fields)::text[]) AS fields
+) AS asked
 RETURNING *;
 
 -- name: ScheduledChange :one
 SELECT * FROM scheduled_change WHERE tenant_id = sqlc.arg(tenant_id) AND change_id = sqlc.arg(change_id);
 
+-- name: ScheduledRules :many
+SELECT * FROM scheduled_change_rule
+WHERE tenant_id = sqlc.arg(tenant_id) AND change_id = ANY(sqlc.arg(change_ids)::bigint[])
+ORDER BY change_id, rule_id;
+
 -- name: ScheduledChanges :many
 -- The latest first; of one rule, or of all if it is 0.
-SELECT * FROM scheduled_change
-WHERE tenant_id = sqlc.arg(tenant_id) AND change_id < sqlc.arg(before)
-    AND (sqlc.arg(rule_id)::bigint = 0 OR rule_id = sqlc.arg(rule_id)::bigint)
-    AND (due_at IS NOT NULL OR NOT sqlc.arg(is_open)::boolean)
-ORDER BY change_id DESC
+SELECT * FROM scheduled_change AS c
+WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.change_id < sqlc.arg(before)
+    AND (c.due_at IS NOT NULL OR NOT sqlc.arg(is_open)::boolean)
+    AND (sqlc.arg(rule_id)::bigint = 0 OR EXISTS (
+        SELECT FROM scheduled_change_rule AS r
+        WHERE r.tenant_id = c.tenant_id AND r.change_id = c.change_id AND r.rule_id = sqlc.arg(rule_id)::bigint))
+ORDER BY c.change_id DESC
 LIMIT sqlc.arg(page_size);
 
--- name: OpenScheduledChanges :many
-SELECT * FROM scheduled_change WHERE tenant_id = $1 AND due_at IS NOT NULL;
+-- name: CountOpenScheduledChanges :one
+SELECT count(*) FROM scheduled_change WHERE tenant_id = $1 AND due_at IS NOT NULL;
+
+-- name: OpenScheduledOfRules :many
+SELECT r.rule_id, c.starts_at, c.ends_at FROM scheduled_change_rule AS r
+JOIN scheduled_change AS c ON c.tenant_id = r.tenant_id AND c.change_id = r.change_id
+WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.rule_id = ANY(sqlc.arg(rule_ids)::bigint[]) AND c.due_at IS NOT NULL;
 
 -- name: DropEndedScheduledChanges :exec
 -- All but the latest.
@@ -33,7 +54,16 @@ WHERE old.tenant_id = sqlc.arg(tenant_id) AND old.due_at IS NULL AND old.change_
 
 -- name: StepScheduledChange :one
 UPDATE scheduled_change
-SET state = sqlc.arg(state), due_at = sqlc.narg(due_at), before = sqlc.narg(before), applied_at = sqlc.narg(applied_at),
+SET state = sqlc.arg(state), due_at = sqlc.narg(due_at), applied_at = sqlc.narg(applied_at),
     ended_at = sqlc.narg(ended_at), failure = sqlc.arg(failure), lease_ends_at = NULL
 WHERE tenant_id = sqlc.arg(tenant_id) AND change_id = sqlc.arg(change_id)
 RETURNING *;
+
+-- name: StepScheduledRules :exec
+UPDATE scheduled_change_rule AS r
+SET before = nullif(step.before, '')::jsonb, failure = step.failure
+FROM (
+    SELECT unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id, unnest(sqlc.arg(befores)::text[]) AS before,
+        unnest(sqlc.arg(failures)::text[]) AS failure
+) AS step
+WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.change_id = sqlc.arg(change_id) AND r.rule_id = step.rule_id;

@@ -84,7 +84,7 @@ var bodies = map[string]func(*fixture) string{
 		return fmt.Sprintf(`{"into_rule_id":%d,"into_version":%d}`, f.liveRule.ID, f.liveRule.Version)
 	},
 	"scheduleChange": func(f *fixture) string {
-		return fmt.Sprintf(`{"rule_id":%d,"version":%d,"change":{"burst_capacity":7},"starts_at":%q}`,
+		return fmt.Sprintf(`{"rules":[{"rule_id":%d,"version":%d,"change":{"burst_capacity":7}}],"starts_at":%q}`,
 			f.rule.ID, f.rule.Version, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	},
 	"createCandidate": func(*fixture) string { return `{"burst_capacity":7}` },

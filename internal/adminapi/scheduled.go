@@ -5,11 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
+
+// scheduledPerPage bounds a page, since each change can be of rules.MaxScheduledRules.
+const scheduledPerPage = 50
 
 // ListScheduledChanges handles GET …/scheduled-changes.
 func (s *surface) ListScheduledChanges(ctx context.Context, request openapi.ListScheduledChangesRequestObject) (openapi.ListScheduledChangesResponseObject, error) {
@@ -18,7 +24,7 @@ func (s *surface) ListScheduledChanges(ctx context.Context, request openapi.List
 		return nil, err
 	}
 	p := request.Params
-	limit := limitOf(p.Limit)
+	limit := min(limitOf(p.Limit), scheduledPerPage)
 	found, err := s.Stores.ScheduledChanges(ctx, requestOf(ctx).tenant.ID, rules.RuleID(valueOf(p.RuleId)), valueOf(p.Open), place, limit+1)
 	if err != nil {
 		return nil, err
@@ -51,38 +57,25 @@ func (s *surface) GetScheduledChange(ctx context.Context, request openapi.GetSch
 // ScheduleChange handles POST …/scheduled-changes.
 func (s *surface) ScheduleChange(ctx context.Context, request openapi.ScheduleChangeRequestObject) (openapi.ScheduleChangeResponseObject, error) {
 	tenant, body := requestOf(ctx).tenant, request.Body
-	change := rules.ScheduledChange{
-		TenantID: tenant.ID, RuleID: rules.RuleID(body.RuleId), StartsAt: body.StartsAt.UTC(), EndsAt: orZero(body.EndsAt).UTC(),
-	}
-	rule, err := s.Stores.Rule(ctx, tenant.ID, change.RuleID)
-	if errors.Is(err, rules.ErrNotFound) {
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/rule_id", Detail: "must be the id of a rule of the tenant"}})
-	}
+	change := rules.ScheduledChange{TenantID: tenant.ID, StartsAt: orZero(body.StartsAt).UTC(), EndsAt: orZero(body.EndsAt).UTC()}
+	refused := scheduleRefusals{wrong: pointers("", change.Validate(s.Now()))}
+	after, err := s.scheduledRules(ctx, &change, body.Rules, &refused)
 	if err != nil {
 		return nil, err
 	}
-	if rule.Version != body.Version {
-		return nil, ruleChanged()
-	}
-	mistakes := patchRule(&rule, &body.Change)
-	if mistakes, err = s.wrongRule(ctx, &rule, mistakes); err != nil {
+	if err := refused.problem(); err != nil {
 		return nil, err
 	}
-	wrong := append(pointers("", change.Validate(s.Now())), pointers("/change", mistakes)...)
-	if err := httpapi.BodyProblem(wrong); err != nil {
-		return nil, err
-	}
-	if change.Patch, err = json.Marshal(body.Change); err != nil {
-		return nil, fmt.Errorf("store a scheduled change: %w", err)
-	}
-	change, err = s.store(ctx).Schedule(ctx, change, rule)
+	change, err = s.store(ctx).Schedule(ctx, change, after)
+	var byRule ruleset.RuleChangeErrors
 	switch {
-	case errors.Is(err, rules.ErrChanged):
-		return nil, ruleChanged()
+	case errors.As(err, &byRule):
+		for i, err := range byRule {
+			refused.refuse(i, err)
+		}
+		return nil, refused.problem()
 	case errors.Is(err, rules.ErrTooManyScheduled):
 		return nil, httpapi.Conflict.Problem(fmt.Sprintf("%d changes of this tenant wait or are in force until an end; cancel one, or wait until one is over.", rules.MaxScheduled))
-	case errors.Is(err, rules.ErrScheduledOverlap):
-		return nil, httpapi.Conflict.Problem("Another change of this rule is scheduled for a part of this time. Choose another time, or cancel that one.")
 	case err != nil:
 		return nil, err
 	}
@@ -92,8 +85,78 @@ func (s *surface) ScheduleChange(ctx context.Context, request openapi.ScheduleCh
 	}}, err
 }
 
-func ruleChanged() error {
-	return httpapi.Changed.Problem(readAgain, httpapi.FieldError{Pointer: "/version", Detail: "is no longer the rule's version: somebody else changed it"})
+// scheduledRules reads what a change is to do to each of its rules. It returns the rules as the change would leave them now.
+func (s *surface) scheduledRules(
+	ctx context.Context, change *rules.ScheduledChange, asked []openapi.NewScheduledRule, refused *scheduleRefusals,
+) (after []rules.Rule, err error) {
+	var ids []rules.RuleID
+	for i := range asked {
+		ids = append(ids, rules.RuleID(asked[i].RuleId))
+	}
+	found, err := s.Stores.RulesByID(ctx, change.TenantID, ids)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range ids {
+		at := slices.IndexFunc(found, func(one rules.Rule) bool { return one.ID == id })
+		if at < 0 {
+			refused.refuse(i, rules.FieldErrors{{Field: "rule_id", Message: "must be the id of a rule of the tenant"}})
+			continue
+		}
+		rule := found[at]
+		if rule.Version != asked[i].Version {
+			refused.refuse(i, rules.ErrChanged)
+		}
+		wrong := allWrong(&rule, patchRule(&rule, &asked[i].Change), map[string]bool{rule.Plan: true})
+		refused.wrong = append(refused.wrong, pointers(fmt.Sprintf("/rules/%d/change", i), wrong)...)
+		patch, err := json.Marshal(asked[i].Change)
+		if err != nil {
+			return nil, fmt.Errorf("store a scheduled change: %w", err)
+		}
+		change.Rules = append(change.Rules, rules.ScheduledRule{RuleID: id, Patch: patch})
+		after = append(after, rule)
+	}
+	return after, nil
+}
+
+// scheduleRefusals collects why a change of several rules is not scheduled.
+type scheduleRefusals struct {
+	wrong       []httpapi.FieldError // in the body
+	lost        []httpapi.FieldError // rules that others changed
+	overlapping []httpapi.FieldError // rules with another change at this time
+}
+
+func (r *scheduleRefusals) refuse(i int, err error) {
+	place := fmt.Sprintf("/rules/%d", i)
+	var fields rules.FieldErrors
+	switch {
+	case errors.As(err, &fields):
+		r.wrong = append(r.wrong, pointers(place, fields)...)
+	case errors.Is(err, rules.ErrScheduledOverlap):
+		r.overlapping = append(r.overlapping, httpapi.FieldError{Pointer: place, Detail: "has another change that is scheduled for a part of this time"})
+	case errors.Is(err, rules.ErrNotFound):
+		r.lost = append(r.lost, httpapi.FieldError{Pointer: place, Detail: "was removed by somebody else"})
+	default:
+		r.lost = append(r.lost, httpapi.FieldError{Pointer: place + "/version", Detail: "is no longer the rule's version: somebody else changed it"})
+	}
+}
+
+// problem returns the answer for a change that cannot be scheduled, or nil.
+func (r *scheduleRefusals) problem() error {
+	for _, fields := range [][]httpapi.FieldError{r.wrong, r.lost, r.overlapping} {
+		slices.SortStableFunc(fields, func(a, b httpapi.FieldError) int { return strings.Compare(a.Pointer, b.Pointer) })
+	}
+	const most = httpapi.MaxFieldErrors
+	switch {
+	case len(r.wrong) > 0:
+		return httpapi.BodyProblem(r.wrong)
+	case len(r.lost) > 0:
+		return httpapi.Changed.Problem(readAgain+" Nothing was scheduled.", r.lost[:min(len(r.lost), most)]...)
+	case len(r.overlapping) > 0:
+		return httpapi.Conflict.Problem("Another change of a rule is scheduled for a part of this time; nothing was scheduled. Choose another time, or cancel that one.",
+			r.overlapping[:min(len(r.overlapping), most)]...)
+	}
+	return nil
 }
 
 // CancelScheduledChange handles POST …/scheduled-changes/{change_id}/cancel.
@@ -110,12 +173,16 @@ func (s *surface) CancelScheduledChange(
 
 func showScheduled(c *rules.ScheduledChange) (openapi.ScheduledChange, error) {
 	shown := openapi.ScheduledChange{
-		ChangeId: c.ID, RuleId: int64(c.RuleID), StartsAt: c.StartsAt, EndsAt: timeOrNull(c.EndsAt), State: openapi.ScheduledState(c.State),
-		RequestedAt: c.RequestedAt, RequestedBy: c.By.Name, AppliedAt: timeOrNull(c.AppliedAt), EndedAt: timeOrNull(c.EndedAt),
-		Failure: orNull(c.Failure),
+		ChangeId: c.ID, Title: c.Title, Rules: []openapi.ScheduledRule{}, StartsAt: c.StartsAt, EndsAt: timeOrNull(c.EndsAt),
+		State: openapi.ScheduledState(c.State), RequestedAt: c.RequestedAt, RequestedBy: c.By.Name, AppliedAt: timeOrNull(c.AppliedAt),
+		EndedAt: timeOrNull(c.EndedAt), Failure: orNull(c.Failure),
 	}
-	if err := json.Unmarshal(c.Patch, &shown.Change); err != nil {
-		return shown, fmt.Errorf("read the scheduled change %d: %w", c.ID, err)
+	for i := range c.Rules {
+		one := openapi.ScheduledRule{RuleId: int64(c.Rules[i].RuleID), Failure: orNull(c.Rules[i].Failure)}
+		if err := json.Unmarshal(c.Rules[i].Patch, &one.Change); err != nil {
+			return shown, fmt.Errorf("read the scheduled change %d: %w", c.ID, err)
+		}
+		shown.Rules = append(shown.Rules, one)
 	}
 	return shown, nil
 }

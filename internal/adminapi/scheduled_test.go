@@ -16,11 +16,23 @@ import (
 func (w *world) schedule(rule rules.Rule) rules.ScheduledChange {
 	w.t.Helper()
 	change := rules.ScheduledChange{
-		TenantID: rule.TenantID, RuleID: rule.ID, Patch: []byte(`{"burst_capacity": 20}`),
+		TenantID: rule.TenantID, Rules: []rules.ScheduledRule{{RuleID: rule.ID, Patch: []byte(`{"burst_capacity": 20}`)}},
 		StartsAt: time.Now().Add(time.Hour), EndsAt: time.Now().Add(2 * time.Hour),
 	}
 	rule.Burst = 20
-	return must(w.system().Schedule(w.ctx(), change, rule))(w.t)
+	return must(w.system().Schedule(w.ctx(), change, []rules.Rule{rule}))(w.t)
+}
+
+// scheduleBody schedules changes of rules; an empty time is left out.
+func scheduleBody(starts, ends string, all ...map[string]any) map[string]any {
+	made := map[string]any{"rules": all}
+	if starts != "" {
+		made["starts_at"] = starts
+	}
+	if ends != "" {
+		made["ends_at"] = ends
+	}
+	return made
 }
 
 func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
@@ -31,23 +43,21 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 	const path = "/api/v1/tenants/acme/scheduled-changes"
 	hour := func(n int) string { return time.Now().Add(time.Duration(n) * time.Hour).UTC().Format(time.RFC3339) }
 	body := func(id rules.RuleID, version int, change map[string]any, starts, ends string) map[string]any {
-		made := map[string]any{"rule_id": id, "version": version, "change": change, "starts_at": starts}
-		if ends != "" {
-			made["ends_at"] = ends
-		}
-		return made
+		return scheduleBody(starts, ends, map[string]any{"rule_id": id, "version": version, "change": change})
 	}
 	burst := map[string]any{"burst_capacity": 20}
 	for name, test := range map[string]struct {
 		body    map[string]any
 		pointer string
 	}{
-		"a rule of another tenant":  {body(theirs.ID, 1, burst, hour(1), ""), "/rule_id"},
-		"a time that has passed":    {body(rule.ID, 1, burst, hour(-1), ""), "/starts_at"},
-		"an end before its start":   {body(rule.ID, 1, burst, hour(2), hour(1)), "/ends_at"},
-		"a burst that no rule has":  {body(rule.ID, 1, map[string]any{"burst_capacity": 0}, hour(1), ""), "/change/burst_capacity"},
-		"a change of nothing":       {body(rule.ID, 1, map[string]any{"burst_capacity": 10}, hour(1), ""), "/change"},
-		"a time beyond all reasons": {body(rule.ID, 1, burst, hour(24*500), ""), "/starts_at"},
+		"a rule of another tenant":   {body(theirs.ID, 1, burst, hour(1), ""), "/rules/0/rule_id"},
+		"a time that has passed":     {body(rule.ID, 1, burst, hour(-1), ""), "/starts_at"},
+		"an end before its start":    {body(rule.ID, 1, burst, hour(2), hour(1)), "/ends_at"},
+		"a burst that no rule has":   {body(rule.ID, 1, map[string]any{"burst_capacity": 0}, hour(1), ""), "/rules/0/change/burst_capacity"},
+		"a change of nothing":        {body(rule.ID, 1, map[string]any{"burst_capacity": 10}, hour(1), ""), "/rules/0/change"},
+		"neither a start nor an end": {body(rule.ID, 1, burst, "", ""), "/ends_at"},
+		"an end that has passed":     {body(rule.ID, 1, burst, "", hour(-1)), "/ends_at"},
+		"a time beyond all reasons":  {body(rule.ID, 1, burst, hour(24*500), ""), "/starts_at"},
 	} {
 		got := w.want(w.send(by, "POST", path, test.body), http.StatusBadRequest)
 		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{test.pointer}) {
@@ -57,13 +67,15 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 	w.want(w.send(by, "POST", path, body(rule.ID, 7, burst, hour(1), "")), http.StatusPreconditionFailed)
 
 	type shown struct {
-		ChangeID int64          `json:"change_id"`
-		State    string         `json:"state"`
-		Change   map[string]any `json:"change"`
+		ChangeID int64  `json:"change_id"`
+		State    string `json:"state"`
+		Rules    []struct {
+			Change map[string]any `json:"change"`
+		} `json:"rules"`
 	}
 	made := w.want(w.send(by, "POST", path, body(rule.ID, 1, burst, hour(1), hour(3))), http.StatusCreated)
 	first := read[shown](t, made)
-	if first.State != "waiting" || first.Change["burst_capacity"] != 20.0 || !strings.HasSuffix(made.header.Get("Location"), fmt.Sprint("/scheduled-changes/", first.ChangeID)) {
+	if first.State != "waiting" || first.Rules[0].Change["burst_capacity"] != 20.0 || !strings.HasSuffix(made.header.Get("Location"), fmt.Sprint("/scheduled-changes/", first.ChangeID)) {
 		t.Errorf("the change is %s at %s", made.body, made.header.Get("Location"))
 	}
 	w.want(w.send(by, "POST", path, body(rule.ID, 1, burst, hour(2), hour(4))), http.StatusConflict)
@@ -84,5 +96,56 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 	}
 	if other := list(fmt.Sprint("?rule_id=", w.rule(w.acme).ID)); len(other) != 0 {
 		t.Errorf("another rule has %+v", other)
+	}
+}
+
+func TestAColumnIsScheduledAsAWholeOrNot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	const path = "/api/v1/tenants/acme/scheduled-changes"
+	in := func(hours int) string {
+		return time.Now().Add(time.Duration(hours) * time.Hour).UTC().Format(time.RFC3339)
+	}
+	first, second := w.rule(w.acme), w.rule(w.acme)
+	part := func(rule rules.Rule, version int, burst int) map[string]any {
+		return map[string]any{"rule_id": rule.ID, "version": version, "change": map[string]any{"burst_capacity": burst}}
+	}
+	for name, test := range map[string]struct {
+		second   map[string]any
+		status   int
+		pointers []string
+	}{
+		"a burst that no rule has": {part(second, 1, 0), http.StatusBadRequest, []string{"/rules/1/change/burst_capacity"}},
+		"the same rule twice":      {part(first, 1, 20), http.StatusBadRequest, []string{"/rules/1/rule_id"}},
+		"an edited rule":           {part(second, 3, 20), http.StatusPreconditionFailed, []string{"/rules/1/version"}},
+	} {
+		got := w.want(w.send(by, "POST", path, scheduleBody(in(1), "", part(first, 1, 20), test.second)), test.status)
+		if pointers := pointersOf(t, got); !slices.Equal(pointers, test.pointers) {
+			t.Errorf("%s: it points at %v, want %v", name, pointers, test.pointers)
+		}
+	}
+	w.want(w.send(by, "POST", path, scheduleBody(in(1), "")), http.StatusBadRequest)
+	made := w.want(w.send(by, "POST", path, scheduleBody("", in(3), part(first, 1, 20), part(second, 1, 20))), http.StatusCreated)
+	type shown struct {
+		ChangeID int64  `json:"change_id"`
+		Title    string `json:"title"`
+		State    string `json:"state"`
+		Rules    []any  `json:"rules"`
+	}
+	change := read[shown](t, made)
+	if change.State != "in_force" || len(change.Rules) != 2 || change.Title != "2 limits of all plans" {
+		t.Errorf("the change is %s", made.body)
+	}
+	if rule := must(w.store.Rule(w.ctx(), w.acme.ID, second.ID))(t); rule.Burst != 20 {
+		t.Errorf("the burst is %d, and was to be 20 at once", rule.Burst)
+	}
+	got := w.want(w.send(by, "POST", path, scheduleBody(in(1), "", part(second, 2, 30))), http.StatusConflict)
+	if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/rules/0"}) {
+		t.Errorf("another change at this time: it points at %v", pointers)
+	}
+	back := w.want(w.send(by, "POST", fmt.Sprintf("%s/%d/cancel", path, change.ChangeID), nil), http.StatusOK)
+	if state := read[shown](t, back).State; state != "done" {
+		t.Errorf("after its cancellation it is %s", state)
 	}
 }

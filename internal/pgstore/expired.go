@@ -31,23 +31,9 @@ func (s *Store) RemoveExpiredRules(ctx context.Context, before time.Time) (remov
 	writer := s.As(rules.Actor{Kind: rules.ActorSystem, Name: "sluice", Act: "remove an expired rule"})
 	var failed []error
 	for _, row := range ended {
-		isEnded := false
-		err := writer.inTenant(ctx, classBulk, row.TenantID, func(ctx context.Context, w write) error {
-			rule, err := w.ruleAt(ctx, row.RuleID, rules.AnyVersion)
-			if err != nil {
-				return err
-			}
-			if rule.ExpiresAt.IsZero() || !rule.ExpiresAt.Before(before) || !rule.UpdatedAt.Before(before) {
-				return errUnchanged // somebody edited it meanwhile
-			}
-			if with, err := w.withCandidates(ctx, []rules.RuleID{row.RuleID}); err != nil || len(with) > 1 {
-				return cmp.Or(err, errUnchanged) // somebody made a candidate meanwhile
-			}
-			isEnded = true
-			return w.removeRule(ctx, row.RuleID)
-		})
+		isRemoved, err := writer.removeExpired(ctx, row.TenantID, row.RuleID, before)
 		switch {
-		case err == nil && isEnded:
+		case isRemoved:
 			removed++
 		case ctx.Err() != nil:
 			return removed, err
@@ -59,4 +45,27 @@ func (s *Store) RemoveExpiredRules(ctx context.Context, before time.Time) (remov
 		}
 	}
 	return removed, errors.Join(failed...)
+}
+
+// removeExpired removes a rule if it may still be removed: somebody can have edited it, made a candidate of it or scheduled a
+// change of it since it was found.
+func (s Writer) removeExpired(ctx context.Context, tenant rules.TenantID, id rules.RuleID, before time.Time) (isRemoved bool, err error) {
+	err = s.inTenant(ctx, classBulk, tenant, func(ctx context.Context, w write) error {
+		rule, err := w.ruleAt(ctx, id, rules.AnyVersion)
+		if err != nil {
+			return err
+		}
+		if rule.ExpiresAt.IsZero() || !rule.ExpiresAt.Before(before) || !rule.UpdatedAt.Before(before) {
+			return errUnchanged
+		}
+		if with, err := w.withCandidates(ctx, []rules.RuleID{id}); err != nil || len(with) > 1 {
+			return cmp.Or(err, errUnchanged)
+		}
+		if open, err := w.OpenScheduledOfRules(ctx, tenant, []int64{int64(id)}); err != nil || len(open) > 0 {
+			return cmp.Or(err, errUnchanged)
+		}
+		isRemoved = true
+		return w.removeRule(ctx, id)
+	})
+	return isRemoved && err == nil, err
 }

@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
 // temporary creates rules of a tenant that end at a time.
@@ -30,20 +32,26 @@ func (w *world) rulesHeld(t *testing.T) int64 {
 	return of[slices.IndexFunc(of, func(q rules.Quota) bool { return q.Thing == rules.ThingRules })].Held
 }
 
+// prolong schedules that a rule ends no more from monday on.
+func (w *world) prolong(t *testing.T, rule rules.Rule) rules.ScheduledChange {
+	t.Helper()
+	after := rule
+	after.ExpiresAt = time.Time{}
+	return must(w.Schedule(t.Context(), scheduled(time.Time{}, rule), []rules.Rule{after}))(t)
+}
+
 func TestARuleThatEndedLongAgoIsRemovedAndCanBeBroughtBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, now := t.Context(), time.Now().UTC().Truncate(time.Microsecond)
 	old := w.temporary(t, w.ours.ID, 4, now.Add(-time.Hour))
-	ended, edited, tried, scheduled := old[0], old[1], old[2], old[3]
-	change := rules.ScheduledChange{TenantID: w.ours.ID, RuleID: scheduled.ID, Patch: []byte(`{}`), StartsAt: monday}
-	scheduled.ExpiresAt = time.Time{}
-	must(w.Schedule(ctx, change, scheduled))(t)
+	ended, edited, tried, later := old[0], old[1], old[2], old[3]
+	w.prolong(t, later)
 	live := w.ours.user
 	live.ExpiresAt = now.Add(time.Hour)
 	must(w.UpdateRule(ctx, live))(t)
 	exec(t, w.url, fmt.Sprintf(`UPDATE rate_limit_rule SET updated_at = now() - interval '2 hours' WHERE rule_id IN (%d, %d, %d, %d)`,
-		ended.ID, tried.ID, scheduled.ID, live.ID))
+		ended.ID, tried.ID, later.ID, live.ID))
 	exec(t, w.url, fmt.Sprintf(`UPDATE rate_limit_rule SET candidate_for = %d WHERE rule_id = %d`, tried.ID, edited.ID))
 	held := w.rulesHeld(t)
 
@@ -51,12 +59,12 @@ func TestARuleThatEndedLongAgoIsRemovedAndCanBeBroughtBack(t *testing.T) {
 		t.Errorf("%d rules were removed, want the one that ended and that nothing refers to", removed)
 	}
 	var left []rules.RuleID
-	found := must(w.RulesByID(ctx, w.ours.ID, []rules.RuleID{ended.ID, edited.ID, tried.ID, scheduled.ID, live.ID}))(t)
+	found := must(w.RulesByID(ctx, w.ours.ID, []rules.RuleID{ended.ID, edited.ID, tried.ID, later.ID, live.ID}))(t)
 	for i := range found {
 		left = append(left, found[i].ID)
 	}
 	slices.Sort(left)
-	if want := []rules.RuleID{live.ID, edited.ID, tried.ID, scheduled.ID}; !slices.Equal(left, want) {
+	if want := []rules.RuleID{live.ID, edited.ID, tried.ID, later.ID}; !slices.Equal(left, want) {
 		t.Errorf("rules %v are left, want %v", left, want)
 	}
 	if now := w.rulesHeld(t); now != held-1 {
@@ -92,5 +100,38 @@ func TestManyExpiredRulesOfATenantWaitForThoseOfOthers(t *testing.T) {
 		if removed := must(w.RemoveExpiredRules(ctx, before))(t); removed != want {
 			t.Errorf("round %d removes %d rules, want %d", round, removed, want)
 		}
+	}
+}
+
+// TestAChangeThatIsScheduledWhileItsExpiredRuleIsRemovedIsNotLost schedules it after the round has found the rule.
+func TestAChangeThatIsScheduledWhileItsExpiredRuleIsRemovedIsNotLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, now := t.Context(), time.Now()
+	both := w.temporary(t, w.ours.ID, 2, now.Add(-time.Hour))
+	kept, lost := both[0], both[1]
+	before := time.Now().Add(time.Minute)
+	change := w.prolong(t, kept)
+	for _, test := range []struct {
+		rule    rules.Rule
+		removed bool
+	}{{kept, false}, {lost, true}} {
+		if removed := must(w.RemoveExpiredRule(ctx, w.ours.ID, test.rule.ID, before))(t); removed != test.removed {
+			t.Errorf("rule %d is removed: %v, want %v", test.rule.ID, removed, test.removed)
+		}
+	}
+	w.runScheduled(t, monday)
+	if got := must(w.ScheduledChange(ctx, w.ours.ID, change.ID))(t); got.State != rules.ScheduledDone {
+		t.Errorf("the change is %s: %s", got.State, got.Failure)
+	}
+	if got := must(w.Rule(ctx, w.ours.ID, kept.ID))(t); !got.ExpiresAt.IsZero() {
+		t.Errorf("the rule ends at %s", got.ExpiresAt)
+	}
+
+	// The other way round, whoever schedules the change is told.
+	_, err := w.Schedule(ctx, scheduled(time.Time{}, lost), withBurst(20, lost))
+	var wrong ruleset.RuleChangeErrors
+	if !errors.As(err, &wrong) || !errors.Is(wrong[0], rules.ErrNotFound) {
+		t.Errorf("a change of the removed rule: %v", err)
 	}
 }

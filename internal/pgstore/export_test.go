@@ -20,6 +20,11 @@ func (s *Store) LookAtTop(rows int32) { s.topRows = rows }
 // CountUsersOfMonths makes months full with fewer users, for the same reason.
 func (s *Store) CountUsersOfMonths(users int32) { s.userMonths = users }
 
+// RemoveExpiredRule is what a round does with a rule that it has found.
+func (s *Store) RemoveExpiredRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID, before time.Time) (bool, error) {
+	return s.As(rules.Actor{Kind: rules.ActorSystem}).removeExpired(ctx, tenant, id, before)
+}
+
 // PreparedStatements counts the named statements of a connection.
 func (s *Store) PreparedStatements(ctx context.Context) (n int, err error) {
 	err = s.pool.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_statements").Scan(&n)

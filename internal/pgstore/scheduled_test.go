@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,12 +17,27 @@ var (
 	friday = monday.Add(4 * 24 * time.Hour)
 )
 
-// schedule lets a burst wait for monday.
-func (w *world) schedule(t *testing.T, rule rules.Rule, burst int64, until time.Time) rules.ScheduledChange {
+// scheduled is a change of some rules from monday on.
+func scheduled(until time.Time, all ...rules.Rule) rules.ScheduledChange {
+	change := rules.ScheduledChange{TenantID: all[0].TenantID, StartsAt: monday, EndsAt: until}
+	for i := range all {
+		change.Rules = append(change.Rules, rules.ScheduledRule{RuleID: all[i].ID, Patch: []byte(`{}`)})
+	}
+	return change
+}
+
+// schedule lets a burst of some rules wait for monday.
+func (w *world) schedule(t *testing.T, burst int64, until time.Time, all ...rules.Rule) rules.ScheduledChange {
 	t.Helper()
-	change := rules.ScheduledChange{TenantID: rule.TenantID, RuleID: rule.ID, Patch: []byte(`{}`), StartsAt: monday, EndsAt: until}
-	rule.Burst = burst
-	return must(w.Schedule(t.Context(), change, rule))(t)
+	return must(w.Schedule(t.Context(), scheduled(until, all...), withBurst(burst, all...)))(t)
+}
+
+func withBurst(burst int64, all ...rules.Rule) []rules.Rule {
+	after := slices.Clone(all)
+	for i := range after {
+		after[i].Burst = burst
+	}
+	return after
 }
 
 // runScheduled makes and takes back what is due at a time.
@@ -41,10 +57,10 @@ func (w *world) runScheduled(t *testing.T, now time.Time) (steps int) {
 	}
 }
 
-// scheduledIs fails unless a rule has a burst, and its change is in a state.
+// scheduledIs fails unless the first rule of a change has a burst, and the change is in a state.
 func (w *world) scheduledIs(t *testing.T, change rules.ScheduledChange, burst int64, state rules.ScheduledState) {
 	t.Helper()
-	rule := must(w.Rule(t.Context(), change.TenantID, change.RuleID))(t)
+	rule := must(w.Rule(t.Context(), change.TenantID, change.Rules[0].RuleID))(t)
 	now := must(w.ScheduledChange(t.Context(), change.TenantID, change.ID))(t)
 	if rule.Burst != burst || now.State != state {
 		t.Errorf("the burst is %d and the change %s (%s), want %d and %s", rule.Burst, now.State, now.Failure, burst, state)
@@ -55,7 +71,7 @@ func TestAScheduledChangeIsMadeAndTakenBackInTheNameOfWhoScheduledIt(t *testing.
 	t.Parallel()
 	w := newWorld(t)
 	ctx, rule := t.Context(), w.ours.user
-	change := w.schedule(t, rule, 20, friday)
+	change := w.schedule(t, 20, friday, rule)
 	if steps := w.runScheduled(t, monday.Add(-time.Second)); steps != 0 {
 		t.Errorf("%d steps were made before their time", steps)
 	}
@@ -72,7 +88,7 @@ func TestAScheduledChangeIsMadeAndTakenBackInTheNameOfWhoScheduledIt(t *testing.
 	if got := must(w.Rule(ctx, rule.TenantID, rule.ID))(t); got.Description != "edited before monday" || !got.ExpiresAt.Equal(edited.ExpiresAt) || got.RatePerSecond != rule.RatePerSecond {
 		t.Errorf("what the change does not name became %+v", got)
 	}
-	stays := w.schedule(t, must(w.Rule(ctx, rule.TenantID, rule.ID))(t), 30, time.Time{})
+	stays := w.schedule(t, 30, time.Time{}, must(w.Rule(ctx, rule.TenantID, rule.ID))(t))
 	w.runScheduled(t, monday)
 	w.scheduledIs(t, stays, 30, rules.ScheduledDone)
 
@@ -92,7 +108,7 @@ func TestAScheduledChangeDoesNotOverwriteWhatWasEditedMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, rule := t.Context(), w.ours.user
-	change := w.schedule(t, rule, 20, friday)
+	change := w.schedule(t, 20, friday, rule)
 	w.runScheduled(t, monday)
 	edited := must(w.Rule(ctx, rule.TenantID, rule.ID))(t)
 	edited.Burst = 25
@@ -100,7 +116,7 @@ func TestAScheduledChangeDoesNotOverwriteWhatWasEditedMeanwhile(t *testing.T) {
 	w.runScheduled(t, friday)
 	w.scheduledIs(t, change, 25, rules.ScheduledEdited)
 
-	daily := w.schedule(t, w.ours.daily, 21, friday)
+	daily := w.schedule(t, 21, friday, w.ours.daily)
 	w.runScheduled(t, monday)
 	after := must(w.CancelScheduled(ctx, w.ours.ID, daily.ID))(t)
 	if after.State != rules.ScheduledDone {
@@ -116,7 +132,7 @@ func TestTwoProcessesMakeAScheduledChangeOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, rule := t.Context(), w.ours.user
-	change := w.schedule(t, rule, 20, friday)
+	change := w.schedule(t, 20, friday, rule)
 	due := must(w.ClaimScheduled(ctx, monday, monday.Add(time.Minute), 4))(t)
 	if again := must(w.ClaimScheduled(ctx, monday, monday.Add(time.Minute), 4))(t); len(due) != 1 || len(again) != 0 {
 		t.Fatalf("%d processes' claims", len(due)+len(again))
@@ -138,23 +154,23 @@ func TestAScheduledChangeThatCannotBeMadeSaysWhy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, rule := t.Context(), w.ours.user
-	late := w.schedule(t, rule, 20, friday)
+	late := w.schedule(t, 20, friday, rule)
 	w.runScheduled(t, friday)
 	w.scheduledIs(t, late, rule.Burst, rules.ScheduledFailed)
 
 	slower := rule
 	slower.RatePerSecond = 0.5
-	change := must(w.Schedule(ctx, rules.ScheduledChange{TenantID: rule.TenantID, RuleID: rule.ID, Patch: []byte(`{}`), StartsAt: monday}, slower))(t)
+	change := must(w.Schedule(ctx, scheduled(time.Time{}, rule), []rules.Rule{slower}))(t)
 	block := must(w.Rule(ctx, rule.TenantID, rule.ID))(t)
 	block.Algorithm, block.RatePerSecond, block.Window = rules.FixedWindow, 0, rules.Window{Length: time.Hour}
 	must(w.UpdateRule(ctx, block))(t)
-	due := must(w.ClaimScheduled(ctx, monday, monday.Add(time.Minute), 4))(t)
-	if err := w.StepScheduled(ctx, &due[0], monday); err == nil {
-		t.Error("a window with a rate is made")
-	}
+	w.runScheduled(t, monday)
 	w.scheduledIs(t, change, rule.Burst, rules.ScheduledFailed)
+	if got := must(w.ScheduledChange(ctx, w.ours.ID, change.ID))(t); !strings.HasPrefix(got.Failure, "The rule would not be valid: rate") {
+		t.Errorf("a window with a rate fails by %q", got.Failure)
+	}
 
-	gone := w.schedule(t, w.ours.daily, 20, friday)
+	gone := w.schedule(t, 20, friday, w.ours.daily)
 	if err := w.RemoveRule(ctx, w.ours.ID, w.ours.daily.ID, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
@@ -171,13 +187,11 @@ func TestManyDueChangesDelayNoOtherTenants(t *testing.T) {
 	ctx, greedy := t.Context(), w.ours
 	for i := range rules.MaxScheduled {
 		rule := must(w.CreateRule(ctx, limit(t, greedy.ID, fmt.Sprintf("endpoint:/%d", i), "", "")))(t)
-		w.schedule(t, rule, 20, friday)
+		w.schedule(t, 20, friday, rule)
 	}
-	rule := greedy.user
-	rule.Burst++
-	_, err := w.Schedule(ctx, rules.ScheduledChange{TenantID: greedy.ID, RuleID: rule.ID, Patch: []byte(`{}`), StartsAt: monday}, rule)
+	_, err := w.Schedule(ctx, scheduled(time.Time{}, greedy.user), withBurst(20, greedy.user))
 	wantError(t, err, rules.ErrTooManyScheduled)
-	small := w.schedule(t, w.theirs.user, 20, friday)
+	small := w.schedule(t, 20, friday, w.theirs.user)
 	due := must(w.ClaimScheduled(ctx, monday, monday.Add(time.Minute), 4))(t)
 	if len(due) != 2 || !slices.ContainsFunc(due, func(c rules.ScheduledChange) bool { return c.ID == small.ID && c.TenantID == w.theirs.ID }) {
 		t.Errorf("the first claim has %+v, want one of each tenant", due)
@@ -193,11 +207,11 @@ func TestManyDueChangesDelayNoOtherTenants(t *testing.T) {
 	}
 }
 
-func TestChangesOfARuleDoNotOverlap(t *testing.T) {
+func TestChangesThatOverlap(t *testing.T) {
 	t.Parallel()
 	at := func(hour int) time.Time { return monday.Add(time.Duration(hour) * time.Hour) }
 	change := func(from, until int) *rules.ScheduledChange {
-		c := &rules.ScheduledChange{RuleID: 1, StartsAt: at(from)}
+		c := &rules.ScheduledChange{StartsAt: at(from)}
 		if until > 0 {
 			c.EndsAt = at(until)
 		}
@@ -213,7 +227,6 @@ func TestChangesOfARuleDoNotOverlap(t *testing.T) {
 		"one that stays, within":     {change(1, 3), change(2, 0), true},
 		"one that stays, before":     {change(1, 0), change(2, 3), false},
 		"two that stay, at one time": {change(1, 0), change(1, 0), true},
-		"two rules":                  {change(1, 3), &rules.ScheduledChange{RuleID: 2, StartsAt: at(2)}, false},
 	} {
 		if test.a.Overlaps(test.b) != test.want || test.b.Overlaps(test.a) != test.want {
 			t.Errorf("%s: want %v", name, test.want)

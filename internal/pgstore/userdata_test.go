@@ -46,10 +46,11 @@ var userData = map[string]string{
 	"traffic_block": "handled: users payload\nabout recording: writer",
 	"replay": "handled: request result\n" +
 		"about people who sign in and processes: requested_by_kind requested_by_id requested_by_name state holder failure",
-	"scheduled_change": "configuration: patch fields before failure state\n" +
+	"scheduled_change": "configuration: title patch fields before failure state\n" +
 		"about people who sign in: requested_by_kind requested_by_id requested_by_name",
-	"user_month":       "handled: user_id",
-	"violation_minute": "handled: subject",
+	"scheduled_change_rule": "configuration: patch fields before failure",
+	"user_month":            "handled: user_id",
+	"violation_minute":      "handled: subject",
 }
 
 func TestEveryColumnThatCanHoldAUserIsAccountedFor(t *testing.T) {

@@ -433,8 +433,11 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO traffic_day VALUES ($1, current_date, 1, 1, 1, 1, 0, 0, 0, now(), now())",
 			"INSERT INTO user_month VALUES ($1, current_date, '', 1, 1, 1)",
 			"INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request) VALUES ($1, '', '', '', '{}')",
-			`INSERT INTO scheduled_change (tenant_id, rule_id, requested_by_kind, requested_by_id, requested_by_name, patch, fields, starts_at, due_at)
-				SELECT tenant_id, rule_id, '', '', '', '{}', '{}', now(), now() FROM rate_limit_rule WHERE tenant_id = $1 LIMIT 1`,
+			`INSERT INTO scheduled_change (tenant_id, requested_by_kind, requested_by_id, requested_by_name, patch, starts_at, due_at)
+				VALUES ($1, '', '', '', '[]', now(), now())`,
+			`INSERT INTO scheduled_change_rule (tenant_id, change_id, rule_id, patch, fields)
+				SELECT tenant_id, (SELECT max(change_id) FROM scheduled_change WHERE tenant_id = $1), rule_id, '{}', '{}'
+				FROM rate_limit_rule WHERE tenant_id = $1 LIMIT 1`,
 			"INSERT INTO key_notice (tenant_id, key_id, notice) VALUES ($1, '', 'expires_7')",
 			"INSERT INTO audit_webhook (tenant_id, url, secret, is_active) VALUES ($1, '', '', false)",
 			"INSERT INTO audit_webhook_progress (tenant_id, sent_to) VALUES ($1, 0)",

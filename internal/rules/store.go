@@ -142,10 +142,11 @@ type Store interface {
 	CreateCandidate(ctx context.Context, candidate Rule) (Rule, error)
 	// RemoveRule removes the rule's overrides and its candidate as well.
 	RemoveRule(ctx context.Context, tenant TenantID, id RuleID, expected Expected) error
-	// Schedule lets a change wait for its time; after is the rule as the change would leave it now. It is FieldErrors on change
-	// if that is the rule as it is, and else ErrTooManyScheduled or ErrScheduledOverlap.
-	Schedule(ctx context.Context, change ScheduledChange, after Rule) (ScheduledChange, error)
-	// CancelScheduled cancels a change that waits, and takes back one that is in force. Others stay as they are.
+	// Schedule lets a change wait for its time, all of its rules or none; after are they as the change would leave them now. A
+	// change without a start is made at once. An error is ErrTooManyScheduled, or tells by index what is wrong with single rules:
+	// FieldErrors on change if it changes nothing, ErrChanged, ErrNotFound or ErrScheduledOverlap.
+	Schedule(ctx context.Context, change ScheduledChange, after []Rule) (ScheduledChange, error)
+	// CancelScheduled cancels a change that waits, and takes back all of one that is in force. Others stay as they are.
 	CancelScheduled(ctx context.Context, tenant TenantID, id int64) (ScheduledChange, error)
 	// PromoteRule gives the limit, action and failure mode of a shadow rule, the candidate, to the
 	// live rule beside it, which keeps its id, its buckets and its overrides, and removes the

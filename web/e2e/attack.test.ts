@@ -43,6 +43,44 @@ test('an address under attack is blocked for an hour in three clicks from the ov
   await until(async () => (await askAll(sluice, others))[0] === 200);
 });
 
+test('a rule that denies too much is let through for an hour in three clicks, and ended before', async ({
+  page,
+  sluice,
+}) => {
+  await signIn(page);
+  const flood = () => reports('customer', 12).map((check) => ({ ...check, ip: '198.51.100.78' }));
+  await askAll(sluice, flood());
+  const rule = async () => {
+    const answer = await page.request.get(`/api/v1/tenants/${demo.tenant}/rules?limit=500`);
+    const { items } = await answer.json();
+    return items.find((one: { key_pattern: string }) => one.key_pattern.endsWith('/api/reports'));
+  };
+  const { key_pattern, mode } = await rule();
+  expect(mode).toBe('enforce');
+  await page.goto(at('overview'));
+  const menu = page.getByRole('button', { name: `Actions for rule ${key_pattern}` }).first();
+  await expect(menu).toBeVisible({ timeout: 60_000 });
+  const clicks = await countClicks(page);
+  await menu.click();
+  await page.getByRole('menuitem', { name: /^Let through/ }).click();
+  const dialog = page.getByRole('dialog', { name: /^Let through/ });
+  await expect(dialog.getByText(/it denied [\d,]+ checks?\.$/)).toBeVisible();
+  await expect(dialog.getByText(/^Ends .*, by itself\./)).toBeVisible();
+  await expectAccessible(page);
+  await dialog.getByRole('button', { name: 'Let through for 1 hour' }).click();
+  await expect(dialog).toBeHidden();
+  await clicks.expectAtMost(3);
+  expect((await rule()).mode).toBe('shadow');
+
+  await page.goto(`${at('violations')}?group=rule`);
+  const rules = page.getByRole('list', { name: 'Temporary rules' });
+  await expect(rules.getByText(/^Shadow until /)).toBeVisible();
+  await expectAccessible(page);
+  await rules.getByRole('button', { name: 'End now' }).click();
+  await expect(rules).toBeHidden();
+  expect((await rule()).mode).toBe('enforce');
+});
+
 test('why a user was limited takes a search, and a raise two clicks more; the story tells both', async ({
   page,
   sluice,

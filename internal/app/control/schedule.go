@@ -23,7 +23,7 @@ func scheduledChanges(store *pgstore.Store, log *slog.Logger) *jobs.Runner[rules
 		},
 		Attempt: func(ctx context.Context, due *rules.ScheduledChange, now time.Time) {
 			if err := store.StepScheduled(ctx, due, now); err != nil && ctx.Err() == nil {
-				log.WarnContext(ctx, "a scheduled change was not made or taken back", "tenant", due.TenantID, "change", due.ID, "rule", due.RuleID, "error", err)
+				log.WarnContext(ctx, "a scheduled change was not made or taken back", "tenant", due.TenantID, "change", due.ID, "error", err)
 			}
 		},
 		AtOnce: scheduledAtOnce, PerTenant: 1,

@@ -1438,15 +1438,17 @@ export interface paths {
         };
         /**
          * List scheduled changes of rules
-         * @description The latest 200 that are over are kept.
+         * @description The latest 200 that are over are kept. A page has at most 50.
          */
         get: operations["listScheduledChanges"];
         put?: never;
         /**
-         * Schedule a change of a rule
-         * @description At `starts_at` the rule gets the values that the change differs in from the present rule, and at `ends_at` what they were before,
-         *     unless somebody edited one of them meanwhile. 412 if `version` is not the rule's. 409 if another change of the rule is scheduled for a
-         *     part of the same time, or if 100 of the tenant wait or are in force until an end.
+         * Schedule a change of rules
+         * @description At `starts_at` each rule gets the values that its change differs in from the present rule, and at `ends_at` what they were before, all in one
+         *     transaction. A rule that was removed by then is left out, as is one that would not be valid; at the end also one of which somebody edited one
+         *     of the values. The others are changed, and `failure` says why a rule was left out. All is scheduled or nothing: 412 if a `version` is
+         *     not the rule's, 409 if another change of a rule is scheduled for a part of the same time, or if 100 of the tenant wait or are in force until
+         *     an end. The steps are made in the name of who scheduled them, also if they are no longer a member then.
          */
         post: operations["scheduleChange"];
         delete?: never;
@@ -1499,7 +1501,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel a scheduled change
-         * @description One that waits is never made. One that is in force is taken back now, unless somebody edited the rule meanwhile. Others stay as they are.
+         * @description One that waits is never made. One that is in force is taken back now, except of rules that somebody edited meanwhile. Others stay as they are.
          */
         post: operations["cancelScheduledChange"];
         delete?: never;
@@ -4390,6 +4392,20 @@ export interface components {
             updated_at: string;
         };
         NewScheduledChange: {
+            /** @description A rule is named once */
+            rules: components["schemas"]["NewScheduledRule"][];
+            /**
+             * Format: date-time
+             * @description In the future, within 400 days. Left out or null: now; then ends_at is needed
+             */
+            starts_at?: string | null;
+            /**
+             * Format: date-time
+             * @description Left out or null: the change stays
+             */
+            ends_at?: string | null;
+        };
+        NewScheduledRule: {
             /** Format: int64 */
             rule_id: number;
             /**
@@ -4398,23 +4414,13 @@ export interface components {
              */
             version: number;
             change: components["schemas"]["RulePatch"];
-            /**
-             * Format: date-time
-             * @description In the future, within 400 days
-             */
-            starts_at: string;
-            /**
-             * Format: date-time
-             * @description Left out or null: the change stays
-             */
-            ends_at?: string | null;
         };
         ScheduledChange: {
             /** Format: int64 */
             change_id: number;
-            /** Format: int64 */
-            rule_id: number;
-            change: components["schemas"]["RulePatch"];
+            /** @description For people: what it is of, such as “12 limits of pro” */
+            title: string;
+            rules: components["schemas"]["ScheduledRule"][];
             /** Format: date-time */
             starts_at: string;
             /**
@@ -4433,12 +4439,19 @@ export interface components {
             applied_at: string | null;
             /** Format: date-time */
             ended_at: string | null;
-            /** @description For people: why it failed, or was not taken back */
+            /** @description For people: why it failed, or of how many rules it was not made or not taken back */
+            failure: string | null;
+        };
+        ScheduledRule: {
+            /** Format: int64 */
+            rule_id: number;
+            change: components["schemas"]["RulePatch"];
+            /** @description For people: why this rule was left out */
             failure: string | null;
         };
         /**
-         * @description `waiting`; `in_force` until its end; `done`: made for good, or taken back; `edited`: not taken back, because somebody edited the rule
-         *     meanwhile; `failed`; `canceled`.
+         * @description `waiting`; `in_force` until its end; `done`: made for good, or taken back; `edited`: not taken back of all rules, because somebody edited
+         *     or removed one meanwhile; `failed`: made of no rule; `canceled`.
          * @enum {string}
          */
         ScheduledState: "waiting" | "in_force" | "done" | "edited" | "failed" | "canceled";
@@ -10746,11 +10759,15 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "rule_id": 12,
-                 *       "version": 3,
-                 *       "change": {
-                 *         "burst_capacity": 100
-                 *       },
+                 *       "rules": [
+                 *         {
+                 *           "rule_id": 12,
+                 *           "version": 3,
+                 *           "change": {
+                 *             "burst_capacity": 100
+                 *           }
+                 *         }
+                 *       ],
                  *       "starts_at": "2026-11-23T09:00:00Z",
                  *       "ends_at": "2026-11-27T17:00:00Z"
                  *     }

@@ -114,7 +114,7 @@ export function objectOf({ object: { kind, id }, before, after }: AuditEntry, na
     case 'gateway':
       return `the mapping of gateways (${id})`;
     case 'scheduled_change':
-      return `scheduled change ${id} of rule ${names.rule(String(row.rule_id)) ?? row.rule_id}`;
+      return `scheduled change ${id}: ${text('title') || 'a rule'}`;
     case 'audit_webhook':
       return 'the webhook of the audit log';
     case 'tenant':

@@ -91,6 +91,14 @@ export function times(limit: Limit, factor: number): Limit {
   };
 }
 
+export function sameLimit(a: Limit, b: Limit): boolean {
+  return (
+    a.rate_per_second === b.rate_per_second &&
+    a.rate_unit === b.rate_unit &&
+    a.burst_capacity === b.burst_capacity
+  );
+}
+
 /** What limits have beside a rate and a burst. An override shares it with its rule. */
 export function shapeOf(limit: Limit) {
   const { algorithm, window, window_zone, window_start_day, refill_interval, max_hold } = limit;

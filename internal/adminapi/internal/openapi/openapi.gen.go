@@ -2600,16 +2600,22 @@ type NewRule struct {
 
 // NewScheduledChange defines model for NewScheduledChange.
 type NewScheduledChange struct {
+	// EndsAt Left out or null: the change stays
+	EndsAt nullable.Nullable[time.Time] `json:"ends_at,omitempty"`
+
+	// Rules A rule is named once
+	Rules []NewScheduledRule `json:"rules"`
+
+	// StartsAt In the future, within 400 days. Left out or null: now; then ends_at is needed
+	StartsAt nullable.Nullable[time.Time] `json:"starts_at,omitempty"`
+}
+
+// NewScheduledRule defines model for NewScheduledRule.
+type NewScheduledRule struct {
 	// Change What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
 	// a fixed_window.
 	Change RulePatch `json:"change"`
-
-	// EndsAt Left out or null: the change stays
-	EndsAt nullable.Nullable[time.Time] `json:"ends_at,omitempty"`
-	RuleId int64                        `json:"rule_id"`
-
-	// StartsAt In the future, within 400 days
-	StartsAt time.Time `json:"starts_at"`
+	RuleId int64     `json:"rule_id"`
 
 	// Version Of the rule that you have read
 	Version int64 `json:"version"`
@@ -3410,26 +3416,25 @@ type RulePatch struct {
 type ScheduledChange struct {
 	// AppliedAt When it was made
 	AppliedAt nullable.Nullable[time.Time] `json:"applied_at"`
-
-	// Change What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
-	// a fixed_window.
-	Change   RulePatch                    `json:"change"`
-	ChangeId int64                        `json:"change_id"`
-	EndedAt  nullable.Nullable[time.Time] `json:"ended_at"`
+	ChangeId  int64                        `json:"change_id"`
+	EndedAt   nullable.Nullable[time.Time] `json:"ended_at"`
 
 	// EndsAt null: the change stays
 	EndsAt nullable.Nullable[time.Time] `json:"ends_at"`
 
-	// Failure For people: why it failed, or was not taken back
+	// Failure For people: why it failed, or of how many rules it was not made or not taken back
 	Failure     nullable.Nullable[string] `json:"failure"`
 	RequestedAt time.Time                 `json:"requested_at"`
 	RequestedBy string                    `json:"requested_by"`
-	RuleId      int64                     `json:"rule_id"`
+	Rules       []ScheduledRule           `json:"rules"`
 	StartsAt    time.Time                 `json:"starts_at"`
 
-	// State `waiting`; `in_force` until its end; `done`: made for good, or taken back; `edited`: not taken back, because somebody edited the rule
-	// meanwhile; `failed`; `canceled`.
+	// State `waiting`; `in_force` until its end; `done`: made for good, or taken back; `edited`: not taken back of all rules, because somebody edited
+	// or removed one meanwhile; `failed`: made of no rule; `canceled`.
 	State ScheduledState `json:"state"`
+
+	// Title For people: what it is of, such as “12 limits of pro”
+	Title string `json:"title"`
 }
 
 // ScheduledChangeList defines model for ScheduledChangeList.
@@ -3440,8 +3445,19 @@ type ScheduledChangeList struct {
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 }
 
-// ScheduledState `waiting`; `in_force` until its end; `done`: made for good, or taken back; `edited`: not taken back, because somebody edited the rule
-// meanwhile; `failed`; `canceled`.
+// ScheduledRule defines model for ScheduledRule.
+type ScheduledRule struct {
+	// Change What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
+	// a fixed_window.
+	Change RulePatch `json:"change"`
+
+	// Failure For people: why this rule was left out
+	Failure nullable.Nullable[string] `json:"failure"`
+	RuleId  int64                     `json:"rule_id"`
+}
+
+// ScheduledState `waiting`; `in_force` until its end; `done`: made for good, or taken back; `edited`: not taken back of all rules, because somebody edited
+// or removed one meanwhile; `failed`: made of no rule; `canceled`.
 type ScheduledState string
 
 // Scope defines model for Scope.
@@ -5957,7 +5973,7 @@ type ServerInterface interface {
 	// ListScheduledChanges List scheduled changes of rules
 	// (GET /api/v1/tenants/{tenant}/scheduled-changes)
 	ListScheduledChanges(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListScheduledChangesParams)
-	// ScheduleChange Schedule a change of a rule
+	// ScheduleChange Schedule a change of rules
 	// (POST /api/v1/tenants/{tenant}/scheduled-changes)
 	ScheduleChange(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ScheduleChangeParams)
 	// GetScheduledChange Get a scheduled change
@@ -19996,7 +20012,7 @@ type StrictServerInterface interface {
 	// ListScheduledChanges List scheduled changes of rules
 	// (GET /api/v1/tenants/{tenant}/scheduled-changes)
 	ListScheduledChanges(ctx context.Context, request ListScheduledChangesRequestObject) (ListScheduledChangesResponseObject, error)
-	// ScheduleChange Schedule a change of a rule
+	// ScheduleChange Schedule a change of rules
 	// (POST /api/v1/tenants/{tenant}/scheduled-changes)
 	ScheduleChange(ctx context.Context, request ScheduleChangeRequestObject) (ScheduleChangeResponseObject, error)
 	// GetScheduledChange Get a scheduled change

@@ -551,7 +551,7 @@ type Replay struct {
 type ScheduledChange struct {
 	TenantID        rules.TenantID
 	ChangeID        int64
-	RuleID          rules.RuleID
+	RuleID          *rules.RuleID
 	RequestedAt     time.Time
 	RequestedByKind string
 	RequestedByID   string
@@ -567,6 +567,17 @@ type ScheduledChange struct {
 	AppliedAt       *time.Time
 	EndedAt         *time.Time
 	Failure         string
+	Title           string
+}
+
+type ScheduledChangeRule struct {
+	TenantID rules.TenantID
+	ChangeID int64
+	RuleID   rules.RuleID
+	Patch    []byte
+	Fields   []byte
+	Before   []byte
+	Failure  string
 }
 
 type SecondFactor struct {

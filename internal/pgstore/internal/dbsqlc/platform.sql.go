@@ -607,7 +607,7 @@ UPDATE scheduled_change AS c
 SET lease_ends_at = $1::timestamptz
 FROM due
 WHERE c.tenant_id = due.tenant_id AND c.change_id = due.change_id
-RETURNING c.tenant_id, c.change_id, c.rule_id, c.requested_at, c.requested_by_kind, c.requested_by_id, c.requested_by_name, c.patch, c.fields, c.before, c.starts_at, c.ends_at, c.state, c.due_at, c.lease_ends_at, c.applied_at, c.ended_at, c.failure
+RETURNING c.tenant_id, c.change_id, c.rule_id, c.requested_at, c.requested_by_kind, c.requested_by_id, c.requested_by_name, c.patch, c.fields, c.before, c.starts_at, c.ends_at, c.state, c.due_at, c.lease_ends_at, c.applied_at, c.ended_at, c.failure, c.title
 `
 
 // Leases due changes of rules, the first of each tenant: a tenant's changes follow one another, and delay nobody else's.
@@ -639,6 +639,7 @@ func (q *Queries) ClaimScheduledChanges(ctx context.Context, leaseEnds time.Time
 			&i.AppliedAt,
 			&i.EndedAt,
 			&i.Failure,
+			&i.Title,
 		); err != nil {
 			return nil, err
 		}
@@ -1429,8 +1430,9 @@ CROSS JOIN LATERAL (
         AND r.updated_at < $1::timestamptz
         AND NOT EXISTS (SELECT FROM rate_limit_rule AS c
             WHERE c.tenant_id = r.tenant_id AND c.candidate_for = r.rule_id AND c.removed_at IS NULL)
-        AND NOT EXISTS (SELECT FROM scheduled_change AS s
-            WHERE s.tenant_id = r.tenant_id AND s.rule_id = r.rule_id AND s.due_at IS NOT NULL)
+        AND NOT EXISTS (SELECT FROM scheduled_change_rule AS s
+            JOIN scheduled_change AS c ON c.tenant_id = s.tenant_id AND c.change_id = s.change_id
+            WHERE s.tenant_id = r.tenant_id AND s.rule_id = r.rule_id AND c.due_at IS NOT NULL)
     ORDER BY r.expires_at, r.rule_id
     LIMIT $2::integer
 ) AS ended

@@ -12,24 +12,34 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+const countOpenScheduledChanges = `-- name: CountOpenScheduledChanges :one
+SELECT count(*) FROM scheduled_change WHERE tenant_id = $1 AND due_at IS NOT NULL
+`
+
+func (q *Queries) CountOpenScheduledChanges(ctx context.Context, tenantID rules.TenantID) (int64, error) {
+	row := q.db.QueryRow(ctx, countOpenScheduledChanges, tenantID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const createScheduledChange = `-- name: CreateScheduledChange :one
 INSERT INTO scheduled_change (
-    tenant_id, rule_id, requested_by_kind, requested_by_id, requested_by_name, patch, fields, starts_at, ends_at, due_at
+    tenant_id, requested_by_kind, requested_by_id, requested_by_name, title, patch, starts_at, ends_at, due_at
 ) VALUES (
-    $1, $2, $3, $4, $5, $6, $7,
-    $8, $9, $8
+    $1, $2, $3, $4, $5, $6,
+    $7, $8, $7
 )
-RETURNING tenant_id, change_id, rule_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, fields, before, starts_at, ends_at, state, due_at, lease_ends_at, applied_at, ended_at, failure
+RETURNING tenant_id, change_id, rule_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, fields, before, starts_at, ends_at, state, due_at, lease_ends_at, applied_at, ended_at, failure, title
 `
 
 type CreateScheduledChangeParams struct {
 	TenantID rules.TenantID
-	RuleID   rules.RuleID
 	ByKind   string
 	ByID     string
 	ByName   string
+	Title    string
 	Patch    []byte
-	Fields   []byte
 	StartsAt time.Time
 	EndsAt   *time.Time
 }
@@ -37,12 +47,11 @@ type CreateScheduledChangeParams struct {
 func (q *Queries) CreateScheduledChange(ctx context.Context, arg CreateScheduledChangeParams) (ScheduledChange, error) {
 	row := q.db.QueryRow(ctx, createScheduledChange,
 		arg.TenantID,
-		arg.RuleID,
 		arg.ByKind,
 		arg.ByID,
 		arg.ByName,
+		arg.Title,
 		arg.Patch,
-		arg.Fields,
 		arg.StartsAt,
 		arg.EndsAt,
 	)
@@ -66,8 +75,61 @@ func (q *Queries) CreateScheduledChange(ctx context.Context, arg CreateScheduled
 		&i.AppliedAt,
 		&i.EndedAt,
 		&i.Failure,
+		&i.Title,
 	)
 	return i, err
+}
+
+const createScheduledRules = `-- name: CreateScheduledRules :many
+INSERT INTO scheduled_change_rule (tenant_id, change_id, rule_id, patch, fields)
+SELECT $1, $2, asked.rule_id, asked.patch::jsonb, asked.fields::jsonb
+FROM (
+    SELECT unnest($3::bigint[]) AS rule_id, unnest($4::text[]) AS patch,
+        unnest($5::text[]) AS fields
+) AS asked
+RETURNING tenant_id, change_id, rule_id, patch, fields, before, failure
+`
+
+type CreateScheduledRulesParams struct {
+	TenantID  rules.TenantID
+	ChangeID  int64
+	RuleIds   []int64
+	Patches   []string
+	AllFields []string
+}
+
+func (q *Queries) CreateScheduledRules(ctx context.Context, arg CreateScheduledRulesParams) ([]ScheduledChangeRule, error) {
+	rows, err := q.db.Query(ctx, createScheduledRules,
+		arg.TenantID,
+		arg.ChangeID,
+		arg.RuleIds,
+		arg.Patches,
+		arg.AllFields,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ScheduledChangeRule
+	for rows.Next() {
+		var i ScheduledChangeRule
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ChangeID,
+			&i.RuleID,
+			&i.Patch,
+			&i.Fields,
+			&i.Before,
+			&i.Failure,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const dropEndedScheduledChanges = `-- name: DropEndedScheduledChanges :exec
@@ -85,39 +147,28 @@ func (q *Queries) DropEndedScheduledChanges(ctx context.Context, tenantID rules.
 	return err
 }
 
-const openScheduledChanges = `-- name: OpenScheduledChanges :many
-SELECT tenant_id, change_id, rule_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, fields, before, starts_at, ends_at, state, due_at, lease_ends_at, applied_at, ended_at, failure FROM scheduled_change WHERE tenant_id = $1 AND due_at IS NOT NULL
+const openScheduledOfRules = `-- name: OpenScheduledOfRules :many
+SELECT r.rule_id, c.starts_at, c.ends_at FROM scheduled_change_rule AS r
+JOIN scheduled_change AS c ON c.tenant_id = r.tenant_id AND c.change_id = r.change_id
+WHERE r.tenant_id = $1 AND r.rule_id = ANY($2::bigint[]) AND c.due_at IS NOT NULL
 `
 
-func (q *Queries) OpenScheduledChanges(ctx context.Context, tenantID rules.TenantID) ([]ScheduledChange, error) {
-	rows, err := q.db.Query(ctx, openScheduledChanges, tenantID)
+type OpenScheduledOfRulesRow struct {
+	RuleID   rules.RuleID
+	StartsAt time.Time
+	EndsAt   *time.Time
+}
+
+func (q *Queries) OpenScheduledOfRules(ctx context.Context, tenantID rules.TenantID, ruleIds []int64) ([]OpenScheduledOfRulesRow, error) {
+	rows, err := q.db.Query(ctx, openScheduledOfRules, tenantID, ruleIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ScheduledChange
+	var items []OpenScheduledOfRulesRow
 	for rows.Next() {
-		var i ScheduledChange
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.ChangeID,
-			&i.RuleID,
-			&i.RequestedAt,
-			&i.RequestedByKind,
-			&i.RequestedByID,
-			&i.RequestedByName,
-			&i.Patch,
-			&i.Fields,
-			&i.Before,
-			&i.StartsAt,
-			&i.EndsAt,
-			&i.State,
-			&i.DueAt,
-			&i.LeaseEndsAt,
-			&i.AppliedAt,
-			&i.EndedAt,
-			&i.Failure,
-		); err != nil {
+		var i OpenScheduledOfRulesRow
+		if err := rows.Scan(&i.RuleID, &i.StartsAt, &i.EndsAt); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -129,7 +180,7 @@ func (q *Queries) OpenScheduledChanges(ctx context.Context, tenantID rules.Tenan
 }
 
 const scheduledChange = `-- name: ScheduledChange :one
-SELECT tenant_id, change_id, rule_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, fields, before, starts_at, ends_at, state, due_at, lease_ends_at, applied_at, ended_at, failure FROM scheduled_change WHERE tenant_id = $1 AND change_id = $2
+SELECT tenant_id, change_id, rule_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, fields, before, starts_at, ends_at, state, due_at, lease_ends_at, applied_at, ended_at, failure, title FROM scheduled_change WHERE tenant_id = $1 AND change_id = $2
 `
 
 func (q *Queries) ScheduledChange(ctx context.Context, tenantID rules.TenantID, changeID int64) (ScheduledChange, error) {
@@ -154,24 +205,27 @@ func (q *Queries) ScheduledChange(ctx context.Context, tenantID rules.TenantID, 
 		&i.AppliedAt,
 		&i.EndedAt,
 		&i.Failure,
+		&i.Title,
 	)
 	return i, err
 }
 
 const scheduledChanges = `-- name: ScheduledChanges :many
-SELECT tenant_id, change_id, rule_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, fields, before, starts_at, ends_at, state, due_at, lease_ends_at, applied_at, ended_at, failure FROM scheduled_change
-WHERE tenant_id = $1 AND change_id < $2
-    AND ($3::bigint = 0 OR rule_id = $3::bigint)
-    AND (due_at IS NOT NULL OR NOT $4::boolean)
-ORDER BY change_id DESC
+SELECT tenant_id, change_id, rule_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, fields, before, starts_at, ends_at, state, due_at, lease_ends_at, applied_at, ended_at, failure, title FROM scheduled_change AS c
+WHERE c.tenant_id = $1 AND c.change_id < $2
+    AND (c.due_at IS NOT NULL OR NOT $3::boolean)
+    AND ($4::bigint = 0 OR EXISTS (
+        SELECT FROM scheduled_change_rule AS r
+        WHERE r.tenant_id = c.tenant_id AND r.change_id = c.change_id AND r.rule_id = $4::bigint))
+ORDER BY c.change_id DESC
 LIMIT $5
 `
 
 type ScheduledChangesParams struct {
 	TenantID rules.TenantID
 	Before   int64
-	RuleID   int64
 	IsOpen   bool
+	RuleID   int64
 	PageSize int32
 }
 
@@ -180,8 +234,8 @@ func (q *Queries) ScheduledChanges(ctx context.Context, arg ScheduledChangesPara
 	rows, err := q.db.Query(ctx, scheduledChanges,
 		arg.TenantID,
 		arg.Before,
-		arg.RuleID,
 		arg.IsOpen,
+		arg.RuleID,
 		arg.PageSize,
 	)
 	if err != nil {
@@ -210,6 +264,41 @@ func (q *Queries) ScheduledChanges(ctx context.Context, arg ScheduledChangesPara
 			&i.AppliedAt,
 			&i.EndedAt,
 			&i.Failure,
+			&i.Title,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const scheduledRules = `-- name: ScheduledRules :many
+SELECT tenant_id, change_id, rule_id, patch, fields, before, failure FROM scheduled_change_rule
+WHERE tenant_id = $1 AND change_id = ANY($2::bigint[])
+ORDER BY change_id, rule_id
+`
+
+func (q *Queries) ScheduledRules(ctx context.Context, tenantID rules.TenantID, changeIds []int64) ([]ScheduledChangeRule, error) {
+	rows, err := q.db.Query(ctx, scheduledRules, tenantID, changeIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ScheduledChangeRule
+	for rows.Next() {
+		var i ScheduledChangeRule
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.ChangeID,
+			&i.RuleID,
+			&i.Patch,
+			&i.Fields,
+			&i.Before,
+			&i.Failure,
 		); err != nil {
 			return nil, err
 		}
@@ -223,16 +312,15 @@ func (q *Queries) ScheduledChanges(ctx context.Context, arg ScheduledChangesPara
 
 const stepScheduledChange = `-- name: StepScheduledChange :one
 UPDATE scheduled_change
-SET state = $1, due_at = $2, before = $3, applied_at = $4,
-    ended_at = $5, failure = $6, lease_ends_at = NULL
-WHERE tenant_id = $7 AND change_id = $8
-RETURNING tenant_id, change_id, rule_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, fields, before, starts_at, ends_at, state, due_at, lease_ends_at, applied_at, ended_at, failure
+SET state = $1, due_at = $2, applied_at = $3,
+    ended_at = $4, failure = $5, lease_ends_at = NULL
+WHERE tenant_id = $6 AND change_id = $7
+RETURNING tenant_id, change_id, rule_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, fields, before, starts_at, ends_at, state, due_at, lease_ends_at, applied_at, ended_at, failure, title
 `
 
 type StepScheduledChangeParams struct {
 	State     string
 	DueAt     *time.Time
-	Before    []byte
 	AppliedAt *time.Time
 	EndedAt   *time.Time
 	Failure   string
@@ -244,7 +332,6 @@ func (q *Queries) StepScheduledChange(ctx context.Context, arg StepScheduledChan
 	row := q.db.QueryRow(ctx, stepScheduledChange,
 		arg.State,
 		arg.DueAt,
-		arg.Before,
 		arg.AppliedAt,
 		arg.EndedAt,
 		arg.Failure,
@@ -271,6 +358,36 @@ func (q *Queries) StepScheduledChange(ctx context.Context, arg StepScheduledChan
 		&i.AppliedAt,
 		&i.EndedAt,
 		&i.Failure,
+		&i.Title,
 	)
 	return i, err
+}
+
+const stepScheduledRules = `-- name: StepScheduledRules :exec
+UPDATE scheduled_change_rule AS r
+SET before = nullif(step.before, '')::jsonb, failure = step.failure
+FROM (
+    SELECT unnest($3::bigint[]) AS rule_id, unnest($4::text[]) AS before,
+        unnest($5::text[]) AS failure
+) AS step
+WHERE r.tenant_id = $1 AND r.change_id = $2 AND r.rule_id = step.rule_id
+`
+
+type StepScheduledRulesParams struct {
+	TenantID rules.TenantID
+	ChangeID int64
+	RuleIds  []int64
+	Befores  []string
+	Failures []string
+}
+
+func (q *Queries) StepScheduledRules(ctx context.Context, arg StepScheduledRulesParams) error {
+	_, err := q.db.Exec(ctx, stepScheduledRules,
+		arg.TenantID,
+		arg.ChangeID,
+		arg.RuleIds,
+		arg.Befores,
+		arg.Failures,
+	)
+	return err
 }

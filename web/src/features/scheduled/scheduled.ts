@@ -1,15 +1,20 @@
 import { queryOptions } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
+import { all } from '~/api/pages';
 import { tenantKey } from '~/api/queries';
 import type { components } from '~/api/schema';
+import type { Rule } from '~/api/types';
 import { plainTime } from '~/domain/format';
+import { modeLabels, ruleEffect } from '~/domain/rule';
 
 export type ScheduledChange = components['schemas']['ScheduledChange'];
+export type ScheduledRule = components['schemas']['ScheduledRule'];
+export type NewScheduledRule = components['schemas']['NewScheduledRule'];
 
-/** The latest scheduled changes of a rule. */
-export const scheduledQuery = (tenant: string, rule: number) =>
+/** The latest scheduled changes of a rule, or of all rules. */
+export const scheduledQuery = (tenant: string, rule?: number) =>
   queryOptions({
-    queryKey: tenantKey(tenant, 'scheduled', rule),
+    queryKey: tenantKey(tenant, 'scheduled', rule ?? 'latest'),
     queryFn: async ({ signal }) =>
       (
         await body(
@@ -22,21 +27,29 @@ export const scheduledQuery = (tenant: string, rule: number) =>
     refetchInterval: 15_000,
   });
 
-/** The changes of all rules that wait or are in force until an end, by rule: the earliest of each. */
+/** The changes that wait or are in force until an end, the next one first. */
 export const openScheduledQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'scheduled', 'open'),
-    queryFn: async ({ signal }) => {
-      const { items } = await body(
-        api.GET('/api/v1/tenants/{tenant}/scheduled-changes', {
-          params: { path: { tenant }, query: { open: true, limit: 500 } }, // a tenant has at most 100
-          signal,
-        }),
-      );
-      const latestFirst = items.toSorted((a, b) => b.starts_at.localeCompare(a.starts_at));
-      return new Map(latestFirst.map((one) => [one.rule_id, one]));
-    },
+    queryFn: async ({ signal }) =>
+      (
+        await all((cursor) =>
+          body(
+            api.GET('/api/v1/tenants/{tenant}/scheduled-changes', {
+              params: { path: { tenant }, query: { open: true, limit: 50, cursor } },
+              signal,
+            }),
+          ),
+        )
+      ).toSorted((a, b) => a.starts_at.localeCompare(b.starts_at)),
+    refetchInterval: 15_000,
   });
+
+/** The next change of each rule. */
+export function byRule(open: ScheduledChange[]): Map<number, ScheduledChange> {
+  const last = open.toReversed();
+  return new Map(last.flatMap((change) => change.rules.map(({ rule_id }) => [rule_id, change])));
+}
 
 export const isOpen = ({ state }: ScheduledChange) => state === 'waiting' || state === 'in_force';
 
@@ -44,4 +57,35 @@ export const isOpen = ({ state }: ScheduledChange) => state === 'waiting' || sta
 export function whenWords({ starts_at, ends_at }: Pick<ScheduledChange, 'starts_at' | 'ends_at'>): string {
   const start = plainTime(Date.parse(starts_at));
   return ends_at ? `${start} to ${plainTime(Date.parse(ends_at))}` : `from ${start} on`;
+}
+
+/** What became of a change: "Waiting", "Partly taken back". */
+export function stateWords({ state, rules }: ScheduledChange): string {
+  if (state === 'edited' && rules.some(({ failure }) => failure === null)) return 'Partly taken back';
+  return {
+    waiting: 'Waiting',
+    in_force: 'In force',
+    done: 'Done',
+    edited: 'Not taken back',
+    failed: 'Failed',
+    canceled: 'Canceled',
+  }[state];
+}
+
+/** What a change makes of a rule: "50 per second, bursts to 300", "Shadow". */
+export function becomes(rule: Rule, change: ScheduledRule['change']): string {
+  const after = { ...rule, ...change } as Rule;
+  const limits = ['action', 'algorithm', 'rate_per_second', 'rate_unit', 'burst_capacity', 'window'];
+  const ofLimit = limits.some((field) => field in change);
+  const others = Object.keys(change).filter(
+    (field) => !limits.includes(field) && field !== 'mode' && field !== 'is_active',
+  );
+  return [
+    ofLimit && ruleEffect(after),
+    change.mode && modeLabels[change.mode],
+    change.is_active !== undefined && (change.is_active ? 'On' : 'Off'),
+    !ofLimit && others.length > 0 && 'Other settings',
+  ]
+    .filter(Boolean)
+    .join(', ');
 }

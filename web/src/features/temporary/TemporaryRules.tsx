@@ -1,20 +1,23 @@
 import { Button } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
 import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
 import { rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { Card } from '~/components/Page';
 import { RuleLink } from '~/components/RuleLink';
+import { Awaited } from '~/components/states';
 import { useNow } from '~/components/Time';
 import { done, failed } from '~/components/toast';
 import { shortTime } from '~/domain/format';
 import { hasExpired } from '~/domain/group';
 import { limitSentence } from '~/domain/rate';
+import { becomes, openScheduledQuery, type ScheduledChange } from '~/features/scheduled/scheduled';
 import { useRole } from '~/session';
 import styles from './temporary.module.css';
 
-/** The rules that end by themselves, the next one first. Nothing if there are none. */
+/** The rules that end by themselves, the next one first, and the changes of rules that do. Nothing if there are none. */
 export function TemporaryRules({ tenant }: { tenant: string }) {
   const { edit } = useRole();
   const { data: rules = [] } = useQuery(rulesQuery(tenant));
@@ -22,7 +25,10 @@ export function TemporaryRules({ tenant }: { tenant: string }) {
   const holding = rules
     .filter((rule) => rule.expires_at !== null && rule.is_active && !hasExpired(rule, now))
     .toSorted((a, b) => Date.parse(a.expires_at ?? '') - Date.parse(b.expires_at ?? ''));
-  if (holding.length === 0) return null;
+  const { data: open = [], isPending } = useQuery(openScheduledQuery(tenant));
+  const changes = open.filter(({ state }) => state === 'in_force');
+  if (isPending) return <Awaited />;
+  if (holding.length + changes.length === 0) return null;
   return (
     <Card title="Temporary rules" lead="They end by themselves." flush>
       <ul className={styles.list} aria-label="Temporary rules">
@@ -36,8 +42,61 @@ export function TemporaryRules({ tenant }: { tenant: string }) {
             {edit && <EndNow tenant={tenant} rule={rule} />}
           </li>
         ))}
+        {changes.map((change) => (
+          <li key={`change ${change.change_id}`}>
+            <Changed tenant={tenant} change={change} rules={rules} />
+            {edit && <TakeBackNow tenant={tenant} change={change} />}
+          </li>
+        ))}
       </ul>
     </Card>
+  );
+}
+
+/** What a change in force makes of its rules. */
+function Changed({ tenant, change, rules }: { tenant: string; change: ScheduledChange; rules: Rule[] }) {
+  const [one, ...others] = change.rules;
+  const rule = others.length === 0 && rules.find(({ rule_id }) => rule_id === one?.rule_id);
+  const until = `until ${shortTime(Date.parse(change.ends_at ?? ''))}`;
+  if (!rule || !one) {
+    return (
+      <>
+        <Link to="/t/$tenant/plans" params={{ tenant }}>
+          {change.title}
+        </Link>
+        <span className="soft">Changed {until}</span>
+      </>
+    );
+  }
+  return (
+    <>
+      <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} />
+      <span className="soft">
+        {becomes(rule, one.change)} {until}
+      </span>
+    </>
+  );
+}
+
+function TakeBackNow({ tenant, change }: { tenant: string; change: ScheduledChange }) {
+  const queries = useQueryClient();
+  const end = useMutation({
+    mutationFn: () =>
+      body(
+        api.POST('/api/v1/tenants/{tenant}/scheduled-changes/{change_id}/cancel', {
+          params: { path: { tenant, change_id: change.change_id } },
+        }),
+      ),
+    onSuccess: async ({ failure }) => {
+      await changed(queries, tenant, 'scheduled_change', 'rule');
+      done(failure ?? 'Taken back. It takes effect within 2 s');
+    },
+    onError: (error) => failed('The change was not taken back', error),
+  });
+  return (
+    <Button size="xs" variant="default" loading={end.isPending} onClick={() => end.mutate()}>
+      End now
+    </Button>
   );
 }
 

@@ -11,6 +11,7 @@ import { exactTime } from '~/domain/format';
 import { groupNouns } from '~/domain/group';
 import type { Span } from '~/domain/range';
 import { GroupMenu } from '~/features/temporary/GroupMenu';
+import { RuleMenu } from '~/features/temporary/RuleMenu';
 import { useRole } from '~/session';
 import styles from './Overview.module.css';
 
@@ -89,6 +90,7 @@ function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }
               {edit && top.by !== 'rule' && (
                 <GroupMenu tenant={tenant} group={{ by: top.by, value: item.value }} denied={item.denied} />
               )}
+              {edit && item.rule && <RuleMenu tenant={tenant} rule={item.rule} denied={item.denied} />}
             </span>
           </li>
         ))}

@@ -10,7 +10,7 @@ import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { EmptyState, LoadingLines } from '~/components/states';
 import { plural } from '~/domain/format';
-import { openScheduledQuery, type ScheduledChange } from '~/features/scheduled/scheduled';
+import { byRule, openScheduledQuery } from '~/features/scheduled/scheduled';
 import { useRole, useTenant } from '~/session';
 import { AddRule } from './AddRule';
 import { ChangeMany } from './ChangeMany';
@@ -37,9 +37,9 @@ import { MatrixGrid } from './MatrixGrid';
 import { PlanForm } from './PlanForm';
 import { matrixQuery } from './queries';
 import { Review } from './Review';
+import { ScheduledChanges } from './ScheduledChanges';
 
 const nothing = new Map<number, Verdicts>();
-const noneScheduled = new Map<number, ScheduledChange>();
 
 /** The matrix of limits by plan. Edits collect in a draft that is saved as one. */
 export default function Plans() {
@@ -50,7 +50,8 @@ export default function Plans() {
   const plans = useQuery(plansQuery(tenant));
   const matrix = useQuery(matrixQuery(tenant));
   const { data: lastHour = nothing } = useQuery(lastHourQuery(tenant));
-  const { data: scheduled = noneScheduled } = useQuery(openScheduledQuery(tenant));
+  const { data: waiting } = useQuery(openScheduledQuery(tenant));
+  const scheduled = useMemo(() => byRule(waiting ?? []), [waiting]);
   const adapts = matrix.data?.some((row) => row.rules.some((rule) => rule.adapt !== null)) ?? false;
   const { data: adapting } = useQuery({ ...adaptingQuery(tenant), enabled: adapts });
   const shares = new Map(adapting?.map(({ rule_id, share_percent }) => [rule_id, share_percent]));
@@ -173,6 +174,7 @@ export default function Plans() {
         )}
       </Query>
       {edit && !dirty && <Keys />}
+      <ScheduledChanges tenant={tenant} rows={rows} />
       {dirty && (
         <section className={styles.bar} aria-label="Unsaved changes">
           <strong>{unsaved(draft.size, unread.size)}</strong>

@@ -4,7 +4,7 @@ import { useEffect, useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { isStatus, ProblemError } from '~/api/problem';
-import type { MatrixDiff, MatrixRow, Plan, Rule } from '~/api/types';
+import type { MatrixDiff, MatrixRow, Plan, Rule, RulePatch } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
 import { Effect, effectSentence, useEffectOf } from '~/components/Effect';
 import { IconAlert } from '~/components/icons';
@@ -15,6 +15,8 @@ import { identityText, newRuleOf } from '~/domain/newRule';
 import { patternInWords } from '~/domain/pattern';
 import { limitSentence } from '~/domain/rate';
 import { StartReplay } from '~/features/replay/StartReplay';
+import { ScheduleDialog } from '~/features/scheduled/ScheduleDialog';
+import type { NewScheduledRule } from '~/features/scheduled/scheduled';
 import { cellsOf, type Draft, errorsByCell } from './draft';
 import { type HeldRow, heldSentence, splitProblem } from './inForce';
 import styles from './Matrix.module.css';
@@ -63,6 +65,8 @@ export function Review(props: Props) {
 
   const question = preview.data ? candidateOf(preview.data) : null;
   const [replaying, setReplaying] = useState(false);
+  const [scheduling, setScheduling] = useState(false);
+  const { changes, others } = toSchedule(draft);
 
   function retry() {
     save.reset();
@@ -111,9 +115,35 @@ export function Review(props: Props) {
         />
       )}
       {!error && !preview.data && <LoadingLines lines={draft.size} />}
-      <Group justify="flex-end" mt="lg">
+      {others > 0 && (
+        <p className={`${styles.hint} ${styles.unscheduled}`}>
+          Only changed limits can be scheduled, and{' '}
+          {others === 1 ? '1 of these adds' : `${others} of these add`} or{' '}
+          {others === 1 ? 'removes' : 'remove'} one.
+        </p>
+      )}
+      {scheduling && preview.data && (
+        <ScheduleDialog
+          tenant={tenant}
+          rules={changes}
+          onClose={() => setScheduling(false)}
+          onScheduled={onSaved}
+          onRaceLost={onRaceLost}
+        >
+          <Changes tenant={tenant} diff={preview.data} isLater />
+          {question && <Effect tenant={tenant} question={question} />}
+        </ScheduleDialog>
+      )}
+      <Group justify="flex-end" mt="lg" gap={8}>
         <Button variant="default" onClick={onClose}>
           Back
+        </Button>
+        <Button
+          variant="default"
+          disabled={!preview.data || !!error || others > 0}
+          onClick={() => setScheduling(true)}
+        >
+          Schedule
         </Button>
         <Button
           disabled={!preview.data || !!error}
@@ -136,14 +166,25 @@ function candidateOf({ changes }: MatrixDiff) {
   };
 }
 
-function Changes({ tenant, diff }: { tenant: string; diff: MatrixDiff }) {
+/** The changes that can be scheduled, which are those of rules that exist, and the number of others. */
+function toSchedule(draft: Draft): { changes: NewScheduledRule[]; others: number } {
+  const cells = cellsOf(draft);
+  const changes = cells.flatMap(({ rule_id, version, remove, ...change }) =>
+    rule_id && version && !remove ? [{ rule_id, version, change: change as RulePatch }] : [],
+  );
+  return { changes, others: cells.length - changes.length };
+}
+
+function Changes({ tenant, diff, isLater }: { tenant: string; diff: MatrixDiff; isLater?: boolean }) {
   const { data: effects } = useEffectOf(tenant, candidateOf(diff));
   return (
     <>
-      <p className="soft">
-        The changes take effect within 2 s. Changed limits keep their buckets. New limits start with full
-        buckets.
-      </p>
+      {!isLater && (
+        <p className="soft">
+          The changes take effect within 2 s. Changed limits keep their buckets. New limits start with full
+          buckets.
+        </p>
+      )}
       <ul className={styles.diff}>
         {diff.changes.map(({ before, after }) => {
           const rule = (after ?? before) as Rule;

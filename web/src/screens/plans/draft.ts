@@ -1,6 +1,6 @@
 import type { ProblemDocument } from '~/api/problem';
 import type { MatrixCell, MatrixRow, Plan, Rule } from '~/api/types';
-import { hasRate, type Limit, shapeOf } from '~/domain/rate';
+import { hasRate, type Limit, sameLimit, shapeOf } from '~/domain/rate';
 
 /** The place of a cell: a rule (pattern and name) and a plan, or all plans. */
 export interface Place {
@@ -75,14 +75,6 @@ export function byRate(plans: Plan[], rows: MatrixRow[]): Plan[] {
   );
   const of = ({ name }: Plan) => rate.get(name) ?? Number.MAX_VALUE;
   return plans.toSorted((a, b) => of(a) - of(b) || a.name.localeCompare(b.name, 'en'));
-}
-
-export function sameLimit(a: Limit, b: Limit): boolean {
-  return (
-    a.rate_per_second === b.rate_per_second &&
-    a.rate_unit === b.rate_unit &&
-    a.burst_capacity === b.burst_capacity
-  );
 }
 
 /** The draft with one edit. An edit back to the saved limit is dropped. */

@@ -25,8 +25,8 @@ import { RuleChips } from './RuleChips';
 import { RuleEditor } from './RuleEditor';
 import { RuleOverrides } from './RuleOverrides';
 import styles from './Rules.module.css';
-import { ScheduleDialog } from './ScheduleDialog';
 import { ScheduledCard } from './ScheduledCard';
+import { ScheduleRule } from './ScheduleRule';
 import { TriedBeside } from './TriedBeside';
 import { TryAsShadow } from './TryAsShadow';
 import { useRuleEditor } from './useRuleEditor';
@@ -120,7 +120,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
       }
     >
       {scheduling && (
-        <ScheduleDialog
+        <ScheduleRule
           tenant={tenant}
           rule={editor.rule}
           draft={draft}

@@ -6,8 +6,8 @@ import { world } from '../../../test/rules';
 
 const scheduled = {
   change_id: 7,
-  rule_id: 1,
-  change: { burst_capacity: 80 },
+  title: 'user:{user_id} on free',
+  rules: [{ rule_id: 1, change: { burst_capacity: 80 }, failure: null as string | null }],
   starts_at: '2026-11-23T09:00:00Z',
   ends_at: '2026-11-27T17:00:00Z',
   state: 'waiting' as const,
@@ -36,9 +36,7 @@ test('what was typed is scheduled with its end, for the version that was shown',
   await user.click(within(dialog).getByRole('button', { name: 'Schedule' }));
   await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
   expect(requests.find(({ path, method }) => method === 'POST' && path.endsWith('changes'))?.body).toEqual({
-    rule_id: 1,
-    version: 3,
-    change: { burst_capacity: 80 },
+    rules: [{ rule_id: 1, version: 3, change: { burst_capacity: 80 } }],
     starts_at: new Date('2026-11-23T09:00').toISOString(),
     ends_at: new Date('2026-11-27T17:00').toISOString(),
   });
@@ -46,11 +44,13 @@ test('what was typed is scheduled with its end, for the version that was shown',
 });
 
 test('scheduled changes are listed with what became of them, and one that waits is canceled', async () => {
+  const failure = 'Somebody edited the rule meanwhile, so nothing was taken back.';
   const edited = {
     ...scheduled,
     change_id: 6,
+    rules: [{ rule_id: 1, change: { burst_capacity: 80 }, failure }],
     state: 'edited' as const,
-    failure: 'Somebody edited the rule meanwhile, so nothing was taken back.',
+    failure,
   };
   const requests = fakeServer({
     ...world(),
@@ -61,8 +61,55 @@ test('scheduled changes are listed with what became of them, and one that waits 
   const list = await screen.findByRole('list', { name: 'Scheduled changes' });
   const [waiting, kept] = within(list).getAllByRole('listitem');
   expect(waiting?.textContent).toMatch(/WaitingBurst: 80.*by ada@example.com/);
-  expect(kept?.textContent).toMatch(/Not taken back.*Somebody edited the rule/);
+  expect(kept?.textContent).toMatch(/^Not taken backBurst: 80\d.*Somebody edited the rule/);
   await user.click(within(list).getByRole('button', { name: 'Cancel' }));
   await user.click(within(await screen.findByRole('dialog')).getByRole('button', { name: 'Cancel change' }));
   await waitFor(() => expect(requests.some(({ path }) => path.endsWith('/7/cancel'))).toBe(true));
+});
+
+test('a change of many rules says so on the page of each, and what became of it', async () => {
+  const failure = 'Somebody edited the rule meanwhile, so nothing was taken back.';
+  const partly = {
+    ...scheduled,
+    title: '12 limits of pro',
+    rules: [
+      { rule_id: 1, change: { burst_capacity: 80 }, failure },
+      { rule_id: 2, change: { burst_capacity: 90 }, failure: null },
+    ],
+    state: 'edited' as const,
+    failure: '1 of 12 rules was not taken back.',
+  };
+  fakeServer({ ...world(), 'GET /api/v1/tenants/acme/scheduled-changes': page([partly]) });
+  open('/t/acme/rules/1');
+  const list = await screen.findByRole('list', { name: 'Scheduled changes' });
+  expect(list.textContent).toMatch(
+    /Partly taken backBurst: 80One of 12 limits of proSomebody edited the rule.*1 of 12 rules was not taken back/,
+  );
+});
+
+test('a change can begin now, and then has an end', async () => {
+  const requests = fakeServer({
+    ...world(),
+    'POST /api/v1/tenants/acme/scheduled-changes': () => ({
+      status: 201,
+      json: { ...scheduled, state: 'in_force' },
+    }),
+  });
+  const { user } = open('/t/acme/rules/1');
+  const burst = await screen.findByLabelText('Burst');
+  await user.clear(burst);
+  await user.type(burst, '80');
+  await user.click(screen.getByRole('button', { name: 'Schedule' }));
+  const dialog = await screen.findByRole('dialog');
+  await user.click(within(dialog).getByRole('checkbox', { name: 'Take it back' }));
+  await user.click(within(dialog).getByRole('radio', { name: 'Now, for a time' }));
+  expect(within(dialog).queryByLabelText(/Starts/)).toBeNull();
+  fireEvent.change(within(dialog).getByLabelText(/Ends/), { target: { value: '2126-11-27T17:00' } });
+  await user.click(within(dialog).getByRole('button', { name: 'Change now' }));
+  await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+  expect(requests.find(({ path, method }) => method === 'POST' && path.endsWith('changes'))?.body).toEqual({
+    rules: [{ rule_id: 1, version: 3, change: { burst_capacity: 80 } }],
+    starts_at: null,
+    ends_at: new Date('2126-11-27T17:00').toISOString(),
+  });
 });

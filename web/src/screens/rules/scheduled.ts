@@ -1,9 +1,9 @@
 import type { Rule } from '~/api/types';
-import type { ScheduledChange } from '~/features/scheduled/scheduled';
+import type { ScheduledRule } from '~/features/scheduled/scheduled';
 import { differences, type FieldChange } from './ruleDraft';
 
 /** What a change sets, in words, also where the rule has these values already. */
-export function changeWords(rule: Rule, { change }: ScheduledChange): FieldChange[] {
+export function changeWords(rule: Rule, { change }: Pick<ScheduledRule, 'change'>): FieldChange[] {
   const after: Rule = { ...rule, ...change };
   const usual = differences({ ...after, ...otherThan(after, change) }, after);
   const named = new Set(usual.map(({ label }) => label));
@@ -11,7 +11,7 @@ export function changeWords(rule: Rule, { change }: ScheduledChange): FieldChang
 }
 
 /** Other values for the usual fields of a change, so that they count as differences. */
-function otherThan(rule: Rule, change: ScheduledChange['change']): Partial<Rule> {
+function otherThan(rule: Rule, change: ScheduledRule['change']): Partial<Rule> {
   return {
     ...(change.mode && { mode: rule.mode === 'shadow' ? ('enforce' as const) : ('shadow' as const) }),
     ...(change.is_active !== undefined && { is_active: !rule.is_active }),
@@ -19,12 +19,3 @@ function otherThan(rule: Rule, change: ScheduledChange['change']): Partial<Rule>
     ...(change.rate_per_second !== undefined && { rate_per_second: rule.rate_per_second + 1 }),
   };
 }
-
-export const stateWords: Record<ScheduledChange['state'], string> = {
-  waiting: 'Waiting',
-  in_force: 'In force',
-  done: 'Done',
-  edited: 'Not taken back',
-  failed: 'Failed',
-  canceled: 'Canceled',
-};

@@ -12,6 +12,7 @@ import { exactTime, percent } from '~/domain/format';
 import { groupFilter, groupNouns } from '~/domain/group';
 import type { Span } from '~/domain/range';
 import { GroupMenu } from '~/features/temporary/GroupMenu';
+import { RuleMenu } from '~/features/temporary/RuleMenu';
 import type { ViolationsSearch } from '~/search';
 import { useRole } from '~/session';
 import styles from './Violations.module.css';
@@ -113,7 +114,7 @@ function columnsOf(tenant: string, by: TopBy, rows: TopItem[], edit: boolean): C
       render: ({ last_at }) => (last_at ? <RelativeTime at={last_at} /> : null),
     },
   ];
-  if (!edit || by === 'rule') return columns;
+  if (!edit) return columns;
   return [
     ...columns,
     {
@@ -121,7 +122,12 @@ function columnsOf(tenant: string, by: TopBy, rows: TopItem[], edit: boolean): C
       header: 'Actions',
       quiet: true,
       width: 60,
-      render: ({ value, denied }) => <GroupMenu tenant={tenant} group={{ by, value }} denied={denied} />,
+      render: ({ value, denied, rule }) =>
+        by !== 'rule' ? (
+          <GroupMenu tenant={tenant} group={{ by, value }} denied={denied} />
+        ) : (
+          rule && <RuleMenu tenant={tenant} rule={rule} denied={denied} />
+        ),
     },
   ];
 }

@@ -297,6 +297,72 @@ test('denials are grouped, and an address is blocked for an hour from its group'
   expect(end - before).toBeLessThan(3_700_000);
 });
 
+test('a rule that denies much is let through for an hour from its group', async () => {
+  const before = Date.now();
+  const busy = rule({ rule_id: 12, version: 3 });
+  const { rule_id, key_pattern, name, plan, scope, mode } = busy;
+  const named = { rule_id, key_pattern, name, plan, scope, mode };
+  const requests = server({
+    [`GET ${base}/stats/top`]: {
+      by: 'rule',
+      from: '2026-11-21T05:00:00Z',
+      until: '2026-11-21T06:00:00Z',
+      items: [
+        { value: '12', denied: 90, checks: 100, last_at: null, rule: named },
+        {
+          value: '13',
+          denied: 8,
+          checks: 10,
+          last_at: null,
+          rule: { ...named, rule_id: 13, mode: 'shadow' },
+        },
+        { value: '14', denied: 7, checks: 10, last_at: null, rule: null },
+      ],
+      unattributed: 0,
+      looked_back_to: null,
+    },
+    [`GET ${base}/rules/12`]: () => ({ json: busy, headers: { ETag: '"3"' } }),
+    [`POST ${base}/effect`]: effect({}),
+    [`POST ${base}/scheduled-changes`]: () => ({
+      status: 201,
+      json: {
+        change_id: 7,
+        title: 'user:{user_id} on all plans',
+        rules: [{ rule_id: 12, change: { mode: 'shadow' }, failure: null }],
+        starts_at: '2026-11-21T06:00:00Z',
+        ends_at: '2026-11-21T07:00:00Z',
+        state: 'in_force',
+        requested_at: '2026-11-21T06:00:00Z',
+        requested_by: 'ada@example.com',
+        applied_at: '2026-11-21T06:00:00Z',
+        ended_at: null,
+        failure: null,
+      },
+    }),
+  });
+  const { user } = open('/t/acme/violations?group=rule');
+  const [first, second, none] = await screen.findAllByRole('button', { name: /^Actions for rule/ });
+  expect(none).toBeUndefined(); // of the rule that was removed
+  await user.click(second as HTMLElement);
+  expect((await screen.findAllByRole('menuitem')).map(({ textContent }) => textContent)).toEqual([
+    'Enforce …',
+    'Open rule',
+  ]);
+  await user.keyboard('{Escape}');
+  await user.click(first as HTMLElement);
+  await user.click(await screen.findByRole('menuitem', { name: /^Change limit/ }));
+  const dialog = await screen.findByRole('dialog', { name: /^Change limit/ });
+  expect(dialog.textContent).toMatch(/it denied 90 checks/);
+  expect(within(dialog).getByLabelText('Burst')).toHaveProperty('value', String(2 * busy.burst_capacity));
+  await user.click(within(dialog).getByRole('radio', { name: 'Let through' }));
+  await user.click(within(dialog).getByRole('button', { name: 'Let through for 1 hour' }));
+  await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+  const sent = requests.find(({ method, path }) => method === 'POST' && path.endsWith('/scheduled-changes'));
+  expect(sent?.body).toMatchObject({ rules: [{ rule_id: 12, version: 3, change: { mode: 'shadow' } }] });
+  const { ends_at } = (sent?.body ?? {}) as { ends_at?: string };
+  expect(Date.parse(ends_at ?? '') - before).toBeGreaterThanOrEqual(3_600_000);
+});
+
 test('a fifth stream is refused, and says why', async () => {
   server({ [`GET ${base}/violations/tail`]: () => problem(429, 'too-many-requests') });
   open('/t/acme/violations?live=true');

@@ -1,0 +1,112 @@
+package pgstore
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// titleOf says what a change is of: "user:{user_id} on pro", "12 limits of pro", "2 rules of several plans".
+func titleOf(after []rules.Rule, fields [][]byte) string {
+	plan := cmp.Or(after[0].Plan, "all plans")
+	if len(after) == 1 {
+		if name := after[0].Name; name != "" {
+			return fmt.Sprintf("%s (%s) on %s", after[0].Pattern, name, plan)
+		}
+		return fmt.Sprintf("%s on %s", after[0].Pattern, plan)
+	}
+	if slices.ContainsFunc(after, func(rule rules.Rule) bool { return rule.Plan != after[0].Plan }) {
+		plan = "several plans"
+	}
+	if slices.ContainsFunc(fields, func(one []byte) bool { return !isLimitOnly(one) }) {
+		return fmt.Sprintf("%d rules of %s", len(after), plan)
+	}
+	return fmt.Sprintf("%d limits of %s", len(after), plan)
+}
+
+// isLimitOnly reports whether a change is of a rate or a burst and of nothing else.
+func isLimitOnly(fields []byte) bool {
+	var named map[string]json.RawMessage
+	if json.Unmarshal(fields, &named) != nil {
+		return false
+	}
+	delete(named, "rate_per_second")
+	delete(named, "rate_unit")
+	delete(named, "burst_capacity")
+	return len(named) == 0
+}
+
+// columnsOf returns what can be changed of a rule, by column.
+func columnsOf(rule *rules.Rule) (map[string]json.RawMessage, error) {
+	text, err := json.Marshal(imageOf(rule))
+	if err != nil {
+		return nil, fmt.Errorf("encode rule %d: %w", rule.ID, err)
+	}
+	columns := map[string]json.RawMessage{}
+	err = json.Unmarshal(text, &columns)
+	return columns, err
+}
+
+// changedFields returns the columns that differ, as they are after. It is rules.FieldErrors if there are none.
+func changedFields(before, after *rules.Rule) ([]byte, error) {
+	was, err := columnsOf(before)
+	if err != nil {
+		return nil, err
+	}
+	becomes, err := columnsOf(after)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range was {
+		if string(value) == string(becomes[name]) {
+			delete(becomes, name)
+		}
+	}
+	if len(becomes) == 0 {
+		return nil, rules.FieldErrors{{Field: "change", Message: "must change something of the rule"}}
+	}
+	return json.Marshal(becomes)
+}
+
+// fieldsLike returns the rule's values of the columns that fields names.
+func fieldsLike(rule *rules.Rule, fields []byte) ([]byte, error) {
+	values, err := columnsOf(rule)
+	if err != nil {
+		return nil, err
+	}
+	named := map[string]json.RawMessage{}
+	if err := json.Unmarshal(fields, &named); err != nil {
+		return nil, fmt.Errorf("read the fields of a scheduled change: %w", err)
+	}
+	for name := range named {
+		named[name] = values[name]
+	}
+	return json.Marshal(named)
+}
+
+// withFields returns the rule with some columns set.
+func withFields(rule *rules.Rule, fields []byte) (rules.Rule, error) {
+	image := imageOf(rule)
+	if err := json.Unmarshal(fields, &image); err != nil {
+		return rules.Rule{}, fmt.Errorf("read the fields of a scheduled change: %w", err)
+	}
+	after := image.rule()
+	after.TenantID, after.Pattern, after.Plan, after.Name, after.Version = rule.TenantID, rule.Pattern, rule.Plan, rule.Name, rule.Version
+	return after, nil
+}
+
+// imageOf is the inverse of ruleImage.rule.
+func imageOf(rule *rules.Rule) ruleImage {
+	shape := shapeOf(rule)
+	return ruleImage{
+		RuleID: rule.ID, RatePerSecond: rule.RatePerSecond, RateUnit: rule.RateUnit, BurstCapacity: rule.Burst, Algorithm: rule.Algorithm,
+		Mode: rule.Mode, Action: rule.Action, FailureMode: unlessZero(string(rule.FailureMode)), IsActive: rule.Active, Description: rule.Description,
+		WindowSeconds: shape.WindowSeconds, WindowCalendar: shape.WindowCalendar, WindowZone: shape.WindowZone, WindowStartDay: shape.WindowStartDay,
+		RefillIntervalSeconds: shape.RefillIntervalSeconds, MaxHoldSeconds: shape.MaxHoldSeconds, NotifyAt: shape.NotifyAt,
+		AdaptBackend: shape.AdaptBackend, AdaptFloorPercent: shape.AdaptFloorPercent, AdaptP99Ms: shape.AdaptP99Ms,
+		AdaptErrorPercent: shape.AdaptErrorPercent, NeverLeased: rule.NeverLeased, ExpiresAt: orNull(rule.ExpiresAt),
+	}
+}

@@ -1,0 +1,260 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/ruleset"
+)
+
+// StepScheduled makes a due change, or takes it back, in the name of who scheduled it, also if they have left since. It does
+// nothing if another process did, or if the change was canceled. What cannot be done fails for good, unless the database is away.
+func (s *Store) StepScheduled(ctx context.Context, due *rules.ScheduledChange, now time.Time) error {
+	writer := s.As(due.By).acting(scheduledAct(due.ID))
+	err := writer.inTenant(ctx, classBulk, due.TenantID, func(ctx context.Context, w write) error {
+		row, parts, err := scheduledAt(ctx, w.Queries, due.TenantID, due.ID)
+		switch {
+		case err != nil:
+			return err
+		case row.State != string(due.State) || row.DueAt == nil || row.DueAt.After(now):
+			return errUnchanged
+		case due.State == rules.ScheduledInForce:
+			_, err = w.takeBack(ctx, row, parts, now)
+		default:
+			_, err = w.makeScheduled(ctx, row, parts, now)
+		}
+		return err
+	})
+	if err == nil || isAway(err) || errors.Is(err, rules.ErrAway) || errors.Is(err, rules.ErrBeingWritten) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	failure := "It could not be made; the log says why."
+	if reason := refusalOf(err); reason != "" {
+		failure = reason
+	}
+	return errors.Join(err, writer.failScheduled(ctx, due, failure, now))
+}
+
+const removedBefore = "The rule was removed before."
+
+func scheduledAct(id int64) string { return fmt.Sprintf("scheduled change %d", id) }
+
+// refusalOf says for people why a rule cannot be changed. It is empty for other errors.
+func refusalOf(err error) string {
+	var wrong rules.FieldErrors
+	var unknown rules.UnknownToProcessError
+	switch {
+	case errors.As(err, &wrong):
+		return "The rule would not be valid: " + wrong.Error() + "."
+	case errors.As(err, &unknown):
+		return "It could not be made: " + unknown.Error() + "."
+	}
+	return ""
+}
+
+// failScheduled notes that a change could not be made or taken back.
+func (s Writer) failScheduled(ctx context.Context, due *rules.ScheduledChange, failure string, now time.Time) error {
+	return s.inTenantAs(ctx, s.by, due.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
+		row, err := q.ScheduledChange(ctx, due.TenantID, due.ID)
+		if err != nil || row.State != string(due.State) {
+			return err
+		}
+		row.State, row.DueAt, row.EndedAt, row.Failure = string(rules.ScheduledFailed), nil, &now, failure
+		_, err = write{Queries: q, tenant: due.TenantID}.stepScheduled(ctx, row)
+		return err
+	})
+}
+
+// makeNow makes a change that was just created, all of it or nothing. Its entries in the audit log name it, as those of changes
+// that waited do.
+func (w write) makeNow(
+	ctx context.Context, by rules.Actor, row dbsqlc.ScheduledChange, parts []dbsqlc.ScheduledChangeRule, now time.Time,
+) (dbsqlc.ScheduledChange, error) {
+	if _, err := w.LockTenant(ctx, w.tenant, actorSetting(by)); err != nil {
+		return row, err
+	}
+	changed, err := w.setParts(ctx, parts, removedBefore, madeFields)
+	if err != nil {
+		return row, err
+	}
+	wrong := ruleset.RuleChangeErrors{}
+	for i := range parts {
+		if parts[i].Failure != "" {
+			wrong[i] = rules.FieldErrors{{Field: "change", Message: "cannot be made: " + parts[i].Failure}}
+		}
+	}
+	if len(wrong) > 0 {
+		return row, wrong
+	}
+	return w.stepMade(ctx, row, parts, changed, now)
+}
+
+// makeScheduled makes a change whose time has come.
+func (w write) makeScheduled(
+	ctx context.Context, row dbsqlc.ScheduledChange, parts []dbsqlc.ScheduledChangeRule, now time.Time,
+) (dbsqlc.ScheduledChange, error) {
+	if row.EndsAt != nil && !row.EndsAt.After(now) {
+		row.DueAt, row.EndedAt = nil, &now
+		row.State, row.Failure = string(rules.ScheduledFailed), "Nothing ran that could have made it before its end."
+		return w.stepScheduled(ctx, row)
+	}
+	changed, err := w.setParts(ctx, parts, removedBefore, madeFields)
+	if err != nil {
+		return row, err
+	}
+	return w.stepMade(ctx, row, parts, changed, now)
+}
+
+// madeFields are what making a change sets.
+func madeFields(part *dbsqlc.ScheduledChangeRule, live *rules.Rule) (fields []byte, refusal string, err error) {
+	part.Before, err = fieldsLike(live, part.Fields)
+	return part.Fields, "", err
+}
+
+// stepMade notes that a change was made of some rules.
+func (w write) stepMade(
+	ctx context.Context, row dbsqlc.ScheduledChange, parts []dbsqlc.ScheduledChangeRule, changed int, now time.Time,
+) (dbsqlc.ScheduledChange, error) {
+	row.DueAt, row.EndedAt, row.Failure = nil, &now, leftOut(parts, len(parts)-changed, "changed")
+	switch {
+	case changed == 0:
+		row.State = string(rules.ScheduledFailed)
+	case row.EndsAt != nil:
+		row.State, row.DueAt, row.EndedAt, row.AppliedAt = string(rules.ScheduledInForce), row.EndsAt, nil, &now
+	default:
+		row.State, row.AppliedAt = string(rules.ScheduledDone), &now
+	}
+	return w.stepScheduled(ctx, row)
+}
+
+// takeBack sets the fields of a change to what they were, except of rules of which somebody edited one of them.
+func (w write) takeBack(
+	ctx context.Context, row dbsqlc.ScheduledChange, parts []dbsqlc.ScheduledChangeRule, now time.Time,
+) (dbsqlc.ScheduledChange, error) {
+	made := 0
+	for i := range parts {
+		if parts[i].Failure == "" {
+			made++
+		}
+	}
+	back, err := w.setParts(ctx, parts, "The rule was removed, so nothing was taken back.",
+		func(part *dbsqlc.ScheduledChangeRule, live *rules.Rule) (fields []byte, refusal string, err error) {
+			asLeft, err := withFields(live, part.Fields)
+			if err == nil && !sameRule(live, &asLeft) {
+				refusal = "Somebody edited the rule meanwhile, so nothing was taken back."
+			}
+			return part.Before, refusal, err
+		})
+	if err != nil {
+		return row, err
+	}
+	row.DueAt, row.EndedAt, row.State = nil, &now, string(rules.ScheduledDone)
+	if back < made {
+		row.State, row.Failure = string(rules.ScheduledEdited), leftOut(parts, made-back, "taken back")
+	}
+	return w.stepScheduled(ctx, row)
+}
+
+// setParts sets the fields that a function returns of each rule, and stores what became of each part. A rule is left out, with a
+// Failure, if it was removed, if the function refuses it, or if it would not be valid. What was left out before stays so. It
+// returns how many rules were not left out.
+func (w write) setParts(
+	ctx context.Context, parts []dbsqlc.ScheduledChangeRule, removed string,
+	fieldsOf func(part *dbsqlc.ScheduledChangeRule, live *rules.Rule) (fields []byte, refusal string, err error),
+) (set int, err error) {
+	live, err := w.liveRules(ctx, each(parts, func(part dbsqlc.ScheduledChangeRule) rules.RuleID { return part.RuleID }))
+	if err != nil {
+		return 0, err
+	}
+	var changed []rules.Rule
+	for i := range parts {
+		part := &parts[i]
+		if part.Failure != "" {
+			continue
+		}
+		rule, found := live[part.RuleID]
+		if !found {
+			part.Failure = removed
+			continue
+		}
+		fields, refusal, err := fieldsOf(part, &rule)
+		if err != nil {
+			return 0, err
+		}
+		if part.Failure = refusal; refusal != "" {
+			continue
+		}
+		after, err := withFields(&rule, fields)
+		if err != nil {
+			return 0, err
+		}
+		if err := w.requireValid(ctx, &after); err != nil {
+			if part.Failure = refusalOf(err); part.Failure == "" {
+				return 0, err
+			}
+			continue
+		}
+		set++
+		if !sameRule(&rule, &after) {
+			changed = append(changed, after)
+		}
+	}
+	if err := w.updateMany(ctx, changed); err != nil {
+		return 0, err
+	}
+	return set, w.StepScheduledRules(ctx, dbsqlc.StepScheduledRulesParams{
+		TenantID: w.tenant, ChangeID: parts[0].ChangeID,
+		RuleIds:  each(parts, func(part dbsqlc.ScheduledChangeRule) int64 { return int64(part.RuleID) }),
+		Befores:  each(parts, func(part dbsqlc.ScheduledChangeRule) string { return string(part.Before) }),
+		Failures: each(parts, func(part dbsqlc.ScheduledChangeRule) string { return part.Failure }),
+	})
+}
+
+// requireValid refuses a rule that nobody could save now.
+func (w write) requireValid(ctx context.Context, rule *rules.Rule) error {
+	if wrong := rule.Validate(map[string]bool{rule.Plan: true}); len(wrong) > 0 {
+		return wrong
+	}
+	return w.requireKnown(ctx, *rule)
+}
+
+// updateMany updates valid rules. A tenant's rules are counted once, at the end.
+func (w write) updateMany(ctx context.Context, changed []rules.Rule) error {
+	if len(changed) == 0 {
+		return nil
+	}
+	if err := w.countLater(ctx); err != nil {
+		return err
+	}
+	if _, _, err := w.updateRules(ctx, changed); err != nil {
+		return err
+	}
+	return errors.Join(w.CountRules(ctx, int64(w.tenant)), w.CountHeldNow(ctx, int64(w.tenant)))
+}
+
+func (w write) stepScheduled(ctx context.Context, row dbsqlc.ScheduledChange) (dbsqlc.ScheduledChange, error) {
+	return w.StepScheduledChange(ctx, dbsqlc.StepScheduledChangeParams{
+		State: row.State, DueAt: row.DueAt, AppliedAt: row.AppliedAt, EndedAt: row.EndedAt, Failure: row.Failure,
+		TenantID: row.TenantID, ChangeID: row.ChangeID,
+	})
+}
+
+// leftOut says for people how many rules a step has left out. A single rule says why.
+func leftOut(parts []dbsqlc.ScheduledChangeRule, number int, done string) string {
+	switch {
+	case number == 0:
+		return ""
+	case len(parts) == 1:
+		return parts[0].Failure
+	case number == len(parts):
+		return fmt.Sprintf("None of the %d rules was %s.", len(parts), done)
+	case number == 1:
+		return fmt.Sprintf("1 of %d rules was not %s.", len(parts), done)
+	}
+	return fmt.Sprintf("%d of %d rules were not %s.", number, len(parts), done)
+}

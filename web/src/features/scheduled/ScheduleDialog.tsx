@@ -1,0 +1,150 @@
+import { Button, Checkbox, Group, SegmentedControl, TextInput } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { changed } from '~/api/changes';
+import { api, body } from '~/api/client';
+import { isStatus, ProblemError, sentence } from '~/api/problem';
+import { Dialog } from '~/components/Dialog';
+import { done } from '~/components/toast';
+import { ownZone, plainTime, plural } from '~/domain/format';
+import { fieldMoment, fieldText } from '~/domain/zone';
+import { type NewScheduledRule, whenWords } from './scheduled';
+import styles from './scheduled.module.css';
+
+interface Props {
+  tenant: string;
+  rules: NewScheduledRule[];
+  /** What changes, and with what effect. */
+  children: React.ReactNode;
+  onClose: () => void;
+  onScheduled: () => void;
+  /** Somebody else changed a rule. Without it the dialog says so. */
+  onRaceLost?: () => void;
+}
+
+const hour = 3_600_000;
+
+/** Schedules changes of rules as one: when it begins, and when the rules go back. */
+export function ScheduleDialog({ tenant, rules, children, onClose, onScheduled, onRaceLost }: Props) {
+  const queries = useQueryClient();
+  const [begins, setBegins] = useState<'later' | 'now'>('later');
+  const [start, setStart] = useState(() => fieldText(Math.ceil(Date.now() / hour) * hour));
+  const [back, setBack] = useState(true);
+  const [end, setEnd] = useState(() => fieldText(Math.ceil(Date.now() / hour) * hour + 24 * hour));
+  const isNow = begins === 'now';
+  const isBack = back || isNow;
+  const [from, until] = [isNow ? Date.now() : fieldMoment(start), fieldMoment(end)];
+  const schedule = useMutation({
+    mutationFn: () =>
+      body(
+        api.POST('/api/v1/tenants/{tenant}/scheduled-changes', {
+          params: { path: { tenant } },
+          body: {
+            rules,
+            starts_at: isNow ? null : new Date(from).toISOString(),
+            ends_at: isBack ? new Date(until).toISOString() : null,
+          },
+        }),
+      ),
+    onSuccess: async (change) => {
+      await changed(queries, tenant, 'scheduled_change', 'rule');
+      done(
+        change.state === 'in_force'
+          ? `Changed until ${plainTime(until)}. It takes effect within 2 s`
+          : `Change scheduled: ${whenWords(change)}`,
+      );
+      onScheduled();
+    },
+    onError: (error) => isStatus(error, 412) && onRaceLost?.(),
+  });
+  const error = schedule.error;
+  const field = (pointer: string) => (error instanceof ProblemError ? error.field(pointer) : undefined);
+  const isPlaced = field('/starts_at') ?? field('/ends_at');
+  const zone = ownZone(Date.now());
+  const many = rules.length > 1;
+  return (
+    <Dialog
+      onClose={onClose}
+      title={many ? `Schedule ${plural(rules.length, 'change')}` : 'Schedule this change'}
+      size={560}
+      pending={schedule.isPending}
+    >
+      <form
+        className={styles.form}
+        onSubmit={(event) => {
+          event.preventDefault();
+          schedule.mutate();
+        }}
+      >
+        {children}
+        <SegmentedControl
+          fullWidth
+          aria-label="Start"
+          data={[
+            { value: 'later', label: 'At a time' },
+            { value: 'now', label: 'Now, for a time' },
+          ]}
+          value={begins}
+          onChange={(value) => setBegins(value as 'later' | 'now')}
+        />
+        {!isNow && (
+          <>
+            <TextInput
+              type="datetime-local"
+              label={`Starts (${zone})`}
+              value={start}
+              error={field('/starts_at')}
+              onChange={(event) => setStart(event.currentTarget.value)}
+            />
+            <Checkbox
+              label={many ? 'Take them back' : 'Take it back'}
+              checked={back}
+              onChange={(event) => setBack(event.currentTarget.checked)}
+            />
+          </>
+        )}
+        {isBack && (
+          <TextInput
+            type="datetime-local"
+            label={`Ends (${zone})`}
+            value={end}
+            error={field('/ends_at')}
+            onChange={(event) => setEnd(event.currentTarget.value)}
+          />
+        )}
+        <p className="soft">{many ? ofMany(isBack) : ofOne(isBack)}</p>
+        {error && !isPlaced && (
+          <p role="alert" className={styles.error}>
+            {sentence(error)}
+          </p>
+        )}
+        <Group justify="flex-end">
+          <Button variant="default" onClick={onClose} disabled={schedule.isPending}>
+            Cancel
+          </Button>
+          <Button
+            type="submit"
+            loading={schedule.isPending}
+            disabled={Number.isNaN(from) || (isBack && !(until > from))}
+          >
+            {isNow ? 'Change now' : 'Schedule'}
+          </Button>
+        </Group>
+      </form>
+    </Dialog>
+  );
+}
+
+function ofOne(isBack: boolean): string {
+  const end = isBack
+    ? 'At the end the rule gets back what it had before. If somebody edits these fields meanwhile, the edit stays and nothing is taken back.'
+    : 'The change stays.';
+  return `${end} Other fields keep what they have then.`;
+}
+
+function ofMany(isBack: boolean): string {
+  const end = isBack
+    ? ' At the end they get back what they had before. If somebody edits one meanwhile, that edit stays.'
+    : ' The changes stay.';
+  return `All rules change at once. A rule that is removed before is left out.${end}`;
+}

@@ -1,0 +1,79 @@
+import { Button } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { changed } from '~/api/changes';
+import { api, body } from '~/api/client';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { done } from '~/components/toast';
+import { plural } from '~/domain/format';
+import { useRole } from '~/session';
+import { isOpen, type ScheduledChange, stateWords, whenWords } from './scheduled';
+import styles from './scheduled.module.css';
+
+interface Props {
+  tenant: string;
+  changes: ScheduledChange[];
+  /** What a change does, below its state. */
+  what: (change: ScheduledChange) => React.ReactNode;
+}
+
+/** Scheduled changes, and what became of them. One that waits can be canceled, and one in force ended. */
+export function ScheduledList({ tenant, changes, what }: Props) {
+  const { edit } = useRole();
+  const queries = useQueryClient();
+  const [asked, setAsked] = useState<ScheduledChange | null>(null);
+
+  async function cancel() {
+    if (!asked) return;
+    const after = await body(
+      api.POST('/api/v1/tenants/{tenant}/scheduled-changes/{change_id}/cancel', {
+        params: { path: { tenant, change_id: asked.change_id } },
+      }),
+    );
+    await changed(queries, tenant, 'scheduled_change', 'rule');
+    done(
+      after.state === 'canceled'
+        ? 'Scheduled change canceled'
+        : (after.failure ?? 'Taken back. It takes effect within 2 s'),
+    );
+  }
+
+  const inForce = asked?.state === 'in_force';
+  const many = asked && asked.rules.length > 1 ? plural(asked.rules.length, 'rule') : null;
+  return (
+    <>
+      <ul className={styles.list} aria-label="Scheduled changes">
+        {changes.map((one) => (
+          <li key={one.change_id}>
+            <div className={styles.what}>
+              <span className={isOpen(one) ? undefined : 'soft'}>{stateWords(one)}</span>
+              {what(one)}
+              <div className={styles.who}>
+                {whenWords(one)}, by {one.requested_by}
+              </div>
+              {one.failure && <div className={styles.warning}>{one.failure}</div>}
+            </div>
+            {edit && isOpen(one) && (
+              <Button variant="default" size="compact-sm" onClick={() => setAsked(one)}>
+                {one.state === 'in_force' ? 'End now' : 'Cancel'}
+              </Button>
+            )}
+          </li>
+        ))}
+      </ul>
+      <ConfirmAction
+        opened={asked !== null}
+        onClose={() => setAsked(null)}
+        title={inForce ? 'End this change now?' : 'Cancel this scheduled change?'}
+        effect={
+          inForce
+            ? `Within 2 s ${many ? `these ${many} have what they` : 'the rule has what it'} had before the change, ${many ? 'except those that somebody' : 'unless somebody'} edited ${many ? '' : 'it '}meanwhile.`
+            : `It will not be made. ${many ? `All ${many} stay as they are.` : 'The rule stays as it is.'}`
+        }
+        verb={inForce ? 'End now' : 'Cancel change'}
+        destructive
+        action={cancel}
+      />
+    </>
+  );
+}

@@ -1,0 +1,165 @@
+import { NativeSelect, SegmentedControl } from '@mantine/core';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { changed } from '~/api/changes';
+import { api, body } from '~/api/client';
+import { ruleQuery } from '~/api/queries';
+import type { Rule } from '~/api/types';
+import { BurstInput } from '~/components/BurstInput';
+import { Dialog } from '~/components/Dialog';
+import { Effect } from '~/components/Effect';
+import { FormDialog } from '~/components/FormDialog';
+import { RateInput } from '~/components/RateInput';
+import { RuleLink } from '~/components/RuleLink';
+import { ErrorState } from '~/components/states';
+import { useNow } from '~/components/Time';
+import { done } from '~/components/toast';
+import { plural, shortTime } from '~/domain/format';
+import { newRuleOf } from '~/domain/newRule';
+import { hasRate, limitProblems, sameLimit } from '~/domain/rate';
+import { ruleLabel } from '~/domain/rule';
+import { lengths } from './draft';
+import {
+  actionsOf,
+  changeOfRule,
+  limitToBegin,
+  type RuleAction,
+  ruleConsequence,
+  ruleVerbs,
+} from './ruleDraft';
+import styles from './temporary.module.css';
+
+interface Props {
+  tenant: string;
+  id: number;
+  /** What was chosen; the first that the rule allows if it does not allow it. */
+  action: RuleAction;
+  /** How many checks it denied in the range that is shown. */
+  denied: number;
+  onClose: () => void;
+}
+
+/** Changes a rule until a time, by a scheduled change that begins now. */
+export default function RuleForATime({ tenant, id, action, denied, onClose }: Props) {
+  const rule = useQuery(ruleQuery(tenant, id));
+  if (rule.isPending) return null;
+  if (!rule.data) {
+    return (
+      <Dialog title="Change for a time" onClose={onClose}>
+        <ErrorState error={rule.error} onRetry={() => rule.refetch()} />
+      </Dialog>
+    );
+  }
+  return <Form tenant={tenant} rule={rule.data.value} asked={action} denied={denied} onClose={onClose} />;
+}
+
+interface FormProps {
+  tenant: string;
+  rule: Rule;
+  asked: RuleAction;
+  denied: number;
+  onClose: () => void;
+}
+
+function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
+  const queries = useQueryClient();
+  const actions = actionsOf(rule);
+  const [chosen, setChosen] = useState(asked);
+  const [minutes, setMinutes] = useState('60');
+  const [limit, setLimit] = useState(() => limitToBegin(rule));
+  const now = useNow();
+  const action = actions.includes(chosen) ? chosen : actions[0];
+  if (!action) {
+    return (
+      <Dialog title={ruleLabel(rule)} onClose={onClose}>
+        <p>
+          This rule denies nobody now. <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} />
+        </p>
+      </Dialog>
+    );
+  }
+  const problems = limitProblems(limit);
+  const wrong = action === 'limit' && Object.keys(problems).length > 0;
+  const same = action === 'limit' && sameLimit(limit, rule);
+  const change = changeOfRule(action, rule, limit);
+  const length = lengths.find(({ value }) => value === minutes)?.label;
+  const endOf = (from: number) => from + Number(minutes) * 60_000;
+
+  async function save() {
+    const made = await body(
+      api.POST('/api/v1/tenants/{tenant}/scheduled-changes', {
+        params: { path: { tenant } },
+        body: {
+          rules: [{ rule_id: rule.rule_id, version: rule.version, change }],
+          ends_at: new Date(endOf(Date.now())).toISOString(),
+        },
+      }),
+    );
+    await changed(queries, tenant, 'scheduled_change', 'rule');
+    done(`Changed until ${shortTime(Date.parse(made.ends_at ?? ''))}. It takes effect within 2 s`);
+  }
+
+  return (
+    <FormDialog
+      title={`${ruleVerbs[action]}: ${ruleLabel(rule)}`}
+      verb={`${ruleVerbs[action]} for ${length}`}
+      destructive={action === 'block'}
+      disabled={wrong || same}
+      onClose={onClose}
+      save={save}
+    >
+      {(field) => (
+        <>
+          {actions.length > 1 && (
+            <SegmentedControl
+              fullWidth
+              aria-label="Action"
+              data={actions.map((value) => ({ value, label: ruleVerbs[value] }))}
+              value={action}
+              onChange={(value) => setChosen(value as RuleAction)}
+            />
+          )}
+          <NativeSelect
+            label="Duration"
+            description={`Ends ${shortTime(endOf(now))}, by itself. The rule gets back what it has now, unless somebody edits it meanwhile.`}
+            value={minutes}
+            data={lengths}
+            error={field('/ends_at')}
+            onChange={(event) => setMinutes(event.currentTarget.value)}
+          />
+          {action === 'limit' && (
+            <div className={styles.limit}>
+              {hasRate(rule.algorithm) && (
+                <RateInput
+                  label="Rate"
+                  value={limit}
+                  error={problems.rate ?? field('/rules/0/change/rate_per_second')}
+                  onChange={(rate) => setLimit({ ...limit, ...rate })}
+                />
+              )}
+              <BurstInput
+                label="Burst"
+                value={limit.burst_capacity}
+                error={problems.burst ?? field('/rules/0/change/burst_capacity')}
+                onChange={(burst_capacity) => setLimit({ ...limit, burst_capacity })}
+              />
+            </div>
+          )}
+          <div className={styles.effect}>
+            <p>{ruleConsequence(action)}</p>
+            <p>In the time that is shown, it denied {plural(denied, 'check')}.</p>
+            {!wrong && !same && (
+              <Effect tenant={tenant} question={{ rules: [newRuleOf({ ...rule, ...change } as Rule)] }} />
+            )}
+          </div>
+          {field('/rules/0') && (
+            <p role="alert" className={styles.error}>
+              Another change of this rule is scheduled for a part of this time. End or cancel it on the{' '}
+              <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} /> page.
+            </p>
+          )}
+        </>
+      )}
+    </FormDialog>
+  );
+}

@@ -1,0 +1,56 @@
+import type { Rule, RulePatch } from '~/api/types';
+import { hasRate, isValid, type Limit, times } from '~/domain/rate';
+
+/** What can be done about a rule for a time. */
+export type RuleAction = 'pass' | 'limit' | 'block' | 'enforce';
+
+export const ruleVerbs: Record<RuleAction, string> = {
+  pass: 'Let through',
+  limit: 'Change limit',
+  block: 'Block',
+  enforce: 'Enforce',
+};
+
+/** What can be done about a rule as it is now; nothing about one that decides nothing, or lets everything pass. */
+export function actionsOf({ action, mode, is_active }: Rule): RuleAction[] {
+  if (!is_active || action === 'bypass') return [];
+  if (mode === 'shadow') return ['enforce'];
+  return action === 'block' ? ['pass'] : ['pass', 'limit', 'block'];
+}
+
+/** The limit to begin with: the double, which most often is what is needed. */
+export function limitToBegin(rule: Rule): Limit {
+  const double = times(rule, 2);
+  return isValid(double) ? double : rule;
+}
+
+/** What the action changes of the rule. */
+export function changeOfRule(action: RuleAction, rule: Rule, limit: Limit): RulePatch {
+  switch (action) {
+    case 'pass':
+      return { mode: 'shadow' };
+    case 'enforce':
+      return { mode: 'enforce' };
+    case 'block':
+      return { action: 'block' };
+    default: {
+      const { rate_per_second, rate_unit, burst_capacity } = limit;
+      // A window or a number of places has a burst only.
+      return hasRate(rule.algorithm) ? { rate_per_second, rate_unit, burst_capacity } : { burst_capacity };
+    }
+  }
+}
+
+/** What the action does, in a sentence. */
+export function ruleConsequence(action: RuleAction): string {
+  switch (action) {
+    case 'pass':
+      return 'The rule denies nobody. It goes on in shadow mode, so Violations shows what it would deny. Other rules stay in force.';
+    case 'enforce':
+      return 'The rule denies what it only reports now.';
+    case 'block':
+      return 'Every check that the rule matches is denied.';
+    default:
+      return 'The rule has this limit. Its buckets keep their tokens.';
+  }
+}

@@ -1,0 +1,110 @@
+import { fireEvent, screen, waitFor, within } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import { effect, fakeServer, page, plan, rule, session } from '../../../test/fake';
+import { open } from '../../../test/render';
+import { top } from '../../../test/traffic';
+
+const search = rule({ rule_id: 1, key_pattern: 'endpoint:/search', plan: 'pro', version: 4 });
+const upload = rule({ rule_id: 2, key_pattern: 'endpoint:/upload', plan: 'pro', version: 5 });
+const rows = [search, upload].map((one) => ({
+  key_pattern: one.key_pattern,
+  name: '',
+  scope: 'endpoint',
+  rules: [one],
+}));
+const path = '/api/v1/tenants/acme/scheduled-changes';
+
+const world = (more: object) => ({
+  'GET /api/v1/session': session('editor'),
+  'GET /api/v1/tenants/acme/plans': page([plan('pro')]),
+  'GET /api/v1/tenants/acme/matrix': page(rows),
+  'GET /api/v1/tenants/acme/stats/top': top('rule', []),
+  'POST /api/v1/tenants/acme/effect': effect({}),
+  'POST /api/v1/tenants/acme/matrix': {
+    dry_run: true,
+    text: '',
+    changes: [search, upload].map((one) => ({
+      change: 'update',
+      before: one,
+      after: { ...one, burst_capacity: 90 },
+    })),
+  },
+  ...more,
+});
+
+const change = {
+  change_id: 7,
+  title: '2 limits of pro',
+  rules: [
+    { rule_id: 1, change: { burst_capacity: 90 }, failure: null as string | null },
+    { rule_id: 9, change: { burst_capacity: 90 }, failure: 'The rule was removed before.' },
+  ],
+  starts_at: '2126-11-23T09:00:00Z',
+  ends_at: '2126-11-27T17:00:00Z',
+  state: 'in_force',
+  requested_at: '2026-11-21T06:00:00Z',
+  requested_by: 'ada@example.com',
+  applied_at: '2126-11-23T09:00:00Z',
+  ended_at: null,
+  failure: '1 of 2 rules was not changed.',
+};
+
+/** Types a limit into the cells of pro, one below the other. */
+async function typeColumn(user: ReturnType<typeof open>['user'], ...limits: string[]) {
+  const grid = await screen.findByRole('grid', { name: 'Limits by plan' });
+  within(grid).getAllByRole('cell')[0]?.focus();
+  for (const limit of limits) await user.keyboard(`${limit}{Enter}`);
+}
+
+test('a column is scheduled as one from the review', async () => {
+  const requests = fakeServer(world({ [`POST ${path}`]: () => ({ status: 201, json: change }) }));
+  const { user } = open('/t/acme/plans');
+  await typeColumn(user, '80/s', '90/s');
+  await user.click(screen.getByRole('button', { name: 'Review changes' }));
+  const review = await screen.findByRole('dialog');
+  await waitFor(() =>
+    expect(within(review).getByRole('button', { name: 'Schedule' })).toHaveProperty('disabled', false),
+  );
+  await user.click(within(review).getByRole('button', { name: 'Schedule' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Schedule 2 changes' });
+  fireEvent.change(within(dialog).getByLabelText(/Starts/), { target: { value: '2126-11-23T09:00' } });
+  fireEvent.change(within(dialog).getByLabelText(/Ends/), { target: { value: '2126-11-27T17:00' } });
+  await user.click(within(dialog).getByRole('button', { name: 'Schedule' }));
+  await waitFor(() => expect(screen.queryByText(/not saved/)).toBeNull());
+  expect(requests.find((sent) => sent.method === 'POST' && sent.path === path)?.body).toEqual({
+    rules: [
+      { rule_id: 1, version: 4, change: { rate_per_second: 80, rate_unit: 'second', burst_capacity: 50 } },
+      { rule_id: 2, version: 5, change: { rate_per_second: 90, rate_unit: 'second', burst_capacity: 50 } },
+    ],
+    starts_at: new Date('2126-11-23T09:00').toISOString(),
+    ends_at: new Date('2126-11-27T17:00').toISOString(),
+  });
+});
+
+test('a removal cannot be scheduled, and the review says so', async () => {
+  fakeServer(world({}));
+  const { user } = open('/t/acme/plans');
+  await typeColumn(user, '80/s');
+  await user.keyboard('{Delete}');
+  await user.click(screen.getByRole('button', { name: 'Review changes' }));
+  const review = await screen.findByRole('dialog');
+  expect(await within(review).findByText(/and 1 of these adds or removes one/)).toBeDefined();
+  expect(within(review).getByRole('button', { name: 'Schedule' })).toHaveProperty('disabled', true);
+});
+
+test('the list has a change of many rules as one entry, and it is ended as one', async () => {
+  const requests = fakeServer(
+    world({ [`GET ${path}`]: page([change]), [`POST ${path}/7/cancel`]: { ...change, state: 'done' } }),
+  );
+  const { user } = open('/t/acme/plans');
+  const list = await screen.findByRole('list', { name: 'Scheduled changes' });
+  expect(list.textContent).toMatch(/In force2 limits of pro.*by ada@example.com1 of 2 rules was not changed/);
+  expect(list.textContent).toMatch(
+    /endpoint:\/search.*bursts to 90Rule 9, removedThe rule was removed before/,
+  );
+  await user.click(within(list).getByRole('button', { name: 'End now' }));
+  const dialog = await screen.findByRole('dialog');
+  expect(dialog.textContent).toMatch(/these 2 rules have what they had before/);
+  await user.click(within(dialog).getByRole('button', { name: 'End now' }));
+  await waitFor(() => expect(requests.some((sent) => sent.path === `${path}/7/cancel`)).toBe(true));
+});

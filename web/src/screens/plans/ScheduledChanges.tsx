@@ -1,0 +1,75 @@
+import { useQuery } from '@tanstack/react-query';
+import type { MatrixRow, Rule } from '~/api/types';
+import { Card } from '~/components/Page';
+import { RuleLink } from '~/components/RuleLink';
+import { plural } from '~/domain/format';
+import { ScheduledList } from '~/features/scheduled/ScheduledList';
+import {
+  becomes,
+  isOpen,
+  openScheduledQuery,
+  type ScheduledChange,
+  scheduledQuery,
+} from '~/features/scheduled/scheduled';
+import styles from '~/features/scheduled/scheduled.module.css';
+
+const mostEnded = 5;
+
+/** The scheduled changes of all rules: those to come, and the latest that are over. Nothing if there are none. */
+export function ScheduledChanges({ tenant, rows }: { tenant: string; rows: MatrixRow[] }) {
+  const { data: open = [] } = useQuery(openScheduledQuery(tenant));
+  const { data: latest = [] } = useQuery(scheduledQuery(tenant));
+  const all = [...open, ...latest.filter((change) => !isOpen(change)).slice(0, mostEnded)];
+  if (all.length === 0) return null;
+  const rules = new Map(rows.flatMap((row) => row.rules.map((rule) => [rule.rule_id, rule])));
+  return (
+    <Card title="Scheduled changes" flush>
+      <ScheduledList
+        tenant={tenant}
+        changes={all}
+        what={(change) => <What tenant={tenant} change={change} rules={rules} />}
+      />
+    </Card>
+  );
+}
+
+/** What a change is of; several rules are folded. */
+function What({
+  tenant,
+  change,
+  rules,
+}: {
+  tenant: string;
+  change: ScheduledChange;
+  rules: Map<number, Rule>;
+}) {
+  const list = (
+    <ul className={styles.rules}>
+      {change.rules.map(({ rule_id, change: patch, failure }) => {
+        const rule = rules.get(rule_id);
+        return (
+          <li key={rule_id}>
+            {rule ? <RuleLink tenant={tenant} id={rule_id} rule={rule} /> : `Rule ${rule_id}, removed`}
+            {rule && (
+              <>
+                {': '}
+                <strong>{becomes(rule, patch)}</strong>
+              </>
+            )}
+            {failure && <div className={styles.warning}>{failure}</div>}
+          </li>
+        );
+      })}
+    </ul>
+  );
+  if (change.rules.length === 1) return list;
+  return (
+    <>
+      <strong>{change.title}</strong>
+      <details>
+        <summary>Show {plural(change.rules.length, 'rule')}</summary>
+        {list}
+      </details>
+    </>
+  );
+}
