@@ -31,7 +31,19 @@ test('the filters of violations fold away', async ({ page }) => {
   await expectAccessible(page);
 });
 
-test('no screen is wider than a phone', async ({ page, sluice }) => {
+/** The fields and buttons that a finger misses. A box to tick is as tall as its label. */
+function tooSmall(): string[] {
+  const all = document.querySelectorAll<HTMLElement>(
+    'main :is(button, select, textarea, input:not([type=checkbox], [type=radio], [type=file])), main .mantine-SegmentedControl-label',
+  );
+  return [...all]
+    .filter((one) => one.checkVisibility({ visibilityProperty: true, opacityProperty: true }))
+    .map((one) => one.closest<HTMLElement>('.field') ?? one) // a password's field is around its input
+    .filter((one) => one.offsetWidth > 1 && one.offsetHeight < 40)
+    .map((one) => `${one.offsetHeight} px: ${one.outerHTML.slice(0, 160)}`);
+}
+
+test('no screen is wider than a phone, and fingers hit what they aim at', async ({ page, sluice }) => {
   test.slow();
   await ordinaryTraffic(sluice);
   await signIn(page);
@@ -41,5 +53,6 @@ test('no screen is wider than a phone', async ({ page, sluice }) => {
     await expect(page.getByRole('status', { name: 'Loading' })).toHaveCount(0);
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
     expect.soft(width, name).toBeLessThanOrEqual(390);
+    expect.soft(await page.evaluate(tooSmall), `${name}: fields and buttons below 40 px`).toEqual([]);
   }
 });

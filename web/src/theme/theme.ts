@@ -62,12 +62,15 @@ export const theme = createTheme({
   components: {
     Button: {
       defaultProps: { size: 'sm', fw: 500 },
-      vars: () => ({ root: { '--button-height': '32px', '--button-padding-x': '12px' } }),
+      vars: () => ({ root: { '--button-height': 'var(--control)', '--button-padding-x': '12px' } }),
     },
     ActionIcon: { defaultProps: { variant: 'subtle', color: 'gray', size: 28 } },
     Input: {
       classNames: { input: 'field' },
-      vars: () => ({ wrapper: { '--input-height': '32px', '--input-fz': '13px' }, input: {} }),
+      vars: () => ({
+        wrapper: { '--input-height': 'var(--control)', '--input-fz': 'var(--control-text)' },
+        input: {},
+      }),
     },
     InputWrapper: {
       classNames: { label: 'field-label', description: 'field-note', error: 'field-error' },
