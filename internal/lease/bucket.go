@@ -17,10 +17,12 @@ const (
 	// the store more than a check. Beyond the horizon the first tokens would end before they are spent.
 	//
 	// A call that is made anyway asks along for buckets that have less than the share alongUp. After a few calls all buckets of a
-	// shard are due at the same time; with half instead of three quarters they would stay in up to three groups.
+	// shard are due at the same time; with half instead of three quarters they would stay in up to three groups. Of a tenant whose buckets
+	// are spread, other shards are asked in the same round trip if one of their buckets has less than the share soonUp.
 	horizon = 800 * time.Millisecond
 	topUp   = 0.25
 	alongUp = 0.75
+	soonUp  = 0.5
 	// leastWanted and longestLot bound what a holder wants: in tokens, and in time of the bucket's rate.
 	leastWanted = 4 * enforce.Token
 	longestLot  = 5 * time.Second
@@ -233,11 +235,6 @@ func (b *Bucket) wanted(now Instant) enforce.Tokens {
 // the next.
 func (b *Bucket) Ask(now Instant, need, waiting enforce.Tokens) (ask enforce.Ask, ok bool) {
 	return b.askBelow(topUp, now, need, waiting)
-}
-
-// AskAlong is Ask for a call that is made anyway.
-func (b *Bucket) AskAlong(now Instant) (ask enforce.Ask, ok bool) {
-	return b.askBelow(alongUp, now, 0, 0)
 }
 
 func (b *Bucket) askBelow(share float64, now Instant, need, waiting enforce.Tokens) (ask enforce.Ask, ok bool) {

@@ -74,7 +74,7 @@ func TestWhatIsHeldIsDroppedOnceTheClocksMovedApart(t *testing.T) {
 		}
 		inFlight.Hold()
 		asked := now
-		if _, ok := e.AskAlong(now.plus(100 * time.Millisecond)); !ok {
+		if _, ok := e.askBelow(alongUp, now.plus(100*time.Millisecond), 0, 0); !ok {
 			t.Fatal("the bucket asks for nothing")
 		}
 		now = start.lateBy(c.mono, c.wall)

@@ -22,16 +22,14 @@ type shard struct {
 
 // collect returns the calls that are due, by tenant. The deadline of what they lend counts from here.
 //
-// A script costs the store something beside its buckets. So where few buckets of a shard are due, others come along that would be
-// before long, and are due together with these from then on.
+// A script costs the store something beside its buckets, and so does a round trip. So where few buckets of a shard are due, others
+// come along that would be before long, and where a tenant's buckets are in many shards, so do shards that would be due soon. After a
+// few calls all are due together.
 func (b *Buckets) collect() map[rules.TenantID][]*asking {
 	held, now := *b.held.Load(), b.clock()
 	due := map[shard]*asking{}
-	for key, e := range held {
-		if _, waits := b.sending.Load(key.Tenant); waits {
-			continue
-		}
-		if ask, limit, ok := b.next(e, now, false); ok {
+	ask := func(key enforce.Key, e *leased, below float64) {
+		if ask, limit, ok := b.next(e, now, below); ok {
 			of := due[shard{key.Tenant, key.Shard}]
 			if of == nil {
 				of = &asking{}
@@ -40,28 +38,46 @@ func (b *Buckets) collect() map[rules.TenantID][]*asking {
 			of.add(e, limit, ask)
 		}
 	}
+	spread := map[rules.TenantID]bool{} // tenants of which a shard is due
+	for key, e := range held {
+		if _, waits := b.sending.Load(key.Tenant); !waits {
+			ask(key, e, topUp)
+		}
+	}
 	if len(due) == 0 {
 		return nil
 	}
-	for key, e := range held {
-		of := due[shard{key.Tenant, key.Shard}]
-		if of == nil || len(of.leases) >= company {
-			continue
-		}
-		if ask, limit, ok := b.next(e, now, true); ok {
-			of.add(e, limit, ask)
+	for in := range due {
+		if in.number > 0 {
+			spread[in.tenant] = true
 		}
 	}
+	for key, e := range held {
+		if spread[key.Tenant] && due[shard{key.Tenant, key.Shard}] == nil {
+			ask(key, e, soonUp)
+		}
+	}
+	for key, e := range held {
+		if of := due[shard{key.Tenant, key.Shard}]; of != nil && len(of.leases) < company {
+			ask(key, e, alongUp)
+		}
+	}
+	return callsOf(due, now)
+}
+
+// callsOf returns the calls that ask what is due: each with a script for each shard at most.
+func callsOf(due map[shard]*asking, now Instant) map[rules.TenantID][]*asking {
 	calls := map[rules.TenantID][]*asking{}
 	for in, of := range due {
+		own := calls[in.tenant]
 		for i, e := range of.entries {
-			own := calls[in.tenant]
-			if len(own) == 0 || len(own[len(own)-1].leases) == inOneAsk {
+			script := i / inOneAsk
+			if script == len(own) {
 				own = append(own, &asking{sent: now})
-				calls[in.tenant] = own
 			}
-			own[len(own)-1].add(e, of.leases[i].Limit, of.leases[i].Ask)
+			own[script].add(e, of.leases[i].Limit, of.leases[i].Ask)
 		}
+		calls[in.tenant] = own
 	}
 	return calls
 }
@@ -71,8 +87,8 @@ func (a *asking) add(e *leased, limit enforce.Limit, ask enforce.Ask) {
 	a.leases = append(a.leases, enforce.Lease{Key: e.key, Limit: limit, Ask: ask})
 }
 
-// next returns what to ask of a bucket, for a call that is made anyway or not.
-func (b *Buckets) next(e *leased, now Instant, isAlong bool) (ask enforce.Ask, limit enforce.Limit, ok bool) {
+// next returns what to ask of a bucket that has less than a share of what it wants.
+func (b *Buckets) next(e *leased, now Instant, below float64) (ask enforce.Ask, limit enforce.Limit, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if edited := e.edited.Swap(nil); edited != nil {
@@ -81,10 +97,8 @@ func (b *Buckets) next(e *leased, now Instant, isAlong bool) (ask enforce.Ask, l
 	switch {
 	case !b.isOn.Load() || e.isLeaving.Load() || e.isStranded.Swap(false):
 		ask, ok = e.Return(now)
-	case isAlong:
-		ask, ok = e.AskAlong(now)
 	default:
-		ask, ok = e.Ask(now, 0, 0)
+		ask, ok = e.askBelow(below, now, 0, 0)
 	}
 	b.count(e.Moved())
 	return ask, e.limit, ok

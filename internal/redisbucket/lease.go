@@ -17,16 +17,20 @@ const grantBytes = 1 + 4*8 + 4 + 8 + 4 + 8 + limitBytes
 
 // Lease implements enforce.Lender with lease.lua. It waits for its turn as checks do, in line with those of its tenant, and
 // shares their round trips. It is never repeated, so a report is counted at most once. Leases of several shards are several
-// scripts, at the same time.
+// scripts, at the same time; so are many, where a script can reach all.
 func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
 	if len(leases) == 0 {
 		return nil
 	}
 	var err error
-	if isOneShard := !slices.ContainsFunc(leases, func(l enforce.Lease) bool { return l.Key.Shard != leases[0].Key.Shard }); isOneShard || !s.keepsApart() {
-		err = s.submit([]enforce.BucketCheck{leaseCall(leases)})
-	} else {
+	if s.keepsApart() {
 		err = s.leaseApart(leases, time.Now())
+	} else {
+		var calls []enforce.BucketCheck
+		for some := range slices.Chunk(leases, inOneReport) {
+			calls = append(calls, leaseCall(some))
+		}
+		err = s.submit(calls)
 	}
 	if err != nil {
 		return fmt.Errorf("lease tokens of %d buckets in redis: %w", len(leases), err)
@@ -36,6 +40,9 @@ func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
 
 // leaseApart makes one call for each shard.
 func (s *Store) leaseApart(leases []enforce.Lease, queuedAt time.Time) error {
+	if !slices.ContainsFunc(leases, func(l enforce.Lease) bool { return l.Key.Shard != leases[0].Key.Shard }) {
+		return s.submitAt([]enforce.BucketCheck{leaseCall(leases)}, queuedAt)
+	}
 	order := make([]int, len(leases))
 	for i := range order {
 		order[i] = i
