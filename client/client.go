@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -235,6 +236,7 @@ func (c *Client) fallBack(ctx context.Context, failed *Error) (Decision, error) 
 
 // trouble logs the first failure of a series, and its end.
 type trouble struct {
+	isOn  atomic.Bool // count is above 0: callers without trouble need not wait for each other
 	mu    sync.Mutex
 	count int
 	since time.Time
@@ -243,6 +245,7 @@ type trouble struct {
 func (t *trouble) begins(ctx context.Context, log *slog.Logger, failed *Error, mode FailureMode) {
 	t.mu.Lock()
 	t.count++
+	t.isOn.Store(true)
 	first := t.count == 1
 	if first {
 		t.since = time.Now()
@@ -254,9 +257,13 @@ func (t *trouble) begins(ctx context.Context, log *slog.Logger, failed *Error, m
 }
 
 func (t *trouble) over(ctx context.Context, log *slog.Logger) {
+	if !t.isOn.Load() {
+		return
+	}
 	t.mu.Lock()
 	count, since := t.count, t.since
 	t.count = 0
+	t.isOn.Store(false)
 	t.mu.Unlock()
 	if count > 0 {
 		log.InfoContext(ctx, "Sluice decides again", "checks", count, "after", time.Since(since))

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,6 +22,7 @@ type memory struct {
 
 	mu      sync.Mutex
 	denials map[string]denial
+	holds   atomic.Bool // there are denials: callers whose checks pass need not wait for each other
 }
 
 type denial struct {
@@ -31,7 +33,7 @@ type denial struct {
 
 // recall returns the decision of an earlier denial that still holds, with what is left of its waits.
 func (m *memory) recall(q *question) (Decision, bool) {
-	if m.longest <= 0 || q.cost <= 0 {
+	if m.longest <= 0 || q.cost <= 0 || !m.holds.Load() {
 		return Decision{}, false
 	}
 	m.mu.Lock()
@@ -43,6 +45,7 @@ func (m *memory) recall(q *question) (Decision, bool) {
 	now := m.now()
 	if !now.Before(d.until) {
 		delete(m.denials, q.identity)
+		m.holds.Store(len(m.denials) > 0)
 		return Decision{}, false
 	}
 	if q.cost < d.cost {
@@ -81,6 +84,7 @@ func (m *memory) learn(q *question, d *Decision) {
 	if len(m.denials) >= maxDenials {
 		m.evict(now)
 	}
+	m.holds.Store(true)
 	m.denials[q.identity] = denial{kept, q.cost, now, now.Add(min(wait, m.longest))}
 }
 

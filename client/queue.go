@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,8 @@ const (
 	// failure mode decides the other checks at once.
 	failuresUntilProbing = 5
 
+	// leastShare is how many checks go together however few are in flight: so few are done with soon.
+	leastShare    = 32
 	maxBatch      = 256
 	maxBatchBytes = 512 << 10 // half of what the server takes
 )
@@ -39,6 +42,8 @@ type queue struct {
 	inFlight int
 	failures int // in a row
 	waiting  []*call
+	flights  []*flight // requests in flight for calls that waited
+	watch    watch
 }
 
 // call is a check that waits for its share of a request. Its memory is reused if it was answered.
@@ -46,24 +51,17 @@ type call struct {
 	question
 	decision Decision
 	failed   *Error
-	done     chan struct{} // told when one of them is set; it has room for that, so nobody waits for a caller that left
-	timer    *time.Timer
+	done     chan struct{} // told once, when one of them is set; it has room for that, so nobody waits for a caller that left
+
+	since    time.Time // when it began to wait
+	stalled  bool      // the watch has seen it wait for a quarter of the time-out
+	timedOut bool      // the watch has ended its wait; its request may go on
 }
 
-var calls = sync.Pool{New: func() any {
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	return &call{done: make(chan struct{}, 1), timer: timer}
-}}
+var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
-// answered returns the answer and gives the memory back.
-func (c *call) answered() (Decision, *Error) {
-	decision, failed := c.decision, c.failed
-	c.timer.Stop()
-	c.question, c.decision, c.failed = question{}, Decision{}, nil
-	calls.Put(c)
-	return decision, failed
-}
+// flight is a request in flight, and the calls that share it, in the order in which they came.
+type flight struct{ calls []*call }
 
 // ask returns within the time-out, or when ctx ends.
 func (q *queue) ask(ctx context.Context, asked *question) (Decision, *Error) {
@@ -71,6 +69,7 @@ func (q *queue) ask(ctx context.Context, asked *question) (Decision, *Error) {
 	if c.life.Err() != nil {
 		return Decision{}, &Error{Kind: KindConnection, Err: errClosed}
 	}
+	now := time.Now()
 	q.mu.Lock()
 	switch {
 	case q.failures >= failuresUntilProbing && q.inFlight > 0:
@@ -82,8 +81,9 @@ func (q *queue) ask(ctx context.Context, asked *question) (Decision, *Error) {
 		return q.alone(ctx, asked)
 	}
 	waiter := calls.Get().(*call)
-	waiter.question = *asked
+	waiter.question, waiter.since = *asked, now
 	q.waiting = append(q.waiting, waiter)
+	q.watch.start(q)
 	q.mu.Unlock()
 	return q.wait(ctx, waiter)
 }
@@ -101,32 +101,21 @@ func (q *queue) alone(ctx context.Context, asked *question) (Decision, *Error) {
 	return decision, failed
 }
 
+// wait waits for the sender of the call's request, or for the watch.
 func (q *queue) wait(ctx context.Context, waiter *call) (Decision, *Error) {
-	timeout := q.client.config.Timeout
-	waiter.timer.Reset(timeout / stallFraction)
-	stalled := false
-	for {
-		select {
-		case <-waiter.done:
-			return waiter.answered()
-		case <-ctx.Done():
-			q.leave(waiter)
-			waiter.timer.Stop()
-			return Decision{}, failure(ctx.Err())
-		case <-waiter.timer.C:
-		}
-		if stalled {
-			q.leave(waiter)
-			return Decision{}, failure(context.DeadlineExceeded)
-		}
-		stalled = true
-		waiter.timer.Reset(timeout - timeout/stallFraction)
-		q.mu.Lock()
-		if q.inFlight < mostInFlight && q.failures < failuresUntilProbing {
-			q.sendNext()
-		}
-		q.mu.Unlock()
+	select {
+	case <-waiter.done:
+	case <-ctx.Done():
+		q.leave(waiter)
+		return Decision{}, failure(ctx.Err())
 	}
+	if waiter.timedOut { // its memory may still be written to
+		return Decision{}, failure(context.DeadlineExceeded)
+	}
+	decision, failed := waiter.decision, waiter.failed
+	*waiter = call{done: waiter.done}
+	calls.Put(waiter)
+	return decision, failed
 }
 
 // leave takes a check out of the queue, so that nothing is taken for a caller that is gone.
@@ -153,57 +142,97 @@ func (q *queue) ended(how outcome) {
 		q.failures++
 	}
 	if q.inFlight < inFlight {
-		q.sendNext()
+		q.sendNext(q.share())
 	}
 }
 
-// sendNext sends the checks that wait, as many as fit in a batch. mu must be held.
-func (q *queue) sendNext() {
+// share returns how many checks the next batch has at most, so that those in flight have about as many each. If one had most
+// checks, nothing would be done while it is written or read, and the few others would cost a whole request.
+func (q *queue) share() int {
+	all := len(q.waiting) + q.inFlight - len(q.flights)
+	for _, f := range q.flights {
+		all += len(f.calls)
+	}
+	return max(leastShare, (all+inFlight-1)/inFlight)
+}
+
+// sendNext sends the checks that wait, up to most, as many as fit in a batch. mu must be held.
+func (q *queue) sendNext(most int) {
 	n, size := 0, 0
-	for n < len(q.waiting) && n < maxBatch && (n == 0 || size+len(q.waiting[n].body) < maxBatchBytes) {
+	for n < min(len(q.waiting), most, maxBatch) && (n == 0 || size+len(q.waiting[n].body) < maxBatchBytes) {
 		size += len(q.waiting[n].body)
 		n++
 	}
 	if n == 0 || q.client.life.Err() != nil { // Close waits for what is in flight, and nothing is added to that
 		return
 	}
-	batch := q.waiting[:n:n]
+	f := &flight{q.waiting[:n:n]}
 	q.waiting = q.waiting[n:]
 	q.inFlight++
-	q.client.work.Go(func() { q.send(batch) })
+	q.flights = append(q.flights, f)
+	q.client.work.Go(func() { q.send(f) })
 }
 
 // send asks for several callers. The request is nobody's own, so no caller's context ends it.
-func (q *queue) send(batch []*call) {
+func (q *queue) send(f *flight) {
 	ctx, cancel := context.WithTimeout(q.client.life, q.client.config.Timeout)
 	defer cancel()
-	for len(batch) > 1 {
-		failed := q.client.postBatch(ctx, len(batch), func(i int) (*question, *Decision) { return &batch[i].question, &batch[i].decision })
-		if failed != nil && failed.Kind == KindRequest {
-			// Nothing was taken. Those that are not valid are told, and the others asked again without them.
-			if rest := tell(batch, failed); len(rest) < len(batch) {
-				batch = rest
-				continue
-			}
+	failed := q.post(ctx, f.calls)
+	for q.land(f); len(f.calls) > 1 && failed != nil && failed.Kind == KindRequest; q.land(f) {
+		// Nothing was taken. Those that are not valid are told, and the others asked again without them.
+		rest := tell(f.calls, failed)
+		if len(rest) == len(f.calls) {
+			break
 		}
-		for _, c := range batch {
-			c.failed = failed
-			c.done <- struct{}{}
+		if f.calls = rest; len(rest) == 0 {
+			break
 		}
-		runtime.Gosched() // those callers' next checks share the next request, instead of one of them going alone
-		q.ended(outcomeOf(failed))
-		return
+		q.takeOff(f)
+		failed = q.post(ctx, rest)
 	}
-	var failed *Error
-	for _, c := range batch {
-		c.decision, c.failed = q.client.postCheck(ctx, &c.question)
-		failed = c.failed
-		c.done <- struct{}{}
+	for _, c := range f.calls {
+		c.end(failed)
 	}
+	// Those callers' next checks share the next request, instead of waiting for the one after it. Two turns, because some met at a
+	// lock in the first.
+	runtime.Gosched()
+	runtime.Gosched()
 	q.ended(outcomeOf(failed))
 }
 
-// tell ends the calls that a 400 names, each with the pointers of its own check, and returns the others.
+// post asks for one call or several.
+func (q *queue) post(ctx context.Context, batch []*call) (failed *Error) {
+	if len(batch) > 1 {
+		return q.client.postBatch(ctx, len(batch), func(i int) (*question, *Decision) { return &batch[i].question, &batch[i].decision })
+	}
+	batch[0].decision, failed = q.client.postCheck(ctx, &batch[0].question)
+	return failed
+}
+
+// takeOff lets the watch know the calls of a request.
+func (q *queue) takeOff(f *flight) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.flights = append(q.flights, f)
+}
+
+// land takes the calls of a request from the watch. From then on none of them times out.
+func (q *queue) land(f *flight) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.flights, f)
+	q.flights = slices.Delete(q.flights, i, i+1)
+}
+
+// end wakes the caller, unless the watch has.
+func (c *call) end(failed *Error) {
+	if !c.timedOut {
+		c.failed = failed
+		c.done <- struct{}{}
+	}
+}
+
+// tell ends the calls that a 400 names, each with the pointers of its own check, and returns the others that still wait.
 func tell(batch []*call, failed *Error) []*call {
 	own := make(map[int][]FieldError)
 	for _, field := range failed.Fields {
@@ -221,9 +250,8 @@ func tell(batch []*call, failed *Error) []*call {
 		if fields, ok := own[i]; ok {
 			named := *failed
 			named.Fields = fields
-			c.failed = &named
-			c.done <- struct{}{}
-		} else {
+			c.end(&named)
+		} else if !c.timedOut {
 			rest = append(rest, c)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -175,6 +176,68 @@ func TestChecksThatWaitGoTogether(t *testing.T) {
 	}
 	if len(g.arrived) > 0 {
 		t.Errorf("%d more requests were sent", len(g.arrived))
+	}
+}
+
+func TestBatchesInFlightHaveAboutAsManyChecksEach(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	client := newTestClient(t, Config{URL: g.URL, Timeout: patience})
+	const waiting = 3 * leastShare
+	var results []<-chan result1
+	var alone []*held
+	for i := range inFlight {
+		results = append(results, checkLater(t.Context(), client, fmt.Sprint(i)))
+		alone = append(alone, g.next(t))
+	}
+	for i := range waiting {
+		results = append(results, checkLater(t.Context(), client, fmt.Sprint(inFlight+i)))
+	}
+	client.queue.waitingChecks(t, waiting)
+	alone[0].let(http.StatusOK)
+	first := g.next(t)
+	alone[1].let(http.StatusOK)
+	second := g.next(t)
+	// The first shares with the lone check that is in flight then.
+	if n, m := len(first.users), len(second.users); n+m != waiting || n != (waiting+2)/2 {
+		t.Errorf("the batches have %d and %d checks, want about half of %d each", n, m, waiting)
+	}
+	first.let(http.StatusOK)
+	second.let(http.StatusOK)
+	for _, result := range results {
+		if got := <-result; got.err != nil || got.decision.Source != FromServer {
+			t.Errorf("a check got %+v", got)
+		}
+	}
+}
+
+func TestTheWatchEndsOnlyWhatHasWaitedForTheTimeout(t *testing.T) {
+	t.Parallel()
+	q := &newTestClient(t, Config{URL: "http://" + closedPort(t), Timeout: time.Hour}).queue
+	callOf := func(age time.Duration) *call {
+		return &call{done: make(chan struct{}, 1), since: time.Now().Add(-age)}
+	}
+	q.waiting = []*call{callOf(2 * time.Hour), callOf(30 * time.Minute), callOf(0)}
+	q.flights = []*flight{{[]*call{callOf(2 * time.Hour), callOf(time.Minute)}}, {[]*call{callOf(3 * time.Hour)}}}
+	q.inFlight = mostInFlight // so that none is sent
+	all := slices.Concat(q.waiting, q.flights[0].calls, q.flights[1].calls)
+	q.mu.Lock()
+	q.watch.start(q)
+	q.mu.Unlock()
+	for range 2 { // a second look tells nobody twice
+		q.look()
+	}
+	for i, ended := range []bool{true, false, false, true, false, true} {
+		if c := all[i]; c.timedOut != ended || len(c.done) == 1 != ended {
+			t.Errorf("call %d: timed out %v, told %d times; want %v", i, c.timedOut, len(c.done), ended)
+		}
+	}
+	if len(q.waiting) != 2 || !q.waiting[0].stalled || q.waiting[1].stalled || !q.watch.runs {
+		t.Errorf("%d wait, the watch runs: %v; want 2, of which the first has stalled", len(q.waiting), q.watch.runs)
+	}
+	q.waiting, q.flights = nil, nil
+	if q.look(); q.watch.runs {
+		t.Error("the watch runs though nobody waits")
 	}
 }
 

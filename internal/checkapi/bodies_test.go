@@ -71,6 +71,30 @@ func TestHalfSentBatchesHaveAShare(t *testing.T) {
 	}
 }
 
+// A large answer goes to the connection past the buffer of small ones.
+func TestLargeAndSmallAnswersOfAPipelineAreInOrder(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	_, addr, _ := h.listen()
+	c := call(t, addr)
+	sizes := []int{100, 0, 1, 0, 0, 1000, 0}
+	var all strings.Builder
+	for _, n := range sizes {
+		if n == 0 {
+			all.WriteString(requestTo("/v1/check", `{}`))
+		} else {
+			all.WriteString(batch(fullKey, n, 0))
+		}
+	}
+	c.send(all.String())
+	for i, n := range sizes {
+		got := c.answer()
+		if results := strings.Count(got.body, `"status":200`); got.status != 200 || results != n {
+			t.Errorf("answer %d is %d with %d results, want 200 with %d", i, got.status, results, n)
+		}
+	}
+}
+
 // Answers that nobody reads count too: a small batch can have a large one.
 func TestUnreadAnswersHaveAShare(t *testing.T) {
 	t.Parallel()

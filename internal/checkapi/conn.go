@@ -257,7 +257,24 @@ func (c *conn) respond(last bool) bool {
 	}
 	c.unread = c.unread || last && c.in.Buffered() > 0 // of later requests
 	now := c.allowWrite()
-	return c.enterAt(writing, now) && ctx.Response.Write(c.out) == nil && !last
+	return c.enterAt(writing, now) && c.write() == nil && !last
+}
+
+// write writes the answer behind earlier ones. One that does not fit into the buffer goes in one call together with its headers:
+// the caller would wake up for the first buffer, and then wait again.
+func (c *conn) write() error {
+	answer := &c.ctx.Response
+	body := answer.Body()
+	if len(body) < c.out.Available() || answer.SkipBody || c.raw != c.Conn {
+		return answer.Write(c.out) //nolint:wrapcheck // the connection's own
+	}
+	if err := c.out.Flush(); err != nil {
+		return err //nolint:wrapcheck // likewise
+	}
+	answer.Header.SetContentLength(len(body))
+	parts := net.Buffers{answer.Header.AppendBytes(c.out.AvailableBuffer()), body}
+	_, err := parts.WriteTo(c.Conn)
+	return err //nolint:wrapcheck // likewise
 }
 
 // refuseUnread answers a request that could not be read, unless the caller left, and ends the connection.
