@@ -11,10 +11,10 @@
 // failure of a series. The client never repeats a request that takes tokens, because a lost answer may have taken
 // them.
 //
-// Concurrent checks share requests: while two requests are in flight, further checks wait, and when one ends, all
-// that wait go together. There is no timer to wait for, and a lone check is sent at once. A denial is remembered
-// until its wait is over, but at most [Config.DenialMemory], so that a user who retries in a loop costs the server
-// little and a raised limit is seen soon.
+// Concurrent checks share requests: while two requests are in flight, further checks wait, and when one ends, those
+// that wait go together: all of them, or of many about half of those under way. There is no timer to wait for, and a
+// lone check is sent at once. A denial is remembered until its wait is over, but at most [Config.DenialMemory], so that
+// a user who retries in a loop costs the server little and a raised limit is seen soon.
 //
 // A [Handle] decides a busy check in this process, on tokens that the server lends ahead of demand: in less than a microsecond,
 // without a request, and still never above the limit.

@@ -3,7 +3,7 @@ package sluice
 import "time"
 
 // watch ends the waits of calls at the time-out, and starts another request where those in flight hang. It is one timer for all
-// calls, because timers of their own would cost them more than a quarter of what waiting costs.
+// calls, because one for each would be set, waited for and stopped with every check.
 type watch struct {
 	timer *time.Timer // nil before the first call waits
 	runs  bool
