@@ -57,7 +57,7 @@ func (s *surface) UnlinkIdentity(ctx context.Context, request openapi.UnlinkIden
 
 // ListIdentityProviders handles GET /api/v1/identity-providers.
 func (s *surface) ListIdentityProviders(ctx context.Context, _ openapi.ListIdentityProvidersRequestObject) (openapi.ListIdentityProvidersResponseObject, error) {
-	return openapi.ListIdentityProviders200JSONResponse{Items: itemsOf(s.Providers.Status(ctx), showProviderStatus)}, nil
+	return openapi.ListIdentityProviders200JSONResponse{Items: itemsOf(distant{s.Providers}.Status(ctx), showProviderStatus)}, nil
 }
 
 func showProviderStatus(p *oidc.Status) openapi.IdentityProvider {

@@ -4,18 +4,44 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/meter"
 	"github.com/sluicegate/sluice/internal/oidc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
 func showProvider(p **auth.IdentityProvider) openapi.ProviderName {
 	return openapi.ProviderName{Slug: (*p).Slug, Name: (*p).Name}
+}
+
+// distant are Providers whose calls are waits and not work, so that callers of a slow provider pay for nothing. What a call computes takes
+// less than a millisecond.
+type distant struct{ *oidc.Providers }
+
+func (d distant) Start(ctx context.Context, slug string, purpose oidc.Purpose) (address, cookie string, err error) {
+	defer meter.Wait(ctx)()
+	return d.Providers.Start(ctx, slug, purpose)
+}
+
+func (d distant) Finish(ctx context.Context, slug, cookie string, query url.Values, from netip.Addr) (oidc.Finished, error) {
+	defer meter.Wait(ctx)()
+	return d.Providers.Finish(ctx, slug, cookie, query, from)
+}
+
+func (d distant) SignOutURL(ctx context.Context, slug string) (string, error) {
+	defer meter.Wait(ctx)()
+	return d.Providers.SignOutURL(ctx, slug)
+}
+
+func (d distant) Status(ctx context.Context) []oidc.Status {
+	defer meter.Wait(ctx)()
+	return d.Providers.Status(ctx)
 }
 
 // StartProviderSignIn handles POST /api/v1/auth/{provider}/start.
@@ -72,7 +98,7 @@ func (s *surface) startAt(ctx context.Context, slug string, purpose oidc.Purpose
 	if err != nil {
 		return "", noProvider
 	}
-	address, cookie, err := s.Providers.Start(ctx, slug, purpose)
+	address, cookie, err := distant{s.Providers}.Start(ctx, slug, purpose)
 	if errors.As(err, new(auth.ProviderError)) {
 		return "", httpapi.Unavailable.Problem(provider.Name + " does not answer; try again, or sign in another way.")
 	}
@@ -100,7 +126,7 @@ func (s *surface) finishProviderSignIn(w http.ResponseWriter, r *http.Request) {
 		q.forgetCookie(s.cookie(plainFlow)) // it works once
 	}
 	from := s.browser(q)
-	finished, err := s.Providers.Finish(r.Context(), slug, cookie, r.URL.Query(), from.IP)
+	finished, err := distant{s.Providers}.Finish(r.Context(), slug, cookie, r.URL.Query(), from.IP)
 	next := finished.Next
 	if err == nil {
 		next, err = s.finish(r.Context(), finished, from)
@@ -253,7 +279,7 @@ func (s *surface) signOutPath(session *auth.Session) string {
 
 // signOutAtProvider handles GET /api/v1/auth/{provider}/sign-out.
 func (s *surface) signOutAtProvider(w http.ResponseWriter, r *http.Request) {
-	next, err := s.Providers.SignOutURL(r.Context(), httpapi.PathParam(r, "provider"))
+	next, err := distant{s.Providers}.SignOutURL(r.Context(), httpapi.PathParam(r, "provider"))
 	if err != nil || next == "" {
 		next = "/sign-in" // what could not be reached is shown to platform admins
 	}

@@ -339,6 +339,12 @@ func NewHandler(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	if check := c.CheckTarget; check != nil {
+		c.CheckTarget = func(ctx context.Context, url string) error {
+			defer meter.Wait(ctx)() // for name servers
+			return check(ctx, url)
+		}
+	}
 	s := &surface{
 		Config: c, started: c.Now(), origins: http.NewCrossOriginProtection(), processors: meter.NewProcessors(meter.Used),
 		divided: divide(),
