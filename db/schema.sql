@@ -1271,6 +1271,15 @@ CREATE TABLE user_month (
     CONSTRAINT user_month_pkey PRIMARY KEY (tenant_id, month, user_id)
 );
 
+-- How many users a tenant has in user_month, by month, so that a month with too many is found without counting them. A row is
+-- made when the month is first written to; checks without a user do not count.
+CREATE TABLE month_users (
+    tenant_id bigint NOT NULL,
+    month     date   NOT NULL, -- its first day
+    users     bigint NOT NULL,
+    CONSTRAINT month_users_pkey PRIMARY KEY (tenant_id, month)
+);
+
 -- make_traffic_partition makes the partition of a day unless it exists, and moves the day's rows into it from the default
 -- one.
 CREATE FUNCTION make_traffic_partition(day date) RETURNS boolean
@@ -1912,12 +1921,15 @@ END
 $$;
 
 -- recount_held counts what a tenant holds of a thing anew. SQL by hand can miss the triggers, as with session_replication_role or
--- TRUNCATE. Writers wait for the row's lock; those before it have committed, so that the next statement sees their rows.
+-- TRUNCATE. It locks the tenant as writes do, because count_held_now adds a difference that it read before: without the lock
+-- both would correct the same number. SQL by hand does not lock the tenant, but waits at the row of tenant_use; what did not wait
+-- has committed, so that the next statement sees its rows.
 CREATE FUNCTION recount_held(of_tenant bigint, of_thing text) RETURNS void
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
 AS $$
 BEGIN
+    PERFORM FROM tenant AS t WHERE t.tenant_id = of_tenant FOR NO KEY UPDATE;
     PERFORM FROM tenant_use AS u WHERE u.tenant_id = of_tenant AND u.thing = of_thing FOR UPDATE;
     UPDATE tenant_use AS u SET held = count_held(of_tenant, of_thing) WHERE u.tenant_id = of_tenant AND u.thing = of_thing;
 END

@@ -214,6 +214,15 @@ WHERE ctid = ANY (ARRAY(
     LIMIT sqlc.arg(at_most)::integer
 ));
 
+-- name: DropMonthUsers :execrows
+-- A month whose users are not all dropped yet is counted anew if it is written to.
+DELETE FROM month_users
+WHERE ctid = ANY (ARRAY(
+    SELECT u.ctid FROM month_users AS u
+    WHERE u.month < (date_trunc('month', sqlc.arg(before)::timestamptz, 'UTC') AT TIME ZONE 'UTC')::date
+    LIMIT sqlc.arg(at_most)::integer
+));
+
 -- name: DropDecisionMinutes :execrows
 DELETE FROM decision_minute
 WHERE ctid = ANY (ARRAY(
@@ -783,8 +792,24 @@ SET blocks = d.blocks + 1, bytes = d.bytes + excluded.bytes, checks = d.checks +
     left_out = d.left_out + excluded.left_out, dropped = d.dropped + excluded.dropped, level = excluded.level,
     first_at = least(d.first_at, excluded.first_at), last_at = greatest(d.last_at, excluded.last_at);
 
+-- name: BeginMonthUsers :exec
+-- Counts the users of months that are not counted yet, up to at_most each.
+INSERT INTO month_users (tenant_id, month, users)
+SELECT g.tenant_id, g.month, (
+    SELECT count(*) FROM (
+        SELECT FROM user_month AS m WHERE m.tenant_id = g.tenant_id AND m.month = g.month AND m.user_id <> ''
+        LIMIT sqlc.arg(at_most)::integer
+    ) AS held
+)
+FROM (SELECT DISTINCT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(months)::date[]) AS month) AS g
+WHERE NOT EXISTS (SELECT FROM month_users AS u WHERE u.tenant_id = g.tenant_id AND u.month = g.month)
+    AND EXISTS (SELECT FROM tenant AS t WHERE t.tenant_id = g.tenant_id AND t.record_days > 0 AND t.removed_at IS NULL)
+ORDER BY g.tenant_id, g.month
+ON CONFLICT (tenant_id, month) DO NOTHING;
+
 -- name: CountUserMonths :exec
--- Counts of tenants that record. A tenant whose month has at_most users gets no more of them.
+-- Counts of tenants that record. A tenant whose month has at_most users gets no more of them. Writers of a month wait for each
+-- other at its count only, which comes last. So together they may pass at_most by a batch each.
 WITH given AS (
     SELECT c.tenant_id, c.month, c.user_id, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0 AS cost_taken
     FROM (
@@ -795,20 +820,23 @@ WITH given AS (
     ) AS c
     JOIN tenant AS t ON t.tenant_id = c.tenant_id
     WHERE t.record_days > 0 AND t.removed_at IS NULL
-), full_months AS MATERIALIZED (
-    SELECT g.tenant_id, g.month FROM (SELECT DISTINCT given.tenant_id, given.month FROM given) AS g
-    WHERE EXISTS (
-        SELECT FROM user_month AS held WHERE held.tenant_id = g.tenant_id AND held.month = g.month
-        OFFSET sqlc.arg(at_most)::integer - 1)
+), written AS (
+    INSERT INTO user_month AS m (tenant_id, month, user_id, allowed, denied, cost_taken)
+    SELECT g.tenant_id, g.month, g.user_id, g.allowed, g.denied, g.cost_taken
+    FROM given AS g
+    JOIN month_users AS u ON u.tenant_id = g.tenant_id AND u.month = g.month
+    WHERE g.user_id = '' OR u.users < sqlc.arg(at_most)::integer
+        OR EXISTS (SELECT FROM user_month AS e WHERE e.tenant_id = g.tenant_id AND e.month = g.month AND e.user_id = g.user_id)
+    ORDER BY g.tenant_id, g.month, g.user_id
+    ON CONFLICT (tenant_id, month, user_id) DO UPDATE
+    SET allowed = m.allowed + excluded.allowed, denied = m.denied + excluded.denied, cost_taken = m.cost_taken + excluded.cost_taken
+    RETURNING m.tenant_id, m.month, m.user_id <> '' AND m.xmax = 0 AS is_new -- an updated row has its former version's end in xmax
 )
-INSERT INTO user_month AS m (tenant_id, month, user_id, allowed, denied, cost_taken)
-SELECT g.tenant_id, g.month, g.user_id, g.allowed, g.denied, g.cost_taken
-FROM given AS g
-WHERE g.user_id = '' OR (g.tenant_id, g.month) NOT IN (SELECT f.tenant_id, f.month FROM full_months AS f)
-    OR EXISTS (SELECT FROM user_month AS e WHERE e.tenant_id = g.tenant_id AND e.month = g.month AND e.user_id = g.user_id)
-ORDER BY g.tenant_id, g.month, g.user_id
-ON CONFLICT (tenant_id, month, user_id) DO UPDATE
-SET allowed = m.allowed + excluded.allowed, denied = m.denied + excluded.denied, cost_taken = m.cost_taken + excluded.cost_taken;
+INSERT INTO month_users AS u (tenant_id, month, users)
+SELECT w.tenant_id, w.month, count(*) FROM written AS w WHERE w.is_new
+GROUP BY w.tenant_id, w.month
+ORDER BY w.tenant_id, w.month
+ON CONFLICT (tenant_id, month) DO UPDATE SET users = u.users + excluded.users;
 
 -- name: TrafficUses :many
 SELECT t.tenant_id, t.record_days, coalesce(sum(d.bytes), 0)::bigint AS bytes,
@@ -969,12 +997,16 @@ FROM (
 WHERE h.held * 10 >= h.allowed * 9
 GROUP BY h.thing;
 
--- name: WrongCounts :many
--- The numbers of tenant_use that may be wrong. Those of writers in flight are among them.
-SELECT u.tenant_id, u.thing FROM tenant_use AS u
-WHERE u.held <> count_held(u.tenant_id, u.thing)
-ORDER BY u.tenant_id, u.thing
-LIMIT sqlc.arg(at_most);
+-- name: HeldCounts :many
+-- A page of the numbers of tenant_use, after one, and whether they are wrong.
+SELECT u.tenant_id, u.thing, (u.held <> count_held(u.tenant_id, u.thing))::boolean AS is_wrong
+FROM (
+    SELECT t.tenant_id, t.thing, t.held FROM tenant_use AS t
+    WHERE (t.tenant_id, t.thing) > (sqlc.arg(after_tenant)::bigint, sqlc.arg(after_thing)::text)
+    ORDER BY t.tenant_id, t.thing
+    LIMIT sqlc.arg(page_size)
+) AS u
+ORDER BY u.tenant_id, u.thing;
 
 -- name: RecountHeld :exec
 SELECT recount_held(sqlc.arg(tenant_id)::bigint, sqlc.arg(thing)::text);

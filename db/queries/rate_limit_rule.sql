@@ -54,6 +54,11 @@ ORDER BY key_pattern, name, plan NULLS FIRST;
 SELECT * FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND removed_at IS NULL;
 
+-- name: RulesEver :many
+-- Removed ones too.
+SELECT * FROM rate_limit_rule
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::bigint[]);
+
 -- name: RulesOfPatterns :many
 SELECT * FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND key_pattern = ANY (sqlc.arg(key_patterns)::text[]) AND removed_at IS NULL;

@@ -15,6 +15,12 @@ FROM user_month
 WHERE tenant_id = sqlc.arg(tenant_id) AND month = ANY (sqlc.arg(months)::date[]) AND user_id = sqlc.arg(user_id)
 ORDER BY month;
 
--- name: EraseUserMonths :execrows
--- Their checks stay in the sums of the tenant.
-DELETE FROM user_month WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = sqlc.arg(user_id);
+-- name: EraseUserMonths :one
+-- Their checks stay in the sums of the tenant. The user makes room for another one in each month.
+WITH erased AS (
+    DELETE FROM user_month AS m WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.user_id = sqlc.arg(user_id) RETURNING m.month
+), room AS (
+    UPDATE month_users AS u SET users = greatest(0, u.users - 1)
+    FROM erased AS e WHERE u.tenant_id = sqlc.arg(tenant_id) AND u.month = e.month AND sqlc.arg(user_id) <> ''
+)
+SELECT count(*) FROM erased;

@@ -111,7 +111,7 @@ func (s *surface) writeRules(ctx context.Context, f *usageFile, month time.Time,
 	for i := range totals {
 		ids[i] = totals[i].Rule
 	}
-	found, err := s.Stores.RulesByID(ctx, requestOf(ctx).tenant.ID, ids)
+	found, err := s.Stores.RulesEver(ctx, requestOf(ctx).tenant.ID, ids)
 	if err != nil {
 		return fmt.Errorf("name the rules of a month: %w", err)
 	}
@@ -125,7 +125,7 @@ func (s *surface) writeRules(ctx context.Context, f *usageFile, month time.Time,
 		if t.Rule == 0 {
 			kind, id = usageOfAll, ""
 		}
-		if rule == nil { // all checks, or a rule that was removed
+		if rule == nil { // all checks, or a rule whose row is gone
 			rule = &rules.Rule{}
 		}
 		pattern := ""

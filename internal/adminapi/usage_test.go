@@ -62,6 +62,12 @@ func TestUsagePerMonthByRule(t *testing.T) {
 		}
 	}
 	w.want(w.send(w.person(w.other, auth.Owner), "GET", path, nil), http.StatusNotFound)
+	if err := w.system().RemoveRule(t.Context(), w.acme.ID, rule.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.want(w.send(by, "GET", path+"?from=2025-11&to=2025-12", nil), http.StatusOK); got.body != want {
+		t.Errorf("once the rule is removed, the usage is\n%s\nwant\n%s", got.body, want)
+	}
 }
 
 func TestUsagePerMonthByUserSaysWhatIsMissing(t *testing.T) {

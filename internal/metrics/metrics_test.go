@@ -49,7 +49,7 @@ func everything() *Metrics {
 		return enforce.LessorStats{Lent: 5 * token, Spent: 3 * token / 2, Returned: token, Allowed: 31, Denied: 32, Unplaced: 33, Lessees: 34}
 	})
 	m.Traffic(func() traffic.Stats {
-		return traffic.Stats{Recorded: 41, Dropped: 42, Lost: 43, Bytes: 44, Stored: 45, Sampled: 46, Stopped: 47}
+		return traffic.Stats{Recorded: 41, Dropped: 42, Lost: 43, Bytes: 44, Stored: 45, Sampled: 46, Stopped: 47, LostUsers: 52}
 	})
 	m.Mail(func() (sent, failed int64) { return 48, 49 })
 	m.Quotas(func() map[rules.Thing]rules.QuotaUse {
@@ -125,6 +125,7 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_traffic_checks_total 41`,
 		`sluice_traffic_dropped_total 42`,
 		`sluice_traffic_lost_total 43`,
+		`sluice_traffic_lost_users_total 52`,
 		`sluice_traffic_bytes 44`,
 		`sluice_traffic_stored_bytes 45`,
 		`sluice_traffic_sampled_tenants 46`,

@@ -10,6 +10,8 @@ func (m *Metrics) Traffic(stats func() traffic.Stats) {
 		func() float64 { return float64(stats().Dropped) })
 	m.counter("sluice_traffic_lost_total", "Recorded checks that could not be written.",
 		func() float64 { return float64(stats().Lost) })
+	m.counter("sluice_traffic_lost_users_total", "Users whose checks are missing in the usage of a month, because the database refused their counts.",
+		func() float64 { return float64(stats().LostUsers) })
 	m.gauge("sluice_traffic_bytes", "Recorded checks, packed, that wait to be written.",
 		func() float64 { return float64(stats().Bytes) })
 	m.gauge("sluice_traffic_stored_bytes", "Recorded checks that the database keeps, of all tenants, when this process last looked.",

@@ -17,6 +17,9 @@ func (s *Store) LookAt(rows int64) { s.lookedAt = rows }
 // LookAtTop makes tops look at fewer rows, for the same reason.
 func (s *Store) LookAtTop(rows int32) { s.topRows = rows }
 
+// CompareHeld makes pages of counts of what tenants hold small, for the same reason.
+func (s *Store) CompareHeld(perPage int32) { s.countsPerPage = perPage }
+
 // CountUsersOfMonths makes months full with fewer users, for the same reason.
 func (s *Store) CountUsersOfMonths(users int32) { s.userMonths = users }
 

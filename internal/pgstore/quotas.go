@@ -39,24 +39,44 @@ func (s *Store) QuotaUses(ctx context.Context) (map[rules.Thing]rules.QuotaUse, 
 	return uses, nil
 }
 
-// recountHeld corrects numbers of what tenants hold, which SQL by hand can make wrong.
+// countsPerPage is how many numbers of what tenants hold are compared by one statement. Each counts up to a million rows.
+const countsPerPage = 100
+
+// recountHeld corrects numbers of what tenants hold, which SQL by hand can make wrong. A tenant that is being written for long is
+// left to the next round.
 func (s *Store) recountHeld(ctx context.Context) error {
-	const atOnce = 1000
-	var wrong []dbsqlc.WrongCountsRow
-	err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
-		wrong, err = q.WrongCounts(ctx, atOnce)
-		return err
-	})
-	for i := 0; i < len(wrong) && err == nil; i++ {
-		err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
-			return q.RecountHeld(ctx, int64(wrong[i].TenantID), wrong[i].Thing)
+	var failed []error
+	for after := (dbsqlc.HeldCountsRow{}); ; {
+		var page []dbsqlc.HeldCountsRow
+		err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+			page, err = q.HeldCounts(ctx, int64(after.TenantID), after.Thing, s.countsPerPage)
+			return err
 		})
+		if err != nil {
+			return errors.Join(append(failed, fmt.Errorf("compare what tenants hold: %w", err))...)
+		}
+		for _, after = range page {
+			if !after.IsWrong {
+				continue
+			}
+			err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
+				return q.RecountHeld(ctx, int64(after.TenantID), after.Thing)
+			})
+			if err != nil {
+				failed = append(failed, fmt.Errorf("count anew what tenant %d holds: %w", after.TenantID, err))
+			}
+			if len(failed) == recountFailures {
+				return errors.Join(failed...)
+			}
+		}
+		if len(page) < int(s.countsPerPage) {
+			return errors.Join(failed...)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("count anew what tenants hold: %w", err)
-	}
-	return nil
 }
+
+// recountFailures end a round: perhaps the database is away.
+const recountFailures = 10
 
 // PutQuotas replaces a tenant's exceptions. The tenant role may not write them, so this runs in the scope of all tenants.
 func (s *Store) PutQuotas(

@@ -418,3 +418,30 @@ func TestWrongCountsRefuseNoRemovalAndAreCorrected(t *testing.T) {
 		t.Errorf("%d alerts are held, want 2", held)
 	}
 }
+
+// TestCountsAreCorrectedPageByPageBesideWriters: a write that counts at its end has read the wrong number already.
+func TestCountsAreCorrectedPageByPageBesideWriters(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	w.CompareHeld(2)
+	exec(t, w.url, "UPDATE tenant_use SET held = held + 7 WHERE thing IN ('rules', 'users')")
+	wrong := func() []string {
+		return lines(t, connect(t, w.url), "SELECT concat_ws(' ', tenant_id, thing) FROM tenant_use WHERE held <> count_held(tenant_id, thing)")
+	}
+	if got := wrong(); len(got) != 4 {
+		t.Fatalf("counted wrong are %q, want two things of two tenants", got)
+	}
+	writer := must(connect(t, w.url).Begin(t.Context()))(t)
+	must(writer.Exec(t.Context(), "SELECT FROM tenant WHERE tenant_id = $1 FOR NO KEY UPDATE", w.ours.ID))(t)
+	_, err := connect(t, w.url).Exec(t.Context(), "SELECT set_config('lock_timeout', '1ms', false); SELECT recount_held("+fmt.Sprint(w.ours.ID)+", 'rules')")
+	if err == nil || !strings.Contains(err.Error(), "lock timeout") {
+		t.Errorf("beside a writer of the tenant its rules are counted: %v", err)
+	}
+	if err := writer.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	must(w.KeepViolations(t.Context(), time.Now(), keep))(t)
+	if got := wrong(); len(got) > 0 {
+		t.Errorf("counted wrong are %q", got)
+	}
+}

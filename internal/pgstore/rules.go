@@ -102,6 +102,17 @@ func (s *Store) RulesByID(ctx context.Context, tenant rules.TenantID, ids []rule
 	return s.rulesFromRows(ctx, rows), nil
 }
 
+// RulesEver returns rules by id, also those that were removed.
+func (s *Store) RulesEver(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
+		return q.RulesEver(ctx, tenant, ruleNumbers(ids))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %d rules of any time: %w", len(ids), err)
+	}
+	return s.rulesFromRows(ctx, rows), nil
+}
+
 func ruleNumbers(ids []rules.RuleID) []int64 {
 	return each(ids, func(id rules.RuleID) int64 { return int64(id) })
 }

@@ -77,9 +77,11 @@ type Store struct {
 	topRows  int32
 	// userMonths is about how many users of a tenant are counted in a month.
 	userMonths int32
-	places     *places
-	timeouts   map[class]time.Duration
-	vault      auth.Vault // see SealWith
+	// countsPerPage is how many numbers of what tenants hold are compared at once.
+	countsPerPage int32
+	places        *places
+	timeouts      map[class]time.Duration
+	vault         auth.Vault // see SealWith
 
 	unreadable atomic.Int64
 }
@@ -126,7 +128,8 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 	}
 	return &Store{
 		pool: pool, log: log, pageSize: pageSize, lookedAt: lookedAt, topRows: violations.MaxTopRows, userMonths: traffic.MaxUserMonths,
-		places: newPlaces(config.MaxConns), timeouts: maps.Clone(timeouts),
+		countsPerPage: countsPerPage,
+		places:        newPlaces(config.MaxConns), timeouts: maps.Clone(timeouts),
 	}, nil
 }
 

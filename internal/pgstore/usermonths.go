@@ -32,6 +32,9 @@ func (s *Store) WriteUserMonths(ctx context.Context, writer string, number int64
 		if err != nil || fresh == 0 {
 			return err
 		}
+		if err := q.BeginMonthUsers(ctx, p.AtMost, p.TenantIds, p.Months); err != nil {
+			return err
+		}
 		return q.CountUserMonths(ctx, p)
 	})
 	if err = recordError(err); errors.Is(err, violations.ErrRefused) {

@@ -2,7 +2,12 @@ package pgstore_test
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,5 +118,107 @@ func TestMonthsAreDroppedWithOtherCounts(t *testing.T) {
 	months := must(w.MonthsOfUser(t.Context(), w.ours.ID, "42", []time.Time{month.AddDate(0, -4, 0), month}))(t)
 	if len(months) != 1 || !months[0].Month.Equal(month) {
 		t.Errorf("the months %+v remain", months)
+	}
+}
+
+// monthUsers returns what month_users has of our tenant in a month, beside what there is.
+func (w *world) monthUsers(t *testing.T, month time.Time) string {
+	t.Helper()
+	return strings.Join(lines(t, connect(t, w.url), `SELECT concat(users, ' of ', (SELECT count(*) FROM user_month AS m
+		WHERE m.tenant_id = u.tenant_id AND m.month = u.month AND m.user_id <> ''))
+		FROM month_users AS u WHERE tenant_id = $1 AND month = $2`, w.ours.ID, month), ", ")
+}
+
+func TestTheUsersOfAMonthAreCountedAsTheyCome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.CountUsersOfMonths(3)
+	w.recordFor(t, 1)
+	month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	of := func(user string) traffic.UserMonth {
+		return traffic.UserMonth{Tenant: w.ours.ID, Month: month, User: user, Allowed: 1}
+	}
+	want := func(want string) {
+		t.Helper()
+		if got := w.monthUsers(t, month); got != want {
+			t.Errorf("counted are %q users, want %q", got, want)
+		}
+	}
+	exec(t, w.url, "INSERT INTO user_month VALUES ($1, $2, 'of before', 1, 0, 1)", w.ours.ID, month) // there was no count
+	for range 2 {                                                                                    // the second time, the answer to the first was lost
+		w.countUsers(t, 1, of(""), of("42"))
+	}
+	want("2 of 2")
+	w.countUsers(t, 2, of(""), of("42"), of("of before"))
+	want("2 of 2")
+	w.countUsers(t, 3, of("7"))
+	w.countUsers(t, 4, of("8"), of("7")) // 8 comes too late
+	want("3 of 3")
+	must(w.EraseUser(t.Context(), w.ours.ID, "42"))(t)
+	want("2 of 2")
+	w.countUsers(t, 5, of("8"))
+	want("3 of 3")
+	must(w.EraseUser(t.Context(), w.ours.ID, "nobody"))(t)
+	want("3 of 3")
+}
+
+func TestProcessesTogetherCountTheUsersOfAMonth(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.recordFor(t, 1)
+	month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	var processes sync.WaitGroup
+	for process := range 4 {
+		processes.Go(func() {
+			for batch := range 5 {
+				var counts []traffic.UserMonth
+				for user := range 20 { // each user comes by two processes
+					counts = append(counts, traffic.UserMonth{Tenant: w.ours.ID, Month: month, User: fmt.Sprintf("%d-%d-%02d", process/2, batch, user), Allowed: 1})
+				}
+				if err := w.WriteUserMonths(t.Context(), fmt.Sprint("process ", process), int64(batch), counts); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	processes.Wait()
+	if got := w.monthUsers(t, month); got != "200 of 200" {
+		t.Errorf("counted are %s users, want 200 of 200", got)
+	}
+}
+
+// TestABatchOfCountsReadsItsUsersOnly: what a month has beside them costs nothing.
+func TestABatchOfCountsReadsItsUsersOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.recordFor(t, 1)
+	month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	exec(t, w.url, "INSERT INTO user_month SELECT $1, $2, 'user-' || i, 1, 0, 1 FROM generate_series(1, 20000) AS i", w.ours.ID, month)
+	w.countUsers(t, 1, traffic.UserMonth{Tenant: w.ours.ID, Month: month, User: "user-1", Allowed: 1}) // counts all once
+	exec(t, w.url, "ANALYZE user_month, month_users, tenant")
+	for _, name := range []string{"BeginMonthUsers", "CountUserMonths"} {
+		_, query, ok := strings.Cut(string(must(os.ReadFile("../../db/queries/platform.sql"))(t)), "-- name: "+name+" :exec\n")
+		if !ok {
+			t.Fatalf("there is no %s", name)
+		}
+		query, _, _ = strings.Cut(query, ";")
+		tenant := fmt.Sprint(w.ours.ID)
+		query = strings.NewReplacer(
+			"sqlc.arg(tenant_ids)", "'{"+tenant+","+tenant+"}'", "sqlc.arg(months)", "'{2026-11-01,2026-11-01}'", "sqlc.arg(user_ids)", "'{user-2,new}'",
+			"sqlc.arg(allowed)", "'{1,1}'", "sqlc.arg(denied)", "'{0,0}'", "sqlc.arg(cost)", "'{1,1}'", "sqlc.arg(cost_parts)", "'{0,0}'",
+			"sqlc.arg(at_most)", "100000",
+		).Replace(query)
+		plan := lines(t, connect(t, w.url), "EXPLAIN (ANALYZE, TIMING OFF) "+query)
+		for _, node := range plan {
+			if found := regexp.MustCompile(`actual rows=(\d+) loops=(\d+)`).FindStringSubmatch(node); found != nil {
+				rows, loops := must(strconv.Atoi(found[1]))(t), must(strconv.Atoi(found[2]))(t)
+				if rows*loops > 50 {
+					t.Errorf("%s: 20,000 users, and a step reads %d rows:\n%s", name, rows*loops, strings.Join(plan, "\n"))
+				}
+			}
+		}
+	}
+	if got := w.monthUsers(t, month); got != "20001 of 20001" {
+		t.Errorf("counted are %s users", got)
 	}
 }

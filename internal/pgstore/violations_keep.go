@@ -132,6 +132,7 @@ func (s *Store) dropOldRows(ctx context.Context, now time.Time, keep violations.
 			return q.DropDecisionSpans(ctx, spans, before, atMost)
 		}},
 		{"counts of users' months", now.Add(-keep.Counts), (*dbsqlc.Queries).DropUserMonths},
+		{"counts of months' users", now.Add(-keep.Counts), (*dbsqlc.Queries).DropMonthUsers},
 		{"crossings", now.Add(-keep.Counts), (*dbsqlc.Queries).DropCrossings},
 		{"deliveries of alerts", now.Add(-keep.Details), (*dbsqlc.Queries).DropAlertDeliveries},
 		{"numbers of batches", now.Add(-batchRetention), (*dbsqlc.Queries).DropRecorderBatches},

@@ -68,6 +68,8 @@ type Reader interface {
 	Rule(ctx context.Context, tenant TenantID, id RuleID) (Rule, error)
 	// RulesByID returns those of the rules that there are, in no order.
 	RulesByID(ctx context.Context, tenant TenantID, ids []RuleID) ([]Rule, error)
+	// RulesEver is RulesByID with removed rules, as they were last.
+	RulesEver(ctx context.Context, tenant TenantID, ids []RuleID) ([]Rule, error)
 	// Matrix lists the rules of the next limit rows of the plan matrix, a row being what has one
 	// pattern and name, by pattern and name. It starts after the given row, of which Plan means
 	// nothing. A row always comes whole.

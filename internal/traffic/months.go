@@ -58,8 +58,15 @@ type months struct {
 	used   map[rules.TenantID]int
 
 	writing sync.Mutex // guards what follows
-	batch   []UserMonth
+	batches []monthBatch
 	number  int64
+}
+
+// monthBatch is written in one transaction. Its number stays for all attempts, because the first may have succeeded without an
+// answer.
+type monthBatch struct {
+	number int64
+	counts []UserMonth
 }
 
 func newMonths() *months {
@@ -98,18 +105,19 @@ func (k monthKey) compare(other monthKey) int {
 	return cmp.Or(cmp.Compare(k.tenant, other.tenant), cmp.Compare(k.month, other.month), strings.Compare(k.user, other.user))
 }
 
-// take moves the first counts into the batch, unless an earlier batch is not written yet. Counts are sorted by tenant, because each
-// batch makes the database look up how many users each of its tenants has.
+// take moves the first counts into a batch, unless an earlier one is not written yet. Counts are sorted by tenant, so that each batch is
+// of few tenants.
 func (m *months) take() {
-	if len(m.batch) > 0 {
+	if len(m.batches) > 0 {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	keys := slices.SortedFunc(maps.Keys(m.counts), monthKey.compare)
-	for _, key := range keys[:min(len(keys), monthsPerBatch)] {
+	counts := make([]UserMonth, 0, min(len(keys), monthsPerBatch))
+	for _, key := range keys[:cap(counts)] {
 		count := m.counts[key]
-		m.batch = append(m.batch, UserMonth{
+		counts = append(counts, UserMonth{
 			Tenant: key.tenant, Month: time.Date(int(key.month/12), time.Month(key.month%12+1), 1, 0, 0, 0, 0, time.UTC), User: key.user,
 			Allowed: count.allowed, Denied: count.denied, Cost: count.cost + count.parts/partsPerToken, CostParts: count.parts % partsPerToken,
 		})
@@ -118,26 +126,53 @@ func (m *months) take() {
 			delete(m.used, key.tenant)
 		}
 	}
-	if len(m.batch) > 0 {
-		m.number++
+	if len(counts) > 0 {
+		m.batches = m.numbered(nil, counts)
 	}
 }
 
-// writeMonths writes the counts of users. After an error they wait, and the same batch is written first.
+// numbered appends a new batch.
+func (m *months) numbered(batches []monthBatch, counts []UserMonth) []monthBatch {
+	m.number++
+	return append(batches, monthBatch{m.number, counts})
+}
+
+// split puts the halves of the first batch, which was refused and so has written nothing, in its place. A batch of one user cannot be
+// split.
+func (m *months) split() bool {
+	refused := m.batches[0].counts
+	half := len(refused) / 2
+	if half == 0 {
+		return false
+	}
+	m.batches = append(m.numbered(m.numbered(nil, refused[:half]), refused[half:]), m.batches[1:]...)
+	return true
+}
+
+// writeMonths writes the counts of users. After an error they wait, and the same batch is written first. Of a batch that the sink
+// refuses only the users that it refuses by themselves are lost.
 func (r *Recorder) writeMonths(ctx context.Context) error {
-	r.months.writing.Lock()
-	defer r.months.writing.Unlock()
+	m := r.months
+	m.writing.Lock()
+	defer m.writing.Unlock()
 	for {
-		r.months.take()
-		if len(r.months.batch) == 0 {
+		m.take()
+		if len(m.batches) == 0 {
 			return nil
 		}
-		err := r.sink.WriteUserMonths(ctx, r.writer, r.months.number, r.months.batch)
-		if errors.Is(err, ErrRefused) {
-			r.log.ErrorContext(ctx, "counts of users' checks were refused, and are lost", "users", len(r.months.batch), "error", err)
-		} else if err != nil {
+		first := m.batches[0]
+		err := r.sink.WriteUserMonths(ctx, r.writer, first.number, first.counts)
+		refused := errors.Is(err, ErrRefused)
+		switch {
+		case refused && m.split():
+			continue
+		case refused:
+			r.lostUsers.Add(1)
+			r.log.ErrorContext(ctx, "a user's checks of a month are not counted, because the database refuses them",
+				"tenant_id", first.counts[0].Tenant, "month", first.counts[0].Month.Format(time.DateOnly), "error", err)
+		case err != nil:
 			return err
 		}
-		r.months.batch = r.months.batch[:0]
+		m.batches = m.batches[1:]
 	}
 }

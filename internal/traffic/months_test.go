@@ -1,6 +1,7 @@
 package traffic_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -94,5 +95,53 @@ func TestATenantWithManyUsersLeavesRoomForTheCountsOfOthers(t *testing.T) {
 	}
 	if n := len(sink.counted(2)); n < 10_000 || n > 20_000 {
 		t.Errorf("%d users of the large tenant were counted, want about half of the places", n)
+	}
+}
+
+// picky is a sink that refuses every batch with one of some users.
+type picky struct {
+	shelf
+	refused map[string]bool
+}
+
+func (s *picky) WriteUserMonths(ctx context.Context, writer string, number int64, counts []traffic.UserMonth) error {
+	for _, c := range counts {
+		if s.refused[c.User] {
+			return traffic.ErrRefused
+		}
+	}
+	return s.shelf.WriteUserMonths(ctx, writer, number, counts)
+}
+
+// TestARefusedUserIsMissingAloneAndCounted: all others of the batch are counted.
+func TestARefusedUserIsMissingAloneAndCounted(t *testing.T) {
+	t.Parallel()
+	sink := &picky{refused: map[string]bool{"user-3": true, "user-40": true}}
+	r := traffic.NewRecorder(sink, traffic.Options{})
+	for i := range 100 {
+		r.Record(check(fmt.Sprint("user-", i), noon))
+	}
+	sink.err = errors.New("away")
+	if err := r.Flush(t.Context()); err == nil {
+		t.Error("the sink is away, and Flush succeeds")
+	}
+	sink.err = nil
+	if err := r.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, lost := len(sink.counted(1)), r.Stats().LostUsers; n != 98 || lost != 2 {
+		t.Errorf("%d users were counted and %d lost, want 98 and 2", n, lost)
+	}
+	r.Record(check("user-3", noon))
+	r.Record(check("user-4", noon))
+	if err := r.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	month := noon.Format("2006-01 ")
+	if got := sink.counted(1)[month+"user-4"].Allowed; got != 2 {
+		t.Errorf("another user was counted %d times, want 2", got)
+	}
+	if lost := r.Stats().LostUsers; lost != 3 {
+		t.Errorf("%d counts are lost, want 3", lost)
 	}
 }

@@ -79,7 +79,7 @@ type Recorder struct {
 	months  *months
 	monthly chan struct{} // has a value when months has many users
 
-	recorded, dropped, lost, written atomic.Int64
+	recorded, dropped, lost, written, lostUsers atomic.Int64
 
 	packing sync.Mutex // guards what follows
 	packs   map[packKey]*pack
@@ -398,6 +398,7 @@ type Stats struct {
 	Written           int64 // of those recorded
 	Lost              int64 // packed checks that could not be written
 	Bytes             int   // waiting to be written
+	LostUsers         int64 // users' counts of a month that the sink refused
 
 	Stored           int64 // bytes that the database keeps of all tenants; 0 before it was asked
 	Sampled, Stopped int   // tenants that this process records a part of, and nothing of, because of the budgets
@@ -409,7 +410,7 @@ func (r *Recorder) Stats() Stats {
 	defer r.queue.Unlock()
 	stats := Stats{
 		Recorded: r.recorded.Load(), Dropped: r.dropped.Load(), Written: r.written.Load(), Lost: r.lost.Load(), Bytes: r.waitBytes,
-		Stored: r.stored.Load(),
+		LostUsers: r.lostUsers.Load(), Stored: r.stored.Load(),
 	}
 	for _, level := range *r.levels.Load() {
 		switch {

@@ -328,6 +328,12 @@ type Member struct {
 	GrantedBy string
 }
 
+type MonthUser struct {
+	TenantID rules.TenantID
+	Month    pgtype.Date
+	Users    int64
+}
+
 type PendingSignIn struct {
 	TokenDigest []byte
 	AccountID   auth.AccountID

@@ -211,6 +211,27 @@ func (q *Queries) BackendsReported(ctx context.Context, arg BackendsReportedPara
 	return err
 }
 
+const beginMonthUsers = `-- name: BeginMonthUsers :exec
+INSERT INTO month_users (tenant_id, month, users)
+SELECT g.tenant_id, g.month, (
+    SELECT count(*) FROM (
+        SELECT FROM user_month AS m WHERE m.tenant_id = g.tenant_id AND m.month = g.month AND m.user_id <> ''
+        LIMIT $1::integer
+    ) AS held
+)
+FROM (SELECT DISTINCT unnest($2::bigint[]) AS tenant_id, unnest($3::date[]) AS month) AS g
+WHERE NOT EXISTS (SELECT FROM month_users AS u WHERE u.tenant_id = g.tenant_id AND u.month = g.month)
+    AND EXISTS (SELECT FROM tenant AS t WHERE t.tenant_id = g.tenant_id AND t.record_days > 0 AND t.removed_at IS NULL)
+ORDER BY g.tenant_id, g.month
+ON CONFLICT (tenant_id, month) DO NOTHING
+`
+
+// Counts the users of months that are not counted yet, up to at_most each.
+func (q *Queries) BeginMonthUsers(ctx context.Context, atMost int32, tenantIds []int64, months []pgtype.Date) error {
+	_, err := q.db.Exec(ctx, beginMonthUsers, atMost, tenantIds, months)
+	return err
+}
+
 const changedTenants = `-- name: ChangedTenants :many
 SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.enforcement, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at, tenant.fixed_rates, tenant.record_days, tenant.require_second_factor, tenant.buckets
 FROM tenant
@@ -701,20 +722,23 @@ WITH given AS (
     ) AS c
     JOIN tenant AS t ON t.tenant_id = c.tenant_id
     WHERE t.record_days > 0 AND t.removed_at IS NULL
-), full_months AS MATERIALIZED (
-    SELECT g.tenant_id, g.month FROM (SELECT DISTINCT given.tenant_id, given.month FROM given) AS g
-    WHERE EXISTS (
-        SELECT FROM user_month AS held WHERE held.tenant_id = g.tenant_id AND held.month = g.month
-        OFFSET $8::integer - 1)
+), written AS (
+    INSERT INTO user_month AS m (tenant_id, month, user_id, allowed, denied, cost_taken)
+    SELECT g.tenant_id, g.month, g.user_id, g.allowed, g.denied, g.cost_taken
+    FROM given AS g
+    JOIN month_users AS u ON u.tenant_id = g.tenant_id AND u.month = g.month
+    WHERE g.user_id = '' OR u.users < $8::integer
+        OR EXISTS (SELECT FROM user_month AS e WHERE e.tenant_id = g.tenant_id AND e.month = g.month AND e.user_id = g.user_id)
+    ORDER BY g.tenant_id, g.month, g.user_id
+    ON CONFLICT (tenant_id, month, user_id) DO UPDATE
+    SET allowed = m.allowed + excluded.allowed, denied = m.denied + excluded.denied, cost_taken = m.cost_taken + excluded.cost_taken
+    RETURNING m.tenant_id, m.month, m.user_id <> '' AND m.xmax = 0 AS is_new -- an updated row has its former version's end in xmax
 )
-INSERT INTO user_month AS m (tenant_id, month, user_id, allowed, denied, cost_taken)
-SELECT g.tenant_id, g.month, g.user_id, g.allowed, g.denied, g.cost_taken
-FROM given AS g
-WHERE g.user_id = '' OR (g.tenant_id, g.month) NOT IN (SELECT f.tenant_id, f.month FROM full_months AS f)
-    OR EXISTS (SELECT FROM user_month AS e WHERE e.tenant_id = g.tenant_id AND e.month = g.month AND e.user_id = g.user_id)
-ORDER BY g.tenant_id, g.month, g.user_id
-ON CONFLICT (tenant_id, month, user_id) DO UPDATE
-SET allowed = m.allowed + excluded.allowed, denied = m.denied + excluded.denied, cost_taken = m.cost_taken + excluded.cost_taken
+INSERT INTO month_users AS u (tenant_id, month, users)
+SELECT w.tenant_id, w.month, count(*) FROM written AS w WHERE w.is_new
+GROUP BY w.tenant_id, w.month
+ORDER BY w.tenant_id, w.month
+ON CONFLICT (tenant_id, month) DO UPDATE SET users = u.users + excluded.users
 `
 
 type CountUserMonthsParams struct {
@@ -728,7 +752,8 @@ type CountUserMonthsParams struct {
 	AtMost    int32
 }
 
-// Counts of tenants that record. A tenant whose month has at_most users gets no more of them.
+// Counts of tenants that record. A tenant whose month has at_most users gets no more of them. Writers of a month wait for each
+// other at its count only, which comes last. So together they may pass at_most by a batch each.
 func (q *Queries) CountUserMonths(ctx context.Context, arg CountUserMonthsParams) error {
 	_, err := q.db.Exec(ctx, countUserMonths,
 		arg.TenantIds,
@@ -1139,6 +1164,24 @@ DELETE FROM mail WHERE tenant_id = $1 AND mail_id = $2 AND attempts = $3
 func (q *Queries) DropMail(ctx context.Context, tenantID rules.TenantID, mailID int64, attempt int32) error {
 	_, err := q.db.Exec(ctx, dropMail, tenantID, mailID, attempt)
 	return err
+}
+
+const dropMonthUsers = `-- name: DropMonthUsers :execrows
+DELETE FROM month_users
+WHERE ctid = ANY (ARRAY(
+    SELECT u.ctid FROM month_users AS u
+    WHERE u.month < (date_trunc('month', $1::timestamptz, 'UTC') AT TIME ZONE 'UTC')::date
+    LIMIT $2::integer
+))
+`
+
+// A month whose users are not all dropped yet is counted anew if it is written to.
+func (q *Queries) DropMonthUsers(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropMonthUsers, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const dropOldMail = `-- name: DropOldMail :exec
@@ -1631,6 +1674,44 @@ func (q *Queries) GrantedRoles(ctx context.Context, accountID auth.AccountID, sl
 			&i.Role,
 			&i.GrantedBy,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const heldCounts = `-- name: HeldCounts :many
+SELECT u.tenant_id, u.thing, (u.held <> count_held(u.tenant_id, u.thing))::boolean AS is_wrong
+FROM (
+    SELECT t.tenant_id, t.thing, t.held FROM tenant_use AS t
+    WHERE (t.tenant_id, t.thing) > ($1::bigint, $2::text)
+    ORDER BY t.tenant_id, t.thing
+    LIMIT $3
+) AS u
+ORDER BY u.tenant_id, u.thing
+`
+
+type HeldCountsRow struct {
+	TenantID rules.TenantID
+	Thing    string
+	IsWrong  bool
+}
+
+// A page of the numbers of tenant_use, after one, and whether they are wrong.
+func (q *Queries) HeldCounts(ctx context.Context, afterTenant int64, afterThing string, pageSize int32) ([]HeldCountsRow, error) {
+	rows, err := q.db.Query(ctx, heldCounts, afterTenant, afterThing, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HeldCountsRow
+	for rows.Next() {
+		var i HeldCountsRow
+		if err := rows.Scan(&i.TenantID, &i.Thing, &i.IsWrong); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -2985,37 +3066,4 @@ func (q *Queries) WriteTrafficBlock(ctx context.Context, arg WriteTrafficBlockPa
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const wrongCounts = `-- name: WrongCounts :many
-SELECT u.tenant_id, u.thing FROM tenant_use AS u
-WHERE u.held <> count_held(u.tenant_id, u.thing)
-ORDER BY u.tenant_id, u.thing
-LIMIT $1
-`
-
-type WrongCountsRow struct {
-	TenantID rules.TenantID
-	Thing    string
-}
-
-// The numbers of tenant_use that may be wrong. Those of writers in flight are among them.
-func (q *Queries) WrongCounts(ctx context.Context, atMost int32) ([]WrongCountsRow, error) {
-	rows, err := q.db.Query(ctx, wrongCounts, atMost)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []WrongCountsRow
-	for rows.Next() {
-		var i WrongCountsRow
-		if err := rows.Scan(&i.TenantID, &i.Thing); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }

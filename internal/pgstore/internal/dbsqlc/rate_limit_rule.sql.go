@@ -461,6 +461,68 @@ func (q *Queries) RulesByID(ctx context.Context, tenantID rules.TenantID, ruleId
 	return items, nil
 }
 
+const rulesEver = `-- name: RulesEver :many
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule
+WHERE tenant_id = $1 AND rule_id = ANY ($2::bigint[])
+`
+
+// Removed ones too.
+func (q *Queries) RulesEver(ctx context.Context, tenantID rules.TenantID, ruleIds []int64) ([]RateLimitRule, error) {
+	rows, err := q.db.Query(ctx, rulesEver, tenantID, ruleIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RateLimitRule
+	for rows.Next() {
+		var i RateLimitRule
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.Name,
+			&i.KeyPattern,
+			&i.Scope,
+			&i.Plan,
+			&i.RatePerSecond,
+			&i.RateUnit,
+			&i.BurstCapacity,
+			&i.Algorithm,
+			&i.Mode,
+			&i.Action,
+			&i.FailureMode,
+			&i.IsActive,
+			&i.Description,
+			&i.Version,
+			&i.InForceSince,
+			&i.Revision,
+			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.WindowSeconds,
+			&i.WindowCalendar,
+			&i.WindowZone,
+			&i.WindowStartDay,
+			&i.RefillIntervalSeconds,
+			&i.MaxHoldSeconds,
+			&i.NotifyAt,
+			&i.AdaptBackend,
+			&i.AdaptFloorPercent,
+			&i.AdaptP99Ms,
+			&i.AdaptErrorPercent,
+			&i.NeverLeased,
+			&i.CandidateFor,
+			&i.ExpiresAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const rulesLookedAt = `-- name: RulesLookedAt :one
 SELECT rule_id FROM rate_limit_rule
 WHERE tenant_id = $1 AND rule_id > $2 AND removed_at IS NULL

@@ -12,17 +12,22 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-const eraseUserMonths = `-- name: EraseUserMonths :execrows
-DELETE FROM user_month WHERE tenant_id = $1 AND user_id = $2
+const eraseUserMonths = `-- name: EraseUserMonths :one
+WITH erased AS (
+    DELETE FROM user_month AS m WHERE m.tenant_id = $1 AND m.user_id = $2 RETURNING m.month
+), room AS (
+    UPDATE month_users AS u SET users = greatest(0, u.users - 1)
+    FROM erased AS e WHERE u.tenant_id = $1 AND u.month = e.month AND $2 <> ''
+)
+SELECT count(*) FROM erased
 `
 
-// Their checks stay in the sums of the tenant.
+// Their checks stay in the sums of the tenant. The user makes room for another one in each month.
 func (q *Queries) EraseUserMonths(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
-	result, err := q.db.Exec(ctx, eraseUserMonths, tenantID, userID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	row := q.db.QueryRow(ctx, eraseUserMonths, tenantID, userID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const monthsOfUser = `-- name: MonthsOfUser :many
