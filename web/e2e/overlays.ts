@@ -44,6 +44,18 @@ export const overlays: Overlay[] = [
     },
   },
   {
+    name: 'rule-for-a-time',
+    path: at('violations?group=rule&range=24h'),
+    open: async (page) => {
+      await page
+        .getByRole('button', { name: /^Actions for rule .*reports/ })
+        .first()
+        .click();
+      await page.getByRole('menuitem', { name: /^Change limit/ }).click();
+      await expect(page.getByRole('dialog').getByLabel('Burst')).toBeVisible();
+    },
+  },
+  {
     name: 'violation',
     path: at('violations?range=24h'),
     open: async (page) => {
