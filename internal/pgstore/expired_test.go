@@ -135,3 +135,42 @@ func TestAChangeThatIsScheduledWhileItsExpiredRuleIsRemovedIsNotLost(t *testing.
 		t.Errorf("a change of the removed rule: %v", err)
 	}
 }
+
+// TestACandidateMadeDuringTheRemovalOfAnExpiredRuleKeepsIt: the rule was found to have none, and its removal waits for the write that makes one.
+func TestACandidateMadeDuringTheRemovalOfAnExpiredRuleKeepsIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, now := t.Context(), time.Now().UTC()
+	old := w.temporary(t, w.ours.ID, 2, now.Add(-time.Hour))
+	ended, candidate := old[0], old[1]
+	exec(t, w.url, "UPDATE rate_limit_rule SET updated_at = now() - interval '2 hours' WHERE rule_id = $1", ended.ID)
+	writing := must(connect(t, w.url).Begin(ctx))(t)
+	must(writing.Exec(ctx, "SELECT FROM tenant WHERE tenant_id = $1 FOR NO KEY UPDATE", w.ours.ID))(t)
+	must(writing.Exec(ctx, "UPDATE rate_limit_rule SET candidate_for = $1 WHERE rule_id = $2", ended.ID, candidate.ID))(t)
+	type result struct {
+		removed int
+		err     error
+	}
+	ends := make(chan result, 1)
+	go func() {
+		removed, err := w.RemoveExpiredRules(ctx, now.Add(-30*time.Minute))
+		ends <- result{removed, err}
+	}()
+	watching := connect(t, w.url)
+	for held := 0; held == 0 && len(ends) == 0; {
+		const query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+		if err := watching.QueryRow(ctx, query).Scan(&held); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(ends) > 0 {
+		t.Error("the removal did not wait for the write")
+	}
+	if err := writing.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-ends; got.removed != 0 || got.err != nil {
+		t.Errorf("%d rules were removed, want none: %v", got.removed, got.err)
+	}
+	must(w.Rule(ctx, w.ours.ID, ended.ID))(t)
+}
