@@ -35,7 +35,7 @@ const (
 	clocksDiverge = enforce.SlotGuard
 	// leaveEvery is how often buckets that are cold are left, in ticks.
 	leaveEvery = 10
-	// counters is how many buckets are counted at once: 512 KiB.
+	// counters is how many buckets are counted at once: 256 KiB.
 	counters = 1 << 16
 	// inOneAsk caps the buckets of one call to the store, so that it is never busy with one for long. Others come along with those that
 	// are due until a shard has company: more would spare little.
