@@ -90,3 +90,32 @@ func TestCallersOfASlowProviderPayForNoWork(t *testing.T) {
 		})
 	})
 }
+
+// readSlowly takes a second for each write.
+type readSlowly struct{ http.ResponseWriter }
+
+func (w readSlowly) Write(b []byte) (int, error) {
+	<-time.After(time.Second)
+	return w.ResponseWriter.Write(b)
+}
+
+func TestWhoReadsAnAnswerSlowlyPaysForNoWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, work := meter.With(t.Context(), oneProcessor())
+		defer work.End()
+		answer := httptest.NewRecorder()
+		w := paced{readSlowly{answer}, ctx}
+		for range 3 {
+			if n, err := w.Write([]byte("part,")); n != 5 || err != nil {
+				t.Errorf("%d bytes are written, %v", n, err)
+			}
+		}
+		if worked := work.Worked(); worked != 0 || answer.Body.String() != "part,part,part," {
+			t.Errorf("writing %q for three seconds is %v of work", answer.Body, worked)
+		}
+		if err := http.NewResponseController(paced{answer, ctx}).Flush(); err != nil || !answer.Flushed {
+			t.Errorf("the answer is not flushed: %v", err)
+		}
+	})
+}

@@ -50,7 +50,7 @@ func (s *Store) Alert(ctx context.Context, tenant rules.TenantID, id int64) (vio
 // CreateAlert creates an alert.
 func (s *Store) CreateAlert(ctx context.Context, by rules.Actor, alert violations.Alert) (violations.Alert, error) {
 	created, err := s.changeAlert(ctx, by, alert.Tenant, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
-		secret, err := s.vault.SealText(alertSecret, int64(alert.Tenant), alert.Secret)
+		secret, err := s.vault.SealText(alertUse, int64(alert.Tenant), alert.Secret)
 		if err != nil {
 			return 0, err
 		}
@@ -98,7 +98,7 @@ func (s *Store) RotateAlertSecret(
 		if err := expectAlert(ctx, q, tenant, id, expected); err != nil {
 			return 0, err
 		}
-		sealed, err := s.vault.SealText(alertSecret, int64(tenant), secret)
+		sealed, err := s.vault.SealText(alertUse, int64(tenant), secret)
 		if err != nil {
 			return 0, err
 		}
@@ -365,7 +365,7 @@ func (s *Store) alertFromRow(row dbsqlc.Alert, ruleRemoved bool, raisedAt time.T
 		RuleRemoved: ruleRemoved,
 		Silence:     violations.Silence{Until: orZero(row.SilencedUntil), By: row.SilencedBy, Reason: row.SilenceReason},
 	}
-	alert.Secret, alert.SecretIsClosed = s.opened(alertSecret, row.TenantID, row.Secret)
+	alert.Secret, alert.SecretIsClosed = s.opened(alertUse, row.TenantID, row.Secret)
 	if row.RuleID != nil {
 		alert.Rule = *row.RuleID
 	}

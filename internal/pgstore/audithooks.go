@@ -44,7 +44,7 @@ func (s *Store) CreateAuditWebhook(ctx context.Context, by rules.Actor, webhook 
 		if err != nil {
 			return dbsqlc.AuditWebhook{}, err
 		}
-		secret, err := s.vault.SealText(auditSecret, int64(webhook.Tenant), webhook.Secret)
+		secret, err := s.vault.SealText(auditUse, int64(webhook.Tenant), webhook.Secret)
 		if err != nil {
 			return dbsqlc.AuditWebhook{}, err
 		}
@@ -89,7 +89,7 @@ func (s *Store) RotateAuditSecret(
 		if err := expectAuditWebhook(ctx, q, tenant, expected); err != nil {
 			return row, err
 		}
-		sealed, err := s.vault.SealText(auditSecret, int64(tenant), secret)
+		sealed, err := s.vault.SealText(auditUse, int64(tenant), secret)
 		if err != nil {
 			return row, err
 		}
@@ -204,7 +204,7 @@ func (s *Store) FinishAuditErrand(ctx context.Context, e auth.AuditErrand) error
 
 func (s *Store) auditWebhookFromRow(row dbsqlc.AuditWebhook) auth.AuditWebhook {
 	webhook := auth.AuditWebhook{Tenant: row.TenantID, URL: row.Url, Active: row.IsActive, Version: row.Version}
-	webhook.Secret, webhook.SecretIsClosed = s.opened(auditSecret, row.TenantID, row.Secret)
+	webhook.Secret, webhook.SecretIsClosed = s.opened(auditUse, row.TenantID, row.Secret)
 	return webhook
 }
 

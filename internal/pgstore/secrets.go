@@ -13,8 +13,8 @@ import (
 
 // What a secret is sealed for, beside its tenant. Both are needed to open it.
 const (
-	alertSecret = "alert"
-	auditSecret = "audit webhook"
+	alertUse = "alert"
+	auditUse = "audit webhook"
 )
 
 // SealWith makes the Store seal the secrets of alerts and audit webhooks, and open those that are sealed. It must be called
@@ -30,11 +30,11 @@ func (s *Store) opened(use string, tenant rules.TenantID, stored string) (secret
 // sealedAgain returns what is stored for an alert's secret in place of what is stored now, which stays if it is for the same
 // secret. So a change of another field shows no change of the secret.
 func (s *Store) sealedAgain(alert *violations.Alert, stored string) (string, error) {
-	secret, isClosed := s.opened(alertSecret, alert.Tenant, stored)
+	secret, isClosed := s.opened(alertUse, alert.Tenant, stored)
 	if isClosed && alert.SecretIsClosed && alert.Secret == "" || !isClosed && alert.Secret == secret {
 		return stored, nil
 	}
-	return s.vault.SealText(alertSecret, int64(alert.Tenant), alert.Secret)
+	return s.vault.SealText(alertUse, int64(alert.Tenant), alert.Secret)
 }
 
 // secretsPerPage is how many secrets SealSecrets reads at once.
@@ -76,9 +76,9 @@ func (s *Store) SealSecrets(ctx context.Context) (sealed, closed int, err error)
 
 // sealSecret seals one secret, unless it was changed meanwhile. Its version stays, because nothing that people see changes.
 func (s *Store) sealSecret(ctx context.Context, row dbsqlc.SecretsToSealRow) (isSealed bool, err error) {
-	use := alertSecret
+	use := alertUse
 	if row.AlertID == 0 {
-		use = auditSecret
+		use = auditUse
 	}
 	secret, err := s.vault.OpenText(use, int64(row.TenantID), row.Secret)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Store) sealSecret(ctx context.Context, row dbsqlc.SecretsToSealRow) (is
 	by := rules.Actor{Kind: rules.ActorSystem, Name: "sluice", Act: "seal the secret"}
 	err = s.inTenantAs(ctx, by, row.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
 		var changed int64
-		if use == auditSecret {
+		if use == auditUse {
 			changed, err = q.SealAuditSecret(ctx, sealed, row.TenantID, row.Secret)
 		} else {
 			changed, err = q.SealAlertSecret(ctx, dbsqlc.SealAlertSecretParams{
