@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { between, parseRange, wholeSteps } from '~/domain/range';
-import { parseSearch, rulesSearch, stringifySearch, violationsSearch } from './search';
+import { confirmedSearch, parseSearch, rulesSearch, stringifySearch, violationsSearch } from './search';
 
 test('a filter comes back from the address as it went in', () => {
   const search = { user: '12345678901234567890', endpoint: 'GET /a?b=c&d', live: true, rule: 12 };
@@ -11,6 +11,18 @@ test('a filter comes back from the address as it went in', () => {
 test('what makes no sense is left out', () => {
   expect(violationsSearch({ rule: 'twelve', user: '', live: 'perhaps' })).toEqual({});
   expect(rulesSearch({ q: 7, other: 'x' })).toEqual({});
+});
+
+test('a way back leads to this site', () => {
+  expect(confirmedSearch({ next: '/t/demo/rules?q=a%20b' })).toEqual({ next: '/t/demo/rules?q=a%20b' });
+  for (const next of [
+    'https://evil.example',
+    '//evil.example',
+    '/\\evil.example',
+    '/\t/evil.example',
+    '/\n/evil.example',
+  ])
+    expect(confirmedSearch({ next })).toEqual({});
 });
 
 test('a between range reads back to the second', () => {

@@ -247,10 +247,10 @@ export function confirmedSearch(raw: Raw): ConfirmedSearch {
   return given({ next: localPath(raw.next), failed: text(raw.failed), provider: text(raw.provider) });
 }
 
-/** Only a local path: a link must not redirect people to another site. */
+/** Only a local path: a link must not redirect people to another site. Browsers skip tabs and line breaks. */
 function localPath(value: unknown): string | undefined {
   const path = text(value);
-  return path && /^\/(?![/\\])/.test(path) ? path : undefined;
+  return path && /^\/(?!\/)[^\\\s\p{Cc}]*$/u.test(path) ? path : undefined;
 }
 
 /** What became of linking an identity. */

@@ -11,6 +11,7 @@ import unittest
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from sluice import AsyncSluice, Check, Decision, Limiter, Observation, Sluice, SluiceError, __version__
 from sluice._memory import Memory
@@ -26,7 +27,7 @@ class Held:
     """A request that has arrived."""
 
     def __init__(self, received: Received) -> None:
-        self.path = received.path
+        self.path, self.body = received.path, received.body
         body = json.loads(received.body)
         self.batch = "checks" in body
         self.users = [check.get("user_id") for check in (body["checks"] if self.batch else [body])]
@@ -34,12 +35,37 @@ class Held:
 
     def let(self, status: int = 200) -> None:
         """Allows all checks, naming each by its plan; on 400 refuses those of the user bad."""
-        results = [{"status": 200, "allowed": True, "plan": user} for user in self.users]
+        results = [
+            {"status": 200, "allowed": True, "plan": user, "reservation": "a place" if user == "holder" else None}
+            for user in self.users
+        ]
         errors = [
             {"pointer": f"/checks/{i}/user_id", "detail": "is bad"} for i, u in enumerate(self.users) if u == "bad"
         ]
         body = {"results": results} if self.batch else results[0]
         self.answer.set_result({"status": status, "body": body if status == 200 else {"type": "urn:x", "errors": errors}})
+
+
+class Interrupt(BaseException):
+    """What a signal handler or a gevent.Timeout raises."""
+
+
+class Interruptible(threading.Event):
+    """An event whose waits can be interrupted."""
+
+    interrupt_when_set = False
+    _interrupted = False
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        while not super().wait(0.001):
+            if self._interrupted:
+                raise Interrupt
+        if self.interrupt_when_set:
+            raise Interrupt
+        return True
 
 
 class Threads:
@@ -198,6 +224,54 @@ class QueueCases:
 class ThreadsTest(QueueCases, unittest.TestCase):
     kind = Threads
 
+    def event(self, checks: Threads | Tasks) -> Interruptible:
+        """What the check that waits longest waits for."""
+        assert isinstance(checks, Threads)
+        event = checks.client._waiting[0].event
+        assert isinstance(event, Interruptible)
+        return event
+
+    def test_the_place_of_an_interrupted_thread_is_freed_when_the_answer_comes(self) -> None:
+        with mock.patch("sluice._sync.Event", Interruptible):
+            checks = self.start()
+            first = [checks.check(), checks.check()]
+            alone = [self.next(), self.next()]
+            leaver = checks.check(user_id="holder")
+            self.await_waiting(checks, 1)
+            left = self.event(checks)
+            stayer = checks.check()
+            self.await_waiting(checks, 2)
+            alone[0].let()
+            shared = self.next()
+            left.interrupt()
+            self.assertRaises(Interrupt, leaver.result, PATIENCE)
+            shared.let()
+            release = self.next()
+            self.assertEqual((release.path, json.loads(release.body)), ("/v1/settle", {"reservation": "a place"}))
+            release.let()
+            alone[1].let()
+            for result in (stayer, *first):
+                self.assertEqual(result.result(PATIENCE).source, "server")
+
+    def test_an_interrupted_thread_sends_for_nobody_and_another_one_does(self) -> None:
+        with mock.patch("sluice._sync.Event", Interruptible):
+            checks = self.start()
+            first = [checks.check(), checks.check()]
+            alone = [self.next(), self.next()]
+            leaver = checks.check()
+            self.await_waiting(checks, 1)
+            self.event(checks).interrupt_when_set = True
+            alone[0].let()
+            self.assertRaises(Interrupt, leaver.result, PATIENCE)
+            after = checks.check(user_id="after")
+            held = self.next()
+            self.assertEqual(held.users, ["after"])
+            held.let()
+            alone[1].let()
+            for result in (after, *first):
+                self.assertEqual(result.result(PATIENCE).source, "server")
+            self.assertEqual(checks.client._in_flight, 0)
+
     def test_it_survives_a_fork(self) -> None:
         client = Sluice(Server(self, lambda _: {"body": {"allowed": True}}).url, TEST_KEY, timeout=PATIENCE)
         self.addCleanup(client.close)
@@ -228,6 +302,16 @@ class TasksTest(QueueCases, unittest.TestCase):
         alone[1].let()
         for result in (stayer, *first):
             result.result(PATIENCE)
+
+    def test_the_place_of_a_caller_that_left_is_freed_when_the_answer_comes(self) -> None:
+        checks = self.start()
+        leaver = checks.check(user_id="holder")
+        held = self.next()
+        leaver.cancel()
+        held.let()
+        release = self.next()
+        self.assertEqual((release.path, json.loads(release.body)), ("/v1/settle", {"reservation": "a place"}))
+        release.let()
 
     def test_another_event_loop_begins_anew(self) -> None:
         client = AsyncSluice(Server(self, lambda _: {"body": {"allowed": True}}).url, TEST_KEY, timeout=PATIENCE)

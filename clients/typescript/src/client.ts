@@ -81,7 +81,13 @@ export class Sluice {
     this.#timeout = timeout;
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
     this.#memory = new Memory(denialMemory);
-    this.#queue = new Queue({ one: (q, signal) => this.#one(q, signal), many: (qs) => this.#many(qs) }, timeout, batch);
+    const transport = {
+      one: (question: Question) => this.#one(question),
+      many: (questions: Question[]) => this.#many(questions),
+      // A place would stay taken until its max_hold, for a caller that does not know of it.
+      unwanted: ({ reservation }: Decision) => void this.release(reservation).catch(() => undefined),
+    };
+    this.#queue = new Queue(transport, timeout, batch);
   }
 
   /**
@@ -241,15 +247,13 @@ export class Sluice {
   }
 
   /** Sends one request, once. The time-out covers the body, too. */
-  async #send(method: string, path: string, body: string | null, timeout: number, signal?: AbortSignal) {
+  async #send(method: string, path: string, body: string | null, timeout: number) {
     const controller = new AbortController();
     let late = false;
     const timer = setTimeout(() => {
       late = true;
       controller.abort();
     }, timeout);
-    const abort = () => controller.abort();
-    signal?.addEventListener('abort', abort, { once: true });
     try {
       const response = await this.#fetch(this.#base + path, {
         method,
@@ -266,17 +270,15 @@ export class Sluice {
       } catch {} // problem() says what it is
       return { status: response.status, answer, headers: response.headers };
     } catch (error) {
-      signal?.throwIfAborted();
       if (late) throw new SluiceError('timeout', `No answer within ${timeout} ms.`);
       throw new SluiceError('connection', reason(error));
     } finally {
       clearTimeout(timer);
-      signal?.removeEventListener('abort', abort);
     }
   }
 
-  async #one(question: Question, signal?: AbortSignal): Promise<Decision> {
-    const { status, answer, headers } = await this.#send('POST', '/v1/check', question.body, this.#timeout, signal);
+  async #one(question: Question): Promise<Decision> {
+    const { status, answer, headers } = await this.#send('POST', '/v1/check', question.body, this.#timeout);
     const decision = decode(answer, status);
     if (decision) return decision;
     if (status === 429 && typeof answer?.type === 'string') {

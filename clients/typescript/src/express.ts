@@ -23,10 +23,12 @@ export type Identify<Request> = (request: Request) => Check | null | undefined |
 export function limit<Request>(limits: Sluice, identify: Identify<Request>) {
   return async (request: Request, answer: Answer, next: (error?: unknown) => void): Promise<void> => {
     const left = new AbortController();
+    if (answer.closed) return;
     answer.once('close', () => left.abort());
     let passes = false;
     try {
       const check = await identify(request);
+      if (left.signal.aborted) return;
       passes = !check || (await ask(limits, check, answer, left.signal));
     } catch (error) {
       if (!left.signal.aborted) next(error); // identify failed
@@ -50,8 +52,11 @@ async function ask(limits: Sluice, check: Check, answer: Answer, left: AbortSign
   const { reservation } = decision;
   if (reservation) {
     const release = () => limits.release(reservation).catch(() => undefined); // it is freed after its max_hold
-    if (left.aborted) release();
-    else answer.once('close', release);
+    if (left.aborted) {
+      release();
+      return false;
+    }
+    answer.once('close', release);
   }
   for (const [name, value] of Object.entries(headers(decision))) answer.setHeader(name, value);
   if (!decision.allowed) {

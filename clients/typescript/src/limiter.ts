@@ -69,6 +69,10 @@ export class Limiter {
 /** Waits, or rejects with the reason of the signal. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
+    if (signal?.aborted) {
+      reject(signal.reason);
+      return;
+    }
     const end = () => {
       clearTimeout(timer);
       reject(signal?.reason);

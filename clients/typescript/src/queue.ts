@@ -21,8 +21,10 @@ const maxBatchCharacters = 256 << 10;
 
 /** What sends the requests. */
 export interface Transport {
-  one(question: Question, signal?: AbortSignal): Promise<Decision>;
+  one(question: Question): Promise<Decision>;
   many(questions: Question[]): Promise<Decision[]>;
+  /** Gets a decision whose caller left before it came. */
+  unwanted(decision: Decision): void;
 }
 
 /** A check that waits for its share of a request. */
@@ -58,15 +60,30 @@ export class Queue {
     if (this.#failures >= failuresUntilProbing && this.#inFlight > 0) {
       throw new SluiceError('connection', 'The last requests failed, and another one is trying.');
     }
-    if (!this.#batch || this.#inFlight < inFlight) return this.#alone(question, signal);
-    return this.#wait(question, signal);
+    if (this.#batch && this.#inFlight >= inFlight) return this.#wait(question, signal);
+    const request = this.#alone(question);
+    return signal ? this.#unlessLeft(request, signal) : request;
   }
 
-  async #alone(question: Question, signal?: AbortSignal): Promise<Decision> {
+  /** The request goes on when its caller leaves, since its answer tells what the server took. */
+  #unlessLeft(request: Promise<Decision>, signal: AbortSignal): Promise<Decision> {
+    return new Promise((resolve, reject) => {
+      const leave = () => reject(signal.reason);
+      signal.addEventListener('abort', leave, { once: true });
+      request
+        .then((decision) => {
+          if (signal.aborted) this.#transport.unwanted(decision);
+          resolve(decision);
+        }, reject)
+        .finally(() => signal.removeEventListener('abort', leave));
+    });
+  }
+
+  async #alone(question: Question): Promise<Decision> {
     this.#inFlight++;
     let failure: unknown = null;
     try {
-      return await this.#transport.one(question, signal);
+      return await this.#transport.one(question);
     } catch (error) {
       failure = error;
       throw error;
@@ -77,6 +94,7 @@ export class Queue {
 
   #wait(question: Question, signal?: AbortSignal): Promise<Decision> {
     return new Promise((resolve, reject) => {
+      let left = false;
       const finish = () => {
         clearTimeout(stall);
         clearTimeout(timeout);
@@ -86,6 +104,7 @@ export class Queue {
         question,
         resolve: (decision) => {
           finish();
+          if (left) this.#transport.unwanted(decision);
           resolve(decision);
         },
         reject: (error) => {
@@ -95,6 +114,7 @@ export class Queue {
       };
       /** Takes the check out of the queue, so that nothing is taken for a caller that is gone. */
       const leave = (error: unknown) => {
+        left = true;
         this.#waiting = this.#waiting.filter((other) => other !== waiting);
         waiting.reject(error);
       };
@@ -113,8 +133,8 @@ export class Queue {
     this.#inFlight--;
     if (failure === null || (failure instanceof SluiceError && ['request', 'key'].includes(failure.kind))) {
       this.#failures = 0; // a refusal is an answer
-    } else if (failure instanceof SluiceError) {
-      this.#failures++; // anything else is a caller that left, which says nothing about the server
+    } else {
+      this.#failures++;
     }
     if (this.#inFlight < inFlight) this.#sendNext();
   }

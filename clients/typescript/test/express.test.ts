@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { EventEmitter } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { after, test } from 'node:test';
 import express from 'express';
@@ -78,6 +79,22 @@ test('it waits for its turn, and releases its place', async () => {
   while (server.requests.length < 2) await new Promise((resolve) => setTimeout(resolve, 5));
   assert.equal(server.requests[1]?.path, '/v1/settle');
   assert.equal(server.requests[1]?.body, '{"reservation":"r1"}');
+});
+
+test('for a caller that has gone nothing is asked', async () => {
+  const server = await serve(() => ({ body: { allowed: true } }));
+  const middleware = limit(new Sluice({ url: server.url, key: testKey, timeout: 30_000 }), () => ({}));
+  const answer = Object.assign(new EventEmitter(), {
+    ...{ statusCode: 200, closed: true, setHeader: () => undefined, end: () => undefined },
+  });
+  await middleware({}, answer, () => assert.fail('it goes on'));
+  answer.closed = false;
+  const leaves = limit(new Sluice({ url: server.url, key: testKey, timeout: 30_000 }), () => {
+    answer.emit('close'); // while it is identified
+    return {};
+  });
+  await leaves({}, answer, () => assert.fail('it goes on'));
+  assert.equal(server.requests.length, 0);
 });
 
 test('an error of identify goes to the error handler', async () => {

@@ -11,8 +11,9 @@ const quiet = { warn: () => undefined, info: () => undefined };
 
 interface Held {
   path: string;
+  body: string;
   users: string[];
-  /** Allows all checks, naming each by its plan; on 400 refuses those of the user bad. */
+  /** Allows all checks, naming each by its plan, with a place for the user holder; on 400 refuses those of the user bad. */
   let(status?: number): void;
 }
 
@@ -27,9 +28,13 @@ async function gate(options: { timeout?: number; failureMode?: 'open' | 'closed'
         const users: string[] = (checks ?? [{ user_id }]).map((check: { user_id: string }) => check.user_id);
         const held: Held = {
           path,
+          body,
           users,
           let(status = 200) {
-            const results = users.map((plan) => ({ status: 200, allowed: true, plan }));
+            const results = users.map((plan) => ({
+              ...{ status: 200, allowed: true, plan },
+              ...(plan === 'holder' ? { reservation: 'a place' } : {}),
+            }));
             const errors = users.flatMap((user, i) =>
               user === 'bad' ? [{ pointer: `/checks/${i}/user_id`, detail: 'is bad' }] : [],
             );
@@ -122,6 +127,33 @@ test('a caller that leaves takes its check along', async () => {
   rest.let();
   alone[1]?.let();
   await Promise.all([stayer, ...first]);
+});
+
+test('the place of a caller that left is freed when the answer comes', async () => {
+  const { limits, next } = await gate();
+  const leave = async () => {
+    const leaving = new AbortController();
+    const leaver = limits.check({ userId: 'holder' }, { signal: leaving.signal });
+    return async (held: Held) => {
+      leaving.abort(new Error('left'));
+      await assert.rejects(leaver, /left/);
+      held.let();
+      const release = await next();
+      assert.deepEqual([release.path, release.body], ['/v1/settle', '{"reservation":"a place"}']);
+      release.let();
+    };
+  };
+  const alone = await leave();
+  await alone(await next());
+
+  const others = [limits.check({}), limits.check({})];
+  const theirs = [await next(), await next()];
+  const shared = await leave();
+  const waits = limits.check({});
+  theirs[0]?.let();
+  await shared(await next());
+  theirs[1]?.let();
+  await Promise.all([waits, ...others]);
 });
 
 test('only probes wait for a server that fails', async () => {

@@ -35,17 +35,28 @@ async def _run(steps: Steps[T], do: Callable[[Any], Awaitable[Any]]) -> T:
 class _Call:
     """A check that waits for its share of a request."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, unwanted: Callable[[Decision], None]) -> None:
         self.question = question
+        self._unwanted = unwanted
         self.future: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
 
     def end(self, result: Decision | SluiceError) -> None:
-        if self.future.done():  # its caller left
+        if self.future.done():  # it was ended before, or its caller left
+            if isinstance(result, Decision):
+                self._unwanted(result)
             return
         if isinstance(result, SluiceError):
             self.future.set_exception(result)
         else:
             self.future.set_result(result)
+
+    async def result(self) -> Decision:
+        try:
+            return await self.future
+        except asyncio.CancelledError:
+            if self.future.done() and not self.future.cancelled() and self.future.exception() is None:
+                self._unwanted(self.future.result())  # it came in the same moment
+            raise
 
 
 class AsyncSluice:
@@ -162,10 +173,10 @@ class AsyncSluice:
         self._client()
         if self._failures >= _core.FAILURES_UNTIL_PROBING and self._in_flight > 0:
             raise SluiceError("connection", "The last requests failed, and another one is trying.")
-        call = _Call(question)
+        call = _Call(question, self._release_quietly)
         if not self._core.batch or self._in_flight < _core.IN_FLIGHT:
             self._start([call])
-            return await call.future  # the request has a deadline
+            return await call.result()  # the request has a deadline
         self._waiting.append(call)
         loop = asyncio.get_running_loop()
         timers = (
@@ -173,7 +184,7 @@ class AsyncSluice:
             loop.call_later(self._core.timeout, call.end, SluiceError("timeout", "No answer in time.")),
         )
         try:
-            return await call.future
+            return await call.result()
         finally:
             for timer in timers:
                 timer.cancel()
@@ -211,6 +222,18 @@ class AsyncSluice:
             self._failures = 0 if _core.is_answer(error) else self._failures + 1
             if self._in_flight < _core.IN_FLIGHT:
                 self._send_next()
+
+    def _release_quietly(self, decision: Decision) -> None:
+        """A place would stay taken until its max_hold, for a caller that does not know of it."""
+
+        async def release(reservation: str) -> None:
+            try:
+                await self.release(reservation)
+            except SluiceError:
+                pass
+
+        if decision.reservation:
+            self._spawn(release(decision.reservation))
 
     async def _post(self, post: Post) -> Answer:
         """Sends one request, once."""

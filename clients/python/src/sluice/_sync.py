@@ -4,7 +4,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from threading import Event, Lock
+from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -42,16 +42,25 @@ class _Call:
         self.deadline = time.monotonic() + timeout
         self.event = Event()
         self.leads: list[_Call] | None = None  # the batch that this caller is to send
+        self.left = False  # its caller does not read the result
         self._result: Decision | SluiceError | None = None
 
     def end(self, result: Decision | SluiceError) -> None:
         self._result = result
         self.event.set()
 
+    def ended(self) -> bool:
+        return self._result is not None
+
     def result(self) -> Decision:
-        if isinstance(self._result, Decision):
-            return self._result
-        raise self._result or SluiceError("timeout", "No answer in time.")
+        result = None if self.left else self._result
+        if isinstance(result, Decision):
+            return result
+        raise result or SluiceError("timeout", "No answer in time.")
+
+    def unwanted(self) -> str | None:
+        """The reservation that nobody knows of, because its caller left."""
+        return self._result.reservation if self.left and isinstance(self._result, Decision) else None
 
 
 class Sluice:
@@ -61,7 +70,7 @@ class Sluice:
     most, until failure_mode decides; settling and usage, for which there is no failure mode, wait ten times as long.
     denial_memory is how many seconds a denial is remembered at most; 0 is not at all. batch says whether concurrent
     checks share requests. on_decision is called after each check, for metrics. http is an httpx.Client of your own, for
-    example with certificates; it must not repeat requests.
+    example with certificates; it must not repeat requests, and must not be used on both sides of a fork.
     """
 
     def __init__(
@@ -176,14 +185,27 @@ class Sluice:
         return call.result()
 
     def _wait(self, call: _Call) -> None:
+        try:
+            self._await(call)
+        finally:
+            with self._lock:
+                if call in self._waiting:  # so that nothing is taken for a caller that is gone
+                    self._waiting.remove(call)
+                call.left = not call.ended()
+                batch, call.leads = call.leads, None
+                if batch is not None:  # an interrupt
+                    self._in_flight -= 1
+                    for other in batch[:-1]:
+                        other.end(SluiceError("connection", "The thread that was to ask was interrupted."))
+                    self._next_leader()
+
+    def _await(self, call: _Call) -> None:
         if not call.event.wait(self._core.timeout * _core.STALL):
             with self._lock:
                 if self._in_flight < _core.MOST_IN_FLIGHT and self._failures < _core.FAILURES_UNTIL_PROBING:
                     self._next_leader()
             call.event.wait(max(0.0, call.deadline - time.monotonic()))
         with self._lock:
-            if call in self._waiting:  # so that nothing is taken for a caller that is gone
-                self._waiting.remove(call)
             batch, call.leads = call.leads, None
         if batch is not None:
             self._send(batch)
@@ -216,6 +238,16 @@ class Sluice:
                     self._failures = 0 if _core.is_answer(error) else self._failures + 1
                 if self._in_flight < _core.IN_FLIGHT:
                     self._next_leader()
+                unwanted = [reservation for call in batch if (reservation := call.unwanted())]
+            for reservation in unwanted:
+                Thread(target=self._release_quietly, args=(reservation,), daemon=True).start()
+
+    def _release_quietly(self, reservation: str) -> None:
+        """A place would stay taken until its max_hold, for a caller that does not know of it."""
+        try:
+            self.release(reservation)
+        except SluiceError:
+            pass
 
     def _post(self, post: Post) -> Answer:
         """Sends one request, once."""
