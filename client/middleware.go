@@ -1,7 +1,7 @@
 package sluice
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -20,18 +20,18 @@ func (c *Client) Middleware(identify func(*http.Request) (Check, bool)) func(htt
 				next.ServeHTTP(w, r)
 				return
 			}
-			decision, err := c.Check(r.Context(), check)
-			var invalid *Error
-			switch {
-			case errors.As(err, &invalid):
+			// A check goes on when its caller leaves, since its answer tells which place was taken.
+			decision, err := c.Check(context.WithoutCancel(r.Context()), check)
+			if err != nil {
 				c.config.Logger.WarnContext(r.Context(), "Sluice refused a check", "error", err)
 				writeProblem(w, http.StatusBadRequest, "about:blank", "Bad Request", "The request cannot be identified.")
-				return
-			case err != nil: // the caller is gone
 				return
 			}
 			// Also after a panic: places are worth more than the order of the stack.
 			defer c.ReleaseLater(r.Context(), decision.Reservation)
+			if r.Context().Err() != nil {
+				return
+			}
 			decision.SetHeaders(w.Header(), time.Now())
 			if !decision.Allowed {
 				decision.writeDenial(w)

@@ -55,7 +55,8 @@ type call struct {
 
 	since    time.Time // when it began to wait
 	stalled  bool      // the watch has seen it wait for a quarter of the time-out
-	timedOut bool      // the watch has ended its wait; its request may go on
+	left     bool      // its caller does not wait any more; its request may go on
+	landed   bool      // its request is over, and its caller is about to be told
 }
 
 var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
@@ -106,10 +107,13 @@ func (q *queue) wait(ctx context.Context, waiter *call) (Decision, *Error) {
 	select {
 	case <-waiter.done:
 	case <-ctx.Done():
-		q.leave(waiter)
+		if hasAnswer := q.leave(waiter); hasAnswer {
+			<-waiter.done
+			q.client.ReleaseLater(ctx, waiter.decision.Reservation)
+		}
 		return Decision{}, failure(ctx.Err())
 	}
-	if waiter.timedOut { // its memory may still be written to
+	if waiter.left { // its memory may still be written to
 		return Decision{}, failure(context.DeadlineExceeded)
 	}
 	decision, failed := waiter.decision, waiter.failed
@@ -118,16 +122,21 @@ func (q *queue) wait(ctx context.Context, waiter *call) (Decision, *Error) {
 	return decision, failed
 }
 
-// leave takes a check out of the queue, so that nothing is taken for a caller that is gone.
-func (q *queue) leave(waiter *call) {
+// leave is for a caller that is gone. A check that waits is taken out of the queue, so that nothing is taken for it.
+func (q *queue) leave(waiter *call) (hasAnswer bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i, other := range q.waiting {
 		if other == waiter {
 			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
-			return
+			return false
 		}
 	}
+	if waiter.landed && !waiter.left {
+		return true
+	}
+	waiter.left = true
+	return false
 }
 
 // ended counts a request that is over, and sends those that waited for it.
@@ -191,6 +200,9 @@ func (q *queue) send(f *flight) {
 		failed = q.post(ctx, rest)
 	}
 	for _, c := range f.calls {
+		if c.left && failed == nil { // else a place would stay taken until its max_hold
+			q.client.ReleaseLater(q.client.life, c.decision.Reservation)
+		}
 		c.end(failed)
 	}
 	// Those callers' next checks share the next request, instead of waiting for the one after it. Two turns, because some met at a
@@ -213,20 +225,26 @@ func (q *queue) post(ctx context.Context, batch []*call) (failed *Error) {
 func (q *queue) takeOff(f *flight) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	for _, c := range f.calls {
+		c.landed = false
+	}
 	q.flights = append(q.flights, f)
 }
 
-// land takes the calls of a request from the watch. From then on none of them times out.
+// land takes the calls of a request from the watch. From then on none of them times out, and none is left by its caller.
 func (q *queue) land(f *flight) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	for _, c := range f.calls {
+		c.landed = true
+	}
 	i := slices.Index(q.flights, f)
 	q.flights = slices.Delete(q.flights, i, i+1)
 }
 
-// end wakes the caller, unless the watch has.
+// end wakes the caller, if it still waits.
 func (c *call) end(failed *Error) {
-	if !c.timedOut {
+	if !c.left {
 		c.failed = failed
 		c.done <- struct{}{}
 	}
@@ -251,7 +269,7 @@ func tell(batch []*call, failed *Error) []*call {
 			named := *failed
 			named.Fields = fields
 			c.end(&named)
-		} else if !c.timedOut {
+		} else if !c.left {
 			rest = append(rest, c)
 		}
 	}

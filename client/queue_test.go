@@ -30,6 +30,7 @@ type gate struct {
 // held is a request that has arrived. Its checks are answered by let.
 type held struct {
 	path   string
+	body   string
 	users  []string
 	answer chan int
 }
@@ -42,6 +43,7 @@ func newGate(t *testing.T) *gate {
 	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := &held{path: r.URL.Path, answer: make(chan int, 1)}
 		text, _ := io.ReadAll(r.Body)
+		h.body = string(text)
 		var body struct {
 			UserID string `json:"user_id"`
 			Checks []struct {
@@ -84,7 +86,11 @@ func writeAnswer(w io.Writer, status int, users []string, batch bool) {
 	}
 	var results []string
 	for _, user := range users {
-		results = append(results, fmt.Sprintf(`{"status":200,"allowed":true,"plan":%q}`, user))
+		place := ""
+		if user == "holder" {
+			place = `,"reservation":"a place"`
+		}
+		results = append(results, fmt.Sprintf(`{"status":200,"allowed":true,"plan":%q%s}`, user, place))
 	}
 	if batch {
 		_, _ = fmt.Fprintf(w, `{"results":[%s]}`, strings.Join(results, ","))
@@ -228,8 +234,8 @@ func TestTheWatchEndsOnlyWhatHasWaitedForTheTimeout(t *testing.T) {
 		q.look()
 	}
 	for i, ended := range []bool{true, false, false, true, false, true} {
-		if c := all[i]; c.timedOut != ended || len(c.done) == 1 != ended {
-			t.Errorf("call %d: timed out %v, told %d times; want %v", i, c.timedOut, len(c.done), ended)
+		if c := all[i]; c.left != ended || len(c.done) == 1 != ended {
+			t.Errorf("call %d: timed out %v, told %d times; want %v", i, c.left, len(c.done), ended)
 		}
 	}
 	if len(q.waiting) != 2 || !q.waiting[0].stalled || q.waiting[1].stalled || !q.watch.runs {
@@ -309,6 +315,32 @@ func TestACallerThatLeavesTakesItsCheckAlong(t *testing.T) {
 		t.Errorf("%v are asked, want the stayer alone", next.users)
 	}
 	next.let(http.StatusOK)
+	<-stayer
+	alone[1].let(http.StatusOK)
+}
+
+func TestThePlaceOfACallerThatLeftIsFreedWhenItsAnswerComes(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	client := newTestClient(t, Config{URL: g.URL, Timeout: patience})
+	checkLater(t.Context(), client, "a")
+	checkLater(t.Context(), client, "b")
+	alone := []*held{g.next(t), g.next(t)}
+	ctx, cancel := context.WithCancel(t.Context())
+	leaver, stayer := checkLater(ctx, client, "holder"), checkLater(t.Context(), client, "stayer")
+	client.queue.waitingChecks(t, 2)
+	alone[0].let(http.StatusOK)
+	shared := g.next(t)
+	cancel()
+	if got := <-leaver; !errors.Is(got.err, context.Canceled) {
+		t.Errorf("the leaver got %+v, want its context's error", got)
+	}
+	shared.let(http.StatusOK)
+	release := g.next(t)
+	if release.path != "/v1/settle" || release.body != `{"reservation":"a place"}` {
+		t.Errorf("%s %s is asked, want the place to be released", release.path, release.body)
+	}
+	release.let(http.StatusOK)
 	<-stayer
 	alone[1].let(http.StatusOK)
 }

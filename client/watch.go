@@ -33,7 +33,7 @@ func (q *queue) look() {
 	}
 	for _, f := range q.flights {
 		for _, c := range f.calls {
-			if !c.timedOut && !c.timeOut(now, timeout, &next) {
+			if !c.left && !c.timeOut(now, timeout, &next) {
 				break
 			}
 		}
@@ -48,11 +48,11 @@ func (q *queue) look() {
 
 // timeOut ends the wait of a call if that is due, or else notes in next how long that takes.
 func (c *call) timeOut(now time.Time, timeout time.Duration, next *time.Duration) bool {
-	if left := timeout - now.Sub(c.since); left > 0 {
-		*next = min(*next, left)
+	if rest := timeout - now.Sub(c.since); rest > 0 {
+		*next = min(*next, rest)
 		return false
 	}
-	c.timedOut = true
+	c.left = true
 	c.done <- struct{}{}
 	return true
 }

@@ -14,7 +14,6 @@ package sluicegrpc
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -61,13 +60,10 @@ func enter(ctx context.Context, limits *sluice.Client, identify Identify, fullMe
 	if !ask {
 		return nothing, nil
 	}
-	decision, err := limits.Check(ctx, check)
-	var invalid *sluice.Error
-	switch {
-	case errors.As(err, &invalid):
+	// A check goes on when its caller leaves, since its answer tells which place was taken.
+	decision, err := limits.Check(context.WithoutCancel(ctx), check)
+	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, "the call cannot be identified")
-	case err != nil:
-		return nil, status.FromContextError(err).Err()
 	}
 	release := nothing
 	if decision.Reservation != "" {
@@ -77,7 +73,7 @@ func enter(ctx context.Context, limits *sluice.Client, identify Identify, fullMe
 		release()
 		return nil, err
 	}
-	if err := decision.Pause(ctx); err != nil {
+	if decision.Pause(ctx) != nil || ctx.Err() != nil {
 		release()
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}

@@ -185,19 +185,24 @@ class Sluice:
         return call.result()
 
     def _wait(self, call: _Call) -> None:
+        interrupted = True
         try:
             self._await(call)
+            interrupted = False
         finally:
             with self._lock:
                 if call in self._waiting:  # so that nothing is taken for a caller that is gone
                     self._waiting.remove(call)
-                call.left = not call.ended()
+                call.left = interrupted or not call.ended()
+                unwanted = call.unwanted()
                 batch, call.leads = call.leads, None
                 if batch is not None:  # an interrupt
                     self._in_flight -= 1
                     for other in batch[:-1]:
                         other.end(SluiceError("connection", "The thread that was to ask was interrupted."))
                     self._next_leader()
+            if unwanted:
+                Thread(target=self._release_quietly, args=(unwanted,), daemon=True).start()
 
     def _await(self, call: _Call) -> None:
         if not call.event.wait(self._core.timeout * _core.STALL):
