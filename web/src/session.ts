@@ -69,11 +69,11 @@ export function useSignOut(): () => Promise<void> {
   return async () => {
     const session = queries.getQueryData<Session | null>(sessionKey);
     await api.DELETE('/api/v1/session');
+    queries.clear();
     if (session?.sign_out_url) {
       window.location.assign(session.sign_out_url); // out at the provider too
       return;
     }
-    queries.clear();
     queries.setQueryData(sessionKey, null);
     await navigate({ to: '/sign-in' });
   };

@@ -2,6 +2,7 @@ import { hashKey, MutationCache, QueryCache, QueryClient, queryOptions } from '@
 import { api, body, tagged } from './client';
 import { all } from './pages';
 import { AwayError, isKind, isStatus, ProblemError } from './problem';
+import type { Session } from './types';
 
 /** The resources of a tenant, as query keys name them. changes.ts maps writes to resources. */
 export type Resource =
@@ -76,9 +77,15 @@ export function newQueryClient(): QueryClient {
 /** The session; null if nobody is signed in. */
 export const sessionQuery = queryOptions({
   queryKey: sessionKey,
-  queryFn: async ({ signal }) => {
+  queryFn: async ({ signal, client }) => {
     try {
-      return await body(api.GET('/api/v1/session', { signal }));
+      const session = await body(api.GET('/api/v1/session', { signal }));
+      const before = client.getQueryData<Session | null>(sessionKey);
+      if (before && before.account.account_id !== session.account.account_id) {
+        // Somebody else signed in, in another tab: what the first one read is not theirs.
+        void client.resetQueries({ predicate: ({ queryKey }) => queryKey[0] !== sessionKey[0] });
+      }
+      return session;
     } catch (error) {
       if (isStatus(error, 401)) return null;
       throw error;

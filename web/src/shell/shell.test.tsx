@@ -134,3 +134,16 @@ test('what is pressed just when the session ends leads to signing in, not to an 
   await waitFor(() => expect(router.state.location.pathname).toBe('/sign-in'));
   expect(complaints).not.toHaveBeenCalled();
 });
+
+test('who signs in from another tab does not see what was read for the one before', async () => {
+  let now = session();
+  fakeServer({ 'GET /api/v1/session': () => ({ json: now }) });
+  const { queries } = open('/t/acme/try');
+  await screen.findByRole('heading', { name: 'Try it' });
+  queries.setQueryData(['tenant', 'acme', 'of before'], 'a secret');
+  await queries.invalidateQueries({ queryKey: ['session'] });
+  expect(queries.getQueryData(['tenant', 'acme', 'of before'])).toBe('a secret'); // it is the same person
+  now = { ...now, account: { ...now.account, account_id: now.account.account_id + 1 } };
+  await queries.invalidateQueries({ queryKey: ['session'] });
+  await waitFor(() => expect(queries.getQueryData(['tenant', 'acme', 'of before'])).toBeUndefined());
+});

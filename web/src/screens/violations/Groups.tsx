@@ -36,7 +36,9 @@ interface Props {
 
 /** The denials of the range by what they have in common, the most first, with what can be done about each. */
 export function Groups({ tenant, span, by, search }: Props) {
-  const filter = { mode: search.mode, rule_id: by === 'rule' ? undefined : search.rule };
+  // A user whom only a shadow rule would deny was not denied. A rule says itself that it is a shadow.
+  const mode = search.mode ?? (by === 'rule' ? undefined : 'enforce');
+  const filter = { mode, rule_id: by === 'rule' ? undefined : search.rule };
   const top = useQuery(topQuery(tenant, span, by, most, filter));
   const { edit } = useRole();
   if (!top.data) {
@@ -63,13 +65,13 @@ export function Groups({ tenant, span, by, search }: Props) {
           <div className={top.isPlaceholderData ? styles.old : undefined} aria-busy={top.isPlaceholderData}>
             <DataTable
               label={`${groupTitles[by]} by denials`}
-              columns={columnsOf(tenant, by, rows, edit)}
+              columns={columnsOf(tenant, by, mode, rows, edit)}
               rows={rows}
               rowKey={({ value }) => value}
               to={({ value }) => ({
                 to: '/t/$tenant/violations',
                 params: { tenant },
-                search: { ...groupFilter({ by, value }), mode: search.mode, range: search.range },
+                search: { ...groupFilter({ by, value }), mode, range: search.range },
               })}
             />
           </div>
@@ -80,7 +82,13 @@ export function Groups({ tenant, span, by, search }: Props) {
   );
 }
 
-function columnsOf(tenant: string, by: TopBy, rows: TopItem[], edit: boolean): Column<TopItem>[] {
+function columnsOf(
+  tenant: string,
+  by: TopBy,
+  mode: ViolationsSearch['mode'],
+  rows: TopItem[],
+  edit: boolean,
+): Column<TopItem>[] {
   const all = rows.reduce((sum, { denied }) => sum + denied, 0);
   const columns: Column<TopItem>[] = [
     {
@@ -101,8 +109,8 @@ function columnsOf(tenant: string, by: TopBy, rows: TopItem[], edit: boolean): C
     },
     {
       key: 'denied',
-      header: 'Denied',
-      width: 96,
+      header: mode === 'shadow' ? 'Would be denied' : 'Denied',
+      width: mode === 'shadow' ? 144 : 96,
       numeric: true,
       render: ({ denied }) => <Num value={denied} />,
     },
