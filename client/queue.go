@@ -53,10 +53,10 @@ type call struct {
 	failed   *Error
 	done     chan struct{} // told once, when one of them is set; it has room for that, so nobody waits for a caller that left
 
-	since    time.Time // when it began to wait
-	stalled  bool      // the watch has seen it wait for a quarter of the time-out
-	left     bool      // its caller does not wait any more; its request may go on
-	landed   bool      // its request is over, and its caller is about to be told
+	since   time.Time // when it began to wait
+	stalled bool      // the watch has seen it wait for a quarter of the time-out
+	left    bool      // its caller does not wait any more; its request may go on
+	landed  bool      // its request is over, and its caller is about to be told
 }
 
 var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}

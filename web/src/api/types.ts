@@ -82,3 +82,6 @@ export type Identity = Schemas['Identity'];
 export type IdentityProvider = Schemas['IdentityProvider'];
 export type ProviderFailure = Schemas['ProviderFailure'];
 export type ProviderName = Schemas['ProviderName'];
+export type ScheduledChange = Schemas['ScheduledChange'];
+export type ScheduledRule = Schemas['ScheduledRule'];
+export type NewScheduledRule = Schemas['NewScheduledRule'];

@@ -4,11 +4,12 @@ import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { isStatus, ProblemError, sentence } from '~/api/problem';
+import type { NewScheduledRule } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
 import { done } from '~/components/toast';
 import { ownZone, plainTime, plural } from '~/domain/format';
+import { whenWords } from '~/domain/scheduled';
 import { fieldMoment, fieldText } from '~/domain/zone';
-import { type NewScheduledRule, whenWords } from './scheduled';
 import styles from './scheduled.module.css';
 
 interface Props {

@@ -3,11 +3,12 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
+import type { ScheduledChange } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { done } from '~/components/toast';
 import { plural } from '~/domain/format';
+import { isOpen, stateWords, whenWords } from '~/domain/scheduled';
 import { useRole } from '~/session';
-import { isOpen, type ScheduledChange, stateWords, whenWords } from './scheduled';
 import styles from './scheduled.module.css';
 
 interface Props {

@@ -4,7 +4,8 @@ import { Link } from '@tanstack/react-router';
 import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
 import { rulesQuery } from '~/api/queries';
-import type { Rule } from '~/api/types';
+import { openScheduledQuery } from '~/api/scheduled';
+import type { Rule, ScheduledChange } from '~/api/types';
 import { Card } from '~/components/Page';
 import { RuleLink } from '~/components/RuleLink';
 import { Awaited } from '~/components/states';
@@ -13,7 +14,7 @@ import { done, failed } from '~/components/toast';
 import { shortTime } from '~/domain/format';
 import { hasExpired } from '~/domain/group';
 import { limitSentence } from '~/domain/rate';
-import { becomes, openScheduledQuery, type ScheduledChange } from '~/features/scheduled/scheduled';
+import { becomes } from '~/domain/scheduled';
 import { useRole } from '~/session';
 import styles from './temporary.module.css';
 

@@ -1,9 +1,8 @@
 import { Fragment, useLayoutEffect, useMemo, useRef, useState } from 'react';
 import type { Verdicts } from '~/api/queries';
-import type { MatrixRow, Plan, Rule } from '~/api/types';
+import type { MatrixRow, Plan, Rule, ScheduledChange } from '~/api/types';
 import { patternInWords } from '~/domain/pattern';
 import type { Limit } from '~/domain/rate';
-import type { ScheduledChange } from '~/features/scheduled/scheduled';
 import { cellId, type Draft, type Edit, type Place, rowId, ruleAt, type Unread } from './draft';
 import { type CellActions, GridCell } from './GridCell';
 import { inForce, splitProblem } from './inForce';

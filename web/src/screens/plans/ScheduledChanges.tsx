@@ -1,16 +1,11 @@
 import { useQuery } from '@tanstack/react-query';
-import type { MatrixRow, Rule } from '~/api/types';
+import { openScheduledQuery, scheduledQuery } from '~/api/scheduled';
+import type { MatrixRow, Rule, ScheduledChange } from '~/api/types';
 import { Card } from '~/components/Page';
 import { RuleLink } from '~/components/RuleLink';
 import { plural } from '~/domain/format';
+import { becomes, isOpen } from '~/domain/scheduled';
 import { ScheduledList } from '~/features/scheduled/ScheduledList';
-import {
-  becomes,
-  isOpen,
-  openScheduledQuery,
-  type ScheduledChange,
-  scheduledQuery,
-} from '~/features/scheduled/scheduled';
 import styles from '~/features/scheduled/scheduled.module.css';
 
 const mostEnded = 5;

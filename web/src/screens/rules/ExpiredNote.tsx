@@ -1,9 +1,10 @@
 import { useQuery } from '@tanstack/react-query';
+import { scheduledQuery } from '~/api/scheduled';
 import type { Rule } from '~/api/types';
 import { RelativeTime, useNow } from '~/components/Time';
 import { shortTime } from '~/domain/format';
 import { hasExpired } from '~/domain/group';
-import { isOpen, scheduledQuery } from '~/features/scheduled/scheduled';
+import { isOpen } from '~/domain/scheduled';
 import styles from './Rules.module.css';
 
 /** How long the server keeps a rule after its end and its last edit; rules.ExpiredKept. */

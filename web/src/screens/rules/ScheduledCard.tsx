@@ -1,9 +1,9 @@
 import { useQuery } from '@tanstack/react-query';
-import type { Rule } from '~/api/types';
+import { scheduledQuery } from '~/api/scheduled';
+import type { Rule, ScheduledChange } from '~/api/types';
 import { Card } from '~/components/Page';
 import { Awaited } from '~/components/states';
 import { ScheduledList } from '~/features/scheduled/ScheduledList';
-import { type ScheduledChange, scheduledQuery } from '~/features/scheduled/scheduled';
 import styles from './Rules.module.css';
 import { changeWords } from './scheduled';
 

@@ -1,5 +1,4 @@
-import type { Rule } from '~/api/types';
-import type { ScheduledRule } from '~/features/scheduled/scheduled';
+import type { Rule, ScheduledRule } from '~/api/types';
 import { differences, type FieldChange } from './ruleDraft';
 
 /** What a change sets, in words, also where the rule has these values already. */
