@@ -69,7 +69,7 @@ function Story({ tenant, violation, detail, onOpen }: StoryProps) {
     <>
       <p className={styles.sentence}>{whatHappened(violation)}</p>
       {detail && <InMinute violation={violation} detail={detail} />}
-      <Acts tenant={tenant} violation={violation} />
+      <Acts tenant={tenant} violation={violation} removed={detail?.rule === null} />
       <Details tenant={tenant} violation={violation} detail={detail} />
       {detail && detail.beside.length > 0 && <Beside detail={detail} onOpen={onOpen} />}
     </>
@@ -102,11 +102,22 @@ function InMinute({ violation, detail }: { violation: Violation; detail: Violati
   );
 }
 
-function Acts({ tenant, violation }: { tenant: string; violation: Violation }) {
+interface ActsProps {
+  tenant: string;
+  violation: Violation;
+  removed: boolean; // its rule
+}
+
+function Acts({ tenant, violation, removed }: ActsProps) {
   const { edit } = useRole();
   const { user_id, rule_id, ip_address, key_pattern, mode, reason } = violation;
   const overridable =
-    edit && user_id !== null && mode === 'enforce' && reason !== 'blocked' && splitsByUser(key_pattern);
+    edit &&
+    !removed &&
+    user_id !== null &&
+    mode === 'enforce' &&
+    reason !== 'blocked' &&
+    splitsByUser(key_pattern);
   return (
     <div className={styles.acts}>
       {overridable && (

@@ -4,6 +4,7 @@ import { fakeServer, page, rule } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { live, world } from '../../../test/rules';
 import { verdicts } from '../../../test/traffic';
+import { comparisonWords } from './comparison';
 
 const candidate = rule({
   rule_id: 9,
@@ -60,6 +61,13 @@ test('the shadow toggle of a live rule says that its limit stops, and what was t
   );
 });
 
+test('the share of the candidate is of the checks that reached it', () => {
+  const data = { ...comparison, live_total: verdicts(18, 54), candidate_total: verdicts(6, 19) };
+  expect(comparisonWords(data).replace(/\s/g, ' ')).toBe(
+    'The live rule denied 54 of 72 checks (75 %). The candidate was tried on 25 of them and would have denied 19 (76 %).',
+  );
+});
+
 test('a live rule shows its candidate, and offers no second one', async () => {
   fakeServer(besides);
   const { user } = open('/t/acme/rules/1');
@@ -109,7 +117,7 @@ test('a candidate that decides as its live rule does says so once', async () => 
     'GET /api/v1/tenants/acme/rules/9/comparison': { ...comparison, candidate_only: none },
   });
   open('/t/acme/rules/9');
-  expect(await screen.findByText('No difference so far')).toBeDefined();
+  expect(await screen.findByText('Nobody is denied by only one of them')).toBeDefined();
   expect(screen.queryByText('Denied by the candidate only')).toBeNull();
   expect(screen.queryByText('Nobody')).toBeNull();
 });

@@ -25,7 +25,9 @@ export function ComparisonCard({ tenant, candidate }: { tenant: string; candidat
             <Lines data={data} />
             <Differences tenant={tenant} pattern={candidate.key_pattern} data={data} />
             <p className="soft">
-              The candidate takes tokens only for checks that pass, so a looser limit hardly ever denies here.
+              The candidate is not tried on what the live rule denies again at once, and takes tokens only for
+              checks that pass. So a looser limit hardly ever denies here. The effect beside Promote decides
+              recorded checks anew by both limits.
               {data.looked_back_to && (
                 <>
                   {' '}
@@ -102,9 +104,8 @@ function Differences({ tenant, pattern, data }: { tenant: string; pattern: strin
   if (candidate_only.items.length + live_only.items.length === 0) {
     const checks = live_total.allowed + live_total.denied + live_total.bypassed;
     return (
-      <EmptyState title={checks === 0 ? 'Waiting for checks' : 'No difference so far'}>
-        {checks > 0 && 'Both rules have decided every check alike. '}
-        Who is denied by only one of them is listed here.
+      <EmptyState title={checks === 0 ? 'Waiting for checks' : 'Nobody is denied by only one of them'}>
+        Such users or addresses are listed here.
       </EmptyState>
     );
   }

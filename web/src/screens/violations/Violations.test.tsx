@@ -84,6 +84,7 @@ test('a rule that was edited or removed since is said to be', async () => {
   expect(await screen.findByText(/It is now 20 per second, bursts to 50/)).toBeDefined();
   queries.setQueryData(['tenant', 'acme', 'violations', 'one', id], oneOf({ rule: null }));
   expect(await screen.findByText('The rule was removed since.')).toBeDefined();
+  expect(screen.queryByRole('link', { name: 'Override limit' })).toBeNull();
 });
 
 test('a viewer sees no button that makes an override', async () => {
