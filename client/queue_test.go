@@ -235,11 +235,12 @@ func TestTheWatchEndsOnlyWhatHasWaitedForTheTimeout(t *testing.T) {
 	}
 	for i, ended := range []bool{true, false, false, true, false, true} {
 		if c := all[i]; c.left != ended || len(c.done) == 1 != ended {
-			t.Errorf("call %d: timed out %v, told %d times; want %v", i, c.left, len(c.done), ended)
+			t.Errorf("call %d: its caller left: %v, told %d times; want %v", i, c.left, len(c.done), ended)
 		}
 	}
 	if len(q.waiting) != 2 || !q.waiting[0].stalled || q.waiting[1].stalled || !q.watch.runs {
-		t.Errorf("%d wait, the watch runs: %v; want 2, of which the first has stalled", len(q.waiting), q.watch.runs)
+		t.Errorf("%d calls wait, the first one stalled: %v, the watch runs: %v; want 2 calls, true, true",
+			len(q.waiting), len(q.waiting) > 0 && q.waiting[0].stalled, q.watch.runs)
 	}
 	q.waiting, q.flights = nil, nil
 	if q.look(); q.watch.runs {

@@ -18,8 +18,8 @@ import (
 // SecretKeyBytes is the length of a key of a Vault.
 const SecretKeyBytes = 32
 
-// Vault seals secrets that the database keeps, such as those of second factors and alerts, so that a reader of the database, or
-// of a backup, cannot use them. The zero Vault has no key, and seals nothing.
+// Vault encrypts secrets before they are stored, such as those of second factors and alerts. So who reads the database or a
+// backup cannot use them. The zero Vault has no key, and seals nothing.
 type Vault struct {
 	keys []vaultKey // the first one seals; the others open what they sealed when they were the first
 }

@@ -208,7 +208,7 @@ func (c *Config) options() []option {
 		}, mailOptions(c)...)...),
 		group("People",
 			row("secret-key", keepers, "", secretKeys(&c.SecretKeys),
-				"Keys under which the database's copy of secrets is encrypted, such as those of second factors and alerts; without one nobody "+
+				"Keys that encrypt secrets in the database, such as those of second factors and alerts. Without a key nobody "+
 					"can set up a second factor, and the secrets of alerts are stored in plain text. A key is 32 random bytes in base64: openssl rand -base64 32. To change it, put "+
 					"the new one before the former, with a comma. sluice dev makes one in its data directory."),
 			row("require-second-factor", keepers, "", word((*string)(&c.RequireFactor), string(auth.RequireAdmins), string(auth.RequireEveryone)),

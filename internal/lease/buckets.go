@@ -213,7 +213,7 @@ func holdsAny(held map[enforce.Key]*leased, checks []enforce.BucketCheck) bool {
 	return false
 }
 
-// takeUnleased is Take for checks of which nothing is leased: the store answers in the caller's memory.
+// takeUnleased is Take for checks that use no leased bucket. The store gets the checks themselves and not copies of them.
 func (b *Buckets) takeUnleased(ctx context.Context, checks []enforce.BucketCheck, now Instant) error {
 	for i := range checks {
 		checks[i].Leased = false

@@ -22,9 +22,8 @@ type shard struct {
 
 // collect returns the calls that are due, by tenant. The deadline of what they lend counts from here.
 //
-// A script costs the store something beside its buckets, and so does a round trip. So where few buckets of a shard are due, others
-// come along that would be before long, and where a tenant's buckets are in many shards, so do shards that would be due soon. After a
-// few calls all are due together.
+// Each script and each round trip costs the store something, however few buckets it has. So a call also renews buckets that would be
+// due soon: of the same shard, and of the tenant's other shards. After a few calls the tenant's buckets are due at the same time.
 func (b *Buckets) collect() map[rules.TenantID][]*asking {
 	held, now := *b.held.Load(), b.clock()
 	due := map[shard]*asking{}
@@ -38,7 +37,7 @@ func (b *Buckets) collect() map[rules.TenantID][]*asking {
 			of.add(e, limit, ask)
 		}
 	}
-	spread := map[rules.TenantID]bool{} // tenants of which a shard is due
+	spread := map[rules.TenantID]bool{} // tenants with buckets in several shards, at least one of which is due
 	for key, e := range held {
 		if _, waits := b.sending.Load(key.Tenant); !waits {
 			ask(key, e, topUp)
@@ -87,7 +86,7 @@ func (a *asking) add(e *leased, limit enforce.Limit, ask enforce.Ask) {
 	a.leases = append(a.leases, enforce.Lease{Key: e.key, Limit: limit, Ask: ask})
 }
 
-// next returns what to ask of a bucket that has less than a share of what it wants.
+// next returns what to ask the store for, if the lot has less than a share, below, of the tokens that it wants.
 func (b *Buckets) next(e *leased, now Instant, below float64) (ask enforce.Ask, limit enforce.Limit, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -59,7 +59,7 @@ func TestBucketsOfAShardAreRenewedTogether(t *testing.T) {
 	}
 }
 
-// TestACallHasAScriptOfEachShard of which the store is not busy with one for long.
+// TestACallHasAScriptOfEachShard: scripts are short, because the store does nothing else while one runs.
 func TestACallHasAScriptOfEachShard(t *testing.T) {
 	t.Parallel()
 	due := map[shard]*asking{}

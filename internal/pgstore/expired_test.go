@@ -128,7 +128,7 @@ func TestAChangeThatIsScheduledWhileItsExpiredRuleIsRemovedIsNotLost(t *testing.
 		t.Errorf("the rule ends at %s", got.ExpiresAt)
 	}
 
-	// The other way round, whoever schedules the change is told.
+	// If the rule is removed first, scheduling a change of it fails and names it.
 	_, err := w.Schedule(ctx, scheduled(time.Time{}, lost), withBurst(20, lost))
 	var wrong ruleset.RuleChangeErrors
 	if !errors.As(err, &wrong) || !errors.Is(wrong[0], rules.ErrNotFound) {

@@ -13,7 +13,10 @@ interface Held {
   path: string;
   body: string;
   users: string[];
-  /** Allows all checks, naming each by its plan, with a place for the user holder; on 400 refuses those of the user bad. */
+  /**
+   * Allows all checks. The plan of each decision is the user's id, and the user holder gets a reservation. With status 400
+   * it refuses the checks of the user bad.
+   */
   let(status?: number): void;
 }
 
