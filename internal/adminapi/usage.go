@@ -70,13 +70,36 @@ func (s *surface) ExportUsage(ctx context.Context, request openapi.ExportUsageRe
 	if byUser {
 		header, name = []string{"month", "kind", "user_id", "allowed", "denied", "cost"}, "users"
 	}
-	return &file{request: q, mediaType: csvType, name: q.tenant.Slug + "-usage-" + name + ".csv", write: func(w io.Writer, progress func() error) error {
+	return &file{request: q, mediaType: csvType, name: usageName(q.tenant.Slug, name, user, months), write: func(w io.Writer, progress func() error) error {
 		f := &usageFile{out: csv.NewWriter(w), progress: progress}
 		_ = f.out.Write(header) // Error reports all writes
 		err := s.writeUsage(ctx, f, months, byUser, user)
 		f.out.Flush()
 		return errors.Join(err, f.out.Error())
 	}}, nil
+}
+
+// usageName names a file after what is in it: "usage-acme-users-2025-12.csv", "usage-acme-user-42-2025-01-to-2025-12.csv".
+func usageName(tenant, by, user string, months []time.Time) string {
+	if user != "" {
+		by = "user-" + plainName(user)
+	}
+	name := "usage-" + tenant + "-" + by + "-" + months[0].Format(monthForm)
+	if last := months[len(months)-1]; len(months) > 1 {
+		name += "-to-" + last.Format(monthForm)
+	}
+	return name + ".csv"
+}
+
+// plainName replaces what file systems or headers may not take, and keeps 64 characters.
+func plainName(text string) string {
+	plain := strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' || r == '_' || r == '@' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, text)
+	return plain[:min(len(plain), 64)]
 }
 
 func (s *surface) writeUsage(ctx context.Context, f *usageFile, months []time.Time, byUser bool, user string) error {

@@ -46,7 +46,7 @@ func TestUsagePerMonthByRule(t *testing.T) {
 	if got.body != want {
 		t.Errorf("the usage is\n%s\nwant\n%s", got.body, want)
 	}
-	if named := got.header.Get("Content-Disposition"); named != `attachment; filename="acme-usage-rules.csv"` {
+	if named := got.header.Get("Content-Disposition"); named != `attachment; filename="usage-acme-rules-2025-11-to-2025-12.csv"` {
 		t.Errorf("the file is %s", named)
 	}
 	for name, test := range map[string]struct{ query, pointer string }{

@@ -1,11 +1,15 @@
+import { TextInput } from '@mantine/core';
+import { useDebouncedValue } from '@mantine/hooks';
+import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import type { Override, Rule } from '~/api/types';
+import type { Override, Rule, User } from '~/api/types';
+import { userQuery } from '~/api/user';
 import { ChoiceField } from '~/components/ChoiceField';
 import { Dialog } from '~/components/Dialog';
 import { ruleLabel } from '~/domain/rule';
 import type { Subject } from './draft';
 import { OverrideEditor } from './OverrideEditor';
-import { applies } from './overridable';
+import { applies, denyingRule } from './overridable';
 
 interface Props {
   tenant: string;
@@ -13,7 +17,7 @@ interface Props {
   user?: Subject;
   /** The rules to choose from; not empty. */
   rules: Rule[];
-  /** The rule to begin with, by its id. */
+  /** The rule to begin with, by its id; left out, the one that denies the user. */
   rule?: number;
   /** The overrides that are saved, as far as they are loaded. */
   saved: Override[];
@@ -21,19 +25,37 @@ interface Props {
 }
 
 /** Creates or edits the override of one rule for one user. */
-export function OverrideDialog({ tenant, user, rules, rule: first, saved, onClose }: Props) {
+export function OverrideDialog({ tenant, user: given, rules, rule: first, saved, onClose }: Props) {
   const [chosen, setChosen] = useState(first);
-  const rule = rules.find(({ rule_id }) => rule_id === chosen) ?? (rules[0] as Rule);
-  const over = saved.find(({ rule_id, user_id }) => rule_id === rule.rule_id && user_id === user?.user_id);
+  const [typed, setTyped] = useState('');
+  const user: Subject = given ?? { user_id: typed.trim() };
+  const denials = useDenials(tenant, given || rules.length === 1 ? '' : user.user_id);
+  const wanted = chosen ?? (denials && denyingRule(rules, denials));
+  const rule = rules.find(({ rule_id }) => rule_id === wanted) ?? (rules[0] as Rule);
+  const over = saved.find(({ rule_id, user_id }) => rule_id === rule.rule_id && user_id === user.user_id);
   const missing = chosen !== undefined && chosen !== rule.rule_id;
-  const whom = user ? ` for user ${user.user_id}` : '';
+  const whom = given ? ` for user ${given.user_id}` : '';
   return (
     <Dialog onClose={onClose} size={520} title={`${over ? 'Edit' : 'New'} override${whom}`}>
+      {!given && (
+        <TextInput
+          label="User"
+          mb={16}
+          required
+          withAsterisk={false}
+          data-autofocus
+          value={typed}
+          onChange={(event) => setTyped(event.currentTarget.value)}
+        />
+      )}
       <ChoiceField
         label="Rule"
+        description={
+          chosen === undefined && wanted !== undefined ? 'The rule that denies this user most' : undefined
+        }
         value={String(rule.rule_id)}
         disabled={rules.length === 1}
-        data={choicesOf(rules, user)}
+        data={choicesOf(rules, given)}
         error={missing && `Rule ${chosen} cannot be overridden for one user. This is another rule.`}
         onChange={(value) => setChosen(Number(value))}
       />
@@ -42,12 +64,20 @@ export function OverrideDialog({ tenant, user, rules, rule: first, saved, onClos
         key={rule.rule_id}
         tenant={tenant}
         user={user}
+        named={given !== undefined}
         rule={rule}
         saved={over}
         onClose={onClose}
       />
     </Dialog>
   );
+}
+
+/** What denied a user lately, once the id is typed. */
+function useDenials(tenant: string, id: string): User | undefined {
+  const [asked] = useDebouncedValue(id, 300);
+  const { data } = useQuery({ ...userQuery(tenant, asked), enabled: asked !== '', refetchInterval: false });
+  return asked === id ? data?.value : undefined;
 }
 
 /** The rules as choices; those that apply to the user's plan, where it is known, come first. */

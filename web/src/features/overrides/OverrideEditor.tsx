@@ -30,21 +30,22 @@ import { readOverride, saveOverride } from './queries';
 interface Props {
   tenant: string;
   rule: Rule;
-  /** Left out, the form asks for the user. */
-  user?: Subject;
+  /** With an empty id while the dialog asks for it. */
+  user: Subject;
+  /** Whether the dialog was opened for this user, and does not ask. */
+  named: boolean;
   saved: Override | undefined;
   onClose: () => void;
 }
 
 /** The limit of one user for one rule, with a reason and an optional end. */
-export function OverrideEditor({ tenant, rule, user, saved, onClose }: Props) {
+export function OverrideEditor({ tenant, rule, user, named, saved, onClose }: Props) {
   const [draft, setDraft] = useState<OverrideDraft>(() => beginOverride(rule, saved));
-  const [typedUser, setTypedUser] = useState('');
   const [basis, setBasis] = useState(saved);
   // undefined: no race was lost. null: they removed the override.
   const [theirs, setTheirs] = useState<Override | null>();
   const queries = useQueryClient();
-  const subject = { rule_id: rule.rule_id, user_id: user?.user_id ?? typedUser.trim() };
+  const subject = { rule_id: rule.rule_id, user_id: user.user_id };
   const problems = limitProblems(draft.limit);
   const end = expiresAt(draft.expiry, Date.now());
   const change = (part: Partial<OverrideDraft>) => setDraft((old) => ({ ...old, ...part }));
@@ -80,17 +81,6 @@ export function OverrideEditor({ tenant, rule, user, saved, onClose }: Props) {
       }}
     >
       {!saved && <QuotaNote tenant={tenant} thing="overrides" />}
-      {!user && (
-        <TextInput
-          label="User"
-          required
-          withAsterisk={false}
-          data-autofocus
-          value={typedUser}
-          error={field('/user_id')}
-          onChange={(event) => setTypedUser(event.currentTarget.value)}
-        />
-      )}
       <Multiplier rule={rule} limit={draft.limit} onChange={(limit) => change({ limit })} />
       <div className={styles.limit}>
         {hasRate(rule.algorithm) && (
@@ -115,7 +105,7 @@ export function OverrideEditor({ tenant, rule, user, saved, onClose }: Props) {
         maxLength={500}
         required
         withAsterisk={false}
-        data-autofocus={user ? true : undefined}
+        data-autofocus={named || undefined}
         error={field('/reason')}
         onChange={(event) => change({ reason: event.currentTarget.value })}
       />
@@ -124,13 +114,13 @@ export function OverrideEditor({ tenant, rule, user, saved, onClose }: Props) {
         error={field('/expires_at')}
         onChange={(expiry) => change({ expiry })}
       />
-      {ready && <Effect rule={rule} user={user} userId={subject.user_id} limit={draft.limit} end={end} />}
+      {ready && <Effect rule={rule} user={user} limit={draft.limit} end={end} />}
       {!problems.rate && !problems.burst && subject.user_id !== '' && (
         <LimitEffect tenant={tenant} question={{ override: { ...subject, ...amounts(draft.limit) } }} />
       )}
-      {otherError && (
+      {(otherError || field('/user_id')) && (
         <p role="alert" className={styles.error}>
-          {sentence(save.error)}
+          {field('/user_id') ? `User: ${field('/user_id')}` : sentence(save.error)}
         </p>
       )}
       <Group justify="flex-end">
@@ -164,19 +154,18 @@ export function OverrideEditor({ tenant, rule, user, saved, onClose }: Props) {
 
 interface EffectProps {
   rule: Rule;
-  user: Subject | undefined;
-  userId: string;
+  user: Subject;
   limit: Limit;
   end: string | null;
 }
 
 /** What saving does, before it is done. */
-function Effect({ rule, user, userId, limit, end }: EffectProps) {
+function Effect({ rule, user, limit, end }: EffectProps) {
   const reservation = withoutEffect(rule, user);
   return (
     <div className={styles.effect}>
       <p>
-        User {userId} gets <strong>{limitSentence(limit)}</strong> instead of {limitSentence(rule)},{' '}
+        User {user.user_id} gets <strong>{limitSentence(limit)}</strong> instead of {limitSentence(rule)},{' '}
         {end === null ? 'until the override is removed.' : `until ${endInWords(end)}.`} It takes effect within
         2 s.
       </p>

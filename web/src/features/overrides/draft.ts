@@ -10,13 +10,13 @@ export interface OverrideDraft {
   expiry: Expiry;
 }
 
-const aWeek: Expiry = { length: '7d', until: '' };
+const aDay: Expiry = { length: '1d', until: '' };
 
-/** The saved override, or twice the rule's limit for a week. An expired override begins another week. */
+/** The saved override, or twice the rule's limit for a day. An expired override begins another day. */
 export function beginOverride(rule: Rule, saved: Override | undefined): OverrideDraft {
-  if (!saved) return { limit: times(rule, 2), reason: '', expiry: aWeek };
+  if (!saved) return { limit: times(rule, 2), reason: '', expiry: aDay };
   const { reason, expires_at, expired } = saved;
-  const expiry = expired ? aWeek : expiryOf(expires_at);
+  const expiry = expired ? aDay : expiryOf(expires_at);
   return { limit: overridden(rule, saved), reason, expiry };
 }
 

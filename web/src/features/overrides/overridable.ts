@@ -1,6 +1,8 @@
 import type { Rule, User } from '~/api/types';
 import { splitsByUser } from '~/domain/pattern';
 
+const hour = 3_600_000;
+
 /** Whether the rule matches checks of users on the plan, unless a check names another plan. */
 export function applies(rule: Rule, plan: string | null): boolean {
   return rule.plan === null || rule.plan === plan;
@@ -22,10 +24,22 @@ export function overridableRules(rules: Rule[], user: Pick<User, 'plan' | 'overr
     .toSorted((a, b) => Number(applies(b, user.plan)) - Number(applies(a, user.plan)));
 }
 
-/** The rule to begin with: the one that denied last, else the first. */
-export function ruleToOverride(rules: Rule[], { recent_violations }: Pick<User, 'recent_violations'>) {
-  const denied = recent_violations.find(
+/**
+ * The enforced one of these rules that denied the user most in the hour before its last denial, if any did. A rule that
+ * denied once a moment ago does not hide the one that denies all the time.
+ */
+export function denyingRule(
+  rules: Rule[],
+  { recent_violations }: Pick<User, 'recent_violations'>,
+): number | undefined {
+  const denials = recent_violations.filter(
     ({ mode, rule_id }) => mode === 'enforce' && rules.some((rule) => rule.rule_id === rule_id),
   );
-  return denied?.rule_id ?? rules[0]?.rule_id;
+  const last = Math.max(...denials.map(({ last_at }) => Date.parse(last_at)));
+  const counts = new Map<number, number>();
+  for (const { rule_id, count, last_at } of denials) {
+    if (last - Date.parse(last_at) < hour) counts.set(rule_id, (counts.get(rule_id) ?? 0) + count);
+  }
+  const [most] = [...counts].toSorted(([, a], [, b]) => b - a);
+  return most?.[0];
 }

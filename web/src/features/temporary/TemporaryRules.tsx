@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { changed } from '~/api/changes';
-import { api, body, etagOf, ifMatch } from '~/api/client';
+import { api, body } from '~/api/client';
 import { rulesQuery } from '~/api/queries';
 import { openScheduledQuery } from '~/api/scheduled';
 import type { Rule, ScheduledChange } from '~/api/types';
@@ -16,13 +16,14 @@ import { hasExpired } from '~/domain/group';
 import { limitSentence } from '~/domain/rate';
 import { becomes } from '~/domain/scheduled';
 import { useRole } from '~/session';
+import { EndNow } from './EndNow';
 import styles from './temporary.module.css';
 
 /** The rules that end by themselves, the next one first, and the changes of rules that do. Nothing if there are none. */
 export function TemporaryRules({ tenant }: { tenant: string }) {
   const { edit } = useRole();
   const { data: rules = [] } = useQuery(rulesQuery(tenant));
-  const now = useNow();
+  const now = useNow(1000); // a rule that was ended a moment ago is gone at once
   const holding = rules
     .filter((rule) => rule.expires_at !== null && rule.is_active && !hasExpired(rule, now))
     .toSorted((a, b) => Date.parse(a.expires_at ?? '') - Date.parse(b.expires_at ?? ''));
@@ -93,32 +94,6 @@ function TakeBackNow({ tenant, change }: { tenant: string; change: ScheduledChan
       done(failure ?? 'Taken back. It takes effect within 2 s');
     },
     onError: (error) => failed('The change was not taken back', error),
-  });
-  return (
-    <Button size="xs" variant="default" loading={end.isPending} onClick={() => end.mutate()}>
-      End now
-    </Button>
-  );
-}
-
-function EndNow({ tenant, rule }: { tenant: string; rule: Rule }) {
-  const queries = useQueryClient();
-  const end = useMutation({
-    mutationFn: () =>
-      body(
-        api.PATCH('/api/v1/tenants/{tenant}/rules/{rule_id}', {
-          params: {
-            path: { tenant, rule_id: rule.rule_id },
-            header: ifMatch(etagOf(rule)),
-          },
-          body: { expires_at: new Date().toISOString() },
-        }),
-      ),
-    onSuccess: async () => {
-      await changed(queries, tenant, 'rule');
-      done('The rule has ended. Its log entry can undo this.');
-    },
-    onError: (error) => failed('The rule was not ended', error),
   });
   return (
     <Button size="xs" variant="default" loading={end.isPending} onClick={() => end.mutate()}>

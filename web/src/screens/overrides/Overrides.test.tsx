@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import type { Override } from '~/api/types';
 import { fakeServer, page, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
+import { user as someUser, violation } from '../../../test/traffic';
 
 const acme = '/api/v1/tenants/acme';
 
@@ -23,7 +24,7 @@ function override(user_id: string, more: Partial<Override> = {}): Override {
 }
 
 /** A server whose list has two pages; asked are the queries that it got. */
-function server(items: Override[]) {
+function server(items: Override[], more: Record<string, unknown> = {}) {
   const asked: URLSearchParams[] = [];
   fakeServer({
     'GET /api/v1/session': session(),
@@ -37,6 +38,7 @@ function server(items: Override[]) {
     },
     [`GET ${acme}/users/42`]: () => problem(404, 'not-found'),
     [`GET ${acme}/users/42/buckets`]: { items: [], has_more: false },
+    ...more,
   });
   return asked;
 }
@@ -77,4 +79,29 @@ test.each([
   server([]);
   open(`/t/acme/overrides${query}`);
   expect(await screen.findByRole('heading', { name: title })).toBeDefined();
+});
+
+test('rules that end by themselves are listed above the overrides', async () => {
+  const temporary = { key_pattern: 'user:42', name: 'temporary', plan: null, action: 'block' } as const;
+  const expires_at = new Date(Date.now() + 600_000).toISOString();
+  server([], { [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: 13, ...temporary, expires_at })]) });
+  open('/t/acme/overrides');
+  const list = await screen.findByRole('list', { name: 'Temporary rules' });
+  expect(list.textContent).toMatch(/user:42.*Blocks until/);
+});
+
+test('a new override begins with the rule that denied the user who is typed, and keeps the user', async () => {
+  const json = someUser({ user_id: '7', recent_violations: [violation({ rule_id: 13 })] });
+  server([], {
+    [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: 13, plan: 'free' })]),
+    [`GET ${acme}/users/7`]: () => ({ json, headers: { ETag: '"0"' } }),
+  });
+  const { user } = open('/t/acme/overrides');
+  await user.click((await screen.findAllByRole('button', { name: 'New override' }))[0] as HTMLElement);
+  const dialog = await screen.findByRole('dialog', { name: 'New override' });
+  expect(within(dialog).getByLabelText('Rule')).toHaveProperty('value', '12');
+  await user.type(within(dialog).getByLabelText('User'), '7');
+  await waitFor(() => expect(within(dialog).getByLabelText('Rule')).toHaveProperty('value', '13'));
+  expect(within(dialog).getByText('The rule that denies this user most')).toBeDefined();
+  expect(within(dialog).getByLabelText('User')).toHaveProperty('value', '7');
 });

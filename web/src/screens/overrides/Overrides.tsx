@@ -13,6 +13,7 @@ import { ruleLabel } from '~/domain/rule';
 import { OverrideDialog } from '~/features/overrides/OverrideDialog';
 import { OverrideTable } from '~/features/overrides/OverrideTable';
 import { isOverridable } from '~/features/overrides/overridable';
+import { TemporaryRules } from '~/features/temporary/TemporaryRules';
 import type { OverridesSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import styles from './Overrides.module.css';
@@ -44,6 +45,7 @@ export default function Overrides() {
         rules={rules.filter((rule) => isOverridable(rule) || rule.rule_id === search.rule)}
         onChange={(change) => navigate({ search: (old) => ({ ...old, ...change }), resetScroll: false })}
       />
+      <TemporaryRules tenant={tenant} />
       <Card flush>
         <OverrideTable
           tenant={tenant}

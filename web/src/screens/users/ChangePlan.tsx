@@ -6,13 +6,13 @@ import { api, body, ifMatch, type Tagged } from '~/api/client';
 import { isStatus, sentence } from '~/api/problem';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule, User } from '~/api/types';
+import { userQuery } from '~/api/user';
 import { ChoiceField } from '~/components/ChoiceField';
 import { ConflictDialog } from '~/components/ConflictDialog';
 import { Dialog } from '~/components/Dialog';
 import { QuotaNote } from '~/components/QuotaNote';
 import { done } from '~/components/toast';
 import { ruleEffect } from '~/domain/rule';
-import { userQuery } from './queries';
 import styles from './Users.module.css';
 
 interface Props {

@@ -1,6 +1,5 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import { exportAddress } from '~/api/exports';
 import type { components } from '~/api/schema';
 import type { Rule } from '~/api/types';
 import { Num } from '~/components/Num';
@@ -34,20 +33,7 @@ export function Story({ tenant, user, rules, span }: Props) {
   const list = useInfiniteQuery(storyQuery(tenant, user, span));
   const moments = list.data?.pages.flatMap(({ items }) => items) ?? [];
   return (
-    <Card
-      title="Time line"
-      lead="Denials by hour, changes of the plan, and overrides."
-      flush
-      actions={
-        <a
-          download
-          href={exportAddress(tenant, 'usage/export', { by: 'user', user_id: user })}
-          title="Counted while the tenant records checks"
-        >
-          Usage per month (CSV)
-        </a>
-      }
-    >
+    <Card title="Time line" lead="Denials by hour, changes of the plan, and overrides." flush>
       {list.isError && !list.data ? (
         <ErrorState error={list.error} onRetry={() => list.refetch()} />
       ) : !list.data ? (

@@ -1,13 +1,14 @@
-import { Button } from '@mantine/core';
+import { ActionIcon, Button, Menu } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useParams, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Tagged } from '~/api/client';
 import { rulesQuery } from '~/api/queries';
 import type { Rule, User } from '~/api/types';
+import { userQuery } from '~/api/user';
 import { CopyLink } from '~/components/CopyLink';
 import { DataTable } from '~/components/DataTable';
-import { IconBolt } from '~/components/icons';
+import { IconBolt, IconDots, IconDownload, IconTrash } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
@@ -16,7 +17,8 @@ import { here, usePanel } from '~/components/usePanel';
 import { Crossings } from '~/features/crossings/Crossings';
 import { OverrideDialog } from '~/features/overrides/OverrideDialog';
 import { OverrideTable } from '~/features/overrides/OverrideTable';
-import { overridableRules, ruleToOverride } from '~/features/overrides/overridable';
+import { denyingRule, overridableRules } from '~/features/overrides/overridable';
+import { GroupMenu } from '~/features/temporary/GroupMenu';
 import { violationColumns } from '~/features/violations/columns';
 import { ViolationPanel } from '~/features/violations/ViolationPanel';
 import type { UserSearch } from '~/search';
@@ -24,8 +26,9 @@ import { useRole, useTenant } from '~/session';
 import { Buckets } from './Buckets';
 import { ChangePlan } from './ChangePlan';
 import { EraseUser } from './EraseUser';
-import { userQuery } from './queries';
+import { Standing } from './Standing';
 import { Story } from './Story';
+import { Usage } from './Usage';
 import styles from './Users.module.css';
 
 /** One user: plan, quotas, buckets, crossings, overrides and recent denials. */
@@ -60,28 +63,20 @@ export default function UserPage() {
           {edit && !user.isError && (
             // In its place from the start: below the title, it would move what follows.
             <div className={styles.actions} style={{ visibility: user.data ? undefined : 'hidden' }}>
-              {own && (
-                <>
-                  <Button
-                    variant="default"
-                    component="a"
-                    download={`user-${id}.json`}
-                    href={`/api/v1/tenants/${encodeURIComponent(tenant)}/users/${encodeURIComponent(id)}/data`}
-                  >
-                    Export data
-                  </Button>
-                  <Button variant="default" color="red" onClick={() => setErasing(true)}>
-                    Erase user
-                  </Button>
-                </>
-              )}
-              <Button variant="default" onClick={() => setChanging(user.data ?? null)}>
-                Change plan
-              </Button>
+              <More
+                tenant={tenant}
+                id={id}
+                own={own}
+                onPlan={() => setChanging(user.data ?? null)}
+                onErase={() => setErasing(true)}
+              />
+              <GroupMenu tenant={tenant} group={{ by: 'user', value: id }} label="Block or let through" />
               <Button
                 leftSection={<IconBolt size={15} />}
                 disabled={overridable.length === 0}
-                onClick={() => user.data && override(ruleToOverride(overridable, user.data.value))}
+                onClick={() =>
+                  user.data && override(denyingRule(overridable, user.data.value) ?? overridable[0]?.rule_id)
+                }
               >
                 New override
               </Button>
@@ -93,6 +88,13 @@ export default function UserPage() {
       <Query query={user}>
         {({ value }) => (
           <>
+            <Standing
+              tenant={tenant}
+              user={value}
+              edit={edit}
+              overridable={new Set(overridable.map(({ rule_id }) => rule_id))}
+              onOverride={override}
+            />
             <Buckets tenant={tenant} user={id} edit={edit} onOverride={override} />
             <Story tenant={tenant} user={id} rules={rules} span={range} />
             <Crossings tenant={tenant} which={{ user: id }} rules={rules} />
@@ -107,6 +109,7 @@ export default function UserPage() {
                 none={<p className={styles.none}>No overrides. The rules’ limits apply.</p>}
               />
             </Card>
+            <Usage tenant={tenant} user={id} />
             <Denials tenant={tenant} rules={rules} user={value} open={search.open} onOpen={openViolation} />
             {edit && search.override !== undefined && overridable.length > 0 && (
               <OverrideDialog
@@ -124,6 +127,47 @@ export default function UserPage() {
       {erasing && <EraseUser tenant={tenant} user={id} onClose={() => setErasing(false)} />}
       {changing && <ChangePlan tenant={tenant} user={changing} onClose={() => setChanging(null)} />}
     </Page>
+  );
+}
+
+interface MoreProps {
+  tenant: string;
+  id: string;
+  own: boolean;
+  onPlan: () => void;
+  onErase: () => void;
+}
+
+/** What is done to a user more rarely. */
+function More({ tenant, id, own, onPlan, onErase }: MoreProps) {
+  return (
+    <>
+      <Button variant="default" onClick={onPlan}>
+        Change plan
+      </Button>
+      {own && (
+        <Menu position="bottom-end">
+          <Menu.Target>
+            <ActionIcon variant="default" size={34} aria-label={`More actions for user ${id}`}>
+              <IconDots size={16} />
+            </ActionIcon>
+          </Menu.Target>
+          <Menu.Dropdown>
+            <Menu.Item
+              component="a"
+              leftSection={<IconDownload size={14} />}
+              download={`user-${id}.json`}
+              href={`/api/v1/tenants/${encodeURIComponent(tenant)}/users/${encodeURIComponent(id)}/data`}
+            >
+              Export data
+            </Menu.Item>
+            <Menu.Item leftSection={<IconTrash size={14} />} color="red" onClick={onErase}>
+              Erase user
+            </Menu.Item>
+          </Menu.Dropdown>
+        </Menu>
+      )}
+    </>
   );
 }
 

@@ -83,13 +83,14 @@ test('a viewer cannot import, and is not offered to', async () => {
   expect(screen.queryByRole('button', { name: 'Import plans' })).toBeNull();
 });
 
-test('Export has the plans of the users that are shown, and usage per month', async () => {
+test('the plans of the users that are shown, and the usage of a month, are files', async () => {
   server();
   const { user } = open('/t/acme/users?prefix=42');
-  await user.click(await screen.findByRole('button', { name: 'Export' }));
-  const address = async (name: RegExp) =>
-    (await screen.findByRole('menuitem', { name })).getAttribute('href');
-  expect(await address(/^Plans/)).toBe(`${base}/users/export?prefix=42`);
-  expect(await address(/^By user/)).toBe(`${base}/usage/export?by=user`);
-  expect(await address(/^By rule/)).toBe(`${base}/usage/export?by=rule`);
+  const address = async (name: string) => (await screen.findByRole('link', { name })).getAttribute('href');
+  expect(await address('Export plans')).toBe(`${base}/users/export?prefix=42`);
+  const month = new Date().toISOString().slice(0, 7);
+  expect(await address('By user (CSV)')).toBe(`${base}/usage/export?by=user&from=${month}&to=${month}`);
+  expect(screen.getByText(/Cost is the tokens that the allowed checks took/)).toBeDefined();
+  await user.selectOptions(screen.getByLabelText('Month'), 'The last 13 months');
+  expect(await address('By rule (CSV)')).toBe(`${base}/usage/export?by=rule`);
 });

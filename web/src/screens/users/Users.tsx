@@ -1,4 +1,4 @@
-import { Button, Group, Menu } from '@mantine/core';
+import { Button, Group } from '@mantine/core';
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -21,6 +21,7 @@ import type { UsersSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { ImportUsers } from './ImportUsers';
 import { usersQuery } from './queries';
+import { UsageFiles } from './Usage';
 import styles from './Users.module.css';
 
 const day = namedSpan('24h');
@@ -42,29 +43,15 @@ export default function Users() {
       lead="User ids that your services send. Users without an assigned plan are on the default plan."
       actions={
         <>
-          <Menu position="bottom-end">
-            <Menu.Target>
-              <Button variant="default" leftSection={<IconDownload size={14} />}>
-                Export
-              </Button>
-            </Menu.Target>
-            <Menu.Dropdown>
-              <Menu.Item
-                component="a"
-                download
-                href={exportAddress(tenant, 'users/export', { prefix: search.prefix, plan: search.plan })}
-              >
-                Plans of these users
-              </Menu.Item>
-              <Menu.Label>Usage per month, as CSV</Menu.Label>
-              <Menu.Item component="a" download href={exportAddress(tenant, 'usage/export', { by: 'user' })}>
-                By user, where checks are recorded
-              </Menu.Item>
-              <Menu.Item component="a" download href={exportAddress(tenant, 'usage/export', { by: 'rule' })}>
-                By rule
-              </Menu.Item>
-            </Menu.Dropdown>
-          </Menu>
+          <Button
+            component="a"
+            variant="default"
+            leftSection={<IconDownload size={14} />}
+            download
+            href={exportAddress(tenant, 'users/export', { prefix: search.prefix, plan: search.plan })}
+          >
+            Export plans
+          </Button>
           {edit && (
             <Button leftSection={<IconUpload size={14} />} onClick={() => setImporting(true)}>
               Import plans
@@ -101,7 +88,10 @@ export default function Users() {
       </search>
       <div className={styles.columns}>
         <Assigned tenant={tenant} search={search} edit={edit} onImport={() => setImporting(true)} />
-        <Limited tenant={tenant} />
+        <div className={styles.stack}>
+          <Limited tenant={tenant} />
+          <UsageFiles tenant={tenant} />
+        </div>
       </div>
       {importing && <ImportUsers tenant={tenant} onClose={() => setImporting(false)} />}
     </Page>

@@ -1,5 +1,5 @@
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
-import { api, body, tagged } from '~/api/client';
+import { api, body } from '~/api/client';
 import { keepSame, tenantKey } from '~/api/queries';
 import { isoMoments, type Span } from '~/domain/range';
 import type { UsersSearch } from '~/search';
@@ -23,20 +23,6 @@ export const usersQuery = (tenant: string, { prefix, plan }: UsersSearch) => {
     placeholderData: keepSame(queryKey),
   });
 };
-
-/** One user with plan, overrides and latest violations. The ETag is that of the plan assignment. */
-export const userQuery = (tenant: string, user: string) =>
-  queryOptions({
-    queryKey: tenantKey(tenant, 'users', 'one', user),
-    queryFn: ({ signal }) =>
-      tagged(
-        api.GET('/api/v1/tenants/{tenant}/users/{user_id}', {
-          params: { path: { tenant, user_id: user } },
-          signal,
-        }),
-      ),
-    refetchInterval: 5_000,
-  });
 
 /** What happened to a user in a range, the latest first. */
 export const storyQuery = (tenant: string, user: string, span: Span) => {

@@ -1,0 +1,33 @@
+import { Button } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { changed } from '~/api/changes';
+import { api, body, etagOf, ifMatch } from '~/api/client';
+import type { Rule } from '~/api/types';
+import { done, failed } from '~/components/toast';
+
+/** Ends a temporary rule before its time. */
+export function EndNow({ tenant, rule }: { tenant: string; rule: Rule }) {
+  const queries = useQueryClient();
+  const end = useMutation({
+    mutationFn: () =>
+      body(
+        api.PATCH('/api/v1/tenants/{tenant}/rules/{rule_id}', {
+          params: {
+            path: { tenant, rule_id: rule.rule_id },
+            header: ifMatch(etagOf(rule)),
+          },
+          body: { expires_at: new Date().toISOString() },
+        }),
+      ),
+    onSuccess: async () => {
+      await changed(queries, tenant, 'rule');
+      done('The rule has ended. Its log entry can undo this.');
+    },
+    onError: (error) => failed('The rule was not ended', error),
+  });
+  return (
+    <Button size="xs" variant="default" loading={end.isPending} onClick={() => end.mutate()}>
+      End now
+    </Button>
+  );
+}

@@ -1,0 +1,24 @@
+import type { Rule } from '~/api/types';
+import { hasExpired } from '~/domain/group';
+import { parsePattern } from '~/domain/pattern';
+
+/** The rules that are in force and whose patterns name this user, blocks first. */
+export function rulesNaming(rules: Rule[], user: string, now: number): Rule[] {
+  const rank = { block: 0, limit: 1, bypass: 2 };
+  return rules
+    .filter((rule) => rule.is_active && !hasExpired(rule, now) && names(rule, user))
+    .toSorted((a, b) => rank[a.action] - rank[b.action]);
+}
+
+function names({ key_pattern }: Rule, user: string): boolean {
+  if (!key_pattern.includes('user:')) return false;
+  const { segments = [] } = parsePattern(key_pattern);
+  return segments.some(
+    ({ field, each, below, value }) => field === 'user' && !each && !below && value === user,
+  );
+}
+
+/** Whether a rule concerns only some checks of the user whom it names: of an endpoint, or of a plan. */
+export function isPartly({ key_pattern, plan }: Rule): boolean {
+  return plan !== null || (parsePattern(key_pattern).segments?.length ?? 0) > 1;
+}

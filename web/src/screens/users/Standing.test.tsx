@@ -1,0 +1,116 @@
+import { screen, waitFor, within } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import { page, rule } from '../../../test/fake';
+import { open } from '../../../test/render';
+import { bucket, override, user as someUser, violation } from '../../../test/traffic';
+import { base, its, tag, userServer } from '../../../test/users';
+
+const inAnHour = () => new Date(Date.now() + 3_600_000).toISOString();
+const named = { rule_id: 21, key_pattern: 'user:42', name: 'temporary', plan: null } as const;
+
+/** The card that says what holds for the user. */
+const standing = async () =>
+  (await screen.findByRole('heading', { name: 'At present' })).closest('section') as HTMLElement;
+
+test('a block of this user is shown with its end and its rule, and can be ended', async () => {
+  let block = rule({ ...named, action: 'block', expires_at: inAnHour() });
+  const others = [
+    rule({ rule_id: 22, key_pattern: 'user:4', action: 'block' }),
+    rule({
+      rule_id: 23,
+      key_pattern: 'user:42',
+      name: 'ended',
+      action: 'bypass',
+      expires_at: '2026-01-01T00:00:00Z',
+    }),
+  ];
+  const requests = userServer({
+    [`GET ${base}/rules`]: () => ({ json: page([rule(), block, ...others]) }),
+    [`GET ${its}`]: () => ({ json: someUser({ recent_violations: [] }), headers: tag }),
+    [`PATCH ${base}/rules/21`]: ({ body }: { body: { expires_at: string } }) => {
+      block = { ...block, ...body };
+      return { json: block };
+    },
+  });
+  const { user } = open('/t/acme/users/42');
+  const card = await standing();
+  expect(card.textContent).toMatch(/Blockeduntil .* by rule user:42 temporary/);
+  expect(card.textContent).not.toMatch(/user:4 |ended/);
+  await user.click(within(card).getByRole('button', { name: 'End now' }));
+  await waitFor(() => expect(screen.queryByRole('heading', { name: 'At present' })).toBeNull());
+  expect(requests.filter(({ method }) => method === 'PATCH')).toHaveLength(1);
+});
+
+test('a rule of an endpoint is said to concern some checks; one without end has no button', async () => {
+  const pattern = 'user:42:endpoint:/api/search';
+  userServer({
+    [`GET ${base}/rules`]: page([
+      rule({ ...named, key_pattern: pattern, action: 'bypass', expires_at: null }),
+    ]),
+  });
+  open('/t/acme/users/42');
+  const card = await standing();
+  expect(card.textContent).toMatch(/Let throughSome checks, without end by rule user:42:endpoint/);
+  expect(within(card).queryByRole('button', { name: 'End now' })).toBeNull();
+});
+
+test('the last denial is explained at once, and its rule can be raised', async () => {
+  userServer();
+  const { user, router } = open('/t/acme/users/42');
+  const card = await standing();
+  expect(card.textContent).toMatch(/Last denial.*User 42 on free was denied/);
+  await user.click(within(card).getByRole('button', { name: 'Raise this limit' }));
+  expect(router.state.location.search).toMatchObject({ override: String(violation().rule_id) });
+});
+
+test('a user is let through from the page, for an hour', async () => {
+  const requests = userServer({
+    [`POST ${base}/rules`]: () => ({ status: 201, json: rule({ ...named, expires_at: inAnHour() }) }),
+  });
+  const { user } = open('/t/acme/users/42');
+  await user.click(await screen.findByRole('button', { name: 'Block or let through' }));
+  await user.click(await screen.findByRole('menuitem', { name: /^Let through/ }));
+  const dialog = await screen.findByRole('dialog', { name: 'Let through user 42' });
+  await user.click(within(dialog).getByRole('button', { name: 'Let through for 1 hour' }));
+  await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+  expect(
+    requests.find(({ method, path }) => method === 'POST' && path === `${base}/rules`)?.body,
+  ).toMatchObject({
+    key_pattern: 'user:42',
+    action: 'bypass',
+  });
+});
+
+test('usage is a table of months, each with its file', async () => {
+  userServer({
+    [`GET ${base}/usage/export`]: () => ({
+      text: 'month,kind,user_id,allowed,denied,cost\n2026-10,user,"4,2",7,0,7\n2026-11,user,"4,2",1000,3,1000.5\n',
+    }),
+  });
+  open('/t/acme/users/42');
+  const table = await screen.findByRole('table', { name: 'Usage per month' });
+  const [, latest] = within(table).getAllByRole('row');
+  expect(latest?.textContent).toBe('Nov 20261,00031,000.5CSV');
+  expect(within(table).getByRole('link', { name: 'CSV of Nov 2026' }).getAttribute('href')).toBe(
+    `${base}/usage/export?by=user&user_id=42&from=2026-11&to=2026-11`,
+  );
+  expect(screen.getByText(/Cost is the tokens that the allowed checks took/)).toBeDefined();
+});
+
+test('buckets are read again after an override was saved', async () => {
+  let saved = false;
+  userServer({
+    [`GET ${its}/buckets`]: () => ({ json: { items: [bucket({ overridden: saved })], has_more: false } }),
+    [`PUT ${base}/rules/12/overrides/42`]: () => {
+      saved = true;
+      return { status: 201, json: override() };
+    },
+  });
+  const { user } = open('/t/acme/users/42?override=12');
+  const dialog = await screen.findByRole('dialog', { name: 'New override for user 42' });
+  await user.type(within(dialog).getByLabelText('Reason'), 'x');
+  await user.click(within(dialog).getByRole('button', { name: 'Save override' }));
+  await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+  const buckets = await screen.findByRole('list', { name: 'Buckets' });
+  expect(await within(buckets).findByText('Override')).toBeDefined();
+});

@@ -1,0 +1,102 @@
+import { Button } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { rulesQuery } from '~/api/queries';
+import type { Rule, User, Violation } from '~/api/types';
+import { Outcome, type Tone } from '~/components/Outcome';
+import { Card } from '~/components/Page';
+import { RuleLink } from '~/components/RuleLink';
+import { Awaited } from '~/components/states';
+import { RelativeTime, useNow } from '~/components/Time';
+import { here } from '~/components/usePanel';
+import { shortTime } from '~/domain/format';
+import { limitSentence } from '~/domain/rate';
+import { whatHappened } from '~/domain/violation';
+import { EndNow } from '~/features/temporary/EndNow';
+import { isPartly, rulesNaming } from '~/features/temporary/naming';
+import styles from './Standing.module.css';
+
+interface Props {
+  tenant: string;
+  user: User;
+  edit: boolean;
+  /** The rules that the user can have an override of, by their ids. */
+  overridable: ReadonlySet<number>;
+  onOverride: (rule: number) => void;
+}
+
+/** What holds for this user in particular, and why a check was denied last. Nothing if there is neither. */
+export function Standing({ tenant, user, edit, overridable, onOverride }: Props) {
+  const rules = useQuery(rulesQuery(tenant));
+  const now = useNow(1000); // a rule that was ended a moment ago is gone at once
+  if (rules.isPending) return <Awaited />;
+  const naming = rulesNaming(rules.data ?? [], user.user_id, now);
+  const last = user.recent_violations.find(({ mode }) => mode === 'enforce');
+  if (naming.length === 0 && !last) return null;
+  return (
+    <Card title="At present" flush>
+      {naming.map((rule) => (
+        <div key={rule.rule_id} className={styles.line}>
+          <Outcome tone={toneOf(rule)}>{wordOf(rule)}</Outcome>
+          <p>
+            {isPartly(rule) && 'Some checks, '}
+            {rule.action === 'limit' && `${limitSentence(rule)}, `}
+            {rule.expires_at === null ? 'without end' : `until ${shortTime(Date.parse(rule.expires_at))}`} by
+            rule <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} />
+          </p>
+          {edit && rule.expires_at !== null && <EndNow tenant={tenant} rule={rule} />}
+        </div>
+      ))}
+      {last && (
+        <LastDenial
+          violation={last}
+          onOverride={
+            edit && last.reason !== 'blocked' && overridable.has(last.rule_id)
+              ? () => onOverride(last.rule_id)
+              : undefined
+          }
+        />
+      )}
+    </Card>
+  );
+}
+
+interface LastProps {
+  violation: Violation;
+  onOverride: (() => void) | undefined;
+}
+
+function LastDenial({ violation, onOverride }: LastProps) {
+  return (
+    <div className={styles.line}>
+      <Outcome tone="denied">Last denial</Outcome>
+      <p>
+        <RelativeTime at={violation.last_at} />: {whatHappened(violation)}
+      </p>
+      <span className={styles.acts}>
+        <Button
+          size="xs"
+          variant="default"
+          renderRoot={(props) => <Link {...props} {...here({ open: violation.violation_id })} />}
+        >
+          Details
+        </Button>
+        {onOverride && (
+          <Button size="xs" variant="default" onClick={onOverride}>
+            Raise this limit
+          </Button>
+        )}
+      </span>
+    </div>
+  );
+}
+
+function toneOf({ mode, action }: Rule): Tone {
+  if (mode === 'shadow') return 'shadow';
+  return ({ block: 'denied', limit: 'degraded', bypass: 'allowed' } as const)[action];
+}
+
+function wordOf({ mode, action }: Rule): string {
+  const word = { block: 'Blocked', limit: 'Limited', bypass: 'Let through' }[action];
+  return mode === 'shadow' ? `Shadow: ${word.toLowerCase()}` : word;
+}

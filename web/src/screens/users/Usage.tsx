@@ -1,0 +1,120 @@
+import { Button, NativeSelect } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import { exportAddress } from '~/api/exports';
+import { type Column, DataTable } from '~/components/DataTable';
+import { IconDownload } from '~/components/icons';
+import { Num } from '~/components/Num';
+import { Card } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { LoadingLines } from '~/components/states';
+import styles from './Users.module.css';
+import { lastMonths, monthName, type UsageOfMonth, usageQuery } from './usage';
+
+const explained =
+  'Months are in UTC. Cost is the tokens that the allowed checks took: 1 for each, unless a check says otherwise.';
+
+/** What a user used in each month. */
+export function Usage({ tenant, user }: { tenant: string; user: string }) {
+  const usage = useQuery(usageQuery(tenant, user));
+  const file = (months: { from?: string; to?: string } = {}) =>
+    exportAddress(tenant, 'usage/export', { by: 'user', user_id: user, ...months });
+  const columns: Column<UsageOfMonth>[] = [
+    { key: 'month', header: 'Month', render: ({ month }) => monthName(month) },
+    { key: 'allowed', header: 'Allowed', numeric: true, render: ({ allowed }) => <Num value={allowed} /> },
+    { key: 'denied', header: 'Denied', numeric: true, render: ({ denied }) => <Num value={denied} /> },
+    { key: 'cost', header: 'Cost', numeric: true, render: ({ cost }) => <Num value={cost} /> },
+    {
+      key: 'file',
+      header: 'File',
+      quiet: true,
+      width: 64,
+      render: ({ month }) => (
+        <a download href={file({ from: month, to: month })} aria-label={`CSV of ${monthName(month)}`}>
+          CSV
+        </a>
+      ),
+    },
+  ];
+  return (
+    <Card
+      title="Usage per month"
+      lead={explained}
+      flush
+      actions={
+        <Button
+          component="a"
+          variant="default"
+          leftSection={<IconDownload size={14} />}
+          download
+          href={file()}
+        >
+          All months (CSV)
+        </Button>
+      }
+    >
+      <Query query={usage} loading={<LoadingLines lines={2} />}>
+        {(months) =>
+          months.length === 0 ? (
+            <p className={styles.none}>
+              No counts. Checks are counted by user while the tenant{' '}
+              <Link to="/t/$tenant/replays" params={{ tenant }}>
+                records checks
+              </Link>
+              .
+            </p>
+          ) : (
+            <DataTable
+              label="Usage per month"
+              columns={columns}
+              rows={months}
+              rowKey={({ month }) => month}
+            />
+          )
+        }
+      </Query>
+    </Card>
+  );
+}
+
+/** The files of usage of a month, or of the last year. */
+export function UsageFiles({ tenant }: { tenant: string }) {
+  const [months] = useState(() => lastMonths(Date.now()));
+  const [month, setMonth] = useState(months[0] ?? '');
+  const range = month === '' ? {} : { from: month, to: month };
+  return (
+    <Card title="Usage per month" lead={explained}>
+      <div className={styles.usage}>
+        <NativeSelect
+          label="Month"
+          value={month}
+          data={[
+            ...months.map((value) => ({ value, label: monthName(value) })),
+            { value: '', label: 'The last 13 months' },
+          ]}
+          onChange={(event) => setMonth(event.currentTarget.value)}
+        />
+        {(['user', 'rule'] as const).map((by) => (
+          <Button
+            key={by}
+            component="a"
+            variant="default"
+            leftSection={<IconDownload size={14} />}
+            download
+            href={exportAddress(tenant, 'usage/export', { by, ...range })}
+          >
+            By {by} (CSV)
+          </Button>
+        ))}
+      </div>
+      <p className="soft">
+        By user counts what is{' '}
+        <Link to="/t/$tenant/replays" params={{ tenant }}>
+          recorded
+        </Link>
+        ; a line <code>not_counted</code> has the rest. By rule counts every check.
+      </p>
+    </Card>
+  );
+}
