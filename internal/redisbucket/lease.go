@@ -76,22 +76,24 @@ func leaseCall(leases []enforce.Lease) enforce.BucketCheck {
 	return enforce.BucketCheck{Tiers: tiers, Leases: leases}
 }
 
-// addLeases adds leases to a call of lease.lua, which describes the arguments, unless it would become too long or have a bucket
-// twice.
+// addLeases adds leases to a call of lease.lua, which describes the arguments, unless it would become too long, or have a bucket
+// twice that is not only lent from.
 func (s *script) addLeases(check *enforce.BucketCheck) bool {
 	if len(s.checks) > 0 {
 		if len(s.leases)+len(check.Leases) > inOneReport {
 			return false
 		}
 		for i := range check.Leases {
-			if _, twice := s.places[check.Leases[i].Key]; twice {
+			if _, twice := s.places[check.Leases[i].Key]; twice && !check.Leases[i].Ask.Loan {
 				return false
 			}
 		}
 	}
 	s.checks, s.isLease = append(s.checks, check), true
 	for i := range check.Leases {
-		s.places[check.Leases[i].Key] = len(s.leases)
+		if _, twice := s.places[check.Leases[i].Key]; !twice {
+			s.places[check.Leases[i].Key] = len(s.leases)
+		}
 		s.leases = append(s.leases, &check.Leases[i])
 	}
 	return true
@@ -111,6 +113,9 @@ func (s *script) leaseCommand(ctx context.Context, bySource bool, stamp int64) *
 		since := l.Ask.Since
 		if l.Ask.Loan {
 			since = -1
+			if s.places[l.Key] != i {
+				since = -2
+			}
 		}
 		for _, number := range []int64{l.Ask.Epoch, l.Ask.Presence, int64(l.Ask.Held), int64(l.Ask.Need), int64(l.Ask.Want), since} {
 			asks = appendFloat(asks, float64(number))

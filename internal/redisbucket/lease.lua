@@ -1,9 +1,9 @@
 -- Takes the reports of a holder and lends it tokens, of many buckets of one tenant; State.Lease. settle.lua comes before it.
 --
---   KEYS     the buckets, distinct
+--   KEYS     the buckets
 --   ARGV[1]  their limits, 32 bytes each
---   ARGV[2]  the asks, in the same order: epoch, presence, held, need, want, since (doubles; since is -1 for a loan), how many
---            returns follow (16 bits), and these: slot, spent, back (doubles)
+--   ARGV[2]  the asks, in the same order: epoch, presence, held, need, want, since (doubles; since is -1 for a loan, and -2 for one of a
+--            bucket that was among those before), how many returns follow (16 bits), and these: slot, spent, back (doubles)
 --   ARGV[3]  the time in microseconds, from tests only
 --
 -- The reply is one string: how many values were broken (32 bits), and for each bucket a byte, 0 if it has lent, 1 if it
@@ -37,6 +37,7 @@ for i = 1, #KEYS do
   local ask_epoch, presence, held, need, want, since, returns = unpack_struct('<ddddddH', asks, at)
   at = at + 50
   local in_force, state = sub(limits, i * 32 - 31, i * 32), states[i]
+  if since < -1 then state = call('GET', KEYS[i]) end
   local limit = parsed[in_force]
   if not limit then
     local rate, burst, _, interval, kind = unpack_struct('<dIddH', in_force)

@@ -11,19 +11,20 @@ import (
 )
 
 // The buckets of a spread tenant are in several slots of a Redis Cluster, and a script reaches one slot alone. A check whose buckets
-// are in several shards is decided in two round trips, all or nothing and never above a limit:
+// are in several shards is decided all or nothing and never above a limit:
 //
-//  1. Of each bucket outside of one shard, its cost is borrowed: lease.lua lends it to this process, all shards at the same time. Lent
+//  1. Of each bucket its cost is borrowed: lease.lua lends it to this process, all shards at the same time. Lent
 //     tokens occupy the burst, so it is safe to give them back. To take and give back plainly would not be: the bucket would fill up
 //     meanwhile, and tokens given back to a full bucket that was then emptied would come on top of the burst.
-//  2. If no enforced bucket refused, take.lua takes from the buckets of the last shard, which decides. Else it only looks.
+//  2. The check is allowed if no enforced bucket refused. That is one round trip.
+//
+// Of one shard, the last, nothing is borrowed if it has buckets that cannot lend tokens, which the rules of a
+// spread tenant keep in one shard, or if the check comes alone and has several buckets there. Then take.lua takes from these once all others
+// have lent, in a second round trip, and that decides. If one has not, it only looks.
 //
 // What was borrowed counts as spent if the check is allowed, or if nobody knows, and else goes back. Either is reported within
 // reportAfter, or by the next call about the bucket. If a report is lost, Redis forgets the loan as it forgets every lease, which admits
 // less for a moment and never more.
-//
-// A check's last shard has its buckets that cannot lend tokens; the rules of a spread tenant keep these in one shard. If all
-// buckets can lend, it is the shard with most of them.
 
 // loanLife is how long borrowed tokens count, from when they were asked for; see lease.Bucket.
 const loanLife = enforce.LeaseLife - enforce.LeaseLife/1000
@@ -61,6 +62,7 @@ type spreadTake struct {
 type spreadPlan struct {
 	last      uint8 // the shard of which a script takes
 	isWhole   bool  // all buckets are there
+	isLent    bool  // of that shard is borrowed too, so no script takes
 	isRefused bool  // an enforced bucket lent nothing
 	err       error // why there is no answer
 }
@@ -116,17 +118,17 @@ func isLook(check *enforce.BucketCheck) bool { return check.Look || check.Cost =
 
 // borrows reports whether a check borrows the cost of a tier.
 func (p *spreadPlan) borrows(check *enforce.BucketCheck, tier *enforce.Tier) bool {
-	return tier.Key.Shard != p.last && !isLook(check) && costOf(check, tier) > 0
+	return (p.isLent || tier.Key.Shard != p.last) && !isLook(check) && costOf(check, tier) > 0
 }
 
 // plan finds the last shard of a check, and notes what it borrows.
 func (t *spreadTake) plan(i int) {
 	check, p := &t.checks[i], &t.plans[i]
 	p.last, p.isWhole = check.Tiers[0].Key.Shard, !isSpread(*check)
-	if p.isWhole {
+	switch {
+	case p.isWhole && (p.last == 0 || check.Reserve != nil):
 		return
-	}
-	if check.Reserve != nil {
+	case check.Reserve != nil:
 		p.err = errReserveSpread
 		return
 	}
@@ -146,6 +148,9 @@ func (t *spreadTake) plan(i int) {
 			p.last = shard
 		}
 	}
+	// Checks of one call share loans, and get them in order. So none of them takes from a bucket that lends to another.
+	p.isLent = !isFixed && (len(t.checks) > 1 || buckets[p.last] == 1)
+	p.isWhole = p.isWhole && !p.isLent
 	for j := range check.Tiers {
 		tier := &check.Tiers[j]
 		if !p.borrows(check, tier) {
@@ -199,6 +204,12 @@ func (t *spreadTake) assign(i int) {
 	check, p := &t.checks[i], &t.plans[i]
 	for j := range check.Tiers {
 		tier := &check.Tiers[j]
+		if p.borrows(check, tier) && tier.Key.Shard == p.last && errors.Is(t.loans[tier.Key].err, errCannotLend) {
+			p.isLent = false // take.lua knows all limits
+		}
+	}
+	for j := range check.Tiers {
+		tier := &check.Tiers[j]
 		if !p.borrows(check, tier) {
 			continue
 		}
@@ -237,16 +248,20 @@ func (t *spreadTake) decide() error {
 			t.addParts(i)
 		}
 	}
-	if len(t.parts) == 0 {
-		return nil
+	var err error
+	if len(t.parts) > 0 {
+		err = t.store.submitAt(t.parts, t.queuedAt)
 	}
-	err := t.store.submitAt(t.parts, t.queuedAt)
-	for first := 0; first < len(t.parts); {
-		last := first + 1
-		for last < len(t.parts) && t.partOf[last] == t.partOf[first] {
+	first := 0
+	for i := range t.checks {
+		if t.checks[i].Answered || t.plans[i].err != nil {
+			continue
+		}
+		last := first
+		for last < len(t.parts) && t.partOf[last] == i {
 			last++
 		}
-		t.answer(t.partOf[first], t.parts[first:last], err)
+		t.answer(i, t.parts[first:last], err)
 		first = last
 	}
 	return err
@@ -255,11 +270,15 @@ func (t *spreadTake) decide() error {
 // addParts adds what scripts decide of a check: the last shard and, of other shards, buckets that are only looked at.
 func (t *spreadTake) addParts(i int) {
 	check, p := &t.checks[i], &t.plans[i]
-	t.add(i, p.last)
+	var space [8]uint8
+	done := space[:0]
+	if !p.isLent {
+		t.add(i, p.last)
+		done = append(done, p.last)
+	}
 	if p.isWhole {
 		return
 	}
-	done := []uint8{p.last}
 	for j := range check.Tiers {
 		tier := &check.Tiers[j]
 		if shard := tier.Key.Shard; !p.borrows(check, tier) && !slices.Contains(done, shard) {
@@ -336,17 +355,19 @@ func (l *loan) answer(tier *enforce.Tier, cost enforce.Tokens, isAllowed bool, s
 	out, full := g.Out-g.Amount, enforce.Tokens(g.Limit.Burst)*enforce.Token // what is borrowed here is back at once
 	bucket.Level.Micros += l.left
 	tier.Bucket, tier.Out = bucket, out
-	// Lent tokens can come back earlier than reckoned here, which is enough.
+	// Lent tokens can come back earlier than reckoned here, which is enough. Without holders all is borrowed for checks, and about to be
+	// reported.
+	areHeld := g.Holders > 1 && out > 0
 	untilForgotten := (enforce.LeaseLife + enforce.SlotLength + enforce.SlotGuard).Microseconds()
 	earning := func(amount enforce.Tokens) int64 {
 		micros := int64(min(math.Ceil(float64(amount-bucket.Level.Micros)/g.Limit.Rate), 1e15))
-		if amount > full-out {
+		if areHeld && amount > full-out {
 			micros += untilForgotten
 		}
 		return max(micros, 0)
 	}
 	wait := earning(cost)
-	if g.Refused && cost == l.lease.Ask.Need && g.Wait > 0 {
+	if g.Refused && cost == l.lease.Ask.Need && g.Wait > 0 && (areHeld || out == 0) {
 		wait = g.Wait
 	}
 	tier.SetWaits(wait, earning(full))

@@ -110,6 +110,76 @@ func TestABatchOfSpreadChecksIsDecidedInOrder(t *testing.T) {
 	}
 }
 
+// TestASpreadCheckTakesOneRoundTrip: no master waits for the answer of another. Else the first one asked would wait here.
+func TestASpreadCheckTakesOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	s, _ := clusterNodes(t, 3)
+	check := enforce.BucketCheck{Look: true, Cost: enforce.Token, Tiers: []enforce.Tier{spreadTier(1, "", still), spreadTier(2, "42", still)}}
+	first := check.Tiers[0].Key
+	eventually(t, "the masters to be known", patience, func() bool {
+		mustTake(t, s, []enforce.BucketCheck{check})
+		return s.nodeOf(first) != s.cluster.router
+	})
+	for i := 0; i < 100 && s.nodeOf(check.Tiers[1].Key) == s.nodeOf(first); i++ {
+		check.Tiers[1] = spreadTier(2, fmt.Sprint(i), still)
+	}
+	both := make(chan struct{})
+	var asked atomic.Int32
+	for i := range check.Tiers {
+		node := s.nodeOf(check.Tiers[i].Key)
+		send := node.combiner.Send
+		once := sync.OnceFunc(func() {
+			if asked.Add(1) == 2 {
+				close(both)
+			}
+		})
+		node.combiner.Send = func(b *combine.Batch) {
+			once()
+			select {
+			case <-both:
+			case <-time.After(patience / 2):
+				t.Error("a master was asked that waits for another")
+			}
+			send(b)
+		}
+	}
+	check.Look = false
+	if !mustTake(t, s, []enforce.BucketCheck{check})[0].Allowed {
+		t.Error("the check is denied")
+	}
+}
+
+// TestLoansOfOneBucketInOneCallKnowOfEachOther: they are lent one after the other.
+func TestLoansOfOneBucketInOneCallKnowOfEachOther(t *testing.T) {
+	t.Parallel()
+	s, _ := clusterNodes(t, 1)
+	limit := enforce.Limit{Rate: rules.MinRate, Burst: 3}
+	two := enforce.Lease{Key: spreadTier(1, "", limit).Key, Limit: limit, Ask: enforce.Ask{Need: 2 * enforce.Token, Want: 2 * enforce.Token, Loan: true}}
+	leases := []enforce.Lease{two, two}
+	if err := s.leaseApart(leases, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if first, second := leases[0].Grant, leases[1].Grant; first.Amount != 2*enforce.Token || !second.Refused || second.Out != 2*enforce.Token {
+		t.Errorf("of 3 tokens the first borrows %s, and the second %s beside %s", first.Amount, second.Amount, second.Out)
+	}
+}
+
+// TestTheWaitForASpreadBucketKnowsThatLoansAreReported: what another process has borrowed for checks is about to count as spent.
+func TestTheWaitForASpreadBucketKnowsThatLoansAreReported(t *testing.T) {
+	t.Parallel()
+	s, _ := clusterNodes(t, 3)
+	limit := enforce.Limit{Rate: 1, Burst: 1000} // a token in a second
+	user := spreadTier(2, "42", limit)
+	asked := []enforce.Lease{{Key: user.Key, Limit: limit, Ask: enforce.Ask{Need: 1000 * enforce.Token, Want: 1000 * enforce.Token, Loan: true}}}
+	if err := s.leaseApart(asked, time.Now()); err != nil || asked[0].Grant.Refused {
+		t.Fatalf("%+v, %v", asked[0].Grant, err)
+	}
+	check := mustTake(t, s, []enforce.BucketCheck{{Cost: enforce.Token, Tiers: []enforce.Tier{spreadTier(1, "", still), user}}})[0]
+	if wait, _ := check.Tiers[1].Wait(&check); check.Allowed || wait > time.Second {
+		t.Errorf("allowed: %t; else after %v", check.Allowed, wait)
+	}
+}
+
 func TestWhatASpreadCheckCannotDoIsRefusedAndTakesNothing(t *testing.T) {
 	t.Parallel()
 	s, _ := clusterNodes(t, 3)
@@ -200,7 +270,6 @@ func (l *spreadLoad) take(s enforce.Buckets, user string) {
 		case <-pace.C:
 		}
 		checks := []enforce.BucketCheck{{Cost: enforce.Token, Tiers: []enforce.Tier{
-			// The first decides by a script, so the shared bucket lends.
 			spreadTier(2, user, enforce.Limit{Rate: 1e6, Burst: 1e6}), spreadTier(1, "", enforce.Limit{Rate: spreadRate, Burst: spreadBurst}),
 		}}}
 		asked := time.Now()
@@ -432,7 +501,7 @@ func TestAReportOutlivesACallThatIsNotSent(t *testing.T) {
 	}
 	late.plan(0)
 	late.borrow()
-	if len(late.order) != 1 || !errors.Is(late.order[0].err, enforce.ErrNothingTaken) {
+	if len(late.order) != 2 || !errors.Is(late.order[1].err, enforce.ErrNothingTaken) {
 		t.Fatalf("a call without any time left borrows %+v", late.order)
 	}
 	if got := s.loans.pending[borrowed].Ask.Returns; len(got) != 1 || got[0] != report.Ask.Returns[0] {
