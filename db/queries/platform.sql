@@ -375,7 +375,11 @@ WHERE (d.tenant_id, d.delivery_id) IN (
     AND a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id AND t.tenant_id = d.tenant_id
 RETURNING sqlc.embed(d), sqlc.embed(a), t.slug, coalesce((
     SELECT r.key_pattern FROM rate_limit_rule AS r
-    WHERE r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern;
+    WHERE r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern,
+    -- What tells rules of one pattern apart.
+    coalesce((
+        SELECT concat_ws(' · ', nullif(r.name, ''), coalesce(r.plan, 'all plans')) FROM rate_limit_rule AS r
+        WHERE r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail;
 
 -- name: DropAlertDeliveries :execrows
 DELETE FROM delivery

@@ -14,6 +14,8 @@ import (
 	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
+const noneOfUser = "No checks of this user were recorded in the last day."
+
 // ShowEffect handles POST …/effect.
 func (s *surface) ShowEffect(ctx context.Context, request openapi.ShowEffectRequestObject) (openapi.ShowEffectResponseObject, error) {
 	tenant := requestOf(ctx).tenant
@@ -22,7 +24,7 @@ func (s *surface) ShowEffect(ctx context.Context, request openapi.ShowEffectRequ
 		return nil, err
 	}
 	answer := openapi.ShowEffect200JSONResponse{
-		IsRecording: tenant.Settings.RecordDays > 0, Since: timeOrNull(never), Note: orNull(""),
+		IsRecording: tenant.Settings.RecordDays > 0, Since: timeOrNull(never), Until: timeOrNull(never), Note: orNull(""),
 		Rules: []openapi.EffectOfRule{}, Users: []openapi.EffectOfUser{}, LeftOut: []openapi.EffectLeftOut{},
 	}
 	result, err := replay.Effect(ctx, s.Recorded, tenant.ID, candidate, s.Now())
@@ -32,13 +34,21 @@ func (s *surface) ShowEffect(ctx context.Context, request openapi.ShowEffectRequ
 		return answer, nil
 	case errors.Is(err, replay.ErrNothing):
 		if candidate.IsOfUser() {
-			answer.Note = nullable.NewNullableWithValue("No checks of this user were recorded in the last day.")
+			answer.Note = nullable.NewNullableWithValue(noneOfUser)
 		}
 		return answer, nil
 	case err != nil:
 		return nil, err
 	}
-	answer.Since, answer.Checks, answer.Share = timeOrNull(result.Since), showFigure(result.Checks), result.Share
+	if result.First.IsZero() && candidate.IsOfUser() {
+		answer.Note = nullable.NewNullableWithValue(noneOfUser)
+		return answer, nil
+	}
+	answer.Since, answer.Until = timeOrNull(result.Since), timeOrNull(result.Until)
+	if !result.First.IsZero() {
+		answer.Since, answer.Until = timeOrNull(result.First), timeOrNull(result.Last)
+	}
+	answer.Checks, answer.Share = showFigure(result.Checks), result.Share
 	answer.DeniedThen, answer.DeniedNow = showFigure(result.DeniedThen), showFigure(result.DeniedNow)
 	answer.NewlyDenied, answer.NoLongerDenied = showFigure(result.NewlyDenied), showFigure(result.NoLongerDenied)
 	answer.LeftOut = itemsOf(result.LeftOut, showLeftOut)

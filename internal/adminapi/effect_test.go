@@ -13,7 +13,7 @@ import (
 
 type effect struct {
 	IsRecording    bool `json:"is_recording"`
-	Since          *time.Time
+	Since, Until   *time.Time
 	Note           *string
 	NewlyDenied    struct{ Value float64 } `json:"newly_denied"`
 	NoLongerDenied struct{ Value float64 } `json:"no_longer_denied"`
@@ -42,6 +42,9 @@ func TestAnEffectIsWhatTheLimitWouldHaveDone(t *testing.T) {
 	got := read[effect](t, w.want(w.send(viewer, "POST", path, question), http.StatusOK))
 	if !got.IsRecording || got.Since == nil || got.NewlyDenied.Value != 3 || len(got.Users) != 1 || got.Users[0].UserID != "42" {
 		t.Errorf("the effect is %+v", got)
+	}
+	if from, to := got.Since.Sub(block.First).Abs(), got.Until.Sub(block.Last).Abs(); from > time.Second || to > time.Second {
+		t.Errorf("the checks came from %v to %v, and the effect covers %v to %v", block.First, block.Last, got.Since, got.Until)
 	}
 	w.want(w.send(w.person(w.other, auth.Owner), "POST", path, question), http.StatusNotFound)
 	question["rules"].([]any)[0].(map[string]any)["burst_capacity"] = 0

@@ -110,7 +110,7 @@ func TestPlatformAdminsSetQuotasAndTenantsSeeThem(t *testing.T) {
 	over := w.want(w.send(admin, "POST", "/api/v1/tenants/acme/rules", map[string]any{
 		"key_pattern": "endpoint:/a", "rate_per_second": 1, "burst_capacity": 5,
 	}), http.StatusConflict)
-	want := "Nothing was changed: the tenant's quota is 1 rule; it holds 1 and would hold 2. Remove some, or ask a platform admin to raise the quota."
+	want := "Nothing was changed: the tenant's capacity is 1 rule; it holds 1 and would hold 2. Remove some, or ask a platform admin to raise the capacity."
 	if got := read[problem](t, over); got.Detail != want || got.Type != "urn:sluice:problem:quota-exceeded" {
 		t.Errorf("a rule too many is answered %s", over.body)
 	}

@@ -281,7 +281,7 @@ func (s *Store) ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, p
 	}
 	return each(rows, func(row dbsqlc.ClaimAlertDeliveriesRow) violations.Notice {
 		return violations.Notice{
-			Delivery: deliveryFromRow(row.Delivery), Of: s.alertFromRow(row.Alert, false, time.Time{}), TenantSlug: row.Slug, Pattern: row.RulePattern,
+			Delivery: deliveryFromRow(row.Delivery), Of: s.alertFromRow(row.Alert, false, time.Time{}), TenantSlug: row.Slug, Pattern: row.RulePattern, Detail: row.RuleDetail,
 		}
 	}), nil
 }

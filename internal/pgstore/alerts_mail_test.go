@@ -78,7 +78,7 @@ func TestAMailedAlertHasTheStateOfItsMessage(t *testing.T) {
 	if len(sent) != 1 || sent[0].To != "ada@example.com" || sent[0].Subject != "Alert of ours: too many" {
 		t.Fatalf("the server has %+v", sent)
 	}
-	for _, want := range []string{"user:{user_id} denied 1,200 checks of one subject within 5 minutes.", "https://sluice.example.com/t/ours/settings/alerts?entry="} {
+	for _, want := range []string{"user:{user_id} (all plans) denied 1,200 checks of one subject within 5 minutes.", "https://sluice.example.com/t/ours/settings/alerts?entry="} {
 		if !strings.Contains(sent[0].Plain, want) {
 			t.Errorf("%q is not in\n%s", want, sent[0].Plain)
 		}

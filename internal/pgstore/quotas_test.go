@@ -210,7 +210,7 @@ func TestAFileIsRefusedAsAWhole(t *testing.T) {
 	if !errors.As(err, &over) || over != (rules.QuotaError{Thing: rules.ThingRules, Held: 2, WouldHold: 5, Allowed: 3}) {
 		t.Errorf("rules: %v", err)
 	}
-	want := "the tenant's quota is 3 rules; it holds 2 and would hold 5. Remove some, or ask a platform admin to raise the quota"
+	want := "the tenant's capacity is 3 rules; it holds 2 and would hold 5. Remove some, or ask a platform admin to raise the capacity"
 	if over.Error() != want {
 		t.Errorf("it says %q, want %q", over.Error(), want)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -97,6 +98,7 @@ type run struct {
 	world [2]*world
 
 	read, recordedDenied, agreeing int64
+	first, last                    int64 // times of checks that were looked at, in Unix milliseconds
 	total                          tally
 	byRule                         map[rules.RuleID]*ofRule
 	byPlan                         map[string]*tally
@@ -115,7 +117,7 @@ type ofRule struct {
 func newRun(in *Input, buckets int) *run {
 	r := &run{
 		in: in, share: traffic.Share(in.Level) * in.Draw.Share(), maxBuckets: cmp.Or(buckets, maxBuckets), byRule: map[rules.RuleID]*ofRule{}, byPlan: map[string]*tally{},
-		byUser: map[string]*OfUser{}, listed: map[Listed]int64{},
+		byUser: map[string]*OfUser{}, listed: map[Listed]int64{}, first: math.MaxInt64,
 	}
 	ids := identities(in.History, in.Candidate)
 	candidates := [2]*Candidate{nil, in.Candidate}
@@ -193,6 +195,7 @@ func (r *run) count(events []event) {
 		if e.at < since || e.at >= until || s.role == fed || s.role == ignored {
 			continue
 		}
+		r.first, r.last = min(r.first, e.at), max(r.last, e.at)
 		if s.role == listedOnly {
 			if l := (Listed{UserID: s.run.UserID, IP: ipText(s)}); len(r.listed) < maxTallied || r.listed[l] > 0 {
 				r.listed[l]++
@@ -313,6 +316,9 @@ func (r *run) result() *Result {
 		Steps: r.steps, StepSeconds: int(r.step.Seconds()),
 		Reserving: in.Counts.LeftOut, Dropped: in.Counts.Dropped, Notes: slices.Clone(in.Notes),
 		Rules: []OfRule{}, Plans: []OfPlan{}, Users: []OfUser{}, Listed: []Listed{}, LeftOut: []LeftOut{},
+	}
+	if r.last > 0 {
+		result.First, result.Last = time.UnixMilli(r.first).UTC(), time.UnixMilli(r.last).UTC()
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.byRule)) {
 		result.Rules = append(result.Rules, r.ofRule(id))

@@ -9,6 +9,9 @@ import (
 type Result struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
+	// First and Last are the times of the earliest and the latest check that was looked at; zero if there was none. The latest checks
+	// of a range that ends now are not recorded yet.
+	First, Last time.Time `json:"-"`
 	// Read is how many recorded checks were replayed, without those before the range.
 	Read int64 `json:"read"`
 	// Share is that of all users and addresses in the sample; 1 for all.

@@ -77,7 +77,7 @@ type QuotaError struct {
 
 // Error says what the quota is, what is held and would be, and who can raise it.
 func (e QuotaError) Error() string {
-	return fmt.Sprintf("the tenant's quota is %s; it holds %s and would hold %s. %s, or ask a platform admin to raise the quota",
+	return fmt.Sprintf("the tenant's capacity is %s; it holds %s and would hold %s. %s, or ask a platform admin to raise the capacity",
 		counted(e.Allowed, e.Thing), amount(e.Held), amount(e.WouldHold), e.Thing.howToMakeRoom())
 }
 

@@ -15,10 +15,11 @@ type Notice struct {
 	Of         Alert
 	TenantSlug string
 	Pattern    string // of the rule
+	Detail     string // its name and plan, which tell rules of one pattern apart: "daily · pro"
 }
 
-// Summary says what happened in a sentence, without the subject: "user:{user_id} denied 1,200 checks of one subject within 5
-// minutes."
+// Summary says what happened in a sentence, without the subject: "user:{user_id} (daily · pro) denied 1,200 checks of one
+// subject within 5 minutes."
 func (n *Notice) Summary() string {
 	if n.Test {
 		return "This is a test. Nothing has happened."
@@ -49,7 +50,10 @@ func (n *Notice) ruleText() string {
 	if n.Pattern == "" {
 		return "rule " + strconv.FormatInt(int64(n.RuleID()), 10)
 	}
-	return n.Pattern
+	if n.Detail == "" {
+		return n.Pattern
+	}
+	return n.Pattern + " (" + n.Detail + ")"
 }
 
 // plural returns a number with its noun: "1 check", "1,200 checks".

@@ -150,14 +150,14 @@ func TestSlackAcceptsAlerts(t *testing.T) {
 	t.Parallel()
 	slack := newVendor(t, http.StatusOK, judgeSlack)
 	n := noticeTo("")
-	n.Pattern, n.Of.Format = "user:{user_id}", violations.FormatSlack
+	n.Pattern, n.Detail, n.Of.Format = "user:{user_id}", "daily · pro", violations.FormatSlack
 	n.Of.SetURL(slack.URL + "/services/T0/B0/hush")
 	if n.Of.URL != slack.URL+"/…" || n.Of.Target() != slack.URL+"/services/T0/B0/hush" {
 		t.Errorf("the alert shows the URL %s and posts to %s", n.Of.URL, n.Of.Target())
 	}
 	body := slack.accept(t, http.StatusOK, n)
 	for _, want := range []string{
-		"one customer is hammering", "user:{user_id} denied 1,200 checks of one subject within 5 minutes.", `Subject: 42`,
+		"one customer is hammering", "user:{user_id} (daily · pro) denied 1,200 checks of one subject within 5 minutes.", `Subject: 42`,
 		`https://sluice.example.com/t/acme/settings/alerts?entry=5`,
 	} {
 		if !strings.Contains(body, want) {

@@ -109,6 +109,32 @@ test('why a user was limited takes a search, and a raise two clicks more; the st
   await expectAccessible(page);
 });
 
+test('a user who is blocked says so on its page, where the block is ended, and Overrides lists it', async ({
+  page,
+  sluice,
+}) => {
+  await signIn(page);
+  await page.goto(at('users/4713'));
+  await expect(page.getByRole('heading', { name: 'Time line' })).toBeVisible();
+  const clicks = await countClicks(page);
+  await page.getByRole('button', { name: 'Block or let through' }).click();
+  await page.getByRole('menuitem', { name: /^Block/ }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Block for 1 hour' }).click();
+  await expect(page.getByRole('dialog')).toBeHidden();
+  await clicks.expectAtMost(3);
+  const block = page.getByText(/^until .* by rule user:4713/);
+  await expect(block).toBeVisible();
+  await expectAccessible(page);
+  const asked = reports('4713', 1).map((check) => ({ ...check, endpoint: '/free' }));
+  await until(async () => (await askAll(sluice, asked))[0] === 429);
+  await page.goto(at('overrides'));
+  await expect(page.getByRole('list', { name: 'Temporary rules' }).getByText(/^Blocks until /)).toBeVisible();
+  await page.goto(at('users/4713'));
+  await page.getByRole('button', { name: 'End now' }).click();
+  await expect(block).toBeHidden();
+  await until(async () => (await askAll(sluice, asked))[0] === 200);
+});
+
 test('a violation opens beside the list, leads to its check, and its link opens the same for others', async ({
   page,
   browser,

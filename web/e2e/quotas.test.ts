@@ -7,10 +7,10 @@ test('a platform admin lowers a quota, the form says that there is no room, and 
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/settings/tenant`);
   const setAlerts = async (n: string) => {
-    await page.getByRole('button', { name: 'Edit quotas' }).click();
-    const form = page.getByRole('dialog', { name: 'Edit quotas' });
+    await page.getByRole('button', { name: 'Edit capacity' }).click();
+    const form = page.getByRole('dialog', { name: 'Edit capacity' });
     await form.getByLabel('Alerts').fill(n);
-    await form.getByRole('button', { name: 'Save quotas' }).click();
+    await form.getByRole('button', { name: 'Save capacity' }).click();
     await expect(form).toBeHidden();
   };
   await setAlerts('0');
@@ -26,7 +26,7 @@ test('a platform admin lowers a quota, the form says that there is no room, and 
   await page.getByRole('listbox', { name: 'Rule' }).getByRole('option').first().click();
   await form.getByLabel('Webhook').fill('http://127.0.0.2:9/');
   await form.getByRole('button', { name: 'Create alert' }).click();
-  await expect(form.getByText(/the tenant's quota is 0 alerts/)).toBeVisible();
+  await expect(form.getByText(/the tenant's capacity is 0 alerts/)).toBeVisible();
   await expectAccessible(page);
   await form.getByRole('button', { name: 'Cancel' }).click();
 

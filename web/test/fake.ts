@@ -76,6 +76,7 @@ export function effect(more: Partial<components['schemas']['Effect']> = {}): com
   return {
     is_recording: false,
     since: null,
+    until: null,
     note: null,
     checks: none,
     share: 1,

@@ -19,6 +19,7 @@ export const world = (role: 'viewer' | 'editor' = 'editor', shown = live) => ({
   'POST /api/v1/tenants/acme/effect': {
     is_recording: true,
     since: '2026-11-01T09:00:00Z',
+    until: '2026-11-01T21:00:00Z',
     note: null,
     checks: { value: 1000, error: 0 },
     share: 1,

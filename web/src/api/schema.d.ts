@@ -4778,9 +4778,14 @@ export interface components {
             is_recording: boolean;
             /**
              * Format: date-time
-             * @description The beginning of the checks that were looked at; null if none were recorded
+             * @description The earliest check that was looked at; null if none were recorded
              */
             since: string | null;
+            /**
+             * Format: date-time
+             * @description The latest check that was looked at. Checks are recorded some minutes after they came.
+             */
+            until: string | null;
             /** @description Why there is no effect though checks are recorded, as when a user is not in the sample */
             note: string | null;
             checks: components["schemas"]["Figure"];

@@ -4,7 +4,7 @@ import { api, body } from '~/api/client';
 import { sentence } from '~/api/problem';
 import { keepSame } from '~/api/queries';
 import type { components } from '~/api/schema';
-import { exactNumber, percent, plainTime, plural } from '~/domain/format';
+import { exactNumber, percent, plainTime, plural, shortTime } from '~/domain/format';
 
 type Question = components['schemas']['EffectQuestion'];
 type Figure = components['schemas']['Figure'];
@@ -51,17 +51,24 @@ export function Effect({ tenant, question }: { tenant: string; question: Questio
   const { newly_denied: newly, no_longer_denied: noLonger, checks } = data;
   return (
     <p role="status" aria-label="Effect">
-      Since {plainTime(Date.parse(data.since))} it would have denied <strong>{counted(newly)} more</strong>{' '}
-      and <strong>{counted(noLonger)} fewer</strong> of {counted(checks)} checks
+      {covered(data.since, data.until)} it would have denied <strong>{counted(newly)} more</strong> and{' '}
+      <strong>{counted(noLonger)} fewer</strong> of {counted(checks)} checks
       {newly.value > 0 && ` (${percent(newly.value / Math.max(1, checks.value))} newly denied)`}.
       {data.users.length > 0 &&
         ` Most affected: ${data.users
           .map((user) => `${user.user_id ?? user.ip} (${changeOf(user)})`)
           .join(', ')}.`}
       {data.share < 1 && ` From a sample of ${percent(data.share)} of users and addresses.`}
+      {' Checks of the last minutes are not recorded yet.'}
       {data.left_out.length > 0 && ` ${plural(data.left_out.length, 'rule')} could not be replayed.`}
     </p>
   );
+}
+
+/** "Of what was recorded from 25 Nov, 13:05 to 25 Nov, 14:02 UTC,": the last minutes are never in it. */
+function covered(since: string, until: string | null): string {
+  const from = plainTime(Date.parse(since), 'minute');
+  return `Of what was recorded from ${from} to ${shortTime(Date.parse(until ?? since))},`;
 }
 
 /** "+17", "−1,017" or "+17, −1,017" */

@@ -11,7 +11,7 @@ export function QuotaNote({ tenant, thing }: { tenant: string; thing: QuotaThing
   if (!quota || !isFull(quota)) return null;
   return (
     <p role="alert" className={styles.note}>
-      <strong>Quota reached.</strong> {fullText(quota)}
+      <strong>Capacity reached.</strong> {fullText(quota)}
     </p>
   );
 }

@@ -1,4 +1,4 @@
-import { Group, Menu, TextInput } from '@mantine/core';
+import { Group, Menu } from '@mantine/core';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { exactTime, ownZone, plainTime } from '~/domain/format';
@@ -6,6 +6,7 @@ import { between, isNamedRange, parseRange, ranges } from '~/domain/range';
 import { fieldMoment, fieldText } from '~/domain/zone';
 import { FormDialog } from './FormDialog';
 import { IconCheck, IconChevronDown, IconClock } from './icons';
+import { MomentField } from './MomentField';
 import styles from './TimeRange.module.css';
 import { ZoneChoice } from './ZoneChoice';
 
@@ -97,18 +98,16 @@ function CustomRange({ from, until, onClose, onChosen }: CustomProps) {
     >
       {() => (
         <Group grow align="flex-start" gap={8}>
-          <TextInput
-            type="datetime-local"
+          <MomentField
             label="From"
             value={texts.from}
-            onChange={(event) => setTexts({ ...texts, from: event.currentTarget.value })}
+            onChange={(text) => setTexts({ ...texts, from: text })}
           />
-          <TextInput
-            type="datetime-local"
+          <MomentField
             label="Until"
             value={texts.until}
             error={backwards ? 'must be later than the start' : undefined}
-            onChange={(event) => setTexts({ ...texts, until: event.currentTarget.value })}
+            onChange={(text) => setTexts({ ...texts, until: text })}
           />
         </Group>
       )}

@@ -24,7 +24,7 @@ export const kinds: { value: AuditObjectKind; label: string }[] = [
   { value: 'scheduled_change', label: 'Scheduled changes' },
   { value: 'audit_webhook', label: 'Webhook of the audit log' },
   { value: 'tenant', label: 'Tenant' },
-  { value: 'quotas', label: 'Quotas' },
+  { value: 'quotas', label: 'Capacity' },
 ];
 
 export const actions: { value: AuditAction; label: string }[] = [
@@ -120,7 +120,7 @@ export function objectOf({ object: { kind, id }, before, after }: AuditEntry, na
     case 'tenant':
       return 'the tenant';
     case 'quotas':
-      return 'the quotas';
+      return 'the capacity';
     case 'bucket':
       return `a bucket of ${bucketOf(row, id)}`;
     default:

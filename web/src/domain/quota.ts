@@ -34,5 +34,5 @@ export function usedText({ held, allowed }: Quota): string {
 export function fullText(quota: Quota): string {
   const { many, room } = quotaWords[quota.thing];
   const holds = `This tenant holds ${exactNumber(quota.held)} ${many} and may hold ${exactNumber(quota.allowed)}.`;
-  return `${holds} ${room}, or ask a platform admin to raise the quota.`;
+  return `${holds} ${room}, or ask a platform admin to raise its capacity.`;
 }

@@ -1,5 +1,5 @@
 import type { Rule, ScheduledChange, ScheduledRule } from '~/api/types';
-import { plainTime } from './format';
+import { exactTime, plainTime } from './format';
 import { modeLabels, ruleEffect } from './rule';
 
 /** The next change of each rule. */
@@ -10,10 +10,12 @@ export function byRule(open: ScheduledChange[]): Map<number, ScheduledChange> {
 
 export const isOpen = ({ state }: ScheduledChange) => state === 'waiting' || state === 'in_force';
 
-/** "Nov 23, 09:00 to Nov 27, 17:00", "from Nov 23, 09:00 on" */
+/** "23 Nov 2026, 09:00:00 to 27 Nov 2026, 17:00:00 UTC", "from 23 Nov 2026, 09:00:00 UTC on" */
 export function whenWords({ starts_at, ends_at }: Pick<ScheduledChange, 'starts_at' | 'ends_at'>): string {
   const start = plainTime(Date.parse(starts_at));
-  return ends_at ? `${start} to ${plainTime(Date.parse(ends_at))}` : `from ${start} on`;
+  return ends_at
+    ? `${start} to ${exactTime(Date.parse(ends_at))}`
+    : `from ${exactTime(Date.parse(starts_at))} on`;
 }
 
 /** What became of a change: "Waiting", "Partly taken back". */

@@ -96,7 +96,10 @@ function useGroups(query: string): { label: string; entries: Entry[] }[] {
     entries: entries.filter((entry) => fits(entry, query)).slice(0, query || label === 'Screens' ? 20 : most),
   }));
   const users = useUsers(tenant, query);
-  return [...groups, { label: 'Users', entries: users }].filter(({ entries }) => entries.length > 0);
+  const addresses = useAddress(tenant, query);
+  return [{ label: 'Addresses', entries: addresses }, ...groups, { label: 'Users', entries: users }].filter(
+    ({ entries }) => entries.length > 0,
+  );
 }
 
 /** Whether every word of the query is in the entry. */
@@ -170,6 +173,27 @@ function useRules(tenant: string | undefined): Entry[] {
         params: { tenant: tenant ?? '', rule: String(rule.rule_id) },
       }),
   }));
+}
+
+/** The denials of an address or network that is typed, from where it can be blocked. */
+function useAddress(tenant: string | undefined, query: string): Entry[] {
+  const navigate = useNavigate();
+  const ip = query.trim();
+  if (!tenant || !looksLikeAddress(ip)) return [];
+  return [
+    {
+      id: `address ${ip}`,
+      label: `Address ${ip}`,
+      description: 'Violations, block or let through',
+      icon: <IconShield size={16} />,
+      go: () => navigate({ to: '/t/$tenant/violations', params: { tenant }, search: { ip } }),
+    },
+  ];
+}
+
+/** "203.0.113.9", "2001:db8::/48": enough to offer it; the server judges it. */
+function looksLikeAddress(text: string): boolean {
+  return /^(\d{1,3}(\.\d{1,3}){3}|[\da-f]*:[\da-f]*:[\da-f:.]*)(\/\d{1,3})?$/i.test(text);
 }
 
 /** Users with an assigned plan whose id starts with the query, and the user with exactly that id. */

@@ -147,3 +147,20 @@ test('who signs in from another tab does not see what was read for the one befor
   await queries.invalidateQueries({ queryKey: ['session'] });
   await waitFor(() => expect(queries.getQueryData(['tenant', 'acme', 'of before'])).toBeUndefined());
 });
+
+test('the palette takes an address to its violations, from where it is blocked', async () => {
+  fakeServer({
+    'GET /api/v1/session': session(),
+    'GET /api/v1/tenants/acme/rules': page([rule()]),
+    'GET /api/v1/tenants/acme/users': page([]),
+  });
+  const { user } = open('/t/acme/try');
+  await user.click(await screen.findByRole('button', { name: /Search Ctrl K/ }));
+  const search = await screen.findByRole('textbox', { name: 'Search' });
+  await user.type(search, '203.0.113.9');
+  const [first] = await screen.findAllByText('Address 203.0.113.9');
+  expect(first).toBeDefined();
+  await user.clear(search);
+  await user.type(search, '42');
+  expect(screen.queryByText(/^Address/)).toBeNull();
+});

@@ -1895,8 +1895,11 @@ type Effect struct {
 	// Share Of all users and addresses, from 0 to 1
 	Share float64 `json:"share"`
 
-	// Since The beginning of the checks that were looked at; null if none were recorded
+	// Since The earliest check that was looked at; null if none were recorded
 	Since nullable.Nullable[time.Time] `json:"since"`
+
+	// Until The latest check that was looked at. Checks are recorded some minutes after they came.
+	Until nullable.Nullable[time.Time] `json:"until"`
 
 	// Users The most affected; not scaled
 	Users []EffectOfUser `json:"users"`

@@ -323,7 +323,11 @@ WHERE (d.tenant_id, d.delivery_id) IN (
     AND a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id AND t.tenant_id = d.tenant_id
 RETURNING d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.http_status, d.error, d.is_test, d.lease_ends_at, d.mail_id, d.rule_id, d.silenced, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, a.kind, a.silenced_until, a.silenced_by, a.silence_reason, t.slug, coalesce((
     SELECT r.key_pattern FROM rate_limit_rule AS r
-    WHERE r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern
+    WHERE r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern,
+    -- What tells rules of one pattern apart.
+    coalesce((
+        SELECT concat_ws(' · ', nullif(r.name, ''), coalesce(r.plan, 'all plans')) FROM rate_limit_rule AS r
+        WHERE r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail
 `
 
 type ClaimAlertDeliveriesParams struct {
@@ -338,6 +342,7 @@ type ClaimAlertDeliveriesRow struct {
 	Alert       Alert
 	Slug        string
 	RulePattern string
+	RuleDetail  string
 }
 
 // Leases due deliveries. Tenants take turns: each gets its first delivery before any gets its second, counting those in
@@ -396,6 +401,7 @@ func (q *Queries) ClaimAlertDeliveries(ctx context.Context, arg ClaimAlertDelive
 			&i.Alert.SilenceReason,
 			&i.Slug,
 			&i.RulePattern,
+			&i.RuleDetail,
 		); err != nil {
 			return nil, err
 		}

@@ -40,7 +40,12 @@ interface Props {
 /** Creates or edits an alert. */
 export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Props) {
   const queries = useQueryClient();
-  const draft = useForm<AlertDraft>({ initialValues: draftOf(alert, rule) });
+  const draft = useForm<AlertDraft>({
+    initialValues: draftOf(
+      alert,
+      rules.find(({ rule_id }) => rule_id === rule),
+    ),
+  });
   const { values, getInputProps } = draft;
   const [conflict, setConflict] = useState<Conflict | null>(null);
 

@@ -2,7 +2,7 @@ import { Group, NativeSelect, NumberInput, Select } from '@mantine/core';
 import type { UseFormReturnType } from '@mantine/form';
 import type { Rule } from '~/api/types';
 import { ruleLabel } from '~/domain/rule';
-import { type AlertDraft, everyRule } from './draft';
+import { type AlertDraft, everyRule, suggestedThreshold } from './draft';
 import { countedAs } from './versions';
 import { hasSubjects, type Kind, kindHints, kindNames } from './words';
 
@@ -18,6 +18,9 @@ export function Condition({ form, rules, errors }: Props) {
   const { values, getInputProps, setFieldValue } = form;
   const { kind } = values;
   const isShare = kind === 'near_limit';
+  const ruleOf = (id: string | null) => rules.find(({ rule_id }) => String(rule_id) === id);
+  const rule = ruleOf(values.rule_id);
+  const isSuggested = kind === 'denials' && Number(values.threshold) === suggestedThreshold(rule);
   return (
     <>
       <NativeSelect
@@ -29,7 +32,8 @@ export function Condition({ form, rules, errors }: Props) {
           const next = value as Kind;
           setFieldValue('kind', next);
           if (!hasSubjects(next)) setFieldValue('per', 'rule');
-          if (next === 'near_limit' && Number(values.threshold) > 100) setFieldValue('threshold', 50);
+          if (next === 'near_limit') setFieldValue('threshold', 50);
+          else if (isShare) setFieldValue('threshold', suggestedThreshold(rule));
         }}
         error={errors.kind}
       />
@@ -42,6 +46,10 @@ export function Condition({ form, rules, errors }: Props) {
           ...rules.map((one) => ({ value: String(one.rule_id), label: ruleLabel(one) })),
         ]}
         {...getInputProps('rule_id')}
+        onChange={(id) => {
+          setFieldValue('rule_id', id);
+          if (isSuggested) setFieldValue('threshold', suggestedThreshold(ruleOf(id)));
+        }}
         error={errors.rule_id}
       />
       <Group grow gap={8} align="start">
@@ -52,6 +60,11 @@ export function Condition({ form, rules, errors }: Props) {
           suffix={isShare ? ' %' : undefined}
           allowDecimal={false}
           thousandSeparator=","
+          description={
+            isSuggested && rule && Number(values.threshold) < 1000
+              ? 'As many as the rule allows one bucket in 5 minutes'
+              : undefined
+          }
           {...getInputProps('threshold')}
           error={errors.threshold}
         />

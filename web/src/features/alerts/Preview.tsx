@@ -5,7 +5,7 @@ import { sentence } from '~/api/problem';
 import { keepSame, tenantKey } from '~/api/queries';
 import type { AlertCondition, Rule } from '~/api/types';
 import { RelativeTime } from '~/components/Time';
-import { plainTime, plural } from '~/domain/format';
+import { exactTime, plural } from '~/domain/format';
 import { ruleLabel } from '~/domain/rule';
 import styles from './Preview.module.css';
 import { countedText } from './words';
@@ -43,7 +43,7 @@ export function Preview({ tenant, condition, rules }: Props) {
   if (error) return <p className="soft">How often it would have fired is not known: {sentence(error)}</p>;
   if (!data) return <p className="soft">Judging the last 7 days…</p>;
   const { fired, firings, looked_back_to } = data;
-  const since = looked_back_to ? `since ${plainTime(Date.parse(looked_back_to))}` : 'in the last 7 days';
+  const since = looked_back_to ? `since ${exactTime(Date.parse(looked_back_to))}` : 'in the last 7 days';
   return (
     <section className={styles.preview} aria-label="Preview">
       <p role="status">

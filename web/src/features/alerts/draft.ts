@@ -1,4 +1,5 @@
-import type { Alert, AlertCondition, NewAlert } from '~/api/types';
+import type { Alert, AlertCondition, NewAlert, Rule } from '~/api/types';
+import { hasRate } from '~/domain/rate';
 
 /** The choice of no rule in particular. */
 export const everyRule = 'every';
@@ -19,14 +20,27 @@ export interface AlertDraft {
   is_active: boolean;
 }
 
+const mostSuggested = 1000;
+const leastSuggested = 10;
+
+/**
+ * The denials at which a new alert fires: as many as the rule allows in five minutes, which one bucket reaches that asks
+ * for twice its limit; from 10 to 1,000. Without a rule, 1,000.
+ */
+export function suggestedThreshold(rule: Rule | undefined): number {
+  if (rule?.action !== 'limit') return mostSuggested;
+  const allowed = hasRate(rule.algorithm) ? rule.rate_per_second * 300 : rule.burst_capacity;
+  return Math.round(Math.min(mostSuggested, Math.max(leastSuggested, allowed)));
+}
+
 /** The draft of an alert; null begins a new one, perhaps on a rule. */
-export function draftOf(alert: Alert | null, rule?: number): AlertDraft {
+export function draftOf(alert: Alert | null, rule?: Rule): AlertDraft {
   return {
     name: alert?.name ?? '',
     kind: alert?.kind ?? 'denials',
-    rule_id: alert ? String(alert.rule_id ?? everyRule) : rule ? String(rule) : null,
+    rule_id: alert ? String(alert.rule_id ?? everyRule) : rule ? String(rule.rule_id) : null,
     per: alert?.per ?? 'rule',
-    threshold: alert?.threshold ?? 1000,
+    threshold: alert?.threshold ?? suggestedThreshold(rule),
     window_minutes: alert?.window_minutes ?? 5,
     format: alert?.format ?? 'webhook',
     url: alert?.url ?? '',

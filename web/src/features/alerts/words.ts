@@ -1,6 +1,7 @@
-import type { Alert, AlertDelivery, NewAlert } from '~/api/types';
+import type { Alert, AlertDelivery, NewAlert, Rule } from '~/api/types';
 import type { Tone } from '~/components/Outcome';
 import { exactNumber, plural } from '~/domain/format';
+import { ruleDetail } from '~/domain/rule';
 
 export type Kind = Alert['kind'];
 
@@ -31,7 +32,12 @@ export function countedText(kind: Kind, count: number): string {
 
 type Condition = Pick<NewAlert, 'per' | 'threshold' | 'window_minutes'> & { kind: Kind };
 
-/** "1,000 denials by user:{user_id} of one subject within 5 minutes"; without a pattern, of any rule. */
+/** "user:{user_id} (daily · pro)": rules of one pattern differ by name and plan. */
+export function ruleInWords(rule: Pick<Rule, 'key_pattern' | 'name' | 'plan'>): string {
+  return `${rule.key_pattern} (${ruleDetail(rule)})`;
+}
+
+/** "1,000 denials by user:{user_id} (pro) of one subject within 5 minutes"; without a rule, of any rule. */
 export function conditionOf({ kind, threshold, per, window_minutes }: Condition, pattern?: string): string {
   const rule = pattern ?? 'any rule';
   const whose = per === 'subject' ? ' of one subject' : '';

@@ -1,6 +1,6 @@
-import { Chip, NativeSelect, TextInput } from '@mantine/core';
+import { Chip, NativeSelect } from '@mantine/core';
 import type { Rule } from '~/api/types';
-import { ownZone } from '~/domain/format';
+import { MomentField } from '~/components/MomentField';
 import { type Limit, limitSentence, times } from '~/domain/rate';
 import { endInWords } from './draft';
 import { type Expiry, lengths } from './expiry';
@@ -65,12 +65,11 @@ export function Duration({ expiry, error, onChange }: DurationProps) {
         onChange={(event) => onChange({ ...expiry, length: event.currentTarget.value })}
       />
       {expiry.length === 'until' && (
-        <TextInput
-          type="datetime-local"
-          label={`Until (${ownZone(Date.now())})`}
+        <MomentField
+          label="Until"
           value={expiry.until}
           error={error}
-          onChange={(event) => onChange({ ...expiry, until: event.currentTarget.value })}
+          onChange={(text) => onChange({ ...expiry, until: text })}
         />
       )}
     </div>

@@ -1,4 +1,4 @@
-import { Button, Checkbox, Group, SegmentedControl, TextInput } from '@mantine/core';
+import { Button, Checkbox, Group, SegmentedControl } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
@@ -6,8 +6,10 @@ import { api, body } from '~/api/client';
 import { isStatus, ProblemError, sentence } from '~/api/problem';
 import type { NewScheduledRule } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
+import { MomentField } from '~/components/MomentField';
 import { done } from '~/components/toast';
-import { ownZone, plainTime, plural } from '~/domain/format';
+import { exactTime, plural } from '~/domain/format';
+
 import { whenWords } from '~/domain/scheduled';
 import { fieldMoment, fieldText } from '~/domain/zone';
 import styles from './scheduled.module.css';
@@ -51,7 +53,7 @@ export function ScheduleDialog({ tenant, rules, children, onClose, onScheduled, 
       await changed(queries, tenant, 'scheduled_change', 'rule');
       done(
         change.state === 'in_force'
-          ? `Changed until ${plainTime(until)}. It takes effect within 2 s`
+          ? `Changed until ${exactTime(until)}. It takes effect within 2 s`
           : `Change scheduled: ${whenWords(change)}`,
       );
       onScheduled();
@@ -61,7 +63,6 @@ export function ScheduleDialog({ tenant, rules, children, onClose, onScheduled, 
   const error = schedule.error;
   const field = (pointer: string) => (error instanceof ProblemError ? error.field(pointer) : undefined);
   const isPlaced = field('/starts_at') ?? field('/ends_at');
-  const zone = ownZone(Date.now());
   const many = rules.length > 1;
   return (
     <Dialog
@@ -90,12 +91,11 @@ export function ScheduleDialog({ tenant, rules, children, onClose, onScheduled, 
         />
         {!isNow && (
           <>
-            <TextInput
-              type="datetime-local"
-              label={`Starts (${zone})`}
+            <MomentField
+              label="Starts"
               value={start}
               error={field('/starts_at')}
-              onChange={(event) => setStart(event.currentTarget.value)}
+              onChange={(text) => setStart(text)}
             />
             <Checkbox
               label={many ? 'Take them back' : 'Take it back'}
@@ -105,13 +105,7 @@ export function ScheduleDialog({ tenant, rules, children, onClose, onScheduled, 
           </>
         )}
         {isBack && (
-          <TextInput
-            type="datetime-local"
-            label={`Ends (${zone})`}
-            value={end}
-            error={field('/ends_at')}
-            onChange={(event) => setEnd(event.currentTarget.value)}
-          />
+          <MomentField label="Ends" value={end} error={field('/ends_at')} onChange={(text) => setEnd(text)} />
         )}
         <p className="soft">{many ? ofMany(isBack) : ofOne(isBack)}</p>
         {error && !isPlaced && (

@@ -77,8 +77,12 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
             variant="default"
             renderRoot={(props) => <Link {...props} to="/t/$tenant/try" params={{ tenant }} />}
           >
-            Try it here
+            Preview a decision
           </Button>
+          <p className="soft">
+            A preview on the page Try it sends nothing, so this step stays open until your service or the
+            command above sends a check.
+          </p>
           <p role="status" className={styles.waiting}>
             Waiting for the first check …
           </p>

@@ -175,6 +175,7 @@ test('the review says what the new limits would have done, and replays them for 
     'POST /api/v1/tenants/acme/effect': effect({
       is_recording: true,
       since: '2026-11-20T06:00:00Z',
+      until: '2026-11-20T07:30:00Z',
       checks: figure(1840),
       ...counts,
       newly_denied: figure(412),

@@ -10,7 +10,7 @@ import { IconHistory } from '~/components/icons';
 import { Card } from '~/components/Page';
 import { EmptyState } from '~/components/states';
 import { done } from '~/components/toast';
-import { exactNumber, percent, plainTime, plural } from '~/domain/format';
+import { exactNumber, exactTime, percent, plural } from '~/domain/format';
 import type { Recording } from '~/features/replay/queries';
 import { useRole } from '~/session';
 import styles from './Replays.module.css';
@@ -84,7 +84,7 @@ export function RecordingCard({ tenant, recording }: Props) {
         facts={{
           Used: `${size(recording.bytes)} of ${size(recording.budget_bytes)} (${percent(share)})`,
           Checks: exactNumber(recording.checks),
-          Since: oldest ? plainTime(Date.parse(oldest)) : 'nothing yet',
+          Since: oldest ? exactTime(Date.parse(oldest)) : 'nothing yet',
           'Sample now': recording.is_stopped
             ? 'stopped, because the budget is used up'
             : recording.share < 1 && `${percent(recording.share)} of users and addresses`,

@@ -8,7 +8,7 @@ import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
-import { percent, plainTime } from '~/domain/format';
+import { exactTime, percent, plainTime } from '~/domain/format';
 import { type Replay, recordingQuery, replaysQuery } from '~/features/replay/queries';
 import { StartReplay } from '~/features/replay/StartReplay';
 import { useRole, useTenant } from '~/session';
@@ -22,7 +22,7 @@ const columns: Column<Replay>[] = [
     header: 'Of the time',
     width: '34%',
     wide: true,
-    render: ({ since, until }) => `${plainTime(Date.parse(since))} – ${plainTime(Date.parse(until))}`,
+    render: ({ since, until }) => `${plainTime(Date.parse(since))} – ${exactTime(Date.parse(until))}`,
   },
   { key: 'state', header: 'State', width: 160, render: (replay) => <State replay={replay} /> },
   {

@@ -10,6 +10,7 @@ import { AlertForm } from '~/features/alerts/AlertForm';
 import { AlertSecret } from '~/features/alerts/AlertSecret';
 import { AlertState } from '~/features/alerts/AlertState';
 import { alertsQuery } from '~/features/alerts/queries';
+import { SilenceButton } from '~/features/alerts/SilenceButton';
 import { conditionOf } from '~/features/alerts/words';
 import { useRole } from '~/session';
 import styles from './Rules.module.css';
@@ -54,6 +55,7 @@ export function RuleAlerts({ tenant, rule }: { tenant: string; rule: Rule }) {
                       {conditionOf(alert, alert.rule_id === null ? undefined : 'this rule')}
                     </div>
                   </div>
+                  {own && alert.is_active && <SilenceButton tenant={tenant} alert={alert} inList />}
                 </li>
               ))}
             </ul>

@@ -1,6 +1,6 @@
-import { NativeSelect, SegmentedControl, Switch, Textarea, TextInput } from '@mantine/core';
+import { NativeSelect, SegmentedControl, Switch, Textarea } from '@mantine/core';
+import { MomentField } from '~/components/MomentField';
 import { fitted, isPlain, newLimit } from '~/domain/algorithm';
-import { ownZone } from '~/domain/format';
 import { hasRate } from '~/domain/rate';
 import {
   actionLabels,
@@ -97,15 +97,14 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
         error={problem('/description')}
         onChange={(event) => onChange({ description: event.currentTarget.value })}
       />
-      <TextInput
-        type="datetime-local"
-        label={`Ends (${ownZone(Date.now())})`}
+      <MomentField
+        label="Ends"
         description="The rule matches nothing from then on. Empty: it does not end."
         value={draft.expires_at ? fieldText(Date.parse(draft.expires_at)) : ''}
         disabled={disabled}
         error={problem('/expires_at')}
-        onChange={(event) => {
-          const at = fieldMoment(event.currentTarget.value);
+        onChange={(text) => {
+          const at = fieldMoment(text);
           onChange({ expires_at: Number.isNaN(at) ? null : new Date(at).toISOString() });
         }}
       />

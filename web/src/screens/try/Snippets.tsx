@@ -12,7 +12,8 @@ export function Snippets({ tenant, check }: { tenant: string; check: Check }) {
   const { isKnown, typed, type } = useCheckUrl();
   const lead = (
     <>
-      This takes tokens. Set <code>{keyVariable}</code> to an{' '}
+      The decision above was not sent. This sends the check: it takes tokens, is counted, and completes the
+      first steps. Set <code>{keyVariable}</code> to an{' '}
       <Link to="/t/$tenant/settings/$section" params={{ tenant, section: 'keys' }}>
         API key
       </Link>{' '}
@@ -20,7 +21,7 @@ export function Snippets({ tenant, check }: { tenant: string; check: Check }) {
     </>
   );
   return (
-    <Card title="Send this check from your service" lead={lead}>
+    <Card title="Send this check for real" lead={lead}>
       <div className={styles.snippets}>
         <CheckCode check={check} />
         {!isKnown && (

@@ -48,7 +48,7 @@ export default function TryIt() {
   return (
     <Page
       title="Try it"
-      lead="See how a check would be decided, and why. This takes no tokens."
+      lead="See how a check would be decided, and why. Nothing is sent: it takes no tokens and is not counted."
       actions={
         asked && (
           <Button

@@ -205,6 +205,14 @@ test('from a violation one goes to a rule that blocks its address', async () => 
   expect(link.getAttribute('href')).toMatch(/\/rules\/new\?block=203\.0\.113\.9$/);
 });
 
+test('the address that is filtered is blocked from the page', async () => {
+  server();
+  const { user } = open('/t/acme/violations?ip=203.0.113.9');
+  await user.click(await screen.findByRole('button', { name: 'Block or let through' }));
+  await user.click(await screen.findByRole('menuitem', { name: /^Block/ }));
+  expect(await screen.findByRole('dialog', { name: 'Block address 203.0.113.9' })).toBeDefined();
+});
+
 test('a stream that broke goes on where it was, and what it skips is read from the list', async () => {
   const one = (id: string) =>
     `id: ${id}\nevent: violation\ndata: ${JSON.stringify(violation({ violation_id: id }))}\n\n`;

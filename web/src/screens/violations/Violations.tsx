@@ -12,13 +12,15 @@ import { Card, Page } from '~/components/Page';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { TimeRange, useTimeRange } from '~/components/TimeRange';
 import { here, usePanel } from '~/components/usePanel';
+import type { Group } from '~/domain/group';
 import { isNamedRange } from '~/domain/range';
 import { laterFirst } from '~/domain/violation';
+import { GroupMenu } from '~/features/temporary/GroupMenu';
 import { TemporaryRules } from '~/features/temporary/TemporaryRules';
 import { violationColumns } from '~/features/violations/columns';
 import { ViolationPanel } from '~/features/violations/ViolationPanel';
 import type { ViolationsSearch } from '~/search';
-import { useTenant } from '~/session';
+import { useRole, useTenant } from '~/session';
 import { Export } from './Export';
 import { FilterBar, isFiltered } from './FilterBar';
 import { Footer, Nothing } from './Footer';
@@ -52,6 +54,8 @@ export default function Violations() {
     if (list.data && rows.length === 0 && waiting > 0) show();
   });
 
+  const { edit } = useRole();
+  const group = groupNamed(search);
   const { data: rules = [] } = useQuery(rulesQuery(tenant));
   const open = usePanel<string>('open');
   const set = (change: Partial<ViolationsSearch>) =>
@@ -77,6 +81,7 @@ export default function Violations() {
           <TimeRange fallback="1h" />
           <CopyLink range={range} />
           <Export tenant={tenant} span={range} filter={filter} />
+          {edit && group && <GroupMenu tenant={tenant} group={group} label="Block or let through" />}
           {!search.group && (
             <Button
               variant={search.live ? 'light' : 'default'}
@@ -140,6 +145,13 @@ export default function Violations() {
       )}
     </Page>
   );
+}
+
+/** Whom the filters name, if it is one user or one address or network. */
+function groupNamed({ user, ip }: ViolationsSearch): Group | undefined {
+  if (user !== undefined) return { by: 'user', value: user };
+  if (ip !== undefined) return { by: ip.includes('/') ? 'network' : 'ip', value: ip };
+  return undefined;
 }
 
 /** A ranking has the filters of outcome and rule only, and is not live. */

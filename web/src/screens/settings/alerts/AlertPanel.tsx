@@ -9,21 +9,21 @@ import { ConfirmAction } from '~/components/ConfirmAction';
 import { Facts } from '~/components/Facts';
 import { SidePanel } from '~/components/SidePanel';
 import { done, failed } from '~/components/toast';
-import { plainTime } from '~/domain/format';
+import { exactTime } from '~/domain/format';
 import { AlertState } from '~/features/alerts/AlertState';
+import { SilenceButton } from '~/features/alerts/SilenceButton';
 import { formatNames } from '~/features/alerts/versions';
 import { conditionOf } from '~/features/alerts/words';
 import { useRole } from '~/session';
 import styles from './Alerts.module.css';
 import { Deliveries } from './Deliveries';
-import { Silence } from './Silence';
 
 interface Props {
   tenant: string;
   /** undefined: closed. */
   alert?: Alert;
-  /** undefined for no rule in particular. */
-  patternOf: (rule: number | null) => string | undefined;
+  /** The rule with its plan; undefined for no rule in particular. */
+  nameOf: (rule: number | null) => string | undefined;
   onEdit: (alert: Alert) => void;
   onSecret: (secret: string) => void;
   onClose: () => void;
@@ -43,14 +43,14 @@ export function AlertPanel({ alert, onClose, ...rest }: Props) {
   );
 }
 
-function Story({ tenant, alert, patternOf, onEdit, onSecret, onClose }: Props & { alert: Alert }) {
+function Story({ tenant, alert, nameOf, onEdit, onSecret, onClose }: Props & { alert: Alert }) {
   const { own } = useRole();
   return (
     <>
       {alert.rule_removed ? (
         <p>Its rule was removed, which turned the alert off. Edit it to watch another rule.</p>
       ) : (
-        <p>Fires at {conditionOf(alert, patternOf(alert.rule_id))}. It can fire again after a full window.</p>
+        <p>Fires at {conditionOf(alert, nameOf(alert.rule_id))}. It can fire again after a full window.</p>
       )}
       <Facts
         facts={{
@@ -62,10 +62,10 @@ function Story({ tenant, alert, patternOf, onEdit, onSecret, onClose }: Props & 
                 'Any rule'
               )
             ) : alert.rule_removed ? (
-              `${patternOf(alert.rule_id)}, removed`
+              `${nameOf(alert.rule_id)}, removed`
             ) : (
               <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(alert.rule_id) }}>
-                <code>{patternOf(alert.rule_id)}</code>
+                <code>{nameOf(alert.rule_id)}</code>
               </Link>
             ),
           [formatNames[alert.format]]:
@@ -74,13 +74,13 @@ function Story({ tenant, alert, patternOf, onEdit, onSecret, onClose }: Props & 
       />
       {alert.silence && (
         <p role="status">
-          Silenced until {plainTime(Date.parse(alert.silence.until))} by {alert.silence.by}
+          Silenced until {exactTime(Date.parse(alert.silence.until))} by {alert.silence.by}
           {alert.silence.reason && `: ${alert.silence.reason}`}. It is recorded here when it fires, and
           nothing is sent.
         </p>
       )}
       {own && <Acts tenant={tenant} alert={alert} onEdit={onEdit} onSecret={onSecret} onClose={onClose} />}
-      <Deliveries tenant={tenant} alert={alert} patternOf={patternOf} />
+      <Deliveries tenant={tenant} alert={alert} nameOf={nameOf} />
     </>
   );
 }
@@ -89,7 +89,7 @@ type ActsProps = Pick<Props, 'tenant' | 'onEdit' | 'onSecret' | 'onClose'> & { a
 
 function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
   const queries = useQueryClient();
-  const [asking, setAsking] = useState<'rotate' | 'remove' | 'silence' | null>(null);
+  const [asking, setAsking] = useState<'rotate' | 'remove' | null>(null);
   const path = { tenant, alert_id: alert.alert_id };
   const params = { path, header: ifMatch(etagOf(alert)) };
   const refresh = () => changed(queries, tenant, 'alert');
@@ -101,12 +101,6 @@ function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
       await refresh();
     },
     onError: (error) => failed('Could not send the test', error),
-  });
-
-  const end = useMutation({
-    mutationFn: () => body(api.DELETE('/api/v1/tenants/{tenant}/alerts/{alert_id}/silence', { params })),
-    onSuccess: refresh,
-    onError: (error) => failed('Could not end the silence', error),
   });
 
   async function rotate() {
@@ -130,15 +124,7 @@ function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
       <Button variant="default" loading={test.isPending} onClick={() => test.mutate()}>
         Send a test
       </Button>
-      {alert.silence ? (
-        <Button variant="default" loading={end.isPending} onClick={() => end.mutate()}>
-          End silence
-        </Button>
-      ) : (
-        <Button variant="default" onClick={() => setAsking('silence')}>
-          Silence …
-        </Button>
-      )}
+      <SilenceButton tenant={tenant} alert={alert} />
       {alert.format === 'webhook' && (
         <Button variant="default" onClick={() => setAsking('rotate')}>
           New secret …
@@ -147,7 +133,6 @@ function Acts({ tenant, alert, onEdit, onSecret, onClose }: ActsProps) {
       <Button variant="default" onClick={() => setAsking('remove')}>
         Remove …
       </Button>
-      {asking === 'silence' && <Silence tenant={tenant} alert={alert} onClose={() => setAsking(null)} />}
       <ConfirmAction
         opened={asking === 'rotate'}
         onClose={() => setAsking(null)}

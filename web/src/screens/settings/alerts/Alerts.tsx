@@ -15,8 +15,9 @@ import { AlertForm } from '~/features/alerts/AlertForm';
 import { AlertSecret } from '~/features/alerts/AlertSecret';
 import { AlertState } from '~/features/alerts/AlertState';
 import { alertsQuery } from '~/features/alerts/queries';
+import { SilenceButton } from '~/features/alerts/SilenceButton';
 import { formatNames } from '~/features/alerts/versions';
-import { conditionOf } from '~/features/alerts/words';
+import { conditionOf, ruleInWords } from '~/features/alerts/words';
 import type { SettingsSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { AlertPanel } from './AlertPanel';
@@ -31,10 +32,11 @@ export default function Alerts() {
   const [form, setForm] = useState<{ alert: Alert | null } | null>(null);
   const [secret, setSecret] = useState<string | null>(null);
   const open = usePanel<number>('entry');
-  const patternOf = (id: number | null) =>
-    id === null
-      ? undefined
-      : (rules.data?.find(({ rule_id }) => rule_id === id)?.key_pattern ?? `rule ${id}`);
+  const nameOf = (id: number | null) => {
+    if (id === null) return undefined;
+    const rule = rules.data?.find(({ rule_id }) => rule_id === id);
+    return rule ? ruleInWords(rule) : `rule ${id}`;
+  };
 
   const columns: Column<Alert>[] = [
     { key: 'name', header: 'Alert', render: ({ name }) => <strong>{name}</strong> },
@@ -43,7 +45,7 @@ export default function Alerts() {
       header: 'Condition',
       wide: true,
       width: '36%',
-      render: (alert) => conditionOf(alert, patternOf(alert.rule_id)),
+      render: (alert) => conditionOf(alert, nameOf(alert.rule_id)),
     },
     { key: 'to', header: 'Sent to', width: 110, render: ({ format }) => formatNames[format] },
     {
@@ -56,6 +58,15 @@ export default function Alerts() {
     },
     { key: 'state', header: 'State', width: 110, render: (alert) => <AlertState alert={alert} /> },
   ];
+  if (own) {
+    columns.push({
+      key: 'silence',
+      header: 'Silence',
+      quiet: true,
+      width: 108,
+      render: (alert) => alert.is_active && <SilenceButton tenant={tenant} alert={alert} inList />,
+    });
+  }
   const create = own && (
     <Button leftSection={<IconPlus size={15} aria-hidden />} onClick={() => setForm({ alert: null })}>
       New alert
@@ -96,7 +107,7 @@ export default function Alerts() {
       <AlertPanel
         tenant={tenant}
         alert={alerts.data?.find(({ alert_id }) => alert_id === entry)}
-        patternOf={patternOf}
+        nameOf={nameOf}
         onEdit={(alert) => setForm({ alert })}
         onSecret={setSecret}
         onClose={() => open(undefined)}

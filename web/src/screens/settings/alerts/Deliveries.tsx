@@ -14,11 +14,11 @@ import styles from './Alerts.module.css';
 interface DeliveriesProps {
   tenant: string;
   alert: Alert;
-  patternOf: (rule: number | null) => string | undefined;
+  nameOf: (rule: number | null) => string | undefined;
 }
 
 /** The deliveries of an alert, with their outcomes. */
-export function Deliveries({ tenant, alert, patternOf }: DeliveriesProps) {
+export function Deliveries({ tenant, alert, nameOf }: DeliveriesProps) {
   const deliveries = useInfiniteQuery(deliveriesQuery(tenant, alert.alert_id));
   return (
     <section>
@@ -36,7 +36,7 @@ export function Deliveries({ tenant, alert, patternOf }: DeliveriesProps) {
                   tenant={tenant}
                   alert={alert}
                   delivery={delivery}
-                  patternOf={patternOf}
+                  nameOf={nameOf}
                 />
               ))}
             </ul>
@@ -57,11 +57,11 @@ export function Deliveries({ tenant, alert, patternOf }: DeliveriesProps) {
   );
 }
 
-function Delivery({ tenant, alert, delivery, patternOf }: DeliveriesProps & { delivery: AlertDelivery }) {
+function Delivery({ tenant, alert, delivery, nameOf }: DeliveriesProps & { delivery: AlertDelivery }) {
   const { own } = useRole();
   const { tone, word } = outcomeOf(delivery);
   const { is_test, rule_id, subject, denied, raised_at, next_attempt_at } = delivery;
-  const rule = alert.rule_id === null ? patternOf(rule_id) : undefined;
+  const rule = alert.rule_id === null ? nameOf(rule_id) : undefined;
   return (
     <li>
       <Outcome tone={tone}>{word}</Outcome>

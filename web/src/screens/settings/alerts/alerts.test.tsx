@@ -1,6 +1,6 @@
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import { page, problem } from '../../../../test/fake';
+import { page, problem, rule } from '../../../../test/fake';
 import { open } from '../../../../test/render';
 import { acme, server } from '../../../../test/settings';
 
@@ -205,4 +205,33 @@ test('an alert says that it is off because its rule was removed', async () => {
   });
   open('/t/acme/settings/alerts?entry=4');
   expect(await screen.findByText(/Its rule was removed, which turned the alert off/)).toBeDefined();
+});
+
+test('an alert begins with a threshold that suits its rule, names its plan, and is silenced from the list', async () => {
+  const requests = server({
+    [`GET ${acme}/rules`]: page([rule({ plan: 'pro', rate_per_second: 0.1, burst_capacity: 3 })]),
+    [`GET ${acme}/alerts`]: page([loud]),
+    [`PUT ${acme}/alerts/4/silence`]: () => ({ json: loud }),
+    [`POST ${acme}/alerts/preview`]: {
+      since: '2026-11-14T06:00:00Z',
+      until: '2026-11-21T06:00:00Z',
+      looked_back_to: null,
+      fired: 0,
+      firings: [],
+    },
+  });
+  const { user } = open('/t/acme/settings/alerts');
+  expect(await screen.findByText('1,000 denials by user:{user_id} (pro) within 5 minutes')).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Silence Loud' }));
+  const silence = await screen.findByRole('dialog', { name: 'Silence Loud' });
+  await user.click(within(silence).getByRole('button', { name: 'Silence' }));
+  await waitFor(() => expect(requests.some(({ method }) => method === 'PUT')).toBe(true));
+  await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+
+  await user.click(screen.getByRole('button', { name: 'New alert' }));
+  expect(await screen.findByLabelText('Denials')).toHaveProperty('value', '1,000');
+  await user.click(screen.getByRole('combobox', { name: 'Rule' }));
+  await user.click(await screen.findByRole('option', { name: /user:\{user_id\}/ }));
+  expect(screen.getByLabelText('Denials')).toHaveProperty('value', '30');
+  expect(screen.getByText('As many as the rule allows one bucket in 5 minutes')).toBeDefined();
 });

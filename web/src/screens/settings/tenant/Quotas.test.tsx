@@ -44,14 +44,14 @@ test('a platform admin sees what the tenant holds and gives it other quotas; a m
   const { user } = open('/t/acme/settings/tenant');
   expect((await screen.findByText('12,000 of 10,000')).textContent).toContain('full');
   expect(screen.getByText('3 of 500').textContent).toContain('default 100');
-  await user.click(screen.getByRole('button', { name: 'Edit quotas' }));
+  await user.click(screen.getByRole('button', { name: 'Edit capacity' }));
   const dialog = await screen.findByRole('dialog');
   expect(within(dialog).getByLabelText<HTMLInputElement>('Alerts').value).toBe('500');
   await user.clear(within(dialog).getByLabelText('Alerts')); // back to the default
   await user.type(within(dialog).getByLabelText('Rules'), '20000');
-  await user.click(within(dialog).getByRole('button', { name: 'Save quotas' }));
+  await user.click(within(dialog).getByRole('button', { name: 'Save capacity' }));
   await within(dialog).findByText('must be 0 to 1000000000');
-  await user.click(within(dialog).getByRole('button', { name: 'Save quotas' }));
+  await user.click(within(dialog).getByRole('button', { name: 'Save capacity' }));
   await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
   const sent = requests.filter(({ method }) => method === 'PUT');
   expect(sent.map(({ body }) => body)).toEqual([{ rules: 20_000 }, { rules: 20_000 }]);
@@ -67,7 +67,7 @@ test('an owner sees the quotas and cannot change them; who creates a key is told
   });
   const { user } = open('/t/acme/settings/tenant');
   expect(await screen.findByText('1,000 of 1,000')).toBeDefined();
-  expect(screen.queryByRole('button', { name: 'Edit quotas' })).toBeNull();
+  expect(screen.queryByRole('button', { name: 'Edit capacity' })).toBeNull();
   await user.click(screen.getByRole('link', { name: 'API keys' }));
   await user.click(await screen.findByRole('button', { name: 'Create key' }));
   const dialog = await screen.findByRole('dialog');

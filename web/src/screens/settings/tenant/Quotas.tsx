@@ -18,7 +18,7 @@ export function QuotasCard({ tenant, editable }: { tenant: string; editable: boo
   const [editing, setEditing] = useState(false);
   return (
     <Card
-      title="Quotas"
+      title="Capacity"
       lead={
         editable
           ? 'How much this tenant may hold. More is refused; what is there stays.'
@@ -28,7 +28,7 @@ export function QuotasCard({ tenant, editable }: { tenant: string; editable: boo
         editable &&
         quotas.data && (
           <Button variant="default" onClick={() => setEditing(true)}>
-            Edit quotas
+            Edit capacity
           </Button>
         )
       }

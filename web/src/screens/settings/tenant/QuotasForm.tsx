@@ -39,14 +39,14 @@ export default function QuotasForm({ tenant, saved, onClose }: Props) {
       throw error;
     }
     await changed(queries, tenant, 'quotas');
-    done('Quotas saved');
+    done('Capacity saved');
   }
 
   return (
     <FormDialog
-      title="Edit quotas"
-      lead="Empty is the platform’s default. A quota below what is held removes nothing, and refuses more."
-      verb="Save quotas"
+      title="Edit capacity"
+      lead="Empty is the platform’s default. A number below what is held removes nothing, and refuses more."
+      verb="Save capacity"
       onClose={onClose}
       save={save}
     >

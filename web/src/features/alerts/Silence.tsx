@@ -11,7 +11,15 @@ import { plural } from '~/domain/format';
 const hours = [1, 4, 8, 24, 72, 168];
 
 /** Silences an alert for a time. */
-export function Silence({ tenant, alert, onClose }: { tenant: string; alert: Alert; onClose: () => void }) {
+export default function Silence({
+  tenant,
+  alert,
+  onClose,
+}: {
+  tenant: string;
+  alert: Alert;
+  onClose: () => void;
+}) {
   const queries = useQueryClient();
   const [length, setLength] = useState('1');
   const [reason, setReason] = useState('');

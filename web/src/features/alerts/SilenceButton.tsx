@@ -1,0 +1,51 @@
+import { Button } from '@mantine/core';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { lazy, Suspense, useState } from 'react';
+import { changed } from '~/api/changes';
+import { api, body, etagOf, ifMatch } from '~/api/client';
+import type { Alert } from '~/api/types';
+import { failed } from '~/components/toast';
+
+const Silence = lazy(() => import('./Silence'));
+
+interface Props {
+  tenant: string;
+  alert: Alert;
+  /** Among other alerts: small, and named after its alert for screen readers. */
+  inList?: boolean;
+}
+
+/** Silences an alert for a time, or ends its silence. */
+export function SilenceButton({ tenant, alert, inList }: Props) {
+  const queries = useQueryClient();
+  const [asking, setAsking] = useState(false);
+  const end = useMutation({
+    mutationFn: () =>
+      body(
+        api.DELETE('/api/v1/tenants/{tenant}/alerts/{alert_id}/silence', {
+          params: { path: { tenant, alert_id: alert.alert_id }, header: ifMatch(etagOf(alert)) },
+        }),
+      ),
+    onSuccess: () => changed(queries, tenant, 'alert'),
+    onError: (error) => failed('Could not end the silence', error),
+  });
+  const verb = alert.silence ? 'End silence' : 'Silence …';
+  return (
+    <>
+      <Button
+        variant="default"
+        size={inList ? 'xs' : undefined}
+        aria-label={inList ? `${verb.replace(' …', '')} ${alert.name}` : undefined}
+        loading={end.isPending}
+        onClick={() => (alert.silence ? end.mutate() : setAsking(true))}
+      >
+        {verb}
+      </Button>
+      {asking && (
+        <Suspense fallback={null}>
+          <Silence tenant={tenant} alert={alert} onClose={() => setAsking(false)} />
+        </Suspense>
+      )}
+    </>
+  );
+}

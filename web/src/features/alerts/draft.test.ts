@@ -1,0 +1,16 @@
+import { expect, test } from 'vitest';
+import { rule } from '../../../test/fake';
+import { suggestedThreshold } from './draft';
+
+test.each([
+  ['as many as the rule allows in five minutes', { rate_per_second: 0.1, burst_capacity: 3 }, 30],
+  ['a thousand for a large limit', { rate_per_second: 100 }, 1000],
+  ['ten for a tiny one', { rate_per_second: 1 / 3600 }, 10],
+  ['the whole of a window', { algorithm: 'fixed_window', rate_per_second: 0, burst_capacity: 200 }, 200],
+] as const)('a new alert begins with %s', (_, limit, threshold) => {
+  expect(suggestedThreshold(rule(limit))).toBe(threshold);
+});
+
+test('without a rule it begins with a thousand', () => {
+  expect(suggestedThreshold(undefined)).toBe(1000);
+});
