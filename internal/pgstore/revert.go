@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,7 +18,7 @@ import (
 // Revert undoes one entry of the audit log, if its object is still as the entry left it in all that people can change.
 // A removed rule returns under its id. Other objects of the same change stay as they are, such as the overrides of a
 // removed rule, which have their own entries. The exception is a promotion: undoing the live rule's update also
-// restores the shadow rule. Undoing a rule's creation can remove many overrides.
+// restores the shadow rule and its candidate. Undoing a rule's creation can remove many overrides.
 func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID) (revert auth.AuditID, err error) {
 	err = s.acting(fmt.Sprintf("revert %d", audit)).inTenant(ctx, classBulk, tenant, func(ctx context.Context, w write) error {
 		row, err := w.AuditEntry(ctx, w.tenant, int64(audit))
@@ -29,7 +30,7 @@ func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.Au
 			return err
 		}
 		if entry.Actor.Act == actPromote && entry.Action == auth.AuditUpdate {
-			if err := w.restoreCandidate(ctx, entry.Change); err != nil {
+			if err := w.restorePromoted(ctx, entry.Change); err != nil {
 				return err
 			}
 		}
@@ -43,26 +44,32 @@ func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.Au
 	return revert, nil
 }
 
-// restoreCandidate restores the shadow rule that a promotion removed, unless it is back already.
-func (w write) restoreCandidate(ctx context.Context, promotion int64) error {
+// restorePromoted restores the rules that a promotion removed and that are not back already: the shadow rule, and its
+// candidate if the shadow rule was once enforced. None was removed if the shadow rule was enforced in place.
+func (w write) restorePromoted(ctx context.Context, promotion int64) error {
+	const shadowAndCandidate = 2
 	removed, err := w.AuditPage(ctx, dbsqlc.AuditPageParams{
 		TenantID: w.tenant, BeforeAt: latestEnd, ChangeID: promotion,
-		ObjectKind: "rule", Action: string(auth.AuditRemove), PageSize: 1,
+		ObjectKind: "rule", Action: string(auth.AuditRemove), PageSize: shadowAndCandidate,
 	})
-	if err != nil || len(removed) == 0 { // a shadow rule that was enforced in place removed none
-		return err
-	}
-	candidate, err := decodeImage[ruleImage](auditEntryFromRow(removed[0]).Before)
 	if err != nil {
-		return fmt.Errorf("read the promoted rule: %w", err)
-	}
-	switch _, err := w.Rule(ctx, w.tenant, candidate.RuleID); {
-	case err == nil:
-		return nil
-	case !errors.Is(err, pgx.ErrNoRows):
 		return err
 	}
-	return w.reviveRule(ctx, candidate)
+	for _, row := range slices.Backward(removed) { // a rule before its candidate
+		rule, err := decodeImage[ruleImage](auditEntryFromRow(row).Before)
+		if err != nil {
+			return fmt.Errorf("read the promoted rule: %w", err)
+		}
+		switch _, err := w.Rule(ctx, w.tenant, rule.RuleID); {
+		case errors.Is(err, pgx.ErrNoRows):
+			if err := w.reviveRule(ctx, rule); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		}
+	}
+	return nil
 }
 
 func (w write) revert(ctx context.Context, entry auth.AuditEntry) error {

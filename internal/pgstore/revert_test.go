@@ -210,7 +210,8 @@ func TestUndoingAPromotionBringsTheCandidateBack(t *testing.T) {
 		since := w.latest(t)
 		must(w.PromoteRule(ctx, ours.ID, candidate.ID, rules.AnyVersion, ours.user.ID, rules.AnyVersion))(t)
 		_, entries := w.written(t, ours.ID, since)
-		return entries[0].ID // the live rule's
+		of := slices.IndexFunc(entries, func(e auth.AuditEntry) bool { return e.Object.ID == fmt.Sprint(ours.user.ID) })
+		return entries[of].ID
 	}
 	before := w.content(t)
 	promotion := promote()
@@ -239,5 +240,28 @@ func TestUndoingAPromotionBringsTheCandidateBack(t *testing.T) {
 	}
 	if after := w.content(t); after != promoted {
 		t.Errorf("it was\n%s\nand is, with the undoing refused,\n%s", promoted, after)
+	}
+}
+
+// TestUndoingAPromotionRestoresTheShadowRuleWithItsCandidate: the promoted rule was enforced before, so it has a
+// candidate, which the promotion removes too.
+func TestUndoingAPromotionRestoresTheShadowRuleWithItsCandidate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours
+	former := must(w.CreateRule(ctx, limit(t, ours.ID, "user:{user_id}", "", "former")))(t)
+	candidate := w.try(t, former, 5)
+	former.Mode, former.Burst = rules.ModeShadow, 70
+	former = must(w.UpdateRule(ctx, former))(t)
+	before, since := w.content(t), w.latest(t)
+	must(w.PromoteRule(ctx, ours.ID, former.ID, rules.AnyVersion, ours.user.ID, rules.AnyVersion))(t)
+	_, entries := w.written(t, ours.ID, since)
+	promotion := slices.IndexFunc(entries, func(e auth.AuditEntry) bool { return e.Object.ID == fmt.Sprint(ours.user.ID) })
+	must(w.Revert(ctx, ours.ID, entries[promotion].ID))(t)
+	if after := w.content(t); after != before {
+		t.Errorf("it was\n%s\nand is, with the promotion undone,\n%s", before, after)
+	}
+	if back := must(w.Rule(ctx, ours.ID, candidate.ID))(t); back.CandidateFor != former.ID {
+		t.Errorf("the candidate is back as %+v", back)
 	}
 }

@@ -47,7 +47,7 @@ func (s Writer) PromoteRule(
 	return inForce, nil
 }
 
-func (w write) promote(ctx context.Context, shadow, live *rules.Rule) (err error) {
+func (w write) promote(ctx context.Context, shadow, live *rules.Rule) error {
 	after := *live
 	after.RatePerSecond, after.RateUnit, after.Burst = shadow.RatePerSecond, shadow.RateUnit, shadow.Burst
 	after.Algorithm, after.Action, after.FailureMode = shadow.Algorithm, shadow.Action, shadow.FailureMode
@@ -55,9 +55,11 @@ func (w write) promote(ctx context.Context, shadow, live *rules.Rule) (err error
 	after.Adapt, after.NeverLeased = shadow.Adapt, shadow.NeverLeased
 	after.Active = true
 	if !sameRule(live, &after) {
-		if *live, err = w.updateRule(ctx, after); err != nil {
+		updated, _, err := w.updateRules(ctx, []rules.Rule{after}, shadow.ID)
+		if err != nil {
 			return err
 		}
+		*live = first(updated)
 	}
 	return w.removeRule(ctx, shadow.ID)
 }

@@ -278,8 +278,9 @@ func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rul
 	return rulesAsStored(rows)
 }
 
-func (w write) updateRules(ctx context.Context, all []rules.Rule) (updated []rules.Rule, failed int, err error) {
-	if err := errors.Join(w.requireKnown(ctx, all...), w.requireAdaptRoom(ctx, all)); err != nil {
+// updateRules lets rules adapt in the place of rules that the caller is about to remove.
+func (w write) updateRules(ctx context.Context, all []rules.Rule, removed ...rules.RuleID) (updated []rules.Rule, failed int, err error) {
+	if err := errors.Join(w.requireKnown(ctx, all...), w.requireAdaptRoom(ctx, all, removed...)); err != nil {
 		return nil, 0, err
 	}
 	params := each(all, func(rule rules.Rule) dbsqlc.UpdateRuleParams {

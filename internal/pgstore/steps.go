@@ -185,9 +185,11 @@ func (s *Store) Adapting(ctx context.Context, tenant rules.TenantID) (standing [
 	return standing, nil
 }
 
-// requireAdaptRoom refuses to let more than rules.MaxAdapting rules of a tenant adapt.
-func (w write) requireAdaptRoom(ctx context.Context, all []rules.Rule) error {
-	var adapting, written []int64
+// requireAdaptRoom refuses to let more than rules.MaxAdapting rules of a tenant adapt, besides rules that are about to be
+// removed.
+func (w write) requireAdaptRoom(ctx context.Context, all []rules.Rule, removed ...rules.RuleID) error {
+	var adapting []int64
+	written := ruleNumbers(removed)
 	for i := range all {
 		written = append(written, int64(all[i].ID))
 		if all[i].Adapt.Backend != "" {

@@ -3,10 +3,12 @@ package pgstore_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/adapt"
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -201,7 +203,22 @@ func TestATenantHasABoundedNumberOfRulesThatAdapt(t *testing.T) {
 		t.Errorf("one more rule that adapts: %v", err)
 	}
 	last.Adapt.FloorPercent = 30
-	must(w.UpdateRule(t.Context(), last))(t)
+	last = must(w.UpdateRule(t.Context(), last))(t)
+
+	// A promotion moves an adapting limit, and its undoing moves it back, so neither needs room for one more.
+	last.Mode = rules.ModeShadow
+	last = must(w.UpdateRule(t.Context(), last))(t)
+	live := must(w.CreateRule(t.Context(), limit(t, w.ours.ID, last.Pattern.String(), last.Plan, "live")))(t)
+	since := w.latest(t)
+	if live = must(w.PromoteRule(t.Context(), w.ours.ID, last.ID, rules.Expected(last.Version), live.ID, rules.Expected(live.Version)))(t); live.Adapt != last.Adapt {
+		t.Errorf("the promoted rule adapts as %+v", live.Adapt)
+	}
+	_, entries := w.written(t, w.ours.ID, since)
+	promotion := slices.IndexFunc(entries, func(e auth.AuditEntry) bool { return e.Action == auth.AuditUpdate })
+	must(w.Revert(t.Context(), w.ours.ID, entries[promotion].ID))(t)
+	if last = must(w.Rule(t.Context(), w.ours.ID, last.ID))(t); !last.Adapts() {
+		t.Errorf("the shadow rule is back as %+v", last)
+	}
 }
 
 func TestRulesDoNotAdaptWhileAnOlderProcessLives(t *testing.T) {
