@@ -157,7 +157,7 @@ func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObjec
 	return answer, nil
 }
 
-// topRules returns the rules that denied the most checks. A mode selects rules by their present mode.
+// topRules returns the rules that denied the most checks, also removed ones. A mode selects rules by their last mode.
 func (s *surface) topRules(
 	ctx context.Context, since, until time.Time, mode rules.Mode, limit int,
 ) (items []openapi.TopItem, lookedBackTo time.Time, err error) {
@@ -174,7 +174,7 @@ func (s *surface) topRules(
 	for i := range top.Rules {
 		ids[i] = top.Rules[i].Rule
 	}
-	found, err := s.Stores.RulesByID(ctx, tenant, ids)
+	found, err := s.Stores.RulesEver(ctx, tenant, ids)
 	if err != nil {
 		return nil, never, fmt.Errorf("name the rules that denied most: %w", err)
 	}
@@ -215,7 +215,7 @@ func topSteps(since, until time.Time) violations.Steps {
 func nameRule(r *rules.Rule) openapi.RuleName {
 	return openapi.RuleName{
 		RuleId: int64(r.ID), KeyPattern: r.Pattern.String(), Name: r.Name, Plan: orNull(r.Plan),
-		Scope: openapi.Scope(r.Scope()), Mode: openapi.Mode(r.Mode),
+		Scope: openapi.Scope(r.Scope()), Mode: openapi.Mode(r.Mode), Removed: r.Removed,
 	}
 }
 

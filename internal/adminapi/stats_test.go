@@ -203,6 +203,29 @@ func TestTheTopAreThoseThatWereDeniedMost(t *testing.T) {
 	w.want(w.send(by, "GET", stats+"/top?by=rule&rule_id=1", nil), http.StatusBadRequest)
 }
 
+func TestARemovedRuleKeepsItsNameInRankings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, at := w.person(w.acme, auth.Editor), lately()
+	rule := w.rule(w.acme, func(r *rules.Rule) { r.Mode = rules.ModeEnforce })
+	w.decided(w.acme, rule.ID, at, 1, 5)
+	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d", rule.ID)
+	tag := w.want(w.send(by, "GET", path, nil), http.StatusOK).header.Get("ETag")
+	w.want(w.send(by, "DELETE", path, nil, "If-Match", tag), http.StatusNoContent)
+
+	top := read[struct {
+		Items []struct {
+			Rule *struct {
+				Pattern string `json:"key_pattern"`
+				Removed bool   `json:"removed"`
+			} `json:"rule"`
+		} `json:"items"`
+	}](t, w.want(w.send(by, "GET", stats+"/top?by=rule", nil), http.StatusOK))
+	if len(top.Items) != 1 || top.Items[0].Rule == nil || !top.Items[0].Rule.Removed || top.Items[0].Rule.Pattern != rule.Pattern.String() {
+		t.Errorf("the ranking is %+v, want the removed rule by its pattern", top.Items)
+	}
+}
+
 func TestTheSummaryComparesWithTheTimeBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -101,7 +101,7 @@ func (s *surface) showMoments(ctx context.Context, moments []moment) ([]openapi.
 			ids = append(ids, d.Rule)
 		}
 	}
-	found, err := s.Stores.RulesByID(ctx, requestOf(ctx).tenant.ID, ids)
+	found, err := s.Stores.RulesEver(ctx, requestOf(ctx).tenant.ID, ids)
 	if err != nil {
 		return nil, fmt.Errorf("name the rules of a story: %w", err)
 	}

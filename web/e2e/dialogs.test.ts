@@ -62,7 +62,7 @@ test('what was typed into a dialog survives a click beside it, and Escape asks',
   await clickBeside(page);
   await expect(email).toHaveValue('grace@example.com');
   await page.keyboard.press('Escape');
-  await expect(page.getByText('Discard your changes?')).toBeVisible();
+  await expect(page.getByText('Discard your edits?')).toBeVisible();
   await expectAccessible(page);
   await page.getByRole('button', { name: 'Keep editing' }).click();
   await expect(email).toHaveValue('grace@example.com');

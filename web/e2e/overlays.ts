@@ -71,7 +71,6 @@ export const overlays: Overlay[] = [
     open: async (page) => {
       const cell = page.getByRole('row').nth(1).locator('td[data-plan="pro"]');
       await cell.click();
-      await page.keyboard.press('Enter');
       await cell.getByLabel(/^Rate of/).fill('777/s');
       await page.keyboard.press('Enter');
       await press(page, 'Review changes');
@@ -106,7 +105,7 @@ export const overlays: Overlay[] = [
       await press(page, 'Invite');
       await page.getByLabel('E-mail').fill('grace@example.com');
       await page.keyboard.press('Escape');
-      await expect(page.getByText('Discard your changes?')).toBeVisible();
+      await expect(page.getByText('Discard your edits?')).toBeVisible();
     },
   },
   dialog('new-tenant', '../../platform/tenants', 'New tenant'),

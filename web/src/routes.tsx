@@ -19,6 +19,7 @@ import {
   parseSearch,
   plansSearch,
   profileSearch,
+  ruleSearch,
   rulesSearch,
   securitySearch,
   settingsSearch,
@@ -205,6 +206,7 @@ const newRule = createRoute({
 const rule = createRoute({
   getParentRoute: () => tenant,
   path: '/rules/$rule',
+  validateSearch: ruleSearch,
   component: lazyRouteComponent(() => import('~/screens/rules/RulePage')),
 });
 

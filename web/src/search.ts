@@ -11,7 +11,14 @@ export interface TimeSearch {
 
 export interface PlansSearch {
   q?: string;
+  /** What the reader came to do. */
+  open?: 'schedule';
   scope?: (typeof scopes)[number];
+}
+
+/** A rule’s page; it can begin with a dialog. */
+export interface RuleSearch {
+  open?: 'schedule';
 }
 
 export interface RulesSearch {
@@ -114,6 +121,7 @@ function oneOf<T extends string>(value: unknown, known: readonly T[]): T | undef
   return known.find((one) => one === value);
 }
 
+const dialogs = ['schedule'] as const;
 const scopes = ['user', 'endpoint', 'ip', 'global'] as const;
 const modes = ['enforce', 'shadow'] as const;
 const groups = ['user', 'ip', 'network', 'endpoint', 'rule'] as const;
@@ -129,7 +137,11 @@ export function overviewSearch(raw: Raw): TimeSearch {
 }
 
 export function plansSearch(raw: Raw): PlansSearch {
-  return given({ q: text(raw.q), scope: oneOf(raw.scope, scopes) });
+  return given({ q: text(raw.q), scope: oneOf(raw.scope, scopes), open: oneOf(raw.open, dialogs) });
+}
+
+export function ruleSearch(raw: Raw): RuleSearch {
+  return given({ open: oneOf(raw.open, dialogs) });
 }
 
 export function rulesSearch(raw: Raw): RulesSearch {

@@ -6501,7 +6501,7 @@ export interface components {
              * @description null for rules
              */
             last_at: string | null;
-            /** @description The present rule; null: it was removed, or the item is no rule */
+            /** @description The rule, also one that was removed; null: the item is no rule */
             rule: components["schemas"]["RuleName"] | null;
         };
         /** @description What people call a rule */
@@ -6514,6 +6514,8 @@ export interface components {
             plan: string | null;
             scope: components["schemas"]["Scope"];
             mode: components["schemas"]["Mode"];
+            /** @description The rule was removed; the other fields are its last */
+            removed: boolean;
         };
         /**
          * @example {
@@ -6543,7 +6545,8 @@ export interface components {
          *             "name": "candidate",
          *             "plan": "free",
          *             "scope": "user",
-         *             "mode": "shadow"
+         *             "mode": "shadow",
+         *             "removed": false
          *           },
          *           "checks": 40000,
          *           "denied": 800

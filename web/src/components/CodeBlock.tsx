@@ -1,7 +1,7 @@
 import styles from './CodeBlock.module.css';
 import { Copy } from './Copy';
 
-/** Code to copy. It scrolls instead of wrapping, so that it stays runnable. */
+/** Code to copy. It scrolls instead of wrapping, so that it stays runnable; on a phone its lines wrap. */
 export function CodeBlock({ code, label }: { code: string; label: string }) {
   return (
     <div className={styles.block}>

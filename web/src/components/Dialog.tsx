@@ -1,7 +1,9 @@
 import { Button, Group, Modal } from '@mantine/core';
 import { useHotkeys } from '@mantine/hooks';
+import { useRouter } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import styles from './Dialog.module.css';
+import { Leaving } from './Leaving';
 
 interface Props {
   opened?: boolean;
@@ -17,7 +19,7 @@ interface Props {
 
 /**
  * A modal that does not lose input. A click outside closes it only while it is unchanged. Escape asks first
- * if something was typed.
+ * if something was typed, and so does leaving the page.
  */
 export function Dialog({ opened = true, onClose, title, size, pending, keepOpen, children }: Props) {
   const [changed, setChanged] = useState(false);
@@ -27,6 +29,8 @@ export function Dialog({ opened = true, onClose, title, size, pending, keepOpen,
     setChanged(false);
     setAsking(false);
   }, [opened]);
+  // The dialog that asks for a proof of identity stands outside of all pages.
+  const canLeave = !!useRouter({ warn: false });
   const locked = !!pending || !!keepOpen;
   const change = () => setChanged(true);
 
@@ -48,10 +52,10 @@ export function Dialog({ opened = true, onClose, title, size, pending, keepOpen,
       {children}
       {asking && (
         <div role="alert" className={styles.discard}>
-          <span>Discard your changes?</span>
+          <span>Discard your edits?</span>
           <Group gap={8}>
             <Button size="xs" variant="default" onClick={onClose}>
-              Discard
+              Discard edits
             </Button>
             <Button size="xs" onClick={() => setAsking(false)} autoFocus>
               Keep editing
@@ -59,6 +63,7 @@ export function Dialog({ opened = true, onClose, title, size, pending, keepOpen,
           </Group>
         </div>
       )}
+      {opened && canLeave && <Leaving when={changed && !pending} what="What you typed" />}
     </Modal>
   );
 }

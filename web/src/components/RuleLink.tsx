@@ -1,12 +1,13 @@
 import { Link } from '@tanstack/react-router';
 import type { Rule } from '~/api/types';
 import { ruleDetail, ruleLabel } from '~/domain/rule';
+import { Outcome } from './Outcome';
 
 interface Props {
   tenant: string;
   id: number;
-  /** Left out where the rule was removed or is not loaded yet. */
-  rule: Pick<Rule, 'key_pattern' | 'name' | 'plan'> | undefined;
+  /** Left out where the rule is unknown or not loaded yet. The page of a removed rule tells who removed it. */
+  rule: (Pick<Rule, 'key_pattern' | 'name' | 'plan'> & { removed?: boolean }) | undefined;
 }
 
 /** A rule by its pattern, name and plan; it leads to the rule's page. */
@@ -24,6 +25,12 @@ export function RuleName({ id, rule }: Omit<Props, 'tenant'>) {
   return (
     <>
       <code>{rule.key_pattern}</code> <span className="soft">{ruleDetail(rule)}</span>
+      {rule.removed && (
+        <>
+          {' '}
+          <Outcome tone="neutral">Removed</Outcome>
+        </>
+      )}
     </>
   );
 }

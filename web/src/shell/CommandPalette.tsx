@@ -6,7 +6,9 @@ import { useNavigate, useParams } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import { api, body } from '~/api/client';
 import { keepSame, rulesQuery, tenantKey } from '~/api/queries';
+import type { Rule } from '~/api/types';
 import {
+  IconClock,
   IconKey,
   IconMail,
   IconRules,
@@ -17,7 +19,7 @@ import {
   IconUser,
 } from '~/components/icons';
 import { ruleDetail, ruleEffect } from '~/domain/rule';
-import { useSession } from '~/session';
+import { useRole, useSession } from '~/session';
 import styles from './CommandPalette.module.css';
 import { settingsIcon as IconSettings, settingsSections, tenantScreens } from './navigation';
 import { useTenantChoices } from './useTenantChoices';
@@ -31,6 +33,8 @@ interface Entry {
   description?: string;
   icon: React.ReactNode;
   go: () => void;
+  /** Shown only for a search of its verb, because there is one of each rule. */
+  asked?: boolean;
 }
 
 interface Props {
@@ -88,18 +92,63 @@ export default function CommandPalette({ opened, onClose }: Props) {
 function useGroups(query: string): { label: string; entries: Entry[] }[] {
   const { tenant } = useParams({ strict: false });
   const groups = [
+    { label: 'Actions', entries: useActions(tenant) },
     { label: 'Pages', entries: useScreens(tenant) },
     { label: 'Rules', entries: useRules(tenant) },
     { label: 'Tenants', entries: useTenants(query) },
   ].map(({ label, entries }) => ({
     label,
-    entries: entries.filter((entry) => fits(entry, query)).slice(0, query || label === 'Screens' ? 20 : most),
+    entries: entries
+      .filter((entry) => fits(entry, query) && (!entry.asked || /\bsched/i.test(query)))
+      .slice(0, query ? 20 : most),
   }));
   const users = useUsers(tenant, query);
   const addresses = useAddress(tenant, query);
   return [{ label: 'Addresses', entries: addresses }, ...groups, { label: 'Users', entries: users }].filter(
     ({ entries }) => entries.length > 0,
   );
+}
+
+/** What can be done from anywhere. Each opens the place where it is done. */
+function useActions(tenant: string | undefined): Entry[] {
+  const navigate = useNavigate();
+  const { edit } = useRole();
+  const { rule: here } = useParams({ strict: false });
+  const { data = [] } = useQuery({ ...rulesQuery(tenant ?? ''), enabled: !!tenant });
+  if (!tenant || !edit) return [];
+  const schedule = (rule: Rule): Entry => ({
+    id: `schedule ${rule.rule_id}`,
+    label: `Schedule a change of ${rule.key_pattern}`,
+    description: `${ruleDetail(rule)} · ${ruleEffect(rule)}`,
+    icon: <IconClock size={16} />,
+    go: () =>
+      navigate({
+        to: '/t/$tenant/rules/$rule',
+        params: { tenant, rule: String(rule.rule_id) },
+        search: { open: 'schedule' },
+      }),
+  });
+  const limits = data.filter(({ action }) => action === 'limit');
+  return [
+    ...limits.filter(({ rule_id }) => String(rule_id) === here).map(schedule),
+    {
+      id: 'schedule plans',
+      label: 'Schedule a change of plans',
+      description: 'Plans',
+      icon: <IconClock size={16} />,
+      go: () => navigate({ to: '/t/$tenant/plans', params: { tenant }, search: { open: 'schedule' } }),
+    },
+    {
+      id: 'new rule',
+      label: 'New rule',
+      description: 'Rules',
+      icon: <IconRules size={16} />,
+      go: () => navigate({ to: '/t/$tenant/rules/new', params: { tenant } }),
+    },
+    ...limits
+      .filter(({ rule_id }) => String(rule_id) !== here)
+      .map((rule) => ({ ...schedule(rule), asked: true })),
+  ];
 }
 
 /** Whether every word of the query is in the entry. */

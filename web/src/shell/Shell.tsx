@@ -11,6 +11,7 @@ import { Logo } from './Logo';
 import { ShadowBanner } from './ShadowBanner';
 import styles from './Shell.module.css';
 import { Sidebar } from './Sidebar';
+import { TenantName } from './TenantName';
 
 const CommandPalette = lazy(() => import('./CommandPalette'));
 const PhoneMenu = lazy(() => import('./PhoneMenu'));
@@ -55,7 +56,10 @@ export function Shell() {
           <ActionIcon aria-label="Menu" aria-expanded={menu === 'open'} onClick={() => setMenu('open')}>
             <IconMenu size={18} />
           </ActionIcon>
-          <Logo />
+          <span className={styles.where}>
+            <Logo />
+            {tenant && <TenantName slug={tenant} />}
+          </span>
           <ActionIcon aria-label="Search" onClick={find}>
             <IconSearch size={18} />
           </ActionIcon>

@@ -9,6 +9,7 @@ import { useSession } from '~/session';
 import { Logo } from './Logo';
 import styles from './TenantSwitcher.module.css';
 import { useTenantChoices } from './useTenantChoices';
+import { useTenantName } from './useTenantName';
 
 /** No slug: slugs have no spaces. */
 const allTenants = 'all tenants';
@@ -91,14 +92,6 @@ export function TenantSwitcher() {
       </Combobox.Dropdown>
     </Combobox>
   );
-}
-
-/** The tenant’s name. Platform admins read tenants without a membership. */
-function useTenantName(slug: string | undefined): string | undefined {
-  const { memberships } = useSession();
-  const membership = memberships.find(({ tenant }) => tenant.slug === slug);
-  const { data } = useQuery({ ...tenantQuery(slug ?? ''), enabled: slug !== undefined && !membership });
-  return membership?.tenant.name ?? data?.value.name ?? slug;
 }
 
 function Initial({ name }: { name: string }) {

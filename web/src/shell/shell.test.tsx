@@ -2,6 +2,7 @@ import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { expect, test, vi } from 'vitest';
 import { fakeServer, page, problem, rule, session } from '../../test/fake';
 import { open } from '../../test/render';
+import { top } from '../../test/traffic';
 
 test('somebody who is not signed in signs in, and comes to where they wanted to go', async () => {
   let signedIn = false;
@@ -163,4 +164,28 @@ test('the palette takes an address to its violations, from where it is blocked',
   await user.clear(search);
   await user.type(search, '42');
   expect(screen.queryByText(/^Address/)).toBeNull();
+});
+
+test('the palette schedules a change of a rule', async () => {
+  fakeServer({
+    'GET /api/v1/session': session(),
+    'GET /api/v1/tenants/acme/rules': page([rule()]),
+    'GET /api/v1/tenants/acme/users': page([]),
+    'GET /api/v1/tenants/acme/plans': page([]),
+    'GET /api/v1/tenants/acme/matrix': page([]),
+    'GET /api/v1/tenants/acme/stats/top': top('rule', []),
+  });
+  const { user, router } = open('/t/acme/try');
+  await user.click(await screen.findByRole('button', { name: /Search Ctrl K/ }));
+  await user.type(await screen.findByRole('textbox', { name: 'Search' }), 'schedule plans');
+  await user.click(await screen.findByText('Schedule a change of plans'));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/plans'));
+  expect(router.state.location.search).toEqual({ open: 'schedule' });
+});
+
+test('the header of a phone says in which tenant one is', async () => {
+  fakeServer({ 'GET /api/v1/session': session() });
+  open('/t/acme/try');
+  const [header] = await screen.findAllByRole('banner');
+  expect(header?.textContent).toMatch(/Sluice.*Tenant: Acme/);
 });

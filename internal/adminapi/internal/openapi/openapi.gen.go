@@ -3348,9 +3348,12 @@ type RuleName struct {
 	Name string `json:"name"`
 
 	// Plan null: all plans
-	Plan   nullable.Nullable[string] `json:"plan"`
-	RuleId int64                     `json:"rule_id"`
-	Scope  Scope                     `json:"scope"`
+	Plan nullable.Nullable[string] `json:"plan"`
+
+	// Removed The rule was removed; the other fields are its last
+	Removed bool  `json:"removed"`
+	RuleId  int64 `json:"rule_id"`
+	Scope   Scope `json:"scope"`
 }
 
 // RulePatch What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
@@ -3879,7 +3882,7 @@ type TopItem struct {
 	// LastAt null for rules
 	LastAt nullable.Nullable[time.Time] `json:"last_at"`
 
-	// Rule The present rule; null: it was removed, or the item is no rule
+	// Rule The rule, also one that was removed; null: the item is no rule
 	Rule nullable.Nullable[RuleName] `json:"rule"`
 
 	// Value The user id, address or endpoint; of a rule, its id

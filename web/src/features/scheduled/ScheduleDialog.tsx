@@ -19,6 +19,8 @@ interface Props {
   rules: NewScheduledRule[];
   /** What changes, and with what effect. */
   children: React.ReactNode;
+  /** There is nothing to schedule yet. */
+  disabled?: boolean;
   onClose: () => void;
   onScheduled: () => void;
   /** Somebody else changed a rule. Without it the dialog says so. */
@@ -28,7 +30,8 @@ interface Props {
 const hour = 3_600_000;
 
 /** Schedules changes of rules as one: when it begins, and when the rules go back. */
-export function ScheduleDialog({ tenant, rules, children, onClose, onScheduled, onRaceLost }: Props) {
+export function ScheduleDialog(props: Props) {
+  const { tenant, rules, children, disabled, onClose, onScheduled, onRaceLost } = props;
   const queries = useQueryClient();
   const [begins, setBegins] = useState<'later' | 'now'>('later');
   const [start, setStart] = useState(() => fieldText(Math.ceil(Date.now() / hour) * hour));
@@ -120,7 +123,7 @@ export function ScheduleDialog({ tenant, rules, children, onClose, onScheduled, 
           <Button
             type="submit"
             loading={schedule.isPending}
-            disabled={Number.isNaN(from) || (isBack && !(until > from))}
+            disabled={disabled || Number.isNaN(from) || (isBack && !(until > from))}
           >
             {isNow ? 'Change now' : 'Schedule'}
           </Button>

@@ -28,6 +28,7 @@ import {
   ruleVerbs,
 } from './ruleDraft';
 import styles from './temporary.module.css';
+import { useOpenRule } from './useOpenRule';
 
 interface Props {
   tenant: string;
@@ -63,6 +64,7 @@ interface FormProps {
 
 function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
   const queries = useQueryClient();
+  const open = useOpenRule(tenant);
   const actions = actionsOf(rule);
   const [chosen, setChosen] = useState(asked);
   const [minutes, setMinutes] = useState('60');
@@ -96,7 +98,10 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
       }),
     );
     await changed(queries, tenant, 'scheduled_change', 'rule');
-    done(`Changed until ${shortTime(Date.parse(made.ends_at ?? ''))}. It takes effect within 2 s`);
+    done(`Changed until ${shortTime(Date.parse(made.ends_at ?? ''))}. All checks follow within 2 s`, {
+      label: 'Open the rule',
+      run: () => open(rule.rule_id),
+    });
   }
 
   return (

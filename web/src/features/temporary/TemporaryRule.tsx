@@ -28,6 +28,7 @@ import {
   verbs,
 } from './draft';
 import styles from './temporary.module.css';
+import { useOpenRule } from './useOpenRule';
 
 interface Props {
   tenant: string;
@@ -42,6 +43,7 @@ interface Props {
 export default function TemporaryRule({ tenant, group, action, denied, onClose }: Props) {
   const [draft, setDraft] = useState(() => beginDraft(action));
   const queries = useQueryClient();
+  const open = useOpenRule(tenant);
   const rules = useQuery(rulesQuery(tenant));
   const saved = savedRule(rules.data ?? [], group);
   const now = useNow();
@@ -55,7 +57,8 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
     await changed(queries, tenant, 'rule');
     const end = shortTime(Date.parse(rule.expires_at ?? ''));
     done(
-      `${{ block: 'Blocked', limit: 'Limited', bypass: 'Let through' }[draft.action]} until ${end}. It takes effect within 2 s`,
+      `${{ block: 'Blocked', limit: 'Limited', bypass: 'Let through' }[draft.action]} until ${end}. All checks follow within 2 s`,
+      { label: 'Open the rule', run: () => open(rule.rule_id) },
     );
   }
 

@@ -43,7 +43,13 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
           </p>
           <Button
             variant={limits === 0 && edit ? undefined : 'default'}
-            renderRoot={(props) => <Link {...props} to="/t/$tenant/plans" params={{ tenant }} />}
+            renderRoot={(props) => (
+              <Link
+                {...props}
+                to={limits === 0 && edit ? '/t/$tenant/rules/new' : '/t/$tenant/plans'}
+                params={{ tenant }}
+              />
+            )}
           >
             {limits > 0 || !edit ? 'View plans' : 'Create the first rule'}
           </Button>

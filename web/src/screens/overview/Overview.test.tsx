@@ -26,6 +26,7 @@ const half = {
   plan: 'free',
   scope: 'user',
   mode: 'shadow',
+  removed: false,
 } as const;
 
 function traffic(more: Record<string, unknown> = {}) {
@@ -201,4 +202,36 @@ test('a new tenant waits for its first check, and sees it arrive', async () => {
   await vi.advanceTimersByTimeAsync(6000);
   expect(await screen.findByText('The first check has arrived.')).toBeDefined();
   expect(await screen.findByRole('region', { name: 'Summary' })).toBeDefined();
+});
+
+test('a removed rule keeps its name in the ranking, and offers no action', async () => {
+  const removed = { ...half, mode: 'enforce' as const, removed: true };
+  fakeServer(
+    traffic({
+      [`GET ${base}/stats/top`]: ({ query }: { query: URLSearchParams }) => ({
+        json:
+          query.get('by') === 'rule'
+            ? top('rule', [{ value: '31', denied: 9, rule: removed }])
+            : top(query.get('by') as 'ip', []),
+      }),
+    }),
+  );
+  open('/t/acme/overview');
+  const link = await screen.findByRole('link', { name: /user:\{user_id\} half · free Removed/ });
+  expect(link).toBeDefined();
+  expect(screen.queryByRole('button', { name: /^Actions for rule/ })).toBeNull();
+});
+
+test('the first rule of a tenant is made in its form', async () => {
+  fakeServer(
+    traffic({
+      [`GET ${base}/stats/summary`]: summary(verdicts(0, 0)),
+      [`GET ${base}/plans`]: page([]),
+      [`GET ${base}/rules`]: page([]),
+      [`GET ${base}/api-keys`]: page([]),
+    }),
+  );
+  open('/t/acme/overview');
+  const link = await screen.findByRole('link', { name: 'Create the first rule' });
+  expect(link.getAttribute('href')).toBe('/t/acme/rules/new');
 });

@@ -90,7 +90,9 @@ function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }
               {edit && top.by !== 'rule' && (
                 <GroupMenu tenant={tenant} group={{ by: top.by, value: item.value }} denied={item.denied} />
               )}
-              {edit && item.rule && <RuleMenu tenant={tenant} rule={item.rule} denied={item.denied} />}
+              {edit && item.rule && !item.rule.removed && (
+                <RuleMenu tenant={tenant} rule={item.rule} denied={item.denied} />
+              )}
             </span>
           </li>
         ))}

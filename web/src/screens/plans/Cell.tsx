@@ -149,11 +149,13 @@ interface EditorProps {
   /** Left with invalid text. */
   onUnread: (typed: Unread) => void;
   onCancel: () => void;
+  /** Whether there is input that is not committed. */
+  onTyping: (typing: boolean) => void;
 }
 
 /** Edits a cell: rate and burst. Enter commits, Escape cancels. */
 export function CellEditor(props: EditorProps) {
-  const { label, start, inherited, unread, typed, onCommit, onLeave, onUnread, onCancel } = props;
+  const { label, start, inherited, unread, typed, onCommit, onLeave, onUnread, onCancel, onTyping } = props;
   const model = start ?? inherited ?? props.model;
   const withRate = hasRate(model?.algorithm);
   const shown = {
@@ -164,6 +166,8 @@ export function CellEditor(props: EditorProps) {
   const [rate, setRate] = useState((withRate && typed) || before.rate);
   const [burst, setBurst] = useState((!withRate && typed) || before.burst);
   const [wrong, setWrong] = useState('');
+  const read = withRate ? parseRate(rate, model?.rate_unit ?? 'second') : null;
+  const likely = read && likelyBurst(read);
   const box = useRef<HTMLDivElement>(null);
   const first = useRef<HTMLInputElement>(null);
 
@@ -172,8 +176,15 @@ export function CellEditor(props: EditorProps) {
     if (typed === undefined) first.current?.select();
   }, [typed]);
 
+  const typing = rate !== shown.rate || burst !== shown.burst;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the grid's actions are the same for as long as it lives
+  useEffect(() => {
+    onTyping(typing);
+    return () => onTyping(false);
+  }, [typing]);
+
   function commit(how: 'enter' | 'blur') {
-    if (how === 'blur' && rate === shown.rate && burst === shown.burst) return onLeave();
+    if (how === 'blur' && !typing) return onLeave();
     const read = withRate
       ? readLimit(model, rate, burst, rate === shown.rate ? start : null)
       : checked({
@@ -204,24 +215,30 @@ export function CellEditor(props: EditorProps) {
       onBlur={(event) => !box.current?.contains(event.relatedTarget) && commit('blur')}
     >
       {withRate && (
-        <input
-          ref={first}
-          aria-label={`Rate of ${label}`}
-          aria-invalid={wrong !== ''}
-          placeholder={inherited ? rateShort(inherited) : '10/s'}
-          value={rate}
-          onChange={(event) => setRate(event.target.value)}
-        />
+        <label>
+          <span>Rate</span>
+          <input
+            ref={first}
+            aria-label={`Rate of ${label}`}
+            aria-invalid={wrong !== ''}
+            placeholder={`e.g. ${inherited ? rateShort(inherited) : '10/s'}`}
+            value={rate}
+            onChange={(event) => setRate(event.target.value)}
+          />
+        </label>
       )}
-      <input
-        ref={withRate ? undefined : first}
-        aria-label={`Burst of ${label}`}
-        aria-invalid={wrong !== ''}
-        placeholder="burst"
-        inputMode="numeric"
-        value={burst}
-        onChange={(event) => setBurst(event.target.value)}
-      />
+      <label>
+        <span>Burst</span>
+        <input
+          ref={withRate ? undefined : first}
+          aria-label={`Burst of ${label}`}
+          aria-invalid={wrong !== ''}
+          placeholder={likely === null ? 'e.g. 50' : `auto: ${likely}`}
+          inputMode="numeric"
+          value={burst}
+          onChange={(event) => setBurst(event.target.value)}
+        />
+      </label>
       {wrong && (
         <p role="alert" className={styles.wrong}>
           {wrong}
@@ -239,14 +256,18 @@ function readLimit(model: Limit | null, rate: string, burst: string, same: Rate 
   const read = same ?? parseRate(rate, model?.rate_unit ?? 'second');
   if (!read) return { wrong: `The rate ${notARate}.` };
   const { rate_per_second, rate_unit } = read;
-  const likely = Math.max(1, Math.ceil(perUnit(read).number));
-  const burst_capacity = burst.trim() === '' ? likely : parseNumber(burst);
+  const burst_capacity = burst.trim() === '' ? likelyBurst(read) : parseNumber(burst);
   return checked({
     ...(model && !isPlain(model) && shapeOf(model)),
     rate_per_second,
     rate_unit,
     burst_capacity,
   });
+}
+
+/** The burst of a rate that was typed without one. */
+function likelyBurst(rate: Rate): number {
+  return Math.max(1, Math.ceil(perUnit(rate).number));
 }
 
 type Read = { limit: Limit } | { wrong: string };

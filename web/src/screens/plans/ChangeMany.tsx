@@ -35,20 +35,22 @@ interface Props {
   rows: MatrixRow[];
   plans: Plan[];
   draft: Draft;
+  /** The plan to begin with; undefined: the first. */
+  plan: string | undefined;
   onClose: () => void;
   onChanged: (draft: Draft) => void;
 }
 
 /** Multiplies the limits of a plan in all rows that are shown. The draft takes them, to be reviewed and saved as others. */
-export function ChangeMany({ rows, plans, draft, onClose, onChanged }: Props) {
-  const [plan, setPlan] = useState(plans[0]?.name ?? allPlans);
+export function ChangeMany({ rows, plans, draft, plan: begin, onClose, onChanged }: Props) {
+  const [plan, setPlan] = useState(begin ?? plans[0]?.name ?? allPlans);
   const [typed, setTyped] = useState('2');
   const factor = parseNumber(typed);
   const isFactor = factor > 0 && factor <= 1000;
   const result = isFactor ? multiplied(draft, rows, plan === allPlans ? null : plan, factor) : null;
   return (
     <FormDialog
-      title={`Change ${plural(rows.length, 'rule')}`}
+      title={`Multiply the limits of ${plural(rows.length, 'rule')}`}
       lead="Multiplies rates and bursts of one plan in every rule that is shown. Nothing is saved before the review."
       verb={result ? `Change ${plural(result.changed, 'limit')}` : 'Change'}
       disabled={!result?.changed}

@@ -3,6 +3,7 @@ import { Link } from '@tanstack/react-router';
 import { memo } from 'react';
 import type { Verdicts } from '~/api/queries';
 import type { MatrixRow, Rule, ScheduledChange } from '~/api/types';
+import { Ends } from '~/components/Ends';
 import { IconAlert, IconArrowRight } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
 import { patternInWords } from '~/domain/pattern';
@@ -19,12 +20,13 @@ import type { Position } from './useVisible';
 export interface CellActions {
   onFocus: (at: Position) => void;
   onKeyDown: (event: React.KeyboardEvent, at: Position, place: Place, rule: Rule | null) => void;
-  onOpen: (rule: Rule | null) => void;
+  onOpen: (at: Position, rule: Rule | null) => void;
   onSplit: (row: MatrixRow) => void;
   onCancel: (at: Position, place: Place) => void;
   onLeave: (place: Place) => void;
   onCommit: (at: Position, place: Place, rule: Rule | null, limit: Limit, how: 'enter' | 'blur') => void;
   onUnread: (place: Place, typed: Unread) => void;
+  onTyping: (typing: boolean) => void;
 }
 
 interface Props {
@@ -83,8 +85,7 @@ function DrawnCell(props: Props) {
       tabIndex={here && !editing ? 0 : -1}
       onFocus={(event) => event.target === event.currentTarget && actions.onFocus(at)}
       onKeyDown={(event) => actions.onKeyDown(event, at, place, rule)}
-      onDoubleClick={() => actions.onOpen(rule)}
-      onClick={(event) => isTap(event) && actions.onOpen(rule)}
+      onClick={(event) => !editing && isOnCell(event) && actions.onOpen(at, rule)}
     >
       {editing ? (
         <CellEditor
@@ -98,6 +99,7 @@ function DrawnCell(props: Props) {
           onLeave={() => actions.onLeave(place)}
           onCommit={(limit, how) => actions.onCommit(at, place, rule, limit, how)}
           onUnread={(typed) => actions.onUnread(place, typed)}
+          onTyping={actions.onTyping}
         />
       ) : (
         <div className={styles.cell}>
@@ -119,7 +121,11 @@ function DrawnCell(props: Props) {
               </Link>
             </Tooltip>
           )}
-          {scheduled && !change && (
+          {rule?.expires_at && !change && <Ends at={rule.expires_at} />}
+          {scheduled?.state === 'in_force' && scheduled.ends_at && !change && (
+            <Ends at={scheduled.ends_at} verb="goes back" />
+          )}
+          {scheduled?.state === 'waiting' && !change && (
             <Tooltip label={`A change is scheduled: ${whenWords(scheduled)}`}>
               <span>
                 <Outcome tone="neutral">scheduled</Outcome>
@@ -157,10 +163,9 @@ function DrawnCell(props: Props) {
   );
 }
 
-/** Whether a finger pressed the cell itself, and not a link or a field in it. */
-function isTap({ nativeEvent, target }: React.MouseEvent): boolean {
-  const finger = 'pointerType' in nativeEvent && nativeEvent.pointerType === 'touch';
-  return finger && target instanceof Element && !target.closest('a, button, input');
+/** Whether the cell itself was pressed, and not a link or a button in it. */
+function isOnCell({ target }: React.MouseEvent): boolean {
+  return target instanceof Element && !target.closest('a, button, input');
 }
 
 interface HeldProps {

@@ -24,7 +24,7 @@ interface Props {
   onChangeMany: (() => void) | undefined;
 }
 
-/** Filters the rows by words and by scope, and changes what is left. */
+/** Filters the rows by words and by scope, and multiplies the limits of what is left. */
 export function MatrixFilters({ rows, shown, search, set, onChangeMany }: Props) {
   const choices = Object.entries(scopeLabels).map(([value, label]) => ({
     value,
@@ -51,7 +51,7 @@ export function MatrixFilters({ rows, shown, search, set, onChangeMany }: Props)
       </span>
       {onChangeMany && (
         <Button variant="default" ml="auto" disabled={shown === 0} onClick={onChangeMany}>
-          {filtered ? `Change these ${shown}` : 'Change all'}
+          {filtered ? `Multiply these ${shown}` : 'Multiply limits'}
         </Button>
       )}
     </Group>

@@ -32,6 +32,10 @@ interface Props {
   onEdit: (edit: Edit) => void;
   onUnread: (place: Place, unread: Unread | null) => void;
   onSplit: (row: MatrixRow) => void;
+  /** Opens the multiplication of all limits of a plan. */
+  onMultiply: (plan: string) => void;
+  /** Whether a cell has input that is not in the draft yet. */
+  onTyping: (typing: boolean) => void;
 }
 
 const steps: Record<string, [number, number]> = {
@@ -50,8 +54,8 @@ function writes({ key, ctrlKey, metaKey, altKey }: React.KeyboardEvent): boolean
 }
 
 /**
- * The matrix: a row per rule, a column per plan and one for all plans. Arrows move between cells. Enter, F2
- * or typing edits a cell, Delete removes its limit, Escape cancels.
+ * The matrix: a row per rule, a column per plan and one for all plans. Arrows move between cells. Enter, F2,
+ * a click or typing edits a cell, Delete removes its limit, Escape cancels.
  */
 export function MatrixGrid(props: Props) {
   const {
@@ -68,7 +72,7 @@ export function MatrixGrid(props: Props) {
     editable,
     added,
   } = props;
-  const { onEdit, onUnread, onSplit } = props;
+  const { onEdit, onUnread, onSplit, onMultiply, onTyping } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const [current, setAt] = useState<Position>({ row: 0, column: 0 });
   const [editing, setEditing] = useState<{ typed?: string } | null>(null);
@@ -131,7 +135,11 @@ export function MatrixGrid(props: Props) {
   latest.current = {
     onFocus: ({ row, column }) => (row !== at.row || column !== at.column) && setAt({ row, column }),
     onKeyDown: keys,
-    onOpen: (rule) => editable && (!rule || rule.action === 'limit') && setEditing({}),
+    onOpen(position, rule) {
+      if (!editable || (rule && rule.action !== 'limit')) return;
+      setAt(position);
+      setEditing({});
+    },
     onSplit,
     onCancel(position, place) {
       onUnread(place, null);
@@ -150,6 +158,7 @@ export function MatrixGrid(props: Props) {
       onUnread(place, typed);
       setEditing(null);
     },
+    onTyping,
   };
   const [actions] = useState(() => lasting(latest as React.RefObject<CellActions>));
 
@@ -209,7 +218,16 @@ export function MatrixGrid(props: Props) {
                 <Fragment key={plan?.name ?? ''}>
                   <SkippedColumns count={skipped} />
                   <th scope="col" aria-colindex={index + 2}>
-                    {plan ? <PlanHeader tenant={tenant} plan={plan} editable={editable} /> : 'All plans'}
+                    {plan ? (
+                      <PlanHeader
+                        tenant={tenant}
+                        plan={plan}
+                        editable={editable}
+                        onMultiply={() => onMultiply(plan.name)}
+                      />
+                    ) : (
+                      'All plans'
+                    )}
                   </th>
                 </Fragment>
               );
@@ -260,6 +278,7 @@ function lasting(latest: React.RefObject<CellActions>): CellActions {
     onLeave: (...of) => latest.current.onLeave(...of),
     onCommit: (...of) => latest.current.onCommit(...of),
     onUnread: (...of) => latest.current.onUnread(...of),
+    onTyping: (...of) => latest.current.onTyping(...of),
   };
 }
 

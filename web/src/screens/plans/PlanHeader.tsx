@@ -5,15 +5,22 @@ import { changed } from '~/api/changes';
 import { api, etagOf } from '~/api/client';
 import type { Plan } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
-import { IconDots, IconPencil, IconTrash } from '~/components/icons';
+import { IconDots, IconPencil, IconTrash, IconX } from '~/components/icons';
 import { Num } from '~/components/Num';
 import { done } from '~/components/toast';
 import { plural } from '~/domain/format';
 import styles from './Matrix.module.css';
 import { PlanForm } from './PlanForm';
 
+interface Props {
+  tenant: string;
+  plan: Plan;
+  editable: boolean;
+  onMultiply: () => void;
+}
+
 /** The header of a plan’s column: name, number of users and actions. */
-export function PlanHeader({ tenant, plan, editable }: { tenant: string; plan: Plan; editable: boolean }) {
+export function PlanHeader({ tenant, plan, editable, onMultiply }: Props) {
   const queries = useQueryClient();
   const [open, setOpen] = useState<'edit' | 'remove' | null>(null);
   const close = () => setOpen(null);
@@ -48,12 +55,14 @@ export function PlanHeader({ tenant, plan, editable }: { tenant: string; plan: P
             </ActionIcon>
           </Menu.Target>
           <Menu.Dropdown>
+            <Menu.Item leftSection={<IconX size={15} />} onClick={onMultiply}>
+              Multiply limits
+            </Menu.Item>
             <Menu.Item leftSection={<IconPencil size={15} />} onClick={() => setOpen('edit')}>
-              {' '}
-              Edit
+              Edit plan
             </Menu.Item>
             <Menu.Item leftSection={<IconTrash size={15} />} onClick={() => setOpen('remove')}>
-              Remove
+              Remove plan
             </Menu.Item>
           </Menu.Dropdown>
         </Menu>

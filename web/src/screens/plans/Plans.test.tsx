@@ -308,7 +308,7 @@ test('rows are filtered by words and scope, and what is shown changes together',
   fakeServer(large());
   const { user } = open('/t/acme/plans?q=api%2F11&scope=endpoint');
   expect(await screen.findByText('6 of 120 rules')).toBeDefined(); // 11, 111, 113 … 119
-  await user.click(screen.getByRole('button', { name: 'Change these 6' }));
+  await user.click(screen.getByRole('button', { name: 'Multiply these 6' }));
   const dialog = await screen.findByRole('dialog');
   await user.clear(within(dialog).getByLabelText('Times'));
   await user.type(within(dialog).getByLabelText('Times'), '0');
@@ -326,4 +326,66 @@ test('a search that no rule matches says so', async () => {
   fakeServer(large());
   open('/t/acme/plans?q=nothing');
   expect(await screen.findByText('No rule matches')).toBeDefined();
+});
+
+test('a new rule without a limit is not left without a question', async () => {
+  fakeServer(world());
+  const { user, router } = open('/t/acme/plans');
+  await user.click(await screen.findByRole('button', { name: 'Add rule' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Add rule' });
+  await user.click(within(dialog).getByRole('button', { name: 'Add rule' }));
+  expect(screen.getByRole('textbox', { name: /^Rate of/ }).getAttribute('placeholder')).toBe('e.g. 10/s');
+  expect(screen.getByText('1 new rule without a limit. Type one into a cell')).toBeDefined();
+  await user.click(screen.getByRole('link', { name: 'Users' }));
+  const asked = await screen.findByRole('dialog', { name: 'Leave without saving?' });
+  expect(asked.textContent).toMatch(/The new rule will be lost/);
+  await user.click(within(asked).getByRole('button', { name: 'Stay' }));
+  expect(router.state.location.pathname).toBe('/t/acme/plans');
+});
+
+test('what is typed into the dialog of a new rule is not left without a question', async () => {
+  fakeServer(world());
+  const { user, router } = open('/t/acme/plans');
+  await user.click(await screen.findByRole('button', { name: 'Add rule' }));
+  await user.type(within(await screen.findByRole('dialog')).getByLabelText('Name'), 'daily');
+  void router.navigate({ to: '/t/$tenant/users', params: { tenant: 'acme' } });
+  expect((await screen.findByRole('dialog', { name: 'Leave without saving?' })).textContent).toMatch(
+    /What you typed will be lost/,
+  );
+  expect(router.state.location.pathname).toBe('/t/acme/plans');
+});
+
+test('a click edits a cell, and the menu of a plan multiplies all its limits', async () => {
+  fakeServer(world());
+  const { user } = open('/t/acme/plans');
+  await user.click(await cell('pro'));
+  expect(screen.getByRole('textbox', { name: /^Rate of/ })).toBeDefined();
+  await user.keyboard('{Escape}');
+  await user.click(screen.getByRole('button', { name: 'Plan pro' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Multiply limits' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Multiply the limits of 1 rule' });
+  await user.click(within(dialog).getByRole('button', { name: 'Change 1 limit' }));
+  await waitFor(async () => expect((await cell('pro')).textContent).toMatch(/100\/s.*burst 500/));
+  expect((await cell('free')).textContent).toMatch(/^10\/s/);
+});
+
+test('a rule that ends by itself says when in its cell', async () => {
+  const soon = new Date(Date.now() + 40 * 60_000).toISOString();
+  fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [{ ...free, expires_at: soon }, pro] }]),
+  });
+  open('/t/acme/plans');
+  expect((await cell('free')).textContent).toMatch(/ends in 40.min/);
+});
+
+test('Schedule stands beside the review, and opens the schedule', async () => {
+  const diff = { dry_run: true, text: '', changes: [{ change: 'update', before: pro, after: pro }] };
+  fakeServer({ ...world(), 'POST /api/v1/tenants/acme/matrix': diff });
+  const { user } = open('/t/acme/plans?open=schedule');
+  expect((await screen.findByRole('note')).textContent).toMatch(/then choose Schedule/);
+  (await cell('pro')).focus();
+  await user.keyboard('80/s{Enter}');
+  await user.click(screen.getByRole('button', { name: 'Schedule' }));
+  expect(await screen.findByRole('dialog', { name: 'Schedule this change' })).toBeDefined();
 });

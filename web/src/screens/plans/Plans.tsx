@@ -5,6 +5,7 @@ import { useMemo, useState } from 'react';
 import { adaptingQuery, lastHourQuery, plansQuery, type Verdicts } from '~/api/queries';
 import { openScheduledQuery } from '~/api/scheduled';
 import type { MatrixRow, Plan } from '~/api/types';
+import { ActionBar } from '~/components/ActionBar';
 import { IconPlans, IconPlus } from '~/components/icons';
 import { Leaving } from '~/components/Leaving';
 import { Card, Page } from '~/components/Page';
@@ -56,7 +57,9 @@ export default function Plans() {
   const adapts = matrix.data?.some((row) => row.rules.some((rule) => rule.adapt !== null)) ?? false;
   const { data: adapting } = useQuery({ ...adaptingQuery(tenant), enabled: adapts });
   const shares = new Map(adapting?.map(({ rule_id, share_percent }) => [rule_id, share_percent]));
-  const [open, setOpen] = useState<'plan' | 'limit' | 'many' | 'review' | null>(null);
+  const [open, setOpen] = useState<'plan' | 'limit' | 'many' | 'review' | 'schedule' | null>(null);
+  /** The plan whose limits are multiplied; undefined: the first. */
+  const [multiplied, setMultiplied] = useState<string>();
   const [added, setAdded] = useState<MatrixRow[]>([]);
   /** Added rows whose rules start in shadow mode. */
   const [shadows, setShadows] = useState<ReadonlySet<string>>(new Set());
@@ -64,14 +67,20 @@ export default function Plans() {
   const [unread, setUnread] = useState<ReadonlyMap<string, Unread>>(new Map());
   const [errors, setErrors] = useState(new Map<string, string>());
   const [lost, setLost] = useState<Clash[]>([]);
+  const [typing, setTyping] = useState(false);
   const close = () => setOpen(null);
 
-  function discard() {
+  function discard(kept: MatrixRow[] = []) {
     setDraft(new Map());
     setUnread(new Map());
     setErrors(new Map());
-    setAdded([]);
-    setShadows(new Set());
+    setAdded(kept);
+    setShadows((before) => new Set([...before].filter((id) => kept.some((row) => rowId(row) === id))));
+  }
+
+  function multiply(plan?: string) {
+    setMultiplied(plan);
+    setOpen('many');
   }
 
   function note(place: Place, typed: Unread | null) {
@@ -88,7 +97,9 @@ export default function Plans() {
     setErrors(new Map());
   }
 
-  const dirty = draft.size + unread.size > 0;
+  const blank = useMemo(() => withoutLimit(added, draft, unread), [added, draft, unread]);
+  const changes = draft.size + unread.size;
+  const dirty = changes + blank.length > 0;
   const candidates = useMemo(() => candidatesOf(matrix.data ?? []), [matrix.data]);
   const rows = useMemo(
     () => withAdded(withoutCandidates(matrix.data ?? [], candidates), added),
@@ -136,7 +147,7 @@ export default function Plans() {
                       set={(change) =>
                         navigate({ to: '.', search: (old: object) => ({ ...old, ...change }), replace: true })
                       }
-                      onChangeMany={edit ? () => setOpen('many') : undefined}
+                      onChangeMany={edit ? () => multiply() : undefined}
                     />
                   )}
                   {shown.length === 0 ? (
@@ -160,6 +171,8 @@ export default function Plans() {
                         added={added[0] && rowId(added[0])}
                         onUnread={note}
                         onSplit={giveEach}
+                        onMultiply={multiply}
+                        onTyping={setTyping}
                         onEdit={(change) => {
                           const shadow = shadows.has(rowId(change.place));
                           setDraft((before) => edited(before, shadow ? { ...change, shadow } : change));
@@ -174,20 +187,29 @@ export default function Plans() {
           </Query>
         )}
       </Query>
+      {edit && !dirty && search.open === 'schedule' && (
+        <p className="soft" role="note">
+          To schedule a change, first change limits in the cells, then choose Schedule.
+        </p>
+      )}
       {edit && !dirty && <Keys />}
       <ScheduledChanges tenant={tenant} rows={rows} />
       {dirty && (
-        <section className={styles.bar} aria-label="Unsaved changes">
-          <strong>{unsaved(draft.size, unread.size)}</strong>
-          <div>
-            <Button variant="default" onClick={discard}>
-              Discard
-            </Button>
-            <Button disabled={unread.size > 0} onClick={() => setOpen('review')}>
-              Review changes
-            </Button>
-          </div>
-        </section>
+        <ActionBar label="Unsaved changes" text={unsaved(draft.size, unread.size, blank.length)}>
+          <Button variant="default" onClick={() => discard()}>
+            Discard edits
+          </Button>
+          <Button
+            variant="default"
+            disabled={unread.size > 0 || draft.size === 0}
+            onClick={() => setOpen('schedule')}
+          >
+            Schedule
+          </Button>
+          <Button disabled={unread.size > 0 || draft.size === 0} onClick={() => setOpen('review')}>
+            Review changes
+          </Button>
+        </ActionBar>
       )}
       {errors.has('') && <p role="alert">{errors.get('')}</p>}
       {open === 'plan' && <PlanForm tenant={tenant} plan={null} onClose={close} />}
@@ -206,6 +228,7 @@ export default function Plans() {
           rows={shown}
           plans={ordered}
           draft={draft}
+          plan={multiplied}
           onClose={close}
           onChanged={(next) => {
             setDraft(next);
@@ -213,16 +236,17 @@ export default function Plans() {
           }}
         />
       )}
-      {open === 'review' && (
+      {(open === 'review' || open === 'schedule') && (
         <Review
           tenant={tenant}
           draft={draft}
           held={heldRows(rows, plans.data ?? [], draft)}
           plans={plans.data ?? []}
+          schedule={open === 'schedule'}
           onSplit={giveEach}
           onClose={close}
           onSaved={() => {
-            discard();
+            discard(blank);
             close();
           }}
           onErrors={(found) => {
@@ -245,15 +269,33 @@ export default function Plans() {
         }}
         onClose={() => setLost([])}
       />
-      <Leaving when={dirty} what={plural(draft.size + unread.size, 'change')} />
+      <Leaving when={dirty || typing} what={losses(changes, blank.length)} />
     </Page>
   );
 }
 
-function unsaved(changes: number, unread: number): string {
-  if (unread === 0) return `${plural(changes, 'change')} not saved`;
+/** What leaving loses: "3 changes", "The new rule". */
+function losses(changes: number, blank: number): string {
+  if (changes > 0) return plural(changes, 'change');
+  return blank > 0 ? 'The new rule' : 'What you typed';
+}
+
+function unsaved(changes: number, unread: number, blank: number): string {
+  if (unread === 0) {
+    const missing = `${plural(blank, 'new rule')} without a limit`;
+    const saved = `${plural(changes, 'change')} not saved`;
+    if (changes > 0) return blank > 0 ? `${saved}, ${missing}` : saved;
+    return `${missing}. Type one into a cell`;
+  }
   const cells = unread === 1 ? '1 cell is invalid' : `${unread} cells are invalid`;
   return `${cells}. Correct the marked cells, or press Escape in them`;
+}
+
+/** The added rows that have no limit in any cell yet. */
+function withoutLimit(added: MatrixRow[], draft: Draft, unread: ReadonlyMap<string, Unread>): MatrixRow[] {
+  const filled = new Set([...draft.values()].map(({ place }) => rowId(place)));
+  const typed = new Set([...unread.keys()].map((cell) => JSON.stringify(JSON.parse(cell).slice(0, 2))));
+  return added.filter((row) => !filled.has(rowId(row)) && !typed.has(rowId(row)));
 }
 
 /** The saved rows, below new ones that have no saved cell yet. */
@@ -292,7 +334,7 @@ function Keys() {
         <kbd>↑</kbd> <kbd>↓</kbd> <kbd>←</kbd> <kbd>→</kbd> move
       </span>
       <span>
-        <kbd>Enter</kbd> or typing edits
+        <kbd>Enter</kbd>, a click or typing edits
       </span>
       <span>
         <kbd>Delete</kbd> removes

@@ -27,6 +27,8 @@ interface Props {
   held: HeldRow[];
   plans: Plan[];
   onSplit: (row: MatrixRow) => void;
+  /** Opens the schedule at once, if all changes can be scheduled. */
+  schedule: boolean;
   onClose: () => void;
   onSaved: () => void;
   /** Called with an error for each cell that cannot be saved. */
@@ -36,7 +38,7 @@ interface Props {
 
 /** The changes as a dry run of the server, before they are saved. */
 export function Review(props: Props) {
-  const { tenant, draft, held, plans, onSplit, onClose, onSaved, onErrors, onRaceLost } = props;
+  const { tenant, draft, held, plans, schedule, onSplit, onClose, onSaved, onErrors, onRaceLost } = props;
   const queries = useQueryClient();
   const ask = (dryRun: boolean, signal?: AbortSignal) =>
     body(
@@ -57,15 +59,15 @@ export function Review(props: Props) {
     mutationFn: () => ask(false),
     onSuccess: async (diff) => {
       await changed(queries, tenant, 'rule');
-      done(`${plural(diff.changes.length, 'change')} saved. They take effect within 2 s`);
+      done(`${plural(diff.changes.length, 'change')} saved. All checks follow within 2 s`);
       onSaved();
     },
   });
 
   const question = preview.data ? candidateOf(preview.data) : null;
   const [replaying, setReplaying] = useState(false);
-  const [scheduling, setScheduling] = useState(false);
   const { changes, others } = toSchedule(draft);
+  const [scheduling, setScheduling] = useState(schedule && others === 0);
 
   function retry() {
     save.reset();

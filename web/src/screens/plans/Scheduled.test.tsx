@@ -100,7 +100,7 @@ test('the list has a change of many rules as one entry, and it is ended as one',
   const list = await screen.findByRole('list', { name: 'Scheduled changes' });
   expect(list.textContent).toMatch(/In force2 limits of pro.*by ada@example.com1 of 2 rules was not changed/);
   expect(list.textContent).toMatch(
-    /endpoint:\/search.*bursts to 90Rule 9, removedThe rule was removed before/,
+    /endpoint:\/search.*bursts to 90rule 9, removedThe rule was removed before/,
   );
   await user.click(within(list).getByRole('button', { name: 'End now' }));
   const dialog = await screen.findByRole('dialog');

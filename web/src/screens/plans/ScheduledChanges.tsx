@@ -44,7 +44,8 @@ function What({
         const rule = rules.get(rule_id);
         return (
           <li key={rule_id}>
-            {rule ? <RuleLink tenant={tenant} id={rule_id} rule={rule} /> : `Rule ${rule_id}, removed`}
+            <RuleLink tenant={tenant} id={rule_id} rule={rule} />
+            {!rule && ', removed'}
             {rule && (
               <>
                 {': '}

@@ -20,11 +20,11 @@ interface Props {
   live: Tagged<Rule>;
 }
 
-/** Promotes a candidate into its live rule, or discards it. */
+/** Promotes a candidate into its live rule, or removes it. */
 export function CandidateActions({ tenant, saved, live }: Props) {
   const queries = useQueryClient();
   const navigate = useNavigate();
-  const [asking, setAsking] = useState<'promote' | 'discard' | null>(null);
+  const [asking, setAsking] = useState<'promote' | 'remove' | null>(null);
   const { data: comparison } = useQuery({
     ...comparisonQuery(tenant, saved.value.rule_id),
     enabled: asking !== null,
@@ -49,16 +49,16 @@ export function CandidateActions({ tenant, saved, live }: Props) {
     await openLive('Candidate promoted. Its limit takes effect within 2 s');
   }
 
-  async function discard() {
+  async function remove() {
     await api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}', { params });
-    await openLive('Candidate discarded. You can undo this from the audit log');
+    await openLive('Candidate removed. You can undo this from the audit log');
   }
 
   const words = comparison && <p>{comparisonWords(comparison)}</p>;
   return (
     <Group gap={8}>
-      <Button variant="default" onClick={() => setAsking('discard')}>
-        Discard
+      <Button variant="default" onClick={() => setAsking('remove')}>
+        Remove candidate
       </Button>
       <Button onClick={() => setAsking('promote')}>Promote</Button>
       <ConfirmAction
@@ -83,18 +83,18 @@ export function CandidateActions({ tenant, saved, live }: Props) {
         action={promote}
       />
       <ConfirmAction
-        opened={asking === 'discard'}
+        opened={asking === 'remove'}
         onClose={() => setAsking(null)}
-        title="Discard this candidate?"
+        title="Remove this candidate?"
         effect={
           <div className={styles.form}>
             {words}
             <p>The candidate is removed. The live rule stays {ruleEffect(live.value)}.</p>
           </div>
         }
-        verb="Discard candidate"
+        verb="Remove candidate"
         destructive
-        action={discard}
+        action={remove}
       />
     </Group>
   );

@@ -102,10 +102,10 @@ test('a candidate is discarded', async () => {
     'DELETE /api/v1/tenants/acme/rules/9': () => ({ status: 204 }),
   });
   const { user, router } = open('/t/acme/rules/9');
-  await user.click(await screen.findByRole('button', { name: 'Discard' }));
+  await user.click(await screen.findByRole('button', { name: 'Remove candidate' }));
   const dialog = await screen.findByRole('dialog');
   expect(dialog.textContent).toMatch(/The live rule stays 10 per second, bursts to 50/);
-  await user.click(within(dialog).getByRole('button', { name: 'Discard candidate' }));
+  await user.click(within(dialog).getByRole('button', { name: 'Remove candidate' }));
   await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/rules/1'));
   expect(requests.some(({ method, path }) => method === 'DELETE' && path.endsWith('/rules/9'))).toBe(true);
 });
@@ -120,4 +120,25 @@ test('a candidate that decides as its live rule does says so once', async () => 
   expect(await screen.findByText('Nobody is denied by only one of them')).toBeDefined();
   expect(screen.queryByText('Denied by the candidate only')).toBeNull();
   expect(screen.queryByText('Nobody')).toBeNull();
+});
+
+test('trying as shadow asks for the limit first, and begins with the live one', async () => {
+  const requests = fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/rules': page([live]),
+    'POST /api/v1/tenants/acme/rules/1/candidate': () => ({ status: 201, json: candidate }),
+  });
+  const { user } = open('/t/acme/rules/1');
+  await user.click(await screen.findByRole('button', { name: 'Try as shadow' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Try a limit as shadow' });
+  expect(dialog.textContent).toMatch(/The live rule stays 10 per second, bursts to 50/);
+  const burst = within(dialog).getByLabelText('Burst');
+  expect((burst as HTMLInputElement).value).toBe('50');
+  expect(requests.some(({ path }) => path.endsWith('/candidate'))).toBe(false);
+  await user.clear(burst);
+  await user.type(burst, '20');
+  await user.click(within(dialog).getByRole('button', { name: 'Create candidate' }));
+  await waitFor(() =>
+    expect(requests.find(({ path }) => path.endsWith('/candidate'))?.body).toEqual({ burst_capacity: 20 }),
+  );
 });

@@ -3,7 +3,7 @@ import { useState } from 'react';
 import { BurstInput } from '~/components/BurstInput';
 import { RateInput } from '~/components/RateInput';
 import { algorithms, fitted, presets } from '~/domain/algorithm';
-import { exactNumber } from '~/domain/format';
+import { plural } from '~/domain/format';
 import {
   type Algorithm,
   hasRate,
@@ -102,10 +102,9 @@ export function LimitFields(props: FieldProps) {
 
 /** What the numbers mean for requests. */
 function explains({ algorithm, burst_capacity, window }: RuleDraft): string {
-  const burst = exactNumber(burst_capacity);
   switch (algorithm) {
     case 'token_bucket':
-      return `A bucket of ${burst} tokens refills at this rate. Each request takes one.`;
+      return `A bucket of ${plural(burst_capacity, 'token')} refills at this rate. Each request takes one.`;
     case 'leaky_bucket':
       return 'An allowed request says how long its caller waits before it goes on. Proxies cannot wait, so they deny instead.';
     case 'fixed_window':

@@ -6,6 +6,7 @@ import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { ProblemError, sentence } from '~/api/problem';
 import { plansQuery, rulesQuery } from '~/api/queries';
+import { ActionBar } from '~/components/ActionBar';
 import { ChoiceField } from '~/components/ChoiceField';
 import { Leaving } from '~/components/Leaving';
 import { Card, Page } from '~/components/Page';
@@ -82,26 +83,8 @@ function Form({ begin }: { begin: RuleDraft }) {
           Rules
         </Link>
       }
-      actions={
-        <>
-          <Button
-            variant="default"
-            renderRoot={(props) => <Link to="/t/$tenant/rules" params={{ tenant }} {...props} />}
-          >
-            Cancel
-          </Button>
-          <Button disabled={!ready} loading={create.isPending} onClick={() => create.mutate()}>
-            Create rule
-          </Button>
-        </>
-      }
     >
       <QuotaNote tenant={tenant} thing="rules" />
-      {create.isError && (
-        <p role="alert" className={styles.error}>
-          {sentence(create.error)}
-        </p>
-      )}
       <div className={styles.columns}>
         <div className={styles.column}>
           <Card title="Requests">
@@ -138,6 +121,22 @@ function Form({ begin }: { begin: RuleDraft }) {
         </div>
         <div className={styles.column}>{draft.action === 'limit' && <BucketPicture limit={draft} />}</div>
       </div>
+      {create.isError && (
+        <p role="alert" className={styles.error}>
+          {sentence(create.error)}
+        </p>
+      )}
+      <ActionBar label="Create this rule">
+        <Button
+          variant="default"
+          renderRoot={(props) => <Link to="/t/$tenant/rules" params={{ tenant }} {...props} />}
+        >
+          Cancel
+        </Button>
+        <Button disabled={!ready} loading={create.isPending} onClick={() => create.mutate()}>
+          Create rule
+        </Button>
+      </ActionBar>
       <Leaving when={dirty} what="The new rule" />
     </Page>
   );

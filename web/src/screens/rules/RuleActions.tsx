@@ -8,6 +8,7 @@ import { lastHourQuery, ruleQuery, type Verdicts } from '~/api/queries';
 import type { Rule, RulePatch } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import {
+  IconClock,
   IconCopy,
   IconDots,
   IconGhost,
@@ -16,12 +17,11 @@ import {
   IconPlay,
   IconTrash,
 } from '~/components/icons';
-import { done, failed } from '~/components/toast';
+import { done } from '~/components/toast';
 import { exactNumber } from '~/domain/format';
 import { limitSentence } from '~/domain/rate';
 import styles from './Rules.module.css';
 import { differences } from './ruleDraft';
-import { useTryAsShadow } from './useTryAsShadow';
 
 type Act = 'shadow' | 'off' | 'on' | 'remove';
 
@@ -30,12 +30,14 @@ interface Props {
   saved: Tagged<Rule>;
   /** Something typed is not saved: what would change the rule below it waits. */
   dirty: boolean;
-  /** A candidate is tried beside the rule. */
-  hasCandidate: boolean;
+  /** Asks for the limit of a candidate; undefined where none can be tried. */
+  onTry: (() => void) | undefined;
+  /** Asks for a limit and its time; undefined for rules without a limit. */
+  onSchedule: (() => void) | undefined;
 }
 
 /** What else can be done with a rule. */
-export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, hasCandidate }: Props) {
+export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry, onSchedule }: Props) {
   const queries = useQueryClient();
   const navigate = useNavigate();
   // The rule as it was when the question was asked: it may be changed before the answer.
@@ -75,7 +77,6 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, hasCa
   const ask = (act: Act) => setAsked({ act, seen: rule });
   const copy = () =>
     navigate({ to: '/t/$tenant/rules/new', params: { tenant }, search: { from: rule.rule_id } });
-  const tryAsShadow = useTryAsShadow(tenant, rule);
   const live = rule.mode === 'enforce' && rule.action !== 'bypass';
 
   return (
@@ -93,13 +94,14 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, hasCa
           <Menu.Item leftSection={<IconCopy size={15} />} onClick={copy}>
             Duplicate
           </Menu.Item>
-          {live && !hasCandidate && (
-            <Menu.Item
-              leftSection={<IconGhost size={15} />}
-              disabled={dirty}
-              onClick={() => tryAsShadow({}).catch((error) => failed('Could not try it as shadow', error))}
-            >
+          {onTry && (
+            <Menu.Item leftSection={<IconGhost size={15} />} disabled={dirty} onClick={onTry}>
               Try as shadow
+            </Menu.Item>
+          )}
+          {onSchedule && (
+            <Menu.Item leftSection={<IconClock size={15} />} onClick={onSchedule}>
+              Schedule a change
             </Menu.Item>
           )}
           <Menu.Divider />

@@ -13,7 +13,7 @@ import { ruleLabel } from '~/domain/rule';
 import { StartReplay } from '~/features/replay/StartReplay';
 import { RuleFields } from './RuleFields';
 import styles from './Rules.module.css';
-import { copyOf, creation, differences, type RuleDraft, stopsDenying } from './ruleDraft';
+import { differences, type RuleDraft, replayed, stopsDenying } from './ruleDraft';
 import type { RuleEditor as Editor } from './useRuleEditor';
 
 interface Props {
@@ -30,7 +30,7 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
   const { data: lastHour } = useQuery({ ...lastHourQuery(tenant), enabled: stops });
   const denials = lastHour?.get(rule.rule_id);
   const [replaying, setReplaying] = useState(false);
-  const candidate = () => creation({ ...copyOf({ ...rule, ...draft }, []), name: rule.name });
+  const candidate = () => replayed(rule, draft);
   const general = error instanceof ProblemError && error.document.errors ? null : error;
   return (
     <Card title="Rule">

@@ -1,10 +1,12 @@
-import { Button, Group } from '@mantine/core';
+import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { Link, useParams } from '@tanstack/react-router';
-import { useState } from 'react';
+import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { lazy, Suspense, useState } from 'react';
 import type { Tagged } from '~/api/client';
+import { isStatus } from '~/api/problem';
 import { ruleQuery, rulesOfPatternQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
+import { ActionBar } from '~/components/ActionBar';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { LoadingLines } from '~/components/states';
@@ -19,10 +21,12 @@ import { ComparisonCard } from './ComparisonCard';
 import { EnforceRule } from './EnforceRule';
 import { ExpiredNote } from './ExpiredNote';
 import { History } from './History';
+import { RemovedRule } from './RemovedRule';
 import { RuleActions } from './RuleActions';
 import { RuleAlerts } from './RuleAlerts';
 import { RuleChips } from './RuleChips';
 import { RuleEditor } from './RuleEditor';
+import { RuleEnds, useChangesInForce } from './RuleEnds';
 import { RuleOverrides } from './RuleOverrides';
 import styles from './Rules.module.css';
 import { ScheduledCard } from './ScheduledCard';
@@ -32,11 +36,16 @@ import { TryAsShadow } from './TryAsShadow';
 import { useRuleEditor } from './useRuleEditor';
 import { Verdicts } from './Verdicts';
 
+const TryLimit = lazy(() => import('./TryLimit'));
+
 /** One rule: its form, simulation, verdicts, crossings, alerts, overrides and history. */
 export default function RulePage() {
   const tenant = useTenant();
   const { rule: id } = useParams({ from: '/shell/t/$tenant/rules/$rule' });
   const rule = useQuery(ruleQuery(tenant, Number(id)));
+  if (!rule.data && isStatus(rule.error, 404)) {
+    return <RemovedRule key={id} tenant={tenant} id={Number(id)} error={rule.error} />;
+  }
   // Another rule gets a new editor, so that a draft is never saved to the wrong rule.
   return <Query query={rule}>{(data) => <Loaded key={id} saved={data} />}</Query>;
 }
@@ -48,7 +57,13 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
   const rule = saved.value;
   const { draft } = editor;
   const alike = useQuery(rulesOfPatternQuery(tenant, rule.key_pattern));
-  const [scheduling, setScheduling] = useState(false);
+  const { open } = useSearch({ from: '/shell/t/$tenant/rules/$rule' });
+  const navigate = useNavigate();
+  // The palette opens this page with a dialog.
+  const show = (dialog: 'schedule' | undefined) =>
+    navigate({ to: '.', search: { open: dialog }, replace: true });
+  const inForce = useChangesInForce(tenant);
+  const [trying, setTrying] = useState(false);
   const candidate = alike.data?.find(({ candidate_for }) => candidate_for === rule.rule_id);
   const isCandidate = rule.candidate_for !== null;
   const { data: live, isPending: awaitsLive } = useQuery({
@@ -56,6 +71,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
     enabled: isCandidate,
     retry: false,
   });
+  const triable = rule.mode === 'enforce' && rule.action !== 'bypass' && candidate === undefined;
   // What can be done, and what stands above the form, depends on both.
   if (alike.isPending || (isCandidate && awaitsLive)) return <LoadingLines />;
 
@@ -64,7 +80,12 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
       title={
         rule.name ? `${patternInWords(rule.key_pattern)}: ${rule.name}` : patternInWords(rule.key_pattern)
       }
-      beside={<RuleChips rule={rule} />}
+      beside={
+        <>
+          <RuleChips rule={rule} />
+          <RuleEnds rule={rule} change={inForce.get(rule.rule_id)} />
+        </>
+      }
       lead={
         <>
           <code>{rule.key_pattern}</code> on {rule.plan ?? 'all plans'}
@@ -82,33 +103,14 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
               tenant={tenant}
               saved={saved}
               dirty={editor.dirty}
-              hasCandidate={candidate !== undefined}
+              onTry={triable ? () => setTrying(true) : undefined}
+              onSchedule={rule.action === 'limit' ? () => show('schedule') : undefined}
             />
           )}
-          {edit && editor.dirty && (
-            <Group gap={8}>
-              <Button variant="default" onClick={editor.reset}>
-                Discard
-              </Button>
-              {rule.mode === 'enforce' &&
-                draft.mode === 'enforce' &&
-                draft.action !== 'bypass' &&
-                candidate === undefined && (
-                  <TryAsShadow
-                    tenant={tenant}
-                    rule={rule}
-                    draft={draft}
-                    ready={editor.ready}
-                    onSaved={editor.reset}
-                  />
-                )}
-              <Button variant="default" disabled={!editor.ready} onClick={() => setScheduling(true)}>
-                Schedule
-              </Button>
-              <Button loading={editor.saving} disabled={!editor.ready} onClick={editor.save}>
-                Save
-              </Button>
-            </Group>
+          {edit && !editor.dirty && triable && (
+            <Button variant="default" onClick={() => setTrying(true)}>
+              Try as shadow
+            </Button>
           )}
           {edit && !editor.dirty && rule.mode === 'shadow' && live && (
             <CandidateActions tenant={tenant} saved={saved} live={live} />
@@ -119,14 +121,19 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
         </>
       }
     >
-      {scheduling && (
+      {trying && (
+        <Suspense fallback={null}>
+          <TryLimit tenant={tenant} rule={rule} onClose={() => setTrying(false)} />
+        </Suspense>
+      )}
+      {edit && open === 'schedule' && (editor.dirty || rule.action === 'limit') && (
         <ScheduleRule
           tenant={tenant}
           rule={editor.rule}
           draft={draft}
-          onClose={() => setScheduling(false)}
+          onClose={() => show(undefined)}
           onScheduled={() => {
-            setScheduling(false);
+            show(undefined);
             editor.reset();
           }}
         />
@@ -151,6 +158,28 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
           </Card>
         </div>
       </div>
+      {edit && editor.dirty && (
+        <ActionBar label="Save this rule" text="Not saved">
+          <Button variant="default" onClick={editor.reset}>
+            Discard edits
+          </Button>
+          {triable && draft.mode === 'enforce' && draft.action !== 'bypass' && (
+            <TryAsShadow
+              tenant={tenant}
+              rule={rule}
+              draft={draft}
+              ready={editor.ready}
+              onSaved={editor.reset}
+            />
+          )}
+          <Button variant="default" disabled={!editor.ready} onClick={() => show('schedule')}>
+            Schedule
+          </Button>
+          <Button loading={editor.saving} disabled={!editor.ready} onClick={editor.save}>
+            Save
+          </Button>
+        </ActionBar>
+      )}
     </Page>
   );
 }

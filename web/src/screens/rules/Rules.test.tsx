@@ -108,6 +108,7 @@ test('the menu of a live rule stops enforcing it, and asks again with what chang
     'Edit',
     'Duplicate',
     'Try as shadow',
+    'Schedule a change',
     'Stop enforcing (shadow mode)',
     'Turn off',
     'Remove rule',
@@ -230,4 +231,40 @@ test('a rule adapts to a backend, and its page shows the share in force and why'
       adapt: { ...adapt, floor_percent: 30 },
     }),
   );
+});
+
+test('the list says when temporary rules end', async () => {
+  const soon = new Date(Date.now() + 40 * 60_000).toISOString();
+  fakeServer({ ...world(), 'GET /api/v1/tenants/acme/rules': page([{ ...live, expires_at: soon }, shadow]) });
+  open('/t/acme/rules');
+  expect(await screen.findByText(/ends in 40.min/)).toBeDefined();
+  expect(screen.getAllByText(/^ends in/)).toHaveLength(1);
+});
+
+test('the address of a removed rule says what it was, who removed it and when', async () => {
+  const removal = auditEntry({
+    action: 'remove',
+    actor: { kind: 'account', id: '1', name: 'ada@example.com', act: 'matrix', request_id: 'req-1' },
+    object: { kind: 'rule', id: '10' },
+    before: { ...rule({ rule_id: 10, plan: null }) },
+    after: null,
+  });
+  fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/rules/10': () => problem(404, 'not-found'),
+    'GET /api/v1/tenants/acme/audit': page([removal]),
+  });
+  open('/t/acme/rules/10');
+  const note = await screen.findByRole('note');
+  expect(note.textContent).toMatch(
+    /ada@example.com removed this rule .* ago \(changes on the Plans page\). It was: 10 per second, bursts to 50/,
+  );
+  expect(await screen.findByRole('link', { name: /user:\{user_id\} free/ })).toBeDefined();
+  expect(screen.getByRole('button', { name: 'Restore rule' })).toBeDefined();
+});
+
+test('an address that never was a rule is not found', async () => {
+  fakeServer({ ...world(), 'GET /api/v1/tenants/acme/rules/10': () => problem(404, 'not-found') });
+  open('/t/acme/rules/10');
+  expect(await screen.findByRole('heading', { name: 'Not found' })).toBeDefined();
 });

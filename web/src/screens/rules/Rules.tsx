@@ -2,7 +2,7 @@ import { Button, Group } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, type LinkProps, useNavigate, useSearch } from '@tanstack/react-router';
 import { plansQuery, rulesQuery } from '~/api/queries';
-import type { Rule } from '~/api/types';
+import type { Rule, ScheduledChange } from '~/api/types';
 import { ChoiceField } from '~/components/ChoiceField';
 import { type Column, DataTable } from '~/components/DataTable';
 import { FilterField } from '~/components/FilterField';
@@ -19,9 +19,10 @@ import { EndingSoon } from '~/features/overrides/EndingSoon';
 import type { RulesSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { RuleChips } from './RuleChips';
+import { RuleEnds, useChangesInForce } from './RuleEnds';
 import styles from './Rules.module.css';
 
-const columns: Column<Rule>[] = [
+const columnsOf = (inForce: Map<number, ScheduledChange>): Column<Rule>[] => [
   {
     key: 'pattern',
     header: 'Requests',
@@ -37,7 +38,17 @@ const columns: Column<Rule>[] = [
     ),
   },
   { key: 'plan', header: 'Plan', width: '14%', sortable: true, render: (rule) => rule.plan ?? 'all plans' },
-  { key: 'limit', header: 'Limit', width: '26%', sortable: true, render: ruleEffect },
+  {
+    key: 'limit',
+    header: 'Limit',
+    width: '26%',
+    sortable: true,
+    render: (rule) => (
+      <>
+        {ruleEffect(rule)} <RuleEnds rule={rule} change={inForce.get(rule.rule_id)} />
+      </>
+    ),
+  },
   { key: 'state', header: 'State', width: 132, wide: true, render: (rule) => <RuleChips rule={rule} /> },
   {
     key: 'updated',
@@ -62,6 +73,7 @@ export default function Rules() {
   const tenant = useTenant();
   const { edit } = useRole();
   const rules = useQuery(rulesQuery(tenant));
+  const inForce = useChangesInForce(tenant);
   const search = useSearch({ from: '/shell/t/$tenant/rules' });
   const navigate = useNavigate();
   const set = (change: RulesSearch) =>
@@ -113,7 +125,7 @@ export default function Rules() {
                 ) : (
                   <DataTable
                     label="Rules"
-                    columns={columns}
+                    columns={columnsOf(inForce)}
                     rows={shown}
                     rowKey={(rule) => rule.rule_id}
                     to={address}

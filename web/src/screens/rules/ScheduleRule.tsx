@@ -1,38 +1,54 @@
+import { useState } from 'react';
 import type { Rule, RulePatch } from '~/api/types';
 import { Effect } from '~/components/Effect';
+import { isValid } from '~/domain/rate';
 import { ScheduleDialog } from '~/features/scheduled/ScheduleDialog';
+import { LimitPair } from './LimitPair';
 import styles from './Rules.module.css';
-import { copyOf, creation, differences, patch, type RuleDraft } from './ruleDraft';
+import { differences, isDirty, patch, type RuleDraft, replayed } from './ruleDraft';
 
 interface Props {
   tenant: string;
   rule: Rule;
+  /** What the form says. If it changes nothing, the dialog asks for the limit. */
   draft: RuleDraft;
   onClose: () => void;
   onScheduled: () => void;
 }
 
-/** Schedules a draft of a rule. */
-export function ScheduleRule({ tenant, rule, draft, onClose, onScheduled }: Props) {
+/** Schedules a draft of a rule, or a limit that it asks for. */
+export function ScheduleRule({ tenant, rule, draft: given, onClose, onScheduled }: Props) {
   const { rule_id, version } = rule;
+  const [asks] = useState(() => !isDirty(rule, given));
+  const [draft, setDraft] = useState(given);
+  const ready = draft.action !== 'limit' || isValid(draft);
+  const changed = ready && isDirty(rule, draft);
   return (
     <ScheduleDialog
       tenant={tenant}
       rules={[{ rule_id, version, change: patch(rule, draft) as RulePatch }]}
+      disabled={!changed}
       onClose={onClose}
       onScheduled={onScheduled}
     >
-      <div className={styles.changes}>
-        {differences(rule, draft).map(({ label, from: was, to }) => (
-          <span key={label}>
-            {label}: <s>{was}</s> <strong>{to}</strong>
-          </span>
-        ))}
-      </div>
-      <Effect
-        tenant={tenant}
-        question={{ rules: [creation({ ...copyOf({ ...rule, ...draft }, []), name: rule.name })] }}
-      />
+      {asks && (
+        <>
+          <p className="soft">The limit during that time:</p>
+          <LimitPair draft={draft} onChange={(part) => setDraft((before) => ({ ...before, ...part }))} />
+        </>
+      )}
+      {changed && (
+        <>
+          <div className={styles.changes}>
+            {differences(rule, draft).map(({ label, from: was, to }) => (
+              <span key={label}>
+                {label}: <s>{was}</s> <strong>{to}</strong>
+              </span>
+            ))}
+          </div>
+          <Effect tenant={tenant} question={{ rules: [replayed(rule, draft)] }} />
+        </>
+      )}
     </ScheduleDialog>
   );
 }

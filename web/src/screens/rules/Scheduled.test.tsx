@@ -1,6 +1,6 @@
 import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import { fakeServer, page } from '../../../test/fake';
+import { fakeServer, page, problem } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { world } from '../../../test/rules';
 
@@ -112,4 +112,25 @@ test('a change can begin now, and then has an end', async () => {
     starts_at: null,
     ends_at: new Date('2126-11-27T17:00').toISOString(),
   });
+});
+
+test('a change that was chosen elsewhere asks for the limit and schedules it', async () => {
+  const requests = fakeServer({
+    ...world(),
+    'POST /api/v1/tenants/acme/scheduled-changes': () => problem(500, 'internal'),
+  });
+  const { user } = open('/t/acme/rules/1?open=schedule');
+  const dialog = await screen.findByRole('dialog', { name: 'Schedule this change' });
+  const submit = within(dialog).getByRole('button', { name: 'Schedule' });
+  expect((submit as HTMLButtonElement).disabled).toBe(true);
+  await user.clear(within(dialog).getByLabelText('Burst'));
+  await user.type(within(dialog).getByLabelText('Burst'), '20');
+  await user.click(submit);
+  await waitFor(() =>
+    expect(
+      requests.find(({ method, path }) => method === 'POST' && path.endsWith('-changes'))?.body,
+    ).toMatchObject({
+      rules: [{ rule_id: 1, version: 3, change: { burst_capacity: 20 } }],
+    }),
+  );
 });

@@ -16,7 +16,7 @@ export function TriedBeside({ tenant, candidate }: { tenant: string; candidate: 
         <strong>{ruleEffect(candidate)}</strong> is tried beside this rule. {data && comparisonWords(data)}
       </span>
       <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(candidate.rule_id) }}>
-        Compare, promote or discard
+        Compare, promote or remove
       </Link>
     </div>
   );

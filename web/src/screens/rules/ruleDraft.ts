@@ -68,6 +68,11 @@ export function copyOf(rule: Rule, rules: Rule[]): RuleDraft {
   };
 }
 
+/** A draft of a saved rule, as effects and replays take it. */
+export function replayed(rule: Rule, draft: RuleDraft): NewRule {
+  return creation({ ...copyOf({ ...rule, ...draft }, []), name: rule.name });
+}
+
 /** Whether a draft stops a rule from denying. */
 export function stopsDenying(rule: Rule, draft: RuleDraft): boolean {
   const denies = ({ mode, is_active, action }: RuleDraft) =>

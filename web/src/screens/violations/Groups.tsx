@@ -134,7 +134,7 @@ function columnsOf(
         by !== 'rule' ? (
           <GroupMenu tenant={tenant} group={{ by, value }} denied={denied} />
         ) : (
-          rule && <RuleMenu tenant={tenant} rule={rule} denied={denied} />
+          rule && !rule.removed && <RuleMenu tenant={tenant} rule={rule} denied={denied} />
         ),
     },
   ];

@@ -310,7 +310,7 @@ test('a rule that denies much is let through for an hour from its group', async 
   const before = Date.now();
   const busy = rule({ rule_id: 12, version: 3 });
   const { rule_id, key_pattern, name, plan, scope, mode } = busy;
-  const named = { rule_id, key_pattern, name, plan, scope, mode };
+  const named = { rule_id, key_pattern, name, plan, scope, mode, removed: false };
   const requests = server({
     [`GET ${base}/stats/top`]: {
       by: 'rule',

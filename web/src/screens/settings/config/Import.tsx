@@ -44,7 +44,7 @@ export function Import({ tenant }: { tenant: string }) {
     mutationFn: () => send(false),
     onSuccess: async (diff) => {
       await changed(queries, tenant, 'plan', 'rule', 'override', 'gateway');
-      done(`${plural(changesIn(diff), 'change')} applied. They take effect within 2 s`);
+      done(`${plural(changesIn(diff), 'change')} applied. All checks follow within 2 s`);
       edit('');
     },
   });

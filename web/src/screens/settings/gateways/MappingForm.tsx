@@ -95,7 +95,7 @@ export function MappingForm<M extends object, D>(props: Props<M, D>) {
           </Button>
           {editor.dirty && !onCancel && (
             <Button variant="default" onClick={editor.discard}>
-              Discard
+              Discard edits
             </Button>
           )}
           {onCancel && (

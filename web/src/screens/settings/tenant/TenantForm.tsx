@@ -134,7 +134,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
         </Button>
         {dirty && (
           <Button variant="default" onClick={form.reset}>
-            Discard
+            Discard edits
           </Button>
         )}
       </Group>

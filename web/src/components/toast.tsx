@@ -1,0 +1,51 @@
+import { type NotificationData, notifications } from '@mantine/notifications';
+import { ProblemError, sentence } from '~/api/problem';
+import styles from './toast.module.css';
+
+const closeButtonProps = { 'aria-label': 'Close' };
+
+/** What can be done about what a toast says: "Open rule". */
+interface Act {
+  label: string;
+  run: () => void;
+}
+
+/** Shows a toast for a time, which stands still while the focus is in it. Mantine itself stops it under the pointer only. */
+function show(data: NotificationData, autoClose: number): void {
+  notifications.show({
+    ...data,
+    withBorder: true,
+    autoClose,
+    closeButtonProps,
+    onFocusCapture: () => notifications.update({ ...data, autoClose: false }),
+    onBlurCapture: () => notifications.update({ ...data, autoClose }),
+  });
+}
+
+/**
+ * Confirms an action for a few seconds. Toasts wait while the pointer is over one or the focus in it; one with something
+ * to do stays longer.
+ */
+export function done(message: string, act?: Act): void {
+  const id = crypto.randomUUID();
+  const run = () => {
+    notifications.hide(id);
+    act?.run();
+  };
+  const words = act && (
+    <>
+      {message}.{' '}
+      <button type="button" className={styles.act} onClick={run}>
+        {act.label}
+      </button>
+    </>
+  );
+  show({ id, message: words ?? message }, act ? 10_000 : 4000);
+}
+
+/** Reports a failure, for long enough to be read. Nothing can be done in the toast itself. */
+export function failed(what: string, error: unknown): void {
+  const request = error instanceof ProblemError ? error.document.request_id : undefined;
+  const message = request ? `${sentence(error)} (request ${request})` : sentence(error);
+  show({ id: crypto.randomUUID(), title: what, message, color: 'red.8', role: 'alert' }, 10_000);
+}

@@ -1,0 +1,120 @@
+import { Button } from '@mantine/core';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import { changed } from '~/api/changes';
+import { api } from '~/api/client';
+import { rulesOfPatternQuery } from '~/api/queries';
+import { removalQuery } from '~/api/removal';
+import type { AuditEntry } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { Outcome } from '~/components/Outcome';
+import { Card, Page } from '~/components/Page';
+import { RuleLink } from '~/components/RuleLink';
+import { ErrorState, LoadingLines } from '~/components/states';
+import { RelativeTime } from '~/components/Time';
+import { done } from '~/components/toast';
+import { ruleOfImage } from '~/domain/algorithm';
+import { actorOf, causeOf } from '~/domain/audit';
+import { patternInWords } from '~/domain/pattern';
+import { ruleEffect } from '~/domain/rule';
+import { useRole } from '~/session';
+import { History } from './History';
+import styles from './Rules.module.css';
+
+interface Props {
+  tenant: string;
+  id: number;
+  /** What the server answered when it was asked for the rule. */
+  error: unknown;
+}
+
+/** The page of a rule that was removed: what it was, who removed it, and what is there instead. */
+export function RemovedRule({ tenant, id, error }: Props) {
+  const removal = useQuery(removalQuery(tenant, id));
+  if (removal.isPending) return <LoadingLines />;
+  if (!removal.data?.before) return <ErrorState error={error} />;
+  return <Story tenant={tenant} id={id} entry={removal.data} before={removal.data.before} />;
+}
+
+interface StoryProps {
+  tenant: string;
+  id: number;
+  entry: AuditEntry;
+  before: NonNullable<AuditEntry['before']>;
+}
+
+function Story({ tenant, id, entry, before }: StoryProps) {
+  const { edit } = useRole();
+  const queries = useQueryClient();
+  const [restoring, setRestoring] = useState(false);
+  const rule = ruleOfImage(before);
+  const { data: alike = [] } = useQuery(rulesOfPatternQuery(tenant, rule.key_pattern));
+  const now = alike.filter(({ name }) => name === rule.name);
+  const cause = causeOf(entry);
+
+  async function restore() {
+    await api.POST('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', {
+      params: { path: { tenant, audit_id: entry.audit_id } },
+    });
+    await changed(queries, tenant, 'rule');
+    done('Rule restored. Checks follow it within 2 s');
+  }
+
+  return (
+    <Page
+      title={
+        rule.name ? `${patternInWords(rule.key_pattern)}: ${rule.name}` : patternInWords(rule.key_pattern)
+      }
+      beside={<Outcome tone="neutral">Removed</Outcome>}
+      lead={
+        <>
+          <code>{rule.key_pattern}</code> on {rule.plan ?? 'all plans'}
+        </>
+      }
+      above={
+        <Link to="/t/$tenant/rules" params={{ tenant }}>
+          Rules
+        </Link>
+      }
+      actions={
+        edit && (
+          <Button variant="default" onClick={() => setRestoring(true)}>
+            Restore rule
+          </Button>
+        )
+      }
+    >
+      <p className={styles.sentence} role="note">
+        {actorOf(entry)} removed this rule <RelativeTime at={entry.at} />
+        {cause && ` (${cause})`}. It was: <strong>{ruleEffect(rule)}</strong>. It matches no check now.{' '}
+        <Link to="/t/$tenant/violations" params={{ tenant }} search={{ rule: id }}>
+          Its violations
+        </Link>{' '}
+        remain.
+      </p>
+      {now.length > 0 && (
+        <Card title="Rules in its place" lead="The same pattern and name.">
+          <ul className={styles.list}>
+            {now.map((one) => (
+              <li key={one.rule_id}>
+                <RuleLink tenant={tenant} id={one.rule_id} rule={one} />: {ruleEffect(one)}
+              </li>
+            ))}
+          </ul>
+        </Card>
+      )}
+      <Card title="History" flush>
+        <History tenant={tenant} ruleId={id} />
+      </Card>
+      <ConfirmAction
+        opened={restoring}
+        onClose={() => setRestoring(false)}
+        title="Restore this rule?"
+        effect={`Within 2 s it is in force again as it was: ${ruleEffect(rule)}.${now.length > 0 ? ' The rules in its place stay, and every rule that matches applies.' : ''}`}
+        verb="Restore rule"
+        action={restore}
+      />
+    </Page>
+  );
+}

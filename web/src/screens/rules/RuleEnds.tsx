@@ -1,0 +1,22 @@
+import { useQuery } from '@tanstack/react-query';
+import { openScheduledQuery } from '~/api/scheduled';
+import type { Rule, ScheduledChange } from '~/api/types';
+import { Ends } from '~/components/Ends';
+import { byRule } from '~/domain/scheduled';
+
+/** The changes in force that rules go back from, by rule id. */
+export function useChangesInForce(tenant: string): Map<number, ScheduledChange> {
+  const { data: open = [] } = useQuery(openScheduledQuery(tenant));
+  return byRule(open.filter(({ state }) => state === 'in_force'));
+}
+
+interface Props {
+  rule: Rule;
+  change: ScheduledChange | undefined;
+}
+
+/** When a rule ends by itself, or goes back to what it was before a change for a time; nothing for most rules. */
+export function RuleEnds({ rule, change }: Props) {
+  if (rule.expires_at) return <Ends at={rule.expires_at} />;
+  return change?.ends_at ? <Ends at={change.ends_at} verb="goes back" /> : null;
+}

@@ -1,0 +1,56 @@
+import { useState } from 'react';
+import type { Rule } from '~/api/types';
+import { Effect } from '~/components/Effect';
+import { FormDialog } from '~/components/FormDialog';
+import { isValid } from '~/domain/rate';
+import { ruleEffect } from '~/domain/rule';
+import { LimitPair } from './LimitPair';
+import styles from './Rules.module.css';
+import { isDirty, patch, type RuleDraft, replayed } from './ruleDraft';
+import { useTryAsShadow } from './useTryAsShadow';
+
+interface Props {
+  tenant: string;
+  rule: Rule;
+  onClose: () => void;
+}
+
+/** Asks for the limit to try beside a live rule, and begins with the live one. */
+export default function TryLimit({ tenant, rule, onClose }: Props) {
+  const [draft, setDraft] = useState<RuleDraft>(rule);
+  const begin = useTryAsShadow(tenant, rule);
+  const hasLimit = rule.action === 'limit';
+  const ready = !hasLimit || isValid(draft);
+  const changed = ready && isDirty(rule, draft);
+  return (
+    <FormDialog
+      title="Try a limit as shadow"
+      lead={
+        <>
+          A candidate with this limit gets the same checks as the live rule. It denies nobody and reports what
+          it would deny. The live rule stays <strong>{ruleEffect(rule)}</strong> until you promote the
+          candidate.
+        </>
+      }
+      verb="Create candidate"
+      disabled={!ready}
+      onClose={onClose}
+      save={() => begin(patch(rule, draft))}
+    >
+      {() => (
+        <>
+          {hasLimit && (
+            <LimitPair draft={draft} onChange={(part) => setDraft((before) => ({ ...before, ...part }))} />
+          )}
+          <div className={styles.sentence}>
+            {changed ? (
+              <Effect tenant={tenant} question={{ rules: [replayed(rule, draft)] }} />
+            ) : (
+              'This is what the live rule does now.'
+            )}
+          </div>
+        </>
+      )}
+    </FormDialog>
+  );
+}

@@ -1,0 +1,11 @@
+import { useQuery } from '@tanstack/react-query';
+import { tenantQuery } from '~/api/queries';
+import { useSession } from '~/session';
+
+/** The tenant’s name. Platform admins read tenants without a membership. */
+export function useTenantName(slug: string | undefined): string | undefined {
+  const { memberships } = useSession();
+  const membership = memberships.find(({ tenant }) => tenant.slug === slug);
+  const { data } = useQuery({ ...tenantQuery(slug ?? ''), enabled: slug !== undefined && !membership });
+  return membership?.tenant.name ?? data?.value.name ?? slug;
+}
