@@ -82,7 +82,8 @@ INSERT INTO rate_limit_rule (
     clock_timestamp(), sqlc.arg(revision), sqlc.narg(window_seconds), sqlc.narg(window_calendar), sqlc.narg(window_zone),
     sqlc.narg(window_start_day), sqlc.narg(refill_interval_seconds), sqlc.narg(max_hold_seconds), sqlc.narg(notify_at),
     sqlc.narg(adapt_backend), sqlc.narg(adapt_floor_percent), sqlc.narg(adapt_p99_ms), sqlc.narg(adapt_error_percent),
-    sqlc.arg(never_leased), sqlc.narg(candidate_for), sqlc.narg(expires_at)
+    sqlc.arg(never_leased), sqlc.narg(candidate_for),
+    coalesce(clock_timestamp() + sqlc.narg(expires_in_seconds)::bigint * interval '1 second', sqlc.narg(expires_at)::timestamptz)
 )
 RETURNING *;
 
@@ -113,7 +114,8 @@ SET rate_per_second = sqlc.arg(rate_per_second),
     adapt_error_percent = sqlc.narg(adapt_error_percent),
     never_leased = sqlc.arg(never_leased),
     candidate_for = CASE WHEN sqlc.arg(mode) = 'shadow' THEN r.candidate_for END,
-    expires_at = sqlc.narg(expires_at),
+    expires_at = coalesce(
+        clock_timestamp() + sqlc.narg(expires_in_seconds)::bigint * interval '1 second', sqlc.narg(expires_at)::timestamptz),
     version = r.version + 1,
     in_force_since = CASE
         WHEN r.rate_per_second = sqlc.arg(rate_per_second) AND r.burst_capacity = sqlc.arg(burst_capacity)

@@ -111,7 +111,8 @@ func patchOf(n *openapi.NewRule) *openapi.RulePatch {
 		RatePerSecond: n.RatePerSecond, RateUnit: n.RateUnit, BurstCapacity: n.BurstCapacity, Algorithm: n.Algorithm,
 		Window: n.Window, WindowZone: n.WindowZone, WindowStartDay: n.WindowStartDay, RefillInterval: n.RefillInterval,
 		MaxHold: n.MaxHold, NotifyAt: n.NotifyAt, Adapt: n.Adapt,
-		Mode: n.Mode, Action: n.Action, FailureMode: n.FailureMode, Lease: n.Lease, IsActive: n.IsActive, ExpiresAt: n.ExpiresAt, Description: n.Description,
+		Mode: n.Mode, Action: n.Action, FailureMode: n.FailureMode, Lease: n.Lease, IsActive: n.IsActive, ExpiresAt: n.ExpiresAt, ExpiresInSeconds: n.ExpiresInSeconds,
+		Description: n.Description,
 	}
 }
 

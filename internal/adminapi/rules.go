@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -48,6 +49,12 @@ func patchRule(r *rules.Rule, given *openapi.RulePatch) rules.FieldErrors {
 			wrong = append(wrong, wrongZeroTime)
 		}
 		r.ExpiresAt = orZero(given.ExpiresAt).UTC()
+	}
+	if length := given.ExpiresInSeconds; length != nil {
+		if given.ExpiresAt.IsSpecified() {
+			wrong.Add("expires_in_seconds", "must be left out beside expires_at")
+		}
+		r.ExpiresIn = new(time.Duration(*length) * time.Second)
 	}
 	set(&r.Description, given.Description)
 	return wrong

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -58,7 +59,19 @@ func (s *surface) GetScheduledChange(ctx context.Context, request openapi.GetSch
 func (s *surface) ScheduleChange(ctx context.Context, request openapi.ScheduleChangeRequestObject) (openapi.ScheduleChangeResponseObject, error) {
 	tenant, body := requestOf(ctx).tenant, request.Body
 	change := rules.ScheduledChange{TenantID: tenant.ID, StartsAt: orZero(body.StartsAt).UTC(), EndsAt: orZero(body.EndsAt).UTC()}
-	refused := scheduleRefusals{wrong: pointers("", change.Validate(s.Now()))}
+	now := s.Now()
+	var wrong rules.FieldErrors
+	if length := body.EndsInSeconds; length != nil {
+		if body.EndsAt.IsSpecified() {
+			wrong.Add("ends_in_seconds", "must be left out beside ends_at")
+		}
+		begins := change.StartsAt
+		if begins.IsZero() {
+			begins = now.UTC().Truncate(time.Microsecond)
+		}
+		change.EndsAt = begins.Add(time.Duration(*length) * time.Second)
+	}
+	refused := scheduleRefusals{wrong: pointers("", append(wrong, change.Validate(now)...))}
 	after, err := s.scheduledRules(ctx, &change, body.Rules, &refused)
 	if err != nil {
 		return nil, err
@@ -108,6 +121,9 @@ func (s *surface) scheduledRules(
 			refused.refuse(i, rules.ErrChanged)
 		}
 		wrong := allWrong(&rule, patchRule(&rule, &asked[i].Change), map[string]bool{rule.Plan: true})
+		if rule.ExpiresIn != nil {
+			wrong.Add("expires_in_seconds", "must be left out of a scheduled change; send expires_at")
+		}
 		refused.wrong = append(refused.wrong, pointers(fmt.Sprintf("/rules/%d/change", i), wrong)...)
 		patch, err := json.Marshal(asked[i].Change)
 		if err != nil {

@@ -46,6 +46,11 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 		return scheduleBody(starts, ends, map[string]any{"rule_id": id, "version": version, "change": change})
 	}
 	burst := map[string]any{"burst_capacity": 20}
+	lasting := func(seconds int, change map[string]any, starts, ends string) map[string]any {
+		made := body(rule.ID, 1, change, starts, ends)
+		made["ends_in_seconds"] = seconds
+		return made
+	}
 	for name, test := range map[string]struct {
 		body    map[string]any
 		pointer string
@@ -58,6 +63,9 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 		"neither a start nor an end": {body(rule.ID, 1, burst, "", ""), "/ends_at"},
 		"an end that has passed":     {body(rule.ID, 1, burst, "", hour(-1)), "/ends_at"},
 		"a time beyond all reasons":  {body(rule.ID, 1, burst, hour(24*500), ""), "/starts_at"},
+		"a length and an end":        {lasting(60, burst, "", hour(1)), "/ends_in_seconds"},
+		"no length":                  {lasting(0, burst, hour(1), ""), "/ends_in_seconds"},
+		"a rule that ends by then":   {body(rule.ID, 1, map[string]any{"expires_in_seconds": 60}, hour(1), ""), "/rules/0/change/expires_in_seconds"},
 	} {
 		got := w.want(w.send(by, "POST", path, test.body), http.StatusBadRequest)
 		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{test.pointer}) {
@@ -96,6 +104,17 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 	}
 	if other := list(fmt.Sprint("?rule_id=", w.rule(w.acme).ID)); len(other) != 0 {
 		t.Errorf("another rule has %+v", other)
+	}
+
+	last, before := w.rule(w.acme), time.Now()
+	short := lasting(3600, burst, "", "")
+	short["rules"].([]map[string]any)[0]["rule_id"] = last.ID //nolint:forcetypeassert // made above
+	temporary := read[struct {
+		State  string    `json:"state"`
+		EndsAt time.Time `json:"ends_at"`
+	}](t, w.want(w.send(by, "POST", path, short), http.StatusCreated))
+	if end := temporary.EndsAt.Add(-time.Hour); temporary.State != "in_force" || end.Before(before.Truncate(time.Microsecond)) || end.After(time.Now()) {
+		t.Errorf("a change for an hour from %s on is %+v", before, temporary)
 	}
 }
 

@@ -1,6 +1,7 @@
 package adminapi_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
@@ -114,6 +116,49 @@ func TestARuleEndsByItself(t *testing.T) {
 		}
 		if end != want {
 			t.Errorf("after %s the rule ends at %q, want %q", body, end, want)
+		}
+	}
+}
+
+// TestARulesDurationIsCountedByTheDatabase has a server whose clock is 10 minutes ahead, as a browser's can be.
+func TestARulesDurationIsCountedByTheDatabase(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *adminapi.Config) { c.Now = func() time.Time { return time.Now().Add(10 * time.Minute) } })
+	by := w.person(w.acme, auth.Editor)
+	type rule struct {
+		RuleID    int64     `json:"rule_id"`
+		ExpiresAt time.Time `json:"expires_at"`
+	}
+	const rulesPath = "/api/v1/tenants/acme/rules"
+	var path string
+	for _, test := range []struct {
+		method, body string
+		status       int
+		length       time.Duration
+	}{
+		{"POST", `{"key_pattern":"ip:203.0.113.9","name":"temporary","action":"block","expires_in_seconds":3600}`, http.StatusCreated, time.Hour},
+		{"PATCH", `{"expires_in_seconds":900}`, http.StatusOK, 15 * time.Minute},
+		{"PATCH", `{"expires_in_seconds":0}`, http.StatusOK, 0},
+	} {
+		before := time.Now().Truncate(time.Microsecond) // the database runs on this machine
+		at := cmp.Or(path, rulesPath)
+		var header []string
+		if test.method == "PATCH" {
+			header = []string{"If-Match", "*"}
+		}
+		got := read[rule](t, w.want(w.send(by, test.method, at, json.RawMessage(test.body), header...), test.status))
+		path = fmt.Sprintf("%s/%d", rulesPath, got.RuleID)
+		if end := got.ExpiresAt.Add(-test.length); end.Before(before) || end.After(time.Now()) {
+			t.Errorf("after %s at %s the rule ends at %s", test.body, before, got.ExpiresAt)
+		}
+	}
+	for _, body := range []string{
+		`{"expires_in_seconds":60,"expires_at":"2099-01-02T03:04:05Z"}`, `{"expires_in_seconds":60,"expires_at":null}`,
+		`{"expires_in_seconds":-1}`, `{"expires_in_seconds":34560001}`,
+	} {
+		got := w.want(w.send(by, "PATCH", path, json.RawMessage(body), "If-Match", "*"), http.StatusBadRequest)
+		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/expires_in_seconds"}) {
+			t.Errorf("%s points at %v", body, pointers)
 		}
 	}
 }

@@ -274,6 +274,14 @@ func adaptOf(backend *string, floor *int16, p99 *int32, errorPercent *float64) r
 
 func seconds(n *int32) time.Duration { return time.Duration(orZeroValue(n)) * time.Second }
 
+// wholeSeconds returns nil for none.
+func wholeSeconds(length *time.Duration) *int64 {
+	if length == nil {
+		return nil
+	}
+	return new(int64(*length / time.Second))
+}
+
 func percents(column []int16) []int {
 	if len(column) == 0 {
 		return nil

@@ -211,7 +211,8 @@ func sameRule(a, b *rules.Rule) bool {
 		a.Algorithm == b.Algorithm && a.Mode == b.Mode && a.Action == b.Action &&
 		a.FailureMode == b.FailureMode && a.Active == b.Active && a.Description == b.Description &&
 		a.Window == b.Window && a.RefillInterval == b.RefillInterval && a.MaxHold == b.MaxHold && slices.Equal(a.NotifyAt, b.NotifyAt) &&
-		a.Adapt == b.Adapt && a.NeverLeased == b.NeverLeased && a.ExpiresAt.Equal(b.ExpiresAt)
+		a.Adapt == b.Adapt && a.NeverLeased == b.NeverLeased && a.ExpiresAt.Equal(b.ExpiresAt) &&
+		a.ExpiresIn == b.ExpiresIn // an end that is counted from now is another one
 }
 
 func (w write) updateRule(ctx context.Context, rule rules.Rule) (rules.Rule, error) {
@@ -252,6 +253,7 @@ func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rul
 			FailureMode:           string(rule.FailureMode),
 			NeverLeased:           rule.NeverLeased,
 			ExpiresAt:             orNull(rule.ExpiresAt),
+			ExpiresInSeconds:      wholeSeconds(rule.ExpiresIn),
 			IsActive:              rule.Active,
 			Description:           rule.Description,
 			Revision:              w.revision,
@@ -295,6 +297,7 @@ func (w write) updateRules(ctx context.Context, all []rules.Rule, removed ...rul
 			FailureMode:           string(rule.FailureMode),
 			NeverLeased:           rule.NeverLeased,
 			ExpiresAt:             orNull(rule.ExpiresAt),
+			ExpiresInSeconds:      wholeSeconds(rule.ExpiresIn),
 			IsActive:              rule.Active,
 			Description:           rule.Description,
 			Revision:              w.revision,

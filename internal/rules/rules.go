@@ -217,7 +217,10 @@ type Rule struct {
 	CandidateFor RuleID
 	Active       bool
 	// ExpiresAt is when the rule stops to match; zero: never. A past time is allowed: it ends the rule.
-	ExpiresAt    time.Time
+	ExpiresAt time.Time
+	// ExpiresIn, in whole seconds, makes ExpiresAt so long after a write of the rule, by the store's clock. Stored rules have
+	// none.
+	ExpiresIn    *time.Duration
 	Description  string
 	Version      int64     // 1 for a new rule, raised by each change to it
 	InForceSince time.Time // when its present limit came into force

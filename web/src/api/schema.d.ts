@@ -4396,7 +4396,7 @@ export interface components {
             rules: components["schemas"]["NewScheduledRule"][];
             /**
              * Format: date-time
-             * @description In the future, within 400 days. Left out or null: now; then ends_at is needed
+             * @description In the future, within 400 days. Left out or null: now; then an end is needed
              */
             starts_at?: string | null;
             /**
@@ -4404,6 +4404,11 @@ export interface components {
              * @description Left out or null: the change stays
              */
             ends_at?: string | null;
+            /**
+             * Format: int64
+             * @description In place of ends_at: so long after the start, by the server's clock
+             */
+            ends_in_seconds?: number;
         };
         NewScheduledRule: {
             /** Format: int64 */
@@ -4565,6 +4570,11 @@ export interface components {
              * @description When the rule stops to match, such as for a block that lasts an hour; null: never. A past time ends it
              */
             expires_at?: string | null;
+            /**
+             * Format: int64
+             * @description In place of expires_at: the rule ends so long after the database has written it, by the database's clock; 0 ends it now
+             */
+            expires_in_seconds?: number;
             /** @default  */
             description?: string;
         };
@@ -4596,6 +4606,11 @@ export interface components {
              * @description When the rule stops to match, such as for a block that lasts an hour; null: never. A past time ends it
              */
             expires_at?: string | null;
+            /**
+             * Format: int64
+             * @description In place of expires_at: the rule ends so long after the database has written it, by the database's clock; 0 ends it now. A scheduled change cannot have it
+             */
+            expires_in_seconds?: number;
             description?: string;
         };
         Adapting: {

@@ -2556,6 +2556,9 @@ type NewRule struct {
 	// ExpiresAt When the rule stops to match, such as for a block that lasts an hour; null: never. A past time ends it
 	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
 
+	// ExpiresInSeconds In place of expires_at: the rule ends so long after the database has written it, by the database's clock; 0 ends it now
+	ExpiresInSeconds *int64 `json:"expires_in_seconds,omitempty"`
+
 	// FailureMode null: the tenant's
 	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`
 	IsActive    *bool                              `json:"is_active,omitempty"`
@@ -2606,10 +2609,13 @@ type NewScheduledChange struct {
 	// EndsAt Left out or null: the change stays
 	EndsAt nullable.Nullable[time.Time] `json:"ends_at,omitempty"`
 
+	// EndsInSeconds In place of ends_at: so long after the start, by the server's clock
+	EndsInSeconds *int64 `json:"ends_in_seconds,omitempty"`
+
 	// Rules A rule is named once
 	Rules []NewScheduledRule `json:"rules"`
 
-	// StartsAt In the future, within 400 days. Left out or null: now; then ends_at is needed
+	// StartsAt In the future, within 400 days. Left out or null: now; then an end is needed
 	StartsAt nullable.Nullable[time.Time] `json:"starts_at,omitempty"`
 }
 
@@ -3383,6 +3389,9 @@ type RulePatch struct {
 
 	// ExpiresAt When the rule stops to match, such as for a block that lasts an hour; null: never. A past time ends it
 	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
+
+	// ExpiresInSeconds In place of expires_at: the rule ends so long after the database has written it, by the database's clock; 0 ends it now. A scheduled change cannot have it
+	ExpiresInSeconds *int64 `json:"expires_in_seconds,omitempty"`
 
 	// FailureMode null: the tenant's
 	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`

@@ -31,7 +31,8 @@ INSERT INTO rate_limit_rule (
     clock_timestamp(), $15, $16, $17, $18,
     $19, $20, $21, $22,
     $23, $24, $25, $26,
-    $27, $28, $29
+    $27, $28,
+    coalesce(clock_timestamp() + $29::bigint * interval '1 second', $30::timestamptz)
 )
 RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at
 `
@@ -71,6 +72,7 @@ type CreateRuleParams struct {
 	AdaptErrorPercent     *float64
 	NeverLeased           bool
 	CandidateFor          *int64
+	ExpiresInSeconds      *int64
 	ExpiresAt             *time.Time
 }
 
@@ -106,6 +108,7 @@ func (q *Queries) CreateRule(ctx context.Context, arg []CreateRuleParams) *Creat
 			a.AdaptErrorPercent,
 			a.NeverLeased,
 			a.CandidateFor,
+			a.ExpiresInSeconds,
 			a.ExpiresAt,
 		}
 		batch.Queue(createRule, vals...)
@@ -1134,7 +1137,8 @@ SET rate_per_second = $1,
     adapt_error_percent = $20,
     never_leased = $21,
     candidate_for = CASE WHEN $5 = 'shadow' THEN r.candidate_for END,
-    expires_at = $22,
+    expires_at = coalesce(
+        clock_timestamp() + $22::bigint * interval '1 second', $23::timestamptz),
     version = r.version + 1,
     in_force_since = CASE
         WHEN r.rate_per_second = $1 AND r.burst_capacity = $3
@@ -1156,9 +1160,9 @@ SET rate_per_second = $1,
             FROM rate_limit_step AS s
             WHERE s.tenant_id = r.tenant_id AND s.rule_id = r.rule_id)])
     END,
-    revision = $23,
+    revision = $24,
     updated_at = clock_timestamp()
-WHERE r.tenant_id = $24 AND r.rule_id = $25 AND r.removed_at IS NULL
+WHERE r.tenant_id = $25 AND r.rule_id = $26 AND r.removed_at IS NULL
 RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at
 `
 
@@ -1190,6 +1194,7 @@ type UpdateRuleParams struct {
 	AdaptP99Ms            *int32
 	AdaptErrorPercent     *float64
 	NeverLeased           bool
+	ExpiresInSeconds      *int64
 	ExpiresAt             *time.Time
 	Revision              int64
 	TenantID              rules.TenantID
@@ -1224,6 +1229,7 @@ func (q *Queries) UpdateRule(ctx context.Context, arg []UpdateRuleParams) *Updat
 			a.AdaptP99Ms,
 			a.AdaptErrorPercent,
 			a.NeverLeased,
+			a.ExpiresInSeconds,
 			a.ExpiresAt,
 			a.Revision,
 			a.TenantID,

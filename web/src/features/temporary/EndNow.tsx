@@ -16,7 +16,7 @@ export function EndNow({ tenant, rule }: { tenant: string; rule: Rule }) {
             path: { tenant, rule_id: rule.rule_id },
             header: ifMatch(etagOf(rule)),
           },
-          body: { expires_at: new Date().toISOString() },
+          body: { expires_in_seconds: 0 },
         }),
       ),
     onSuccess: async () => {

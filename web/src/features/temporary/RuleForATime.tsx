@@ -85,7 +85,6 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
   const same = action === 'limit' && sameLimit(limit, rule);
   const change = changeOfRule(action, rule, limit);
   const length = lengths.find(({ value }) => value === minutes)?.label;
-  const endOf = (from: number) => from + Number(minutes) * 60_000;
 
   async function save() {
     const made = await body(
@@ -93,7 +92,7 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
         params: { path: { tenant } },
         body: {
           rules: [{ rule_id: rule.rule_id, version: rule.version, change }],
-          ends_at: new Date(endOf(Date.now())).toISOString(),
+          ends_in_seconds: Number(minutes) * 60,
         },
       }),
     );
@@ -126,10 +125,10 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
           )}
           <NativeSelect
             label="Duration"
-            description={`Ends ${shortTime(endOf(now))}, by itself. The rule gets back what it has now, unless somebody edits it meanwhile.`}
+            description={`Ends ${shortTime(now + Number(minutes) * 60_000)}, by itself. The rule gets back what it has now, unless somebody edits it meanwhile.`}
             value={minutes}
             data={lengths}
-            error={field('/ends_at')}
+            error={field('/ends_in_seconds')}
             onChange={(event) => setMinutes(event.currentTarget.value)}
           />
           {action === 'limit' && (

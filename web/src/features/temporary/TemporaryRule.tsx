@@ -85,7 +85,7 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
             description={`Ends ${shortTime(endOf(draft, now))}, by itself.`}
             value={draft.minutes}
             data={lengths}
-            error={field('/expires_at')}
+            error={field('/expires_in_seconds')}
             onChange={(event) => change({ minutes: event.currentTarget.value })}
           />
           {draft.action === 'limit' && (
@@ -125,7 +125,7 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
 
 /** The rule without its end: the past that the effect is about has no such end. */
 function question(group: Group, draft: Draft) {
-  const { expires_at: _, ...rule } = temporaryRule(group, draft, 0);
+  const { expires_in_seconds: _, ...rule } = temporaryRule(group, draft);
   return rule;
 }
 
@@ -134,14 +134,14 @@ async function put(tenant: string, group: Group, draft: Draft, saved: Rule | und
     return body(
       api.POST('/api/v1/tenants/{tenant}/rules', {
         params: { path: { tenant } },
-        body: temporaryRule(group, draft, Date.now()),
+        body: temporaryRule(group, draft),
       }),
     );
   }
   return body(
     api.PATCH('/api/v1/tenants/{tenant}/rules/{rule_id}', {
       params: { path: { tenant, rule_id: saved.rule_id }, header: ifMatch(etagOf(saved)) },
-      body: changeOf(draft, Date.now()),
+      body: changeOf(draft),
     }),
   );
 }

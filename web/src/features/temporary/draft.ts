@@ -52,21 +52,21 @@ export function consequence({ action }: Draft, group: Group): string {
   }
 }
 
-/** The end of the rule, from the time at which it is saved. */
+/** About when the rule ends if it is saved now. The server decides it, since a browser's clock can be wrong. */
 export function endOf({ minutes }: Draft, now: number): number {
   return now + Number(minutes) * 60_000;
 }
 
 /** The body that creates the rule. Its pattern and name identify it; the rest can also update it. */
-export function temporaryRule(group: Group, draft: Draft, now: number): NewRule {
-  return { key_pattern: groupPattern(group), name: ruleName, ...changeOf(draft, now) };
+export function temporaryRule(group: Group, draft: Draft): NewRule {
+  return { key_pattern: groupPattern(group), name: ruleName, ...changeOf(draft) };
 }
 
 /** The fields that make a saved temporary rule another one. */
-export function changeOf(draft: Draft, now: number) {
+export function changeOf(draft: Draft) {
   const { rate_per_second, rate_unit, burst_capacity } = draft.limit;
-  const expires_at = new Date(endOf(draft, now)).toISOString();
-  const base = { action: draft.action, mode: 'enforce' as const, is_active: true, expires_at };
+  const expires_in_seconds = Number(draft.minutes) * 60;
+  const base = { action: draft.action, mode: 'enforce' as const, is_active: true, expires_in_seconds };
   if (draft.action !== 'limit') return base;
   return { ...base, algorithm: 'token_bucket' as const, rate_per_second, rate_unit, burst_capacity };
 }

@@ -259,7 +259,6 @@ test('what a pause missed is read from the list, and Live says where some are mi
 });
 
 test('denials are grouped, and an address is blocked for an hour from its group', async () => {
-  const before = Date.now();
   const requests = server({
     [`GET ${base}/stats/top`]: ({ query }: Asked) => ({
       json: {
@@ -299,15 +298,12 @@ test('denials are grouped, and an address is blocked for an hour from its group'
     name: 'temporary',
     action: 'block',
     mode: 'enforce',
+    expires_in_seconds: 3600, // the end itself is the server's, since a browser's clock can be wrong
   });
-  const { expires_at } = (sent?.body ?? {}) as { expires_at?: string };
-  const end = Date.parse(expires_at ?? '');
-  expect(end - before).toBeGreaterThanOrEqual(3_600_000);
-  expect(end - before).toBeLessThan(3_700_000);
+  expect(sent?.body).not.toHaveProperty('expires_at');
 });
 
 test('a rule that denies much is let through for an hour from its group', async () => {
-  const before = Date.now();
   const busy = rule({ rule_id: 12, version: 3 });
   const { rule_id, key_pattern, name, plan, scope, mode } = busy;
   const named = { rule_id, key_pattern, name, plan, scope, mode, removed: false };
@@ -367,9 +363,10 @@ test('a rule that denies much is let through for an hour from its group', async 
   await user.click(within(dialog).getByRole('button', { name: 'Let through for 1 hour' }));
   await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
   const sent = requests.find(({ method, path }) => method === 'POST' && path.endsWith('/scheduled-changes'));
-  expect(sent?.body).toMatchObject({ rules: [{ rule_id: 12, version: 3, change: { mode: 'shadow' } }] });
-  const { ends_at } = (sent?.body ?? {}) as { ends_at?: string };
-  expect(Date.parse(ends_at ?? '') - before).toBeGreaterThanOrEqual(3_600_000);
+  expect(sent?.body).toEqual({
+    rules: [{ rule_id: 12, version: 3, change: { mode: 'shadow' } }],
+    ends_in_seconds: 3600,
+  });
 });
 
 test('a fifth stream is refused, and says why', async () => {
