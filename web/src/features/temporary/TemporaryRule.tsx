@@ -14,6 +14,8 @@ import { done } from '~/components/toast';
 import { plural, shortTime } from '~/domain/format';
 import { type Group, groupNouns, hasExpired } from '~/domain/group';
 import { limitProblems } from '~/domain/rate';
+import { BypassNote } from './BypassNote';
+import { bypassesOf } from './bypass';
 import {
   type Action,
   beginDraft,
@@ -46,10 +48,15 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
   const open = useOpenRule(tenant);
   const rules = useQuery(rulesQuery(tenant));
   const saved = savedRule(rules.data ?? [], group);
-  const now = useNow();
+  const now = useNow(1000); // a bypass that was ended a moment ago is gone at once
   const change = (part: Partial<Draft>) => setDraft((before) => ({ ...before, ...part }));
   const problems = limitProblems(draft.limit);
   const wrong = draft.action === 'limit' && Object.keys(problems).length > 0;
+  // The saved rule is replaced, so it lets nothing through any more.
+  const bypasses =
+    draft.action === 'bypass'
+      ? []
+      : bypassesOf(rules.data ?? [], group, now).filter(({ rule }) => rule.rule_id !== saved?.rule_id);
   const length = lengths.find(({ value }) => value === draft.minutes)?.label;
 
   async function save() {
@@ -105,7 +112,8 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
             </div>
           )}
           <div className={styles.effect}>
-            <p>{consequence(draft, group)}</p>
+            {bypasses.every(({ partly }) => partly) && <p>{consequence(draft, group)}</p>}
+            {bypasses.length > 0 && <BypassNote tenant={tenant} group={group} bypasses={bypasses} />}
             {denied !== undefined && (
               <p>
                 In the time that is shown, {plural(denied, 'check')} of this {groupNouns[group.by]} were

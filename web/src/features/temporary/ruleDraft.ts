@@ -49,7 +49,7 @@ export function ruleConsequence(action: RuleAction): string {
     case 'enforce':
       return 'The rule denies what it only reports now.';
     case 'block':
-      return 'Every check that the rule matches is denied.';
+      return 'Every check that the rule matches is denied, unless another rule lets it through.';
     default:
       return 'The rule has this limit. Its buckets keep their tokens.';
   }

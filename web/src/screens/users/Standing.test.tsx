@@ -83,6 +83,28 @@ test('a user is let through from the page, for an hour', async () => {
   });
 });
 
+test('blocking a user who is let through says that it has no effect, and offers to end that', async () => {
+  let bypass = rule({ rule_id: 22, key_pattern: 'user:42', name: 'partner', plan: null, action: 'bypass' });
+  const requests = userServer({
+    [`GET ${base}/rules`]: () => ({ json: page([bypass]) }),
+    [`PATCH ${base}/rules/22`]: () => {
+      bypass = { ...bypass, expires_at: new Date().toISOString() };
+      return { json: bypass };
+    },
+  });
+  const { user } = open('/t/acme/users/42');
+  await user.click(await screen.findByRole('button', { name: 'Block or let through' }));
+  await user.click(await screen.findByRole('menuitem', { name: /^Block/ }));
+  const dialog = await screen.findByRole('dialog', { name: 'Block user 42' });
+  expect(dialog.textContent).toMatch(/no effect at present: every check of this user is let through/);
+  expect(dialog.textContent).not.toMatch(/is denied/);
+  await user.click(within(dialog).getByRole('button', { name: 'End now' }));
+  await waitFor(() => expect(dialog.textContent).toMatch(/Every check of this user is denied\./));
+  expect(dialog.textContent).not.toMatch(/let through/);
+  expect(requests.find(({ method }) => method === 'PATCH')?.body).toEqual({ expires_in_seconds: 0 });
+  expect(screen.getByRole('dialog', { name: 'Block user 42' })).toBe(dialog);
+});
+
 test('usage is a table of months, each with its file', async () => {
   userServer({
     [`GET ${base}/usage/export`]: () => ({

@@ -1,0 +1,42 @@
+import { RuleLink } from '~/components/RuleLink';
+import { shortTime } from '~/domain/format';
+import { type Group, groupNouns } from '~/domain/group';
+import type { Bypass } from './bypass';
+import { EndNow } from './EndNow';
+import styles from './temporary.module.css';
+
+interface Props {
+  tenant: string;
+  group: Group;
+  /** At least one. */
+  bypasses: Bypass[];
+}
+
+const shown = 3;
+
+/** Says that rules let a group through whatever a new block or limit says, and offers to end those of the group alone. */
+export function BypassNote({ tenant, group, bypasses }: Props) {
+  const noun = groupNouns[group.by];
+  const all = bypasses.some(({ partly }) => !partly);
+  return (
+    <div className={styles.bypasses}>
+      <p>
+        {all
+          ? `This has no effect at present: every check of this ${noun} is let through, and that comes before blocks and limits.`
+          : `Some checks of this ${noun} stay allowed: they are let through, and that comes before blocks and limits.`}
+      </p>
+      <ul className={styles.list} aria-label="Rules that let through">
+        {bypasses.slice(0, shown).map(({ rule, own }) => (
+          <li key={rule.rule_id}>
+            <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} />
+            <span className="soft">
+              {rule.expires_at === null ? 'without end' : `until ${shortTime(Date.parse(rule.expires_at))}`}
+            </span>
+            {own && <EndNow tenant={tenant} rule={rule} />}
+          </li>
+        ))}
+      </ul>
+      {bypasses.length > shown && <p className="soft">And {bypasses.length - shown} more.</p>}
+    </div>
+  );
+}

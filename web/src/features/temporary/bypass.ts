@@ -1,0 +1,56 @@
+import ipaddr from 'ipaddr.js';
+import type { Rule } from '~/api/types';
+import { type Group, groupPattern, hasExpired } from '~/domain/group';
+import { parsePattern, type Segment } from '~/domain/pattern';
+import { isPartly } from './naming';
+
+/** A rule that lets checks of a group through. It decides before rules that block or limit them. */
+export interface Bypass {
+  rule: Rule;
+  /** Only some checks of the group pass, such as those of a plan. */
+  partly: boolean;
+  /** The rule is of this group alone, so ending it changes nothing for others. */
+  own: boolean;
+}
+
+/** The bypasses in force that concern checks of a group, those of all its checks first. */
+export function bypassesOf(rules: Rule[], group: Group, now: number): Bypass[] {
+  const pattern = groupPattern(group);
+  const [wanted] = parsePattern(pattern).segments ?? [];
+  if (!wanted) return [];
+  return rules
+    .filter(({ action, mode, is_active }) => action === 'bypass' && mode === 'enforce' && is_active)
+    .filter((rule) => !hasExpired(rule, now))
+    .flatMap((rule) => {
+      const shares = (parsePattern(rule.key_pattern).segments ?? []).map((one) => shareOf(one, wanted));
+      const share = shares.find((one) => one !== 'none');
+      if (!share) return [];
+      return [{ rule, partly: share === 'some' || isPartly(rule), own: rule.key_pattern === pattern }];
+    })
+    .toSorted((a, b) => Number(a.partly) - Number(b.partly));
+}
+
+/** Which checks of a group, by the segment that names it, a segment of a rule matches. */
+function shareOf(one: Segment, wanted: Segment): 'all' | 'some' | 'none' {
+  if (one.field === 'global') return 'all';
+  if (one.field !== wanted.field) return 'none';
+  if (one.each) return 'all';
+  if (one.field === 'ip') return shareOfAddresses(one.value, wanted.value);
+  const matches = one.below ? wanted.value.startsWith(one.value) : wanted.value === one.value;
+  if (!matches) return 'none';
+  return one.method ? 'some' : 'all';
+}
+
+function shareOfAddresses(one: string, wanted: string): 'all' | 'some' | 'none' {
+  const [address, bits] = networkOf(one);
+  const [wantedAddress, wantedBits] = networkOf(wanted);
+  if (address.kind() !== wantedAddress.kind()) return 'none';
+  if (wantedAddress.match(address, Math.min(bits, wantedBits))) return bits <= wantedBits ? 'all' : 'some';
+  return 'none';
+}
+
+function networkOf(text: string): [ipaddr.IPv4 | ipaddr.IPv6, number] {
+  if (text.includes('/')) return ipaddr.parseCIDR(text);
+  const address = ipaddr.parse(text);
+  return [address, address.kind() === 'ipv6' ? 128 : 32];
+}
