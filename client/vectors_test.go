@@ -97,6 +97,13 @@ func (s *scriptedServer) answer(w http.ResponseWriter, r *http.Request) {
 	case "slow":
 		<-r.Context().Done()
 		return
+	case "trickle":
+		w.Header().Set("Content-Type", "application/json")
+		for next := time.NewTicker(20 * time.Millisecond); r.Context().Err() == nil; <-next.C {
+			_, _ = io.WriteString(w, " ")
+			_ = http.NewResponseController(w).Flush()
+		}
+		return
 	case "reset", "truncated":
 		connection, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -164,7 +171,7 @@ func replay(t *testing.T, c *vectorCase) {
 		Timeout: time.Minute,
 	}
 	for _, step := range c.Steps {
-		if step.Answer != nil && step.Answer.Fault == "slow" {
+		if step.Answer != nil && (step.Answer.Fault == "slow" || step.Answer.Fault == "trickle") {
 			config.Timeout = 200 * time.Millisecond
 		}
 	}

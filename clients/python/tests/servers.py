@@ -55,6 +55,8 @@ class Server:
                     self.close_connection = True
                     if fault == "slow":
                         ended.wait(PATIENCE)
+                    elif fault == "trickle":
+                        self.trickle()
                     elif fault == "truncated":
                         self.wfile.write(
                             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
@@ -69,6 +71,17 @@ class Server:
                 self.send_header("Content-Length", str(len(text.encode())))
                 self.end_headers()
                 self.wfile.write(text.encode())
+
+            def trickle(self) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", "1000000")
+                self.end_headers()
+                try:
+                    while not ended.wait(0.02):
+                        self.wfile.write(b" ")
+                except OSError:
+                    pass  # the client gave up
 
             do_GET = do_POST = handle_any
 

@@ -69,40 +69,56 @@ export function decode(answer: Json, status: number): Decision | null {
   const fits =
     status === 200 ? answer?.allowed === true : answer?.allowed === false && (status === 429 || status === 503);
   if (!fits) return null;
-  return {
-    allowed: answer.allowed,
-    status,
-    reason: answer.reason ?? null,
-    plan: answer.plan ?? null,
-    retryAfterMs: answer.retry_after_ms ?? null,
-    delayMs: answer.delay_ms ?? 0,
-    limit: answer.limit ?? null,
-    remaining: answer.remaining ?? null,
-    resetAfterMs: answer.reset_after_ms ?? null,
-    violatedTier: answer.violated_tier ?? null,
-    violatedRule: answer.violated_rule ?? null,
-    violatedRuleId: answer.violated_rule_id ?? null,
-    tiers: (answer.tiers ?? []).map(decodeTier),
-    reservation: answer.reservation ?? null,
-    degraded: answer.degraded ?? false,
-    source: 'server',
-    error: null,
-  };
+  try {
+    return {
+      allowed: answer.allowed,
+      status,
+      reason: text(answer.reason),
+      plan: text(answer.plan),
+      retryAfterMs: number(answer.retry_after_ms),
+      delayMs: number(answer.delay_ms) ?? 0,
+      limit: number(answer.limit),
+      remaining: number(answer.remaining),
+      resetAfterMs: number(answer.reset_after_ms),
+      violatedTier: text(answer.violated_tier) as Decision['violatedTier'],
+      violatedRule: text(answer.violated_rule),
+      violatedRuleId: number(answer.violated_rule_id),
+      tiers: (answer.tiers ?? []).map(decodeTier),
+      reservation: text(answer.reservation),
+      degraded: answer.degraded === true,
+      source: 'server',
+      error: null,
+    };
+  } catch (error) {
+    if (error instanceof TypeError) return null; // a member has another type
+    throw error;
+  }
 }
 
 function decodeTier(tier: Json): Tier {
   return {
-    ruleId: tier.rule_id,
-    name: tier.name,
-    scope: tier.scope,
-    keyPattern: tier.key_pattern,
-    mode: tier.mode,
-    allowed: tier.allowed,
-    limit: tier.limit ?? null,
-    remaining: tier.remaining ?? null,
-    retryAfterMs: tier.retry_after_ms ?? null,
-    resetAfterMs: tier.reset_after_ms ?? null,
+    ruleId: number(tier.rule_id) ?? 0,
+    name: text(tier.name) ?? '',
+    scope: (text(tier.scope) ?? '') as Tier['scope'],
+    keyPattern: text(tier.key_pattern) ?? '',
+    mode: (text(tier.mode) ?? '') as Tier['mode'],
+    allowed: tier.allowed === true,
+    limit: number(tier.limit),
+    remaining: number(tier.remaining),
+    retryAfterMs: number(tier.retry_after_ms),
+    resetAfterMs: number(tier.reset_after_ms),
   };
+}
+
+function text(value: Json): string | null {
+  if (value === null || value === undefined || typeof value === 'string') return value ?? null;
+  throw new TypeError('no text');
+}
+
+/** JSON.parse makes Infinity of a number that no double holds. */
+function number(value: Json): number | null {
+  if (value === null || value === undefined || Number.isFinite(value)) return value ?? null;
+  throw new TypeError('no number');
 }
 
 /** Classifies an answer that is no decision. */

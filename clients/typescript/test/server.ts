@@ -10,7 +10,7 @@ import { after } from 'node:test';
 export const testKey = 'slk_test_topsecret0123456789';
 
 export interface Scripted {
-  fault?: 'slow' | 'reset' | 'truncated';
+  fault?: 'slow' | 'trickle' | 'reset' | 'truncated';
   status?: number;
   type?: string;
   headers?: Record<string, string>;
@@ -35,6 +35,12 @@ export async function serve(answer: (request: Received) => Scripted | Promise<Sc
     requests.push({ method, path, body, headers });
     const scripted = await answer({ method, path, body, headers });
     if (scripted.fault === 'slow') return;
+    if (scripted.fault === 'trickle') {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      const timer = setInterval(() => response.write(' '), 20);
+      response.on('close', () => clearInterval(timer));
+      return;
+    }
     if (scripted.fault) {
       if (scripted.fault === 'truncated') {
         response.socket?.write(

@@ -237,7 +237,12 @@ class AsyncSluice:
 
     async def _post(self, post: Post) -> Answer:
         """Sends one request, once."""
+        request, _ = self._core.request(post)
         try:
-            return self._core.answer(await self._client().send(self._core.request(post)))
+            # httpx alone would wait as long for each part of the answer.
+            response = await asyncio.wait_for(self._client().send(request), post.seconds)
+            return self._core.answer(response, response.content)
+        except asyncio.TimeoutError as error:
+            raise SluiceError("timeout", "No answer in time.") from error
         except (httpx.HTTPError, httpx.StreamError, OSError, RuntimeError) as error:
             raise self._core.failure(error) from error

@@ -108,6 +108,11 @@ class Deadline(dict[str, float]):
     def left(self) -> float:
         return max(0.001, self._at - time.monotonic())
 
+    def check(self) -> None:
+        """Raises when it is over. httpx gives each read of a body what was left at the first one."""
+        if time.monotonic() > self._at:
+            raise httpx.ReadTimeout("The answer comes too slowly.")
+
     def get(self, key: str, default: Any = None) -> Any:  # httpcore asks at the beginning of a step
         return self.left()
 
@@ -245,21 +250,22 @@ class Core:
             raise problem(answer)
         return answer.body
 
-    def request(self, post: Post) -> httpx.Request:
+    def request(self, post: Post) -> tuple[httpx.Request, Deadline]:
         headers, content = self._headers, None
         if post.body is not None:
             headers, content = {**headers, "content-type": "application/json"}, post.body.encode()
         request = httpx.Request(post.method, self.base + post.path, headers=headers, content=content)
-        request.extensions = {**request.extensions, "timeout": Deadline(post.seconds)}
-        return request
+        deadline = Deadline(post.seconds)
+        request.extensions = {**request.extensions, "timeout": deadline}
+        return request, deadline
 
     @staticmethod
-    def answer(response: httpx.Response) -> Answer:
+    def answer(response: httpx.Response, content: bytes) -> Answer:
         kind = response.headers.get("content-type", "").partition(";")[0].strip()
         body = None
         if kind in ("application/json", "application/problem+json"):
             try:
-                body = json.loads(response.content)
+                body = json.loads(content)
             except ValueError:
                 pass  # problem() says what it is
         return Answer(response.status_code, body, response.headers.get("retry-after"))

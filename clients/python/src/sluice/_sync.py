@@ -4,6 +4,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, TypeVar
@@ -90,7 +91,8 @@ class Sluice:
         self._closed = False
         self._begin()
         begin = weakref.WeakMethod(self._begin)
-        os.register_at_fork(after_in_child=lambda: (method := begin()) and method())
+        if hasattr(os, "register_at_fork"):  # not on Windows
+            os.register_at_fork(after_in_child=lambda: (method := begin()) and method())
 
     def _begin(self) -> None:
         """Connections and locks are not shared with a parent process."""
@@ -256,7 +258,13 @@ class Sluice:
 
     def _post(self, post: Post) -> Answer:
         """Sends one request, once."""
+        request, deadline = self._core.request(post)
         try:
-            return self._core.answer(self._http.send(self._core.request(post)))
+            with closing(self._http.send(request, stream=True)) as response:
+                content = b""
+                for part in response.iter_bytes():
+                    content += part
+                    deadline.check()
+            return self._core.answer(response, content)
         except (httpx.HTTPError, httpx.StreamError, OSError, RuntimeError) as error:
             raise self._core.failure(error) from error

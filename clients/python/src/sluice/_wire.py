@@ -108,42 +108,67 @@ def _decode(body: Any, status: Any) -> Decision | None:
     allowed = body.get("allowed")
     if not (allowed is True and status == 200 or allowed is False and status in (429, 503)):
         return None
-    get = body.get
-    return Decision(
-        allowed,
-        status,
-        get("reason"),
-        get("plan"),
-        _seconds(get("retry_after_ms")),
-        (get("delay_ms") or 0) / 1000,
-        get("limit"),
-        get("remaining"),
-        _seconds(get("reset_after_ms")),
-        get("violated_tier"),
-        get("violated_rule"),
-        get("violated_rule_id"),
-        [_decode_tier(tier.get) for tier in get("tiers") or ()],
-        get("reservation"),
-        get("degraded") or False,
-    )
+    try:
+        return Decision(
+            allowed,
+            status,
+            _text(body, "reason"),
+            _text(body, "plan"),
+            _seconds(body, "retry_after_ms"),
+            _seconds(body, "delay_ms") or 0,
+            _number(body, "limit"),
+            _number(body, "remaining"),
+            _seconds(body, "reset_after_ms"),
+            _text(body, "violated_tier"),
+            _text(body, "violated_rule"),
+            _number(body, "violated_rule_id"),
+            [_decode_tier(tier) for tier in _list(body, "tiers")],
+            _text(body, "reservation"),
+            body.get("degraded") is True,
+        )
+    except (AttributeError, TypeError):  # a member has another type
+        return None
 
 
-def _decode_tier(get: Any) -> Tier:
+def _decode_tier(tier: Any) -> Tier:
     return Tier(
-        get("rule_id"),
-        get("name"),
-        get("scope"),
-        get("key_pattern"),
-        get("mode"),
-        get("allowed"),
-        get("limit"),
-        get("remaining"),
-        _seconds(get("retry_after_ms")),
-        _seconds(get("reset_after_ms")),
+        _number(tier, "rule_id"),
+        _text(tier, "name"),
+        _text(tier, "scope"),
+        _text(tier, "key_pattern"),
+        _text(tier, "mode"),
+        tier.get("allowed") is True,
+        _number(tier, "limit"),
+        _number(tier, "remaining"),
+        _seconds(tier, "retry_after_ms"),
+        _seconds(tier, "reset_after_ms"),
     )
 
 
-def _seconds(ms: float | None) -> float | None:
+def _text(body: Any, name: str) -> Any:
+    value = body.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    raise TypeError(name)
+
+
+def _list(body: Any, name: str) -> list[Any]:
+    value = body.get(name)
+    if value is None or isinstance(value, list):
+        return value or []
+    raise TypeError(name)
+
+
+def _number(body: Any, name: str) -> Any:
+    """Reads a number; JSON's NaN and what no double holds are refused."""
+    value = body.get(name)
+    if value is None or isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 1e18:
+        return value
+    raise TypeError(name)
+
+
+def _seconds(body: Any, name: str) -> float | None:
+    ms: float | None = _number(body, name)
     return None if ms is None else ms / 1000
 
 
