@@ -135,6 +135,9 @@ func (c *Client) Close() {
 // Check asks whether a request may pass. The error is an *Error of KindRequest if the check is not valid (too long an
 // id, an unknown plan), or the context's if that ended first; otherwise there is a decision, the failure mode's if need
 // be.
+//
+// If ctx ends while the server decides, the check may be taken without the caller knowing, and a place stays taken until its
+// max_hold. Where that matters, pass context.WithoutCancel(ctx), as the middleware does: the time-out bounds the wait anyway.
 func (c *Client) Check(ctx context.Context, check Check) (Decision, error) {
 	return c.check(ctx, check, -1)
 }

@@ -9,9 +9,12 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -282,12 +285,12 @@ func TestARevokedKeyStopsHandles(t *testing.T) {
 	until(t, h, Allowed)
 }
 
-func TestARefusedCheckDoesNotStopTheOthers(t *testing.T) {
-	t.Parallel()
-	behind := newLender(t)
+// refusing puts a server in front of a lender that refuses leases for the plan gone, from when isGone is true.
+func (l *lender) refusing(t *testing.T, isGone *atomic.Bool) {
+	t.Helper()
 	bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
-		if i := strings.Index(string(text), `"plan":"gone"`); i >= 0 && r.URL.Path == leasesPath {
+		if i := strings.Index(string(text), `"plan":"gone"`); i >= 0 && r.URL.Path == leasesPath && isGone.Load() {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusBadRequest)
 			n := strings.Count(string(text[:i]), `"check":`) - 1
@@ -295,11 +298,19 @@ func TestARefusedCheckDoesNotStopTheOthers(t *testing.T) {
 			return
 		}
 		r.Body = io.NopCloser(strings.NewReader(string(text)))
-		behind.answer(w, r)
+		l.answer(w, r)
 	}))
 	t.Cleanup(bad.Close)
-	behind.URL = bad.URL
-	c := behind.client(t)
+	l.URL = bad.URL
+}
+
+func TestARefusedCheckDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	l := newLender(t)
+	var isGone atomic.Bool
+	isGone.Store(true)
+	l.refusing(t, &isGone)
+	c := l.client(t)
 	good, gone := handleOf(t, c, Check{UserID: "42"}), handleOf(t, c, Check{UserID: "42", Plan: "gone"})
 	for range 3 * hotAfter {
 		gone.Try()
@@ -307,6 +318,77 @@ func TestARefusedCheckDoesNotStopTheOthers(t *testing.T) {
 	until(t, good, Allowed)
 	if got := gone.Try(); got != Undecided {
 		t.Errorf("the refused handle is %v", got)
+	}
+}
+
+func TestAHandleThatIsRefusedForGoodIsLeft(t *testing.T) {
+	t.Parallel()
+	l := newLender(t)
+	var isGone atomic.Bool
+	l.refusing(t, &isGone)
+	c := l.client(t)
+	h := handleOf(t, c, Check{UserID: "42", Plan: "gone"})
+	_, passed := until(t, h, Allowed)
+	isGone.Store(true)
+	if h.Try() == Allowed {
+		passed++
+	}
+	for deadline := time.Now().Add(handlePatience); c.LeaseStats().Handles > 0; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v: the handle keeps its place", c.LeaseStats())
+		}
+	}
+	var reported int64
+	l.set(func() { reported = l.allowed })
+	if unreported := c.LeaseStats().Unreported; unreported == 0 || reported+unreported != passed {
+		t.Errorf("%d decisions were reported and %d were not, of %d", reported, unreported, passed)
+	}
+}
+
+func TestCloseReportsMoreThanOneRequestHolds(t *testing.T) {
+	t.Parallel()
+	l := newLender(t)
+	c := l.client(t)
+	var passed int64
+	var handles []*Handle
+	for i := range 30 {
+		h := handleOf(t, c, Check{UserID: strconv.Itoa(i), Attributes: map[string]string{"text": strings.Repeat("y", maxLeaseBytes/20)}})
+		_, n := until(t, h, Allowed)
+		passed += n
+		handles = append(handles, h)
+	}
+	l.set(func() { l.status = http.StatusServiceUnavailable }) // so that decisions pile up
+	for _, h := range handles {
+		if h.Try() == Allowed {
+			passed++
+		}
+	}
+	l.set(func() { l.status = 0 })
+	c.Close()
+	var reported int64
+	l.set(func() { reported = l.allowed })
+	if unreported := c.LeaseStats().Unreported; unreported != 0 || reported != passed {
+		t.Errorf("%d decisions were reported and %d were not, of %d", reported, unreported, passed)
+	}
+}
+
+func TestCloseCountsWhatItCannotReport(t *testing.T) {
+	t.Parallel()
+	l := newLender(t)
+	c := l.client(t)
+	h := handleOf(t, c, Check{UserID: "42"})
+	_, passed := until(t, h, Allowed)
+	l.set(func() { l.status = http.StatusServiceUnavailable })
+	for range 5 {
+		if h.Try() == Allowed {
+			passed++
+		}
+	}
+	c.Close()
+	var reported int64
+	l.set(func() { reported = l.allowed })
+	if unreported := c.LeaseStats().Unreported; unreported < 5 || reported+unreported != passed {
+		t.Errorf("%d decisions were reported and %d were not, of %d", reported, unreported, passed)
 	}
 }
 
@@ -392,9 +474,9 @@ func TestTryAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestAClosedClientHasNoGoroutineLeft(t *testing.T) {
-	t.Parallel()
+func TestAClosedClientHasNoGoroutineLeft(t *testing.T) { // not parallel: it counts them
 	l := newLender(t)
+	before := runtime.NumGoroutine()
 	c := l.client(t)
 	h := handleOf(t, c, Check{UserID: "42"})
 	until(t, h, Allowed)
@@ -402,6 +484,13 @@ func TestAClosedClientHasNoGoroutineLeft(t *testing.T) {
 	c.Close() // waits for them, also if the server is in trouble
 	if s := c.LeaseStats(); s.Handles != 0 || s.Buckets != 0 {
 		t.Errorf("%+v is held", s)
+	}
+	l.CloseClientConnections()
+	for deadline := time.Now().Add(handlePatience); runtime.NumGoroutine() > before; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<16)
+			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+		}
 	}
 	late := handleOf(t, c, Check{UserID: "43"})
 	for range 100 {

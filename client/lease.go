@@ -57,7 +57,8 @@ type LeaseStats struct {
 	Handles, Buckets int64
 	// Renewals counts requests for leases.
 	Renewals int64
-	// Unreported counts decisions whose report was sent and not answered, so that nobody knows whether the server counts them.
+	// Unreported counts decisions that the server does not count, or of which nobody knows it: their report was sent and not
+	// answered, it was about a check that the server refused, or the client was closed before.
 	Unreported int64
 }
 
@@ -245,11 +246,31 @@ func (l *leases) end(ctx context.Context) {
 	for len(l.hot) > 0 {
 		l.admit(<-l.hot)
 	}
+	for h := range l.handles {
+		h.terms.Store(nil)
+	}
+	for r := l.rest(); !r.isEmpty(); r = l.rest() {
+		if l.send(ctx, r); l.failed > 0 {
+			break
+		}
+	}
+	for h := range l.handles {
+		for h.hasReports() {
+			report := h.takeReport()
+			l.stats.unreported.Add(report.count())
+		}
+	}
+	l.drop()
+	l.stats.handles.Store(0)
+	l.stats.buckets.Store(0)
+}
+
+// rest returns a request that reports and gives back what is left, as much as one may have.
+func (l *leases) rest() *leaseRequest {
 	now := l.clock()
 	r := &leaseRequest{sent: now}
 	for h := range l.handles {
-		h.terms.Store(nil)
-		if h.hasReports() && r.size < maxLeaseBytes {
+		if r.size < maxLeaseBytes && h.hasReports() {
 			r.addHandle(h)
 		}
 	}
@@ -261,10 +282,5 @@ func (l *leases) end(ctx context.Context) {
 			r.add(b, ask)
 		}
 	}
-	if !r.isEmpty() {
-		l.send(ctx, r)
-	}
-	l.drop()
-	l.stats.handles.Store(0)
-	l.stats.buckets.Store(0)
+	return r
 }

@@ -111,22 +111,23 @@ func (l *leases) answered(r *leaseRequest, answer *leaseAnswer) {
 }
 
 // lost says that a request was not answered. Its reports of tokens are never repeated. Its counts of decisions are, if it is
-// certain that the server did not count them.
+// certain that the server did not count them, and if it may count them later: it will not for checks that it refused.
 func (l *leases) lost(r *leaseRequest, failed *Error) {
 	for b := range r.asked {
 		b.lost()
 	}
 	var network *net.OpError
 	uncounted := failed.Status != 0 || errors.As(failed.Err, &network) && network.Op == "dial"
+	refused := l.refuse(r, failed)
 	for i, h := range r.handles {
-		if uncounted {
+		if uncounted && !refused[h] {
 			h.putBack(&r.counts[i])
 		} else {
 			l.stats.unreported.Add(r.counts[i].count())
 		}
 	}
-	if l.refuse(r, failed) {
-		return
+	if len(refused) > 0 {
+		return // the others are asked for again without them
 	}
 	l.failed++
 	pause := min(minLeasePause<<min(l.failed-1, 10), maxLeasePause)
@@ -140,12 +141,12 @@ func (l *leases) lost(r *leaseRequest, failed *Error) {
 	}
 }
 
-// refuse has the handles ask whose checks the server refused, such as for a plan that is gone, and reports whether there are
-// any. The others are asked for again without them.
-func (l *leases) refuse(r *leaseRequest, failed *Error) (refused bool) {
+// refuse has the handles ask whose checks the server refused, such as for a plan that is gone, and returns them.
+func (l *leases) refuse(r *leaseRequest, failed *Error) (refused map[*Handle]bool) {
 	if failed.Kind != KindRequest {
-		return false
+		return nil
 	}
+	refused = map[*Handle]bool{}
 	for _, field := range failed.Fields {
 		rest, ok := strings.CutPrefix(field.Pointer, "/checks/")
 		number, _, _ := strings.Cut(rest, "/")
@@ -153,7 +154,7 @@ func (l *leases) refuse(r *leaseRequest, failed *Error) (refused bool) {
 			h := r.handles[i]
 			h.terms.Store(nil)
 			h.renewAt = l.clock().mono + int64(refusedFor)
-			refused = true
+			refused[h] = true
 		}
 	}
 	return refused
