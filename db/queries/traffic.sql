@@ -18,6 +18,19 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sq
 GROUP BY stratum
 ORDER BY stratum;
 
+-- name: LatestTraffic :one
+-- When the blocks begin that have so many checks, the latest ones of a time; no row if all have fewer.
+SELECT first_at FROM (
+    SELECT first_at, sum(checks) OVER (ORDER BY day DESC, first_at DESC, writer DESC, number DESC) AS so_far
+    FROM traffic_block
+    WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sqlc.arg(last_day)
+        AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since) AND stratum >= sqlc.arg(least_stratum)
+        AND (sqlc.arg(of_user)::text = '' OR sqlc.arg(of_user)::text = ANY (users))
+) AS latest
+WHERE so_far >= sqlc.arg(checks)::bigint
+ORDER BY first_at DESC
+LIMIT 1;
+
 -- name: TrafficDays :many
 SELECT * FROM traffic_day WHERE tenant_id = sqlc.arg(tenant_id) ORDER BY day;
 

@@ -156,6 +156,25 @@ func blockFromRow(row *dbsqlc.TrafficBlock) traffic.Block {
 	}
 }
 
+// Latest looks at the rows of the blocks and not at their checks.
+func (s *Store) Latest(ctx context.Context, tenant rules.TenantID, of traffic.Range, checks int64) (time.Time, error) {
+	since, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) {
+		return q.LatestTraffic(ctx, dbsqlc.LatestTrafficParams{
+			TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
+			LeastStratum: int16(of.LeastStratum), OfUser: of.User, Checks: checks,
+		})
+	})
+	switch {
+	case errors.Is(err, rules.ErrNotFound):
+		return of.Since, nil
+	case err != nil:
+		return time.Time{}, fmt.Errorf("find the latest recorded checks: %w", err)
+	case since.Before(of.Since):
+		return of.Since, nil
+	}
+	return since.UTC(), nil
+}
+
 // Summary describes a range.
 func (s *Store) Summary(ctx context.Context, tenant rules.TenantID, of traffic.Range) (sum traffic.Summary, err error) {
 	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficSummaryRow, error) {

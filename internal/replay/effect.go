@@ -24,8 +24,8 @@ var ErrNotInSample = errors.New("the user is not in the sample that is recorded"
 // Effect replays a candidate over at most 100,000 checks of the last day, fast enough to stand beside an editor.
 //
 // If there are more, it takes a sample of the users and addresses, without the limits that they share. A candidate that they
-// share needs all checks, so then it takes the latest ones, and Result.Since says since when. A candidate of one override takes
-// the checks of its user. Buckets begin full.
+// share needs all checks. A candidate of one override takes the checks of its user. Of what is still too much it takes the latest
+// checks, and Result.First says since when. Buckets begin full.
 func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate *Candidate, now time.Time) (*Result, error) {
 	in := &Input{Tenant: tenant, Since: now.Add(-effectRange), Until: now, Candidate: candidate, User: candidate.user()}
 	sum, err := source.Summary(ctx, tenant, traffic.Range{Since: in.Since, Until: now})
@@ -39,51 +39,42 @@ func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate
 	if in.User != "" {
 		return effectOnUser(ctx, source, in, &sum)
 	}
-	checks := sum.Checks
-	for level := range in.Level {
-		checks -= sum.Strata[level]
-	}
-	switch {
-	case checks <= effectChecks:
-	case candidate.isShared():
-		in.Since = latest(in, &sum, effectChecks)
-	default:
+	of, checks := traffic.Range{Since: in.Since, Until: now}, sum.Checks
+	if checks > effectChecks && !candidate.isShared() {
+		for level := range in.Level {
+			checks -= sum.Strata[level]
+		}
 		for ; checks > effectChecks && in.Level < traffic.Strata-1; in.Level++ {
 			checks -= sum.Strata[in.Level]
-			in.IsPartial = true
 		}
+		in.IsPartial, of.LeastStratum = true, in.Level
 	}
-	if in.History, err = source.History(ctx, tenant, in.Since); err != nil {
-		return nil, err
-	}
-	of := traffic.Range{Since: in.Since, Until: now}
-	if in.IsPartial {
-		of.LeastStratum = in.Level
-	}
-	in.Blocks = source.Blocks(ctx, tenant, of)
-	return Run(ctx, in, Options{})
+	return effectOf(ctx, source, in, of, checks > effectChecks, effectChecks)
 }
 
-// effectOnUser replays all checks of one user.
-func effectOnUser(ctx context.Context, source Source, in *Input, sum *traffic.Summary) (result *Result, err error) {
-	if traffic.StratumOfUser(in.Tenant, in.User) < in.Level {
-		return nil, ErrNotInSample
-	}
-	in.Level = 0 // of this user everything is there
-	if sum.Checks > mostUnpacked {
-		in.Since = latest(in, sum, mostUnpacked)
+// effectOf replays the latest checks of a range. If there are too many, blocks are read that have at least enough of them.
+func effectOf(ctx context.Context, source Source, in *Input, of traffic.Range, tooMany bool, enough int64) (result *Result, err error) {
+	if tooMany {
+		if of.Since, err = source.Latest(ctx, in.Tenant, of, enough); err != nil {
+			return nil, err
+		}
+		in.Since = of.Since
 	}
 	if in.History, err = source.History(ctx, in.Tenant, in.Since); err != nil {
 		return nil, err
 	}
-	in.Blocks = source.Blocks(ctx, in.Tenant, traffic.Range{Since: in.Since, Until: in.Until, User: in.User})
+	in.Blocks, in.Most = source.Blocks(ctx, in.Tenant, of), effectChecks
 	return Run(ctx, in, Options{})
 }
 
-// latest returns since when there are about so many checks.
-func latest(in *Input, sum *traffic.Summary, checks int) time.Time {
-	span := in.Until.Sub(sum.Oldest)
-	return in.Until.Add(-time.Duration(float64(span) * float64(checks) / float64(sum.Checks)))
+// effectOnUser replays the checks of one user.
+func effectOnUser(ctx context.Context, source Source, in *Input, sum *traffic.Summary) (*Result, error) {
+	if traffic.StratumOfUser(in.Tenant, in.User) < in.Level {
+		return nil, ErrNotInSample
+	}
+	in.Level = 0 // of this user everything is there
+	of := traffic.Range{Since: in.Since, Until: in.Until, User: in.User}
+	return effectOf(ctx, source, in, of, sum.Checks > mostUnpacked, mostUnpacked)
 }
 
 // user returns the only user whom a candidate concerns, or "".

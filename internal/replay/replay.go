@@ -32,6 +32,8 @@ type Input struct {
 	// Counts and Notes are about the range.
 	Counts traffic.Counts
 	Notes  []string
+	// Most is how many checks are looked at, the latest ones; 0 for all. They are kept in memory.
+	Most int
 	// User, if it is not "", is the only one whose checks are looked at. Limits that users share are left out.
 	User string
 	// IsPartial: Blocks lack the strata below Level, so that limits that users share are left out.
@@ -69,7 +71,7 @@ var ErrNothing = errors.New("no checks of this time were recorded")
 // Run replays recorded checks.
 func Run(ctx context.Context, in *Input, options Options) (*Result, error) {
 	r := newRun(in, options.MaxBuckets)
-	for events, err := range r.windows(ctx, options.Turns) {
+	for events, err := range latest(r.windows(ctx, options.Turns), in.Most) {
 		if err != nil {
 			return nil, err
 		}

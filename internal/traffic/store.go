@@ -50,6 +50,9 @@ type Summary struct {
 type Store interface {
 	// Blocks returns the blocks of a range in order of First, in bounded memory. It ends after an error.
 	Blocks(ctx context.Context, tenant rules.TenantID, of Range) iter.Seq2[Block, error]
+	// Latest returns when the blocks begin that have so many checks together, the latest ones of a range; the range's start if all
+	// have fewer.
+	Latest(ctx context.Context, tenant rules.TenantID, of Range, checks int64) (time.Time, error)
 	// Summary describes the blocks of a range without reading them.
 	Summary(ctx context.Context, tenant rules.TenantID, of Range) (Summary, error)
 	// UsageOf returns what a tenant has recorded.

@@ -1616,8 +1616,8 @@ export interface paths {
         /**
          * Show what rules would have done in the last day
          * @description Replays recorded checks, at most 100,000, by the code that decides: with the rules that were in force, and with the given ones in the place of
-         *     those with the same pattern, plan and name. Figures of a sample have an error. Give `rules` and `remove`, or an `override`, of whose user all checks
-         *     are looked at, or a `file`. Nothing is changed.
+         *     those with the same pattern, plan and name. Figures of a sample have an error. Give `rules` and `remove`, or an `override`, of whose user the
+         *     checks are looked at, or a `file`. Of too many checks the latest are looked at, and `since` says from when. Nothing is changed.
          */
         post: operations["showEffect"];
         delete?: never;
@@ -6197,7 +6197,7 @@ export interface components {
         UserDenials: {
             /** Format: int64 */
             rule_id: number;
-            /** @description null: it was removed */
+            /** @description The rule, also one that was removed; null: an unknown one */
             rule: components["schemas"]["RuleName"] | null;
             mode: components["schemas"]["Mode"];
             /**
@@ -6516,7 +6516,7 @@ export interface components {
              * @description null for rules
              */
             last_at: string | null;
-            /** @description The rule, also one that was removed; null: the item is no rule */
+            /** @description The rule, also one that was removed; null: the item is no rule, or an unknown one */
             rule: components["schemas"]["RuleName"] | null;
         };
         /** @description What people call a rule */

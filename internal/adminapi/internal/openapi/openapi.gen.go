@@ -3891,7 +3891,7 @@ type TopItem struct {
 	// LastAt null for rules
 	LastAt nullable.Nullable[time.Time] `json:"last_at"`
 
-	// Rule The rule, also one that was removed; null: the item is no rule
+	// Rule The rule, also one that was removed; null: the item is no rule, or an unknown one
 	Rule nullable.Nullable[RuleName] `json:"rule"`
 
 	// Value The user id, address or endpoint; of a rule, its id
@@ -3956,7 +3956,7 @@ type UserDenials struct {
 	// Mode A shadow rule counts and reports but never decides
 	Mode Mode `json:"mode"`
 
-	// Rule null: it was removed
+	// Rule The rule, also one that was removed; null: an unknown one
 	Rule   nullable.Nullable[RuleName] `json:"rule"`
 	RuleId int64                       `json:"rule_id"`
 }

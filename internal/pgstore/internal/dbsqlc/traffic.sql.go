@@ -96,6 +96,47 @@ func (q *Queries) FinishReplay(ctx context.Context, arg FinishReplayParams) (int
 	return result.RowsAffected(), nil
 }
 
+const latestTraffic = `-- name: LatestTraffic :one
+SELECT first_at FROM (
+    SELECT first_at, sum(checks) OVER (ORDER BY day DESC, first_at DESC, writer DESC, number DESC) AS so_far
+    FROM traffic_block
+    WHERE tenant_id = $1 AND day BETWEEN $2 AND $3
+        AND first_at < $4 AND last_at >= $5 AND stratum >= $6
+        AND ($7::text = '' OR $7::text = ANY (users))
+) AS latest
+WHERE so_far >= $8::bigint
+ORDER BY first_at DESC
+LIMIT 1
+`
+
+type LatestTrafficParams struct {
+	TenantID     rules.TenantID
+	FirstDay     pgtype.Date
+	LastDay      pgtype.Date
+	Until        time.Time
+	Since        time.Time
+	LeastStratum int16
+	OfUser       string
+	Checks       int64
+}
+
+// When the blocks begin that have so many checks, the latest ones of a time; no row if all have fewer.
+func (q *Queries) LatestTraffic(ctx context.Context, arg LatestTrafficParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, latestTraffic,
+		arg.TenantID,
+		arg.FirstDay,
+		arg.LastDay,
+		arg.Until,
+		arg.Since,
+		arg.LeastStratum,
+		arg.OfUser,
+		arg.Checks,
+	)
+	var first_at time.Time
+	err := row.Scan(&first_at)
+	return first_at, err
+}
+
 const openReplays = `-- name: OpenReplays :one
 SELECT count(*) FROM replay WHERE tenant_id = $1 AND state IN ('waiting', 'running')
 `
