@@ -97,7 +97,7 @@ test('one user gets an override that ends', async ({ page, sluice }) => {
   await dialog.getByLabel('Reason').fill('migration week');
   await expectAccessible(page);
   await dialog.getByRole('button', { name: 'Save override' }).click();
-  await expect(page.getByRole('row', { name: /42.*migration week.*in 7/ })).toBeVisible();
+  await expect(page.getByRole('row', { name: /42.*migration week.*in 1 day/ })).toBeVisible();
   await expect
     .poll(async () => (await ask(sluice, { user_id: '42', endpoint: '/api/reports', cost: 20 })).status)
     .toBe(200);

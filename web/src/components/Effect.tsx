@@ -5,6 +5,7 @@ import { sentence } from '~/api/problem';
 import { keepSame } from '~/api/queries';
 import type { components } from '~/api/schema';
 import { exactNumber, percent, plainTime, plural, shortTime } from '~/domain/format';
+import styles from './Effect.module.css';
 
 type Question = components['schemas']['EffectQuestion'];
 type Figure = components['schemas']['Figure'];
@@ -34,8 +35,16 @@ export function useEffectOf(tenant: string, question: Question | null) {
   });
 }
 
-/** The effect in words. It stands beside Save wherever limits are edited. */
-export function Effect({ tenant, question }: { tenant: string; question: Question }) {
+/** The effect in words. It stands beside Save wherever limits are edited, in room for most answers, so that Save stays put. */
+export function Effect(props: { tenant: string; question: Question }) {
+  return (
+    <div className={styles.effect}>
+      <InWords {...props} />
+    </div>
+  );
+}
+
+function InWords({ tenant, question }: { tenant: string; question: Question }) {
   const { data, error } = useEffectOf(tenant, question);
   if (error) return <p className="soft">The effect is not known: {sentence(error)}</p>;
   if (!data) return <p className="soft">Replaying the last day…</p>;

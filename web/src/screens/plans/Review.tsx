@@ -204,7 +204,10 @@ function Changes({ tenant, diff, isLater }: { tenant: string; diff: MatrixDiff; 
               <span className={after ? styles.to : styles.removed}>
                 {after ? limitSentence(after) : 'removed'}
               </span>
-              {effect && <span className={styles.hint}>{effectSentence(effect)}</span>}
+              {/* The line is there before its words are, so that Save does not move under the pointer. */}
+              {effects?.is_recording !== false && (
+                <span className={styles.hint}>{effect ? effectSentence(effect) : '\u00a0'}</span>
+              )}
               {!after && before?.plan === null && (
                 <span className={styles.hint}>
                   Users without a plan and plans created later are no longer limited by it. Its overrides are
