@@ -185,7 +185,7 @@ var greedyRequests = sync.OnceValue(func() []adminRequest {
 	var users, config strings.Builder
 	users.WriteString("user_id,plan\n")
 	for i := range importedUsers {
-		fmt.Fprintf(&users, "user-%d,free\n", i)
+		fmt.Fprintf(&users, "user-%d,PLAN\n", i)
 	}
 	config.WriteString("rules:\n")
 	for i := range importedRules {
@@ -274,6 +274,9 @@ func runGreedy(ctx context.Context, in io.Reader) error {
 	return nil
 }
 
+// turns make each import change all users or rules.
+var turns = [2]*strings.Replacer{strings.NewReplacer("RATE", "1", "PLAN", "free"), strings.NewReplacer("RATE", "2", "PLAN", "")}
+
 // beGreedy repeats what a tenant may ask for until ctx ends. Loops wait for nothing, whatever refusals tell them.
 func (n *neighbourhood) beGreedy(ctx context.Context, t *neighbour, loops *sync.WaitGroup) {
 	repeat := func(next func(i int) (adminRequest, error)) {
@@ -294,7 +297,7 @@ func (n *neighbourhood) beGreedy(ctx context.Context, t *neighbour, loops *sync.
 			q.path = t.path(q.path)
 			body := q.body
 			repeat(func(i int) (adminRequest, error) {
-				q.body = strings.ReplaceAll(body, "RATE", strconv.Itoa(1+i%2)) // so that each import changes all rules
+				q.body = turns[i%2].Replace(body)
 				return q, nil
 			})
 		}

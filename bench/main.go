@@ -59,7 +59,8 @@ var sections = []section{
 	{"handles: decisions in the caller's process", decideInProcess},
 	{"clients: the Python client", pythonClient},
 	{"clients: the TypeScript client", typescriptClient},
-	{"neighbours: beside greedy tenants", neighbours},
+	{"neighbours: far database, beside greedy tenants", farNeighbours},
+	{"neighbours: near database, beside greedy tenants", nearNeighbours},
 	{"dashboards: a day to look at", oneDay},
 }
 

@@ -19,23 +19,29 @@ const (
 	// signsInEmail is the address of the account that signs in all the time.
 	signsInEmail = "signs-in@example.com"
 	quietAlerts  = 4  // each has a webhook in flight
-	roundLength  = 10 // in rounds of the other sections, so that a p99 has enough requests
+	roundLength  = 10 // in rounds of the other sections
 	farBandwidth = 125 << 20
 )
 
-// neighbourSettings are where the database is. The target holds where its processors are not the admin process's, as in
-// production; a link between them stands for that.
-var neighbourSettings = []struct {
+// neighbourSetting is where the database is.
+type neighbourSetting struct {
 	what   string
 	delay  time.Duration // there and back
 	target float64       // as ratioLine takes it
-}{
-	{"database behind 2 ms", 2 * time.Millisecond, -2},
-	{"database on this machine", 0, 0},
+}
+
+// farNeighbours has the target: the database's processors are not the admin process's, as in production; a link between
+// them stands for that.
+func farNeighbours(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
+	return neighbours(ctx, neighbourSetting{"database behind 2 ms", 2 * time.Millisecond, -2}, rounds, round)
+}
+
+func nearNeighbours(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
+	return neighbours(ctx, neighbourSetting{"database on this machine", 0, 0}, rounds, round)
 }
 
 // neighbours compares the latency of one tenant's requests alone and while two others ask for all that they may.
-func neighbours(ctx context.Context, rounds int, round time.Duration) (lines []line, err error) {
+func neighbours(ctx context.Context, setting neighbourSetting, rounds int, round time.Duration) ([]line, error) {
 	s, err := setStage(ctx)
 	if err != nil {
 		return nil, err
@@ -58,14 +64,13 @@ func neighbours(ctx context.Context, rounds int, round time.Duration) (lines []l
 	if _, err := n.admin(ctx, neighbourPassword, "create-admin", "--email", signsInEmail); err != nil {
 		return nil, err
 	}
-	for _, setting := range neighbourSettings {
-		measured, err := n.compare(ctx, setting.delay, rounds, roundLength*round)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", setting.what, err)
-		}
-		for _, c := range measured {
-			lines = append(lines, c.lines(setting.what, setting.target)...)
-		}
+	measured, err := n.compare(ctx, setting.delay, rounds, roundLength*round)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", setting.what, err)
+	}
+	var lines []line
+	for _, c := range measured {
+		lines = append(lines, c.lines(setting.what, setting.target)...)
 	}
 	return lines, nil
 }
@@ -140,6 +145,9 @@ func (c *comparison) lines(setting string, target float64) []line {
 	return []line{
 		ratioLine(setting+": p99 of "+c.what+", ms", "%.1f", c.alone.percentile(99), c.beside.percentile(99), target),
 		note("  median, ms", "%.1f", c.alone.percentile(50), c.beside.percentile(50)),
+		note("  p90, ms", "%.1f", c.alone.percentile(90), c.beside.percentile(90)),
+		note("  p95, ms", "%.1f", c.alone.percentile(95), c.beside.percentile(95)),
+		note("  slowest, ms", "%.1f", c.alone.percentile(100), c.beside.percentile(100)),
 		{
 			what:     fmt.Sprintf("  failed, of %d and %d", len(c.alone.took), len(c.beside.took)),
 			baseline: fmt.Sprint(c.alone.failed), ours: fmt.Sprint(c.beside.failed),
@@ -186,20 +194,29 @@ func (n *neighbourhood) compare(ctx context.Context, delay time.Duration, rounds
 		}
 		of[i] = measured[len(measured)-1]
 	}
+	count := func(length time.Duration, to func(i int) *answers) error {
+		return timeVictims(ctx, victims, length, to)
+	}
+	uncounted := func(int) *answers { return new(answers) } // the tenant goes on meanwhile, so that no round begins with idle connections
 	for range rounds {
-		if err := timeVictims(ctx, victims, round, func(i int) *answers { return &of[i].alone }); err != nil {
+		// What was under way ends, and the Watcher reads what was imported.
+		if err := count(round/2, uncounted); err != nil {
+			return nil, err
+		}
+		if err := count(round, func(i int) *answers { return &of[i].alone }); err != nil {
 			return nil, err
 		}
 		stopLoad, err := n.startGreed(ctx)
 		if err != nil {
 			return nil, err
 		}
-		awaitMoment(time.Now().Add(round / 3)) // the load builds up
-		err = timeVictims(ctx, victims, round, func(i int) *answers { return &of[i].beside })
+		err = count(round/3, uncounted) // the load builds up
+		if err == nil {
+			err = count(round, func(i int) *answers { return &of[i].beside })
+		}
 		if err := errors.Join(err, stopLoad()); err != nil {
 			return nil, err
 		}
-		awaitMoment(time.Now().Add(round / 3)) // what was under way ends
 	}
 	return measured, nil
 }

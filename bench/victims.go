@@ -41,7 +41,7 @@ func (a *answers) percentile(of int) float64 {
 	if len(a.took) == 0 {
 		return 0
 	}
-	return a.took[len(a.took)*of/100]
+	return a.took[min(len(a.took)*of/100, len(a.took)-1)]
 }
 
 // timeVictims repeats each request for the length of a round, and waits until all have ended.
@@ -121,11 +121,11 @@ func (n *neighbourhood) victims(t *neighbour, hooks *hooks) []victim {
 		{what: "writes", every: 100 * time.Millisecond, once: ask(http.StatusCreated, func() adminRequest {
 			return post(t.path("/plans"), fmt.Sprintf(`{"name":"%d"}`, time.Now().UnixNano()))
 		})},
-		{what: "sign-ins", every: 500 * time.Millisecond, once: ask(http.StatusOK, func() adminRequest {
+		{what: "sign-ins", every: 200 * time.Millisecond, once: ask(http.StatusOK, func() adminRequest {
 			return signIn("198.51.100.1", signsInEmail, neighbourPassword)
 		})},
 		// Each has an address and a network of its own, because failures for one address, or from one network, have to wait.
-		{what: "sign-ins with a wrong password", every: 500 * time.Millisecond, once: ask(http.StatusUnauthorized, func() adminRequest {
+		{what: "sign-ins with a wrong password", every: 200 * time.Millisecond, once: ask(http.StatusUnauthorized, func() adminRequest {
 			from := fmt.Sprintf("10.%d.%d.1", rand.IntN(256), rand.IntN(256))
 			return signIn(from, fmt.Sprintf("%d@example.com", time.Now().UnixNano()), "a wrong password")
 		})},
