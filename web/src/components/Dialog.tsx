@@ -23,16 +23,23 @@ interface Props {
  */
 export function Dialog({ opened = true, onClose, title, size, pending, keepOpen, children }: Props) {
   const [changed, setChanged] = useState(false);
+  const [unsent, setUnsent] = useState(false); // so that a save that leads to another page does not ask
   const [asking, setAsking] = useState(false);
   useEffect(() => {
     if (!opened) return;
     setChanged(false);
     setAsking(false);
   }, [opened]);
+  useEffect(() => {
+    if (!opened || pending) setUnsent(false);
+  }, [opened, pending]);
   // The dialog that asks for a proof of identity stands outside of all pages.
   const canLeave = !!useRouter({ warn: false });
   const locked = !!pending || !!keepOpen;
-  const change = () => setChanged(true);
+  function change() {
+    setChanged(true);
+    setUnsent(true);
+  }
 
   useHotkeys([['Escape', () => opened && changed && !locked && setAsking((before) => !before)]], []);
 
@@ -46,6 +53,7 @@ export function Dialog({ opened = true, onClose, title, size, pending, keepOpen,
       closeOnEscape={!changed && !locked}
       withCloseButton={!keepOpen}
       closeButtonProps={{ 'aria-label': 'Close', disabled: pending }}
+      onSubmit={() => setUnsent(false)}
       onInput={change}
       onChange={change}
     >
@@ -63,7 +71,7 @@ export function Dialog({ opened = true, onClose, title, size, pending, keepOpen,
           </Group>
         </div>
       )}
-      {opened && canLeave && <Leaving when={changed && !pending} what="What you typed" />}
+      {opened && canLeave && <Leaving when={unsent && !pending} what="What you typed" />}
     </Modal>
   );
 }
