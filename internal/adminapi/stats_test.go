@@ -285,6 +285,11 @@ func (s *countedStores) RulesByID(ctx context.Context, tenant rules.TenantID, id
 	return s.Stores.RulesByID(ctx, tenant, ids)
 }
 
+func (s *countedStores) RulesEver(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule, error) {
+	s.some.Add(1)
+	return s.Stores.RulesEver(ctx, tenant, ids)
+}
+
 type countedViolations struct {
 	violations.Store
 	totals, decisions atomic.Int64

@@ -202,8 +202,11 @@ func TestEveryFieldOfARowIsComparedWithTheHeldOne(t *testing.T) {
 		}
 	}
 	for i := range reflect.TypeFor[rules.Rule]().NumField() {
-		if reflect.TypeFor[rules.Rule]().Field(i).Name == "Unknown" {
-			continue // it follows from the others
+		switch reflect.TypeFor[rules.Rule]().Field(i).Name {
+		case "Unknown": // it follows from the others
+			continue
+		case "ExpiresIn": // only rules that are to be written have it
+			continue
 		}
 		var a, b rules.Rule
 		change(reflect.ValueOf(&b).Elem().Field(i))
