@@ -96,6 +96,7 @@ export function decode(answer: Json, status: number): Decision | null {
 }
 
 function decodeTier(tier: Json): Tier {
+  if (typeof tier !== 'object') throw new TypeError('no tier');
   return {
     ruleId: number(tier.rule_id) ?? 0,
     name: text(tier.name) ?? '',
@@ -129,7 +130,10 @@ export function problem(status: number, answer: Json): SluiceError {
       : new SluiceError('protocol', 'This is no answer of a Sluice server; is the URL right?', { status });
   }
   const detail: string = answer.detail || answer.title || '';
-  const fields: FieldError[] = Array.isArray(answer.errors) ? answer.errors : [];
+  const errors: Json[] = Array.isArray(answer.errors) ? answer.errors : [];
+  const fields: FieldError[] = errors
+    .filter((error) => typeof error === 'object' && error !== null)
+    .map(({ pointer, detail }) => ({ pointer: String(pointer), detail: String(detail) }));
   const more = { status, type: answer.type, requestId: answer.request_id ?? '', fields };
   if (status === 401 || status === 403) return new SluiceError('key', detail, more);
   if (status >= 500 || status === 429 || status === 408) return new SluiceError('unavailable', detail, more);

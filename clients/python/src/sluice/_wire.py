@@ -76,7 +76,7 @@ def decode_check(answer: Answer) -> Decision:
         # Reservations are exhausted.
         reason = body["type"].rpartition(":")[2].replace("-", "_")
         seconds = answer.retry_after or ""
-        return Decision(False, 429, reason, retry_after=max(1, int(seconds)) if seconds.isdigit() else 1)
+        return Decision(False, 429, reason, retry_after=max(1, int(seconds)) if seconds.isascii() and seconds.isdigit() else 1)
     raise problem(answer)
 
 
