@@ -392,6 +392,20 @@ func TestCloseCountsWhatItCannotReport(t *testing.T) {
 	}
 }
 
+func TestCloseTakesAHandleInUseItsTerms(t *testing.T) {
+	t.Parallel()
+	l := newLender(t)
+	l.set(func() { l.how = howPass })
+	c := l.client(t)
+	h := handleOf(t, c, Check{UserID: "42"})
+	until(t, h, Allowed)
+	c.Close()
+	c.leases.send(context.Background(), &leaseRequest{handles: []*Handle{h}, sent: c.leases.clock()}) // as while Close reports
+	if got := h.Try(); got != Undecided {
+		t.Errorf("while the client closes, the handle is %v", got)
+	}
+}
+
 // TestClocksThatPartTakeTokens: a machine that was suspended, or whose wall clock was set, forgets what it holds.
 func TestClocksThatPartTakeTokens(t *testing.T) {
 	t.Parallel()

@@ -48,6 +48,8 @@ type leases struct {
 	failed  int     // requests in a row
 	retryAt int64   // on the monotonic clock
 	isTold  bool    // the log knows that the key may not lease
+	// isClosing: the client is being closed, so handles get no terms any more.
+	isClosing bool
 
 	stats struct{ unreported, renewals, handles, buckets atomic.Int64 }
 }
@@ -57,8 +59,8 @@ type LeaseStats struct {
 	Handles, Buckets int64
 	// Renewals counts requests for leases.
 	Renewals int64
-	// Unreported counts decisions that the server does not count, or of which nobody knows it: their report was sent and not
-	// answered, it was about a check that the server refused, or the client was closed before.
+	// Unreported counts decisions that the server did not count, or may not have counted: the report was not answered, the
+	// server refused the check, or Close could not send the report.
 	Unreported int64
 }
 
@@ -243,6 +245,7 @@ func (l *leases) drop() {
 
 // end gives everything back.
 func (l *leases) end(ctx context.Context) {
+	l.isClosing = true
 	for len(l.hot) > 0 {
 		l.admit(<-l.hot)
 	}

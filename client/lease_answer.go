@@ -105,7 +105,9 @@ func (l *leases) answered(r *leaseRequest, answer *leaseAnswer) {
 		if t.how != howPass && t.how != howBlock && t.how != howLease {
 			t.how = howAsk // also a word of a later server
 		}
-		h.terms.Store(t)
+		if !l.isClosing { // else a handle in use would always have more to report
+			h.terms.Store(t)
+		}
 		h.renewAt = now.mono + int64(renewAfter)
 	}
 }
