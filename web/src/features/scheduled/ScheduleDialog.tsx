@@ -9,7 +9,6 @@ import { Dialog } from '~/components/Dialog';
 import { MomentField } from '~/components/MomentField';
 import { done } from '~/components/toast';
 import { exactTime, plural } from '~/domain/format';
-
 import { whenWords } from '~/domain/scheduled';
 import { fieldMoment, fieldText } from '~/domain/zone';
 import styles from './scheduled.module.css';

@@ -14,7 +14,7 @@ interface Props {
 
 const shown = 3;
 
-/** Says that rules let a group through whatever a new block or limit says, and offers to end those of the group alone. */
+/** Warns that bypass rules decide before a new block or limit of a group, and offers to end those that name only this group. */
 export function BypassNote({ tenant, group, bypasses }: Props) {
   const noun = groupNouns[group.by];
   const all = bypasses.some(({ partly }) => !partly);

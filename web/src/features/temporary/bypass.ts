@@ -7,13 +7,13 @@ import { isPartly } from './naming';
 /** A rule that lets checks of a group through. It decides before rules that block or limit them. */
 export interface Bypass {
   rule: Rule;
-  /** Only some checks of the group pass, such as those of a plan. */
+  /** The rule lets only some of the group’s checks through, such as those of one plan. */
   partly: boolean;
   /** The rule is of this group alone, so ending it changes nothing for others. */
   own: boolean;
 }
 
-/** The bypasses in force that concern checks of a group, those of all its checks first. */
+/** The bypass rules in force that match checks of a group. Those that match all of its checks come first. */
 export function bypassesOf(rules: Rule[], group: Group, now: number): Bypass[] {
   const pattern = groupPattern(group);
   const [wanted] = parsePattern(pattern).segments ?? [];

@@ -15,7 +15,7 @@ interface Props {
   change: ScheduledChange | undefined;
 }
 
-/** When a rule ends by itself, or goes back to what it was before a change for a time; nothing for most rules. */
+/** Says when a temporary rule ends, or when a rule that was changed for a time goes back. Other rules show nothing. */
 export function RuleEnds({ rule, change }: Props) {
   if (rule.expires_at) return <Ends at={rule.expires_at} />;
   return change?.ends_at ? <Ends at={change.ends_at} verb="goes back" /> : null;
