@@ -317,18 +317,22 @@ var who = map[string]func(*world) caller{
 
 // permissionsOf are the API keys in force of the matrix, beside those that may use the check endpoint only. Names begin with
 // the tenant of the key: acme's without one, and all tenants for a service key.
-var permissionsOf = map[string][]auth.Permission{
-	"key":                     {auth.PermissionManage},
-	"key of closed":           {auth.PermissionManage},
-	"key of strict":           {auth.PermissionManage},
-	"key of other":            {auth.PermissionManage},
-	"key to read":             {auth.PermissionRead},
-	"key for rules":           {auth.PermissionRules},
-	"key for keys and users":  {auth.PermissionKeys, auth.PermissionUsers},
-	"service key":             auth.ServicePermissions,
-	"service key to read":     {auth.PermissionRead},
-	"service key for tenants": {auth.PermissionTenants},
-}
+var permissionsOf = func() map[string][]auth.Permission {
+	all := map[string][]auth.Permission{
+		"key":                    {auth.PermissionManage},
+		"key of closed":          {auth.PermissionManage},
+		"key of strict":          {auth.PermissionManage},
+		"key of other":           {auth.PermissionManage},
+		"key to read":            {auth.PermissionRead},
+		"key for rules":          {auth.PermissionRules},
+		"key for keys and users": {auth.PermissionKeys, auth.PermissionUsers},
+		"service key":            auth.ServicePermissions,
+	}
+	for _, one := range auth.ServicePermissions {
+		all["service key for "+string(one)] = []auth.Permission{one}
+	}
+	return all
+}()
 
 // keys are the API keys of the matrix. They are made once: a process learns of new ones by polling.
 func keys(w *world) map[string]caller {
@@ -427,6 +431,14 @@ func refusal(who, method string, o *openapi3.Operation, hasTenant, isSuspended b
 	return 0
 }
 
+// gives are the permissions of what a request of the matrix gives to somebody else, as a key or a role. A key gives no more than it has.
+var gives = map[string][]auth.Permission{
+	"createServiceKey": {auth.PermissionTenants, auth.PermissionRules, auth.PermissionUsers, auth.PermissionSettings},
+	"rotateServiceKey": {auth.PermissionRead},
+	"invite":           {auth.PermissionRead, auth.PermissionRules, auth.PermissionUsers}, // an editor's
+	"changeRole":       {auth.PermissionRead, auth.PermissionRules, auth.PermissionUsers},
+}
+
 // refusalOfKey is refusal for an API key. Of permissionsOf only its parts are used, so that auth's judgement is tested.
 func refusalOfKey(who, method, least string, o *openapi3.Operation, hasTenant, isSuspended bool) int {
 	needed, _ := o.Extensions["x-permission"].(string)
@@ -437,12 +449,13 @@ func refusalOfKey(who, method, least string, o *openapi3.Operation, hasTenant, i
 		needed = "rules"
 	}
 	isManage := has(auth.PermissionManage) && (needed == "read" || needed == "rules" || needed == "users")
+	isWeaker := slices.ContainsFunc(gives[o.OperationID], func(one auth.Permission) bool { return !has(one) })
 	switch {
 	case permissionsOf[who] == nil || needed == "":
 		return http.StatusForbidden
 	case hasTenant && !isService && !isOf:
 		return http.StatusNotFound
-	case !isService && (isSuspended || least == "platform"):
+	case isWeaker, !isService && (isSuspended || least == "platform"):
 		return http.StatusForbidden
 	case needed == "any" || isManage || has(auth.Permission(needed)) || reads && (has(auth.PermissionRead) || has(auth.PermissionManage)):
 		return 0

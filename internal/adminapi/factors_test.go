@@ -247,6 +247,30 @@ func TestThePlatformCanRequireASecondFactor(t *testing.T) {
 	}
 }
 
+// TestEveryOperationWantsTheFactorThatThePlatformRequires is generated from openapi.yaml. Without the factor people reach their own
+// account, to enrol, and nothing else.
+func TestEveryOperationWantsTheFactorThatThePlatformRequires(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *adminapi.Config) {
+		c.Gate = auth.NewGate(c.People, auth.Options{RequireFactor: auth.RequireEveryone, Vault: must(auth.NewVault("c2l4dGVlbiBieXRlcyBhbmQgc2l4dGVlbiBtb3JlISE="))(t)})
+	})
+	callers := map[string]caller{"an owner": w.person(w.acme, auth.Owner), "a platform admin": w.platformAdmin()}
+	eachOperation(w.description, func(method, path string, o *openapi3.Operation) {
+		least := o.Extensions["x-least-role"]
+		if least == "anyone" || least == "account" && method != http.MethodGet {
+			return
+		}
+		q := w.newFixture(w.acme, caller{}, path).request(method, path, o)
+		for name, by := range callers {
+			if least == "account" {
+				w.want(w.do(by, q), success(o))
+			} else if got := w.do(by, q); got.status != http.StatusForbidden || read[problem](t, got).Type != "urn:sluice:problem:second-factor-required" {
+				t.Errorf("%s by %s without the factor is answered %d, want 403 second-factor-required: %s", o.OperationID, name, got.status, got.body)
+			}
+		}
+	})
+}
+
 func TestOwnersSeeWhoHasASecondFactor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

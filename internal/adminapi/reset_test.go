@@ -93,15 +93,6 @@ func TestAnUnknownAddressCannotBeToldFromAKnownOne(t *testing.T) {
 	}
 }
 
-func TestPagesWithATokenSendNoReferer(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	got := w.finishReset("x", nextPassword)
-	if policy := got.header.Get("Referrer-Policy"); policy != "no-referrer" {
-		t.Errorf("Referrer-Policy is %q", policy)
-	}
-}
-
 func TestAnAddressIsProvenByMailInTheAccountsOwnSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -199,6 +199,11 @@ func TestAnswersThatCannotBeTrusted(t *testing.T) {
 			answer.Set("code", theirs.Get("code"))
 			return c
 		}, wrong, "invalid_grant"},
+		"that, at a provider that ignores PKCE": {func(w *world) { w.provider.IgnorePKCE() }, func(w *world, c string, answer url.Values) string {
+			_, theirs := w.start(oidc.Purpose{})
+			answer.Set("code", theirs.Get("code"))
+			return c
+		}, wrong, "nonce"},
 		"an answer of another browser": {nil, func(w *world, _ string, _ url.Values) string {
 			mine, _ := w.start(oidc.Purpose{})
 			return mine
@@ -222,17 +227,23 @@ func TestAnswersThatCannotBeTrusted(t *testing.T) {
 			return c
 		}, wrong, "no code"},
 		"a nonce of another sign-in": {spoil("nonce", "x"), nil, wrong, "nonce"},
-		"no nonce":                   {func(w *world) { w.provider.Spoil(func(c oidctest.Claims) { delete(c, "nonce") }) }, nil, wrong, "nonce"},
-		"another audience":           {spoil("aud", "another client"), nil, wrong, "audience"},
-		"two audiences, no azp":      {spoil("aud", []string{oidctest.ClientID, "another"}), nil, wrong, "azp"},
-		"another authorized party":   {spoil("azp", "another client"), nil, wrong, "azp"},
-		"another issuer's token":     {spoil("iss", "https://evil.example.com"), nil, wrong, "issued by"},
-		"an expired token":           {spoil("exp", 1), nil, wrong, "expired"},
-		"an empty subject":           {spoil("sub", ""), nil, wrong, "sub"},
-		"a long subject":             {spoil("sub", strings.Repeat("x", 256)), nil, wrong, "sub"},
-		"another access token":       {spoil("at_hash", "AAAAAAAAAAAAAAAAAAAAAA"), nil, wrong, "access token hash"},
-		"an unsigned token":          {func(w *world) { w.provider.Unsign(true) }, nil, wrong, "malformed jwt"},
-		"a refusal":                  {func(w *world) { w.provider.Refuse("access_denied") }, nil, auth.ProviderDenied, "access_denied"},
+		"an ID token of an earlier sign-in, which is valid still": {func(w *world) {
+			if _, err := w.signIn(); err != nil {
+				w.t.Error(err)
+			}
+			w.provider.Replay()
+		}, nil, wrong, "nonce"},
+		"no nonce":                 {func(w *world) { w.provider.Spoil(func(c oidctest.Claims) { delete(c, "nonce") }) }, nil, wrong, "nonce"},
+		"another audience":         {spoil("aud", "another client"), nil, wrong, "audience"},
+		"two audiences, no azp":    {spoil("aud", []string{oidctest.ClientID, "another"}), nil, wrong, "azp"},
+		"another authorized party": {spoil("azp", "another client"), nil, wrong, "azp"},
+		"another issuer's token":   {spoil("iss", "https://evil.example.com"), nil, wrong, "issued by"},
+		"an expired token":         {spoil("exp", 1), nil, wrong, "expired"},
+		"an empty subject":         {spoil("sub", ""), nil, wrong, "sub"},
+		"a long subject":           {spoil("sub", strings.Repeat("x", 256)), nil, wrong, "sub"},
+		"another access token":     {spoil("at_hash", "AAAAAAAAAAAAAAAAAAAAAA"), nil, wrong, "access token hash"},
+		"an unsigned token":        {func(w *world) { w.provider.Unsign(true) }, nil, wrong, "malformed jwt"},
+		"a refusal":                {func(w *world) { w.provider.Refuse("access_denied") }, nil, auth.ProviderDenied, "access_denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -273,6 +284,55 @@ func TestProvidersAreNotMixedUp(t *testing.T) {
 	answer.Set("state", evil.Visit(address).Get("state"))
 	_, err = w.Finish(t.Context(), "evil", evilCookie, answer, netip.Addr{})
 	wantReason(t, err, auth.ProviderWrong, "another provider")
+}
+
+// TestSilentProvidersAreNotMixedUp is the attack on a client whose providers do not name themselves: somebody begins at the evil one, which
+// sends the browser on to the honest one, to be given the code of the honest one afterwards.
+func TestSilentProvidersAreNotMixedUp(t *testing.T) {
+	t.Parallel()
+	honest, evil := oidctest.Start(t), oidctest.Start(t)
+	honest.NameNobody()
+	evil.NameNobody()
+	w := newWorldOf(t, honest, honest.Settings("idp"), evil.Settings("evil"))
+	address, cookie, err := w.Start(t.Context(), "evil", oidc.Purpose{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sentOn := strings.Replace(address, evil.URL, honest.URL, 1)
+	back := must(url.Parse(must(url.Parse(sentOn))(t).Query().Get("redirect_uri")))(t)
+	if back.Path != oidc.CallbackPath("evil") {
+		t.Errorf("the evil one's answers come back to %s, so the honest one would not refuse to send its code there", back)
+	}
+	// An honest provider sends codes to the address alone that Sluice has for it, where the browser has no flow.
+	_, err = w.Finish(t.Context(), "idp", cookie, honest.Visit(sentOn), netip.Addr{})
+	wantReason(t, err, auth.ProviderFlowEnded, "")
+	// The evil one's own ID token does not vouch for people of the honest one.
+	evil.Spoil(func(claims oidctest.Claims) { claims["iss"] = honest.URL })
+	_, err = w.Finish(t.Context(), "evil", cookie, evil.Visit(address), netip.Addr{})
+	wantReason(t, err, auth.ProviderWrong, "issued by")
+}
+
+func TestDiscoveryDocumentsThatCannotBeTrusted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		claim string
+		value any
+		words string
+	}{
+		"of another issuer":            {"issuer", "https://evil.example.com", "issuer"},
+		"without PKCE by S256":         {"code_challenge_methods_supported", []string{"plain"}, "PKCE"},
+		"with a script as the address": {"authorization_endpoint", "javascript://a/%0aalert(1)", "authorization_endpoint"},
+		"with a path as the way out":   {"end_session_endpoint", "/end", "end_session_endpoint"},
+		"without keys":                 {"jwks_uri", "", "jwks_uri"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.provider.SpoilDocument(func(document oidctest.Claims) { document[test.claim] = test.value })
+			_, _, err := w.Start(t.Context(), "idp", oidc.Purpose{})
+			wantReason(t, err, auth.ProviderAway, test.words)
+		})
+	}
 }
 
 func TestAProviderThatIsDownDelaysNobodyElse(t *testing.T) {

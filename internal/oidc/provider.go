@@ -119,7 +119,8 @@ func (p *provider) read(ctx context.Context) (*found, error) {
 // checkEndpoint holds addresses to TLS unless the issuer itself goes without. Its error completes a sentence.
 func (p *provider) checkEndpoint(address string) error {
 	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || u.Scheme != "https" && !strings.HasPrefix(p.Issuer, "http://") {
+	isPlain := err == nil && u.Scheme == "http" && strings.HasPrefix(p.Issuer, "http://")
+	if err != nil || u.Host == "" || u.Scheme != "https" && !isPlain {
 		return fmt.Errorf("is %.200q, which is no https:// address", address)
 	}
 	return nil

@@ -44,6 +44,11 @@ type Provider struct {
 	person Claims
 
 	spoil    func(Claims)
+	document func(Claims) // changes the discovery document
+	lastID   string       // the ID token that was given last
+	replayed string       // the ID token to give instead of a new one
+	lax      bool         // it ignores the code verifier
+	silent   bool         // its answers do not name it
 	unsigned bool
 	down     bool
 	refusal  string // the error that the authorization endpoint answers
@@ -103,6 +108,18 @@ func (p *Provider) Spoil(spoil func(Claims)) { p.set(func() { p.spoil = spoil })
 // Unsign makes the next ID tokens those of the algorithm none.
 func (p *Provider) Unsign(unsigned bool) { p.set(func() { p.unsigned = unsigned }) }
 
+// Replay makes the provider answer the ID token that it gave last again, and no new one.
+func (p *Provider) Replay() { p.set(func() { p.replayed = p.lastID }) }
+
+// IgnorePKCE makes the provider give tokens whatever the code verifier is.
+func (p *Provider) IgnorePKCE() { p.set(func() { p.lax = true }) }
+
+// NameNobody makes the provider leave its issuer out of answers, as one that does not know RFC 9207.
+func (p *Provider) NameNobody() { p.set(func() { p.silent = true }) }
+
+// SpoilDocument changes the discovery document; nil changes nothing.
+func (p *Provider) SpoilDocument(spoil func(Claims)) { p.set(func() { p.document = spoil }) }
+
 // GoDown makes the provider answer nothing but 503.
 func (p *Provider) GoDown(down bool) { p.set(func() { p.down = down }) }
 
@@ -144,13 +161,19 @@ func (p *Provider) Visit(address string) url.Values {
 }
 
 func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
-	reply(w, http.StatusOK, Claims{
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	document := Claims{
 		"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
 		"userinfo_endpoint": p.URL + "/userinfo", "end_session_endpoint": p.URL + "/end",
 		"id_token_signing_alg_values_supported": []string{"ES256"}, "response_types_supported": []string{"code"},
 		"subject_types_supported": []string{"public"}, "code_challenge_methods_supported": []string{"S256"},
-		"authorization_response_iss_parameter_supported": true,
-	})
+		"authorization_response_iss_parameter_supported": !p.silent,
+	}
+	if p.document != nil {
+		p.document(document)
+	}
+	reply(w, http.StatusOK, document)
 }
 
 func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
@@ -160,8 +183,11 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "bad request", http.StatusBadRequest)
 		return
 	}
-	answer := url.Values{"state": {q.Get("state")}, "iss": {p.URL}}
+	answer := url.Values{"state": {q.Get("state")}}
 	p.mu.Lock()
+	if !p.silent {
+		answer.Set("iss", p.URL)
+	}
 	if p.refusal != "" {
 		answer.Set("error", p.refusal)
 	} else {
@@ -186,9 +212,10 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	asked, isOpen := p.codes[r.PostFormValue("code")]
 	delete(p.codes, r.PostFormValue("code"))
+	isLax := p.lax
 	p.mu.Unlock()
 	challenge := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
-	if !isOpen || asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(challenge[:]) || asked.Get("redirect_uri") != r.PostFormValue("redirect_uri") {
+	if !isOpen || !isLax && asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(challenge[:]) || asked.Get("redirect_uri") != r.PostFormValue("redirect_uri") {
 		reply(w, http.StatusBadRequest, Claims{"error": "invalid_grant", "error_description": "no such code"})
 		return
 	}
@@ -198,6 +225,9 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 func (p *Provider) idToken(asked url.Values) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.replayed != "" {
+		return p.replayed
+	}
 	claims := Claims{
 		"iss": p.URL, "aud": ClientID, "nonce": asked.Get("nonce"), "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
 	}
@@ -220,7 +250,8 @@ func (p *Provider) idToken(asked url.Values) string {
 	if err != nil {
 		p.t.Error(err)
 	}
-	return string(signed)
+	p.lastID = string(signed)
+	return p.lastID
 }
 
 func (p *Provider) keys(w http.ResponseWriter, _ *http.Request) {
