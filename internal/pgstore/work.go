@@ -11,7 +11,8 @@ import (
 	"github.com/sluicegate/sluice/internal/meter"
 )
 
-// workTracer tells the Meter of a request how long the database works for it. Waits for a connection are no work.
+// workTracer tells the Meter of a request how long the database works for it. Waits for a connection are no work, nor is a
+// COMMIT: it waits for the disk, for as long as everybody's writes keep the disk busy.
 type workTracer struct{ usual meter.Usual }
 
 var (
@@ -53,7 +54,14 @@ func (w *workTracer) end(ctx context.Context, err error) {
 	}
 }
 
-func (w *workTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+// commit is what pgx sends for the COMMIT of a transaction.
+const commit = "commit"
+
+func (w *workTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if data.SQL == commit {
+		ended := meter.Wait(ctx)
+		return context.WithValue(ctx, askedKey{}, &asked{began: time.Now(), answered: func(time.Duration) { ended() }})
+	}
 	return askedAt(ctx)
 }
 

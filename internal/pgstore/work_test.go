@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/meter"
 	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // TestADelayOfTheNetworkIsNoWork delays what a store sends, first little and then much, as a busy network does.
@@ -44,6 +45,25 @@ func TestADelayOfTheNetworkIsNoWork(t *testing.T) {
 	worked, took := work.Worked()-before, time.Since(began)
 	if took < 60*much || worked > took/4 {
 		t.Errorf("60 queries that are delayed by %v took %v and cost %v", much, took, worked)
+	}
+}
+
+// TestASlowDiskIsNoWork has a COMMIT that takes long, as it does while others keep the disk busy.
+func TestASlowDiskIsNoWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const slow = 500 * time.Millisecond
+	must(connect(t, w.url).Exec(t.Context(), `
+		CREATE FUNCTION be_slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON plan DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION be_slow()`))(t)
+	ctx, work := meter.With(t.Context(), meter.NewProcessors(meter.Used))
+	began := time.Now()
+	must(w.CreatePlan(ctx, rules.Plan{TenantID: w.ours.ID, Name: "slowly"}))(t)
+	if took := time.Since(began); took < slow {
+		t.Fatalf("the COMMIT did not take long: all took %v", took)
+	}
+	if worked := work.Worked(); worked > slow/2 {
+		t.Errorf("a COMMIT that waited for %v cost %v", slow, worked)
 	}
 }
 
