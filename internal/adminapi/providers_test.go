@@ -279,9 +279,14 @@ func TestLinkingNeedsBothProofs(t *testing.T) {
 		t.Fatalf("signing in again is answered %d: %s", got.Code, got.Body)
 	}
 	address := p.begin(identities, `{"provider":"idp"}`)
-	if !strings.Contains(address, "prompt=login") {
+	if !strings.Contains(address, "prompt=login") || !strings.Contains(address, "max_age=0") {
 		t.Errorf("the provider is not told to ask again: %s", address)
 	}
+	// Whoever uses a browser in which somebody else is signed in there has not proven to be that person.
+	w.provider.Spoil(func(claims oidctest.Claims) { claims["auth_time"] = time.Now().Add(-time.Hour).Unix() })
+	wantFailed(t, p.back(w.provider.Visit(address)), auth.ProviderNotAsked)
+	w.provider.Spoil(nil)
+	address = p.begin(identities, `{"provider":"idp"}`)
 	query := w.provider.Visit(address)
 	// Somebody else's session is in the browser meanwhile.
 	mallory := w.profile(w.person(w.other, auth.Owner))
@@ -463,6 +468,24 @@ func TestGroupsGiveRolesAndTakeThemBack(t *testing.T) {
 		if !strings.Contains(log, want) {
 			t.Errorf("the audit log lacks %s", want)
 		}
+	}
+}
+
+// TestGroupsThatAreNotConfiguredAnyMoreGiveNothing takes all groups out of the provider's entry.
+func TestGroupsThatAreNotConfiguredAnyMoreGiveNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorldOf(t, withGroups)
+	w.person(w.acme, auth.Owner)
+	w.platformAdmin()
+	p := w.profile(caller{})
+	p.signIn(inGroups("ada", "leads", "admins"), "")
+	account, _ := p.who()
+	without := auth.IdentityProvider{Slug: "idp", Name: "The idp", Issuer: w.provider.URL, CountsAsTwoFactors: true}
+	identity := auth.Identity{Provider: &without, Subject: "ada", Email: "ada@example.com", EmailVerified: true, HasClaim: true}
+	must(w.gate.SignInWith(w.ctx(), "req", auth.Digest{1}, identity, auth.Browser{}))(t)
+	left, memberships := p.who()
+	if left.ID != account.ID || left.PlatformAdmin || len(memberships) > 0 {
+		t.Errorf("left are %+v, %v", left, memberships)
 	}
 }
 

@@ -33,7 +33,7 @@ func (g *Gate) CreateAdmin(ctx context.Context, by rules.Actor, email, password 
 	if account, err = g.store.UpdateAccount(ctx, by, account); err != nil {
 		return Account{}, err
 	}
-	return account, g.forget(ctx, addressSubject(email))
+	return account, g.replacedByOperator(ctx, account)
 }
 
 // SetPassword gives the account with an address another password, and signs it out everywhere; what it may
@@ -51,7 +51,18 @@ func (g *Gate) SetPassword(ctx context.Context, by rules.Actor, email, password 
 	if err != nil {
 		return Account{}, err
 	}
-	return account, g.forget(ctx, addressSubject(email))
+	return account, g.replacedByOperator(ctx, account)
+}
+
+// operator is the Browser of a command.
+var operator = Browser{UserAgent: "the command line of an operator"}
+
+// replacedByOperator lets an account sign in at once with the password that a command gave it, and tells its holder.
+func (g *Gate) replacedByOperator(ctx context.Context, account Account) error {
+	if err := g.forget(ctx, addressSubject(account.Email)); err != nil {
+		return err
+	}
+	return g.notify(ctx, account, NoticePassword, operator)
 }
 
 // replacePassword changes the password of the account with an address, and ends all its sessions.

@@ -183,7 +183,7 @@ func (g *Gate) RemoveSecondFactor(ctx context.Context, by rules.Actor, email str
 	if account, err = g.store.TurnSecondFactorOff(ctx, by, account.ID, true); err != nil {
 		return Account{}, err
 	}
-	return account, g.notify(ctx, account, NoticeFactorOff, Browser{UserAgent: "the command line of an operator"})
+	return account, g.notify(ctx, account, NoticeFactorOff, operator)
 }
 
 // ReplaceRecoveryCodes makes new recovery codes for an account with a factor. The former ones end.

@@ -290,9 +290,6 @@ func (g *Gate) settle(ctx context.Context, by rules.Actor, account Account, iden
 			return Account{}, err
 		}
 	}
-	if len(identity.Provider.Grants) == 0 {
-		return account, nil
-	}
 	return g.grant(ctx, by, account, identity)
 }
 

@@ -120,7 +120,10 @@ func (g *Gate) notify(ctx context.Context, account Account, notice Notice, from 
 	if !g.options.Mail || !account.Proven() {
 		return nil
 	}
-	facts := map[string]string{"notice": string(notice), "browser": tidyUserAgent(from.UserAgent), "ip": rules.PlainIP(from.IP).String()}
+	facts := map[string]string{"notice": string(notice), "browser": tidyUserAgent(from.UserAgent)}
+	if from.IP.IsValid() { // a command's is not
+		facts["ip"] = rules.PlainIP(from.IP).String()
+	}
 	if notice != NoticeBrowser && notice != NoticeGuesses {
 		facts["at"] = g.options.Now().UTC().Format(time.RFC3339Nano) // the store leaves out a notice with the same facts
 	}

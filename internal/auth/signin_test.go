@@ -248,15 +248,19 @@ func TestCreateAdminIsTheWayBackIn(t *testing.T) {
 	member, entry := w.join(t, "bob@example.com", auth.Viewer)
 	member.Account.DisabledAt = time.Now()
 	must(w.store.UpdateAccount(ctx, w.ada.Actor(), member.Account))(t)
+	commands := w.newGate(w.store, auth.Options{Mail: true})
 	for range auth.Tight.Free + 1 {
-		_, _ = w.SignIn(ctx, "bob@example.com", "guess", laptop())
+		_, _ = commands.SignIn(ctx, "bob@example.com", "guess", laptop())
 	}
 	const next = "a finer difference engine"
-	admin := must(w.CreateAdmin(ctx, rules.Actor{}, "BOB@example.com", next))(t)
+	admin := must(commands.CreateAdmin(ctx, rules.Actor{}, "BOB@example.com", next))(t)
 	if admin.ID != member.Account.ID || !admin.PlatformAdmin || !admin.DisabledAt.IsZero() {
 		t.Errorf("the admin is %+v, want account %d", admin, member.Account.ID)
 	}
-	must(w.SignIn(ctx, "bob@example.com", next, laptop()))(t)
+	if told := w.count(t, "SELECT count(*) FROM mail WHERE recipient = 'bob@example.com' AND facts->>'notice' = 'password_changed'"); told != 1 {
+		t.Errorf("the account was told %d times", told)
+	}
+	must(commands.SignIn(ctx, "bob@example.com", next, laptop()))(t)
 	_, err := w.Authenticate(ctx, entry.Token)
 	wantError(t, err, auth.ErrSignedOut)
 	_, err = w.CreateAdmin(ctx, rules.Actor{}, "bob", "short")
@@ -268,31 +272,35 @@ func TestSettingAPasswordGivesNothingElse(t *testing.T) {
 	w := newWorld(t, auth.Options{})
 	ctx := t.Context()
 	member, entry := w.join(t, "bob@example.com", auth.Viewer)
+	commands := w.newGate(w.store, auth.Options{Mail: true})
 	for range auth.Tight.Free + 1 {
-		_, _ = w.SignIn(ctx, "bob@example.com", "guess", laptop())
+		_, _ = commands.SignIn(ctx, "bob@example.com", "guess", laptop())
 	}
 	const next = "a finer difference engine"
 	by := rules.Actor{Kind: rules.ActorCommand, Name: "set-password by alice"}
-	if account := must(w.SetPassword(ctx, by, "BOB@example.com", next))(t); account != member.Account {
+	if account := must(commands.SetPassword(ctx, by, "BOB@example.com", next))(t); account != member.Account {
 		t.Errorf("the account is %+v, want %+v", account, member.Account)
 	}
 	_, err := w.Authenticate(ctx, entry.Token)
 	wantError(t, err, auth.ErrSignedOut)
-	if again := must(w.SignIn(ctx, "bob@example.com", next, laptop()))(t); again.Session.Account.PlatformAdmin {
+	if again := must(commands.SignIn(ctx, "bob@example.com", next, laptop()))(t); again.Session.Account.PlatformAdmin {
 		t.Error("who got a password is a platform admin")
 	}
 	if n := w.count(t, `SELECT count(*) FROM platform_audit_event
 		WHERE object_id = $1 AND actor_name = $2 AND after ? 'password_hash_changed'`, fmt.Sprint(member.Account.ID), by.Name); n != 1 {
 		t.Errorf("the log has it %d times", n)
 	}
-	_, err = w.SetPassword(ctx, by, "eve@example.com", next)
+	if told := w.count(t, "SELECT count(*) FROM mail WHERE recipient = 'bob@example.com' AND facts->>'notice' = 'password_changed'"); told != 1 {
+		t.Errorf("the account was told %d times", told)
+	}
+	_, err = commands.SetPassword(ctx, by, "eve@example.com", next)
 	wantError(t, err, rules.ErrNotFound)
-	_, err = w.SetPassword(ctx, by, "bob@example.com", "short")
+	_, err = commands.SetPassword(ctx, by, "bob@example.com", "short")
 	wantFields(t, err, "password")
 
 	member.Account.DisabledAt = time.Now()
 	must(w.store.UpdateAccount(ctx, w.ada.Actor(), member.Account))(t)
-	if account := must(w.SetPassword(ctx, by, "bob@example.com", "the finest difference engine"))(t); account.DisabledAt.IsZero() {
+	if account := must(commands.SetPassword(ctx, by, "bob@example.com", "the finest difference engine"))(t); account.DisabledAt.IsZero() {
 		t.Error("an account that was disabled is enabled")
 	}
 }

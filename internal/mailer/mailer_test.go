@@ -68,6 +68,25 @@ func TestALetterArrives(t *testing.T) {
 	}
 }
 
+func TestANoticeSaysWhereItCameFromIfThatIsKnown(t *testing.T) {
+	t.Parallel()
+	server := smtptest.New(t, smtptest.Options{})
+	sender := newSender(t, server, func(*mailer.Options) {})
+	for ip, want := range map[string]string{"203.0.113.9": " From: 203.0.113.9. Browser: Lynx/2.8.", "": " UTC. Browser: Lynx/2.8."} {
+		letter := &auth.Letter{Mail: auth.Mail{
+			Kind: auth.MailNotice, To: "grace@example.com", CreatedAt: time.Now(),
+			Facts: map[string]string{"notice": string(auth.NoticePassword), "browser": "Lynx/2.8", "ip": ip},
+		}}
+		if err := sender.Send(t.Context(), letter); err != nil {
+			t.Fatal(err)
+		}
+		sent := server.Messages()
+		if last := sent[len(sent)-1]; !strings.Contains(last.Plain, want) {
+			t.Errorf("from %q it says\n%s", ip, last.Plain)
+		}
+	}
+}
+
 func TestWhatIsRefusedForGood(t *testing.T) {
 	t.Parallel()
 	answer := func(code int) func(*smtptest.Server) {

@@ -118,12 +118,13 @@ func notice(letter *auth.Letter) (words, error) {
 	if !ok {
 		return words{}, fmt.Errorf("there are no words for the notice %q", letter.Facts["notice"])
 	}
+	from := "Browser: " + letter.Facts["browser"]
+	if ip := letter.Facts["ip"]; ip != "" {
+		from = "From: " + ip + ". " + from
+	}
 	return words{
 		Subject: happened[0],
-		Lines: []string{
-			happened[1],
-			fmt.Sprintf("When: %s. From: %s. Browser: %s.", letter.CreatedAt.UTC().Format(stamp), letter.Facts["ip"], letter.Facts["browser"]),
-		},
+		Lines:   []string{happened[1], fmt.Sprintf("When: %s. %s.", letter.CreatedAt.UTC().Format(stamp), from)},
 		Closing: "If it was not you, reset your password, and tell a platform admin.",
 	}, nil
 }

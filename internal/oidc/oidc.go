@@ -179,10 +179,8 @@ func (ps *Providers) Start(ctx context.Context, slug string, purpose Purpose) (a
 	}
 	extra := []oauth2.AuthCodeOption{oidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)}
 	if f.Session != 0 || f.Confirm != 0 {
-		extra = append(extra, oauth2.SetAuthURLParam("prompt", "login")) // whoever has the browser proves the identity again
-	}
-	if f.Confirm != 0 {
-		extra = append(extra, oauth2.SetAuthURLParam("max_age", "0")) // the ID token then has auth_time
+		// Whoever has the browser proves the identity again. With max_age the ID token has auth_time.
+		extra = append(extra, oauth2.SetAuthURLParam("prompt", "login"), oauth2.SetAuthURLParam("max_age", "0"))
 	}
 	return p.oauth(found).AuthCodeURL(f.State, extra...), cookie, nil
 }

@@ -312,6 +312,23 @@ func TestSilentProvidersAreNotMixedUp(t *testing.T) {
 	wantReason(t, err, auth.ProviderWrong, "issued by")
 }
 
+func TestGroupsThatAreToldElsewhereAreNotTakenForNone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(s *oidc.Settings) {
+		s.GroupsClaim, s.Groups = "groups", []oidc.Group{{Group: "ops", Tenant: "acme", Role: auth.Editor}}
+	})
+	elsewhere := func(claim string) oidctest.Claims {
+		return oidctest.Claims{"_claim_names": map[string]string{claim: "src1"}, "_claim_sources": map[string]any{"src1": map[string]string{"endpoint": "https://graph.example.com/ada"}}}
+	}
+	w.provider.SignedIn(oidctest.Person("42", "ada@example.com"), elsewhere("groups"))
+	_, err := w.signIn()
+	wantReason(t, err, auth.ProviderWrong, "in too many groups")
+	w.provider.SignedIn(oidctest.Person("42", "ada@example.com"), elsewhere("photo"))
+	if finished, err := w.signIn(); err != nil || finished.Identity.Groups != nil {
+		t.Errorf("without groups the identity is %+v, %v", finished.Identity, err)
+	}
+}
+
 func TestDiscoveryDocumentsThatCannotBeTrusted(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -179,6 +179,10 @@ func (p *provider) identify(ctx context.Context, f flow, query url.Values) (auth
 	if err := p.addUserInfo(ctx, found, token, id.Subject, claims); err != nil {
 		return auth.Identity{}, err
 	}
+	if isElsewhere(claims, p.GroupsClaim) {
+		return auth.Identity{}, fmt.Errorf("the provider does not tell %s itself (_claim_names), because this person is in too many groups; "+
+			"have it tell only those that are assigned to the application", p.GroupsClaim)
+	}
 	identity := p.identity(id.Subject, claims)
 	identity.TwoFactors = twoFactors
 	return identity, nil
@@ -195,8 +199,8 @@ func (p *provider) checkToken(f flow, id *oidc.IDToken, claims map[string]any, a
 	if id.Subject == "" || len(id.Subject) > maxSubject || !isText(id.Subject) {
 		return errors.New("the ID token's sub is no text of 1 to 255 characters")
 	}
-	if f.Confirm != 0 {
-		if err := p.checkAuthTime(f.began(), claims["auth_time"]); err != nil {
+	if f.Confirm != 0 || f.Session != 0 {
+		if err := p.checkAuthTime(f, claims["auth_time"]); err != nil {
 			return err
 		}
 	}
@@ -210,10 +214,12 @@ func (p *provider) checkToken(f flow, id *oidc.IDToken, claims map[string]any, a
 const clockDrift = time.Minute
 
 // checkAuthTime refuses a person who signed in at the provider before the flow began, and was not asked again. max_age obliges
-// a provider to tell auth_time. One that does not may have ignored prompt=login too, so it is trusted only if its settings say so.
-func (p *provider) checkAuthTime(began time.Time, claim any) error {
+// a provider to tell auth_time. One that does not may have ignored prompt=login too, so it confirms a session only if its settings say so. It may
+// link an identity, because the session is fresh already.
+func (p *provider) checkAuthTime(f flow, claim any) error {
+	began := f.began()
 	switch {
-	case claim == nil && p.TrustWithoutAuthTime:
+	case claim == nil && (p.TrustWithoutAuthTime || f.Confirm == 0):
 		return nil
 	case claim == nil:
 		return auth.ProviderError{
@@ -302,6 +308,13 @@ func lookUp(claims map[string]any, name string) any {
 		return lookUp(inner, rest)
 	}
 	return nil
+}
+
+// isElsewhere reports whether a claim is missing and to be asked for at another address, as Microsoft Entra ID has it for people in more than 200
+// groups. Taken for no groups it would end their roles.
+func isElsewhere(claims map[string]any, name string) bool {
+	names, _ := claims["_claim_names"].(map[string]any)
+	return name != "" && names[name] != nil && lookUp(claims, name) == nil
 }
 
 // texts returns a claim's values: of a list its elements, else the one.

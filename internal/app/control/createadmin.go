@@ -15,13 +15,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// createAdmin creates a platform admin with an email address, and prints the address.
+// createAdmin creates a platform admin with an email address, and prints the address. Like setPassword and removeSecondFactor it queues a
+// notice to an account that was there before, which the control plane sends if it sends mail.
 func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer) error {
 	password, err := readPassword(ctx, in)
 	if err != nil {
 		return fmt.Errorf("read the password: %w", err)
 	}
-	admin, err := auth.NewGate(store, auth.Options{}).CreateAdmin(ctx, by, email, password)
+	admin, err := auth.NewGate(store, auth.Options{Mail: true}).CreateAdmin(ctx, by, email, password)
 	if err != nil {
 		return fmt.Errorf("create admin: %w", err)
 	}
@@ -35,7 +36,7 @@ func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email st
 	if err != nil {
 		return fmt.Errorf("read the password: %w", err)
 	}
-	account, err := auth.NewGate(store, auth.Options{}).SetPassword(ctx, by, email, password)
+	account, err := auth.NewGate(store, auth.Options{Mail: true}).SetPassword(ctx, by, email, password)
 	if errors.Is(err, rules.ErrNotFound) {
 		return fmt.Errorf("there is no account %q", email)
 	}
@@ -46,8 +47,7 @@ func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email st
 	return err
 }
 
-// removeSecondFactor removes the second factor of an account that has lost it, and prints the account's address. It queues a
-// notice, which the control plane sends if it sends mail.
+// removeSecondFactor removes the second factor of an account that has lost it, and prints the account's address.
 func removeSecondFactor(ctx context.Context, store auth.Store, by rules.Actor, email string, out io.Writer) error {
 	account, err := auth.NewGate(store, auth.Options{Mail: true}).RemoveSecondFactor(ctx, by, email)
 	if errors.Is(err, rules.ErrNotFound) {
