@@ -34,6 +34,7 @@ const test = base.extend<object, { provider: Provider }>({
       };
       await writeFile(file, JSON.stringify({ providers: [entry] }));
       const sluice = await startSluice({ SLUICE_OIDC_FILE: file });
+      await provider.register(sluice.url);
       await use(sluice);
       await sluice.stop();
       await rm(folder, { recursive: true, force: true });
@@ -49,13 +50,13 @@ test('somebody signs in at a provider, is where they wanted to be, and signs out
   page,
   provider,
 }) => {
-  provider.person = {
+  await provider.be({
     sub: '1',
     email: 'grace@example.com',
     email_verified: true,
     name: 'Grace',
     groups: ['ops'],
-  };
+  });
   await page.goto(`/t/${demo.tenant}/rules`);
   await page.waitForURL(/sign-in\?next=/);
   await expect(page.getByRole('button', button)).toBeVisible();
@@ -70,7 +71,7 @@ test('somebody signs in at a provider, is where they wanted to be, and signs out
   await page.goto('/profile');
   await page.waitForURL(/sign-in\?next=/);
 
-  provider.person = { sub: '2', email: 'eve@elsewhere.example', email_verified: true };
+  await provider.be({ sub: '2', email: 'eve@elsewhere.example', email_verified: true });
   await page.getByRole('button', button).click();
   await expect(page.getByRole('alert')).toHaveText(/Example knows you by an e-mail address of a domain/);
   await expectAccessible(page);
@@ -80,7 +81,7 @@ test('an account with the address is linked from the profile, and both ways lead
   page,
   provider,
 }) => {
-  provider.person = { sub: '3', email: demo.email, email_verified: true };
+  await provider.be({ sub: '3', email: demo.email, email_verified: true });
   await page.goto('/sign-in');
   await page.getByRole('button', button).click();
   await expect(page.getByRole('alert')).toHaveText(/Sign in to it, then link the two on your profile/);
@@ -114,7 +115,7 @@ test('somebody without a password confirms a dangerous change at the provider', 
   provider,
 }) => {
   const grace = { sub: '1', email: 'grace@example.com', email_verified: true, name: 'Grace' };
-  provider.person = grace;
+  await provider.be(grace);
   await page.goto('/sign-in?next=/profile');
   await page.getByRole('button', button).click();
   await page.waitForURL('**/profile');
@@ -145,7 +146,7 @@ test('somebody without a password confirms a dangerous change at the provider', 
   await settled(page);
   await refused();
   await expectAccessible(page);
-  provider.person = { sub: '9', email: 'eve@example.com', email_verified: true };
+  await provider.be({ sub: '9', email: 'eve@example.com', email_verified: true });
   await proof.getByRole('button', { name: 'Continue at Example' }).click();
   await expect(page.getByRole('alert')).toHaveText(
     'Example signed in somebody else than the person whose account this is.',
@@ -156,7 +157,7 @@ test('somebody without a password confirms a dangerous change at the provider', 
 
   await settled(page);
   await refused();
-  provider.person = grace;
+  await provider.be(grace);
   await proof.getByRole('button', { name: 'Continue at Example' }).click();
   await page.waitForURL('**/profile');
   await expect(page.getByText('Confirmed that it is you.')).toBeVisible();

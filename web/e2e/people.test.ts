@@ -101,3 +101,33 @@ test('a tenant is put in shadow, says so in red, and is enforced again', async (
   await expect(banner).toBeHidden();
   await expect.poll(() => checked(sluice, '42')).toBe(429);
 });
+
+test('the token of a mailed link is in no request’s address and in no Referer', async ({ newProfile }) => {
+  const token = 'T'.repeat(43);
+  for (const path of ['/reset-password', '/invitation', '/prove-address', '/sign-in-link']) {
+    const page = await newProfile();
+    const sent: Promise<string>[] = [];
+    page.on('request', (request) => {
+      const whole = async () => `${request.url()} ${JSON.stringify(await request.allHeaders())}`;
+      sent.push(whole());
+    });
+    await page.goto(`${path}#${token}`);
+    await page.waitForLoadState('networkidle');
+    if (path === '/reset-password') {
+      await page.getByLabel('New password').fill('eight old grey cats');
+      await page.getByRole('button', { name: 'Save password' }).click();
+      await expect(page.getByText('This link is no longer valid')).toBeVisible();
+    }
+    // On to another page, which is told where one comes from.
+    await page.evaluate(() => location.assign('/sign-in'));
+    await page.waitForURL('**/sign-in');
+    await page.waitForLoadState('networkidle');
+    const told = await Promise.all(sent);
+    expect(told.length, path).toBeGreaterThan(3);
+    expect(
+      told.filter((text) => text.includes(token)),
+      path,
+    ).toEqual([]);
+    await page.context().close();
+  }
+});

@@ -1,6 +1,13 @@
 import { expect, test } from 'vitest';
 import { between, parseRange, wholeSteps } from '~/domain/range';
-import { confirmedSearch, parseSearch, rulesSearch, stringifySearch, violationsSearch } from './search';
+import {
+  confirmedSearch,
+  parseSearch,
+  rulesSearch,
+  signInSearch,
+  stringifySearch,
+  violationsSearch,
+} from './search';
 
 test('a filter comes back from the address as it went in', () => {
   const search = { user: '12345678901234567890', endpoint: 'GET /a?b=c&d', live: true, rule: 12 };
@@ -18,11 +25,14 @@ test('a way back leads to this site', () => {
   for (const next of [
     'https://evil.example',
     '//evil.example',
+    'javascript:alert(1)',
     '/\\evil.example',
     '/\t/evil.example',
     '/\n/evil.example',
-  ])
+  ]) {
     expect(confirmedSearch({ next })).toEqual({});
+    expect(signInSearch({ next })).toEqual({});
+  }
 });
 
 test('a between range reads back to the second', () => {
