@@ -4,6 +4,7 @@ import '@mantine/core/styles.layer.css';
 import '@mantine/notifications/styles.layer.css';
 import './theme/tokens.css';
 import type { AnyRoute } from '@tanstack/react-router';
+import { startTransition } from 'react';
 import { createRoot } from 'react-dom/client';
 import { newQueryClient } from '~/api/queries';
 import { App } from './App';
@@ -20,5 +21,8 @@ for (const { routeId } of router.matchRoutes(router.latestLocation)) {
   // A failure is shown by the router, which loads it again.
   routes[routeId]?.options.component?.preload?.()?.catch(() => {});
 }
-// What index.html draws stays until the screen can take its place.
-router.load().finally(() => createRoot(root).render(<App queries={queries} router={router} />));
+// What index.html draws stays until the screen can take its place. As a transition the screen is drawn in steps, between
+// which the browser can answer.
+router
+  .load()
+  .finally(() => startTransition(() => createRoot(root).render(<App queries={queries} router={router} />)));

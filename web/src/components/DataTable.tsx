@@ -54,7 +54,8 @@ export function DataTable<Row>(props: Props<Row>) {
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = rows.length > virtualFrom;
   const virtualizer = useVirtualizer({
-    count: virtual ? rows.length : 0,
+    count: rows.length,
+    enabled: virtual, // else it measures, which forces a layout while the page starts
     getScrollElement: () => scroller.current,
     estimateSize: () => rowHeight,
     overscan: 12,

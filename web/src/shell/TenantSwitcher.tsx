@@ -44,7 +44,14 @@ export function TenantSwitcher() {
     else navigate({ to: '/t/$tenant/overview', params: { tenant: slug } });
   }
   return (
-    <Combobox store={menu} width={240} position="bottom-start" withinPortal={false} onOptionSubmit={open}>
+    <Combobox
+      store={menu}
+      width={240}
+      position="bottom-start"
+      withinPortal={false}
+      keepMounted={false} // placing a closed one would lay out the page a second time while it starts
+      onOptionSubmit={open}
+    >
       <Combobox.Target targetType="button">
         <button type="button" className={styles.current} onClick={() => menu.toggleDropdown()}>
           <Initial name={name ?? '–'} />

@@ -1,5 +1,5 @@
 import { usePrefetchQuery, useQuery } from '@tanstack/react-query';
-import { lazy, Suspense, useEffect, useRef } from 'react';
+import { lazy, Suspense, useDeferredValue, useEffect, useRef } from 'react';
 import { summaryQuery } from '~/api/traffic';
 import { Page } from '~/components/Page';
 import { ErrorState, LoadingLines } from '~/components/states';
@@ -27,6 +27,7 @@ export default function Overview() {
   const range = useTimeRange('1h');
   usePrefetchQuery(endingSoonQuery(tenant));
   const summary = useQuery(summaryQuery(tenant, range));
+  const shown = useDeferredValue(summary.data); // drawn in steps, between which the page answers
   // No checks in this range can mean a quiet night or a new tenant.
   const silent =
     !summary.isPlaceholderData && summary.data !== undefined && checksOf(summary.data.total) === 0;
@@ -48,7 +49,7 @@ export default function Overview() {
     <Page title="Overview" actions={!isNew && <TimeRange fallback="1h" />}>
       {summary.isError && !summary.data ? (
         <ErrorState error={summary.error} onRetry={() => summary.refetch()} />
-      ) : !summary.data || (silent && ever.isPending) ? (
+      ) : !shown || (silent && ever.isPending) ? (
         <LoadingLines lines={10} />
       ) : isNew ? (
         <>
@@ -59,7 +60,7 @@ export default function Overview() {
         </>
       ) : (
         <>
-          <Tiles tenant={tenant} span={range} summary={summary.data} old={summary.isPlaceholderData} />
+          <Tiles tenant={tenant} span={range} summary={shown} old={summary.isPlaceholderData} />
           <EndingSoon tenant={tenant} />
           <div className={styles.main}>
             <Traffic tenant={tenant} span={range} onBrush={range.brush} />
@@ -67,7 +68,7 @@ export default function Overview() {
           </div>
           <TopLists tenant={tenant} span={range} />
           <Suspense fallback={null}>
-            <ShadowRules tenant={tenant} rules={summary.data.shadow_rules} />
+            <ShadowRules tenant={tenant} rules={shown.shadow_rules} />
           </Suspense>
         </>
       )}

@@ -1,7 +1,7 @@
 import { Button, SegmentedControl } from '@mantine/core';
 import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
-import { useEffect, useMemo } from 'react';
+import { useDeferredValue, useEffect, useMemo } from 'react';
 import { rulesQuery } from '~/api/queries';
 import type { Violation } from '~/api/types';
 import { filterOf, violationsQuery } from '~/api/violations';
@@ -47,6 +47,7 @@ export default function Violations() {
     () => joined(arrived, held, dropped ? [] : list.data?.pages),
     [arrived, held, dropped, list.data],
   );
+  const drawn = useDeferredValue(rows); // a hundred rows are drawn in steps, between which the page answers
   // Rows of another filter say nothing about what is missing here.
   latest.current = list.isPlaceholderData ? undefined : (arrived[0] ?? rows[0]);
   // An empty list has no rows that could move, so new ones are shown at once.
@@ -118,7 +119,7 @@ export default function Violations() {
           <Card flush>
             {list.isError && !list.data ? (
               <ErrorState error={list.error} onRetry={() => list.refetch()} />
-            ) : !list.data ? (
+            ) : !list.data || (rows.length > 0 && drawn.length === 0) ? (
               <LoadingLines lines={10} />
             ) : rows.length === 0 ? (
               <Nothing list={list} filtered={isFiltered(search)} live={!!search.live} tenant={tenant} />
@@ -129,8 +130,8 @@ export default function Violations() {
               >
                 <DataTable
                   label="Violations"
-                  columns={violationColumns(rules, rows)}
-                  rows={rows}
+                  columns={violationColumns(rules, drawn)}
+                  rows={drawn}
                   rowKey={({ violation_id }) => violation_id}
                   open={search.open}
                   to={({ violation_id }) => here({ open: violation_id })}
