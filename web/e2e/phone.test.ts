@@ -31,6 +31,23 @@ test('the filters of violations fold away', async ({ page }) => {
   await expectAccessible(page);
 });
 
+test('rules and overrides are read whole', async ({ page }) => {
+  await signIn(page);
+  for (const name of ['rules', 'overrides']) {
+    await page.goto(`/t/${demo.tenant}/${name}`);
+    await expect(page.locator('main tbody tr').first()).toBeVisible();
+    const cut = await page.locator('main tbody td').evaluateAll(
+      (cells) =>
+        cells
+          .filter((cell) => cell.checkVisibility() && cell.scrollWidth > cell.clientWidth)
+          .map((cell) => cell.textContent)
+          .filter(Boolean), // a button may be wider than its cell
+    );
+    expect.soft(cut, name).toEqual([]);
+    await expectAccessible(page);
+  }
+});
+
 /** The fields and buttons that a finger misses. A box to tick is as tall as its label. */
 function tooSmall(): string[] {
   const all = document.querySelectorAll<HTMLElement>(

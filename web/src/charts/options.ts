@@ -51,7 +51,7 @@ export function options(
   return {
     width,
     height,
-    padding: [8, 20, 0, 0],
+    padding: [8, 28, 0, 0], // half of the last tick's "12:28:00"
     tzDate: inZone,
     cursor: {
       sync: sync ? { key: sync } : undefined,
@@ -68,7 +68,9 @@ export function options(
       {
         ...axis,
         grid: { show: false },
-        size: 28,
+        size: 30,
+        gap: 8, // below the 0 of the other axis
+        space: tickSpace,
         values: (_, ticks) =>
           elapsed
             ? ticks.map((t) => (t === 0 ? '0' : duration(t * 1000)))
@@ -94,6 +96,12 @@ export function options(
       ],
     },
   };
+}
+
+/** The pixels that a tick needs: those of its text, and of the time between two points, so that none stands between them. */
+function tickSpace(plot: uPlot, _: number, min: number, max: number, width: number): number {
+  const [first = min, second = max] = plot.data[0];
+  return Math.max(64, (0.99 * width * (second - first)) / (max - min || 1));
 }
 
 /** A bar begins at its x: the last one needs as much room as the others. */

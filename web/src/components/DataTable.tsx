@@ -17,6 +17,8 @@ export interface Column<Row> {
   sortable?: boolean;
   /** Left out on phones. */
   wide?: boolean;
+  /** On phones it stands with its header on a line below the others, so that nothing is cut. */
+  under?: boolean;
   /** Its text is the row’s link. By default that is the first column. */
   names?: boolean;
   render: (row: Row) => React.ReactNode;
@@ -53,6 +55,7 @@ export function DataTable<Row>(props: Props<Row>) {
   const naming = columns.find(({ names }) => names) ?? columns[0];
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = rows.length > virtualFrom;
+  const stacked = !virtual && columns.some(({ under }) => under); // virtual rows are all equally high
   const virtualizer = useVirtualizer({
     count: rows.length,
     enabled: virtual, // else it measures, which forces a layout while the page starts
@@ -98,7 +101,12 @@ export function DataTable<Row>(props: Props<Row>) {
       role={virtual ? 'group' : undefined}
       aria-label={virtual ? `${label}, scrollable` : undefined}
     >
-      <table className={styles.table} aria-label={label} aria-rowcount={rows.length + 1}>
+      <table
+        className={styles.table}
+        data-stacked={stacked || undefined}
+        aria-label={label}
+        aria-rowcount={rows.length + 1}
+      >
         <colgroup>
           {columns.map((column) => (
             <col
@@ -125,7 +133,11 @@ export function DataTable<Row>(props: Props<Row>) {
                 onAuxClick={opens ? followRow : undefined}
               >
                 {columns.map((column) => (
-                  <td key={column.key} className={className(column)}>
+                  <td
+                    key={column.key}
+                    className={className(column)}
+                    data-under={column.under ? column.header : undefined}
+                  >
                     {opens && column === naming ? (
                       <RowOpener
                         to={to?.(row)}

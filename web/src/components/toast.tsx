@@ -35,7 +35,7 @@ export function done(message: string, act?: Act): void {
   const words = act && (
     <>
       {message}.{' '}
-      <button type="button" className={styles.act} onClick={run}>
+      <button type="button" className={`link-button ${styles.act}`} onClick={run}>
         {act.label}
       </button>
     </>

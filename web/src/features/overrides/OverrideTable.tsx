@@ -125,19 +125,31 @@ const columnsOf = (tenant: string, rules: Rule[], without?: 'user' | 'rule'): Co
   {
     key: 'rule',
     header: 'Rule',
+    under: without !== 'user',
     render: (override) => {
       const props = { id: override.rule_id, rule: ruleOf(rules, override) };
       return without === 'user' ? <RuleName {...props} /> : <RuleLink tenant={tenant} {...props} />;
     },
   },
-  { key: 'limit', header: 'Limit', render: (override) => limitWith(ruleOf(rules, override), override) },
+  {
+    key: 'limit',
+    header: 'Limit',
+    under: true,
+    render: (override) => limitWith(ruleOf(rules, override), override),
+  },
   {
     key: 'reason',
     header: 'Reason',
     wide: true,
     render: ({ reason }) => <span title={reason}>{reason}</span>,
   },
-  { key: 'ends', header: 'Ends', width: 120, render: (override) => <Ends override={override} /> },
+  {
+    key: 'ends',
+    header: 'Ends',
+    width: 120,
+    under: true,
+    render: (override) => <Ends override={override} />,
+  },
 ];
 
 function Ends({ override: { expires_at, expired } }: { override: Override }) {

@@ -191,6 +191,7 @@ function Held({ own, all, here, onSplit }: HeldProps) {
       {onSplit && (
         <button
           type="button"
+          className="link-button"
           tabIndex={here ? 0 : -1}
           aria-label="Split All plans: give each plan its own limit"
           onClick={onSplit}

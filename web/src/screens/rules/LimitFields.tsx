@@ -85,7 +85,7 @@ export function LimitFields(props: FieldProps) {
         <p className={styles.presets}>
           <span>Preset:</span>
           {presets.map(({ label, limit }) => (
-            <button key={label} type="button" onClick={() => onChange(limit(draft))}>
+            <button key={label} type="button" className="link-button" onClick={() => onChange(limit(draft))}>
               {label}
             </button>
           ))}

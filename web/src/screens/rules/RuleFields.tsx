@@ -47,7 +47,7 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
         <AdaptFields draft={draft} onChange={onChange} problem={problem} disabled={disabled} />
       )}
       {draft.action !== 'bypass' && (
-        <div>
+        <div className={styles.mode}>
           <SegmentedControl
             fullWidth
             size="xs"

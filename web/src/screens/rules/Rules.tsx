@@ -37,12 +37,20 @@ const columnsOf = (inForce: Map<number, ScheduledChange>): Column<Rule>[] => [
       </span>
     ),
   },
-  { key: 'plan', header: 'Plan', width: '14%', sortable: true, render: (rule) => rule.plan ?? 'all plans' },
+  {
+    key: 'plan',
+    header: 'Plan',
+    width: '14%',
+    sortable: true,
+    under: true,
+    render: (rule) => rule.plan ?? 'all plans',
+  },
   {
     key: 'limit',
     header: 'Limit',
     width: '26%',
     sortable: true,
+    under: true,
     render: (rule) => (
       <>
         {ruleEffect(rule)} <RuleEnds rule={rule} change={inForce.get(rule.rule_id)} />
@@ -170,7 +178,7 @@ function Filters({ tenant, search, set }: FilterProps) {
     />
   );
   return (
-    <Group gap={8} role="search" aria-label="Filter the rules">
+    <Group gap={8} role="search" className={styles.filters} aria-label="Filter the rules">
       <FilterField
         search
         label="Search"

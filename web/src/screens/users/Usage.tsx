@@ -21,7 +21,7 @@ export function Usage({ tenant, user }: { tenant: string; user: string }) {
   const file = (months: { from?: string; to?: string } = {}) =>
     exportAddress(tenant, 'usage/export', { by: 'user', user_id: user, ...months });
   const columns: Column<UsageOfMonth>[] = [
-    { key: 'month', header: 'Month', render: ({ month }) => monthName(month) },
+    { key: 'month', header: 'Month', width: '26%', render: ({ month }) => monthName(month) },
     { key: 'allowed', header: 'Allowed', numeric: true, render: ({ allowed }) => <Num value={allowed} /> },
     { key: 'denied', header: 'Denied', numeric: true, render: ({ denied }) => <Num value={denied} /> },
     { key: 'cost', header: 'Cost', numeric: true, render: ({ cost }) => <Num value={cost} /> },

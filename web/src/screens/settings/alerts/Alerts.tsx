@@ -47,7 +47,7 @@ export default function Alerts() {
       width: '36%',
       render: (alert) => conditionOf(alert, nameOf(alert.rule_id)),
     },
-    { key: 'to', header: 'Sent to', width: 110, render: ({ format }) => formatNames[format] },
+    { key: 'to', header: 'Sent to', width: 110, under: true, render: ({ format }) => formatNames[format] },
     {
       key: 'raised',
       header: 'Fired',
