@@ -439,7 +439,25 @@ func TestTheWorkDoesNotTellWhichAddressesHaveAccounts(t *testing.T) {
 		hashes int64
 		calls  []string
 	}
+	unproven, _ := w.join(t, "claimed@example.com", auth.Viewer)
+	w.exec(t, "UPDATE account SET unproven_in = $2 WHERE account_id = $1", int64(unproven.Account.ID), int64(unproven.TenantID))
 	var wantSignIn, wantReset *outcome
+	for email, slugs := range map[string][]string{"claimed@example.com": {"", "acme", "nowhere"}, adaEmail: {"acme", "nowhere"}, "nobody@example.com": {"acme", "nowhere"}} {
+		for _, slug := range slugs {
+			from := laptop()
+			from.Tenant = slug
+			hashes, done := work(func() {
+				_, err := gate.SignIn(t.Context(), email, "not "+adaPassword, from)
+				wantError(t, err, auth.ErrWrongPassword)
+			})
+			if wantSignIn == nil {
+				wantSignIn = &outcome{hashes, done}
+			}
+			if hashes != 1 || !slices.Equal(done, wantSignIn.calls) {
+				t.Errorf("a sign-in of %s at %q hashes %d times and calls %q, want %+v", email, slug, hashes, done, wantSignIn)
+			}
+		}
+	}
 	for _, email := range []string{"nobody@example.com", adaEmail, "plain@example.com", "disabled@example.com", "no address"} {
 		hashes, done := work(func() {
 			_, err := gate.SignIn(t.Context(), email, "not "+adaPassword, laptop())

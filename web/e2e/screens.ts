@@ -28,6 +28,7 @@ export const screens = [
   { name: 'settings-import-export', path: `/t/${demo.tenant}/settings/import-export` },
   { name: 'settings-audit', path: `/t/${demo.tenant}/settings/audit` },
   { name: 'settings-audit-entry', path: `/t/${demo.tenant}/settings/audit?entry=15` },
+  { name: 'settings-security', path: `/t/${demo.tenant}/settings/security` },
   { name: 'platform-tenants', path: '/platform/tenants' },
   { name: 'platform-accounts', path: '/platform/accounts' },
   { name: 'platform-service-keys', path: '/platform/service-keys' },

@@ -154,7 +154,7 @@ const platformSecurityLog = createRoute({
   getParentRoute: () => shell,
   path: '/platform/security-log',
   validateSearch: securitySearch,
-  component: lazyRouteComponent(() => import('~/screens/platform/SecurityLog')),
+  component: lazyRouteComponent(() => import('~/features/security/SecurityLog')),
 });
 
 const platformSignIn = createRoute({

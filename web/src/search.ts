@@ -82,12 +82,13 @@ export interface TrySearch {
   attributes?: string;
 }
 
-/** The filters of the audit log and the open entry; how the mapping of gateways is edited. */
+/** The filters of the audit log and the security log, and the open entry; how the mapping of gateways is edited. */
 export interface SettingsSearch extends TimeSearch {
   actor?: string;
   action?: string;
   kind?: string;
   object?: string;
+  ip?: string;
   change?: number;
   entry?: number;
   view?: 'json';
@@ -209,6 +210,7 @@ export function settingsSearch(raw: Raw): SettingsSearch {
     action: text(raw.action),
     kind: text(raw.kind),
     object: text(raw.object),
+    ip: text(raw.ip),
     change: number(raw.change),
     entry: number(raw.entry),
     view: oneOf(raw.view, ['json'] as const),

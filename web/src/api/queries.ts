@@ -26,6 +26,7 @@ export type Resource =
   | 'quotas'
   | 'rules'
   | 'scheduled'
+  | 'security log'
   | 'stats'
   | 'status'
   | 'users'

@@ -59,6 +59,7 @@ export type Session = Schemas['Session'];
 export type SessionItem = Schemas['SessionItem'];
 export type SampleRequest = Schemas['SampleRequest'];
 export type SecurityEvent = Schemas['SecurityEvent'];
+export type SecurityEventList = Schemas['SecurityEventList'];
 export type Settings = Schemas['Settings'];
 export type ShadowRule = Schemas['ShadowRule'];
 export type Simulation = Schemas['Simulation'];

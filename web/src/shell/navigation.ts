@@ -31,6 +31,7 @@ export const settingsSections = [
   { section: 'tenant', label: 'Tenant' },
   { section: 'import-export', label: 'Import and export' },
   { section: 'audit', label: 'Audit log' },
+  { section: 'security', label: 'Security log' },
 ] as const;
 
 export const settingsIcon = IconSettings;

@@ -14,6 +14,11 @@ const sections = {
   tenant: lazy(() => import('./tenant/TenantSettings')),
   'import-export': lazy(() => import('./config/ImportExport')),
   audit: lazy(() => import('./audit/Audit')),
+  security: lazy(() =>
+    import('~/features/security/SecurityLog').then(({ TenantSecurityLog }) => ({
+      default: TenantSecurityLog,
+    })),
+  ),
 };
 
 /** The settings of a tenant, one section at a time. */

@@ -281,6 +281,49 @@ test('a section that the role does not show says so', async () => {
   expect(await screen.findByText('It takes an owner.')).toBeDefined();
 });
 
+const refused = {
+  event_id: '1',
+  at: '2026-11-21T09:00:00Z',
+  count: 3,
+  kind: 'denied',
+  succeeded: false,
+  account_id: 7,
+  who: 'eve@example.com',
+  typed: '',
+  key_id: '',
+  tenant: 'acme',
+  ip: '203.0.113.66',
+  user_agent: '',
+  detail: 'createKey',
+  request_id: 'r',
+};
+
+test('an owner sees who was refused in the tenant, by the filters of the address', async () => {
+  const asked: string[] = [];
+  server({
+    [`GET ${acme}/security-log`]: ({ query }: { query: URLSearchParams }) => {
+      query.delete('from');
+      query.delete('until');
+      asked.push(query.toString());
+      return { json: page([refused]) };
+    },
+  });
+  const { user } = open('/t/acme/settings/security?kind=denied&ip=203.0.113.66');
+  expect(await screen.findByText('Permission denied, 3 times')).toBeDefined();
+  expect(screen.queryByRole('columnheader', { name: 'Tenant' })).toBeNull();
+  await user.click(screen.getByRole('button', { name: 'Clear' }));
+  await waitFor(() => expect(asked).toEqual(['kind=denied&ip=203.0.113.66&limit=100', 'limit=100']));
+});
+
+test('the security log is its owners’, and nobody else asks for it', async () => {
+  const requests = server({}, 'editor');
+  open('/t/acme/settings/security');
+  expect(
+    await screen.findByText('This requires the owner role. An owner can change your role.'),
+  ).toBeDefined();
+  expect(requests.some(({ path }) => path.endsWith('/security-log'))).toBe(false);
+});
+
 test('a key without a recorded use is not said to be unused when it is revoked', async () => {
   server({ [`GET ${acme}/api-keys`]: page([key({ name: 'ci', last_used_at: null })]) });
   const { user } = open('/t/acme/settings/keys');
