@@ -104,6 +104,20 @@ func (s *surface) UpdateAccount(ctx context.Context, request openapi.UpdateAccou
 	return openapi.UpdateAccount200JSONResponse{TheAccountJSONResponse: answer}, nil
 }
 
+// EndAccountSessions handles DELETE /api/v1/accounts/{account_id}/sessions.
+func (s *surface) EndAccountSessions(ctx context.Context, request openapi.EndAccountSessionsRequestObject) (openapi.EndAccountSessionsResponseObject, error) {
+	account, err := s.People.Account(ctx, auth.AccountID(request.AccountId))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.People.EndSessions(ctx, account.ID); err != nil {
+		return nil, err
+	}
+	q := requestOf(ctx)
+	s.noteOf(q, auth.AccessSessionsEnded, "by "+q.actor.Name, account) // in the account's own list too
+	return openapi.EndAccountSessions204Response{}, nil
+}
+
 // proveAccount makes a platform admin vouch for an account's address.
 func (s *surface) proveAccount(ctx context.Context, request openapi.UpdateAccountRequestObject) (openapi.UpdateAccountResponseObject, error) {
 	body, id := request.Body, auth.AccountID(request.AccountId)

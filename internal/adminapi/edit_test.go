@@ -255,6 +255,29 @@ func TestASessionEndsEverywhereAtOnce(t *testing.T) {
 	w.want(w.send(elsewhere, "GET", "/api/v1/session", nil), http.StatusUnauthorized)
 }
 
+func TestAPlatformAdminSignsAnAccountOutEverywhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	admin, lost, bystander := w.platformAdmin(), w.person(w.acme, auth.Owner), w.person(w.acme, auth.Owner)
+	second := w.signedIn(lost.account)
+	path := fmt.Sprintf("/api/v1/accounts/%d/sessions", lost.account.ID)
+	w.want(w.send(bystander, "DELETE", path, nil), http.StatusForbidden)
+	w.want(w.send(admin, "DELETE", path, nil), http.StatusNoContent)
+	for _, by := range []caller{lost, second} {
+		w.want(w.send(by, "GET", "/api/v1/session", nil), http.StatusUnauthorized)
+	}
+	for _, by := range []caller{admin, bystander} {
+		w.want(w.send(by, "GET", "/api/v1/session", nil), http.StatusOK)
+	}
+	w.want(w.send(admin, "DELETE", "/api/v1/accounts/4711/sessions", nil), http.StatusNotFound)
+	// Who it was may sign in again, and reads who ended the sessions.
+	w.access.Flush(w.ctx())
+	log := w.want(w.send(w.signedIn(lost.account), "GET", "/api/v1/account/security-log", nil), http.StatusOK)
+	if !strings.Contains(log.body, `"kind":"sessions_ended"`) || !strings.Contains(log.body, "by "+admin.account.Email) {
+		t.Errorf("the account's security log is %s", log.body)
+	}
+}
+
 func TestARoleHoldsFromTheNextRequestOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

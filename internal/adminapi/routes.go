@@ -191,6 +191,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, v1 + "/accounts", aPlatformAdmin, x.ListAccounts},
 		{get, v1 + "/accounts/{account_id}", aPlatformAdmin, x.GetAccount},
 		{patch, v1 + "/accounts/{account_id}", aPlatformAdmin, x.UpdateAccount},
+		{remove, v1 + "/accounts/{account_id}/sessions", aPlatformAdmin, x.EndAccountSessions},
 		{get, v1 + "/audit", aPlatformAdmin, x.ListPlatformAudit},
 		{get, v1 + "/account/security-log", anAccount, x.ListOwnSecurityLog},
 		{get, v1 + "/security-log", aPlatformAdmin, x.ListSecurityLog},

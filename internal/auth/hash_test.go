@@ -115,6 +115,16 @@ func TestPasswordsThatAreGuessedFirstAreRefused(t *testing.T) {
 		"aaaaaaaaaaaa":                     true,
 		"AaAaAaAaAaAa":                     true,
 		"correct horse battery staple":     false,
+		"Sluice2026!":                      true, // the words that a guesser takes from the context
+		"sluice-admin-1":                   true,
+		"Ratelimit#42":                     true,
+		"example2026":                      true,
+		"L0velace.Lovelace":                false, // of which l and velace are no such words
+		"lovelace_ada_1815":                true,
+		"admin password":                   true,
+		"sluice gates open":                false,
+		"20260101!!":                       false, // no letter, and so no word
+		"com2026com2026":                   false,
 	} {
 		if wrong := auth.WrongPassword("password", password, "Ada.Lovelace@example.com"); refused != (wrong != nil) {
 			t.Errorf("%.40q: %v", password, wrong)

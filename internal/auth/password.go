@@ -3,6 +3,7 @@ package auth
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/sluicegate/sluice/internal/commonpasswords"
@@ -30,6 +31,8 @@ func wrongPassword(field, password, email string) rules.FieldErrors {
 		wrong = fmt.Sprintf("must be at least %d characters long", minPasswordLength)
 	case folded == strings.ToLower(email) || folded == strings.ToLower(local):
 		wrong = "must not be the e-mail address"
+	case consistsOf(letters(folded), contextWords(email)):
+		wrong = "must not be made of words such as sluice, admin and those of the e-mail address alone"
 	case commonpasswords.Contains(password) || isOneCharacter(folded):
 		wrong = "must not be one of those that everybody tries first"
 	}
@@ -37,6 +40,49 @@ func wrongPassword(field, password, email string) rules.FieldErrors {
 		return nil
 	}
 	return rules.FieldErrors{{Field: field, Message: wrong}}
+}
+
+// minContextWord is the length of the shortest part of an address that is a word, in characters.
+const minContextWord = 3
+
+// contextWords are what a guesser who knows where a password is for tries first: names of the product, and the parts of the address but the last,
+// which is a top-level domain. docs/security.md lists them.
+func contextWords(email string) []string {
+	words := []string{"sluice", "rate", "limit", "admin", "password"}
+	parts := strings.FieldsFunc(strings.ToLower(email), func(r rune) bool { return !unicode.IsLetter(r) })
+	if len(parts) == 0 {
+		return words
+	}
+	for _, part := range parts[:len(parts)-1] {
+		if utf8.RuneCountInString(part) >= minContextWord {
+			words = append(words, part)
+		}
+	}
+	return words
+}
+
+// letters leaves out what people put between and behind words.
+func letters(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsLetter(r) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// consistsOf reports whether a text is words one behind the other, in any order and number.
+func consistsOf(text string, words []string) bool {
+	ends := make([]bool, len(text)+1) // whether words may end before a byte
+	ends[0] = true
+	for at := range text {
+		for _, word := range words {
+			if ends[at] && strings.HasPrefix(text[at:], word) {
+				ends[at+len(word)] = true
+			}
+		}
+	}
+	return text != "" && ends[len(text)]
 }
 
 func isOneCharacter(text string) bool {

@@ -5649,6 +5649,9 @@ type ServerInterface interface {
 	// UpdateAccount Change an account's rights, or disable it
 	// (PATCH /api/v1/accounts/{account_id})
 	UpdateAccount(w http.ResponseWriter, r *http.Request, accountId AccountID, params UpdateAccountParams)
+	// EndAccountSessions Sign an account out everywhere
+	// (DELETE /api/v1/accounts/{account_id}/sessions)
+	EndAccountSessions(w http.ResponseWriter, r *http.Request, accountId AccountID)
 	// ListPlatformAudit List changes to accounts and to the list of tenants
 	// (GET /api/v1/audit)
 	ListPlatformAudit(w http.ResponseWriter, r *http.Request, params ListPlatformAuditParams)
@@ -6656,6 +6659,32 @@ func (siw *ServerInterfaceWrapper) UpdateAccount(w http.ResponseWriter, r *http.
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.UpdateAccount(w, r, accountId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// EndAccountSessions operation middleware
+func (siw *ServerInterfaceWrapper) EndAccountSessions(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "account_id" -------------
+	var accountId AccountID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "account_id", mux.Vars(r)["account_id"], &accountId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "account_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.EndAccountSessions(w, r, accountId)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -14506,6 +14535,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/accounts/{account_id}", wrapper.UpdateAccount).Methods(http.MethodPatch)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/accounts/{account_id}/sessions", wrapper.EndAccountSessions).Methods(http.MethodDelete)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/audit", wrapper.ListPlatformAudit).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/auth/{provider}/start", wrapper.StartProviderSignIn).Methods(http.MethodPost)
@@ -15496,6 +15527,22 @@ func (response UpdateAccount200JSONResponse) VisitUpdateAccountResponse(w http.R
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type EndAccountSessionsRequestObject struct {
+	AccountId AccountID `json:"account_id"`
+}
+
+type EndAccountSessionsResponseObject interface {
+	VisitEndAccountSessionsResponse(w http.ResponseWriter) error
+}
+
+type EndAccountSessions204Response struct {
+}
+
+func (response EndAccountSessions204Response) VisitEndAccountSessionsResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
 }
 
 type ListPlatformAuditRequestObject struct {
@@ -19688,6 +19735,9 @@ type StrictServerInterface interface {
 	// UpdateAccount Change an account's rights, or disable it
 	// (PATCH /api/v1/accounts/{account_id})
 	UpdateAccount(ctx context.Context, request UpdateAccountRequestObject) (UpdateAccountResponseObject, error)
+	// EndAccountSessions Sign an account out everywhere
+	// (DELETE /api/v1/accounts/{account_id}/sessions)
+	EndAccountSessions(ctx context.Context, request EndAccountSessionsRequestObject) (EndAccountSessionsResponseObject, error)
 	// ListPlatformAudit List changes to accounts and to the list of tenants
 	// (GET /api/v1/audit)
 	ListPlatformAudit(ctx context.Context, request ListPlatformAuditRequestObject) (ListPlatformAuditResponseObject, error)
@@ -20597,6 +20647,32 @@ func (sh *strictHandler) UpdateAccount(w http.ResponseWriter, r *http.Request, a
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(UpdateAccountResponseObject); ok {
 		if err := validResponse.VisitUpdateAccountResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// EndAccountSessions operation middleware
+func (sh *strictHandler) EndAccountSessions(w http.ResponseWriter, r *http.Request, accountId AccountID) {
+	var request EndAccountSessionsRequestObject
+
+	request.AccountId = accountId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.EndAccountSessions(ctx, request.(EndAccountSessionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EndAccountSessions")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(EndAccountSessionsResponseObject); ok {
+		if err := validResponse.VisitEndAccountSessionsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

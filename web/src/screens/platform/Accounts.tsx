@@ -7,7 +7,7 @@ import type { Account } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
 import { FilterField } from '~/components/FilterField';
-import { IconBan, IconCheck, IconDots, IconTenants } from '~/components/icons';
+import { IconBan, IconCheck, IconDots, IconLogout, IconTenants } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
@@ -93,12 +93,15 @@ function AccountList({ self }: { self: number }) {
   async function act() {
     if (!asking) return;
     const { account, patch } = asking;
-    await body(
-      api.PATCH('/api/v1/accounts/{account_id}', {
-        params: { path: { account_id: account.account_id }, header: ifMatch(etagOf(account)) },
-        body: patch,
-      }),
-    );
+    const path = { account_id: account.account_id };
+    await (patch
+      ? body(
+          api.PATCH('/api/v1/accounts/{account_id}', {
+            params: { path, header: ifMatch(etagOf(account)) },
+            body: patch,
+          }),
+        )
+      : api.DELETE('/api/v1/accounts/{account_id}/sessions', { params: { path } }));
     await queries.invalidateQueries({ queryKey: ['accounts'] });
     if (account.account_id === self) await queries.invalidateQueries({ queryKey: ['session'] });
     done(asking.done);
@@ -149,7 +152,7 @@ function AccountList({ self }: { self: number }) {
 }
 
 function Acts({ account, onAsk }: { account: Account; onAsk: (change: AccountChange) => void }) {
-  const { admin, access, proof } = changes(account);
+  const { admin, access, proof, sessions } = changes(account);
   return (
     <Menu position="bottom-end">
       <Menu.Target>
@@ -165,6 +168,11 @@ function Acts({ account, onAsk }: { account: Account; onAsk: (change: AccountCha
         ) : (
           <Menu.Item leftSection={<IconCheck size={15} />} onClick={() => onAsk(proof)}>
             {proof.verb} …
+          </Menu.Item>
+        )}
+        {!account.disabled && (
+          <Menu.Item leftSection={<IconLogout size={15} />} onClick={() => onAsk(sessions)}>
+            {sessions.verb} …
           </Menu.Item>
         )}
         <Menu.Item

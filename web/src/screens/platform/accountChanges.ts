@@ -3,7 +3,8 @@ import type { Account } from '~/api/types';
 /** A change of an account, with the texts of its dialog. */
 export interface AccountChange {
   account: Account;
-  patch: { platform_admin?: boolean; disabled?: boolean; proven?: boolean };
+  /** Left out, the account's sessions are ended. */
+  patch?: { platform_admin?: boolean; disabled?: boolean; proven?: boolean };
   verb: string;
   title: string;
   effect: string;
@@ -16,6 +17,7 @@ export function changes(account: Account): {
   admin: AccountChange;
   access: AccountChange;
   proof: AccountChange;
+  sessions: AccountChange;
 } {
   const who = account.name || account.email;
   return {
@@ -47,6 +49,14 @@ export function changes(account: Account): {
         'The account becomes the one with this address: it signs in at the common page, and can join other tenants. Ask the person in another way first.',
       done: `${who} has a proven address now`,
       destructive: false,
+    },
+    sessions: {
+      account,
+      verb: 'Sign out everywhere',
+      title: `Sign ${who} out everywhere?`,
+      effect: 'All their sessions end at once, such as on a lost device. They can sign in again.',
+      done: `${who} is signed out everywhere`,
+      destructive: true,
     },
     access: account.disabled
       ? {

@@ -135,6 +135,22 @@ test('an account is disabled after its effect was said; of the last admin the se
   expect(requests.find(({ method }) => method === 'PATCH')?.body).toEqual({ disabled: true });
 });
 
+test('an account is signed out everywhere after that was confirmed', async () => {
+  const requests = fakeServer({
+    'GET /api/v1/session': admin,
+    'GET /api/v1/accounts': page([account({ account_id: 2, email: 'bob@example.com', name: 'Bob' })]),
+    'DELETE /api/v1/accounts/2/sessions': () => ({ status: 204 }),
+  });
+  const { user } = open('/platform/accounts');
+  await user.click(await screen.findByRole('button', { name: 'Actions of bob@example.com' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Sign out everywhere …' }));
+  expect(await screen.findByText(/They can sign in again/)).toBeDefined();
+  expect(requests.some(({ method }) => method === 'DELETE')).toBe(false);
+  await user.click(screen.getByRole('button', { name: 'Sign out everywhere' }));
+  expect(await screen.findByText('Bob is signed out everywhere')).toBeDefined();
+  expect(requests.filter(({ method }) => method === 'DELETE')).toHaveLength(1);
+});
+
 test.each(['tenants', 'accounts'])('who is no platform admin sees no %s', async (screenName) => {
   const requests = fakeServer({ 'GET /api/v1/session': session() });
   open(`/platform/${screenName}`);
