@@ -136,21 +136,71 @@ func TestUsedGrowsByWhatAProcessComputes(t *testing.T) {
 
 func TestAQueryCostsWhatItTakesLongerThanALookup(t *testing.T) {
 	t.Parallel()
-	var usual meter.Usual
-	if got := usual.Beyond(9); got != 9 {
-		t.Errorf("before any lookup a query costs %d, want all of its time", got)
-	}
-	usual.Note(160)
-	for _, step := range []struct{ lookup, query, want time.Duration }{
-		{160, 200, 40},
-		{160, 100, -60}, // was lucky
-		{320, 200, 30},  // the mean is 170
-		{10, 200, 40},   // and 160
-	} {
-		usual.Note(step.lookup)
-		if got := usual.Beyond(step.query); got != step.want {
-			t.Errorf("after a lookup of %d a query of %d costs %d, want %d", step.lookup, step.query, got, step.want)
+	synctest.Test(t, func(t *testing.T) {
+		var usual meter.Usual
+		lookup := func(took time.Duration, isAnswered bool) (work time.Duration) {
+			q := usual.Begin(true)
+			pass(took)
+			return usual.End(q, isAnswered)
 		}
+		query := func(took, want time.Duration) {
+			t.Helper()
+			q := usual.Begin(false)
+			pass(took)
+			if got := usual.End(q, true); got != want {
+				t.Errorf("a query of %d costs %d, want %d", took, got, want)
+			}
+		}
+		query(9, 9) // before any lookup
+		lookup(160, true)
+		query(200, 40)
+		query(100, -60) // was lucky
+		lookup(320, true)
+		query(200, 30)     // the mean is 170
+		lookup(500, false) // is no answer
+		query(200, 30)
+		lookup(10, true)
+		query(200, 40) // and 160
+		// One that takes very long is no work, and says little of the next ones.
+		if got := lookup(time.Hour, true); got != 0 {
+			t.Errorf("a lookup that was held up costs %v", got)
+		}
+		query(time.Second, time.Second-160-50*time.Millisecond/16)
+	})
+}
+
+// TestAQueryThatIsHeldUpCostsNoMoreThanItsWork has a database that stands still for a second, while a lookup is under way.
+func TestAQueryThatIsHeldUpCostsNoMoreThanItsWork(t *testing.T) {
+	t.Parallel()
+	const trip, works, stall = 2 * time.Millisecond, 20 * time.Millisecond, time.Second
+	for _, endsFirst := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var usual meter.Usual
+			for range 100 {
+				q := usual.Begin(true)
+				pass(trip)
+				usual.End(q, true)
+			}
+			lookup := usual.Begin(true)
+			q := usual.Begin(false)
+			pass(stall)
+			if endsFirst {
+				usual.End(lookup, true)
+			}
+			pass(works + trip)
+			if got := usual.End(q, true); got < 0 || got > works+trip {
+				t.Errorf("lookup ends first %t: the query costs %v, want %v", endsFirst, got, works)
+			}
+			if !endsFirst {
+				usual.End(lookup, true)
+			}
+			// One that begins later was not held up.
+			q = usual.Begin(false)
+			pass(stall + trip)
+			if got := usual.End(q, true); got < stall*95/100 {
+				t.Errorf("lookup ends first %t: a query that works for %v costs %v", endsFirst, stall, got)
+			}
+		})
 	}
 }
 
@@ -160,23 +210,25 @@ func TestDelaysOfAllQueriesAreNobodysWork(t *testing.T) {
 	t.Parallel()
 	const requests, works = 20_000, 2 * time.Millisecond
 	for _, delay := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond} {
-		var usual meter.Usual
-		dice := rand.New(rand.NewPCG(1, 2)) // the same in each run
-		answer := func(work time.Duration) time.Duration {
-			return work + delay/2 + time.Duration(dice.ExpFloat64()*float64(delay/2))
-		}
-		var cost time.Duration
-		for range requests {
-			for range 2 {
-				took := answer(0)
-				cost += usual.Beyond(took)
-				usual.Note(took)
+		synctest.Test(t, func(t *testing.T) {
+			var usual meter.Usual
+			dice := rand.New(rand.NewPCG(1, 2)) // the same in each run
+			query := func(isLookup bool, work time.Duration) time.Duration {
+				q := usual.Begin(isLookup)
+				pass(work + delay/2 + time.Duration(dice.ExpFloat64()*float64(delay/2)))
+				return usual.End(q, true)
 			}
-			cost += usual.Beyond(answer(works))
-		}
-		if each := cost / requests; each < works*8/10 || each > works*12/10 {
-			t.Errorf("with delays of %v a request costs %v, want %v", delay, each, works)
-		}
+			var cost time.Duration
+			for range requests {
+				for range 2 {
+					cost += query(true, 0)
+				}
+				cost += query(false, works)
+			}
+			if each := cost / requests; each < works*8/10 || each > works*12/10 {
+				t.Errorf("with delays of %v a request costs %v, want %v", delay, each, works)
+			}
+		})
 	}
 }
 

@@ -10,28 +10,86 @@ import (
 //
 // It is the mean, and not the fastest or a high percentile. So the delays of many queries cancel out, and a caller that
 // makes the database slow gains nothing: its own queries are delayed by what is subtracted at least.
+//
+// When the database or the machine stands still for a moment, the queries under way then are delayed by more than the
+// mean. A query that takes [muchLonger] than usual is therefore compared with the longest lookup meanwhile.
 type Usual struct {
-	mu    sync.Mutex
-	mean  time.Duration
-	known bool
+	mu      sync.Mutex
+	mean    time.Duration
+	known   bool
+	running map[*Query]struct{} // lookups
+	ended   [256]span           // the latest lookups, in a ring
+	next    int                 // in the ring
 }
 
-// recent is about how many answers the mean is of.
-const recent = 16
-
-// Beyond returns how much longer an answer took than usual.
-func (u *Usual) Beyond(took time.Duration) time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return took - u.mean
+// Query is a query under way.
+type Query struct {
+	began    time.Time
+	isLookup bool
 }
 
-// Note notes the answer to a lookup.
-func (u *Usual) Note(took time.Duration) {
+type span struct{ began, ended time.Time }
+
+const (
+	// recent is about how many answers the mean is of.
+	recent = 16
+	// muchLonger is how much longer than usual a query takes that does much work or was held up.
+	muchLonger = 50 * time.Millisecond
+)
+
+// Begin begins a query. A lookup reads one row by its key.
+func (u *Usual) Begin(isLookup bool) *Query {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if !u.known {
-		u.mean, u.known = took, true
+	q := &Query{time.Now(), isLookup}
+	if isLookup {
+		if u.running == nil {
+			u.running = map[*Query]struct{}{}
+		}
+		u.running[q] = struct{}{}
 	}
-	u.mean += (took - u.mean) / recent
+	return q
+}
+
+// End ends a query and returns how much longer than usual it took. isAnswered is false if the query failed, maybe without
+// an answer.
+func (u *Usual) End(q *Query, isAnswered bool) (work time.Duration) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := time.Now()
+	took := now.Sub(q.began)
+	usual := u.mean
+	if took > usual+muchLonger {
+		usual = max(usual, u.longest(span{q.began, now}))
+	}
+	delete(u.running, q)
+	if q.isLookup && isAnswered {
+		u.ended[u.next] = span{q.began, now}
+		u.next = (u.next + 1) % len(u.ended)
+		if !u.known {
+			u.mean, u.known = took, true
+		}
+		u.mean += (min(took, u.mean+muchLonger) - u.mean) / recent
+	}
+	return took - usual
+}
+
+// longest returns for how much of a stretch one lookup ran at most.
+func (u *Usual) longest(of span) (longest time.Duration) {
+	during := func(s span) time.Duration {
+		if s.began.Before(of.began) {
+			s.began = of.began
+		}
+		if s.ended.After(of.ended) {
+			s.ended = of.ended
+		}
+		return s.ended.Sub(s.began)
+	}
+	for _, lookup := range u.ended {
+		longest = max(longest, during(lookup))
+	}
+	for q := range u.running {
+		longest = max(longest, during(span{q.began, of.ended}))
+	}
+	return longest
 }

@@ -31,26 +31,26 @@ func asLookup(ctx context.Context) context.Context {
 
 // asked is a query under way.
 type asked struct {
-	began    time.Time
-	ended    atomic.Bool // because pgx tells twice of the end of a batch that could not be sent
-	answered func(work time.Duration)
+	*meter.Query             // nil for a COMMIT
+	ended        atomic.Bool // because pgx tells twice of the end of a batch that could not be sent
+	answered     func(work time.Duration)
 }
 
 type askedKey struct{}
 
-func askedAt(ctx context.Context) context.Context {
-	return context.WithValue(ctx, askedKey{}, &asked{began: time.Now(), answered: meter.Ask(ctx)})
+func (w *workTracer) ask(ctx context.Context) context.Context {
+	isLookup := ctx.Value(lookupKey{}) != nil
+	return context.WithValue(ctx, askedKey{}, &asked{Query: w.usual.Begin(isLookup), answered: meter.Ask(ctx)})
 }
 
 func (w *workTracer) end(ctx context.Context, err error) {
 	query, ok := ctx.Value(askedKey{}).(*asked)
-	if !ok || query.ended.Swap(true) {
-		return
-	}
-	took := time.Since(query.began)
-	query.answered(w.usual.Beyond(took))
-	if isLookup := ctx.Value(lookupKey{}) != nil; isLookup && err == nil { // an error may come without an answer
-		w.usual.Note(took)
+	switch {
+	case !ok || query.ended.Swap(true):
+	case query.Query == nil:
+		query.answered(0)
+	default:
+		query.answered(w.usual.End(query.Query, err == nil))
 	}
 }
 
@@ -59,10 +59,9 @@ const commit = "commit"
 
 func (w *workTracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	if data.SQL == commit {
-		ended := meter.Wait(ctx)
-		return context.WithValue(ctx, askedKey{}, &asked{began: time.Now(), answered: func(time.Duration) { ended() }})
+		return context.WithValue(ctx, askedKey{}, &asked{answered: meter.Ask(ctx)})
 	}
-	return askedAt(ctx)
+	return w.ask(ctx)
 }
 
 func (w *workTracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
@@ -70,7 +69,7 @@ func (w *workTracer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.Tr
 }
 
 func (w *workTracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
-	return askedAt(ctx)
+	return w.ask(ctx)
 }
 
 func (w *workTracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
@@ -80,7 +79,7 @@ func (w *workTracer) TraceBatchEnd(ctx context.Context, _ *pgx.Conn, data pgx.Tr
 }
 
 func (w *workTracer) TraceCopyFromStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceCopyFromStartData) context.Context {
-	return askedAt(ctx)
+	return w.ask(ctx)
 }
 
 func (w *workTracer) TraceCopyFromEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceCopyFromEndData) {
