@@ -8,7 +8,8 @@
 //   - In this process, requests that compute at the same time share the processor time that the process really got; see
 //     [Processors]. Their charges add up to that time.
 //   - In the database, a query costs its time less the usual time of a lookup by key; see [Usual]. Busy processors and a
-//     slow network delay both queries and lookups, so the difference is work.
+//     slow network delay both queries and lookups, so the difference is work. So does a moment in which the database stands
+//     still, such as a checkpoint on a slow disk.
 //
 // The cost of queries is right on average only. A query that is faster than usual has a negative cost, so the work of a
 // request can be negative. Callers that add up costs must add negative ones too, or quick queries would never make up for slow ones.
