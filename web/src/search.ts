@@ -33,8 +33,6 @@ export interface RulesSearch {
 /** A new rule; it can start as a copy. */
 export interface NewRuleSearch {
   from?: number;
-  /** Starts with a rule that blocks this address. */
-  block?: string;
 }
 
 export interface ViolationsSearch extends TimeSearch {
@@ -157,10 +155,7 @@ export function rulesSearch(raw: Raw): RulesSearch {
 }
 
 export function newRuleSearch(raw: Raw): NewRuleSearch {
-  return given({
-    from: number(raw.from),
-    block: text(raw.block),
-  });
+  return given({ from: number(raw.from) });
 }
 
 export function violationsSearch(raw: Raw): ViolationsSearch {

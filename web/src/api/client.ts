@@ -1,6 +1,7 @@
 import createClient, { type Middleware } from 'openapi-fetch';
 import { noteAway } from './away';
 import { noteBusy } from './busy';
+import { noteServerTime } from './clock';
 import { AwayError, isKind, problemOf } from './problem';
 import { askForProof } from './proof';
 import type { paths } from './schema';
@@ -22,7 +23,7 @@ const repeats = [300, 1000, 3000];
  * more.
  */
 export async function send(request: Request): Promise<Response> {
-  if (request.method === 'GET') return globalThis.fetch(request);
+  if (request.method === 'GET') return timed(request);
   if (request.method === 'POST' && isRepeatable(request.url) && !request.headers.has('Idempotency-Key'))
     request.headers.set('Idempotency-Key', crypto.randomUUID());
   const response = await sendOnce(request.clone());
@@ -35,17 +36,24 @@ export async function send(request: Request): Promise<Response> {
  * once, and answers as it did or would have.
  */
 async function sendOnce(request: Request): Promise<Response> {
-  if (!request.headers.has('Idempotency-Key')) return globalThis.fetch(request);
+  if (!request.headers.has('Idempotency-Key')) return timed(request);
   for (const pause of repeats) {
     try {
-      const response = await globalThis.fetch(request.clone());
+      const response = await timed(request.clone());
       if (!(await isProblem(response, 409, 'request-in-progress'))) return response;
     } catch (error) {
       if (request.signal.aborted) throw error;
     }
     await new Promise((resolve) => setTimeout(resolve, pause));
   }
-  return globalThis.fetch(request);
+  return timed(request);
+}
+
+async function timed(request: Request): Promise<Response> {
+  const sent = Date.now();
+  const response = await globalThis.fetch(request);
+  noteServerTime(response.headers.get('Date'), sent, Date.now());
+  return response;
 }
 
 /** Sign-in and the like are for anyone: the server keeps no answers for strangers. */

@@ -1,6 +1,7 @@
-import { queryOptions } from '@tanstack/react-query';
+import { queryOptions, useQuery } from '@tanstack/react-query';
 import { api, body } from './client';
 import { tenantKey } from './queries';
+import type { Rule } from './types';
 
 /** The entry of the audit log that says who removed a rule, and what the rule was; null if there is none. */
 export const removalQuery = (tenant: string, rule: number) =>
@@ -19,3 +20,11 @@ export const removalQuery = (tenant: string, rule: number) =>
       return items[0] ?? null;
     },
   });
+
+/** What a removed rule was called; undefined while it is read, and if the audit log has none. */
+export function useRemovedRule(tenant: string, rule: number | undefined) {
+  const { data } = useQuery({ ...removalQuery(tenant, rule ?? 0), enabled: rule !== undefined });
+  if (!data?.before) return undefined;
+  const { key_pattern, name, plan } = data.before as unknown as Pick<Rule, 'key_pattern' | 'name' | 'plan'>;
+  return { key_pattern, name, plan, removed: true };
+}

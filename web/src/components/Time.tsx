@@ -1,12 +1,13 @@
 import { Tooltip } from '@mantine/core';
 import { useEffect, useState } from 'react';
+import { serverNow } from '~/api/clock';
 import { duration, exactTime, relative } from '~/domain/format';
 
-/** The current time, updated at an interval in milliseconds. */
+/** The current time by the server's clock, updated at an interval in milliseconds. */
 export function useNow(every = 10_000): number {
-  const [now, setNow] = useState(Date.now);
+  const [now, setNow] = useState(serverNow);
   useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), every);
+    const timer = setInterval(() => setNow(serverNow()), every);
     return () => clearInterval(timer);
   }, [every]);
   return now;

@@ -3,6 +3,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
+import { serverNow } from '~/api/clock';
 import type { Alert } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
 import { done } from '~/components/toast';
@@ -25,7 +26,7 @@ export default function Silence({
   const [reason, setReason] = useState('');
 
   async function save() {
-    const until = new Date(Date.now() + Number(length) * 3_600_000).toISOString();
+    const until = new Date(serverNow() + Number(length) * 3_600_000).toISOString();
     const params = { path: { tenant, alert_id: alert.alert_id }, header: ifMatch(etagOf(alert)) };
     await body(
       api.PUT('/api/v1/tenants/{tenant}/alerts/{alert_id}/silence', { params, body: { until, reason } }),

@@ -1,5 +1,6 @@
 import { Checkbox, NativeSelect, Textarea, TextInput } from '@mantine/core';
 import { useState } from 'react';
+import { serverNow } from '~/api/clock';
 import type { Permission } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
 import { QuotaNote } from '~/components/QuotaNote';
@@ -33,7 +34,7 @@ export function NewKey({ room, onClose, onCreated }: Props) {
       name,
       permissions: may as Permission[],
       networks,
-      expires_at: life ? new Date(Date.now() + Number(life) * days).toISOString() : null,
+      expires_at: life ? new Date(serverNow() + Number(life) * days).toISOString() : null,
     });
     // Not awaited, or the form would stay open below the secret.
     room.changed();

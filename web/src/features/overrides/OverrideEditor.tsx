@@ -2,6 +2,7 @@ import { Button, Group, TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
+import { serverNow } from '~/api/clock';
 import { isStatus, ProblemError, sentence } from '~/api/problem';
 import type { Override, Rule } from '~/api/types';
 import { BurstInput } from '~/components/BurstInput';
@@ -47,7 +48,7 @@ export function OverrideEditor({ tenant, rule, user, named, saved, onClose }: Pr
   const queries = useQueryClient();
   const subject = { rule_id: rule.rule_id, user_id: user.user_id };
   const problems = limitProblems(draft.limit);
-  const end = expiresAt(draft.expiry, Date.now());
+  const end = expiresAt(draft.expiry, serverNow());
   const change = (part: Partial<OverrideDraft>) => setDraft((old) => ({ ...old, ...part }));
 
   const save = useMutation({

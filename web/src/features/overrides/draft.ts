@@ -1,3 +1,4 @@
+import { serverNow } from '~/api/clock';
 import type { Override, OverrideLimit, Rule } from '~/api/types';
 import { exactTime } from '~/domain/format';
 import { hasRate, type Limit, limitSentence, shapeOf, times } from '~/domain/rate';
@@ -42,7 +43,7 @@ export function amounts({ rate_per_second, burst_capacity, algorithm }: Limit) {
 /** The request body of a save. */
 export function overrideBody({ limit, reason, expiry }: OverrideDraft): OverrideLimit {
   const { rate_per_second, rate_unit, burst_capacity, algorithm } = limit;
-  const expires_at = expiresAt(expiry, Date.now()) ?? null;
+  const expires_at = expiresAt(expiry, serverNow()) ?? null;
   const rate = hasRate(algorithm) ? { rate_per_second, rate_unit } : {};
   return { ...rate, burst_capacity, reason: reason.trim(), expires_at };
 }
@@ -63,7 +64,7 @@ export function overrideVersions(rule: Rule, mine: OverrideDraft, theirs: Overri
     { label: 'Reason', mine: mine.reason.trim(), theirs: theirs?.reason ?? '–' },
     {
       label: 'Ends',
-      mine: endInWords(expiresAt(mine.expiry, Date.now())),
+      mine: endInWords(expiresAt(mine.expiry, serverNow())),
       theirs: theirs ? endInWords(theirs.expires_at) : '–',
     },
   ];

@@ -1,5 +1,6 @@
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
 import { api, body, etagOf, ifMatch } from '~/api/client';
+import { serverNow } from '~/api/clock';
 import { isStatus } from '~/api/problem';
 import { keepSame, tenantKey } from '~/api/queries';
 import type { paths } from '~/api/schema';
@@ -18,7 +19,7 @@ export interface Which extends OverridesSearch {
 
 /** The filter for overrides that end within seven days. */
 function endingSoon(): Filter {
-  return { sort: 'end', expired: false, ends_before: new Date(Date.now() + soon).toISOString() };
+  return { sort: 'end', expired: false, ends_before: new Date(serverNow() + soon).toISOString() };
 }
 
 function filterOf({ ends, rule, prefix, user }: Which): Filter {

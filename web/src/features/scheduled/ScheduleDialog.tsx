@@ -3,6 +3,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
+import { serverNow } from '~/api/clock';
 import { isStatus, ProblemError, sentence } from '~/api/problem';
 import type { NewScheduledRule } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
@@ -38,7 +39,7 @@ export function ScheduleDialog(props: Props) {
   const [end, setEnd] = useState(() => fieldText(Math.ceil(Date.now() / hour) * hour + 24 * hour));
   const isNow = begins === 'now';
   const isBack = back || isNow;
-  const [from, until] = [isNow ? Date.now() : fieldMoment(start), fieldMoment(end)];
+  const [from, until] = [isNow ? serverNow() : fieldMoment(start), fieldMoment(end)];
   const schedule = useMutation({
     mutationFn: () =>
       body(

@@ -1,6 +1,7 @@
 import { Button, Tooltip } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
+import { lazy, Suspense, useState } from 'react';
 import type { Violation, ViolationDetail } from '~/api/types';
 import { violationQuery } from '~/api/violations';
 import { Copy } from '~/components/Copy';
@@ -18,6 +19,9 @@ import type { TrySearch } from '~/search';
 import { useRole } from '~/session';
 import { OutcomeOf } from './columns';
 import styles from './violations.module.css';
+
+// Most violations lead to no block.
+const TemporaryRule = lazy(() => import('~/features/temporary/TemporaryRule'));
 
 interface Props {
   tenant: string;
@@ -110,6 +114,7 @@ interface ActsProps {
 
 function Acts({ tenant, violation, removed }: ActsProps) {
   const { edit } = useRole();
+  const [blocking, setBlocking] = useState(false);
   const { user_id, rule_id, ip_address, key_pattern, mode, reason } = violation;
   const overridable =
     edit &&
@@ -164,14 +169,19 @@ function Acts({ tenant, violation, removed }: ActsProps) {
         Try it
       </Button>
       {edit && ip_address !== null && reason !== 'blocked' && (
-        <Button
-          variant="default"
-          renderRoot={(props) => (
-            <Link {...props} to="/t/$tenant/rules/new" params={{ tenant }} search={{ block: ip_address }} />
-          )}
-        >
+        <Button variant="default" onClick={() => setBlocking(true)}>
           Block this address
         </Button>
+      )}
+      {blocking && ip_address !== null && (
+        <Suspense fallback={null}>
+          <TemporaryRule
+            tenant={tenant}
+            group={{ by: 'ip', value: ip_address }}
+            action="block"
+            onClose={() => setBlocking(false)}
+          />
+        </Suspense>
       )}
     </div>
   );

@@ -127,7 +127,7 @@ function RankedLink({ tenant, span, by, item }: { tenant: string; span: Span; by
           params={{ tenant }}
           search={{ rule: Number(value), range: span.text }}
         >
-          {rule ? <RuleName id={rule.rule_id} rule={rule} /> : `Rule ${value}, removed`}
+          <RuleName id={Number(value)} rule={rule ?? undefined} />
         </Link>
       );
     default:

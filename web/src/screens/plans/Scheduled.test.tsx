@@ -1,6 +1,6 @@
 import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import { effect, fakeServer, page, plan, rule, session } from '../../../test/fake';
+import { auditEntry, effect, fakeServer, page, plan, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { top } from '../../../test/traffic';
 
@@ -92,15 +92,27 @@ test('a removal cannot be scheduled, and the review says so', async () => {
   expect(within(review).getByRole('button', { name: 'Schedule' })).toHaveProperty('disabled', true);
 });
 
+const removal = auditEntry({
+  action: 'remove',
+  object: { kind: 'rule', id: '9' },
+  before: { ...rule({ rule_id: 9, key_pattern: 'user:{user_id}', name: 'spring', plan: null }) },
+  after: null,
+});
+
 test('the list has a change of many rules as one entry, and it is ended as one', async () => {
   const requests = fakeServer(
-    world({ [`GET ${path}`]: page([change]), [`POST ${path}/7/cancel`]: { ...change, state: 'done' } }),
+    world({
+      [`GET ${path}`]: page([change]),
+      [`POST ${path}/7/cancel`]: { ...change, state: 'done' },
+      'GET /api/v1/tenants/acme/audit': page([removal]),
+    }),
   );
   const { user } = open('/t/acme/plans');
   const list = await screen.findByRole('list', { name: 'Scheduled changes' });
   expect(list.textContent).toMatch(/In force2 limits of pro.*by ada@example.com1 of 2 rules was not changed/);
+  await within(list).findByText('Removed');
   expect(list.textContent).toMatch(
-    /endpoint:\/search.*bursts to 90rule 9, removedThe rule was removed before/,
+    /endpoint:\/search.*bursts to 90user:\{user_id\} spring · all plans RemovedThe rule was removed before/,
   );
   await user.click(within(list).getByRole('button', { name: 'End now' }));
   const dialog = await screen.findByRole('dialog');

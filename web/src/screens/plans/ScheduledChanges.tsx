@@ -1,8 +1,8 @@
 import { useQuery } from '@tanstack/react-query';
 import { openScheduledQuery, scheduledQuery } from '~/api/scheduled';
 import type { MatrixRow, Rule, ScheduledChange } from '~/api/types';
+import { FormerRuleLink } from '~/components/FormerRuleLink';
 import { Card } from '~/components/Page';
-import { RuleLink } from '~/components/RuleLink';
 import { plural } from '~/domain/format';
 import { becomes, isOpen } from '~/domain/scheduled';
 import { ScheduledList } from '~/features/scheduled/ScheduledList';
@@ -44,8 +44,7 @@ function What({
         const rule = rules.get(rule_id);
         return (
           <li key={rule_id}>
-            <RuleLink tenant={tenant} id={rule_id} rule={rule} />
-            {!rule && ', removed'}
+            <FormerRuleLink tenant={tenant} id={rule_id} rule={rule} />
             {rule && (
               <>
                 {': '}

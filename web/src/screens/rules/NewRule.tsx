@@ -21,14 +21,14 @@ import { useRole, useTenant } from '~/session';
 import { BucketPicture } from './BucketPicture';
 import { RuleFields } from './RuleFields';
 import styles from './Rules.module.css';
-import { blockOf, copyOf, creation, newRule, type RuleDraft } from './ruleDraft';
+import { copyOf, creation, newRule, type RuleDraft } from './ruleDraft';
 
 /** Creates a rule, empty or as a copy. */
 export default function NewRule() {
   const tenant = useTenant();
-  const { from, block } = useSearch({ from: '/shell/t/$tenant/rules/new' });
+  const { from } = useSearch({ from: '/shell/t/$tenant/rules/new' });
   const rules = useQuery({ ...rulesQuery(tenant), enabled: from !== undefined });
-  if (from === undefined) return <Form begin={block ? blockOf(block) : newRule} />;
+  if (from === undefined) return <Form begin={newRule} />;
   return (
     <Query query={rules}>
       {(all) => {

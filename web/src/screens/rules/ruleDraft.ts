@@ -38,12 +38,6 @@ export const newRule: RuleDraft = {
   description: '',
 };
 
-/** A rule that blocks an address or network. */
-export function blockOf(ip: string): RuleDraft {
-  const literal = ip.includes(':') ? `"${ip}"` : ip; // as IPv6 has it, in the pattern's own quotes
-  return { ...newRule, key_pattern: `ip:${literal}`, action: 'block', ...nothing };
-}
-
 /** A copy of a rule under a free name: "daily-copy". */
 export function copyOf(rule: Rule, rules: Rule[]): RuleDraft {
   const { key_pattern, plan, mode, action, failure_mode, lease, is_active, description } = rule;

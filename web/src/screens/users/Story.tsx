@@ -2,6 +2,7 @@ import { useInfiniteQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import type { components } from '~/api/schema';
 import type { Rule } from '~/api/types';
+import { FormerRuleLink } from '~/components/FormerRuleLink';
 import { Num } from '~/components/Num';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
@@ -11,7 +12,6 @@ import { ErrorState, LoadingLines } from '~/components/states';
 import { actorOf, changesOf, verbOf } from '~/domain/audit';
 import { exactTime, plainTime } from '~/domain/format';
 import { between, type Span } from '~/domain/range';
-import { ruleLabel } from '~/domain/rule';
 import { storyQuery } from './queries';
 import styles from './Users.module.css';
 
@@ -102,7 +102,18 @@ function Changed({ tenant, entry, rules }: { tenant: string; entry: Entry; rules
         >
           {verbOf(entry)}
         </Link>{' '}
-        {entry.object.kind === 'user' ? 'the plan' : `the override of ${overriddenRule(entry, rules)}`}
+        {entry.object.kind === 'user' ? (
+          'the plan'
+        ) : (
+          <>
+            the override of{' '}
+            <FormerRuleLink
+              tenant={tenant}
+              id={ruleOf(entry)}
+              rule={rules.find(({ rule_id }) => rule_id === ruleOf(entry))}
+            />
+          </>
+        )}
         {changes.length > 0 && ': '}
         {changes
           .map(({ field, before, after }) =>
@@ -116,8 +127,7 @@ function Changed({ tenant, entry, rules }: { tenant: string; entry: Entry; rules
   );
 }
 
-function overriddenRule({ object: { id } }: Entry, rules: Rule[]): string {
-  const number = Number(id.slice(0, id.indexOf(':')));
-  const rule = rules.find(({ rule_id }) => rule_id === number);
-  return rule ? ruleLabel(rule) : `rule ${number}, removed`;
+/** The id of the rule of an entry about an override. */
+function ruleOf({ object: { id } }: Entry): number {
+  return Number(id.slice(0, id.indexOf(':')));
 }

@@ -1,6 +1,6 @@
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import { page, plan, problem, rule, session } from '../../../test/fake';
+import { auditEntry, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { bucket, crossing, override, quota, user as someUser, violation } from '../../../test/traffic';
 import { base, its, tag, userServer } from '../../../test/users';
@@ -189,6 +189,30 @@ test('a recent denial opens its story', async () => {
   const { user } = open('/t/acme/users/42');
   await user.click(await screen.findByText('GET /api/search'));
   expect(await screen.findByText(/^User 42 on free was denied 11 times/)).toBeDefined();
+});
+
+test('the time line has the name of a rule that was removed with its overrides', async () => {
+  const entry = auditEntry({
+    action: 'remove',
+    object: { kind: 'override', id: '77:42' },
+    before: { burst_capacity: 500 },
+    after: null,
+  });
+  userServer({
+    [`GET ${its}/story`]: page([{ at: entry.at, denials: null, entry }]),
+    [`GET ${base}/audit`]: page([
+      auditEntry({
+        action: 'remove',
+        object: { kind: 'rule', id: '77' },
+        before: { ...rule({ rule_id: 77, name: 'spring', plan: null }) },
+        after: null,
+      }),
+    ]),
+  });
+  open('/t/acme/users/42');
+  const story = await screen.findByRole('list', { name: 'Time line' });
+  await within(story).findByText('Removed');
+  expect(story.textContent).toMatch(/the override of user:\{user_id\} spring · all plans Removed/);
 });
 
 test('a user is erased after the id was typed, and the receipt is shown', async () => {

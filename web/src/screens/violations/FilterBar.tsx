@@ -1,7 +1,7 @@
 import { Button, NativeSelect, SegmentedControl, Select } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { plansQuery, rulesQuery } from '~/api/queries';
-import type { Rule } from '~/api/types';
+import { useRemovedRule } from '~/api/removal';
 import { ChoiceField } from '~/components/ChoiceField';
 import { FilterField } from '~/components/FilterField';
 import { IconX } from '~/components/icons';
@@ -36,7 +36,7 @@ export function isFiltered(search: ViolationsSearch): boolean {
 
 /** Who, where, by which rule. Each filter lives in the address. */
 export function FilterBar({ tenant, search, onChange }: Props) {
-  const { data: rules = [] } = useQuery(rulesQuery(tenant));
+  const rules = useRuleChoices(tenant, search.rule);
   const { data: plans = [] } = useQuery(plansQuery(tenant));
   const ranked = search.group !== undefined; // rankings are of an outcome or a rule
   const modes = [
@@ -64,7 +64,7 @@ export function FilterBar({ tenant, search, onChange }: Props) {
           comboboxProps={{ width: 360, position: 'bottom-start' }}
           clearButtonProps={{ 'aria-label': 'Any rule' }}
           nothingFoundMessage="No results"
-          data={ruleChoices(rules, search.rule)}
+          data={rules}
           value={search.rule === undefined ? null : String(search.rule)}
           onChange={(rule) => onChange({ rule: rule === null ? undefined : Number(rule) })}
         />
@@ -129,10 +129,12 @@ function Who({ search, onChange }: Pick<Props, 'search' | 'onChange'>) {
 }
 
 /** The rules, and the one in the filter even if it was removed: its violations remain. */
-function ruleChoices(rules: Rule[], asked: number | undefined): { value: string; label: string }[] {
+function useRuleChoices(tenant: string, asked: number | undefined): { value: string; label: string }[] {
+  const { data: rules = [], isSuccess } = useQuery(rulesQuery(tenant));
+  const missing = asked !== undefined && !rules.some(({ rule_id }) => rule_id === asked);
+  const removed = useRemovedRule(tenant, missing && isSuccess ? asked : undefined);
   const choices = rules.map((rule) => ({ value: String(rule.rule_id), label: ruleLabel(rule) }));
-  if (asked !== undefined && !rules.some(({ rule_id }) => rule_id === asked)) {
-    choices.push({ value: String(asked), label: `Rule ${asked}, removed` });
-  }
-  return choices;
+  if (!missing) return choices;
+  const label = removed ? `${ruleLabel(removed)} · removed` : `Rule ${asked}`;
+  return [...choices, { value: String(asked), label }];
 }

@@ -142,7 +142,7 @@ function columnsOf(
 
 function Value({ by, item: { value, rule } }: { by: TopBy; item: TopItem }) {
   if (by !== 'rule') return <>{value}</>;
-  return rule ? <RuleName id={rule.rule_id} rule={rule} /> : <>Rule {value}, removed</>;
+  return <RuleName id={Number(value)} rule={rule ?? undefined} />;
 }
 
 /** What the figures cover. */

@@ -1,7 +1,7 @@
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import { exactTime } from '~/domain/format';
-import { effect, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
+import { auditEntry, effect, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { series, verdicts, violation, violationSeries } from '../../../test/traffic';
 
@@ -189,7 +189,22 @@ test('the chart of recorded violations claims no more than a lower bound', async
   expect(await screen.findByLabelText('At least 11 checks were denied over this time')).toBeDefined();
 });
 
-test('from a violation one goes to a rule that blocks its address', async () => {
+test('the filter has the name of a removed rule', async () => {
+  server({
+    [`GET ${base}/audit`]: page([
+      auditEntry({
+        action: 'remove',
+        object: { kind: 'rule', id: '77' },
+        before: { ...rule({ rule_id: 77, key_pattern: 'user:{user_id}', name: 'spring', plan: 'free' }) },
+        after: null,
+      }),
+    ]),
+  });
+  open('/t/acme/violations?rule=77');
+  expect(await screen.findByDisplayValue('user:{user_id} · spring · free · removed')).toBeDefined();
+});
+
+test('a violation’s address is blocked for a time, beside the violation', async () => {
   const row = violation({ ip_address: '203.0.113.9' });
   server({
     [`GET ${base}/violations`]: list([row]),
@@ -200,9 +215,10 @@ test('from a violation one goes to a rule that blocks its address', async () => 
       beside: [],
     },
   });
-  open(`/t/acme/violations?open=${row.violation_id}`);
-  const link = await screen.findByRole('link', { name: 'Block this address' });
-  expect(link.getAttribute('href')).toMatch(/\/rules\/new\?block=203\.0\.113\.9$/);
+  const { user } = open(`/t/acme/violations?open=${row.violation_id}`);
+  await user.click(await screen.findByRole('button', { name: 'Block this address' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Block address 203.0.113.9' });
+  expect(await within(dialog).findByRole('button', { name: 'Block for 1 hour' })).toBeDefined();
 });
 
 test('the address that is filtered is blocked from the page', async () => {
