@@ -148,23 +148,31 @@ func fromLease(d *sluice.Decision) bool { return d.Source == sluice.FromLease }
 
 func fromFailureMode(d *sluice.Decision) bool { return d.Source == sluice.FromFailureMode }
 
-// TestHandlesOfARevokedKeyStopWithinTwoSeconds: however much they hold.
-func TestHandlesOfARevokedKeyStopWithinTwoSeconds(t *testing.T) {
+// TestHandlesThatMayNotGoOnStopWithinTwoSeconds: when their key is revoked or their tenant suspended, however much they hold.
+func TestHandlesThatMayNotGoOnStopWithinTwoSeconds(t *testing.T) {
 	t.Parallel()
-	redis := devdbtest.Redis(t)
-	tn := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 100000/second, burst_capacity: 100000}\n")
-	a := tn.startAPI(t, redis.URL(), unhurried)
-	server := tn.startAdmin(t, redis.URL())
-	server.signIn(t, tn.database)
-	key := tn.leaseKey(t)
-	client := a.newSDK(t, sluice.Config{Key: key, FailureMode: sluice.Closed})
-	h, err := client.Handle(sluice.Check{UserID: "42"})
-	if err != nil {
-		t.Fatal(err)
+	for what, path := range map[string]func(key string) string{
+		"the key is revoked":      func(key string) string { return "/api-keys/" + strings.Split(key, "_")[1] + "/revoke" },
+		"the tenant is suspended": func(string) string { return "/suspend" },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			redis := devdbtest.Redis(t)
+			tn := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 100000/second, burst_capacity: 100000}\n")
+			a := tn.startAPI(t, redis.URL(), unhurried)
+			server := tn.startAdmin(t, redis.URL())
+			server.signIn(t, tn.database)
+			key := tn.leaseKey(t)
+			client := a.newSDK(t, sluice.Config{Key: key, FailureMode: sluice.Closed})
+			h, err := client.Handle(sluice.Check{UserID: "42"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkUntil(t, h, patience, "a check on leased tokens", fromLease)
+			server.want(t, http.StatusOK, http.MethodPost, path(key), "")
+			checkUntil(t, h, propagation, "the handle to stop", fromFailureMode)
+		})
 	}
-	checkUntil(t, h, patience, "a check on leased tokens", fromLease)
-	server.want(t, http.StatusOK, http.MethodPost, "/api-keys/"+strings.Split(key, "_")[1]+"/revoke", "")
-	checkUntil(t, h, propagation, "the handle to stop", fromFailureMode)
 }
 
 // TestHandlesOutliveTheirServer: when the server is gone the failure mode decides, and when it is back the handle holds tokens again.

@@ -155,6 +155,14 @@ func (p *process) terminate(t *testing.T) {
 	})
 }
 
+// signal sends the process a signal.
+func (p *process) signal(t *testing.T, which os.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(which); err != nil {
+		t.Fatalf("send %v to %s: %v", which, p.cmd.Path, err)
+	}
+}
+
 // stop tells the process to stop, and wants it to do so in good order.
 func (p *process) stop(t *testing.T) {
 	t.Helper()

@@ -2,106 +2,84 @@ package e2e_test
 
 import (
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// TestLeasedTokensAreSpentOnceWhateverHappensToAProcess: two processes spend tokens that Redis has lent to them, one is
-// killed, or stopped for longer than its tokens live, and together they admit no more than the limit.
+// TestLeasedTokensAreSpentOnceWhateverHappensToAProcess: a process under load is killed, or stopped for longer than its tokens live,
+// and another process and the one that goes on admit no more than the limit in any interval.
 func TestLeasedTokensAreSpentOnceWhateverHappensToAProcess(t *testing.T) {
 	t.Parallel()
-	for what, happens := range map[string]func(t *testing.T, p *process, others func(seconds float64)){
-		"killed": func(t *testing.T, p *process, _ func(float64)) {
-			t.Helper()
-			if err := p.cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			<-p.ended
-		},
-		"stopped for a while": func(t *testing.T, p *process, others func(float64)) {
-			t.Helper()
-			if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-					t.Error(err)
-				}
-			}()
-			others(2.5) // a lot lives for a second, and its slot in Redis for half a second more
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			testLeasesOfTwo(t, happens)
+	// What the victim spent without a report must not come back when Redis forgets that it lent it. The bucket is never full from then on,
+	// so it loses nothing that it earns, and tokens that come back would exceed the limit.
+	t.Run("killed", func(t *testing.T) {
+		t.Parallel()
+		l := startLeasesOfTwo(t, func(_, unreported float64) bool { return unreported > 60 })
+		l.victim.kill()
+		l.exhaust(t)
+		enough := l.passed.Load() + int64(2*l.rate) // two seconds, by the limit: Redis forgets what it lent after a second and a half
+		eventually(t, patience, "the other process to go on", func() bool { return l.passed.Load() >= enough })
+		l.wantLimit(t, 0)
+	})
+	// What the victim holds must not be spent once the bucket has earned it again. So the bucket is full when the victim goes on, and all of
+	// it is asked for: in a bucket that is empty all the time, what died was not earned again, and to spend it would exceed no limit.
+	t.Run("stopped for a while", func(t *testing.T) {
+		t.Parallel()
+		l := startLeasesOfTwo(t, func(held, _ float64) bool { return held > 60 })
+		served := l.victim.metric(t, "sluice_leased_checks_total")
+		l.victim.signal(t, syscall.SIGSTOP)
+		l.wantFull(t) // only after Redis has forgotten what it lent, and what died with its holder is earned again
+		l.victim.signal(t, syscall.SIGCONT)
+		l.exhaust(t)
+		eventually(t, patience, "the process to spend leased tokens again", func() bool {
+			return l.victim.metric(t, "sluice_leased_checks_total") > served+100
 		})
-	}
+		l.wantLimit(t, 0)
+	})
 }
 
-func testLeasesOfTwo(t *testing.T, happens func(t *testing.T, p *process, others func(seconds float64))) {
+// leasesOfTwo is a load on two processes, something bad happens to one of which.
+type leasesOfTwo struct {
+	*faultLoad
+	survivor *api
+}
+
+// startLeasesOfTwo returns when the victim holds as many tokens as wanted, or has spent as many without a report.
+//
+// Its callers ask for several times the rate, so that the bucket falls short of full, and the burst lasts for a few seconds.
+func startLeasesOfTwo(t *testing.T, wanted func(held, unreported float64) bool) *leasesOfTwo {
 	t.Helper()
-	const rate, burst, callers = 300, 300, 4
 	tn := newTenant(t, `
 rules:
-  - {key_pattern: "user:{user_id}", rate: 300/second, burst_capacity: 300}
+  - {key_pattern: global, rate: 50/second, burst_capacity: 600, failure_mode: closed}
 `)
 	redis := devdbtest.Redis(t).URL()
 	survivor := tn.startAPI(t, redis, unhurried)
-	victim := tn.spawnAPI(t, redis, unhurried)
-	eventually(t, patience, "the process to be ready", func() bool { return victim.ready(t).status == http.StatusOK })
-
-	var admitted atomic.Int64
-	var load sync.WaitGroup
-	stop := make(chan struct{})
-	began := time.Now()
-	for _, a := range []*api{survivor, victim} {
-		for range callers {
-			load.Go(func() {
-				every := time.NewTicker(15 * time.Millisecond) // a little less than the limit, so that lots are filled
-				defer every.Stop()
-				for {
-					select {
-					case <-stop:
-						return
-					case <-every.C:
-					}
-					got, err := a.try(`{"user_id":"42"}`)
-					if err != nil {
-						return // killed
-					}
-					if got.status == http.StatusOK {
-						admitted.Add(1)
-					}
-				}
-			})
-		}
-	}
-	leased := func(a *api) bool { return a.metric(t, "sluice_leased_checks_total") > 50 }
-	eventually(t, patience, "both processes to serve checks from leased tokens", func() bool { return leased(survivor) && leased(victim) })
-	happens(t, victim.process, func(seconds float64) {
-		enough := admitted.Load() + int64(rate*seconds)
-		eventually(t, patience, "the other process to admit more", func() bool { return admitted.Load() >= enough })
+	l := &leasesOfTwo{newFaultLoad(t, 50, 600), survivor} // ends after the victim, which may leave its callers waiting
+	l.victim = tn.spawnAPI(t, redis, unhurried)
+	eventually(t, patience, "the process to be ready", func() bool { return l.victim.ready(t).status == http.StatusOK })
+	l.add(t, l.victim, 3)
+	eventually(t, patience, "the process to have leased tokens", func() bool {
+		tokens := func(fate string) float64 { return l.victim.metric(t, `sluice_leased_tokens_total{fate="`+fate+`"}`) }
+		lent, reported, spent := tokens("lent"), tokens("spent"), l.victim.metric(t, "sluice_leased_checks_total")
+		return wanted(lent-spent-tokens("given_back")-tokens("forfeited"), spent-reported)
 	})
-	before := survivor.metric(t, "sluice_leased_checks_total")
-	eventually(t, patience, "the other process to go on", func() bool {
-		return survivor.metric(t, "sluice_leased_checks_total") > before+50
-	})
-	close(stop)
-	load.Wait()
-	most := burst + rate*time.Since(began).Seconds()
-	t.Logf("admitted %d of at most %.0f in %v", admitted.Load(), most, time.Since(began).Round(time.Millisecond))
-	if float64(admitted.Load()) > most {
-		t.Errorf("%d checks were admitted, more than %.0f", admitted.Load(), most)
-	}
+	return l
+}
 
-	// What is held is given back when nobody asks any more, and what died with its holder is earned again.
+// exhaust has eight callers ask the survivor until the bucket is empty.
+func (l *leasesOfTwo) exhaust(t *testing.T) {
+	t.Helper()
+	l.add(t, l.survivor, 8)
+	eventually(t, patience, "the bucket to be empty", func() bool { return l.denied.Load() > 20 })
+}
+
+func (l *leasesOfTwo) wantFull(t *testing.T) {
+	t.Helper()
 	eventually(t, patience, "the bucket to be full", func() bool {
-		got := survivor.want(t, `{"user_id":"42","cost":0}`, http.StatusOK)
-		return got.remaining(t, "user:{user_id}") == burst
+		got := l.survivor.want(t, `{"user_id":"42","cost":0}`, http.StatusOK)
+		return got.remaining(t, "global") == l.burst
 	})
 }
