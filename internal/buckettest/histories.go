@@ -163,8 +163,7 @@ func (h *history) drawAsk(t *rapid.T) enforce.BucketCheck {
 			Shadow: rapid.IntRange(0, 5).Draw(t, "shadow") == 0,
 		}
 		if h.forgettable(tier) {
-			h.subjects++
-			tier.Key.Subject = fmt.Sprint("somebody new ", h.subjects)
+			h.renew(&tier)
 		}
 		one.Tiers = append(one.Tiers, tier)
 	}
@@ -206,6 +205,20 @@ func (h *history) forgettable(tier enforce.Tier) bool {
 func (h *history) mayBeGone(key enforce.Key) bool {
 	bucket, ok := h.reference[key]
 	return ok && h.latest >= fullAt(bucket)+idle.Microseconds()
+}
+
+// avoidForgotten draws another subject if a store may have forgotten the tier's bucket. It is for calls that write such a bucket only
+// if it is still there, so that nobody knows which limit is in force afterwards.
+func (h *history) avoidForgotten(tier *enforce.Tier) {
+	if h.mayBeGone(tier.Key) {
+		h.renew(tier)
+	}
+}
+
+// renew makes a tier that of a subject whom nobody has seen.
+func (h *history) renew(tier *enforce.Tier) {
+	h.subjects++
+	tier.Key.Subject = fmt.Sprint("somebody new ", h.subjects)
 }
 
 // fullAt is when a bucket is full: at most a year after it was used, when no store remembers it.
