@@ -37,7 +37,7 @@ for i = 1, #KEYS do
   local ask_epoch, presence, held, need, want, since, returns = unpack_struct('<ddddddH', asks, at)
   at = at + 50
   local in_force, state = sub(limits, i * 32 - 31, i * 32), states[i]
-  if since < -1 then state = call('GET', KEYS[i]) end
+  if since < -1 then state = call('MGET', KEYS[i])[1] end -- GET fails for a key of another type
   local limit = parsed[in_force]
   if not limit then
     local rate, burst, _, interval, kind = unpack_struct('<dIddH', in_force)

@@ -19,6 +19,7 @@ const inOneReport = 32
 type loans struct {
 	mu      sync.Mutex
 	pending map[enforce.Key]enforce.Lease // each with the Ask that reports
+	isDue   bool                          // flush follows within reportAfter
 }
 
 // add notes what became of a loan.
@@ -44,7 +45,8 @@ func (l *loans) keep(s *Store, lease *enforce.Lease) {
 
 // note adds returns of an epoch to what is to be reported of a bucket. The caller holds mu.
 func (l *loans) note(s *Store, lease *enforce.Lease, epoch int64, returns ...enforce.Return) {
-	if len(l.pending) == 0 {
+	if !l.isDue { // also if calls took away what it was for
+		l.isDue = true
 		time.AfterFunc(reportAfter, func() { l.flush(s) })
 	}
 	if l.pending == nil {
@@ -81,7 +83,7 @@ func (l *loans) report(lease *enforce.Lease) {
 func (l *loans) flush(s *Store) {
 	l.mu.Lock()
 	pending := l.pending
-	l.pending = nil
+	l.pending, l.isDue = nil, false
 	l.mu.Unlock()
 	bySlot := map[slotOf][]enforce.Lease{}
 	for key, lease := range pending {

@@ -472,8 +472,7 @@ func TestAReportOutlivesACallThatIsNotSent(t *testing.T) {
 	report := enforce.Lease{Key: borrowed, Limit: still, Ask: enforce.Ask{
 		Epoch: 7, Loan: true, Returns: []enforce.Return{{Slot: 3, Spent: enforce.Token, Back: 2 * enforce.Token}},
 	}}
-	other := report
-	other.Key.Subject = "43" // while something is pending, no timer begins
+	s.loans.isDue = true // so that no timer begins
 	for name, c := range map[string]struct {
 		newer int64 // the epoch of a report that comes meanwhile
 		want  enforce.Return
@@ -483,7 +482,7 @@ func TestAReportOutlivesACallThatIsNotSent(t *testing.T) {
 		"with one of another epoch": {8, enforce.Return{Slot: 3, Spent: enforce.Token}},
 	} {
 		l := &s.loans
-		l.pending = map[enforce.Key]enforce.Lease{borrowed: report, other.Key: other}
+		l.pending = map[enforce.Key]enforce.Lease{borrowed: report}
 		lease := enforce.Lease{Key: borrowed, Limit: still}
 		l.report(&lease)
 		if c.newer > 0 {
@@ -494,7 +493,7 @@ func TestAReportOutlivesACallThatIsNotSent(t *testing.T) {
 			t.Errorf("%s: to be reported are %+v, want %+v", name, got, c.want)
 		}
 	}
-	s.loans.pending = map[enforce.Key]enforce.Lease{borrowed: report, other.Key: other}
+	s.loans.pending = map[enforce.Key]enforce.Lease{borrowed: report}
 	late := &spreadTake{
 		store: s, queuedAt: time.Now().Add(-2 * s.budget), checks: []enforce.BucketCheck{check}, plans: make([]spreadPlan, 1),
 		loans: map[enforce.Key]*loan{},
@@ -506,5 +505,45 @@ func TestAReportOutlivesACallThatIsNotSent(t *testing.T) {
 	}
 	if got := s.loans.pending[borrowed].Ask.Returns; len(got) != 1 || got[0] != report.Ask.Returns[0] {
 		t.Errorf("after it, to be reported are %+v", got)
+	}
+}
+
+// TestABucketThatIsLentFromTwiceInOneCallMayBeAnotherType, which is a fresh bucket to every script.
+func TestABucketThatIsLentFromTwiceInOneCallMayBeAnotherType(t *testing.T) {
+	t.Parallel()
+	server, s := generous(t)
+	rdb := client(t, server.URL(), patience)
+	key := spreadTier(1, "", still).Key
+	if err := rdb.RPush(t.Context(), keyText(key), "somebody's").Err(); err != nil {
+		t.Fatal(err)
+	}
+	report := enforce.Lease{Key: key, Limit: still, Ask: enforce.Ask{Loan: true}} // it leaves such a key as it is
+	borrow := enforce.Lease{Key: key, Limit: still, Ask: enforce.Ask{Need: enforce.Token, Want: enforce.Token, Loan: true}}
+	leases := []enforce.Lease{report, borrow}
+	if err := s.leaseApart(leases, time.Now()); err != nil || leases[1].Grant.Amount != enforce.Token {
+		t.Errorf("%+v, %v", leases[1], err)
+	}
+}
+
+// TestReportsOfLoansShareCalls: one call in reportAfter reports what no check has, however many checks there were.
+func TestReportsOfLoansShareCalls(t *testing.T) {
+	t.Parallel()
+	s, _ := clusterNodes(t, 3)
+	check := enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{spreadTier(1, "", still), spreadTier(2, "42", still)}}
+	var seen noted
+	s.Observe(&seen)
+	const checks = 300
+	start := time.Now()
+	pace := time.NewTicker(time.Millisecond) // so that reports wait between two checks
+	defer pace.Stop()
+	for range checks {
+		<-pace.C
+		mustTake(t, s, []enforce.BucketCheck{check})
+	}
+	calls := int64(time.Since(start)/reportAfter) + 1
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	if got, most := int64(len(seen.scripts)), 2*(checks+calls); got > most {
+		t.Errorf("%d checks of two shards, and %d calls that report, are %d scripts: want at most %d", checks, calls, got, most)
 	}
 }
