@@ -17,6 +17,9 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
+// maxAtOnce caps the moments of one time that pages may have shown, because each page reads them again.
+const maxAtOnce = 10_000
+
 // moment is one event of a user's story: an hour in which a rule denied, or an entry of the audit log.
 type moment struct {
 	at     time.Time
@@ -41,7 +44,7 @@ func (s *surface) GetUserStory(ctx context.Context, request openapi.GetUserStory
 	if place[0] != "" {
 		last, timeErr := time.Parse(time.RFC3339Nano, place[0])
 		number, numberErr := parseInt(place[1])
-		if errors.Join(timeErr, numberErr) != nil {
+		if errors.Join(timeErr, numberErr) != nil || number < 0 || number > maxAtOnce {
 			return nil, errCursor
 		}
 		until, shown = last.Add(time.Microsecond), number

@@ -2,9 +2,12 @@ package adminapi_test
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -78,6 +81,19 @@ func TestTheStoryOfAUserIsOneOrderInPages(t *testing.T) {
 		}
 	}
 	w.want(w.send(by, "GET", path+"&cursor=x", nil), http.StatusBadRequest)
+	// A page reads again what was shown of its time, so a cursor that somebody made up must not say how much that is.
+	for shown, status := range map[string]int{
+		"0": http.StatusOK, "10000": http.StatusOK, "10001": http.StatusBadRequest, "2000000000": http.StatusBadRequest,
+		"9223372036854775807": http.StatusBadRequest, "-1": http.StatusBadRequest, "-100": http.StatusBadRequest,
+	} {
+		place := fmt.Sprintf("[%q,%q]", time.Now().UTC().Format(time.RFC3339Nano), shown)
+		address := must(url.Parse(path))(t)
+		sum := sha256.Sum256([]byte(address.EscapedPath() + "?" + address.Query().Encode() + "\n" + place))
+		cursor := base64.RawURLEncoding.EncodeToString(append(append([]byte{1}, sum[:8]...), place...))
+		if got := w.send(by, "GET", path+"&cursor="+cursor, nil); got.status != status {
+			t.Errorf("a cursor after %s moments is answered %d, want %d: %s", shown, got.status, status, got.body)
+		}
+	}
 }
 
 func TestARuleEndsByItself(t *testing.T) {
