@@ -106,6 +106,13 @@ test('why a user was limited takes a search, and a raise two clicks more; the st
   await expect(raise).toBeHidden();
   await clicks.expectAtMost(3);
   await expect(story.getByText(/ticket 1234/)).toBeVisible();
+  // It lasts a day, since nothing else was chosen.
+  await expect(page.getByRole('table', { name: 'Overrides' }).getByText(/^in (1.d|2[34].h)/)).toBeVisible();
+  const saved = await page.request.get(`/api/v1/tenants/${demo.tenant}/overrides?user_id=4711`);
+  const [{ expires_at }] = (await saved.json()).items;
+  const hours = (Date.parse(expires_at) - Date.now()) / 3_600_000;
+  expect(hours).toBeGreaterThan(23);
+  expect(hours).toBeLessThanOrEqual(24);
   await expectAccessible(page);
 });
 

@@ -31,6 +31,19 @@ test('the filters of violations fold away', async ({ page }) => {
   await expectAccessible(page);
 });
 
+test('the answer of a tried check comes into sight, and the screen said before that nothing is sent', async ({
+  page,
+}) => {
+  await page.setViewportSize({ width: 390, height: 600 }); // with the browser's bars and a keyboard that was open
+  await signIn(page);
+  await page.goto(`/t/${demo.tenant}/try`);
+  await expect(page.getByText('Nothing is sent: it takes no tokens and is not counted.')).toBeInViewport();
+  await page.getByLabel('User', { exact: true }).fill('8841');
+  await page.getByRole('button', { name: 'Run check' }).tap();
+  await expect(page.getByRole('heading', { name: 'Allowed' })).toBeInViewport();
+  await expectAccessible(page);
+});
+
 test('rules and overrides are read whole', async ({ page }) => {
   await signIn(page);
   for (const name of ['rules', 'overrides']) {

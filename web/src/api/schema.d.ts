@@ -1177,13 +1177,13 @@ export interface paths {
         };
         /**
          * Show what a tenant holds and may hold
-         * @description Whatever would make a tenant hold more than a quota is refused as a whole with 409 `quota-exceeded`, wherever it comes
+         * @description Whatever would exceed the tenant's capacity is refused as a whole with 409 `quota-exceeded`, wherever it comes
          *     from: requests, files, commands, sign-in at a provider.
          */
         get: operations["getQuotas"];
         /**
-         * Replace a tenant's exceptions from the default quotas
-         * @description The default holds for what is left out. A quota below what the tenant holds removes nothing, and refuses more. In force at
+         * Replace a tenant's exceptions from the default capacity
+         * @description The default holds for what is left out. A capacity below what the tenant holds removes nothing, and refuses more. In force at
          *     once.
          */
         put: operations["putQuotas"];
@@ -7099,13 +7099,13 @@ export interface components {
             thing: components["schemas"]["QuotaThing"];
             /**
              * Format: int64
-             * @description How many there are. More than allowed after the quota was lowered
+             * @description How many there are. More than allowed after the capacity was lowered
              */
             held: number;
             allowed: components["schemas"]["QuotaLimit"];
             /**
              * Format: int64
-             * @description The platform's quota
+             * @description The platform's default
              */
             default: number;
             /** @description The tenant has no exception */
@@ -7264,7 +7264,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The stored state does not allow it: the name is taken, an object is in use, a quota of the tenant is reached, or a change cannot be undone */
+        /** @description The stored state does not allow it: the name is taken, an object is in use, the tenant's capacity is reached, or a change cannot be undone */
         Conflict: {
             headers: {
                 [name: string]: unknown;
@@ -7420,7 +7420,7 @@ export interface components {
                 "application/json": components["schemas"]["Tenant"];
             };
         };
-        /** @description The quotas; the ETag is that of the exceptions */
+        /** @description The tenant's capacity; the ETag is that of the exceptions */
         TheQuotas: {
             headers: {
                 ETag: components["headers"]["ETag"];

@@ -2903,10 +2903,10 @@ type QRCode struct {
 type Quota struct {
 	Allowed QuotaLimit `json:"allowed"`
 
-	// Default The platform's quota
+	// Default The platform's default
 	Default int64 `json:"default"`
 
-	// Held How many there are. More than allowed after the quota was lowered
+	// Held How many there are. More than allowed after the capacity was lowered
 	Held int64 `json:"held"`
 
 	// IsDefault The tenant has no exception
@@ -5931,7 +5931,7 @@ type ServerInterface interface {
 	// GetQuotas Show what a tenant holds and may hold
 	// (GET /api/v1/tenants/{tenant}/quotas)
 	GetQuotas(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
-	// PutQuotas Replace a tenant's exceptions from the default quotas
+	// PutQuotas Replace a tenant's exceptions from the default capacity
 	// (PUT /api/v1/tenants/{tenant}/quotas)
 	PutQuotas(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params PutQuotasParams)
 	// GetRecording Get what is recorded for replays
@@ -20017,7 +20017,7 @@ type StrictServerInterface interface {
 	// GetQuotas Show what a tenant holds and may hold
 	// (GET /api/v1/tenants/{tenant}/quotas)
 	GetQuotas(ctx context.Context, request GetQuotasRequestObject) (GetQuotasResponseObject, error)
-	// PutQuotas Replace a tenant's exceptions from the default quotas
+	// PutQuotas Replace a tenant's exceptions from the default capacity
 	// (PUT /api/v1/tenants/{tenant}/quotas)
 	PutQuotas(ctx context.Context, request PutQuotasRequestObject) (PutQuotasResponseObject, error)
 	// GetRecording Get what is recorded for replays

@@ -1,6 +1,7 @@
 import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useRef } from 'react';
 import { api, body } from '~/api/client';
 import { ProblemError } from '~/api/problem';
 import { plansQuery, tenantKey } from '~/api/queries';
@@ -15,6 +16,9 @@ import { useTenant } from '~/session';
 import { CheckForm } from './CheckForm';
 import { Snippets } from './Snippets';
 import styles from './TryIt.module.css';
+
+/** Where the answer is below the form; TryIt.module.css. */
+const stacked = '(width <= 1080px)';
 
 /** The refetch interval, because buckets refill. */
 const every = 2_000;
@@ -41,7 +45,12 @@ export default function TryIt() {
     // An invalid check stays invalid.
     refetchInterval: (query) => (query.state.error instanceof ProblemError ? false : every),
   });
-  const ask = (next: TrySearch) => navigate({ to: '.', search: next });
+  const place = useRef<HTMLDivElement>(null);
+  async function ask(next: TrySearch) {
+    await navigate({ to: '.', search: next, resetScroll: false });
+    // Below the form the answer would be out of sight.
+    if (matchMedia(stacked).matches) place.current?.scrollIntoView();
+  }
   const fieldErrors =
     answer.error instanceof ProblemError && answer.error.document.errors ? answer.error : undefined;
 
@@ -73,7 +82,7 @@ export default function TryIt() {
             />
           </Card>
         </div>
-        <div className={`${styles.answer} in-order`}>
+        <div className={`${styles.answer} in-order`} ref={place}>
           {!asked ? (
             <Card>
               <Teach onAsk={ask} />
