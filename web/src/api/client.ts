@@ -23,7 +23,12 @@ const repeats = [300, 1000, 3000];
  * more.
  */
 export async function send(request: Request): Promise<Response> {
-  if (request.method === 'GET') return timed(request);
+  if (request.method === 'GET') {
+    // A screen asks for a dozen things at once. Sending each is a task of its own, between which the browser can answer.
+    const { scheduler } = globalThis as { scheduler?: { yield?: () => Promise<void> } };
+    await scheduler?.yield?.();
+    return timed(request);
+  }
   if (request.method === 'POST' && isRepeatable(request.url) && !request.headers.has('Idempotency-Key'))
     request.headers.set('Idempotency-Key', crypto.randomUUID());
   const response = await sendOnce(request.clone());
