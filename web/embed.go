@@ -12,7 +12,8 @@
 // are sent compressed, and unpacked for the rare client that does not accept gzip.
 //
 // The content security policy allows scripts and data of this origin alone, and nobody may frame the
-// UI. Inline styles are allowed, because the component library positions menus with them.
+// UI. index.html has one inline script, which runs before the first paint; the policy names its hash.
+// Inline styles are allowed, because the component library positions menus with them.
 package web
 
 import (
@@ -20,6 +21,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -28,6 +30,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -37,9 +40,19 @@ import (
 //go:embed all:dist
 var embedded embed.FS
 
-const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
-	"img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
-	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+var inlineScript = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
+
+// contentSecurityPolicy allows the page's inline scripts and no others.
+func contentSecurityPolicy(page []byte) string {
+	scripts := "'self'"
+	for _, script := range inlineScript.FindAllSubmatch(page, -1) {
+		sum := sha256.Sum256(script[1])
+		scripts += " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	return "default-src 'none'; script-src " + scripts + "; style-src 'self' 'unsafe-inline'; " +
+		"img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
+		"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+}
 
 const notBuilt = `<!doctype html>
 <html lang="en">
@@ -75,6 +88,7 @@ type file struct {
 type handler struct {
 	files map[string]*file // by path, without the leading slash
 	index *file            // nil: the UI is not built
+	csp   string
 	log   *slog.Logger
 }
 
@@ -100,6 +114,10 @@ func newHandler(dist fs.FS, log *slog.Logger) (*handler, error) {
 		return nil, fmt.Errorf("read the built UI: %w", err)
 	}
 	h.index = h.files["index.html"]
+	h.csp = contentSecurityPolicy(nil)
+	if h.index != nil {
+		h.csp = contentSecurityPolicy(h.index.body)
+	}
 	return h, nil
 }
 
@@ -152,7 +170,7 @@ func contentType(name string) string {
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
-	header.Set("Content-Security-Policy", contentSecurityPolicy)
+	header.Set("Content-Security-Policy", h.csp)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("X-Frame-Options", "DENY")
 	header.Set("Referrer-Policy", "same-origin")

@@ -15,7 +15,7 @@ import (
 var built = fstest.MapFS{
 	".gitkeep":               {},
 	".vite/manifest.json":    {Data: []byte(`{}`)},
-	"index.html":             {Data: []byte("<!doctype html><title>Sluice</title>")},
+	"index.html":             {Data: []byte("<!doctype html><title>Sluice</title><script>start()</script><script src=\"/a.js\"></script>")},
 	"favicon.svg":            {Data: []byte("<svg/>")},
 	"assets/index-abc.js.gz": {Data: compressed("plain script")},
 }
@@ -92,7 +92,7 @@ func TestAddresses(t *testing.T) {
 			name: "writing is refused", method: "POST", path: "/", status: 405, body: "problem:method-not-allowed",
 			want: map[string]string{"Allow": "GET, HEAD"},
 		},
-		{name: "HEAD has no body", method: "HEAD", path: "/", status: 200, want: map[string]string{"Content-Length": "36"}},
+		{name: "HEAD has no body", method: "HEAD", path: "/", status: 200, want: map[string]string{"Content-Length": "89"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -137,7 +137,11 @@ func TestEveryAnswerIsGuarded(t *testing.T) {
 	for _, path := range []string{"/", "/assets/index-abc.js", "/assets/gone.js"} {
 		header := get(t, testHandler(t, built), "GET", path, nil).Header()
 		policy := header.Get("Content-Security-Policy")
-		for _, part := range []string{"default-src 'none'", "script-src 'self';", "frame-ancestors 'none'"} {
+		for _, part := range []string{
+			"default-src 'none'",
+			"script-src 'self' 'sha256-DIm7WJS6ZKDYe5qFLPy+h4JFI9Bol5QmYC57mt3Fb00=';", // of start()
+			"frame-ancestors 'none'",
+		} {
 			if !strings.Contains(policy, part) {
 				t.Errorf("%s: the policy %q lacks %q", path, policy, part)
 			}

@@ -4,6 +4,7 @@ import { gzipSync } from 'node:zlib';
 import react from '@vitejs/plugin-react';
 import type { Plugin } from 'vite';
 import { defineConfig } from 'vitest/config';
+import { headings } from './src/headings.ts';
 
 /**
  * Writes x.js.gz in place of x.js: the server compresses nothing while somebody waits, and the program is
@@ -45,8 +46,33 @@ function usedStyles(): Plugin {
   };
 }
 
+/**
+ * Puts into index.html what it shows before anything else arrives: the colours, the heading of the screen, and the script
+ * that finds it. All other styles are linked below that, because what stands above a link in the body is drawn without
+ * waiting for it. The entry waits for it.
+ */
+function starting(): Plugin {
+  const read = (name: string) => readFileSync(join(import.meta.dirname, 'src', name), 'utf8');
+  return {
+    name: 'starting',
+    transformIndexHtml: {
+      order: 'post',
+      handler(html, { path }) {
+        if (path !== '/index.html') return html;
+        const styles = read('theme/tokens.css') + read('starting/starting.css');
+        const script = read('starting/starting.js').replace('HEADINGS', () => JSON.stringify(headings));
+        const [link = ''] = /\s*<link rel="stylesheet".*?>/.exec(html) ?? [];
+        return html
+          .replace(link, '')
+          .replace('<style></style>', () => `<style>${styles.replace(/\/\*.*?\*\//gs, '')}</style>`)
+          .replace('<script></script>', () => `<script>${script}</script>${link}`);
+      },
+    },
+  };
+}
+
 export default defineConfig({
-  plugins: [react(), usedStyles(), compress()],
+  plugins: [react(), usedStyles(), starting(), compress()],
   resolve: { alias: { '~': join(import.meta.dirname, 'src') } },
   build: {
     assetsInlineLimit: 0, // the content security policy allows no data: but images

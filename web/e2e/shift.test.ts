@@ -1,7 +1,9 @@
-import type { Page } from '@playwright/test';
+import type { Locator, Page } from '@playwright/test';
+import { headings } from '../src/headings';
 import { expect, settled, signIn, test } from './browser';
 import { furnish } from './overlays';
 import { screens } from './screens';
+import { demo } from './sluice';
 import { ordinaryTraffic } from './traffic';
 
 /*
@@ -53,6 +55,16 @@ async function oneByOne(page: Page): Promise<void> {
   });
 }
 
+/** Where a text begins, and the size of its letters. */
+async function placeOf(text: Locator) {
+  const { x, y } = (await text.boundingBox()) ?? {};
+  const look = await text.evaluate((element) => {
+    const { fontSize, lineHeight, fontWeight, letterSpacing, color } = getComputedStyle(element);
+    return { fontSize, lineHeight, fontWeight, letterSpacing, color };
+  });
+  return { x, y, ...look };
+}
+
 /** Waits for two frames: what changed before the first is drawn. */
 function drawn(page: Page): Promise<void> {
   return page.evaluate(
@@ -66,6 +78,31 @@ for (const viewport of [
 ]) {
   test.describe(`${viewport.width} wide`, () => {
     test.use({ viewport });
+    test('the heading of a screen is there before the UI, and stays where it is', async ({
+      page,
+      sluice,
+    }) => {
+      await signIn(page);
+      for (const [screen, { title }] of Object.entries(headings)) {
+        let arrive = () => {};
+        const arrival = new Promise<void>((resolve) => {
+          arrive = resolve;
+        });
+        await page.route('**/assets/index-*.js', (route) => arrival.then(() => route.continue()));
+        await page.goto(`${sluice.url}/t/${demo.tenant}/${screen}`, { waitUntil: 'commit' });
+        const early = { title: page.locator('.starting-title'), lead: page.locator('.starting-lead') };
+        await expect(early.title).toHaveText(title);
+        const before = { title: await placeOf(early.title), lead: await placeOf(early.lead) };
+        arrive();
+        const heading = page.locator('main header').first();
+        const late = { title: heading.getByRole('heading', { level: 1 }), lead: heading.locator('p') };
+        await expect(late.title).toHaveText(title);
+        expect({ title: await placeOf(late.title), lead: await placeOf(late.lead) }, screen).toEqual(before);
+        await settled(page);
+        await page.unroute('**/assets/index-*.js');
+      }
+    });
+
     test('nothing moves while a screen loads', async ({ page, sluice }) => {
       test.setTimeout(600_000); // it opens every screen
       await ordinaryTraffic(sluice);

@@ -2,7 +2,7 @@ import './theme/layers.css';
 import '@fontsource-variable/inter/index.css';
 import '@mantine/core/styles.layer.css';
 import '@mantine/notifications/styles.layer.css';
-import './theme/tokens.css';
+import './theme/global.css';
 import type { AnyRoute } from '@tanstack/react-router';
 import { startTransition } from 'react';
 import { createRoot } from 'react-dom/client';

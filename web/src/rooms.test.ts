@@ -15,7 +15,7 @@ const rooms: Record<string, string[]> = {
   charts: ['components/Outcome', 'domain', 'theme'],
   components: ['api', 'charts', 'domain', 'search', 'session'],
   features: ['api', 'charts', 'components', 'domain', 'search', 'session'],
-  screens: ['api', 'charts', 'components', 'domain', 'features', 'search', 'session', 'shell'],
+  screens: ['api', 'charts', 'components', 'domain', 'features', 'headings', 'search', 'session', 'shell'],
   shell: ['api', 'components', 'domain', 'search', 'session'],
 };
 

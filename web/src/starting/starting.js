@@ -1,6 +1,6 @@
-// Sets light or dark before the first paint. It is a file, because the content security policy
-// allows no inline script; theme/ColorScheme.tsx writes what it reads.
+// The build puts this script into index.html, with src/headings.ts in it. It runs before the first paint.
 (() => {
+  // Light or dark; theme/theme.ts names the key.
   let chosen = 'auto';
   try {
     chosen = localStorage.getItem('sluice-color-scheme') || 'auto';
@@ -9,4 +9,12 @@
   }
   const dark = chosen === 'dark' || (chosen === 'auto' && matchMedia('(prefers-color-scheme: dark)').matches);
   document.documentElement.setAttribute('data-mantine-color-scheme', dark ? 'dark' : 'light');
+
+  // The heading of the screen, which stays where it is when the screen comes.
+  const [, screen] = /^\/t\/[^/]+\/(\w+)$/.exec(location.pathname) ?? [];
+  const heading = HEADINGS[screen];
+  if (!heading?.title) return;
+  document.querySelector('.starting').classList.add('starting-screen');
+  document.querySelector('.starting-title').textContent = heading.title;
+  document.querySelector('.starting-lead').prepend(heading.lead, document.createElement('br'));
 })();

@@ -99,5 +99,5 @@ export const theme = createTheme({
   },
 });
 
-/** The storage key of the colour scheme. public/scheme.js reads it before the first paint. */
+/** The storage key of the colour scheme. starting/starting.js reads it before the first paint. */
 export const colorSchemeKey = 'sluice-color-scheme';

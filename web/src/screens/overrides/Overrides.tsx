@@ -14,6 +14,7 @@ import { OverrideDialog } from '~/features/overrides/OverrideDialog';
 import { OverrideTable } from '~/features/overrides/OverrideTable';
 import { isOverridable } from '~/features/overrides/overridable';
 import { TemporaryRules } from '~/features/temporary/TemporaryRules';
+import { headings } from '~/headings';
 import type { OverridesSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import styles from './Overrides.module.css';
@@ -39,7 +40,7 @@ export default function Overrides() {
   );
 
   return (
-    <Page title="Overrides" lead="Users with their own limit instead of a rule’s." actions={create}>
+    <Page {...headings.overrides} actions={create}>
       <Filters
         search={search}
         rules={rules.filter((rule) => isOverridable(rule) || rule.rule_id === search.rule)}

@@ -8,6 +8,7 @@ import { done } from '~/components/toast';
 import { namedSpan } from '~/domain/range';
 import { EndingSoon } from '~/features/overrides/EndingSoon';
 import { endingSoonQuery } from '~/features/overrides/queries';
+import { headings } from '~/headings';
 import { useTenant } from '~/session';
 import { Health } from './Health';
 import styles from './Overview.module.css';
@@ -46,7 +47,7 @@ export default function Overview() {
   }, [arrived, isNew, tenant]);
 
   return (
-    <Page title="Overview" actions={!isNew && <TimeRange fallback="1h" />}>
+    <Page {...headings.overview} actions={!isNew && <TimeRange fallback="1h" />}>
       {summary.isError && !summary.data ? (
         <ErrorState error={summary.error} onRetry={() => summary.refetch()} />
       ) : !shown || (silent && ever.isPending) ? (

@@ -13,6 +13,7 @@ import { Query } from '~/components/Query';
 import { EmptyState, LoadingLines } from '~/components/states';
 import { plural } from '~/domain/format';
 import { byRule } from '~/domain/scheduled';
+import { headings } from '~/headings';
 import { useRole, useTenant } from '~/session';
 import { AddRule } from './AddRule';
 import { ChangeMany } from './ChangeMany';
@@ -130,7 +131,7 @@ export default function Plans() {
   );
 
   return (
-    <Page title="Plans" lead="The limits of each plan. Changes are saved together." actions={actions}>
+    <Page {...headings.plans} actions={actions}>
       <Query query={plans} loading={<Loading />}>
         {(allPlans) => (
           <Query query={matrix} loading={<Loading />}>

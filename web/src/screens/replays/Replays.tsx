@@ -11,6 +11,7 @@ import { RelativeTime } from '~/components/Time';
 import { exactTime, percent, plainTime } from '~/domain/format';
 import { type Replay, recordingQuery, replaysQuery } from '~/features/replay/queries';
 import { StartReplay } from '~/features/replay/StartReplay';
+import { headings } from '~/headings';
 import { useRole, useTenant } from '~/session';
 import { RecordingCard, StartRecording } from './RecordingCard';
 import { stateWords } from './words';
@@ -63,11 +64,7 @@ export default function Replays() {
     </Button>
   );
   return (
-    <Page
-      title="Replays"
-      lead="Who would have been denied by other limits: recorded checks, decided again by the code that decides."
-      actions={start}
-    >
+    <Page {...headings.replays} actions={start}>
       <Query query={recording}>
         {(data) =>
           data.record_days === 0 && data.checks === 0 ? (

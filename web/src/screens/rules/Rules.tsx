@@ -16,6 +16,7 @@ import { plural } from '~/domain/format';
 import { isFound, patternInWords } from '~/domain/pattern';
 import { type Choice, choicesOf, modeLabels, ruleEffect, scopeLabels } from '~/domain/rule';
 import { EndingSoon } from '~/features/overrides/EndingSoon';
+import { headings } from '~/headings';
 import type { RulesSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { RuleChips } from './RuleChips';
@@ -101,11 +102,7 @@ export default function Rules() {
   );
 
   return (
-    <Page
-      title="Rules"
-      lead="A request is allowed only if every active rule that matches allows it."
-      actions={create}
-    >
+    <Page {...headings.rules} actions={create}>
       <EndingSoon tenant={tenant} />
       <Query query={rules}>
         {(items) => {

@@ -11,6 +11,7 @@ import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
 import { checkOf } from '~/domain/check';
 import { Headers, MatchedRules, NearMisses } from '~/features/explain/Explained';
 import { Verdict } from '~/features/explain/Verdict';
+import { headings } from '~/headings';
 import type { TrySearch } from '~/search';
 import { useTenant } from '~/session';
 import { CheckForm } from './CheckForm';
@@ -56,8 +57,7 @@ export default function TryIt() {
 
   return (
     <Page
-      title="Try it"
-      lead="See how a check would be decided, and why. Nothing is sent: it takes no tokens and is not counted."
+      {...headings.try}
       actions={
         asked && (
           <Button

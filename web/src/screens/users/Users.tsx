@@ -17,6 +17,7 @@ import { ShowMore } from '~/components/ShowMore';
 import { EmptyState, LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { namedSpan } from '~/domain/range';
+import { headings } from '~/headings';
 import type { UsersSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { ImportUsers } from './ImportUsers';
@@ -39,8 +40,7 @@ export default function Users() {
 
   return (
     <Page
-      title="Users"
-      lead="User ids that your services send. Users without an assigned plan are on the default plan."
+      {...headings.users}
       actions={
         <>
           <Button

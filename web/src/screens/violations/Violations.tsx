@@ -19,6 +19,7 @@ import { GroupMenu } from '~/features/temporary/GroupMenu';
 import { TemporaryRules } from '~/features/temporary/TemporaryRules';
 import { violationColumns } from '~/features/violations/columns';
 import { ViolationPanel } from '~/features/violations/ViolationPanel';
+import { headings } from '~/headings';
 import type { ViolationsSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
 import { Export } from './Export';
@@ -75,8 +76,7 @@ export default function Violations() {
 
   return (
     <Page
-      title="Violations"
-      lead="Checks that rules denied, or that shadow rules would have denied."
+      {...headings.violations}
       actions={
         <>
           <TimeRange fallback="1h" />
