@@ -92,7 +92,7 @@ export default defineConfig({
               test: (id) => !/openapi-explorer|node_modules\/yaml|reference\.(html|ts)/.test(id),
             },
             { name: 'parts', minShareCount: 5 },
-            { name: 'shared', minShareCount: 2, entriesAware: true, entriesAwareMergeThreshold: 300_000 },
+            { name: 'shared', minShareCount: 2, entriesAware: true, entriesAwareMergeThreshold: 60_000 },
           ],
         },
       },

@@ -5,8 +5,8 @@ import { ordinaryTraffic } from './traffic';
 
 /** What a browser may fetch to show a screen for the first time: kB as they are sent, with headers, and requests. */
 const budgets = [
-  { screen: 'overview', script: 328, style: 31, font: 50, data: 12, files: 13, requests: 26 },
-  { screen: 'violations', script: 330, style: 31, font: 50, data: 12, files: 12, requests: 20 },
+  { screen: 'overview', script: 330, style: 31, font: 50, data: 12, files: 15, requests: 28 },
+  { screen: 'violations', script: 345, style: 31, font: 50, data: 12, files: 16, requests: 24 },
 ];
 
 interface Sent {

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import type { AuditEntry } from '~/api/types';
 import { auditEntry } from '../../test/fake';
-import { actorOf, causeOf, changesOf, objectOf, revertable, verbOf } from './audit';
+import { actorOf } from './actor';
+import { causeOf, changesOf, objectOf, revertable, verbOf } from './audit';
 import { permissions } from './roles';
 
 const raised = auditEntry({

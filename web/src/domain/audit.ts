@@ -138,11 +138,6 @@ function bucketOf(row: Row, id: string): string {
   return typeof row.user_id === 'string' ? `user ${row.user_id}` : id;
 }
 
-/** "ada@example.com", "API key ci", "sluice dev" */
-export function actorOf({ actor: { kind, name, id } }: AuditEntry): string {
-  return kind === 'api_key' ? `API key ${name || id}` : name || id || kind;
-}
-
 /** One value that differs, in words; null where there was none. */
 export interface Change {
   field: string;

@@ -7,7 +7,7 @@ import { tenantQuery } from '~/api/queries';
 import type { Tenant } from '~/api/types';
 import { IconGhost } from '~/components/icons';
 import { RelativeTime } from '~/components/Time';
-import { actorOf } from '~/domain/audit';
+import { actorOf } from '~/domain/actor';
 import { useRole } from '~/session';
 import styles from './ShadowBanner.module.css';
 

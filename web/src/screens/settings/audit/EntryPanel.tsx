@@ -14,8 +14,8 @@ import { SidePanel } from '~/components/SidePanel';
 import { LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
+import { actorOf } from '~/domain/actor';
 import {
-  actorOf,
   causeOf,
   changesOf,
   isAsLeft,
