@@ -29,7 +29,8 @@ type lender struct {
 	amount   decimal // of each grant
 	pauseUS  int64
 	mode     string
-	status   int // of problems; 0 answers
+	status   int    // of problems; 0 answers
+	inFront  string // what a proxy answers in place of what the server does
 	requests []lenderRequest
 	checks   int // at /v1/check
 	allowed  int64
@@ -58,6 +59,14 @@ func (l *lender) answer(w http.ResponseWriter, r *http.Request) {
 	text, _ := io.ReadAll(r.Body)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.inFront != "" {
+		defer func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(http.StatusGatewayTimeout)
+			_, _ = io.WriteString(w, l.inFront)
+		}(w)
+		w = httptest.NewRecorder()
+	}
 	w.Header().Set("Content-Type", "application/json")
 	if l.status != 0 {
 		w.WriteHeader(l.status)
@@ -389,6 +398,34 @@ func TestCloseCountsWhatItCannotReport(t *testing.T) {
 	l.set(func() { reported = l.allowed })
 	if unreported := c.LeaseStats().Unreported; unreported < 5 || reported+unreported != passed {
 		t.Errorf("%d decisions were reported and %d were not, of %d", reported, unreported, passed)
+	}
+}
+
+// TestAProxysAnswerDoesNotSayThatNothingWasCounted: the server behind it may have counted what the client reported.
+func TestAProxysAnswerDoesNotSayThatNothingWasCounted(t *testing.T) {
+	t.Parallel()
+	l := newLender(t)
+	c := l.client(t)
+	h := handleOf(t, c, Check{UserID: "42"})
+	_, passed := until(t, h, Allowed)
+	if h.Try() == Allowed {
+		passed++
+	}
+	l.set(func() { l.inFront = "<h1>504 Gateway Timeout</h1>" })
+	for deadline := time.Now().Add(handlePatience); c.LeaseStats().Unreported == 0; runtime.Gosched() {
+		if h.Try() == Allowed {
+			passed++
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("what was reported through the proxy is to be reported again")
+		}
+	}
+	l.set(func() { l.inFront = "" })
+	c.Close()
+	var reported int64
+	l.set(func() { reported = l.allowed })
+	if unreported := c.LeaseStats().Unreported; reported > passed || reported+unreported < passed {
+		t.Errorf("of %d decisions the server counted %d, and %d are not known of", passed, reported, unreported)
 	}
 }
 

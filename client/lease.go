@@ -59,8 +59,8 @@ type LeaseStats struct {
 	Handles, Buckets int64
 	// Renewals counts requests for leases.
 	Renewals int64
-	// Unreported counts decisions that the server did not count, or may not have counted: the report was not answered, the
-	// server refused the check, or Close could not send the report.
+	// Unreported counts decisions that the server did not count, or may not have counted: the report was not answered, or
+	// by a proxy alone, the server refused the check, or Close could not send the report.
 	Unreported int64
 }
 

@@ -119,7 +119,8 @@ func (l *leases) lost(r *leaseRequest, failed *Error) {
 		b.lost()
 	}
 	var network *net.OpError
-	uncounted := failed.Status != 0 || errors.As(failed.Err, &network) && network.Op == "dial"
+	// A problem document is the server's own. What a proxy answers, such as 504, says nothing about the server behind it.
+	uncounted := failed.Type != "" || errors.As(failed.Err, &network) && network.Op == "dial"
 	refused := l.refuse(r, failed)
 	for i, h := range r.handles {
 		if uncounted && !refused[h] {
