@@ -13,14 +13,14 @@ import (
 // The buckets of a spread tenant are in several slots of a Redis Cluster, and a script reaches one slot alone. A check whose buckets
 // are in several shards is decided all or nothing and never above a limit:
 //
-//  1. Of each bucket its cost is borrowed: lease.lua lends it to this process, all shards at the same time. Lent
-//     tokens occupy the burst, so it is safe to give them back. To take and give back plainly would not be: the bucket would fill up
-//     meanwhile, and tokens given back to a full bucket that was then emptied would come on top of the burst.
+//  1. Of each bucket its cost is borrowed: lease.lua lends it to this process, all shards at the same time. Lent tokens occupy the
+//     burst, so it is safe to give them back. To take and give back plainly would not be: the bucket would fill up meanwhile, and
+//     tokens given back to a full bucket that was then emptied would come on top of the burst.
 //  2. The check is allowed if no enforced bucket refused. That is one round trip.
 //
-// Of one shard, the last, nothing is borrowed if it has buckets that cannot lend tokens, which the rules of a
-// spread tenant keep in one shard, or if the check comes alone and has several buckets there. Then take.lua takes from these once all others
-// have lent, in a second round trip, and that decides. If one has not, it only looks.
+// Nothing is borrowed of one shard, the last, if it has buckets that cannot lend tokens, which the rules of a spread tenant keep in
+// one shard, or if the check comes alone and has several buckets there. Then take.lua takes from these once all others have lent, in
+// a second round trip, and that decides. If one has not, it only looks.
 //
 // What was borrowed counts as spent if the check is allowed, or if nobody knows, and else goes back. Either is reported within
 // reportAfter, or by the next call about the bucket. If a report is lost, Redis forgets the loan as it forgets every lease, which admits
