@@ -1,7 +1,7 @@
 -- name: TrafficBlocks :many
--- A page of the blocks that have checks of a time, in order of their first check.
+-- A page of the blocks of a day that have checks of a time, in order of their first check.
 SELECT * FROM traffic_block
-WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sqlc.arg(last_day)
+WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day)
     AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since) AND stratum >= sqlc.arg(least_stratum)
     AND (sqlc.arg(of_user)::text = '' OR sqlc.arg(of_user)::text = ANY (users))
     AND (first_at, writer, number) > (sqlc.arg(after_at)::timestamptz, sqlc.arg(after_writer)::text, sqlc.arg(after_number)::bigint)
@@ -19,16 +19,23 @@ GROUP BY stratum
 ORDER BY stratum;
 
 -- name: LatestTraffic :one
--- When the blocks begin that have so many checks, the latest ones of a time; no row if all have fewer.
-SELECT first_at FROM (
-    SELECT first_at, sum(checks) OVER (ORDER BY day DESC, first_at DESC, writer DESC, number DESC) AS so_far
-    FROM traffic_block
-    WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sqlc.arg(last_day)
-        AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since) AND stratum >= sqlc.arg(least_stratum)
-        AND (sqlc.arg(of_user)::text = '' OR sqlc.arg(of_user)::text = ANY (users))
-) AS latest
-WHERE so_far >= sqlc.arg(checks)::bigint
-ORDER BY first_at DESC
+-- When the blocks begin that have so many checks, or are so many, the latest ones of a time. No row if all have fewer. Whether
+-- a block has the user is asked of those blocks only, so that a user who is in none does not make it read all.
+SELECT summed.first_at FROM (
+    SELECT newest.first_at, row_number() OVER newest_first AS looked_at, sum(newest.checks) OVER newest_first AS so_far
+    FROM (
+        SELECT day, first_at, writer, number,
+            CASE WHEN sqlc.arg(of_user)::text = '' OR sqlc.arg(of_user)::text = ANY (users) THEN checks ELSE 0 END AS checks
+        FROM traffic_block
+        WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sqlc.arg(last_day)
+            AND first_at >= sqlc.arg(begun)::timestamptz AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since) AND stratum >= sqlc.arg(least_stratum)
+        ORDER BY day DESC, first_at DESC, writer DESC, number DESC
+        LIMIT sqlc.arg(at_most)::bigint
+    ) AS newest
+    WINDOW newest_first AS (ORDER BY newest.day DESC, newest.first_at DESC, newest.writer DESC, newest.number DESC)
+) AS summed
+WHERE summed.so_far >= sqlc.arg(checks)::bigint OR summed.looked_at = sqlc.arg(at_most)::bigint
+ORDER BY summed.looked_at
 LIMIT 1;
 
 -- name: TrafficDays :many

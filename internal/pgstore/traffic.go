@@ -24,6 +24,11 @@ var (
 const (
 	// blocksPerPage blocks are held at once while a range is read: some megabytes.
 	blocksPerPage = 16
+	// latestBlocks caps the blocks that Latest looks at. A process makes at most six a minute of a tenant, unless it has more
+	// checks than fit.
+	latestBlocks = 20_000
+	// longestBlock is far more than the time from a block's first to its last check: recorders end it after 5 minutes.
+	longestBlock = time.Hour
 	// rewrittenPerPage blocks of a user are looked up at once.
 	rewrittenPerPage = 200
 )
@@ -118,14 +123,14 @@ func (s *Store) UsageOf(ctx context.Context, tenant rules.TenantID) (u traffic.U
 	return u, nil
 }
 
-// Blocks reads a page at a time.
+// Blocks reads a page at a time, of one day after the other: so each page is a place in the index.
 func (s *Store) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Range) iter.Seq2[traffic.Block, error] {
 	return func(yield func(traffic.Block, error) bool) {
 		p := dbsqlc.TrafficBlocksParams{
-			TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
-			LeastStratum: int16(of.LeastStratum), OfUser: of.User, AfterAt: time.Unix(0, 0), PageSize: blocksPerPage,
+			TenantID: tenant, Day: dayOf(of.Since), Since: of.Since, Until: of.Until,
+			LeastStratum: int16(of.LeastStratum), OfUser: of.User, AfterAt: of.Since.Add(-longestBlock), PageSize: blocksPerPage,
 		}
-		for {
+		for last := dayOf(of.Until).Time; !p.Day.Time.After(last); {
 			rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficBlock, error) {
 				return q.TrafficBlocks(ctx, p)
 			})
@@ -139,10 +144,11 @@ func (s *Store) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Ra
 				}
 			}
 			if len(rows) < blocksPerPage {
-				return
+				p.Day.Time = p.Day.Time.AddDate(0, 0, 1)
+				continue
 			}
-			last := &rows[len(rows)-1]
-			p.AfterAt, p.AfterWriter, p.AfterNumber = last.FirstAt, last.Writer, last.Number
+			end := &rows[len(rows)-1]
+			p.AfterAt, p.AfterWriter, p.AfterNumber = end.FirstAt, end.Writer, end.Number
 		}
 	}
 }
@@ -156,12 +162,12 @@ func blockFromRow(row *dbsqlc.TrafficBlock) traffic.Block {
 	}
 }
 
-// Latest looks at the rows of the blocks and not at their checks.
+// Latest looks at the rows of the newest 20,000 blocks and not at their checks.
 func (s *Store) Latest(ctx context.Context, tenant rules.TenantID, of traffic.Range, checks int64) (time.Time, error) {
 	since, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) {
 		return q.LatestTraffic(ctx, dbsqlc.LatestTrafficParams{
 			TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
-			LeastStratum: int16(of.LeastStratum), OfUser: of.User, Checks: checks,
+			LeastStratum: int16(of.LeastStratum), OfUser: of.User, Checks: checks, AtMost: latestBlocks, Begun: of.Since.Add(-longestBlock),
 		})
 	})
 	switch {

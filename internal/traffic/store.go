@@ -51,7 +51,7 @@ type Store interface {
 	// Blocks returns the blocks of a range in order of First, in bounded memory. It ends after an error.
 	Blocks(ctx context.Context, tenant rules.TenantID, of Range) iter.Seq2[Block, error]
 	// Latest returns when the blocks begin that have so many checks together, the latest ones of a range; the range's start if all
-	// have fewer.
+	// have fewer. A store looks at a bounded number of blocks, so it may be later.
 	Latest(ctx context.Context, tenant rules.TenantID, of Range, checks int64) (time.Time, error)
 	// Summary describes the blocks of a range without reading them.
 	Summary(ctx context.Context, tenant rules.TenantID, of Range) (Summary, error)

@@ -97,39 +97,50 @@ func (q *Queries) FinishReplay(ctx context.Context, arg FinishReplayParams) (int
 }
 
 const latestTraffic = `-- name: LatestTraffic :one
-SELECT first_at FROM (
-    SELECT first_at, sum(checks) OVER (ORDER BY day DESC, first_at DESC, writer DESC, number DESC) AS so_far
-    FROM traffic_block
-    WHERE tenant_id = $1 AND day BETWEEN $2 AND $3
-        AND first_at < $4 AND last_at >= $5 AND stratum >= $6
-        AND ($7::text = '' OR $7::text = ANY (users))
-) AS latest
-WHERE so_far >= $8::bigint
-ORDER BY first_at DESC
+SELECT summed.first_at FROM (
+    SELECT newest.first_at, row_number() OVER newest_first AS looked_at, sum(newest.checks) OVER newest_first AS so_far
+    FROM (
+        SELECT day, first_at, writer, number,
+            CASE WHEN $1::text = '' OR $1::text = ANY (users) THEN checks ELSE 0 END AS checks
+        FROM traffic_block
+        WHERE tenant_id = $2 AND day BETWEEN $3 AND $4
+            AND first_at >= $5::timestamptz AND first_at < $6 AND last_at >= $7 AND stratum >= $8
+        ORDER BY day DESC, first_at DESC, writer DESC, number DESC
+        LIMIT $9::bigint
+    ) AS newest
+    WINDOW newest_first AS (ORDER BY newest.day DESC, newest.first_at DESC, newest.writer DESC, newest.number DESC)
+) AS summed
+WHERE summed.so_far >= $10::bigint OR summed.looked_at = $9::bigint
+ORDER BY summed.looked_at
 LIMIT 1
 `
 
 type LatestTrafficParams struct {
+	OfUser       string
 	TenantID     rules.TenantID
 	FirstDay     pgtype.Date
 	LastDay      pgtype.Date
+	Begun        time.Time
 	Until        time.Time
 	Since        time.Time
 	LeastStratum int16
-	OfUser       string
+	AtMost       int64
 	Checks       int64
 }
 
-// When the blocks begin that have so many checks, the latest ones of a time; no row if all have fewer.
+// When the blocks begin that have so many checks, or are so many, the latest ones of a time. No row if all have fewer. Whether
+// a block has the user is asked of those blocks only, so that a user who is in none does not make it read all.
 func (q *Queries) LatestTraffic(ctx context.Context, arg LatestTrafficParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, latestTraffic,
+		arg.OfUser,
 		arg.TenantID,
 		arg.FirstDay,
 		arg.LastDay,
+		arg.Begun,
 		arg.Until,
 		arg.Since,
 		arg.LeastStratum,
-		arg.OfUser,
+		arg.AtMost,
 		arg.Checks,
 	)
 	var first_at time.Time
@@ -444,18 +455,17 @@ func (q *Queries) TrafficBlock(ctx context.Context, arg TrafficBlockParams) (Tra
 
 const trafficBlocks = `-- name: TrafficBlocks :many
 SELECT tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload FROM traffic_block
-WHERE tenant_id = $1 AND day BETWEEN $2 AND $3
-    AND first_at < $4 AND last_at >= $5 AND stratum >= $6
-    AND ($7::text = '' OR $7::text = ANY (users))
-    AND (first_at, writer, number) > ($8::timestamptz, $9::text, $10::bigint)
+WHERE tenant_id = $1 AND day = $2
+    AND first_at < $3 AND last_at >= $4 AND stratum >= $5
+    AND ($6::text = '' OR $6::text = ANY (users))
+    AND (first_at, writer, number) > ($7::timestamptz, $8::text, $9::bigint)
 ORDER BY first_at, writer, number
-LIMIT $11
+LIMIT $10
 `
 
 type TrafficBlocksParams struct {
 	TenantID     rules.TenantID
-	FirstDay     pgtype.Date
-	LastDay      pgtype.Date
+	Day          pgtype.Date
 	Until        time.Time
 	Since        time.Time
 	LeastStratum int16
@@ -466,12 +476,11 @@ type TrafficBlocksParams struct {
 	PageSize     int32
 }
 
-// A page of the blocks that have checks of a time, in order of their first check.
+// A page of the blocks of a day that have checks of a time, in order of their first check.
 func (q *Queries) TrafficBlocks(ctx context.Context, arg TrafficBlocksParams) ([]TrafficBlock, error) {
 	rows, err := q.db.Query(ctx, trafficBlocks,
 		arg.TenantID,
-		arg.FirstDay,
-		arg.LastDay,
+		arg.Day,
 		arg.Until,
 		arg.Since,
 		arg.LeastStratum,
