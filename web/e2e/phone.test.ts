@@ -31,6 +31,23 @@ test('the filters of violations fold away', async ({ page }) => {
   await expectAccessible(page);
 });
 
+test('leaving the draft of a rule asks first', async ({ page }) => {
+  await signIn(page);
+  await page.goto(`/t/${demo.tenant}/rules/new`);
+  await page.getByLabel('Name', { exact: true }).fill('draft');
+  await page.getByRole('button', { name: 'Menu' }).tap();
+  const overview = page.getByRole('link', { name: 'Overview', exact: true });
+  await overview.tap();
+  const question = page.getByRole('dialog', { name: 'Leave without saving?' });
+  await expect(question).toBeVisible();
+  await expectAccessible(page);
+  await question.getByRole('button', { name: 'Stay' }).tap();
+  await expect(page.getByLabel('Name', { exact: true })).toHaveValue('draft');
+  await overview.tap(); // the menu is still open
+  await question.getByRole('button', { name: 'Leave' }).tap();
+  await expect(page).toHaveURL(/\/overview$/);
+});
+
 test('the answer of a tried check comes into sight, and the screen said before that nothing is sent', async ({
   page,
 }) => {
