@@ -1,7 +1,7 @@
 import { Button, Tooltip } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import { lazy, Suspense, useState } from 'react';
+import type { ReactNode } from 'react';
 import type { Violation, ViolationDetail } from '~/api/types';
 import { violationQuery } from '~/api/violations';
 import { Copy } from '~/components/Copy';
@@ -20,9 +20,6 @@ import { useRole } from '~/session';
 import { OutcomeOf } from './columns';
 import styles from './violations.module.css';
 
-// Most violations lead to no block.
-const TemporaryRule = lazy(() => import('~/features/temporary/TemporaryRule'));
-
 interface Props {
   tenant: string;
   /** The id of the open violation; undefined for none. */
@@ -30,10 +27,12 @@ interface Props {
   /** The rows of the list, to step through them. */
   rows: Violation[];
   onOpen: (id: string | undefined) => void;
+  /** The button that blocks an address. */
+  block: (ip: string) => ReactNode;
 }
 
 /** One violation: what happened in a sentence, what to do, and the details. */
-export function ViolationPanel({ tenant, id, rows, onOpen }: Props) {
+export function ViolationPanel({ tenant, id, rows, onOpen, block }: Props) {
   const query = useQuery({ ...violationQuery(tenant, id ?? ''), enabled: id !== undefined });
   const index = rows.findIndex(({ violation_id }) => violation_id === id);
   const shown = query.data?.violation ?? rows[index];
@@ -51,7 +50,7 @@ export function ViolationPanel({ tenant, id, rows, onOpen }: Props) {
       onNext={step(index + 1)}
     >
       {shown ? (
-        <Story tenant={tenant} violation={shown} detail={query.data} onOpen={onOpen} />
+        <Story tenant={tenant} violation={shown} detail={query.data} onOpen={onOpen} block={block} />
       ) : query.isError ? (
         <ErrorState error={query.error} onRetry={() => query.refetch()} />
       ) : (
@@ -66,14 +65,15 @@ interface StoryProps {
   violation: Violation;
   detail: ViolationDetail | undefined;
   onOpen: (id: string) => void;
+  block: Props['block'];
 }
 
-function Story({ tenant, violation, detail, onOpen }: StoryProps) {
+function Story({ tenant, violation, detail, onOpen, block }: StoryProps) {
   return (
     <>
       <p className={styles.sentence}>{whatHappened(violation)}</p>
       {detail && <InMinute violation={violation} detail={detail} />}
-      <Acts tenant={tenant} violation={violation} removed={detail?.rule === null} />
+      <Acts tenant={tenant} violation={violation} removed={detail?.rule === null} block={block} />
       <Details tenant={tenant} violation={violation} detail={detail} />
       {detail && detail.beside.length > 0 && <Beside detail={detail} onOpen={onOpen} />}
     </>
@@ -110,11 +110,11 @@ interface ActsProps {
   tenant: string;
   violation: Violation;
   removed: boolean; // its rule
+  block: Props['block'];
 }
 
-function Acts({ tenant, violation, removed }: ActsProps) {
+function Acts({ tenant, violation, removed, block }: ActsProps) {
   const { edit } = useRole();
-  const [blocking, setBlocking] = useState(false);
   const { user_id, rule_id, ip_address, key_pattern, mode, reason } = violation;
   const overridable =
     edit &&
@@ -168,21 +168,7 @@ function Acts({ tenant, violation, removed }: ActsProps) {
       >
         Try it
       </Button>
-      {edit && ip_address !== null && reason !== 'blocked' && (
-        <Button variant="default" onClick={() => setBlocking(true)}>
-          Block this address
-        </Button>
-      )}
-      {blocking && ip_address !== null && (
-        <Suspense fallback={null}>
-          <TemporaryRule
-            tenant={tenant}
-            group={{ by: 'ip', value: ip_address }}
-            action="block"
-            onClose={() => setBlocking(false)}
-          />
-        </Suspense>
-      )}
+      {edit && ip_address !== null && reason !== 'blocked' && block(ip_address)}
     </div>
   );
 }
@@ -200,7 +186,7 @@ function checkThen({ user_id, plan, endpoint, method, ip_address, cost }: Violat
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
 }
 
-function Details({ tenant, violation, detail }: Omit<StoryProps, 'onOpen'>) {
+function Details({ tenant, violation, detail }: Omit<StoryProps, 'onOpen' | 'block'>) {
   const { user_id, ip_address, plan, cost, tokens_at_time, queue_ms, retry_after_ms, rule_id } = violation;
   return (
     <Facts

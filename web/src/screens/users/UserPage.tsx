@@ -18,6 +18,7 @@ import { Crossings } from '~/features/crossings/Crossings';
 import { OverrideDialog } from '~/features/overrides/OverrideDialog';
 import { OverrideTable } from '~/features/overrides/OverrideTable';
 import { denyingRule, overridableRules } from '~/features/overrides/overridable';
+import { BlockAddress } from '~/features/temporary/BlockAddress';
 import { GroupMenu } from '~/features/temporary/GroupMenu';
 import { violationColumns } from '~/features/violations/columns';
 import { ViolationPanel } from '~/features/violations/ViolationPanel';
@@ -217,7 +218,13 @@ function Denials({ tenant, rules, user: { user_id, recent_violations }, open, on
           onOpen={({ violation_id }) => onOpen(violation_id)}
         />
       )}
-      <ViolationPanel tenant={tenant} id={open} rows={recent_violations} onOpen={onOpen} />
+      <ViolationPanel
+        tenant={tenant}
+        id={open}
+        rows={recent_violations}
+        onOpen={onOpen}
+        block={(ip) => <BlockAddress tenant={tenant} ip={ip} />}
+      />
     </Card>
   );
 }

@@ -15,6 +15,7 @@ import { here, usePanel } from '~/components/usePanel';
 import type { Group } from '~/domain/group';
 import { isNamedRange } from '~/domain/range';
 import { laterFirst } from '~/domain/violation';
+import { BlockAddress } from '~/features/temporary/BlockAddress';
 import { GroupMenu } from '~/features/temporary/GroupMenu';
 import { TemporaryRules } from '~/features/temporary/TemporaryRules';
 import { violationColumns } from '~/features/violations/columns';
@@ -141,7 +142,13 @@ export default function Violations() {
             )}
           </Card>
           {rows.length > 0 && <Footer list={list} rows={rows} />}
-          <ViolationPanel tenant={tenant} id={search.open} rows={rows} onOpen={open} />
+          <ViolationPanel
+            tenant={tenant}
+            id={search.open}
+            rows={rows}
+            onOpen={open}
+            block={(ip) => <BlockAddress tenant={tenant} ip={ip} />}
+          />
         </>
       )}
     </Page>
