@@ -12,7 +12,8 @@ import (
 // makes the database slow gains nothing: its own queries are delayed by what is subtracted at least.
 //
 // When the database or the machine stands still for a moment, the queries under way then are delayed by more than the
-// mean. A query that takes [muchLonger] than usual is therefore compared with the longest lookup meanwhile.
+// mean. So a query that takes [muchLonger] than usual is compared with the longest lookup meanwhile, if that took half of
+// the query's time at least. Lookups that are just slow beside much work make that work no cheaper.
 type Usual struct {
 	mu      sync.Mutex
 	mean    time.Duration
@@ -60,7 +61,9 @@ func (u *Usual) End(q *Query, isAnswered bool) (work time.Duration) {
 	took := now.Sub(q.began)
 	usual := u.mean
 	if took > usual+muchLonger {
-		usual = max(usual, u.longest(span{q.began, now}))
+		if longest := u.longest(span{q.began, now}); longest >= took/2 {
+			usual = max(usual, longest)
+		}
 	}
 	delete(u.running, q)
 	if q.isLookup && isAnswered {
