@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/allowance"
@@ -139,26 +140,30 @@ func TestAQuietCallerIsNotDeniedBecauseOthersAreBusy(t *testing.T) {
 	t.Parallel()
 	const asks, works = 30, 2500 * time.Microsecond // each second
 	for _, delay := range []time.Duration{0, 20 * time.Millisecond} {
-		at := new(clock)
-		a := allowance.New(rates, at.now)
-		by := allowance.Caller{Tenant: 7, Account: "key:1"}
-		var usual meter.Usual
-		dice := rand.New(rand.NewPCG(1, 2)) // the same in each run
-		delayed := func() time.Duration { return time.Duration(dice.ExpFloat64() * float64(delay)) }
-		for range 300 * asks {
-			lookup := delayed()
-			cost := usual.Beyond(lookup)
-			usual.Note(lookup)
-			cost += usual.Beyond(works + delayed())
-			if class := work(t, a, by, cost); class != "" {
-				t.Fatalf("with delays of %v the %s denies after %v", delay, class, time.Duration(*at)*time.Microsecond)
+		synctest.Test(t, func(t *testing.T) {
+			a := allowance.New(rates, func() int64 { return time.Now().UnixMicro() })
+			by := allowance.Caller{Tenant: 7, Account: "key:1"}
+			var usual meter.Usual
+			dice := rand.New(rand.NewPCG(1, 2)) // the same in each run
+			query := func(isLookup bool, works time.Duration) (work time.Duration) {
+				q := usual.Begin(isLookup)
+				<-time.After(works + time.Duration(dice.ExpFloat64()*float64(delay)))
+				return usual.End(q, true)
 			}
-			at.pass(time.Second / asks)
-		}
-		charged := a.Worked(allowance.Account) / (300 * asks)
-		if charged < works*8/10 || charged > works*15/10 {
-			t.Errorf("with delays of %v a request costs %v, want %v", delay, charged, works)
-		}
+			next := time.Now()
+			for range 300 * asks {
+				cost := query(true, 0) + query(false, works)
+				if class := work(t, a, by, cost); class != "" {
+					t.Fatalf("with delays of %v the %s denies", delay, class)
+				}
+				next = next.Add(time.Second / asks)
+				<-time.After(time.Until(next))
+			}
+			charged := a.Worked(allowance.Account) / (300 * asks)
+			if charged < works*8/10 || charged > works*15/10 {
+				t.Errorf("with delays of %v a request costs %v, want %v", delay, charged, works)
+			}
+		})
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // makes the database slow gains nothing: its own queries are delayed by what is subtracted at least.
 //
 // When the database or the machine stands still for a moment, the queries under way then are delayed by more than the
-// mean. So a query that takes [muchLonger] than usual is compared with the longest lookup meanwhile, if that took half of
+// mean. So one that takes much longer than usual is compared with the longest lookup meanwhile, if that took half of
 // the query's time at least. Lookups that are just slow beside much work make that work no cheaper.
 type Usual struct {
 	mu      sync.Mutex
@@ -34,8 +34,10 @@ type span struct{ began, ended time.Time }
 const (
 	// recent is about how many answers the mean is of.
 	recent = 16
-	// muchLonger is how much longer than usual a query takes that does much work or was held up.
+	// muchLonger is how much longer than usual, and manyTimes how many times as long, a query takes that does much work or
+	// was held up. Delays that vary by chance are hardly ever as long.
 	muchLonger = 50 * time.Millisecond
+	manyTimes  = 8
 )
 
 // Begin begins a query. A lookup reads one row by its key.
@@ -60,7 +62,8 @@ func (u *Usual) End(q *Query, isAnswered bool) (work time.Duration) {
 	now := time.Now()
 	took := now.Sub(q.began)
 	usual := u.mean
-	if took > usual+muchLonger {
+	long := usual + max(muchLonger, manyTimes*usual)
+	if took > long {
 		if longest := u.longest(span{q.began, now}); longest >= took/2 {
 			usual = max(usual, longest)
 		}
@@ -70,9 +73,9 @@ func (u *Usual) End(q *Query, isAnswered bool) (work time.Duration) {
 		u.ended[u.next] = span{q.began, now}
 		u.next = (u.next + 1) % len(u.ended)
 		if !u.known {
-			u.mean, u.known = took, true
+			u.mean, u.known, long = took, true, took
 		}
-		u.mean += (min(took, u.mean+muchLonger) - u.mean) / recent
+		u.mean += (min(took, long) - u.mean) / recent
 	}
 	return took - usual
 }
