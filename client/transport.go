@@ -17,6 +17,8 @@ const (
 	userAgent = "sluice-go/" + Version
 	// maxAnswer caps what is read of an answer; a thousand decisions with twenty tiers each fit.
 	maxAnswer = 8 << 20
+	// maxRetryAfter is 30 years; more seconds may not fit in a Duration.
+	maxRetryAfter = 1_000_000_000
 )
 
 // ownTransport keeps enough connections open for unbatched callers, and closes idle ones before the server does, which
@@ -91,6 +93,7 @@ func (c *Client) postCheck(ctx context.Context, q *question) (Decision, *Error) 
 		if err != nil || seconds < 1 {
 			seconds = 1
 		}
+		seconds = min(seconds, maxRetryAfter)
 		kind := failed.Type[strings.LastIndexByte(failed.Type, ':')+1:]
 		return Decision{
 			Status: status, Reason: strings.ReplaceAll(kind, "-", "_"), RetryAfter: time.Duration(seconds) * time.Second, Source: FromServer,

@@ -20,15 +20,15 @@ ORDER BY stratum;
 
 -- name: LatestTraffic :one
 -- When the blocks begin that have so many checks, or are so many, the latest ones of a time. No row if all have fewer. Whether
--- a block has the user is asked of those blocks only, so that a user who is in none does not make it read all.
+-- a block has the user and is of the strata is asked of those blocks only, so that a user who is in none does not make it read all.
 SELECT summed.first_at FROM (
     SELECT newest.first_at, row_number() OVER newest_first AS looked_at, sum(newest.checks) OVER newest_first AS so_far
     FROM (
         SELECT day, first_at, writer, number,
-            CASE WHEN sqlc.arg(of_user)::text = '' OR sqlc.arg(of_user)::text = ANY (users) THEN checks ELSE 0 END AS checks
+            CASE WHEN stratum >= sqlc.arg(least_stratum) AND (sqlc.arg(of_user)::text = '' OR sqlc.arg(of_user)::text = ANY (users)) THEN checks ELSE 0 END AS checks
         FROM traffic_block
         WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sqlc.arg(last_day)
-            AND first_at >= sqlc.arg(begun)::timestamptz AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since) AND stratum >= sqlc.arg(least_stratum)
+            AND first_at >= sqlc.arg(begun)::timestamptz AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since)
         ORDER BY day DESC, first_at DESC, writer DESC, number DESC
         LIMIT sqlc.arg(at_most)::bigint
     ) AS newest
@@ -50,8 +50,10 @@ ORDER BY day, writer, number
 LIMIT sqlc.arg(page_size);
 
 -- name: TrafficBlock :one
+-- To rewrite it. Others who erase another user from it wait.
 SELECT * FROM traffic_block
-WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day) AND writer = sqlc.arg(writer) AND number = sqlc.arg(number);
+WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day) AND writer = sqlc.arg(writer) AND number = sqlc.arg(number)
+FOR UPDATE;
 
 -- name: RewriteTrafficBlock :exec
 UPDATE traffic_block SET checks = sqlc.arg(checks), users = sqlc.arg(users)::text[], payload = sqlc.arg(payload)

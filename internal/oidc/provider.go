@@ -215,7 +215,7 @@ const clockDrift = time.Minute
 
 // checkAuthTime refuses a person who signed in at the provider before the flow began, and was not asked again. max_age obliges
 // a provider to tell auth_time. One that does not may have ignored prompt=login too, so it confirms a session only if its settings say so. It may
-// link an identity, because the session is fresh already.
+// link an identity: many providers leave auth_time out, and the person has just proven the account here.
 func (p *provider) checkAuthTime(f flow, claim any) error {
 	began := f.began()
 	switch {

@@ -20,17 +20,18 @@ func TestRecordedChecksAreReadByTheirPlace(t *testing.T) {
 		FROM tenant AS t, generate_series(1, 20000) AS n`)
 	exec(t, w.url, "ANALYZE traffic_block")
 	text := string(must(os.ReadFile("../../db/queries/traffic.sql"))(t))
-	for name, user := range map[string]string{
-		"TrafficBlocks :many": "", "LatestTraffic :one": "", "LatestTraffic :one ": "nobody",
+	for _, test := range []struct{ name, user, stratum string }{
+		{"TrafficBlocks :many", "", "0"}, {"LatestTraffic :one", "", "0"}, {"LatestTraffic :one", "nobody", "0"}, {"LatestTraffic :one", "", "9"},
 	} {
-		_, query, ok := strings.Cut(text, "-- name: "+strings.TrimSpace(name)+"\n")
+		name, user := test.name, test.user
+		_, query, ok := strings.Cut(text, "-- name: "+name+"\n")
 		if !ok {
 			t.Fatalf("there is no %s", name)
 		}
 		query, _, _ = strings.Cut(query, ";")
 		query = strings.NewReplacer(
 			"sqlc.arg(tenant_id)", fmt.Sprint(w.ours.ID), "sqlc.arg(day)", "date '2026-11-02'", "sqlc.arg(first_day)", "date '2026-11-01'", "sqlc.arg(last_day)", "date '2026-11-02'",
-			"sqlc.arg(since)", "timestamptz '2026-11-02 01:00'", "sqlc.arg(until)", "timestamptz '2026-11-02 11:00'", "sqlc.arg(least_stratum)", "0",
+			"sqlc.arg(since)", "timestamptz '2026-11-02 01:00'", "sqlc.arg(until)", "timestamptz '2026-11-02 11:00'", "sqlc.arg(least_stratum)", test.stratum,
 			"sqlc.arg(of_user)", "'"+user+"'", "sqlc.arg(after_at)", "'2026-11-02 00:55'", "sqlc.arg(begun)", "'2026-11-02 00:55'", "sqlc.arg(after_writer)", "''", "sqlc.arg(after_number)", "0",
 			"sqlc.arg(page_size)", "16", "sqlc.arg(checks)", "100000", "sqlc.arg(at_most)", "250",
 		).Replace(query)

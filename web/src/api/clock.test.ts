@@ -1,7 +1,10 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { noteServerTime, serverNow } from './clock';
 
 const hour = 3_600_000;
+
+// Two readings of the browser's clock are of the same moment.
+vi.useFakeTimers();
 
 /** Notes a response of a server whose clock is ahead, and returns by how much it is then held to be. */
 function noted(ahead: number, roundTrip = 40): number {

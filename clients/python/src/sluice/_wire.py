@@ -75,7 +75,7 @@ def decode_check(answer: Answer) -> Decision:
     if answer.status == 429 and isinstance(body, dict) and isinstance(body.get("type"), str):
         # Reservations are exhausted.
         reason = body["type"].rpartition(":")[2].replace("-", "_")
-        seconds = answer.retry_after or ""
+        seconds = (answer.retry_after or "")[:9]  # 30 years are enough
         return Decision(False, 429, reason, retry_after=max(1, int(seconds)) if seconds.isascii() and seconds.isdigit() else 1)
     raise problem(answer)
 

@@ -101,10 +101,10 @@ SELECT summed.first_at FROM (
     SELECT newest.first_at, row_number() OVER newest_first AS looked_at, sum(newest.checks) OVER newest_first AS so_far
     FROM (
         SELECT day, first_at, writer, number,
-            CASE WHEN $1::text = '' OR $1::text = ANY (users) THEN checks ELSE 0 END AS checks
+            CASE WHEN stratum >= $1 AND ($2::text = '' OR $2::text = ANY (users)) THEN checks ELSE 0 END AS checks
         FROM traffic_block
-        WHERE tenant_id = $2 AND day BETWEEN $3 AND $4
-            AND first_at >= $5::timestamptz AND first_at < $6 AND last_at >= $7 AND stratum >= $8
+        WHERE tenant_id = $3 AND day BETWEEN $4 AND $5
+            AND first_at >= $6::timestamptz AND first_at < $7 AND last_at >= $8
         ORDER BY day DESC, first_at DESC, writer DESC, number DESC
         LIMIT $9::bigint
     ) AS newest
@@ -116,6 +116,7 @@ LIMIT 1
 `
 
 type LatestTrafficParams struct {
+	LeastStratum int16
 	OfUser       string
 	TenantID     rules.TenantID
 	FirstDay     pgtype.Date
@@ -123,15 +124,15 @@ type LatestTrafficParams struct {
 	Begun        time.Time
 	Until        time.Time
 	Since        time.Time
-	LeastStratum int16
 	AtMost       int64
 	Checks       int64
 }
 
 // When the blocks begin that have so many checks, or are so many, the latest ones of a time. No row if all have fewer. Whether
-// a block has the user is asked of those blocks only, so that a user who is in none does not make it read all.
+// a block has the user and is of the strata is asked of those blocks only, so that a user who is in none does not make it read all.
 func (q *Queries) LatestTraffic(ctx context.Context, arg LatestTrafficParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, latestTraffic,
+		arg.LeastStratum,
 		arg.OfUser,
 		arg.TenantID,
 		arg.FirstDay,
@@ -139,7 +140,6 @@ func (q *Queries) LatestTraffic(ctx context.Context, arg LatestTrafficParams) (t
 		arg.Begun,
 		arg.Until,
 		arg.Since,
-		arg.LeastStratum,
 		arg.AtMost,
 		arg.Checks,
 	)
@@ -417,6 +417,7 @@ func (q *Queries) RewriteTrafficBlock(ctx context.Context, arg RewriteTrafficBlo
 const trafficBlock = `-- name: TrafficBlock :one
 SELECT tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload FROM traffic_block
 WHERE tenant_id = $1 AND day = $2 AND writer = $3 AND number = $4
+FOR UPDATE
 `
 
 type TrafficBlockParams struct {
@@ -426,6 +427,7 @@ type TrafficBlockParams struct {
 	Number   int64
 }
 
+// To rewrite it. Others who erase another user from it wait.
 func (q *Queries) TrafficBlock(ctx context.Context, arg TrafficBlockParams) (TrafficBlock, error) {
 	row := q.db.QueryRow(ctx, trafficBlock,
 		arg.TenantID,

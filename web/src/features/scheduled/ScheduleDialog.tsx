@@ -34,9 +34,9 @@ export function ScheduleDialog(props: Props) {
   const { tenant, rules, children, disabled, onClose, onScheduled, onRaceLost } = props;
   const queries = useQueryClient();
   const [begins, setBegins] = useState<'later' | 'now'>('later');
-  const [start, setStart] = useState(() => fieldText(Math.ceil(Date.now() / hour) * hour));
+  const [start, setStart] = useState(() => fieldText(Math.ceil(serverNow() / hour) * hour));
   const [back, setBack] = useState(true);
-  const [end, setEnd] = useState(() => fieldText(Math.ceil(Date.now() / hour) * hour + 24 * hour));
+  const [end, setEnd] = useState(() => fieldText(Math.ceil(serverNow() / hour) * hour + 24 * hour));
   const isNow = begins === 'now';
   const isBack = back || isNow;
   const [from, until] = [isNow ? serverNow() : fieldMoment(start), fieldMoment(end)];

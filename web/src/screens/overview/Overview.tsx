@@ -28,7 +28,7 @@ export default function Overview() {
   const range = useTimeRange('1h');
   usePrefetchQuery(endingSoonQuery(tenant));
   const summary = useQuery(summaryQuery(tenant, range));
-  const shown = useDeferredValue(summary.data); // drawn in steps, between which the page answers
+  const shown = useDeferredValue(summary.data); // drawn in steps, between which the page answers; for a moment it may be another tenant's
   // No checks in this range can mean a quiet night or a new tenant.
   const silent =
     !summary.isPlaceholderData && summary.data !== undefined && checksOf(summary.data.total) === 0;
@@ -50,7 +50,7 @@ export default function Overview() {
     <Page {...headings.overview} actions={!isNew && <TimeRange fallback="1h" />}>
       {summary.isError && !summary.data ? (
         <ErrorState error={summary.error} onRetry={() => summary.refetch()} />
-      ) : !shown || (silent && ever.isPending) ? (
+      ) : !summary.data || !shown || (silent && ever.isPending) ? (
         <LoadingLines lines={10} />
       ) : isNew ? (
         <>

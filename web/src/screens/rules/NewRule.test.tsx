@@ -36,20 +36,6 @@ test('a new shadow rule is announced and kept in the history as one', async () =
   expect(screen.getByText('Created: Always denied')).toBeDefined();
 });
 
-test('a new rule can begin as a block of an address', async () => {
-  fakeServer(world());
-  open('/t/acme/rules/new?block=203.0.113.9');
-  expect(await screen.findByLabelText('Key pattern')).toHaveProperty('value', 'ip:203.0.113.9');
-  expect(screen.getByLabelText('Action')).toHaveProperty('value', 'block');
-  expect(screen.getByText('Every matching request is denied.')).toBeDefined();
-});
-
-test('the address of IPv6 that a block begins with is quoted', async () => {
-  fakeServer(world());
-  open('/t/acme/rules/new?block=2001:db8::1');
-  expect(await screen.findByLabelText('Key pattern')).toHaveProperty('value', 'ip:"2001:db8::1"');
-});
-
 test('a quota is made with the fields that quotas have, and nothing else is sent', async () => {
   const requests = fakeServer({
     ...world(),
