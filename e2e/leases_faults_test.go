@@ -213,7 +213,7 @@ func startFaultLoad(t *testing.T, apis []*api) *faultLoad {
 	return l
 }
 
-// add adds callers of a process, each of which asks up to 67 times a second.
+// add adds callers of a process. Each one asks up to 67 times a second.
 func (l *faultLoad) add(t *testing.T, a *api, callers int) {
 	t.Helper()
 	for caller := range callers {

@@ -19,7 +19,7 @@ func TestLeasedTokensAreSpentOnceWhateverHappensToAProcess(t *testing.T) {
 		l := startLeasesOfTwo(t, func(_, unreported float64) bool { return unreported > 60 })
 		l.victim.kill()
 		l.exhaust(t)
-		enough := l.passed.Load() + int64(2*l.rate) // two seconds, by the limit: Redis forgets what it lent after a second and a half
+		enough := l.passed.Load() + int64(2*l.rate) // what the limit lets pass in two seconds; Redis forgets after one and a half what it lent
 		eventually(t, patience, "the other process to go on", func() bool { return l.passed.Load() >= enough })
 		l.wantLimit(t, 0)
 	})
@@ -30,7 +30,7 @@ func TestLeasedTokensAreSpentOnceWhateverHappensToAProcess(t *testing.T) {
 		l := startLeasesOfTwo(t, func(held, _ float64) bool { return held > 60 })
 		served := l.victim.metric(t, "sluice_leased_checks_total")
 		l.victim.signal(t, syscall.SIGSTOP)
-		l.wantFull(t) // only after Redis has forgotten what it lent, and what died with its holder is earned again
+		l.wantFull(t) // the bucket is full once Redis has forgotten what it lent, and has earned those tokens again
 		l.victim.signal(t, syscall.SIGCONT)
 		l.exhaust(t)
 		eventually(t, patience, "the process to spend leased tokens again", func() bool {
@@ -40,7 +40,7 @@ func TestLeasedTokensAreSpentOnceWhateverHappensToAProcess(t *testing.T) {
 	})
 }
 
-// leasesOfTwo is a load on two processes, something bad happens to one of which.
+// leasesOfTwo is a load on two processes. A test kills or stops one of them.
 type leasesOfTwo struct {
 	*faultLoad
 	survivor *api

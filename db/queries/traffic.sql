@@ -19,8 +19,9 @@ GROUP BY stratum
 ORDER BY stratum;
 
 -- name: LatestTraffic :one
--- When the blocks begin that have so many checks, or are so many, the latest ones of a time. No row if all have fewer. Whether
--- a block has the user and is of the strata is asked of those blocks only, so that a user who is in none does not make it read all.
+-- It goes back from the latest block of a time until the blocks have so many checks, or are so many, and returns when the last
+-- of them begins. No row if all have fewer. It looks for the user and the strata in those blocks only, so that a user who is in
+-- none does not make it read all.
 SELECT summed.first_at FROM (
     SELECT newest.first_at, row_number() OVER newest_first AS looked_at, sum(newest.checks) OVER newest_first AS so_far
     FROM (

@@ -15,8 +15,8 @@ import (
 	"github.com/sluicegate/sluice/web"
 )
 
-// TestAStateIsUsedOnceThoughTheProviderGivesAnotherCode plays a thief who has the address that a browser was sent to, and its cookies
-// from before it came back: the provider gives another code for the same state.
+// TestAStateIsUsedOnceThoughTheProviderGivesAnotherCode plays a thief who copied a browser's cookies and the address at the
+// provider that it was sent to. The provider gives the thief another code for the same state.
 func TestAStateIsUsedOnceThoughTheProviderGivesAnotherCode(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

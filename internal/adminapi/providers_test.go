@@ -282,7 +282,7 @@ func TestLinkingNeedsBothProofs(t *testing.T) {
 	if !strings.Contains(address, "prompt=login") || !strings.Contains(address, "max_age=0") {
 		t.Errorf("the provider is not told to ask again: %s", address)
 	}
-	// Whoever uses a browser in which somebody else is signed in there has not proven to be that person.
+	// Somebody else may be signed in at the provider in this browser; using it does not prove to be that person.
 	w.provider.Spoil(func(claims oidctest.Claims) { claims["auth_time"] = time.Now().Add(-time.Hour).Unix() })
 	wantFailed(t, p.back(w.provider.Visit(address)), auth.ProviderNotAsked)
 	w.provider.Spoil(nil)

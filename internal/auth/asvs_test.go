@@ -17,8 +17,8 @@ const (
 	asvsBegins = "## OWASP ASVS 5.0, level 2\n"
 )
 
-// asvs has how many requirements of levels 1 and 2 each section of the chapters has, in the release 5.0.0. They are numbered from 1, and those of
-// level 3 come after them.
+// asvs has how many requirements of levels 1 and 2 each section of the chapters has, in the release 5.0.0. They are numbered from 1;
+// requirements of level 3 follow.
 var asvs = map[string]int{
 	"4.1": 3, "4.2": 1, "4.3": 2, "4.4": 4,
 	"6.1": 3, "6.2": 12, "6.3": 4, "6.4": 4, "6.5": 5, "6.6": 3, "6.8": 4,

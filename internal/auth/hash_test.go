@@ -119,7 +119,7 @@ func TestPasswordsThatAreGuessedFirstAreRefused(t *testing.T) {
 		"sluice-admin-1":                   true,
 		"Ratelimit#42":                     true,
 		"example2026":                      true,
-		"L0velace.Lovelace":                false, // of which l and velace are no such words
+		"L0velace.Lovelace":                false, // l and velace are no such words
 		"lovelace_ada_1815":                true,
 		"admin password":                   true,
 		"sluice gates open":                false,

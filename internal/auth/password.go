@@ -32,7 +32,7 @@ func wrongPassword(field, password, email string) rules.FieldErrors {
 	case folded == strings.ToLower(email) || folded == strings.ToLower(local):
 		wrong = "must not be the e-mail address"
 	case consistsOf(letters(folded), contextWords(email)):
-		wrong = "must not be made of words such as sluice, admin and those of the e-mail address alone"
+		wrong = "must have more in it than sluice, admin and words of the e-mail address"
 	case commonpasswords.Contains(password) || isOneCharacter(folded):
 		wrong = "must not be one of those that everybody tries first"
 	}

@@ -13,7 +13,8 @@ import (
 //
 // When the database or the machine stands still for a moment, the queries under way then are delayed by more than the
 // mean. So one that takes much longer than usual is compared with the longest lookup meanwhile, if that took half of
-// the query's time at least. Lookups that are slow beside much work make that work cheaper only from there on.
+// the query's time at least. A lookup that took
+// less may be slow because of that query's work, which stays charged.
 type Usual struct {
 	mu      sync.Mutex
 	mean    time.Duration

@@ -128,8 +128,9 @@ type LatestTrafficParams struct {
 	Checks       int64
 }
 
-// When the blocks begin that have so many checks, or are so many, the latest ones of a time. No row if all have fewer. Whether
-// a block has the user and is of the strata is asked of those blocks only, so that a user who is in none does not make it read all.
+// It goes back from the latest block of a time until the blocks have so many checks, or are so many, and returns when the last
+// of them begins. No row if all have fewer. It looks for the user and the strata in those blocks only, so that a user who is in
+// none does not make it read all.
 func (q *Queries) LatestTraffic(ctx context.Context, arg LatestTrafficParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, latestTraffic,
 		arg.LeastStratum,
