@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"flag"
-	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -130,38 +129,33 @@ func (h *holder) ask(call *asking) {
 	})
 }
 
-// TestModel prints what leases admit beside one bucket, and what they cost.
+// TestModel wants the goals of leases, and logs what is reached.
 func TestModel(t *testing.T) {
 	t.Parallel()
+	leasesim.RunGoals(t, startHolder)
 	for _, c := range []struct {
-		nodes   int
-		rate    float64
-		load    float64
-		on, off time.Duration
-		users   int
-		least   float64
-		most    float64 // commands per check
+		name            string
+		setup           leasesim.Setup
+		share, perCheck float64
 	}{
-		{10, 1e4, 0.95, 0, 0, 0, 0.999, 0.02},
-		{10, 1e4, 0.95, 0, 0, 5000, 0.999, 0.55},
-		{100, 1e4, 0.95, 0, 0, 0, 0.999, 0.1},
-		{100, 1e4, 2, 0, 0, 0, 0.98, 1.1},
-		{100, 1e4, 1, 500 * time.Millisecond, time.Second, 0, 0.9, 0.5},
-		{1, 1e3, 2, 0, 0, 0, 0.98, 1.1},
+		{
+			"half of the checks have a limit that is not leased",
+			leasesim.Setup{Nodes: 10, Limit: enforce.Limit{Rate: 1e4, Burst: 1e4}, Load: 0.95, Users: 5000, UserBurst: leastBurst - 1},
+			0.999, 0.55,
+		},
+		{
+			"checks come for half a second and then for a second not",
+			leasesim.Setup{Nodes: 100, Limit: enforce.Limit{Rate: 1e4, Burst: 1e4}, Load: 1, On: 500 * time.Millisecond, Off: time.Second},
+			0.9, 0.5,
+		},
+		{"one process with a small limit", leasesim.Setup{Nodes: 1, Limit: enforce.Limit{Rate: 1e3, Burst: 1e3}, Load: 2}, 0.98, 1.1},
 	} {
-		t.Run(fmt.Sprintf("%d nodes, %.0f/s, load %g, %d users", c.nodes, c.rate, c.load, c.users), func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := leasesim.Run(t, leasesim.Setup{
-				Seed: 1, Nodes: c.nodes, Limit: enforce.Limit{Rate: c.rate, Burst: int64(c.rate)}, Load: c.load, Skew: 0.8,
-				On: c.on, Off: c.off, Users: c.users, UserBurst: leastBurst - 1, Delay: 2 * time.Millisecond, Length: 20 * time.Second,
-			}, startHolder)
-			t.Logf("admitted %.2f %% of what one bucket would have, %.3f commands per check", 100*w.Share(), w.PerCheck())
-			if w.Share() < c.least {
-				t.Errorf("admitted %.2f %%, want %.2f %%", 100*w.Share(), 100*c.least)
-			}
-			if w.PerCheck() > c.most {
-				t.Errorf("%.3f commands per check, want at most %g", w.PerCheck(), c.most)
-			}
+			c.setup.Seed, c.setup.Skew, c.setup.Delay, c.setup.Length = 1, 0.8, 2*time.Millisecond, 10*time.Second
+			w := leasesim.Run(t, c.setup, startHolder)
+			w.WantShare(t, c.share)
+			w.WantPerCheck(t, c.perCheck)
 		})
 	}
 }
@@ -180,10 +174,8 @@ func TestManyProcesses(t *testing.T) {
 			Seed: 1, Nodes: 1000, Limit: enforce.Limit{Rate: 1e5, Burst: 1e5}, Load: c.load, Skew: 0.8,
 			Delay: 2 * time.Millisecond, Length: 10 * time.Second,
 		}, startHolder)
-		t.Logf("1000 nodes, load %g: admitted %.2f %% of what one bucket would have, %.3f commands per check", c.load, 100*w.Share(), w.PerCheck())
-		if w.Share() < c.least {
-			t.Errorf("admitted %.2f %%, want %.2f %%", 100*w.Share(), 100*c.least)
-		}
+		t.Logf("load %g:", c.load)
+		w.WantShare(t, c.least)
 	}
 }
 
