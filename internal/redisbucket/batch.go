@@ -1,6 +1,7 @@
 package redisbucket
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/sluicegate/sluice/internal/combine"
@@ -38,7 +39,8 @@ func (b *batch) release() {
 	batchPool.Put(b)
 }
 
-// assignErrors gives each call with unanswered checks the error of their script, if there is one.
+// assignErrors gives each call with unanswered checks the error of one of them. If tokens may have been taken for any, it is the error
+// of such a check, because the caller may repeat checks after the others. Next come errors that name the node to ask instead.
 func (b *batch) assignErrors() {
 	scriptErrs := map[*enforce.BucketCheck]error{}
 	for _, s := range b.scripts {
@@ -50,12 +52,55 @@ func (b *batch) assignErrors() {
 	}
 	for _, c := range b.Calls {
 		for i := range c.Sending {
-			if check := &c.Sending[i]; !check.Answered {
+			if check := &c.Sending[i]; !check.Answered && urgency(scriptErrs[check]) > urgency(c.Err) {
 				c.Err = scriptErrs[check]
-				break
 			}
 		}
 	}
+}
+
+// urgency orders errors; a call fails with the most urgent.
+func urgency(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case !errors.Is(err, enforce.ErrNothingTaken):
+		return 3
+	case isRedirect(err):
+		return 2
+	}
+	return 1
+}
+
+// splittable returns the scripts that Redis did not run because their keys are in several slots, or on both sides of a slot that
+// moves, and that are of several checks or leases. Some of these may be decided one by one.
+func (b *batch) splittable() (refused []*script) {
+	for _, s := range b.scripts {
+		if (isCrossSlot(s.err) || isTryAgain(s.err)) && max(len(s.checks), len(s.leases)) > 1 {
+			refused = append(refused, s)
+		}
+	}
+	return refused
+}
+
+// split makes a script for each check and each lease of refused scripts.
+func (b *batch) split(prefix string, refused []*script) []*script {
+	first := len(b.scripts)
+	for _, r := range refused {
+		r.err = nil
+		for _, check := range r.checks {
+			if check.Leases == nil {
+				b.newScript(prefix, true).add(check)
+			}
+			for i := range check.Leases {
+				if check.Leases[i].Answered {
+					continue
+				}
+				b.newScript(prefix, false).addLeases(check, check.Leases[i:i+1])
+			}
+		}
+	}
+	return b.scripts[first:]
 }
 
 // pack puts the batch's unanswered checks into as few scripts as hold them, in order within each tenant. With apart,
@@ -76,9 +121,9 @@ func (b *batch) pack(prefix string, apart bool) []*script {
 			}
 			if check.Leases != nil {
 				slot := slotOf{check.Tiers[0].Key.Tenant, check.Tiers[0].Key.Shard}
-				if s := b.lends[slot]; s == nil || !s.addLeases(check) {
+				if s := b.lends[slot]; s == nil || !s.addLeases(check, check.Leases) {
 					s = b.newScript(prefix, false)
-					s.addLeases(check)
+					s.addLeases(check, check.Leases)
 					b.lends[slot] = s
 				}
 				continue

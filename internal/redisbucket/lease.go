@@ -76,25 +76,28 @@ func leaseCall(leases []enforce.Lease) enforce.BucketCheck {
 	return enforce.BucketCheck{Tiers: tiers, Leases: leases}
 }
 
-// addLeases adds leases to a call of lease.lua, which describes the arguments, unless it would become too long, or have a bucket
-// twice that is not only lent from.
-func (s *script) addLeases(check *enforce.BucketCheck) bool {
+// addLeases adds leases of a check to a call of lease.lua, which describes the arguments, unless it would become too long, or have a
+// bucket twice that is not only lent from. Leases that were answered before are left out.
+func (s *script) addLeases(check *enforce.BucketCheck, leases []enforce.Lease) bool {
 	if len(s.checks) > 0 {
-		if len(s.leases)+len(check.Leases) > inOneReport {
+		if len(s.leases)+len(leases) > inOneReport {
 			return false
 		}
-		for i := range check.Leases {
-			if _, twice := s.places[check.Leases[i].Key]; twice && !check.Leases[i].Ask.Loan {
+		for i := range leases {
+			if _, twice := s.places[leases[i].Key]; twice && !leases[i].Ask.Loan {
 				return false
 			}
 		}
 	}
 	s.checks, s.isLease = append(s.checks, check), true
-	for i := range check.Leases {
-		if _, twice := s.places[check.Leases[i].Key]; !twice {
-			s.places[check.Leases[i].Key] = len(s.leases)
+	for i := range leases {
+		if leases[i].Answered {
+			continue
 		}
-		s.leases = append(s.leases, &check.Leases[i])
+		if _, twice := s.places[leases[i].Key]; !twice {
+			s.places[leases[i].Key] = len(s.leases)
+		}
+		s.leases = append(s.leases, &leases[i])
 	}
 	return true
 }
@@ -142,14 +145,14 @@ func (s *script) readGrants(reply string) (broken int, err error) {
 	for i := range s.leases {
 		if reply[0] == 2 {
 			s.unknownTiers++
-			err = ErrUnknownVersion
+			err = nothingTaken(ErrUnknownVersion)
 		} else {
 			s.leases[i].Grant, s.leases[i].Answered = grantAt(reply), true
 		}
 		reply = reply[grantBytes:]
 	}
 	for _, check := range s.checks {
-		check.Answered = err == nil
+		check.Answered = !slices.ContainsFunc(check.Leases, func(l enforce.Lease) bool { return !l.Answered })
 	}
 	return broken, err
 }

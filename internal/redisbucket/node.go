@@ -86,12 +86,16 @@ func (n *node) send(sent *combine.Batch) {
 	b := batchPool.Get().(*batch)
 	b.Batch = sent
 	apart := s.keepsApart()
-	n.sendPacked(b, apart)
-	if !apart && slices.ContainsFunc(b.scripts, func(s *script) bool { return isCrossSlot(s.err) }) { // such a script was not executed
-		s.crossSlot.Store(true)
-		n.sendPacked(b, true)
+	n.run(b, b.pack(s.prefix, apart))
+	if refused := b.splittable(); len(refused) > 0 {
+		if !apart && slices.ContainsFunc(refused, func(s *script) bool { return isCrossSlot(s.err) }) {
+			s.crossSlot.Store(true)
+		}
+		n.run(b, b.split(s.prefix, refused))
 	}
-	if b.Err != nil {
+	b.Err = nil
+	if failed := slices.IndexFunc(b.scripts, func(s *script) bool { return s.err != nil }); failed >= 0 {
+		b.Err = b.scripts[failed].err
 		b.assignErrors()
 	}
 	if s.cluster != nil && b.Err != nil && !isRefusal(b.Err) && !errors.Is(b.Err, ErrUnknownVersion) {
@@ -100,10 +104,8 @@ func (n *node) send(sent *combine.Batch) {
 	b.release()
 }
 
-// sendPacked packs the unanswered checks into scripts, runs these, and reads each reply, even if other scripts failed.
-func (n *node) sendPacked(b *batch, apart bool) {
-	b.Err = nil
-	scripts := b.pack(n.store.prefix, apart)
+// run runs scripts and reads each reply, even if other scripts failed.
+func (n *node) run(b *batch, scripts []*script) {
 	if len(scripts) == 0 {
 		return
 	}
@@ -112,13 +114,10 @@ func (n *node) sendPacked(b *batch, apart bool) {
 		defer cancel()
 		return struct{}{}, n.runScripts(ctx, scripts, n.store.stamp())
 	})
-	if isRefusal(err) {
-		err = fmt.Errorf("%w: %w", err, enforce.ErrNothingTaken)
-	}
-	b.Err = n.withAddr(err)
 	for _, script := range scripts {
-		if script.cmd == nil {
-			continue // the breaker is open
+		if script.cmd == nil { // the breaker is open
+			script.err = n.withAddr(nothingTaken(err))
+			continue
 		}
 		if n.store.observer != nil {
 			n.store.observer.ScriptSent(len(script.checks))
@@ -131,13 +130,10 @@ func (n *node) sendPacked(b *batch, apart bool) {
 			n.store.broken.Add(int64(broken))
 			n.store.unknown.Add(int64(script.unknownTiers))
 			n.store.forgotten.Add(script.forgotten)
+		} else if isOfSlot(script.err) {
+			script.err = nothingTaken(script.err)
 		}
-		if script.err != nil {
-			script.err = n.withAddr(script.err)
-			if b.Err == nil {
-				b.Err = script.err
-			}
-		}
+		script.err = n.withAddr(script.err)
 	}
 }
 
@@ -188,11 +184,16 @@ func isAnswer(err error) bool {
 	return errors.As(err, &answer)
 }
 
-// isFailure reports whether an error says that a node cannot decide checks. The node works if the error is about a slot:
-// that is elsewhere, moves, is unserved, or is one of several that a script needs.
-func isFailure(err error) bool {
-	return err != nil && !isRedirect(err) && !isTryAgain(err) && !isUnserved(err) && !isCrossSlot(err)
+// isFailure reports whether an error says that a node cannot decide checks. The node works if the error is about a slot.
+func isFailure(err error) bool { return err != nil && !isOfSlot(err) }
+
+// isOfSlot reports whether Redis did not run a script because of its keys' slot: that is elsewhere, moves, is unserved, or is one
+// of several.
+func isOfSlot(err error) bool {
+	return isRedirect(err) || isTryAgain(err) || isUnserved(err) || isCrossSlot(err)
 }
+
+func nothingTaken(err error) error { return fmt.Errorf("%w: %w", err, enforce.ErrNothingTaken) }
 
 // isRedirect reports whether an error names the node to ask instead.
 func isRedirect(err error) bool {

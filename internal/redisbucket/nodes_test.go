@@ -256,41 +256,27 @@ func TestChecksFollowAFailover(t *testing.T) {
 
 func TestASlotThatMovesFailsNoMoreThanTheChecksItMust(t *testing.T) {
 	t.Parallel()
-	nodes := startCluster(t, 2)
-	from, to := nodes[0], nodes[1]
-	s := New(client(t, clusterURL(nodes), patience), patience)
-	tenants := tenantsOf(t, from, 2, 2)
-	moving, resting := tenants[0][0], tenants[0][1]
-	mustTake(t, s, ofTenant(moving, "stays"))
-	slot := from.slotOf(t, moving)
-	ids := [2]string{}
-	for i, node := range nodes {
-		var err error
-		if ids[i], err = node.direct.ClusterMyID(t.Context()).Result(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	to.mustDo(t, "cluster", "setslot", slot, "importing", ids[0])
-	from.mustDo(t, "cluster", "setslot", slot, "migrating", ids[1])
+	m := startMigration(t)
+	s, from, to := m.store, m.from, m.to
 	for range 2 * tripAfter {
-		mustTake(t, s, ofTenant(moving, "new"))   // ASK: the new node has it
-		mustTake(t, s, ofTenant(moving, "stays")) // the old node still has it
-		if err := s.Take(context.Background(), ofTenant(moving, "stays", "new")); !isTryAgain(err) {
+		mustTake(t, s, ofTenant(m.tenant, "new"))   // ASK: the new node has it
+		mustTake(t, s, ofTenant(m.tenant, "stays")) // the old node still has it
+		if err := s.Take(context.Background(), ofTenant(m.tenant, "stays", "new")); !isTryAgain(err) {
 			t.Errorf("a check with buckets on both sides: %v", err)
 		}
-		mustTake(t, s, ofTenant(resting, "42"))
+		mustTake(t, s, ofTenant(m.resting, "42"))
 	}
 	s.Ping(t.Context()) // so that the store knows both
 	if got := statesOf(s.Nodes()); got[from.proxy.addr()] != Up || got[to.proxy.addr()] != Up {
 		t.Errorf("nodes are %v", got)
 	}
 	host, port, _ := strings.Cut(to.addr, ":")
-	from.mustDo(t, "migrate", host, port, string(appendKey(nil, "", ofTenant(moving, "stays")[0].Tiers[0].Key)), 0, 5000)
+	from.mustDo(t, "migrate", host, port, string(appendKey(nil, "", ofTenant(m.tenant, "stays")[0].Tiers[0].Key)), 0, 5000)
 	for _, node := range []*clusterNode{to, from} {
-		node.mustDo(t, "cluster", "setslot", slot, "node", ids[1])
+		node.mustDo(t, "cluster", "setslot", m.slot, "node", m.id)
 	}
 	for range 2 * tripAfter { // MOVED, until the driver knows
-		check := mustTake(t, s, ofTenant(moving, "stays", "new"))[0]
+		check := mustTake(t, s, ofTenant(m.tenant, "stays", "new"))[0]
 		if check.Tiers[0].Bucket.Level.Micros.Whole() >= still.Burst-2*tripAfter {
 			t.Error("a bucket lost what was taken from it")
 		}

@@ -17,8 +17,9 @@
 //
 // A check without an answer may have been executed, so it is never repeated: tokens are taken at most once. It is repeated
 // only if Redis says that it was not executed: because it does not know the script (after SCRIPT FLUSH or a restart),
-// because another node has the keys, or because the keys are in several slots. The scripts of that batch may then run in
-// another order.
+// because another node has the keys, or because the keys are in several slots or on both sides of one that moves. In the last two
+// cases checks that shared a script are sent one by one, and only those fail whose own keys are apart. The scripts of that batch
+// may then run in another order.
 //
 // A bucket's key expires ten to fifteen seconds after the bucket is full. A broken value counts as a full bucket; it is replaced and
 // counted. A key of another type is replaced once tokens are taken. A value in a version that settle.lua does not know is

@@ -263,7 +263,7 @@ var ErrOtherWindow = errors.New("the clocks of redis and of this process are mor
 const outsideMicros = -3_000_000_000_000_000
 
 // readReply reads a reply into the checks, and returns how many stored values were broken. An ErrUnknownVersion or
-// ErrOtherWindow leaves only the checks with such a bucket unanswered.
+// ErrOtherWindow leaves only the checks with such a bucket unanswered, and nothing was taken for these.
 func (s *script) readReply(reply string) (broken int, err error) {
 	if s.isLease {
 		return s.readGrants(reply)
@@ -305,7 +305,7 @@ func (s *script) readReply(reply string) (broken int, err error) {
 			if left := tier.Bucket.Level.Micros; left <= outsideMicros {
 				check.Allowed, check.Answered = false, false
 				if left == outsideMicros {
-					err = ErrOtherWindow
+					err = nothingTaken(ErrOtherWindow)
 				} else {
 					s.unknownTiers++
 				}
@@ -323,7 +323,7 @@ func (s *script) readReply(reply string) (broken int, err error) {
 		return 0, waitsErr
 	}
 	if s.unknownTiers > 0 {
-		err = ErrUnknownVersion
+		err = nothingTaken(ErrUnknownVersion)
 	}
 	return broken, err
 }

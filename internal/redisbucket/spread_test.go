@@ -361,8 +361,8 @@ func moveSlot(t *testing.T, nodes []*clusterNode, slot, from, to int) {
 			nodes[from].mustDo(t, "migrate", host, port, key, 0, 5000)
 		}
 	}
-	for _, node := range []int{to, from, 3 - to - from} {
-		nodes[node].mustDo(t, "cluster", "setslot", slot, "node", ids[to])
+	for _, node := range append([]*clusterNode{nodes[to]}, nodes...) {
+		node.mustDo(t, "cluster", "setslot", slot, "node", ids[to])
 	}
 }
 
