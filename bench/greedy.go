@@ -13,12 +13,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
 	jsonType      = "application/json"
 	importedUsers = 50_000 // of each import
+	importedPlans = 10
 	importedRules = 500
 	matrixRules   = 200 // of each save
 	// greedyLoops is how many loops of a tenant repeat each request.
@@ -124,8 +126,9 @@ func (n *neighbourhood) call(ctx context.Context, t *neighbour, q adminRequest, 
 // furnish makes a tenant's rules and alerts. Those of a setting before stay.
 func (n *neighbourhood) furnish(ctx context.Context, t *neighbour, hooks *hooks) error {
 	if t.Rule == 0 {
-		if t.Slug == "ours" {
-			if err := n.call(ctx, t, post(t.path("/plans"), `{"name":"free"}`), http.StatusCreated, nil); err != nil {
+		for i := range importedPlans {
+			plan := fmt.Sprintf(`{"name":%q}`, importedPlan(i))
+			if err := n.call(ctx, t, post(t.path("/plans"), plan), http.StatusCreated, nil); err != nil {
 				return err
 			}
 		}
@@ -274,42 +277,45 @@ func runGreedy(ctx context.Context, in io.Reader) error {
 	return nil
 }
 
-// turns make each import change all users or rules.
-var turns = [2]*strings.Replacer{strings.NewReplacer("RATE", "1", "PLAN", "free"), strings.NewReplacer("RATE", "2", "PLAN", "")}
-
 // beGreedy repeats what a tenant may ask for until ctx ends. Loops wait for nothing, whatever refusals tell them.
 func (n *neighbourhood) beGreedy(ctx context.Context, t *neighbour, loops *sync.WaitGroup) {
-	repeat := func(next func(i int) (adminRequest, error)) {
-		loops.Go(func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				q, err := next(i)
-				if err == nil {
-					_, err = n.ask(ctx, t, q)
+	repeat := func(next func(loop, i int) (adminRequest, error)) {
+		// The loops of a request share its number: a tenant's writes happen one at a time, and a write that repeats the one
+		// before it changes nothing.
+		var number atomic.Int64
+		for loop := range greedyLoops {
+			loops.Go(func() {
+				for ctx.Err() == nil {
+					q, err := next(loop, int(number.Add(1)))
+					if err == nil {
+						_, err = n.ask(ctx, t, q)
+					}
+					if err != nil {
+						_ = waitUntil(ctx, time.Now().Add(10*time.Millisecond)) // a process that is away is not asked all the time
+					}
 				}
-				if err != nil {
-					_ = waitUntil(ctx, time.Now().Add(10*time.Millisecond)) // a process that is away is not asked all the time
-				}
-			}
-		})
-	}
-	for loop := range greedyLoops {
-		for _, q := range greedyRequests() {
-			q.path = t.path(q.path)
-			body := q.body
-			repeat(func(i int) (adminRequest, error) {
-				q.body = turns[i%2].Replace(body)
-				return q, nil
 			})
 		}
-		repeat(func(i int) (adminRequest, error) { return n.matrixSave(ctx, t, i) })
-		repeat(func(int) (adminRequest, error) {
-			return post(t.path("/users/1/buckets/credit"), fmt.Sprintf(`{"bucket_key":"%d:1","tokens":1}`, t.Rule)), nil
-		})
-		repeat(func(int) (adminRequest, error) {
-			return post(t.path(fmt.Sprintf("/alerts/%d/test", t.Alerts[loop])), ""), nil
+	}
+	for _, q := range greedyRequests() {
+		q.path = t.path(q.path)
+		repeat(func(_, i int) (adminRequest, error) {
+			q := q
+			q.body = strings.NewReplacer("RATE", strconv.Itoa(i), "PLAN", importedPlan(i)).Replace(q.body)
+			return q, nil
 		})
 	}
+	repeat(func(_, i int) (adminRequest, error) { return n.matrixSave(ctx, t, i) })
+	repeat(func(int, int) (adminRequest, error) {
+		return post(t.path("/users/1/buckets/credit"), fmt.Sprintf(`{"bucket_key":"%d:1","tokens":1}`, t.Rule)), nil
+	})
+	repeat(func(loop, _ int) (adminRequest, error) {
+		return post(t.path(fmt.Sprintf("/alerts/%d/test", t.Alerts[loop])), ""), nil
+	})
 }
+
+// importedPlan is the plan that the i-th import of users assigns.
+func importedPlan(i int) string { return "imported-" + strconv.Itoa(i%importedPlans) }
 
 // matrixSave reads rules and returns a request that changes them all.
 func (n *neighbourhood) matrixSave(ctx context.Context, t *neighbour, i int) (adminRequest, error) {
@@ -325,7 +331,7 @@ func (n *neighbourhood) matrixSave(ctx context.Context, t *neighbour, i int) (ad
 	}
 	cells := make([]string, len(page.Items))
 	for j, rule := range page.Items {
-		cells[j] = fmt.Sprintf(`{"rule_id":%d,"version":%d,"burst_capacity":%d}`, rule.ID, rule.Version, 5+i%2)
+		cells[j] = fmt.Sprintf(`{"rule_id":%d,"version":%d,"burst_capacity":%d}`, rule.ID, rule.Version, 5+i%1000)
 	}
 	return post(t.path("/matrix"), `{"cells":[`+strings.Join(cells, ",")+`]}`), nil
 }
