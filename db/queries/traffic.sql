@@ -2,7 +2,7 @@
 -- A page of the blocks of a day that have checks of a time, in order of their first check.
 SELECT * FROM traffic_block
 WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day)
-    AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since) AND stratum >= sqlc.arg(least_stratum)
+    AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since) AND stratum BETWEEN sqlc.arg(least_stratum) AND sqlc.arg(most_stratum)
     AND (sqlc.arg(of_user)::text = '' OR sqlc.arg(of_user)::text = ANY (users))
     AND (first_at, writer, number) > (sqlc.arg(after_at)::timestamptz, sqlc.arg(after_writer)::text, sqlc.arg(after_number)::bigint)
 ORDER BY first_at, writer, number
@@ -19,14 +19,15 @@ GROUP BY stratum
 ORDER BY stratum;
 
 -- name: LatestTraffic :one
--- It goes back from the latest block of a time until the blocks have so many checks, or are so many, and returns when the last
--- of them begins. No row if all have fewer. It looks for the user and the strata in those blocks only, so that a user who is in
--- none does not make it read all.
+-- It goes back from the latest block of a time until the blocks have so many checks, so many were seen, or the blocks are so many, and
+-- returns when the last of them begins. No row if all have fewer. It looks for the user and the strata in those blocks only, so that a
+-- user who is in none does not make it read all.
 SELECT summed.first_at FROM (
-    SELECT newest.first_at, row_number() OVER newest_first AS looked_at, sum(newest.checks) OVER newest_first AS so_far
+    SELECT newest.first_at, row_number() OVER newest_first AS looked_at, sum(newest.checks) OVER newest_first AS so_far,
+        sum(newest.seen) OVER newest_first AS seen_so_far
     FROM (
-        SELECT day, first_at, writer, number,
-            CASE WHEN stratum >= sqlc.arg(least_stratum) AND (sqlc.arg(of_user)::text = '' OR sqlc.arg(of_user)::text = ANY (users)) THEN checks ELSE 0 END AS checks
+        SELECT day, first_at, writer, number, seen,
+            CASE WHEN stratum BETWEEN sqlc.arg(least_stratum) AND sqlc.arg(most_stratum) AND (sqlc.arg(of_user)::text = '' OR sqlc.arg(of_user)::text = ANY (users)) THEN checks ELSE 0 END AS checks
         FROM traffic_block
         WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sqlc.arg(last_day)
             AND first_at >= sqlc.arg(begun)::timestamptz AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since)
@@ -35,7 +36,7 @@ SELECT summed.first_at FROM (
     ) AS newest
     WINDOW newest_first AS (ORDER BY newest.day DESC, newest.first_at DESC, newest.writer DESC, newest.number DESC)
 ) AS summed
-WHERE summed.so_far >= sqlc.arg(checks)::bigint OR summed.looked_at = sqlc.arg(at_most)::bigint
+WHERE summed.so_far >= sqlc.arg(checks)::bigint OR summed.seen_so_far >= sqlc.arg(seen)::bigint OR summed.looked_at = sqlc.arg(at_most)::bigint
 ORDER BY summed.looked_at
 LIMIT 1;
 

@@ -14,8 +14,6 @@ import (
 	"github.com/sluicegate/sluice/internal/ruleset"
 )
 
-const noneOfUser = "No checks of this user were recorded in the last day."
-
 // ShowEffect handles POST …/effect.
 func (s *surface) ShowEffect(ctx context.Context, request openapi.ShowEffectRequestObject) (openapi.ShowEffectResponseObject, error) {
 	tenant := requestOf(ctx).tenant
@@ -32,22 +30,15 @@ func (s *surface) ShowEffect(ctx context.Context, request openapi.ShowEffectRequ
 	case errors.Is(err, replay.ErrNotInSample):
 		answer.Note = nullable.NewNullableWithValue("Only a sample of the users is recorded, and this user is not in it.")
 		return answer, nil
-	case errors.Is(err, replay.ErrNothing):
-		if candidate.IsOfUser() {
-			answer.Note = nullable.NewNullableWithValue(noneOfUser)
-		}
-		return answer, nil
 	case err != nil:
 		return nil, err
-	}
-	if result.First.IsZero() && candidate.IsOfUser() {
-		answer.Note = nullable.NewNullableWithValue(noneOfUser)
+	case result.Read == 0:
+		if candidate.IsOfUser() {
+			answer.Note = nullable.NewNullableWithValue("No checks of this user were recorded since " + result.Since.Format("2 Jan, 15:04 MST") + ".")
+		}
 		return answer, nil
 	}
-	answer.Since, answer.Until = timeOrNull(result.Since), timeOrNull(result.Until)
-	if !result.First.IsZero() {
-		answer.Since, answer.Until = timeOrNull(result.First), timeOrNull(result.Last)
-	}
+	answer.Since, answer.Until = timeOrNull(result.First), timeOrNull(result.Last)
 	answer.Checks, answer.Share = showFigure(result.Checks), result.Share
 	answer.DeniedThen, answer.DeniedNow = showFigure(result.DeniedThen), showFigure(result.DeniedNow)
 	answer.NewlyDenied, answer.NoLongerDenied = showFigure(result.NewlyDenied), showFigure(result.NoLongerDenied)

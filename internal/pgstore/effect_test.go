@@ -1,6 +1,7 @@
 package pgstore_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +11,41 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
+const oneToken = 1_000_000
+
+func everyMillisecond(n int) (times []uint32) {
+	for at := range n {
+		times = append(times, uint32(at))
+	}
+	return times
+}
+
+// userOf returns a user of a stratum.
+func (w *world) userOf(stratum int) string {
+	for n := 0; ; n++ {
+		if user := fmt.Sprint("user-", n); traffic.StratumOfUser(w.ours.ID, user) == stratum {
+			return user
+		}
+	}
+}
+
+// writeBlocks writes so many blocks like one, one after the other, each with a run.
+func (w *world) writeBlocks(t *testing.T, like traffic.Block, blocks int, run traffic.Run) {
+	t.Helper()
+	length := time.Duration(run.Times[len(run.Times)-1]+1) * time.Millisecond
+	var all []traffic.Block
+	for n := range blocks {
+		b := like
+		b.Tenant, b.First = w.ours.ID, like.First.Add(time.Duration(n)*length)
+		b.Number, b.Last, b.Seen = b.First.UnixMilli(), b.First.Add(length-time.Millisecond), int64(len(run.Times))
+		b.SetRuns([]traffic.Run{run})
+		all = append(all, b)
+	}
+	if err := w.WriteTraffic(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestAnEffectLooksAtTheLatest100000Checks: however the checks of the day are spread over time and users, and whatever is asked.
 func TestAnEffectLooksAtTheLatest100000Checks(t *testing.T) {
 	t.Parallel()
@@ -18,31 +54,10 @@ func TestAnEffectLooksAtTheLatest100000Checks(t *testing.T) {
 	// record writes blocks of so many checks of a user, a check a millisecond.
 	record := func(t *testing.T, w *world, user string, first time.Time, blocks, checks int) {
 		t.Helper()
-		var all []traffic.Block
-		for n := range blocks {
-			run := traffic.Run{UserID: user, Endpoint: "/a", Cost: 1_000_000}
-			for at := range checks {
-				run.Times = append(run.Times, uint32(at))
-			}
-			begins := first.Add(time.Duration(n*checks) * time.Millisecond)
-			b := traffic.Block{
-				Tenant: w.ours.ID, Writer: user, Number: begins.UnixMilli(), First: begins, Last: begins.Add(time.Duration(checks-1) * time.Millisecond),
-				Stratum: traffic.StratumOfUser(w.ours.ID, user),
-			}
-			b.SetRuns([]traffic.Run{run})
-			all = append(all, b)
-		}
-		if err := w.WriteTraffic(t.Context(), all); err != nil {
-			t.Fatal(err)
-		}
+		run := traffic.Run{UserID: user, Endpoint: "/a", Cost: oneToken, Times: everyMillisecond(checks)}
+		w.writeBlocks(t, traffic.Block{Writer: user, First: first, Stratum: traffic.StratumOfUser(w.ours.ID, user)}, blocks, run)
 	}
-	heavy := func(w *world) string { // in the last stratum, so in every sample
-		for n := 0; ; n++ {
-			if user := "heavy-" + string(rune('a'+n%26)) + time.Duration(n).String(); traffic.StratumOfUser(w.ours.ID, user) == traffic.Strata-1 {
-				return user
-			}
-		}
-	}
+	heavy := func(w *world) string { return w.userOf(traffic.Strata - 1) } // in every sample
 	shared := replay.Candidate{Config: ruleset.Config{Rules: []rules.Rule{limit(t, 0, "global", "", "all")}}}
 	each := replay.Candidate{Config: ruleset.Config{Rules: []rules.Rule{limit(t, 0, "user:{user_id}", "", "each")}}}
 	for name, test := range map[string]struct {
@@ -75,5 +90,66 @@ func TestAnEffectLooksAtTheLatest100000Checks(t *testing.T) {
 				t.Errorf("it looked at %d checks from %s to %s, want the latest %d from %s to %s", result.Read, result.First, result.Last, most, first, last)
 			}
 		})
+	}
+}
+
+// TestAnEffectIsOfTheSampleHoweverMuchIsBesideIt: denied checks and costs outside of the sample do not push its checks out.
+func TestAnEffectIsOfTheSampleHoweverMuchIsBesideIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.recordFor(t, 7)
+	now := time.Now().UTC().Truncate(time.Minute)
+	const level, sampled = 1, 5000
+	inSample, outside := w.userOf(2), w.userOf(0)
+	checks := traffic.Run{UserID: inSample, Endpoint: "/a", Cost: oneToken}
+	for at := range 50 {
+		checks.Times = append(checks.Times, uint32(at*1000))
+	}
+	extras := traffic.Run{UserID: outside, Endpoint: "/a", Cost: oneToken, Decider: 1, Flags: traffic.Denied | traffic.Extra, Times: everyMillisecond(30_000)}
+	w.writeBlocks(t, traffic.Block{Writer: "extras", First: now.Add(-30 * time.Minute), Stratum: traffic.StratumOfExtras, Level: level}, 40, extras)
+	sums := traffic.Run{Endpoint: "/a", Flags: traffic.Sum}
+	for second := range 300 {
+		sums.Times, sums.Costs = append(sums.Times, uint32(second*1000)), append(sums.Costs, 100*oneToken)
+	}
+	for hour := range 20 {
+		begins := now.Add(-time.Duration(hour+1) * time.Hour)
+		w.writeBlocks(t, traffic.Block{Writer: "sample", First: begins, Stratum: 2, Level: level}, sampled/20/50, checks)
+		w.writeBlocks(t, traffic.Block{Writer: "sums", First: begins, Stratum: traffic.StratumOfSums, Level: level}, 12, sums)
+	}
+	each := replay.Candidate{Config: ruleset.Config{Rules: []rules.Rule{limit(t, 0, "user:{user_id}", "", "each")}}}
+	all := replay.Candidate{Config: ruleset.Config{Rules: []rules.Rule{limit(t, 0, "global", "", "all")}}}
+	override := rules.Override{RuleID: w.ours.user.ID, UserID: inSample, RatePerSecond: 1, RateUnit: rules.PerSecond, Burst: 5}
+	raise := replay.Candidate{Config: ruleset.Config{Overrides: []ruleset.ConfigOverride{{Rule: w.ours.user.Identity(), Override: override}}}}
+	for name, test := range map[string]struct {
+		candidate replay.Candidate
+		read      int64
+		share     float64
+	}{
+		"a limit of users": {each, sampled, traffic.Share(level)},
+		// The last 300,000 checks and parts of seconds, of which each has 50, are of an hour and 40 minutes.
+		"a limit that they share": {all, sampled / 20, traffic.Share(level)},
+		"an override":             {raise, sampled, 1},
+	} {
+		result := must(replay.Effect(t.Context(), w, w.ours.ID, &test.candidate, now))(t)
+		if result.Read < test.read || result.Share != test.share {
+			t.Errorf("%s: it looked at %d checks since %s, as a share of %g, want %d and %g", name, result.Read, result.First, result.Share, test.read, test.share)
+		}
+	}
+}
+
+// TestAnEffectSaysHowFarBackItLooked: of a tenant with very many blocks it looks at the latest ones only.
+func TestAnEffectSaysHowFarBackItLooked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.recordFor(t, 7)
+	now := time.Now().UTC().Truncate(time.Hour)
+	exec(t, w.url, fmt.Sprintf(`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload)
+		SELECT %d, ((at AT TIME ZONE 'UTC')::date), 'w', n, at, at, 0, 0, 500, 500, 0, 0, ARRAY['43'], ''
+		FROM generate_series(1, 25000) AS n, LATERAL (SELECT timestamptz '%s' - n * interval '2 seconds' AS at) AS b`, w.ours.ID, now.Format(time.RFC3339)))
+	override := rules.Override{RuleID: w.ours.user.ID, UserID: "42", RatePerSecond: 1, RateUnit: rules.PerSecond, Burst: 5}
+	candidate := replay.Candidate{Config: ruleset.Config{Overrides: []ruleset.ConfigOverride{{Rule: w.ours.user.Identity(), Override: override}}}}
+	result := must(replay.Effect(t.Context(), w, w.ours.ID, &candidate, now))(t)
+	if want := now.Add(-20_000 * 2 * time.Second); result.Read != 0 || !result.Since.Equal(want) {
+		t.Errorf("it looked at %d checks since %s, want none since %s", result.Read, result.Since, want)
 	}
 }

@@ -1,10 +1,12 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,7 +26,7 @@ var (
 const (
 	// blocksPerPage blocks are held at once while a range is read: some megabytes.
 	blocksPerPage = 16
-	// latestBlocks caps the blocks that Latest looks at. A process makes at most six a minute of a tenant, unless it has more
+	// latestBlocks caps the blocks that Latest looks at. A process makes at most seven a minute of a tenant, unless it has more
 	// checks than fit.
 	latestBlocks = 20_000
 	// longestBlock is far more than the time from a block's first to its last check: recorders end it after 5 minutes.
@@ -128,7 +130,7 @@ func (s *Store) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Ra
 	return func(yield func(traffic.Block, error) bool) {
 		p := dbsqlc.TrafficBlocksParams{
 			TenantID: tenant, Day: dayOf(of.Since), Since: of.Since, Until: of.Until,
-			LeastStratum: int16(of.LeastStratum), OfUser: of.User, AfterAt: of.Since.Add(-longestBlock), PageSize: blocksPerPage,
+			LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), OfUser: of.User, AfterAt: of.Since.Add(-longestBlock), PageSize: blocksPerPage,
 		}
 		for last := dayOf(of.Until).Time; !p.Day.Time.After(last); {
 			rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficBlock, error) {
@@ -153,6 +155,9 @@ func (s *Store) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Ra
 	}
 }
 
+// mostStratum is a range's MostStratum, or more than any stratum.
+func mostStratum(of traffic.Range) int16 { return int16(cmp.Or(of.MostStratum, math.MaxInt16)) }
+
 func blockFromRow(row *dbsqlc.TrafficBlock) traffic.Block {
 	return traffic.Block{
 		Tenant: row.TenantID, Writer: row.Writer, Number: row.Number, First: row.FirstAt.UTC(), Last: row.LastAt.UTC(),
@@ -163,11 +168,12 @@ func blockFromRow(row *dbsqlc.TrafficBlock) traffic.Block {
 }
 
 // Latest looks at the rows of the newest 20,000 blocks and not at their checks.
-func (s *Store) Latest(ctx context.Context, tenant rules.TenantID, of traffic.Range, checks int64) (time.Time, error) {
+func (s *Store) Latest(ctx context.Context, tenant rules.TenantID, of traffic.Range, checks, seen int64) (time.Time, error) {
 	since, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) {
 		return q.LatestTraffic(ctx, dbsqlc.LatestTrafficParams{
 			TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
-			LeastStratum: int16(of.LeastStratum), OfUser: of.User, Checks: checks, AtMost: latestBlocks, Begun: of.Since.Add(-longestBlock),
+			LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), OfUser: of.User, Checks: checks, Seen: seen,
+			AtMost: latestBlocks, Begun: of.Since.Add(-longestBlock),
 		})
 	})
 	switch {

@@ -31,9 +31,9 @@ func TestRecordedChecksAreReadByTheirPlace(t *testing.T) {
 		query, _, _ = strings.Cut(query, ";")
 		query = strings.NewReplacer(
 			"sqlc.arg(tenant_id)", fmt.Sprint(w.ours.ID), "sqlc.arg(day)", "date '2026-11-02'", "sqlc.arg(first_day)", "date '2026-11-01'", "sqlc.arg(last_day)", "date '2026-11-02'",
-			"sqlc.arg(since)", "timestamptz '2026-11-02 01:00'", "sqlc.arg(until)", "timestamptz '2026-11-02 11:00'", "sqlc.arg(least_stratum)", test.stratum,
+			"sqlc.arg(since)", "timestamptz '2026-11-02 01:00'", "sqlc.arg(until)", "timestamptz '2026-11-02 11:00'", "sqlc.arg(least_stratum)", test.stratum, "sqlc.arg(most_stratum)", "9",
 			"sqlc.arg(of_user)", "'"+user+"'", "sqlc.arg(after_at)", "'2026-11-02 00:55'", "sqlc.arg(begun)", "'2026-11-02 00:55'", "sqlc.arg(after_writer)", "''", "sqlc.arg(after_number)", "0",
-			"sqlc.arg(page_size)", "16", "sqlc.arg(checks)", "100000", "sqlc.arg(at_most)", "250",
+			"sqlc.arg(page_size)", "16", "sqlc.arg(checks)", "100000", "sqlc.arg(seen)", "1000000000", "sqlc.arg(at_most)", "250",
 		).Replace(query)
 		plan := lines(t, connect(t, w.url), "EXPLAIN (ANALYZE, TIMING OFF) "+query)
 		for _, node := range plan {

@@ -20,7 +20,6 @@ type event struct {
 	at      int64 // in milliseconds
 	subject *subject
 	cost    int64
-	decided [2]outcome
 }
 
 // subject is what the checks of a run have in common.
@@ -260,16 +259,14 @@ func (r *run) decide(ctx context.Context, events []event, parallel bool) error {
 	var both sync.WaitGroup
 	for side, d := range r.as {
 		if side == 1 && r.in.Candidate == nil {
-			for i := range events {
-				events[i].decided[1] = events[i].decided[0]
-			}
+			d.decided = r.as[0].decided
 			break
 		}
 		if parallel && side == 0 && r.in.Candidate != nil {
-			both.Go(func() { d.decide(ctx, events, side) })
+			both.Go(func() { d.decide(ctx, events) })
 			continue
 		}
-		d.decide(ctx, events, side)
+		d.decide(ctx, events)
 	}
 	both.Wait()
 	return ctx.Err()
@@ -285,6 +282,7 @@ type decider struct {
 	kinds    map[rules.RuleID]bucketKind
 	check    [1]enforce.Check
 	decision [1]enforce.Decision
+	decided  []outcome // of the last events
 }
 
 func newDecider(tenant rules.TenantID, of *course, maxBuckets int) *decider {
@@ -318,7 +316,8 @@ type unobserved struct{}
 func (unobserved) Decided(*snapshot.Tenant, *enforce.Check, *enforce.Decision) {}
 func (unobserved) StoreAnswered(time.Duration, error)                          {}
 
-func (d *decider) decide(ctx context.Context, events []event, side int) {
+func (d *decider) decide(ctx context.Context, events []event) {
+	d.decided = slices.Grow(d.decided[:0], len(events))[:len(events)]
 	for i := range events {
 		e := &events[i]
 		if e.subject.role == listedOnly || e.subject.role == ignored {
@@ -336,7 +335,7 @@ func (d *decider) decide(ctx context.Context, events []event, side int) {
 			c.UserID, c.IP, c.Attributes = run.UserID, run.IP, run.Attributes
 		}
 		d.limiter.Decide(ctx, d.course.at(d.tenant, d.now), d.check[:], d.decision[:])
-		d.note(&e.decided[side])
+		d.note(&d.decided[i])
 	}
 }
 

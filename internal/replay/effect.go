@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -10,71 +11,109 @@ import (
 )
 
 const (
-	// effectRange is the time that an effect looks at, and effectChecks caps the checks: about a second.
+	// effectRange is the time that an effect looks at, and effectChecks caps the checks that it counts: about a second.
 	effectRange  = 24 * time.Hour
 	effectChecks = 100_000
+	// leastSampled is the fewest checks for which a smaller sample is taken: the latest checks of a larger one say more than those of
+	// hardly any users.
+	leastSampled = effectChecks / 10
+	// mostUnpacked caps the checks that are unpacked to find those that count. Sums are unpacked of a time in which so many were seen.
+	mostUnpacked = 2_000_000
 )
-
-// mostUnpacked caps the checks that are unpacked to find those of one user.
-const mostUnpacked = 2_000_000
 
 // ErrNotInSample means that the only user of a candidate is not in the sample that is recorded.
 var ErrNotInSample = errors.New("the user is not in the sample that is recorded")
 
 // Effect replays a candidate over at most 100,000 checks of the last day, fast enough to stand beside an editor.
 //
-// If there are more, it takes a sample of the users and addresses, without the limits that they share. A candidate that they
-// share needs all checks. A candidate of one override takes the checks of its user. Of what is still too much it takes the latest
-// checks, and Result.First says since when. Buckets begin full.
+// If there are more, or only a sample is recorded, it takes a sample of the users and addresses, without the limits that they share. A
+// candidate that they share needs all checks, and what was asked outside of the sample. A candidate of one override takes the checks
+// of its user. Of what is still too much it takes the latest, and Result.First says since when. Buckets begin full. Result.Listed
+// stays empty.
+//
+// If it finds none, Result.Read is 0 and Result.Since says how far back it looked.
 func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate *Candidate, now time.Time) (*Result, error) {
 	in := &Input{Tenant: tenant, Since: now.Add(-effectRange), Until: now, Candidate: candidate, User: candidate.user()}
-	sum, err := source.Summary(ctx, tenant, traffic.Range{Since: in.Since, Until: now})
+	e := &effect{
+		source: source, in: in, of: traffic.Range{Since: in.Since, Until: now, MostStratum: traffic.Strata - 1, User: in.User}, seen: math.MaxInt64,
+	}
+	var err error
+	if e.sum, err = source.Summary(ctx, tenant, e.of); err != nil {
+		return nil, err
+	}
+	in.Level = min(e.sum.Level, traffic.Strata-1)
+	switch {
+	case in.User != "" && traffic.StratumOfUser(tenant, in.User) < in.Level:
+		return nil, ErrNotInSample
+	case in.User != "":
+		in.Level = 0 // of this user everything is there
+	case candidate.isShared():
+		e.of.MostStratum, e.seen = traffic.StratumOfSums, mostUnpacked
+	case in.Level > 0 || e.sum.ChecksFrom(0) > effectChecks:
+		for in.Level < traffic.Strata-1 && e.sum.ChecksFrom(in.Level) > effectChecks && e.sum.ChecksFrom(in.Level+1) >= leastSampled {
+			in.Level++
+		}
+		in.IsPartial, e.of.LeastStratum = true, in.Level
+	}
+	if e.sum.ChecksFrom(e.of.LeastStratum) == 0 {
+		return &Result{Since: in.Since.UTC(), Until: now.UTC()}, nil
+	}
+	r, events, err := e.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if sum.Checks == 0 {
-		return nil, ErrNothing
-	}
-	in.Level = min(sum.Level, traffic.Strata-1)
-	if in.User != "" {
-		return effectOnUser(ctx, source, in, &sum)
-	}
-	of, checks := traffic.Range{Since: in.Since, Until: now}, sum.Checks
-	if checks > effectChecks && !candidate.isShared() {
-		for level := range in.Level {
-			checks -= sum.Strata[level]
-		}
-		for ; checks > effectChecks && in.Level < traffic.Strata-1; in.Level++ {
-			checks -= sum.Strata[in.Level]
-		}
-		in.IsPartial, of.LeastStratum = true, in.Level
-	}
-	return effectOf(ctx, source, in, of, checks > effectChecks, effectChecks)
-}
-
-// effectOf replays the latest checks of a range. If there are too many, blocks are read that have at least enough of them.
-func effectOf(ctx context.Context, source Source, in *Input, of traffic.Range, tooMany bool, enough int64) (result *Result, err error) {
-	if tooMany {
-		if of.Since, err = source.Latest(ctx, in.Tenant, of, enough); err != nil {
-			return nil, err
-		}
-		in.Since = of.Since
-	}
-	if in.History, err = source.History(ctx, in.Tenant, in.Since); err != nil {
+	if err := r.decide(ctx, events, false); err != nil {
 		return nil, err
 	}
-	in.Blocks, in.Most = source.Blocks(ctx, in.Tenant, of), effectChecks
-	return Run(ctx, in, Options{})
+	r.count(events)
+	return r.result(), nil
 }
 
-// effectOnUser replays the checks of one user.
-func effectOnUser(ctx context.Context, source Source, in *Input, sum *traffic.Summary) (*Result, error) {
-	if traffic.StratumOfUser(in.Tenant, in.User) < in.Level {
-		return nil, ErrNotInSample
+// effect is an effect under way.
+type effect struct {
+	source Source
+	in     *Input
+	sum    traffic.Summary
+	// of is what may be looked at. Sums are looked at for the time in which so many checks were seen.
+	of   traffic.Range
+	seen int64
+}
+
+// read returns the checks to decide, and what decides them. Blocks do not say how many of their checks are of one user, or of users in
+// the sample rather than of addresses, so if those that have enough checks have too few that count, it reads as many as it may.
+func (e *effect) read(ctx context.Context) (r *run, events []event, err error) {
+	enough := []int64{effectChecks, mostUnpacked}
+	if e.in.User != "" {
+		enough = enough[1:]
 	}
-	in.Level = 0 // of this user everything is there
-	of := traffic.Range{Since: in.Since, Until: in.Until, User: in.User}
-	return effectOf(ctx, source, in, of, sum.Checks > mostUnpacked, mostUnpacked)
+	for isFull, i := false, 0; !isFull && i < len(enough); i++ {
+		since, err := e.since(ctx, enough[i])
+		if err != nil {
+			return nil, nil, err
+		}
+		if i > 0 && !since.Before(e.in.Since) {
+			break
+		}
+		of := e.of
+		e.in.Since, of.Since = since, since
+		if e.in.History, err = e.source.History(ctx, e.in.Tenant, since); err != nil {
+			return nil, nil, err
+		}
+		e.in.Blocks = e.source.Blocks(ctx, e.in.Tenant, of)
+		r = newRun(e.in, 0)
+		if events, isFull, err = r.latest(ctx, effectChecks); err != nil {
+			return nil, nil, err
+		}
+	}
+	return r, events, nil
+}
+
+// since returns when the latest blocks begin that have so many checks.
+func (e *effect) since(ctx context.Context, checks int64) (time.Time, error) {
+	if e.sum.ChecksFrom(e.of.LeastStratum) <= checks && e.sum.Seen <= e.seen {
+		return e.of.Since, nil
+	}
+	return e.source.Latest(ctx, e.in.Tenant, e.of, checks, e.seen)
 }
 
 // user returns the only user whom a candidate concerns, or "".

@@ -1,24 +1,50 @@
 package replay
 
-import "iter"
+import "context"
 
-// latest returns the last checks of windows, at most so many, as one window. It returns the windows themselves if most is 0.
-func latest(windows iter.Seq2[[]event, error], most int) iter.Seq2[[]event, error] {
-	if most == 0 {
-		return windows
-	}
-	return func(yield func([]event, error) bool) {
-		var kept []event
-		for events, err := range windows {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			kept = append(kept, events[max(0, len(events)-most):]...)
-			if len(kept) > 2*most {
-				kept = kept[:copy(kept, kept[len(kept)-most:])]
+// mostEvents caps what latest keeps, at 24 bytes each, and so what an effect decides: about two seconds.
+const mostEvents = 300_000
+
+// latest returns the last checks of the range in order of time: most of those that are counted in a result's Read, and with them all
+// that take part since the first of these. If those are more than mostEvents, it is the last mostEvents. isFull reports whether one of
+// the two was reached, so that earlier checks do not matter.
+func (r *run) latest(ctx context.Context, most int) (kept []event, isFull bool, err error) {
+	since, until := r.in.Since.UnixMilli(), r.in.Until.UnixMilli()
+	cutAt := 2 * most
+	for events, err := range r.windows(ctx, nil) {
+		if err != nil {
+			return nil, false, err
+		}
+		for i := range events {
+			if e := &events[i]; since <= e.at && e.at < until && r.takesPart(e.subject) {
+				kept = append(kept, *e)
 			}
 		}
-		yield(kept[max(0, len(kept)-most):], nil)
+		if len(kept) > cutAt {
+			last, _ := lastOf(kept, most)
+			kept = kept[:copy(kept, last)]
+			cutAt = 2 * max(most, len(kept))
+		}
 	}
+	kept, isFull = lastOf(kept, most)
+	return kept, isFull, nil
+}
+
+// takesPart reports whether checks can make a difference to the figures. Those that are only listed cannot, and those outside of the
+// sample cannot without the limits that they share.
+func (r *run) takesPart(s *subject) bool {
+	return s.role == counted || s.role == fed && !r.in.IsPartial
+}
+
+func lastOf(events []event, most int) (last []event, isFull bool) {
+	read := 0
+	for i := len(events) - 1; i >= 0; i-- {
+		if events[i].subject.isIn(byAll) {
+			read++
+		}
+		if read == most || len(events)-i == mostEvents {
+			return events[i:], true
+		}
+	}
+	return events, false
 }

@@ -32,8 +32,6 @@ type Input struct {
 	// Counts and Notes are about the range.
 	Counts traffic.Counts
 	Notes  []string
-	// Most is how many checks are looked at, the latest ones; 0 for all. They are kept in memory.
-	Most int
 	// User, if it is not "", is the only one whose checks are looked at. Limits that users share are left out.
 	User string
 	// IsPartial: Blocks lack the strata below Level, so that limits that users share are left out.
@@ -71,7 +69,7 @@ var ErrNothing = errors.New("no checks of this time were recorded")
 // Run replays recorded checks.
 func Run(ctx context.Context, in *Input, options Options) (*Result, error) {
 	r := newRun(in, options.MaxBuckets)
-	for events, err := range latest(r.windows(ctx, options.Turns), in.Most) {
+	for events, err := range r.windows(ctx, options.Turns) {
 		if err != nil {
 			return nil, err
 		}
@@ -222,16 +220,16 @@ func (r *run) count(events []event) {
 					r.rule(s.run.Decider).recorded++
 				}
 			}
-			if wasDenied == e.decided[0].isDenied() {
+			if wasDenied == r.as[0].decided[i].isDenied() {
 				r.agreeing++
 			}
 		}
-		then1, now1 := &e.decided[0], &e.decided[1]
+		then1, now1 := &r.as[0].decided[i], &r.as[1].decided[i]
 		for _, id := range then1.shadows {
-			r.shadow(id, then, e, 0)
+			r.shadow(id, then, s, r.as[0], now1)
 		}
 		for _, id := range now1.shadows {
-			r.shadow(id, now, e, 1)
+			r.shadow(id, now, s, r.as[1], then1)
 		}
 		if !then1.isDenied() && !now1.isDenied() {
 			continue
@@ -271,15 +269,15 @@ func (r *run) rule(id rules.RuleID) *ofRule {
 	return of
 }
 
-// shadow counts a check that a shadow rule would have denied, with the rules of one side.
-func (r *run) shadow(id rules.RuleID, kind int, e *event, side int) {
-	if !e.subject.isIn(r.as[side].kindOf(id)) {
+// shadow counts a check that a shadow rule would have denied, by one set of rules. The other outcome is by the other set.
+func (r *run) shadow(id rules.RuleID, kind int, s *subject, by *decider, other *outcome) {
+	if !s.isIn(by.kindOf(id)) {
 		return
 	}
 	of := r.rule(id)
-	of.add(kind, e.subject.name, r.share < 1)
-	if !slices.Contains(e.decided[1-side].shadows, id) {
-		of.add(map[int]int{then: noLonger, now: newly}[kind], e.subject.name, r.share < 1)
+	of.add(kind, s.name, r.share < 1)
+	if !slices.Contains(other.shadows, id) {
+		of.add(map[int]int{then: noLonger, now: newly}[kind], s.name, r.share < 1)
 	}
 }
 

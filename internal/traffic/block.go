@@ -20,7 +20,7 @@ type Block struct {
 	Number int64
 	// First and Last are the times of the first and the last check, in milliseconds. All are of the same day in UTC.
 	First, Last time.Time
-	// Stratum of its checks; see Stratum.
+	// Stratum of its checks, StratumOfSums or StratumOfExtras.
 	Stratum int
 	// Level is the sample that was recorded when the block was made: 1/4^Level of all users and of all addresses.
 	Level int

@@ -13,7 +13,7 @@
 //
 // Of what is outside of the sample the recorder keeps the cost that was asked, per second, endpoint and plan, because
 // limits that users share depend on it. Denied checks outside of the sample are kept too, marked [Run.IsExtra]. They are to
-// be listed and never extrapolated.
+// be listed and never extrapolated. Both are in blocks of their own, so that a reader of the sample does not unpack them.
 //
 // # Counts by month
 //

@@ -78,8 +78,11 @@ func (r *Recorder) unpack(buffer []byte) {
 			}
 			identity = body[:len(body)-len(in.rest)]
 		}
-		if flags.Is(Extra) || flags.Is(Sum) { // beside the sample, so in every sample
-			stratum = Strata - 1
+		switch {
+		case flags.Is(Sum):
+			stratum = StratumOfSums
+		case flags.Is(Extra):
+			stratum = StratumOfExtras
 		}
 		key := packKey{tenant, at / dayMillis, stratum, level}
 		p := r.packs[key]

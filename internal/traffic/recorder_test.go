@@ -178,15 +178,18 @@ func TestASampleHasWholeUsersAndWhatTheOthersAskedInSum(t *testing.T) {
 	sink.blocks = nil
 	const users, each = 400, 5
 	inSample := 0
+	var denied string // a user outside of the sample
 	for i := range users {
 		user := fmt.Sprint("user-", i)
 		if traffic.StratumOfUser(1, user) >= 1 {
 			inSample++
+		} else if denied == "" {
+			denied = user
 		}
 		for j := range each {
 			c := check(user, noon.Add(time.Duration(j)*time.Second))
 			c.Request.IP = netip.Addr{}
-			if c.Denied = i == 0; c.Denied {
+			if c.Denied = user == denied; c.Denied {
 				c.Decider = 9
 			}
 			r.Record(c)
@@ -205,23 +208,29 @@ func TestASampleHasWholeUsersAndWhatTheOthersAskedInSum(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range runs {
+			stratum := min(b.Stratum, traffic.Strata-1)
 			switch run := &runs[i]; {
 			case run.Flags.Is(traffic.Sum):
+				stratum = traffic.StratumOfSums
 				for _, cost := range run.Costs {
 					summed += cost / 1_000_000
 				}
 			case run.IsExtra():
+				stratum = traffic.StratumOfExtras
 				extra += int64(len(run.Times))
 			default:
 				sampled += int64(len(run.Times))
+			}
+			if b.Stratum != stratum {
+				t.Errorf("%v is in stratum %d, want %d", runs[i], b.Stratum, stratum)
 			}
 		}
 	}
 	if sampled != int64(inSample*each) || summed != int64((users-inSample)*each) {
 		t.Errorf("%d checks are in the sample and %d in sums, want %d and %d", sampled, summed, inSample*each, (users-inSample)*each)
 	}
-	if isOutside := traffic.StratumOfUser(1, "user-0") < 1; isOutside != (extra == each) {
-		t.Errorf("user-0 is outside of the sample: %v; %d denials are kept beside it", isOutside, extra)
+	if extra != each {
+		t.Errorf("%d denials are kept beside the sample, want %d", extra, each)
 	}
 	if inSample < users/8 || inSample > users/2 {
 		t.Errorf("%d of %d users are in a sample of a quarter", inSample, users)

@@ -13,6 +13,10 @@ const (
 	Strata = 6
 	// Stopped is the level at which nothing is recorded.
 	Stopped = Strata
+	// StratumOfSums is that of blocks beside the sample, with the costs outside of it. A reader who does not need them leaves them out.
+	StratumOfSums = Strata
+	// StratumOfExtras is that of blocks with the denied checks outside of the sample.
+	StratumOfExtras = Strata + 1
 )
 
 // Share returns the part of all users that a sample has.

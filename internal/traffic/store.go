@@ -27,8 +27,8 @@ type Sink interface {
 // Range selects blocks of one tenant that have checks from Since on and before Until.
 type Range struct {
 	Since, Until time.Time
-	// LeastStratum leaves out the strata below it.
-	LeastStratum int
+	// LeastStratum leaves out the strata below it, and MostStratum those above it; 0 leaves out none.
+	LeastStratum, MostStratum int
 	// User leaves out the blocks without checks of a user; "" for none.
 	User string
 }
@@ -46,13 +46,21 @@ type Summary struct {
 	Minutes int64 // that have blocks
 }
 
+// ChecksFrom returns how many checks the sample of a level has.
+func (s *Summary) ChecksFrom(level int) (checks int64) {
+	for _, n := range s.Strata[level:] {
+		checks += n
+	}
+	return checks
+}
+
 // Store reads recorded traffic of one tenant.
 type Store interface {
 	// Blocks returns the blocks of a range in order of First, in bounded memory. It ends after an error.
 	Blocks(ctx context.Context, tenant rules.TenantID, of Range) iter.Seq2[Block, error]
-	// Latest returns when the blocks begin that have so many checks together, the latest ones of a range; the range's start if all
-	// have fewer. A store looks at a bounded number of blocks, so it may be later.
-	Latest(ctx context.Context, tenant rules.TenantID, of Range, checks int64) (time.Time, error)
+	// Latest returns when the latest blocks of a range begin that have so many checks together, or at whose time so many were seen;
+	// the range's start if all have fewer. A store looks at a bounded number of blocks, so it may be later.
+	Latest(ctx context.Context, tenant rules.TenantID, of Range, checks, seen int64) (time.Time, error)
 	// Summary describes the blocks of a range without reading them.
 	Summary(ctx context.Context, tenant rules.TenantID, of Range) (Summary, error)
 	// UsageOf returns what a tenant has recorded.

@@ -98,25 +98,27 @@ func (q *Queries) FinishReplay(ctx context.Context, arg FinishReplayParams) (int
 
 const latestTraffic = `-- name: LatestTraffic :one
 SELECT summed.first_at FROM (
-    SELECT newest.first_at, row_number() OVER newest_first AS looked_at, sum(newest.checks) OVER newest_first AS so_far
+    SELECT newest.first_at, row_number() OVER newest_first AS looked_at, sum(newest.checks) OVER newest_first AS so_far,
+        sum(newest.seen) OVER newest_first AS seen_so_far
     FROM (
-        SELECT day, first_at, writer, number,
-            CASE WHEN stratum >= $1 AND ($2::text = '' OR $2::text = ANY (users)) THEN checks ELSE 0 END AS checks
+        SELECT day, first_at, writer, number, seen,
+            CASE WHEN stratum BETWEEN $1 AND $2 AND ($3::text = '' OR $3::text = ANY (users)) THEN checks ELSE 0 END AS checks
         FROM traffic_block
-        WHERE tenant_id = $3 AND day BETWEEN $4 AND $5
-            AND first_at >= $6::timestamptz AND first_at < $7 AND last_at >= $8
+        WHERE tenant_id = $4 AND day BETWEEN $5 AND $6
+            AND first_at >= $7::timestamptz AND first_at < $8 AND last_at >= $9
         ORDER BY day DESC, first_at DESC, writer DESC, number DESC
-        LIMIT $9::bigint
+        LIMIT $10::bigint
     ) AS newest
     WINDOW newest_first AS (ORDER BY newest.day DESC, newest.first_at DESC, newest.writer DESC, newest.number DESC)
 ) AS summed
-WHERE summed.so_far >= $10::bigint OR summed.looked_at = $9::bigint
+WHERE summed.so_far >= $11::bigint OR summed.seen_so_far >= $12::bigint OR summed.looked_at = $10::bigint
 ORDER BY summed.looked_at
 LIMIT 1
 `
 
 type LatestTrafficParams struct {
 	LeastStratum int16
+	MostStratum  int16
 	OfUser       string
 	TenantID     rules.TenantID
 	FirstDay     pgtype.Date
@@ -126,14 +128,16 @@ type LatestTrafficParams struct {
 	Since        time.Time
 	AtMost       int64
 	Checks       int64
+	Seen         int64
 }
 
-// It goes back from the latest block of a time until the blocks have so many checks, or are so many, and returns when the last
-// of them begins. No row if all have fewer. It looks for the user and the strata in those blocks only, so that a user who is in
-// none does not make it read all.
+// It goes back from the latest block of a time until the blocks have so many checks, so many were seen, or the blocks are so many, and
+// returns when the last of them begins. No row if all have fewer. It looks for the user and the strata in those blocks only, so that a
+// user who is in none does not make it read all.
 func (q *Queries) LatestTraffic(ctx context.Context, arg LatestTrafficParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, latestTraffic,
 		arg.LeastStratum,
+		arg.MostStratum,
 		arg.OfUser,
 		arg.TenantID,
 		arg.FirstDay,
@@ -143,6 +147,7 @@ func (q *Queries) LatestTraffic(ctx context.Context, arg LatestTrafficParams) (t
 		arg.Since,
 		arg.AtMost,
 		arg.Checks,
+		arg.Seen,
 	)
 	var first_at time.Time
 	err := row.Scan(&first_at)
@@ -459,11 +464,11 @@ func (q *Queries) TrafficBlock(ctx context.Context, arg TrafficBlockParams) (Tra
 const trafficBlocks = `-- name: TrafficBlocks :many
 SELECT tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload FROM traffic_block
 WHERE tenant_id = $1 AND day = $2
-    AND first_at < $3 AND last_at >= $4 AND stratum >= $5
-    AND ($6::text = '' OR $6::text = ANY (users))
-    AND (first_at, writer, number) > ($7::timestamptz, $8::text, $9::bigint)
+    AND first_at < $3 AND last_at >= $4 AND stratum BETWEEN $5 AND $6
+    AND ($7::text = '' OR $7::text = ANY (users))
+    AND (first_at, writer, number) > ($8::timestamptz, $9::text, $10::bigint)
 ORDER BY first_at, writer, number
-LIMIT $10
+LIMIT $11
 `
 
 type TrafficBlocksParams struct {
@@ -472,6 +477,7 @@ type TrafficBlocksParams struct {
 	Until        time.Time
 	Since        time.Time
 	LeastStratum int16
+	MostStratum  int16
 	OfUser       string
 	AfterAt      time.Time
 	AfterWriter  string
@@ -487,6 +493,7 @@ func (q *Queries) TrafficBlocks(ctx context.Context, arg TrafficBlocksParams) ([
 		arg.Until,
 		arg.Since,
 		arg.LeastStratum,
+		arg.MostStratum,
 		arg.OfUser,
 		arg.AfterAt,
 		arg.AfterWriter,
