@@ -1,13 +1,12 @@
 package e2e_test
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,12 +18,6 @@ import (
 func (tn tenant) leaseKey(t *testing.T) string {
 	t.Helper()
 	return strings.TrimSpace(admin(t, tn.database, "create-key", "--tenant", tn.slug, "--name", "handles", "--permissions", "check,lease"))
-}
-
-// passed is a check that a spender let pass, in microseconds since 1970.
-type passed struct {
-	asked, decided int64
-	source         string
 }
 
 // startSpender starts a process that spends on a handle. It is killed when the test ends, unless somebody did before.
@@ -48,35 +41,68 @@ func (p *process) kill() {
 	<-p.ended
 }
 
+// onLeases counts the lines of a spender about leased tokens.
+func (p *process) onLeases() int {
+	return strings.Count(p.stdout.String(), " "+string(sluice.FromLease)+"\n")
+}
+
 // passed reads what a spender wrote. What a kill cut off is left out.
-func (p *process) passed(t *testing.T) (all []passed) {
-	t.Helper()
+func (p *process) passed() (all []admittedCheck) {
 	for line := range strings.Lines(p.stdout.String()) {
-		var one passed
-		if _, err := fmt.Sscanf(line, "%d %d %s\n", &one.asked, &one.decided, &one.source); err == nil && strings.HasSuffix(line, "\n") {
-			all = append(all, one)
+		var asked, decided int64 // in microseconds since 1970
+		var source string
+		if _, err := fmt.Sscanf(line, "%d %d %s\n", &asked, &decided, &source); err == nil && strings.HasSuffix(line, "\n") {
+			all = append(all, admittedCheck{time.Duration(asked) * time.Microsecond, time.Duration(decided) * time.Microsecond})
 		}
 	}
 	return all
 }
 
-func bySource(all []passed, source sluice.Source) (n int) {
-	for _, one := range all {
-		if one.source == string(source) {
-			n++
-		}
-	}
-	return n
+// TestClientsThatHoldTokensKeepTheLimit: a process that spends on a handle is killed, or stopped for longer than its tokens live, and
+// it and three others admit no more than the limit in any interval. The API processes have such a test, which gives the reasons.
+func TestClientsThatHoldTokensKeepTheLimit(t *testing.T) {
+	t.Parallel()
+	t.Run("one is killed", func(t *testing.T) {
+		t.Parallel()
+		s := startSpenders(t, func(_, unreported float64) bool { return unreported > 50 })
+		s.all[0].kill()
+		s.exhaust(t)
+		enough := s.othersPassed() + 2*spendersRate // two seconds, by the limit
+		eventually(t, patience, "the others to go on", func() bool { return s.othersPassed() >= enough })
+		s.wantLimit(t)
+	})
+	t.Run("one is stopped for a while", func(t *testing.T) {
+		t.Parallel()
+		s := startSpenders(t, func(held, _ float64) bool { return held > 80 })
+		victim := s.all[0]
+		victim.signal(t, syscall.SIGSTOP)
+		eventually(t, patience, "the bucket to be full", func() bool {
+			got := s.api.want(t, `{"user_id":"42","cost":0}`, http.StatusOK)
+			return got.remaining(t, "user:{user_id}") == spendersBurst
+		})
+		before := victim.onLeases()
+		victim.signal(t, syscall.SIGCONT)
+		s.exhaust(t)
+		eventually(t, patience, "the process to spend leased tokens again", func() bool { return victim.onLeases() > before+75 })
+		s.wantLimit(t)
+	})
 }
 
-// TestClientsThatHoldTokensKeepTheLimitThoughOneIsKilled: four processes ask for three times the limit on handles, one is killed
-// with what it holds, and no interval has more than one bucket would admit.
-func TestClientsThatHoldTokensKeepTheLimitThoughOneIsKilled(t *testing.T) {
-	t.Parallel()
-	const rate, burst, processes = 300, 300, 4
+const spendersRate, spendersBurst = 100, 1200
+
+// spenders are processes that spend on a handle of the same bucket. Something bad happens to the first.
+type spenders struct {
+	api *api
+	add func(pause time.Duration)
+	all []*process
+}
+
+// startSpenders starts one, and returns when it holds as many tokens as wanted, or has spent as many without a report.
+func startSpenders(t *testing.T, wanted func(held, unreported float64) bool) *spenders {
+	t.Helper()
 	tn := newTenant(t, `
 rules:
-  - {key_pattern: "user:{user_id}", rate: 300/second, burst_capacity: 300}
+  - {key_pattern: "user:{user_id}", rate: 100/second, burst_capacity: 1200}
 `)
 	a := tn.startAPI(t, devdbtest.Redis(t).URL(), unhurried)
 	key := tn.leaseKey(t)
@@ -84,44 +110,45 @@ rules:
 	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./spender").CombinedOutput(); err != nil {
 		t.Fatalf("build the spender: %v\n%s", err, output)
 	}
-	var spenders []*process
-	for range processes {
-		spenders = append(spenders, startSpender(t, binary, a, key, 4*time.Millisecond))
-	}
-	spent := func(p *process) int { return bySource(p.passed(t), sluice.FromLease) }
-	for i, p := range spenders {
-		eventually(t, patience, fmt.Sprintf("process %d to spend leased tokens", i), func() bool { return spent(p) > 100 })
-	}
-	spenders[0].kill()
-	before := spent(spenders[1])
-	eventually(t, patience, "the others to go on", func() bool { return spent(spenders[1]) > before+300 })
-	var all []passed
-	for _, p := range spenders {
-		p.kill()
-		all = append(all, p.passed(t)...)
-	}
+	s := &spenders{api: a}
+	s.add = func(pause time.Duration) { s.all = append(s.all, startSpender(t, binary, a, key, pause)) }
+	s.add(time.Millisecond)
+	eventually(t, patience, "the process to have leased tokens", func() bool {
+		tokens := func(fate string) float64 { return a.metric(t, "sluice_lessee_tokens_"+fate+"_total") }
+		lent, reported, returned := tokens("lent"), tokens("spent"), tokens("returned")
+		spent := float64(s.all[0].onLeases())
+		return wanted(lent-spent-returned, spent-reported)
+	})
+	return s
+}
 
-	// What was decided is replayed through one bucket. When it was admitted is known only to lie between asked and decided.
-	slices.SortFunc(all, func(a, b passed) int { return cmp.Compare(a.decided, b.decided) })
-	longest := int64(0)
-	for _, one := range all {
-		longest = max(longest, one.decided-one.asked)
+// exhaust starts three more, and returns when they are denied for want of tokens.
+func (s *spenders) exhaust(t *testing.T) {
+	t.Helper()
+	for range 3 {
+		s.add(4 * time.Millisecond)
 	}
-	slack := 1 + rate*float64(longest)/1e6
-	level, lowest, at := float64(burst), float64(burst), all[0].decided
-	for _, one := range all {
-		level = min(burst, level+rate*float64(one.decided-at)/1e6) - 1
-		lowest, at = min(lowest, level), one.decided
+	denied := func() float64 { return s.api.metric(t, "sluice_lessee_denied_total") }
+	before := denied()
+	eventually(t, patience, "the bucket to be empty", func() bool { return denied() > before+20 })
+}
+
+func (s *spenders) othersPassed() (n int) {
+	for _, p := range s.all[1:] {
+		n += strings.Count(p.stdout.String(), "\n")
 	}
-	seconds := float64(at-all[0].decided) / 1e6
-	t.Logf("%d passed in %.1f s, %d of them on leased tokens; the bucket's lowest level is %.1f, and %.1f is below what can be told",
-		len(all), seconds, bySource(all, sluice.FromLease), lowest, slack)
-	if lowest < -slack {
-		t.Errorf("one bucket would lack %.1f tokens", -lowest)
+	return n
+}
+
+// wantLimit ends the processes, and wants no interval with more than the limit.
+func (s *spenders) wantLimit(t *testing.T) {
+	t.Helper()
+	var all []admittedCheck
+	for _, p := range s.all {
+		p.kill()
+		all = append(all, p.passed()...)
 	}
-	if least := rate * seconds / 2; float64(len(all)) < least {
-		t.Errorf("only %d passed, of at least %.0f", len(all), least)
-	}
+	wantWithinLimit(t, all, spendersRate, spendersBurst, 0)
 }
 
 // checkUntil checks until a decision is as wanted, and returns how many handles decided themselves on the way.
