@@ -52,7 +52,7 @@ func (p *process) passed() (all []admittedCheck) {
 		var asked, decided int64 // in microseconds since 1970
 		var source string
 		if _, err := fmt.Sscanf(line, "%d %d %s\n", &asked, &decided, &source); err == nil && strings.HasSuffix(line, "\n") {
-			all = append(all, admittedCheck{time.Duration(asked) * time.Microsecond, time.Duration(decided) * time.Microsecond})
+			all = append(all, admittedCheck{asked: time.Duration(asked) * time.Microsecond, decided: time.Duration(decided) * time.Microsecond})
 		}
 	}
 	return all

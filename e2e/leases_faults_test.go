@@ -170,8 +170,11 @@ func command(t *testing.T, addr, text string) string {
 	return answer.String()
 }
 
-// admittedCheck is a check that passed. When it was admitted is known only to lie between the two.
-type admittedCheck struct{ asked, decided time.Duration }
+// admittedCheck is a check that passed. When it was admitted is known only to lie between asked and decided.
+type admittedCheck struct {
+	user           string
+	asked, decided time.Duration
+}
 
 // faultLoad is callers of processes, and what became of their checks.
 type faultLoad struct {
@@ -184,7 +187,8 @@ type faultLoad struct {
 	mu          sync.Mutex
 	admitted    []admittedCheck
 	passed      atomic.Int64
-	denied      atomic.Int64
+	denied      atomic.Int64 // by whatever limit
+	exhausted   atomic.Int64 // those that the shared bucket denied
 	unavailable atomic.Int64
 }
 
@@ -205,7 +209,7 @@ func startFaultLoad(t *testing.T, apis []*api) *faultLoad {
 	t.Helper()
 	l := newFaultLoad(t, faultRate, faultBurst)
 	for _, a := range apis {
-		l.add(t, a, 4)
+		l.add(t, a, 4, ownUser)
 	}
 	for _, a := range apis {
 		eventually(t, patience, "checks on leased tokens", func() bool { return a.metric(t, "sluice_leased_checks_total") > 50 })
@@ -213,25 +217,28 @@ func startFaultLoad(t *testing.T, apis []*api) *faultLoad {
 	return l
 }
 
-// add adds callers of a process. Each one asks up to 67 times a second.
-func (l *faultLoad) add(t *testing.T, a *api, callers int) {
+// ownUser has each caller ask for a user of its own.
+func ownUser(caller, _ int) string { return fmt.Sprint("user-", caller) }
+
+// add adds callers of a process. Each one asks up to 67 times a second, for the user that a function names for its nth check.
+func (l *faultLoad) add(t *testing.T, a *api, callers int, userOf func(caller, n int) string) {
 	t.Helper()
 	for caller := range callers {
-		l.callers.Go(func() { l.ask(t, a, fmt.Sprintf(`{"user_id":"user-%d"}`, caller)) })
+		l.callers.Go(func() { l.ask(t, a, func(n int) string { return userOf(caller, n) }) })
 	}
 }
 
-func (l *faultLoad) ask(t *testing.T, a *api, body string) {
+func (l *faultLoad) ask(t *testing.T, a *api, userOf func(n int) string) {
 	every := time.NewTicker(15 * time.Millisecond)
 	defer every.Stop()
-	for {
+	for n := 0; ; n++ {
 		select {
 		case <-l.stop:
 			return
 		case <-every.C:
 		}
-		asked := time.Since(l.began)
-		got, err := a.try(body)
+		user, asked := userOf(n), time.Since(l.began)
+		got, err := a.try(fmt.Sprintf(`{"user_id":%q}`, user))
 		if err != nil {
 			if a != l.victim {
 				t.Errorf("a check was not answered: %v", err)
@@ -241,11 +248,14 @@ func (l *faultLoad) ask(t *testing.T, a *api, body string) {
 		switch got.status {
 		case http.StatusOK:
 			l.mu.Lock()
-			l.admitted = append(l.admitted, admittedCheck{asked, time.Since(l.began)})
+			l.admitted = append(l.admitted, admittedCheck{user, asked, time.Since(l.began)})
 			l.mu.Unlock()
 			l.passed.Add(1)
 		case http.StatusTooManyRequests:
 			l.denied.Add(1)
+			if got.ViolatedTier != nil && *got.ViolatedTier == "global" {
+				l.exhausted.Add(1)
+			}
 		default:
 			l.unavailable.Add(1)
 		}
@@ -292,13 +302,23 @@ func (l *faultLoad) wantLimit(t *testing.T, allowance float64) {
 	wantWithinLimit(t, l.admitted, l.rate, l.burst, allowance)
 }
 
-// wantWithinLimit replays checks that passed, and wants no interval with more than a bucket and an allowance would admit.
+// wantWithinLimit wants no interval in which more checks passed than a bucket and an allowance would admit.
 func wantWithinLimit(t *testing.T, admitted []admittedCheck, rate, burst, allowance float64) {
 	t.Helper()
+	over, from, to := mostOver(admitted, rate, burst)
+	t.Logf("%d passed; the most in an interval was %.1f above the limit, from %v to %v", len(admitted), over, from, to)
+	if over > allowance {
+		t.Errorf("%.1f more than the limit passed, of at most %.0f", over, allowance)
+	}
+}
+
+// mostOver returns the interval in which the most checks passed beyond what a bucket would admit, and how many. It counts from when the
+// first check was asked.
+func mostOver(admitted []admittedCheck, rate, burst float64) (over float64, from, to time.Duration) {
 	starts, ends := slices.Clone(admitted), slices.Clone(admitted)
 	slices.SortFunc(starts, func(a, b admittedCheck) int { return cmp.Compare(a.asked, b.asked) })
 	slices.SortFunc(ends, func(a, b admittedCheck) int { return cmp.Compare(a.decided, b.decided) })
-	over, from, to := math.Inf(-1), time.Duration(0), time.Duration(0)
+	over = math.Inf(-1)
 	for i := range starts {
 		since, within := starts[i].asked, 0.0 // those that were certainly admitted since then
 		for _, one := range ends {
@@ -307,13 +327,9 @@ func wantWithinLimit(t *testing.T, admitted []admittedCheck, rate, burst, allowa
 			}
 			within++
 			if more := within - burst - rate*(one.decided-since).Seconds(); more > over {
-				over, from, to = more, since, one.decided
+				over, from, to = more, since-starts[0].asked, one.decided-starts[0].asked
 			}
 		}
 	}
-	t.Logf("%d passed; the most in an interval was %.1f above the limit, from %v to %v", len(admitted), over,
-		from-starts[0].asked, to-starts[0].asked)
-	if over > allowance {
-		t.Errorf("%.1f more than the limit passed, of at most %.0f", over, allowance)
-	}
+	return over, from, to
 }
