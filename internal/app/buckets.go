@@ -169,7 +169,7 @@ func (b *Buckets) Settler(snapshot func() *snapshot.Snapshot, poll time.Duration
 // kept.
 const settleDelay = 4 * time.Second
 
-// Close gives leased tokens back and closes the connections.
+// Close gives leased and borrowed tokens back and closes the connections.
 func (b *Buckets) Close() error {
 	if b.pg != nil {
 		b.pg.store.Close()
@@ -180,6 +180,7 @@ func (b *Buckets) Close() error {
 	if b.client == nil {
 		return nil
 	}
+	b.redis.Close()
 	if err := b.client.Close(); err != nil {
 		return fmt.Errorf("close the redis client: %w", err)
 	}

@@ -41,7 +41,7 @@ type Process struct {
 // Watcher calls slowed, which may be nil; see snapshot.WatcherOptions.
 func Open(ctx context.Context, cfg config.Config, slowed func([]rules.Slowdown), log *slog.Logger) (_ *Process, err error) {
 	p := &Process{Config: cfg, Log: log}
-	defer func() {
+	defer func() { //nolint:contextcheck // Close has deadlines of its own
 		if err != nil {
 			err = errors.Join(err, p.Close())
 		}

@@ -38,32 +38,39 @@ func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
 	return nil
 }
 
+func byShard(a, b enforce.Lease) int { return cmp.Compare(a.Key.Shard, b.Key.Shard) }
+
 // leaseApart makes one call for each shard.
 func (s *Store) leaseApart(leases []enforce.Lease, queuedAt time.Time) error {
-	if !slices.ContainsFunc(leases, func(l enforce.Lease) bool { return l.Key.Shard != leases[0].Key.Shard }) {
-		return s.submitAt([]enforce.BucketCheck{leaseCall(leases)}, queuedAt)
+	if slices.IsSortedFunc(leases, byShard) {
+		return s.submitAt(leaseCalls(leases), queuedAt)
 	}
 	order := make([]int, len(leases))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(leases[a].Key.Shard, leases[b].Key.Shard) })
+	slices.SortStableFunc(order, func(a, b int) int { return byShard(leases[a], leases[b]) })
 	sorted := make([]enforce.Lease, len(leases))
 	for i, at := range order {
 		sorted[i] = leases[at]
 	}
-	var calls []enforce.BucketCheck
-	for first, i := 0, 1; i <= len(sorted); i++ {
-		if i == len(sorted) || sorted[i].Key.Shard != sorted[first].Key.Shard {
-			calls = append(calls, leaseCall(sorted[first:i]))
-			first = i
-		}
-	}
-	err := s.submitAt(calls, queuedAt)
+	err := s.submitAt(leaseCalls(sorted), queuedAt)
 	for i, at := range order {
 		leases[at] = sorted[i]
 	}
 	return err
+}
+
+// leaseCalls returns a call for each shard of leases that are sorted by it.
+func leaseCalls(sorted []enforce.Lease) (calls []enforce.BucketCheck) {
+	first := 0
+	for i := range sorted {
+		if end := i + 1; end == len(sorted) || sorted[end].Key.Shard != sorted[first].Key.Shard {
+			calls = append(calls, leaseCall(sorted[first:end]))
+			first = end
+		}
+	}
+	return calls
 }
 
 // leaseCall returns a call of lease.lua as a check.

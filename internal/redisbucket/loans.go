@@ -9,7 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// reportAfter is how long a loan waits for the next call about its bucket, before a call of its own reports it.
+// reportAfter is how long spent tokens of loans wait for the next call about their bucket, before a call of its own reports them.
 const reportAfter = 10 * time.Millisecond
 
 // inOneReport caps the buckets of one call, so that Redis is never busy with one for long.
@@ -17,9 +17,11 @@ const inOneReport = 32
 
 // loans are what was borrowed for checks and is not reported yet. It holds what a process borrows in reportAfter.
 type loans struct {
-	mu      sync.Mutex
-	pending map[enforce.Key]enforce.Lease // each with the Ask that reports
-	isDue   bool                          // flush follows within reportAfter
+	mu        sync.Mutex
+	pending   map[enforce.Key]enforce.Lease // each with the Ask that reports
+	flushing  *time.Timer                   // nil unless a flush is due
+	isGiving  bool                          // a giveBack runs
+	reporters sync.WaitGroup                // flushes that are due or run, and giveBack
 }
 
 // add notes what became of a loan.
@@ -43,12 +45,9 @@ func (l *loans) keep(s *Store, lease *enforce.Lease) {
 	}
 }
 
-// note adds returns of an epoch to what is to be reported of a bucket. The caller holds mu.
+// note adds returns of an epoch to what is to be reported of a bucket. Others wait for tokens that go back, so these are not kept for
+// reportAfter. The caller holds mu.
 func (l *loans) note(s *Store, lease *enforce.Lease, epoch int64, returns ...enforce.Return) {
-	if !l.isDue { // also if calls took away what it was for
-		l.isDue = true
-		time.AfterFunc(reportAfter, func() { l.flush(s) })
-	}
 	if l.pending == nil {
 		l.pending = map[enforce.Key]enforce.Lease{}
 	}
@@ -66,6 +65,18 @@ func (l *loans) note(s *Store, lease *enforce.Lease, epoch int64, returns ...enf
 		ask.Returns[at].Back += r.Back
 	}
 	l.pending[lease.Key] = enforce.Lease{Key: lease.Key, Limit: lease.Limit, Ask: ask}
+	switch {
+	case givesBack(ask) && !l.isGiving:
+		l.isGiving = true
+		l.reporters.Go(func() { l.giveBack(s) })
+	case l.flushing == nil: // also if calls took away what it was for
+		l.reporters.Add(1)
+		l.flushing = time.AfterFunc(reportAfter, func() { l.flush(s) })
+	}
+}
+
+func givesBack(ask enforce.Ask) bool {
+	return slices.ContainsFunc(ask.Returns, func(r enforce.Return) bool { return r.Back > 0 })
 }
 
 // report moves what is to be reported of a bucket into a call about it.
@@ -78,13 +89,53 @@ func (l *loans) report(lease *enforce.Lease) {
 	}
 }
 
-// flush reports everything, each tenant's in its own turns, so that none is shed with the checks of another. What is lost on the way
-// is not repeated.
+// flush reports everything, reportAfter after the first of it was noted.
 func (l *loans) flush(s *Store) {
+	defer l.reporters.Done()
 	l.mu.Lock()
 	pending := l.pending
-	l.pending, l.isDue = nil, false
+	l.pending, l.flushing = nil, nil
 	l.mu.Unlock()
+	sendReports(s, pending)
+}
+
+// giveBack reports buckets to which tokens go back, until there are none. What comes meanwhile shares the next calls, so a process has
+// one such report of a bucket in flight. If that takes longer than reportAfter, flush does not wait for it.
+func (l *loans) giveBack(s *Store) {
+	for {
+		l.mu.Lock()
+		due := map[enforce.Key]enforce.Lease{}
+		for key, lease := range l.pending {
+			if givesBack(lease.Ask) {
+				due[key] = lease
+				delete(l.pending, key)
+			}
+		}
+		l.isGiving = len(due) > 0
+		l.mu.Unlock()
+		if len(due) == 0 {
+			return
+		}
+		sendReports(s, due)
+	}
+}
+
+// close reports what is left, and waits for all reports. No check may be in flight.
+func (l *loans) close(s *Store) {
+	l.mu.Lock()
+	if l.flushing != nil && l.flushing.Stop() {
+		l.reporters.Done()
+	}
+	pending := l.pending
+	l.pending, l.flushing = nil, nil
+	l.mu.Unlock()
+	sendReports(s, pending)
+	l.reporters.Wait()
+}
+
+// sendReports reports loans, each tenant's in its own turns, so that none is shed with the checks of another. What is lost on the way
+// is not repeated.
+func sendReports(s *Store, pending map[enforce.Key]enforce.Lease) {
 	bySlot := map[slotOf][]enforce.Lease{}
 	for key, lease := range pending {
 		slot := slotOf{key.Tenant, key.Shard}

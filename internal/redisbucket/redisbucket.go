@@ -101,9 +101,8 @@ var (
 )
 
 // New returns a store on a client made with Options; with other settings a client repeats scripts or waits longer than
-// the budget. Redis need not be reachable yet. A budget of 0 means DefaultBudget. The caller closes the client once no Take
-// is in flight: no goroutine of the store outlives a Take by more than the budget, but for reports of loans, which begin
-// reportAfter later. Those that come too late are lost, and Redis forgets the loans.
+// the budget. Redis need not be reachable yet. A budget of 0 means DefaultBudget. The caller closes the store once no Take is in
+// flight, and then the client.
 func New(rdb redis.UniversalClient, budget time.Duration) *Store { return NewPrefixed(rdb, budget, "") }
 
 // NewPrefixed is New for deployments that share a Redis database: each has its own key prefix, without braces.
@@ -216,6 +215,9 @@ func (s *Store) submitAt(checks []enforce.BucketCheck, queuedAt time.Time) error
 	}
 	return s.cluster.dispatch(checks, queuedAt)
 }
+
+// Close reports what checks have borrowed, which takes a round trip, or the budget if Redis does not answer. No Take may be in flight.
+func (s *Store) Close() { s.loans.close(s) }
 
 func (s *Store) nodeOf(key enforce.Key) *node {
 	if s.single != nil {

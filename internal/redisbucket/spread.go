@@ -3,7 +3,6 @@ package redisbucket
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -15,25 +14,21 @@ import (
 //
 //  1. Of each bucket its cost is borrowed: lease.lua lends it to this process, all shards at the same time. Lent tokens occupy the
 //     burst, so it is safe to give them back. To take and give back plainly would not be: the bucket would fill up meanwhile, and
-//     tokens given back to a full bucket that was then emptied would come on top of the burst.
+//     tokens given back to a full bucket that was then emptied would come on top of the burst. Buckets that the check takes nothing
+//     from are looked at by take.lua meanwhile.
 //  2. The check is allowed if no enforced bucket refused. That is one round trip.
 //
 // Nothing is borrowed of one shard, the last, if it has buckets that cannot lend tokens, which the rules of a spread tenant keep in
-// one shard, or if the check comes alone and has several buckets there. Then take.lua takes from these once all others have lent, in
+// one shard, or if the check comes alone and has several buckets there. Then take.lua takes from these once all others have agreed, in
 // a second round trip, and that decides. If one has not, it only looks.
 //
-// What was borrowed counts as spent if the check is allowed, or if nobody knows, and else goes back. Either is reported within
-// reportAfter, or by the next call about the bucket. If a report is lost, Redis forgets the loan as it forgets every lease, which admits
-// less for a moment and never more.
-
-// loanLife is how long borrowed tokens count, from when they were asked for; see lease.Bucket.
-const loanLife = enforce.LeaseLife - enforce.LeaseLife/1000
+// What was borrowed counts as spent if the check is allowed, or if nobody knows, and else goes back at once. What was spent is
+// reported within reportAfter, or by the next call about the bucket. If a report is lost, Redis forgets the loan as it forgets every
+// lease, which admits less for a moment and never more.
 
 var (
 	errReserveSpread = fmt.Errorf("a check of a tenant whose buckets are spread cannot reserve, and %w", enforce.ErrNothingTaken)
 	errLimitsSpread  = fmt.Errorf("buckets that cannot be lent are in several shards, and %w", enforce.ErrNothingTaken)
-	errCannotLend    = errors.New("the limit was edited to one whose tokens cannot be lent, which this process does not know yet")
-	errLateLoan      = errors.New("this process stood still for longer than borrowed tokens live")
 )
 
 // isSpread reports whether no one script can decide a check.
@@ -53,26 +48,17 @@ type spreadTake struct {
 	checks   []enforce.BucketCheck
 	plans    []spreadPlan // of each check
 	loans    map[enforce.Key]*loan
-	order    []*loan
-	parts    []enforce.BucketCheck // what scripts decide
-	partOf   []int                 // the check of each
+	order    []*loan // by shard, once they are asked for
+	stamp    int64   // of what is borrowed
 }
 
 // spreadPlan is how a check is decided.
 type spreadPlan struct {
 	last      uint8 // the shard of which a script takes
 	isWhole   bool  // all buckets are there
-	isLent    bool  // of that shard is borrowed too, so no script takes
-	isRefused bool  // an enforced bucket lent nothing
+	isLent    bool  // no script takes: of that shard is borrowed too, or it is a look
+	isRefused bool  // an enforced bucket of another shard lacks the cost
 	err       error // why there is no answer
-}
-
-// loan is what is borrowed from a bucket for the checks of a call.
-type loan struct {
-	lease enforce.Lease
-	left  enforce.Tokens // not needed, or back
-	spent enforce.Tokens
-	err   error
 }
 
 func (s *Store) takeSpread(checks []enforce.BucketCheck) error {
@@ -149,7 +135,7 @@ func (t *spreadTake) plan(i int) {
 		}
 	}
 	// Checks of one call share loans, and get them in order. So none of them takes from a bucket that lends to another.
-	p.isLent = !isFixed && (len(t.checks) > 1 || buckets[p.last] == 1)
+	p.isLent = isLook(check) || !isFixed && (len(t.checks) > 1 || buckets[p.last] == 1)
 	p.isWhole = p.isWhole && !p.isLent
 	for j := range check.Tiers {
 		tier := &check.Tiers[j]
@@ -167,208 +153,93 @@ func (t *spreadTake) plan(i int) {
 	}
 }
 
-// borrow asks for all loans, in one round trip.
-func (t *spreadTake) borrow() {
-	if len(t.order) == 0 {
-		return
-	}
-	leases := make([]enforce.Lease, len(t.order))
-	for i, l := range t.order {
-		t.store.loans.report(&l.lease)
-		leases[i] = l.lease
-	}
-	sent := time.Now()
-	err := t.store.leaseApart(leases, t.queuedAt)
-	now := time.Now()
-	isLate := max(now.Sub(sent), now.Round(0).Sub(sent.Round(0))) >= loanLife
-	for i, l := range t.order {
-		l.lease = leases[i]
-		switch {
-		case !l.lease.Answered:
-			if l.err = err; errors.Is(err, enforce.ErrNothingTaken) {
-				t.store.loans.keep(t.store, &l.lease)
-			}
-		case isLate:
-			l.err = errLateLoan
-		case !enforce.CanLease(l.lease.Grant.Limit):
-			l.err = errCannotLend
-		}
-		if l.err == nil {
-			l.left = l.lease.Grant.Amount
-		}
-	}
+// looksAt reports whether take.lua looks at a tier while others lend.
+func (p *spreadPlan) looksAt(check *enforce.BucketCheck, tier *enforce.Tier) bool {
+	return !p.isWhole && (p.isLent || tier.Key.Shard != p.last) && !p.borrows(check, tier)
 }
 
-// assign gives a check what it borrows, or nothing if a bucket lacks it.
-func (t *spreadTake) assign(i int) {
-	check, p := &t.checks[i], &t.plans[i]
+// part returns the part of a check that one script decides: some of its tiers, all of one shard.
+func part(check *enforce.BucketCheck, isLook bool, has func(*enforce.Tier) bool) enforce.BucketCheck {
+	part := *check
+	part.Tiers, part.Look = nil, isLook
 	for j := range check.Tiers {
-		tier := &check.Tiers[j]
-		if p.borrows(check, tier) && tier.Key.Shard == p.last && errors.Is(t.loans[tier.Key].err, errCannotLend) {
-			p.isLent = false // take.lua knows all limits
+		if has(&check.Tiers[j]) {
+			part.Tiers = append(part.Tiers, check.Tiers[j])
 		}
 	}
-	for j := range check.Tiers {
-		tier := &check.Tiers[j]
-		if !p.borrows(check, tier) {
-			continue
-		}
-		l, cost := t.loans[tier.Key], costOf(check, tier)
-		if l.err != nil {
-			p.err = l.err
-		}
-		if tier.Holds = l.left >= cost; tier.Holds {
-			l.left -= cost
-			l.spent += cost
-		} else if !tier.Shadow {
-			p.isRefused = true
-		}
-	}
-	if p.isRefused || p.err != nil {
-		t.putBack(i)
-	}
+	return part
 }
 
-// putBack undoes assign; the tiers still say that they hold the cost.
-func (t *spreadTake) putBack(i int) {
-	check, p := &t.checks[i], &t.plans[i]
+// read copies the answers of a part's tiers into the check.
+func read(check, part *enforce.BucketCheck) {
+	next := 0
 	for j := range check.Tiers {
-		if tier := &check.Tiers[j]; p.borrows(check, tier) && tier.Holds {
-			l, cost := t.loans[tier.Key], costOf(check, tier)
-			l.left += cost
-			l.spent -= cost
+		if next < len(part.Tiers) && check.Tiers[j].Key == part.Tiers[next].Key {
+			check.Tiers[j] = part.Tiers[next]
+			next++
 		}
 	}
 }
 
 // decide has scripts decide the buckets that are not borrowed, in order, and answers the checks.
 func (t *spreadTake) decide() error {
+	var parts []enforce.BucketCheck
 	for i := range t.checks {
-		if !t.checks[i].Answered && t.plans[i].err == nil {
-			t.addParts(i)
+		check, p := &t.checks[i], &t.plans[i]
+		switch {
+		case check.Answered || p.err != nil || p.isLent:
+		case p.isWhole:
+			parts = append(parts, *check)
+		default:
+			parts = append(parts, part(check, p.isRefused, func(tier *enforce.Tier) bool { return tier.Key.Shard == p.last }))
 		}
 	}
 	var err error
-	if len(t.parts) > 0 {
-		err = t.store.submitAt(t.parts, t.queuedAt)
+	if len(parts) > 0 {
+		err = t.store.submitAt(parts, t.queuedAt)
 	}
-	first := 0
+	next := 0
 	for i := range t.checks {
-		if t.checks[i].Answered || t.plans[i].err != nil {
-			continue
+		switch check, p := &t.checks[i], &t.plans[i]; {
+		case check.Answered || p.err != nil:
+		case p.isLent:
+			t.answer(i, !p.isRefused)
+		default:
+			t.answerAs(i, &parts[next], err)
+			next++
 		}
-		last := first
-		for last < len(t.parts) && t.partOf[last] == i {
-			last++
-		}
-		t.answer(i, t.parts[first:last], err)
-		first = last
 	}
 	return err
 }
 
-// addParts adds what scripts decide of a check: the last shard and, of other shards, buckets that are only looked at.
-func (t *spreadTake) addParts(i int) {
-	check, p := &t.checks[i], &t.plans[i]
-	var space [8]uint8
-	done := space[:0]
-	if !p.isLent {
-		t.add(i, p.last)
-		done = append(done, p.last)
-	}
-	if p.isWhole {
-		return
-	}
-	for j := range check.Tiers {
-		tier := &check.Tiers[j]
-		if shard := tier.Key.Shard; !p.borrows(check, tier) && !slices.Contains(done, shard) {
-			t.add(i, shard)
-			done = append(done, shard)
-		}
-	}
-}
-
-func (t *spreadTake) add(i int, shard uint8) {
-	check, p := &t.checks[i], &t.plans[i]
-	part := *check
-	if !p.isWhole {
-		part.Tiers = nil
-		for j := range check.Tiers {
-			if tier := &check.Tiers[j]; tier.Key.Shard == shard && !p.borrows(check, tier) {
-				part.Tiers = append(part.Tiers, *tier)
-			}
-		}
-		part.Look = part.Look || p.isRefused || shard != p.last
-	}
-	t.parts, t.partOf = append(t.parts, part), append(t.partOf, i)
-}
-
-// answer answers a check from its parts.
-func (t *spreadTake) answer(i int, parts []enforce.BucketCheck, err error) {
+// answerAs answers a check as a script decided the last shard.
+func (t *spreadTake) answerAs(i int, decided *enforce.BucketCheck, err error) {
 	check, p := &t.checks[i], &t.plans[i]
 	if p.isWhole {
 		tiers := check.Tiers // the part's own
-		*check = parts[0]
+		*check = *decided
 		check.Tiers = tiers
 		return
 	}
-	check.Answered, check.Allowed = true, !p.isRefused
-	for k := range parts {
-		check.Answered = check.Answered && parts[k].Answered
-		check.Allowed = check.Allowed && parts[k].Allowed
-	}
-	check.Allowed = check.Allowed && check.Answered
-	isLost := !check.Answered && !errors.Is(err, enforce.ErrNothingTaken) // perhaps the last shard was taken from
-	if !check.Allowed && !p.isRefused && !isLost {
+	isAllowed := decided.Answered && decided.Allowed && !p.isRefused
+	isLost := !decided.Answered && !errors.Is(err, enforce.ErrNothingTaken) // perhaps it was taken from
+	if !isAllowed && !p.isRefused && !isLost {
 		t.putBack(i)
 	}
-	if !check.Answered {
-		return
-	}
-	stamp := time.Now().UnixMicro()
-	for j := range check.Tiers {
-		tier := &check.Tiers[j]
-		if p.borrows(check, tier) {
-			t.loans[tier.Key].answer(tier, costOf(check, tier), check.Allowed, stamp)
-			continue
-		}
-		for k := range parts { // each has its tiers in the order of the check
-			if own := parts[k].Tiers; len(own) > 0 && own[0].Key.Shard == tier.Key.Shard {
-				*tier, parts[k].Tiers = own[0], own[1:]
-				break
-			}
-		}
+	if decided.Answered {
+		read(check, decided)
+		t.answer(i, isAllowed)
 	}
 }
 
-// answer answers a tier from its loan.
-func (l *loan) answer(tier *enforce.Tier, cost enforce.Tokens, isAllowed bool, stamp int64) {
-	g := &l.lease.Grant
-	bucket := enforce.Bucket{Level: g.Level, Stamp: stamp, Limit: g.Limit}
-	if tier.Holds {
-		if !isAllowed {
-			bucket.Level.Micros += cost // it goes back
+// answer answers a check whose buckets are all known.
+func (t *spreadTake) answer(i int, isAllowed bool) {
+	check, p := &t.checks[i], &t.plans[i]
+	check.Answered, check.Allowed = true, isAllowed
+	for j := range check.Tiers {
+		if tier := &check.Tiers[j]; p.borrows(check, tier) {
+			isBack := !isAllowed && !p.isRefused // by answerAs
+			t.loans[tier.Key].answer(tier, costOf(check, tier), isBack)
 		}
-		tier.Serve(bucket)
-		return
 	}
-	out, full := g.Out-g.Amount, enforce.Tokens(g.Limit.Burst)*enforce.Token // what is borrowed here is back at once
-	bucket.Level.Micros += l.left
-	tier.Bucket, tier.Out = bucket, out
-	// Lent tokens can come back earlier than reckoned here, which is enough. Without holders all is borrowed for checks, and about to be
-	// reported.
-	areHeld := g.Holders > 1 && out > 0
-	untilForgotten := (enforce.LeaseLife + enforce.SlotLength + enforce.SlotGuard).Microseconds()
-	earning := func(amount enforce.Tokens) int64 {
-		micros := int64(min(math.Ceil(float64(amount-bucket.Level.Micros)/g.Limit.Rate), 1e15))
-		if areHeld && amount > full-out {
-			micros += untilForgotten
-		}
-		return max(micros, 0)
-	}
-	wait := earning(cost)
-	if g.Refused && cost == l.lease.Ask.Need && g.Wait > 0 && (areHeld || out == 0) {
-		wait = g.Wait
-	}
-	tier.SetWaits(wait, earning(full))
 }

@@ -28,7 +28,7 @@ func spreadTier(rule rules.RuleID, subject string, limit enforce.Limit) enforce.
 }
 
 // settleLoans reports what is lent at once.
-func settleLoans(s *Store) { s.loans.flush(s) }
+func settleLoans(s *Store) { s.Close() }
 
 // TestASpreadCheckIsDecidedAsIfItsBucketsWereTogether compares random checks, one after the other, with buckets in memory.
 func TestASpreadCheckIsDecidedAsIfItsBucketsWereTogether(t *testing.T) {
@@ -106,6 +106,74 @@ func TestABatchOfSpreadChecksIsDecidedInOrder(t *testing.T) {
 		}
 		if left := check.Tiers[1].Bucket.Level.Micros.Whole(); left != still.Burst-3 {
 			t.Errorf("a user who was denied twice has %d left of %d", left, still.Burst)
+		}
+	}
+}
+
+// TestABatchOfSpreadChecksTellsWhatEachLeaves: later checks have not taken yet, and tokens that are back need not be waited for.
+func TestABatchOfSpreadChecksTellsWhatEachLeaves(t *testing.T) {
+	t.Parallel()
+	s, _ := clusterNodes(t, 3)
+	shared := spreadTier(1, "", enforce.Limit{Rate: rules.MinRate, Burst: 10})
+	window := enforce.Limit{Kind: rules.KindFixedWindow, Burst: 1, Interval: 24 * time.Hour.Microseconds()}
+	of := func(cost int64, others ...enforce.Tier) enforce.BucketCheck {
+		return enforce.BucketCheck{Cost: enforce.Tokens(cost) * enforce.Token, Tiers: append([]enforce.Tier{shared}, others...)}
+	}
+	checks := mustTake(t, s, []enforce.BucketCheck{
+		of(3, spreadTier(2, "42", still)), of(8, spreadTier(2, "43", still)), of(2, spreadTier(2, "44", still)),
+		of(4, spreadTier(2, "45", still), spreadTier(3, "45", window)), // its window denies it
+		of(3, spreadTier(2, "46", still)),
+	})
+	for i, want := range []struct {
+		isAllowed bool
+		left      int64
+	}{{true, 7}, {false, 7}, {true, 5}, {false, 5}, {false, 1}} {
+		check := &checks[i]
+		tier := &check.Tiers[0]
+		if left := tier.Bucket.Level.Micros.Whole(); check.Allowed != want.isAllowed || left != want.left {
+			t.Errorf("check %d: allowed %t, and %d tokens are left of the shared bucket; want %+v", i, check.Allowed, left, want)
+		}
+		switch wait, _ := tier.Wait(check); {
+		case i == 1 && wait < 24*time.Hour, i == 4 && (wait == 0 || wait > time.Second):
+			t.Errorf("check %d may come again after %v", i, wait)
+		}
+	}
+}
+
+// TestADeniedSpreadCheckTakesNothing, wherever it is denied or fails: here by a bucket of which it takes nothing.
+func TestADeniedSpreadCheckTakesNothing(t *testing.T) {
+	t.Parallel()
+	s, _ := clusterNodes(t, 3)
+	window := enforce.Limit{Kind: rules.KindFixedWindow, Burst: 9, Interval: 24 * time.Hour.Microseconds()}
+	slow := enforce.Limit{Rate: rules.MinRate, Burst: 9}
+	now := float64(time.Now().UnixMicro())
+	for name, value := range map[string]string{
+		"denied": state(1, -1, 0, now, slow.Rate, 9, 0), "not answered": state(4, 0, 0, now, slow.Rate, 9, 0),
+	} {
+		looked, taken, borrowed := spreadTier(2, "empty", slow), spreadTier(3, name, window), spreadTier(4, name, slow)
+		if err := s.rdb.Set(t.Context(), keyText(looked.Key), value, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		taken.Cost = enforce.Token
+		for _, tiers := range [][]enforce.Tier{{looked, taken}, {looked, taken, borrowed}} {
+			for i := range tiers[1:] {
+				tiers[1+i].Cost = enforce.Token
+			}
+			checks := []enforce.BucketCheck{{Cost: enforce.Token, Mixed: true, Tiers: tiers}}
+			err := s.Take(context.Background(), checks)
+			if isAnswered := name == "denied"; checks[0].Answered != isAnswered || checks[0].Allowed || isAnswered != (err == nil) {
+				t.Fatalf("%s: answered %t, allowed %t, %v", name, checks[0].Answered, checks[0].Allowed, err)
+			}
+			if err != nil && !errors.Is(err, enforce.ErrNothingTaken) {
+				t.Errorf("%s: %v", name, err)
+			}
+			settleLoans(s)
+			for _, tier := range tiers[1:] {
+				look := mustTake(t, s, []enforce.BucketCheck{{Look: true, Tiers: []enforce.Tier{tier}}})[0]
+				if left := look.Tiers[0].Bucket.Level.Micros.Whole(); left != 9 {
+					t.Errorf("%s: of rule %d %d tokens of 9 are left", name, tier.Key.Rule, left)
+				}
+			}
 		}
 	}
 }
@@ -472,7 +540,8 @@ func TestAReportOutlivesACallThatIsNotSent(t *testing.T) {
 	report := enforce.Lease{Key: borrowed, Limit: still, Ask: enforce.Ask{
 		Epoch: 7, Loan: true, Returns: []enforce.Return{{Slot: 3, Spent: enforce.Token, Back: 2 * enforce.Token}},
 	}}
-	s.loans.isDue = true // so that no timer begins
+	s.loans.isGiving = true // so that nothing is reported meanwhile
+	s.loans.flushing = time.AfterFunc(time.Hour, func() {})
 	for name, c := range map[string]struct {
 		newer int64 // the epoch of a report that comes meanwhile
 		want  enforce.Return
@@ -505,6 +574,83 @@ func TestAReportOutlivesACallThatIsNotSent(t *testing.T) {
 	}
 	if got := s.loans.pending[borrowed].Ask.Returns; len(got) != 1 || got[0] != report.Ask.Returns[0] {
 		t.Errorf("after it, to be reported are %+v", got)
+	}
+}
+
+// deniedForUser returns a check that a user's limit denies, so that what it borrows of a shared bucket goes back.
+func deniedForUser(shared enforce.Tier, user string) []enforce.BucketCheck {
+	return []enforce.BucketCheck{{Cost: 2 * enforce.Token, Tiers: []enforce.Tier{
+		shared, spreadTier(2, user, enforce.Limit{Rate: rules.MinRate, Burst: 2}),
+	}}}
+}
+
+// TestWhatADeniedCheckBorrowedGoesBackAtOnce, in a call that the caller does not wait for, and that others share.
+func TestWhatADeniedCheckBorrowedGoesBackAtOnce(t *testing.T) {
+	t.Parallel()
+	s, _ := clusterNodes(t, 1)
+	shared := spreadTier(1, "", still)
+	mustTake(t, s, deniedForUser(shared, "42")) // which is allowed
+	settleLoans(s)
+	never := time.AfterFunc(time.Hour, func() {}) // no other report is due
+	defer never.Stop()
+	s.loans.mu.Lock()
+	s.loans.flushing = never
+	s.loans.reporters.Add(1)
+	s.loans.mu.Unlock()
+
+	node := s.nodeOf(shared.Key)
+	send, begun, goOn := node.combiner.Send, make(chan int, 100), make(chan struct{})
+	node.combiner.Send = func(b *combine.Batch) {
+		givenBack := 0
+		for _, c := range b.Calls {
+			for _, l := range c.Sending[0].Leases {
+				if l.Ask.Want == 0 && givesBack(l.Ask) {
+					givenBack++
+				}
+			}
+		}
+		if givenBack > 0 {
+			begun <- givenBack
+			<-goOn
+		}
+		send(b)
+	}
+	out := func() enforce.Tokens {
+		return mustTake(t, s, []enforce.BucketCheck{{Look: true, Tiers: []enforce.Tier{shared}}})[0].Tiers[0].Out
+	}
+	if mustTake(t, s, deniedForUser(shared, "42"))[0].Allowed {
+		t.Fatal("the user's limit allows the check")
+	}
+	eventually(t, "a report to be on its way, while the caller has its answer", patience, func() bool { return len(begun) == 1 })
+	for _, user := range []string{"43", "44"} {
+		mustTake(t, s, deniedForUser(shared, user))
+		if mustTake(t, s, deniedForUser(shared, user))[0].Allowed {
+			t.Fatal("the user's limit allows the check")
+		}
+	}
+	if got := out(); got == 0 {
+		t.Error("nothing is lent: that tests nothing")
+	}
+	close(goOn)
+	eventually(t, "what was borrowed to be back", patience, func() bool { return out() == 0 })
+	if len(begun) != 2 {
+		t.Errorf("%d reports, want the first one and one for all that came meanwhile", len(begun))
+	}
+}
+
+// TestACloseReportsLoans that a process would else leave to be forgotten.
+func TestACloseReportsLoans(t *testing.T) {
+	t.Parallel()
+	s, proxies := clusterNodes(t, 1)
+	shared := spreadTier(1, "", still)
+	other := New(client(t, "redis://"+proxies[0].addr()+"?cluster=true", patience), patience)
+	for range 50 { // some of which find a report under way
+		mustTake(t, s, deniedForUser(shared, "42"))
+		s.Close()
+		look := mustTake(t, other, []enforce.BucketCheck{{Look: true, Tiers: []enforce.Tier{shared}}})[0]
+		if out := look.Tiers[0].Out; out != 0 {
+			t.Fatalf("%s are still lent", out)
+		}
 	}
 }
 

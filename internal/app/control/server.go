@@ -47,7 +47,7 @@ type Server struct {
 // in the same process, it runs on that one's Process, and must be closed before it.
 func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log *slog.Logger) (_ *Server, err error) {
 	a := &Server{Process: beside, beside: beside}
-	defer func() {
+	defer func() { //nolint:contextcheck // Close has deadlines of its own
 		if err != nil {
 			err = errors.Join(err, a.Close())
 		}
@@ -176,7 +176,7 @@ func (a *Server) Run(ctx context.Context) error {
 	}
 	err := group.Wait()
 	a.access.Flush(context.WithoutCancel(ctx)) // of requests that ended while the server stopped
-	return errors.Join(err, a.Close())
+	return errors.Join(err, a.Close())         //nolint:contextcheck // Close has deadlines of its own
 }
 
 func serve(ctx context.Context, cfg config.Config, log *slog.Logger) error {
