@@ -36,6 +36,19 @@ func RunLeases(t *testing.T, open func(t *testing.T) Store) {
 			}
 		}
 	})
+	t.Run("a loan above the burst of a bucket that nobody used is refused and not stored", func(t *testing.T) {
+		t.Parallel()
+		s := open(t)
+		limit := enforce.Limit{Rate: 1, Burst: 3}
+		ask := enforce.Ask{Need: 4 * enforce.Token, Want: 4 * enforce.Token, Loan: true}
+		leases := []enforce.Lease{{Key: key(1, "loan"), Limit: limit, Ask: ask}}
+		if err := s.Lease(epoch, leases); err != nil || !leases[0].Grant.Refused || leases[0].Grant.Wait != 0 {
+			t.Errorf("%+v, %v", leases[0].Grant, err)
+		}
+		if state := s.State(); len(state) > 0 {
+			t.Errorf("the store has %s", wholly(state))
+		}
+	})
 }
 
 // lease is the contract of enforce.Lender.

@@ -298,7 +298,8 @@ func (s *State) Lease(ask *Ask) Grant {
 		g.Amount = short + Tokens(math.Floor(max(0, most)))
 		s.Level.Micros -= g.Amount
 	}
-	if ask.Want > 0 || ask.Need > 0 { // who gets nothing is counted too, so that the others' shares leave it some
+	// A holder who gets nothing is counted too, so that the others' shares leave it some.
+	if g.Amount > 0 || !ask.Loan && (ask.Want > 0 || ask.Need > 0) {
 		l.lend(g.Slot, g.Amount, !ask.Loan)
 	}
 	s.keep(&l)

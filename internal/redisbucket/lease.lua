@@ -165,7 +165,7 @@ for i = 1, #KEYS do
       amount = most > 0 and short + (most - most % 1) or short
       micros = micros - amount
     end
-    if want > 0 or need > 0 then -- slots.lend
+    if amount > 0 or since >= 0 and (want > 0 or need > 0) then -- slots.lend
       local j = last - 2
       while j >= first and l[j] ~= slot do j = j - 3 end
       if j < first then
