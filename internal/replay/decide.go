@@ -28,6 +28,8 @@ type subject struct {
 	name string // whose checks they are, for errors
 	role role
 	in   [kindsOfBuckets]bool
+	// stays says by which sets of rules the checks stay denied: a rule that is left out denied them.
+	stays [2]bool
 }
 
 // role says what a check is good for.
@@ -66,6 +68,9 @@ func (r *run) newSubject(b *traffic.Block, of *traffic.Run) *subject {
 	s := &subject{run: of, name: "user " + of.UserID}
 	if of.UserID == "" {
 		s.name = "address " + of.IP.String()
+	}
+	for side, w := range r.world {
+		_, s.stays[side] = w.leftOut[of.Decider]
 	}
 	switch {
 	case of.Flags.Is(traffic.Sum):
@@ -274,6 +279,7 @@ func (r *run) decide(ctx context.Context, events []event, parallel bool) error {
 
 // decider decides checks in order of time, by one set of rules.
 type decider struct {
+	side     int // 0 for the rules as they were, 1 for those with the candidate
 	tenant   rules.TenantID
 	course   *course
 	limiter  *enforce.Limiter
@@ -285,8 +291,8 @@ type decider struct {
 	decided  []outcome // of the last events
 }
 
-func newDecider(tenant rules.TenantID, of *course, maxBuckets int) *decider {
-	d := &decider{tenant: tenant, course: of, kinds: map[rules.RuleID]bucketKind{}}
+func newDecider(side int, tenant rules.TenantID, of *course, maxBuckets int) *decider {
+	d := &decider{side: side, tenant: tenant, course: of, kinds: map[rules.RuleID]bucketKind{}}
 	d.store = membucket.New(membucket.Options{MaxBuckets: maxBuckets, Clock: func() int64 { return d.now }})
 	d.limiter = enforce.NewLimiter(d.store, d.store, unobserved{}, func() time.Time { return time.UnixMicro(d.now) })
 	for rule := range of.rules() {
@@ -326,8 +332,12 @@ func (d *decider) decide(ctx context.Context, events []event) {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return
 		}
-		d.now = e.at * 1000
 		run := e.subject.run
+		if e.subject.stays[d.side] {
+			d.decided[i] = outcome{rule: run.Decider}
+			continue
+		}
+		d.now = e.at * 1000
 		c := &d.check[0]
 		*c = enforce.Check{EffectivePlan: run.Plan, Cost: enforce.Tokens(e.cost), Proxied: run.Flags.Is(traffic.Proxied)}
 		c.Method, c.Endpoint = run.Method, run.Endpoint

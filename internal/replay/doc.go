@@ -7,7 +7,8 @@
 // # What it leaves out
 //
 // Concurrency limits, because nobody recorded when places were released, and checks that reserve. Rules whose rate adapts
-// keep their configured rate. Buckets begin full, but checks from before the range fill them first, if any were recorded. A
+// keep their configured rate. Checks that a left-out rule denied when they came stay denied, and take nothing of other limits, unless
+// the candidate is without that rule. Buckets begin full, but checks from before the range fill them first, if any were recorded. A
 // failed store, leases and refunds are not repeated.
 //
 // # What is an estimate

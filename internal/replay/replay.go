@@ -127,7 +127,7 @@ func newRun(in *Input, buckets int) *run {
 			leftOut: map[rules.RuleID]LeftOut{}, names: map[rules.RuleID]*rules.Rule{},
 		}
 		w.use(candidates[i])
-		r.world[i], r.as[i] = w, newDecider(in.Tenant, w.course(in.History), r.maxBuckets)
+		r.world[i], r.as[i] = w, newDecider(i, in.Tenant, w.course(in.History), r.maxBuckets)
 	}
 	length := in.Until.Sub(in.Since)
 	for _, r.step = range []time.Duration{

@@ -325,6 +325,36 @@ func TestAnEstimateFromASampleHoldsTheTruth(t *testing.T) {
 	}
 }
 
+// TestDenialsOfALimitThatIsLeftOutStand: so the figures of another limit are not those of checks that never came to it.
+func TestDenialsOfALimitThatIsLeftOutStand(t *testing.T) {
+	t.Parallel()
+	shared := rule(t, 2, "global", "", 300, 300)
+	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 2, 2), shared)
+	random := rand.New(rand.NewPCG(3, 4))
+	for ms := 0; ms < 60_000; ms += random.IntN(6) { // 400 a second of 500 users
+		s.check(noon.Add(time.Duration(ms)*time.Millisecond), &rules.Request{UserID: fmt.Sprint(random.IntN(500)), Endpoint: "/a"}, "")
+	}
+	candidate := candidateOf(rule(t, 0, "user:{user_id}", "", 0.1, 2))
+	in := s.input(candidate, noon.Add(time.Minute))
+	truth := s.replay(in)
+	in.Level, in.IsPartial = 1, true
+	estimate := s.replay(in)
+	if len(estimate.LeftOut) != 1 || estimate.Share != 0.25 {
+		t.Fatalf("left out are %+v, and the share is %g", estimate.LeftOut, estimate.Share)
+	}
+	for name, of := range map[string][2]replay.Figure{
+		"denied then": {truth.DeniedThen, estimate.DeniedThen}, "denied now": {truth.DeniedNow, estimate.DeniedNow}, "newly denied": {truth.NewlyDenied, estimate.NewlyDenied},
+	} {
+		if off := math.Abs(of[0].Value - of[1].Value); off > 1.5*of[1].Error || of[0].Value < 1000 {
+			t.Errorf("%s: %g, and the estimate is %g ± %g", name, of[0].Value, of[1].Value, of[1].Error)
+		}
+	}
+	in.Candidate = &replay.Candidate{Remove: []rules.RuleIdentity{shared.Identity()}}
+	if without := s.replay(in); without.NoLongerDenied.Value == 0 {
+		t.Error("without the limit that is left out, the checks that it denied stay denied")
+	}
+}
+
 func TestNothingRecordedIsSaid(t *testing.T) {
 	t.Parallel()
 	s := newStreet(t, rule(t, 1, "global", "", 1, 1))

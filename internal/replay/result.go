@@ -22,7 +22,7 @@ type Result struct {
 	Checks Figure `json:"checks"`
 	Counts
 	// RecordedDenied is how many checks of the sample were denied when they came, and Agreeing how many were then decided as
-	// the replay of the rules in force decides.
+	// the replay of the rules in force decides, with those of LeftOut.
 	RecordedDenied int64 `json:"recorded_denied"`
 	Agreeing       int64 `json:"agreeing"`
 
@@ -40,6 +40,7 @@ type Result struct {
 	// Listed are users outside of the sample who were denied.
 	Listed []Listed `json:"listed"`
 
+	// LeftOut are the rules that took no part. The checks that they denied when they came stay denied.
 	LeftOut []LeftOut `json:"left_out"`
 	// Reserving, Dropped are checks of the time that were not recorded: they reserve, or had no room.
 	Reserving int64 `json:"reserving"`

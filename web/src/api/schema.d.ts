@@ -4840,6 +4840,7 @@ export interface components {
             rules: components["schemas"]["EffectOfRule"][];
             /** @description The most affected; not scaled */
             users: components["schemas"]["EffectOfUser"][];
+            /** @description Rules that took no part. The checks that they denied stay denied. */
             left_out: components["schemas"]["EffectLeftOut"][];
         };
         /** @description What the rule decides or, of a shadow rule, would deny */
@@ -4990,6 +4991,7 @@ export interface components {
             step_seconds: number;
             /** @description Users and addresses outside of the sample that were denied, at most 100 */
             listed: components["schemas"]["ReplayListed"][];
+            /** @description Rules that took no part. The checks that they denied stay denied. */
             left_out: components["schemas"]["EffectLeftOut"][];
             /**
              * Format: int64

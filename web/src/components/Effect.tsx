@@ -69,7 +69,8 @@ function InWords({ tenant, question }: { tenant: string; question: Question }) {
           .join(', ')}.`}
       {data.share < 1 && ` From a sample of ${percent(data.share)} of users and addresses.`}
       {' Checks of the last minutes are not recorded yet.'}
-      {data.left_out.length > 0 && ` ${plural(data.left_out.length, 'rule')} could not be replayed.`}
+      {data.left_out.length > 0 &&
+        ` ${plural(data.left_out.length, 'rule')} could not be replayed; recorded denials stand.`}
     </p>
   );
 }

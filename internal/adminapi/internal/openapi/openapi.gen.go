@@ -1877,8 +1877,10 @@ type Effect struct {
 	DeniedThen Figure `json:"denied_then"`
 
 	// IsRecording The tenant records its checks
-	IsRecording bool            `json:"is_recording"`
-	LeftOut     []EffectLeftOut `json:"left_out"`
+	IsRecording bool `json:"is_recording"`
+
+	// LeftOut Rules that took no part. The checks that they denied stay denied.
+	LeftOut []EffectLeftOut `json:"left_out"`
 
 	// NewlyDenied A number of checks; with 95 % confidence the true one is at most error away
 	NewlyDenied Figure `json:"newly_denied"`
@@ -3163,9 +3165,11 @@ type ReplayResult struct {
 	DeniedThen Figure `json:"denied_then"`
 
 	// Dropped Checks that were not recorded for lack of room
-	Dropped    int64           `json:"dropped"`
-	IsEstimate bool            `json:"is_estimate"`
-	LeftOut    []EffectLeftOut `json:"left_out"`
+	Dropped    int64 `json:"dropped"`
+	IsEstimate bool  `json:"is_estimate"`
+
+	// LeftOut Rules that took no part. The checks that they denied stay denied.
+	LeftOut []EffectLeftOut `json:"left_out"`
 
 	// Listed Users and addresses outside of the sample that were denied, at most 100
 	Listed    []ReplayListed `json:"listed"`

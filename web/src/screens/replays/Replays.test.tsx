@@ -190,6 +190,7 @@ test('a result is shown in all, by rule, plan and user, with its error', async (
   expect(screen.getByRole('table', { name: 'By user' }).textContent).toMatch(/42 pro131300/);
   expect(screen.getByText(/Seed 5: the same seed gives the same result/)).toBeTruthy();
   expect(screen.getByText(/Left out/).textContent).toContain('only a sample was recorded');
+  expect(screen.getByText('What left-out rules denied stays denied.')).toBeTruthy();
   expect(screen.getByText('And 3 more users.')).toBeTruthy();
 });
 

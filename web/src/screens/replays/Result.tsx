@@ -38,6 +38,7 @@ export function Result({ tenant, replay, result }: Props) {
             Left out: <code>{rule}</code>, because {why}.
           </p>
         ))}
+        {result.left_out.length > 0 && <p className="soft">What left-out rules denied stays denied.</p>}
       </Card>
       <Card title="Over time" lead={`Checks per ${stepWords(result.step_seconds)}.`}>
         <Lines result={result} />
