@@ -2,7 +2,7 @@ import { Group, NativeSelect, NumberInput, Select } from '@mantine/core';
 import type { UseFormReturnType } from '@mantine/form';
 import type { Rule } from '~/api/types';
 import { ruleLabel } from '~/domain/rule';
-import { type AlertDraft, everyRule, suggestedThreshold } from './draft';
+import { type AlertDraft, allowedInFiveMinutes, everyRule, suggestedThreshold } from './draft';
 import { countedAs } from './versions';
 import { hasSubjects, type Kind, kindHints, kindNames } from './words';
 
@@ -61,7 +61,7 @@ export function Condition({ form, rules, errors }: Props) {
           allowDecimal={false}
           thousandSeparator=","
           description={
-            isSuggested && rule && Number(values.threshold) < 1000
+            isSuggested && Number(values.threshold) === allowedInFiveMinutes(rule)
               ? 'As many as the rule allows one bucket in 5 minutes'
               : undefined
           }

@@ -1,5 +1,6 @@
 import type { Alert, AlertCondition, NewAlert, Rule } from '~/api/types';
 import { hasRate } from '~/domain/rate';
+import { windowSeconds } from '~/domain/window';
 
 /** The choice of no rule in particular. */
 export const everyRule = 'every';
@@ -23,14 +24,19 @@ export interface AlertDraft {
 const mostSuggested = 1000;
 const leastSuggested = 10;
 
+/** The checks that a rule allows one bucket in five minutes; infinite if its limit is none of checks over time. */
+export function allowedInFiveMinutes(rule: Rule | undefined): number {
+  if (rule?.action !== 'limit' || rule.algorithm === 'concurrency') return Number.POSITIVE_INFINITY;
+  if (hasRate(rule.algorithm)) return Math.round(rule.rate_per_second * 300);
+  return Math.round(rule.burst_capacity * Math.max(1, 300 / windowSeconds(rule.window ?? '')));
+}
+
 /**
  * The denials at which a new alert fires: as many as the rule allows in five minutes, which one bucket reaches that asks
- * for twice its limit; from 10 to 1,000. Without a rule, 1,000.
+ * for twice its limit; from 10 to 1,000.
  */
 export function suggestedThreshold(rule: Rule | undefined): number {
-  if (rule?.action !== 'limit') return mostSuggested;
-  const allowed = hasRate(rule.algorithm) ? rule.rate_per_second * 300 : rule.burst_capacity;
-  return Math.round(Math.min(mostSuggested, Math.max(leastSuggested, allowed)));
+  return Math.min(mostSuggested, Math.max(leastSuggested, allowedInFiveMinutes(rule)));
 }
 
 /** The draft of an alert; null begins a new one, perhaps on a rule. */

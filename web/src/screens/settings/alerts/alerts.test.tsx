@@ -209,7 +209,10 @@ test('an alert says that it is off because its rule was removed', async () => {
 
 test('an alert begins with a threshold that suits its rule, names its plan, and is silenced from the list', async () => {
   const requests = server({
-    [`GET ${acme}/rules`]: page([rule({ plan: 'pro', rate_per_second: 0.1, burst_capacity: 3 })]),
+    [`GET ${acme}/rules`]: page([
+      rule({ plan: 'pro', rate_per_second: 0.1, burst_capacity: 3 }),
+      rule({ rule_id: 13, key_pattern: 'ip:{ip}', rate_per_second: 0.01, burst_capacity: 3 }),
+    ]),
     [`GET ${acme}/alerts`]: page([loud]),
     [`PUT ${acme}/alerts/4/silence`]: () => ({ json: loud }),
     [`POST ${acme}/alerts/preview`]: {
@@ -234,4 +237,8 @@ test('an alert begins with a threshold that suits its rule, names its plan, and 
   await user.click(await screen.findByRole('option', { name: /user:\{user_id\}/ }));
   expect(screen.getByLabelText('Denials')).toHaveProperty('value', '30');
   expect(screen.getByText('As many as the rule allows one bucket in 5 minutes')).toBeDefined();
+  await user.click(screen.getByRole('combobox', { name: 'Rule' }));
+  await user.click(await screen.findByRole('option', { name: /ip:\{ip\}/ }));
+  expect(screen.getByLabelText('Denials')).toHaveProperty('value', '10');
+  expect(screen.queryByText('As many as the rule allows one bucket in 5 minutes')).toBeNull();
 });
