@@ -4,7 +4,7 @@ import { api, body } from '~/api/client';
 import { sentence } from '~/api/problem';
 import { keepSame } from '~/api/queries';
 import type { components } from '~/api/schema';
-import { exactNumber, percent, plainTime, plural, shortTime } from '~/domain/format';
+import { exactNumber, percent, plural, timeSpan } from '~/domain/format';
 import styles from './Effect.module.css';
 
 type Question = components['schemas']['EffectQuestion'];
@@ -77,8 +77,7 @@ function InWords({ tenant, question }: { tenant: string; question: Question }) {
 
 /** "Of what was recorded from 25 Nov, 13:05 to 25 Nov, 14:02 UTC,": the last minutes are never in it. */
 function covered(since: string, until: string | null): string {
-  const from = plainTime(Date.parse(since), 'minute');
-  return `Of what was recorded from ${from} to ${shortTime(Date.parse(until ?? since))},`;
+  return `Of what was recorded from ${timeSpan(Date.parse(since), Date.parse(until ?? since), 'minute')},`;
 }
 
 /** "+17", "−1,017" or "+17, −1,017" */

@@ -1,7 +1,7 @@
 import { Group, Menu } from '@mantine/core';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
-import { exactTime, ownZone, plainTime } from '~/domain/format';
+import { ownZone, timeSpan } from '~/domain/format';
 import { between, isNamedRange, parseRange, ranges } from '~/domain/range';
 import { fieldMoment, fieldText } from '~/domain/zone';
 import { FormDialog } from './FormDialog';
@@ -116,5 +116,5 @@ function CustomRange({ from, until, onClose, onChosen }: CustomProps) {
 }
 
 function custom({ from, until }: { from: number; until: number }): string {
-  return `${plainTime(from)} to ${exactTime(until)}`;
+  return timeSpan(from, until);
 }

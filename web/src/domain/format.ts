@@ -132,6 +132,13 @@ export function shortTime(at: number): string {
   return `${plainTime(at, 'minute')} ${zoneOf(at)}`;
 }
 
+/** "21 Nov, 06:33 to 21 Nov, 07:33 UTC+1". The zone stands once, unless its offset changes in between. */
+export function timeSpan(from: number, until: number, to: 'full' | 'minute' = 'full'): string {
+  const withZone = to === 'full' ? exactTime : shortTime;
+  const start = zoneOf(from) === zoneOf(until) ? plainTime(from, to) : withZone(from);
+  return `${start} to ${withZone(until)}`;
+}
+
 /** "Europe/Berlin (UTC+1)": the zone in which all times are shown. */
 export function ownZone(now: number): string {
   const { timeZone } = offset.resolvedOptions();

@@ -1,5 +1,5 @@
 import type { Rule, ScheduledChange, ScheduledRule } from '~/api/types';
-import { exactTime, plainTime } from './format';
+import { exactTime, timeSpan } from './format';
 import { modeLabels, ruleEffect } from './rule';
 
 /** The next change of each rule. */
@@ -12,10 +12,8 @@ export const isOpen = ({ state }: ScheduledChange) => state === 'waiting' || sta
 
 /** "23 Nov 2026, 09:00:00 to 27 Nov 2026, 17:00:00 UTC", "from 23 Nov 2026, 09:00:00 UTC on" */
 export function whenWords({ starts_at, ends_at }: Pick<ScheduledChange, 'starts_at' | 'ends_at'>): string {
-  const start = plainTime(Date.parse(starts_at));
-  return ends_at
-    ? `${start} to ${exactTime(Date.parse(ends_at))}`
-    : `from ${exactTime(Date.parse(starts_at))} on`;
+  const start = Date.parse(starts_at);
+  return ends_at ? timeSpan(start, Date.parse(ends_at)) : `from ${exactTime(start)} on`;
 }
 
 /** What became of a change: "Waiting", "Partly taken back". */

@@ -6,7 +6,7 @@ import { sentence } from '~/api/problem';
 import { CodeBlock } from '~/components/CodeBlock';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
-import { percent, plainTime } from '~/domain/format';
+import { percent, timeSpan } from '~/domain/format';
 import { cancelReplay, isUnderWay, type Replay, replayQuery } from '~/features/replay/queries';
 import { useRole, useTenant } from '~/session';
 import { Result } from './Result';
@@ -27,12 +27,11 @@ function Loaded({ tenant, replay }: { tenant: string; replay: Replay }) {
     mutationFn: () => cancelReplay(tenant, replay.replay_id),
     onSuccess: () => changed(queries, tenant, 'replay'),
   });
-  const since = plainTime(Date.parse(replay.since));
-  const until = plainTime(Date.parse(replay.until));
+  const span = timeSpan(Date.parse(replay.since), Date.parse(replay.until));
   return (
     <Page
       title={replay.title || `Replay ${replay.replay_id}`}
-      lead={`Checks from ${since} to ${until}, asked by ${replay.requested_by}`}
+      lead={`Checks from ${span}, asked by ${replay.requested_by}`}
       above={
         <Link to="/t/$tenant/replays" params={{ tenant }}>
           Replays

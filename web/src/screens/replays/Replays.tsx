@@ -8,7 +8,7 @@ import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
-import { exactTime, percent, plainTime } from '~/domain/format';
+import { percent, timeSpan } from '~/domain/format';
 import { type Replay, recordingQuery, replaysQuery } from '~/features/replay/queries';
 import { StartReplay } from '~/features/replay/StartReplay';
 import { headings } from '~/headings';
@@ -23,7 +23,7 @@ const columns: Column<Replay>[] = [
     header: 'Of the time',
     width: '34%',
     wide: true,
-    render: ({ since, until }) => `${plainTime(Date.parse(since))} – ${exactTime(Date.parse(until))}`,
+    render: ({ since, until }) => timeSpan(Date.parse(since), Date.parse(until)),
   },
   { key: 'state', header: 'State', width: 160, render: (replay) => <State replay={replay} /> },
   {
