@@ -39,13 +39,16 @@ test.each(['local', 'utc'] as const)('what a %s field shows is what it means', a
 test.each([
   ['2026-10-23T06:33:00Z', '23 Oct 2026, 08:33:00 UTC+02:00 to 26 Oct 2026, 07:33:00 UTC+01:00'],
   ['2026-10-25T06:33:00Z', '25 Oct 2026, 07:33:00 to 26 Oct 2026, 07:33:00 UTC+01:00'],
-])('a span from %s names the offset of both ends only if summer time ends in between', async (from, words) => {
-  vi.stubEnv('TZ', 'Europe/Berlin');
-  await choose(null);
-  const { whenWords } = await import('./scheduled');
-  expect(whenWords({ starts_at: from, ends_at: '2026-10-26T06:33:00Z' })).toBe(words);
-  vi.unstubAllEnvs();
-});
+])(
+  'a span from %s names the offset of both ends only if summer time ends in between',
+  async (from, words) => {
+    vi.stubEnv('TZ', 'Europe/Berlin');
+    await choose(null);
+    const { whenWords } = await import('./scheduled');
+    expect(whenWords({ starts_at: from, ends_at: '2026-10-26T06:33:00Z' })).toBe(words);
+    vi.unstubAllEnvs();
+  },
+);
 
 test('a field in the zone of Berlin means Berlin', async () => {
   const { fieldText, fieldMoment } = await choose(null);

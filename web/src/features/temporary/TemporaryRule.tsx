@@ -1,6 +1,6 @@
 import { NativeSelect, SegmentedControl } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
+import { useMemo, useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
 import { rulesQuery } from '~/api/queries';
@@ -52,11 +52,12 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
   const change = (part: Partial<Draft>) => setDraft((before) => ({ ...before, ...part }));
   const problems = limitProblems(draft.limit);
   const wrong = draft.action === 'limit' && Object.keys(problems).length > 0;
+  const { by, value } = group;
+  const allBypasses = useMemo(() => bypassesOf(rules.data ?? [], { by, value }), [rules.data, by, value]);
   // The saved rule is replaced, so it lets nothing through any more.
-  const bypasses =
-    draft.action === 'bypass'
-      ? []
-      : bypassesOf(rules.data ?? [], group, now).filter(({ rule }) => rule.rule_id !== saved?.rule_id);
+  const bypasses = allBypasses.filter(
+    ({ rule }) => draft.action !== 'bypass' && rule.rule_id !== saved?.rule_id && !hasExpired(rule, now),
+  );
   const length = lengths.find(({ value }) => value === draft.minutes)?.label;
 
   async function save() {

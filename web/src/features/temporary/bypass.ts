@@ -1,6 +1,6 @@
 import ipaddr from 'ipaddr.js';
 import type { Rule } from '~/api/types';
-import { type Group, groupPattern, hasExpired } from '~/domain/group';
+import { type Group, groupPattern } from '~/domain/group';
 import { parsePattern, type Segment } from '~/domain/pattern';
 import { isPartly } from './naming';
 
@@ -13,14 +13,13 @@ export interface Bypass {
   own: boolean;
 }
 
-/** The bypass rules in force that match checks of a group. Those that match all of its checks come first. */
-export function bypassesOf(rules: Rule[], group: Group, now: number): Bypass[] {
+/** The bypass rules that match checks of a group, unless they are off. Those that match all of its checks come first. */
+export function bypassesOf(rules: Rule[], group: Group): Bypass[] {
   const pattern = groupPattern(group);
   const [wanted] = parsePattern(pattern).segments ?? [];
   if (!wanted) return [];
   return rules
     .filter(({ action, mode, is_active }) => action === 'bypass' && mode === 'enforce' && is_active)
-    .filter((rule) => !hasExpired(rule, now))
     .flatMap((rule) => {
       const shares = (parsePattern(rule.key_pattern).segments ?? []).map((one) => shareOf(one, wanted));
       const share = shares.find((one) => one !== 'none');

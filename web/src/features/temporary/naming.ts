@@ -1,12 +1,11 @@
 import type { Rule } from '~/api/types';
-import { hasExpired } from '~/domain/group';
 import { parsePattern } from '~/domain/pattern';
 
-/** The rules that are in force and whose patterns name this user, in the order in which they decide. */
-export function rulesNaming(rules: Rule[], user: string, now: number): Rule[] {
+/** The rules whose patterns name this user, in the order in which they decide; without those that are off. */
+export function rulesNaming(rules: Rule[], user: string): Rule[] {
   const rank = { bypass: 0, block: 1, limit: 2 };
   return rules
-    .filter((rule) => rule.is_active && !hasExpired(rule, now) && names(rule, user))
+    .filter((rule) => rule.is_active && names(rule, user))
     .toSorted((a, b) => rank[a.action] - rank[b.action]);
 }
 

@@ -1,6 +1,7 @@
 import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
+import { useMemo } from 'react';
 import { rulesQuery } from '~/api/queries';
 import type { Rule, User, Violation } from '~/api/types';
 import { Outcome, type Tone } from '~/components/Outcome';
@@ -10,6 +11,7 @@ import { Awaited } from '~/components/states';
 import { RelativeTime, useNow } from '~/components/Time';
 import { here } from '~/components/usePanel';
 import { shortTime } from '~/domain/format';
+import { hasExpired } from '~/domain/group';
 import { limitSentence } from '~/domain/rate';
 import { whatHappened } from '~/domain/violation';
 import { EndNow } from '~/features/temporary/EndNow';
@@ -28,9 +30,11 @@ interface Props {
 /** What holds for this user in particular, and why a check was denied last. Nothing if there is neither. */
 export function Standing({ tenant, user, edit, overridable, onOverride }: Props) {
   const rules = useQuery(rulesQuery(tenant));
+  // Reading the patterns of 10,000 rules takes up to 0.1 s.
+  const named = useMemo(() => rulesNaming(rules.data ?? [], user.user_id), [rules.data, user.user_id]);
   const now = useNow(1000); // a rule that was ended a moment ago is gone at once
   if (rules.isPending) return <Awaited />;
-  const naming = rulesNaming(rules.data ?? [], user.user_id, now);
+  const naming = named.filter((rule) => !hasExpired(rule, now));
   const last = user.recent_violations.find(({ mode }) => mode === 'enforce');
   if (naming.length === 0 && !last) return null;
   return (
