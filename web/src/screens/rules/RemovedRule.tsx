@@ -6,17 +6,19 @@ import { changed } from '~/api/changes';
 import { api } from '~/api/client';
 import { rulesOfPatternQuery } from '~/api/queries';
 import { removalQuery } from '~/api/removal';
-import type { AuditEntry } from '~/api/types';
+import type { AuditEntry, Rule } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { RuleLink } from '~/components/RuleLink';
 import { ErrorState, LoadingLines } from '~/components/states';
-import { RelativeTime } from '~/components/Time';
+import { RelativeTime, useNow } from '~/components/Time';
 import { done } from '~/components/toast';
 import { actorOf } from '~/domain/actor';
 import { ruleOfImage } from '~/domain/algorithm';
 import { causeOf } from '~/domain/audit';
+import { shortTime } from '~/domain/format';
+import { hasExpired } from '~/domain/group';
 import { patternInWords } from '~/domain/pattern';
 import { ruleEffect } from '~/domain/rule';
 import { useRole } from '~/session';
@@ -53,13 +55,15 @@ function Story({ tenant, id, entry, before }: StoryProps) {
   const { data: alike = [] } = useQuery(rulesOfPatternQuery(tenant, rule.key_pattern));
   const now = alike.filter(({ name }) => name === rule.name);
   const cause = causeOf(entry);
+  const isExpired = hasExpired(rule, useNow());
+  const isInForce = rule.is_active && !isExpired;
 
   async function restore() {
     await api.POST('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', {
       params: { path: { tenant, audit_id: entry.audit_id } },
     });
     await changed(queries, tenant, 'rule');
-    done('Rule restored. Checks follow it within 2 s');
+    done(isInForce ? 'Rule restored. Checks follow it within 2 s' : 'Rule restored');
   }
 
   return (
@@ -112,10 +116,22 @@ function Story({ tenant, id, entry, before }: StoryProps) {
         opened={restoring}
         onClose={() => setRestoring(false)}
         title="Restore this rule?"
-        effect={`Within 2 s it is in force again as it was: ${ruleEffect(rule)}.${now.length > 0 ? ' The rules in its place stay, and every rule that matches applies.' : ''}`}
+        effect={`${restored(rule, isExpired)}${now.length > 0 ? ' The rules in its place stay, and every rule that matches applies.' : ''}`}
         verb="Restore rule"
         action={restore}
       />
     </Page>
   );
+}
+
+/** What restoring the rule does. */
+function restored(rule: Rule, isExpired: boolean): string {
+  const was = ruleEffect(rule);
+  if (!rule.is_active) return `It returns as it was: ${was}, and off. No check uses it until you turn it on.`;
+  if (isExpired) {
+    return `It returns as it was: ${was}, until ${shortTime(Date.parse(rule.expires_at ?? ''))}. That is over, so it matches nothing until you give it a later end.`;
+  }
+  if (rule.mode === 'shadow')
+    return `Within 2 s it is in shadow mode again as it was: ${was}. It denies nothing.`;
+  return `Within 2 s it is in force again as it was: ${was}.`;
 }

@@ -263,6 +263,43 @@ test('the address of a removed rule says what it was, who removed it and when', 
   expect(screen.getByRole('button', { name: 'Restore rule' })).toBeDefined();
 });
 
+const restoredWords = {
+  'is enforced': [{}, /^Within 2 s it is in force again as it was: 10 per second, bursts to 50\./],
+  'only reports': [{ mode: 'shadow' }, /^Within 2 s it is in shadow mode again .* It denies nothing\./],
+  'is off': [{ is_active: false }, /^It returns as it was: .* No check uses it until you turn it on\./],
+  'has ended': [
+    { expires_at: '2026-01-01T00:00:00Z' },
+    /^It returns as it was: .*, until 1 Jan, .* it matches nothing until you give it a later end\./,
+  ],
+} as const;
+
+test.each(Object.entries(restoredWords))(
+  'restoring a rule that %s says what it will do',
+  async (_, [was, words]) => {
+    const removal = auditEntry({
+      action: 'remove',
+      object: { kind: 'rule', id: '10' },
+      before: { ...rule({ rule_id: 10, plan: null, ...was }) },
+      after: null,
+    });
+    fakeServer({
+      ...world(),
+      'GET /api/v1/tenants/acme/rules/10': () => problem(404, 'not-found'),
+      'GET /api/v1/tenants/acme/audit': page([removal]),
+      'POST /api/v1/tenants/acme/audit/812/revert': removal,
+    });
+    const { user } = open('/t/acme/rules/10');
+    await user.click(await screen.findByRole('button', { name: 'Restore rule' }));
+    const dialog = await screen.findByRole('dialog', { name: 'Restore this rule?' });
+    expect(within(dialog).getByText(words)).toBeDefined();
+    await user.click(within(dialog).getByRole('button', { name: 'Restore rule' }));
+    const isInForce = !('is_active' in was || 'expires_at' in was);
+    expect(
+      await screen.findByText(isInForce ? /^Rule restored\. Checks follow it/ : /^Rule restored$/),
+    ).toBeDefined();
+  },
+);
+
 test('an address that never was a rule is not found', async () => {
   fakeServer({ ...world(), 'GET /api/v1/tenants/acme/rules/10': () => problem(404, 'not-found') });
   open('/t/acme/rules/10');
