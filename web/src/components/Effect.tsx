@@ -1,5 +1,6 @@
 import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
+import { useMemo } from 'react';
 import { api, body } from '~/api/client';
 import { sentence } from '~/api/problem';
 import { keepSame } from '~/api/queries';
@@ -12,11 +13,16 @@ type Figure = components['schemas']['Figure'];
 type EffectOfUser = components['schemas']['EffectOfUser'];
 export type EffectOfRule = components['schemas']['EffectOfRule'];
 
-/** What new limits would have done in the last day, from recorded checks. A later edit cancels the request. */
+/**
+ * What new limits would have done in the last day, from recorded checks. A later edit cancels the request; until its own
+ * answer arrives, the answer before it is outdated.
+ */
 export function useEffectOf(tenant: string, question: Question | null) {
-  const [asked] = useDebouncedValue(JSON.stringify(question), 400);
-  const queryKey = ['effect', tenant, asked];
-  return useQuery({
+  const wanted = JSON.stringify(question);
+  const [asked] = useDebouncedValue(wanted, 400);
+  const user = useMemo(() => (JSON.parse(asked) as Question | null)?.override?.user_id, [asked]);
+  const queryKey = ['effect', tenant, user, asked];
+  const { data, error, isPlaceholderData } = useQuery({
     queryKey,
     enabled: asked !== 'null',
     placeholderData: keepSame(queryKey),
@@ -33,6 +39,13 @@ export function useEffectOf(tenant: string, question: Question | null) {
     // Checks are stored a minute after they were asked, and few checks some minutes later.
     refetchInterval: ({ state: { data } }) => (data?.is_recording && data.since === null ? 30_000 : false),
   });
+  const isOutdated = isPlaceholderData || asked !== wanted;
+  // Figures of one user never stand beside another.
+  return {
+    data: user === question?.override?.user_id ? data : undefined,
+    error: isOutdated ? null : error,
+    isOutdated,
+  };
 }
 
 /** The effect in words. It stands beside Save wherever limits are edited, in room for most answers, so that Save stays put. */
@@ -45,7 +58,7 @@ export function Effect(props: { tenant: string; question: Question }) {
 }
 
 function InWords({ tenant, question }: { tenant: string; question: Question }) {
-  const { data, error } = useEffectOf(tenant, question);
+  const { data, error, isOutdated } = useEffectOf(tenant, question);
   if (error) return <p className="soft">The effect is not known: {sentence(error)}</p>;
   if (!data) return <p className="soft">Replaying the last day…</p>;
   if (data.since === null) {
@@ -59,7 +72,7 @@ function InWords({ tenant, question }: { tenant: string; question: Question }) {
   }
   const { newly_denied: newly, no_longer_denied: noLonger, checks } = data;
   return (
-    <p role="status" aria-label="Effect">
+    <p role="status" aria-label="Effect" aria-busy={isOutdated} className={isOutdated ? 'soft' : undefined}>
       {covered(data.since, data.until)} it would have denied <strong>{counted(newly)} more</strong> and{' '}
       <strong>{counted(noLonger)} fewer</strong> of {counted(checks)} checks
       {newly.value > 0 && ` (${percent(newly.value / Math.max(1, checks.value))} newly denied)`}.

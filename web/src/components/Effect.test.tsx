@@ -1,0 +1,52 @@
+import { QueryClientProvider } from '@tanstack/react-query';
+import { screen, waitFor } from '@testing-library/react';
+import { expect, test } from 'vitest';
+import { newQueryClient } from '~/api/queries';
+import type { components } from '~/api/schema';
+import { effect, fakeServer } from '../../test/fake';
+import { show } from '../../test/render';
+import { Effect } from './Effect';
+
+type Question = components['schemas']['EffectQuestion'];
+
+test('figures of an earlier question are marked, and never stand beside another user', async () => {
+  const answers: (() => void)[] = [];
+  const requests = fakeServer({
+    'POST /api/v1/tenants/acme/effect': async ({ body }: { body: Question }) => {
+      await new Promise<void>((resolve) => answers.push(resolve));
+      const newly_denied = { value: body.override?.burst_capacity ?? 0, error: 0 };
+      const range = { since: '2026-11-20T06:00:00Z', until: '2026-11-21T06:00:00Z' };
+      return { json: effect({ is_recording: true, ...range, newly_denied }) };
+    },
+  });
+  const queries = newQueryClient();
+  const of = (user_id: string, burst_capacity: number) => (
+    <QueryClientProvider client={queries}>
+      <Effect tenant="acme" question={{ override: { rule_id: 12, user_id, burst_capacity } }} />
+    </QueryClientProvider>
+  );
+  const shown = () => {
+    const found = screen.queryByRole('status', { name: 'Effect' });
+    const [, figure] = /denied (\d+) more/.exec(found?.textContent ?? '') ?? [];
+    return found && `${figure}${found.getAttribute('aria-busy') === 'true' ? ', outdated' : ''}`;
+  };
+  const { rerender } = show(of('4', 777));
+  await waitFor(() => expect(requests).toHaveLength(1));
+  answers[0]?.();
+  await waitFor(() => expect(shown()).toBe('777'));
+
+  rerender(of('4', 20));
+  expect(shown()).toBe('777, outdated');
+  await waitFor(() => expect(requests).toHaveLength(2));
+  expect(shown()).toBe('777, outdated');
+  answers[1]?.();
+  await waitFor(() => expect(shown()).toBe('20'));
+
+  rerender(of('42', 20));
+  expect(shown()).toBeNull();
+  expect(screen.getByText('Replaying the last day…')).toBeDefined();
+  await waitFor(() => expect(requests).toHaveLength(3));
+  expect(shown()).toBeNull();
+  answers[2]?.();
+  await waitFor(() => expect(shown()).toBe('20'));
+});
