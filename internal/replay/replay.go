@@ -100,7 +100,7 @@ type run struct {
 	read, recordedDenied, agreeing int64
 	first, last                    int64 // times of checks that were looked at, in Unix milliseconds
 	total                          tally
-	byRule                         map[rules.RuleID]*ofRule
+	byRule, byShadow               map[rules.RuleID]*ofRule // what rules deny, and what they would deny in shadow mode
 	byPlan                         map[string]*tally
 	byUser                         map[string]*OfUser
 	moreUsers                      int
@@ -116,7 +116,7 @@ type ofRule struct {
 
 func newRun(in *Input, buckets int) *run {
 	r := &run{
-		in: in, share: traffic.Share(in.Level) * in.Draw.Share(), maxBuckets: cmp.Or(buckets, maxBuckets), byRule: map[rules.RuleID]*ofRule{}, byPlan: map[string]*tally{},
+		in: in, share: traffic.Share(in.Level) * in.Draw.Share(), maxBuckets: cmp.Or(buckets, maxBuckets), byRule: map[rules.RuleID]*ofRule{}, byShadow: map[rules.RuleID]*ofRule{}, byPlan: map[string]*tally{},
 		byUser: map[string]*OfUser{}, listed: map[Listed]int64{}, first: math.MaxInt64,
 	}
 	ids := identities(in.History, in.Candidate)
@@ -217,7 +217,7 @@ func (r *run) count(events []event) {
 			if wasDenied {
 				r.recordedDenied++
 				if s.run.Decider != 0 {
-					r.rule(s.run.Decider).recorded++
+					ruleIn(r.byRule, s.run.Decider).recorded++
 				}
 			}
 			if wasDenied == r.as[0].decided[i].isDenied() {
@@ -260,11 +260,11 @@ func ipText(s *subject) string {
 	return s.run.IP.String()
 }
 
-func (r *run) rule(id rules.RuleID) *ofRule {
-	of := r.byRule[id]
+func ruleIn(all map[rules.RuleID]*ofRule, id rules.RuleID) *ofRule {
+	of := all[id]
 	if of == nil {
 		of = new(ofRule)
-		r.byRule[id] = of
+		all[id] = of
 	}
 	return of
 }
@@ -274,7 +274,7 @@ func (r *run) shadow(id rules.RuleID, kind int, s *subject, by *decider, other *
 	if !s.isIn(by.kindOf(id)) {
 		return
 	}
-	of := r.rule(id)
+	of := ruleIn(r.byShadow, id)
 	of.add(kind, s.name, r.share < 1)
 	if !slices.Contains(other.shadows, id) {
 		of.add(map[int]int{then: noLonger, now: newly}[kind], s.name, r.share < 1)
@@ -285,7 +285,7 @@ func (r *run) shadow(id rules.RuleID, kind int, s *subject, by *decider, other *
 func (r *run) note(kind int, decider rules.RuleID, s *subject, plan *tally, isSample bool) {
 	r.total.add(kind, s.name, isSample)
 	plan.add(kind, s.name, isSample)
-	r.rule(decider).add(kind, s.name, isSample)
+	ruleIn(r.byRule, decider).add(kind, s.name, isSample)
 	u := r.byUser[s.name]
 	if u == nil {
 		if len(r.byUser) >= maxTallied {
@@ -321,13 +321,17 @@ func (r *run) result() *Result {
 		result.First, result.Last = time.UnixMilli(r.first).UTC(), time.UnixMilli(r.last).UTC()
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.byRule)) {
-		result.Rules = append(result.Rules, r.ofRule(id))
+		result.Rules = append(result.Rules, r.ofRule(id, rules.ModeEnforce, r.byRule[id]))
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.byShadow)) {
+		result.Rules = append(result.Rules, r.ofRule(id, rules.ModeShadow, r.byShadow[id]))
 	}
 	if in.Candidate != nil { // also those that deny nothing
 		for i := range in.Candidate.Config.Rules {
-			id := r.world[1].ids[in.Candidate.Config.Rules[i].Identity()]
-			if r.byRule[id] == nil && r.world[1].leftOut[id] == (LeftOut{}) {
-				result.Rules = append(result.Rules, r.ofRule(id))
+			rule := &in.Candidate.Config.Rules[i]
+			id := r.world[1].ids[rule.Identity()]
+			if r.byRule[id] == nil && r.byShadow[id] == nil && r.world[1].leftOut[id] == (LeftOut{}) {
+				result.Rules = append(result.Rules, r.ofRule(id, rule.Mode, new(ofRule)))
 			}
 		}
 	}
@@ -389,15 +393,14 @@ func changedFirst(a, b bool) int {
 	return 1
 }
 
-func (r *run) ofRule(id rules.RuleID) OfRule {
-	of := r.rule(id)
-	shown := OfRule{RuleID: int64(id), RecordedDenied: of.recorded, Counts: of.counts(r.share)}
+func (r *run) ofRule(id rules.RuleID, mode rules.Mode, of *ofRule) OfRule {
+	shown := OfRule{RuleID: int64(id), Mode: string(mode), RecordedDenied: of.recorded, Counts: of.counts(r.share)}
 	rule := r.world[1].names[id]
 	if rule == nil {
 		rule = r.world[0].names[id]
 	}
 	if rule != nil {
-		shown.Rule, shown.Mode = rule.Identity().String(), string(rule.Mode)
+		shown.Rule = rule.Identity().String()
 		shown.IsChanged = r.world[1].candidate != nil && r.world[1].replaces(rule.Identity())
 		if r.world[0].names[id] == nil {
 			shown.RuleID = 0

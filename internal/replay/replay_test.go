@@ -272,6 +272,49 @@ func TestACandidateShowsWhoIsDeniedAndWhoNoLonger(t *testing.T) {
 	}
 }
 
+// figuresOf returns the figures of a result's rules by rule and mode: denied then, newly, no longer, from other rules, and denied now.
+func figuresOf(result *replay.Result) map[string][5]float64 {
+	figures := map[string][5]float64{}
+	for i := range result.Rules {
+		of := &result.Rules[i]
+		figures[of.Rule+" "+of.Mode] = [5]float64{
+			of.DeniedThen.Value, of.NewlyDenied.Value, of.NoLongerDenied.Value, of.FromOtherRules(), of.DeniedNow.Value,
+		}
+	}
+	return figures
+}
+
+func TestACheckThatAnotherRuleDeniesNowIsNeitherNewlyNorNoLongerDenied(t *testing.T) {
+	t.Parallel()
+	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 1, 2), rule(t, 2, "endpoint:/a", "", 0.5, 1))
+	for range 3 {
+		s.check(noon, &rules.Request{UserID: "42", Endpoint: "/a"}, "")
+	}
+	s.check(noon.Add(2*time.Second), &rules.Request{UserID: "42", Endpoint: "/a"}, "")
+	// The user's wait is now the longer one, and its bucket is empty after two seconds too.
+	result := s.replay(s.input(candidateOf(rule(t, 0, "user:{user_id}", "", 0.1, 1)), noon.Add(time.Minute)))
+	want := map[string][5]float64{"user:{user_id} enforce": {0, 1, 0, 2, 3}, "endpoint:/a enforce": {2, 0, 0, -2, 0}}
+	if got := figuresOf(result); !reflect.DeepEqual(got, want) {
+		t.Errorf("the figures of the rules are %v, not %v", got, want)
+	}
+}
+
+func TestWhatAShadowRuleWouldDenyIsApartFromWhatIsDenied(t *testing.T) {
+	t.Parallel()
+	tried, live := rule(t, 1, "user:{user_id}", "", 1, 1), rule(t, 2, "endpoint:/a", "", 1000, 1000)
+	tried.Mode = rules.ModeShadow
+	s := newStreet(t, tried, live)
+	for range 3 {
+		s.check(noon, &rules.Request{UserID: "42", Endpoint: "/a"}, "")
+	}
+	tried.Mode = rules.ModeEnforce
+	result := s.replay(s.input(candidateOf(tried), noon.Add(time.Minute)))
+	want := map[string][5]float64{"user:{user_id} enforce": {0, 2, 0, 0, 2}, "user:{user_id} shadow": {2, 0, 2, 0, 0}}
+	if got := figuresOf(result); !reflect.DeepEqual(got, want) || result.NoLongerDenied.Value != 0 || result.DeniedThen.Value != 0 {
+		t.Errorf("the figures of the rules are %v, not %v, and in all %+v", got, want, result.Counts)
+	}
+}
+
 func TestAReplayUsesTheRulesThatWereInForce(t *testing.T) {
 	t.Parallel()
 	before, after := rule(t, 1, "user:{user_id}", "", 1, 1), rule(t, 1, "user:{user_id}", "", 1000, 100)

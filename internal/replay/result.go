@@ -65,7 +65,10 @@ type Figure struct {
 	Error float64 `json:"error"`
 }
 
-// OfRule are the checks that a rule decides. The figures of shadow rules are what they would deny.
+// OfRule are the checks that a rule denies or, in shadow mode, would deny. A rule that was in both modes is listed twice.
+//
+// A check that several rules deny counts for the one that decides, which is the one with the longest wait. So a check that is
+// denied either way can change its rule: see FromOtherRules.
 type OfRule struct {
 	RuleID int64  `json:"rule_id"` // 0 for a new rule
 	Rule   string `json:"rule"`
@@ -76,6 +79,12 @@ type OfRule struct {
 	// RecordedDenied is how many checks of the sample the rule denied when they came.
 	RecordedDenied int64 `json:"recorded_denied"`
 	Counts
+}
+
+// FromOtherRules is how many checks that were denied then, and still are, another rule denied then, without those that another
+// rule denies now. DeniedNow is DeniedThen, NewlyDenied and this, without NoLongerDenied.
+func (of *OfRule) FromOtherRules() float64 {
+	return of.DeniedNow.Value - of.DeniedThen.Value - of.NewlyDenied.Value + of.NoLongerDenied.Value
 }
 
 // OfPlan are the checks of a plan.

@@ -87,24 +87,25 @@ func writeReplay(out io.Writer, r *replay.Result) error {
 		fmt.Fprintf(w, ", from a sample of %g %% of users and addresses", 100*r.Share)
 	}
 	fmt.Fprintf(w, "\n%.2f %% are decided by the rules in force as they were.\n\n", 100*float64(r.Agreeing)/float64(max(1, r.Read)))
-	fmt.Fprintln(w, "\tdenied then\tdenied now\tnewly denied\tno longer denied")
-	row := func(name string, c *replay.Counts) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", name, figureText(c.DeniedThen), figureText(c.DeniedNow), figureText(c.NewlyDenied), figureText(c.NoLongerDenied))
+	fmt.Fprintln(w, "\tdenied then\tnewly denied\tno longer denied\tfrom other rules\tdenied with the change")
+	row := func(name string, c *replay.Counts, fromOthers string) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name,
+			figureText(c.DeniedThen), figureText(c.NewlyDenied), figureText(c.NoLongerDenied), fromOthers, figureText(c.DeniedNow))
 	}
-	row("all", &r.Counts)
+	row("all", &r.Counts, "")
 	for i := range r.Plans {
 		name := "plan " + r.Plans[i].Plan
 		if r.Plans[i].Plan == "" {
 			name = "no plan"
 		}
-		row(name, &r.Plans[i].Counts)
+		row(name, &r.Plans[i].Counts, "")
 	}
 	for i := range r.Rules {
 		name := r.Rules[i].Rule
 		if r.Rules[i].Mode == "shadow" {
 			name += " (shadow)"
 		}
-		row(name, &r.Rules[i].Counts)
+		row(name, &r.Rules[i].Counts, fmt.Sprintf("%+.0f", r.Rules[i].FromOtherRules()))
 	}
 	shown := 0
 	for i := range r.Users {
@@ -113,14 +114,14 @@ func writeReplay(out io.Writer, r *replay.Result) error {
 			break
 		}
 		if shown == 0 {
-			fmt.Fprintln(w, "\nThose who are decided otherwise most often:\tdenied then\tdenied now\tnewly denied\tno longer denied")
+			fmt.Fprintln(w, "\nThose who are decided otherwise most often:\tdenied then\tnewly denied\tno longer denied\t\tdenied with the change")
 		}
 		shown++
 		name := "user " + u.UserID
 		if u.UserID == "" {
 			name = "address " + u.IP
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\n", rules.Visible(name), u.DeniedThen, u.DeniedNow, u.NewlyDenied, u.NoLongerDenied)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t\t%d\n", rules.Visible(name), u.DeniedThen, u.NewlyDenied, u.NoLongerDenied, u.DeniedNow)
 	}
 	for _, l := range r.LeftOut {
 		fmt.Fprintf(w, "Left out: %s: %s.\n", l.Rule, l.Why)

@@ -4843,7 +4843,7 @@ export interface components {
             /** @description Rules that took no part. The checks that they denied stay denied. */
             left_out: components["schemas"]["EffectLeftOut"][];
         };
-        /** @description What the rule decides or, of a shadow rule, would deny */
+        /** @description What the rule denies or, in shadow mode, would deny; a rule that was in both modes is listed twice */
         EffectOfRule: {
             /**
              * Format: int64
@@ -5005,7 +5005,7 @@ export interface components {
             dropped: number;
             notes: string[];
         };
-        /** @description What the rule decides or, of a shadow rule, would deny */
+        /** @description What the rule denies or, in shadow mode, would deny; a rule that was in both modes is listed twice. A check that several rules deny counts for the one with the longest wait. */
         ReplayOfRule: {
             /**
              * Format: int64
@@ -5013,6 +5013,7 @@ export interface components {
              */
             rule_id: number | null;
             rule: string;
+            /** @description shadow for checks that it would deny */
             mode: string;
             /** @description The candidate has or removes it */
             is_changed: boolean;
@@ -5021,6 +5022,11 @@ export interface components {
             denied_now: components["schemas"]["Figure"];
             newly_denied: components["schemas"]["Figure"];
             no_longer_denied: components["schemas"]["Figure"];
+            /**
+             * Format: double
+             * @description How many checks that are denied either way another rule denied then, without those that another rule denies with the candidate. denied_now is denied_then, newly_denied and this, without no_longer_denied.
+             */
+            from_other_rules: number;
             /** Format: int64 */
             recorded_denied: number;
         };

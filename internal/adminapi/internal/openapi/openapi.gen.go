@@ -1914,7 +1914,7 @@ type EffectLeftOut struct {
 	Why    string `json:"why"`
 }
 
-// EffectOfRule What the rule decides or, of a shadow rule, would deny
+// EffectOfRule What the rule denies or, in shadow mode, would deny; a rule that was in both modes is listed twice
 type EffectOfRule struct {
 	// DeniedNow A number of checks; with 95 % confidence the true one is at most error away
 	DeniedNow Figure `json:"denied_now"`
@@ -3112,7 +3112,7 @@ type ReplayOfPlan struct {
 	Plan nullable.Nullable[string] `json:"plan"`
 }
 
-// ReplayOfRule What the rule decides or, of a shadow rule, would deny
+// ReplayOfRule What the rule denies or, in shadow mode, would deny; a rule that was in both modes is listed twice. A check that several rules deny counts for the one with the longest wait.
 type ReplayOfRule struct {
 	// DeniedNow A number of checks; with 95 % confidence the true one is at most error away
 	DeniedNow Figure `json:"denied_now"`
@@ -3120,10 +3120,15 @@ type ReplayOfRule struct {
 	// DeniedThen A number of checks; with 95 % confidence the true one is at most error away
 	DeniedThen Figure `json:"denied_then"`
 
+	// FromOtherRules How many checks that are denied either way another rule denied then, without those that another rule denies with the candidate. denied_now is denied_then, newly_denied and this, without no_longer_denied.
+	FromOtherRules float64 `json:"from_other_rules"`
+
 	// IsChanged The candidate has or removes it
-	IsChanged  bool   `json:"is_changed"`
-	IsEstimate bool   `json:"is_estimate"`
-	Mode       string `json:"mode"`
+	IsChanged  bool `json:"is_changed"`
+	IsEstimate bool `json:"is_estimate"`
+
+	// Mode shadow for checks that it would deny
+	Mode string `json:"mode"`
 
 	// NewlyDenied A number of checks; with 95 % confidence the true one is at most error away
 	NewlyDenied Figure `json:"newly_denied"`

@@ -73,6 +73,7 @@ const result: ReplayResult = {
       is_changed: true,
       is_estimate: true,
       recorded_denied: 9,
+      from_other_rules: 0,
       ...counts,
     },
   ],
