@@ -9,7 +9,6 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/traffic"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -60,11 +59,7 @@ func (s *surface) ExportUserData(ctx context.Context, request openapi.ExportUser
 		Counts: itemsOf(counts[:min(len(counts), maxExported)], func(c *rules.SubjectCount) openapi.SubjectCount {
 			return openapi.SubjectCount{RuleId: int64(c.Rule), Subject: c.Subject, FirstAt: c.First, LastAt: c.Last, Denied: c.Denied}
 		}),
-		Usage: itemsOf(usage, func(m *traffic.UserMonth) openapi.UserMonth {
-			return openapi.UserMonth{
-				Month: m.Month.Format(monthForm), Allowed: m.Allowed, Denied: m.Denied, Cost: float64(m.Cost) + violations.Tokens(m.CostParts).Float(),
-			}
-		}),
+		Usage: itemsOf(usage, showUserMonth),
 		Audit: []openapi.AuditEntry{},
 	}
 	filter := violations.Filter{Since: now.Add(-longestKept), Until: now.Add(time.Hour), UserID: userID}

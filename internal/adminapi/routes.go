@@ -269,6 +269,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{post, tenant + "/users/{user_id}/erase", anOwner, x.EraseUser},
 		{put, tenant + "/users/{user_id}/plan", anEditor, x.AssignPlan},
 		{get, tenant + "/users/{user_id}/story", aViewer, x.GetUserStory},
+		{get, tenant + "/users/{user_id}/usage", aViewer, x.GetUserUsage},
 		{get, tenant + "/users/{user_id}/buckets", aViewer, x.ListBuckets},
 		{post, tenant + "/users/{user_id}/buckets/reset", anEditor, x.ResetBucket},
 		{post, tenant + "/users/{user_id}/buckets/credit", anEditor, x.CreditBucket},

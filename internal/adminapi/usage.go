@@ -79,6 +79,28 @@ func (s *surface) ExportUsage(ctx context.Context, request openapi.ExportUsageRe
 	}}, nil
 }
 
+// GetUserUsage handles GET …/users/{user_id}/usage.
+func (s *surface) GetUserUsage(ctx context.Context, request openapi.GetUserUsageRequestObject) (openapi.GetUserUsageResponseObject, error) {
+	if err := wrongUser(request.UserId); err != nil {
+		return nil, err
+	}
+	months, err := s.months(request.Params.From, request.Params.To)
+	if err != nil {
+		return nil, err
+	}
+	usage, err := s.Stores.MonthsOfUser(ctx, requestOf(ctx).tenant.ID, request.UserId, months)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.GetUserUsage200JSONResponse{Items: itemsOf(usage, showUserMonth)}, nil
+}
+
+func showUserMonth(m *traffic.UserMonth) openapi.UserMonth {
+	return openapi.UserMonth{
+		Month: m.Month.Format(monthForm), Allowed: m.Allowed, Denied: m.Denied, Cost: float64(m.Cost) + violations.Tokens(m.CostParts).Float(),
+	}
+}
+
 // usageName names a file after what is in it: "usage-acme-users-2025-12.csv", "usage-acme-user-42-2025-01-to-2025-12.csv".
 func usageName(tenant, by, user string, months []time.Time) string {
 	if user != "" {

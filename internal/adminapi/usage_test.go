@@ -111,3 +111,59 @@ func TestUsagePerMonthByUserSaysWhatIsMissing(t *testing.T) {
 		t.Errorf("a user's data is %s, want it to have %s", data.body, want)
 	}
 }
+
+func TestAUsersUsageIsReadWithoutAnExport(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, owner := w.person(w.acme, auth.Viewer), w.person(w.acme, auth.Owner)
+	november, december := time.Date(2025, 11, 1, 0, 0, 0, 0, time.UTC), time.Date(2025, 12, 1, 0, 0, 0, 0, time.UTC)
+	for number, tenant := range []rules.Tenant{w.acme, w.other} {
+		w.record(tenant, 1)
+		err := w.store.WriteUserMonths(w.ctx(), "w", int64(number+1), []traffic.UserMonth{
+			{Tenant: tenant.ID, Month: november, User: "a/b", Allowed: int64(2 + number), Denied: 1, Cost: 2, CostParts: 500_000},
+			{Tenant: tenant.ID, Month: december, User: "a/b", Allowed: 4, Cost: 4},
+			{Tenant: tenant.ID, Month: december, User: "7", Allowed: 9, Cost: 9},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const path = "/api/v1/tenants/acme/users/a%2Fb/usage"
+	const inNovember = `{"allowed":2,"cost":2.5,"denied":1,"month":"2025-11"}`
+	const inDecember = `{"allowed":4,"cost":4,"denied":0,"month":"2025-12"}`
+	for address, want := range map[string]string{
+		path + "?from=2025-11&to=2025-12":                            inNovember + "," + inDecember,
+		path + "?to=2025-11":                                         inNovember,
+		path + "?from=2024-01&to=2025-10":                            "",
+		"/api/v1/tenants/acme/users/nobody/usage":                    "",
+		"/api/v1/tenants/acme/users/a/usage?from=2025-11&to=2025-12": "",
+	} {
+		got := w.want(w.send(by, "GET", address, nil), http.StatusOK)
+		if got.body != `{"items":[`+want+"]}\n" {
+			t.Errorf("%s is %s, want the items %s", address, got.body, want)
+		}
+	}
+	for query, pointer := range map[string]string{
+		"from=2025-13":            "/query/from",
+		"from=2020-01&to=2025-11": "/query/from",
+		"by=user":                 "/query/by",
+	} {
+		refused := w.want(w.send(by, "GET", path+"?"+query, nil), http.StatusBadRequest)
+		if found := pointersOf(t, refused); len(found) != 1 || found[0] != pointer {
+			t.Errorf("%s is refused at %v, want %s", query, found, pointer)
+		}
+	}
+	for permission, want := range map[auth.Permission]int{
+		auth.PermissionUsers: http.StatusOK, auth.PermissionRead: http.StatusOK, auth.PermissionRules: http.StatusForbidden,
+	} {
+		_, token := w.key(w.acme, permission)
+		w.refresh()
+		w.want(w.send(caller{key: token}, "GET", path, nil), want)
+	}
+	w.want(w.send(w.person(w.other, auth.Owner), "GET", path, nil), http.StatusNotFound)
+	w.access.Flush(w.ctx())
+	log := read[securityLog](t, w.want(w.send(owner, "GET", "/api/v1/tenants/acme/security-log?kind=exported", nil), http.StatusOK))
+	if len(log.Items) > 0 {
+		t.Errorf("reading a user's usage is in the security log: %+v", log.Items)
+	}
+}

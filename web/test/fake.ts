@@ -10,8 +10,6 @@ export interface Reply {
   json?: unknown;
   /** Instead of json: a stream of events, all of them at once. */
   events?: string;
-  /** Instead of json: a file. */
-  text?: string;
   headers?: Record<string, string>;
 }
 /** How the answers of the present test differ from api/openapi.yaml; setup.ts fails the test for them. */
@@ -51,12 +49,10 @@ export function fakeServer(handlers: Record<string, Handler | unknown>) {
     const asked = { path: pathname, query: searchParams, body, headers: request.headers };
     const reply: Reply =
       typeof handler === 'function' ? await (handler as Handler)(asked) : { json: handler };
-    const { status = 200, json, events, text: file, headers = {} } = reply;
+    const { status = 200, json, events, headers = {} } = reply;
     if (events !== undefined) {
       return new Response(events, { headers: { 'Content-Type': 'text/event-stream' } });
     }
-    if (file !== undefined)
-      return new Response(file, { headers: { 'Content-Type': 'text/csv', ...headers } });
     if (json !== undefined && status !== 204) {
       const mistake = mistakeOf(request.method, pathname, status, JSON.parse(JSON.stringify(json)));
       if (mistake) broken.push(mistake);

@@ -24,7 +24,7 @@ export function userServer(more: Record<string, unknown> = {}, overrides: () => 
     [`GET ${its}/story`]: page([]),
     [`GET ${its}/buckets`]: { items: [bucket()], has_more: false },
     [`GET ${base}/crossings`]: page([]),
-    [`GET ${base}/usage/export`]: () => ({ text: 'month,kind,user_id,allowed,denied,cost\n' }),
+    [`GET ${its}/usage`]: { items: [] },
     [`GET ${base}/overrides`]: () => ({ json: page(overrides()) }),
     ...more,
   });

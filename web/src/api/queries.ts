@@ -29,6 +29,7 @@ export type Resource =
   | 'security log'
   | 'stats'
   | 'status'
+  | 'usage'
   | 'users'
   | 'violations';
 

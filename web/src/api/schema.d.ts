@@ -2232,6 +2232,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/users/{user_id}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /**
+                 * @description Any bytes but NUL, percent-encoded
+                 * @example 42
+                 */
+                user_id: components["parameters"]["UserID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Show what a user used per month
+         * @description The user's checks in each calendar month in UTC, as in exportUsage with `by=user`. Months without a counted check are left out,
+         *     so a tenant that never recorded checks has none. The present month is up to about a minute behind.
+         */
+        get: operations["getUserUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/users/{user_id}/buckets": {
         parameters: {
             query?: never;
@@ -5725,7 +5757,7 @@ export interface components {
             crossings: components["schemas"]["Crossing"][];
             /** @description How often each of the user's buckets was denied */
             counts: components["schemas"]["SubjectCount"][];
-            /** @description Recorded checks by month, as in the export of usage */
+            /** @description Recorded checks by month, as in getUserUsage */
             usage: components["schemas"]["UserMonth"][];
             audit: components["schemas"]["AuditEntry"][];
             complete: boolean;
@@ -5740,6 +5772,9 @@ export interface components {
             last_at: string;
             /** Format: int64 */
             denied: number;
+        };
+        UserUsage: {
+            items: components["schemas"]["UserMonth"][];
         };
         UserMonth: {
             /** @example 2026-11 */
@@ -7722,6 +7757,16 @@ export interface components {
         StatsFrom: string;
         /** @description Left out: now. At most 400 days after from. */
         StatsUntil: string;
+        /**
+         * @description The first month; left out: 12 months before the last
+         * @example 2026-01
+         */
+        FirstMonth: string;
+        /**
+         * @description The last month; left out: the present one. At most 36 months after the first.
+         * @example 2026-11
+         */
+        LastMonth: string;
         /** @description A rule's id, also of a removed rule */
         ByRule: number;
         ByScope: components["schemas"]["Scope"];
@@ -12348,6 +12393,55 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    getUserUsage: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The first month; left out: 12 months before the last
+                 * @example 2026-01
+                 */
+                from?: components["parameters"]["FirstMonth"];
+                /**
+                 * @description The last month; left out: the present one. At most 36 months after the first.
+                 * @example 2026-11
+                 */
+                to?: components["parameters"]["LastMonth"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /**
+                 * @description Any bytes but NUL, percent-encoded
+                 * @example 42
+                 */
+                user_id: components["parameters"]["UserID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The oldest month first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserUsage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     listBuckets: {
         parameters: {
             query?: never;
@@ -13988,12 +14082,12 @@ export interface operations {
                  * @description The first month; left out: 12 months before the last
                  * @example 2026-01
                  */
-                from?: string;
+                from?: components["parameters"]["FirstMonth"];
                 /**
                  * @description The last month; left out: the present one. At most 36 months after the first.
                  * @example 2026-11
                  */
-                to?: string;
+                to?: components["parameters"]["LastMonth"];
             };
             header?: never;
             path: {

@@ -75,6 +75,7 @@ export type Top = Schemas['Top'];
 export type TopBy = Schemas['TopBy'];
 export type TopItem = Schemas['TopItem'];
 export type User = Schemas['User'];
+export type UserMonth = Schemas['UserMonth'];
 export type Verdicts = Schemas['Verdicts'];
 export type Violation = Schemas['Violation'];
 export type ViolationSeries = Schemas['ViolationSeries'];

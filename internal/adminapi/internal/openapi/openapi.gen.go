@@ -3948,7 +3948,7 @@ type UserData struct {
 	// Plan The plan that the user was assigned to; null for the default
 	Plan nullable.Nullable[string] `json:"plan"`
 
-	// Usage Recorded checks by month, as in the export of usage
+	// Usage Recorded checks by month, as in getUserUsage
 	Usage      []UserMonth `json:"usage"`
 	UserId     string      `json:"user_id"`
 	Violations []Violation `json:"violations"`
@@ -3996,6 +3996,11 @@ type UserStory struct {
 
 	// NextCursor What cursor takes for the next page; null at the end
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
+}
+
+// UserUsage defines model for UserUsage.
+type UserUsage struct {
+	Items []UserMonth `json:"items"`
 }
 
 // Verdicts Checks by decision; each is in one of the first three
@@ -4196,6 +4201,9 @@ type Cursor = string
 // DryRun defines model for DryRun.
 type DryRun = bool
 
+// FirstMonth defines model for FirstMonth.
+type FirstMonth = string
+
 // From defines model for From.
 type From = time.Time
 
@@ -4213,6 +4221,9 @@ type IfNoneMatch string
 
 // KeyID defines model for KeyID.
 type KeyID = string
+
+// LastMonth defines model for LastMonth.
+type LastMonth = string
 
 // Limit defines model for Limit.
 type Limit = int
@@ -5305,10 +5316,10 @@ type ExportUsageParams struct {
 	UserId *string `form:"user_id,omitempty" json:"user_id,omitempty"`
 
 	// From The first month; left out: 12 months before the last
-	From *string `form:"from,omitempty" json:"from,omitempty"`
+	From *FirstMonth `form:"from,omitempty" json:"from,omitempty"`
 
 	// To The last month; left out: the present one. At most 36 months after the first.
-	To *string `form:"to,omitempty" json:"to,omitempty"`
+	To *LastMonth `form:"to,omitempty" json:"to,omitempty"`
 }
 
 // ExportUsageParamsBy defines parameters for ExportUsage.
@@ -5393,6 +5404,15 @@ type GetUserStoryParams struct {
 
 	// Cursor The `next_cursor` of the previous page
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// GetUserUsageParams defines parameters for GetUserUsage.
+type GetUserUsageParams struct {
+	// From The first month; left out: 12 months before the last
+	From *FirstMonth `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The last month; left out: the present one. At most 36 months after the first.
+	To *LastMonth `form:"to,omitempty" json:"to,omitempty"`
 }
 
 // ListViolationsParams defines parameters for ListViolations.
@@ -6069,6 +6089,9 @@ type ServerInterface interface {
 	// GetUserStory Show what happened to a user
 	// (GET /api/v1/tenants/{tenant}/users/{user_id}/story)
 	GetUserStory(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params GetUserStoryParams)
+	// GetUserUsage Show what a user used per month
+	// (GET /api/v1/tenants/{tenant}/users/{user_id}/usage)
+	GetUserUsage(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params GetUserUsageParams)
 	// ListViolations List violations
 	// (GET /api/v1/tenants/{tenant}/violations)
 	ListViolations(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListViolationsParams)
@@ -14005,6 +14028,70 @@ func (siw *ServerInterfaceWrapper) GetUserStory(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// GetUserUsage operation middleware
+func (siw *ServerInterfaceWrapper) GetUserUsage(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "user_id" -------------
+	var userId UserID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", mux.Vars(r)["user_id"], &userId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "user_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetUserUsageParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetUserUsage(w, r, tenant, userId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListViolations operation middleware
 func (siw *ServerInterfaceWrapper) ListViolations(w http.ResponseWriter, r *http.Request) {
 
@@ -14813,6 +14900,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/plan", wrapper.AssignPlan).Methods(http.MethodPut)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/story", wrapper.GetUserStory).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/usage", wrapper.GetUserUsage).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/export", wrapper.ExportUsers).Methods(http.MethodGet)
 
@@ -19526,6 +19615,30 @@ func (response GetUserStory200JSONResponse) VisitGetUserStoryResponse(w http.Res
 	return err
 }
 
+type GetUserUsageRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	UserId UserID     `json:"user_id"`
+	Params GetUserUsageParams
+}
+
+type GetUserUsageResponseObject interface {
+	VisitGetUserUsageResponse(w http.ResponseWriter) error
+}
+
+type GetUserUsage200JSONResponse UserUsage
+
+func (response GetUserUsage200JSONResponse) VisitGetUserUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListViolationsRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params ListViolationsParams
@@ -20155,6 +20268,9 @@ type StrictServerInterface interface {
 	// GetUserStory Show what happened to a user
 	// (GET /api/v1/tenants/{tenant}/users/{user_id}/story)
 	GetUserStory(ctx context.Context, request GetUserStoryRequestObject) (GetUserStoryResponseObject, error)
+	// GetUserUsage Show what a user used per month
+	// (GET /api/v1/tenants/{tenant}/users/{user_id}/usage)
+	GetUserUsage(ctx context.Context, request GetUserUsageRequestObject) (GetUserUsageResponseObject, error)
 	// ListViolations List violations
 	// (GET /api/v1/tenants/{tenant}/violations)
 	ListViolations(ctx context.Context, request ListViolationsRequestObject) (ListViolationsResponseObject, error)
@@ -24626,6 +24742,34 @@ func (sh *strictHandler) GetUserStory(w http.ResponseWriter, r *http.Request, te
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetUserStoryResponseObject); ok {
 		if err := validResponse.VisitGetUserStoryResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetUserUsage operation middleware
+func (sh *strictHandler) GetUserUsage(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params GetUserUsageParams) {
+	var request GetUserUsageRequestObject
+
+	request.Tenant = tenant
+	request.UserId = userId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetUserUsage(ctx, request.(GetUserUsageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetUserUsage")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetUserUsageResponseObject); ok {
+		if err := validResponse.VisitGetUserUsageResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -6,6 +6,7 @@ import { api, body } from '~/api/client';
 import { sentence } from '~/api/problem';
 import { Dialog } from '~/components/Dialog';
 import styles from './Users.module.css';
+import { usageQuery } from './usage';
 
 interface Props {
   tenant: string;
@@ -25,7 +26,11 @@ export function EraseUser({ tenant, user, onClose }: Props) {
           body: { confirm: typed },
         }),
       ),
-    onSuccess: () => changed(queries, tenant, 'user', 'override', 'bucket'),
+    onSuccess: () =>
+      Promise.all([
+        changed(queries, tenant, 'user', 'override', 'bucket'),
+        queries.invalidateQueries(usageQuery(tenant, user)),
+      ]),
   });
   const receipt = erase.data;
 

@@ -107,9 +107,12 @@ test('blocking a user who is let through says that it has no effect, and offers 
 
 test('usage is a table of months, each with its file', async () => {
   userServer({
-    [`GET ${base}/usage/export`]: () => ({
-      text: 'month,kind,user_id,allowed,denied,cost\n2026-10,user,"4,2",7,0,7\n2026-11,user,"4,2",1000,3,1000.5\n',
-    }),
+    [`GET ${its}/usage`]: {
+      items: [
+        { month: '2026-10', allowed: 7, denied: 0, cost: 7 },
+        { month: '2026-11', allowed: 1000, denied: 3, cost: 1000.5 },
+      ],
+    },
   });
   open('/t/acme/users/42');
   const table = await screen.findByRole('table', { name: 'Usage per month' });

@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { exportAddress } from '~/api/exports';
+import type { UserMonth } from '~/api/types';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconDownload } from '~/components/icons';
 import { Num } from '~/components/Num';
@@ -10,7 +11,7 @@ import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { LoadingLines } from '~/components/states';
 import styles from './Users.module.css';
-import { lastMonths, monthName, type UsageOfMonth, usageQuery } from './usage';
+import { lastMonths, monthName, usageQuery } from './usage';
 
 const explained =
   'Months are in UTC. Cost is the tokens that the allowed checks took: 1 for each, unless a check says otherwise.';
@@ -20,7 +21,7 @@ export function Usage({ tenant, user }: { tenant: string; user: string }) {
   const usage = useQuery(usageQuery(tenant, user));
   const file = (months: { from?: string; to?: string } = {}) =>
     exportAddress(tenant, 'usage/export', { by: 'user', user_id: user, ...months });
-  const columns: Column<UsageOfMonth>[] = [
+  const columns: Column<UserMonth>[] = [
     { key: 'month', header: 'Month', width: '26%', render: ({ month }) => monthName(month) },
     { key: 'allowed', header: 'Allowed', numeric: true, render: ({ allowed }) => <Num value={allowed} /> },
     { key: 'denied', header: 'Denied', numeric: true, render: ({ denied }) => <Num value={denied} /> },

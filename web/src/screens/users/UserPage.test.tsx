@@ -215,23 +215,28 @@ test('the time line has the name of a rule that was removed with its overrides',
   expect(story.textContent).toMatch(/the override of user:\{user_id\} spring · all plans Removed/);
 });
 
+const receiptOf42 = {
+  receipt_id: 'erased-1',
+  erased_at: '2026-11-20T12:00:00Z',
+  assignments: 1,
+  overrides: 2,
+  violations: 12,
+  counts: 9,
+  crossings: 2,
+  deliveries: 0,
+  audit_entries: 4,
+  buckets: 3,
+  rules: [12],
+};
+
 test('a user is erased after the id was typed, and the receipt is shown', async () => {
+  let usage = [{ month: '2026-11', allowed: 9, denied: 3, cost: 9 }];
   const requests = userServer({
-    [`POST ${its}/erase`]: () => ({
-      json: {
-        receipt_id: 'erased-1',
-        erased_at: '2026-11-20T12:00:00Z',
-        assignments: 1,
-        overrides: 2,
-        violations: 12,
-        counts: 9,
-        crossings: 2,
-        deliveries: 0,
-        audit_entries: 4,
-        buckets: 3,
-        rules: [12],
-      },
-    }),
+    [`GET ${its}/usage`]: () => ({ json: { items: usage } }),
+    [`POST ${its}/erase`]: () => {
+      usage = [];
+      return { json: receiptOf42 };
+    },
   });
   const { user } = open('/t/acme/users/42');
   await user.click(await screen.findByRole('button', { name: 'More actions for user 42' }));
@@ -246,4 +251,6 @@ test('a user is erased after the id was typed, and the receipt is shown', async 
   const receipt = await screen.findByRole('dialog', { name: 'User erased' });
   expect(receipt.textContent).toMatch(/erased-1.*2 overrides.*12 violations.*A rule names this user.*12/);
   expect(requests.find(({ method }) => method === 'POST')?.body).toEqual({ confirm: '42' });
+  await user.click(within(receipt).getByRole('button', { name: 'Close' }));
+  expect(await screen.findByText(/^No counts/)).toBeDefined();
 });

@@ -2,44 +2,20 @@ import { queryOptions } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 
-/** What one month counted of a user, in UTC. */
-export interface UsageOfMonth {
-  month: string;
-  allowed: number;
-  denied: number;
-  /** What the allowed checks cost, in tokens. */
-  cost: number;
-}
-
-/** The last thirteen months of a user, the latest first. */
+/** The last thirteen months of a user, the latest first. No save changes them, so none waits for them. */
 export const usageQuery = (tenant: string, user: string) =>
   queryOptions({
-    queryKey: tenantKey(tenant, 'users', 'usage', user),
-    queryFn: async ({ signal }) =>
-      monthsIn(
-        (await body(
-          api.GET('/api/v1/tenants/{tenant}/usage/export', {
-            params: { path: { tenant }, query: { by: 'user', user_id: user } },
-            parseAs: 'text',
-            signal,
-          }),
-        )) as string,
-      ),
-    refetchInterval: 60_000,
+    queryKey: tenantKey(tenant, 'usage', user),
+    queryFn: async ({ signal }) => {
+      const { items } = await body(
+        api.GET('/api/v1/tenants/{tenant}/users/{user_id}/usage', {
+          params: { path: { tenant, user_id: user } },
+          signal,
+        }),
+      );
+      return items.toReversed();
+    },
   });
-
-/** The lines of users in a usage file. A user's id may contain commas; what stands around it has none. */
-export function monthsIn(csv: string): UsageOfMonth[] {
-  const lines = [...csv.matchAll(/^(\d{4}-\d\d),user,.*,(\d+),(\d+),([\d.]+)$/gm)];
-  return lines
-    .map(([, month = '', allowed, denied, cost]) => ({
-      month,
-      allowed: Number(allowed),
-      denied: Number(denied),
-      cost: Number(cost),
-    }))
-    .toReversed();
-}
 
 /** "Nov 2026" */
 export function monthName(month: string): string {
