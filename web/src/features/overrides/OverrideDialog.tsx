@@ -1,4 +1,4 @@
-import { TextInput } from '@mantine/core';
+import { Button, TextInput } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
@@ -30,9 +30,11 @@ export function OverrideDialog({ tenant, user: given, rules, rule: first, saved,
   const [typed, setTyped] = useState('');
   const user: Subject = given ?? { user_id: typed.trim() };
   const denials = useDenials(tenant, given || rules.length === 1 ? '' : user.user_id);
-  const wanted = chosen ?? (denials && denyingRule(rules, denials));
+  const denying = denials && denyingRule(rules, denials);
+  const wanted = chosen ?? denying;
   const rule = rules.find(({ rule_id }) => rule_id === wanted) ?? (rules[0] as Rule);
   const over = saved.find(({ rule_id, user_id }) => rule_id === rule.rule_id && user_id === user.user_id);
+  const offered = rules.find(({ rule_id }) => rule_id === denying && rule_id !== rule.rule_id);
   const missing = chosen !== undefined && chosen !== rule.rule_id;
   const whom = given ? ` for user ${given.user_id}` : '';
   return (
@@ -50,16 +52,22 @@ export function OverrideDialog({ tenant, user: given, rules, rule: first, saved,
       )}
       <ChoiceField
         label="Rule"
-        description={
-          chosen === undefined && wanted !== undefined ? 'The rule that denies this user most' : undefined
-        }
+        description={denying === rule.rule_id ? 'The rule that denies this user most' : undefined}
         value={String(rule.rule_id)}
         disabled={rules.length === 1}
         data={choicesOf(rules, given)}
         error={missing && `Rule ${chosen} cannot be overridden for one user. This is another rule.`}
         onChange={(value) => setChosen(Number(value))}
       />
-      {/* Another rule begins another draft. */}
+      {offered && (
+        <p role="status" className="soft">
+          {ruleLabel(offered)} denies this user most.{' '}
+          <Button variant="subtle" size="compact-sm" onClick={() => setChosen(offered.rule_id)}>
+            Use this rule
+          </Button>
+        </p>
+      )}
+      {/* Another rule begins another draft, so the rule stays once the draft is begun. */}
       <OverrideEditor
         key={rule.rule_id}
         tenant={tenant}
@@ -67,6 +75,7 @@ export function OverrideDialog({ tenant, user: given, rules, rule: first, saved,
         named={given !== undefined}
         rule={rule}
         saved={over}
+        onBegin={() => setChosen((before) => before ?? rule.rule_id)}
         onClose={onClose}
       />
     </Dialog>

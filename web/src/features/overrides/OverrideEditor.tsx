@@ -36,11 +36,13 @@ interface Props {
   /** Whether the dialog was opened for this user, and does not ask. */
   named: boolean;
   saved: Override | undefined;
+  /** Called when the reader turns to the draft. */
+  onBegin: () => void;
   onClose: () => void;
 }
 
 /** The limit of one user for one rule, with a reason and an optional end. */
-export function OverrideEditor({ tenant, rule, user, named, saved, onClose }: Props) {
+export function OverrideEditor({ tenant, rule, user, named, saved, onBegin, onClose }: Props) {
   const [draft, setDraft] = useState<OverrideDraft>(() => beginOverride(rule, saved));
   const [basis, setBasis] = useState(saved);
   // undefined: no race was lost. null: they removed the override.
@@ -49,7 +51,10 @@ export function OverrideEditor({ tenant, rule, user, named, saved, onClose }: Pr
   const subject = { rule_id: rule.rule_id, user_id: user.user_id };
   const problems = limitProblems(draft.limit);
   const end = expiresAt(draft.expiry, serverNow());
-  const change = (part: Partial<OverrideDraft>) => setDraft((old) => ({ ...old, ...part }));
+  function change(part: Partial<OverrideDraft>) {
+    onBegin(); // Safari does not focus what is clicked
+    setDraft((old) => ({ ...old, ...part }));
+  }
 
   const save = useMutation({
     mutationFn: (over: Override | undefined) => saveOverride(tenant, subject, over, overrideBody(draft)),
@@ -76,6 +81,7 @@ export function OverrideEditor({ tenant, rule, user, named, saved, onClose }: Pr
   return (
     <form
       className={styles.form}
+      onFocus={onBegin}
       onSubmit={(event) => {
         event.preventDefault();
         if (ready) save.mutate(basis);

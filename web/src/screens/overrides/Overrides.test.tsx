@@ -105,3 +105,50 @@ test('a new override begins with the rule that denied the user who is typed, and
   expect(within(dialog).getByText('The rule that denies this user most')).toBeDefined();
   expect(within(dialog).getByLabelText('User')).toHaveProperty('value', '7');
 });
+
+test('an override that was begun keeps its rule and what was typed; the rule that denies is offered', async () => {
+  const json = someUser({ user_id: '7', recent_violations: [violation({ rule_id: 13 })] });
+  let answer: ((reply: unknown) => void) | undefined;
+  server([], {
+    [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: 13, plan: 'free' })]),
+    [`GET ${acme}/users/7`]: () => new Promise((resolve) => (answer = resolve)),
+    [`GET ${acme}/users/70`]: () => ({ json: someUser({ user_id: '70' }), headers: { ETag: '"0"' } }),
+  });
+  const { user } = open('/t/acme/overrides');
+  await user.click((await screen.findAllByRole('button', { name: 'New override' }))[0] as HTMLElement);
+  const dialog = await screen.findByRole('dialog', { name: 'New override' });
+  const chosen = () => (within(dialog).getByLabelText('Rule') as HTMLSelectElement).value;
+  await user.type(within(dialog).getByLabelText('User'), '7');
+  const reason = within(dialog).getByLabelText('Reason');
+  await user.type(reason, 'ticket');
+  await waitFor(() => expect(answer).toBeDefined());
+  answer?.({ json, headers: { ETag: '"0"' } });
+  const offer = await within(dialog).findByRole('button', { name: 'Use this rule' });
+  expect(offer.closest('p')?.textContent).toMatch(/^user:\{user_id\} · free denies this user most\./);
+  expect(chosen()).toBe('12');
+  expect(reason).toHaveProperty('value', 'ticket');
+  expect(document.activeElement).toBe(reason);
+  await user.type(within(dialog).getByLabelText('User'), '0');
+  expect(reason.isConnected).toBe(true);
+  await user.type(within(dialog).getByLabelText('User'), '{Backspace}');
+  await user.click(await within(dialog).findByRole('button', { name: 'Use this rule' }));
+  expect(chosen()).toBe('13');
+});
+
+test('the rule that was suggested stays when another user is typed after the reason', async () => {
+  const of7 = someUser({ user_id: '7', recent_violations: [violation({ rule_id: 13 })] });
+  server([], {
+    [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: 13, plan: 'free' })]),
+    [`GET ${acme}/users/7`]: () => ({ json: of7, headers: { ETag: '"0"' } }),
+    [`GET ${acme}/users/70`]: () => ({ json: someUser({ user_id: '70' }), headers: { ETag: '"0"' } }),
+  });
+  const { user } = open('/t/acme/overrides');
+  await user.click((await screen.findAllByRole('button', { name: 'New override' }))[0] as HTMLElement);
+  const dialog = await screen.findByRole('dialog', { name: 'New override' });
+  await user.type(within(dialog).getByLabelText('User'), '7');
+  await waitFor(() => expect(within(dialog).getByLabelText('Rule')).toHaveProperty('value', '13'));
+  await user.type(within(dialog).getByLabelText('Reason'), 'ticket');
+  await user.type(within(dialog).getByLabelText('User'), '0');
+  expect(within(dialog).getByLabelText('Rule')).toHaveProperty('value', '13');
+  expect(within(dialog).getByLabelText('Reason')).toHaveProperty('value', 'ticket');
+});
