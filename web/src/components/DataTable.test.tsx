@@ -1,4 +1,5 @@
 import { screen } from '@testing-library/react';
+import { createPortal } from 'react-dom';
 import { expect, test, vi } from 'vitest';
 import { show } from '../../test/render';
 import { type Column, DataTable } from './DataTable';
@@ -25,6 +26,25 @@ test('arrows walk the rows, Home and End jump, Enter opens', async () => {
   await user.keyboard('{End}');
   await user.keyboard('{Enter}');
   expect(onOpen).toHaveBeenLastCalledWith({ id: 5 });
+});
+
+test('a click in a row opens it, and one in a dialog that a cell opened does not', async () => {
+  const onOpen = vi.fn();
+  const dialog = createPortal(<p>Silence it until</p>, document.body);
+  const state = { key: 'state', header: 'State', render: () => <span>Firing {dialog}</span> };
+  const { user } = show(
+    <DataTable
+      label="Things"
+      columns={[...columns, state]}
+      rows={rows(1)}
+      rowKey={(row) => row.id}
+      onOpen={onOpen}
+    />,
+  );
+  await user.click(screen.getByText('Silence it until'));
+  expect(onOpen).not.toHaveBeenCalled();
+  await user.click(screen.getByText('Firing'));
+  expect(onOpen).toHaveBeenCalledOnce();
 });
 
 test('ten thousand rows are not all in the document, and are all counted', () => {

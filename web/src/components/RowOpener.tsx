@@ -41,6 +41,7 @@ function isForNewTab({ button, ctrlKey, metaKey, shiftKey }: React.MouseEvent): 
 
 /** Follows the row’s link on a click beside it, unless the click is on a control or ends a text selection. */
 export function followRow(event: React.MouseEvent<HTMLElement>): void {
+  if (!event.currentTarget.contains(event.target as Node)) return; // in a dialog that a cell opened
   if ((event.target as Element).closest('a, button, input, label') || getSelection()?.toString()) return;
   const opener = event.currentTarget.querySelector<HTMLElement>('[data-opener]');
   if (!isForNewTab(event)) {
