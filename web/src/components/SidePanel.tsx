@@ -26,10 +26,13 @@ const wide = '(width >= 1024px)';
 export function SidePanel({ opened, onClose, title, beside, onPrevious, onNext, children }: Props) {
   const isWide = useMediaQuery(wide, undefined, { getInitialValueInEffect: false });
   const id = useId();
+  // On a narrow screen the panel is a modal itself.
+  const isOnTop = () =>
+    opened && document.querySelectorAll('[aria-modal="true"]').length === (isWide ? 0 : 1);
   useHotkeys([
-    ['k', () => opened && onPrevious?.()],
-    ['j', () => opened && onNext?.()],
-    ['Escape', () => opened && isWide && !document.querySelector('[aria-modal="true"]') && onClose()],
+    ['k', () => isOnTop() && onPrevious?.()],
+    ['j', () => isOnTop() && onNext?.()],
+    ['Escape', () => isWide && isOnTop() && onClose()],
   ]);
   const buttons = (
     <span className={styles.buttons}>

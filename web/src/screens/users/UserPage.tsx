@@ -223,7 +223,7 @@ function Denials({ tenant, rules, user: { user_id, recent_violations }, open, on
         id={open}
         rows={recent_violations}
         onOpen={onOpen}
-        block={(ip) => <BlockAddress tenant={tenant} ip={ip} />}
+        block={(ip) => <BlockAddress key={ip} tenant={tenant} ip={ip} />}
       />
     </Card>
   );

@@ -221,6 +221,45 @@ test('a violation’s address is blocked for a time, beside the violation', asyn
   expect(await within(dialog).findByRole('button', { name: 'Block for 1 hour' })).toBeDefined();
 });
 
+/** A server with the violations v-0 and v-1, of two addresses. */
+function ofTwoAddresses() {
+  const rows = ['203.0.113.9', '198.51.100.7'].map((ip_address, index) =>
+    violation({ violation_id: `v-${index}`, ip_address }),
+  );
+  const details = rows.map((row) => [
+    `GET ${base}/violations/${row.violation_id}`,
+    { violation: row, rule: null, denied_in_minute: 1, beside: [] },
+  ]);
+  server({ [`GET ${base}/violations`]: list(rows), ...Object.fromEntries(details) });
+}
+
+test('the keys that step through violations rest while an address is blocked', async () => {
+  ofTwoAddresses();
+  const { user, router } = open('/t/acme/violations?open=v-0');
+  await user.click(await screen.findByRole('button', { name: 'Block this address' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Block address 203.0.113.9' });
+  const cancel = await within(dialog).findByRole('button', { name: 'Cancel' });
+  cancel.focus();
+  await user.keyboard('j');
+  expect(router.state.location.search).toEqual({ open: 'v-0' });
+  expect(dialog.isConnected).toBe(true);
+  await user.click(cancel);
+  await waitFor(() => expect(dialog.isConnected).toBe(false));
+  await user.keyboard('j');
+  await waitFor(() => expect(router.state.location.search).toEqual({ open: 'v-1' }));
+  await user.click(await screen.findByRole('button', { name: 'Block this address' }));
+  expect(await screen.findByRole('dialog', { name: 'Block address 198.51.100.7' })).toBeDefined();
+});
+
+test('another violation closes the dialog that blocks the address of the one before', async () => {
+  ofTwoAddresses();
+  const { user, router } = open('/t/acme/violations?open=v-0');
+  await user.click(await screen.findByRole('button', { name: 'Block this address' }));
+  await screen.findByRole('dialog', { name: 'Block address 203.0.113.9' });
+  await router.navigate({ to: '.', search: { open: 'v-1' } });
+  await waitFor(() => expect(screen.queryByRole('dialog', { name: /^Block address/ })).toBeNull());
+});
+
 test('the address that is filtered is blocked from the page', async () => {
   server();
   const { user } = open('/t/acme/violations?ip=203.0.113.9');

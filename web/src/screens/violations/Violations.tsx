@@ -147,7 +147,7 @@ export default function Violations() {
             id={search.open}
             rows={rows}
             onOpen={open}
-            block={(ip) => <BlockAddress tenant={tenant} ip={ip} />}
+            block={(ip) => <BlockAddress key={ip} tenant={tenant} ip={ip} />}
           />
         </>
       )}
