@@ -142,3 +142,26 @@ test('trying as shadow asks for the limit first, and begins with the live one', 
     expect(requests.find(({ path }) => path.endsWith('/candidate'))?.body).toEqual({ burst_capacity: 20 }),
   );
 });
+
+test('a candidate differs from the live rule only in what was typed, also if somebody saved the live one meanwhile', async () => {
+  let saved = live;
+  const requests = fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/rules': page([live]),
+    'GET /api/v1/tenants/acme/rules/1': () => ({ json: saved, headers: { ETag: `"${saved.version}"` } }),
+    'POST /api/v1/tenants/acme/rules/1/candidate': () => ({ status: 201, json: candidate }),
+  });
+  const { user, queries } = open('/t/acme/rules/1');
+  await user.click(await screen.findByRole('button', { name: 'Try as shadow' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Try a limit as shadow' });
+  await user.clear(within(dialog).getByLabelText('Burst'));
+  await user.type(within(dialog).getByLabelText('Burst'), '20');
+  saved = { ...live, version: 4, rate_per_second: 30, description: 'for the sale' };
+  await queries.invalidateQueries();
+  await waitFor(() => expect(dialog.textContent).toMatch(/The live rule stays 30 per second, bursts to 50/));
+  expect(within(dialog).getByLabelText('Rate')).toHaveProperty('value', '30');
+  await user.click(within(dialog).getByRole('button', { name: 'Create candidate' }));
+  await waitFor(() =>
+    expect(requests.find(({ path }) => path.endsWith('/candidate'))?.body).toEqual({ burst_capacity: 20 }),
+  );
+});

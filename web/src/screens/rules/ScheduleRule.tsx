@@ -18,15 +18,17 @@ interface Props {
 
 /** Schedules a draft of a rule, or a limit that it asks for. */
 export function ScheduleRule({ tenant, rule, draft: given, onClose, onScheduled }: Props) {
-  const { rule_id, version } = rule;
-  const [asks] = useState(() => !isDirty(rule, given));
+  // What the reader saw. The page reads the rule again meanwhile, and what somebody else saves must not be undone unseen.
+  const [base] = useState(rule);
+  const { rule_id, version } = base;
+  const [asks] = useState(() => !isDirty(base, given));
   const [draft, setDraft] = useState(given);
   const ready = draft.action !== 'limit' || isValid(draft);
-  const changed = ready && isDirty(rule, draft);
+  const changed = ready && isDirty(base, draft);
   return (
     <ScheduleDialog
       tenant={tenant}
-      rules={[{ rule_id, version, change: patch(rule, draft) as RulePatch }]}
+      rules={[{ rule_id, version, change: patch(base, draft) as RulePatch }]}
       disabled={!changed}
       onClose={onClose}
       onScheduled={onScheduled}
@@ -40,13 +42,13 @@ export function ScheduleRule({ tenant, rule, draft: given, onClose, onScheduled 
       {changed && (
         <>
           <div className={styles.changes}>
-            {differences(rule, draft).map(({ label, from: was, to }) => (
+            {differences(base, draft).map(({ label, from: was, to }) => (
               <span key={label}>
                 {label}: <s>{was}</s> <strong>{to}</strong>
               </span>
             ))}
           </div>
-          <Effect tenant={tenant} question={{ rules: [replayed(rule, draft)] }} />
+          <Effect tenant={tenant} question={{ rules: [replayed(base, draft)] }} />
         </>
       )}
     </ScheduleDialog>

@@ -17,7 +17,9 @@ interface Props {
 
 /** Asks for the limit to try beside a live rule, and begins with the live one. */
 export default function TryLimit({ tenant, rule, onClose }: Props) {
-  const [draft, setDraft] = useState<RuleDraft>(rule);
+  // The rest follows the live rule, so that the candidate differs from it only in what was typed.
+  const [typed, setTyped] = useState<Partial<RuleDraft>>({});
+  const draft: RuleDraft = { ...rule, ...typed };
   const begin = useTryAsShadow(tenant, rule);
   const hasLimit = rule.action === 'limit';
   const ready = !hasLimit || isValid(draft);
@@ -40,7 +42,7 @@ export default function TryLimit({ tenant, rule, onClose }: Props) {
       {() => (
         <>
           {hasLimit && (
-            <LimitPair draft={draft} onChange={(part) => setDraft((before) => ({ ...before, ...part }))} />
+            <LimitPair draft={draft} onChange={(part) => setTyped((before) => ({ ...before, ...part }))} />
           )}
           <div className={styles.sentence}>
             {changed ? (
