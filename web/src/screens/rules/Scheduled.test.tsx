@@ -1,8 +1,8 @@
 import { fireEvent, screen, waitFor, within } from '@testing-library/react';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { fakeServer, page, problem } from '../../../test/fake';
 import { open } from '../../../test/render';
-import { world } from '../../../test/rules';
+import { live, world } from '../../../test/rules';
 
 const scheduled = {
   change_id: 7,
@@ -133,4 +133,41 @@ test('a change that was chosen elsewhere asks for the limit and schedules it', a
       rules: [{ rule_id: 1, version: 3, change: { burst_capacity: 20 } }],
     }),
   );
+});
+
+test('what somebody else saves while a change is scheduled is not undone', async () => {
+  let saved = live;
+  const requests = fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/rules/1': () => ({ json: saved, headers: { ETag: `"${saved.version}"` } }),
+    'POST /api/v1/tenants/acme/scheduled-changes': () => problem(412, 'precondition-failed'),
+  });
+  const { user, queries } = open('/t/acme/rules/1?open=schedule');
+  const dialog = await screen.findByRole('dialog', { name: 'Schedule this change' });
+  await user.clear(within(dialog).getByLabelText('Burst'));
+  await user.type(within(dialog).getByLabelText('Burst'), '20');
+  saved = { ...live, version: 4, rate_per_second: 30, description: 'for the sale' };
+  await queries.invalidateQueries();
+  await waitFor(() => expect(document.querySelector('main')?.textContent).toMatch(/30 per second/));
+  expect(dialog.textContent).not.toMatch(/Rate:|Description:/);
+  await user.click(within(dialog).getByRole('button', { name: 'Schedule' }));
+  await within(dialog).findByRole('alert');
+  expect(
+    requests.find(({ method, path }) => method === 'POST' && path.endsWith('-changes'))?.body,
+  ).toMatchObject({ rules: [{ rule_id: 1, version: 3, change: { burst_capacity: 20 } }] });
+});
+
+test('the dialog opens and closes without scrolling the page', async () => {
+  const scrolled = vi.fn();
+  vi.stubGlobal('scrollTo', scrolled);
+  fakeServer(world());
+  const { user, router } = open('/t/acme/rules/1');
+  await user.type(await screen.findByLabelText('Burst'), '0');
+  scrolled.mockClear();
+  await user.click(screen.getByRole('button', { name: 'Schedule' }));
+  const dialog = await screen.findByRole('dialog');
+  expect(router.state.location.search).toEqual({ open: 'schedule' });
+  await user.click(within(dialog).getByRole('button', { name: 'Cancel' }));
+  await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+  expect(scrolled).not.toHaveBeenCalled();
 });
