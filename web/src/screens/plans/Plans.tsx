@@ -194,7 +194,7 @@ export default function Plans() {
         </p>
       )}
       {edit && !dirty && <Keys />}
-      <ScheduledChanges tenant={tenant} rows={rows} />
+      {matrix.data && <ScheduledChanges tenant={tenant} rows={rows} />}
       {dirty && (
         <ActionBar label="Unsaved changes" text={unsaved(draft.size, unread.size, blank.length)}>
           <Button variant="default" onClick={() => discard()}>

@@ -110,6 +110,7 @@ test('the list has a change of many rules as one entry, and it is ended as one',
   const { user } = open('/t/acme/plans');
   const list = await screen.findByRole('list', { name: 'Scheduled changes' });
   expect(list.textContent).toMatch(/In force2 limits of pro.*by ada@example.com1 of 2 rules was not changed/);
+  await user.click(within(list).getByText('Show 2 rules'));
   await within(list).findByText('Removed');
   expect(list.textContent).toMatch(
     /endpoint:\/search.*bursts to 90user:\{user_id\} spring · all plans RemovedThe rule was removed before/,
@@ -119,4 +120,31 @@ test('the list has a change of many rules as one entry, and it is ended as one',
   expect(dialog.textContent).toMatch(/these 2 rules have what they had before/);
   await user.click(within(dialog).getByRole('button', { name: 'End now' }));
   await waitFor(() => expect(requests.some((sent) => sent.path === `${path}/7/cancel`)).toBe(true));
+});
+
+test('names of removed rules are looked up once the matrix is there and the rules are shown', async () => {
+  let answer: ((reply: { json: unknown }) => void) | undefined;
+  const requests = fakeServer(
+    world({
+      'GET /api/v1/tenants/acme/matrix': () => new Promise((resolve) => (answer = resolve)),
+      [`GET ${path}`]: page([{ ...change, change_id: 8, rules: [change.rules[0]] }, change]),
+      'GET /api/v1/tenants/acme/audit': page([removal]),
+    }),
+  );
+  const asked = () => requests.filter((sent) => sent.path.endsWith('/audit')).length;
+  const { user, queries } = open('/t/acme/plans');
+  await waitFor(() => expect(requests.some((sent) => sent.path === path)).toBe(true));
+  await waitFor(() => expect(answer).toBeDefined());
+  await waitFor(() =>
+    expect(queries.isFetching({ predicate: ({ queryKey }) => queryKey.includes('scheduled') })).toBe(0),
+  );
+  expect(screen.queryByText(/removed/i)).toBeNull();
+  answer?.({ json: page(rows) });
+  const list = await screen.findByRole('list', { name: 'Scheduled changes' });
+  expect(list.textContent).toMatch(/endpoint:\/search/);
+  await waitFor(() => expect(queries.isFetching()).toBe(0));
+  expect(asked()).toBe(0);
+  await user.click(within(list).getByText('Show 2 rules'));
+  expect(await within(list).findByText('Removed')).toBeDefined();
+  expect(asked()).toBe(1);
 });

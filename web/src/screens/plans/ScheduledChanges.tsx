@@ -1,4 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
 import { openScheduledQuery, scheduledQuery } from '~/api/scheduled';
 import type { MatrixRow, Rule, ScheduledChange } from '~/api/types';
 import { FormerRuleLink } from '~/components/FormerRuleLink';
@@ -38,6 +39,7 @@ function What({
   change: ScheduledChange;
   rules: Map<number, Rule>;
 }) {
+  const [open, setOpen] = useState(false);
   const list = (
     <ul className={styles.rules}>
       {change.rules.map(({ rule_id, change: patch, failure }) => {
@@ -61,9 +63,9 @@ function What({
   return (
     <>
       <strong>{change.title}</strong>
-      <details>
+      <details onToggle={(event) => setOpen(event.currentTarget.open)}>
         <summary>Show {plural(change.rules.length, 'rule')}</summary>
-        {list}
+        {open && list}
       </details>
     </>
   );
