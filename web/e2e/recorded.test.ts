@@ -55,6 +55,57 @@ test('pro is raised in four clicks, and its review says what the new limit would
   await clicks.expectAtMost(4);
 });
 
+/** Lets the page take the present for tomorrow, so that what was recorded just now was recorded yesterday. */
+async function takeForTomorrow(page: Page): Promise<void> {
+  await page.route('**/api/**', async (route) => {
+    const response = await route.fetch();
+    const date = new Date(Date.parse(response.headers().date ?? '') + 86_400_000).toUTCString();
+    await route.fulfill({ response, headers: { ...response.headers(), date } });
+  });
+}
+
+// It is noon there, so that no check is of the day before.
+const hours = 12 - new Date().getUTCHours();
+const midday = `Etc/GMT${hours > 0 ? '-' : '+'}${Math.abs(hours)}`;
+
+for (const viewport of [
+  { width: 1280, height: 800 },
+  { width: 390, height: 844 },
+]) {
+  test.describe(`at ${viewport.width} px`, () => {
+    test.use({ viewport, timezoneId: midday });
+
+    test('who would have been denied yesterday by half of a limit is six clicks away', async ({
+      page,
+      sluice,
+    }) => {
+      await signIn(page);
+      await record(page, sluice);
+      await takeForTomorrow(page);
+      await page.goto(`/t/${demo.tenant}/replays`);
+      await settled(page);
+      const clicks = await countClicks(page);
+      await page.getByRole('button', { name: 'New replay' }).first().click();
+      const dialog = page.getByRole('dialog', { name: 'Replay recorded checks' });
+      await dialog.getByRole('combobox', { name: 'Rule' }).click();
+      await page.getByRole('option', { name: 'user:{user_id} · pro', exact: true }).click();
+      await dialog.getByRole('button', { name: 'Half' }).click();
+      await dialog.getByText('Yesterday', { exact: true }).click();
+      await expect(dialog.getByText(/Recorded since/)).toBeVisible();
+      await expectAccessible(page);
+      await dialog.getByRole('button', { name: 'Start replay' }).click();
+      const byUser = page.getByRole('table', { name: 'By user' });
+      await expect(byUser.getByRole('row').filter({ hasText: '42' })).toHaveText(/\+[1-9]/, {
+        timeout: 120_000,
+      });
+      await clicks.expectAtMost(6);
+      const width = await page.evaluate(() => document.documentElement.scrollWidth);
+      expect(width).toBeLessThanOrEqual(viewport.width);
+      await expectAccessible(page);
+    });
+  });
+}
+
 test('a replay of a file is started, followed to its result, and listed', async ({ page, sluice }) => {
   await signIn(page);
   await record(page, sluice);
@@ -62,12 +113,15 @@ test('a replay of a file is started, followed to its result, and listed', async 
   await page.goto(`/t/${demo.tenant}/replays`);
   await page.getByRole('button', { name: 'New replay' }).first().click();
   const dialog = page.getByRole('dialog', { name: 'Replay recorded checks' });
+  await dialog.getByText('Rules in YAML', { exact: true }).click();
   await dialog.getByLabel('Title').fill(title);
-  await dialog.getByLabel('Rules in YAML').fill('rules: [{key_pattern: "user:{user_id}", plan: gold}]');
+  await dialog
+    .getByRole('textbox', { name: 'Rules in YAML' })
+    .fill('rules: [{key_pattern: "user:{user_id}", plan: gold}]');
   await dialog.getByRole('button', { name: 'Start replay' }).click();
   await expect(dialog.getByText(/rate/).last()).toBeVisible(); // what is wrong with the file
   await dialog
-    .getByLabel('Rules in YAML')
+    .getByRole('textbox', { name: 'Rules in YAML' })
     .fill('rules:\n  - {key_pattern: "user:{user_id}", plan: pro, rate: 1/hour, burst_capacity: 1}\n');
   await expectAccessible(page);
   await dialog.getByRole('button', { name: 'Start replay' }).click();
@@ -78,9 +132,9 @@ test('a replay of a file is started, followed to its result, and listed', async 
   await expect(byRule).toBeVisible({ timeout: 120_000 });
   const changed = byRule.getByRole('row', { name: /changed/ });
   await expect(changed).toHaveCount(1);
-  // All but one of the checks are denied now, and those that passed then are newly denied.
+  // All but one of the checks are denied with the change, and those that passed then are newly denied.
   await expect(page.getByText('Newly denied', { exact: true }).first().locator('..')).toHaveText(
-    /Newly denied[1-9]/,
+    /Newly denied\+[1-9]/,
   );
   await expect(page.getByText('No longer denied', { exact: true }).first().locator('..')).toHaveText(
     /No longer denied0/,

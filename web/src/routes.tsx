@@ -19,6 +19,7 @@ import {
   parseSearch,
   plansSearch,
   profileSearch,
+  replaysSearch,
   ruleSearch,
   rulesSearch,
   securitySearch,
@@ -248,6 +249,7 @@ const tryIt = createRoute({
 const replays = createRoute({
   getParentRoute: () => tenant,
   path: '/replays',
+  validateSearch: replaysSearch,
   component: lazyRouteComponent(() => import('~/screens/replays/Replays')),
 });
 

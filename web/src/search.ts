@@ -35,6 +35,14 @@ export interface NewRuleSearch {
   from?: number;
 }
 
+/** A replay to start: its rule, its limit as "5/second" and a burst, and its time: "yesterday", or as in TimeSearch. */
+export interface ReplaysSearch extends TimeSearch {
+  open?: 'new';
+  rule?: number;
+  rate?: string;
+  burst?: number;
+}
+
 export interface ViolationsSearch extends TimeSearch {
   user?: string;
   rule?: number;
@@ -156,6 +164,16 @@ export function rulesSearch(raw: Raw): RulesSearch {
 
 export function newRuleSearch(raw: Raw): NewRuleSearch {
   return given({ from: number(raw.from) });
+}
+
+export function replaysSearch(raw: Raw): ReplaysSearch {
+  return given({
+    open: oneOf(raw.open, ['new'] as const),
+    rule: number(raw.rule),
+    rate: text(raw.rate),
+    burst: number(raw.burst),
+    range: text(raw.range),
+  });
 }
 
 export function violationsSearch(raw: Raw): ViolationsSearch {

@@ -50,6 +50,20 @@ test.each([
   },
 );
 
+test.each([
+  ['2026-07-21T22:30:00Z', '2026-07-20T22:00:00Z', 24],
+  ['2026-10-26T11:00:00Z', '2026-10-24T22:00:00Z', 25],
+  ['2026-03-30T11:00:00Z', '2026-03-28T23:00:00Z', 23],
+])('the day before %s in Berlin begins at %s and has %i hours', async (now, start, hours) => {
+  const { dayBefore } = await choose(null);
+  vi.stubEnv('TZ', 'Europe/Berlin');
+  const { from, until } = dayBefore(Date.parse(now));
+  expect(new Date(from).toISOString()).toBe(start.replace('Z', '.000Z'));
+  expect((until - from) / 3_600_000).toBe(hours);
+  expect(dayBefore(Date.parse(now), 'utc').until).toBe(Date.parse(`${now.slice(0, 10)}T00:00:00Z`));
+  vi.unstubAllEnvs();
+});
+
 test('a field in the zone of Berlin means Berlin', async () => {
   const { fieldText, fieldMoment } = await choose(null);
   vi.stubEnv('TZ', 'Europe/Berlin');

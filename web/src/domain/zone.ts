@@ -23,6 +23,13 @@ export function fieldText(at: number, of = zone): string {
   return new Date(at - offset).toISOString().slice(0, 16);
 }
 
+/** The day before that of a moment, from midnight to midnight. Days are of 23 to 25 hours where clocks change. */
+export function dayBefore(at: number, of = zone): { from: number; until: number } {
+  const midnight = (moment: number) => fieldMoment(`${fieldText(moment, of).slice(0, 10)}T00:00`, of);
+  const until = midnight(at);
+  return { from: midnight(until - 12 * 3_600_000), until };
+}
+
 /** The moment that a datetime-local field names; NaN for an empty one. */
 export function fieldMoment(text: string, of = zone): number {
   return Date.parse(of === 'utc' && text !== '' ? `${text}Z` : text);

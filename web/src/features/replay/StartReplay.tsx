@@ -1,35 +1,52 @@
-import { Button, Checkbox, FileButton, NativeSelect, NumberInput, Textarea, TextInput } from '@mantine/core';
+import {
+  Button,
+  Checkbox,
+  FileButton,
+  NativeSelect,
+  NumberInput,
+  SegmentedControl,
+  Textarea,
+  TextInput,
+} from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
+import { serverNow } from '~/api/clock';
 import { Dialog } from '~/components/Dialog';
 import { FormDialog } from '~/components/FormDialog';
+import type { ReplaysSearch } from '~/search';
+import { LimitFields } from './LimitFields';
 import { type NewReplay, type Replay, recordingQuery, startReplay } from './queries';
+import { TimeFields } from './TimeFields';
+import { momentsOf, timeDraft, timeProblem } from './time';
+import { useLimitDraft } from './useLimitDraft';
 
-/** The rules of a candidate; left out, the form asks for a file. */
+/** The rules of a candidate; left out, the form asks for one limit or a file. */
 export type Candidate = Pick<NewReplay, 'rules' | 'remove'>;
 
 interface Props {
   tenant: string;
   candidate?: Candidate;
-  title: string;
+  /** The title to begin with, for a candidate. */
+  title?: string;
+  /** What the form begins with. */
+  begin?: ReplaysSearch;
   onClose: () => void;
   /** Called when it was started; by default the dialog shows a link to it, so that unsaved edits stay. */
   onStarted?: (replay: Replay) => void;
 }
-
-const ranges = [
-  { value: '1', label: 'Last day' },
-  { value: '7', label: 'Last 7 days' },
-  { value: '30', label: 'Last 30 days' },
-];
 
 const samples = [
   { value: '0', label: 'All that was recorded' },
   { value: '1', label: 'A quarter of the users' },
   { value: '2', label: '1 user of 16' },
   { value: '3', label: '1 user of 64' },
+];
+
+const kinds = [
+  { value: 'limit', label: 'One limit' },
+  { value: 'file', label: 'Rules in YAML' },
 ];
 
 const placeholder = `rules:
@@ -39,27 +56,32 @@ const placeholder = `rules:
     burst_capacity: 50`;
 
 /** Starts a replay of recorded checks with other rules. */
-export function StartReplay({ tenant, candidate, title, onClose, onStarted }: Props) {
+export function StartReplay({ tenant, candidate, title, begin = {}, onClose, onStarted }: Props) {
   const queries = useQueryClient();
   const { data: recording } = useQuery(recordingQuery(tenant));
-  const [name, setName] = useState(title);
-  const [days, setDays] = useState('1');
+  const [kind, setKind] = useState('limit');
+  const one = useLimitDraft(tenant, begin, !candidate);
+  const [name, setName] = useState<string | null>(null);
+  const [time, setTime] = useState(() => timeDraft(begin.range, serverNow()));
   const [sample, setSample] = useState('0');
   const [seed, setSeed] = useState<number | string>(1);
   const [file, setFile] = useState('');
   const [prune, setPrune] = useState(false);
   const [started, setStarted] = useState<Replay | null>(null);
 
+  const fromFile = !candidate && kind === 'file';
+  const shownName = name ?? title ?? (fromFile ? 'Rules of a file' : one.title);
+  const asked = candidate ?? (fromFile ? file.trim() !== '' && { file, prune } : one.candidate);
+
   async function save() {
-    const until = new Date();
-    const since = new Date(until.getTime() - Number(days) * 86_400_000);
+    const { from, until } = momentsOf(time, serverNow());
     const replay = await startReplay(tenant, {
-      title: name.trim(),
-      since: since.toISOString(),
-      until: until.toISOString(),
+      title: shownName.trim(),
+      since: new Date(from).toISOString(),
+      until: new Date(until).toISOString(),
       sample: Number(sample),
       seed: Number(seed) || 0,
-      ...(candidate ?? { file, prune }),
+      ...asked,
     });
     await changed(queries, tenant, 'replay');
     if (onStarted) onStarted(replay);
@@ -86,6 +108,7 @@ export function StartReplay({ tenant, candidate, title, onClose, onStarted }: Pr
     );
   }
   const none = recording !== undefined && recording.checks === 0;
+  const outside = !recording || timeProblem(momentsOf(time, serverNow()), recording) !== null;
   return (
     <FormDialog
       title="Replay recorded checks"
@@ -95,21 +118,18 @@ export function StartReplay({ tenant, candidate, title, onClose, onStarted }: Pr
           : 'Decides recorded checks again, with the rules that were in force and with the new ones. No limit is changed.'
       }
       verb="Start replay"
-      disabled={none || (!candidate && file.trim() === '')}
+      disabled={none || outside || !asked}
       onClose={onClose}
       onSaved={() => undefined}
       save={save}
     >
       {(wrong) => (
         <>
-          <TextInput
-            label="Title"
-            value={name}
-            maxLength={200}
-            error={wrong('/title')}
-            onChange={(event) => setName(event.currentTarget.value)}
-          />
           {!candidate && (
+            <SegmentedControl fullWidth aria-label="Replay of" data={kinds} value={kind} onChange={setKind} />
+          )}
+          {!candidate && !fromFile && <LimitFields {...one} wrong={wrong} />}
+          {fromFile && (
             <>
               <FileButton
                 accept=".yaml,.yml,application/yaml,text/yaml"
@@ -140,13 +160,9 @@ export function StartReplay({ tenant, candidate, title, onClose, onStarted }: Pr
               />
             </>
           )}
-          <NativeSelect
-            label="Time"
-            data={ranges}
-            value={days}
-            error={wrong('/since')}
-            onChange={(event) => setDays(event.currentTarget.value)}
-          />
+          {recording && (
+            <TimeFields draft={time} recording={recording} error={wrong('/since')} onChange={setTime} />
+          )}
           <NativeSelect
             label="Sample"
             description="A sample is faster, and its figures have an error"
@@ -166,6 +182,13 @@ export function StartReplay({ tenant, candidate, title, onClose, onStarted }: Pr
               onChange={setSeed}
             />
           )}
+          <TextInput
+            label="Title"
+            value={shownName}
+            maxLength={200}
+            error={wrong('/title')}
+            onChange={(event) => setName(event.currentTarget.value)}
+          />
         </>
       )}
     </FormDialog>

@@ -1,10 +1,14 @@
-import { screen, waitFor, within } from '@testing-library/react';
+import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import type { Recording, Replay, ReplayResult } from '~/features/replay/queries';
+import type { Rule } from '~/api/types';
+import { dayBefore } from '~/domain/zone';
+import type { NewReplay, Recording, Replay, ReplayResult } from '~/features/replay/queries';
 import { fakeServer, page, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 
 const acme = '/api/v1/tenants/acme';
+
+const ago = (ms: number) => new Date(Date.now() - ms).toISOString();
 
 function recording(more: Partial<Recording> = {}): Recording {
   return {
@@ -17,8 +21,8 @@ function recording(more: Partial<Recording> = {}): Recording {
     dropped: 0,
     share: 1,
     is_stopped: false,
-    oldest: '2026-11-20T00:00:00Z',
-    newest: '2026-11-21T00:00:00Z',
+    oldest: ago(6 * 86_400_000),
+    newest: ago(60_000),
     ...more,
   };
 }
@@ -73,23 +77,31 @@ const result: ReplayResult = {
       is_changed: true,
       is_estimate: true,
       recorded_denied: 9,
+      from_other_rules: 849,
+      ...counts,
+    },
+    {
+      rule_id: 13,
+      rule: 'user:{user_id} [pro] tried',
+      mode: 'shadow',
+      is_changed: false,
+      is_estimate: true,
+      recorded_denied: 0,
       from_other_rules: 0,
       ...counts,
     },
   ],
   more_rules: 0,
   plans: [{ plan: 'pro', checks: figure(60_000), ...counts }],
-  users: [
-    {
-      user_id: '42',
-      ip: null,
-      plan: 'pro',
-      denied_then: 1,
-      denied_now: 31,
-      newly_denied: 30,
-      no_longer_denied: 0,
-    },
-  ],
+  users: Array.from({ length: 12 }, (_, index) => ({
+    user_id: String(42 + index),
+    ip: null,
+    plan: 'pro',
+    denied_then: 1,
+    denied_now: 31,
+    newly_denied: 30,
+    no_longer_denied: 0,
+  })),
   more_users: 3,
   steps: [
     {
@@ -146,6 +158,7 @@ test('a replay of a file is started with a sample and a seed, and opens', async 
     'GET /api/v1/session': session('editor'),
     [`GET ${acme}/recording`]: recording(),
     [`GET ${acme}/replays`]: page([replay()]),
+    [`GET ${acme}/rules`]: page([rule()]),
     [`GET ${acme}/replays/7`]: replay(),
     [`POST ${acme}/replays`]: () => ({ status: 201, json: replay({ state: 'waiting', progress: 0 }) }),
     [`POST ${acme}/replays/7/cancel`]: replay({ state: 'canceled' }),
@@ -158,9 +171,10 @@ test('a replay of a file is started with a sample and a seed, and opens', async 
   expect(screen.queryByLabelText('Days kept')).toBeNull(); // an editor may not
   await user.click(screen.getByRole('button', { name: 'New replay' }));
   const dialog = await screen.findByRole('dialog');
-  await user.click(within(dialog).getByLabelText('Rules in YAML'));
+  await user.click(within(dialog).getByRole('radio', { name: 'Rules in YAML' }));
+  await user.click(within(dialog).getByRole('textbox', { name: 'Rules in YAML' }));
   await user.paste('rules: []');
-  await user.selectOptions(within(dialog).getByLabelText('Time'), 'Last 7 days');
+  await user.click(within(dialog).getByRole('radio', { name: '7 days' }));
   await user.selectOptions(within(dialog).getByLabelText('Sample'), '1 user of 16');
   await user.click(within(dialog).getByRole('button', { name: 'Start replay' }));
   await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/replays/7'));
@@ -178,17 +192,117 @@ test('a replay of a file is started with a sample and a seed, and opens', async 
   await waitFor(() => expect(requests.some(({ path }) => path.endsWith('/cancel'))).toBe(true));
 });
 
+/** A server with checks of the last six days and these rules, for an editor. */
+function recordingServer(...rules: Rule[]) {
+  return fakeServer({
+    'GET /api/v1/session': session('editor'),
+    [`GET ${acme}/recording`]: recording(),
+    [`GET ${acme}/rules`]: page(rules),
+    [`GET ${acme}/replays`]: page([]),
+    [`GET ${acme}/replays/7`]: replay(),
+    [`POST ${acme}/replays`]: () => ({ status: 201, json: replay({ state: 'waiting', progress: 0 }) }),
+  });
+}
+
+const started = (requests: ReturnType<typeof fakeServer>) =>
+  requests.find(({ method }) => method === 'POST')?.body as NewReplay | undefined;
+
+test('half of a rule’s limit is replayed over yesterday, and back leads to the list', async () => {
+  const requests = recordingServer(
+    rule(),
+    rule({ rule_id: 13, key_pattern: 'ip:{ip}', plan: null }),
+    rule({ rule_id: 14, key_pattern: 'global', algorithm: 'concurrency' }),
+  );
+  const { user, router } = open('/t/acme/replays');
+  await user.click((await screen.findAllByRole('button', { name: 'New replay' }))[0] as HTMLElement);
+  const dialog = await screen.findByRole('dialog');
+  const start = within(dialog).getByRole<HTMLButtonElement>('button', { name: 'Start replay' });
+  const field = within(dialog).getByRole('combobox', { name: 'Rule' });
+  await user.click(field);
+  expect(screen.queryByRole('option', { name: /global/ })).toBeNull(); // nobody recorded releases
+  await user.type(field, 'pro');
+  await user.click(await screen.findByRole('option', { name: 'user:{user_id} · pro' }));
+  expect(within(dialog).getByLabelText<HTMLInputElement>('Rate').value).toBe('10');
+  expect(within(dialog).getByText(/Change the limit to replay it/)).toBeTruthy();
+  expect(start.disabled).toBe(true);
+  await user.click(within(dialog).getByRole('button', { name: 'Double' }));
+  await user.click(within(dialog).getByRole('button', { name: 'Half' }));
+  await user.click(within(dialog).getByRole('radio', { name: 'Yesterday' }));
+  expect(within(dialog).getByText(/Recorded since/)).toBeTruthy();
+  await user.click(start);
+  await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/replays/7'));
+  const { from, until } = dayBefore(Date.now());
+  expect(started(requests)).toMatchObject({
+    title: 'user:{user_id} · pro: 5 per second, bursts to 25',
+    since: new Date(from).toISOString(),
+    until: new Date(until).toISOString(),
+    rules: [{ key_pattern: 'user:{user_id}', plan: 'pro', rate_per_second: 5, burst_capacity: 25 }],
+  });
+  router.history.back();
+  await waitFor(() => expect(router.state.location.href).toBe('/t/acme/replays'));
+});
+
+test('a link has the rule, the limit and the time of a replay', async () => {
+  const requests = recordingServer(rule({ is_active: false, mode: 'shadow' }));
+  const [from, until] = [ago(2 * 86_400_000), ago(86_400_000)].map((at) => `${at.slice(0, 16)}:00Z`);
+  const { user, router } = open(
+    `/t/acme/replays?open=new&rule=12&rate=3/minute&burst=7&range=${from}~${until}`,
+  );
+  const dialog = await screen.findByRole('dialog');
+  expect((await within(dialog).findByLabelText<HTMLInputElement>('Rate')).value).toBe('3');
+  expect(within(dialog).getByLabelText<HTMLInputElement>('Burst').value).toBe('7');
+  expect(within(dialog).getByText(/The rule is off, and is on in the replay.*in shadow mode/)).toBeTruthy();
+  await user.click(within(dialog).getByRole('button', { name: 'Start replay' }));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/replays/7'));
+  expect(started(requests)).toMatchObject({
+    since: from?.replace('Z', '.000Z'),
+    until: until?.replace('Z', '.000Z'),
+    rules: [
+      { rate_per_second: 0.05, rate_unit: 'minute', burst_capacity: 7, is_active: true, mode: 'shadow' },
+    ],
+  });
+});
+
+test('a time of which nothing was recorded is not replayed', async () => {
+  recordingServer(rule());
+  const { user, router } = open('/t/acme/replays?open=new&rule=12&burst=7');
+  const dialog = await screen.findByRole('dialog');
+  const start = within(dialog).getByRole<HTMLButtonElement>('button', { name: 'Start replay' });
+  await waitFor(() => expect(start.disabled).toBe(false));
+  await user.click(within(dialog).getByRole('radio', { name: 'From–until' }));
+  const until = within(dialog).getByLabelText('Until');
+  fireEvent.change(within(dialog).getByLabelText('From'), { target: { value: '2020-03-01T10:00' } });
+  fireEvent.change(until, { target: { value: '2020-03-01T09:00' } });
+  expect(within(dialog).getByText('The end must be later than the start.')).toBeTruthy();
+  fireEvent.change(until, { target: { value: '2020-03-01T11:00' } });
+  expect(within(dialog).getByText(/No checks were recorded before/)).toBeTruthy();
+  expect(start.disabled).toBe(true);
+  await user.click(within(dialog).getByRole('radio', { name: 'Yesterday' }));
+  expect(start.disabled).toBe(false);
+  await user.click(within(dialog).getByRole('button', { name: 'Cancel' }));
+  await waitFor(() => expect(router.state.location.href).toBe('/t/acme/replays'));
+  expect(screen.queryByRole('dialog')).toBeNull();
+});
+
 test('a result is shown in all, by rule, plan and user, with its error', async () => {
   fakeServer({
     'GET /api/v1/session': session('viewer'),
     [`GET ${acme}/replays/7`]: replay({ state: 'done', progress: 1, sample: 1, seed: 5, result }),
   });
-  open('/t/acme/replays/7');
+  const { user } = open('/t/acme/replays/7');
   expect((await screen.findByRole('table', { name: 'By rule' })).textContent).toMatch(
-    /user:\{user_id\} \[pro\] changed10310 ± 20305 ± 195 ± 2/,
+    /^RuleDenied thenNewly deniedNo longer deniedFrom other rulesDenied with the changeuser:\{user_id\} \[pro\] changed10\+305 ± 19−5 ± 2\+849310 ± 20$/,
   );
-  expect(screen.getByRole('table', { name: 'By plan' }).textContent).toMatch(/pro10310 ± 20/);
-  expect(screen.getByRole('table', { name: 'By user' }).textContent).toMatch(/42 pro131300/);
+  expect(screen.getByRole('table', { name: 'In shadow mode' }).textContent).toMatch(
+    /user:\{user_id\} \[pro\] tried 10\+305/,
+  );
+  expect(screen.getByRole('table', { name: 'By plan' }).textContent).toMatch(/pro10\+305 ± 19−5 ± 2310 ± 20/);
+  const users = screen.getByRole('table', { name: 'By user' });
+  expect(users.textContent).toMatch(/42 pro1\+30031/);
+  expect(within(users).getAllByRole('row')).toHaveLength(11);
+  await user.click(screen.getByRole('button', { name: 'Show all 12' }));
+  expect(within(users).getAllByRole('row')).toHaveLength(13);
+  expect(screen.getByText(/These are counts of the sample/)).toBeTruthy();
   expect(screen.getByText(/Seed 5: the same seed gives the same result/)).toBeTruthy();
   expect(screen.getByText(/Left out/).textContent).toContain('only a sample was recorded');
   expect(screen.getByText('What left-out rules denied stays denied.')).toBeTruthy();
@@ -222,6 +336,8 @@ test('an edited limit of a rule is replayed, and the edit stays', async () => {
     [`GET ${acme}/adapting`]: { items: [] },
   });
   const { user } = open('/t/acme/rules/12');
+  const link = await screen.findByRole<HTMLAnchorElement>('link', { name: 'Replay another limit' });
+  expect(link.getAttribute('href')).toBe('/t/acme/replays?open=new&rule=12');
   const burst = await screen.findByLabelText(/^Burst/);
   await user.clear(burst);
   await user.type(burst, '20');

@@ -1,7 +1,6 @@
 import { Button, Progress } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { type LinkProps, useNavigate } from '@tanstack/react-router';
-import { useState } from 'react';
+import { type LinkProps, useNavigate, useSearch } from '@tanstack/react-router';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconHistory, IconPlay } from '~/components/icons';
 import { Card, Page } from '~/components/Page';
@@ -57,9 +56,13 @@ export default function Replays() {
   const navigate = useNavigate();
   const recording = useQuery(recordingQuery(tenant));
   const replays = useQuery(replaysQuery(tenant));
-  const [starting, setStarting] = useState(false);
-  const start = edit && recording.data && recording.data.checks > 0 && (
-    <Button leftSection={<IconPlay size={15} aria-hidden />} onClick={() => setStarting(true)}>
+  const search = useSearch({ from: '/shell/t/$tenant/replays' });
+  const startable = edit && recording.data && recording.data.checks > 0;
+  const start = startable && (
+    <Button
+      leftSection={<IconPlay size={15} aria-hidden />}
+      onClick={() => navigate({ to: '.', search: { open: 'new' } })}
+    >
       New replay
     </Button>
   );
@@ -84,8 +87,8 @@ export default function Replays() {
                   title="No replays yet"
                   action={start}
                 >
-                  Start one with a file of rules here, from a rule’s page with an edited limit, or from the
-                  review of changes of plans.
+                  Start one with another limit of a rule or a file of rules here, from a rule’s page with an
+                  edited limit, or from the review of changes of plans.
                 </EmptyState>
               ) : (
                 <DataTable
@@ -103,13 +106,17 @@ export default function Replays() {
           )
         }
       </Query>
-      {starting && (
+      {startable && search.open === 'new' && (
         <StartReplay
           tenant={tenant}
-          title="Rules of a file"
-          onClose={() => setStarting(false)}
+          begin={search}
+          onClose={() => navigate({ to: '.', search: {}, replace: true })}
           onStarted={({ replay_id }) =>
-            navigate({ to: '/t/$tenant/replays/$replay', params: { tenant, replay: String(replay_id) } })
+            navigate({
+              to: '/t/$tenant/replays/$replay',
+              params: { tenant, replay: String(replay_id) },
+              replace: true,
+            })
           }
         />
       )}

@@ -1,12 +1,13 @@
+import { Button } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
-import { useMemo } from 'react';
+import { useMemo, useState } from 'react';
 import { Chart } from '~/charts/Chart';
 import { type Column, DataTable } from '~/components/DataTable';
 import { Card } from '~/components/Page';
 import { exactNumber, percent, plural, shortNumber } from '~/domain/format';
 import type { Figure, Replay, ReplayResult } from '~/features/replay/queries';
 import styles from './Replays.module.css';
-import { agreement, counted, sampleWords } from './words';
+import { agreement, counted, sampleWords, signed } from './words';
 
 interface Props {
   tenant: string;
@@ -14,18 +15,23 @@ interface Props {
   result: ReplayResult;
 }
 
-/** What a replay found: in all, over time, and by rule, plan and user. */
+type OfRule = ReplayResult['rules'][number];
+
+/** What a replay found: in all, by user, over time, and by rule and plan. */
 export function Result({ tenant, replay, result }: Props) {
   const sample = sampleWords(replay, result.share);
+  const enforced = result.rules.filter(({ mode }) => mode !== 'shadow');
+  const shadow = result.rules.filter(({ mode }) => mode === 'shadow');
+  const moved = enforced.some(({ from_other_rules }) => from_other_rules !== 0);
   return (
     <>
       <Card title="In all" lead={agreement(result.agreeing, result.read)}>
         <div className={styles.figures}>
           <Total name="Checks" figure={result.checks} />
           <Total name="Denied then" figure={result.denied_then} of={result.checks} />
-          <Total name="Denied now" figure={result.denied_now} of={result.checks} />
-          <Total name="Newly denied" figure={result.newly_denied} of={result.checks} />
-          <Total name="No longer denied" figure={result.no_longer_denied} of={result.checks} />
+          <Total name="Newly denied" sign="+" figure={result.newly_denied} of={result.checks} />
+          <Total name="No longer denied" sign="−" figure={result.no_longer_denied} of={result.checks} />
+          <Total name="Denied with the change" figure={result.denied_now} of={result.checks} />
         </div>
         {sample && <p className="soft">{sample}</p>}
         {result.notes.map((note) => (
@@ -40,31 +46,44 @@ export function Result({ tenant, replay, result }: Props) {
         ))}
         {result.left_out.length > 0 && <p className="soft">What left-out rules denied stays denied.</p>}
       </Card>
+      {result.users.length > 0 && <Users tenant={tenant} result={result} />}
       <Card title="Over time" lead={`Checks per ${stepWords(result.step_seconds)}.`}>
         <Lines result={result} />
       </Card>
-      <Card title="By rule" flush>
-        <DataTable label="By rule" columns={byRule(tenant)} rows={result.rules} rowKey={({ rule }) => rule} />
+      <Card
+        title="By rule"
+        lead={
+          moved &&
+          'A check that several rules deny counts for the one with the longest wait. “From other rules” are checks that are denied either way: another rule denied them then (+), or denies them with the change (−).'
+        }
+        flush
+      >
+        <DataTable
+          label="By rule"
+          columns={[byRule(tenant), ...counts(sums, moved)]}
+          rows={enforced}
+          rowKey={({ rule }) => rule}
+        />
       </Card>
-      {result.more_rules > 0 && <p className="soft">And {plural(result.more_rules, 'more rule')}.</p>}
-      <Card title="By plan" flush>
-        <DataTable label="By plan" columns={byPlan} rows={result.plans} rowKey={({ plan }) => plan ?? ''} />
-      </Card>
-      {result.users.length > 0 && (
-        <Card
-          title="By user"
-          lead="Those with the most checks that are decided otherwise. The figures are not scaled."
-          flush
-        >
+      {shadow.length > 0 && (
+        <Card title="In shadow mode" lead="What these rules would deny. It is in no other figure." flush>
           <DataTable
-            label="By user"
-            columns={byUser(tenant)}
-            rows={result.users}
-            rowKey={({ user_id, ip }) => `${user_id} ${ip}`}
+            label="In shadow mode"
+            columns={[byRule(tenant), ...counts(wouldBe)]}
+            rows={shadow}
+            rowKey={({ rule }) => rule}
           />
         </Card>
       )}
-      {result.more_users > 0 && <p className="soft">And {plural(result.more_users, 'more user')}.</p>}
+      {result.more_rules > 0 && <p className="soft">And {plural(result.more_rules, 'more rule')}.</p>}
+      <Card title="By plan" flush>
+        <DataTable
+          label="By plan"
+          columns={[byPlan, ...counts(sums)]}
+          rows={result.plans}
+          rowKey={({ plan }) => plan ?? ''}
+        />
+      </Card>
       {result.listed.length > 0 && (
         <Card
           title="Denied outside of the sample"
@@ -81,11 +100,48 @@ export function Result({ tenant, replay, result }: Props) {
   );
 }
 
-function Total({ name, figure, of }: { name: string; figure: Figure; of?: Figure }) {
+const few = 10;
+
+/** Who is denied: the first of them, and all at a press. */
+function Users({ tenant, result: { users, more_users, share } }: { tenant: string; result: ReplayResult }) {
+  const [all, setAll] = useState(false);
+  return (
+    <Card
+      title="By user"
+      lead={`Most checks decided otherwise first${share < 1 ? '. These are counts of the sample, not of all users' : ''}.`}
+      flush
+    >
+      <DataTable
+        label="By user"
+        columns={[byUser(tenant), ...counts(sums)]}
+        rows={all ? users : users.slice(0, few)}
+        rowKey={({ user_id, ip }) => `${user_id} ${ip}`}
+      />
+      {!all && users.length > few && (
+        <Button variant="subtle" fullWidth onClick={() => setAll(true)}>
+          Show all {users.length}
+        </Button>
+      )}
+      {(all || users.length <= few) && more_users > 0 && (
+        <p className={`soft ${styles.more}`}>And {plural(more_users, 'more user')}.</p>
+      )}
+    </Card>
+  );
+}
+
+interface TotalProps {
+  name: string;
+  /** Of what is added to, or taken from, what was denied then. */
+  sign?: '+' | '−';
+  figure: Figure;
+  of?: Figure;
+}
+
+function Total({ name, sign, figure, of }: TotalProps) {
   return (
     <div>
       <span className="soft">{name}</span>
-      <strong>{counted(figure)}</strong>
+      <strong>{sign ? signed(sign, counted(figure)) : counted(figure)}</strong>
       {of && of.value > 0 && <span className="soft">{percent(figure.value / of.value)}</span>}
     </div>
   );
@@ -101,7 +157,11 @@ function Lines({ result }: { result: ReplayResult }) {
         values: result.steps.map((step) => step.denied_then),
         dashed: true,
       },
-      { label: 'denied now', tone: 'denied' as const, values: result.steps.map((step) => step.denied_now) },
+      {
+        label: 'denied with the change',
+        tone: 'denied' as const,
+        values: result.steps.map((step) => step.denied_now),
+      },
       {
         label: 'newly denied',
         tone: 'accent' as const,
@@ -138,95 +198,93 @@ interface Counts {
   denied_now: Figure | number;
   newly_denied: Figure | number;
   no_longer_denied: Figure | number;
+  from_other_rules?: number;
 }
 
 const text = (figure: Figure | number) =>
   typeof figure === 'number' ? exactNumber(figure) : counted(figure);
 
-function counts<Row extends Counts>(): Column<Row>[] {
+const sums = {
+  before: 'Denied then',
+  added: 'Newly denied',
+  removed: 'No longer denied',
+  after: 'Denied with the change',
+};
+
+const wouldBe = {
+  before: 'Would deny then',
+  added: 'Newly',
+  removed: 'No longer',
+  after: 'Would deny with the change',
+};
+
+/** The columns of a sum: what was denied, what is added and taken, and what is denied with the change. */
+function counts<Row extends Counts>(headers: typeof sums, moved = false): Column<Row>[] {
+  const column = (key: keyof typeof sums, width: string, render: Column<Row>['render']): Column<Row> => ({
+    key,
+    header: headers[key],
+    width,
+    numeric: true,
+    under: true,
+    render,
+  });
   return [
-    {
-      key: 'then',
-      header: 'Denied then',
-      width: '13%',
-      numeric: true,
-      wide: true,
-      render: (row) => text(row.denied_then),
-    },
-    {
-      key: 'now',
-      header: 'Denied now',
-      width: '13%',
-      numeric: true,
-      wide: true,
-      render: (row) => text(row.denied_now),
-    },
-    {
-      key: 'newly',
-      header: 'Newly denied',
-      width: '16%',
-      numeric: true,
-      render: (row) => text(row.newly_denied),
-    },
-    {
-      key: 'freed',
-      header: 'No longer denied',
-      width: '16%',
-      numeric: true,
-      render: (row) => text(row.no_longer_denied),
-    },
+    column('before', '11%', (row) => text(row.denied_then)),
+    column('added', '13%', (row) => signed('+', text(row.newly_denied))),
+    column('removed', '13%', (row) => signed('−', text(row.no_longer_denied))),
+    ...(moved
+      ? [
+          {
+            key: 'moved',
+            header: 'From other rules',
+            width: '13%',
+            numeric: true,
+            under: true,
+            render: ({ from_other_rules = 0 }: Row) =>
+              signed(from_other_rules < 0 ? '−' : '+', exactNumber(Math.abs(Math.round(from_other_rules)))),
+          },
+        ]
+      : []),
+    column('after', '17%', (row) => text(row.denied_now)),
   ];
 }
 
-const byRule = (tenant: string): Column<ReplayResult['rules'][number]>[] => [
-  {
-    key: 'rule',
-    header: 'Rule',
-    render: ({ rule_id, rule, mode, is_changed }) => (
-      <>
-        {rule_id === null ? (
+const byRule = (tenant: string): Column<OfRule> => ({
+  key: 'rule',
+  header: 'Rule',
+  render: ({ rule_id, rule, is_changed }) => (
+    <>
+      {rule_id === null ? (
+        <code>{rule}</code>
+      ) : (
+        <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(rule_id) }}>
           <code>{rule}</code>
-        ) : (
-          <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(rule_id) }}>
-            <code>{rule}</code>
-          </Link>
-        )}{' '}
-        <span className="soft">
-          {[
-            rule_id === null && 'new',
-            is_changed && rule_id !== null && 'changed',
-            mode === 'shadow' && 'shadow',
-          ]
-            .filter(Boolean)
-            .join(', ')}
-        </span>
-      </>
-    ),
-  },
-  ...counts<ReplayResult['rules'][number]>(),
-];
+        </Link>
+      )}{' '}
+      <span className="soft">{rule_id === null ? 'new' : is_changed && 'changed'}</span>
+    </>
+  ),
+});
 
-const byPlan: Column<ReplayResult['plans'][number]>[] = [
-  { key: 'plan', header: 'Plan', render: ({ plan }) => plan ?? 'no plan' },
-  ...counts<ReplayResult['plans'][number]>(),
-];
+const byPlan: Column<ReplayResult['plans'][number]> = {
+  key: 'plan',
+  header: 'Plan',
+  render: ({ plan }) => plan ?? 'no plan',
+};
 
-const byUser = (tenant: string): Column<ReplayResult['users'][number]>[] => [
-  {
-    key: 'user',
-    header: 'User',
-    render: ({ user_id, ip, plan }) => (
-      <>
-        {user_id === null ? (
-          ip
-        ) : (
-          <Link to="/t/$tenant/users/$user" params={{ tenant, user: user_id }} className={styles.user}>
-            {user_id}
-          </Link>
-        )}{' '}
-        <span className="soft">{plan}</span>
-      </>
-    ),
-  },
-  ...counts<ReplayResult['users'][number]>(),
-];
+const byUser = (tenant: string): Column<ReplayResult['users'][number]> => ({
+  key: 'user',
+  header: 'User',
+  render: ({ user_id, ip, plan }) => (
+    <>
+      {user_id === null ? (
+        ip
+      ) : (
+        <Link to="/t/$tenant/users/$user" params={{ tenant, user: user_id }} className={styles.user}>
+          {user_id}
+        </Link>
+      )}{' '}
+      <span className="soft">{plan}</span>
+    </>
+  ),
+});

@@ -16,6 +16,11 @@ export function counted({ value, error }: Figure): string {
     : exactNumber(value);
 }
 
+/** "+240" of a sum's part; "0" has no sign. */
+export function signed(sign: '+' | '−', text: string): string {
+  return text === '0' ? text : sign + text;
+}
+
 const units = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'];
 
 /** "12.4 MiB" */

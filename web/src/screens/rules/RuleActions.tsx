@@ -12,6 +12,7 @@ import {
   IconCopy,
   IconDots,
   IconGhost,
+  IconHistory,
   IconPause,
   IconPencil,
   IconPlay,
@@ -20,6 +21,7 @@ import {
 import { done } from '~/components/toast';
 import { exactNumber } from '~/domain/format';
 import { limitSentence } from '~/domain/rate';
+import { isReplayable } from '~/features/replay/useLimitDraft';
 import styles from './Rules.module.css';
 import { differences } from './ruleDraft';
 
@@ -77,6 +79,12 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry
   const ask = (act: Act) => setAsked({ act, seen: rule });
   const copy = () =>
     navigate({ to: '/t/$tenant/rules/new', params: { tenant }, search: { from: rule.rule_id } });
+  const replay = () =>
+    navigate({
+      to: '/t/$tenant/replays',
+      params: { tenant },
+      search: { open: 'new', rule: rule.rule_id },
+    });
   const live = rule.mode === 'enforce' && rule.action !== 'bypass';
 
   return (
@@ -102,6 +110,11 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry
           {onSchedule && (
             <Menu.Item leftSection={<IconClock size={15} />} onClick={onSchedule}>
               Schedule a change
+            </Menu.Item>
+          )}
+          {isReplayable(rule) && (
+            <Menu.Item leftSection={<IconHistory size={15} />} onClick={replay}>
+              Replay another limit
             </Menu.Item>
           )}
           <Menu.Divider />

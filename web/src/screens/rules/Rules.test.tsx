@@ -109,6 +109,7 @@ test('the menu of a live rule stops enforcing it, and asks again with what chang
     'Duplicate',
     'Try as shadow',
     'Schedule a change',
+    'Replay another limit',
     'Stop enforcing (shadow mode)',
     'Turn off',
     'Remove rule',

@@ -7,6 +7,8 @@ import { Chart } from '~/charts/Chart';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { exactNumber, percent } from '~/domain/format';
+import { isReplayable } from '~/features/replay/useLimitDraft';
+import { useRole } from '~/session';
 import styles from './Rules.module.css';
 import { changedMode, ruleHistoryQuery } from './ruleHistory';
 
@@ -29,6 +31,7 @@ export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
       ),
     refetchInterval: 30_000,
   });
+  const { edit } = useRole();
   const shadow = rule.mode === 'shadow';
   const { data: history } = useQuery(ruleHistoryQuery(tenant, rule.rule_id));
   return (
@@ -36,9 +39,16 @@ export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
       title="Last 24 hours"
       flush={false}
       actions={
-        <Link to="/t/$tenant/violations" params={{ tenant }} search={{ rule: rule.rule_id, range: '24h' }}>
-          View violations
-        </Link>
+        <>
+          {edit && isReplayable(rule) && (
+            <Link to="/t/$tenant/replays" params={{ tenant }} search={{ open: 'new', rule: rule.rule_id }}>
+              Replay another limit
+            </Link>
+          )}
+          <Link to="/t/$tenant/violations" params={{ tenant }} search={{ rule: rule.rule_id, range: '24h' }}>
+            View violations
+          </Link>
+        </>
       }
     >
       <Query query={series}>

@@ -1,0 +1,88 @@
+import { Button, Group, Select } from '@mantine/core';
+import type { Rule } from '~/api/types';
+import { BurstInput } from '~/components/BurstInput';
+import type { Wrong } from '~/components/FormDialog';
+import { RateInput } from '~/components/RateInput';
+import { algorithms } from '~/domain/algorithm';
+import { hasRate, type Limit, limitProblems, limitSentence, sameLimit, times } from '~/domain/rate';
+import { ruleLabel } from '~/domain/rule';
+import styles from './Replay.module.css';
+
+interface Props {
+  rules: Rule[];
+  rule: Rule | undefined;
+  limit: Limit | null;
+  wrong: Wrong;
+  onRule: (id: number) => void;
+  onLimit: (limit: Limit) => void;
+}
+
+/** A rule and its other limit, which begins with the present one. */
+export function LimitFields({ rules, rule, limit, wrong, onRule, onLimit }: Props) {
+  return (
+    <>
+      <Select
+        label="Rule"
+        placeholder="Search rules"
+        searchable
+        allowDeselect={false}
+        nothingFoundMessage="No results"
+        data={rules.map((one) => ({ value: String(one.rule_id), label: ruleLabel(one) }))}
+        value={rule ? String(rule.rule_id) : null}
+        onChange={(chosen) => chosen !== null && onRule(Number(chosen))}
+      />
+      {rule && limit && <Numbers rule={rule} limit={limit} wrong={wrong} onLimit={onLimit} />}
+    </>
+  );
+}
+
+function Numbers({
+  rule,
+  limit,
+  wrong,
+  onLimit,
+}: { rule: Rule; limit: Limit } & Pick<Props, 'wrong' | 'onLimit'>) {
+  const problems = limitProblems(limit);
+  return (
+    <div>
+      <div className={styles.pair}>
+        {hasRate(rule.algorithm) && (
+          <RateInput
+            label="Rate"
+            value={limit}
+            error={problems.rate ?? wrong('/rules/0/rate_per_second')}
+            onChange={(rate) => onLimit({ ...limit, ...rate })}
+          />
+        )}
+        <BurstInput
+          label={algorithms[rule.algorithm].burst}
+          value={limit.burst_capacity}
+          error={problems.burst ?? wrong('/rules/0/burst_capacity')}
+          onChange={(burst_capacity) => onLimit({ ...limit, burst_capacity })}
+        />
+      </div>
+      <Group gap={8} mt={8}>
+        <Button variant="default" size="compact-sm" onClick={() => onLimit(times(rule, 0.5))}>
+          Half
+        </Button>
+        <Button variant="default" size="compact-sm" onClick={() => onLimit(times(rule, 2))}>
+          Double
+        </Button>
+        <span className="soft">of the present {limitSentence(rule)}</span>
+      </Group>
+      <p className={`soft ${styles.note}`}>{noteOn(rule, limit)}</p>
+    </div>
+  );
+}
+
+/** What the replay does with the rule. */
+function noteOn(rule: Rule, limit: Limit): string {
+  return [
+    sameLimit(rule, limit) && 'Change the limit to replay it.',
+    rule.key_pattern.includes('user:{user_id}') && 'Users with an override keep theirs.',
+    !rule.is_active && 'The rule is off, and is on in the replay.',
+    rule.mode === 'shadow' && 'The rule is in shadow mode: the result is what it would deny.',
+  ]
+    .filter(Boolean)
+    .join(' ');
+}
