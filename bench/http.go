@@ -77,7 +77,7 @@ func (f figures) mean(name string) float64 {
 	return sum / float64(len(f[name]))
 }
 
-// over returns the median of the rounds' ratios of a figure of both.
+// over returns the median of the ratios of a figure of both, each of the same round or lap.
 func (f figures) over(baseline figures, name string) float64 {
 	var ratios []float64
 	for i, value := range f[name] {
@@ -95,8 +95,9 @@ type contender struct {
 	// warmUp is for how long it is asked before each lap counts.
 	warmUp time.Duration
 	// closed is the load of a contender that is not asked over HTTP.
-	closed func(ctx context.Context, callers int, length time.Duration) (outcome, error)
-	figures
+	closed  func(ctx context.Context, callers int, length time.Duration) (outcome, error)
+	figures // of each round
+	laps    figures
 }
 
 // race lets contenders take turns in closed loops, and notes for each round its checks per second and
@@ -120,12 +121,14 @@ func (f *field) race(ctx context.Context, rounds int, round time.Duration, conne
 		}
 		for j, c := range contenders {
 			if c.figures == nil {
-				c.figures = figures{}
+				c.figures, c.laps = figures{}, figures{}
 			}
-			for name := range laps[j] {
-				if i > 0 { // the first round warms up connections, pools and buckets
-					c.add(name, laps[j].mean(name))
-				}
+			if i == 0 { // the first round warms up connections, pools and buckets
+				continue
+			}
+			for name, values := range laps[j] {
+				c.add(name, laps[j].mean(name))
+				c.laps[name] = append(c.laps[name], values...)
 			}
 		}
 	}
@@ -265,15 +268,15 @@ func throughput(ctx context.Context, rounds int, round time.Duration) ([]line, e
 }
 
 // versus makes a row of two contenders' checks per second. The ratio is the median of those of the
-// rounds, whose two sides ran one right after the other.
+// laps, whose two sides ran one right after the other.
 func versus(what string, baseline, ours *contender, atLeast float64) line {
-	return lineOf(what, "%.0f", baseline.median("checks/s"), ours.median("checks/s"), ours.over(baseline.figures, "checks/s"), atLeast)
+	return lineOf(what, "%.0f", baseline.laps.median("checks/s"), ours.laps.median("checks/s"), ours.laps.over(baseline.laps, "checks/s"), atLeast)
 }
 
 // latencies compares open loops at a rate, and lone requests.
 func (f *field) latencies(ctx context.Context, rounds int, round time.Duration, rate float64) ([]line, error) {
 	single := crowd(f.token)
-	noop, ours, ping := figures{}, figures{}, figures{}
+	noop, ours := figures{}, figures{}
 	for range rounds {
 		for _, side := range []struct {
 			server *process
@@ -287,30 +290,18 @@ func (f *field) latencies(ctx context.Context, rounds int, round time.Duration, 
 			side.add("p50", micros(open.percentile(0.5)))
 			side.add("p99", micros(open.percentile(0.99)))
 		}
-		for range lapsPerRound {
-			for _, side := range []struct {
-				figures
-				lone func(context.Context, time.Duration) (time.Duration, error)
-			}{
-				{noop, load{[]string{f.noop.addr}, single}.lone},
-				{ours, load{[]string{f.onRedis.addr}, single}.lone},
-				{ping, load{[]string{f.redis.Addr()}, nil}.ping},
-			} {
-				took, err := side.lone(ctx, round/lapsPerRound)
-				if err != nil {
-					return nil, err
-				}
-				side.add("lone", micros(took))
-			}
-		}
 	}
-	beyond := ours.median("lone") - noop.median("lone")
+	alone, err := takeTurns(ctx, time.Duration(rounds)*round,
+		loneRequest("no-op", f.noop, single), loneRequest("check", f.onRedis, single), lonePing("ping", f.redis.Addr()))
+	if err != nil {
+		return nil, err
+	}
 	return []line{
 		ratioLine(fmt.Sprintf("p99 at %.0f/s, half of saturation, open loop ÷ no-op, µs", rate), "%.0f",
 			noop.median("p99"), ours.median("p99"), -3),
 		note("  p50, µs", "%.0f", noop.median("p50"), ours.median("p50")),
-		ratioLine("lone check − lone no-op ÷ one PING, µs", "%.0f", ping.median("lone"), beyond, -2),
-		note("  lone request, µs", "%.0f", noop.median("lone"), ours.median("lone")),
+		ratioLine("lone check − lone no-op ÷ one PING, µs", "%.1f", alone.median("ping"), alone.beyond("check", "no-op"), -2),
+		note("  lone request, µs", "%.1f", alone.median("no-op"), alone.median("check")),
 	}, nil
 }
 

@@ -111,39 +111,18 @@ func withLeases(
 // A check of buckets in memory shows how much of that is what every check costs, such as to read JSON and to match rules.
 func (f *field) loneLeased(ctx context.Context, rounds int, round time.Duration, token string) ([]line, error) {
 	one := [][]byte{singleCheck(token, 0).bytes()}
-	lone := func(p *process) (time.Duration, error) { return load{[]string{p.addr}, one}.lone(ctx, round) }
-	found := figures{}
-	for i := range rounds + 1 {
-		checked, err := lone(f.onRedis)
-		if err != nil {
-			return nil, err
-		}
-		inRAM, err := lone(f.inRAM)
-		if err != nil {
-			return nil, err
-		}
-		noop, err := lone(f.noop)
-		if err != nil {
-			return nil, err
-		}
-		ping, err := load{addrs: []string{f.redis.Addr()}}.ping(ctx, round)
-		if err != nil {
-			return nil, err
-		}
-		if i > 0 {
-			found.add("ping", ping.Seconds()*1e6)
-			for name, took := range map[string]time.Duration{"leased": checked - noop, "in memory": inRAM - noop} {
-				found.add(name, took.Seconds()*1e6)
-				found.add(name+" ÷ ping", took.Seconds()/ping.Seconds())
-			}
-		}
+	found, err := takeTurns(ctx, time.Duration(rounds)*round, loneRequest("no-op", f.noop, one), loneRequest("leased", f.onRedis, one),
+		loneRequest("in memory", f.inRAM, one), lonePing("ping", f.redis.Addr()))
+	if err != nil {
+		return nil, err
 	}
 	row := func(name, of string, atMost float64) line {
-		return lineOf(name, "%.1f", found.median("ping"), found.median(of), found.median(of+" ÷ ping"), -atMost)
+		return ratioLine(name, "%.1f", found.median("ping"), found.beyond(of, "no-op"), -atMost)
 	}
 	return []line{
 		row("(lone check − lone no-op) ÷ PING, leased, µs", "leased", 0.2),
 		row("  the same of buckets in memory", "in memory", 0),
+		note("  lone request, µs", "%.1f", found.median("no-op"), found.median("leased")),
 	}, nil
 }
 

@@ -115,19 +115,10 @@ func (o outcome) percentile(share float64) time.Duration {
 // connect runs a function on each of some connections, dealt out to the servers in turn, and returns
 // what went wrong.
 func (l load) connect(ctx context.Context, connections int, do func(c *connection, i int) error) error {
-	var dialer net.Dialer
-	var open []*connection
-	defer func() {
-		for _, c := range open {
-			_ = c.Close()
-		}
-	}()
-	for i := range connections {
-		conn, err := dialer.DialContext(ctx, "tcp", l.addrs[i%len(l.addrs)])
-		if err != nil {
-			return fmt.Errorf("connect to a server: %w", err)
-		}
-		open = append(open, &connection{conn, bufio.NewReaderSize(conn, 64<<10)})
+	open, err := l.dial(ctx, connections)
+	defer closeAll(open)
+	if err != nil {
+		return err
 	}
 	failures := make([]error, connections)
 	var wg sync.WaitGroup
@@ -138,46 +129,23 @@ func (l load) connect(ctx context.Context, connections int, do func(c *connectio
 	return errors.Join(failures...)
 }
 
-// lone returns the median of what a request takes when there is no other.
-func (l load) lone(ctx context.Context, length time.Duration) (time.Duration, error) {
-	return l.oneByOne(ctx, length, func(c *connection, i int) error {
-		_, err := c.ask(l.requests[i%len(l.requests)])
-		return err
-	})
-}
-
-// ping returns the same of a PING, where the server is a Redis.
-func (l load) ping(ctx context.Context, length time.Duration) (time.Duration, error) {
-	return l.oneByOne(ctx, length, func(c *connection, _ int) error {
-		if _, err := c.Write([]byte("PING\r\n")); err != nil {
-			return fmt.Errorf("ping redis: %w", err)
+// dial opens connections to the servers in turn. The caller closes them, also after an error.
+func (l load) dial(ctx context.Context, connections int) (open []*connection, err error) {
+	var dialer net.Dialer
+	for i := range connections {
+		conn, err := dialer.DialContext(ctx, "tcp", l.addrs[i%len(l.addrs)])
+		if err != nil {
+			return open, fmt.Errorf("connect to a server: %w", err)
 		}
-		if _, err := c.answers.ReadSlice('\n'); err != nil {
-			return fmt.Errorf("ping redis: %w", err)
-		}
-		return nil
-	})
-}
-
-// oneByOne returns the median time of what is done on one connection again and again.
-func (l load) oneByOne(ctx context.Context, length time.Duration, do func(c *connection, i int) error) (time.Duration, error) {
-	var took []time.Duration
-	err := l.connect(ctx, 1, func(c *connection, _ int) error {
-		start := time.Now()
-		for i := 0; time.Since(start) < length || i == 0; i++ {
-			began := time.Now()
-			if err := do(c, i); err != nil {
-				return err
-			}
-			took = append(took, time.Since(began))
-		}
-		return nil
-	})
-	if err != nil {
-		return 0, err
+		open = append(open, &connection{conn, bufio.NewReaderSize(conn, 64<<10)})
 	}
-	slices.Sort(took)
-	return took[len(took)/2], nil
+	return open, nil
+}
+
+func closeAll(open []*connection) {
+	for _, c := range open {
+		_ = c.Close()
+	}
 }
 
 // connection is one HTTP/1.1 connection, kept alive.

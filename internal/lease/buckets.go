@@ -219,9 +219,13 @@ func (b *Buckets) takeUnleased(ctx context.Context, checks []enforce.BucketCheck
 		checks[i].Leased = false
 	}
 	err := b.store.Take(ctx, checks)
-	for i := range checks {
-		if check := &checks[i]; check.Allowed && canServe(check) && b.isOn.Load() {
-			b.notice(check, &noSplit, nil, now)
+	if !b.isOn.Load() {
+		return err
+	}
+	first, step := sample(len(checks), now)
+	for i := first; i < len(checks); i += step {
+		if check := &checks[i]; check.Allowed && canServe(check) {
+			b.notice(check, &noSplit, nil, now, true)
 		}
 	}
 	return err
@@ -264,7 +268,8 @@ func (b *Buckets) end(checks []enforce.BucketCheck, rest *sent, held map[enforce
 	if !b.isOn.Load() {
 		return
 	}
-	for _, place := range rest.places {
+	first, step := sample(len(rest.places), now)
+	for k, place := range rest.places {
 		check, part := &checks[place.check], &noSplit
 		if place.split >= 0 {
 			part = &rest.splits[place.split]
@@ -272,7 +277,7 @@ func (b *Buckets) end(checks []enforce.BucketCheck, rest *sent, held map[enforce
 		switch {
 		case !canServe(check):
 		case check.Allowed:
-			b.notice(check, part, held, now)
+			b.notice(check, part, held, now, k%step == first)
 		case (err == nil || check.Answered) && !check.Recalled:
 			freeFragments(check, held, now)
 		}

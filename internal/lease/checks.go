@@ -184,19 +184,30 @@ func (s *sent) finish(checks []enforce.BucketCheck, err error, now Instant) {
 	}
 }
 
-// notice counts a check that the store allowed, and has its buckets leased once all of them are busy. It counts one bucket after the
-// other, and none after the first that is not busy, because each is a visit to memory that is not in the processor's caches.
+// countedOfCall is how many checks of a call are counted at most. A large call makes its round trip unless all of its checks are served
+// here, which takes buckets that are busy enough to be noticed by a sample. To count each check took such calls 5 % longer.
+const countedOfCall = 8
+
+// sample returns which of the checks of a call are counted: every step-th from the first.
+func sample(checks int, now Instant) (first, step int) {
+	step = max(1, (checks+countedOfCall-1)/countedOfCall)
+	return int(uint64(now.Mono) % uint64(step)), step
+}
+
+// notice learns from a check that the store allowed. If it counts, its buckets are counted, and leased once all of them are busy: one
+// bucket after the other, and none after the first that is not busy, because each is a visit to memory that is not in the processor's
+// caches.
 //
 // Where buckets are spread, each is leased by itself once it is busy: checks that lack its tokens would borrow them, one call each.
 //
 // Nothing is counted of a tenant that has its share of places, because the counters are everyone's.
-func (b *Buckets) notice(check *enforce.BucketCheck, part *split, held map[enforce.Key]*leased, now Instant) {
+func (b *Buckets) notice(check *enforce.BucketCheck, part *split, held map[enforce.Key]*leased, now Instant, counts bool) {
 	if len(check.Tiers) == 0 {
 		return
 	}
 	tenant, isSpread := check.Tiers[0].Key.Tenant, check.Tiers[0].Key.Shard > 0
-	hasPlace := !b.places.isFull(tenant)
-	isHot, missing, isHeld := hasPlace, 0, false
+	counts = counts && !b.places.isFull(tenant)
+	isHot, missing, isHeld := counts, 0, false
 	var busy []candidate // of those that are spread
 	for i := range check.Tiers {
 		tier := &check.Tiers[i]
@@ -210,7 +221,7 @@ func (b *Buckets) notice(check *enforce.BucketCheck, part *split, held map[enfor
 			continue
 		}
 		if isSpread {
-			if hasPlace && canServeTier(tier) && b.recent.count(&tier.Key, now) >= hotAfter {
+			if counts && canServeTier(tier) && b.recent.count(&tier.Key, now) >= hotAfter {
 				busy = append(busy, candidate{tier.Key, tier.Limit})
 			}
 			continue

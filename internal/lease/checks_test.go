@@ -165,12 +165,12 @@ func TestALackOfTokensIsNoReasonToLeaveABucket(t *testing.T) {
 	b.admit()
 	held := *b.held.Load()
 	e := held[tiers[0].Key]
-	b.notice(&enforce.BucketCheck{Cost: enforce.Token, Tiers: tiers}, &noSplit, held, now)
+	b.notice(&enforce.BucketCheck{Cost: enforce.Token, Tiers: tiers}, &noSplit, held, now, true)
 	if e.count.Load() != 1 || e.partly.Load() != 0 {
 		t.Errorf("a check that lacked tokens: %d checks, %d of them with other buckets", e.count.Load(), e.partly.Load())
 	}
 	other := enforce.Tier{Key: enforce.Key{Tenant: 1, Rule: 3}, Limit: limit}
-	b.notice(&enforce.BucketCheck{Cost: enforce.Token, Tiers: append(tiers, other)}, &noSplit, held, now)
+	b.notice(&enforce.BucketCheck{Cost: enforce.Token, Tiers: append(tiers, other)}, &noSplit, held, now, true)
 	if e.count.Load() != 2 || e.partly.Load() != 1 {
 		t.Errorf("a check with a bucket that is not leased: %d checks, %d of them with other buckets", e.count.Load(), e.partly.Load())
 	}

@@ -31,7 +31,7 @@ func checkOf(tenant rules.TenantID, user int, shard uint8) *enforce.BucketCheck 
 
 // isAllowed is a check that the store allowed.
 func (g *greedy) isAllowed(check *enforce.BucketCheck) {
-	g.notice(check, &noSplit, *g.held.Load(), g.now)
+	g.notice(check, &noSplit, *g.held.Load(), g.now, true)
 }
 
 // tenantPlaces returns how many buckets of a tenant are leased.
