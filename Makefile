@@ -72,12 +72,12 @@ web/dist/index.html: web/node_modules/.package-lock.json web/index.html web/refe
 
 web/node_modules/.package-lock.json: web/package.json web/package-lock.json
 	@echo "installing what the UI is built with" >&2
-	@cd web && npm ci --silent
+	@cd web && npm ci --loglevel error
 	@touch $@
 
 clients/typescript/node_modules/.package-lock.json: clients/typescript/package.json clients/typescript/package-lock.json
 	@echo "installing what the TypeScript client is tested with" >&2
-	@cd clients/typescript && npm ci --silent
+	@cd clients/typescript && npm ci --loglevel error
 	@touch $@
 
 .PHONY: generate
