@@ -1,3 +1,4 @@
+import type { Page } from '@playwright/test';
 import { expect, expectAccessible, settled, signIn, test } from './browser';
 import { screens } from './screens';
 import { demo } from './sluice';
@@ -48,6 +49,18 @@ test('leaving the draft of a rule asks first', async ({ page }) => {
   await expect(page).toHaveURL(/\/overview$/);
 });
 
+test('the menu closes when a link in it is followed, also to the screen that is shown', async ({ page }) => {
+  await signIn(page);
+  await page.goto(`/t/${demo.tenant}/violations?user=42`);
+  const menu = page.getByRole('dialog', { name: 'Menu' });
+  for (const name of ['Violations', 'Violations', 'Rules']) {
+    await page.getByRole('button', { name: 'Menu' }).tap();
+    await menu.getByRole('link', { name, exact: true }).tap();
+    await expect(menu).toBeHidden();
+    await expect(page).toHaveURL(new RegExp(`/${name.toLowerCase()}$`));
+  }
+});
+
 test('the answer of a tried check comes into sight, and the screen said before that nothing is sent', async ({
   page,
 }) => {
@@ -61,20 +74,57 @@ test('the answer of a tried check comes into sight, and the screen said before t
   await expectAccessible(page);
 });
 
+/** The texts that are cut off in the rows that are shown. */
+function cutTexts(page: Page): Promise<(string | null)[]> {
+  return page.locator('main tbody td').evaluateAll(
+    (cells) =>
+      cells
+        .filter((cell) => cell.checkVisibility() && cell.scrollWidth > cell.clientWidth)
+        .map((cell) => cell.textContent)
+        .filter(Boolean), // a button may be wider than its cell
+  );
+}
+
 test('rules and overrides are read whole', async ({ page }) => {
   await signIn(page);
   for (const name of ['rules', 'overrides']) {
     await page.goto(`/t/${demo.tenant}/${name}`);
     await expect(page.locator('main tbody tr').first()).toBeVisible();
-    const cut = await page.locator('main tbody td').evaluateAll(
-      (cells) =>
-        cells
-          .filter((cell) => cell.checkVisibility() && cell.scrollWidth > cell.clientWidth)
-          .map((cell) => cell.textContent)
-          .filter(Boolean), // a button may be wider than its cell
-    );
-    expect.soft(cut, name).toEqual([]);
+    expect.soft(await cutTexts(page), name).toEqual([]);
     await expectAccessible(page);
+  }
+});
+
+test('so are 300 rules, of which only the visible ones are drawn', async ({ page }) => {
+  await signIn(page);
+  await page.request.post('/api/v1/tenants', { data: { slug: 'long', name: 'Long' } });
+  const rules = Array.from({ length: 300 }, (_, i) => {
+    const pattern = `user:{user_id}:endpoint:/api/${'a-long-name/'.repeat(i % 4)}${100 + i}`;
+    return `  - {key_pattern: "${pattern}", rate: 10/second, burst_capacity: 500}`;
+  });
+  const imported = await page.request.post('/api/v1/tenants/long/import', {
+    headers: { 'Content-Type': 'application/yaml' },
+    data: ['rules:', ...rules].join('\n'),
+  });
+  expect(imported.status(), await imported.text()).toBe(200);
+  await page.goto('/t/long/rules');
+  const table = page.getByRole('table', { name: 'Rules' });
+  await expect(table).toHaveAttribute('aria-rowcount', '301');
+  expect(await cutTexts(page)).toEqual([]);
+  await expectAccessible(page);
+  expect(await table.getByRole('row').count()).toBeLessThan(100);
+
+  const row = (index: number) => table.locator(`[data-index="${index}"]`);
+  await row(0).locator('[data-opener]').focus();
+  for (const [key, index] of [
+    ['End', 299],
+    ['PageUp', 287],
+    ['Home', 0],
+  ] as const) {
+    await page.keyboard.press(key);
+    await expect(row(index).locator('[data-opener]')).toBeFocused();
+    await expect(row(index)).toBeInViewport({ ratio: 1 });
+    expect(await cutTexts(page), key).toEqual([]);
   }
 });
 

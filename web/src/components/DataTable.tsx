@@ -1,6 +1,7 @@
+import { useMediaQuery } from '@mantine/hooks';
 import type { LinkProps } from '@tanstack/react-router';
 import { useVirtualizer } from '@tanstack/react-virtual';
-import { useRef, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import styles from './DataTable.module.css';
 import { IconChevronDown } from './icons';
 import { followRow, RowOpener } from './RowOpener';
@@ -42,7 +43,11 @@ interface Props<Row> {
 }
 
 const rowHeight = 40;
+const stackedHeight = 64; // of a row that is not drawn yet
 const virtualFrom = 200;
+
+/** The width up to which rows stack, as in DataTable.module.css. */
+const narrow = '(width <= 720px)';
 
 /**
  * A table with keyboard navigation: arrows, Home, End, Page up and down, Enter to open. A row has one link,
@@ -55,21 +60,28 @@ export function DataTable<Row>(props: Props<Row>) {
   const naming = columns.find(({ names }) => names) ?? columns[0];
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = rows.length > virtualFrom;
-  const stacked = !virtual && columns.some(({ under }) => under); // virtual rows are all equally high
+  const stacked = columns.some(({ under }) => under);
+  const isNarrow = useMediaQuery(narrow, undefined, { getInitialValueInEffect: false });
+  const measured = virtual && stacked && isNarrow; // all other rows are equally high
   const virtualizer = useVirtualizer({
     count: rows.length,
     enabled: virtual, // else it measures, which forces a layout while the page starts
     getScrollElement: () => scroller.current,
-    estimateSize: () => rowHeight,
+    estimateSize: () => (measured ? stackedHeight : rowHeight),
+    getItemKey: measured ? (index) => rowKey(rows[index] as Row) : undefined,
     overscan: 12,
     initialRect: { width: 1000, height: 640 },
   });
+  // Heights that were measured stacked are forgotten where rows do not stack.
+  useEffect(() => (measured ? () => virtualizer.measure() : undefined), [measured, virtualizer]);
   const [current, setCurrent] = useState(0);
   const active = Math.min(current, rows.length - 1);
 
   const items = virtualizer.getVirtualItems();
   const first = virtual ? (items[0]?.index ?? 0) : 0;
   const last = virtual ? (items.at(-1)?.index ?? -1) : rows.length - 1;
+  const above = items[0]?.start ?? 0;
+  const below = virtualizer.getTotalSize() - (items.at(-1)?.end ?? 0);
 
   function focus(index: number) {
     const next = Math.max(0, Math.min(index, rows.length - 1));
@@ -118,13 +130,14 @@ export function DataTable<Row>(props: Props<Row>) {
         </colgroup>
         <Head {...props} />
         <tbody>
-          {virtual && <Gap height={first * rowHeight} columns={columns.length} />}
+          {virtual && <Gap height={above} columns={columns.length} />}
           {rows.slice(first, last + 1).map((row, offset) => {
             const index = first + offset;
             const key = rowKey(row);
             return (
               <tr
                 key={key}
+                ref={measured ? virtualizer.measureElement : undefined}
                 data-index={index}
                 data-opens={opens || undefined}
                 aria-rowindex={index + 2}
@@ -156,7 +169,7 @@ export function DataTable<Row>(props: Props<Row>) {
               </tr>
             );
           })}
-          {virtual && <Gap height={(rows.length - 1 - last) * rowHeight} columns={columns.length} />}
+          {virtual && <Gap height={below} columns={columns.length} />}
         </tbody>
       </table>
     </div>

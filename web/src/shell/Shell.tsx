@@ -34,10 +34,15 @@ export function Shell() {
   // Moves the focus to the new screen, so that screen readers announce it and Tab starts there.
   const shown = useRef(pathname);
   useEffect(() => {
-    setMenu((now) => (now === 'open' ? 'closed' : now));
     if (shown.current !== pathname) main.current?.focus({ preventScroll: true });
     shown.current = pathname;
   }, [pathname]);
+
+  // Following a link closes the menu, also a link to the screen that is shown.
+  useEffect(
+    () => router.subscribe('onBeforeNavigate', () => setMenu((now) => (now === 'open' ? 'closed' : now))),
+    [router],
+  );
 
   // The session ended elsewhere: the route runs again and redirects to sign-in.
   useEffect(() => {
