@@ -30,3 +30,24 @@ test('times are shown and typed in the zone of the reader, or in UTC', async ({ 
   await page.getByRole('menuitem', { name: 'From … until …' }).click();
   await expect(page.getByLabel('From')).toHaveValue('2026-03-01T00:00');
 });
+
+for (const minutes of [-10, 10]) {
+  test(`a browser whose clock is ${minutes} minutes off asks for the ranges that others ask for`, async ({
+    page,
+  }) => {
+    await page.clock.install({ time: Date.now() + minutes * 60_000 });
+    const off: number[] = [];
+    page.on('request', (request) => {
+      const until = new URL(request.url()).searchParams.get('until');
+      if (until) off.push(Math.abs(Date.parse(until) - Date.now()));
+    });
+    await signIn(page);
+    for (const screen of ['overview', 'violations', 'users/42', 'settings/security']) {
+      const before = off.length;
+      await page.goto(`/t/${demo.tenant}/${screen}`);
+      await settled(page);
+      expect(off.length, screen).toBeGreaterThan(before);
+    }
+    expect(Math.max(...off)).toBeLessThan(60_000);
+  });
+}

@@ -48,3 +48,22 @@ test.each(Object.keys(rooms))('%s imports what its room allows', (room) => {
     );
   expect(wrong).toEqual([]);
 });
+
+/** What measures how long something takes, which any clock can. Everything else asks for the server's time. */
+const measuring = [
+  'api/busy.ts',
+  'api/client.ts',
+  'api/clock.ts',
+  'components/Announce.tsx',
+  'features/alerts/recipe.ts', // code to copy
+  'screens/users/level.ts',
+  'screens/users/queries.ts', // the buckets' readAt
+  'shell/BusyBanner.tsx',
+];
+
+test('no moment is of the browser’s clock, which can be wrong', () => {
+  const reading = files
+    .filter((file) => !/\.test\./.test(file))
+    .filter((file) => /\bDate\.now\b|new Date\(\)/.test(readFileSync(join(src, file), 'utf8')));
+  expect(reading.toSorted()).toEqual(measuring);
+});

@@ -1,5 +1,6 @@
 import { hashKey, MutationCache, QueryCache, QueryClient, queryOptions } from '@tanstack/react-query';
 import { api, body, tagged } from './client';
+import { serverNow } from './clock';
 import { all } from './pages';
 import { AwayError, isKind, isStatus, ProblemError } from './problem';
 import type { Session } from './types';
@@ -213,7 +214,7 @@ export const lastHourQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'stats', 'last-hour'),
     queryFn: async ({ signal }) => {
-      const from = new Date(Date.now() - hour).toISOString();
+      const from = new Date(serverNow() - hour).toISOString();
       const { items } = await body(
         api.GET('/api/v1/tenants/{tenant}/stats/top', {
           params: { path: { tenant }, query: { by: 'rule', from, limit: 10_000 } },

@@ -1,6 +1,7 @@
 import { queryOptions } from '@tanstack/react-query';
 import { isoMoments, type Span } from '~/domain/range';
 import { api, body } from './client';
+import { serverNow } from './clock';
 import { keepSame, tenantKey } from './queries';
 import type { TopBy } from './types';
 import type { ViolationFilter } from './violations';
@@ -21,7 +22,7 @@ export const seriesQuery = (tenant: string, span: Span, rule?: number) => {
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/stats/series', {
-          params: { path: { tenant }, query: { ...isoMoments(span), rule_id: rule } },
+          params: { path: { tenant }, query: { ...isoMoments(span, serverNow()), rule_id: rule } },
           signal,
         }),
       ),
@@ -38,7 +39,7 @@ export const violationSeriesQuery = (tenant: string, span: Span, filter: Violati
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/stats/violations', {
-          params: { path: { tenant }, query: { ...isoMoments(span), ...filter } },
+          params: { path: { tenant }, query: { ...isoMoments(span, serverNow()), ...filter } },
           signal,
         }),
       ),
@@ -55,7 +56,7 @@ export const summaryQuery = (tenant: string, span: Span) => {
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/stats/summary', {
-          params: { path: { tenant }, query: isoMoments(span) },
+          params: { path: { tenant }, query: isoMoments(span, serverNow()) },
           signal,
         }),
       ),
@@ -83,7 +84,7 @@ export const topQuery = (
     queryFn: ({ signal }) =>
       body(
         api.GET('/api/v1/tenants/{tenant}/stats/top', {
-          params: { path: { tenant }, query: { ...isoMoments(span), by, limit, ...filter } },
+          params: { path: { tenant }, query: { ...isoMoments(span, serverNow()), by, limit, ...filter } },
           signal,
         }),
       ),

@@ -2,6 +2,7 @@ import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
 import type { Moments, Span } from '~/domain/range';
 import type { ViolationsSearch } from '~/search';
 import { api, body } from './client';
+import { serverNow } from './clock';
 import { keepSame, tenantKey } from './queries';
 import type { Violation } from './types';
 
@@ -44,7 +45,7 @@ export const violationsQuery = (tenant: string, span: Span, filter: ViolationFil
     queryKey,
     initialPageParam: null as Place | null,
     queryFn: async ({ pageParam, signal }): Promise<ViolationPage> => {
-      const moments = pageParam?.moments ?? span.at(Date.now());
+      const moments = pageParam?.moments ?? span.at(serverNow());
       const query = {
         ...filter,
         from: new Date(moments.from).toISOString(),
@@ -71,7 +72,7 @@ export async function violationsSince(
   signal: AbortSignal,
 ): Promise<{ items: Violation[]; rest: boolean }> {
   const items: Violation[] = [];
-  const times = { from: new Date(since).toISOString(), until: new Date(Date.now() + 300_000).toISOString() };
+  const times = { from: new Date(since).toISOString(), until: new Date(serverNow() + 300_000).toISOString() };
   let cursor: string | undefined;
   for (let page = 0; page < 4; page++) {
     const query = { ...filter, ...times, limit: 500, cursor };

@@ -1,6 +1,7 @@
 import { Button } from '@mantine/core';
 import { useClipboard } from '@mantine/hooks';
 import { useEffect } from 'react';
+import { serverNow } from '~/api/clock';
 import { between, type Span } from '~/domain/range';
 import { IconCheck, IconCopy } from './icons';
 import { failed } from './toast';
@@ -18,7 +19,7 @@ export function CopyLink({ range }: { range: Span }) {
     <Button
       variant="default"
       leftSection={copied ? <IconCheck size={14} /> : <IconCopy size={14} />}
-      onClick={() => copy(fixedLink(location.href, range, Date.now()))}
+      onClick={() => copy(fixedLink(location.href, range, serverNow()))}
     >
       <span aria-live="polite">{copied ? 'Link copied' : 'Copy link'}</span>
     </Button>

@@ -1,4 +1,5 @@
 import { TextInput, type TextInputProps } from '@mantine/core';
+import { serverNow } from '~/api/clock';
 import { exactTime, ownZone } from '~/domain/format';
 import { fieldMoment } from '~/domain/zone';
 
@@ -19,7 +20,7 @@ export function MomentField({ value, onChange, description, ...field }: Props) {
     <TextInput
       {...field}
       type="datetime-local"
-      description={[description, Number.isNaN(at) ? `In ${ownZone(Date.now())}.` : exactTime(at)]
+      description={[description, Number.isNaN(at) ? `In ${ownZone(serverNow())}.` : exactTime(at)]
         .filter(Boolean)
         .join(' ')}
       inputWrapperOrder={['label', 'input', 'description', 'error']}

@@ -1,6 +1,7 @@
 import { Group, Menu } from '@mantine/core';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
+import { serverNow } from '~/api/clock';
 import { ownZone, timeSpan } from '~/domain/format';
 import { between, isNamedRange, parseRange, ranges } from '~/domain/range';
 import { fieldMoment, fieldText } from '~/domain/zone';
@@ -42,7 +43,7 @@ export function TimeRange({ fallback }: { fallback?: string }) {
           <button type="button" className={styles.range}>
             <IconClock size={14} aria-hidden />
             <span className="aside">Time range: </span>
-            {named?.label ?? custom(range.at(Date.now()))}
+            {named?.label ?? custom(range.at(serverNow()))}
             <IconChevronDown size={14} aria-hidden />
           </button>
         </Menu.Target>
@@ -60,13 +61,13 @@ export function TimeRange({ fallback }: { fallback?: string }) {
             From … until …
           </Menu.Item>
           <Menu.Divider />
-          <Menu.Label>Times are in {ownZone(Date.now())}.</Menu.Label>
+          <Menu.Label>Times are in {ownZone(serverNow())}.</Menu.Label>
           <ZoneChoice />
         </Menu.Dropdown>
       </Menu>
       {choosing && (
         <CustomRange
-          {...range.at(Date.now())}
+          {...range.at(serverNow())}
           onClose={() => setChoosing(false)}
           onChosen={(from, until) => range.set(between(from, until))}
         />
@@ -90,7 +91,7 @@ function CustomRange({ from, until, onClose, onChosen }: CustomProps) {
   return (
     <FormDialog
       title="Time range"
-      lead={`Times are in ${ownZone(Date.now())}.`}
+      lead={`Times are in ${ownZone(serverNow())}.`}
       verb="Show"
       disabled={!(chosen.from < chosen.until)}
       onClose={onClose}

@@ -21,9 +21,9 @@ export interface Span {
   at: (now: number) => Moments;
 }
 
-/** The moments of a range as of now, as the API takes them. */
-export function isoMoments(span: Span): { from: string; until: string } {
-  const { from, until } = span.at(Date.now());
+/** The moments of a range as of a time, as the API takes them. */
+export function isoMoments(span: Span, now: number): { from: string; until: string } {
+  const { from, until } = span.at(now);
   return { from: new Date(from).toISOString(), until: new Date(until).toISOString() };
 }
 

@@ -2,6 +2,7 @@ import { Button, Select } from '@mantine/core';
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { api, body } from '~/api/client';
+import { serverNow } from '~/api/clock';
 import { securityExport } from '~/api/exports';
 import { tenantKey } from '~/api/queries';
 import type { SecurityEvent, SecurityEventList } from '~/api/types';
@@ -60,7 +61,7 @@ function OfPlatform() {
             component="a"
             variant="default"
             leftSection={<IconDownload size={15} aria-hidden />}
-            href={securityExport({ ...filter, ...isoMoments(range) })}
+            href={securityExport({ ...filter, ...isoMoments(range, serverNow()) })}
             download
           >
             Export CSV
@@ -188,7 +189,7 @@ function Events({
   const events = useInfiniteQuery({
     queryKey: [...name, filter, range.text],
     initialPageParam: {} as Next,
-    queryFn: async ({ pageParam: { cursor, span = isoMoments(range) }, signal }) => {
+    queryFn: async ({ pageParam: { cursor, span = isoMoments(range, serverNow()) }, signal }) => {
       const page = await read({ ...filter, ...span, limit: pageSize, cursor }, signal);
       return { ...page, span };
     },

@@ -1,6 +1,7 @@
 import { Tooltip } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
+import { serverNow } from '~/api/clock';
 import { summaryQuery, tenantStatusQuery } from '~/api/traffic';
 import type { Summary, Verdicts } from '~/api/types';
 import { Num } from '~/components/Num';
@@ -98,7 +99,7 @@ function Degraded({ degraded, checks }: { degraded: number; checks: number }) {
 
 /** The share denied in the same range yesterday; for longer ranges, in the range before. */
 function Yesterday({ tenant, span, now }: { tenant: string; span: Span; now: number | null }) {
-  const { from, until } = span.at(Date.now());
+  const { from, until } = span.at(serverNow());
   const back = Math.max(day, until - from);
   const { data } = useQuery({ ...summaryQuery(tenant, earlier(span, back)), placeholderData: undefined });
   if (!data || now === null) return null;

@@ -1,5 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { useMemo } from 'react';
+import { serverNow } from '~/api/clock';
 import { seriesQuery } from '~/api/traffic';
 import type { Series } from '~/api/types';
 import { Chart } from '~/charts/Chart';
@@ -34,7 +35,7 @@ export function Traffic({ tenant, span, onBrush }: Props) {
 }
 
 function Lines({ data, onBrush }: { data: Series; onBrush: Props['onBrush'] }) {
-  const rates = useMemo(() => perMinute(data, Date.now()), [data]);
+  const rates = useMemo(() => perMinute(data, serverNow()), [data]);
   const lines = useMemo(
     () => [
       { label: 'allowed', tone: 'allowed' as const, values: rates.allowed, fill: true },

@@ -2,6 +2,7 @@ import { Button, NativeSelect } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
+import { serverNow } from '~/api/clock';
 import { exportAddress } from '~/api/exports';
 import type { UserMonth } from '~/api/types';
 import { type Column, DataTable } from '~/components/DataTable';
@@ -81,7 +82,7 @@ export function Usage({ tenant, user }: { tenant: string; user: string }) {
 
 /** The files of usage of a month, or of the last year. */
 export function UsageFiles({ tenant }: { tenant: string }) {
-  const [months] = useState(() => lastMonths(Date.now()));
+  const [months] = useState(() => lastMonths(serverNow()));
   const [month, setMonth] = useState(months[0] ?? '');
   const range = month === '' ? {} : { from: month, to: month };
   return (

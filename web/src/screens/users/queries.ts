@@ -1,5 +1,6 @@
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
+import { serverNow } from '~/api/clock';
 import { keepSame, tenantKey } from '~/api/queries';
 import { isoMoments, type Span } from '~/domain/range';
 import type { UsersSearch } from '~/search';
@@ -31,7 +32,7 @@ export const storyQuery = (tenant: string, user: string, span: Span) => {
     queryKey,
     initialPageParam: undefined as { cursor: string; from: string; until: string } | undefined,
     queryFn: async ({ pageParam, signal }) => {
-      const { cursor, ...moments } = pageParam ?? { cursor: undefined, ...isoMoments(span) };
+      const { cursor, ...moments } = pageParam ?? { cursor: undefined, ...isoMoments(span, serverNow()) };
       const query = { ...moments, cursor, limit: 25 };
       const page = await body(
         api.GET('/api/v1/tenants/{tenant}/users/{user_id}/story', {

@@ -1,4 +1,5 @@
 import { Button, Menu } from '@mantine/core';
+import { serverNow } from '~/api/clock';
 import { exportAddress } from '~/api/exports';
 import type { ViolationFilter } from '~/api/violations';
 import { IconDownload } from '~/components/icons';
@@ -13,7 +14,7 @@ interface Props {
 /** Downloads everything that the filters match. */
 export function Export({ tenant, span, filter }: Props) {
   const address = (format: 'csv' | 'jsonl') =>
-    exportAddress(tenant, 'violations/export', { format, ...isoMoments(span), ...filter });
+    exportAddress(tenant, 'violations/export', { format, ...isoMoments(span, serverNow()), ...filter });
   return (
     <Menu position="bottom-end">
       <Menu.Target>

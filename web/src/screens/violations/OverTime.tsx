@@ -1,5 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { useMemo } from 'react';
+import { serverNow } from '~/api/clock';
 import { rulesQuery } from '~/api/queries';
 import { seriesQuery, violationSeriesQuery } from '~/api/traffic';
 import { filterOf } from '~/api/violations';
@@ -116,7 +117,7 @@ function Bars({ x, counts, shadow, total, stepSeconds, old, atLeast, onBrush, ch
 /** Whether the interval of the last bar has not ended. */
 function isUnfinished(x: number[], stepSeconds: number): boolean {
   const last = x.at(-1);
-  return last !== undefined && (last + stepSeconds) * 1000 > Date.now();
+  return last !== undefined && (last + stepSeconds) * 1000 > serverNow();
 }
 
 function Waiting() {

@@ -2,6 +2,7 @@ import { Button } from '@mantine/core';
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { useSearch } from '@tanstack/react-router';
 import { api, body } from '~/api/client';
+import { serverNow } from '~/api/clock';
 import { exportAddress } from '~/api/exports';
 import { tenantKey } from '~/api/queries';
 import type { AuditAction, AuditEntry, AuditObjectKind } from '~/api/types';
@@ -118,7 +119,7 @@ const columnsWith = (names: Names): Column<AuditEntry>[] => [
 function filterOf(search: SettingsSearch, span: Span) {
   const { range, actor, action, kind, object, change } = search;
   return {
-    ...(range && isoMoments(span)),
+    ...(range && isoMoments(span, serverNow())),
     actor_id: actor,
     action: action as AuditAction | undefined,
     object_kind: kind as AuditObjectKind | undefined,
