@@ -5,17 +5,17 @@ import { RuleLink } from './RuleLink';
 interface Props {
   tenant: string;
   id: number;
-  /** Missing if it was removed. */
-  rule: Rule | undefined;
+  /** Null if it was removed, undefined while that is unknown. */
+  rule: Rule | null | undefined;
 }
 
 /** A rule that may have been removed since; its name is then the one that the audit log has. */
 export function FormerRuleLink({ tenant, id, rule }: Props) {
-  const removed = useRemovedRule(tenant, rule ? undefined : id);
+  const removed = useRemovedRule(tenant, rule === null ? id : undefined);
   return (
     <>
       <RuleLink tenant={tenant} id={id} rule={rule ?? removed} />
-      {!rule && !removed && ', removed'}
+      {rule === null && !removed && ', removed'}
     </>
   );
 }

@@ -14,8 +14,8 @@ import { crossingsQuery, type WhichCrossings } from './queries';
 interface Props {
   tenant: string;
   which: WhichCrossings;
-  /** The rules that are known, for their names and time zones. */
-  rules: Rule[];
+  /** The rules of the crossings, for their names and time zones; undefined while they load. */
+  rules: Rule[] | undefined;
 }
 
 /** When quotas were used up to the shares that their rules note, of one rule or one user. */
@@ -35,7 +35,7 @@ export function Crossings({ tenant, which, rules }: Props) {
                   key={crossing.crossing_id}
                   tenant={tenant}
                   crossing={crossing}
-                  rule={rules.find(({ rule_id }) => rule_id === crossing.rule_id)}
+                  rule={rules && (rules.find(({ rule_id }) => rule_id === crossing.rule_id) ?? null)}
                   names={'rule' in which ? 'who' : 'rule'}
                 />
               ))}
@@ -52,10 +52,10 @@ export function Crossings({ tenant, which, rules }: Props) {
   );
 }
 
-function noneYet(which: WhichCrossings, rules: Rule[]): string {
+function noneYet(which: WhichCrossings, rules: Rule[] | undefined): string {
   if ('user' in which)
     return 'No crossings. Quota rules that note them, such as at 80 and 100 %, record them here.';
-  const shares = rules[0]?.notify_at ?? [];
+  const shares = rules?.[0]?.notify_at ?? [];
   return shares.length === 0
     ? 'This rule notes no crossings. Enter shares such as 80, 100 in its limit.'
     : 'No crossings yet.';
@@ -64,8 +64,8 @@ function noneYet(which: WhichCrossings, rules: Rule[]): string {
 interface RowProps {
   tenant: string;
   crossing: Crossing;
-  /** Missing if it was removed. */
-  rule: Rule | undefined;
+  /** Null if it was removed, undefined while that is unknown. */
+  rule: Rule | null | undefined;
   names: 'who' | 'rule';
 }
 
@@ -103,7 +103,8 @@ function OfRule({ tenant, crossing, rule }: Omit<RowProps, 'names'>) {
   if (rule) return <RuleLink tenant={tenant} id={rule_id} rule={rule} />;
   return (
     <>
-      <code>{key_pattern}</code> <span className="soft">{[name, 'removed'].filter(Boolean).join(' · ')}</span>
+      <code>{key_pattern}</code>{' '}
+      <span className="soft">{[name, rule === null && 'removed'].filter(Boolean).join(' · ')}</span>
     </>
   );
 }

@@ -43,7 +43,7 @@ function What({
   const list = (
     <ul className={styles.rules}>
       {change.rules.map(({ rule_id, change: patch, failure }) => {
-        const rule = rules.get(rule_id);
+        const rule = rules.get(rule_id) ?? null;
         return (
           <li key={rule_id}>
             <FormerRuleLink tenant={tenant} id={rule_id} rule={rule} />

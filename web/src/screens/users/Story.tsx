@@ -25,7 +25,8 @@ const hour = 3_600_000;
 interface Props {
   tenant: string;
   user: string;
-  rules: Rule[];
+  /** Undefined while they load. */
+  rules: Rule[] | undefined;
   span: Span;
 }
 
@@ -89,7 +90,7 @@ function Denied({ tenant, user, at, denials: { rule_id, rule, mode, denied, exac
   );
 }
 
-function Changed({ tenant, entry, rules }: { tenant: string; entry: Entry; rules: Rule[] }) {
+function Changed({ tenant, entry, rules }: { tenant: string; entry: Entry; rules: Rule[] | undefined }) {
   const changes = changesOf(entry).filter(({ field }) => field !== 'User' && field !== 'Rule');
   return (
     <>
@@ -111,7 +112,7 @@ function Changed({ tenant, entry, rules }: { tenant: string; entry: Entry; rules
             <FormerRuleLink
               tenant={tenant}
               id={ruleOf(entry)}
-              rule={rules.find(({ rule_id }) => rule_id === ruleOf(entry))}
+              rule={rules && (rules.find(({ rule_id }) => rule_id === ruleOf(entry)) ?? null)}
             />
           </>
         )}

@@ -229,6 +229,24 @@ const receiptOf42 = {
   rules: [12],
 };
 
+test('a rule is not said to be removed while the rules load', async () => {
+  let answer = (_: { json: unknown }) => {};
+  const entry = auditEntry({ action: 'update', object: { kind: 'override', id: '12:42' } });
+  const requests = userServer({
+    [`GET ${base}/rules`]: () => new Promise((resolve) => (answer = resolve)),
+    [`GET ${its}/story`]: page([{ at: entry.at, denials: null, entry }]),
+    [`GET ${base}/crossings`]: page([crossing({ rule_id: 12 })]),
+  });
+  open('/t/acme/users/42');
+  const story = await screen.findByRole('list', { name: 'Time line' });
+  const crossings = await screen.findByRole('list', { name: 'Crossings' });
+  for (const list of [story, crossings]) expect(list.textContent).not.toMatch(/removed/i);
+  expect(requests.filter(({ path }) => path.endsWith('/audit'))).toEqual([]);
+  answer({ json: page([rule({ name: 'hourly' })]) });
+  await within(story).findByText('user:{user_id}');
+  expect(story.textContent).toMatch(/the override of user:\{user_id\} hourly/);
+});
+
 test('a user is erased after the id was typed, and the receipt is shown', async () => {
   let usage = [{ month: '2026-11', allowed: 9, denied: 3, cost: 9 }];
   const requests = userServer({

@@ -39,7 +39,8 @@ export default function UserPage() {
   const search: UserSearch = useSearch({ from: '/shell/t/$tenant/users/$user' });
   const { edit, own } = useRole();
   const user = useQuery(userQuery(tenant, id));
-  const { data: rules = [] } = useQuery(rulesQuery(tenant));
+  const { data: loadedRules } = useQuery(rulesQuery(tenant));
+  const rules = loadedRules ?? [];
   const [erasing, setErasing] = useState(false);
   const [changing, setChanging] = useState<Tagged<User> | null>(null);
   const overridable = user.data ? overridableRules(rules, user.data.value) : [];
@@ -97,8 +98,8 @@ export default function UserPage() {
               onOverride={override}
             />
             <Buckets tenant={tenant} user={id} edit={edit} onOverride={override} />
-            <Story tenant={tenant} user={id} rules={rules} span={range} />
-            <Crossings tenant={tenant} which={{ user: id }} rules={rules} />
+            <Story tenant={tenant} user={id} rules={loadedRules} span={range} />
+            <Crossings tenant={tenant} which={{ user: id }} rules={loadedRules} />
             <Card title="Overrides" lead="Limits that this user has instead of a rule’s." flush>
               <OverrideTable
                 tenant={tenant}
