@@ -52,6 +52,29 @@ test('filters come from the address and go there', async () => {
   expect(screen.getByLabelText('User')).toHaveProperty('value', '');
 });
 
+test('rows of another filter are marked as old for as long as they are there', async () => {
+  const of = (who: string) => violation({ violation_id: who, user_id: who, ip_address: null });
+  server({
+    [`GET ${base}/violations`]: ({ query }: Asked) => ({ json: list([of(`by-${query.get('scope')}`)]) }),
+  });
+  const { router } = open('/t/acme/violations?scope=user');
+  const table = await screen.findByRole('table', { name: 'Violations' });
+  const filter: HTMLSelectElement = screen.getByLabelText('Scope');
+  const wrong: (string | null)[] = [];
+  const observer = new MutationObserver(() => {
+    const isOther = !table.textContent?.includes(`by-${filter.value}`);
+    if (isOther && !table.closest('[aria-busy="true"]')) wrong.push(`${filter.value}: ${table.textContent}`);
+  });
+  observer.observe(document, { subtree: true, childList: true, characterData: true, attributes: true });
+  for (const scope of ['ip', 'user'] as const) {
+    // The list of users is there already when one comes back to it.
+    await router.navigate({ to: '/t/$tenant/violations', params: { tenant: 'acme' }, search: { scope } });
+    await within(table).findByText(`by-${scope}`);
+  }
+  observer.disconnect();
+  expect(wrong).toEqual([]);
+});
+
 test('the delay of a queue has a column if a violation is of one', async () => {
   const queued = violation({ violation_id: 'queued', algorithm: 'leaky_bucket', queue_ms: 4935 });
   server({ [`GET ${base}/violations`]: list([queued, violation()]) });

@@ -49,7 +49,14 @@ export default function Violations() {
     () => joined(arrived, held, dropped ? [] : list.data?.pages),
     [arrived, held, dropped, list.data],
   );
-  const drawn = useDeferredValue(rows); // a hundred rows are drawn in steps, between which the page answers
+  const asked = `${JSON.stringify(filter)} ${range.text}`;
+  const answer = useMemo(
+    () => ({ rows, of: list.isPlaceholderData ? null : asked }),
+    [rows, list.isPlaceholderData, asked],
+  );
+  // A hundred rows are drawn in steps, between which the page answers.
+  const { rows: drawn, of: drawnOf } = useDeferredValue(answer);
+  const isOld = drawnOf !== asked; // rows of another filter or range
   // Rows of another filter say nothing about what is missing here.
   latest.current = list.isPlaceholderData ? undefined : (arrived[0] ?? rows[0]);
   // An empty list has no rows that could move, so new ones are shown at once.
@@ -125,10 +132,7 @@ export default function Violations() {
             ) : rows.length === 0 ? (
               <Nothing list={list} filtered={isFiltered(search)} live={!!search.live} tenant={tenant} />
             ) : (
-              <div
-                className={list.isPlaceholderData ? styles.old : undefined}
-                aria-busy={list.isPlaceholderData}
-              >
+              <div className={isOld ? styles.old : undefined} aria-busy={isOld}>
                 <DataTable
                   label="Violations"
                   columns={violationColumns(rules, drawn)}
