@@ -39,7 +39,8 @@ type apiRequest struct {
 	requestID string
 	session   *auth.Session // of a person; nil for API keys and anonymous callers
 	key       *auth.Key     // nil for a person; a service key has no tenant
-	outsider  *auth.Key     // a valid key from a network where it may not be used
+	refused   *auth.Key     // whose secret the caller has, and that is not let in
+	isOutside bool          // refused is in force, and its networks are others
 	actor     rules.Actor
 	tenant    rules.Tenant // named by the path
 	role      auth.Role    // of the caller in the tenant

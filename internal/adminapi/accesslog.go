@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // note logs what the caller did to get in, or was refused. Every handler that lets somebody in, hands something out or
@@ -22,10 +23,26 @@ func (s *surface) note(q *apiRequest, kind auth.AccessKind, detail string) {
 func (s *surface) noteOf(q *apiRequest, kind auth.AccessKind, detail string, account auth.Account) {
 	event := s.accessEvent(q, kind, detail)
 	event.Account, event.Who = account.ID, account.Email
-	if q.key != nil {
+	switch {
+	case q.key != nil:
 		event.KeyID, event.Who = q.key.ID, q.actor.Name
+	case q.refused != nil:
+		event.KeyID = q.refused.ID
+		event.TenantID, event.Tenant = s.tenantOf(q.refused)
 	}
 	s.Access.Note(event)
+}
+
+// tenantOf returns a key's tenant with its slug; neither for a service key.
+func (s *surface) tenantOf(key *auth.Key) (rules.TenantID, string) {
+	if key.TenantID == 0 {
+		return 0, ""
+	}
+	tenant := s.Snapshots.Snapshot().Tenant(key.TenantID)
+	if tenant == nil {
+		return 0, "" // removed meanwhile
+	}
+	return key.TenantID, tenant.Tenant.Slug
 }
 
 // noteTyped logs what a stranger did for an address.
@@ -42,17 +59,16 @@ func (s *surface) accessEvent(q *apiRequest, kind auth.AccessKind, detail string
 	}
 }
 
-// noteRefusal logs a caller without permission, and one whose key or session is not in force.
+// noteRefusal logs a caller without permission, and one whose key or session is not in force. The refusal of a key is in
+// the log of its tenant, wherever it was sent.
 func (s *surface) noteRefusal(q *apiRequest, rt route, err error) {
 	var told *httpapi.Problem
 	if !errors.As(asProblem(err), &told) {
 		return
 	}
 	switch operation := rt.method + " " + rt.path; {
-	case q.outsider != nil:
-		event := s.accessEvent(q, auth.AccessOutside, operation)
-		event.KeyID = q.outsider.ID
-		s.Access.Note(event)
+	case q.isOutside:
+		s.note(q, auth.AccessOutside, operation)
 	case told.Status == http.StatusForbidden:
 		s.note(q, auth.AccessDenied, operation)
 	case told.Status == http.StatusUnauthorized && s.credential(q.r) != "":

@@ -60,6 +60,9 @@ func (s *surface) identifyKey(q *apiRequest, authorization []string) error {
 		return httpapi.Unavailable.Problem("No API keys were loaded yet; try again in a second.")
 	}
 	key, _, refusal := latest.Authenticate(authorization, s.Now())
+	if key != nil {
+		q.refused = &key.Key
+	}
 	if refusal != "" {
 		return unauthorized(q, refusal)
 	}
@@ -99,6 +102,7 @@ func (s *surface) identifyServiceKey(q *apiRequest, id, secret string) error {
 	if subtle.ConstantTimeCompare(digest[:], key.Digest[:]) != 1 || err != nil {
 		return unauthorized(q, snapshot.UnknownKey)
 	}
+	q.refused = &key.Key
 	if refusal := key.Refusal(s.Now()); refusal != "" {
 		return unauthorized(q, refusal)
 	}
@@ -113,7 +117,7 @@ func (s *surface) identifyServiceKey(q *apiRequest, id, secret string) error {
 }
 
 func (q *apiRequest) beKey(key *auth.NamedKey) {
-	q.key = &key.Key
+	q.key, q.refused = &key.Key, nil
 	q.actor = rules.Actor{Kind: rules.ActorKey, ID: key.ID, Name: key.Name, RequestID: q.requestID}
 }
 
@@ -122,7 +126,7 @@ func (s *surface) checkNetwork(q *apiRequest, key *auth.Key) error {
 	if key.AllowsFrom(clientIP(q.r, s.TrustedProxies)) {
 		return nil
 	}
-	q.outsider = key
+	q.isOutside = true
 	return httpapi.Forbidden.Problem("This API key may not be used from this address; its owner can add the network to the key.")
 }
 

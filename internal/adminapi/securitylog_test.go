@@ -65,7 +65,7 @@ func TestTheSecurityLogIsShownToThoseItConcerns(t *testing.T) {
 	if got := logOf(ada, "/api/v1/account/security-log"); got.kinds() != "denied reset_asked sign_in_failed signed_in" {
 		t.Errorf("the account's own log has %s", got.kinds())
 	}
-	if got := logOf(owner, "/api/v1/tenants/acme/security-log"); got.kinds() != "denied exported" {
+	if got := logOf(owner, "/api/v1/tenants/acme/security-log"); got.kinds() != "denied exported outside_network" {
 		t.Errorf("the tenant's log has %s", got.kinds())
 	}
 	if got := logOf(admin, "/api/v1/tenants/other/security-log"); got.kinds() != "" {
@@ -79,7 +79,7 @@ func TestTheSecurityLogIsShownToThoseItConcerns(t *testing.T) {
 		"kind=outside_network":                          "outside_network",
 		"account_id=" + formatID(ada.account.ID):        "denied signed_in",
 		"email=" + url.QueryEscape(ada.account.Email):   "denied reset_asked sign_in_failed signed_in",
-		"tenant=acme":                                   "denied exported",
+		"tenant=acme":                                   "denied exported outside_network",
 		"tenant=acme&kind=denied":                       "denied",
 		"ip=192.0.2.1&kind=signed_in":                   "signed_in",
 		"ip=2001:db8::1":                                "",
@@ -118,6 +118,42 @@ func TestTheSecurityLogIsShownToThoseItConcerns(t *testing.T) {
 		}
 	}
 	w.wantNoSecrets()
+}
+
+func TestATenantsLogHasTheRefusalsOfItsKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := w.person(w.acme, auth.Owner)
+	for _, refused := range []struct{ kind, permission, change string }{
+		{"refused", "manage", "revoked_at = now()"},
+		{"refused", "manage", "expires_at = now() - interval '1 hour'"},
+		{"outside_network", "manage", "networks = '{198.51.100.0/24}'"},
+		{"denied", "check", "networks = '{}'"},
+	} {
+		id, token := w.key(w.acme, auth.Permission(refused.permission))
+		w.refresh()
+		w.exec("UPDATE api_key SET "+refused.change+" WHERE key_id = $1", id)
+		for _, isKnown := range []bool{false, true} { // to the snapshot, which is a second late
+			if isKnown {
+				w.refresh()
+			}
+			w.send(caller{key: token}, "GET", "/api/v1/tenants/other", nil)
+			w.access.Flush(w.ctx())
+			log := read[securityLog](t, w.want(w.send(owner, "GET", "/api/v1/tenants/acme/security-log?kind="+refused.kind, nil), http.StatusOK))
+			if len(log.Items) == 0 || log.Items[0].KeyID != id || log.Items[0].Tenant != "acme" {
+				t.Errorf("%s, known to the snapshot %v: the log has %+v", refused.change, isKnown, log.Items)
+			}
+		}
+	}
+	// Others learn nothing of its keys from a secret that is made up.
+	id, _ := w.key(w.acme, auth.PermissionManage)
+	w.refresh()
+	w.send(caller{key: "slk_" + id + "_" + strings.Repeat("0", 32)}, "GET", "/api/v1/tenants/acme", nil)
+	w.access.Flush(w.ctx())
+	everything := read[securityLog](t, w.want(w.send(w.platformAdmin(), "GET", "/api/v1/security-log?kind=refused&limit=1", nil), http.StatusOK))
+	if len(everything.Items) != 1 || everything.Items[0].KeyID != "" || everything.Items[0].Tenant != "" {
+		t.Errorf("a made-up secret is logged as %+v", everything.Items)
+	}
 }
 
 func TestAnUnprovenAccountIsNotShownWhatStrangersDidForItsAddress(t *testing.T) {

@@ -19,8 +19,8 @@ type Key struct {
 const UnknownKey = "No API key in force has this id and secret."
 
 // Authenticate finds the key in force that the lines of a request's Authorization header carry, and its tenant.
-// Otherwise refusal tells the caller why not. Only callers who know the secret learn that a key was revoked or has
-// expired. Do not change the key.
+// Otherwise refusal tells the caller why not, and key is the one that was revoked or has expired: only callers who know its
+// secret learn that. Do not change the key.
 func (s *Snapshot) Authenticate(authorization []string, now time.Time) (key *Key, tenant *Tenant, refusal string) {
 	id, secret, ok := bearerKey(authorization)
 	if !ok {
@@ -35,7 +35,7 @@ func (s *Snapshot) Authenticate(authorization []string, now time.Time) (key *Key
 		return nil, nil, UnknownKey
 	}
 	if refusal = key.Refusal(now); refusal != "" {
-		return nil, nil, refusal
+		return key, nil, refusal
 	}
 	if tenant = s.Tenant(key.TenantID); tenant == nil {
 		return nil, nil, UnknownKey

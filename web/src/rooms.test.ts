@@ -49,6 +49,12 @@ test.each(Object.keys(rooms))('%s imports what its room allows', (room) => {
   expect(wrong).toEqual([]);
 });
 
+test('what a route shows is a screen', () => {
+  const shown = [...readFileSync(join(src, 'routes.tsx'), 'utf8').matchAll(/import\('([^']+)'\)/g)];
+  expect(shown.length).toBeGreaterThan(20);
+  expect(shown.map(([, file]) => file).filter((file) => !file?.startsWith('~/screens/'))).toEqual([]);
+});
+
 /** What measures how long something takes, which any clock can. Everything else asks for the server's time. */
 const measuring = [
   'api/busy.ts',

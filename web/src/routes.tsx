@@ -155,7 +155,7 @@ const platformSecurityLog = createRoute({
   getParentRoute: () => shell,
   path: '/platform/security-log',
   validateSearch: securitySearch,
-  component: lazyRouteComponent(() => import('~/features/security/SecurityLog')),
+  component: lazyRouteComponent(() => import('~/screens/platform/SecurityLog')),
 });
 
 const platformSignIn = createRoute({

@@ -29,6 +29,11 @@ const titles: Record<string, string> = {
 /** The kinds of events to filter by. */
 export const securityKinds = Object.entries(titles).map(([value, label]) => ({ value, label }));
 
+/** Those that happen in a tenant. Getting in is of no tenant. */
+export const tenantSecurityKinds = securityKinds.filter(({ value }) =>
+  ['refused', 'outside_network', 'denied', 'exported', 'key_left_behind'].includes(value),
+);
+
 /** "Sign-in failed", "Sign-in failed, 12 times". */
 export function titleOf({ kind, count }: Pick<SecurityEvent, 'kind' | 'count'>): string {
   const title = titles[kind] ?? kind.replaceAll('_', ' ').replace(/^./, (first) => first.toUpperCase());

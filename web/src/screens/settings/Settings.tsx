@@ -14,11 +14,7 @@ const sections = {
   tenant: lazy(() => import('./tenant/TenantSettings')),
   'import-export': lazy(() => import('./config/ImportExport')),
   audit: lazy(() => import('./audit/Audit')),
-  security: lazy(() =>
-    import('~/features/security/SecurityLog').then(({ TenantSecurityLog }) => ({
-      default: TenantSecurityLog,
-    })),
-  ),
+  security: lazy(() => import('./security/SecurityLog')),
 };
 
 /** The settings of a tenant, one section at a time. */

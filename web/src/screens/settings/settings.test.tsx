@@ -313,6 +313,15 @@ test('an owner sees who was refused in the tenant, by the filters of the address
   expect(screen.queryByRole('columnheader', { name: 'Tenant' })).toBeNull();
   await user.click(screen.getByRole('button', { name: 'Clear' }));
   await waitFor(() => expect(asked).toEqual(['kind=denied&ip=203.0.113.66&limit=100', 'limit=100']));
+  // Signing in is of no tenant.
+  await user.click(screen.getByRole('combobox', { name: 'Event' }));
+  expect((await screen.findAllByRole('option')).map(({ textContent }) => textContent)).toEqual([
+    'Key or session refused',
+    'Key used from outside its networks',
+    'Permission denied',
+    'Exported data',
+    'Left a key that still works',
+  ]);
 });
 
 test('the security log is its owners’, and nobody else asks for it', async () => {

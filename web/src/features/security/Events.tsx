@@ -1,133 +1,34 @@
 import { Button, Select } from '@mantine/core';
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
-import { api, body } from '~/api/client';
 import { serverNow } from '~/api/clock';
-import { securityExport } from '~/api/exports';
-import { tenantKey } from '~/api/queries';
 import type { SecurityEvent, SecurityEventList } from '~/api/types';
 import { type Column, DataTable } from '~/components/DataTable';
-import { FilterField } from '~/components/FilterField';
-import { IconDownload, IconX } from '~/components/icons';
+import { IconX } from '~/components/icons';
 import { Outcome } from '~/components/Outcome';
-import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { ShowMore } from '~/components/ShowMore';
-import { EmptyState, NoPermission } from '~/components/states';
+import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
-import { TimeRange, useTimeRange } from '~/components/TimeRange';
+import { useTimeRange } from '~/components/TimeRange';
 import { browserOf } from '~/domain/browser';
 import { isoMoments } from '~/domain/range';
-import { securityKinds, titleOf } from '~/domain/security';
+import { type securityKinds, titleOf } from '~/domain/security';
 import type { SecuritySearch } from '~/search';
-import { useRole, useSession, useTenant } from '~/session';
-import styles from './Security.module.css';
 
 const pageSize = 100;
-const defaultRange = '7d';
 
-/** Who got in and who did not, for platform admins. */
-export default function SecurityLog() {
-  const { account } = useSession();
-  if (!account.platform_admin) {
-    return (
-      <Page title="Security log">
-        <NoPermission need="platform">This requires a platform admin.</NoPermission>
-      </Page>
-    );
-  }
-  return <OfPlatform />;
-}
+/** The range of a security log whose address has none. */
+export const defaultRange = '7d';
 
-/** Who was let in to a tenant and who was not, for its owners: a section of the settings. */
-export function TenantSecurityLog() {
-  const { own } = useRole();
-  return own ? <OfTenant /> : <NoPermission need="own" />;
-}
-
-function OfPlatform() {
-  const { kind, email, ip, tenant } = useSearch({ strict: false }) as SecuritySearch;
-  const filter = { kind, email, ip, tenant };
-  const range = useTimeRange(defaultRange);
-  const set = useSet();
-  return (
-    <Page
-      title="Security log"
-      lead="Sign-ins, failures, changed passwords, denied permissions and exports, of all accounts and keys."
-      actions={
-        <>
-          <TimeRange fallback={defaultRange} />
-          <Button
-            component="a"
-            variant="default"
-            leftSection={<IconDownload size={15} aria-hidden />}
-            href={securityExport({ ...filter, ...isoMoments(range, serverNow()) })}
-            download
-          >
-            Export CSV
-          </Button>
-        </>
-      }
-    >
-      <Card flush>
-        <div className={styles.filters}>
-          <KindFilter />
-          <FilterField label="E-mail" value={email} onChange={(next) => set({ email: next })} search />
-          <FilterField label="IP address" value={ip} onChange={(next) => set({ ip: next })} />
-          <FilterField label="Tenant" value={tenant} onChange={(next) => set({ tenant: next })} />
-          <Clear filter={filter} />
-        </div>
-        <Events
-          name={['security log']}
-          filter={filter}
-          none="Nobody signed in during this time."
-          read={(query, signal) => body(api.GET('/api/v1/security-log', { params: { query }, signal }))}
-        />
-      </Card>
-    </Page>
-  );
-}
-
-function OfTenant() {
-  const tenant = useTenant();
-  const { kind, ip } = useSearch({ strict: false }) as SecuritySearch;
-  const filter = { kind, ip };
-  const set = useSet();
-  return (
-    <Card
-      flush
-      title="Security log"
-      lead="Exports, denied permissions and refused keys in this tenant, of members, keys and platform admins."
-      actions={<TimeRange fallback={defaultRange} />}
-    >
-      <div className={styles.filters}>
-        <KindFilter />
-        <FilterField label="IP address" value={ip} onChange={(next) => set({ ip: next })} />
-        <Clear filter={filter} />
-      </div>
-      <Events
-        name={tenantKey(tenant, 'security log')}
-        filter={filter}
-        none="Nothing was exported or refused during this time."
-        ofTenant
-        read={(query, signal) =>
-          body(
-            api.GET('/api/v1/tenants/{tenant}/security-log', { params: { path: { tenant }, query }, signal }),
-          )
-        }
-      />
-    </Card>
-  );
-}
-
-/** Filters live in the address. */
-function useSet() {
+/** Sets filters, which live in the address. */
+export function useSet() {
   const navigate = useNavigate();
   return (more: Partial<SecuritySearch>) =>
     navigate({ to: '.', search: (old: object) => ({ ...old, ...more }) });
 }
 
-function KindFilter() {
+export function KindFilter({ kinds }: { kinds: typeof securityKinds }) {
   const { kind } = useSearch({ strict: false }) as SecuritySearch;
   const set = useSet();
   return (
@@ -135,7 +36,7 @@ function KindFilter() {
       clearable
       aria-label="Event"
       placeholder="Any event"
-      data={securityKinds}
+      data={kinds}
       value={kind ?? null}
       onChange={(next) => set({ kind: next ?? undefined })}
     />
@@ -144,7 +45,7 @@ function KindFilter() {
 
 const isFiltered = (filter: Filter) => Object.values(filter).some((value) => value !== undefined);
 
-function Clear({ filter }: { filter: Filter }) {
+export function Clear({ filter }: { filter: Filter }) {
   const set = useSet();
   if (!isFiltered(filter)) return null;
   return (
@@ -168,7 +69,8 @@ interface Next {
   span?: Span;
 }
 
-function Events({
+/** The entries that the range and the filters match, the latest first. */
+export function Events({
   name,
   filter,
   none,

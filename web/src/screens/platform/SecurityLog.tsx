@@ -1,0 +1,72 @@
+import { Button } from '@mantine/core';
+import { useSearch } from '@tanstack/react-router';
+import { api, body } from '~/api/client';
+import { serverNow } from '~/api/clock';
+import { securityExport } from '~/api/exports';
+import { FilterField } from '~/components/FilterField';
+import { IconDownload } from '~/components/icons';
+import { Card, Page } from '~/components/Page';
+import { NoPermission } from '~/components/states';
+import { TimeRange, useTimeRange } from '~/components/TimeRange';
+import { isoMoments } from '~/domain/range';
+import { securityKinds } from '~/domain/security';
+import { Clear, defaultRange, Events, KindFilter, useSet } from '~/features/security/Events';
+import styles from '~/features/security/Security.module.css';
+import type { SecuritySearch } from '~/search';
+import { useSession } from '~/session';
+
+/** Who got in and who did not, for platform admins. */
+export default function SecurityLog() {
+  const { account } = useSession();
+  if (!account.platform_admin) {
+    return (
+      <Page title="Security log">
+        <NoPermission need="platform">This requires a platform admin.</NoPermission>
+      </Page>
+    );
+  }
+  return <Log />;
+}
+
+function Log() {
+  const { kind, email, ip, tenant } = useSearch({ strict: false }) as SecuritySearch;
+  const filter = { kind, email, ip, tenant };
+  const range = useTimeRange(defaultRange);
+  const set = useSet();
+  return (
+    <Page
+      title="Security log"
+      lead="Sign-ins, failures, changed passwords, denied permissions and exports, of all accounts and keys."
+      actions={
+        <>
+          <TimeRange fallback={defaultRange} />
+          <Button
+            component="a"
+            variant="default"
+            leftSection={<IconDownload size={15} aria-hidden />}
+            href={securityExport({ ...filter, ...isoMoments(range, serverNow()) })}
+            download
+          >
+            Export CSV
+          </Button>
+        </>
+      }
+    >
+      <Card flush>
+        <div className={styles.filters}>
+          <KindFilter kinds={securityKinds} />
+          <FilterField label="E-mail" value={email} onChange={(next) => set({ email: next })} search />
+          <FilterField label="IP address" value={ip} onChange={(next) => set({ ip: next })} />
+          <FilterField label="Tenant" value={tenant} onChange={(next) => set({ tenant: next })} />
+          <Clear filter={filter} />
+        </div>
+        <Events
+          name={['security log']}
+          filter={filter}
+          none="Nobody signed in during this time."
+          read={(query, signal) => body(api.GET('/api/v1/security-log', { params: { query }, signal }))}
+        />
+      </Card>
+    </Page>
+  );
+}

@@ -1,0 +1,50 @@
+import { useSearch } from '@tanstack/react-router';
+import { api, body } from '~/api/client';
+import { tenantKey } from '~/api/queries';
+import { FilterField } from '~/components/FilterField';
+import { Card } from '~/components/Page';
+import { NoPermission } from '~/components/states';
+import { TimeRange } from '~/components/TimeRange';
+import { tenantSecurityKinds } from '~/domain/security';
+import { Clear, defaultRange, Events, KindFilter, useSet } from '~/features/security/Events';
+import styles from '~/features/security/Security.module.css';
+import type { SecuritySearch } from '~/search';
+import { useRole, useTenant } from '~/session';
+
+/** Who was let in to a tenant and who was not, for its owners. */
+export default function SecurityLog() {
+  const { own } = useRole();
+  return own ? <Log /> : <NoPermission need="own" />;
+}
+
+function Log() {
+  const tenant = useTenant();
+  const { kind, ip } = useSearch({ strict: false }) as SecuritySearch;
+  const filter = { kind, ip };
+  const set = useSet();
+  return (
+    <Card
+      flush
+      title="Security log"
+      lead="Exports, denied permissions and refused keys in this tenant, of members, keys and platform admins."
+      actions={<TimeRange fallback={defaultRange} />}
+    >
+      <div className={styles.filters}>
+        <KindFilter kinds={tenantSecurityKinds} />
+        <FilterField label="IP address" value={ip} onChange={(next) => set({ ip: next })} />
+        <Clear filter={filter} />
+      </div>
+      <Events
+        name={tenantKey(tenant, 'security log')}
+        filter={filter}
+        none="Nothing was exported or refused during this time."
+        ofTenant
+        read={(query, signal) =>
+          body(
+            api.GET('/api/v1/tenants/{tenant}/security-log', { params: { path: { tenant }, query }, signal }),
+          )
+        }
+      />
+    </Card>
+  );
+}
