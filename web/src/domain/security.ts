@@ -1,4 +1,5 @@
 import type { SecurityEvent } from '~/api/types';
+import { browserOf } from './browser';
 
 /** What each kind of event is called. Kinds of later releases are shown by their own name. */
 const titles: Record<string, string> = {
@@ -38,4 +39,29 @@ export const tenantSecurityKinds = securityKinds.filter(({ value }) =>
 export function titleOf({ kind, count }: Pick<SecurityEvent, 'kind' | 'count'>): string {
   const title = titles[kind] ?? kind.replaceAll('_', ' ').replace(/^./, (first) => first.toUpperCase());
   return count > 1 ? `${title}, ${count} times` : title;
+}
+
+/** Events that read the same. */
+export interface FoldedEvent extends SecurityEvent {
+  /** When the first of them was; at is when the latest was. */
+  since: string;
+}
+
+/** Folds neighbours that read the same; the latest event comes first. */
+export function foldEqual(events: SecurityEvent[]): FoldedEvent[] {
+  const folded: FoldedEvent[] = [];
+  for (const event of events) {
+    const later = folded.at(-1);
+    if (later && readsAs(later) === readsAs(event)) {
+      later.count += event.count;
+      later.since = event.at;
+    } else {
+      folded.push({ ...event, since: event.at });
+    }
+  }
+  return folded;
+}
+
+function readsAs({ kind, tenant, ip, user_agent }: SecurityEvent): string {
+  return JSON.stringify([kind, tenant, ip, browserOf(user_agent)]);
 }

@@ -44,6 +44,29 @@ test('who tried to get in is shown', async () => {
   expect(screen.getByText(/203.0.113.66/)).toBeDefined();
 });
 
+test('what was done over and over is one entry', async () => {
+  const exported = (event_id: string, at: string) => ({
+    ...log.items[0],
+    ...{ event_id, at, count: 1, kind: 'exported', succeeded: true, tenant: 'demo', ip: '203.0.113.9' },
+  });
+  fakeServer({
+    'GET /api/v1/session': session(),
+    'GET /api/v1/sessions': { items: [] },
+    'GET /api/v1/account/security-log': {
+      items: [
+        exported('9', '2026-11-21T06:00:00Z'),
+        exported('8', '2026-11-19T06:00:00Z'),
+        exported('7', '2026-11-18T06:00:00Z'),
+      ],
+      next_cursor: null,
+    },
+  });
+  open('/profile');
+  const entry = (await screen.findByText('Exported data, 3 times')).closest('li');
+  expect(entry?.textContent).toMatch(/in demo203\.0\.113\.9 · curl · first .+ ago, last .+ ago$/);
+  expect(screen.getByText('3 events')).toBeDefined();
+});
+
 test('the name is saved over the version that was read', async () => {
   const requests = fakeServer({
     'GET /api/v1/session': session(),

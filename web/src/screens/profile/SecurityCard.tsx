@@ -7,10 +7,10 @@ import { ShowMore } from '~/components/ShowMore';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { browserOf } from '~/domain/browser';
-import { titleOf } from '~/domain/security';
+import { foldEqual, titleOf } from '~/domain/security';
 import styles from './Profile.module.css';
 
-const pageSize = 10;
+const pageSize = 25;
 
 /** Who got in to the reader’s account, and who tried. */
 export function SecurityCard() {
@@ -37,7 +37,7 @@ export function SecurityCard() {
           return (
             <>
               <ul className={styles.sessions}>
-                {rows.map((event) => (
+                {foldEqual(rows).map((event) => (
                   <li key={event.event_id}>
                     <div>
                       <div>
@@ -50,7 +50,13 @@ export function SecurityCard() {
                       </div>
                       <div className={styles.detail}>
                         {event.ip && <>{event.ip} · </>}
-                        {browserOf(event.user_agent)} · <RelativeTime at={event.at} />
+                        {browserOf(event.user_agent)} ·{' '}
+                        {event.since !== event.at && (
+                          <>
+                            first <RelativeTime at={event.since} />, last{' '}
+                          </>
+                        )}
+                        <RelativeTime at={event.at} />
                       </div>
                     </div>
                   </li>
