@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import react from '@vitejs/plugin-react';
-import type { Plugin } from 'vite';
+import type { Plugin, Rolldown } from 'vite';
 import { defineConfig } from 'vitest/config';
 import { headings } from './src/headings.ts';
 
@@ -46,10 +46,47 @@ function usedStyles(): Plugin {
   };
 }
 
+/** The modules of the screens of src/headings.ts, below src/screens. */
+const screens: Record<keyof typeof headings, string> = {
+  overview: 'overview/Overview',
+  plans: 'plans/Plans',
+  rules: 'rules/Rules',
+  violations: 'violations/Violations',
+  users: 'users/Users',
+  overrides: 'overrides/Overrides',
+  replays: 'replays/Replays',
+  try: 'try/TryIt',
+};
+
+/** The files with the code of those screens, without the entry, and for each screen the places of its own in that list. */
+function codeOf(bundle: Rolldown.OutputBundle): { files: string[]; of: Record<string, number[]> } {
+  const chunks = Object.values(bundle).filter((one) => one.type === 'chunk');
+  const withImports = (chunk: Rolldown.OutputChunk | undefined, found: Set<string>): Set<string> => {
+    if (!chunk || chunk.isEntry || found.has(chunk.fileName)) return found;
+    found.add(chunk.fileName);
+    for (const name of chunk.imports) {
+      withImports(
+        chunks.find(({ fileName }) => fileName === name),
+        found,
+      );
+    }
+    return found;
+  };
+  const of = Object.entries(screens).map(([screen, module]) => {
+    const chunk = chunks.find(({ facadeModuleId }) => facadeModuleId?.endsWith(`/src/screens/${module}.tsx`));
+    return { screen, names: [...withImports(chunk, new Set())] };
+  });
+  const files = [...new Set(of.flatMap(({ names }) => names))];
+  return {
+    files,
+    of: Object.fromEntries(of.map(({ screen, names }) => [screen, names.map((name) => files.indexOf(name))])),
+  };
+}
+
 /**
  * Puts into index.html what it shows before anything else arrives: the colours, the heading of the screen, and the script
- * that finds it. All other styles are linked below that, because what stands above a link in the body is drawn without
- * waiting for it. The entry waits for it.
+ * that finds it and asks for the screen's code. All other styles are linked below that, because what stands above a link in
+ * the body is drawn without waiting for it. The entry waits for it.
  */
 function starting(): Plugin {
   const read = (name: string) => readFileSync(join(import.meta.dirname, 'src', name), 'utf8');
@@ -57,10 +94,12 @@ function starting(): Plugin {
     name: 'starting',
     transformIndexHtml: {
       order: 'post',
-      handler(html, { path }) {
+      handler(html, { path, bundle = {} }) {
         if (path !== '/index.html') return html;
         const styles = read('theme/tokens.css') + read('starting/starting.css');
-        const script = read('starting/starting.js').replace('HEADINGS', () => JSON.stringify(headings));
+        const script = read('starting/starting.js')
+          .replace('HEADINGS', () => JSON.stringify(headings))
+          .replace('CODE', () => JSON.stringify(codeOf(bundle)));
         const [link = ''] = /\s*<link rel="stylesheet".*?>/.exec(html) ?? [];
         return html
           .replace(link, '')

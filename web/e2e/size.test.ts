@@ -60,3 +60,14 @@ for (const { screen, ...budget } of budgets) {
     }
   });
 }
+
+test('the code of a screen arrives beside the entry, not after it has run', async ({ page }) => {
+  await signIn(page);
+  const code = page.waitForRequest(/\/assets\/Violations-[^/]+\.js$/);
+  await page.route(/\/assets\/index-[^/]+\.js$/, async (route) => {
+    await code;
+    await route.continue();
+  });
+  await page.goto(`/t/${demo.tenant}/violations`);
+  await expect(page.getByRole('search', { name: 'Filters' })).toBeVisible();
+});

@@ -1,4 +1,5 @@
-// The build puts this script into index.html, with src/headings.ts in it. It runs before the first paint.
+// The build puts this script into index.html, with src/headings.ts and the names of files in it. It runs before the first
+// paint.
 (() => {
   // Light or dark; theme/theme.ts names the key.
   let chosen = 'auto';
@@ -14,6 +15,17 @@
   const [, screen] = /^\/t\/[^/]+\/(\w+)$/.exec(location.pathname) ?? [];
   const heading = HEADINGS[screen];
   if (!heading?.title) return;
+
+  // Its code. The entry asks for it too, but only once it has arrived and run.
+  const { files, of } = CODE;
+  for (const number of of[screen] ?? []) {
+    const link = document.createElement('link');
+    link.rel = 'modulepreload';
+    link.crossOrigin = '';
+    link.href = `/${files[number]}`;
+    document.head.append(link);
+  }
+
   document.querySelector('.starting').classList.add('starting-screen');
   document.querySelector('.starting-title').textContent = heading.title;
   document.querySelector('.starting-lead').prepend(heading.lead, document.createElement('br'));
