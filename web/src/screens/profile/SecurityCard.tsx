@@ -11,6 +11,7 @@ import { foldEqual, titleOf } from '~/domain/security';
 import styles from './Profile.module.css';
 
 const pageSize = 25;
+const minute = 60_000;
 
 /** Who got in to the reader’s account, and who tried. */
 export function SecurityCard() {
@@ -51,7 +52,7 @@ export function SecurityCard() {
                       <div className={styles.detail}>
                         {event.ip && <>{event.ip} · </>}
                         {browserOf(event.user_agent)} ·{' '}
-                        {event.since !== event.at && (
+                        {Date.parse(event.at) - Date.parse(event.since) >= minute && (
                           <>
                             first <RelativeTime at={event.since} />, last{' '}
                           </>
