@@ -59,19 +59,12 @@ func (s *surface) GetScheduledChange(ctx context.Context, request openapi.GetSch
 func (s *surface) ScheduleChange(ctx context.Context, request openapi.ScheduleChangeRequestObject) (openapi.ScheduleChangeResponseObject, error) {
 	tenant, body := requestOf(ctx).tenant, request.Body
 	change := rules.ScheduledChange{TenantID: tenant.ID, StartsAt: orZero(body.StartsAt).UTC(), EndsAt: orZero(body.EndsAt).UTC()}
-	now := s.Now()
-	var wrong rules.FieldErrors
-	if length := body.EndsInSeconds; length != nil {
-		if body.EndsAt.IsSpecified() {
-			wrong.Add("ends_in_seconds", "must be left out beside ends_at")
-		}
-		begins := change.StartsAt
-		if begins.IsZero() {
-			begins = now.UTC().Truncate(time.Microsecond)
-		}
-		change.EndsAt = begins.Add(time.Duration(*length) * time.Second)
+	change.Lasts = time.Duration(valueOf(body.EndsInSeconds)) * time.Second
+	wrong := change.Validate(s.Now())
+	if body.EndsInSeconds != nil && body.EndsAt.IsSpecified() {
+		wrong.Add("ends_in_seconds", "must be left out beside ends_at")
 	}
-	refused := scheduleRefusals{wrong: pointers("", append(wrong, change.Validate(now)...))}
+	refused := scheduleRefusals{wrong: pointers("", wrong)}
 	after, err := s.scheduledRules(ctx, &change, body.Rules, &refused)
 	if err != nil {
 		return nil, err

@@ -65,6 +65,7 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 		"a time beyond all reasons":  {body(rule.ID, 1, burst, hour(24*500), ""), "/starts_at"},
 		"a length and an end":        {lasting(60, burst, "", hour(1)), "/ends_in_seconds"},
 		"no length":                  {lasting(0, burst, hour(1), ""), "/ends_in_seconds"},
+		"a length beyond 400 days":   {lasting(34560000, burst, hour(1), ""), "/ends_in_seconds"},
 		"a rule that ends by then":   {body(rule.ID, 1, map[string]any{"expires_in_seconds": 60}, hour(1), ""), "/rules/0/change/expires_in_seconds"},
 	} {
 		got := w.want(w.send(by, "POST", path, test.body), http.StatusBadRequest)
@@ -109,12 +110,20 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 	last, before := w.rule(w.acme), time.Now()
 	short := lasting(3600, burst, "", "")
 	short["rules"].([]map[string]any)[0]["rule_id"] = last.ID //nolint:forcetypeassert // made above
-	temporary := read[struct {
-		State  string    `json:"state"`
-		EndsAt time.Time `json:"ends_at"`
-	}](t, w.want(w.send(by, "POST", path, short), http.StatusCreated))
-	if end := temporary.EndsAt.Add(-time.Hour); temporary.State != "in_force" || end.Before(before.Truncate(time.Microsecond)) || end.After(time.Now()) {
+	type times struct {
+		State    string    `json:"state"`
+		StartsAt time.Time `json:"starts_at"`
+		EndsAt   time.Time `json:"ends_at"`
+	}
+	temporary := read[times](t, w.want(w.send(by, "POST", path, short), http.StatusCreated))
+	if begins := temporary.EndsAt.Add(-time.Hour); temporary.State != "in_force" || !begins.Equal(temporary.StartsAt) ||
+		begins.Before(before.Truncate(time.Microsecond)) || begins.After(time.Now()) {
 		t.Errorf("a change for an hour from %s on is %+v", before, temporary)
+	}
+	later := lasting(3600, burst, hour(5), "")
+	later["rules"].([]map[string]any)[0]["rule_id"] = w.rule(w.acme).ID //nolint:forcetypeassert // made above
+	if got := read[times](t, w.want(w.send(by, "POST", path, later), http.StatusCreated)); !got.EndsAt.Equal(got.StartsAt.Add(time.Hour)) {
+		t.Errorf("a change for an hour is %+v", got)
 	}
 }
 

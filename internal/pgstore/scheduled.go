@@ -15,17 +15,23 @@ import (
 )
 
 // Schedule lets a change wait for its time, all of its rules or none. after are its rules, in the same order, as the change would
-// leave them now, at their Versions. A change without a start is made at once, all of it or nothing.
+// leave them now, at their Versions. A change without a start is made at once, all of it or nothing; it begins at the database's
+// time.
 func (s Writer) Schedule(ctx context.Context, change rules.ScheduledChange, after []rules.Rule) (scheduled rules.ScheduledChange, err error) {
 	waits := !change.StartsAt.IsZero()
-	now := time.Now()
-	if !waits {
-		change.StartsAt = now
-	}
 	create := func(ctx context.Context, w write) error {
+		change := change // a transaction may be tried again
+		if !waits {
+			if change.StartsAt, err = w.DatabaseTime(ctx); err != nil {
+				return err
+			}
+		}
+		if change.Lasts != 0 {
+			change.EndsAt = change.StartsAt.Add(change.Lasts)
+		}
 		row, parts, err := w.createScheduled(ctx, s.by, &change, after)
 		if err == nil && !waits {
-			row, err = w.makeNow(ctx, s.acting(scheduledAct(row.ChangeID)).by, row, parts, now)
+			row, err = w.makeNow(ctx, s.acting(scheduledAct(row.ChangeID)).by, row, parts, change.StartsAt)
 		}
 		scheduled = scheduledFromRow(row, parts)
 		return err
@@ -218,6 +224,15 @@ func (s *Store) ScheduledChanges(
 		return nil, fmt.Errorf("list scheduled changes: %w", err)
 	}
 	return found, nil
+}
+
+// DatabaseTime returns the time by the database's clock.
+func (s *Store) DatabaseTime(ctx context.Context) (time.Time, error) {
+	now, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) { return q.DatabaseTime(ctx) })
+	if err != nil {
+		return now, fmt.Errorf("read the database's time: %w", err)
+	}
+	return now, nil
 }
 
 // ClaimScheduled leases due changes, at most one of a tenant. It returns them without their rules.

@@ -47,13 +47,16 @@ const (
 // would not be valid any more. At the end that goes also for a rule of which somebody has edited one of the fields. The others
 // are changed, and the rule that was left out says why.
 type ScheduledChange struct {
-	ID                 int64
-	TenantID           TenantID
-	Title              string // what it is of: "12 limits of pro"
-	Rules              []ScheduledRule
-	RequestedAt        time.Time
-	By                 Actor
-	StartsAt, EndsAt   time.Time // a zero end: it stays
+	ID               int64
+	TenantID         TenantID
+	Title            string // what it is of: "12 limits of pro"
+	Rules            []ScheduledRule
+	RequestedAt      time.Time
+	By               Actor
+	StartsAt, EndsAt time.Time // a zero end: it stays
+	// Lasts, in place of EndsAt, makes the end so long after the start, which the store chooses if the change begins now. Stored
+	// changes have none.
+	Lasts              time.Duration
 	State              ScheduledState
 	AppliedAt, EndedAt time.Time
 	Failure            string // for people
@@ -69,7 +72,7 @@ type ScheduledRule struct {
 
 // Validate returns what is wrong with the times. A change without a start begins now.
 func (c *ScheduledChange) Validate(now time.Time) (wrong FieldErrors) {
-	begins := c.StartsAt
+	begins, ends, field := c.StartsAt, c.EndsAt, "ends_at"
 	switch {
 	case begins.IsZero():
 		begins = now
@@ -78,14 +81,17 @@ func (c *ScheduledChange) Validate(now time.Time) (wrong FieldErrors) {
 	case begins.Sub(now) > MaxScheduledAhead:
 		wrong.Add("starts_at", "must be within 400 days")
 	}
+	if c.Lasts != 0 {
+		ends, field = begins.Add(c.Lasts), "ends_in_seconds"
+	}
 	switch {
-	case c.EndsAt.IsZero() && c.StartsAt.IsZero():
-		wrong.Add("ends_at", "is missing: a change without a start begins now, and needs an end")
-	case c.EndsAt.IsZero():
-	case !c.EndsAt.After(begins):
-		wrong.Add("ends_at", "must be after the start")
-	case c.EndsAt.Sub(now) > MaxScheduledAhead:
-		wrong.Add("ends_at", "must be within 400 days")
+	case ends.IsZero() && c.StartsAt.IsZero():
+		wrong.Add(field, "is missing: a change without a start begins now, and needs an end")
+	case ends.IsZero():
+	case !ends.After(begins):
+		wrong.Add(field, "must be after the start")
+	case ends.Sub(now) > MaxScheduledAhead:
+		wrong.Add(field, "must be within 400 days")
 	}
 	return wrong
 }

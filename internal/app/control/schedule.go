@@ -15,14 +15,22 @@ const scheduledAtOnce = 4
 
 // scheduledChanges returns what makes due changes of rules and takes them back. A tenant's changes follow one another, so
 // many of them delay nobody else's. A change that was claimed by a process that died is claimed again after the lease, and the
-// store makes each step once.
+// store makes each step once. What is due is decided by the database's clock, as the start of a change that begins at once is.
 func scheduledChanges(store *pgstore.Store, log *slog.Logger) *jobs.Runner[rules.ScheduledChange] {
 	return jobs.NewRunner(jobs.Queue[rules.ScheduledChange]{
 		Claim: func(ctx context.Context, now, leaseEnds time.Time, _, limit int) ([]rules.ScheduledChange, error) {
-			return store.ClaimScheduled(ctx, now, leaseEnds, limit) // one of each tenant
+			at, err := store.DatabaseTime(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return store.ClaimScheduled(ctx, at, at.Add(leaseEnds.Sub(now)), limit) // one of each tenant
 		},
-		Attempt: func(ctx context.Context, due *rules.ScheduledChange, now time.Time) {
-			if err := store.StepScheduled(ctx, due, now); err != nil && ctx.Err() == nil {
+		Attempt: func(ctx context.Context, due *rules.ScheduledChange, _ time.Time) {
+			at, err := store.DatabaseTime(ctx)
+			if err == nil {
+				err = store.StepScheduled(ctx, due, at)
+			}
+			if err != nil && ctx.Err() == nil {
 				log.WarnContext(ctx, "a scheduled change was not made or taken back", "tenant", due.TenantID, "change", due.ID, "error", err)
 			}
 		},

@@ -4461,7 +4461,7 @@ export interface components {
             ends_at?: string | null;
             /**
              * Format: int64
-             * @description In place of ends_at: so long after the start, by the server's clock
+             * @description In place of ends_at: so long after the start, which is the database's time if starts_at is left out
              */
             ends_in_seconds?: number;
         };

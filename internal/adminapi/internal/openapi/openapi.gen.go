@@ -2611,7 +2611,7 @@ type NewScheduledChange struct {
 	// EndsAt Left out or null: the change stays
 	EndsAt nullable.Nullable[time.Time] `json:"ends_at,omitempty"`
 
-	// EndsInSeconds In place of ends_at: so long after the start, by the server's clock
+	// EndsInSeconds In place of ends_at: so long after the start, which is the database's time if starts_at is left out
 	EndsInSeconds *int64 `json:"ends_in_seconds,omitempty"`
 
 	// Rules A rule is named once
