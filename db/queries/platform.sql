@@ -657,6 +657,13 @@ WHERE sqlc.arg(before)::bigint = 0 OR audit_id < sqlc.arg(before)::bigint
 ORDER BY audit_id DESC
 LIMIT sqlc.arg(page_size);
 
+-- name: NoteSessionsEnded :exec
+-- For the platform's audit log, which no trigger writes when sessions end.
+INSERT INTO platform_audit_event (actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, before, after)
+SELECT actor->>'kind', actor->>'id', actor->>'name', actor->>'act', actor->>'request_id', 'update', 'account', sqlc.arg(account_id)::bigint::text,
+    jsonb_build_object('sessions', sqlc.arg(ended)::bigint), jsonb_build_object('sessions', 0)
+FROM audit_actor() AS actor;
+
 -- name: Now :one
 SELECT now()::timestamptz AS now;
 

@@ -110,11 +110,18 @@ func (s *surface) EndAccountSessions(ctx context.Context, request openapi.EndAcc
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.People.EndSessions(ctx, account.ID); err != nil {
+	q := requestOf(ctx)
+	if err := s.People.SignOutAccount(ctx, q.actor, account.ID); err != nil {
 		return nil, err
 	}
-	q := requestOf(ctx)
-	s.noteOf(q, auth.AccessSessionsEnded, "by "+q.actor.Name, account) // in the account's own list too
+	// The owner of the account reads this too. Who it was is in the audit log.
+	by := "by a platform admin"
+	if q.key != nil {
+		by = "by a service key"
+	}
+	s.Access.Note(auth.AccessEvent{
+		Kind: auth.AccessSessionsEnded, Account: account.ID, Who: account.Email, Detail: by, RequestID: q.requestID,
+	})
 	return openapi.EndAccountSessions204Response{}, nil
 }
 

@@ -270,11 +270,39 @@ func TestAPlatformAdminSignsAnAccountOutEverywhere(t *testing.T) {
 		w.want(w.send(by, "GET", "/api/v1/session", nil), http.StatusOK)
 	}
 	w.want(w.send(admin, "DELETE", "/api/v1/accounts/4711/sessions", nil), http.StatusNotFound)
-	// Who it was may sign in again, and reads who ended the sessions.
+	w.signedIn(lost.account)
+	w.want(w.send(w.serviceKey(auth.PermissionAccounts), "DELETE", path, nil), http.StatusNoContent)
+	// The account may sign in again, and reads that an admin ended its sessions, but not from where.
 	w.access.Flush(w.ctx())
-	log := w.want(w.send(w.signedIn(lost.account), "GET", "/api/v1/account/security-log", nil), http.StatusOK)
-	if !strings.Contains(log.body, `"kind":"sessions_ended"`) || !strings.Contains(log.body, "by "+admin.account.Email) {
-		t.Errorf("the account's security log is %s", log.body)
+	log := read[struct {
+		Items []struct {
+			Kind, Who, Detail string
+			IP                *string
+			Agent             string `json:"user_agent"`
+			Key               string `json:"key_id"`
+		}
+	}](t, w.want(w.send(w.signedIn(lost.account), "GET", "/api/v1/account/security-log?limit=2", nil), http.StatusOK))
+	for i, by := range []string{"by a service key", "by a platform admin"} {
+		if got := log.Items[i]; got.Kind != "sessions_ended" || got.Who != lost.account.Email || got.Detail != by || got.IP != nil || got.Agent+got.Key != "" {
+			t.Errorf("the account's security log has %+v, want sessions ended %s", got, by)
+		}
+	}
+	audit := read[struct {
+		Items []struct {
+			Action        string
+			Actor         struct{ Kind, Name string }
+			Object        struct{ Kind, ID string }
+			Before, After struct{ Sessions int }
+		}
+	}](t, w.want(w.send(admin, "GET", "/api/v1/audit?limit=100", nil), http.StatusOK))
+	var ended []string
+	for _, entry := range audit.Items {
+		if entry.Object.ID == formatID(lost.account.ID) && entry.Action == "update" {
+			ended = append(ended, fmt.Sprint(entry.Actor.Kind, " ended ", entry.Before.Sessions-entry.After.Sessions))
+		}
+	}
+	if want := []string{"api_key ended 1", "account ended 2"}; !slices.Equal(ended, want) {
+		t.Errorf("the platform's audit log has %q, want %q", ended, want)
 	}
 }
 

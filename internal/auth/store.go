@@ -126,6 +126,8 @@ type Store interface {
 	Sessions(ctx context.Context, account AccountID, live Live) ([]Session, error) // the latest first
 	EndSession(ctx context.Context, account AccountID, id int64) error
 	EndSessions(ctx context.Context, account AccountID) (ended int64, err error)
+	// SignOutAccount is EndSessions in the name of somebody else, which the platform's audit log has.
+	SignOutAccount(ctx context.Context, by rules.Actor, account AccountID) error
 
 	// Memberships lists the tenants of an account by slug.
 	Memberships(ctx context.Context, account AccountID, after string, limit int) ([]Membership, error)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // CreateSession stores a session and deletes the account's expired ones.
@@ -94,6 +95,21 @@ func (s *Store) EndSessions(ctx context.Context, account auth.AccountID) (int64,
 		return 0, fmt.Errorf("end the sessions of account %d: %w", account, err)
 	}
 	return ended, nil
+}
+
+// SignOutAccount ends all sessions of an account in the name of somebody else, which the platform's audit log has.
+func (s *Store) SignOutAccount(ctx context.Context, by rules.Actor, id auth.AccountID) error {
+	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
+		ended, err := q.EndSessions(ctx, id)
+		if err != nil {
+			return err
+		}
+		return q.NoteSessionsEnded(ctx, int64(id), ended)
+	})
+	if err != nil {
+		return fmt.Errorf("sign account %d out: %w", id, err)
+	}
+	return nil
 }
 
 func sessionFromRow(row dbsqlc.Session, account auth.Account) auth.Session {

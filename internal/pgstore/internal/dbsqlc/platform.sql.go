@@ -2071,6 +2071,19 @@ func (q *Queries) NoteKeyNotice(ctx context.Context, arg NoteKeyNoticeParams) er
 	return err
 }
 
+const noteSessionsEnded = `-- name: NoteSessionsEnded :exec
+INSERT INTO platform_audit_event (actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, before, after)
+SELECT actor->>'kind', actor->>'id', actor->>'name', actor->>'act', actor->>'request_id', 'update', 'account', $1::bigint::text,
+    jsonb_build_object('sessions', $2::bigint), jsonb_build_object('sessions', 0)
+FROM audit_actor() AS actor
+`
+
+// For the platform's audit log, which no trigger writes when sessions end.
+func (q *Queries) NoteSessionsEnded(ctx context.Context, accountID int64, ended int64) error {
+	_, err := q.db.Exec(ctx, noteSessionsEnded, accountID, ended)
+	return err
+}
+
 const now = `-- name: Now :one
 SELECT now()::timestamptz AS now
 `
