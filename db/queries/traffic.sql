@@ -3,7 +3,6 @@
 SELECT * FROM traffic_block
 WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day)
     AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since) AND stratum BETWEEN sqlc.arg(least_stratum) AND sqlc.arg(most_stratum)
-    AND (sqlc.arg(of_user)::text = '' OR sqlc.arg(of_user)::text = ANY (users))
     AND (first_at, writer, number) > (sqlc.arg(after_at)::timestamptz, sqlc.arg(after_writer)::text, sqlc.arg(after_number)::bigint)
 ORDER BY first_at, writer, number
 LIMIT sqlc.arg(page_size);
@@ -20,14 +19,14 @@ ORDER BY stratum;
 
 -- name: LatestTraffic :one
 -- It goes back from the latest block of a time until the blocks have so many checks, so many were seen, or the blocks are so many, and
--- returns when the last of them begins. No row if all have fewer. It looks for the user and the strata in those blocks only, so that a
--- user who is in none does not make it read all.
+-- returns when the last of them begins. No row if all have fewer. It looks for the strata in those blocks only, so that strata without
+-- blocks do not make it read all.
 SELECT summed.first_at FROM (
     SELECT newest.first_at, row_number() OVER newest_first AS looked_at, sum(newest.checks) OVER newest_first AS so_far,
         sum(newest.seen) OVER newest_first AS seen_so_far
     FROM (
         SELECT day, first_at, writer, number, seen,
-            CASE WHEN stratum BETWEEN sqlc.arg(least_stratum) AND sqlc.arg(most_stratum) AND (sqlc.arg(of_user)::text = '' OR sqlc.arg(of_user)::text = ANY (users)) THEN checks ELSE 0 END AS checks
+            CASE WHEN stratum BETWEEN sqlc.arg(least_stratum) AND sqlc.arg(most_stratum) THEN checks ELSE 0 END AS checks
         FROM traffic_block
         WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sqlc.arg(last_day)
             AND first_at >= sqlc.arg(begun)::timestamptz AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since)
@@ -39,6 +38,24 @@ SELECT summed.first_at FROM (
 WHERE summed.so_far >= sqlc.arg(checks)::bigint OR summed.seen_so_far >= sqlc.arg(seen)::bigint OR summed.looked_at = sqlc.arg(at_most)::bigint
 ORDER BY summed.looked_at
 LIMIT 1;
+
+-- name: TrafficPlacesOfUser :many
+-- The places of the blocks with a user that have checks of a time, the latest first. All users of each block of that time are read, which
+-- takes longer than anything else of an effect, so they are read once.
+SELECT day, writer, number, first_at, last_at, checks FROM traffic_block
+WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sqlc.arg(last_day)
+    AND first_at >= sqlc.arg(begun)::timestamptz AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since)
+    AND stratum BETWEEN sqlc.arg(least_stratum) AND sqlc.arg(most_stratum) AND sqlc.arg(user_id)::text = ANY (users)
+ORDER BY first_at DESC, writer DESC, number DESC;
+
+-- name: TrafficBlocksAt :many
+-- The blocks of some places, in order of their first check.
+SELECT b.* FROM (
+    SELECT unnest(sqlc.arg(days)::date[]) AS day, unnest(sqlc.arg(writers)::text[]) AS writer, unnest(sqlc.arg(numbers)::bigint[]) AS number
+) AS place
+JOIN traffic_block AS b ON b.day = place.day AND b.writer = place.writer AND b.number = place.number
+WHERE b.tenant_id = sqlc.arg(tenant_id)
+ORDER BY b.first_at, b.writer, b.number;
 
 -- name: TrafficDays :many
 SELECT * FROM traffic_day WHERE tenant_id = sqlc.arg(tenant_id) ORDER BY day;

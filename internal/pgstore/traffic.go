@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -130,7 +131,7 @@ func (s *Store) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Ra
 	return func(yield func(traffic.Block, error) bool) {
 		p := dbsqlc.TrafficBlocksParams{
 			TenantID: tenant, Day: dayOf(of.Since), Since: of.Since, Until: of.Until,
-			LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), OfUser: of.User, AfterAt: of.Since.Add(-longestBlock), PageSize: blocksPerPage,
+			LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), AfterAt: of.Since.Add(-longestBlock), PageSize: blocksPerPage,
 		}
 		for last := dayOf(of.Until).Time; !p.Day.Time.After(last); {
 			rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficBlock, error) {
@@ -155,6 +156,56 @@ func (s *Store) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Ra
 	}
 }
 
+// BlocksOfUser finds the blocks at first, and reads a page of them at a time. It looks for the user in the newest 20,000 blocks.
+func (s *Store) BlocksOfUser(
+	ctx context.Context, tenant rules.TenantID, user string, of traffic.Range, checks int64,
+) (since time.Time, blocks iter.Seq2[traffic.Block, error], err error) {
+	if since, err = s.Latest(ctx, tenant, of, math.MaxInt64, math.MaxInt64); err != nil {
+		return since, nil, err
+	}
+	places, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficPlacesOfUserRow, error) {
+		return q.TrafficPlacesOfUser(ctx, dbsqlc.TrafficPlacesOfUserParams{
+			TenantID: tenant, UserID: user, FirstDay: dayOf(since), LastDay: dayOf(of.Until), Since: since, Until: of.Until,
+			LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), Begun: since.Add(-longestBlock),
+		})
+	})
+	if err != nil {
+		return since, nil, fmt.Errorf("find the recorded checks of a user: %w", err)
+	}
+	for i := range places {
+		if checks -= int64(places[i].Checks); checks <= 0 && places[i].FirstAt.After(since) {
+			since = places[i].FirstAt.UTC()
+			break
+		}
+	}
+	places = slices.DeleteFunc(places, func(place dbsqlc.TrafficPlacesOfUserRow) bool { return place.LastAt.Before(since) })
+	slices.Reverse(places)
+	return since, s.blocksAt(ctx, tenant, places), nil
+}
+
+func (s *Store) blocksAt(ctx context.Context, tenant rules.TenantID, places []dbsqlc.TrafficPlacesOfUserRow) iter.Seq2[traffic.Block, error] {
+	return func(yield func(traffic.Block, error) bool) {
+		for page := range slices.Chunk(places, blocksPerPage) {
+			p := dbsqlc.TrafficBlocksAtParams{TenantID: tenant}
+			for _, place := range page {
+				p.Days, p.Writers, p.Numbers = append(p.Days, place.Day), append(p.Writers, place.Writer), append(p.Numbers, place.Number)
+			}
+			rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficBlock, error) {
+				return q.TrafficBlocksAt(ctx, p)
+			})
+			if err != nil {
+				yield(traffic.Block{}, fmt.Errorf("read recorded checks: %w", err))
+				return
+			}
+			for i := range rows {
+				if !yield(blockFromRow(&rows[i]), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // mostStratum is a range's MostStratum, or more than any stratum.
 func mostStratum(of traffic.Range) int16 { return int16(cmp.Or(of.MostStratum, math.MaxInt16)) }
 
@@ -172,7 +223,7 @@ func (s *Store) Latest(ctx context.Context, tenant rules.TenantID, of traffic.Ra
 	since, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) {
 		return q.LatestTraffic(ctx, dbsqlc.LatestTrafficParams{
 			TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
-			LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), OfUser: of.User, Checks: checks, Seen: seen,
+			LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), Checks: checks, Seen: seen,
 			AtMost: latestBlocks, Begun: of.Since.Add(-longestBlock),
 		})
 	})

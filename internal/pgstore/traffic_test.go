@@ -85,6 +85,50 @@ func TestRecordedBlocksAreReadInOrderAndOnce(t *testing.T) {
 	}
 }
 
+func TestTheLatestBlocksOfAUserAreFound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	w.recordFor(t, 7)
+	now := time.Now().UTC().Truncate(time.Second)
+	long := blockOf(ours, 1, now.Add(-50*time.Minute), 0, "42")
+	long.Last = now.Add(-20 * time.Minute)
+	blocks := []traffic.Block{long, blockOf(ours, 6, now.Add(-25*time.Minute), 0, "43"), blockOf(ours, 7, now.Add(-5*time.Minute), traffic.StratumOfExtras, "42")}
+	for n := range 4 { // numbers 2 to 5, of two checks of each user
+		blocks = append(blocks, blockOf(ours, int64(n+2), now.Add(-time.Duration(40-10*n)*time.Minute), 0, "42", "43"))
+	}
+	if err := w.WriteTraffic(ctx, blocks); err != nil {
+		t.Fatal(err)
+	}
+	day := traffic.Range{Since: now.AddDate(0, 0, -1), Until: now.Add(time.Hour), MostStratum: traffic.Strata - 1}
+	for name, test := range map[string]struct {
+		user   string
+		checks int64
+		since  time.Time
+		want   []int64
+	}{
+		"fewer than asked":           {"42", 1000, day.Since, []int64{1, 2, 3, 4, 5}},
+		"enough in the latest":       {"42", 4, now.Add(-10 * time.Minute), []int64{5}},
+		"with one that began before": {"42", 12, now.Add(-30 * time.Minute), []int64{1, 3, 4, 5}},
+		"nobody":                     {"44", 4, day.Since, nil},
+	} {
+		since, found, err := w.BlocksOfUser(ctx, ours, test.user, day, test.checks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var numbers []int64
+		for b, err := range found {
+			if err != nil {
+				t.Fatal(err)
+			}
+			numbers = append(numbers, b.Number)
+		}
+		if !since.Equal(test.since) || !slices.Equal(numbers, test.want) {
+			t.Errorf("%s: blocks %v since %s, want %v since %s", name, numbers, since, test.want, test.since)
+		}
+	}
+}
+
 func TestRecordedBlocksGoWithTheirTimeAndTheirUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -24,8 +24,8 @@ type event struct {
 
 // subject is what the checks of a run have in common.
 type subject struct {
-	run  *traffic.Run
-	name string // whose checks they are, for errors
+	run  traffic.Run // a copy, so that the other runs of its block need not be kept
+	name string      // whose checks they are, for errors
 	role role
 	in   [kindsOfBuckets]bool
 	// stays says by which sets of rules the checks stay denied: a rule that is left out denied them.
@@ -65,7 +65,7 @@ func (o *outcome) isDenied() bool { return o.rule != 0 }
 
 // newSubject says what a run is good for at a sample.
 func (r *run) newSubject(b *traffic.Block, of *traffic.Run) *subject {
-	s := &subject{run: of, name: "user " + of.UserID}
+	s := &subject{run: *of, name: "user " + of.UserID}
 	if of.UserID == "" {
 		s.name = "address " + of.IP.String()
 	}
@@ -189,12 +189,13 @@ func (r *run) open(ctx context.Context, turns *Turns, b traffic.Block) (*cursor,
 		return nil, err
 	}
 	defer done()
-	runs, err := b.Runs()
+	unpack := b.Runs
+	if r.in.User != "" {
+		unpack = func() ([]traffic.Run, error) { return b.RunsOf(r.in.User) }
+	}
+	runs, err := unpack()
 	if err != nil {
 		return nil, err
-	}
-	if r.in.User != "" {
-		runs = slices.DeleteFunc(runs, func(of traffic.Run) bool { return of.UserID != r.in.User })
 	}
 	c := &cursor{first: b.First.UnixMilli(), at: make([]int, len(runs))}
 	for i := range runs {
@@ -332,7 +333,7 @@ func (d *decider) decide(ctx context.Context, events []event) {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return
 		}
-		run := e.subject.run
+		run := &e.subject.run
 		if e.subject.stays[d.side] {
 			d.decided[i] = outcome{rule: run.Decider}
 			continue

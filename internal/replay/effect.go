@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// effectRange is the time that an effect looks at, and effectChecks caps the checks that it counts: about a second.
+	// effectRange is the time that an effect looks at, and effectChecks caps the checks that it counts.
 	effectRange  = 24 * time.Hour
 	effectChecks = 100_000
 	// leastSampled is the fewest checks for which a smaller sample is taken: the latest checks of a larger one say more than those of
@@ -35,7 +35,7 @@ var ErrNotInSample = errors.New("the user is not in the sample that is recorded"
 func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate *Candidate, now time.Time) (*Result, error) {
 	in := &Input{Tenant: tenant, Since: now.Add(-effectRange), Until: now, Candidate: candidate, User: candidate.user()}
 	e := &effect{
-		source: source, in: in, of: traffic.Range{Since: in.Since, Until: now, MostStratum: traffic.Strata - 1, User: in.User}, seen: math.MaxInt64,
+		source: source, in: in, of: traffic.Range{Since: in.Since, Until: now, MostStratum: traffic.Strata - 1}, seen: math.MaxInt64,
 	}
 	var err error
 	if e.sum, err = source.Summary(ctx, tenant, e.of); err != nil {
@@ -46,7 +46,8 @@ func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate
 	case in.User != "" && traffic.StratumOfUser(tenant, in.User) < in.Level:
 		return nil, ErrNotInSample
 	case in.User != "":
-		in.Level = 0 // of this user everything is there
+		in.Level = 0 // of this user everything is there, and nothing in a stratum below the user's
+		e.of.LeastStratum = traffic.StratumOfUser(tenant, in.User)
 	case candidate.isShared():
 		e.of.MostStratum, e.seen = traffic.StratumOfSums, mostUnpacked
 	case in.Level > 0 || e.sum.ChecksFrom(0) > effectChecks:
@@ -79,33 +80,46 @@ type effect struct {
 	seen int64
 }
 
-// read returns the checks to decide, and what decides them. Blocks do not say how many of their checks are of one user, or of users in
-// the sample rather than of addresses, so if those that have enough checks have too few that count, it reads as many as it may.
+// read returns the checks to decide, and what decides them. Blocks do not say how many of their checks are of users in the sample rather
+// than of addresses, so if those that have enough checks have too few that count, it reads as many as it may.
 func (e *effect) read(ctx context.Context) (r *run, events []event, err error) {
-	enough := []int64{effectChecks, mostUnpacked}
 	if e.in.User != "" {
-		enough = enough[1:]
+		if e.in.Since, e.in.Blocks, err = e.source.BlocksOfUser(ctx, e.in.Tenant, e.in.User, e.of, mostUnpacked); err != nil {
+			return nil, nil, err
+		}
+		r, events, _, err = e.latest(ctx)
+		return r, events, err
 	}
-	for isFull, i := false, 0; !isFull && i < len(enough); i++ {
-		since, err := e.since(ctx, enough[i])
+	for _, enough := range []int64{effectChecks, mostUnpacked} {
+		since, err := e.since(ctx, enough)
 		if err != nil {
 			return nil, nil, err
 		}
-		if i > 0 && !since.Before(e.in.Since) {
+		if r != nil && !since.Before(e.in.Since) {
 			break
 		}
 		of := e.of
-		e.in.Since, of.Since = since, since
-		if e.in.History, err = e.source.History(ctx, e.in.Tenant, since); err != nil {
+		of.Since, e.in.Since = since, since
+		e.in.Blocks = e.source.Blocks(ctx, e.in.Tenant, of)
+		var isFull bool
+		if r, events, isFull, err = e.latest(ctx); err != nil {
 			return nil, nil, err
 		}
-		e.in.Blocks = e.source.Blocks(ctx, e.in.Tenant, of)
-		r = newRun(e.in, 0)
-		if events, isFull, err = r.latest(ctx, effectChecks); err != nil {
-			return nil, nil, err
+		if isFull {
+			break
 		}
 	}
 	return r, events, nil
+}
+
+// latest returns the latest checks of the input.
+func (e *effect) latest(ctx context.Context) (r *run, events []event, isFull bool, err error) {
+	if e.in.History, err = e.source.History(ctx, e.in.Tenant, e.in.Since); err != nil {
+		return nil, nil, false, err
+	}
+	r = newRun(e.in, 0)
+	events, isFull, err = r.latest(ctx, effectChecks)
+	return r, events, isFull, err
 }
 
 // since returns when the latest blocks begin that have so many checks.

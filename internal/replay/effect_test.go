@@ -42,7 +42,7 @@ func (s *shelves) record(first time.Time, stratum, level int, runs ...traffic.Ru
 
 func (s *shelves) in(of traffic.Range) (found []traffic.Block) {
 	for _, b := range s.blocks {
-		isIn := b.First.Before(of.Until) && !b.Last.Before(of.Since) && (of.User == "" || slices.Contains(b.Users, of.User))
+		isIn := b.First.Before(of.Until) && !b.Last.Before(of.Since)
 		if isIn && b.Stratum >= of.LeastStratum && (of.MostStratum == 0 || b.Stratum <= of.MostStratum) {
 			found = append(found, b)
 		}
@@ -54,6 +54,14 @@ func (s *shelves) Blocks(_ context.Context, _ rules.TenantID, of traffic.Range) 
 	blocks := s.in(of)
 	s.read += len(blocks)
 	return replay.Slice(blocks)
+}
+
+// BlocksOfUser is asked for users who have few checks.
+func (s *shelves) BlocksOfUser(
+	_ context.Context, _ rules.TenantID, user string, of traffic.Range, _ int64,
+) (time.Time, iter.Seq2[traffic.Block, error], error) {
+	blocks := slices.DeleteFunc(s.in(of), func(b traffic.Block) bool { return !slices.Contains(b.Users, user) })
+	return of.Since, replay.Slice(blocks), nil
 }
 
 func (s *shelves) Latest(_ context.Context, _ rules.TenantID, of traffic.Range, checks, seen int64) (time.Time, error) {

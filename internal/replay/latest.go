@@ -2,7 +2,7 @@ package replay
 
 import "context"
 
-// mostEvents caps what latest keeps, at 24 bytes each, and so what an effect decides: about two seconds.
+// mostEvents caps what latest keeps, at 24 bytes each, and so what an effect decides.
 const mostEvents = 300_000
 
 // latest returns the last checks of the range in order of time: most of those that are counted in a result's Read, and with them all

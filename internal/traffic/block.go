@@ -193,7 +193,12 @@ func (d *dictionary) of(text string) uint64 {
 }
 
 // Runs unpacks the block.
-func (b *Block) Runs() ([]Run, error) {
+func (b *Block) Runs() ([]Run, error) { return b.runs(nil) }
+
+// RunsOf unpacks the runs of one user only, which takes a fraction of the time.
+func (b *Block) RunsOf(user string) ([]Run, error) { return b.runs(&user) }
+
+func (b *Block) runs(of *string) ([]Run, error) {
 	raw, err := decoder.DecodeAll(b.Payload, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errCorrupt, err)
@@ -225,12 +230,19 @@ func (b *Block) Runs() ([]Run, error) {
 		}
 		return in[place-1]
 	}
-	runs := make([]Run, n)
-	for i := range runs {
-		r := &runs[i]
+	var runs []Run
+	if of == nil {
+		runs = make([]Run, 0, n)
+	}
+	for range n {
+		var r Run
 		r.Flags = Flags(columns[0].number()) & allFlags
 		r.Cost, r.Decider = int64(columns[0].number()), rules.RuleID(columns[0].number())
 		r.UserID = lookUp(1, b.Users)
+		if of != nil && r.UserID != *of {
+			skipRun(&columns, r.Flags)
+			continue
+		}
 		size := columns[2].take(1)
 		if len(size) == 1 && r.IP.UnmarshalBinary(columns[2].take(int(size[0]))) != nil {
 			columns[2].wrong = true
@@ -261,6 +273,7 @@ func (b *Block) Runs() ([]Run, error) {
 				r.Costs[j] = int64(columns[7].number())
 			}
 		}
+		runs = append(runs, r)
 	}
 	for i := range columns {
 		if columns[i].wrong {
@@ -268,6 +281,20 @@ func (b *Block) Runs() ([]Run, error) {
 		}
 	}
 	return runs, nil
+}
+
+// skipRun skips what columns have of a run behind its user.
+func skipRun(columns *[8]reader, flags Flags) {
+	if size := columns[2].take(1); len(size) == 1 {
+		columns[2].take(int(size[0]))
+	}
+	columns[3].skip(3)
+	columns[4].skip(2 * columns[4].count())
+	times := int(columns[5].number())
+	columns[6].skip(times)
+	if flags.Is(Sum) {
+		columns[7].skip(times)
+	}
 }
 
 // WithoutUser returns the block without a user's checks; ok is false if none remain.
@@ -301,6 +328,22 @@ func (r *reader) number() uint64 {
 	}
 	r.rest = r.rest[size:]
 	return n
+}
+
+// skip skips numbers, each of which ends with a byte below 0x80.
+func (r *reader) skip(numbers int) {
+	for i := 0; numbers > 0; i++ {
+		if i == len(r.rest) {
+			r.wrong, r.rest = true, nil
+			return
+		}
+		if r.rest[i] < 0x80 {
+			numbers--
+		}
+		if numbers == 0 {
+			r.rest = r.rest[i+1:]
+		}
+	}
 }
 
 // count reads a length, which is never above what is left.

@@ -400,6 +400,7 @@ func TestADamagedBlockIsAnError(t *testing.T) {
 		damaged.Payload = slices.Clone(b.Payload)
 		damaged.Payload[i] ^= 0xff
 		_, _ = damaged.Runs() // must not panic
+		_, _ = damaged.RunsOf("43")
 		damaged.Payload = b.Payload[:i]
 		if _, err := damaged.Runs(); err == nil {
 			t.Errorf("a block that ends after %d bytes is read", i)

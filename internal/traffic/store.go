@@ -29,8 +29,6 @@ type Range struct {
 	Since, Until time.Time
 	// LeastStratum leaves out the strata below it, and MostStratum those above it; 0 leaves out none.
 	LeastStratum, MostStratum int
-	// User leaves out the blocks without checks of a user; "" for none.
-	User string
 }
 
 // Summary describes what a range has.
@@ -58,6 +56,9 @@ func (s *Summary) ChecksFrom(level int) (checks int64) {
 type Store interface {
 	// Blocks returns the blocks of a range in order of First, in bounded memory. It ends after an error.
 	Blocks(ctx context.Context, tenant rules.TenantID, of Range) iter.Seq2[Block, error]
+	// BlocksOfUser returns the latest blocks of a range with a user that have so many checks together, in order of First, and since
+	// when there are no others. That is the range's start if all have fewer. A store looks at a bounded number of blocks, so it may be later.
+	BlocksOfUser(ctx context.Context, tenant rules.TenantID, user string, of Range, checks int64) (since time.Time, blocks iter.Seq2[Block, error], err error)
 	// Latest returns when the latest blocks of a range begin that have so many checks together, or at whose time so many were seen;
 	// the range's start if all have fewer. A store looks at a bounded number of blocks, so it may be later.
 	Latest(ctx context.Context, tenant rules.TenantID, of Range, checks, seen int64) (time.Time, error)

@@ -102,16 +102,16 @@ SELECT summed.first_at FROM (
         sum(newest.seen) OVER newest_first AS seen_so_far
     FROM (
         SELECT day, first_at, writer, number, seen,
-            CASE WHEN stratum BETWEEN $1 AND $2 AND ($3::text = '' OR $3::text = ANY (users)) THEN checks ELSE 0 END AS checks
+            CASE WHEN stratum BETWEEN $1 AND $2 THEN checks ELSE 0 END AS checks
         FROM traffic_block
-        WHERE tenant_id = $4 AND day BETWEEN $5 AND $6
-            AND first_at >= $7::timestamptz AND first_at < $8 AND last_at >= $9
+        WHERE tenant_id = $3 AND day BETWEEN $4 AND $5
+            AND first_at >= $6::timestamptz AND first_at < $7 AND last_at >= $8
         ORDER BY day DESC, first_at DESC, writer DESC, number DESC
-        LIMIT $10::bigint
+        LIMIT $9::bigint
     ) AS newest
     WINDOW newest_first AS (ORDER BY newest.day DESC, newest.first_at DESC, newest.writer DESC, newest.number DESC)
 ) AS summed
-WHERE summed.so_far >= $11::bigint OR summed.seen_so_far >= $12::bigint OR summed.looked_at = $10::bigint
+WHERE summed.so_far >= $10::bigint OR summed.seen_so_far >= $11::bigint OR summed.looked_at = $9::bigint
 ORDER BY summed.looked_at
 LIMIT 1
 `
@@ -119,7 +119,6 @@ LIMIT 1
 type LatestTrafficParams struct {
 	LeastStratum int16
 	MostStratum  int16
-	OfUser       string
 	TenantID     rules.TenantID
 	FirstDay     pgtype.Date
 	LastDay      pgtype.Date
@@ -132,13 +131,12 @@ type LatestTrafficParams struct {
 }
 
 // It goes back from the latest block of a time until the blocks have so many checks, so many were seen, or the blocks are so many, and
-// returns when the last of them begins. No row if all have fewer. It looks for the user and the strata in those blocks only, so that a
-// user who is in none does not make it read all.
+// returns when the last of them begins. No row if all have fewer. It looks for the strata in those blocks only, so that strata without
+// blocks do not make it read all.
 func (q *Queries) LatestTraffic(ctx context.Context, arg LatestTrafficParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, latestTraffic,
 		arg.LeastStratum,
 		arg.MostStratum,
-		arg.OfUser,
 		arg.TenantID,
 		arg.FirstDay,
 		arg.LastDay,
@@ -465,10 +463,9 @@ const trafficBlocks = `-- name: TrafficBlocks :many
 SELECT tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload FROM traffic_block
 WHERE tenant_id = $1 AND day = $2
     AND first_at < $3 AND last_at >= $4 AND stratum BETWEEN $5 AND $6
-    AND ($7::text = '' OR $7::text = ANY (users))
-    AND (first_at, writer, number) > ($8::timestamptz, $9::text, $10::bigint)
+    AND (first_at, writer, number) > ($7::timestamptz, $8::text, $9::bigint)
 ORDER BY first_at, writer, number
-LIMIT $11
+LIMIT $10
 `
 
 type TrafficBlocksParams struct {
@@ -478,7 +475,6 @@ type TrafficBlocksParams struct {
 	Since        time.Time
 	LeastStratum int16
 	MostStratum  int16
-	OfUser       string
 	AfterAt      time.Time
 	AfterWriter  string
 	AfterNumber  int64
@@ -494,11 +490,67 @@ func (q *Queries) TrafficBlocks(ctx context.Context, arg TrafficBlocksParams) ([
 		arg.Since,
 		arg.LeastStratum,
 		arg.MostStratum,
-		arg.OfUser,
 		arg.AfterAt,
 		arg.AfterWriter,
 		arg.AfterNumber,
 		arg.PageSize,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TrafficBlock
+	for rows.Next() {
+		var i TrafficBlock
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.Day,
+			&i.Writer,
+			&i.Number,
+			&i.FirstAt,
+			&i.LastAt,
+			&i.Stratum,
+			&i.Level,
+			&i.Checks,
+			&i.Seen,
+			&i.LeftOut,
+			&i.Dropped,
+			&i.Users,
+			&i.Payload,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const trafficBlocksAt = `-- name: TrafficBlocksAt :many
+SELECT b.tenant_id, b.day, b.writer, b.number, b.first_at, b.last_at, b.stratum, b.level, b.checks, b.seen, b.left_out, b.dropped, b.users, b.payload FROM (
+    SELECT unnest($1::date[]) AS day, unnest($2::text[]) AS writer, unnest($3::bigint[]) AS number
+) AS place
+JOIN traffic_block AS b ON b.day = place.day AND b.writer = place.writer AND b.number = place.number
+WHERE b.tenant_id = $4
+ORDER BY b.first_at, b.writer, b.number
+`
+
+type TrafficBlocksAtParams struct {
+	Days     []pgtype.Date
+	Writers  []string
+	Numbers  []int64
+	TenantID rules.TenantID
+}
+
+// The blocks of some places, in order of their first check.
+func (q *Queries) TrafficBlocksAt(ctx context.Context, arg TrafficBlocksAtParams) ([]TrafficBlock, error) {
+	rows, err := q.db.Query(ctx, trafficBlocksAt,
+		arg.Days,
+		arg.Writers,
+		arg.Numbers,
+		arg.TenantID,
 	)
 	if err != nil {
 		return nil, err
@@ -653,6 +705,74 @@ func (q *Queries) TrafficHistory(ctx context.Context, tenantID rules.TenantID, s
 			&i.Before,
 			&i.After,
 			&i.ChangeID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const trafficPlacesOfUser = `-- name: TrafficPlacesOfUser :many
+SELECT day, writer, number, first_at, last_at, checks FROM traffic_block
+WHERE tenant_id = $1 AND day BETWEEN $2 AND $3
+    AND first_at >= $4::timestamptz AND first_at < $5 AND last_at >= $6
+    AND stratum BETWEEN $7 AND $8 AND $9::text = ANY (users)
+ORDER BY first_at DESC, writer DESC, number DESC
+`
+
+type TrafficPlacesOfUserParams struct {
+	TenantID     rules.TenantID
+	FirstDay     pgtype.Date
+	LastDay      pgtype.Date
+	Begun        time.Time
+	Until        time.Time
+	Since        time.Time
+	LeastStratum int16
+	MostStratum  int16
+	UserID       string
+}
+
+type TrafficPlacesOfUserRow struct {
+	Day     pgtype.Date
+	Writer  string
+	Number  int64
+	FirstAt time.Time
+	LastAt  time.Time
+	Checks  int32
+}
+
+// The places of the blocks with a user that have checks of a time, the latest first. All users of each block of that time are read, which
+// takes longer than anything else of an effect, so they are read once.
+func (q *Queries) TrafficPlacesOfUser(ctx context.Context, arg TrafficPlacesOfUserParams) ([]TrafficPlacesOfUserRow, error) {
+	rows, err := q.db.Query(ctx, trafficPlacesOfUser,
+		arg.TenantID,
+		arg.FirstDay,
+		arg.LastDay,
+		arg.Begun,
+		arg.Until,
+		arg.Since,
+		arg.LeastStratum,
+		arg.MostStratum,
+		arg.UserID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TrafficPlacesOfUserRow
+	for rows.Next() {
+		var i TrafficPlacesOfUserRow
+		if err := rows.Scan(
+			&i.Day,
+			&i.Writer,
+			&i.Number,
+			&i.FirstAt,
+			&i.LastAt,
+			&i.Checks,
 		); err != nil {
 			return nil, err
 		}
