@@ -62,6 +62,12 @@ export function foldEqual(events: SecurityEvent[]): FoldedEvent[] {
   return folded;
 }
 
-function readsAs({ kind, tenant, ip, user_agent }: SecurityEvent): string {
-  return JSON.stringify([kind, tenant, ip, browserOf(user_agent)]);
+function readsAs(event: SecurityEvent): string {
+  const { kind, tenant, ip, user_agent } = event;
+  return JSON.stringify([kind, byWhom(event), tenant, ip, browserOf(user_agent)]);
+}
+
+/** "by a platform admin", of sessions that somebody else ended; else nothing. */
+export function byWhom({ kind, detail }: SecurityEvent): string {
+  return kind === 'sessions_ended' ? detail : '';
 }

@@ -67,6 +67,25 @@ test('what was done over and over is one entry', async () => {
   expect(screen.getByText('3 events')).toBeDefined();
 });
 
+test('sessions that an admin ended say so, without an address or a browser', async () => {
+  const ended = { kind: 'sessions_ended', succeeded: true, count: 1, ip: null, user_agent: '' };
+  fakeServer({
+    'GET /api/v1/session': session(),
+    'GET /api/v1/sessions': { items: [] },
+    'GET /api/v1/account/security-log': {
+      items: [
+        { ...log.items[0], ...ended, event_id: '3', detail: 'by a platform admin' },
+        { ...log.items[0], ...ended, event_id: '2', detail: '' },
+      ],
+      next_cursor: null,
+    },
+  });
+  open('/profile');
+  const entries = (await screen.findAllByText('Ended sessions')).map((title) => title.closest('li'));
+  expect(entries[0]?.textContent).toMatch(/^Ended sessions by a platform admin\d+\s\w+ ago$/);
+  expect(entries[1]?.textContent).toMatch(/^Ended sessions\d+\s\w+ ago$/);
+});
+
 test('the name is saved over the version that was read', async () => {
   const requests = fakeServer({
     'GET /api/v1/session': session(),

@@ -7,7 +7,7 @@ import { ShowMore } from '~/components/ShowMore';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { browserOf } from '~/domain/browser';
-import { foldEqual, titleOf } from '~/domain/security';
+import { byWhom, foldEqual, titleOf } from '~/domain/security';
 import styles from './Profile.module.css';
 
 const pageSize = 25;
@@ -47,11 +47,12 @@ export function SecurityCard() {
                         ) : (
                           <Outcome tone="denied">{titleOf(event)}</Outcome>
                         )}
+                        {byWhom(event) && <span className="soft"> {byWhom(event)}</span>}
                         {event.tenant && <span className="soft"> in {event.tenant}</span>}
                       </div>
                       <div className={styles.detail}>
                         {event.ip && <>{event.ip} · </>}
-                        {browserOf(event.user_agent)} ·{' '}
+                        {(event.ip || event.user_agent) && <>{browserOf(event.user_agent)} · </>}
                         {Date.parse(event.at) - Date.parse(event.since) >= minute && (
                           <>
                             first <RelativeTime at={event.since} />, last{' '}
