@@ -1,5 +1,6 @@
 import { Button, Group, Modal } from '@mantine/core';
 import styles from './ConflictDialog.module.css';
+import { useEscape } from './useEscape';
 
 /** A value of both versions, in words. */
 export interface Versions {
@@ -23,11 +24,13 @@ interface Props {
 
 /** Shown when somebody else saved first: both versions side by side, to choose one. */
 export function ConflictDialog({ opened, what, versions, onKeepMine, onTakeTheirs, onClose }: Props) {
+  useEscape(opened, onClose);
   const title = `Someone changed ${what} while you were editing`;
   return (
     <Modal
       opened={opened}
       onClose={onClose}
+      closeOnEscape={false}
       size={560}
       title={title}
       closeButtonProps={{ 'aria-label': 'Back to editing' }}

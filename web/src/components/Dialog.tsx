@@ -1,9 +1,9 @@
 import { Button, Group, Modal } from '@mantine/core';
-import { useHotkeys } from '@mantine/hooks';
 import { useRouter } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import styles from './Dialog.module.css';
 import { Leaving } from './Leaving';
+import { useEscape } from './useEscape';
 
 interface Props {
   opened?: boolean;
@@ -19,29 +19,29 @@ interface Props {
 
 /**
  * A modal that does not lose input. A click outside closes it only while it is unchanged. Escape asks first
- * if something was typed, and so does leaving the page.
+ * if something was typed, and so does leaving the page; a save that opens another page passes ignoreBlocker.
  */
 export function Dialog({ opened = true, onClose, title, size, pending, keepOpen, children }: Props) {
   const [changed, setChanged] = useState(false);
-  const [unsent, setUnsent] = useState(false); // so that a save that leads to another page does not ask
   const [asking, setAsking] = useState(false);
   useEffect(() => {
     if (!opened) return;
     setChanged(false);
     setAsking(false);
   }, [opened]);
-  useEffect(() => {
-    if (!opened || pending) setUnsent(false);
-  }, [opened, pending]);
   // The dialog that asks for a proof of identity stands outside of all pages.
   const canLeave = !!useRouter({ warn: false });
   const locked = !!pending || !!keepOpen;
-  function change() {
-    setChanged(true);
-    setUnsent(true);
+  // React passes on the events of a dialog inside of this one.
+  function change({ currentTarget, target }: React.FormEvent) {
+    if ((target as Element).closest('.mantine-Modal-root') === currentTarget) setChanged(true);
   }
 
-  useHotkeys([['Escape', () => opened && changed && !locked && setAsking((before) => !before)]], []);
+  useEscape(opened, () => {
+    if (locked) return;
+    if (changed) setAsking((before) => !before);
+    else onClose();
+  });
 
   return (
     <Modal
@@ -50,10 +50,9 @@ export function Dialog({ opened = true, onClose, title, size, pending, keepOpen,
       title={title}
       size={size}
       closeOnClickOutside={!changed && !locked}
-      closeOnEscape={!changed && !locked}
+      closeOnEscape={false}
       withCloseButton={!keepOpen}
       closeButtonProps={{ 'aria-label': 'Close', disabled: pending }}
-      onSubmit={() => setUnsent(false)}
       onInput={change}
       onChange={change}
     >
@@ -71,7 +70,7 @@ export function Dialog({ opened = true, onClose, title, size, pending, keepOpen,
           </Group>
         </div>
       )}
-      {opened && canLeave && <Leaving when={unsent && !pending} what="What you typed" />}
+      {opened && canLeave && <Leaving when={changed && !locked} what="What you typed" inDialog />}
     </Modal>
   );
 }

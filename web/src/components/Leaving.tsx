@@ -1,29 +1,75 @@
 import { Button, Group, getDefaultZIndex, Modal } from '@mantine/core';
-import { useBlocker } from '@tanstack/react-router';
+import { type ShouldBlockFn, useBlocker } from '@tanstack/react-router';
+import { useEffect, useMemo } from 'react';
+import { useEscape } from './useEscape';
+import { panelParameters } from './usePanel';
 
-/** Asks before the reader leaves a page with unsaved changes: by a link, by back or by closing the tab. */
-export function Leaving({ when, what }: { when: boolean; what: string }) {
-  const { status, proceed, reset } = useBlocker({
-    shouldBlockFn: ({ current, next }) => when && current.pathname !== next.pathname,
+interface Draft {
+  what: string;
+  inDialog: boolean;
+}
+
+/** All unsaved drafts of the page, so that one question is about all of them. */
+const drafts: Draft[] = [];
+
+/** The drafts that a navigation loses: all of the page, or those in a dialog that the address no longer opens. */
+function lostBy({ current, next }: Pick<Parameters<ShouldBlockFn>[0], 'current' | 'next'>): Draft[] {
+  const leaves = current.pathname !== next.pathname;
+  const closes = panelParameters.some(
+    (parameter) => parameter in current.search && !(parameter in next.search),
+  );
+  return drafts.filter(({ inDialog }) => leaves || (closes && inDialog));
+}
+
+interface Props {
+  when: boolean;
+  what: string;
+  /** The draft is that of a dialog, which the address may have opened. */
+  inDialog?: boolean;
+}
+
+/** Asks before the reader leaves unsaved changes: by a link, by back or by closing the tab. */
+export function Leaving({ when, what, inDialog = false }: Props) {
+  const draft = useMemo(() => ({ what, inDialog }), [what, inDialog]);
+  useEffect(() => {
+    if (!when) return;
+    drafts.push(draft);
+    return () => {
+      drafts.splice(drafts.indexOf(draft), 1);
+    };
+  }, [when, draft]);
+  const blocker = useBlocker({
+    shouldBlockFn: (move) => lostBy(move).at(-1) === draft,
     enableBeforeUnload: when,
     withResolver: true,
   });
+  const isBlocked = blocker.status === 'blocked';
+  const stay = () => blocker.reset?.();
+  useEscape(isBlocked, stay);
   return (
     <Modal
-      opened={status === 'blocked'}
-      onClose={() => reset?.()}
+      opened={isBlocked}
+      onClose={stay}
+      closeOnEscape={false}
       title="Leave without saving?"
       zIndex={getDefaultZIndex('popover')} // above the menu of a phone, whose link was pressed
     >
-      <p className="soft">{what} will be lost.</p>
+      <p className="soft">{isBlocked && inWords(lostBy(blocker))} will be lost.</p>
       <Group justify="flex-end" mt="lg">
-        <Button variant="default" onClick={() => proceed?.()}>
+        <Button variant="default" onClick={() => blocker.proceed?.()}>
           Leave
         </Button>
-        <Button onClick={() => reset?.()} data-autofocus>
+        <Button onClick={stay} data-autofocus>
           Stay
         </Button>
       </Group>
     </Modal>
   );
+}
+
+/** "Your changes to this rule and what you typed" */
+function inWords(lost: Draft[]): string {
+  return lost
+    .map(({ what }, index) => (index === 0 ? what : what.charAt(0).toLowerCase() + what.slice(1)))
+    .join(' and ');
 }

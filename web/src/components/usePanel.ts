@@ -7,23 +7,27 @@ declare module '@tanstack/react-router' {
   }
 }
 
+/** The URL parameters that open a panel or a dialog. */
+export const panelParameters = ['open', 'entry', 'override'] as const;
+
 /**
  * Opens the panel that a URL parameter names, and closes it without a value. All rows that the reader steps
  * through share one history entry, so back leaves the panel.
  */
-export function usePanel<Value extends string | number>(parameter: 'open' | 'entry' | 'override') {
+export function usePanel<Value extends string | number>(parameter: (typeof panelParameters)[number]) {
   const navigate = useNavigate();
   const router = useRouter();
   const isOpen = (useSearch({ strict: false }) as Record<string, unknown>)[parameter] !== undefined;
   return (value: Value | undefined) => {
     const opened = router.history.location.state.panel;
-    if (value === undefined && opened) return router.history.back();
+    if (value === undefined && opened) return router.history.back({ ignoreBlocker: true });
     navigate({
       to: '.',
       search: (before: object) => ({ ...before, [parameter]: value }),
       replace: isOpen,
       state: { panel: value !== undefined && (!isOpen || opened) },
       resetScroll: false,
+      ignoreBlocker: true,
     });
   };
 }

@@ -35,7 +35,7 @@ export function NewTenant({ onClose, onCreated }: Props) {
     await api.POST('/api/v1/tenants', { body: { slug, name, default_plan: plan || null, buckets } });
     await onCreated(slug);
     done(`Tenant ${name} created`);
-    await navigate({ to: '/t/$tenant/overview', params: { tenant: slug } });
+    await navigate({ to: '/t/$tenant/overview', params: { tenant: slug }, ignoreBlocker: true });
   }
 
   return (

@@ -110,12 +110,13 @@ export default function Replays() {
         <StartReplay
           tenant={tenant}
           begin={search}
-          onClose={() => navigate({ to: '.', search: {}, replace: true })}
+          onClose={() => navigate({ to: '.', search: {}, replace: true, ignoreBlocker: true })}
           onStarted={({ replay_id }) =>
             navigate({
               to: '/t/$tenant/replays/$replay',
               params: { tenant, replay: String(replay_id) },
               replace: true,
+              ignoreBlocker: true,
             })
           }
         />

@@ -38,7 +38,11 @@ export function EnforceRule({
         body: { into_rule_id: into?.rule_id ?? null, into_version: into?.version },
       }),
     );
-    await navigate({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: String(inForce.rule_id) } });
+    await navigate({
+      to: '/t/$tenant/rules/$rule',
+      params: { tenant, rule: String(inForce.rule_id) },
+      ignoreBlocker: true,
+    });
     await changed(queries, tenant, 'rule');
     done('Rule enforced. It takes effect within 2 s');
   }

@@ -61,7 +61,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
   const navigate = useNavigate();
   // The palette opens this page with a dialog.
   const show = (dialog: 'schedule' | undefined) =>
-    navigate({ to: '.', search: { open: dialog }, replace: true, resetScroll: false });
+    navigate({ to: '.', search: { open: dialog }, replace: true, resetScroll: false, ignoreBlocker: true });
   const inForce = useChangesInForce(tenant);
   const [trying, setTrying] = useState(false);
   const candidate = alike.data?.find(({ candidate_for }) => candidate_for === rule.rule_id);
