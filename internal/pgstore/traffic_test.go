@@ -97,6 +97,11 @@ func TestTheLatestBlocksOfAUserAreFound(t *testing.T) {
 	for n := range 4 { // numbers 2 to 5, of two checks of each user
 		blocks = append(blocks, blockOf(ours, int64(n+2), now.Add(-time.Duration(40-10*n)*time.Minute), 0, "42", "43"))
 	}
+	var pages []int64
+	for n := range int64(40) {
+		pages = append(pages, 100+n)
+		blocks = append(blocks, blockOf(ours, 100+n, now.Add(time.Duration(n-40)*time.Second), 0, "45"))
+	}
 	if err := w.WriteTraffic(ctx, blocks); err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +116,7 @@ func TestTheLatestBlocksOfAUserAreFound(t *testing.T) {
 		"enough in the latest":       {"42", 4, now.Add(-10 * time.Minute), []int64{5}},
 		"with one that began before": {"42", 12, now.Add(-30 * time.Minute), []int64{1, 3, 4, 5}},
 		"nobody":                     {"44", 4, day.Since, nil},
+		"more than a page":           {"45", 1000, day.Since, pages},
 	} {
 		since, found, err := w.BlocksOfUser(ctx, ours, test.user, day, test.checks)
 		if err != nil {
