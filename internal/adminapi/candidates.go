@@ -14,7 +14,7 @@ import (
 const (
 	// longestComparison bounds the counts that a comparison reads.
 	longestComparison = 30 * 24 * time.Hour
-	// comparedSubjects are listed on each side of a comparison.
+	// comparedSubjects are listed in a comparison.
 	comparedSubjects = 10
 )
 
@@ -92,18 +92,15 @@ func (s *surface) CompareCandidate(ctx context.Context, request openapi.CompareC
 		return nil, err
 	}
 	return openapi.CompareCandidate200JSONResponse{
-		Live: showRule(&live), Since: since, Until: until, StepSeconds: int(c.Step / time.Second),
+		Live: showRule(&live), Since: c.Since, Until: until, StepSeconds: int(c.Step / time.Second),
 		Points: itemsOf(c.Points, func(p *violations.ComparedPoint) openapi.ComparedPoint {
 			return openapi.ComparedPoint{At: p.At, Checks: p.Checks, LiveDenied: p.LiveDenied, CandidateDenied: p.CandidateDenied}
 		}),
 		LiveTotal: showVerdicts(&c.Live), CandidateTotal: showVerdicts(&c.Candidate),
-		LiveOnly: showSubjects(&c.Differing.Live), CandidateOnly: showSubjects(&c.Differing.Candidate),
-		LookedBackTo: timeOrNull(c.Differing.LookedBackTo),
+		Subjects: c.Additional.Subjects,
+		Items: itemsOf(c.Additional.Most, func(of *violations.ComparedSubject) openapi.ComparedSubject {
+			return openapi.ComparedSubject{Subject: of.Subject, LiveDenied: of.LiveDenied, CandidateDenied: of.CandidateDenied}
+		}),
+		LookedBackTo: timeOrNull(c.Additional.LookedBackTo),
 	}, nil
-}
-
-func showSubjects(of *violations.Subjects) openapi.ComparedSubjects {
-	return openapi.ComparedSubjects{Subjects: of.Subjects, Items: itemsOf(of.Most, func(d *violations.DeniedSubject) openapi.ComparedSubject {
-		return openapi.ComparedSubject{Subject: d.Subject, Denied: d.Denied}
-	})}
 }

@@ -51,18 +51,28 @@ func TestALimitIsTriedAsShadowComparedAndPromoted(t *testing.T) {
 	w.violate(denied(w.acme, time.Now(), func(v *violations.Violation) {
 		v.Rule, v.Subject, v.Mode = rules.RuleID(candidate.RuleID), "77", rules.ModeShadow
 	}))
-	compared := read[struct {
-		Live          shownRule `json:"live"`
-		Points        []any     `json:"points"`
-		CandidateOnly struct {
-			Subjects int64 `json:"subjects"`
-			Items    []struct {
-				Subject string `json:"subject"`
-			} `json:"items"`
-		} `json:"candidate_only"`
-	}](t, w.want(w.send(by, "GET", path(candidate.RuleID, "/comparison"), nil), http.StatusOK))
-	if compared.Live.RuleID != int64(live.ID) || len(compared.Points) == 0 || compared.CandidateOnly.Subjects != 1 || compared.CandidateOnly.Items[0].Subject != "77" {
-		t.Errorf("the comparison is %+v", compared)
+	type comparison struct {
+		Live     shownRule `json:"live"`
+		Since    time.Time `json:"since"`
+		Until    time.Time `json:"until"`
+		Points   []any     `json:"points"`
+		Subjects int64     `json:"subjects"`
+		Items    []struct {
+			Subject         string `json:"subject"`
+			LiveDenied      int64  `json:"live_denied"`
+			CandidateDenied int64  `json:"candidate_denied"`
+		} `json:"items"`
+	}
+	compare := func() comparison {
+		return read[comparison](t, w.want(w.send(by, "GET", path(candidate.RuleID, "/comparison"), nil), http.StatusOK))
+	}
+	if got := compare(); got.Live.RuleID != int64(live.ID) || !got.Since.After(got.Until) || len(got.Points) != 0 || got.Subjects != 0 {
+		t.Errorf("the comparison with a new candidate is %+v", got)
+	}
+	earlier := time.Now().Add(-10 * time.Minute)
+	w.exec("UPDATE rate_limit_rule SET in_force_since = $1", earlier)
+	if got := compare(); !got.Since.After(earlier) || len(got.Points) == 0 || got.Subjects != 1 || got.Items[0].Subject != "77" || got.Items[0].LiveDenied != 0 || got.Items[0].CandidateDenied != 1 {
+		t.Errorf("the comparison is %+v", got)
 	}
 
 	w.want(w.send(by, "PATCH", path(int64(live.ID), ""), map[string]any{"burst_capacity": 11}, "If-Match", "*"), http.StatusOK)

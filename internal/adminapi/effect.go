@@ -43,10 +43,11 @@ func (s *surface) ShowEffect(ctx context.Context, request openapi.ShowEffectRequ
 	answer.DeniedThen, answer.DeniedNow = showFigure(result.DeniedThen), showFigure(result.DeniedNow)
 	answer.NewlyDenied, answer.NoLongerDenied = showFigure(result.NewlyDenied), showFigure(result.NoLongerDenied)
 	answer.LeftOut = itemsOf(result.LeftOut, showLeftOut)
+	notes := notesOfPlans(candidate, result)
 	for i := range result.Rules {
 		if of := &result.Rules[i]; of.IsChanged {
 			answer.Rules = append(answer.Rules, openapi.EffectOfRule{
-				RuleId: orNull(of.RuleID), Rule: of.Rule, Mode: openapi.Mode(of.Mode), DeniedThen: showFigure(of.DeniedThen),
+				RuleId: orNull(of.RuleID), Rule: of.Rule, Mode: openapi.Mode(of.Mode), Note: orNull(notes[of.Rule]), DeniedThen: showFigure(of.DeniedThen),
 				DeniedNow: showFigure(of.DeniedNow), NewlyDenied: showFigure(of.NewlyDenied), NoLongerDenied: showFigure(of.NoLongerDenied),
 			})
 		}
@@ -61,6 +62,24 @@ func (s *surface) ShowEffect(ctx context.Context, request openapi.ShowEffectRequ
 		})
 	}
 	return answer, nil
+}
+
+// notesOfPlans returns, by rule, why rules of plans without checks decide nothing.
+func notesOfPlans(candidate *replay.Candidate, result *replay.Result) map[string]string {
+	notes, checked, listed := map[string]string{}, map[string]bool{}, 0.0
+	for i := range result.Plans {
+		checked[result.Plans[i].Plan] = true
+		listed += result.Plans[i].Checks.Value
+	}
+	if listed < result.Checks.Value {
+		return notes // there are more plans than a result lists
+	}
+	for i := range candidate.Config.Rules {
+		if rule := &candidate.Config.Rules[i]; rule.Plan != "" && !checked[rule.Plan] {
+			notes[rule.Identity().String()] = "No recorded check was on the plan " + rule.Plan + "."
+		}
+	}
+	return notes
 }
 
 // readEffect reads the candidate of a question.

@@ -1,6 +1,7 @@
 package adminapi_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -22,6 +23,7 @@ type effect struct {
 		UserID      string `json:"user_id"`
 		NewlyDenied int64  `json:"newly_denied"`
 	}
+	Rules []struct{ Note *string }
 }
 
 func TestAnEffectIsWhatTheLimitWouldHaveDone(t *testing.T) {
@@ -59,7 +61,6 @@ func TestTheEffectOfChangesOfSeveralRules(t *testing.T) {
 	const path = "/api/v1/tenants/acme/effect"
 	w.record(w.acme, 10)
 	tight := w.rule(w.acme, func(r *rules.Rule) { r.Burst, r.RatePerSecond, r.Mode, r.Plan = 2, 0.001, rules.ModeEnforce, "free" })
-	w.exec("SET sluice.audit_upkeep = 'on'; UPDATE audit_event SET at = at - interval '1 hour'") // it was in force
 	newRule := func(burst int, name string) map[string]any {
 		return map[string]any{"key_pattern": "user:{user_id}", "name": name, "plan": "free", "rate_per_second": 0.001, "burst_capacity": burst}
 	}
@@ -79,6 +80,17 @@ func TestTheEffectOfChangesOfSeveralRules(t *testing.T) {
 		if got.NewlyDenied.Value != test.more || got.NoLongerDenied.Value != test.fewer {
 			t.Errorf("%s denies %g more and %g fewer, want %g and %g", name, got.NewlyDenied.Value, got.NoLongerDenied.Value, test.more, test.fewer)
 		}
+	}
+	must(w.system().PutOverride(w.ctx(), rules.Override{TenantID: w.acme.ID, RuleID: tight.ID, UserID: "42", RatePerSecond: 1, RateUnit: rules.PerSecond, Burst: 100, Reason: "migration"}, rules.NoneStored))(t)
+	overridden := map[string]any{"rules": []any{newRule(1, tight.Name)}}
+	if got := read[effect](t, w.want(w.send(by, "POST", path, overridden), http.StatusOK)); got.NewlyDenied.Value+got.NoLongerDenied.Value != 0 {
+		t.Errorf("a lower limit changes %g checks of a user who has an override", got.NewlyDenied.Value+got.NoLongerDenied.Value)
+	}
+	unused := newRule(1, "unused")
+	unused["plan"] = "pro"
+	got := read[effect](t, w.want(w.send(by, "POST", path, map[string]any{"rules": []any{newRule(1, tight.Name), unused}}), http.StatusOK))
+	if notes := []*string{got.Rules[0].Note, got.Rules[1].Note}; notes[0] != nil && notes[1] != nil || cmp.Or(notes[0], notes[1]) == nil || *cmp.Or(notes[0], notes[1]) != "No recorded check was on the plan pro." {
+		t.Errorf("rules of plans with and without checks say %v", got.Rules)
 	}
 	nobody := map[string]any{"override": map[string]any{"rule_id": tight.ID, "user_id": "43", "rate_per_second": 1, "burst_capacity": 9}}
 	if got := read[effect](t, w.want(w.send(by, "POST", path, nobody), http.StatusOK)); got.Since != nil || got.Note == nil || !strings.HasPrefix(*got.Note, "No checks of this user were recorded since ") {

@@ -62,10 +62,10 @@ func (w write) withCandidates(ctx context.Context, ids []rules.RuleID) ([]rules.
 	return ids, err
 }
 
-// Differing reads the newest violations.MaxTopRows counts of each rule.
-func (s *Store) Differing(
+// Additional reads the newest violations.MaxTopRows counts of each rule.
+func (s *Store) Additional(
 	ctx context.Context, tenant rules.TenantID, live, candidate rules.RuleID, steps violations.Steps, limit int,
-) (found violations.Differing, err error) {
+) (found violations.Additional, err error) {
 	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ComparedSubjectsRow, error) {
 		return q.ComparedSubjects(ctx, dbsqlc.ComparedSubjectsParams{
 			TenantID: tenant, Live: int64(live), Candidate: int64(candidate), Since: steps.Since, Until: steps.Until,
@@ -73,15 +73,13 @@ func (s *Store) Differing(
 		})
 	})
 	if err != nil {
-		return found, fmt.Errorf("read who differs between rules %d and %d: %w", live, candidate, err)
+		return found, fmt.Errorf("read whom candidate %d of rule %d would deny in addition: %w", candidate, live, err)
 	}
 	for _, row := range rows {
-		of := &found.Live
-		if row.IsCandidate {
-			of = &found.Candidate
-		}
-		of.Subjects = row.Subjects
-		of.Most = append(of.Most, violations.DeniedSubject{Subject: row.Subject, Denied: row.Denied})
+		found.Subjects = row.Subjects
+		found.Most = append(found.Most, violations.ComparedSubject{
+			Subject: row.Subject, LiveDenied: row.LiveDenied, CandidateDenied: row.CandidateDenied,
+		})
 		if row.LookedBackTo.After(steps.Since) {
 			found.LookedBackTo = row.LookedBackTo.UTC()
 		}

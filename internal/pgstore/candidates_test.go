@@ -75,12 +75,13 @@ func TestACandidateThatIsEnforcedIsNoCandidateAnyMore(t *testing.T) {
 	w.try(t, w.ours.user, 6)
 }
 
-func TestAComparisonShowsWhoOneRuleDeniesAndTheOtherDoesNot(t *testing.T) {
+func TestAComparisonShowsWhatTheCandidateWouldDenyInAddition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, live := t.Context(), w.ours.user
 	candidate := w.try(t, live, 5)
 	minute := time.Now().UTC().Truncate(time.Minute).Add(-time.Hour)
+	began := minute.Add(-30 * time.Second)
 	const insert = `INSERT INTO violation_minute VALUES ($1, $2, $3, $4, $5, $6, 0)`
 	for _, row := range []struct {
 		at      time.Time
@@ -90,27 +91,33 @@ func TestAComparisonShowsWhoOneRuleDeniesAndTheOtherDoesNot(t *testing.T) {
 		denied  int64
 	}{
 		{minute, live.ID, "both", false, 3},
-		{minute, live.ID, "freed", false, 4},
-		{minute.Add(time.Minute), live.ID, "freed", false, 5},
+		{minute.Add(time.Minute), live.ID, "both", false, 4},
+		{minute, live.ID, "denied", false, 5},
 		{minute, live.ID, "", true, 100},
 		{minute, candidate.ID, "both", false, 9},
 		{minute, candidate.ID, "new", false, 1},
-		{minute, candidate.ID, "newer", false, 2},
-		{minute.Add(-time.Hour), candidate.ID, "freed", false, 7}, // before the time
+		{minute.Add(-time.Minute), candidate.ID, "earlier", false, 7}, // in part before the candidate began
 	} {
 		exec(t, w.url, insert, w.ours.ID, row.at, row.rule, row.subject, row.other, row.denied)
 	}
-	exec(t, w.url, `INSERT INTO decision_minute VALUES ($1, $2, $4, 90, 10, 0, 0, 0), ($1, $3, $4, 70, 30, 0, 0, 0)`,
-		w.ours.ID, live.ID, candidate.ID, minute)
-	c := must(violations.Compare(ctx, w, w.ours.ID, live.ID, candidate.ID, minute, minute.Add(10*time.Minute), 1))(t)
+	exec(t, w.url, `INSERT INTO decision_minute VALUES ($1, $2, $4, 90, 10, 0, 0, 0), ($1, $3, $4, 60, 30, 0, 0, 0), ($1, $2, $5, 500, 500, 0, 0, 0)`,
+		w.ours.ID, live.ID, candidate.ID, minute, minute.Add(-time.Minute))
+	c := must(violations.Compare(ctx, w, w.ours.ID, live.ID, candidate.ID, began, minute.Add(10*time.Minute), 1))(t)
 	if c.Points[0] != (violations.ComparedPoint{At: minute, Checks: 100, LiveDenied: 10, CandidateDenied: 30}) || len(c.Points) != 10 {
 		t.Errorf("the points are %+v", c.Points)
 	}
-	if c.Live.Denied != 10 || c.Candidate.Denied != 30 {
-		t.Errorf("in all %d and %d", c.Live.Denied, c.Candidate.Denied)
+	if c.Live.Checks() != 100 || c.Live.Denied != 10 || c.Candidate.Checks() != 90 || c.Candidate.Denied != 30 {
+		t.Errorf("in all %+v and %+v", c.Live, c.Candidate)
 	}
-	if d := c.Differing; d.Live.Subjects != 1 || !slices.Equal(d.Live.Most, []violations.DeniedSubject{{Subject: "freed", Denied: 9}}) ||
-		d.Candidate.Subjects != 2 || !slices.Equal(d.Candidate.Most, []violations.DeniedSubject{{Subject: "newer", Denied: 2}}) || !d.LookedBackTo.IsZero() {
-		t.Errorf("those who differ are %+v", d)
+	if a := c.Additional; a.Subjects != 2 || !slices.Equal(a.Most, []violations.ComparedSubject{{Subject: "both", LiveDenied: 7, CandidateDenied: 9}}) || !a.LookedBackTo.IsZero() {
+		t.Errorf("those who are denied in addition are %+v", a)
+	}
+	c = must(violations.Compare(ctx, w, w.ours.ID, live.ID, candidate.ID, began, minute.Add(-time.Second), 1))(t)
+	if !c.Since.Equal(minute) || len(c.Points) != 0 || c.Live != (violations.Verdicts{}) || c.Additional.Subjects != 0 {
+		t.Errorf("before the first whole minute the comparison is %+v", c)
+	}
+	c = must(violations.Compare(ctx, w, w.ours.ID, live.ID, candidate.ID, minute.Add(-time.Second), minute.Add(10*time.Minute), 1))(t)
+	if !c.Since.Equal(minute.Add(time.Minute)) {
+		t.Errorf("a candidate of the last second of a minute, which not every process knows at its end, is compared since %v", c.Since)
 	}
 }

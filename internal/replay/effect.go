@@ -24,7 +24,8 @@ const (
 // ErrNotInSample means that the only user of a candidate is not in the sample that is recorded.
 var ErrNotInSample = errors.New("the user is not in the sample that is recorded")
 
-// Effect replays a candidate over at most 100,000 checks of the last day, fast enough to stand beside an editor.
+// Effect replays a candidate over at most 100,000 checks of the last day, fast enough to stand beside an editor. It compares with the
+// present rules and overrides, whatever was in force then, so that the difference is what the candidate alone makes.
 //
 // If there are more, or only a sample is recorded, it takes a sample of the users and addresses, without the limits that they share. A
 // candidate that they share needs all checks, and what was asked outside of the sample. A candidate of one override takes the checks
@@ -83,11 +84,16 @@ type effect struct {
 // read returns the checks to decide, and what decides them. Blocks do not say how many of their checks are of users in the sample rather
 // than of addresses, so if those that have enough checks have too few that count, it reads as many as it may.
 func (e *effect) read(ctx context.Context) (r *run, events []event, err error) {
+	if e.in.History, err = e.source.History(ctx, e.in.Tenant, e.in.Until); err != nil {
+		return nil, nil, err
+	}
+	e.in.History.hold(e.in.Until)
 	if e.in.User != "" {
 		if e.in.Since, e.in.Blocks, err = e.source.BlocksOfUser(ctx, e.in.Tenant, e.in.User, e.of, mostUnpacked); err != nil {
 			return nil, nil, err
 		}
-		r, events, _, err = e.latest(ctx)
+		r = newRun(e.in, 0)
+		events, _, err = r.latest(ctx, effectChecks)
 		return r, events, err
 	}
 	for _, enough := range []int64{effectChecks, mostUnpacked} {
@@ -101,8 +107,9 @@ func (e *effect) read(ctx context.Context) (r *run, events []event, err error) {
 		of := e.of
 		of.Since, e.in.Since = since, since
 		e.in.Blocks = e.source.Blocks(ctx, e.in.Tenant, of)
+		r = newRun(e.in, 0)
 		var isFull bool
-		if r, events, isFull, err = e.latest(ctx); err != nil {
+		if events, isFull, err = r.latest(ctx, effectChecks); err != nil {
 			return nil, nil, err
 		}
 		if isFull {
@@ -110,16 +117,6 @@ func (e *effect) read(ctx context.Context) (r *run, events []event, err error) {
 		}
 	}
 	return r, events, nil
-}
-
-// latest returns the latest checks of the input.
-func (e *effect) latest(ctx context.Context) (r *run, events []event, isFull bool, err error) {
-	if e.in.History, err = e.source.History(ctx, e.in.Tenant, e.in.Since); err != nil {
-		return nil, nil, false, err
-	}
-	r = newRun(e.in, 0)
-	events, isFull, err = r.latest(ctx, effectChecks)
-	return r, events, isFull, err
 }
 
 // since returns when the latest blocks begin that have so many checks.

@@ -129,6 +129,25 @@ func sampledUsers(stratum, n int) (users []string) {
 
 const token = 1_000_000
 
+// TestAnEffectComparesWithWhatIsInForce: what has ended, or began after the checks, is as it is now.
+func TestAnEffectComparesWithWhatIsInForce(t *testing.T) {
+	t.Parallel()
+	s := newShelves(rule(t, 1, "user:{user_id}", "", 0.001, 5), rule(t, 2, "endpoint:/a", "", 0.001, 1))
+	s.rows.Rules[0].InForceSince = noon.Add(-time.Minute)
+	s.rows.Rules[1].ExpiresAt = noon.Add(-time.Minute)
+	raise := func(user string, expires time.Time) rules.Override {
+		return rules.Override{TenantID: 1, RuleID: 1, UserID: user, RatePerSecond: 0.001, Burst: 100, InForceSince: noon.Add(-time.Minute), ExpiresAt: expires}
+	}
+	s.rows.Overrides = []rules.Override{raise("raised", noon.Add(time.Hour)), raise("ended", noon.Add(-time.Second))}
+	for i, user := range []string{"raised", "ended"} {
+		s.record(noon.Add(-time.Hour), i, 0, traffic.Run{UserID: user, Endpoint: "/a", Cost: token, Times: times(10, 1)})
+	}
+	got := s.effect(t, candidateOf(rule(t, 0, "user:{user_id}", "", 0.001, 3)))
+	if got.DeniedThen.Value != 5 || got.NewlyDenied.Value != 2 || got.NoLongerDenied.Value != 0 || len(got.Users) != 1 || got.Users[0].UserID != "ended" {
+		t.Errorf("the effect is %+v of %+v", got.Counts, got.Users)
+	}
+}
+
 // TestWhatIsBesideTheSampleTakesNoRoomOfChecks: however much was denied or asked outside of the sample, an effect has the checks
 // of the sample. Former releases kept both in blocks of the sample.
 func TestWhatIsBesideTheSampleTakesNoRoomOfChecks(t *testing.T) {

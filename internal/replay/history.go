@@ -3,6 +3,7 @@ package replay
 import (
 	"cmp"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -19,6 +20,19 @@ type History struct {
 	// KnownSince is later than the time asked for if the audit log does not reach back to it. What stood then stands for what
 	// was before.
 	KnownSince time.Time
+}
+
+// hold makes what is in force at a time, which is that of the history's Start, stand for all time before it.
+func (h *History) hold(at time.Time) {
+	hasEnded := func(expires time.Time) bool { return !expires.IsZero() && !expires.After(at) }
+	h.Start.Rules = slices.DeleteFunc(slices.Clone(h.Start.Rules), func(r rules.Rule) bool { return hasEnded(r.ExpiresAt) })
+	h.Start.Overrides = slices.DeleteFunc(slices.Clone(h.Start.Overrides), func(o rules.Override) bool { return hasEnded(o.ExpiresAt) })
+	for i := range h.Start.Rules {
+		h.Start.Rules[i].InForceSince = time.Time{}
+	}
+	for i := range h.Start.Overrides {
+		h.Start.Overrides[i].InForceSince = time.Time{}
+	}
 }
 
 // Change is rows that changed at one time. Removed ones are marked.

@@ -213,7 +213,7 @@ type Rule struct {
 	Adapt Adapt
 	// NeverLeased is LeaseNever.
 	NeverLeased bool
-	// CandidateFor is the live rule that this shadow rule is tried for; 0 for none. Checks do not depend on it.
+	// CandidateFor is the live rule that this shadow rule is tried for, with its overrides; 0 for none.
 	CandidateFor RuleID
 	Active       bool
 	// ExpiresAt is when the rule stops to match; zero: never. A past time is allowed: it ends the rule.

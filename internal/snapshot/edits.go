@@ -105,7 +105,10 @@ func (t *Tenant) BucketOfUser(id rules.RuleID, user string, now time.Time) (m ru
 // have or had overrides for it, or if it has or had steps.
 func (t *Tenant) CommonLimit(id rules.RuleID) (limit rules.Limit, ok bool) {
 	rule, found := t.rules.get(id)
-	if !found || rule.Action != rules.ActionLimit || rule.Pattern.SplitsByUser() && t.overridden()[id] {
+	if !found || rule.Action != rules.ActionLimit {
+		return rules.Limit{}, false
+	}
+	if rule.Pattern.SplitsByUser() && (t.overridden()[id] || t.overridden()[rule.CandidateFor]) {
 		return rules.Limit{}, false
 	}
 	if _, stepped := t.steps.get(id); stepped {

@@ -62,10 +62,15 @@ func (t *Tenant) failureMode(rule *rules.Rule) rules.FailureMode {
 	return rule.FailureMode
 }
 
-// limitFor returns the rule's effective limit for a user whose own buckets it has.
+// limitFor returns the rule's effective limit for a user whose own buckets it has. A candidate is tried with the overrides of its
+// live rule, which hold after it is promoted.
 func (t *Tenant) limitFor(rule *rules.Rule, user string, now int64) rules.Limit {
 	if rule.Action == rules.ActionLimit {
-		if o, ok := t.overrides.get(overrideKey{rule.ID, user}); ok {
+		o, ok := t.overrides.get(overrideKey{rule.ID, user})
+		if !ok && rule.CandidateFor != 0 {
+			o, ok = t.overrides.get(overrideKey{rule.CandidateFor, user})
+		}
+		if ok {
 			return o.effective(rule, t.ownLimit(rule, now), now)
 		}
 	}

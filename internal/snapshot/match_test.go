@@ -177,10 +177,11 @@ func TestEffectiveLimit(t *testing.T) {
 		return []rules.Override{o}
 	}
 	tests := map[string]struct {
-		pattern   string
-		action    rules.Action
-		overrides []rules.Override
-		want      rules.Limit
+		pattern      string
+		action       rules.Action
+		candidateFor rules.RuleID
+		overrides    []rules.Override
+		want         rules.Limit
 	}{
 		"without an override the rule's":            {want: own(at(-5))},
 		"another user's override":                   {overrides: with(func(o *rules.Override) { o.UserID = "7" }), want: own(at(-5))},
@@ -196,6 +197,10 @@ func TestEffectiveLimit(t *testing.T) {
 		"a pattern that does not split by user":     {pattern: "user:42", overrides: []rules.Override{override}, want: own(at(-5))},
 		"all buckets of the user":                   {pattern: "user:{user_id}:endpoint:{endpoint}", overrides: []rules.Override{override}, want: raised},
 		"a block has no limit to override":          {action: rules.ActionBlock, overrides: []rules.Override{override}, want: own(at(-5))},
+		"of a candidate the live rule's override":   {candidateFor: 2, overrides: with(func(o *rules.Override) { o.RuleID = 2 }), want: raised},
+		"of a candidate its own override first": {
+			candidateFor: 2, overrides: append(with(func(o *rules.Override) { o.RuleID, o.Burst = 2, 9 }), override), want: raised,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +209,7 @@ func TestEffectiveLimit(t *testing.T) {
 				test.pattern = "user:{user_id}"
 			}
 			rule := activeRule(t, 1, test.pattern)
-			rule.InForceSince = at(-5)
+			rule.InForceSince, rule.CandidateFor = at(-5), test.candidateFor
 			if test.action != "" {
 				rule.Action = test.action
 			}

@@ -150,15 +150,17 @@ func TestExpiredRaisesAreFound(t *testing.T) {
 	}
 }
 
-func TestALimitIsCommonUnlessUsersHaveOverridesForThatVeryRule(t *testing.T) {
+func TestALimitIsCommonUnlessUsersHaveOverridesForThatRuleOrTheOneItIsTriedFor(t *testing.T) {
 	t.Parallel()
 	overridden, other, global := activeRule(t, 1, "user:{user_id}"), activeRule(t, 2, "user:{user_id}"), activeRule(t, 3, "global")
 	other.Name = "other"
-	rows := Rows{Tenants: []rules.Tenant{tenantRow()}, Rules: []rules.Rule{overridden, other, global}}
+	candidate := activeRule(t, 5, "user:{user_id}")
+	candidate.Name, candidate.CandidateFor = "candidate", 1
+	rows := Rows{Tenants: []rules.Tenant{tenantRow()}, Rules: []rules.Rule{overridden, other, global, candidate}}
 	before := New(rows)
 	after := before.With(Rows{Overrides: []rules.Override{{TenantID: testTenant, RuleID: 1, UserID: "42", RatePerSecond: 1, Burst: 1, InForceSince: testNow}}})
 	for i, snapshot := range []*Snapshot{before, after} {
-		for id, want := range map[rules.RuleID]bool{1: i == 0, 2: true, 3: true, 4: false} {
+		for id, want := range map[rules.RuleID]bool{1: i == 0, 2: true, 3: true, 4: false, 5: i == 0} {
 			if _, ok := snapshot.Tenant(testTenant).CommonLimit(id); ok != want {
 				t.Errorf("with %d overrides, rule %d has a common limit: %t", i, id, ok)
 			}

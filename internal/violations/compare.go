@@ -7,50 +7,55 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Comparison shows a live rule and its candidate on the same checks.
+// takesEffect is how long a change of rules takes to reach every process.
+const takesEffect = 2 * time.Second
+
+// Comparison shows a live rule and its candidate on the same checks. Steps are those that begin when both rules are in force
+// everywhere. There are none until the first of them begins.
 type Comparison struct {
 	Steps
 	// Points has one for each step.
 	Points []ComparedPoint
-	// Live and Candidate are the totals. The candidate's denials are those that it would have made.
+	// Live is of the checks that the live rule matched, Candidate of those that passed: its denials are additional.
 	Live, Candidate Verdicts
-	Differing       Differing
+	Additional      Additional
 }
 
 // ComparedPoint is one step of a Comparison.
 type ComparedPoint struct {
 	At time.Time
-	// Checks are those that the live rule matched.
+	// Checks are those that the live rule matched. CandidateDenied are checks that passed and the candidate would have denied.
 	Checks, LiveDenied, CandidateDenied int64
 }
 
-// Differing has the subjects that one rule denied and the other did not.
-type Differing struct {
-	// Live has subjects that the live rule alone denied, Candidate those that only the candidate would have.
-	Live, Candidate Subjects
+// Additional has the subjects of checks that passed and a candidate would have denied.
+type Additional struct {
+	// Subjects is their number, and Most those with the most such checks.
+	Subjects int64
+	Most     []ComparedSubject
 	// LookedBackTo is set if the counts before it were too many to be read.
 	LookedBackTo time.Time
 }
 
-// Subjects are subjects of a rule.
-type Subjects struct {
-	// Subjects is their number, and Most those that were denied most often.
-	Subjects int64
-	Most     []DeniedSubject
+// ComparedSubject is how many checks of a subject the live rule denied, and how many others the candidate would have denied.
+type ComparedSubject struct {
+	Subject                     string
+	LiveDenied, CandidateDenied int64
 }
 
-// DeniedSubject is how often a subject was denied.
-type DeniedSubject struct {
-	Subject string
-	Denied  int64
-}
-
-// Compare compares a live rule with its candidate; up to limit subjects are listed on each side. A candidate takes tokens
-// only for checks that pass. So a candidate that is looser than the live rule hardly ever denies.
+// Compare compares a live rule with its candidate, which are both in force since a time; up to limit subjects are listed. A
+// candidate is tried on checks that pass. So it tells what it would deny in addition, and not what it would let pass.
 func Compare(
 	ctx context.Context, store Store, tenant rules.TenantID, live, candidate rules.RuleID, since, until time.Time, limit int,
 ) (c Comparison, err error) {
 	c.Steps = StepsFor(since, until)
+	if ready := since.Add(takesEffect); c.Since.Before(ready) {
+		c.Since = StepsOf(ready, ready, c.Step).Until
+	}
+	if !c.Since.Before(until) {
+		c.Until = c.Since
+		return c, nil
+	}
 	c.Points = make([]ComparedPoint, c.Count())
 	for i := range c.Points {
 		c.Points[i].At = c.Since.Add(time.Duration(i) * c.Step)
@@ -73,6 +78,6 @@ func Compare(
 	if err != nil {
 		return c, err
 	}
-	c.Differing, err = store.Differing(ctx, tenant, live, candidate, c.Steps, limit)
+	c.Additional, err = store.Additional(ctx, tenant, live, candidate, c.Steps, limit)
 	return c, err
 }

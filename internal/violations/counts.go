@@ -47,7 +47,7 @@ func newCounters(maxBytes int) *counters {
 	return &counters{tenants: map[rules.TenantID]*tenantCounts{}, most: maxBytes / verdictsBytes}
 }
 
-// add counts a check and the verdicts of its tiers.
+// add counts a check and the verdicts of its tiers. A shadow tier counts only for checks that pass, as its violations do.
 func (c *counters) add(minute int64, check *Check) {
 	whole := check.verdicts(check.Allowed)
 	if check.Allowed && !check.Bypassed {
@@ -63,6 +63,9 @@ func (c *counters) add(minute int64, check *Check) {
 	c.at(&counts.checks, minute).add(whole)
 	for i := range check.Tiers {
 		t := &check.Tiers[i]
+		if !check.Allowed && t.Mode == rules.ModeShadow {
+			continue
+		}
 		verdicts := check.verdicts(t.Allowed)
 		if check.Allowed && t.Allowed && t.BucketRead {
 			verdicts.take(check.Cost, check.times())

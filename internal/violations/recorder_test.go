@@ -114,12 +114,12 @@ func TestWhatIsCounted(t *testing.T) {
 			}},
 			whole: taken, verdicts: map[rules.RuleID]violations.Verdicts{12: taken, 14: {Denied: 1}}, violation: 14,
 		},
-		"a shadow rule does not report a check that another denied": {
+		"a shadow rule neither reports nor counts a check that another denied": {
 			check: violations.Check{Tiers: []violations.Tier{
 				{Rule: userRule, BucketRead: true, Reason: "limit_exceeded"}, {Rule: shadowRule, Mode: rules.ModeShadow, BucketRead: true, Reason: "limit_exceeded"},
 			}},
 			whole:    violations.Verdicts{Denied: 1},
-			verdicts: map[rules.RuleID]violations.Verdicts{12: {Denied: 1}, 14: {Denied: 1}}, violation: 12,
+			verdicts: map[rules.RuleID]violations.Verdicts{12: {Denied: 1}}, violation: 12,
 		},
 		"a block": {
 			check: violations.Check{Tiers: []violations.Tier{{Rule: block, Reason: "blocked"}}},

@@ -52,8 +52,8 @@ type Store interface {
 	Crossings(ctx context.Context, tenant rules.TenantID, filter CrossingFilter, before CrossingPlace, limit int) ([]Crossing, error)
 	// TopRules returns the rules that denied the most checks, shadow rules included.
 	TopRules(ctx context.Context, tenant rules.TenantID, steps Steps, limit int) (RuleTop, error)
-	// Differing returns the subjects that only one of two rules denied, up to limit for each. See Compare.
-	Differing(ctx context.Context, tenant rules.TenantID, live, candidate rules.RuleID, steps Steps, limit int) (Differing, error)
+	// Additional returns up to limit subjects of checks that passed and the candidate would have denied. See Compare.
+	Additional(ctx context.Context, tenant rules.TenantID, live, candidate rules.RuleID, steps Steps, limit int) (Additional, error)
 }
 
 // Filter selects violations. A zero field selects all.

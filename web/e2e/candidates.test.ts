@@ -50,18 +50,18 @@ test('a limit is tried as shadow, compared and promoted in five clicks from the 
   await expect(page.getByRole('heading', { name: 'Candidate and live rule' })).toBeVisible();
   const candidate = page.url().split('/').at(-1);
 
-  // The candidate is in force within 2 s, and then would deny what the live rule lets through.
+  // Both are compared from the first whole minute on. Then the candidate would deny what the live rule lets through.
+  const comparison = async () =>
+    (await page.request.get(`/api/v1/tenants/tried/rules/${candidate}/comparison`)).json();
+  await expect(page.getByText(/^Both are compared from .* on\.$/)).toBeVisible();
+  await expect.poll(async () => (await comparison()).points.length, { timeout: 90_000 }).toBeGreaterThan(0);
   await expect
-    .poll(
-      async () => {
-        expect(await ask(sluice, key, 'anna', 6)).not.toBe(503);
-        const answer = await page.request.get(`/api/v1/tenants/tried/rules/${candidate}/comparison`);
-        return (await answer.json()).candidate_only.items[0]?.subject;
-      },
-      { timeout: 60_000 },
-    )
+    .poll(async () => {
+      expect(await ask(sluice, key, 'anna', 6)).not.toBe(503);
+      return (await comparison()).items[0]?.subject;
+    })
     .toBe('anna');
-  await expect(page.getByRole('region', { name: 'Denied by the candidate only' })).toContainText('anna', {
+  await expect(page.getByRole('table', { name: 'Denied in addition' })).toContainText('anna', {
     timeout: 60_000,
   });
   await expectAccessible(page);

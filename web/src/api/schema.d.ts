@@ -1433,9 +1433,9 @@ export interface paths {
         };
         /**
          * Compare a candidate with its live rule
-         * @description From the counts of both rules, since both have their present limit, but at most the last 30 days. A candidate takes tokens only
-         *     for checks that pass. So one that is looser than the live rule hardly ever denies: who it would let through are the subjects
-         *     that only the live rule denied. 409 if the rule is no candidate.
+         * @description From the counts of both rules, since both have their present limit, but at most the last 30 days. A candidate is tried on checks
+         *     that pass, with the live rule's overrides. So the answer says what it would deny in addition. What it would let pass is not
+         *     known from counts: POST …/effect decides recorded checks anew. 409 if the rule is no candidate.
          */
         get: operations["compareCandidate"];
         put?: never;
@@ -1638,7 +1638,7 @@ export interface paths {
         put?: never;
         /**
          * Show what rules would have done in the last day
-         * @description Replays recorded checks, at most 100,000, by the code that decides: with the rules that were in force, and with the given ones in the place of
+         * @description Replays recorded checks, at most 100,000, by the code that decides: with the present rules and overrides, and with the given ones in the place of
          *     those with the same pattern, plan and name. Figures of a sample have an error. Give `rules` and `remove`, or an `override`, of whose user the
          *     checks are looked at, or a `file`. Of too many checks the latest are looked at, and `since` says from when. Nothing is changed.
          */
@@ -4523,7 +4523,7 @@ export interface components {
             live: components["schemas"]["Rule"];
             /**
              * Format: date-time
-             * @description Both rules have their present limits since then
+             * @description The first whole period of counts for which both rules have their present limits; after until if it has not begun
              */
             since: string;
             /** Format: date-time */
@@ -4532,8 +4532,13 @@ export interface components {
             points: components["schemas"]["ComparedPoint"][];
             live_total: components["schemas"]["Verdicts"];
             candidate_total: components["schemas"]["Verdicts"];
-            live_only: components["schemas"]["ComparedSubjects"];
-            candidate_only: components["schemas"]["ComparedSubjects"];
+            /**
+             * Format: int64
+             * @description How many subjects, such as users or addresses, the candidate would have denied in addition
+             */
+            subjects: number;
+            /** @description At most 10 of them, the most often denied first */
+            items: components["schemas"]["ComparedSubject"][];
             /**
              * Format: date-time
              * @description Subjects are compared from then on, because there were too many counts; null: from the beginning
@@ -4552,28 +4557,20 @@ export interface components {
             live_denied: number;
             /**
              * Format: int64
-             * @description Checks that the candidate would have denied
+             * @description Checks that passed and the candidate would have denied
              */
             candidate_denied: number;
-        };
-        /** @description Subjects, such as users or addresses, that one of the rules denied and the other did not */
-        ComparedSubjects: {
-            /**
-             * Format: int64
-             * @description Their number
-             */
-            subjects: number;
-            /** @description At most 10, the most often denied first */
-            items: components["schemas"]["ComparedSubject"][];
         };
         ComparedSubject: {
             /** @description As in the bucket's key; empty where all checks share one bucket */
             subject: string;
+            /** Format: int64 */
+            live_denied: number;
             /**
              * Format: int64
-             * @description By the candidate: checks that passed
+             * @description Checks that passed and the candidate would have denied
              */
-            denied: number;
+            candidate_denied: number;
         };
         RuleList: {
             items: components["schemas"]["Rule"][];
@@ -4884,6 +4881,8 @@ export interface components {
             rule_id: number | null;
             rule: string;
             mode: components["schemas"]["Mode"];
+            /** @description Why the rule decides no recorded check */
+            note: string | null;
             denied_then: components["schemas"]["Figure"];
             denied_now: components["schemas"]["Figure"];
             newly_denied: components["schemas"]["Figure"];

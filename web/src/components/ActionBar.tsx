@@ -1,3 +1,4 @@
+import { useEffect } from 'react';
 import styles from './ActionBar.module.css';
 
 interface Props {
@@ -5,15 +6,24 @@ interface Props {
   label: string;
   /** Before the buttons. */
   text?: React.ReactNode;
+  /** A line above both. */
+  above?: React.ReactNode;
   children: React.ReactNode;
 }
 
 /** The buttons of a long form or a draft. They stay in sight at the foot of the page, and cover nothing at its end. */
-export function ActionBar({ label, text, children }: Props) {
+export function ActionBar({ label, text, above, children }: Props) {
+  // The bar comes while its reader types, maybe in a field that it would cover.
+  useEffect(() => {
+    if (document.activeElement !== document.body) {
+      document.activeElement?.scrollIntoView?.({ block: 'nearest' });
+    }
+  }, []);
   return (
     <section className={styles.bar} aria-label={label}>
+      {above && <div className={styles.above}>{above}</div>}
       {text && <strong>{text}</strong>}
-      <div>{children}</div>
+      <div className={styles.buttons}>{children}</div>
     </section>
   );
 }

@@ -5,13 +5,19 @@ import { api, body } from '~/api/client';
 import { sentence } from '~/api/problem';
 import { keepSame } from '~/api/queries';
 import type { components } from '~/api/schema';
-import { exactNumber, percent, plural, timeSpan } from '~/domain/format';
+import { exactNumber, percent, timeSpan } from '~/domain/format';
 import styles from './Effect.module.css';
 
 type Question = components['schemas']['EffectQuestion'];
 type Figure = components['schemas']['Figure'];
-type EffectOfUser = components['schemas']['EffectOfUser'];
-export type EffectOfRule = components['schemas']['EffectOfRule'];
+type EffectLeftOut = components['schemas']['EffectLeftOut'];
+type EffectOfRule = components['schemas']['EffectOfRule'];
+type Counts = Pick<EffectOfRule, 'newly_denied' | 'no_longer_denied'>;
+
+interface Props {
+  tenant: string;
+  question: Question;
+}
 
 /**
  * What new limits would have done in the last day, from recorded checks. A later edit cancels the request; until its own
@@ -48,8 +54,29 @@ export function useEffectOf(tenant: string, question: Question | null) {
   };
 }
 
+/** The effect in one line, for the bar that saves. It opens to all of it, with what else can be done about it. */
+export function EffectLine({ children, ...props }: Props & { children: React.ReactNode }) {
+  const { data, isOutdated } = useEffectOf(props.tenant, props.question);
+  return (
+    <details className={styles.line}>
+      <summary aria-busy={isOutdated} className={isOutdated ? 'soft' : undefined}>
+        Effect:{' '}
+        {data && data.since !== null ? (
+          <>
+            <strong>{netOf(data)}</strong> denied of {counted(data.checks)} recorded checks
+          </>
+        ) : (
+          'not known'
+        )}
+      </summary>
+      <Effect {...props} />
+      {children}
+    </details>
+  );
+}
+
 /** The effect in words. It stands beside Save wherever limits are edited, in room for most answers, so that Save stays put. */
-export function Effect(props: { tenant: string; question: Question }) {
+export function Effect(props: Props) {
   return (
     <div className={styles.effect}>
       <InWords {...props} />
@@ -57,7 +84,7 @@ export function Effect(props: { tenant: string; question: Question }) {
   );
 }
 
-function InWords({ tenant, question }: { tenant: string; question: Question }) {
+function InWords({ tenant, question }: Props) {
   const { data, error, isOutdated } = useEffectOf(tenant, question);
   if (error) return <p className="soft">The effect is not known: {sentence(error)}</p>;
   if (!data) return <p className="soft">Replaying the last day…</p>;
@@ -71,44 +98,63 @@ function InWords({ tenant, question }: { tenant: string; question: Question }) {
     );
   }
   const { newly_denied: newly, no_longer_denied: noLonger, checks } = data;
+  const users = data.users.filter((user) => user.newly_denied !== user.no_longer_denied);
   return (
     <p role="status" aria-label="Effect" aria-busy={isOutdated} className={isOutdated ? 'soft' : undefined}>
-      {covered(data.since, data.until)} it would have denied <strong>{counted(newly)} more</strong> and{' '}
-      <strong>{counted(noLonger)} fewer</strong> of {counted(checks)} checks
-      {newly.value > 0 && ` (${percent(newly.value / Math.max(1, checks.value))} newly denied)`}.
-      {data.users.length > 0 &&
-        ` Most affected: ${data.users
-          .map((user) => `${user.user_id ?? user.ip} (${changeOf(user)})`)
-          .join(', ')}.`}
+      Of {counted(checks)} checks recorded from{' '}
+      {timeSpan(Date.parse(data.since), Date.parse(data.until ?? data.since), 'minute')}, this change would
+      have denied <strong>{netOf(data)}</strong>
+      {data.share === 1 && ` (${counted(data.denied_now)} instead of ${counted(data.denied_then)})`}.
+      {newly.value > 0 &&
+        noLonger.value > 0 &&
+        ` ${counted(newly)} others are denied and ${counted(noLonger)} pass instead, because a denied check leaves its tokens to later ones.`}
+      {users.length > 0 &&
+        ` Most affected: ${users.map((user) => `${user.user_id ?? user.ip} (${signed(user.newly_denied - user.no_longer_denied)})`).join(', ')}.`}
+      {notesOf(data.rules)}
       {data.share < 1 && ` From a sample of ${percent(data.share)} of users and addresses.`}
       {' Checks of the last minutes are not recorded yet.'}
-      {data.left_out.length > 0 &&
-        ` ${plural(data.left_out.length, 'rule')} could not be replayed; recorded denials stand.`}
+      {leftOut(data.left_out)}
     </p>
   );
 }
 
-/** "Of what was recorded from 25 Nov, 13:05 to 25 Nov, 14:02 UTC,": the last minutes are never in it. */
-function covered(since: string, until: string | null): string {
-  return `Of what was recorded from ${timeSpan(Date.parse(since), Date.parse(until ?? since), 'minute')},`;
+/** "91 more", "34 fewer" or "as many": what is denied more, without what no longer is. */
+function netOf({ newly_denied: newly, no_longer_denied: noLonger }: Counts): string {
+  const value = newly.value - noLonger.value;
+  const error = newly.error + noLonger.error;
+  if (Math.round(value) === 0 && error === 0) return newly.value === 0 ? 'none otherwise' : 'as many';
+  return `${counted({ value: Math.abs(value), error })} ${value < 0 ? 'fewer' : 'more'}`;
 }
 
-/** "+17", "−1,017" or "+17, −1,017" */
-function changeOf({ newly_denied, no_longer_denied }: EffectOfUser): string {
-  return [
-    newly_denied > 0 && `+${exactNumber(newly_denied)}`,
-    no_longer_denied > 0 && `−${exactNumber(no_longer_denied)}`,
-  ]
-    .filter(Boolean)
-    .join(', ');
+/** "+17", "−1,017" */
+function signed(value: number): string {
+  return `${value > 0 ? '+' : '−'}${exactNumber(Math.abs(value))}`;
 }
 
-/** The effect of one rule of several: "In the last day: 412 checks more and 3 fewer denied." */
-export function effectSentence({ mode, newly_denied, no_longer_denied }: EffectOfRule): string {
-  const denied = mode === 'shadow' ? 'would be reported' : 'denied';
+/** Why rules of the change decide nothing. */
+function notesOf(rules: EffectOfRule[]): string {
+  return [...new Set(rules.flatMap(({ note }) => (note ? [` ${note}`] : [])))].join('');
+}
+
+/** Which rules took no part, by reason. */
+function leftOut(all: EffectLeftOut[]): string {
+  return [...new Set(all.map(({ why }) => why))]
+    .map((why) => {
+      const of = all.filter((rule) => rule.why === why);
+      const named = of.slice(0, 3).map(({ rule }) => rule);
+      if (of.length > named.length) named.push(`${exactNumber(of.length - named.length)} more`);
+      return ` Not replayed: ${named.join(', ')}, because ${why}; recorded denials stand.`;
+    })
+    .join('');
+}
+
+/** The effect of one rule of several: "Of the recorded checks, 412 more denied." */
+export function effectSentence(effect: EffectOfRule): string {
+  const { mode, note, newly_denied, no_longer_denied } = effect;
+  if (note) return note;
   if (newly_denied.value === 0 && no_longer_denied.value === 0)
     return 'No recorded check would be decided otherwise.';
-  return `Of the recorded checks, ${counted(newly_denied)} more and ${counted(no_longer_denied)} fewer ${denied}.`;
+  return `Of the recorded checks, ${netOf(effect)} ${mode === 'shadow' ? 'would be reported' : 'denied'}.`;
 }
 
 function counted({ value, error }: Figure) {

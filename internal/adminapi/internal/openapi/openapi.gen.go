@@ -1716,7 +1716,7 @@ type ChangeKind string
 type ComparedPoint struct {
 	At time.Time `json:"at"`
 
-	// CandidateDenied Checks that the candidate would have denied
+	// CandidateDenied Checks that passed and the candidate would have denied
 	CandidateDenied int64 `json:"candidate_denied"`
 
 	// Checks Checks that the live rule matched
@@ -1726,20 +1726,12 @@ type ComparedPoint struct {
 
 // ComparedSubject defines model for ComparedSubject.
 type ComparedSubject struct {
-	// Denied By the candidate: checks that passed
-	Denied int64 `json:"denied"`
+	// CandidateDenied Checks that passed and the candidate would have denied
+	CandidateDenied int64 `json:"candidate_denied"`
+	LiveDenied      int64 `json:"live_denied"`
 
 	// Subject As in the bucket's key; empty where all checks share one bucket
 	Subject string `json:"subject"`
-}
-
-// ComparedSubjects Subjects, such as users or addresses, that one of the rules denied and the other did not
-type ComparedSubjects struct {
-	// Items At most 10, the most often denied first
-	Items []ComparedSubject `json:"items"`
-
-	// Subjects Their number
-	Subjects int64 `json:"subjects"`
 }
 
 // ConfigChange defines model for ConfigChange.
@@ -1930,7 +1922,10 @@ type EffectOfRule struct {
 
 	// NoLongerDenied A number of checks; with 95 % confidence the true one is at most error away
 	NoLongerDenied Figure `json:"no_longer_denied"`
-	Rule           string `json:"rule"`
+
+	// Note Why the rule decides no recorded check
+	Note nullable.Nullable[string] `json:"note"`
+	Rule string                    `json:"rule"`
 
 	// RuleId Null for a new one
 	RuleId nullable.Nullable[int64] `json:"rule_id"`
@@ -3320,15 +3315,12 @@ type RuleChange struct {
 
 // RuleComparison defines model for RuleComparison.
 type RuleComparison struct {
-	// CandidateOnly Subjects, such as users or addresses, that one of the rules denied and the other did not
-	CandidateOnly ComparedSubjects `json:"candidate_only"`
-
 	// CandidateTotal Checks by decision; each is in one of the first three
 	CandidateTotal Verdicts `json:"candidate_total"`
-	Live           Rule     `json:"live"`
 
-	// LiveOnly Subjects, such as users or addresses, that one of the rules denied and the other did not
-	LiveOnly ComparedSubjects `json:"live_only"`
+	// Items At most 10 of them, the most often denied first
+	Items []ComparedSubject `json:"items"`
+	Live  Rule              `json:"live"`
 
 	// LiveTotal Checks by decision; each is in one of the first three
 	LiveTotal Verdicts `json:"live_total"`
@@ -3337,10 +3329,13 @@ type RuleComparison struct {
 	LookedBackTo nullable.Nullable[time.Time] `json:"looked_back_to"`
 	Points       []ComparedPoint              `json:"points"`
 
-	// Since Both rules have their present limits since then
+	// Since The first whole period of counts for which both rules have their present limits; after until if it has not begun
 	Since       time.Time `json:"since"`
 	StepSeconds int       `json:"step_seconds"`
-	Until       time.Time `json:"until"`
+
+	// Subjects How many subjects, such as users or addresses, the candidate would have denied in addition
+	Subjects int64     `json:"subjects"`
+	Until    time.Time `json:"until"`
 }
 
 // RuleFailureMode null: the tenant's

@@ -29,24 +29,14 @@ WITH live AS MATERIALIZED (
     SELECT l.subject, sum(l.denied) AS denied FROM live AS l GROUP BY l.subject
 ), by_candidate AS (
     SELECT c.subject, sum(c.denied) AS denied FROM candidate AS c GROUP BY c.subject
-), differing AS (
-    SELECT false AS is_candidate, l.subject, l.denied FROM by_live AS l
-    WHERE NOT EXISTS (SELECT FROM by_candidate AS c WHERE c.subject = l.subject)
-    UNION ALL
-    SELECT true, c.subject, c.denied FROM by_candidate AS c
-    WHERE NOT EXISTS (SELECT FROM by_live AS l WHERE l.subject = c.subject)
-), ranked AS (
-    SELECT d.is_candidate, d.subject, d.denied,
-        row_number() OVER (PARTITION BY d.is_candidate ORDER BY d.denied DESC, d.subject) AS place,
-        count(*) OVER (PARTITION BY d.is_candidate) AS subjects
-    FROM differing AS d
 )
-SELECT r.is_candidate::boolean AS is_candidate, r.subject::text AS subject, r.denied::bigint AS denied, r.subjects::bigint AS subjects,
+SELECT c.subject::text AS subject, c.denied::bigint AS candidate_denied, coalesce((SELECT l.denied FROM by_live AS l WHERE l.subject = c.subject), 0)::bigint AS live_denied,
+    count(*) OVER ()::bigint AS subjects,
     coalesce(greatest((SELECT min(l.minute) FROM live AS l HAVING count(*) >= $1::bigint),
         (SELECT min(c.minute) FROM candidate AS c HAVING count(*) >= $1::bigint)), $2)::timestamptz AS looked_back_to
-FROM ranked AS r
-WHERE r.place <= $3::bigint
-ORDER BY r.is_candidate, r.place
+FROM by_candidate AS c
+ORDER BY c.denied DESC, c.subject
+LIMIT $3::bigint
 `
 
 type ComparedSubjectsParams struct {
@@ -60,15 +50,15 @@ type ComparedSubjectsParams struct {
 }
 
 type ComparedSubjectsRow struct {
-	IsCandidate  bool
-	Subject      string
-	Denied       int64
-	Subjects     int64
-	LookedBackTo time.Time
+	Subject         string
+	CandidateDenied int64
+	LiveDenied      int64
+	Subjects        int64
+	LookedBackTo    time.Time
 }
 
-// The subjects that one rule denied and another did not, of the newest so many counts of each: the most often denied, and
-// how many there are. A candidate's counts are of checks that passed.
+// The subjects of checks that passed and a candidate would have denied, of the newest so many counts of each rule: those with
+// the most, and how many there are. A candidate's counts are of checks that passed.
 func (q *Queries) ComparedSubjects(ctx context.Context, arg ComparedSubjectsParams) ([]ComparedSubjectsRow, error) {
 	rows, err := q.db.Query(ctx, comparedSubjects,
 		arg.AtMost,
@@ -87,9 +77,9 @@ func (q *Queries) ComparedSubjects(ctx context.Context, arg ComparedSubjectsPara
 	for rows.Next() {
 		var i ComparedSubjectsRow
 		if err := rows.Scan(
-			&i.IsCandidate,
 			&i.Subject,
-			&i.Denied,
+			&i.CandidateDenied,
+			&i.LiveDenied,
 			&i.Subjects,
 			&i.LookedBackTo,
 		); err != nil {

@@ -167,8 +167,18 @@ test('the review says what the new limits would have done, and replays them for 
   };
   const figure = (value: number) => ({ value, error: 0 });
   const counts = { denied_then: figure(0), denied_now: figure(412), no_longer_denied: figure(3) };
-  const ofFree = { rule_id: free.rule_id, rule: 'user:{user_id} [free]', mode: 'enforce' as const };
-  const ofAll = { rule_id: null, rule: 'user:{user_id}', mode: 'enforce' as const };
+  const ofFree = {
+    rule_id: free.rule_id,
+    rule: 'user:{user_id} [free]',
+    mode: 'enforce' as const,
+    note: null,
+  };
+  const ofAll = {
+    rule_id: null,
+    rule: 'user:{user_id}',
+    mode: 'enforce' as const,
+    note: 'No recorded check was on the plan pro.',
+  };
   const requests = fakeServer({
     ...world(),
     'POST /api/v1/tenants/acme/matrix': diff,
@@ -183,7 +193,10 @@ test('the review says what the new limits would have done, and replays them for 
         { ...ofFree, ...counts, newly_denied: figure(412) },
         { ...ofAll, ...counts, newly_denied: figure(0), no_longer_denied: figure(0) },
       ],
-      left_out: [{ rule_id: 9, rule: 'global', why: 'users share it' }],
+      left_out: [
+        { rule_id: 7, rule: 'global', why: 'only some users were looked at' },
+        { rule_id: 8, rule: 'ip:{ip}', why: 'only some users were looked at' },
+      ],
     }),
     'GET /api/v1/tenants/acme/recording': () => problem(503, 'unavailable'),
   });
@@ -193,11 +206,11 @@ test('the review says what the new limits would have done, and replays them for 
   await user.click(screen.getByRole('button', { name: 'Review changes' }));
   const dialog = await screen.findByRole('dialog');
   expect((await within(dialog).findByLabelText('Effect')).textContent).toMatch(
-    /it would have denied 412 more and 3 fewer of 1,840 checks.*1 rule could not be replayed; recorded denials stand\./,
+    /Of 1,840 checks recorded .*, this change would have denied 409 more \(412 instead of 0\)\. 412 others are denied and 3 pass instead, because a denied check leaves its tokens to later ones\..* Not replayed: global, ip:\{ip\}, because only some users were looked at; recorded denials stand\./,
   );
   const items = await within(dialog).findAllByRole('listitem');
-  expect(items[0]?.textContent).toMatch(/Of the recorded checks, 412 more and 3 fewer denied/);
-  expect(items[1]?.textContent).toMatch(/No recorded check would be decided otherwise/);
+  expect(items[0]?.textContent).toMatch(/Of the recorded checks, 409 more denied/);
+  expect(items[1]?.textContent).toMatch(/No recorded check was on the plan pro/);
   const asked = requests.find(({ path }) => path.endsWith('/effect'))?.body;
   expect(asked).toMatchObject({
     rules: [{ plan: 'free', burst_capacity: 9 }, { plan: null }],

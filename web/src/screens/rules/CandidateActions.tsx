@@ -12,7 +12,7 @@ import { done } from '~/components/toast';
 import { ruleEffect } from '~/domain/rule';
 import { comparisonQuery, comparisonWords } from './comparison';
 import styles from './Rules.module.css';
-import { copyOf, creation } from './ruleDraft';
+import { promoted } from './ruleDraft';
 
 interface Props {
   tenant: string;
@@ -46,7 +46,7 @@ export function CandidateActions({ tenant, saved, live }: Props) {
         body: { into_rule_id: live.value.rule_id, into_version: live.value.version },
       }),
     );
-    await openLive('Candidate promoted. Its limit takes effect within 2 s');
+    await openLive(`Candidate promoted. ${ruleEffect(candidate)} takes effect within 2 s`);
   }
 
   async function remove() {
@@ -68,10 +68,7 @@ export function CandidateActions({ tenant, saved, live }: Props) {
         effect={
           <div className={styles.form}>
             {words}
-            <Effect
-              tenant={tenant}
-              question={{ rules: [creation({ ...copyOf(candidate, []), ...identity(live.value) })] }}
-            />
+            <Effect tenant={tenant} question={{ rules: [promoted(candidate, live.value)] }} />
             <p>
               The live rule goes from <s>{ruleEffect(live.value)}</s> to{' '}
               <strong>{ruleEffect(candidate)}</strong> within 2 s. It keeps its buckets and overrides, and the
@@ -98,9 +95,4 @@ export function CandidateActions({ tenant, saved, live }: Props) {
       />
     </Group>
   );
-}
-
-/** What makes a draft the live rule itself. */
-function identity({ name }: Rule) {
-  return { name, mode: 'enforce' as const, is_active: true };
 }

@@ -27,8 +27,8 @@ const comparison = {
   ],
   live_total: verdicts(392, 8),
   candidate_total: verdicts(380, 20),
-  live_only: { subjects: 0, items: [] },
-  candidate_only: { subjects: 12, items: [{ subject: '42', denied: 9 }] },
+  subjects: 12,
+  items: [{ subject: '42', live_denied: 3, candidate_denied: 9 }],
   looked_back_to: null,
 };
 
@@ -61,18 +61,36 @@ test('the shadow toggle of a live rule says that its limit stops, and what was t
   );
 });
 
-test('the share of the candidate is of the checks that reached it', () => {
-  const data = { ...comparison, live_total: verdicts(18, 54), candidate_total: verdicts(6, 19) };
+test('what the candidate denies is of the checks that passed', () => {
+  const data = { ...comparison, live_total: verdicts(62, 123), candidate_total: verdicts(2, 60) };
   expect(comparisonWords(data).replace(/\s/g, ' ')).toBe(
-    'The live rule denied 54 of 72 checks (75 %). The candidate was tried on 25 of them and would have denied 19 (76 %).',
+    'The live rule denied 123 of 185 checks (66 %). Of the 62 that passed, the candidate would have denied 60 more (97 %).',
   );
+});
+
+test('until both rules have a whole minute the page says when their comparison begins', async () => {
+  fakeServer({
+    ...besides,
+    'GET /api/v1/tenants/acme/rules/9/comparison': {
+      ...comparison,
+      since: '2026-11-21T06:03:00Z',
+      points: [],
+      live_total: verdicts(0, 0),
+      candidate_total: verdicts(0, 0),
+      subjects: 0,
+      items: [],
+    },
+  });
+  open('/t/acme/rules/9');
+  expect(await screen.findByText(/Both are compared from 21 Nov, 06:03 UTC on/)).toBeDefined();
+  expect(screen.getByText('Not yet')).toBeDefined();
 });
 
 test('a live rule shows its candidate, and offers no second one', async () => {
   fakeServer(besides);
   const { user } = open('/t/acme/rules/1');
   expect(await screen.findByText(/is tried beside this rule/)).toBeDefined();
-  expect(await screen.findByText(/The candidate would have denied 20 \(5/)).toBeDefined();
+  expect(await screen.findByText(/the candidate would have denied 20 more \(5/)).toBeDefined();
   await user.type(screen.getByLabelText('Burst'), '0');
   expect(await screen.findByRole('button', { name: 'Save' })).toBeDefined();
   expect(screen.queryByRole('button', { name: 'Try as shadow' })).toBeNull();
@@ -84,8 +102,10 @@ test('the page of a candidate says who differs, and promotes it over the version
     'POST /api/v1/tenants/acme/rules/9/promote': live,
   });
   const { user, router } = open('/t/acme/rules/9');
-  const only = await screen.findByRole('region', { name: 'Denied by the candidate only' });
-  expect(only.textContent).toMatch(/429 checksAnd 11 more/);
+  const more = await screen.findByRole('table', { name: 'Denied in addition' });
+  expect(within(more).getByRole('row', { name: '42 3 9' })).toBeDefined();
+  expect(screen.getByText('And 11 more.')).toBeDefined();
+  expect(screen.getByRole('region', { name: 'Effect of promoting it' })).toBeDefined();
   await user.click(await screen.findByRole('button', { name: 'Promote' }));
   const dialog = await screen.findByRole('dialog');
   expect(dialog.textContent).toMatch(/goes from 10 per second, bursts to 50 to 10 per second, bursts to 20/);
@@ -110,16 +130,13 @@ test('a candidate is discarded', async () => {
   expect(requests.some(({ method, path }) => method === 'DELETE' && path.endsWith('/rules/9'))).toBe(true);
 });
 
-test('a candidate that decides as its live rule does says so once', async () => {
-  const none = { subjects: 0, items: [] };
+test('a candidate that denies nothing in addition says so', async () => {
   fakeServer({
     ...besides,
-    'GET /api/v1/tenants/acme/rules/9/comparison': { ...comparison, candidate_only: none },
+    'GET /api/v1/tenants/acme/rules/9/comparison': { ...comparison, subjects: 0, items: [] },
   });
   open('/t/acme/rules/9');
-  expect(await screen.findByText('Nobody is denied by only one of them')).toBeDefined();
-  expect(screen.queryByText('Denied by the candidate only')).toBeNull();
-  expect(screen.queryByText('Nobody')).toBeNull();
+  expect(await screen.findByText('The candidate would deny nobody in addition')).toBeDefined();
 });
 
 test('trying as shadow asks for the limit first, and begins with the live one', async () => {

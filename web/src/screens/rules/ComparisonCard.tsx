@@ -3,39 +3,43 @@ import { Link } from '@tanstack/react-router';
 import { useMemo } from 'react';
 import type { Rule } from '~/api/types';
 import { Chart } from '~/charts/Chart';
+import { Effect } from '~/components/Effect';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
-import { exactNumber, plural } from '~/domain/format';
+import { exactNumber } from '~/domain/format';
 import { ruleEffect } from '~/domain/rule';
 import styles from './Comparison.module.css';
-import { type Comparison, comparisonQuery, comparisonWords } from './comparison';
+import { type Comparison, comparisonQuery, comparisonWords, isCollecting } from './comparison';
+import { promoted } from './ruleDraft';
 
-/** A candidate beside its live rule: both over time, and who is denied by one of them only. */
+/** A candidate beside its live rule: what it would deny in addition, over time and by user, and the effect of promoting it. */
 export function ComparisonCard({ tenant, candidate }: { tenant: string; candidate: Rule }) {
   const comparison = useQuery(comparisonQuery(tenant, candidate.rule_id));
   return (
-    <Card title="Candidate and live rule" lead="Both limits against the same traffic.">
+    <Card title="Candidate and live rule" lead="What the candidate would deny in addition.">
       <Query query={comparison}>
         {(data) => (
           <div className={styles.comparison}>
-            <Limits tenant={tenant} live={data.live} candidate={candidate} since={data.since} />
+            <Limits tenant={tenant} candidate={candidate} data={data} />
             <p role="status">{comparisonWords(data)}</p>
             <Lines data={data} />
-            <Differences tenant={tenant} pattern={candidate.key_pattern} data={data} />
+            <Additional tenant={tenant} pattern={candidate.key_pattern} data={data} />
+            {data.looked_back_to && (
+              <p className="soft">
+                By {subjectOf(candidate.key_pattern).toLowerCase()} since{' '}
+                <RelativeTime at={data.looked_back_to} />, because there is too much before.
+              </p>
+            )}
             <p className="soft">
-              The candidate is not tried on what the live rule denies again at once, and takes tokens only for
-              checks that pass. So a looser limit hardly ever denies here. The effect beside Promote decides
-              recorded checks anew by both limits.
-              {data.looked_back_to && (
-                <>
-                  {' '}
-                  Who differs is counted since <RelativeTime at={data.looked_back_to} />, because there is too
-                  much before.
-                </>
-              )}
+              The candidate is tried on checks that pass, with the overrides of the live rule, and takes
+              tokens for these only. Whom a looser limit would let pass is seen below.
             </p>
+            <section aria-label="Effect of promoting it">
+              <h3>Effect of promoting it</h3>
+              <Effect tenant={tenant} question={{ rules: [promoted(candidate, data.live)] }} />
+            </section>
           </div>
         )}
       </Query>
@@ -45,12 +49,12 @@ export function ComparisonCard({ tenant, candidate }: { tenant: string; candidat
 
 interface LimitsProps {
   tenant: string;
-  live: Rule;
   candidate: Rule;
-  since: string;
+  data: Comparison;
 }
 
-function Limits({ tenant, live, candidate, since }: LimitsProps) {
+function Limits({ tenant, candidate, data }: LimitsProps) {
+  const { live } = data;
   return (
     <dl className={styles.limits}>
       <div>
@@ -68,9 +72,7 @@ function Limits({ tenant, live, candidate, since }: LimitsProps) {
       </div>
       <div>
         <dt>Compared since</dt>
-        <dd>
-          <RelativeTime at={since} />
-        </dd>
+        <dd>{isCollecting(data) ? 'Not yet' : <RelativeTime at={data.since} />}</dd>
       </div>
     </dl>
   );
@@ -86,7 +88,7 @@ function Lines({ data }: { data: Comparison }) {
         values: data.points.map((point) => point.live_denied),
       },
       {
-        label: 'would be denied by the candidate',
+        label: 'more denied by the candidate',
         tone: 'shadow' as const,
         values: data.points.map((point) => point.candidate_denied),
         dashed: true,
@@ -98,57 +100,60 @@ function Lines({ data }: { data: Comparison }) {
   return <Chart label={comparisonWords(data)} x={x} series={series} height={180} yMin={4} unfinished />;
 }
 
-/** Who is denied by one of the two only. */
-function Differences({ tenant, pattern, data }: { tenant: string; pattern: string; data: Comparison }) {
-  const { candidate_only, live_only, live_total } = data;
-  if (candidate_only.items.length + live_only.items.length === 0) {
+interface AdditionalProps {
+  tenant: string;
+  pattern: string;
+  data: Comparison;
+}
+
+/** Whom the candidate would deny in addition. */
+function Additional({ tenant, pattern, data }: AdditionalProps) {
+  const { items, subjects, live_total } = data;
+  if (items.length === 0) {
     const checks = live_total.allowed + live_total.denied + live_total.bypassed;
     return (
-      <EmptyState title={checks === 0 ? 'Waiting for checks' : 'Nobody is denied by only one of them'}>
-        Such users or addresses are listed here.
+      <EmptyState title={checks === 0 ? 'Waiting for checks' : 'The candidate would deny nobody in addition'}>
+        Users or addresses that it would deny are listed here.
       </EmptyState>
     );
   }
+  const subject = subjectOf(pattern);
   return (
-    <div className={styles.sides}>
-      <Differing tenant={tenant} pattern={pattern} title="Denied by the candidate only" of={candidate_only} />
-      <Differing tenant={tenant} pattern={pattern} title="Denied by the live rule only" of={live_only} />
+    <div>
+      <table className={styles.subjects} aria-label="Denied in addition">
+        <thead>
+          <tr>
+            <th scope="col">{subject}</th>
+            <th scope="col">Denied by the live rule</th>
+            <th scope="col">More by the candidate</th>
+          </tr>
+        </thead>
+        <tbody>
+          {items.map((item) => (
+            <tr key={item.subject}>
+              <td>
+                {subject === 'User' ? (
+                  <Link to="/t/$tenant/users/$user" params={{ tenant, user: item.subject }}>
+                    {item.subject}
+                  </Link>
+                ) : (
+                  item.subject || 'All requests together'
+                )}
+              </td>
+              <td>{exactNumber(item.live_denied)}</td>
+              <td>{exactNumber(item.candidate_denied)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {subjects > items.length && <p className="soft">And {exactNumber(subjects - items.length)} more.</p>}
     </div>
   );
 }
 
-interface DifferingProps {
-  tenant: string;
-  pattern: string;
-  title: string;
-  of: Comparison['live_only'];
-}
-
-function Differing({ tenant, pattern, title, of: { subjects, items } }: DifferingProps) {
-  // A pattern that splits by user alone has the user's id as its subject.
-  const isUser = pattern.startsWith('user:{user_id}') && (pattern.match(/\{/g) ?? []).length === 1;
-  return (
-    <section aria-label={title}>
-      <h3>{title}</h3>
-      {items.length === 0 ? (
-        <p className="soft">Nobody</p>
-      ) : (
-        <ul className={styles.subjects}>
-          {items.map(({ subject, denied }) => (
-            <li key={subject}>
-              {isUser ? (
-                <Link to="/t/$tenant/users/$user" params={{ tenant, user: subject }}>
-                  {subject}
-                </Link>
-              ) : (
-                <span>{subject || 'All requests together'}</span>
-              )}
-              <span>{plural(denied, 'check')}</span>
-            </li>
-          ))}
-        </ul>
-      )}
-      {subjects > items.length && <p className="soft">And {exactNumber(subjects - items.length)} more.</p>}
-    </section>
-  );
+/** What the buckets of a pattern are of. One that splits by user alone has the user's id as its subject. */
+function subjectOf(pattern: string): 'User' | 'Address' | 'Bucket' {
+  if ((pattern.match(/\{/g) ?? []).length !== 1) return 'Bucket';
+  if (pattern.startsWith('user:{user_id}')) return 'User';
+  return pattern.startsWith('ip:{ip}') ? 'Address' : 'Bucket';
 }

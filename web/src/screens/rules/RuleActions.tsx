@@ -32,7 +32,7 @@ interface Props {
   saved: Tagged<Rule>;
   /** Something typed is not saved: what would change the rule below it waits. */
   dirty: boolean;
-  /** Asks for the limit of a candidate; undefined where none can be tried. */
+  /** Asks for the limit of a candidate; undefined where none can be tried, or the one that is typed. */
   onTry: (() => void) | undefined;
   /** Asks for a limit and its time; undefined for rules without a limit. */
   onSchedule: (() => void) | undefined;
@@ -103,7 +103,7 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry
             Duplicate
           </Menu.Item>
           {onTry && (
-            <Menu.Item leftSection={<IconGhost size={15} />} disabled={dirty} onClick={onTry}>
+            <Menu.Item leftSection={<IconGhost size={15} />} onClick={onTry}>
               Try as shadow
             </Menu.Item>
           )}

@@ -1,19 +1,14 @@
-import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { useState } from 'react';
 import { ProblemError, sentence } from '~/api/problem';
 import { lastHourQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { ConflictDialog, type Versions } from '~/components/ConflictDialog';
-import { Effect } from '~/components/Effect';
 import { Leaving } from '~/components/Leaving';
 import { Card } from '~/components/Page';
 import { exactNumber } from '~/domain/format';
-import { ruleLabel } from '~/domain/rule';
-import { StartReplay } from '~/features/replay/StartReplay';
 import { RuleFields } from './RuleFields';
 import styles from './Rules.module.css';
-import { differences, type RuleDraft, replayed, stopsDenying } from './ruleDraft';
+import { differences, type RuleDraft, stopsDenying } from './ruleDraft';
 import type { RuleEditor as Editor } from './useRuleEditor';
 
 interface Props {
@@ -29,8 +24,6 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
   const stops = stopsDenying(rule, draft);
   const { data: lastHour } = useQuery({ ...lastHourQuery(tenant), enabled: stops });
   const denials = lastHour?.get(rule.rule_id);
-  const [replaying, setReplaying] = useState(false);
-  const candidate = () => replayed(rule, draft);
   const general = error instanceof ProblemError && error.document.errors ? null : error;
   return (
     <Card title="Rule">
@@ -51,18 +44,6 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
                 </span>
               ))}
             </div>
-            {editor.ready && (
-              <>
-                <Effect tenant={tenant} question={{ rules: [candidate()] }} />
-                {!disabled && (
-                  <div>
-                    <Button variant="default" size="compact-sm" onClick={() => setReplaying(true)}>
-                      Replay a longer time
-                    </Button>
-                  </div>
-                )}
-              </>
-            )}
             {rule.action === 'limit' && draft.action === 'limit' && <span>Buckets keep their tokens.</span>}
             {stops && (
               <p className={styles.warning}>
@@ -87,17 +68,6 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
         onTakeTheirs={editor.takeTheirs}
         onClose={editor.closeConflict}
       />
-      {replaying && (
-        <StartReplay
-          tenant={tenant}
-          candidate={{ rules: [candidate()] }}
-          title={`${ruleLabel(rule)}: ${changes.map(({ label, to }) => `${label} ${to}`).join(', ')}`.slice(
-            0,
-            200,
-          )}
-          onClose={() => setReplaying(false)}
-        />
-      )}
       <Leaving when={editor.dirty} what="Your changes to this rule" />
     </Card>
   );

@@ -10,7 +10,9 @@ import { ActionBar } from '~/components/ActionBar';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { LoadingLines } from '~/components/states';
+import { done } from '~/components/toast';
 import { patternInWords } from '~/domain/pattern';
+import { ruleEffect } from '~/domain/rule';
 import { Crossings } from '~/features/crossings/Crossings';
 import { isOverridable } from '~/features/overrides/overridable';
 import { useRole, useTenant } from '~/session';
@@ -18,6 +20,7 @@ import { AdaptingCard } from './AdaptingCard';
 import { BucketPicture } from './BucketPicture';
 import { CandidateActions } from './CandidateActions';
 import { ComparisonCard } from './ComparisonCard';
+import { DraftEffect } from './DraftEffect';
 import { EnforceRule } from './EnforceRule';
 import { ExpiredNote } from './ExpiredNote';
 import { History } from './History';
@@ -71,6 +74,10 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
     enabled: isCandidate,
     retry: false,
   });
+  function discard() {
+    editor.reset();
+    done('Edits discarded', { label: 'Undo', run: () => editor.change(draft) });
+  }
   const triable = rule.mode === 'enforce' && rule.action !== 'bypass' && candidate === undefined;
   // What can be done, and what stands above the form, depends on both.
   if (alike.isPending || (isCandidate && awaitsLive)) return <LoadingLines />;
@@ -88,7 +95,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
       }
       lead={
         <>
-          <code>{rule.key_pattern}</code> on {rule.plan ?? 'all plans'}
+          <code>{rule.key_pattern}</code> on {rule.plan ?? 'all plans'}: {ruleEffect(rule)}
         </>
       }
       above={
@@ -103,7 +110,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
               tenant={tenant}
               saved={saved}
               dirty={editor.dirty}
-              onTry={triable ? () => setTrying(true) : undefined}
+              onTry={triable && !editor.dirty ? () => setTrying(true) : undefined}
               onSchedule={rule.action === 'limit' ? () => show('schedule') : undefined}
             />
           )}
@@ -152,15 +159,19 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
             <Crossings tenant={tenant} which={{ rule: rule.rule_id }} rules={[rule]} />
           )}
           <RuleAlerts tenant={tenant} rule={rule} />
-          {isOverridable(rule) && <RuleOverrides tenant={tenant} rule={rule} />}
+          {isOverridable(rule) && !isCandidate && <RuleOverrides tenant={tenant} rule={rule} />}
           <Card title="History" flush>
             <History tenant={tenant} ruleId={rule.rule_id} />
           </Card>
         </div>
       </div>
       {edit && editor.dirty && (
-        <ActionBar label="Save this rule" text="Not saved">
-          <Button variant="default" onClick={editor.reset}>
+        <ActionBar
+          label="Save this rule"
+          text="Not saved"
+          above={editor.ready && <DraftEffect tenant={tenant} rule={editor.rule} draft={draft} />}
+        >
+          <Button variant="default" onClick={discard}>
             Discard edits
           </Button>
           {triable && draft.mode === 'enforce' && draft.action !== 'bypass' && (

@@ -306,3 +306,25 @@ test('an address that never was a rule is not found', async () => {
   open('/t/acme/rules/10');
   expect(await screen.findByRole('heading', { name: 'Not found' })).toBeDefined();
 });
+
+test('the effect of an edit stands beside Save, and discarded edits come back', async () => {
+  fakeServer(world());
+  const { user } = open('/t/acme/rules/1');
+  const burst = await screen.findByLabelText<HTMLInputElement>('Burst');
+  await user.clear(burst);
+  await user.type(burst, '20');
+  const bar = screen.getByRole('region', { name: 'Save this rule' });
+  const line = within(bar).getByText(/^Effect:/);
+  await waitFor(() => expect(line.textContent).toBe('Effect: 20 more denied of 1,000 recorded checks'));
+  await user.click(line);
+  expect(within(bar).getByRole('status', { name: 'Effect' }).textContent).toMatch(
+    /Of 1,000 checks recorded from 1 Nov, 09:00 to 1 Nov, 21:00 UTC, this change would have denied 20 more \(25 instead of 5\)\. Most affected: 42 \(\+20\)\./,
+  );
+  await user.click(screen.getByRole('button', { name: 'More' }));
+  expect(screen.queryByRole('menuitem', { name: 'Try as shadow' })).toBeNull();
+  await user.keyboard('{Escape}');
+  await user.click(within(bar).getByRole('button', { name: 'Discard edits' }));
+  expect(burst.value).toBe('50');
+  await user.click(await screen.findByRole('button', { name: 'Undo' }));
+  expect(burst.value).toBe('20');
+});

@@ -2,11 +2,11 @@ import { queryOptions } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { components } from '~/api/schema';
-import { exactNumber, percent } from '~/domain/format';
+import { exactNumber, percent, plural, shortTime } from '~/domain/format';
 
 export type Comparison = components['schemas']['RuleComparison'];
 
-/** A candidate and its live rule on the same checks. */
+/** A candidate and its live rule on the checks of the same time. */
 export const comparisonQuery = (tenant: string, candidate: number) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'stats', 'comparison', candidate),
@@ -20,18 +20,23 @@ export const comparisonQuery = (tenant: string, candidate: number) =>
     refetchInterval: 15_000,
   });
 
+/** Whether the first period that has both rules is still to come. */
+export function isCollecting({ since, until }: Comparison): boolean {
+  return Date.parse(since) >= Date.parse(until);
+}
+
 /**
- * "The live rule denied 12 of 340 checks (3.5 %). The candidate would have denied 40 (12 %)." What the live rule denies from
- * memory does not reach the candidate: "The candidate was tried on 25 of them and would have denied 19 (76 %)."
+ * "The live rule denied 123 of 185 checks (66 %). Of the 62 that passed, the candidate would have denied 60 more (97 %)." A
+ * candidate is tried on checks that pass.
  */
-export function comparisonWords({ live_total: live, candidate_total: candidate }: Comparison): string {
+export function comparisonWords(data: Comparison): string {
+  if (isCollecting(data)) return `Both are compared from ${shortTime(Date.parse(data.since))} on.`;
+  const { live_total: live, candidate_total: candidate } = data;
   const all = live.allowed + live.denied + live.bypassed;
-  const tried = candidate.allowed + candidate.denied + candidate.bypassed;
+  const passed = candidate.allowed + candidate.denied + candidate.bypassed;
   if (all === 0) return 'No checks have matched yet.';
-  const denied = `The live rule denied ${exactNumber(live.denied)} of ${exactNumber(all)} checks (${percent(live.denied / all)}).`;
-  if (tried === 0) return `${denied} The candidate has been tried on none of them yet.`;
-  const would = `would have denied ${exactNumber(candidate.denied)} (${percent(candidate.denied / tried)}).`;
-  return tried < all
-    ? `${denied} The candidate was tried on ${exactNumber(tried)} of them and ${would}`
-    : `${denied} The candidate ${would}`;
+  const denied = `The live rule denied ${exactNumber(live.denied)} of ${plural(all, 'check')} (${percent(live.denied / all)}).`;
+  if (passed === 0) return `${denied} None passed, so the candidate was tried on none.`;
+  const more = `${exactNumber(candidate.denied)} more (${percent(candidate.denied / passed)})`;
+  return `${denied} Of the ${exactNumber(passed)} that passed, the candidate would have denied ${more}.`;
 }

@@ -67,6 +67,11 @@ export function replayed(rule: Rule, draft: RuleDraft): NewRule {
   return creation({ ...copyOf({ ...rule, ...draft }, []), name: rule.name });
 }
 
+/** A live rule with the limit of its candidate, as effects take it. */
+export function promoted(candidate: Rule, { name }: Rule): NewRule {
+  return creation({ ...copyOf(candidate, []), name, mode: 'enforce', is_active: true });
+}
+
 /** Whether a draft stops a rule from denying. */
 export function stopsDenying(rule: Rule, draft: RuleDraft): boolean {
   const denies = ({ mode, is_active, action }: RuleDraft) =>
