@@ -173,7 +173,7 @@ func (g *Gate) TurnSecondFactorOff(ctx context.Context, by rules.Actor, account 
 }
 
 // RemoveSecondFactor removes the lost factor of the account with an address, and ends its sessions. It is rules.ErrNotFound
-// if there is no such account, or it has no factor.
+// if there is no such account, or it has no factor. Beside the account it may return an UnfinishedError.
 func (g *Gate) RemoveSecondFactor(ctx context.Context, by rules.Actor, email string) (Account, error) {
 	account, _, err := g.store.PasswordOf(ctx, email, "")
 	if err != nil {
@@ -183,7 +183,7 @@ func (g *Gate) RemoveSecondFactor(ctx context.Context, by rules.Actor, email str
 	if account, err = g.store.TurnSecondFactorOff(ctx, by, account.ID, true); err != nil {
 		return Account{}, err
 	}
-	return account, g.notify(ctx, account, NoticeFactorOff, operator)
+	return account, unfinished(g.notify(ctx, account, NoticeFactorOff, operator))
 }
 
 // ReplaceRecoveryCodes makes new recovery codes for an account with a factor. The former ones end.

@@ -37,11 +37,11 @@ func Run(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, lo
 	writer := store.As(by)
 	switch args := cfg.Arguments; cfg.Command {
 	case config.AdminCreateAdmin:
-		return createAdmin(ctx, store, by, args.Email, in, out)
+		return createAdmin(ctx, store, by, args.Email, in, out, log)
 	case config.AdminSetPassword:
-		return setPassword(ctx, store, by, args.Email, in, out)
+		return setPassword(ctx, store, by, args.Email, in, out, log)
 	case config.AdminRemoveFactor:
-		return removeSecondFactor(ctx, store, by, args.Email, out)
+		return removeSecondFactor(ctx, store, by, args.Email, out, log)
 	case config.AdminSignInLink:
 		return signInLink(ctx, store, cfg, out)
 	case config.AdminCreateTenant:

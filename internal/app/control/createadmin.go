@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -17,13 +18,13 @@ import (
 
 // createAdmin creates a platform admin with an email address, and prints the address. Like setPassword and removeSecondFactor it queues a
 // notice to an account that was there before, which the control plane sends if it sends mail.
-func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer) error {
+func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer, log *slog.Logger) error {
 	password, err := readPassword(ctx, in)
 	if err != nil {
 		return fmt.Errorf("read the password: %w", err)
 	}
 	admin, err := auth.NewGate(store, auth.Options{Mail: true}).CreateAdmin(ctx, by, email, password)
-	if err != nil {
+	if err = warnUnfinished(ctx, log, err); err != nil {
 		return fmt.Errorf("create admin: %w", err)
 	}
 	_, err = fmt.Fprintln(out, admin.Email)
@@ -31,7 +32,7 @@ func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email st
 }
 
 // setPassword sets the password of an account, and prints its address.
-func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer) error {
+func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer, log *slog.Logger) error {
 	password, err := readPassword(ctx, in)
 	if err != nil {
 		return fmt.Errorf("read the password: %w", err)
@@ -40,7 +41,7 @@ func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email st
 	if errors.Is(err, rules.ErrNotFound) {
 		return fmt.Errorf("there is no account %q", email)
 	}
-	if err != nil {
+	if err = warnUnfinished(ctx, log, err); err != nil {
 		return fmt.Errorf("set password: %w", err)
 	}
 	_, err = fmt.Fprintln(out, account.Email)
@@ -48,16 +49,26 @@ func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email st
 }
 
 // removeSecondFactor removes the second factor of an account that has lost it, and prints the account's address.
-func removeSecondFactor(ctx context.Context, store auth.Store, by rules.Actor, email string, out io.Writer) error {
+func removeSecondFactor(ctx context.Context, store auth.Store, by rules.Actor, email string, out io.Writer, log *slog.Logger) error {
 	account, err := auth.NewGate(store, auth.Options{Mail: true}).RemoveSecondFactor(ctx, by, email)
 	if errors.Is(err, rules.ErrNotFound) {
 		return fmt.Errorf("there is no account %q, or it has no second factor", email)
 	}
-	if err != nil {
+	if err = warnUnfinished(ctx, log, err); err != nil {
 		return fmt.Errorf("remove the second factor: %w", err)
 	}
 	_, err = fmt.Fprintln(out, account.Email)
 	return err
+}
+
+// warnUnfinished logs what failed after a change that was made. It returns all other errors.
+func warnUnfinished(ctx context.Context, log *slog.Logger, err error) error {
+	var unfinished auth.UnfinishedError
+	if !errors.As(err, &unfinished) {
+		return err
+	}
+	log.WarnContext(ctx, "the change was made, and something after it failed", "error", unfinished.Err)
+	return nil
 }
 
 // signInLink prints a link that signs an account in.
