@@ -2,63 +2,87 @@
 // one bucket would. It is for tests: the processes run the code of production, and the store is the reference of its scripts.
 //
 // Everything that may go wrong does, as a Setup says: answers are lost, processes are killed and stopped, machines are suspended,
-// clocks drift and are set, and the store loses its data. A run depends on its seed alone.
+// clocks drift and are set, and the store loses its data or fails over to an older state of it. Meanwhile limits are edited, and others
+// credit, reset, reserve and refund. A run depends on its seed alone.
 package leasesim
 
 import (
 	"container/heap"
-	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // Setup says what happens. Rates are per second, and each process does what it does on its own.
 type Setup struct {
-	Seed      uint64
-	Nodes     int
-	Limit     enforce.Limit
-	Load      float64       // of the limit's rate, Poisson
-	On, Off   time.Duration // arrivals come for On, then not for Off
-	Spike     float64       // multiplies the load for half of every two seconds
-	Skew      float64       // of the processes' shares, Zipf
-	Largest   int64         // the most that a check costs
-	Delay     time.Duration // most, one way
-	Lost      float64       // share of answers
-	Drift     float64       // of the processes' clocks, most
-	Kills     float64
-	Stops     float64 // SIGSTOP, for up to 3 s
-	Suspends  float64 // of the machine, for up to 3 s, in which its monotonic clock stands still
-	Sets      float64 // of the machine's wall clock, by up to 2 s
-	StepsBack float64 // of the store's clock, in all
-	Forgets   float64 // the store loses its data, in all
-	Credits   float64 // in all
-	Direct    float64 // share of checks that the store decides alone
-	Users     int     // half of the checks also take from the bucket of one of them, whose burst is UserBurst
-	UserBurst int64
-	Length    time.Duration
+	Seed     uint64
+	Nodes    int
+	Limit    enforce.Limit
+	Load     float64       // of the limit's rate, Poisson
+	On, Off  time.Duration // arrivals come for On, then not for Off
+	Spike    float64       // multiplies the load for half of every two seconds
+	Skew     float64       // of the processes' shares, Zipf
+	Largest  int64         // the most that a check costs
+	Delay    time.Duration // most, one way
+	Lost     float64       // share of answers
+	Drift    float64       // of the processes' clocks, most
+	Kills    float64
+	Stops    float64 // SIGSTOP, for up to 3 s
+	Suspends float64 // of the machine, for up to 3 s, in which its monotonic clock stands still
+	Sets     float64 // of the machine's wall clock, by up to 2 s
+	Direct   float64 // share of checks that the store decides alone
+	Length   time.Duration
+
+	// Users, if any: half of the checks also take from the bucket of one of them, each of which has the UserLimit.
+	Users     int
+	UserLimit enforce.Limit
+
+	// What happens at the store, each for all processes together.
+
+	StepsBack float64 // of the store's clock
+	Forgets   float64 // it loses its data
+	Failovers float64
+	Credits   float64 // resets and negative ones included
+	Reserves  float64 // settled above or below the estimate
+	Edits     float64 // of a limit, by up to a factor of e
 
 	// What damages a run, to see that the checker sees it.
 
-	// Break damages the store before each ask.
-	Break func(*enforce.State, *enforce.Ask)
+	// Break damages a bucket before each ask.
+	Break func(enforce.Key, *enforce.State, *enforce.Ask)
+	// RefundsTwice gives back twice, and FailsFull has a failover fill the buckets.
+	RefundsTwice, FailsFull bool
 	// NoMono and NoWall keep one of a process's clocks from it: it gets the other twice.
 	NoMono, NoWall bool
 }
 
-func (s *Setup) isDamaged() bool { return s.Break != nil || s.NoMono || s.NoWall }
+func (s *Setup) isDamaged() bool {
+	return s.Break != nil || s.RefundsTwice || s.FailsFull || s.NoMono || s.NoWall
+}
 
 // Process is the code under test in one process, with its background.
 type Process interface {
-	// Decide decides a check, which takes from the bucket of SharedKey. The store decides alone if it is Mixed.
+	// Decide decides a check, which takes from the bucket of SharedKey, and perhaps from that of a user. The store decides alone if
+	// it is Mixed.
 	Decide(check enforce.BucketCheck)
+	// Held returns how many tokens of a bucket the process could spend now or has spent without a report, in millionths.
+	Held(key enforce.Key) int64
 }
 
 // SharedKey is of the bucket that all checks take from.
 var SharedKey = enforce.Key{Tenant: 1, Rule: 1}
+
+const userRule rules.RuleID = 2
+
+// UserKey is of a user's bucket. Its subject is the user's id.
+func UserKey(user int) enforce.Key {
+	return enforce.Key{Tenant: SharedKey.Tenant, Rule: userRule, Subject: strconv.Itoa(user)}
+}
 
 // World is a store and processes. The store's clock is the true time, in microseconds, unless it steps back.
 type World struct {
@@ -68,39 +92,31 @@ type World struct {
 	Checks, Commands, Passed, IdealPassed int
 	// Lowest is what an ideal bucket that admitted the same would have had at the worst moment, in tokens.
 	Lowest float64
+	// Unbacked is by how much processes held more than the store had lent them at the worst moment, in tokens.
+	Unbacked float64
 
 	start     func(*Node) Process
 	random    *rand.Rand
 	now       int64
-	skewed    int64 // of the store's clock
-	losses    int   // of the store's data
 	events    events
 	scheduled int
-	store     states
+	nodes     []*Node
+	limits    map[rules.RuleID]enforce.Limit // in force
 	ideal     states
 	log       map[enforce.Key][]entry
-	limits    map[enforce.Key]enforce.Limit
+
+	store     states
+	skewed    int64 // of the store's clock
+	steadyAt  int64 // until when it jumps ahead no more
+	lent      map[enforce.Key]enforce.Tokens
+	losses    int // of buckets
+	lost      map[enforce.Key]int
+	failovers int
+	restored  map[enforce.Key]int64 // until when processes hold what an older state does not know
 }
 
 // began is when a run begins.
 const began = 1_000_000_000
-
-// states are the buckets of a store.
-type states map[enforce.Key]*enforce.State
-
-// take decides a check.
-func (s states) take(check *enforce.BucketCheck, now int64) {
-	held, state := make([]*enforce.State, len(check.Tiers)), make([]enforce.State, len(check.Tiers))
-	for i := range check.Tiers {
-		held[i] = s[check.Tiers[i].Key]
-	}
-	taken := check.TakeFrom(held, state, now)
-	for i := range check.Tiers {
-		if taken && held[i] == nil && check.Takes(i) {
-			s[check.Tiers[i].Key] = &state[i]
-		}
-	}
-}
 
 type event struct {
 	at  int64
@@ -141,42 +157,38 @@ func (w *World) exponential(rate float64) int64 {
 	return int64(min(w.random.ExpFloat64()/rate, 1e6) * 1e6)
 }
 
+// factor draws by what an edit multiplies: 1/e to e.
+func (w *World) factor() float64 { return math.Exp(2*w.random.Float64() - 1) }
+
 func (w *World) oneWay() int64 { return 50 + w.random.Int64N(max(1, w.Delay.Microseconds())) }
 
 // Run plays a setup with processes that start starts, and checks it.
 func Run(t testing.TB, setup Setup, start func(*Node) Process) *World {
 	t.Helper()
 	setup.Largest = max(1, setup.Largest)
-	w := &World{Setup: setup, start: start, random: rand.New(rand.NewPCG(setup.Seed, 1)), now: began}
-	w.store, w.ideal, w.log, w.limits = states{}, states{}, map[enforce.Key][]entry{}, map[enforce.Key]enforce.Limit{}
-	nodes := make([]*Node, w.Nodes)
-	var sum float64
-	for i := range nodes {
-		nodes[i] = &Node{World: w, ID: i, share: math.Pow(float64(i+1), -w.Skew), rate: 1 + w.Drift*(2*w.random.Float64()-1)}
-		sum += nodes[i].share
+	w := &World{
+		Setup: setup, start: start, random: rand.New(rand.NewPCG(setup.Seed, 1)), now: began,
+		limits: map[rules.RuleID]enforce.Limit{SharedKey.Rule: setup.Limit, userRule: setup.UserLimit},
+		ideal:  states{}, log: map[enforce.Key][]entry{},
+		store: states{}, lent: map[enforce.Key]enforce.Tokens{}, lost: map[enforce.Key]int{}, restored: map[enforce.Key]int64{},
 	}
-	for _, n := range nodes {
+	var sum float64
+	for i := range w.Nodes {
+		n := &Node{World: w, ID: i, share: math.Pow(float64(i+1), -w.Skew), rate: 1 + w.Drift*(2*w.random.Float64()-1)}
+		w.nodes = append(w.nodes, n)
+		sum += n.share
+	}
+	for _, n := range w.nodes {
 		n.share /= sum
 		n.begin()
 	}
-	w.every(w.Credits, func() {
-		if shared := w.store[SharedKey]; shared != nil {
-			shared.Settle(w.Limit, 0, w.now+w.skewed)
-			amount := enforce.Tokens(w.random.Int64N(w.Limit.Burst)+1) * enforce.Token
-			shared.Credit(amount)
-			w.log[SharedKey] = append(w.log[SharedKey], entry{at: w.now, amount: -amount})
-		}
-	})
-	w.every(w.StepsBack, func() {
-		w.skewed -= w.random.Int64N(1_000_000)
-	})
-	w.every(w.Forgets, func() {
-		for key := range w.limits {
-			w.log[key] = append(w.log[key], entry{at: w.now, isLoss: true})
-		}
-		w.losses++
-		clear(w.store)
-	})
+	w.every(w.StepsBack, func() { w.skewed -= w.random.Int64N(1_000_000) })
+	w.every(w.Forgets, w.forget)
+	w.every(w.Failovers, w.failOver)
+	w.every(w.Credits, w.credit)
+	w.every(w.Reserves, w.reserve)
+	w.every(w.Edits, w.edit)
+	w.compare()
 	for end := w.now + w.Length.Microseconds(); ; {
 		e := heap.Pop(&w.events).(event)
 		if e.at > end {
@@ -189,20 +201,20 @@ func Run(t testing.TB, setup Setup, start func(*Node) Process) *World {
 	return w
 }
 
-// newCheck draws a check.
-func (w *World) newCheck() enforce.BucketCheck {
-	check := enforce.BucketCheck{Cost: enforce.Tokens(1+w.random.Int64N(w.Largest)) * enforce.Token}
-	keys := []enforce.Key{SharedKey}
+// tiers draws what a check takes from by limits: the shared bucket and, if there are users, in half of the cases that of one of them.
+func (w *World) tiers(limits map[rules.RuleID]enforce.Limit) []enforce.Tier {
+	tiers := []enforce.Tier{{Key: SharedKey, Limit: limits[SharedKey.Rule]}}
 	if w.Users > 0 && w.random.IntN(2) == 0 {
-		keys = append(keys, enforce.Key{Tenant: 1, Rule: 2, Subject: fmt.Sprint(w.random.IntN(w.Users))})
+		tiers = append(tiers, enforce.Tier{Key: UserKey(w.random.IntN(w.Users)), Limit: limits[userRule]})
 	}
-	for _, key := range keys {
-		limit := w.Limit
-		if key.Rule == 2 {
-			limit = enforce.Limit{Rate: w.Limit.Rate / float64(w.Users), Burst: w.UserBurst}
-		}
-		w.limits[key] = limit
-		check.Tiers = append(check.Tiers, enforce.Tier{Key: key, Limit: limit, Cost: check.Cost})
+	return tiers
+}
+
+// newCheck draws a check of a process that knows limits.
+func (w *World) newCheck(limits map[rules.RuleID]enforce.Limit) enforce.BucketCheck {
+	check := enforce.BucketCheck{Cost: enforce.Tokens(1+w.random.Int64N(w.Largest)) * enforce.Token, Tiers: w.tiers(limits)}
+	for i := range check.Tiers {
+		check.Tiers[i].Cost = check.Cost
 	}
 	return check
 }

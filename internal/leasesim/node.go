@@ -1,9 +1,11 @@
 package leasesim
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 // Node is the machine of one process, with its clocks. A process that is killed is followed by another on the same machine.
@@ -11,7 +13,9 @@ type Node struct {
 	*World
 	ID int
 
-	process   Process
+	process Process
+	known   map[rules.RuleID]enforce.Limit // the limits
+
 	share     float64
 	rate      float64 // of its clocks
 	life      int     // counts kills, so that answers to the dead are dropped
@@ -40,8 +44,25 @@ func (n *Node) Now() int64 { return n.now }
 // Draw returns a random number below n.
 func (n *Node) Draw(below int64) int64 { return n.random.Int64N(below) }
 
-// Losses counts how often the store lost its data.
+// SharedLimit and UserLimit return the limits as this process knows them.
+func (n *Node) SharedLimit() enforce.Limit { return n.known[SharedKey.Rule] }
+
+// UserLimit is described at SharedLimit.
+func (n *Node) UserLimit() enforce.Limit { return n.known[userRule] }
+
+// hear tells the process of an edit.
+func (n *Node) hear(rule rules.RuleID, limit enforce.Limit) {
+	if limit.Since > n.known[rule].Since {
+		n.known[rule] = limit
+	}
+}
+
+// Losses counts the buckets that the store lost, and LossOf is the number of the last loss of one bucket. What it lent before is the one
+// exception to the promise, so it must not be admitted.
 func (n *Node) Losses() int { return n.losses }
+
+// LossOf is described at Losses.
+func (n *Node) LossOf(key enforce.Key) int { return n.lost[key] }
 
 // Life counts the processes on this machine.
 func (n *Node) Life() int { return n.life }
@@ -82,6 +103,7 @@ func (n *Node) Call(atStore func(), answered func(isLost bool)) {
 
 // begin starts a process.
 func (n *Node) begin() {
+	n.known = maps.Clone(n.limits)
 	n.process = n.start(n)
 	n.After(0, n.arrive)
 	if n.Kills > 0 {
@@ -127,7 +149,7 @@ func (n *Node) arrive() {
 	mean := float64(1+n.Largest) / 2
 	n.After(n.exponential(rate/mean), n.arrive)
 	n.Checks++
-	check := n.newCheck()
+	check := n.newCheck(n.known)
 	offered := check
 	offered.Tiers = slices.Clone(check.Tiers)
 	n.ideal.take(&offered, n.now)
@@ -139,34 +161,14 @@ func (n *Node) arrive() {
 }
 
 // Take has the store decide a check.
-func (n *Node) Take(check *enforce.BucketCheck) {
-	n.store.take(check, n.now+n.skewed)
-	for i := range check.Tiers {
-		if check.Allowed && check.Takes(i) {
-			key := check.Tiers[i].Key
-			n.log[key] = append(n.log[key], entry{at: n.now, amount: check.Cost})
-		}
-	}
-}
+func (n *Node) Take(check *enforce.BucketCheck) { n.take(check) }
 
 // Lend has the store answer what is asked of a bucket.
-func (n *Node) Lend(l *enforce.Lease) {
-	state := n.store[l.Key]
-	if state == nil {
-		fresh := enforce.NewState(l.Limit, n.now+n.skewed)
-		state = &fresh
-		n.store[l.Key] = state
-	}
-	state.Settle(l.Limit, 0, n.now+n.skewed)
-	if n.Break != nil {
-		n.Break(state, &l.Ask)
-	}
-	l.Grant, l.Answered = state.Lease(&l.Ask), true
-}
+func (n *Node) Lend(l *enforce.Lease) { n.lend(l) }
 
-// Admit notes what lots of the shared bucket gave to checks, in millionths, when they were found alive.
-func (n *Node) Admit(at, amount int64) {
+// Admit notes what lots of a bucket gave to checks, in millionths, when they were found alive.
+func (n *Node) Admit(key enforce.Key, at, amount int64) {
 	if amount > 0 {
-		n.log[SharedKey] = append(n.log[SharedKey], entry{at: at, amount: enforce.Tokens(amount)})
+		n.admit(key, at, enforce.Tokens(amount))
 	}
 }
