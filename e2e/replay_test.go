@@ -60,9 +60,9 @@ func TestAReplaySaysWhatWasReallyDecided(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct{ file, figures string }{
-		"the rules in force": {same, "5 5 0 0"},
-		"a lower limit":      {tight, "5 6 1 0"},
-		"a higher limit":     {writeRules(t, limit("7")), "5 1 0 4"},
+		"the rules in force": {same, "5 0 0 5"},
+		"a lower limit":      {tight, "5 1 0 6"},
+		"a higher limit":     {writeRules(t, limit("7")), "5 0 4 1"},
 	} {
 		r := replay(test.file)
 		found := figures.FindStringSubmatch(r.stdout)
