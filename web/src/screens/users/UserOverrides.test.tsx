@@ -15,6 +15,8 @@ test('an override has a reason and an end, and says its effect before it is save
       since: '2026-11-20T06:00:00Z',
       until: '2026-11-20T07:30:00Z',
       checks: figure(1200),
+      denied_then: figure(40),
+      denied_now: figure(6),
       no_longer_denied: figure(34),
     }),
   });
@@ -35,7 +37,7 @@ test('an override has a reason and an end, and says its effect before it is save
     }),
   );
   expect((await within(dialog).findByLabelText('Effect')).textContent).toMatch(
-    /recorded from 20 Nov, 06:00 to 20 Nov, 07:30 UTC.*0 more and 34 fewer of 1,200 checks.*last minutes are not recorded yet/,
+    /Of 1,200 checks recorded from 20 Nov, 06:00 to 20 Nov, 07:30 UTC, this change would have denied 34 fewer \(6 instead of 40\)\. Checks of the last minutes are not recorded yet/,
   );
   await user.click(give);
   await waitFor(() => expect(screen.queryByRole('dialog', { name: /New override/ })).toBeNull());
