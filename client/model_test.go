@@ -254,7 +254,7 @@ func (m *modelled) tick() {
 // soak is for make soak.
 var soak = flag.Bool("soak", false, "play more and larger runs")
 
-// TestModelOfHandles wants handles to reach the goals of leases, which are those of the API processes.
+// TestModelOfHandles: handles of the Go client reach the goals that leases of API processes reach.
 func TestModelOfHandles(t *testing.T) {
 	t.Parallel()
 	leasesim.RunGoals(t, startModelled(t))

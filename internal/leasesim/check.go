@@ -10,7 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 )
 
-// forgotten is how long the store remembers at most what it lent.
+// forgotten is the time after which the store has forgotten every token that it lent.
 const forgotten = enforce.LeaseLife + enforce.SlotLength + enforce.SlotGuard
 
 // slack is what rounding may cost an ideal bucket, in tokens.
