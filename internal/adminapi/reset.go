@@ -29,15 +29,13 @@ func (s *surface) AskPasswordReset(ctx context.Context, request openapi.AskPassw
 func (s *surface) FinishPasswordReset(ctx context.Context, request openapi.FinishPasswordResetRequestObject) (openapi.FinishPasswordResetResponseObject, error) {
 	q := requestOf(ctx)
 	account, err := s.Gate.Reset(ctx, q.requestID, request.Body.Token, request.Body.Password, s.browser(q))
-	if account.ID != 0 {
-		s.noteOf(q, auth.AccessPasswordReset, "", account)
-	}
 	if errors.Is(err, rules.ErrNotFound) {
 		return nil, usedLink
 	}
 	if err != nil {
 		return nil, err
 	}
+	s.noteOf(q, auth.AccessPasswordReset, "", account)
 	return openapi.FinishPasswordReset204Response{}, nil
 }
 

@@ -8,18 +8,9 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// UnfinishedError says that a change by a command was made, and that something after it failed: its notice was not queued, or
-// the account waits longer for its next sign-in because of wrong passwords before.
-type UnfinishedError struct{ Err error }
-
-func (e UnfinishedError) Error() string { return e.Err.Error() }
-
-// Unwrap returns what failed.
-func (e UnfinishedError) Unwrap() error { return e.Err }
-
 // CreateAdmin makes a platform admin: a new account, or the one with the address, which gets this password,
 // is enabled again and signed out everywhere. It is the way back in for those who lost theirs. It is
-// rules.FieldErrors on email and password. Beside the account it may return an UnfinishedError.
+// rules.FieldErrors on email and password.
 func (g *Gate) CreateAdmin(ctx context.Context, by rules.Actor, email, password string) (Account, error) {
 	admin := Account{Email: email, PlatformAdmin: true}
 	wrong := append(admin.Validate(), wrongPassword("password", password, email)...)
@@ -42,12 +33,13 @@ func (g *Gate) CreateAdmin(ctx context.Context, by rules.Actor, email, password 
 	if account, err = g.store.UpdateAccount(ctx, by, account); err != nil {
 		return Account{}, err
 	}
-	return account, g.replacedByOperator(ctx, account)
+	g.replacedByOperator(ctx, account)
+	return account, nil
 }
 
 // SetPassword gives the account with an address another password, and signs it out everywhere; what it may
 // do stays as it is. It is for who lost theirs and cannot change it themselves. It is rules.ErrNotFound if there is no such
-// account, and rules.FieldErrors on password. Beside the account it may return an UnfinishedError.
+// account, and rules.FieldErrors on password.
 func (g *Gate) SetPassword(ctx context.Context, by rules.Actor, email, password string) (Account, error) {
 	if wrong := wrongPassword("password", password, email); len(wrong) > 0 {
 		return Account{}, wrong
@@ -60,24 +52,17 @@ func (g *Gate) SetPassword(ctx context.Context, by rules.Actor, email, password 
 	if err != nil {
 		return Account{}, err
 	}
-	return account, g.replacedByOperator(ctx, account)
+	g.replacedByOperator(ctx, account)
+	return account, nil
 }
 
 // operator is the Browser of a command.
 var operator = Browser{UserAgent: "the command line of an operator"}
 
-// replacedByOperator lets an account sign in at once with the password that a command gave it, and tells its holder. Its error
-// is an UnfinishedError.
-func (g *Gate) replacedByOperator(ctx context.Context, account Account) error {
-	err := errors.Join(g.forget(ctx, addressSubject(account.Email)), g.notify(ctx, account, NoticePassword, operator))
-	return unfinished(err)
-}
-
-func unfinished(err error) error {
-	if err == nil {
-		return nil
-	}
-	return UnfinishedError{err}
+// replacedByOperator lets an account sign in at once with the password that a command gave it, and tells its holder.
+func (g *Gate) replacedByOperator(ctx context.Context, account Account) {
+	g.forget(ctx, addressSubject(account.Email))
+	g.notify(ctx, account, NoticePassword, operator)
 }
 
 // replacePassword changes the password of the account with an address, and ends all its sessions.

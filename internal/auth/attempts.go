@@ -154,7 +154,7 @@ func (g *Gate) count(ctx context.Context, limits []Limit) error {
 	return nil
 }
 
-func (g *Gate) forget(ctx context.Context, subject Subject) error {
+func (g *Gate) forget(ctx context.Context, subject Subject) {
 	g.waits.forget(subject)
-	return g.store.ForgetAttempts(ctx, subject)
+	g.finish(ctx, func(ctx context.Context) error { return g.store.ForgetAttempts(ctx, subject) })
 }

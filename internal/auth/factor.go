@@ -157,10 +157,9 @@ func (g *Gate) TurnSecondFactorOn(ctx context.Context, by rules.Actor, session S
 	if _, err := g.store.TurnSecondFactorOn(ctx, by, session, digests); err != nil {
 		return nil, err
 	}
-	if err := g.forget(ctx, limits[0].Subject); err != nil {
-		return nil, err
-	}
-	return codes, g.notify(ctx, account, NoticeFactorOn, from)
+	g.forget(ctx, limits[0].Subject)
+	g.notify(ctx, account, NoticeFactorOn, from)
+	return codes, nil
 }
 
 // TurnSecondFactorOff removes the factor of an account and its recovery codes.
@@ -169,11 +168,12 @@ func (g *Gate) TurnSecondFactorOff(ctx context.Context, by rules.Actor, account 
 	if _, err := g.store.TurnSecondFactorOff(ctx, by, account.ID, false); err != nil {
 		return err
 	}
-	return g.notify(ctx, account, NoticeFactorOff, from)
+	g.notify(ctx, account, NoticeFactorOff, from)
+	return nil
 }
 
 // RemoveSecondFactor removes the lost factor of the account with an address, and ends its sessions. It is rules.ErrNotFound
-// if there is no such account, or it has no factor. Beside the account it may return an UnfinishedError.
+// if there is no such account, or it has no factor.
 func (g *Gate) RemoveSecondFactor(ctx context.Context, by rules.Actor, email string) (Account, error) {
 	account, _, err := g.store.PasswordOf(ctx, email, "")
 	if err != nil {
@@ -183,7 +183,8 @@ func (g *Gate) RemoveSecondFactor(ctx context.Context, by rules.Actor, email str
 	if account, err = g.store.TurnSecondFactorOff(ctx, by, account.ID, true); err != nil {
 		return Account{}, err
 	}
-	return account, unfinished(g.notify(ctx, account, NoticeFactorOff, operator))
+	g.notify(ctx, account, NoticeFactorOff, operator)
+	return account, nil
 }
 
 // ReplaceRecoveryCodes makes new recovery codes for an account with a factor. The former ones end.
@@ -193,7 +194,8 @@ func (g *Gate) ReplaceRecoveryCodes(ctx context.Context, by rules.Actor, account
 	if err := g.store.ReplaceRecoveryCodes(ctx, by, account.ID, digests); err != nil {
 		return nil, err
 	}
-	return codes, g.notify(ctx, account, NoticeCodes, from)
+	g.notify(ctx, account, NoticeCodes, from)
+	return codes, nil
 }
 
 // SecondFactor returns the state of an account's factor; the zero value for none. It has no secret.
@@ -262,13 +264,14 @@ func (g *Gate) useCode(ctx context.Context, account *Account, hash, code string,
 	} else {
 		err = g.useTimeStep(ctx, account.ID, factor, code)
 	}
-	if err == nil && isRecovery {
-		err = g.notify(ctx, *account, NoticeRecovery, from)
-	}
 	if err != nil {
 		return err
 	}
-	return g.forget(ctx, limits[0].Subject)
+	if isRecovery {
+		g.notify(ctx, *account, NoticeRecovery, from)
+	}
+	g.forget(ctx, limits[0].Subject)
+	return nil
 }
 
 // useTimeStep uses up a code of the app.

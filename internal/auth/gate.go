@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -51,6 +52,9 @@ type Options struct {
 	RequireFactor RequireFactor
 	// NoPasswords lets people sign in at providers only, and by the link of a command.
 	NoPasswords bool
+	// Unfinished is told what failed after a change was made: its notice was not queued, or the failed attempts before it still
+	// count. The change succeeds all the same.
+	Unfinished func(ctx context.Context, err error)
 	// Now is the clock (time.Now).
 	Now func() time.Time
 }
@@ -66,10 +70,27 @@ func NewGate(store Store, options Options) *Gate {
 	if options.Hashes == 0 {
 		options.Hashes = min(runtime.GOMAXPROCS(0), 4)
 	}
+	if options.Unfinished == nil {
+		options.Unfinished = func(context.Context, error) {}
+	}
 	if options.Now == nil {
 		options.Now = time.Now
 	}
 	return &Gate{store: store, hasher: newHasher(options.Hashes), options: options}
+}
+
+// finishTimeout is how long a step of finish may take.
+const finishTimeout = 5 * time.Second
+
+// finish takes a step that follows a change that was made. A caller who hangs up does not stop it: a thief would leave no notice
+// that way. A step that fails does not fail the change, because its answer may be the only copy of a secret, such as new
+// recovery codes.
+func (g *Gate) finish(ctx context.Context, step func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	if err := step(ctx); err != nil {
+		g.options.Unfinished(ctx, err)
+	}
 }
 
 // Browser is where somebody signs in from. Its texts are what the browser sent, however wrong.

@@ -217,9 +217,7 @@ func (g *Gate) signInWith(ctx context.Context, requestID string, flow Digest, id
 		return Entry{}, err
 	}
 	if _, isKnown := deviceLimits(from.Device, account.ID, hash); !isKnown {
-		if err := g.notify(ctx, account, NoticeBrowser, from); err != nil {
-			return Entry{}, err
-		}
+		g.notify(ctx, account, NoticeBrowser, from)
 	}
 	return entry, nil
 }
@@ -314,11 +312,16 @@ func (g *Gate) Link(ctx context.Context, by rules.Actor, session Session, flow D
 		return err
 	}
 	if !session.Account.Proven() && identity.proves(&session.Account) {
-		if _, err := g.store.ProveAddress(ctx, by, session.Account.ID, rules.AnyVersion); err != nil && !errors.Is(err, rules.ErrExists) {
+		g.finish(ctx, func(ctx context.Context) error {
+			_, err := g.store.ProveAddress(ctx, by, session.Account.ID, rules.AnyVersion)
+			if errors.Is(err, rules.ErrExists) {
+				return nil // another account has proven it
+			}
 			return err
-		}
+		})
 	}
-	return g.notify(ctx, session.Account, NoticeLinked, from)
+	g.notify(ctx, session.Account, NoticeLinked, from)
+	return nil
 }
 
 // Unlink removes an identity from the account of a session. It is ErrLastWayIn if the account could not sign in without it.
@@ -332,5 +335,6 @@ func (g *Gate) Unlink(ctx context.Context, by rules.Actor, session Session, id i
 	if err := g.store.Unlink(ctx, by, session.Account.ID, id, needsOther, issuers); err != nil {
 		return err
 	}
-	return g.notify(ctx, session.Account, NoticeUnlinked, from)
+	g.notify(ctx, session.Account, NoticeUnlinked, from)
+	return nil
 }

@@ -43,5 +43,6 @@ func (g *Gate) SignInByLink(ctx context.Context, token string, from Browser) (En
 	if err != nil {
 		return Entry{}, err
 	}
-	return entry, g.notify(ctx, account, NoticeBrowser, from)
+	g.notify(ctx, account, NoticeBrowser, from)
+	return entry, nil
 }

@@ -43,8 +43,7 @@ func (g *Gate) AskReset(ctx context.Context, email string, from netip.Addr) erro
 }
 
 // Reset gives the account of a reset link another password, and ends all its sessions. The link is used up. It is
-// rules.ErrNotFound for a link that is not open, and rules.FieldErrors on password. Once the password is replaced, the
-// account is returned even with an error.
+// rules.ErrNotFound for a link that is not open, and rules.FieldErrors on password.
 func (g *Gate) Reset(ctx context.Context, requestID, token, password string, from Browser) (Account, error) {
 	if g.options.NoPasswords {
 		return Account{}, ErrPasswordsOff
@@ -68,10 +67,9 @@ func (g *Gate) Reset(ctx context.Context, requestID, token, password string, fro
 	if _, err := g.store.ResetPassword(ctx, by, digestOf(token), hash); err != nil {
 		return Account{}, err
 	}
-	if err := g.forget(ctx, addressSubject(account.Email)); err != nil {
-		return account, err
-	}
-	return account, g.notify(ctx, account, NoticePassword, from)
+	g.forget(ctx, addressSubject(account.Email))
+	g.notify(ctx, account, NoticePassword, from)
+	return account, nil
 }
 
 // AskProof queues a link to an account that has not proven its address.
@@ -116,9 +114,9 @@ const (
 
 // notify queues a notice to an account. Of a new browser and of guesses it is sent once a day, of a change each time. Nobody is told about an account that is
 // unproven: the address may be a stranger's.
-func (g *Gate) notify(ctx context.Context, account Account, notice Notice, from Browser) error {
+func (g *Gate) notify(ctx context.Context, account Account, notice Notice, from Browser) {
 	if !g.options.Mail || !account.Proven() {
-		return nil
+		return
 	}
 	facts := map[string]string{"notice": string(notice), "browser": tidyUserAgent(from.UserAgent)}
 	if from.IP.IsValid() { // a command's is not
@@ -127,11 +125,13 @@ func (g *Gate) notify(ctx context.Context, account Account, notice Notice, from 
 	if notice != NoticeBrowser && notice != NoticeGuesses {
 		facts["at"] = g.options.Now().UTC().Format(time.RFC3339Nano) // the store leaves out a notice with the same facts
 	}
-	_, err := g.store.QueueMail(ctx, Mail{
-		Kind: MailNotice, To: account.Email, Account: account.ID, GiveUpAt: g.options.Now().Add(noticeGivenUp), Facts: facts,
-	}, platformMail)
-	if errors.Is(err, ErrTooMuchMail) {
-		return nil // it was sent a while ago, or others wait already
-	}
-	return err
+	g.finish(ctx, func(ctx context.Context) error {
+		_, err := g.store.QueueMail(ctx, Mail{
+			Kind: MailNotice, To: account.Email, Account: account.ID, GiveUpAt: g.options.Now().Add(noticeGivenUp), Facts: facts,
+		}, platformMail)
+		if errors.Is(err, ErrTooMuchMail) {
+			return nil // it was sent a while ago, or others wait already
+		}
+		return err
+	})
 }

@@ -64,21 +64,19 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 		switch {
 		case err == nil:
 			hash = renewed
-		case !errors.Is(err, ErrBusy): // then the next sign-in renews it
-			return Entry{}, err
+		case !errors.Is(err, ErrBusy): // the next sign-in renews it
+			g.options.Unfinished(ctx, err)
 		}
 	}
-	if err := g.forget(ctx, limits[0].Subject); err != nil {
-		return Entry{}, err
-	}
+	g.forget(ctx, limits[0].Subject)
 	if isPending {
 		return Entry{}, err
 	}
 	entry.Device = newDevice(account.ID, hash)
-	if isKnownDevice {
-		return entry, nil
+	if !isKnownDevice {
+		g.notify(ctx, account, NoticeBrowser, from)
 	}
-	return entry, g.notify(ctx, account, NoticeBrowser, from)
+	return entry, nil
 }
 
 // openSession makes a new token always: one that was planted in the browser before is worth nothing. Only enter,
@@ -186,8 +184,7 @@ func (g *Gate) ChangePassword(ctx context.Context, session Session, current, nex
 	if err != nil {
 		return Entry{}, err
 	}
-	if err := g.notify(ctx, account, NoticePassword, from); err != nil {
-		return Entry{}, err
-	}
-	return entry, g.forget(ctx, limits[0].Subject)
+	g.notify(ctx, account, NoticePassword, from)
+	g.forget(ctx, limits[0].Subject)
+	return entry, nil
 }

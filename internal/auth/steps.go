@@ -51,7 +51,7 @@ func (g *Gate) finishSignIn(ctx context.Context, token, code string, from Browse
 	entry.Session.Account = account
 	if err := g.useCode(ctx, &account, hash, code, from); err != nil {
 		if errors.Is(err, ErrWrongCode) && tries == pendingTries {
-			err = errors.Join(err, g.notify(ctx, account, NoticeGuesses, from))
+			g.notify(ctx, account, NoticeGuesses, from)
 		}
 		return entry, err
 	}
@@ -60,7 +60,7 @@ func (g *Gate) finishSignIn(ctx context.Context, token, code string, from Browse
 	if err == nil {
 		_, isKnownDevice := deviceLimits(from.Device, account.ID, hash)
 		if entry, err = g.openSession(ctx, account, hash, from, true); err == nil && !isKnownDevice {
-			err = g.notify(ctx, account, NoticeBrowser, from)
+			g.notify(ctx, account, NoticeBrowser, from)
 		}
 	}
 	if errors.Is(err, rules.ErrNotFound) {
@@ -96,7 +96,8 @@ func (g *Gate) ConfirmIdentity(ctx context.Context, session Session, password, c
 	if err := g.store.ConfirmSession(ctx, session.ID); err != nil {
 		return err
 	}
-	return g.forget(ctx, limits[0].Subject)
+	g.forget(ctx, limits[0].Subject)
+	return nil
 }
 
 // IsFresh reports whether the session's owner has signed in, or signed in again, within FreshFor.

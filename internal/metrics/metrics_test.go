@@ -52,6 +52,7 @@ func everything() *Metrics {
 		return traffic.Stats{Recorded: 41, Dropped: 42, Lost: 43, Bytes: 44, Stored: 45, Sampled: 46, Stopped: 47, LostUsers: 52}
 	})
 	m.Mail(func() (sent, failed int64) { return 48, 49 })
+	m.AccountChanges()()
 	m.Quotas(func() map[rules.Thing]rules.QuotaUse {
 		return map[rules.Thing]rules.QuotaUse{rules.ThingRules: {Near: 50, Full: 51}}
 	}).Refused(rules.ThingKeys)
@@ -132,6 +133,7 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_traffic_stopped_tenants 47`,
 		`sluice_mail_attempts_total{result="sent"} 48`,
 		`sluice_mail_attempts_total{result="failed"} 49`,
+		`sluice_account_changes_unfinished_total 1`,
 		`sluice_store_node_breaker_trips_total{node="10.0.0.2:6379"} 3`,
 		`sluice_store_queue_depth 13`,
 		`sluice_store_queue_wait_seconds_count 1`,

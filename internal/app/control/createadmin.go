@@ -23,8 +23,8 @@ func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email st
 	if err != nil {
 		return fmt.Errorf("read the password: %w", err)
 	}
-	admin, err := auth.NewGate(store, auth.Options{Mail: true}).CreateAdmin(ctx, by, email, password)
-	if err = warnUnfinished(ctx, log, err); err != nil {
+	admin, err := operatorGate(store, log).CreateAdmin(ctx, by, email, password)
+	if err != nil {
 		return fmt.Errorf("create admin: %w", err)
 	}
 	_, err = fmt.Fprintln(out, admin.Email)
@@ -37,11 +37,11 @@ func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email st
 	if err != nil {
 		return fmt.Errorf("read the password: %w", err)
 	}
-	account, err := auth.NewGate(store, auth.Options{Mail: true}).SetPassword(ctx, by, email, password)
+	account, err := operatorGate(store, log).SetPassword(ctx, by, email, password)
 	if errors.Is(err, rules.ErrNotFound) {
 		return fmt.Errorf("there is no account %q", email)
 	}
-	if err = warnUnfinished(ctx, log, err); err != nil {
+	if err != nil {
 		return fmt.Errorf("set password: %w", err)
 	}
 	_, err = fmt.Fprintln(out, account.Email)
@@ -50,25 +50,25 @@ func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email st
 
 // removeSecondFactor removes the second factor of an account that has lost it, and prints the account's address.
 func removeSecondFactor(ctx context.Context, store auth.Store, by rules.Actor, email string, out io.Writer, log *slog.Logger) error {
-	account, err := auth.NewGate(store, auth.Options{Mail: true}).RemoveSecondFactor(ctx, by, email)
+	account, err := operatorGate(store, log).RemoveSecondFactor(ctx, by, email)
 	if errors.Is(err, rules.ErrNotFound) {
 		return fmt.Errorf("there is no account %q, or it has no second factor", email)
 	}
-	if err = warnUnfinished(ctx, log, err); err != nil {
+	if err != nil {
 		return fmt.Errorf("remove the second factor: %w", err)
 	}
 	_, err = fmt.Fprintln(out, account.Email)
 	return err
 }
 
-// warnUnfinished logs what failed after a change that was made. It returns all other errors.
-func warnUnfinished(ctx context.Context, log *slog.Logger, err error) error {
-	var unfinished auth.UnfinishedError
-	if !errors.As(err, &unfinished) {
-		return err
-	}
-	log.WarnContext(ctx, "the change was made, and something after it failed", "error", unfinished.Err)
-	return nil
+// operatorGate is a gate that warns of a change whose notice was not queued.
+func operatorGate(store auth.Store, log *slog.Logger) *auth.Gate {
+	return auth.NewGate(store, auth.Options{Mail: true, Unfinished: func(ctx context.Context, err error) { warnUnfinished(ctx, log, err) }})
+}
+
+// warnUnfinished logs what failed after a change that was made.
+func warnUnfinished(ctx context.Context, log *slog.Logger, err error) {
+	log.WarnContext(ctx, "the change was made, and something after it failed", "error", err)
 }
 
 // signInLink prints a link that signs an account in.

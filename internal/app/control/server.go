@@ -90,7 +90,14 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 	if err != nil {
 		return nil, err
 	}
-	gate := auth.NewGate(a.Store, auth.Options{Mail: a.post != nil, Vault: vault, RequireFactor: cfg.RequireFactor, NoPasswords: !cfg.PasswordSignIn})
+	countUnfinished := m.AccountChanges()
+	gate := auth.NewGate(a.Store, auth.Options{
+		Mail: a.post != nil, Vault: vault, RequireFactor: cfg.RequireFactor, NoPasswords: !cfg.PasswordSignIn,
+		Unfinished: func(ctx context.Context, err error) {
+			countUnfinished()
+			warnUnfinished(ctx, log, err)
+		},
+	})
 	handler, err := adminapi.NewHandler(adminapi.Config{ //nolint:contextcheck // each request has a context of its own
 		Stores: a.Store, As: func(by rules.Actor) adminapi.Writer { return a.Store.As(by) },
 		People: a.Store, Once: a.Store, Access: a.access, AccessEvents: a.Store, TenantGrace: cfg.TenantGrace, Gate: gate, Providers: providers,
