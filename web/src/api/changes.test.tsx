@@ -17,7 +17,7 @@ test('saving an override refetches the overrides and the user, and neither the r
     [`PUT ${base}/rules/12/overrides/42`]: () => ({ status: 201, json: override() }),
   });
   const { user, queries } = open('/t/acme/users/42?override=12');
-  await user.type(await screen.findByLabelText('Reason'), 'ticket');
+  await user.type(await screen.findByLabelText(/^Reason/), 'ticket');
   const reads = (path: string) => requests.filter((one) => one.method === 'GET' && one.path === path).length;
   const paths = ['rules', 'plans', 'users/42/usage', 'overrides', 'users/42'].map(
     (path) => `${base}/${path}`,

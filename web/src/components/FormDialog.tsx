@@ -1,7 +1,8 @@
-import { Button, Group } from '@mantine/core';
+import { Button } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
 import { ProblemError, sentence } from '~/api/problem';
 import { Dialog } from './Dialog';
+import { DialogButtons } from './DialogButtons';
 import styles from './FormDialog.module.css';
 
 /** Returns the error of the field at a JSON pointer: `error={wrong('/name')}`. */
@@ -71,7 +72,7 @@ export function FormDialog(props: Props) {
         {lead && <p className="soft">{lead}</p>}
         {fields}
         <FormError>{rest()}</FormError>
-        <Group justify="flex-end" gap={8} mt={4}>
+        <DialogButtons>
           <Button variant="default" onClick={onClose} disabled={saving.isPending}>
             Cancel
           </Button>
@@ -83,7 +84,7 @@ export function FormDialog(props: Props) {
           >
             {verb}
           </Button>
-        </Group>
+        </DialogButtons>
       </form>
     </Dialog>
   );

@@ -64,6 +64,18 @@ test.each([
   vi.unstubAllEnvs();
 });
 
+test.each([
+  ['2026-07-21T21:59:00Z', '2026-07-21T22:00:00Z'],
+  ['2026-07-21T22:00:00Z', '2026-07-22T22:00:00Z'],
+  ['2026-10-24T22:30:00Z', '2026-10-25T23:00:00Z'], // of 25 hours
+])('the day of %s in Berlin ends at %s', async (now, end) => {
+  const { endOfDay } = await choose(null);
+  vi.stubEnv('TZ', 'Europe/Berlin');
+  expect(endOfDay(Date.parse(now))).toBe(Date.parse(end));
+  expect(endOfDay(Date.parse(now), 'utc')).toBe(Date.parse(`${now.slice(0, 10)}T24:00:00Z`));
+  vi.unstubAllEnvs();
+});
+
 test('a field in the zone of Berlin means Berlin', async () => {
   const { fieldText, fieldMoment } = await choose(null);
   vi.stubEnv('TZ', 'Europe/Berlin');

@@ -25,9 +25,18 @@ export function fieldText(at: number, of = zone): string {
 
 /** The day before that of a moment, from midnight to midnight. Days are of 23 to 25 hours where clocks change. */
 export function dayBefore(at: number, of = zone): { from: number; until: number } {
-  const midnight = (moment: number) => fieldMoment(`${fieldText(moment, of).slice(0, 10)}T00:00`, of);
-  const until = midnight(at);
-  return { from: midnight(until - 12 * 3_600_000), until };
+  const until = midnight(at, of);
+  return { from: midnight(until - 12 * 3_600_000, of), until };
+}
+
+/** The midnight that ends the day of a moment. */
+export function endOfDay(at: number, of = zone): number {
+  return midnight(midnight(at, of) + 36 * 3_600_000, of); // a day has 23 to 25 hours
+}
+
+/** The midnight that begins the day of a moment. */
+function midnight(at: number, of: Zone): number {
+  return fieldMoment(`${fieldText(at, of).slice(0, 10)}T00:00`, of);
 }
 
 /** The moment that a datetime-local field names; NaN for an empty one. */

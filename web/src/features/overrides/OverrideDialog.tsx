@@ -1,7 +1,7 @@
 import { Button, TextInput } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
-import { useState } from 'react';
+import { useId, useState } from 'react';
 import type { Override, Rule, User } from '~/api/types';
 import { userQuery } from '~/api/user';
 import { ChoiceField } from '~/components/ChoiceField';
@@ -28,11 +28,12 @@ interface Props {
 export function OverrideDialog({ tenant, user: given, rules, rule: first, saved, onClose }: Props) {
   const [chosen, setChosen] = useState(first);
   const [typed, setTyped] = useState('');
-  const user: Subject = given ?? { user_id: typed.trim() };
-  const denials = useDenials(tenant, given || rules.length === 1 ? '' : user.user_id);
-  const denying = denials && denyingRule(rules, denials);
+  const form = useId();
+  const known = useUser(tenant, given || rules.length === 1 ? '' : typed.trim());
+  const user: Subject = given ?? { user_id: typed.trim(), plan: known?.plan };
+  const denying = known && denyingRule(rules, known);
   const wanted = chosen ?? denying;
-  const rule = rules.find(({ rule_id }) => rule_id === wanted) ?? (rules[0] as Rule);
+  const rule = rules.find(({ rule_id }) => rule_id === wanted) ?? firstFor(rules, user);
   const over = saved.find(({ rule_id, user_id }) => rule_id === rule.rule_id && user_id === user.user_id);
   const offered = rules.find(({ rule_id }) => rule_id === denying && rule_id !== rule.rule_id);
   const missing = chosen !== undefined && chosen !== rule.rule_id;
@@ -44,7 +45,7 @@ export function OverrideDialog({ tenant, user: given, rules, rule: first, saved,
           label="User"
           mb={16}
           required
-          withAsterisk={false}
+          form={form}
           data-autofocus
           value={typed}
           onChange={(event) => setTyped(event.currentTarget.value)}
@@ -55,7 +56,7 @@ export function OverrideDialog({ tenant, user: given, rules, rule: first, saved,
         description={denying === rule.rule_id ? 'The rule that denies this user most' : undefined}
         value={String(rule.rule_id)}
         disabled={rules.length === 1}
-        data={choicesOf(rules, given)}
+        data={choicesOf(rules, user)}
         error={missing && `Rule ${chosen} cannot be overridden for one user. This is another rule.`}
         onChange={(value) => setChosen(Number(value))}
       />
@@ -70,6 +71,7 @@ export function OverrideDialog({ tenant, user: given, rules, rule: first, saved,
       {/* Another rule begins another draft, so the rule stays once the draft is begun. */}
       <OverrideEditor
         key={rule.rule_id}
+        id={form}
         tenant={tenant}
         user={user}
         named={given !== undefined}
@@ -82,18 +84,21 @@ export function OverrideDialog({ tenant, user: given, rules, rule: first, saved,
   );
 }
 
-/** What denied a user lately, once the id is typed. */
-function useDenials(tenant: string, id: string): User | undefined {
+/** The user's plan and latest denials, once the id is typed. */
+function useUser(tenant: string, id: string): User | undefined {
   const [asked] = useDebouncedValue(id, 300);
   const { data } = useQuery({ ...userQuery(tenant, asked), enabled: asked !== '', refetchInterval: false });
   return asked === id ? data?.value : undefined;
 }
 
+function firstFor(rules: Rule[], { plan }: Subject): Rule {
+  return rules.find((one) => plan !== undefined && applies(one, plan)) ?? (rules[0] as Rule);
+}
+
 /** The rules as choices; those that apply to the user's plan, where it is known, come first. */
-function choicesOf(rules: Rule[], user: Subject | undefined) {
+function choicesOf(rules: Rule[], { plan }: Subject) {
   const items = (some: Rule[]) =>
     some.map((rule) => ({ value: String(rule.rule_id), label: ruleLabel(rule) }));
-  const { plan } = user ?? {};
   if (plan === undefined) return items(rules);
   return [
     {

@@ -1,4 +1,4 @@
-import { Button, Group, TextInput } from '@mantine/core';
+import { Button, TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
@@ -7,6 +7,7 @@ import { isStatus, ProblemError, sentence } from '~/api/problem';
 import type { Override, Rule } from '~/api/types';
 import { BurstInput } from '~/components/BurstInput';
 import { ConflictDialog } from '~/components/ConflictDialog';
+import { DialogButtons } from '~/components/DialogButtons';
 import { Effect as LimitEffect } from '~/components/Effect';
 import { QuotaNote } from '~/components/QuotaNote';
 import { RateInput } from '~/components/RateInput';
@@ -30,6 +31,8 @@ import { readOverride, saveOverride } from './queries';
 
 interface Props {
   tenant: string;
+  /** The form's, for fields outside of it. */
+  id: string;
   rule: Rule;
   /** With an empty id while the dialog asks for it. */
   user: Subject;
@@ -42,7 +45,7 @@ interface Props {
 }
 
 /** The limit of one user for one rule, with a reason and an optional end. */
-export function OverrideEditor({ tenant, rule, user, named, saved, onBegin, onClose }: Props) {
+export function OverrideEditor({ tenant, id, rule, user, named, saved, onBegin, onClose }: Props) {
   const [draft, setDraft] = useState<OverrideDraft>(() => beginOverride(rule, saved));
   const [basis, setBasis] = useState(saved);
   // undefined: no race was lost. null: they removed the override.
@@ -71,20 +74,18 @@ export function OverrideEditor({ tenant, rule, user, named, saved, onBegin, onCl
     save.error instanceof ProblemError ? save.error.field(pointer) : undefined;
   const isFieldError = save.error instanceof ProblemError && save.error.document.errors;
   const otherError = save.isError && !isStatus(save.error, 412) && !isFieldError;
-  const ready =
-    !problems.rate &&
-    !problems.burst &&
-    draft.reason.trim() !== '' &&
-    end !== undefined &&
-    subject.user_id !== '';
+  const ready = !problems.rate && !problems.burst && end !== undefined && subject.user_id !== '';
 
   return (
     <form
+      id={id}
       className={styles.form}
       onFocus={onBegin}
       onSubmit={(event) => {
         event.preventDefault();
+        // The browser asks for what is required; these say themselves what is wrong.
         if (ready) save.mutate(basis);
+        else event.currentTarget.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus();
       }}
     >
       {!saved && <QuotaNote tenant={tenant} thing="overrides" />}
@@ -111,7 +112,6 @@ export function OverrideEditor({ tenant, rule, user, named, saved, onBegin, onCl
         value={draft.reason}
         maxLength={500}
         required
-        withAsterisk={false}
         data-autofocus={named || undefined}
         error={field('/reason')}
         onChange={(event) => change({ reason: event.currentTarget.value })}
@@ -130,14 +130,14 @@ export function OverrideEditor({ tenant, rule, user, named, saved, onBegin, onCl
           {field('/user_id') ? `User: ${field('/user_id')}` : sentence(save.error)}
         </p>
       )}
-      <Group justify="flex-end">
+      <DialogButtons>
         <Button variant="default" onClick={onClose}>
           Cancel
         </Button>
-        <Button type="submit" loading={save.isPending} disabled={!ready}>
+        <Button type="submit" loading={save.isPending}>
           Save override
         </Button>
-      </Group>
+      </DialogButtons>
       {theirs !== undefined && (
         <ConflictDialog
           opened

@@ -1,9 +1,11 @@
 import { Chip, NativeSelect } from '@mantine/core';
 import type { Rule } from '~/api/types';
 import { MomentField } from '~/components/MomentField';
+import { useNow } from '~/components/Time';
+import { shortTime } from '~/domain/format';
 import { type Limit, limitSentence, times } from '~/domain/rate';
 import { endInWords } from './draft';
-import { type Expiry, lengths } from './expiry';
+import { type Expiry, expiresAt, lengths, withLength } from './expiry';
 import styles from './OverrideEditor.module.css';
 
 interface MultiplierProps {
@@ -48,7 +50,9 @@ interface DurationProps {
 /** How long the override lasts. The end that is saved can stay as it is. */
 export function Duration({ expiry, error, onChange }: DurationProps) {
   const choices = lengths.map(({ value, label }) => ({ value, label }));
-  const { saved } = expiry;
+  const { saved, length } = expiry;
+  const now = useNow();
+  const end = expiresAt(expiry, now);
   if (saved !== undefined) {
     choices.unshift({
       value: 'same',
@@ -59,16 +63,18 @@ export function Duration({ expiry, error, onChange }: DurationProps) {
     <div className={styles.ends}>
       <NativeSelect
         label="Duration"
-        value={expiry.length}
+        description={end && length !== 'until' && length !== 'same' && `Ends ${shortTime(Date.parse(end))}`}
+        inputWrapperOrder={['label', 'input', 'description', 'error']}
+        value={length}
         data={choices}
-        error={expiry.length === 'until' ? undefined : error}
-        onChange={(event) => onChange({ ...expiry, length: event.currentTarget.value })}
+        error={length === 'until' ? undefined : error}
+        onChange={(event) => onChange(withLength(expiry, event.currentTarget.value, now))}
       />
-      {expiry.length === 'until' && (
+      {length === 'until' && (
         <MomentField
           label="Until"
           value={expiry.until}
-          error={error}
+          error={end === undefined ? 'Choose a time in the future.' : error}
           onChange={(text) => onChange({ ...expiry, until: text })}
         />
       )}

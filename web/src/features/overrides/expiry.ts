@@ -1,14 +1,19 @@
-import { fieldMoment, fieldText } from '~/domain/zone';
+import { endOfDay, fieldMoment, fieldText } from '~/domain/zone';
+
+const hour = 3_600_000;
+const day = 24 * hour;
+const after = (ms: number) => (now: number) => now + ms;
 
 /** The durations that an override can have. */
 export const lengths = [
-  { value: '1h', label: '1 hour', ms: 3_600_000 },
-  { value: '1d', label: '1 day', ms: 86_400_000 },
-  { value: '7d', label: '7 days', ms: 7 * 86_400_000 },
-  { value: '30d', label: '30 days', ms: 30 * 86_400_000 },
-  { value: '90d', label: '90 days', ms: 90 * 86_400_000 },
-  { value: 'until', label: 'Until a date', ms: null },
-  { value: 'never', label: 'No end', ms: null },
+  { value: '1h', label: '1 hour', end: after(hour) },
+  { value: 'tonight', label: 'Until tonight', end: (now: number) => endOfDay(now) },
+  { value: '1d', label: '1 day', end: after(day) },
+  { value: '7d', label: '7 days', end: after(7 * day) },
+  { value: '30d', label: '30 days', end: after(30 * day) },
+  { value: '90d', label: '90 days', end: after(90 * day) },
+  { value: 'until', label: 'Until a date', end: null },
+  { value: 'never', label: 'No end', end: null },
 ];
 
 export interface Expiry {
@@ -25,7 +30,7 @@ export function expiresAt({ length, until, saved = null }: Expiry, now: number):
   if (length === 'same') return saved;
   if (length === 'never') return null;
   const chosen = lengths.find(({ value }) => value === length);
-  if (chosen?.ms) return new Date(now + chosen.ms).toISOString();
+  if (chosen?.end) return new Date(chosen.end(now)).toISOString();
   const at = fieldMoment(until);
   return at > now ? new Date(at).toISOString() : undefined;
 }
@@ -33,4 +38,11 @@ export function expiresAt({ length, until, saved = null }: Expiry, now: number):
 /** The expiry of a saved override, to edit it. */
 export function expiryOf(expires_at: string | null): Expiry {
   return { length: 'same', until: expires_at ? fieldText(Date.parse(expires_at)) : '', saved: expires_at };
+}
+
+/** Another duration. "Until a date" begins with the end that was chosen before, or tonight. */
+export function withLength(expiry: Expiry, length: string, now: number): Expiry {
+  if (length !== 'until' || expiry.until) return { ...expiry, length };
+  const before = expiresAt(expiry, now);
+  return { ...expiry, length, until: fieldText(before ? Date.parse(before) : endOfDay(now)) };
 }

@@ -100,10 +100,27 @@ test('a new override begins with the rule that denied the user who is typed, and
   await user.click((await screen.findAllByRole('button', { name: 'New override' }))[0] as HTMLElement);
   const dialog = await screen.findByRole('dialog', { name: 'New override' });
   expect(within(dialog).getByLabelText('Rule')).toHaveProperty('value', '12');
-  await user.type(within(dialog).getByLabelText('User'), '7');
+  await user.type(within(dialog).getByLabelText(/^User/), '7');
   await waitFor(() => expect(within(dialog).getByLabelText('Rule')).toHaveProperty('value', '13'));
   expect(within(dialog).getByText('The rule that denies this user most')).toBeDefined();
-  expect(within(dialog).getByLabelText('User')).toHaveProperty('value', '7');
+  expect(within(dialog).getByLabelText(/^User/)).toHaveProperty('value', '7');
+});
+
+test('the rules that apply to the user who is typed come first, and the first of them is chosen', async () => {
+  server([], {
+    [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: 13, plan: 'free' })]),
+    [`GET ${acme}/users/7`]: () => ({ json: someUser({ user_id: '7' }), headers: { ETag: '"0"' } }),
+  });
+  const { user } = open('/t/acme/overrides');
+  await user.click((await screen.findAllByRole('button', { name: 'New override' }))[0] as HTMLElement);
+  const dialog = await screen.findByRole('dialog', { name: 'New override' });
+  await user.type(within(dialog).getByLabelText(/^User/), '7');
+  await waitFor(() => expect(within(dialog).getByLabelText('Rule')).toHaveProperty('value', '13'));
+  const plans = within(dialog).getAllByRole('group', { name: /plan/i });
+  expect(plans.map((plan) => [plan.getAttribute('label'), plan.textContent])).toEqual([
+    ['Plan free', 'user:{user_id} · free'],
+    ['Other plans', 'user:{user_id} · pro'],
+  ]);
 });
 
 test('an override that was begun keeps its rule and what was typed; the rule that denies is offered', async () => {
@@ -118,8 +135,8 @@ test('an override that was begun keeps its rule and what was typed; the rule tha
   await user.click((await screen.findAllByRole('button', { name: 'New override' }))[0] as HTMLElement);
   const dialog = await screen.findByRole('dialog', { name: 'New override' });
   const chosen = () => (within(dialog).getByLabelText('Rule') as HTMLSelectElement).value;
-  await user.type(within(dialog).getByLabelText('User'), '7');
-  const reason = within(dialog).getByLabelText('Reason');
+  await user.type(within(dialog).getByLabelText(/^User/), '7');
+  const reason = within(dialog).getByLabelText(/^Reason/);
   await user.type(reason, 'ticket');
   await waitFor(() => expect(answer).toBeDefined());
   answer?.({ json, headers: { ETag: '"0"' } });
@@ -128,9 +145,9 @@ test('an override that was begun keeps its rule and what was typed; the rule tha
   expect(chosen()).toBe('12');
   expect(reason).toHaveProperty('value', 'ticket');
   expect(document.activeElement).toBe(reason);
-  await user.type(within(dialog).getByLabelText('User'), '0');
+  await user.type(within(dialog).getByLabelText(/^User/), '0');
   expect(reason.isConnected).toBe(true);
-  await user.type(within(dialog).getByLabelText('User'), '{Backspace}');
+  await user.type(within(dialog).getByLabelText(/^User/), '{Backspace}');
   await user.click(await within(dialog).findByRole('button', { name: 'Use this rule' }));
   expect(chosen()).toBe('13');
 });
@@ -145,10 +162,10 @@ test('the rule that was suggested stays when another user is typed after the rea
   const { user } = open('/t/acme/overrides');
   await user.click((await screen.findAllByRole('button', { name: 'New override' }))[0] as HTMLElement);
   const dialog = await screen.findByRole('dialog', { name: 'New override' });
-  await user.type(within(dialog).getByLabelText('User'), '7');
+  await user.type(within(dialog).getByLabelText(/^User/), '7');
   await waitFor(() => expect(within(dialog).getByLabelText('Rule')).toHaveProperty('value', '13'));
-  await user.type(within(dialog).getByLabelText('Reason'), 'ticket');
-  await user.type(within(dialog).getByLabelText('User'), '0');
+  await user.type(within(dialog).getByLabelText(/^Reason/), 'ticket');
+  await user.type(within(dialog).getByLabelText(/^User/), '0');
   expect(within(dialog).getByLabelText('Rule')).toHaveProperty('value', '13');
-  expect(within(dialog).getByLabelText('Reason')).toHaveProperty('value', 'ticket');
+  expect(within(dialog).getByLabelText(/^Reason/)).toHaveProperty('value', 'ticket');
 });

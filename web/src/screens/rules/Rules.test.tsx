@@ -165,8 +165,8 @@ test('an override that somebody else gave meanwhile is shown beside mine', async
   });
   const { user } = open('/t/acme/rules/1');
   await user.click(await screen.findByRole('button', { name: 'New override' }));
-  await user.type(await screen.findByLabelText('User'), '7');
-  await user.type(screen.getByLabelText('Reason'), 'mine');
+  await user.type(await screen.findByLabelText(/^User/), '7');
+  await user.type(screen.getByLabelText(/^Reason/), 'mine');
   await user.click(screen.getByRole('button', { name: 'Save override' }));
   const dialog = await screen.findByRole('dialog', { name: /Someone changed the override of user 7/ });
   expect(within(dialog).getByRole('row', { name: 'Reason theirs mine' })).toBeDefined();

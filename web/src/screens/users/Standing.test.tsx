@@ -135,7 +135,7 @@ test('buckets are read again after an override was saved', async () => {
   });
   const { user } = open('/t/acme/users/42?override=12');
   const dialog = await screen.findByRole('dialog', { name: 'New override for user 42' });
-  await user.type(within(dialog).getByLabelText('Reason'), 'x');
+  await user.type(within(dialog).getByLabelText(/^Reason/), 'x');
   await user.click(within(dialog).getByRole('button', { name: 'Save override' }));
   await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
   const buckets = await screen.findByRole('list', { name: 'Buckets' });

@@ -1,4 +1,4 @@
-import { screen, waitFor, within } from '@testing-library/react';
+import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import { effect, problem } from '../../../test/fake';
 import { open } from '../../../test/render';
@@ -24,9 +24,12 @@ test('an override has a reason and an end, and says its effect before it is save
   await user.click(await screen.findByRole('button', { name: 'New override' }));
   const dialog = await screen.findByRole('dialog', { name: 'New override for user 42' });
   const give = within(dialog).getByRole('button', { name: 'Save override' });
-  expect(give).toHaveProperty('disabled', true); // no reason yet
+  await user.click(give);
+  const reason = within(dialog).getByLabelText(/^Reason/);
+  expect(reason).toHaveProperty('validity.valueMissing', true); // the browser points at it
+  expect(requests.some(({ method }) => method === 'PUT')).toBe(false);
   await user.click(within(dialog).getByText('10 times'));
-  await user.click(within(dialog).getByLabelText('Reason'));
+  await user.click(reason);
   await user.paste('migration week');
   expect(dialog.textContent).toMatch(
     /User 42 gets 100 per second, bursts to 500 instead of 10 per second, bursts to 50, until/,
@@ -67,10 +70,37 @@ test('the rule that denied is offered, also one of another plan, and what it doe
     'user:{user_id} · free',
     'user:{user_id} · pro',
   ]);
-  await user.type(within(dialog).getByLabelText('Reason'), 'ticket');
+  await user.type(within(dialog).getByLabelText(/^Reason/), 'ticket');
   expect(dialog.textContent).toMatch(
     /User 42 is on free, so the override applies only to checks that name the plan pro/,
   );
+});
+
+test('an override cannot end in the past, and Save points at the field that is wrong', async () => {
+  const requests = userServer();
+  const { user } = open('/t/acme/users/42?override=12');
+  await user.type(await screen.findByLabelText(/^Reason/), 'ticket');
+  await user.selectOptions(screen.getByLabelText('Duration'), 'Until a date');
+  const until = screen.getByLabelText('Until');
+  expect(screen.queryByText('Choose a time in the future.')).toBeNull();
+  fireEvent.change(until, { target: { value: '2020-01-01T00:00' } });
+  expect(screen.getByText('Choose a time in the future.')).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Save override' }));
+  expect(document.activeElement).toBe(until);
+  expect(requests.some(({ method }) => method === 'PUT')).toBe(false);
+});
+
+test('an override until tonight ends at midnight, and says when that is', async () => {
+  const requests = userServer({ [`PUT ${base}/rules/12/overrides/42`]: () => ({ json: override() }) });
+  const { user } = open('/t/acme/users/42?override=12');
+  await user.type(await screen.findByLabelText(/^Reason/), 'ticket');
+  await user.selectOptions(screen.getByLabelText('Duration'), 'Until tonight');
+  expect(screen.getByText(/^Ends \d+ \w+, 00:00 /)).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Save override' }));
+  await waitFor(() => expect(requests.some(({ method }) => method === 'PUT')).toBe(true));
+  expect(requests.find(({ method }) => method === 'PUT')?.body).toMatchObject({
+    expires_at: new Date(new Date().setHours(24, 0, 0, 0)).toISOString(),
+  });
 });
 
 test('a rule that cannot be overridden is never replaced by another without a word', async () => {
@@ -99,7 +129,7 @@ test('an end that nobody changed is saved to the second', async () => {
     override({ expires_at }),
   ]);
   const { user } = open('/t/acme/users/42?override=12');
-  const reason = await screen.findByLabelText('Reason');
+  const reason = await screen.findByLabelText(/^Reason/);
   await user.clear(reason);
   await user.type(reason, 'another reason');
   await user.click(screen.getByRole('button', { name: 'Save override' }));
@@ -118,7 +148,7 @@ test('a lost race shows both overrides, and mine can be saved over theirs', asyn
     },
   });
   const { user } = open('/t/acme/users/42?override=12');
-  await user.type(await screen.findByLabelText('Reason'), 'mine');
+  await user.type(await screen.findByLabelText(/^Reason/), 'mine');
   await user.click(screen.getByRole('button', { name: 'Save override' }));
   const dialog = await screen.findByRole('dialog', { name: /Someone changed the override/ });
   expect(within(dialog).getByRole('row', { name: 'Reason theirs mine' })).toBeDefined();
