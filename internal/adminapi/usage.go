@@ -70,7 +70,7 @@ func (s *surface) ExportUsage(ctx context.Context, request openapi.ExportUsageRe
 	if byUser {
 		header, name = []string{"month", "kind", "user_id", "allowed", "denied", "cost"}, "users"
 	}
-	return &file{request: q, mediaType: csvType, name: usageName(q.tenant.Slug, name, user, months), write: func(w io.Writer, progress func() error) error {
+	return &file{request: q, mediaType: csvType, name: usageName(q.tenant.Slug, name, user, months, s.Now()), write: func(w io.Writer, progress func() error) error {
 		f := &usageFile{out: csv.NewWriter(w), progress: progress}
 		_ = f.out.Write(header) // Error reports all writes
 		err := s.writeUsage(ctx, f, months, byUser, user)
@@ -88,11 +88,12 @@ func (s *surface) GetUserUsage(ctx context.Context, request openapi.GetUserUsage
 	if err != nil {
 		return nil, err
 	}
+	asOf := s.Now()
 	usage, err := s.Stores.MonthsOfUser(ctx, requestOf(ctx).tenant.ID, request.UserId, months)
 	if err != nil {
 		return nil, err
 	}
-	return openapi.GetUserUsage200JSONResponse{Items: itemsOf(usage, showUserMonth)}, nil
+	return openapi.GetUserUsage200JSONResponse{Items: itemsOf(usage, showUserMonth), AsOf: asOf.UTC()}, nil
 }
 
 func showUserMonth(m *traffic.UserMonth) openapi.UserMonth {
@@ -101,14 +102,19 @@ func showUserMonth(m *traffic.UserMonth) openapi.UserMonth {
 	}
 }
 
-// usageName names a file after what is in it: "usage-acme-users-2025-12.csv", "usage-acme-user-42-2025-01-to-2025-12.csv".
-func usageName(tenant, by, user string, months []time.Time) string {
+// usageName names a file after what is in it: "usage-acme-users-2025-12.csv", "usage-acme-user-42-2025-01-to-2025-12.csv". The
+// name of a file whose last month goes on ends in "-so-far". The lines of that month are like those of others, because programs read them.
+func usageName(tenant, by, user string, months []time.Time, now time.Time) string {
 	if user != "" {
 		by = "user-" + plainName(user)
 	}
 	name := "usage-" + tenant + "-" + by + "-" + months[0].Format(monthForm)
-	if last := months[len(months)-1]; len(months) > 1 {
+	last := months[len(months)-1]
+	if len(months) > 1 {
 		name += "-to-" + last.Format(monthForm)
+	}
+	if !last.Before(monthOf(now)) {
+		name += "-so-far"
 	}
 	return name + ".csv"
 }

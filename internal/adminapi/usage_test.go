@@ -70,6 +70,26 @@ func TestUsagePerMonthByRule(t *testing.T) {
 	}
 }
 
+func TestAFileOfUsageIsNamedAfterAMonthThatGoesOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Viewer)
+	now := time.Now().UTC()
+	this := now.Format("2006-01")
+	last := time.Date(now.Year(), now.Month()-1, 1, 0, 0, 0, 0, time.UTC).Format("2006-01")
+	for query, want := range map[string]string{
+		"by=user&from=" + last + "&to=" + last:            "usage-acme-users-" + last,
+		"by=user&from=" + last + "&to=" + this:            "usage-acme-users-" + last + "-to-" + this + "-so-far",
+		"by=rule&from=" + this:                            "usage-acme-rules-" + this + "-so-far",
+		"by=user&user_id=42&from=" + this + "&to=" + this: "usage-acme-user-42-" + this + "-so-far",
+	} {
+		got := w.want(w.send(by, "GET", "/api/v1/tenants/acme/usage/export?"+query, nil), http.StatusOK)
+		if named := got.header.Get("Content-Disposition"); named != fmt.Sprintf("attachment; filename=%q", want+".csv") {
+			t.Errorf("the file of %s is %s, want %s.csv", query, named, want)
+		}
+	}
+}
+
 func TestUsagePerMonthByUserSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -139,8 +159,14 @@ func TestAUsersUsageIsReadWithoutAnExport(t *testing.T) {
 		"/api/v1/tenants/acme/users/a/usage?from=2025-11&to=2025-12": "",
 	} {
 		got := w.want(w.send(by, "GET", address, nil), http.StatusOK)
-		if got.body != `{"items":[`+want+"]}\n" {
+		if !strings.HasSuffix(got.body, `,"items":[`+want+"]}\n") {
 			t.Errorf("%s is %s, want the items %s", address, got.body, want)
+		}
+		answer := read[struct {
+			AsOf time.Time `json:"as_of"`
+		}](t, got)
+		if age := time.Since(answer.AsOf); age < 0 || age > time.Minute {
+			t.Errorf("%s is as of %s, which is %s ago", address, answer.AsOf, age)
 		}
 	}
 	for query, pointer := range map[string]string{

@@ -24,7 +24,7 @@ export function userServer(more: Record<string, unknown> = {}, overrides: () => 
     [`GET ${its}/story`]: page([]),
     [`GET ${its}/buckets`]: { items: [bucket()], has_more: false },
     [`GET ${base}/crossings`]: page([]),
-    [`GET ${its}/usage`]: { items: [] },
+    [`GET ${its}/usage`]: { items: [], as_of: '2026-11-26T17:06:12Z' },
     [`GET ${base}/overrides`]: () => ({ json: page(overrides()) }),
     ...more,
   });

@@ -2253,7 +2253,7 @@ export interface paths {
         /**
          * Show what a user used per month
          * @description The user's checks in each calendar month in UTC, as in exportUsage with `by=user`. Months without a counted check are left out,
-         *     so a tenant that never recorded checks has none. The present month is up to about a minute behind.
+         *     so a tenant that never recorded checks has none. The month of `as_of` goes on, and is up to about a minute behind.
          */
         get: operations["getUserUsage"];
         put?: never;
@@ -3159,8 +3159,8 @@ export interface paths {
          * @description CSV with counts for each calendar month in UTC, the oldest month first. `by=rule` counts every check: for each month a line of kind
          *     `all`, then the rules that decided something. `by=user` counts the checks of tenants that record checks (`record_days`): for each
          *     month the users, a line of kind `no_user` for checks without a user, and a line `not_counted` for the rest: checks before
-         *     recording was on or beyond its sample, checks that reserve, and those of cost 0. A month without that line is complete; the
-         *     present month is up to about a minute behind. `cost` is what allowed checks cost, in tokens. At most 100,000 users of a month are
+         *     recording was on or beyond its sample, checks that reserve, and those of cost 0. A month without that line is complete. The
+         *     present month goes on, and is up to about a minute behind: the name of a file that has it ends in `-so-far`. `cost` is what allowed checks cost, in tokens. At most 100,000 users of a month are
          *     counted. Kept as long as counts per minute. An apostrophe precedes text that a spreadsheet would take for a formula.
          */
         get: operations["exportUsage"];
@@ -5774,6 +5774,11 @@ export interface components {
         };
         UserUsage: {
             items: components["schemas"]["UserMonth"][];
+            /**
+             * Format: date-time
+             * @description When the counts were read. Its month goes on, and checks of the minute before may still be missing
+             */
+            as_of: string;
         };
         UserMonth: {
             /** @example 2026-11 */

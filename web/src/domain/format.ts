@@ -93,6 +93,7 @@ const formats = {
   second: new Intl.DateTimeFormat('en-GB', { ...day24, ...clock, second: '2-digit', timeZone }),
   minute: new Intl.DateTimeFormat('en-GB', { ...day24, ...clock, timeZone }),
   day: new Intl.DateTimeFormat('en-GB', { ...day24, year: 'numeric', timeZone }),
+  clock: new Intl.DateTimeFormat('en-GB', { ...clock, second: '2-digit', timeZone }),
 };
 const offset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'longOffset', timeZone });
 const shortOffset = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'shortOffset', timeZone });
@@ -130,6 +131,11 @@ export function exactTime(at: number): string {
 /** "21 Nov, 06:33 UTC+1", in the zone that the reader chose. */
 export function shortTime(at: number): string {
   return `${plainTime(at, 'minute')} ${zoneOf(at)}`;
+}
+
+/** "06:33:56 UTC+1": when figures of today were read. */
+export function clockTime(at: number): string {
+  return `${formats.clock.format(at)} ${zoneOf(at)}`;
 }
 
 /** "21 Nov, 06:33 to 21 Nov, 07:33 UTC+1". The zone stands once, unless its offset changes in between. */

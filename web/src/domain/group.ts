@@ -1,4 +1,4 @@
-import type { Rule, TopBy } from '~/api/types';
+import type { Rule, Top, TopBy } from '~/api/types';
 import { printPattern } from './pattern';
 
 /** Checks that have a value in common, such as an address. */
@@ -30,4 +30,12 @@ export function groupFilter({ by, value }: { by: TopBy; value: string }) {
 /** Whether a rule matches nothing any more. */
 export function hasExpired({ expires_at }: Pick<Rule, 'expires_at'>, now: number): boolean {
   return expires_at !== null && Date.parse(expires_at) <= now;
+}
+
+/** Whether denials of other values, or of earlier checks, are missing in the figures of a ranking. */
+export function isLowerBound({
+  unattributed,
+  looked_back_to,
+}: Pick<Top, 'unattributed' | 'looked_back_to'>): boolean {
+  return unattributed > 0 || looked_back_to !== null;
 }

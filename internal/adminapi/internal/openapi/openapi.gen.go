@@ -3995,6 +3995,8 @@ type UserStory struct {
 
 // UserUsage defines model for UserUsage.
 type UserUsage struct {
+	// AsOf When the counts were read. Its month goes on, and checks of the minute before may still be missing
+	AsOf  time.Time   `json:"as_of"`
 	Items []UserMonth `json:"items"`
 }
 

@@ -92,9 +92,10 @@ test('figures that are lower bounds say so', async () => {
   const json = { ...top('user', [{ value: '42', denied: 1234 }]), unattributed: 77 };
   fakeServer(traffic({ [`GET ${base}/stats/top`]: { ...json } }));
   open('/t/acme/overview');
-  expect((await screen.findAllByText(/^Lower bounds:/))[0]?.textContent).toBe(
-    'Lower bounds: 77 denials have no recorded user.',
+  expect((await screen.findAllByText(/Lower bounds:/))[0]?.textContent?.trim()).toBe(
+    'As of 06:00:00 UTC. Lower bounds: 77 denials have no recorded user.',
   );
+  expect(screen.getAllByText('denied at least')[0]).toBeDefined();
 });
 
 test('a shadow rule says what it would deny', async () => {

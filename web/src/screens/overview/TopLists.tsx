@@ -7,8 +7,8 @@ import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { RuleName } from '~/components/RuleLink';
 import { LoadingLines } from '~/components/states';
-import { exactTime } from '~/domain/format';
-import { groupNouns } from '~/domain/group';
+import { clockTime, exactTime } from '~/domain/format';
+import { groupNouns, isLowerBound } from '~/domain/group';
 import type { Span } from '~/domain/range';
 import { GroupMenu } from '~/features/temporary/GroupMenu';
 import { RuleMenu } from '~/features/temporary/RuleMenu';
@@ -53,7 +53,9 @@ function TopList({ tenant, span, by, title }: Props) {
       }
       actions={
         <>
-          <span className={styles.unit}>denied</span>
+          <span className={styles.unit}>
+            {top.data && isLowerBound(top.data) ? 'denied at least' : 'denied'}
+          </span>
           <Link to="/t/$tenant/violations" params={{ tenant }} search={{ group: by, range: span.text }}>
             All<span className="aside"> {title}</span>
           </Link>
@@ -97,16 +99,17 @@ function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }
           </li>
         ))}
       </ol>
-      {top.unattributed > 0 && (
-        <p className={styles.none}>
-          Lower bounds: <Num value={top.unattributed} unit="denials" /> have no recorded {groupNouns[top.by]}.
-        </p>
-      )}
-      {top.looked_back_to && (
-        <p className={styles.none}>
-          From the latest 100,000 records, back to {exactTime(Date.parse(top.looked_back_to))}.
-        </p>
-      )}
+      <p className={styles.none}>
+        {span.moves && `As of ${clockTime(Date.parse(top.until))}. `}
+        {top.unattributed > 0 && (
+          <>
+            Lower bounds: <Num value={top.unattributed} unit="denials" /> have no recorded{' '}
+            {groupNouns[top.by]}.{' '}
+          </>
+        )}
+        {top.looked_back_to &&
+          `From the latest 100,000 records, back to ${exactTime(Date.parse(top.looked_back_to))}.`}
+      </p>
     </>
   );
 }

@@ -1,9 +1,13 @@
 import { screen, waitFor, within } from '@testing-library/react';
-import { expect, test } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 import { page, rule } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { bucket, override, user as someUser, violation } from '../../../test/traffic';
 import { base, its, tag, userServer } from '../../../test/users';
+
+afterEach(() => {
+  vi.useRealTimers();
+});
 
 const inAnHour = () => new Date(Date.now() + 3_600_000).toISOString();
 const named = { rule_id: 21, key_pattern: 'user:42', name: 'temporary', plan: null } as const;
@@ -112,16 +116,37 @@ test('usage is a table of months, each with its file', async () => {
         { month: '2026-10', allowed: 7, denied: 0, cost: 7 },
         { month: '2026-11', allowed: 1000, denied: 3, cost: 1000.5 },
       ],
+      as_of: '2026-11-26T17:06:12.5Z',
     },
   });
   open('/t/acme/users/42');
   const table = await screen.findByRole('table', { name: 'Usage per month' });
-  const [, latest] = within(table).getAllByRole('row');
-  expect(latest?.textContent).toBe('Nov 20261,00031,000.5CSV');
+  const [, latest, before] = within(table).getAllByRole('row');
+  expect(latest?.textContent).toBe('Nov 2026, so far1,00031,000.5CSV');
+  expect(before?.textContent).toBe('Oct 2026707CSV');
+  expect(screen.getByText('As of 17:06:12 UTC. A check is counted within about a minute.')).toBeDefined();
   expect(within(table).getByRole('link', { name: 'CSV of Nov 2026' }).getAttribute('href')).toBe(
     `${base}/usage/export?by=user&user_id=42&from=2026-11&to=2026-11`,
   );
   expect(screen.getByText(/Cost is the tokens that the allowed checks took/)).toBeDefined();
+});
+
+test('usage is read again while it is shown', async () => {
+  vi.useFakeTimers({ shouldAdvanceTime: true });
+  let denied = 3;
+  userServer({
+    [`GET ${its}/usage`]: () => ({
+      json: {
+        items: [{ month: '2026-11', allowed: 9, denied: denied++, cost: 9 }],
+        as_of: '2026-11-26T17:06:12Z',
+      },
+    }),
+  });
+  open('/t/acme/users/42');
+  const table = await screen.findByRole('table', { name: 'Usage per month' });
+  expect(table.textContent).toMatch(/939CSV/);
+  await vi.advanceTimersByTimeAsync(15_000);
+  await waitFor(() => expect(table.textContent).toMatch(/949CSV/));
 });
 
 test('buckets are read again after an override was saved', async () => {

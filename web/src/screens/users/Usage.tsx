@@ -11,8 +11,9 @@ import { Num } from '~/components/Num';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { LoadingLines } from '~/components/states';
+import { clockTime } from '~/domain/format';
 import styles from './Users.module.css';
-import { lastMonths, monthName, usageQuery } from './usage';
+import { goesOn, lastMonths, monthName, usageQuery } from './usage';
 
 const explained =
   'Months are in UTC. Cost is the tokens that the allowed checks took: 1 for each, unless a check says otherwise.';
@@ -23,7 +24,17 @@ export function Usage({ tenant, user }: { tenant: string; user: string }) {
   const file = (months: { from?: string; to?: string } = {}) =>
     exportAddress(tenant, 'usage/export', { by: 'user', user_id: user, ...months });
   const columns: Column<UserMonth>[] = [
-    { key: 'month', header: 'Month', width: '26%', render: ({ month }) => monthName(month) },
+    {
+      key: 'month',
+      header: 'Month',
+      width: '26%',
+      render: ({ month }) => (
+        <>
+          {monthName(month)}
+          {usage.data && goesOn(month, usage.data.asOf) && <span className="soft">, so far</span>}
+        </>
+      ),
+    },
     { key: 'allowed', header: 'Allowed', numeric: true, render: ({ allowed }) => <Num value={allowed} /> },
     { key: 'denied', header: 'Denied', numeric: true, render: ({ denied }) => <Num value={denied} /> },
     { key: 'cost', header: 'Cost', numeric: true, render: ({ cost }) => <Num value={cost} /> },
@@ -57,7 +68,7 @@ export function Usage({ tenant, user }: { tenant: string; user: string }) {
       }
     >
       <Query query={usage} loading={<LoadingLines lines={2} />}>
-        {(months) =>
+        {({ months, asOf }) =>
           months.length === 0 ? (
             <p className={styles.none}>
               No counts. Checks are counted by user while the tenant{' '}
@@ -67,12 +78,17 @@ export function Usage({ tenant, user }: { tenant: string; user: string }) {
               .
             </p>
           ) : (
-            <DataTable
-              label="Usage per month"
-              columns={columns}
-              rows={months}
-              rowKey={({ month }) => month}
-            />
+            <>
+              <DataTable
+                label="Usage per month"
+                columns={columns}
+                rows={months}
+                rowKey={({ month }) => month}
+              />
+              <p className={styles.asOf}>
+                As of {clockTime(Date.parse(asOf))}. A check is counted within about a minute.
+              </p>
+            </>
           )
         }
       </Query>
@@ -92,7 +108,10 @@ export function UsageFiles({ tenant }: { tenant: string }) {
           label="Month"
           value={month}
           data={[
-            ...months.map((value) => ({ value, label: monthName(value) })),
+            ...months.map((value, index) => ({
+              value,
+              label: `${monthName(value)}${index === 0 ? ', so far' : ''}`,
+            })),
             { value: '', label: 'The last 13 months' },
           ]}
           onChange={(event) => setMonth(event.currentTarget.value)}

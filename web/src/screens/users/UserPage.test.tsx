@@ -250,7 +250,7 @@ test('a rule is not said to be removed while the rules load', async () => {
 test('a user is erased after the id was typed, and the receipt is shown', async () => {
   let usage = [{ month: '2026-11', allowed: 9, denied: 3, cost: 9 }];
   const requests = userServer({
-    [`GET ${its}/usage`]: () => ({ json: { items: usage } }),
+    [`GET ${its}/usage`]: () => ({ json: { items: usage, as_of: '2026-11-26T17:06:12Z' } }),
     [`POST ${its}/erase`]: () => {
       usage = [];
       return { json: receiptOf42 };

@@ -38,6 +38,16 @@ test('whoever was limited lately is one press away', async () => {
   open('/t/acme/users');
   const link = await screen.findByRole('link', { name: '77' });
   expect(link.getAttribute('href')).toBe('/t/acme/users/77');
+  expect(link.closest('li')?.textContent).not.toMatch(/at least/);
+  expect(screen.getByText('As of 06:00:00 UTC.')).toBeDefined();
+});
+
+test('denials that are a lower bound say so', async () => {
+  const json = { ...top('user', [{ value: '77', denied: 1234 }]), unattributed: 5 };
+  server({ [`GET ${base}/stats/top`]: json });
+  open('/t/acme/users');
+  const link = await screen.findByRole('link', { name: '77' });
+  expect(link.closest('li')?.textContent).toMatch(/at least 1,234 denied$/);
 });
 
 test('an import is looked through first, its mistakes beside their lines', async () => {

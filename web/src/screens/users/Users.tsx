@@ -16,6 +16,8 @@ import { Query } from '~/components/Query';
 import { ShowMore } from '~/components/ShowMore';
 import { EmptyState, LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
+import { clockTime } from '~/domain/format';
+import { isLowerBound } from '~/domain/group';
 import { namedSpan } from '~/domain/range';
 import { headings } from '~/headings';
 import type { UsersSearch } from '~/search';
@@ -172,25 +174,29 @@ function Limited({ tenant }: { tenant: string }) {
   return (
     <Card title="Limited in the last 24 hours" flush>
       <Query query={top} loading={<LoadingLines />}>
-        {({ items }) =>
+        {({ items, until, ...coverage }) =>
           items.length === 0 ? (
             <p className={styles.none}>No denials.</p>
           ) : (
-            <ol className={styles.limited}>
-              {items.map(({ value, denied, last_at }) => (
-                <li key={value}>
-                  <Link to="/t/$tenant/users/$user" params={{ tenant, user: value }}>
-                    {value}
-                  </Link>
-                  <Group gap={12} className="soft">
-                    {last_at && <RelativeTime at={last_at} />}
-                    <span className={styles.denied}>
-                      <Num value={denied} unit="denied" />
-                    </span>
-                  </Group>
-                </li>
-              ))}
-            </ol>
+            <>
+              <ol className={styles.limited}>
+                {items.map(({ value, denied, last_at }) => (
+                  <li key={value}>
+                    <Link to="/t/$tenant/users/$user" params={{ tenant, user: value }}>
+                      {value}
+                    </Link>
+                    <Group gap={12} className="soft">
+                      {last_at && <RelativeTime at={last_at} />}
+                      <span className={styles.denied}>
+                        {isLowerBound(coverage) && 'at least '}
+                        <Num value={denied} unit="denied" />
+                      </span>
+                    </Group>
+                  </li>
+                ))}
+              </ol>
+              <p className={styles.asOf}>As of {clockTime(Date.parse(until))}.</p>
+            </>
           )
         }
       </Query>

@@ -2,19 +2,20 @@ import { queryOptions } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 
-/** The last thirteen months of a user, the latest first. No save changes them, so none waits for them. */
+/** The last thirteen months of a user, the latest first, and when they were read. No save changes them, so none waits for them. */
 export const usageQuery = (tenant: string, user: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'usage', user),
     queryFn: async ({ signal }) => {
-      const { items } = await body(
+      const { items, as_of } = await body(
         api.GET('/api/v1/tenants/{tenant}/users/{user_id}/usage', {
           params: { path: { tenant, user_id: user } },
           signal,
         }),
       );
-      return items.toReversed();
+      return { months: items.toReversed(), asOf: as_of };
     },
+    refetchInterval: 15_000,
   });
 
 /** "Nov 2026" */
@@ -22,6 +23,11 @@ export function monthName(month: string): string {
   return new Intl.DateTimeFormat('en-GB', { month: 'short', year: 'numeric', timeZone: 'UTC' }).format(
     Date.parse(`${month}-01T00:00:00Z`),
   );
+}
+
+/** Whether a month goes on at a time. */
+export function goesOn(month: string, at: string): boolean {
+  return at.startsWith(month);
 }
 
 /** The present month and the twelve before it, in UTC, as the API names them. */

@@ -9,7 +9,7 @@ import { RuleName } from '~/components/RuleLink';
 import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { exactTime, percent } from '~/domain/format';
-import { groupFilter, groupNouns } from '~/domain/group';
+import { groupFilter, groupNouns, isLowerBound } from '~/domain/group';
 import type { Span } from '~/domain/range';
 import { GroupMenu } from '~/features/temporary/GroupMenu';
 import { RuleMenu } from '~/features/temporary/RuleMenu';
@@ -147,7 +147,7 @@ function Value({ by, item: { value, rule } }: { by: TopBy; item: TopItem }) {
 
 /** What the figures cover. */
 function coverage({ by, unattributed, looked_back_to }: Top): React.ReactNode {
-  const exact = unattributed === 0 && looked_back_to === null;
+  const exact = !isLowerBound({ unattributed, looked_back_to });
   return (
     <span>
       {by === 'network' && 'IPv4 by /24, IPv6 by /48. '}
