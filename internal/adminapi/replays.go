@@ -237,7 +237,7 @@ func showReplayed(r *replay.Result) openapi.ReplayResult {
 				RuleId: orNull(of.RuleID), Rule: of.Rule, Mode: of.Mode, IsChanged: of.IsChanged, IsEstimate: of.IsEstimate,
 				DeniedThen: showFigure(of.DeniedThen), DeniedNow: showFigure(of.DeniedNow),
 				NewlyDenied: showFigure(of.NewlyDenied), NoLongerDenied: showFigure(of.NoLongerDenied), RecordedDenied: of.RecordedDenied,
-				FromOtherRules: of.FromOtherRules(),
+				FromOtherRules: showFigure(of.FromOtherRules),
 			}
 		}),
 		Plans: itemsOf(r.Plans, func(of *replay.OfPlan) openapi.ReplayOfPlan {

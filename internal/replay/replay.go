@@ -394,7 +394,7 @@ func changedFirst(a, b bool) int {
 }
 
 func (r *run) ofRule(id rules.RuleID, mode rules.Mode, of *ofRule) OfRule {
-	shown := OfRule{RuleID: int64(id), Mode: string(mode), RecordedDenied: of.recorded, Counts: of.counts(r.share)}
+	shown := OfRule{RuleID: int64(id), Mode: string(mode), RecordedDenied: of.recorded, Counts: of.counts(r.share), FromOtherRules: of.fromOthers(r.share)}
 	rule := r.world[1].names[id]
 	if rule == nil {
 		rule = r.world[0].names[id]

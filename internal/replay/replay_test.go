@@ -278,7 +278,7 @@ func figuresOf(result *replay.Result) map[string][5]float64 {
 	for i := range result.Rules {
 		of := &result.Rules[i]
 		figures[of.Rule+" "+of.Mode] = [5]float64{
-			of.DeniedThen.Value, of.NewlyDenied.Value, of.NoLongerDenied.Value, of.FromOtherRules(), of.DeniedNow.Value,
+			of.DeniedThen.Value, of.NewlyDenied.Value, of.NoLongerDenied.Value, of.FromOtherRules.Value, of.DeniedNow.Value,
 		}
 	}
 	return figures
@@ -365,6 +365,34 @@ func TestAnEstimateFromASampleHoldsTheTruth(t *testing.T) {
 	}
 	if len(estimate.LeftOut) != 1 || estimate.LeftOut[0].RuleID != 3 || len(truth.LeftOut) != 0 {
 		t.Errorf("left out are %+v", estimate.LeftOut)
+	}
+}
+
+func TestChecksThatAnotherRuleDeniesHaveAnErrorOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 1, 2), rule(t, 2, "user:{user_id}", "pro", 0.5, 1))
+	random := rand.New(rand.NewPCG(3, 4))
+	for ms := 0; ms < 60_000; ms += 1 + random.IntN(4) {
+		s.check(noon.Add(time.Duration(ms)*time.Millisecond), &rules.Request{UserID: fmt.Sprint(random.IntN(500))}, "pro")
+	}
+	in := s.input(candidateOf(rule(t, 0, "user:{user_id}", "", 0.1, 1)), noon.Add(time.Minute))
+	moved := func(level int) map[string]replay.Figure {
+		in.Level = level
+		figures := map[string]replay.Figure{}
+		for _, of := range s.replay(in).Rules {
+			figures[of.Rule] = of.FromOtherRules
+		}
+		return figures
+	}
+	truth, estimate := moved(0), moved(1)
+	if truth["user:{user_id}"].Value < 1000 || len(estimate) != 2 {
+		t.Fatalf("the truth is %+v, and the estimate %+v", truth, estimate)
+	}
+	for rule, of := range estimate {
+		off := math.Abs(truth[rule].Value - of.Value)
+		if truth[rule].Error != 0 || of.Error == 0 || off > 1.5*of.Error || of.Error > math.Abs(truth[rule].Value)/2 {
+			t.Errorf("%s: %+v, and the estimate is %g ± %g", rule, truth[rule], of.Value, of.Error)
+		}
 	}
 }
 

@@ -68,7 +68,7 @@ type Figure struct {
 // OfRule are the checks that a rule denies or, in shadow mode, would deny. A rule that was in both modes is listed twice.
 //
 // A check that several rules deny counts for the one that decides, which is the one with the longest wait. So a check that is
-// denied either way can change its rule: see FromOtherRules.
+// denied either way can change its rule: see OfRule.FromOtherRules.
 type OfRule struct {
 	RuleID int64  `json:"rule_id"` // 0 for a new rule
 	Rule   string `json:"rule"`
@@ -79,12 +79,9 @@ type OfRule struct {
 	// RecordedDenied is how many checks of the sample the rule denied when they came.
 	RecordedDenied int64 `json:"recorded_denied"`
 	Counts
-}
-
-// FromOtherRules is how many checks that were denied then, and still are, another rule denied then, without those that another
-// rule denies now. DeniedNow is DeniedThen, NewlyDenied and this, without NoLongerDenied.
-func (of *OfRule) FromOtherRules() float64 {
-	return of.DeniedNow.Value - of.DeniedThen.Value - of.NewlyDenied.Value + of.NoLongerDenied.Value
+	// FromOtherRules is how many checks that were denied then, and still are, another rule denied then, without those that another
+	// rule denies now. DeniedNow is DeniedThen, NewlyDenied and this, without NoLongerDenied.
+	FromOtherRules Figure `json:"from_other_rules"`
 }
 
 // OfPlan are the checks of a plan.
@@ -157,12 +154,26 @@ func (t *tally) add(kind int, subject string, isSample bool) {
 	t.of[kind][subject]++
 }
 
-// figure scales a sum: the Horvitz-Thompson estimator of a sample in which each subject is with the same probability.
-func (t *tally) figure(kind int, share float64) Figure {
-	f := Figure{Value: float64(t.n[kind]) / share}
+func (t *tally) figure(kind int, share float64) Figure { return estimate(t.n[kind], t.of[kind], share) }
+
+// fromOthers is FromOtherRules. What a subject has gained by one check and lost by another is no error.
+func (t *tally) fromOthers(share float64) Figure {
+	sum, of := int64(0), map[string]int64{}
+	for kind, sign := range map[int]int64{now: 1, noLonger: 1, then: -1, newly: -1} {
+		sum += sign * t.n[kind]
+		for subject, n := range t.of[kind] {
+			of[subject] += sign * n
+		}
+	}
+	return estimate(sum, of, share)
+}
+
+// estimate scales a sum: the Horvitz-Thompson estimator of a sample in which each subject is with the same probability.
+func estimate(sum int64, of map[string]int64, share float64) Figure {
+	f := Figure{Value: float64(sum) / share}
 	if share < 1 {
 		squares := 0.0
-		for _, n := range t.of[kind] {
+		for _, n := range of {
 			squares += float64(n) * float64(n)
 		}
 		f.Error = 1.96 * math.Sqrt((1-share)*squares) / share

@@ -105,7 +105,7 @@ func writeReplay(out io.Writer, r *replay.Result) error {
 		if r.Rules[i].Mode == "shadow" {
 			name += " (shadow)"
 		}
-		row(name, &r.Rules[i].Counts, fmt.Sprintf("%+.0f", r.Rules[i].FromOtherRules()))
+		row(name, &r.Rules[i].Counts, signedText(r.Rules[i].FromOtherRules))
 	}
 	shown := 0
 	for i := range r.Users {
@@ -132,9 +132,13 @@ func writeReplay(out io.Writer, r *replay.Result) error {
 	return w.Flush()
 }
 
-func figureText(f replay.Figure) string {
+func figureText(f replay.Figure) string { return fmt.Sprintf("%.0f", f.Value) + errorText(f) }
+
+func signedText(f replay.Figure) string { return fmt.Sprintf("%+.0f", f.Value) + errorText(f) }
+
+func errorText(f replay.Figure) string {
 	if f.Error == 0 {
-		return fmt.Sprintf("%.0f", f.Value)
+		return ""
 	}
-	return fmt.Sprintf("%.0f ± %.0f", f.Value, f.Error)
+	return fmt.Sprintf(" ± %.0f", f.Error)
 }

@@ -5053,11 +5053,8 @@ export interface components {
             denied_now: components["schemas"]["Figure"];
             newly_denied: components["schemas"]["Figure"];
             no_longer_denied: components["schemas"]["Figure"];
-            /**
-             * Format: double
-             * @description How many checks that are denied either way another rule denied then, without those that another rule denies with the candidate. denied_now is denied_then, newly_denied and this, without no_longer_denied.
-             */
-            from_other_rules: number;
+            /** @description How many checks that are denied either way another rule denied then, without those that another rule denies with the candidate. denied_now is denied_then, newly_denied and this, without no_longer_denied. */
+            from_other_rules: components["schemas"]["Figure"];
             /** Format: int64 */
             recorded_denied: number;
         };

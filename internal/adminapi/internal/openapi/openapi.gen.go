@@ -3115,8 +3115,8 @@ type ReplayOfRule struct {
 	// DeniedThen A number of checks; with 95 % confidence the true one is at most error away
 	DeniedThen Figure `json:"denied_then"`
 
-	// FromOtherRules How many checks that are denied either way another rule denied then, without those that another rule denies with the candidate. denied_now is denied_then, newly_denied and this, without no_longer_denied.
-	FromOtherRules float64 `json:"from_other_rules"`
+	// FromOtherRules A number of checks; with 95 % confidence the true one is at most error away
+	FromOtherRules Figure `json:"from_other_rules"`
 
 	// IsChanged The candidate has or removes it
 	IsChanged  bool `json:"is_changed"`

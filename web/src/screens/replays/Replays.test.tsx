@@ -77,7 +77,7 @@ const result: ReplayResult = {
       is_changed: true,
       is_estimate: true,
       recorded_denied: 9,
-      from_other_rules: 849,
+      from_other_rules: figure(849, 31),
       ...counts,
     },
     {
@@ -87,7 +87,7 @@ const result: ReplayResult = {
       is_changed: false,
       is_estimate: true,
       recorded_denied: 0,
-      from_other_rules: 0,
+      from_other_rules: figure(0),
       ...counts,
     },
   ],
@@ -291,7 +291,7 @@ test('a result is shown in all, by rule, plan and user, with its error', async (
   });
   const { user } = open('/t/acme/replays/7');
   expect((await screen.findByRole('table', { name: 'By rule' })).textContent).toMatch(
-    /^RuleDenied thenNewly deniedNo longer deniedFrom other rulesDenied with the changeuser:\{user_id\} \[pro\] changed10\+305 ± 19−5 ± 2\+849310 ± 20$/,
+    /^RuleDenied thenNewly deniedNo longer deniedFrom other rulesDenied with the changeuser:\{user_id\} \[pro\] changed10\+305 ± 19−5 ± 2\+849 ± 31310 ± 20$/,
   );
   expect(screen.getByRole('table', { name: 'In shadow mode' }).textContent).toMatch(
     /user:\{user_id\} \[pro\] tried 10\+305/,

@@ -22,7 +22,7 @@ export function Result({ tenant, replay, result }: Props) {
   const sample = sampleWords(replay, result.share);
   const enforced = result.rules.filter(({ mode }) => mode !== 'shadow');
   const shadow = result.rules.filter(({ mode }) => mode === 'shadow');
-  const moved = enforced.some(({ from_other_rules }) => from_other_rules !== 0);
+  const moved = enforced.some(({ from_other_rules }) => from_other_rules.value !== 0);
   return (
     <>
       <Card title="In all" lead={agreement(result.agreeing, result.read)}>
@@ -198,7 +198,7 @@ interface Counts {
   denied_now: Figure | number;
   newly_denied: Figure | number;
   no_longer_denied: Figure | number;
-  from_other_rules?: number;
+  from_other_rules?: Figure;
 }
 
 const text = (figure: Figure | number) =>
@@ -240,8 +240,12 @@ function counts<Row extends Counts>(headers: typeof sums, moved = false): Column
             width: '13%',
             numeric: true,
             under: true,
-            render: ({ from_other_rules = 0 }: Row) =>
-              signed(from_other_rules < 0 ? '−' : '+', exactNumber(Math.abs(Math.round(from_other_rules)))),
+            render: ({ from_other_rules: figure }: Row) =>
+              figure &&
+              signed(
+                figure.value < 0 ? '−' : '+',
+                counted({ value: Math.abs(figure.value), error: figure.error }),
+              ),
           },
         ]
       : []),
