@@ -21,6 +21,33 @@ test('a limit is raised with a finger', async ({ page }) => {
   await expect(page.getByText(/1 change saved/)).toBeVisible();
 });
 
+test('plans of a rule stand below each other, and the last of them is edited in sight', async ({ page }) => {
+  await signIn(page);
+  await page.goto(`/t/${demo.tenant}/plans`);
+  await settled(page);
+  const grid = page.getByRole('grid', { name: 'Limits by plan' });
+  const clipped = await grid.evaluate(({ parentElement: around }) =>
+    around ? around.scrollHeight - around.clientHeight + around.scrollWidth - around.clientWidth : 0,
+  );
+  expect(clipped).toBe(0);
+  const row = grid.getByRole('row').last();
+  for (const plan of ['free', 'pro']) {
+    const cell = row.locator(`td[data-plan="${plan}"]`);
+    await cell.tap();
+    const burst = cell.getByLabel(/^Burst of/);
+    await expect(burst).toBeInViewport({ ratio: 1 });
+    // No bar is above the field.
+    const isFree = await burst.evaluate((field) => {
+      const { left, bottom } = field.getBoundingClientRect();
+      return document.elementFromPoint(left + 8, bottom - 4) === field;
+    });
+    expect(isFree, plan).toBe(true);
+    await cell.getByLabel(/^Rate of/).fill('5/min');
+    await page.keyboard.press('Enter');
+  }
+  await expectAccessible(page);
+});
+
 test('the filters of violations fold away', async ({ page }) => {
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/violations?user=42`);

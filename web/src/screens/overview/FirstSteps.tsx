@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { api, body } from '~/api/client';
 import { plansQuery, rulesQuery, tenantKey } from '~/api/queries';
+import type { Rule } from '~/api/types';
 import { CheckCode } from '~/components/CheckCode';
 import { IconCheck } from '~/components/icons';
 import { Card } from '~/components/Page';
@@ -38,7 +39,7 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
         <Step number={1} done={limits > 0} title="Create a rule">
           <p className="soft">
             {limits > 0
-              ? `${plural(limits, 'rule')} on ${plural(plans.data?.length ?? 0, 'plan')}.`
+              ? `${plural(limits, 'rule')} ${onPlans(rules.data ?? [])}.`
               : 'A rule limits how often each user may call your service. Each plan can have its own limit.'}
           </p>
           <Button
@@ -115,4 +116,12 @@ function Step({ number, done, title, children }: StepProps) {
       </div>
     </li>
   );
+}
+
+/** "for all plans", "on 2 plans", "on 1 plan and for all plans" */
+function onPlans(rules: Rule[]): string {
+  const named = new Set(rules.map(({ plan }) => plan));
+  const all = named.delete(null) && 'for all plans';
+  const some = named.size > 0 && `on ${plural(named.size, 'plan')}`;
+  return [some, all].filter(Boolean).join(' and ');
 }

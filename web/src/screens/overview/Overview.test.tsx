@@ -144,12 +144,12 @@ test('a new tenant sees its three next steps instead, those that are done ticked
     traffic({
       [`GET ${base}/stats/summary`]: summary(verdicts(0, 0)),
       [`GET ${base}/plans`]: page([plan('free')]),
-      [`GET ${base}/rules`]: page([rule()]),
+      [`GET ${base}/rules`]: page([rule(), rule({ rule_id: 13, plan: null })]),
       [`GET ${base}/api-keys`]: page([]),
     }),
   );
   open('/t/acme/overview');
-  expect(await screen.findByText('1 rule on 1 plan.')).toBeDefined();
+  expect(await screen.findByText('2 rules on 1 plan and for all plans.')).toBeDefined();
   expect(screen.getAllByLabelText('Done:')).toHaveLength(1);
   expect(screen.getByRole('link', { name: 'Create a key' }).getAttribute('href')).toBe(
     '/t/acme/settings/keys',

@@ -26,14 +26,15 @@ import styles from './Matrix.module.css';
 
 /** How many checks the limit denied in the last hour. */
 export function Denied({ rule, lastHour }: { rule: Rule; lastHour: Verdicts }) {
-  const would = rule.mode === 'shadow' ? 'would have been denied' : 'were denied';
+  const isShadow = rule.mode === 'shadow';
+  const would = isShadow ? 'would have been denied' : 'were denied';
   const label = `${exactNumber(lastHour.denied)} of ${exactNumber(lastHour.checks)} checks ${would} in the last hour`;
   return (
-    <Tooltip label={label}>
+    <Tooltip position="bottom" label={label}>
       <span>
-        <Outcome tone={rule.mode === 'shadow' ? 'shadow' : 'denied'}>
-          {shortNumber(lastHour.denied)}
-          <span className="aside">{would} in the last hour</span>
+        <Outcome tone={isShadow ? 'shadow' : 'denied'}>
+          {shortNumber(lastHour.denied)} {isShadow ? 'would deny' : 'denied'}
+          <span className="aside"> in the last hour</span>
         </Outcome>
       </span>
     </Tooltip>
@@ -69,7 +70,7 @@ export function CellValue({ rule, limit, now, lastHour, share }: ValueProps) {
         <Outcome tone="shadow">shadow</Outcome>
       )}
       {!changed && rule && share !== undefined && share < 100 && (
-        <Tooltip label={`The rule adapts: its rate is ${share} % of this for now`}>
+        <Tooltip position="bottom" label={`The rule adapts: its rate is ${share} % of this for now`}>
           <span>
             <Outcome tone="degraded">{share} % for now</Outcome>
           </span>
@@ -158,9 +159,11 @@ export function CellEditor(props: EditorProps) {
   const { label, start, inherited, unread, typed, onCommit, onLeave, onUnread, onCancel, onTyping } = props;
   const model = start ?? inherited ?? props.model;
   const withRate = hasRate(model?.algorithm);
+  // A burst as large as the number of the rate follows the rate, as if it were left empty again.
+  const follows = start !== null && withRate && start.burst_capacity === likelyBurst(start);
   const shown = {
     rate: start && withRate ? rateShort(start) : '',
-    burst: start ? String(start.burst_capacity) : '',
+    burst: start && !follows ? String(start.burst_capacity) : '',
   };
   const before = unread ?? shown;
   const [rate, setRate] = useState((withRate && typed) || before.rate);

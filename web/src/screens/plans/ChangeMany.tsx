@@ -3,22 +3,27 @@ import { useState } from 'react';
 import type { MatrixRow, Plan } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
 import { plural } from '~/domain/format';
+import { patternInWords } from '~/domain/pattern';
 import { isValid, parseNumber, times } from '~/domain/rate';
 import { cellId, type Draft, type Edit, edited, ruleAt } from './draft';
 
 const allPlans = '*';
 
-/** The draft in which the limits of one plan in some rows are so many times as high. Cells without a limit stay empty. */
+/** The draft in which the limits of one plan in some rows are so many times as high. Rows where it has none are left alone. */
 export function multiplied(draft: Draft, rows: MatrixRow[], plan: string | null, factor: number) {
   let next = draft;
   let changed = 0;
   let refused = 0;
+  const leftAlone: MatrixRow[] = [];
   for (const row of rows) {
     const place = { key_pattern: row.key_pattern, name: row.name, plan };
     const before = draft.get(cellId(place));
     const rule = ruleAt(row, plan);
     const limit = before ? before.limit : rule?.action === 'limit' ? rule : null;
-    if (!limit) continue;
+    if (!limit) {
+      leftAlone.push(row);
+      continue;
+    }
     const higher = times(limit, factor);
     if (!isValid(higher)) {
       refused++;
@@ -28,7 +33,7 @@ export function multiplied(draft: Draft, rows: MatrixRow[], plan: string | null,
     const edit: Edit = before ? { ...before, limit: higher } : { place, base: rule, limit: higher };
     next = edited(next, edit);
   }
-  return { draft: next, changed, refused };
+  return { draft: next, changed, refused, leftAlone };
 }
 
 interface Props {
@@ -50,8 +55,8 @@ export function ChangeMany({ rows, plans, draft, plan: begin, onClose, onChanged
   const result = isFactor ? multiplied(draft, rows, plan === allPlans ? null : plan, factor) : null;
   return (
     <FormDialog
-      title={`Multiply the limits of ${plural(rows.length, 'rule')}`}
-      lead="Multiplies rates and bursts of one plan in every rule that is shown. Nothing is saved before the review."
+      title="Multiply limits"
+      lead="Multiplies rate and burst of every limit that a plan itself has in the rules that are shown. Nothing is saved before the review."
       verb={result ? `Change ${plural(result.changed, 'limit')}` : 'Change'}
       disabled={!result?.changed}
       onClose={onClose}
@@ -78,6 +83,11 @@ export function ChangeMany({ rows, plans, draft, plan: begin, onClose, onChanged
             error={isFactor ? undefined : 'must be a number above 0, at most 1,000'}
             onChange={(event) => setTyped(event.currentTarget.value)}
           />
+          {result && result.leftAlone.length > 0 && (
+            <p className="soft" role="status">
+              {leftAloneSentence(result.leftAlone, plan, rows.length)}
+            </p>
+          )}
           {result && result.refused > 0 && (
             <p role="status">{plural(result.refused, 'limit')} would be out of range and would stay.</p>
           )}
@@ -85,4 +95,17 @@ export function ChangeMany({ rows, plans, draft, plan: begin, onClose, onChanged
       )}
     </FormDialog>
   );
+}
+
+/** "2 of 3 rules stay as they are, because pro has no limit of its own there: Each user and Each address (daily)." */
+function leftAloneSentence(rows: MatrixRow[], plan: string, of: number): string {
+  const names = rows
+    .slice(0, 3)
+    .map(({ key_pattern, name }) => `${patternInWords(key_pattern)}${name && ` (${name})`}`);
+  if (rows.length > names.length) names.push(`${rows.length - names.length} more`);
+  const last = names.pop();
+  const listed = names.length > 0 ? `${names.join(', ')} and ${last}` : last;
+  const stay = rows.length === 1 ? 'stays as it is' : 'stay as they are';
+  const missing = plan === allPlans ? 'there is no limit for all plans' : `${plan} has no limit of its own`;
+  return `${rows.length} of ${plural(of, 'rule')} ${stay}, because ${missing} there: ${listed}.`;
 }

@@ -110,7 +110,7 @@ function DrawnCell(props: Props) {
           )}
           {change?.shadow && change.limit && <Outcome tone="shadow">shadow</Outcome>}
           {candidate && !change && (
-            <Tooltip label={`Tried as shadow: ${ruleEffect(candidate)}`}>
+            <Tooltip position="bottom" label={`Tried as shadow: ${ruleEffect(candidate)}`}>
               <Link
                 to="/t/$tenant/rules/$rule"
                 params={{ tenant, rule: String(candidate.rule_id) }}
@@ -126,7 +126,7 @@ function DrawnCell(props: Props) {
             <Ends at={scheduled.ends_at} verb="goes back" />
           )}
           {scheduled?.state === 'waiting' && !change && (
-            <Tooltip label={`A change is scheduled: ${whenWords(scheduled)}`}>
+            <Tooltip position="bottom" label={`A change is scheduled: ${whenWords(scheduled)}`}>
               <span>
                 <Outcome tone="neutral">scheduled</Outcome>
               </span>
@@ -180,6 +180,7 @@ function Held({ own, all, here, onSplit }: HeldProps) {
   return (
     <span className={styles.held}>
       <Tooltip
+        position="bottom" // above it is the limit that was just typed
         multiline
         w={260}
         label={`Every matching rule applies. The limit for all plans, ${limitSentence(all)}, is lower.`}

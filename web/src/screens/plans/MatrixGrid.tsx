@@ -74,14 +74,16 @@ export function MatrixGrid(props: Props) {
   } = props;
   const { onEdit, onUnread, onSplit, onMultiply, onTyping } = props;
   const scroller = useRef<HTMLDivElement>(null);
-  const [current, setAt] = useState<Position>({ row: 0, column: 0 });
-  const [editing, setEditing] = useState<{ typed?: string } | null>(null);
+  const [current, setCurrent] = useState<Current>({ row: 0, column: 0 });
+  const [edited, setEditing] = useState<{ typed?: string } | null>(null);
   // The cell to focus after the next render; until then it may still be an editor.
   const focusing = useRef<Position | null>(null);
   const [begun, setBegun] = useState<string>();
   const columns = useMemo(() => [...plans, null], [plans]); // null: all plans
-  // A filter can leave fewer rows.
-  const at = { ...current, row: Math.max(0, Math.min(current.row, rows.length - 1)) };
+  const found = rowOf(rows, current);
+  // A filter, or somebody else, can leave fewer rows.
+  const at = { ...current, row: found ?? Math.max(0, Math.min(current.row, rows.length - 1)) };
+  const editing = found === null ? null : edited;
   const visible = useVisible(scroller, { rows: rows.length, columns: columns.length }, at);
 
   if (added !== begun) {
@@ -91,6 +93,10 @@ export function MatrixGrid(props: Props) {
       setAt({ row, column: 0 });
       setEditing({});
     }
+  }
+
+  function setAt({ row, column }: Position) {
+    setCurrent({ row, column, rule: rows[row] && rowId(rows[row]) });
   }
 
   useLayoutEffect(() => {
@@ -196,6 +202,7 @@ export function MatrixGrid(props: Props) {
         className={styles.matrix}
         style={{ '--columns': columns.length } as React.CSSProperties}
         data-wide={visible.wide || undefined}
+        data-whole={visible.whole || undefined}
         // biome-ignore lint/a11y/noNoninteractiveElementToInteractiveRole: a grid is a table whose cells one walks
         role="grid"
         aria-label="Limits by plan"
@@ -265,6 +272,19 @@ export function MatrixGrid(props: Props) {
       </table>
     </div>
   );
+}
+
+/** The current cell, and the row that it is in. */
+interface Current extends Position {
+  rule?: string;
+}
+
+/** Where the current row is after others came or went; null if it went itself. */
+function rowOf(rows: MatrixRow[], { row, rule }: Current): number | null {
+  const is = (one: MatrixRow | undefined) => one !== undefined && (rule === undefined || rowId(one) === rule);
+  if (is(rows[row])) return row;
+  const moved = rows.findIndex(is);
+  return moved < 0 ? null : moved;
 }
 
 /** The actions, each of which calls the latest one of its name. */

@@ -5,7 +5,7 @@ import { changed } from '~/api/changes';
 import { api, etagOf } from '~/api/client';
 import type { Plan } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
-import { IconDots, IconPencil, IconTrash, IconX } from '~/components/icons';
+import { IconDots, IconMultiply, IconPencil, IconTrash } from '~/components/icons';
 import { Num } from '~/components/Num';
 import { done } from '~/components/toast';
 import { plural } from '~/domain/format';
@@ -55,7 +55,7 @@ export function PlanHeader({ tenant, plan, editable, onMultiply }: Props) {
             </ActionIcon>
           </Menu.Target>
           <Menu.Dropdown>
-            <Menu.Item leftSection={<IconX size={15} />} onClick={onMultiply}>
+            <Menu.Item leftSection={<IconMultiply size={15} />} onClick={onMultiply}>
               Multiply limits
             </Menu.Item>
             <Menu.Item leftSection={<IconPencil size={15} />} onClick={() => setOpen('edit')}>

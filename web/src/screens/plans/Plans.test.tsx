@@ -10,7 +10,7 @@ const row = { key_pattern: 'user:{user_id}', name: '', scope: 'user', rules: [fr
 
 const world = (role: 'viewer' | 'editor' = 'editor') => ({
   'GET /api/v1/session': session(role),
-  'GET /api/v1/tenants/acme/plans': page([plan('pro'), plan('free', { is_default: true })]),
+  'GET /api/v1/tenants/acme/plans': page([plan('free', { is_default: true }), plan('pro')]),
   'GET /api/v1/tenants/acme/matrix': page([row]),
   'GET /api/v1/tenants/acme/stats/top': top('rule', [{ value: '1', denied: 412, checks: 1840 }]),
 });
@@ -23,18 +23,26 @@ async function cell(name: string) {
   return within(grid).getAllByRole('cell')[at - 1] as HTMLElement;
 }
 
-test('plans stand in the order of their rates, and a cell says what it denied', async () => {
+/** The texts of the columns, without numbers of users. */
+async function columns() {
+  const headers = await screen.findAllByRole('columnheader');
+  return headers.map(({ textContent }) => textContent?.replace(/(default|\d).*/, ''));
+}
+
+test('plans stand in the order in which the server names them, whatever their rates are', async () => {
+  fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/plans': page([plan('enterprise'), plan('free'), plan('pro')]),
+  });
+  open('/t/acme/plans');
+  expect(await columns()).toEqual(['Rule', 'enterprise', 'free', 'pro', 'All plans']);
+});
+
+test('a cell says what it denied', async () => {
   fakeServer(world());
   open('/t/acme/plans');
-  const headers = await screen.findAllByRole('columnheader');
-  expect(headers.map(({ textContent }) => textContent?.replace(/(default|\d).*/, ''))).toEqual([
-    'Rule',
-    'free',
-    'pro',
-    'All plans',
-  ]);
   expect((await cell('free')).textContent).toMatch(/10\/s.*burst 50/);
-  await waitFor(async () => expect((await cell('free')).textContent).toMatch(/412.*were denied/));
+  await waitFor(async () => expect((await cell('free')).textContent).toMatch(/412 denied in the last hour/));
 });
 
 test('typing into a cell collects a change, which is reviewed and saved as one', async () => {
@@ -377,7 +385,7 @@ test('a click edits a cell, and the menu of a plan multiplies all its limits', a
   await user.keyboard('{Escape}');
   await user.click(screen.getByRole('button', { name: 'Plan pro' }));
   await user.click(await screen.findByRole('menuitem', { name: 'Multiply limits' }));
-  const dialog = await screen.findByRole('dialog', { name: 'Multiply the limits of 1 rule' });
+  const dialog = await screen.findByRole('dialog', { name: 'Multiply limits' });
   await user.click(within(dialog).getByRole('button', { name: 'Change 1 limit' }));
   await waitFor(async () => expect((await cell('pro')).textContent).toMatch(/100\/s.*burst 500/));
   expect((await cell('free')).textContent).toMatch(/^10\/s/);
@@ -402,4 +410,93 @@ test('Schedule stands beside the review, and opens the schedule', async () => {
   await user.keyboard('80/s{Enter}');
   await user.click(screen.getByRole('button', { name: 'Schedule' }));
   expect(await screen.findByRole('dialog', { name: 'Schedule this change' })).toBeDefined();
+});
+
+test('a multiplication says which rules it leaves alone', async () => {
+  const rows = ['/a', '/b', '/c', '/d'].map((path) => ({
+    key_pattern: `endpoint:${path}`,
+    name: '',
+    scope: 'endpoint',
+    rules: [rule({ key_pattern: `endpoint:${path}`, plan: null })],
+  }));
+  fakeServer({ ...world(), 'GET /api/v1/tenants/acme/matrix': page([row, ...rows]) });
+  const { user } = open('/t/acme/plans');
+  await user.click(await screen.findByRole('button', { name: 'Plan pro' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Multiply limits' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Multiply limits' });
+  expect(within(dialog).getByRole('status').textContent).toBe(
+    '4 of 5 rules stay as they are, because pro has no limit of its own there: Requests to /a together, Requests to /b together, Requests to /c together and 1 more.',
+  );
+  expect(within(dialog).getByRole('button', { name: 'Change 1 limit' })).toBeDefined();
+});
+
+test('discarded edits come back', async () => {
+  fakeServer(world());
+  const { user } = open('/t/acme/plans');
+  (await cell('pro')).focus();
+  await user.keyboard('80/s{Enter}');
+  await user.click(screen.getByRole('button', { name: 'Discard edits' }));
+  expect(screen.queryByText('1 change not saved')).toBeNull();
+  await user.click(await screen.findByRole('button', { name: 'Undo' }));
+  expect(screen.getByText('1 change not saved')).toBeDefined();
+  expect((await cell('pro')).textContent).toMatch(/80\/s/);
+});
+
+test('what somebody else saved or made appears, and what is typed stays in its rule', async () => {
+  const { queries, user } = later([row], [{ ...row, key_pattern: 'endpoint:/a', rules: [] }, row]);
+  (await cell('pro')).focus();
+  await user.keyboard('7');
+  await queries.refetchQueries();
+  await screen.findByText('endpoint:/a');
+  expect(screen.getByRole('textbox', { name: /^Rate of Each user, pro/ })).toHaveProperty('value', '7');
+  await user.keyboard('{Escape}');
+  expect(document.activeElement?.closest('tr')?.textContent).toMatch(/Each user/);
+});
+
+test('what is typed into a rule that somebody removes is typed into no other', async () => {
+  const other = { ...row, key_pattern: 'endpoint:/a', rules: [] };
+  const { queries, user } = later([row, other], [other]);
+  (await cell('pro')).focus();
+  await user.keyboard('7');
+  await queries.refetchQueries();
+  await waitFor(() => expect(screen.queryByText('user:{user_id}')).toBeNull());
+  expect(screen.queryByRole('textbox')).toBeNull();
+});
+
+/** Opens a matrix that is another one when it is read again. */
+function later(first: object[], second: object[]) {
+  let reads = 0;
+  fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/matrix': () => ({ json: page(reads++ === 0 ? first : second) }),
+  });
+  return open('/t/acme/plans');
+}
+
+test('the matrix is read again like the denials beside it', async () => {
+  fakeServer(world());
+  const { queries } = open('/t/acme/plans');
+  await screen.findByRole('grid');
+  const every = (part: string) => {
+    const found = queries.getQueryCache().find({ queryKey: ['tenant', 'acme', part], exact: false });
+    return found?.observers[0]?.options.refetchInterval;
+  };
+  expect(every('matrix')).toBe(every('stats'));
+});
+
+test('a burst that was the number of the rate follows the rate', async () => {
+  const even = rule({
+    rule_id: 1,
+    plan: 'free',
+    rate_per_second: 0.2,
+    rate_unit: 'minute',
+    burst_capacity: 12,
+  });
+  fakeServer({ ...world(), 'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [even, pro] }]) });
+  const { user } = open('/t/acme/plans');
+  (await cell('free')).focus();
+  await user.keyboard('20/min');
+  expect(screen.getByRole('textbox', { name: /^Burst of/ }).getAttribute('placeholder')).toBe('auto: 20');
+  await user.keyboard('{Enter}');
+  expect((await cell('free')).textContent).toMatch(/^20\/minburst 20/);
 });

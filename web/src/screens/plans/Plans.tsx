@@ -6,11 +6,12 @@ import { adaptingQuery, lastHourQuery, plansQuery, type Verdicts } from '~/api/q
 import { openScheduledQuery } from '~/api/scheduled';
 import type { MatrixRow, Plan } from '~/api/types';
 import { ActionBar } from '~/components/ActionBar';
-import { IconPlans, IconPlus } from '~/components/icons';
+import { IconClock, IconPlans, IconPlus } from '~/components/icons';
 import { Leaving } from '~/components/Leaving';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { EmptyState, LoadingLines } from '~/components/states';
+import { done } from '~/components/toast';
 import { plural } from '~/domain/format';
 import { byRule } from '~/domain/scheduled';
 import { headings } from '~/headings';
@@ -18,7 +19,6 @@ import { useRole, useTenant } from '~/session';
 import { AddRule } from './AddRule';
 import { ChangeMany } from './ChangeMany';
 import {
-  byRate,
   type Clash,
   candidatesOf,
   cellId,
@@ -28,6 +28,7 @@ import {
   type Place,
   rebased,
   rowId,
+  scheduleProblem,
   type Unread,
   withoutCandidates,
   yielded,
@@ -79,6 +80,22 @@ export default function Plans() {
     setShadows((before) => new Set([...before].filter((id) => kept.some((row) => rowId(row) === id))));
   }
 
+  function discardEdits() {
+    discard();
+    done('Edits discarded', {
+      label: 'Undo',
+      run() {
+        setDraft((since) => new Map([...draft, ...since]));
+        setUnread((since) => new Map([...unread, ...since]));
+        setShadows((since) => new Set([...shadows, ...since]));
+        setAdded((since) => {
+          const known = new Set(since.map(rowId));
+          return [...since, ...added.filter((row) => !known.has(rowId(row)))];
+        });
+      },
+    });
+  }
+
   function multiply(plan?: string) {
     setMultiplied(plan);
     setOpen('many');
@@ -110,7 +127,7 @@ export default function Plans() {
     () => rows.filter((row) => added.includes(row) || rowFits(row, search)),
     [rows, added, search],
   );
-  const ordered = useMemo(() => byRate(plans.data ?? [], matrix.data ?? []), [plans.data, matrix.data]);
+  const unscheduled = scheduleProblem(draft);
   const isFiltered = search.q !== undefined || search.scope !== undefined;
 
   async function raceLost() {
@@ -140,6 +157,12 @@ export default function Plans() {
                 return <Teach plans={allPlans} edit={edit} onNew={() => setOpen('limit')} />;
               return (
                 <>
+                  {edit && !dirty && search.open === 'schedule' && (
+                    <p className={styles.warning} role="note">
+                      <IconClock size={16} aria-hidden />
+                      To schedule a change, change limits in the cells, then choose Schedule below.
+                    </p>
+                  )}
                   {(rows.length >= filtersFrom || isFiltered) && (
                     <MatrixFilters
                       rows={rows}
@@ -159,7 +182,7 @@ export default function Plans() {
                     <Card flush>
                       <MatrixGrid
                         tenant={tenant}
-                        plans={ordered}
+                        plans={plans.data ?? []}
                         rows={shown}
                         draft={draft}
                         unread={unread}
@@ -188,21 +211,20 @@ export default function Plans() {
           </Query>
         )}
       </Query>
-      {edit && !dirty && search.open === 'schedule' && (
-        <p className="soft" role="note">
-          To schedule a change, first change limits in the cells, then choose Schedule.
-        </p>
-      )}
       {edit && !dirty && <Keys />}
       {matrix.data && <ScheduledChanges tenant={tenant} rows={rows} />}
       {dirty && (
-        <ActionBar label="Unsaved changes" text={unsaved(draft.size, unread.size, blank.length)}>
-          <Button variant="default" onClick={() => discard()}>
+        <ActionBar
+          label="Unsaved changes"
+          text={unsaved(draft.size, unread.size, blank.length)}
+          above={unscheduled && <span className="soft">{unscheduled}</span>}
+        >
+          <Button variant="default" onClick={discardEdits}>
             Discard edits
           </Button>
           <Button
             variant="default"
-            disabled={unread.size > 0 || draft.size === 0}
+            disabled={unread.size > 0 || draft.size === 0 || unscheduled !== null}
             onClick={() => setOpen('schedule')}
           >
             Schedule
@@ -227,7 +249,7 @@ export default function Plans() {
       {open === 'many' && (
         <ChangeMany
           rows={shown}
-          plans={ordered}
+          plans={plans.data ?? []}
           draft={draft}
           plan={multiplied}
           onClose={close}
@@ -339,6 +361,9 @@ function Keys() {
       </span>
       <span>
         <kbd>Delete</kbd> removes
+      </span>
+      <span>
+        <span className={styles.denied}>Red</span>: denied in the last hour
       </span>
       <span>
         Type rates as <code>10/s</code>, <code>600/min</code>, <code>1000/day</code>

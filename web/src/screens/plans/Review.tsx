@@ -4,7 +4,7 @@ import { useEffect, useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { isStatus, ProblemError } from '~/api/problem';
-import type { MatrixDiff, MatrixRow, NewScheduledRule, Plan, Rule, RulePatch } from '~/api/types';
+import type { MatrixDiff, MatrixRow, Plan, Rule } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
 import { Effect, effectSentence, useEffectOf } from '~/components/Effect';
 import { IconAlert } from '~/components/icons';
@@ -16,7 +16,7 @@ import { patternInWords } from '~/domain/pattern';
 import { limitSentence } from '~/domain/rate';
 import { StartReplay } from '~/features/replay/StartReplay';
 import { ScheduleDialog } from '~/features/scheduled/ScheduleDialog';
-import { cellsOf, type Draft, errorsByCell } from './draft';
+import { cellsOf, type Draft, errorsByCell, scheduleProblem, toSchedule } from './draft';
 import { type HeldRow, heldSentence, splitProblem } from './inForce';
 import styles from './Matrix.module.css';
 
@@ -66,8 +66,8 @@ export function Review(props: Props) {
 
   const question = preview.data ? candidateOf(preview.data) : null;
   const [replaying, setReplaying] = useState(false);
-  const { changes, others } = toSchedule(draft);
-  const [scheduling, setScheduling] = useState(schedule && others === 0);
+  const unscheduled = scheduleProblem(draft);
+  const [scheduling, setScheduling] = useState(schedule && !unscheduled);
 
   function retry() {
     save.reset();
@@ -116,17 +116,11 @@ export function Review(props: Props) {
         />
       )}
       {!error && !preview.data && <LoadingLines lines={draft.size} />}
-      {others > 0 && (
-        <p className={`${styles.hint} ${styles.unscheduled}`}>
-          Only changed limits can be scheduled, and{' '}
-          {others === 1 ? '1 of these adds' : `${others} of these add`} or{' '}
-          {others === 1 ? 'removes' : 'remove'} one.
-        </p>
-      )}
+      {unscheduled && <p className={`${styles.hint} ${styles.unscheduled}`}>{unscheduled}</p>}
       {scheduling && preview.data && (
         <ScheduleDialog
           tenant={tenant}
-          rules={changes}
+          rules={toSchedule(draft).changes}
           onClose={() => setScheduling(false)}
           onScheduled={onSaved}
           onRaceLost={onRaceLost}
@@ -141,7 +135,7 @@ export function Review(props: Props) {
         </Button>
         <Button
           variant="default"
-          disabled={!preview.data || !!error || others > 0}
+          disabled={!preview.data || !!error || unscheduled !== null}
           onClick={() => setScheduling(true)}
         >
           Schedule
@@ -165,15 +159,6 @@ function candidateOf({ changes }: MatrixDiff) {
     rules: changes.flatMap(({ after }) => (after ? [newRuleOf(after)] : [])),
     remove: changes.flatMap(({ before, after }) => (before && !after ? [before.rule_id] : [])),
   };
-}
-
-/** The changes that can be scheduled, which are those of rules that exist, and the number of others. */
-function toSchedule(draft: Draft): { changes: NewScheduledRule[]; others: number } {
-  const cells = cellsOf(draft);
-  const changes = cells.flatMap(({ rule_id, version, remove, ...change }) =>
-    rule_id && version && !remove ? [{ rule_id, version, change: change as RulePatch }] : [],
-  );
-  return { changes, others: cells.length - changes.length };
 }
 
 function Changes({ tenant, diff, isLater }: { tenant: string; diff: MatrixDiff; isLater?: boolean }) {

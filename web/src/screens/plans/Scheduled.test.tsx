@@ -81,14 +81,18 @@ test('a column is scheduled as one from the review', async () => {
   });
 });
 
-test('a removal cannot be scheduled, and the review says so', async () => {
+test('a removal cannot be scheduled, and the bar and the review say so', async () => {
   fakeServer(world({}));
   const { user } = open('/t/acme/plans');
   await typeColumn(user, '80/s');
   await user.keyboard('{Delete}');
+  const why = 'Only changed limits can be scheduled: 1 of these 2 changes adds or removes one.';
+  const bar = screen.getByRole('region', { name: 'Unsaved changes' });
+  expect(within(bar).getByText(why)).toBeDefined();
+  expect(within(bar).getByRole('button', { name: 'Schedule' })).toHaveProperty('disabled', true);
   await user.click(screen.getByRole('button', { name: 'Review changes' }));
   const review = await screen.findByRole('dialog');
-  expect(await within(review).findByText(/and 1 of these adds or removes one/)).toBeDefined();
+  expect(await within(review).findByText(why)).toBeDefined();
   expect(within(review).getByRole('button', { name: 'Schedule' })).toHaveProperty('disabled', true);
 });
 

@@ -1,5 +1,5 @@
 import type { ProblemDocument } from '~/api/problem';
-import type { MatrixCell, MatrixRow, Plan, Rule } from '~/api/types';
+import type { MatrixCell, MatrixRow, NewScheduledRule, Rule, RulePatch } from '~/api/types';
 import { hasRate, type Limit, sameLimit, shapeOf } from '~/domain/rate';
 
 /** The place of a cell: a rule (pattern and name) and a plan, or all plans. */
@@ -62,21 +62,6 @@ export function ruleAt(row: MatrixRow, plan: string | null): Rule | null {
   return row.rules.find((rule) => rule.plan === plan) ?? null;
 }
 
-/**
- * The plans in the order of their rates in the row that most of them share. Plans without a rate come last,
- * by name.
- */
-export function byRate(plans: Plan[], rows: MatrixRow[]): Plan[] {
-  const rates = (row: MatrixRow) =>
-    row.rules.filter(({ plan, action, mode }) => plan !== null && action === 'limit' && mode === 'enforce');
-  const [row] = rows.toSorted((a, b) => rates(b).length - rates(a).length);
-  const rate = new Map(
-    row && rates(row).map((rule) => [rule.plan, rule.rate_per_second || rule.burst_capacity]),
-  );
-  const of = ({ name }: Plan) => rate.get(name) ?? Number.MAX_VALUE;
-  return plans.toSorted((a, b) => of(a) - of(b) || a.name.localeCompare(b.name, 'en'));
-}
-
 /** The draft with one edit. An edit back to the saved limit is dropped. */
 export function edited(draft: Draft, edit: Edit): Draft {
   const next = new Map(draft);
@@ -116,6 +101,24 @@ export function cellsOf(draft: Draft): MatrixCell[] {
           ...(shadow && { mode: 'shadow' as const }),
         };
   });
+}
+
+/** The changes that can be scheduled, which are those of rules that exist, and the number of others. */
+export function toSchedule(draft: Draft): { changes: NewScheduledRule[]; others: number } {
+  const cells = cellsOf(draft);
+  const changes = cells.flatMap(({ rule_id, version, remove, ...change }) =>
+    rule_id && version && !remove ? [{ rule_id, version, change: change as RulePatch }] : [],
+  );
+  return { changes, others: cells.length - changes.length };
+}
+
+/** Why a draft cannot be scheduled; null if it can. */
+export function scheduleProblem(draft: Draft): string | null {
+  const { others } = toSchedule(draft);
+  if (others === 0) return null;
+  if (draft.size === 1) return 'A limit that is added or removed cannot be scheduled.';
+  const add = others === 1 ? 'adds or removes' : 'add or remove';
+  return `Only changed limits can be scheduled: ${others} of these ${draft.size} changes ${add} one.`;
 }
 
 /** What a new rule has of its row's kind of limit. */

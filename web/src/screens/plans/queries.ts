@@ -16,4 +16,6 @@ export const matrixQuery = (tenant: string) =>
           }),
         ),
       ),
+    // Somebody else may change limits. Their denials are as fresh.
+    refetchInterval: 15_000,
   });

@@ -32,6 +32,8 @@ interface Visible {
   measureRow: ((row: HTMLElement | null) => void) | undefined;
   /** Columns have a fixed width. */
   wide: boolean;
+  /** Everything is drawn, so that phones can show plans below each other. */
+  whole: boolean;
 }
 
 /**
@@ -75,6 +77,7 @@ export function useVisible(
     columnsAfter: inColumns(drawnColumns.after),
     measureRow: long ? rows.measureElement : undefined,
     wide,
+    whole: !long && !wide,
   };
 }
 

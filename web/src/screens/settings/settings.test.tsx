@@ -162,6 +162,19 @@ test('a lost race over the settings shows both versions, and mine is saved over 
   expect(saved[1]?.body).toMatchObject({ name: 'Acme Ltd', default_plan: 'free' });
 });
 
+test('discarded edits of the settings come back', async () => {
+  server({ [`GET ${acme}`]: () => ({ json: tenant(), headers: { ETag: '"1"' } }) });
+  const { user } = open('/t/acme/settings/tenant');
+  const name = await screen.findByLabelText<HTMLInputElement>('Name');
+  const before = name.value;
+  await user.clear(name);
+  await user.type(name, 'Acme Ltd');
+  await user.click(screen.getByRole('button', { name: 'Discard edits' }));
+  expect(name.value).toBe(before);
+  await user.click(await screen.findByRole('button', { name: 'Undo' }));
+  expect(name.value).toBe('Acme Ltd');
+});
+
 test('an import changes nothing before its changes were seen', async () => {
   const asked: { dry: string | null; body: unknown }[] = [];
   const change = {

@@ -194,3 +194,14 @@ test('a viewer reads the mapping and tries requests, and has nothing to save', a
   expect(screen.queryByRole('button', { name: /Remove/ })).toBeNull();
   expect(screen.queryByLabelText('User')).toBeNull();
 });
+
+test('discarded edits of a mapping come back', async () => {
+  server({ user: { header: 'X-Api-Key' } });
+  const { user } = open(at);
+  const name = await screen.findByLabelText<HTMLInputElement>('User: name');
+  fireEvent.change(name, { target: { value: 'X-Other' } });
+  await user.click(screen.getByRole('button', { name: 'Discard edits' }));
+  expect(screen.getByLabelText('User: name')).toHaveProperty('value', 'X-Api-Key');
+  await user.click(await screen.findByRole('button', { name: 'Undo' }));
+  expect(screen.getByLabelText('User: name')).toHaveProperty('value', 'X-Other');
+});

@@ -76,6 +76,14 @@ export function useMappingEditor<M extends object, D>(
     discard: () => {
       reset(base);
       save.reset();
+      if (!dirty) return;
+      done('Edits discarded', {
+        label: 'Undo',
+        run() {
+          setDraft(draft);
+          setTyped(typed);
+        },
+      });
     },
     /** Removes the saved mapping. */
     remove: async () => {

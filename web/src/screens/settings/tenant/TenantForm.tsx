@@ -55,6 +55,11 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
     queries.setQueryData(tenantQuery(slug).queryKey, now);
   }
 
+  function discard() {
+    form.reset();
+    done('Edits discarded', { label: 'Undo', run: () => form.setValues(draft) });
+  }
+
   const { wrong, rest } = fieldErrors(isStatus(save.error, 412) ? null : save.error);
   const number = (field: 'jitter' | 'ipv4' | 'ipv6' | 'recordDays', pointer: string) => ({
     ...form.getInputProps(field),
@@ -133,7 +138,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
           Save
         </Button>
         {dirty && (
-          <Button variant="default" onClick={form.reset}>
+          <Button variant="default" onClick={discard}>
             Discard edits
           </Button>
         )}
