@@ -5,6 +5,7 @@ import react from '@vitejs/plugin-react';
 import type { Plugin, Rolldown } from 'vite';
 import { defineConfig } from 'vitest/config';
 import { headings } from './src/headings.ts';
+import { screens } from './src/starting/screens.ts';
 
 /**
  * Writes x.js.gz in place of x.js: the server compresses nothing while somebody waits, and the program is
@@ -46,20 +47,11 @@ function usedStyles(): Plugin {
   };
 }
 
-/** The modules of the screens of src/headings.ts, below src/screens. */
-const screens: Record<keyof typeof headings, string> = {
-  overview: 'overview/Overview',
-  plans: 'plans/Plans',
-  rules: 'rules/Rules',
-  violations: 'violations/Violations',
-  users: 'users/Users',
-  overrides: 'overrides/Overrides',
-  replays: 'replays/Replays',
-  try: 'try/TryIt',
-};
-
-/** The files with the code of those screens, without the entry, and for each screen the places of its own in that list. */
-function codeOf(bundle: Rolldown.OutputBundle): { files: string[]; of: Record<string, number[]> } {
+/** The files with the code of the screens, without the entry, and for each address the places of its own in that list. */
+function codeOf(bundle: Rolldown.OutputBundle): {
+  files: string[];
+  of: [address: string, places: number[]][];
+} {
   const chunks = Object.values(bundle).filter((one) => one.type === 'chunk');
   const withImports = (chunk: Rolldown.OutputChunk | undefined, found: Set<string>): Set<string> => {
     if (!chunk || chunk.isEntry || found.has(chunk.fileName)) return found;
@@ -72,15 +64,14 @@ function codeOf(bundle: Rolldown.OutputBundle): { files: string[]; of: Record<st
     }
     return found;
   };
-  const of = Object.entries(screens).map(([screen, module]) => {
-    const chunk = chunks.find(({ facadeModuleId }) => facadeModuleId?.endsWith(`/src/screens/${module}.tsx`));
-    return { screen, names: [...withImports(chunk, new Set())] };
-  });
-  const files = [...new Set(of.flatMap(({ names }) => names))];
-  return {
-    files,
-    of: Object.fromEntries(of.map(({ screen, names }) => [screen, names.map((name) => files.indexOf(name))])),
-  };
+  const chunkOf = (module: string) =>
+    chunks.find(({ facadeModuleId }) => facadeModuleId?.endsWith(`/src/screens/${module}.tsx`));
+  const namesOf = (modules: string[]) => [
+    ...modules.reduce((found, module) => withImports(chunkOf(module), found), new Set<string>()),
+  ];
+  const named = Object.entries(screens).map(([address, modules]) => [address, namesOf(modules)] as const);
+  const files = [...new Set(named.flatMap(([, names]) => names))];
+  return { files, of: named.map(([address, names]) => [address, names.map((name) => files.indexOf(name))]) };
 }
 
 /**

@@ -15,11 +15,13 @@ const router = newRouter(queries);
 const root = document.getElementById('root');
 if (!root) throw new Error('index.html has no root');
 
-// The screen is loaded beside the session, not after it.
+// The screen and its first data are loaded beside the session, not after it.
 const routes: Record<string, AnyRoute> = router.routesById;
-for (const { routeId } of router.matchRoutes(router.latestLocation)) {
+for (const { routeId, params } of router.matchRoutes(router.latestLocation)) {
+  const { component, staticData } = routes[routeId]?.options ?? {};
   // A failure is shown by the router, which loads it again.
-  routes[routeId]?.options.component?.preload?.()?.catch(() => {});
+  component?.preload?.()?.catch(() => {});
+  staticData?.first?.(queries, params);
 }
 // What index.html draws stays until the screen can take its place. As a transition the screen is drawn in steps, between
 // which the browser can answer.

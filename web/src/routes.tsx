@@ -8,7 +8,8 @@ import {
   redirect,
 } from '@tanstack/react-router';
 import { AwayError } from '~/api/problem';
-import { sessionQuery } from '~/api/queries';
+import { ruleQuery, rulesQuery, sessionQuery, tenantQuery } from '~/api/queries';
+import { userQuery } from '~/api/user';
 import { ErrorState, LoadingLines } from '~/components/states';
 import {
   confirmedSearch,
@@ -167,6 +168,9 @@ const platformSignIn = createRoute({
 const tenant = createRoute({
   getParentRoute: () => shell,
   path: '/t/$tenant',
+  staticData: {
+    first: (queries, { tenant = '' }) => queries.prefetchQuery(tenantQuery(tenant)),
+  },
   onEnter: ({ params }) => rememberTenant(params.tenant),
   component: OfTenant,
 });
@@ -207,6 +211,9 @@ const newRule = createRoute({
 const rule = createRoute({
   getParentRoute: () => tenant,
   path: '/rules/$rule',
+  staticData: {
+    first: (queries, { tenant = '', rule }) => queries.prefetchQuery(ruleQuery(tenant, Number(rule))),
+  },
   validateSearch: ruleSearch,
   component: lazyRouteComponent(() => import('~/screens/rules/RulePage')),
 });
@@ -235,6 +242,12 @@ const overrides = createRoute({
 const user = createRoute({
   getParentRoute: () => tenant,
   path: '/users/$user',
+  staticData: {
+    first: (queries, { tenant = '', user = '' }) => {
+      queries.prefetchQuery(userQuery(tenant, user));
+      queries.prefetchQuery(rulesQuery(tenant));
+    },
+  },
   validateSearch: userSearch,
   component: lazyRouteComponent(() => import('~/screens/users/UserPage')),
 });
@@ -319,6 +332,10 @@ export function newRouter(queries: QueryClient) {
 }
 
 declare module '@tanstack/react-router' {
+  interface StaticDataRouteOption {
+    /** Begins to load what the screen shows first. It is called beside the session's request if the UI opens with it. */
+    first?: (queries: QueryClient, params: Record<string, string | undefined>) => void;
+  }
   interface Register {
     router: ReturnType<typeof newRouter>;
   }

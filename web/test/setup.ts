@@ -20,6 +20,15 @@ window.ResizeObserver = class {
   unobserve() {}
   disconnect() {}
 };
+// There is no layout: everything is in view.
+window.IntersectionObserver = class {
+  constructor(private readonly seen: (entries: { isIntersecting: boolean }[]) => void) {}
+  observe() {
+    this.seen([{ isIntersecting: true }]);
+  }
+  unobserve() {}
+  disconnect() {}
+} as unknown as typeof IntersectionObserver;
 Object.defineProperty(document, 'fonts', { value: new EventTarget() });
 Element.prototype.scrollIntoView = () => undefined;
 window.scrollTo = () => undefined;

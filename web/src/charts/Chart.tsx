@@ -1,23 +1,32 @@
 import { Skeleton } from '@mantine/core';
-import { lazy, Suspense } from 'react';
+import { useIntersection } from '@mantine/hooks';
+import { lazy, Suspense, useRef } from 'react';
 import type { ChartProps } from './chart';
 import { Legend } from './Legend';
 
 const Canvas = lazy(() => import('./ChartCanvas'));
 
-/** A chart, loaded when the first one is looked at. Its place is kept meanwhile. */
+/** A chart, loaded and drawn once it is nearly in view. Its place is kept meanwhile. */
 export function Chart(props: ChartProps) {
   const height = props.height ?? 180;
+  const { ref, entry } = useIntersection({ rootMargin: '200px' });
+  const isNear = useRef(false);
+  isNear.current ||= entry?.isIntersecting ?? false;
+  const awaited = (
+    <>
+      <Skeleton height={height} radius="md" />
+      <Legend {...props} cursor={null} />
+    </>
+  );
   return (
-    <Suspense
-      fallback={
-        <div className="chart">
-          <Skeleton height={height} radius="md" />
-          <Legend {...props} cursor={null} />
-        </div>
-      }
-    >
-      <Canvas {...props} height={height} />
-    </Suspense>
+    <div ref={ref} className="chart">
+      {isNear.current ? (
+        <Suspense fallback={awaited}>
+          <Canvas {...props} height={height} />
+        </Suspense>
+      ) : (
+        awaited
+      )}
+    </div>
   );
 }

@@ -57,7 +57,7 @@ export default function ChartCanvas(props: ChartProps) {
   }, [x, series]);
 
   return (
-    <div ref={ref} className="chart">
+    <div ref={ref}>
       <div
         ref={place}
         style={{ minHeight: height }}

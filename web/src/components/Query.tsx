@@ -1,4 +1,5 @@
 import type { UseQueryResult } from '@tanstack/react-query';
+import { useDeferredValue } from 'react';
 import { ErrorState, LoadingLines } from './states';
 
 interface Props<T> {
@@ -9,7 +10,11 @@ interface Props<T> {
 
 /** Renders the data of a query, even if a refetch failed; else its error or a placeholder. */
 export function Query<T>({ query, loading, children }: Props<T>) {
-  if (query.data !== undefined) return <>{children(query.data)}</>;
-  if (query.isError) return <ErrorState error={query.error} onRetry={() => query.refetch()} />;
+  const { data } = query;
+  const isDrawn = useDeferredValue(data !== undefined); // first in steps, between which the page answers
+  if (data !== undefined && isDrawn) return <>{children(data)}</>;
+  if (data === undefined && query.isError) {
+    return <ErrorState error={query.error} onRetry={() => query.refetch()} />;
+  }
   return <>{loading ?? <LoadingLines />}</>;
 }

@@ -11,21 +11,22 @@
   const dark = chosen === 'dark' || (chosen === 'auto' && matchMedia('(prefers-color-scheme: dark)').matches);
   document.documentElement.setAttribute('data-mantine-color-scheme', dark ? 'dark' : 'light');
 
-  // The heading of the screen, which stays where it is when the screen comes.
-  const [, screen] = /^\/t\/[^/]+\/(\w+)$/.exec(location.pathname) ?? [];
-  const heading = HEADINGS[screen];
-  if (!heading?.title) return;
-
-  // Its code. The entry asks for it too, but only once it has arrived and run.
+  // The code of the screen. The entry asks for it too, but only once it has arrived and run.
   const { files, of } = CODE;
-  for (const number of of[screen] ?? []) {
+  const isAt = ([address]) => new RegExp(`^${address.replaceAll('*', '[^/]+')}$`).test(location.pathname);
+  const [, places = []] = of.find(isAt) ?? [];
+  for (const place of places) {
     const link = document.createElement('link');
     link.rel = 'modulepreload';
     link.crossOrigin = '';
-    link.href = `/${files[number]}`;
+    link.href = `/${files[place]}`;
     document.head.append(link);
   }
 
+  // Its heading, which stays where it is when the screen comes.
+  const [, screen] = /^\/t\/[^/]+\/(\w+)$/.exec(location.pathname) ?? [];
+  const heading = HEADINGS[screen];
+  if (!heading?.title) return;
   document.querySelector('.starting').classList.add('starting-screen');
   document.querySelector('.starting-title').textContent = heading.title;
   document.querySelector('.starting-lead').prepend(heading.lead, document.createElement('br'));

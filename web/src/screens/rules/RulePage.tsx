@@ -1,7 +1,7 @@
 import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
-import { lazy, Suspense, useState } from 'react';
+import { lazy, Suspense, useDeferredValue, useState } from 'react';
 import type { Tagged } from '~/api/client';
 import { isStatus } from '~/api/problem';
 import { ruleQuery, rulesOfPatternQuery } from '~/api/queries';
@@ -80,7 +80,8 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
   }
   const triable = rule.mode === 'enforce' && rule.action !== 'bypass' && candidate === undefined;
   // What can be done, and what stands above the form, depends on both.
-  if (alike.isPending || (isCandidate && awaitsLive)) return <LoadingLines />;
+  const isLoaded = !alike.isPending && !(isCandidate && awaitsLive);
+  const isReady = useDeferredValue(isLoaded); // drawn in steps, between which the page answers
 
   return (
     <Page
@@ -104,92 +105,100 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
         </Link>
       }
       actions={
-        <>
-          {edit && (
-            <RuleActions
-              tenant={tenant}
-              saved={saved}
-              dirty={editor.dirty}
-              onTry={triable && !editor.dirty ? () => setTrying(true) : undefined}
-              onSchedule={rule.action === 'limit' ? () => show('schedule') : undefined}
-            />
-          )}
-          {edit && !editor.dirty && triable && (
-            <Button variant="default" onClick={() => setTrying(true)}>
-              Try as shadow
-            </Button>
-          )}
-          {edit && !editor.dirty && rule.mode === 'shadow' && live && (
-            <CandidateActions tenant={tenant} saved={saved} live={live} />
-          )}
-          {edit && !editor.dirty && rule.mode === 'shadow' && !live && (
-            <EnforceRule tenant={tenant} saved={saved} />
-          )}
-        </>
+        isReady && (
+          <>
+            {edit && (
+              <RuleActions
+                tenant={tenant}
+                saved={saved}
+                dirty={editor.dirty}
+                onTry={triable && !editor.dirty ? () => setTrying(true) : undefined}
+                onSchedule={rule.action === 'limit' ? () => show('schedule') : undefined}
+              />
+            )}
+            {edit && !editor.dirty && triable && (
+              <Button variant="default" onClick={() => setTrying(true)}>
+                Try as shadow
+              </Button>
+            )}
+            {edit && !editor.dirty && rule.mode === 'shadow' && live && (
+              <CandidateActions tenant={tenant} saved={saved} live={live} />
+            )}
+            {edit && !editor.dirty && rule.mode === 'shadow' && !live && (
+              <EnforceRule tenant={tenant} saved={saved} />
+            )}
+          </>
+        )
       }
     >
-      {trying && (
-        <Suspense fallback={null}>
-          <TryLimit tenant={tenant} rule={rule} onClose={() => setTrying(false)} />
-        </Suspense>
-      )}
-      {edit && open === 'schedule' && (editor.dirty || rule.action === 'limit') && (
-        <ScheduleRule
-          tenant={tenant}
-          rule={editor.rule}
-          draft={draft}
-          onClose={() => show(undefined)}
-          onScheduled={() => {
-            show(undefined);
-            editor.reset();
-          }}
-        />
-      )}
-      <ExpiredNote tenant={tenant} rule={rule} hasCandidate={candidate !== undefined} />
-      {candidate && <TriedBeside tenant={tenant} candidate={candidate} />}
-      {live && <ComparisonCard tenant={tenant} candidate={rule} />}
-      <div className={styles.columns}>
-        <RuleEditor tenant={tenant} editor={editor} disabled={!edit} />
-        <div className={`${styles.column} in-order`}>
-          {draft.action === 'limit' && <BucketPicture limit={draft} />}
-          <ScheduledCard tenant={tenant} rule={rule} />
-          <AdaptingCard tenant={tenant} rule={rule} />
-          <Verdicts tenant={tenant} rule={rule} />
-          {rule.algorithm === 'fixed_window' && rule.action === 'limit' && (
-            <Crossings tenant={tenant} which={{ rule: rule.rule_id }} rules={[rule]} />
+      {isReady ? (
+        <>
+          {trying && (
+            <Suspense fallback={null}>
+              <TryLimit tenant={tenant} rule={rule} onClose={() => setTrying(false)} />
+            </Suspense>
           )}
-          <RuleAlerts tenant={tenant} rule={rule} />
-          {isOverridable(rule) && !isCandidate && <RuleOverrides tenant={tenant} rule={rule} />}
-          <Card title="History" flush>
-            <History tenant={tenant} ruleId={rule.rule_id} />
-          </Card>
-        </div>
-      </div>
-      {edit && editor.dirty && (
-        <ActionBar
-          label="Save this rule"
-          text="Not saved"
-          above={editor.ready && <DraftEffect tenant={tenant} rule={editor.rule} draft={draft} />}
-        >
-          <Button variant="default" onClick={discard}>
-            Discard edits
-          </Button>
-          {triable && draft.mode === 'enforce' && draft.action !== 'bypass' && (
-            <TryAsShadow
+          {edit && open === 'schedule' && (editor.dirty || rule.action === 'limit') && (
+            <ScheduleRule
               tenant={tenant}
-              rule={rule}
+              rule={editor.rule}
               draft={draft}
-              ready={editor.ready}
-              onSaved={editor.reset}
+              onClose={() => show(undefined)}
+              onScheduled={() => {
+                show(undefined);
+                editor.reset();
+              }}
             />
           )}
-          <Button variant="default" disabled={!editor.ready} onClick={() => show('schedule')}>
-            Schedule
-          </Button>
-          <Button loading={editor.saving} disabled={!editor.ready} onClick={editor.save}>
-            Save
-          </Button>
-        </ActionBar>
+          <ExpiredNote tenant={tenant} rule={rule} hasCandidate={candidate !== undefined} />
+          {candidate && <TriedBeside tenant={tenant} candidate={candidate} />}
+          {live && <ComparisonCard tenant={tenant} candidate={rule} />}
+          <div className={styles.columns}>
+            <RuleEditor tenant={tenant} editor={editor} disabled={!edit} />
+            <div className={`${styles.column} in-order`}>
+              {draft.action === 'limit' && <BucketPicture limit={draft} />}
+              <ScheduledCard tenant={tenant} rule={rule} />
+              <AdaptingCard tenant={tenant} rule={rule} />
+              <Verdicts tenant={tenant} rule={rule} />
+              {rule.algorithm === 'fixed_window' && rule.action === 'limit' && (
+                <Crossings tenant={tenant} which={{ rule: rule.rule_id }} rules={[rule]} />
+              )}
+              <RuleAlerts tenant={tenant} rule={rule} />
+              {isOverridable(rule) && !isCandidate && <RuleOverrides tenant={tenant} rule={rule} />}
+              <Card title="History" flush>
+                <History tenant={tenant} ruleId={rule.rule_id} />
+              </Card>
+            </div>
+          </div>
+          {edit && editor.dirty && (
+            <ActionBar
+              label="Save this rule"
+              text="Not saved"
+              above={editor.ready && <DraftEffect tenant={tenant} rule={editor.rule} draft={draft} />}
+            >
+              <Button variant="default" onClick={discard}>
+                Discard edits
+              </Button>
+              {triable && draft.mode === 'enforce' && draft.action !== 'bypass' && (
+                <TryAsShadow
+                  tenant={tenant}
+                  rule={rule}
+                  draft={draft}
+                  ready={editor.ready}
+                  onSaved={editor.reset}
+                />
+              )}
+              <Button variant="default" disabled={!editor.ready} onClick={() => show('schedule')}>
+                Schedule
+              </Button>
+              <Button loading={editor.saving} disabled={!editor.ready} onClick={editor.save}>
+                Save
+              </Button>
+            </ActionBar>
+          )}
+        </>
+      ) : (
+        <LoadingLines lines={10} />
       )}
     </Page>
   );
