@@ -71,3 +71,28 @@ test('the code of a screen arrives beside the entry, not after it has run', asyn
   await page.goto(`/t/${demo.tenant}/violations`);
   await expect(page.getByRole('search', { name: 'Filters' })).toBeVisible();
 });
+
+test('the first data of a rule are asked for beside the session, not after it', async ({ page }) => {
+  await signIn(page);
+  const data = page.waitForRequest(/\/rules\/1$/);
+  await page.route(/\/api\/v1\/session$/, async (route) => {
+    await data;
+    await route.continue();
+  });
+  await page.goto(`/t/${demo.tenant}/rules/1`);
+  await expect(
+    page.getByRole('group', { name: 'Traffic' }).or(page.getByRole('radiogroup', { name: 'Traffic' })),
+  ).toBeVisible();
+});
+
+test('a chart that is far below is drawn when it comes near', async ({ page }) => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  await signIn(page);
+  await page.goto(`/t/${demo.tenant}/rules/1`);
+  const bars = page.getByRole('slider', { name: /^Requests from/ }).first();
+  await expect(bars).toBeAttached();
+  await settled(page);
+  await expect(page.locator('.uplot')).toHaveCount(0);
+  await bars.scrollIntoViewIfNeeded();
+  await expect(page.locator('.uplot').first()).toBeVisible();
+});
