@@ -22,7 +22,7 @@ func (s *surface) ShowEffect(ctx context.Context, request openapi.ShowEffectRequ
 		return nil, err
 	}
 	answer := openapi.ShowEffect200JSONResponse{
-		IsRecording: tenant.Settings.RecordDays > 0, Since: timeOrNull(never), Until: timeOrNull(never), Note: orNull(""),
+		IsRecording: tenant.Settings.RecordDays > 0, Since: timeOrNull(never), Until: timeOrNull(never), NoneSince: timeOrNull(never), Note: orNull(""),
 		Rules: []openapi.EffectOfRule{}, Users: []openapi.EffectOfUser{}, LeftOut: []openapi.EffectLeftOut{},
 	}
 	result, err := replay.Effect(ctx, s.Recorded, tenant.ID, candidate, s.Now())
@@ -34,7 +34,7 @@ func (s *surface) ShowEffect(ctx context.Context, request openapi.ShowEffectRequ
 		return nil, err
 	case result.Read == 0:
 		if candidate.IsOfUser() {
-			answer.Note = nullable.NewNullableWithValue("No checks of this user were recorded since " + result.Since.Format("2 Jan, 15:04 MST") + ".")
+			answer.NoneSince = timeOrNull(result.Since)
 		}
 		return answer, nil
 	}

@@ -231,7 +231,7 @@ func showReplayed(r *replay.Result) openapi.ReplayResult {
 		DeniedThen: showFigure(r.DeniedThen), DeniedNow: showFigure(r.DeniedNow),
 		NewlyDenied: showFigure(r.NewlyDenied), NoLongerDenied: showFigure(r.NoLongerDenied),
 		RecordedDenied: r.RecordedDenied, Agreeing: r.Agreeing, MoreRules: r.MoreRules, MoreUsers: r.MoreUsers, StepSeconds: r.StepSeconds,
-		Reserving: r.Reserving, Dropped: r.Dropped, Notes: append([]string{}, r.Notes...),
+		Reserving: r.Reserving, Dropped: r.Dropped, RecordedSince: timeOrNull(r.RecordedSince), RulesKnownSince: timeOrNull(r.RulesKnownSince), Notes: append([]string{}, r.Notes...),
 		Rules: itemsOf(r.Rules, func(of *replay.OfRule) openapi.ReplayOfRule {
 			return openapi.ReplayOfRule{
 				RuleId: orNull(of.RuleID), Rule: of.Rule, Mode: of.Mode, IsChanged: of.IsChanged, IsEstimate: of.IsEstimate,

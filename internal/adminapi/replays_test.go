@@ -55,9 +55,11 @@ type shownReplay struct {
 	Progress float64
 	File     *string
 	Result   *struct {
-		DeniedThen  struct{ Value float64 } `json:"denied_then"`
-		NewlyDenied struct{ Value float64 } `json:"newly_denied"`
-		Rules       []struct {
+		RecordedSince *time.Time `json:"recorded_since"`
+		Notes         []string
+		DeniedThen    struct{ Value float64 } `json:"denied_then"`
+		NewlyDenied   struct{ Value float64 } `json:"newly_denied"`
+		Rules         []struct {
 			Rule      string
 			IsChanged bool `json:"is_changed"`
 		}
@@ -97,6 +99,9 @@ func TestAReplayIsStartedReadAndCanceled(t *testing.T) {
 		if done.State != "done" || done.Progress != 1 || done.Result == nil || done.Result.NewlyDenied.Value != 4 || done.File == nil ||
 			done.Result.Rules[0].Rule != "user:{user_id} [free] tight" {
 			t.Errorf("%s: it ends as %+v, with %+v", kind, done, done.Result)
+		}
+		if at := done.Result.RecordedSince; at == nil || time.Since(*at) > 30*time.Minute || strings.Contains(strings.Join(done.Result.Notes, ""), "recorded since") {
+			t.Errorf("%s: checks are recorded since %v, with the notes %q", kind, at, done.Result.Notes)
 		}
 	}
 	waiting := read[shownReplay](t, w.want(w.send(editor, "POST", replays, ask(map[string]any{"remove": []any{live.ID}})), http.StatusCreated))

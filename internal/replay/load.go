@@ -42,17 +42,17 @@ func Load(
 	}
 	in.Level = min(in.Level, traffic.Strata-1)
 	in.Blocks = source.Blocks(ctx, tenant, of)
-	in.Notes = notes(in, &sum)
+	if sum.Oldest.Sub(since) > 10*time.Minute {
+		in.RecordedSince = sum.Oldest
+	}
+	if in.History.KnownSince.After(since) {
+		in.RulesKnownSince = in.History.KnownSince
+	}
+	in.Notes = notes(&sum)
 	return in, nil
 }
 
-func notes(in *Input, sum *traffic.Summary) (notes []string) {
-	if sum.Oldest.Sub(in.Since) > 10*time.Minute {
-		notes = append(notes, "Checks are recorded since "+sum.Oldest.Format(time.RFC3339)+"; what came before is missing.")
-	}
-	if in.History.KnownSince.After(in.Since) {
-		notes = append(notes, "The audit log knows the rules since "+in.History.KnownSince.Format(time.RFC3339)+"; before, the rules of that time stand for them.")
-	}
+func notes(sum *traffic.Summary) (notes []string) {
 	if sum.LeftOut > 0 {
 		notes = append(notes, fmt.Sprintf("%d checks reserve tokens, and are left out.", sum.LeftOut))
 	}

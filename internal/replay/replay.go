@@ -29,9 +29,10 @@ type Input struct {
 	Level int
 	// Draw is the part of the recorded checks to look at. Its zero value is all of them.
 	Draw traffic.Draw
-	// Counts and Notes are about the range.
-	Counts traffic.Counts
-	Notes  []string
+	// Counts, RecordedSince, RulesKnownSince and Notes are about the range; see Result.
+	Counts                         traffic.Counts
+	RecordedSince, RulesKnownSince time.Time
+	Notes                          []string
 	// User, if it is not "", is the only one whose checks are looked at. Limits that users share are left out.
 	User string
 	// IsPartial: Blocks lack the strata below Level, so that limits that users share are left out.
@@ -315,6 +316,7 @@ func (r *run) result() *Result {
 		RecordedDenied: r.recordedDenied, Agreeing: r.agreeing,
 		Steps: r.steps, StepSeconds: int(r.step.Seconds()),
 		Reserving: in.Counts.LeftOut, Dropped: in.Counts.Dropped, Notes: slices.Clone(in.Notes),
+		RecordedSince: in.RecordedSince.UTC(), RulesKnownSince: in.RulesKnownSince.UTC(),
 		Rules: []OfRule{}, Plans: []OfPlan{}, Users: []OfUser{}, Listed: []Listed{}, LeftOut: []LeftOut{},
 	}
 	if r.last > 0 {

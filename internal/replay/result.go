@@ -45,6 +45,10 @@ type Result struct {
 	// Reserving, Dropped are checks of the time that were not recorded: they reserve, or had no room.
 	Reserving int64 `json:"reserving"`
 	Dropped   int64 `json:"dropped"`
+	// RecordedSince is when recording began, if that is after Since. RulesKnownSince is when the audit log begins, if that is after
+	// Since: before it, the rules of that time stand for the earlier ones. Both are zero otherwise.
+	RecordedSince   time.Time `json:"recorded_since,omitzero"`
+	RulesKnownSince time.Time `json:"rules_known_since,omitzero"`
 	// Notes say what else to know.
 	Notes []string `json:"notes"`
 }

@@ -73,6 +73,7 @@ export function effect(more: Partial<components['schemas']['Effect']> = {}): com
     is_recording: false,
     since: null,
     until: null,
+    none_since: null,
     note: null,
     checks: none,
     share: 1,

@@ -126,6 +126,12 @@ func writeReplay(out io.Writer, r *replay.Result) error {
 	for _, l := range r.LeftOut {
 		fmt.Fprintf(w, "Left out: %s: %s.\n", l.Rule, l.Why)
 	}
+	if !r.RecordedSince.IsZero() {
+		fmt.Fprintf(w, "Checks are recorded since %s; what came before is missing.\n", r.RecordedSince.Format(time.RFC3339))
+	}
+	if !r.RulesKnownSince.IsZero() {
+		fmt.Fprintf(w, "The audit log knows the rules since %s; before, the rules of that time stand for them.\n", r.RulesKnownSince.Format(time.RFC3339))
+	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, note)
 	}

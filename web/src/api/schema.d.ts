@@ -4853,6 +4853,11 @@ export interface components {
              * @description The latest check that was looked at. Checks are recorded some minutes after they came.
              */
             until: string | null;
+            /**
+             * Format: date-time
+             * @description The beginning of the time in which no checks of the override's user were recorded; null if there were some
+             */
+            none_since: string | null;
             /** @description Why there is no effect though checks are recorded, as when a user is not in the sample */
             note: string | null;
             checks: components["schemas"]["Figure"];
@@ -5034,6 +5039,17 @@ export interface components {
              * @description Checks that were not recorded for lack of room
              */
             dropped: number;
+            /**
+             * Format: date-time
+             * @description When recording began, if that is after since
+             */
+            recorded_since: string | null;
+            /**
+             * Format: date-time
+             * @description When the audit log begins, if that is after since. Before, the rules of that time stand for the earlier ones.
+             */
+            rules_known_since: string | null;
+            /** @description What else to know */
             notes: string[];
         };
         /** @description What the rule denies or, in shadow mode, would deny; a rule that was in both modes is listed twice. A check that several rules deny counts for the one with the longest wait. */

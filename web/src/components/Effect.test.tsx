@@ -3,6 +3,7 @@ import { screen, waitFor } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import { newQueryClient } from '~/api/queries';
 import type { components } from '~/api/schema';
+import { shortTime } from '~/domain/format';
 import { effect, fakeServer } from '../../test/fake';
 import { show } from '../../test/render';
 import { Effect } from './Effect';
@@ -49,4 +50,16 @@ test('figures of an earlier question are marked, and never stand beside another 
   expect(shown()).toBeNull();
   answers[2]?.();
   await waitFor(() => expect(shown()).toBe('20'));
+});
+
+test('a user without recorded checks is said with the beginning of the time, in the chosen zone', async () => {
+  const none_since = '2026-11-20T06:00:00Z';
+  fakeServer({ 'POST /api/v1/tenants/acme/effect': effect({ is_recording: true, none_since }) });
+  show(
+    <QueryClientProvider client={newQueryClient()}>
+      <Effect tenant="acme" question={{ override: { rule_id: 12, user_id: '4', burst_capacity: 7 } }} />
+    </QueryClientProvider>,
+  );
+  const time = shortTime(Date.parse(none_since));
+  expect(await screen.findByText(`No checks of this user were recorded since ${time}.`)).toBeDefined();
 });

@@ -5,7 +5,7 @@ import { api, body } from '~/api/client';
 import { sentence } from '~/api/problem';
 import { keepSame } from '~/api/queries';
 import type { components } from '~/api/schema';
-import { exactNumber, percent, timeSpan } from '~/domain/format';
+import { exactNumber, percent, shortTime, timeSpan } from '~/domain/format';
 import styles from './Effect.module.css';
 
 type Question = components['schemas']['EffectQuestion'];
@@ -93,7 +93,9 @@ function InWords({ tenant, question }: Props) {
       <p className="soft">
         {!data.is_recording
           ? 'Record checks (page Replays) to see here what a change would have done.'
-          : (data.note ?? 'The effect appears here once checks were recorded.')}
+          : data.none_since
+            ? `No checks of this user were recorded since ${shortTime(Date.parse(data.none_since))}.`
+            : (data.note ?? 'The effect appears here once checks were recorded.')}
       </p>
     );
   }

@@ -1880,6 +1880,9 @@ type Effect struct {
 	// NoLongerDenied A number of checks; with 95 % confidence the true one is at most error away
 	NoLongerDenied Figure `json:"no_longer_denied"`
 
+	// NoneSince The beginning of the time in which no checks of the override's user were recorded; null if there were some
+	NoneSince nullable.Nullable[time.Time] `json:"none_since"`
+
 	// Note Why there is no effect though checks are recorded, as when a user is not in the sample
 	Note nullable.Nullable[string] `json:"note"`
 
@@ -3180,9 +3183,11 @@ type ReplayResult struct {
 	NewlyDenied Figure `json:"newly_denied"`
 
 	// NoLongerDenied A number of checks; with 95 % confidence the true one is at most error away
-	NoLongerDenied Figure         `json:"no_longer_denied"`
-	Notes          []string       `json:"notes"`
-	Plans          []ReplayOfPlan `json:"plans"`
+	NoLongerDenied Figure `json:"no_longer_denied"`
+
+	// Notes What else to know
+	Notes []string       `json:"notes"`
+	Plans []ReplayOfPlan `json:"plans"`
 
 	// Read How many recorded checks were replayed
 	Read int64 `json:"read"`
@@ -3190,11 +3195,17 @@ type ReplayResult struct {
 	// RecordedDenied How many of them were denied when they came
 	RecordedDenied int64 `json:"recorded_denied"`
 
+	// RecordedSince When recording began, if that is after since
+	RecordedSince nullable.Nullable[time.Time] `json:"recorded_since"`
+
 	// Reserving Checks that reserve, which are left out
 	Reserving int64 `json:"reserving"`
 
 	// Rules Those with the most checks that are decided otherwise, at most 500
 	Rules []ReplayOfRule `json:"rules"`
+
+	// RulesKnownSince When the audit log begins, if that is after since. Before, the rules of that time stand for the earlier ones.
+	RulesKnownSince nullable.Nullable[time.Time] `json:"rules_known_since"`
 
 	// Share Of all users and addresses, from 0 to 1
 	Share       float64      `json:"share"`

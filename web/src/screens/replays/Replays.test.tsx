@@ -1,6 +1,7 @@
 import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import type { Rule } from '~/api/types';
+import { exactTime } from '~/domain/format';
 import { dayBefore } from '~/domain/zone';
 import type { NewReplay, Recording, Replay, ReplayResult } from '~/features/replay/queries';
 import { fakeServer, page, problem, rule, session } from '../../../test/fake';
@@ -126,7 +127,9 @@ const result: ReplayResult = {
   left_out: [{ rule_id: 4, rule: 'attr.org:{attr.org}', why: 'only a sample was recorded' }],
   reserving: 0,
   dropped: 0,
-  notes: ['Checks are recorded since noon.'],
+  recorded_since: '2026-11-20T09:00:00Z',
+  rules_known_since: '2026-11-20T06:30:00Z',
+  notes: ['7 checks reserve tokens, and are left out.'],
 };
 
 test('a tenant that records nothing is told what recording costs, and an owner turns it on', async () => {
@@ -304,6 +307,13 @@ test('a result is shown in all, by rule, plan and user, with its error', async (
   expect(within(users).getAllByRole('row')).toHaveLength(13);
   expect(screen.getByText(/These are counts of the sample/)).toBeTruthy();
   expect(screen.getByText(/Seed 5: the same seed gives the same result/)).toBeTruthy();
+  const recorded = exactTime(Date.parse('2026-11-20T09:00:00Z'));
+  expect(
+    screen.getByText(`Checks are recorded since ${recorded}; what came before is missing.`),
+  ).toBeTruthy();
+  const known = exactTime(Date.parse('2026-11-20T06:30:00Z'));
+  expect(screen.getByText(new RegExp(`knows the rules since ${known.replace('+', '\\+')};`))).toBeTruthy();
+  expect(screen.getByText('7 checks reserve tokens, and are left out.')).toBeTruthy();
   expect(screen.getByText(/Left out/).textContent).toContain('only a sample was recorded');
   expect(screen.getByText('What left-out rules denied stays denied.')).toBeTruthy();
   expect(screen.getByText('And 3 more users.')).toBeTruthy();

@@ -7,7 +7,7 @@ import { Card } from '~/components/Page';
 import { exactNumber, percent, plural, shortNumber } from '~/domain/format';
 import type { Figure, Replay, ReplayResult } from '~/features/replay/queries';
 import styles from './Replays.module.css';
-import { agreement, counted, sampleWords, signed } from './words';
+import { agreement, counted, sampleWords, signed, sinceWords } from './words';
 
 interface Props {
   tenant: string;
@@ -34,6 +34,11 @@ export function Result({ tenant, replay, result }: Props) {
           <Total name="Denied with the change" figure={result.denied_now} of={result.checks} />
         </div>
         {sample && <p className="soft">{sample}</p>}
+        {sinceWords(result).map((note) => (
+          <p key={note} className="soft">
+            {note}
+          </p>
+        ))}
         {result.notes.map((note) => (
           <p key={note} className="soft">
             {note}

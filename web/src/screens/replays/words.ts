@@ -1,5 +1,5 @@
-import { exactNumber, percent, plural, shortNumber } from '~/domain/format';
-import type { Figure, Replay } from '~/features/replay/queries';
+import { exactNumber, exactTime, percent, plural, shortNumber } from '~/domain/format';
+import type { Figure, Replay, ReplayResult } from '~/features/replay/queries';
 
 export const stateWords: Record<Replay['state'], string> = {
   waiting: 'Waiting',
@@ -34,6 +34,21 @@ export function sampleWords({ sample, seed }: Replay, share: number): string | n
   if (share >= 1) return null;
   const drawn = sample > 0 ? ` Seed ${seed}: the same seed gives the same result.` : '';
   return `From a sample of ${percent(share)} of users and addresses. With 95 % confidence the true figure is within ±.${drawn}`;
+}
+
+/** What of the range is missing, because recording or the audit log began in it. */
+export function sinceWords({ recorded_since, rules_known_since }: ReplayResult): string[] {
+  const words = [];
+  if (recorded_since) {
+    words.push(
+      `Checks are recorded since ${exactTime(Date.parse(recorded_since))}; what came before is missing.`,
+    );
+  }
+  if (rules_known_since) {
+    const at = exactTime(Date.parse(rules_known_since));
+    words.push(`The audit log knows the rules since ${at}; before, the rules of that time stand for them.`);
+  }
+  return words;
 }
 
 export function agreement(agreeing: number, read: number): string {
