@@ -15,6 +15,48 @@ FROM user_month
 WHERE tenant_id = sqlc.arg(tenant_id) AND month = ANY (sqlc.arg(months)::date[]) AND user_id = sqlc.arg(user_id)
 ORDER BY month;
 
+-- name: KnownUsers :many
+-- Users whose id begins with a prefix: with a plan or an override of their own, a check in one of two months, or a denial among the
+-- newest at_most rows. The id itself is found by any denial.
+SELECT k.user_id::text AS user_id, coalesce(max(k.plan), '')::text AS plan
+FROM (
+    (SELECT a.user_id, a.plan FROM plan_assignment AS a
+    WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.removed_at IS NULL AND starts_with(a.user_id, sqlc.arg(prefix)::text)
+    ORDER BY a.user_id
+    LIMIT sqlc.arg(page_size)::integer)
+    UNION ALL
+    (SELECT DISTINCT o.user_id, NULL FROM rate_limit_override AS o
+    WHERE o.tenant_id = sqlc.arg(tenant_id) AND o.removed_at IS NULL AND starts_with(o.user_id, sqlc.arg(prefix)::text)
+    ORDER BY o.user_id
+    LIMIT sqlc.arg(page_size)::integer)
+    UNION ALL
+    (SELECT m.user_id, NULL FROM user_month AS m
+    WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.month = sqlc.arg(month) AND starts_with(m.user_id, sqlc.arg(prefix)::text)
+    ORDER BY m.user_id
+    LIMIT sqlc.arg(page_size)::integer)
+    UNION ALL
+    (SELECT l.user_id, NULL FROM user_month AS l
+    WHERE l.tenant_id = sqlc.arg(tenant_id) AND l.month = sqlc.arg(month_before) AND starts_with(l.user_id, sqlc.arg(prefix)::text)
+    ORDER BY l.user_id
+    LIMIT sqlc.arg(page_size)::integer)
+    UNION ALL
+    (SELECT DISTINCT d.user_id, NULL FROM (
+        SELECT v.user_id FROM rate_limit_violation AS v
+        WHERE v.tenant_id = sqlc.arg(tenant_id) AND v.requested_at >= sqlc.arg(month_before)::date
+        ORDER BY v.requested_at DESC, v.violation_id DESC
+        LIMIT sqlc.arg(at_most)::bigint
+    ) AS d
+    WHERE starts_with(d.user_id, sqlc.arg(prefix)::text))
+    UNION ALL
+    (SELECT e.user_id, NULL FROM rate_limit_violation AS e
+    WHERE e.tenant_id = sqlc.arg(tenant_id) AND e.user_id = sqlc.arg(prefix)::text
+    LIMIT 1)
+) AS k
+WHERE k.user_id <> ''
+GROUP BY k.user_id
+ORDER BY k.user_id
+LIMIT sqlc.arg(page_size)::integer;
+
 -- name: EraseUserMonths :one
 -- Their checks stay in the sums of the tenant. The user makes room for another one in each month.
 WITH erased AS (

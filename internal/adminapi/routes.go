@@ -261,6 +261,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{remove, tenant + "/rules/{rule_id}/overrides/{user_id}", anEditor, x.DeleteOverride},
 
 		{get, tenant + "/overrides", aViewer, x.ListTenantOverrides},
+		{get, tenant + "/known-users", aViewer, x.FindUsers},
 		{get, tenant + "/users", aViewer, x.ListUsers},
 		{post, tenant + "/users/import", anEditor, x.ImportUsers},
 		{get, tenant + "/users/export", aViewer, x.ExportUsers},

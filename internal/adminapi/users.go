@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/traffic"
 )
 
 // maxOverrides caps the overrides that a user is shown with.
@@ -30,6 +31,20 @@ func (s *surface) ListUsers(ctx context.Context, request openapi.ListUsersReques
 	}
 	items, cursor := page(ctx, found, limit, showAssignment, func(a *rules.Assignment) string { return a.UserID })
 	return openapi.ListUsers200JSONResponse{Items: items, NextCursor: cursor}, nil
+}
+
+const defaultKnown = 10
+
+// FindUsers handles GET …/known-users.
+func (s *surface) FindUsers(ctx context.Context, request openapi.FindUsersRequestObject) (openapi.FindUsersResponseObject, error) {
+	p := request.Params
+	found, err := s.Stores.KnownUsers(ctx, requestOf(ctx).tenant.ID, p.Prefix, monthOf(s.Now()), or(p.Limit, defaultKnown))
+	if err != nil {
+		return nil, err
+	}
+	return openapi.FindUsers200JSONResponse{Items: itemsOf(found, func(u *traffic.KnownUser) openapi.KnownUser {
+		return openapi.KnownUser{UserId: u.ID, Plan: orNull(u.Plan)}
+	})}, nil
 }
 
 // GetUser handles GET …/users/{user_id}.
@@ -61,8 +76,17 @@ func (s *surface) lookUp(ctx context.Context, userID string) (answer openapi.The
 	if err != nil {
 		return answer, err
 	}
+	isKnown := assignment.Plan != "" || len(overrides) > 0 || len(recent) > 0
+	if !isKnown {
+		this := monthOf(s.Now())
+		counted, err := s.Stores.MonthsOfUser(ctx, tenant.ID, userID, monthsUntil(this.AddDate(0, 1-defaultMonths, 0), this))
+		if err != nil {
+			return answer, err
+		}
+		isKnown = len(counted) > 0
+	}
 	user := openapi.User{
-		UserId: userID, Plan: orNull(assignment.Plan), PlanSource: orNull(openapi.UserPlanSource("")),
+		UserId: userID, Known: isKnown, Plan: orNull(assignment.Plan), PlanSource: orNull(openapi.UserPlanSource("")),
 		Overrides: itemsOf(overrides, s.showOverride), HasMoreOverrides: hasMore, RecentViolations: itemsOf(recent, showViolation), Version: assignment.Revision,
 	}
 	switch {

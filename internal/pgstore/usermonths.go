@@ -72,6 +72,21 @@ func (s *Store) MonthsOfUser(ctx context.Context, tenant rules.TenantID, user st
 	return each(rows, userMonthFromRow), nil
 }
 
+// KnownUsers looks at the newest scanBound rows of violations.
+func (s *Store) KnownUsers(ctx context.Context, tenant rules.TenantID, prefix string, month time.Time, limit int) ([]traffic.KnownUser, error) {
+	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.KnownUsersRow, error) {
+		return q.KnownUsers(ctx, dbsqlc.KnownUsersParams{
+			TenantID: tenant, Prefix: prefix, Month: dayOf(month), MonthBefore: dayOf(month.AddDate(0, -1, 0)), AtMost: scanBound, PageSize: rowLimit(limit),
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find users: %w", err)
+	}
+	return each(rows, func(row dbsqlc.KnownUsersRow) traffic.KnownUser {
+		return traffic.KnownUser{ID: row.UserID, Plan: row.Plan}
+	}), nil
+}
+
 func userMonthFromRow(row dbsqlc.MonthsOfUserRow) traffic.UserMonth {
 	return traffic.UserMonth{
 		Tenant: row.TenantID, Month: row.Month.Time.UTC(), User: row.UserID, Allowed: row.Allowed, Denied: row.Denied,

@@ -33,6 +33,15 @@ type MonthReader interface {
 	UserMonths(ctx context.Context, tenant rules.TenantID, month time.Time, after string, isFirst bool, limit int) ([]UserMonth, error)
 	// MonthsOfUser returns the counts of one user in the given months, without months that have none.
 	MonthsOfUser(ctx context.Context, tenant rules.TenantID, user string, months []time.Time) ([]UserMonth, error)
+	// KnownUsers lists by id the users whose id has a prefix and who have a plan or an override of their own, a check that was
+	// counted in a month or the one before, or one of the latest denials.
+	KnownUsers(ctx context.Context, tenant rules.TenantID, prefix string, month time.Time, limit int) ([]KnownUser, error)
+}
+
+// KnownUser is a user of whom something is known.
+type KnownUser struct {
+	ID   string
+	Plan string // "" if none is assigned
 }
 
 const (

@@ -46,7 +46,7 @@ test('why user 42 was limited is found out, and an override that expires lets it
   await signIn(page);
   await page.goto(at('users'));
   await page.getByLabel('User id').fill('42');
-  await page.getByRole('link', { name: 'Open user 42' }).click();
+  await page.getByRole('link', { name: /^Open user 42($| )/ }).click();
   const denials = page.getByRole('table', { name: 'Recent denials' });
   await reloadUntil(page, () => denials.getByText('GET /api/reports').first().isVisible());
   await denials.getByText('GET /api/reports').first().click();

@@ -226,6 +226,7 @@ export function override(more: Partial<Override> = {}): Override {
 export function user(more: Partial<User> = {}): User {
   return {
     user_id: '42',
+    known: true,
     plan: 'free',
     plan_source: 'tenant',
     overrides: [],

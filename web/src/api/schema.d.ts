@@ -2013,6 +2013,33 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/known-users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Find users by the beginning of their id
+         * @description Users of whom something is known: a plan or an override of their own, a check that was counted in this month or the last, or
+         *     one of the last 10,000 recorded denials. The id itself is found by any recorded denial.
+         */
+        get: operations["findUsers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/users/import": {
         parameters: {
             query?: never;
@@ -5323,8 +5350,21 @@ export interface components {
             items: components["schemas"]["Assignment"][];
             next_cursor: components["schemas"]["NextCursor"];
         };
+        KnownUser: {
+            user_id: string;
+            /** @description The assigned plan; null: none */
+            plan: string | null;
+        };
+        KnownUserList: {
+            items: components["schemas"]["KnownUser"][];
+        };
         User: {
             user_id: string;
+            /**
+             * @description Whether the user has a plan or an override of its own, a recorded denial, or a check that was counted in the last 13 months.
+             *     Every id is a user, so false can mean a wrong id. Checks are counted by user where the tenant records checks, within about a minute.
+             */
+            known: boolean;
             /** @description The plan of the user's checks; null: none */
             plan: string | null;
             /**
@@ -12081,6 +12121,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AssignmentList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    findUsers: {
+        parameters: {
+            query: {
+                /** @description A prefix of user ids */
+                prefix: string;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description By user id */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KnownUserList"];
                 };
             };
             400: components["responses"]["BadRequest"];

@@ -1,6 +1,6 @@
 import { queryOptions } from '@tanstack/react-query';
-import { api, tagged } from './client';
-import { tenantKey } from './queries';
+import { api, body, tagged } from './client';
+import { keepSame, tenantKey } from './queries';
 
 /** One user with plan, overrides and latest violations. The ETag is that of the plan assignment. */
 export const userQuery = (tenant: string, user: string) =>
@@ -15,3 +15,21 @@ export const userQuery = (tenant: string, user: string) =>
       ),
     refetchInterval: 5_000,
   });
+
+/** The first users of whom something is known whose id has a prefix. */
+export const knownUsersQuery = (tenant: string, prefix: string) => {
+  const queryKey = tenantKey(tenant, 'users', 'known', prefix);
+  return queryOptions({
+    queryKey,
+    queryFn: async ({ signal }) => {
+      const { items } = await body(
+        api.GET('/api/v1/tenants/{tenant}/known-users', {
+          params: { path: { tenant }, query: { prefix, limit: 6 } },
+          signal,
+        }),
+      );
+      return items;
+    },
+    placeholderData: keepSame(queryKey),
+  });
+};

@@ -4,13 +4,14 @@ import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useParams } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
-import { api, body } from '~/api/client';
-import { keepSame, rulesQuery, tenantKey } from '~/api/queries';
+import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
+import { knownUsersQuery } from '~/api/user';
 import {
   IconClock,
   IconKey,
   IconMail,
+  IconPlans,
   IconRules,
   IconSearch,
   IconShield,
@@ -89,23 +90,51 @@ export default function CommandPalette({ opened, onClose }: Props) {
   );
 }
 
+/** The words that say what is searched for, as in "user 42", with the group that has it. */
+const kinds: Record<string, string> = {
+  user: 'Users',
+  rule: 'Rules',
+  plan: 'Plans',
+  tenant: 'Tenants',
+  ip: 'Addresses',
+  address: 'Addresses',
+};
+
+/** Takes a leading "user", "rule", "plan", "tenant" or "ip" off a query. */
+function splitKind(query: string): { kind: string | undefined; rest: string } {
+  const [, word = '', rest = ''] = /^\s*(\w+)\s+(\S.*)$/.exec(query) ?? [];
+  const kind = kinds[word.toLowerCase()];
+  return kind ? { kind, rest } : { kind: undefined, rest: query };
+}
+
 function useGroups(query: string): { label: string; entries: Entry[] }[] {
   const { tenant } = useParams({ strict: false });
+  const { kind, rest } = splitKind(query);
   const groups = [
     { label: 'Actions', entries: useActions(tenant) },
     { label: 'Pages', entries: useScreens(tenant) },
     { label: 'Rules', entries: useRules(tenant) },
-    { label: 'Tenants', entries: useTenants(query) },
+    { label: 'Plans', entries: usePlans(tenant) },
+    { label: 'Tenants', entries: useTenants(rest) },
   ].map(({ label, entries }) => ({
     label,
     entries: entries
-      .filter((entry) => fits(entry, query) && (!entry.asked || /\bsched/i.test(query)))
+      .filter(
+        (entry) => fits(entry, label === kind ? rest : query) && (!entry.asked || /\bsched/i.test(query)),
+      )
       .slice(0, query ? 20 : most),
   }));
-  const users = useUsers(tenant, query);
-  const addresses = useAddress(tenant, query);
-  return [{ label: 'Addresses', entries: addresses }, ...groups, { label: 'Users', entries: users }].filter(
-    ({ entries }) => entries.length > 0,
+  const addresses = { label: 'Addresses', entries: useAddress(tenant, rest) };
+  const users = useUsers(tenant, kind === undefined || kind === 'Users' ? rest : '');
+  return [
+    addresses,
+    ...groups,
+    { label: 'Users', entries: users.known },
+    // Every id is a user, so one that nobody has seen is offered last, and not for an address.
+    { label: 'Other user', entries: kind === 'Users' || addresses.entries.length === 0 ? users.unknown : [] },
+  ].filter(
+    ({ label, entries }) =>
+      entries.length > 0 && (kind === undefined || label === kind || label === 'Other user'),
   );
 }
 
@@ -208,6 +237,19 @@ function useTenants(query: string): Entry[] {
   }));
 }
 
+/** Plans, by way of their rules. */
+function usePlans(tenant: string | undefined): Entry[] {
+  const navigate = useNavigate();
+  const { data = [] } = useQuery({ ...plansQuery(tenant ?? ''), enabled: !!tenant });
+  return data.map(({ name }) => ({
+    id: `plan ${name}`,
+    label: `Plan ${name}`,
+    description: 'Rules of this plan',
+    icon: <IconPlans size={16} />,
+    go: () => navigate({ to: '/t/$tenant/rules', params: { tenant: tenant ?? '' }, search: { plan: name } }),
+  }));
+}
+
 function useRules(tenant: string | undefined): Entry[] {
   const navigate = useNavigate();
   const { data = [] } = useQuery({ ...rulesQuery(tenant ?? ''), enabled: !!tenant });
@@ -245,33 +287,30 @@ function looksLikeAddress(text: string): boolean {
   return /^(\d{1,3}(\.\d{1,3}){3}|[\da-f]*:[\da-f]*:[\da-f:.]*)(\/\d{1,3})?$/i.test(text);
 }
 
-/** Users with an assigned plan whose id starts with the query, and the user with exactly that id. */
-function useUsers(tenant: string | undefined, query: string): Entry[] {
+/** Users of whom something is known whose id starts with the text, and the id itself if nothing is known of it. */
+function useUsers(tenant: string | undefined, text: string): { known: Entry[]; unknown: Entry[] } {
   const navigate = useNavigate();
-  const [prefix] = useDebouncedValue(query.trim(), 150);
-  const queryKey = tenantKey(tenant ?? '', 'users', 'find', prefix);
-  const { data } = useQuery({
-    queryKey,
+  const id = text.trim();
+  const [prefix] = useDebouncedValue(id, 150);
+  const { data, isError, isPlaceholderData } = useQuery({
+    ...knownUsersQuery(tenant ?? '', prefix),
     enabled: !!tenant && prefix !== '',
-    placeholderData: keepSame(queryKey),
-    queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/users', {
-          params: { path: { tenant: tenant ?? '' }, query: { prefix, limit: most } },
-          signal,
-        }),
-      ),
   });
-  if (!tenant || query.trim() === '') return [];
-  const found = (data?.items ?? []).map(({ user_id, plan }) => ({ id: user_id, description: `on ${plan}` }));
-  if (!found.some(({ id }) => id === query.trim())) {
-    found.push({ id: query.trim(), description: 'Open this user' });
-  }
-  return found.map(({ id, description }) => ({
-    id: `user ${id}`,
-    label: `User ${id}`,
+  if (!tenant || id === '') return { known: [], unknown: [] };
+  const entry = (user: string, label: string, description?: string): Entry => ({
+    id: `user ${user}`,
+    label,
     description,
     icon: <IconUser size={16} />,
-    go: () => navigate({ to: '/t/$tenant/users/$user', params: { tenant, user: id } }),
-  }));
+    go: () => navigate({ to: '/t/$tenant/users/$user', params: { tenant, user } }),
+  });
+  const found = (data ?? []).filter(({ user_id }) => user_id.startsWith(id));
+  const isAsked = prefix === id && (isError || (!!data && !isPlaceholderData));
+  const isKnown = found.some(({ user_id }) => user_id === id);
+  return {
+    known: found.map(({ user_id, plan }) =>
+      entry(user_id, `User ${user_id}`, plan ? `on ${plan}` : undefined),
+    ),
+    unknown: isKnown || !isAsked ? [] : [entry(id, `Open user ${id}`, 'Not seen recently')],
+  };
 }

@@ -1,6 +1,6 @@
 import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { expect, test, vi } from 'vitest';
-import { fakeServer, page, problem, rule, session } from '../../test/fake';
+import { fakeServer, page, plan, problem, rule, session } from '../../test/fake';
 import { open } from '../../test/render';
 import { top } from '../../test/traffic';
 
@@ -47,13 +47,25 @@ test('an address elsewhere is not where one comes to after signing in', async ()
   await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/overview'));
 });
 
+/** Answers with the users whose id has the prefix. */
+const known =
+  (ids: string[]) =>
+  ({ query }: { query: URLSearchParams }) => ({
+    json: {
+      items: ids
+        .filter((id) => id.startsWith(query.get('prefix') ?? ''))
+        .map((user_id) => ({ user_id, plan: null })),
+    },
+  });
+
 test('the palette finds screens, rules and users', async () => {
   fakeServer({
     'GET /api/v1/session': session(),
     'GET /api/v1/tenants/acme/rules': page([
       rule({ key_pattern: 'endpoint:/api/search', scope: 'endpoint' }),
     ]),
-    'GET /api/v1/tenants/acme/users': page([{ user_id: '4200', plan: 'pro', version: 1 }]),
+    'GET /api/v1/tenants/acme/plans': page([plan('pro')]),
+    'GET /api/v1/tenants/acme/known-users': known(['4200', 'api/search-bot']),
   });
   const { user, router } = open('/t/acme/try');
   await user.click(await screen.findByRole('button', { name: /Search Ctrl K/ }));
@@ -64,6 +76,35 @@ test('the palette finds screens, rules and users', async () => {
   await user.type(search, '42');
   await user.click(await screen.findByText('User 4200'));
   await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/users/4200'));
+});
+
+test('a word before says what is searched for, and an id that nobody knows is offered last', async () => {
+  fakeServer({
+    'GET /api/v1/session': session(),
+    'GET /api/v1/tenants/acme/rules': page([rule({ key_pattern: 'user:{user_id}', name: 'pro limit' })]),
+    'GET /api/v1/tenants/acme/plans': page([plan('pro')]),
+    'GET /api/v1/tenants/acme/known-users': known(['4200', 'pro-1']),
+  });
+  const { user } = open('/t/acme/try');
+  await user.click(await screen.findByRole('button', { name: /Search Ctrl K/ }));
+  const search = await screen.findByRole('textbox', { name: 'Search' });
+  const found = () =>
+    screen
+      .getAllByRole('button')
+      .map(({ textContent }) => textContent)
+      .filter((text) => /^(User|Open user|Plan |Address|user:)/.test(text));
+  const ask = async (text: string, want: string[]) => {
+    await user.clear(search);
+    await user.type(search, text);
+    await waitFor(() => expect(found()).toEqual(want));
+  };
+  await ask('user 42', ['User 4200', 'Open user 42Not seen recently']);
+  await ask('User 4200', ['User 4200']);
+  await ask('007', ['Open user 007Not seen recently']);
+  await ask('plan pro', ['Plan proRules of this plan']);
+  await ask('ip 203.0.113.9', ['Address 203.0.113.9Violations, block or let through']);
+  await ask('203.0.113.9', ['Address 203.0.113.9Violations, block or let through']);
+  await ask('user 203.0.113.9', ['Open user 203.0.113.9Not seen recently']);
 });
 
 test('the navigation says where one is', async () => {
@@ -153,7 +194,8 @@ test('the palette takes an address to its violations, from where it is blocked',
   fakeServer({
     'GET /api/v1/session': session(),
     'GET /api/v1/tenants/acme/rules': page([rule()]),
-    'GET /api/v1/tenants/acme/users': page([]),
+    'GET /api/v1/tenants/acme/plans': page([]),
+    'GET /api/v1/tenants/acme/known-users': known([]),
   });
   const { user } = open('/t/acme/try');
   await user.click(await screen.findByRole('button', { name: /Search Ctrl K/ }));

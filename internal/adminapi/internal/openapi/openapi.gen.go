@@ -2209,6 +2209,18 @@ type KeyList struct {
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 }
 
+// KnownUser defines model for KnownUser.
+type KnownUser struct {
+	// Plan The assigned plan; null: none
+	Plan   nullable.Nullable[string] `json:"plan"`
+	UserId string                    `json:"user_id"`
+}
+
+// KnownUserList defines model for KnownUserList.
+type KnownUserList struct {
+	Items []KnownUser `json:"items"`
+}
+
 // Lease never: tokens of the rule's buckets stay in Redis, and each check asks it; auto: those of busy token buckets are lent to processes ahead of demand
 type Lease string
 
@@ -3918,6 +3930,10 @@ type User struct {
 	// HasMoreOverrides The user has more overrides; listTenantOverrides with user_id pages through all
 	HasMoreOverrides bool `json:"has_more_overrides"`
 
+	// Known Whether the user has a plan or an override of its own, a recorded denial, or a check that was counted in the last 13 months.
+	// Every id is a user, so false can mean a wrong id. Checks are counted by user where the tenant records checks, within about a minute.
+	Known bool `json:"known"`
+
 	// Overrides The first 500 by rule, including expired ones
 	Overrides []Override `json:"overrides"`
 
@@ -4963,6 +4979,13 @@ type InviteParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// FindUsersParams defines parameters for FindUsers.
+type FindUsersParams struct {
+	// Prefix A prefix of user ids
+	Prefix string `form:"prefix" json:"prefix"`
+	Limit  *int   `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // GetMatrixParams defines parameters for GetMatrix.
 type GetMatrixParams struct {
 	// Limit The most items to return
@@ -5929,6 +5952,9 @@ type ServerInterface interface {
 	// RevokeInvitation Withdraw an invitation
 	// (DELETE /api/v1/tenants/{tenant}/invitations/{invitation_id})
 	RevokeInvitation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, invitationId int64)
+	// FindUsers Find users by the beginning of their id
+	// (GET /api/v1/tenants/{tenant}/known-users)
+	FindUsers(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params FindUsersParams)
 	// GetMatrix Read the plan matrix
 	// (GET /api/v1/tenants/{tenant}/matrix)
 	GetMatrix(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params GetMatrixParams)
@@ -10551,6 +10577,61 @@ func (siw *ServerInterfaceWrapper) RevokeInvitation(w http.ResponseWriter, r *ht
 	handler.ServeHTTP(w, r)
 }
 
+// FindUsers operation middleware
+func (siw *ServerInterfaceWrapper) FindUsers(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params FindUsersParams
+
+	// ------------- Required query parameter "prefix" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "prefix", r.URL.Query(), &params.Prefix, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "prefix"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "prefix", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.FindUsers(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetMatrix operation middleware
 func (siw *ServerInterfaceWrapper) GetMatrix(w http.ResponseWriter, r *http.Request) {
 
@@ -14801,6 +14882,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/invitations/{invitation_id}", wrapper.RevokeInvitation).Methods(http.MethodDelete)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/known-users", wrapper.FindUsers).Methods(http.MethodGet)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/matrix", wrapper.GetMatrix).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/matrix", wrapper.SaveMatrix).Methods(http.MethodPost)
@@ -18022,6 +18105,29 @@ func (response RevokeInvitation204Response) VisitRevokeInvitationResponse(w http
 	return nil
 }
 
+type FindUsersRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params FindUsersParams
+}
+
+type FindUsersResponseObject interface {
+	VisitFindUsersResponse(w http.ResponseWriter) error
+}
+
+type FindUsers200JSONResponse KnownUserList
+
+func (response FindUsers200JSONResponse) VisitFindUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetMatrixRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params GetMatrixParams
@@ -20108,6 +20214,9 @@ type StrictServerInterface interface {
 	// RevokeInvitation Withdraw an invitation
 	// (DELETE /api/v1/tenants/{tenant}/invitations/{invitation_id})
 	RevokeInvitation(ctx context.Context, request RevokeInvitationRequestObject) (RevokeInvitationResponseObject, error)
+	// FindUsers Find users by the beginning of their id
+	// (GET /api/v1/tenants/{tenant}/known-users)
+	FindUsers(ctx context.Context, request FindUsersRequestObject) (FindUsersResponseObject, error)
 	// GetMatrix Read the plan matrix
 	// (GET /api/v1/tenants/{tenant}/matrix)
 	GetMatrix(ctx context.Context, request GetMatrixRequestObject) (GetMatrixResponseObject, error)
@@ -23100,6 +23209,33 @@ func (sh *strictHandler) RevokeInvitation(w http.ResponseWriter, r *http.Request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(RevokeInvitationResponseObject); ok {
 		if err := validResponse.VisitRevokeInvitationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// FindUsers operation middleware
+func (sh *strictHandler) FindUsers(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params FindUsersParams) {
+	var request FindUsersRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.FindUsers(ctx, request.(FindUsersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "FindUsers")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(FindUsersResponseObject); ok {
+		if err := validResponse.VisitFindUsersResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

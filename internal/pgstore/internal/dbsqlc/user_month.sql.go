@@ -30,6 +30,90 @@ func (q *Queries) EraseUserMonths(ctx context.Context, tenantID rules.TenantID, 
 	return count, err
 }
 
+const knownUsers = `-- name: KnownUsers :many
+SELECT k.user_id::text AS user_id, coalesce(max(k.plan), '')::text AS plan
+FROM (
+    (SELECT a.user_id, a.plan FROM plan_assignment AS a
+    WHERE a.tenant_id = $1 AND a.removed_at IS NULL AND starts_with(a.user_id, $2::text)
+    ORDER BY a.user_id
+    LIMIT $3::integer)
+    UNION ALL
+    (SELECT DISTINCT o.user_id, NULL FROM rate_limit_override AS o
+    WHERE o.tenant_id = $1 AND o.removed_at IS NULL AND starts_with(o.user_id, $2::text)
+    ORDER BY o.user_id
+    LIMIT $3::integer)
+    UNION ALL
+    (SELECT m.user_id, NULL FROM user_month AS m
+    WHERE m.tenant_id = $1 AND m.month = $4 AND starts_with(m.user_id, $2::text)
+    ORDER BY m.user_id
+    LIMIT $3::integer)
+    UNION ALL
+    (SELECT l.user_id, NULL FROM user_month AS l
+    WHERE l.tenant_id = $1 AND l.month = $5 AND starts_with(l.user_id, $2::text)
+    ORDER BY l.user_id
+    LIMIT $3::integer)
+    UNION ALL
+    (SELECT DISTINCT d.user_id, NULL FROM (
+        SELECT v.user_id FROM rate_limit_violation AS v
+        WHERE v.tenant_id = $1 AND v.requested_at >= $5::date
+        ORDER BY v.requested_at DESC, v.violation_id DESC
+        LIMIT $6::bigint
+    ) AS d
+    WHERE starts_with(d.user_id, $2::text))
+    UNION ALL
+    (SELECT e.user_id, NULL FROM rate_limit_violation AS e
+    WHERE e.tenant_id = $1 AND e.user_id = $2::text
+    LIMIT 1)
+) AS k
+WHERE k.user_id <> ''
+GROUP BY k.user_id
+ORDER BY k.user_id
+LIMIT $3::integer
+`
+
+type KnownUsersParams struct {
+	TenantID    rules.TenantID
+	Prefix      string
+	PageSize    int32
+	Month       pgtype.Date
+	MonthBefore pgtype.Date
+	AtMost      int64
+}
+
+type KnownUsersRow struct {
+	UserID string
+	Plan   string
+}
+
+// Users whose id begins with a prefix: with a plan or an override of their own, a check in one of two months, or a denial among the
+// newest at_most rows. The id itself is found by any denial.
+func (q *Queries) KnownUsers(ctx context.Context, arg KnownUsersParams) ([]KnownUsersRow, error) {
+	rows, err := q.db.Query(ctx, knownUsers,
+		arg.TenantID,
+		arg.Prefix,
+		arg.PageSize,
+		arg.Month,
+		arg.MonthBefore,
+		arg.AtMost,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []KnownUsersRow
+	for rows.Next() {
+		var i KnownUsersRow
+		if err := rows.Scan(&i.UserID, &i.Plan); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const monthsOfUser = `-- name: MonthsOfUser :many
 SELECT tenant_id, month, user_id, allowed, denied, least(trunc(cost_taken), 9e18)::bigint AS cost,
     (mod(cost_taken, 1) * 1000000)::bigint AS cost_parts

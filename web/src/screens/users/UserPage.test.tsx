@@ -24,6 +24,16 @@ test('a user with more than is shown says so, and shows more overrides', async (
   expect(await screen.findByText(/Not all quotas and buckets are shown/)).toBeDefined();
 });
 
+test('the page of an id of which nothing is known says so first', async () => {
+  let known = false;
+  userServer({ [`GET ${its}`]: () => ({ json: someUser({ known }), headers: tag }) });
+  const { queries } = open('/t/acme/users/42');
+  expect(await screen.findByText(/Nothing is known of user 42: no check was counted/)).toBeDefined();
+  known = true;
+  await queries.invalidateQueries();
+  await waitFor(() => expect(screen.queryByText(/Nothing is known/)).toBeNull());
+});
+
 test('the plan changes with the tag that was read, after the limits of both were shown', async () => {
   const requests = userServer({
     [`PUT ${its}/plan`]: () => ({ json: someUser({ plan: 'pro' }), headers: tag }),

@@ -90,6 +90,7 @@ export default function UserPage() {
       <Query query={user}>
         {({ value }) => (
           <>
+            {!value.known && <Unknown tenant={tenant} id={id} />}
             <Standing
               tenant={tenant}
               user={value}
@@ -129,6 +130,22 @@ export default function UserPage() {
       {erasing && <EraseUser tenant={tenant} user={id} onClose={() => setErasing(false)} />}
       {changing && <ChangePlan tenant={tenant} user={changing} onClose={() => setChanging(null)} />}
     </Page>
+  );
+}
+
+/** What is said of an id that may be wrong: any id is a user, with full buckets. */
+function Unknown({ tenant, id }: { tenant: string; id: string }) {
+  return (
+    <Card title="Is this the right id?">
+      <p role="status">
+        Nothing is known of user {id}: no check was counted in the last 13 months, and there is no denial,
+        plan or override. Checks are counted by user within about a minute, while the tenant{' '}
+        <Link to="/t/$tenant/replays" params={{ tenant }}>
+          records checks
+        </Link>
+        . What follows is what would hold for this id.
+      </p>
+    </Card>
   );
 }
 

@@ -11,6 +11,9 @@ function server(more: Record<string, unknown> = {}) {
     'GET /api/v1/session': session(),
     [`GET ${base}/plans`]: page([plan('free'), plan('pro')]),
     [`GET ${base}/users`]: page([{ user_id: '4200', plan: 'pro', version: 1 }]),
+    [`GET ${base}/known-users`]: ({ query }: { query: URLSearchParams }) => ({
+      json: { items: query.get('prefix') === '42' ? [{ user_id: '4200', plan: 'pro' }] : [] },
+    }),
     [`GET ${base}/stats/top`]: top('user', [{ value: '77', denied: 1234 }]),
     ...more,
   });
@@ -28,7 +31,9 @@ test('a user is found by how the id begins, and any id can be opened', async () 
   await user.type(await screen.findByLabelText('User id'), '42{Enter}');
   await waitFor(() => expect(asked.at(-1)).toBe('42'));
   expect(router.state.location.search).toEqual({ prefix: '42' });
-  const itself = await screen.findByRole('link', { name: 'Open user 42' });
+  const known = await screen.findByRole('link', { name: 'Open user 4200' });
+  expect(known.getAttribute('href')).toBe('/t/acme/users/4200');
+  const itself = await screen.findByRole('link', { name: 'Open user 42 (not seen recently)' });
   expect(itself.getAttribute('href')).toBe('/t/acme/users/42');
   expect(await screen.findByText('4200')).toBeDefined();
 });

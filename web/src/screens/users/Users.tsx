@@ -6,6 +6,7 @@ import { exportAddress } from '~/api/exports';
 import { plansQuery } from '~/api/queries';
 import { topQuery } from '~/api/traffic';
 import type { Assignment } from '~/api/types';
+import { knownUsersQuery } from '~/api/user';
 import { ChoiceField } from '~/components/ChoiceField';
 import { type Column, DataTable } from '~/components/DataTable';
 import { FilterField } from '~/components/FilterField';
@@ -77,16 +78,7 @@ export default function Users() {
           data={[{ value: '', label: 'Any plan' }, ...plans.map(({ name }) => name)]}
           onChange={(plan) => set({ plan: plan || undefined })}
         />
-        {search.prefix && (
-          <Button
-            variant="default"
-            renderRoot={(props) => (
-              <Link {...props} to="/t/$tenant/users/$user" params={{ tenant, user: search.prefix ?? '' }} />
-            )}
-          >
-            Open user {search.prefix}
-          </Button>
-        )}
+        {search.prefix && <Found tenant={tenant} prefix={search.prefix} />}
       </search>
       <div className={styles.columns}>
         <Assigned tenant={tenant} search={search} edit={edit} onImport={() => setImporting(true)} />
@@ -97,6 +89,30 @@ export default function Users() {
       </div>
       {importing && <ImportUsers tenant={tenant} onClose={() => setImporting(false)} />}
     </Page>
+  );
+}
+
+/** Links to users of whom something is known whose id has the prefix, and to the id itself, known or not. */
+function Found({ tenant, prefix }: { tenant: string; prefix: string }) {
+  const known = useQuery(knownUsersQuery(tenant, prefix));
+  const ids = (known.data ?? []).map(({ user_id }) => user_id).filter((id) => id.startsWith(prefix));
+  const open = (id: string, label: string) => (
+    <Button
+      key={id}
+      variant="default"
+      renderRoot={(props) => <Link {...props} to="/t/$tenant/users/$user" params={{ tenant, user: id }} />}
+    >
+      {label}
+    </Button>
+  );
+  return (
+    <>
+      {ids.map((id) => open(id, `Open user ${id}`))}
+      {!ids.includes(prefix) &&
+        !known.isPending &&
+        !known.isPlaceholderData &&
+        open(prefix, `Open user ${prefix} (not seen recently)`)}
+    </>
   );
 }
 
