@@ -98,7 +98,8 @@ func (r *decoder) readDecision(d *Decision) (told bool) {
 	for r.more('}') {
 		switch string(r.name()) {
 		case "allowed":
-			d.Allowed, told = r.boolean(), true
+			told = !r.null()
+			d.Allowed = told && r.boolean()
 		case "status":
 			d.Status = int(r.number())
 		case "plan":

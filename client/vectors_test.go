@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -104,6 +105,17 @@ func (s *scriptedServer) answer(w http.ResponseWriter, r *http.Request) {
 			_ = http.NewResponseController(w).Flush()
 		}
 		return
+	case "trickle_header":
+		connection, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		defer connection.Close()
+		_, err = io.WriteString(connection, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Long: ")
+		for next := time.NewTicker(20 * time.Millisecond); err == nil; <-next.C { // until the client is gone
+			_, err = io.WriteString(connection, "x")
+		}
+		return
 	case "reset", "truncated":
 		connection, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -171,7 +183,7 @@ func replay(t *testing.T, c *vectorCase) {
 		Timeout: time.Minute,
 	}
 	for _, step := range c.Steps {
-		if step.Answer != nil && (step.Answer.Fault == "slow" || step.Answer.Fault == "trickle") {
+		if step.Answer != nil && slices.Contains([]string{"slow", "trickle", "trickle_header"}, step.Answer.Fault) {
 			config.Timeout = 200 * time.Millisecond
 		}
 	}

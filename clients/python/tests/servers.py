@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,8 +56,8 @@ class Server:
                     self.close_connection = True
                     if fault == "slow":
                         ended.wait(PATIENCE)
-                    elif fault == "trickle":
-                        self.trickle()
+                    elif fault in ("trickle", "trickle_header"):
+                        self.trickle(fault == "trickle")
                     elif fault == "truncated":
                         self.wfile.write(
                             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
@@ -72,14 +73,19 @@ class Server:
                 self.end_headers()
                 self.wfile.write(text.encode())
 
-            def trickle(self) -> None:
+            def trickle(self, behind_header: bool) -> None:
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", "1000000")
-                self.end_headers()
+                if behind_header:
+                    self.end_headers()
+                else:
+                    self.flush_headers()
+                    self.wfile.write(b"X-Long: ")
+                give_up = time.monotonic() + PATIENCE
                 try:
-                    while not ended.wait(0.02):
-                        self.wfile.write(b" ")
+                    while not ended.wait(0.02) and time.monotonic() < give_up:
+                        self.wfile.write(b"x")
                 except OSError:
                     pass  # the client gave up
 

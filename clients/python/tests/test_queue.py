@@ -353,6 +353,15 @@ class OptionsTest(unittest.TestCase):
         want = {"backend": "search", "requests": 5, "errors": 2, "latency_ms": {"1": 2, "300": 1, "500": 1, "inf": 1}}
         self.assertEqual(json.loads(request.body), {"reports": [want]})
 
+    def test_an_answer_to_a_report_of_another_type_is_an_error(self) -> None:
+        answers: list[Any] = [{"accepted": "1"}, {"accepted": True}, {"accepted": []}, [1], "accepted", 1]
+        server = Server(self, lambda r: {"body": answers[0]})
+        with Sluice(server.url, TEST_KEY) as client:
+            while answers:
+                with self.assertRaisesRegex(SluiceError, "protocol"):
+                    client.report("search", [0.001])
+                answers.pop(0)
+
     def test_a_closed_client_leaves_the_decision_to_the_failure_mode(self) -> None:
         with Sluice(gone_url(), TEST_KEY) as client:
             pass

@@ -36,7 +36,7 @@ class VectorsTest(unittest.TestCase):
         answers: list[dict[str, Any]] = []
         nothing = {"status": 418, "text": "nothing was expected"}
         server = Server(self, lambda _: answers.pop() if answers else nothing)
-        slow = any(step.get("answer", {}).get("fault") in ("slow", "trickle") for step in case["steps"])
+        slow = any(step.get("answer", {}).get("fault") in ("slow", "trickle", "trickle_header") for step in case["steps"])
         config = case["config"]
         client: Any = kind(
             gone_url() if case.get("gone") else server.url,

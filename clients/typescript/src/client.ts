@@ -2,7 +2,18 @@ import { Memory } from './memory.js';
 import { Queue } from './queue.js';
 import { type Check, type Decision, type Settlement, SluiceError } from './types.js';
 import { version } from './version.js';
-import { decode, encode, encodeReport, type Json, problem, type Question, refused, tokens } from './wire.js';
+import {
+  decode,
+  decodeReport,
+  decodeSettlement,
+  encode,
+  encodeReport,
+  type Json,
+  problem,
+  type Question,
+  refused,
+  tokens,
+} from './wire.js';
 
 /** Decides checks that the server does not: `open` lets them pass, `closed` denies them with status 503. */
 export type FailureMode = 'open' | 'closed';
@@ -171,8 +182,7 @@ export class Sluice {
    * latencies in milliseconds, and how many of them failed. False: no active rule adapts to the backend.
    */
   async report(backend: string, latencies: Iterable<number>, errors = 0): Promise<boolean> {
-    const answer = await this.#patient('POST', '/v1/report', encodeReport(backend, latencies, errors));
-    return answer?.accepted > 0;
+    return decodeReport(await this.#patient('POST', '/v1/report', encodeReport(backend, latencies, errors)));
   }
 
   /** Later checks are decided by the failure mode, and no request is sent for those that wait. */
@@ -303,9 +313,7 @@ export class Sluice {
 
   async #settle(reservation: string | null, members: object): Promise<Settlement> {
     if (!reservation) return { settled: false, charged: 0, extended: false };
-    const answer = await this.#patient('POST', '/v1/settle', JSON.stringify({ reservation, ...members }));
-    if (typeof answer?.settled !== 'boolean') throw problem(200, null);
-    return { settled: answer.settled, charged: answer.charged ?? 0, extended: answer.extended === true };
+    return decodeSettlement(await this.#patient('POST', '/v1/settle', JSON.stringify({ reservation, ...members })));
   }
 
   /** Sends a request that no failure mode answers. */

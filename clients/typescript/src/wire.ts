@@ -1,5 +1,5 @@
 /** How checks and decisions look in JSON. */
-import { type Check, type Decision, type FieldError, SluiceError, type Tier } from './types.js';
+import { type Check, type Decision, type FieldError, type Settlement, SluiceError, type Tier } from './types.js';
 
 /** A check on its way: encoded, and with the identity that denials are remembered by. */
 export interface Question {
@@ -96,7 +96,7 @@ export function decode(answer: Json, status: number): Decision | null {
 }
 
 function decodeTier(tier: Json): Tier {
-  if (typeof tier !== 'object') throw new TypeError('no tier');
+  if (typeof tier !== 'object' || Array.isArray(tier)) throw new TypeError('no tier');
   return {
     ruleId: number(tier.rule_id) ?? 0,
     name: text(tier.name) ?? '',
@@ -120,6 +120,37 @@ function text(value: Json): string | null {
 function number(value: Json): number | null {
   if (value === null || value === undefined || Number.isFinite(value)) return value ?? null;
   throw new TypeError('no number');
+}
+
+function boolean(value: Json): boolean {
+  if (value === null || value === undefined || typeof value === 'boolean') return value ?? false;
+  throw new TypeError('no boolean');
+}
+
+/** Reads what became of a reservation. */
+export function decodeSettlement(answer: Json): Settlement {
+  return whole(() => {
+    if (typeof answer.settled !== 'boolean') throw new TypeError('no settlement');
+    return {
+      settled: answer.settled,
+      charged: number(answer.charged) ?? 0,
+      extended: boolean(answer.extended),
+    };
+  });
+}
+
+/** Reads whether a report was taken. */
+export function decodeReport(answer: Json): boolean {
+  return whole(() => (number(answer.accepted) ?? 0) > 0);
+}
+
+/** Reads an answer for which there is no failure mode. */
+function whole<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw error instanceof TypeError ? problem(200, null) : error; // a member has another type
+  }
 }
 
 /** Classifies an answer that is no decision. */

@@ -236,6 +236,17 @@ test('a cost that is no number is refused unsent', async () => {
   await assert.rejects(limits.settle('r1', Number.POSITIVE_INFINITY), { kind: 'request' });
 });
 
+test('an answer to a report of another type is an error', async () => {
+  for (const body of [{ accepted: '1' }, { accepted: true }, { accepted: [] }]) {
+    const server = await serve(() => ({ body }));
+    const limits = new Sluice({ url: server.url, key: testKey });
+    await assert.rejects(
+      limits.report('search', [1]),
+      (error) => error instanceof SluiceError && error.kind === 'protocol',
+    );
+  }
+});
+
 test('reports count latencies by bucket', async () => {
   const server = await serve(() => ({ body: { accepted: 1, ignored: [] } }));
   const limits = new Sluice({ url: server.url, key: testKey });

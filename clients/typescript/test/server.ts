@@ -10,7 +10,7 @@ import { after } from 'node:test';
 export const testKey = 'slk_test_topsecret0123456789';
 
 export interface Scripted {
-  fault?: 'slow' | 'trickle' | 'reset' | 'truncated';
+  fault?: 'slow' | 'trickle' | 'trickle_header' | 'reset' | 'truncated';
   status?: number;
   type?: string;
   headers?: Record<string, string>;
@@ -39,6 +39,13 @@ export async function serve(answer: (request: Received) => Scripted | Promise<Sc
       response.writeHead(200, { 'content-type': 'application/json' });
       const timer = setInterval(() => response.write(' '), 20);
       response.on('close', () => clearInterval(timer));
+      return;
+    }
+    if (scripted.fault === 'trickle_header') {
+      const { socket } = response;
+      socket?.write('HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Long: ');
+      const timer = setInterval(() => socket?.write('x'), 20);
+      socket?.on('close', () => clearInterval(timer));
       return;
     }
     if (scripted.fault) {

@@ -21,7 +21,7 @@ for (const vector of cases) {
       next = undefined;
       return answer;
     });
-    const slow = vector.steps.some((step: Json) => ['slow', 'trickle'].includes(step.answer?.fault));
+    const slow = vector.steps.some((step: Json) => ['slow', 'trickle', 'trickle_header'].includes(step.answer?.fault));
     let now = 0;
     t.mock.method(performance, 'now', () => now);
     const log: string[] = [];

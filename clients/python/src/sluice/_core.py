@@ -26,6 +26,7 @@ from ._wire import (
     Question,
     decode_batch,
     decode_check,
+    decode_report,
     decode_settlement,
     encode,
     encode_batch,
@@ -109,7 +110,7 @@ class Deadline(dict[str, float]):
         return max(0.001, self._at - time.monotonic())
 
     def check(self) -> None:
-        """Raises when it is over. httpx gives each read of a body what was left at the first one."""
+        """Raises when it is over. httpx gives each read of a header or a body what was left at the first one."""
         if time.monotonic() > self._at:
             raise httpx.ReadTimeout("The answer comes too slowly.")
 
@@ -202,8 +203,7 @@ class Core:
         return decode_settlement((yield from self._patient("POST", "/v1/settle", body)))
 
     def report(self, backend: str, latencies: Iterable[float], errors: int) -> Steps[bool]:
-        answer = yield from self._patient("POST", "/v1/report", report_body(backend, latencies, errors))
-        return bool(answer.get("accepted"))
+        return decode_report((yield from self._patient("POST", "/v1/report", report_body(backend, latencies, errors))))
 
     def usage(self, user_id: str | int, plan: str | None) -> Steps[Any]:
         path = f"/v1/usage?user_id={quote(str(user_id), safe='')}"

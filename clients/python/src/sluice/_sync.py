@@ -5,14 +5,14 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, local
 from types import TracebackType
 from typing import Any, TypeVar
 
 import httpx
 
 from . import _core
-from ._core import Ask, Core, FailureMode, Observation, Post, Step, Steps
+from ._core import Ask, Core, Deadline, FailureMode, Observation, Post, Step, Steps
 from ._types import Check, Decision, Settlement, SluiceError
 from ._wire import Answer, Question
 
@@ -33,6 +33,28 @@ def _run(steps: Steps[T], do: Callable[[Any], Any]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+#: The deadline of the request that a thread sends.
+_sending = local()
+
+
+def _bound_reads(event: str, info: dict[str, Any]) -> None:
+    """Makes each read from a new connection wait only for what is left of its request's time. httpcore, which calls this, gives
+    every read of a header what was left at the first one, so a server that sends it byte by byte would hold a call."""
+    if not event.endswith(("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")):
+        return
+    stream = info["return_value"]
+    read: Callable[[int, float | None], bytes] = stream.read
+
+    def bounded(max_bytes: int, timeout: float | None = None) -> bytes:
+        deadline: Deadline | None = getattr(_sending, "deadline", None)
+        if deadline is None:  # a request of somebody else on a given client
+            return read(max_bytes, timeout)
+        deadline.check()
+        return read(max_bytes, deadline.left())
+
+    stream.read = bounded
 
 
 class _Call:
@@ -259,6 +281,8 @@ class Sluice:
     def _post(self, post: Post) -> Answer:
         """Sends one request, once."""
         request, deadline = self._core.request(post)
+        request.extensions = {**request.extensions, "trace": _bound_reads}
+        _sending.deadline = deadline
         try:
             with closing(self._http.send(request, stream=True)) as response:
                 content = b""
@@ -268,3 +292,5 @@ class Sluice:
             return self._core.answer(response, content)
         except (httpx.HTTPError, httpx.StreamError, OSError, RuntimeError) as error:
             raise self._core.failure(error) from error
+        finally:
+            _sending.deadline = None

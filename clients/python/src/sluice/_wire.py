@@ -96,9 +96,20 @@ def decode_batch(answer: Answer, checks: int) -> list[Decision]:
 
 
 def decode_settlement(body: Any) -> Settlement:
-    if not isinstance(body, dict) or not isinstance(body.get("settled"), bool):
-        raise problem(Answer(200, None, None))
-    return Settlement(body["settled"], body.get("charged") or 0, body.get("extended") is True)
+    try:
+        if isinstance(body["settled"], bool):
+            return Settlement(body["settled"], _number(body, "charged") or 0, _bool(body, "extended"))
+    except (KeyError, TypeError):  # it is no object, or a member has another type
+        pass
+    raise problem(Answer(200, None, None))
+
+
+def decode_report(body: Any) -> bool:
+    """Whether the report was taken."""
+    try:
+        return bool(_number(body, "accepted"))
+    except (AttributeError, TypeError):
+        raise problem(Answer(200, None, None)) from None
 
 
 def _decode(body: Any, status: Any) -> Decision | None:
@@ -132,11 +143,11 @@ def _decode(body: Any, status: Any) -> Decision | None:
 
 def _decode_tier(tier: Any) -> Tier:
     return Tier(
-        _number(tier, "rule_id"),
-        _text(tier, "name"),
-        _text(tier, "scope"),
-        _text(tier, "key_pattern"),
-        _text(tier, "mode"),
+        _number(tier, "rule_id") or 0,
+        _text(tier, "name") or "",
+        _text(tier, "scope") or "",
+        _text(tier, "key_pattern") or "",
+        _text(tier, "mode") or "",
         tier.get("allowed") is True,
         _number(tier, "limit"),
         _number(tier, "remaining"),
@@ -149,6 +160,13 @@ def _text(body: Any, name: str) -> Any:
     value = body.get(name)
     if value is None or isinstance(value, str):
         return value
+    raise TypeError(name)
+
+
+def _bool(body: Any, name: str) -> bool:
+    value = body.get(name)
+    if value is None or isinstance(value, bool):
+        return bool(value)
     raise TypeError(name)
 
 
