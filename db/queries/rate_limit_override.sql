@@ -46,6 +46,16 @@ SELECT * FROM rate_limit_override
 WHERE tenant_id = $1 AND removed_at IS NULL AND (expires_at IS NULL OR expires_at > clock_timestamp())
 ORDER BY rule_id, user_id;
 
+-- name: UnexpiredOverridesOfRules :many
+-- With the plan that each user is assigned to; '' for none.
+SELECT sqlc.embed(o), coalesce((
+    SELECT a.plan FROM plan_assignment AS a
+    WHERE a.tenant_id = o.tenant_id AND a.user_id = o.user_id AND a.removed_at IS NULL), '')::text AS plan
+FROM rate_limit_override AS o
+WHERE o.tenant_id = sqlc.arg(tenant_id) AND o.rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND o.removed_at IS NULL
+    AND (o.expires_at IS NULL OR o.expires_at > clock_timestamp())
+ORDER BY o.rule_id, o.user_id;
+
 -- name: PutOverride :batchone
 -- No row if the rule does not exist.
 INSERT INTO rate_limit_override AS o (

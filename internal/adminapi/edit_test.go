@@ -143,6 +143,40 @@ func TestAMatrixIsSavedAtOnceAndSaysWhatChanged(t *testing.T) {
 	}
 }
 
+func TestASplitSaysWhatBecomesOfOverrides(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	split, removed := w.rule(w.acme), w.rule(w.acme)
+	for _, path := range []string{fmt.Sprintf("%d/overrides/42", split.ID), fmt.Sprintf("%d/overrides/43", removed.ID)} {
+		body := map[string]any{"rate_per_second": 1, "burst_capacity": 1, "reason": "x"}
+		w.want(w.send(by, "PUT", "/api/v1/tenants/acme/rules/"+path, body, "If-None-Match", "*"), http.StatusCreated)
+	}
+	cells := []any{
+		map[string]any{"rule_id": split.ID, "version": 1, "remove": true},
+		map[string]any{"rule_id": removed.ID, "version": 1, "remove": true},
+		map[string]any{"key_pattern": "user:{user_id}", "name": split.Name, "plan": "free", "rate_per_second": 5, "burst_capacity": 6},
+	}
+	got := w.want(w.send(by, "POST", "/api/v1/tenants/acme/matrix", map[string]any{"dry_run": true, "cells": cells}), http.StatusOK)
+	type overrides struct {
+		Moved, Removed int64
+		RemovedUsers   []string `json:"removed_users"`
+	}
+	type diff struct {
+		Changes []struct{ Overrides *overrides }
+	}
+	changes := read[diff](t, got).Changes
+	if o := changes[0].Overrides; o == nil || o.Moved != 1 || o.Removed != 0 {
+		t.Errorf("the split is answered %s", got.body)
+	}
+	if o := changes[1].Overrides; o == nil || o.Moved != 0 || o.Removed != 1 || !slices.Equal(o.RemovedUsers, []string{"43"}) {
+		t.Errorf("the removal is answered %s", got.body)
+	}
+	if changes[2].Overrides != nil {
+		t.Errorf("the creation is answered %s", got.body)
+	}
+}
+
 func TestAPatchOfWhateverIsThereLosesToNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -189,14 +189,14 @@ func (c *cells) problem() error {
 }
 
 // showDiff shows the rules that changed.
-func showDiff(diff []ruleset.Change[rules.Rule]) (openapi.MatrixDiff, error) {
+func showDiff(diff []ruleset.RuleChanged) (openapi.MatrixDiff, error) {
 	answer := openapi.MatrixDiff{Changes: []openapi.RuleChange{}}
 	var changed []ruleset.Change[rules.Rule]
 	for _, change := range diff {
 		if change.Before != nil && change.After != nil && change.Before.Version == change.After.Version {
 			continue
 		}
-		changed = append(changed, change)
+		changed = append(changed, change.Change)
 		shown := openapi.RuleChange{Change: openapi.ChangeKindUpdate}
 		if change.Before == nil {
 			shown.Change = openapi.ChangeKindCreate
@@ -206,6 +206,7 @@ func showDiff(diff []ruleset.Change[rules.Rule]) (openapi.MatrixDiff, error) {
 		}
 		if change.After == nil {
 			shown.Change = openapi.ChangeKindRemove
+			shown.Overrides = showOverridesOfRemoved(&change)
 		} else {
 			after := showRule(change.After)
 			shown.After = &after
@@ -216,4 +217,19 @@ func showDiff(diff []ruleset.Change[rules.Rule]) (openapi.MatrixDiff, error) {
 	err := ruleset.Changes{Rules: changed}.WriteText(&text)
 	answer.Text = text.String()
 	return answer, err
+}
+
+// maxRemovedUsers is how many users whose overrides are removed are named for each rule.
+const maxRemovedUsers = 20
+
+// showOverridesOfRemoved returns nil for a rule without overrides.
+func showOverridesOfRemoved(change *ruleset.RuleChanged) *openapi.OverridesOfRemoved {
+	moved, removed := change.OverridesMoved, change.OverridesRemoved
+	if len(moved)+len(removed) == 0 {
+		return nil
+	}
+	return &openapi.OverridesOfRemoved{
+		Moved: int64(len(moved)), Removed: int64(len(removed)),
+		RemovedUsers: append([]string{}, removed[:min(len(removed), maxRemovedUsers)]...),
+	}
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/ruleset"
 )
@@ -68,7 +70,7 @@ func (w write) promote(ctx context.Context, shadow, live *rules.Rule) error {
 // same for an update without effect. A dry run is rolled back.
 func (s Writer) ChangeRules(
 	ctx context.Context, tenant rules.TenantID, changes []ruleset.RuleChange, dryRun bool,
-) (made []ruleset.Change[rules.Rule], err error) {
+) (made []ruleset.RuleChanged, err error) {
 	err = s.inTenant(ctx, classBulk, tenant, func(ctx context.Context, w write) error {
 		before, err := w.rulesToChange(ctx, changes)
 		if err != nil {
@@ -184,8 +186,8 @@ func (w write) findRoom(ctx context.Context, changes []ruleset.RuleChange, remov
 }
 
 // changeRules makes checked changes. Removals come first, since a new rule may have the identity of a removed one.
-func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Rule, changes []ruleset.RuleChange) ([]ruleset.Change[rules.Rule], error) {
-	made := make([]ruleset.Change[rules.Rule], len(changes))
+func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Rule, changes []ruleset.RuleChange) ([]ruleset.RuleChanged, error) {
+	made := make([]ruleset.RuleChanged, len(changes))
 	var removed []rules.RuleID
 	var updated, created []rules.Rule
 	var removedAt, updatedAt, createdAt []int // indexes in changes
@@ -210,7 +212,11 @@ func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Ru
 	if err := w.countLater(ctx); err != nil {
 		return nil, err
 	}
-	removed, err := w.withCandidates(ctx, removed)
+	overrides, err := w.UnexpiredOverridesOfRules(ctx, w.tenant, ruleNumbers(removed))
+	if err != nil {
+		return nil, err
+	}
+	removed, err = w.withCandidates(ctx, removed)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +237,47 @@ func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Ru
 	for i := range stored {
 		made[createdAt[i]].After = &stored[i]
 	}
+	if err := w.moveOverrides(ctx, overrides, made); err != nil {
+		return nil, err
+	}
 	return made, errors.Join(w.CountRules(ctx, int64(w.tenant)), w.CountHeldNow(ctx, int64(w.tenant)))
+}
+
+// moveOverrides gives overrides of removed rules for all plans to the rules that were created for plans in their place, and notes
+// whose were moved. Checks of users without an assigned plan may name any, so each of the new rules gets theirs.
+func (w write) moveOverrides(ctx context.Context, overrides []dbsqlc.UnexpiredOverridesOfRulesRow, made []ruleset.RuleChanged) error {
+	removed := map[rules.RuleID]*ruleset.RuleChanged{}
+	heirs := map[rules.RuleIdentity][]*rules.Rule{} // by the identity that the rule for all plans had
+	for i := range made {
+		switch before, after := made[i].Before, made[i].After; {
+		case after == nil:
+			removed[before.ID] = &made[i]
+		case before == nil && after.Plan != "":
+			identity := after.Identity()
+			identity.Plan = ""
+			heirs[identity] = append(heirs[identity], after)
+		}
+	}
+	now := time.Now()
+	var moved []rules.Override
+	for _, row := range overrides {
+		override := overrideFromRow(row.RateLimitOverride)
+		from := removed[override.RuleID]
+		known := len(moved)
+		for _, heir := range heirs[from.Before.Identity()] {
+			if (row.Plan == "" || row.Plan == heir.Plan) && len(override.Validate(heir, now)) == 0 {
+				override.RuleID = heir.ID
+				moved = append(moved, override)
+			}
+		}
+		if len(moved) > known {
+			from.OverridesMoved = append(from.OverridesMoved, override.UserID)
+		} else {
+			from.OverridesRemoved = append(from.OverridesRemoved, override.UserID)
+		}
+	}
+	_, _, err := w.putOverrides(ctx, moved)
+	return err
 }
 
 // blame names the change that an error is about, unless the database is away.

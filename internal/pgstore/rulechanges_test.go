@@ -45,6 +45,49 @@ func TestManyRulesAreChangedAtOnce(t *testing.T) {
 	}
 }
 
+// TestASplitKeepsOverrides takes a limit of all plans apart: users with an assigned plan keep their override on it, others on each of
+// the new rules, and the rest is named.
+func TestASplitKeepsOverrides(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours
+	own := must(w.CreateRule(ctx, limit(t, ours.ID, "user:{user_id}", "only-ours", "")))(t)
+	w.assign(t, ours.ID, "only-ours", "own") // whose plan has a rule already
+	for _, user := range []string{"anyone", "own", "gone"} {
+		must(w.PutOverride(ctx, overrideOf(ours.user, user), rules.NoneStored))(t)
+	}
+	exec(t, w.url, `UPDATE rate_limit_override SET expires_at = now() WHERE tenant_id = $1 AND user_id = 'gone'`, ours.ID)
+	changes := []ruleset.RuleChange{
+		{Rule: rules.Rule{ID: ours.user.ID}, Expected: rules.AnyVersion, Remove: true},
+		{Rule: limit(t, ours.ID, "user:{user_id}", "free", "")},
+		{Rule: limit(t, ours.ID, "user:{user_id}", "pro", "")},
+		{Rule: limit(t, ours.ID, "user:{user_id}", "pro", "hourly")}, // of another row
+	}
+	planned := must(w.ChangeRules(ctx, ours.ID, changes, true))(t)
+	made := must(w.ChangeRules(ctx, ours.ID, changes, false))(t)
+	for name, removal := range map[string]ruleset.RuleChanged{"planned": planned[0], "made": made[0]} {
+		if !slices.Equal(removal.OverridesMoved, []string{"42", "anyone"}) || !slices.Equal(removal.OverridesRemoved, []string{"own"}) {
+			t.Errorf("%s: overrides of %q were moved, and of %q removed", name, removal.OverridesMoved, removal.OverridesRemoved)
+		}
+	}
+	free, pro, hourly := made[1].After.ID, made[2].After.ID, made[3].After.ID
+	for rule, users := range map[rules.RuleID][]string{
+		ours.user.ID: nil, free: {"anyone"}, pro: {"42", "anyone"}, hourly: nil, own.ID: nil,
+	} {
+		found := must(w.Overrides(ctx, ours.ID, rule, "", 10))(t)
+		var got []string
+		for i := range found {
+			got = append(got, found[i].UserID)
+			if found[i].Burst != 500 || found[i].Reason != ours.override.Reason {
+				t.Errorf("rule %d has %+v", rule, found[i])
+			}
+		}
+		if !slices.Equal(got, users) {
+			t.Errorf("rule %d has overrides of %q, want %q", rule, got, users)
+		}
+	}
+}
+
 func TestEveryBadChangeIsNamedAndNoneIsMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

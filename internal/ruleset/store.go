@@ -25,7 +25,10 @@ type Store interface {
 	// ChangeRules makes all of the changes or none; an error that concerns single ones is a
 	// RuleChangeErrors. It returns what each has changed: an update that changes nothing leaves the Version
 	// as it was. A dry run does all of it and takes it back; its new rules have no ID.
-	ChangeRules(ctx context.Context, tenant rules.TenantID, changes []RuleChange, dryRun bool) ([]Change[rules.Rule], error)
+	//
+	// If a rule for all plans is removed and rules with its pattern and name are created for plans, they get its overrides: the
+	// rule of the user's plan or, if the user has none assigned, each of them. Other overrides of removed rules are removed.
+	ChangeRules(ctx context.Context, tenant rules.TenantID, changes []RuleChange, dryRun bool) ([]RuleChanged, error)
 
 	// ChangeConfig makes the changes that the function derives from the present configuration, while
 	// nobody else writes. It returns them with the rows as stored; an error, also from the function,
@@ -40,6 +43,13 @@ type RuleChange struct {
 	Rule   rules.Rule
 	// Expected is for updates and removals.
 	Expected rules.Expected
+}
+
+// RuleChanged is a change that was made.
+type RuleChanged struct {
+	Change[rules.Rule]
+	// Of a removed rule: the users whose overrides other rules got, and whose are gone, in order. Expired ones do not count.
+	OverridesMoved, OverridesRemoved []string
 }
 
 // RuleChangeErrors tells what is wrong with single changes, by their index.

@@ -1558,7 +1558,9 @@ export interface paths {
          * @description All or nothing. A cell with a `rule_id` and its `version` changes that rule's given fields, or removes it;
          *     a cell without makes a rule. `errors` points at each cell that cannot be saved (`/cells/3/burst_capacity`);
          *     if others changed or removed rules meanwhile it is 412, and points at those cells. A dry run is the same save,
-         *     taken back: it is refused when the save would be, and its new rules have the `rule_id` 0.
+         *     taken back: it is refused when the save would be, and its new rules have the `rule_id` 0. New rules for plans get the
+         *     overrides of a rule for all plans that the same save removes from their row: the rule of the user's plan or, if the
+         *     user has none assigned, each of them. Other overrides of removed rules are removed.
          */
         post: operations["saveMatrix"];
         delete?: never;
@@ -4831,6 +4833,19 @@ export interface components {
             change: components["schemas"]["ChangeKind"];
             before?: components["schemas"]["Rule"];
             after?: components["schemas"]["Rule"];
+            overrides?: components["schemas"]["OverridesOfRemoved"];
+        };
+        /** @description What becomes of the unexpired overrides of a removed rule that has any */
+        OverridesOfRemoved: {
+            /**
+             * Format: int64
+             * @description How many the new rules of the same row got
+             */
+            moved: number;
+            /** Format: int64 */
+            removed: number;
+            /** @description Whose overrides are removed, the first 20 by id */
+            removed_users: string[];
         };
         EffectQuestion: {
             rules?: components["schemas"]["NewRule"][];

@@ -35,6 +35,7 @@ export type MatchedRule = Schemas['MatchedRule'];
 export type Matrix = Schemas['Matrix'];
 export type MatrixCell = Schemas['MatrixCell'];
 export type MatrixDiff = Schemas['MatrixDiff'];
+export type RuleChange = Schemas['RuleChange'];
 export type MatrixRow = Schemas['MatrixRow'];
 export type Member = Schemas['Member'];
 export type Membership = Schemas['Membership'];

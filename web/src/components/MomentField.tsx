@@ -1,6 +1,6 @@
 import { TextInput, type TextInputProps } from '@mantine/core';
 import { serverNow } from '~/api/clock';
-import { exactTime, ownZone } from '~/domain/format';
+import { moment, ownZone } from '~/domain/format';
 import { fieldMoment } from '~/domain/zone';
 
 interface Props extends Pick<TextInputProps, 'label' | 'error' | 'disabled'> {
@@ -20,7 +20,7 @@ export function MomentField({ value, onChange, description, ...field }: Props) {
     <TextInput
       {...field}
       type="datetime-local"
-      description={[description, Number.isNaN(at) ? `In ${ownZone(serverNow())}.` : exactTime(at)]
+      description={[description, Number.isNaN(at) ? `In ${ownZone(serverNow())}.` : moment(at)]
         .filter(Boolean)
         .join(' ')}
       inputWrapperOrder={['label', 'input', 'description', 'error']}

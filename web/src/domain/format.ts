@@ -128,6 +128,10 @@ export function exactTime(at: number): string {
   return `${plainTime(at)} ${zoneOf(at, offset)}`;
 }
 
+const weekday = new Intl.DateTimeFormat('en-GB', { weekday: 'short', timeZone });
+const minuteOfDay = new Intl.DateTimeFormat('en-GB', { ...clock, timeZone });
+const secondOfDay = new Intl.DateTimeFormat('en-GB', { ...clock, second: '2-digit', timeZone });
+
 /** "21 Nov, 06:33 UTC+1", in the zone that the reader chose. */
 export function shortTime(at: number): string {
   return `${plainTime(at, 'minute')} ${zoneOf(at)}`;
@@ -143,6 +147,22 @@ export function timeSpan(from: number, until: number, to: 'full' | 'minute' = 'f
   const withZone = to === 'full' ? exactTime : shortTime;
   const start = zoneOf(from) === zoneOf(until) ? plainTime(from, to) : withZone(from);
   return `${start} to ${withZone(until)}`;
+}
+
+/** "Mon 23 Nov 2026, 09:00": a time that somebody chose. Seconds are shown unless they are 0. */
+function plainMoment(at: number): string {
+  const time = at % 60_000 === 0 ? minuteOfDay : secondOfDay;
+  return `${weekday.format(at)} ${plainTime(at, 'day')}, ${time.format(at)}`;
+}
+
+/** "Mon 23 Nov 2026, 09:00 UTC+1", in the zone that the reader chose. */
+export function moment(at: number): string {
+  return `${plainMoment(at)} ${zoneOf(at)}`;
+}
+
+/** "Mon 23 Nov 2026, 09:00 to Fri 27 Nov 2026, 17:00 UTC". The zone stands once, unless its offset changes in between. */
+export function momentSpan(from: number, until: number): string {
+  return `${zoneOf(from) === zoneOf(until) ? plainMoment(from) : moment(from)} to ${moment(until)}`;
 }
 
 /** "Europe/Berlin (UTC+1)": the zone in which all times are shown. */

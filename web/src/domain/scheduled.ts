@@ -1,5 +1,5 @@
 import type { Rule, ScheduledChange, ScheduledRule } from '~/api/types';
-import { exactTime, timeSpan } from './format';
+import { moment, momentSpan } from './format';
 import { modeLabels, ruleEffect } from './rule';
 
 /** The next change of each rule. */
@@ -10,10 +10,10 @@ export function byRule(open: ScheduledChange[]): Map<number, ScheduledChange> {
 
 export const isOpen = ({ state }: ScheduledChange) => state === 'waiting' || state === 'in_force';
 
-/** "23 Nov 2026, 09:00:00 to 27 Nov 2026, 17:00:00 UTC", "from 23 Nov 2026, 09:00:00 UTC on" */
+/** "Mon 23 Nov 2026, 09:00 to Fri 27 Nov 2026, 17:00 UTC", "from Mon 23 Nov 2026, 09:00 UTC on" */
 export function whenWords({ starts_at, ends_at }: Pick<ScheduledChange, 'starts_at' | 'ends_at'>): string {
   const start = Date.parse(starts_at);
-  return ends_at ? timeSpan(start, Date.parse(ends_at)) : `from ${exactTime(start)} on`;
+  return ends_at ? momentSpan(start, Date.parse(ends_at)) : `from ${moment(start)} on`;
 }
 
 /** What became of a change: "Waiting", "Partly taken back". */

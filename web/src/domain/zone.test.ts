@@ -37,8 +37,8 @@ test.each(['local', 'utc'] as const)('what a %s field shows is what it means', a
 });
 
 test.each([
-  ['2026-10-23T06:33:00Z', '23 Oct 2026, 08:33:00 UTC+02:00 to 26 Oct 2026, 07:33:00 UTC+01:00'],
-  ['2026-10-25T06:33:00Z', '25 Oct 2026, 07:33:00 to 26 Oct 2026, 07:33:00 UTC+01:00'],
+  ['2026-10-23T06:33:00Z', 'Fri 23 Oct 2026, 08:33 UTC+2 to Mon 26 Oct 2026, 07:33 UTC+1'],
+  ['2026-10-25T06:33:00Z', 'Sun 25 Oct 2026, 07:33 to Mon 26 Oct 2026, 07:33 UTC+1'],
 ])(
   'a span from %s names the offset of both ends only if summer time ends in between',
   async (from, words) => {

@@ -2715,6 +2715,16 @@ type OverrideList struct {
 	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
 }
 
+// OverridesOfRemoved What becomes of the unexpired overrides of a removed rule that has any
+type OverridesOfRemoved struct {
+	// Moved How many the new rules of the same row got
+	Moved   int64 `json:"moved"`
+	Removed int64 `json:"removed"`
+
+	// RemovedUsers Whose overrides are removed, the first 20 by id
+	RemovedUsers []string `json:"removed_users"`
+}
+
 // Password The problem's detail says what a good password needs
 type Password = string
 
@@ -3334,6 +3344,9 @@ type RuleChange struct {
 	After  *Rule      `json:"after,omitempty"`
 	Before *Rule      `json:"before,omitempty"`
 	Change ChangeKind `json:"change"`
+
+	// Overrides What becomes of the unexpired overrides of a removed rule that has any
+	Overrides *OverridesOfRemoved `json:"overrides,omitempty"`
 }
 
 // RuleComparison defines model for RuleComparison.

@@ -316,3 +316,54 @@ func (q *Queries) UnexpiredOverrides(ctx context.Context, tenantID rules.TenantI
 	}
 	return items, nil
 }
+
+const unexpiredOverridesOfRules = `-- name: UnexpiredOverridesOfRules :many
+SELECT o.tenant_id, o.rule_id, o.user_id, o.rate_per_second, o.rate_unit, o.burst_capacity, o.reason, o.expires_at, o.in_force_since, o.revision, o.removed_at, o.created_at, o.updated_at, coalesce((
+    SELECT a.plan FROM plan_assignment AS a
+    WHERE a.tenant_id = o.tenant_id AND a.user_id = o.user_id AND a.removed_at IS NULL), '')::text AS plan
+FROM rate_limit_override AS o
+WHERE o.tenant_id = $1 AND o.rule_id = ANY ($2::bigint[]) AND o.removed_at IS NULL
+    AND (o.expires_at IS NULL OR o.expires_at > clock_timestamp())
+ORDER BY o.rule_id, o.user_id
+`
+
+type UnexpiredOverridesOfRulesRow struct {
+	RateLimitOverride RateLimitOverride
+	Plan              string
+}
+
+// With the plan that each user is assigned to; ” for none.
+func (q *Queries) UnexpiredOverridesOfRules(ctx context.Context, tenantID rules.TenantID, ruleIds []int64) ([]UnexpiredOverridesOfRulesRow, error) {
+	rows, err := q.db.Query(ctx, unexpiredOverridesOfRules, tenantID, ruleIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UnexpiredOverridesOfRulesRow
+	for rows.Next() {
+		var i UnexpiredOverridesOfRulesRow
+		if err := rows.Scan(
+			&i.RateLimitOverride.TenantID,
+			&i.RateLimitOverride.RuleID,
+			&i.RateLimitOverride.UserID,
+			&i.RateLimitOverride.RatePerSecond,
+			&i.RateLimitOverride.RateUnit,
+			&i.RateLimitOverride.BurstCapacity,
+			&i.RateLimitOverride.Reason,
+			&i.RateLimitOverride.ExpiresAt,
+			&i.RateLimitOverride.InForceSince,
+			&i.RateLimitOverride.Revision,
+			&i.RateLimitOverride.RemovedAt,
+			&i.RateLimitOverride.CreatedAt,
+			&i.RateLimitOverride.UpdatedAt,
+			&i.Plan,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -9,7 +9,7 @@ import type { NewScheduledRule } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
 import { MomentField } from '~/components/MomentField';
 import { done } from '~/components/toast';
-import { exactTime, plural } from '~/domain/format';
+import { moment, plural } from '~/domain/format';
 import { whenWords } from '~/domain/scheduled';
 import { fieldMoment, fieldText } from '~/domain/zone';
 import styles from './scheduled.module.css';
@@ -56,7 +56,7 @@ export function ScheduleDialog(props: Props) {
       await changed(queries, tenant, 'scheduled_change', 'rule');
       done(
         change.state === 'in_force'
-          ? `Changed until ${exactTime(until)}. It takes effect within 2 s`
+          ? `Changed until ${moment(until)}. It takes effect within 2 s`
           : `Change scheduled: ${whenWords(change)}`,
       );
       onScheduled();

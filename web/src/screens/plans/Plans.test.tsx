@@ -500,3 +500,37 @@ test('a burst that was the number of the rate follows the rate', async () => {
   await user.keyboard('{Enter}');
   expect((await cell('free')).textContent).toMatch(/^20\/minburst 20/);
 });
+
+test('the review of a split says what becomes of overrides, and not that the default plan has no limit', async () => {
+  const all = rule({ rule_id: 3, plan: null });
+  const removal = { change: 'remove', before: all };
+  fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [all] }]),
+    'POST /api/v1/tenants/acme/matrix': {
+      dry_run: true,
+      text: '',
+      changes: [
+        { ...removal, overrides: { moved: 3, removed: 22, removed_users: ['42', '8841'] } },
+        { change: 'create', after: free },
+        { change: 'create', after: pro },
+      ],
+    },
+  });
+  const { user } = open('/t/acme/plans');
+  (await cell('All plans')).focus();
+  await user.keyboard('{Delete}');
+  await user.click(screen.getByRole('button', { name: 'Review changes' }));
+  const dialog = await screen.findByRole('dialog');
+  const items = await within(dialog).findAllByRole('listitem');
+  expect(items[0]?.textContent).toMatch(
+    /3 overrides go to the new limit of the user’s plan, or to each new limit if the user has no assigned plan\./,
+  );
+  expect(within(items[0] as HTMLElement).getByRole('status').textContent).toMatch(
+    /22 overrides are removed too: 42, 8841 and 20 more\./,
+  );
+  expect(within(dialog).getByRole('link', { name: 'Show overrides' }).getAttribute('href')).toBe(
+    '/t/acme/overrides?rule=3',
+  );
+  expect(dialog.textContent).not.toMatch(/Users without/i);
+});

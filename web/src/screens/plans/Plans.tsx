@@ -264,7 +264,9 @@ export default function Plans() {
           tenant={tenant}
           draft={draft}
           held={heldRows(rows, plans.data ?? [], draft)}
+          rows={rows}
           plans={plans.data ?? []}
+          scheduled={scheduled}
           schedule={open === 'schedule'}
           onSplit={giveEach}
           onClose={close}

@@ -4,18 +4,17 @@ import { useEffect, useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { isStatus, ProblemError } from '~/api/problem';
-import type { MatrixDiff, MatrixRow, Plan, Rule } from '~/api/types';
+import type { MatrixRow, Plan, ScheduledChange } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
-import { Effect, effectSentence, useEffectOf } from '~/components/Effect';
+import { Effect } from '~/components/Effect';
 import { IconAlert } from '~/components/icons';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { done } from '~/components/toast';
 import { plural } from '~/domain/format';
-import { identityText, newRuleOf } from '~/domain/newRule';
 import { patternInWords } from '~/domain/pattern';
-import { limitSentence } from '~/domain/rate';
 import { StartReplay } from '~/features/replay/StartReplay';
 import { ScheduleDialog } from '~/features/scheduled/ScheduleDialog';
+import { Changes, candidateOf } from './Changes';
 import { cellsOf, type Draft, errorsByCell, scheduleProblem, toSchedule } from './draft';
 import { type HeldRow, heldSentence, splitProblem } from './inForce';
 import styles from './Matrix.module.css';
@@ -25,7 +24,10 @@ interface Props {
   draft: Draft;
   /** Rows where the limit for all plans is lower than a limit in the draft. */
   held: HeldRow[];
+  rows: MatrixRow[];
   plans: Plan[];
+  /** The next scheduled change of each rule that has one, by rule id. */
+  scheduled: Map<number, ScheduledChange>;
   onSplit: (row: MatrixRow) => void;
   /** Opens the schedule at once, if all changes can be scheduled. */
   schedule: boolean;
@@ -38,7 +40,20 @@ interface Props {
 
 /** The changes as a dry run of the server, before they are saved. */
 export function Review(props: Props) {
-  const { tenant, draft, held, plans, schedule, onSplit, onClose, onSaved, onErrors, onRaceLost } = props;
+  const {
+    tenant,
+    draft,
+    held,
+    rows,
+    plans,
+    scheduled,
+    schedule,
+    onSplit,
+    onClose,
+    onSaved,
+    onErrors,
+    onRaceLost,
+  } = props;
   const queries = useQueryClient();
   const ask = (dryRun: boolean, signal?: AbortSignal) =>
     body(
@@ -66,6 +81,7 @@ export function Review(props: Props) {
 
   const question = preview.data ? candidateOf(preview.data) : null;
   const [replaying, setReplaying] = useState(false);
+  const changes = { tenant, draft, rows, plans, scheduled };
   const unscheduled = scheduleProblem(draft);
   const [scheduling, setScheduling] = useState(schedule && !unscheduled);
 
@@ -98,7 +114,7 @@ export function Review(props: Props) {
         />
       ))}
       {error && <ErrorState error={error} onRetry={retry} />}
-      {!error && preview.data && <Changes tenant={tenant} diff={preview.data} />}
+      {!error && preview.data && <Changes {...changes} diff={preview.data} />}
       {!error && question && (
         <>
           <Effect tenant={tenant} question={question} />
@@ -125,7 +141,7 @@ export function Review(props: Props) {
           onScheduled={onSaved}
           onRaceLost={onRaceLost}
         >
-          <Changes tenant={tenant} diff={preview.data} isLater />
+          <Changes {...changes} diff={preview.data} isLater />
           {question && <Effect tenant={tenant} question={question} />}
         </ScheduleDialog>
       )}
@@ -150,60 +166,6 @@ export function Review(props: Props) {
         </Button>
       </Group>
     </Dialog>
-  );
-}
-
-/** The changed rules, as effects and replays take them. */
-function candidateOf({ changes }: MatrixDiff) {
-  return {
-    rules: changes.flatMap(({ after }) => (after ? [newRuleOf(after)] : [])),
-    remove: changes.flatMap(({ before, after }) => (before && !after ? [before.rule_id] : [])),
-  };
-}
-
-function Changes({ tenant, diff, isLater }: { tenant: string; diff: MatrixDiff; isLater?: boolean }) {
-  const { data: effects } = useEffectOf(tenant, candidateOf(diff));
-  return (
-    <>
-      {!isLater && (
-        <p className="soft">
-          The changes take effect within 2 s. Changed limits keep their buckets. New limits start with full
-          buckets.
-        </p>
-      )}
-      <ul className={styles.diff}>
-        {diff.changes.map(({ before, after }) => {
-          const rule = (after ?? before) as Rule;
-          const effect = effects?.rules.find((one) => one.rule === identityText(rule));
-          return (
-            <li key={`${rule.key_pattern} ${rule.name} ${rule.plan}`}>
-              <span>
-                {patternInWords(rule.key_pattern)}
-                {rule.name && ` (${rule.name})`} on <strong>{rule.plan ?? 'all plans'}</strong>
-              </span>
-              {before && (
-                <span className={styles.from}>
-                  <s>{limitSentence(before)}</s>
-                </span>
-              )}
-              <span className={after ? styles.to : styles.removed}>
-                {after ? limitSentence(after) : 'removed'}
-              </span>
-              {/* The line is there before its words are, so that Save does not move under the pointer. */}
-              {effects?.is_recording !== false && (
-                <span className={styles.hint}>{effect ? effectSentence(effect) : '\u00a0'}</span>
-              )}
-              {!after && before?.plan === null && (
-                <span className={styles.hint}>
-                  Users without a plan and plans created later are no longer limited by it. Its overrides are
-                  removed too.
-                </span>
-              )}
-            </li>
-          );
-        })}
-      </ul>
-    </>
   );
 }
 

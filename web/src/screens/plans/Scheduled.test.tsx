@@ -96,6 +96,23 @@ test('a removal cannot be scheduled, and the bar and the review say so', async (
   expect(within(review).getByRole('button', { name: 'Schedule' })).toHaveProperty('disabled', true);
 });
 
+test.each([
+  [
+    'waiting',
+    /A change of this rule is scheduled, \w+ 23 Nov 2126.*to \w+ 27 Nov 2126.*bursts to 90\. It is made all the same, and at its end this limit is back\./,
+  ],
+  ['in_force', /A scheduled change of this rule is in force.*it is not taken back at its end\./],
+])('the review of an edit says that a change of the rule is %s', async (state, words) => {
+  fakeServer(world({ [`GET ${path}`]: page([{ ...change, state }]) }));
+  const { user } = open('/t/acme/plans');
+  await screen.findByRole('list', { name: 'Scheduled changes' });
+  await typeColumn(user, '80/s', '90/s');
+  await user.click(screen.getByRole('button', { name: 'Review changes' }));
+  const review = await screen.findByRole('dialog');
+  expect((await within(review).findByText(words)).closest('li')?.textContent).toMatch(/\/search/);
+  expect(within(review).getAllByText(/of this rule is/)).toHaveLength(1);
+});
+
 const removal = auditEntry({
   action: 'remove',
   object: { kind: 'rule', id: '9' },

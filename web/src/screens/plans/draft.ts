@@ -117,8 +117,9 @@ export function scheduleProblem(draft: Draft): string | null {
   const { others } = toSchedule(draft);
   if (others === 0) return null;
   if (draft.size === 1) return 'A limit that is added or removed cannot be scheduled.';
+  const which = others === draft.size ? 'all' : `${others}`;
   const add = others === 1 ? 'adds or removes' : 'add or remove';
-  return `Only changed limits can be scheduled: ${others} of these ${draft.size} changes ${add} one.`;
+  return `Only changed limits can be scheduled: ${which} of these ${draft.size} changes ${add} one.`;
 }
 
 /** What a new rule has of its row's kind of limit. */

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { MatrixRow, Rule } from '~/api/types';
 import { plan, rule } from '../../../test/fake';
 import { cellId, cellsOf, type Draft, edited } from './draft';
-import { heldRows, heldTo, inForce, split, splitProblem } from './inForce';
+import { heldRows, heldTo, inForce, removalNotes, split, splitProblem } from './inForce';
 
 const none: Draft = new Map();
 const perMinute = (plan: string | null, number: number, more: Partial<Rule> = {}) =>
@@ -87,4 +87,24 @@ test('a plan whose own rule is in shadow mode keeps the limit of all plans from 
   const it = row(perMinute(null, 6), perMinute('pro', 60, { mode: 'shadow' }));
   expect(splitProblem(it, [plan('free'), plan('pro')])).toMatch(/On pro, a rule is off/);
   expect(splitProblem(row(perMinute(null, 6)), [plan('free'), plan('pro')])).toBeNull();
+});
+
+test('a split of a shared limit says what all plans together can reach then', () => {
+  const shared = { ...row(perMinute(null, 60)), key_pattern: 'endpoint:/a', scope: 'endpoint' as const };
+  const plans = [plan('free', { is_default: true }), plan('pro')];
+  expect(removalNotes(shared, plans, split(none, shared, plans))).toEqual([
+    'Plans that are created later begin without it.',
+    'Checks of all plans share 60 per minute, bursts to 60 until now. Then each plan has its own limit, and together they can reach 120 per minute, bursts to 120.',
+  ]);
+  const users = row(perMinute(null, 60));
+  expect(removalNotes(users, plans, split(none, users, plans))).toHaveLength(1);
+});
+
+test('a removal of the limit of all plans says which plans have none then, and who has no plan', () => {
+  const it = row(perMinute(null, 6), perMinute('pro', 60));
+  const draft = edited(none, { place: { ...it, plan: null }, base: it.rules[0] ?? null, limit: null });
+  expect(removalNotes(it, [plan('free'), plan('pro')], draft).slice(0, 2)).toEqual([
+    'Nothing of it is left on free.',
+    'This tenant has no default plan: users without an assigned plan are no longer limited by it.',
+  ]);
 });

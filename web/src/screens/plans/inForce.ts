@@ -47,10 +47,17 @@ export function inForce(row: MatrixRow, plan: string | null, draft: Draft): InFo
 
 /** Whether a limit allows more than another; limits of different kinds are not compared. */
 function isLooser(own: Limit, all: Limit): boolean {
-  const sameKind =
-    (hasRate(own.algorithm) && hasRate(all.algorithm)) ||
-    JSON.stringify(shapeOf(own)) === JSON.stringify(shapeOf(all));
-  return sameKind && (own.rate_per_second > all.rate_per_second || own.burst_capacity > all.burst_capacity);
+  return (
+    sameKind(own, all) &&
+    (own.rate_per_second > all.rate_per_second || own.burst_capacity > all.burst_capacity)
+  );
+}
+
+function sameKind(a: Limit, b: Limit): boolean {
+  return (
+    (hasRate(a.algorithm) && hasRate(b.algorithm)) ||
+    JSON.stringify(shapeOf(a)) === JSON.stringify(shapeOf(b))
+  );
 }
 
 /** The part of a looser limit that all plans lower: "6/min, burst 6", "burst 6". */
@@ -93,6 +100,40 @@ export function splitProblem(row: MatrixRow, plans: Plan[]): string | null {
   if (idle.length === 0) return null;
   const names = idle.map(({ name }) => name).join(', ');
   return `On ${names}, a rule is off or in shadow mode. Nothing would be enforced there.`;
+}
+
+/** What is different, beside the limits that the draft shows, once a rule for all plans is removed. */
+export function removalNotes(row: MatrixRow, plans: Plan[], draft: Draft): string[] {
+  const all = ruleAt(row, null);
+  const own = plans.map(({ name }) => ({ name, limit: decides(row, name, draft) }));
+  const bare = own.flatMap(({ name, limit }) => (limit === null ? [name] : []));
+  const notes: string[] = [];
+  if (bare.length > 0) notes.push(`Nothing of it is left on ${bare.join(', ')}.`);
+  if (!plans.some(({ is_default }) => is_default)) {
+    notes.push(
+      'This tenant has no default plan: users without an assigned plan are no longer limited by it.',
+    );
+  }
+  notes.push('Plans that are created later begin without it.');
+  const limits = own.flatMap(({ limit }) => (isLimit(limit) ? [limit] : []));
+  // A user is on one plan; everybody else shares a bucket across plans.
+  if (
+    all?.action === 'limit' &&
+    row.scope !== 'user' &&
+    limits.length > 1 &&
+    limits.every((one) => sameKind(one, all))
+  ) {
+    const sum = (of: (limit: Limit) => number) => limits.reduce((total, limit) => total + of(limit), 0);
+    const together = {
+      ...all,
+      rate_per_second: sum((limit) => limit.rate_per_second),
+      burst_capacity: sum((limit) => limit.burst_capacity),
+    };
+    notes.push(
+      `Checks of all plans share ${limitSentence(all)} until now. Then each plan has its own limit, and together they can reach ${limitSentence(together)}.`,
+    );
+  }
+  return notes;
 }
 
 /** The draft after a split: each plan without a limit gets that of all plans, which is removed. */

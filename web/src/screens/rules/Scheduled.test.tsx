@@ -61,7 +61,7 @@ test('scheduled changes are listed with what became of them, and one that waits 
   const list = await screen.findByRole('list', { name: 'Scheduled changes' });
   const [waiting, kept] = within(list).getAllByRole('listitem');
   expect(waiting?.textContent).toMatch(/WaitingBurst: 80.*by ada@example.com/);
-  expect(kept?.textContent).toMatch(/^Not taken backBurst: 80\d.*Somebody edited the rule/);
+  expect(kept?.textContent).toMatch(/^Not taken backBurst: 80Mon 23 Nov.*Somebody edited the rule/);
   await user.click(within(list).getByRole('button', { name: 'Cancel' }));
   await user.click(within(await screen.findByRole('dialog')).getByRole('button', { name: 'Cancel change' }));
   await waitFor(() => expect(requests.some(({ path }) => path.endsWith('/7/cancel'))).toBe(true));

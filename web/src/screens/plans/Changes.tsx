@@ -1,0 +1,150 @@
+import { Link } from '@tanstack/react-router';
+import type { MatrixDiff, MatrixRow, Plan, Rule, RuleChange, ScheduledChange } from '~/api/types';
+import { effectSentence, useEffectOf } from '~/components/Effect';
+import { IconAlert } from '~/components/icons';
+import { plural } from '~/domain/format';
+import { identityText, newRuleOf } from '~/domain/newRule';
+import { patternInWords } from '~/domain/pattern';
+import { limitSentence } from '~/domain/rate';
+import { becomes, whenWords } from '~/domain/scheduled';
+import { type Draft, rowId } from './draft';
+import { removalNotes } from './inForce';
+import styles from './Matrix.module.css';
+
+interface Props {
+  tenant: string;
+  diff: MatrixDiff;
+  draft: Draft;
+  rows: MatrixRow[];
+  plans: Plan[];
+  /** The next scheduled change of each rule that has one, by rule id. */
+  scheduled: Map<number, ScheduledChange>;
+  /** They are to be scheduled, not saved. */
+  isLater?: boolean;
+}
+
+/** The changed rules, as effects and replays take them. */
+export function candidateOf({ changes }: MatrixDiff) {
+  return {
+    rules: changes.flatMap(({ after }) => (after ? [newRuleOf(after)] : [])),
+    remove: changes.flatMap(({ before, after }) => (before && !after ? [before.rule_id] : [])),
+  };
+}
+
+/** Each changed limit: before, after, what it would have done, and what else goes with it. */
+export function Changes({ tenant, diff, draft, rows, plans, scheduled, isLater }: Props) {
+  const { data: effects } = useEffectOf(tenant, candidateOf(diff));
+  return (
+    <>
+      {!isLater && (
+        <p className="soft">
+          The changes take effect within 2 s. Changed limits keep their buckets. New limits start with full
+          buckets.
+        </p>
+      )}
+      <ul className={styles.diff}>
+        {diff.changes.map((change) => {
+          const { before, after } = change;
+          const rule = (after ?? before) as Rule;
+          const effect = effects?.rules.find((one) => one.rule === identityText(rule));
+          const row = rows.find((one) => rowId(one) === rowId(rule));
+          const isSplit = !after && rule.plan === null;
+          const planned = !isLater && before ? scheduled.get(before.rule_id) : undefined;
+          return (
+            <li key={`${rule.key_pattern} ${rule.name} ${rule.plan}`}>
+              <span>
+                {patternInWords(rule.key_pattern)}
+                {rule.name && ` (${rule.name})`} on <strong>{rule.plan ?? 'all plans'}</strong>
+              </span>
+              {before && (
+                <span className={styles.from}>
+                  <s>{limitSentence(before)}</s>
+                </span>
+              )}
+              <span className={after ? styles.to : styles.removed}>
+                {after ? limitSentence(after) : 'removed'}
+              </span>
+              {/* The line is there before its words are, so that Save does not move under the pointer. */}
+              {effects?.is_recording !== false && (
+                <span className={styles.hint}>{effect ? effectSentence(effect) : '\u00a0'}</span>
+              )}
+              {isSplit &&
+                row &&
+                removalNotes(row, plans, draft).map((note) => (
+                  <span key={note} className={styles.hint}>
+                    {note}
+                  </span>
+                ))}
+              {change.overrides && <Overrides tenant={tenant} rule={rule} overrides={change.overrides} />}
+              {planned && <Planned rule={rule} change={planned} isRemoved={!after} />}
+            </li>
+          );
+        })}
+      </ul>
+    </>
+  );
+}
+
+interface OverridesProps {
+  tenant: string;
+  rule: Rule;
+  overrides: NonNullable<RuleChange['overrides']>;
+}
+
+/** What becomes of the overrides of a removed rule. */
+function Overrides({ tenant, rule, overrides: { moved, removed, removed_users } }: OverridesProps) {
+  const more = removed - removed_users.length;
+  return (
+    <>
+      {moved > 0 && (
+        <span className={styles.hint}>
+          {plural(moved, 'override')} {moved === 1 ? 'goes' : 'go'} to the new limit of the user’s plan, or to
+          each new limit if the user has no assigned plan.
+        </span>
+      )}
+      {removed > 0 && (
+        <p className={styles.warning} role="status">
+          <IconAlert size={16} aria-hidden />
+          <span>
+            <strong>
+              {plural(removed, 'override')} {removed === 1 ? 'is' : 'are'} removed too:
+            </strong>{' '}
+            {removed_users.join(', ')}
+            {more > 0 && ` and ${more} more`}.{' '}
+            <Link
+              to="/t/$tenant/overrides"
+              params={{ tenant }}
+              search={{ rule: rule.rule_id }}
+              target="_blank"
+            >
+              Show overrides
+            </Link>
+          </span>
+        </p>
+      )}
+    </>
+  );
+}
+
+interface PlannedProps {
+  rule: Rule;
+  change: ScheduledChange;
+  isRemoved: boolean;
+}
+
+/** What a scheduled change of the rule and this one do to each other. */
+function Planned({ rule, change, isRemoved }: PlannedProps) {
+  const patch = change.rules.find(({ rule_id }) => rule_id === rule.rule_id)?.change ?? {};
+  const what =
+    change.state === 'in_force'
+      ? `A scheduled change of this rule is in force, ${whenWords(change)}. Once you save this, it is not taken back at its end.`
+      : isRemoved
+        ? `A change of this rule is scheduled, ${whenWords(change)}. It leaves out a removed rule.`
+        : `A change of this rule is scheduled, ${whenWords(change)}: ${becomes(rule, patch)}. It is made all the same${change.ends_at ? ', and at its end this limit is back' : ''}.`;
+  return (
+    <p className={styles.warning} role="status">
+      <IconAlert size={16} aria-hidden />
+      <span>{what}</span>
+    </p>
+  );
+}
