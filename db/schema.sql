@@ -909,8 +909,8 @@ CREATE TABLE violation_minute_default PARTITION OF violation_minute DEFAULT;
 
 CREATE INDEX violation_minute_rule_idx ON violation_minute (tenant_id, rule_id, minute);
 
--- Decisions by minute. Rule 0 is for checks as a whole; other rows are a rule's own verdicts. Degraded ones are among
--- the three before.
+-- Decisions by minute. Rule 0 is for checks as a whole, and -1 for what rules in shadow mode would have denied; other rows are a
+-- rule's own verdicts. Degraded ones are among the three before.
 CREATE TABLE decision_minute (
     tenant_id  bigint      NOT NULL,
     rule_id    bigint      NOT NULL,

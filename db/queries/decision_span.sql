@@ -70,11 +70,11 @@ FROM (
 GROUP BY rule_id;
 
 -- name: TotalsByRule :many
--- What each rule decided in whole days, rule 0 being all checks.
+-- What each rule decided in whole days, rule 0 being all checks. Negative numbers are no rules.
 SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
     sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
 FROM decision_span
-WHERE tenant_id = sqlc.arg(tenant_id) AND span_minutes = 1440
+WHERE tenant_id = sqlc.arg(tenant_id) AND span_minutes = 1440 AND rule_id >= 0
     AND starts_at >= sqlc.arg(since) AND starts_at < sqlc.arg(until)
 GROUP BY rule_id
 ORDER BY rule_id;

@@ -230,7 +230,7 @@ func (s *surface) GetSummary(ctx context.Context, request openapi.GetSummaryRequ
 	if err != nil {
 		return nil, fmt.Errorf("list shadow rules: %w", err)
 	}
-	of := []rules.RuleID{0} // all checks
+	of := []rules.RuleID{0, violations.ShadowRules} // 0: all checks
 	for i := range shadows.Rules {
 		of = append(of, shadows.Rules[i].ID)
 	}
@@ -245,7 +245,7 @@ func (s *surface) GetSummary(ctx context.Context, request openapi.GetSummaryRequ
 	total, before := totals[0], totalsBefore[0]
 	return openapi.GetSummary200JSONResponse{
 		From: since, Until: until, Total: showVerdicts(&total), ShareDenied: shareDenied(&total),
-		Before: showVerdicts(&before), ShareDeniedBefore: shareDenied(&before), ShadowRules: showShadows(shadows.Rules, totals),
+		Before: showVerdicts(&before), ShareDeniedBefore: shareDenied(&before), ShadowDenied: totals[violations.ShadowRules].Denied, ShadowRules: showShadows(shadows.Rules, totals),
 	}, nil
 }
 

@@ -226,6 +226,31 @@ func TestARemovedRuleKeepsItsNameInRankings(t *testing.T) {
 	}
 }
 
+// TestWhatShadowRulesWouldHaveDeniedOutlivesTheRule: a candidate that is promoted is no rule any more, and an enforced rule is no
+// shadow rule.
+func TestWhatShadowRulesWouldHaveDeniedOutlivesTheRule(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, at := w.person(w.acme, auth.Viewer), lately()
+	w.decided(w.acme, 0, at, 90, 0)
+	w.decided(w.acme, violations.ShadowRules, at, 0, 50)
+	w.decided(w.acme, violations.ShadowRules, at.Add(-time.Hour), 0, 7)
+	w.decided(w.other, violations.ShadowRules, at, 0, 1000)
+	between := fmt.Sprintf("from=%s&until=%s", stamp(at), stamp(at.Add(time.Minute)))
+	summary := read[struct {
+		ShadowDenied int64 `json:"shadow_denied"`
+		ShadowRules  []any `json:"shadow_rules"`
+	}](t, w.want(w.send(by, "GET", stats+"/summary?"+between, nil), http.StatusOK))
+	if summary.ShadowDenied != 50 || len(summary.ShadowRules) != 0 {
+		t.Errorf("the summary is %+v, want 50 denials of no rule", summary)
+	}
+	for _, path := range []string{stats + "/top?by=rule&" + between, "/api/v1/tenants/acme/usage/export?from=" + at.Format("2006-01")} {
+		if got := w.want(w.send(by, "GET", path, nil), http.StatusOK); strings.Contains(got.body, `"-1"`) || strings.Contains(got.body, "rule,-1") {
+			t.Errorf("%s has the counts of shadow rules as a rule: %s", path, got.body)
+		}
+	}
+}
+
 func TestTheSummaryComparesWithTheTimeBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

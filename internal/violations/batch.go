@@ -35,10 +35,14 @@ type Batch struct {
 	Crossings []Crossing
 }
 
+// ShadowRules is in place of a rule in the count of what rules that were in shadow mode would have denied, one for each violation.
+// A rule's own count does not say in which mode the rule was.
+const ShadowRules rules.RuleID = -1
+
 // DecisionCount counts the decisions of one minute.
 type DecisionCount struct {
 	Tenant rules.TenantID
-	// Rule is 0 for checks as a whole. Otherwise the counts are the rule's own verdicts on the checks that it matched.
+	// Rule is 0 for checks as a whole, or ShadowRules. Otherwise the counts are the rule's own verdicts on the checks that it matched.
 	Rule   rules.RuleID
 	Minute time.Time
 	Verdicts

@@ -73,13 +73,21 @@ func (c *counters) add(minute int64, check *Check) {
 				verdicts.NearLimit = check.times()
 			}
 		}
-		s, ok := counts.rules[t.Rule.ID]
-		if !ok {
-			s = new(c.begin(minute))
-			counts.rules[t.Rule.ID] = s
+		c.at(c.series(counts, t.Rule.ID, minute), minute).add(verdicts)
+		if t.Mode == rules.ModeShadow && !t.Allowed && !check.Bypassed {
+			c.at(c.series(counts, ShadowRules, minute), minute).Denied += check.times()
 		}
-		c.at(s, minute).add(verdicts)
 	}
+}
+
+// series returns the counts of a rule, which begin with the minute if there are none.
+func (c *counters) series(counts *tenantCounts, rule rules.RuleID, minute int64) *series {
+	s, ok := counts.rules[rule]
+	if !ok {
+		s = new(c.begin(minute))
+		counts.rules[rule] = s
+	}
+	return s
 }
 
 // verdicts counts a check, or one rule's part of it.

@@ -112,7 +112,14 @@ func TestWhatIsCounted(t *testing.T) {
 			check: violations.Check{Allowed: true, Tiers: []violations.Tier{
 				{Rule: userRule, Allowed: true, BucketRead: true}, {Rule: shadowRule, Mode: rules.ModeShadow, BucketRead: true, Reason: "limit_exceeded"},
 			}},
-			whole: taken, verdicts: map[rules.RuleID]violations.Verdicts{12: taken, 14: {Denied: 1}}, violation: 14,
+			whole: taken, verdicts: map[rules.RuleID]violations.Verdicts{12: taken, 14: {Denied: 1}, violations.ShadowRules: {Denied: 1}}, violation: 14,
+		},
+		"a check that a bypass let through has no violation of a shadow rule": {
+			check: violations.Check{Allowed: true, Bypassed: true, Tiers: []violations.Tier{
+				{Rule: bypass, Allowed: true}, {Rule: shadowRule, Mode: rules.ModeShadow, BucketRead: true, Reason: "limit_exceeded"},
+			}},
+			whole:    violations.Verdicts{Bypassed: 1},
+			verdicts: map[rules.RuleID]violations.Verdicts{14: {Bypassed: 1}, 16: {Bypassed: 1}},
 		},
 		"a shadow rule neither reports nor counts a check that another denied": {
 			check: violations.Check{Tiers: []violations.Tier{

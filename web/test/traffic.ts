@@ -90,6 +90,7 @@ export function summary(total: Verdicts, more: Partial<Summary> = {}): Summary {
     share_denied: all === 0 ? null : total.denied / all,
     before: verdicts(0, 0),
     share_denied_before: null,
+    shadow_denied: 0,
     shadow_rules: [],
     ...more,
   };

@@ -6690,6 +6690,7 @@ export interface components {
          *         "cost": 99000
          *       },
          *       "share_denied_before": 0.01,
+         *       "shadow_denied": 800,
          *       "shadow_rules": [
          *         {
          *           "rule": {
@@ -6721,6 +6722,11 @@ export interface components {
             before: components["schemas"]["Verdicts"];
             /** Format: double */
             share_denied_before: number | null;
+            /**
+             * Format: int64
+             * @description What rules would have denied while they were in shadow mode, also those that are enforced or removed by now. Each rule counts by itself
+             */
+            shadow_denied: number;
             /** @description Up to 50 active shadow rules, by what they would have denied, most first */
             shadow_rules: components["schemas"]["ShadowRule"][];
         };

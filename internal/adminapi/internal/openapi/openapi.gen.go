@@ -3775,6 +3775,9 @@ type Summary struct {
 	Before Verdicts  `json:"before"`
 	From   time.Time `json:"from"`
 
+	// ShadowDenied What rules would have denied while they were in shadow mode, also those that are enforced or removed by now. Each rule counts by itself
+	ShadowDenied int64 `json:"shadow_denied"`
+
 	// ShadowRules Up to 50 active shadow rules, by what they would have denied, most first
 	ShadowRules []ShadowRule `json:"shadow_rules"`
 

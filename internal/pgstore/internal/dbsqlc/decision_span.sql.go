@@ -303,7 +303,7 @@ const totalsByRule = `-- name: TotalsByRule :many
 SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
     sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
 FROM decision_span
-WHERE tenant_id = $1 AND span_minutes = 1440
+WHERE tenant_id = $1 AND span_minutes = 1440 AND rule_id >= 0
     AND starts_at >= $2 AND starts_at < $3
 GROUP BY rule_id
 ORDER BY rule_id
@@ -318,7 +318,7 @@ type TotalsByRuleRow struct {
 	CostTaken float64
 }
 
-// What each rule decided in whole days, rule 0 being all checks.
+// What each rule decided in whole days, rule 0 being all checks. Negative numbers are no rules.
 func (q *Queries) TotalsByRule(ctx context.Context, tenantID rules.TenantID, since time.Time, until time.Time) ([]TotalsByRuleRow, error) {
 	rows, err := q.db.Query(ctx, totalsByRule, tenantID, since, until)
 	if err != nil {

@@ -98,6 +98,18 @@ test('figures that are lower bounds say so', async () => {
   expect(screen.getAllByText('denied at least')[0]).toBeDefined();
 });
 
+test('what a rule would have denied in shadow mode counts after it was promoted', async () => {
+  fakeServer(
+    traffic({
+      [`GET ${base}/stats/summary`]: sums(summary(verdicts(98, 2), { shadow_denied: 50, shadow_rules: [] })),
+    }),
+  );
+  open('/t/acme/overview');
+  const tiles = await screen.findByRole('region', { name: 'Summary' });
+  const tile = (await within(tiles).findByRole('heading', { name: 'Shadow rules would deny' })).parentElement;
+  expect(tile?.textContent).toBe('Shadow rules would deny50View checks');
+});
+
 test('a shadow rule says what it would deny', async () => {
   fakeServer(traffic());
   open('/t/acme/overview');

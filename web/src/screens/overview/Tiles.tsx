@@ -28,9 +28,8 @@ interface Props {
 
 /** The four totals of the range: checks, denials, what shadow rules would deny, degraded decisions. */
 export function Tiles({ tenant, span, summary, old }: Props) {
-  const { total, share_denied, shadow_rules, from, until } = summary;
+  const { total, share_denied, shadow_denied, shadow_rules, from, until } = summary;
   const checks = checksOf(total);
-  const would = shadow_rules.reduce((sum, { denied }) => sum + denied, 0);
   return (
     <section className={styles.tiles} aria-label="Summary" data-old={old || undefined} aria-busy={old}>
       <Tile label="Checks" value={<Num value={checks} />}>
@@ -40,8 +39,8 @@ export function Tiles({ tenant, span, summary, old }: Props) {
         <Num value={total.denied} unit={total.denied === 1 ? 'check' : 'checks'} />{' '}
         <Yesterday tenant={tenant} span={span} now={share_denied} />
       </Tile>
-      <Tile label="Shadow rules would deny" value={<Num value={would} />} tone="shadow">
-        {shadow_rules.length === 0 ? (
+      <Tile label="Shadow rules would deny" value={<Num value={shadow_denied} />} tone="shadow">
+        {shadow_rules.length === 0 && shadow_denied === 0 ? (
           'No active rule is in shadow mode'
         ) : (
           <Link to="/t/$tenant/violations" params={{ tenant }} search={{ mode: 'shadow', range: span.text }}>
