@@ -1,7 +1,7 @@
 // Package fleet knows which processes answer checks, and how each of them is.
 //
 // Each process reports itself to a [Store] every [Interval], beside its checks and never in their way: a
-// report that the store does not take in time is skipped, and the next one covers its span too. A process that
+// report that the store does not take in time is skipped. A report counts the checks of about a minute. A process that
 // ends in order takes its report back; one that was killed is seen no more once its last report is older
 // than [Recent]. Ages are reckoned by the store's clock, so that clocks which differ do no harm.
 //
@@ -20,6 +20,9 @@ const (
 	Interval = 5 * time.Second
 	// Recent is how old the report of a process that lives can be.
 	Recent = time.Minute
+
+	// counting is how far back the checks of a report are counted.
+	counting = time.Minute
 
 	// patience is how long a report may take.
 	patience = 3 * time.Second
@@ -55,7 +58,7 @@ type Report struct {
 	Process
 	At time.Time // by the store's clock
 
-	// Count is of Span, the time since the report before.
+	// Count is of Span, about the last minute: checks come in waves, so that a few seconds say little of a rate.
 	Count
 	Span time.Duration
 }
@@ -86,23 +89,34 @@ type Store interface {
 	Processes(ctx context.Context, within time.Duration) (reports []Report, now time.Time, err error)
 }
 
+// counted is what a process had counted at a time.
+type counted struct {
+	Count
+	at time.Time
+}
+
 // Keep reports a process until ctx ends, and then takes the report back. Look is asked for each report
 // and must answer from memory; it says how the process is and what it has counted since it began.
 func Keep(ctx context.Context, store Store, look func() (Process, Count), log *slog.Logger) {
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
-	reported, since, fails := Count{}, time.Now(), false
+	looks, fails := []counted{{at: time.Now()}}, false
 	for {
 		process, count := look()
 		now := time.Now()
-		report := Report{Process: process, Span: now.Sub(since), Count: Count{
-			Checks: count.Checks - reported.Checks, Degraded: count.Degraded - reported.Degraded,
+		base := looks[0]
+		report := Report{Process: process, Span: now.Sub(base.at), Count: Count{
+			Checks: count.Checks - base.Checks, Degraded: count.Degraded - base.Degraded,
 		}}
+		looks = append(looks, counted{count, now})
+		for len(looks) > 2 && now.Sub(looks[1].at) >= counting {
+			looks = looks[1:]
+		}
 		err := within(ctx, func(ctx context.Context) error { return store.ReportProcess(ctx, &report) })
 		switch {
 		case ctx.Err() != nil:
 		case err == nil:
-			reported, since, fails = count, now, false
+			fails = false
 		case !fails:
 			log.WarnContext(ctx, "this process cannot report itself; it is missing from the status page", "error", err)
 			fails = true

@@ -7029,7 +7029,10 @@ export interface components {
              * @description The age of the oldest rules of any process
              */
             rules_age_ms: number | null;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description In the last 5 whole minutes
+             */
             checks_per_second: number;
             /**
              * Format: double
@@ -7141,11 +7144,14 @@ export interface components {
             redis: components["schemas"]["RedisState"];
             /** @description Nodes of a Redis Cluster that do not answer this process, while others do */
             redis_down: string[];
-            /** Format: double */
+            /**
+             * Format: double
+             * @description Of all tenants, in about the last minute
+             */
             checks_per_second: number;
             /**
              * Format: double
-             * @description The share of checks that were decided without Redis, 0 to 1
+             * @description The share of these checks that were decided without Redis, 0 to 1
              */
             degraded_share: number;
         };

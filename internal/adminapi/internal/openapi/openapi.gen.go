@@ -2850,12 +2850,13 @@ type Problem struct {
 
 // ProcessStatus A process that answers checks
 type ProcessStatus struct {
+	// ChecksPerSecond Of all tenants, in about the last minute
 	ChecksPerSecond float64 `json:"checks_per_second"`
 
 	// Database Whether it could read rules
 	Database ProcessStatusDatabase `json:"database"`
 
-	// DegradedShare The share of checks that were decided without Redis, 0 to 1
+	// DegradedShare The share of these checks that were decided without Redis, 0 to 1
 	DegradedShare float64 `json:"degraded_share"`
 
 	// Name The name of its host
@@ -3838,9 +3839,11 @@ type TenantPatch struct {
 // TenantStatus defines model for TenantStatus.
 type TenantStatus struct {
 	// Answering down: no process with rules reported within the last minute
-	Answering       TenantStatusAnswering `json:"answering"`
-	At              time.Time             `json:"at"`
-	ChecksPerSecond float64               `json:"checks_per_second"`
+	Answering TenantStatusAnswering `json:"answering"`
+	At        time.Time             `json:"at"`
+
+	// ChecksPerSecond In the last 5 whole minutes
+	ChecksPerSecond float64 `json:"checks_per_second"`
 
 	// DegradedShare The share of checks that were decided without Redis
 	DegradedShare float64 `json:"degraded_share"`

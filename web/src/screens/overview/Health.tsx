@@ -33,7 +33,7 @@ function Own({ status }: { status: TenantStatus }) {
   const traffic = [
     share_denied === null
       ? 'no checks in the last 5 full minutes'
-      : `${rate}, ${percent(share_denied)} denied`,
+      : `${rate} in the last 5 minutes, ${percent(share_denied)} denied`,
     degraded_share > 0 && `${percent(degraded_share)} degraded`,
   ];
   return (
@@ -102,14 +102,14 @@ function Parts({ status }: { status: Status }) {
 function Process({ process, at }: { process: ProcessStatus; at: string }) {
   const found = ailments(process, Date.parse(at));
   const { name, version, rules, rules_age_ms, checks_per_second, degraded_share } = process;
-  const rate = `${shortNumber(Math.round(checks_per_second * 10) / 10)} checks/s`;
+  const rate = `${shortNumber(Math.round(checks_per_second * 10) / 10)} checks/s of all tenants`;
   const age = rules_age_ms === null ? null : `rules ${duration(rules_age_ms)} old`;
   const facts = [rate, age, degraded_share > 0 && `${percent(degraded_share)} degraded`].filter(Boolean);
   return (
     <li>
       <Tooltip label={`Version ${version}, ${plural(rules, 'rule')} in memory`}>
         <span>
-          <Part name={name} note={found.length > 0 ? found.join(', ') : facts.join(' · ')} />
+          <Part name={`Process ${name}`} note={found.length > 0 ? found.join(', ') : facts.join(' · ')} />
         </span>
       </Tooltip>
       {found.length > 0 ? <Outcome tone="degraded">Degraded</Outcome> : <Outcome tone="allowed">Up</Outcome>}

@@ -123,7 +123,9 @@ test('a tenant sees how its own checks go, and asks for nobody else’s', async 
   const own = tenantStatus({ redis: 'down', degraded_share: 0.4, rules_age_ms: 90_000, share_denied: 0.125 });
   fakeServer(traffic({ [`GET ${base}/status`]: own }));
   const { queries } = open('/t/acme/overview');
-  expect(await screen.findByText(/12 per second, 13\s%\sdenied · 40\s%\sdegraded/)).toBeDefined();
+  expect(
+    await screen.findByText(/12 per second in the last 5 minutes, 13\s%\sdenied · 40\s%\sdegraded/),
+  ).toBeDefined();
   expect(screen.getByText('failure modes apply')).toBeDefined();
   expect(screen.getByText('loaded 90 s ago')).toBeDefined();
   expect(screen.getByText('Stale')).toBeDefined();
@@ -147,6 +149,9 @@ test('a process that is unwell says what ails it, and one that is missing is mis
   );
   const { queries } = open('/t/acme/overview');
   expect(await screen.findByText('Redis down: failure modes apply')).toBeDefined();
+  expect(screen.getByText('Process api-2')).toBeDefined();
+  queries.setQueryData(['status'], status([process()]));
+  expect(await screen.findByText(/^12 checks\/s of all tenants/)).toBeDefined();
   queries.setQueryData(['status'], status([]));
   expect(await screen.findByText('No process is serving checks')).toBeDefined();
 });

@@ -2,7 +2,7 @@ import { Tooltip } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { serverNow } from '~/api/clock';
-import { summaryQuery, tenantStatusQuery } from '~/api/traffic';
+import { seriesQuery, summaryQuery, tenantStatusQuery } from '~/api/traffic';
 import type { Summary, Verdicts } from '~/api/types';
 import { Num } from '~/components/Num';
 import { duration, percent } from '~/domain/format';
@@ -10,6 +10,7 @@ import { earlier, type Span } from '~/domain/range';
 import { useTenant } from '~/session';
 import { redisOf } from './ailments';
 import styles from './Overview.module.css';
+import { averageOf } from './rates';
 
 /** All checks: each was allowed, denied or bypassed. */
 export function checksOf({ allowed, denied, bypassed }: Verdicts): number {
@@ -30,10 +31,11 @@ interface Props {
 export function Tiles({ tenant, span, summary, old }: Props) {
   const { total, share_denied, shadow_denied, shadow_rules, from, until } = summary;
   const checks = checksOf(total);
+  const series = useQuery(seriesQuery(tenant, span)); // that of the chart
   return (
     <section className={styles.tiles} aria-label="Summary" data-old={old || undefined} aria-busy={old}>
       <Tile label="Checks" value={<Num value={checks} />}>
-        {perSecond(checks, Date.parse(until) - Date.parse(from))} on average
+        {averageOf(checks, series.data, Date.parse(from), Date.parse(until))}
       </Tile>
       <Tile label="Denied" value={share_denied === null ? '–' : percent(share_denied)} tone="denied">
         <Num value={total.denied} unit={total.denied === 1 ? 'check' : 'checks'} />{' '}
@@ -109,10 +111,4 @@ function Yesterday({ tenant, span, now }: { tenant: string; span: Span; now: num
       · {percent(data.share_denied)} {then}
     </>
   );
-}
-
-function perSecond(count: number, ms: number): string {
-  const rate = count / (ms / 1000);
-  if (rate === 0) return '0 per second';
-  return rate < 1 ? `${(rate * 60).toFixed(1)} per minute` : `${rate.toFixed(rate < 10 ? 1 : 0)} per second`;
 }

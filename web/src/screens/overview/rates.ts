@@ -1,4 +1,5 @@
 import type { Series } from '~/api/types';
+import { plainTime, zoneOf } from '~/domain/format';
 
 export interface Rates {
   /** When each step begins, in seconds. */
@@ -11,14 +12,20 @@ export interface Rates {
 
 const minute = 60_000;
 
+/** A step is drawn after so many milliseconds: the rate of fewer is chance, and checks are counted a second late. */
+const least = 15_000;
+
 /**
- * Checks per minute of each step. An unfinished step is divided by its elapsed minutes, and by at least one:
- * seven checks in the first ten seconds count as seven, not as an estimate for the minute.
+ * Checks per minute of each step. An unfinished step is divided by its elapsed time, so that a new minute is no fall; one that
+ * has hardly begun is left out.
  */
-export function perMinute({ points, step_seconds }: Series, now: number): Rates {
+export function perMinute({ points: all, step_seconds }: Series, now: number): Rates {
   const step = step_seconds * 1000;
   const rate = (count: number, at: string) =>
-    (count * minute) / Math.max(minute, Math.min(step, now - Date.parse(at)));
+    (count * minute) / Math.max(least, Math.min(step, now - Date.parse(at)));
+  const newest = all.at(-1);
+  const hasBegun = newest !== undefined && now - Date.parse(newest.at) >= Math.min(least, step);
+  const points = hasBegun || all.length < 2 ? all : all.slice(0, -1);
   const last = points.at(-1);
   return {
     x: points.map(({ at }) => Date.parse(at) / 1000),
@@ -26,4 +33,23 @@ export function perMinute({ points, step_seconds }: Series, now: number): Rates 
     denied: points.map(({ at, denied }) => rate(denied, at)),
     unfinished: last !== undefined && now < Date.parse(last.at) + step,
   };
+}
+
+/**
+ * The average rate of a range: since the first checks, if they came later than the range began. Time before that, as of a new tenant,
+ * would make it less than what is measured now.
+ */
+export function averageOf(checks: number, series: Series | undefined, from: number, until: number): string {
+  if (checks === 0) return 'no checks in this time';
+  const index = series?.points.findIndex(({ allowed, denied, bypassed }) => allowed + denied + bypassed > 0);
+  const first =
+    series && index !== undefined && index > 1 ? Date.parse(series.points[index]?.at ?? '') : from;
+  const rate = perSecond(checks, Math.max(until - first, minute));
+  return first > from ? `${rate} since ${plainTime(first, 'minute')} ${zoneOf(first)}` : `${rate} on average`;
+}
+
+function perSecond(count: number, ms: number): string {
+  const rate = count / (ms / 1000);
+  if (rate < 0.1 / 60) return 'less than 0.1 per minute';
+  return rate < 1 ? `${(rate * 60).toFixed(1)} per minute` : `${rate.toFixed(rate < 10 ? 1 : 0)} per second`;
 }
