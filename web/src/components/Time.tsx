@@ -1,16 +1,51 @@
 import { Tooltip } from '@mantine/core';
-import { useEffect, useState } from 'react';
+import { useSyncExternalStore } from 'react';
 import { serverNow } from '~/api/clock';
 import { duration, exactTime, relative } from '~/domain/format';
 
-/** The current time by the server's clock, updated at an interval in milliseconds. */
-export function useNow(every = 10_000): number {
-  const [now, setNow] = useState(serverNow);
-  useEffect(() => {
-    const timer = setInterval(() => setNow(serverNow()), every);
-    return () => clearInterval(timer);
-  }, [every]);
-  return now;
+/** One clock for each interval: what is drawn by it has the same age at the same time, whenever it was drawn first. */
+function makeClock(every: number) {
+  const listeners = new Set<() => void>();
+  let now = 0;
+  let timer: ReturnType<typeof setInterval> | undefined;
+  const tick = () => {
+    now = serverNow();
+    for (const listener of listeners) listener();
+  };
+  return {
+    subscribe(listener: () => void) {
+      listeners.add(listener);
+      timer ??= setInterval(tick, every);
+      return () => {
+        listeners.delete(listener);
+        if (listeners.size > 0) return;
+        clearInterval(timer);
+        timer = undefined;
+      };
+    },
+    read() {
+      // While nobody listens nothing ticks, and the time is that of an earlier page.
+      if (listeners.size === 0 && Math.abs(serverNow() - now) >= every) now = serverNow();
+      return now;
+    },
+  };
+}
+
+const clocks = new Map<number, ReturnType<typeof makeClock>>();
+
+function clockOf(every: number) {
+  const clock = clocks.get(every) ?? makeClock(every);
+  clocks.set(every, clock);
+  return clock;
+}
+
+/**
+ * The current time by the server's clock, updated at an interval in milliseconds. The interval is no longer than what relative times
+ * call "just now", or what has just come would be in the future.
+ */
+export function useNow(every = 5_000): number {
+  const { subscribe, read } = clockOf(every);
+  return useSyncExternalStore(subscribe, read);
 }
 
 /** "3 min ago", with the exact time on hover. */
