@@ -60,6 +60,7 @@ func (s *surface) ScheduleChange(ctx context.Context, request openapi.ScheduleCh
 	tenant, body := requestOf(ctx).tenant, request.Body
 	change := rules.ScheduledChange{TenantID: tenant.ID, StartsAt: orZero(body.StartsAt).UTC(), EndsAt: orZero(body.EndsAt).UTC()}
 	change.Lasts = time.Duration(valueOf(body.EndsInSeconds)) * time.Second
+	change.Replaces = valueOf(body.Replaces)
 	wrong := change.Validate(s.Now())
 	if body.EndsInSeconds != nil && body.EndsAt.IsSpecified() {
 		wrong.Add("ends_in_seconds", "must be left out beside ends_at")

@@ -35,6 +35,21 @@ func scheduleBody(starts, ends string, all ...map[string]any) map[string]any {
 	return made
 }
 
+func TestAChangeTakesThePlaceOfOneThatWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Editor)
+	rule := w.rule(w.acme)
+	waiting := w.schedule(rule)
+	const path = "/api/v1/tenants/acme/scheduled-changes"
+	starts := time.Now().Add(90 * time.Minute).UTC().Format(time.RFC3339)
+	body := scheduleBody(starts, "", map[string]any{"rule_id": rule.ID, "version": 1, "change": map[string]any{"burst_capacity": 30}})
+	w.want(w.send(by, "POST", path, body), http.StatusConflict)
+	body["replaces"] = waiting.ID
+	w.want(w.send(by, "POST", path, body), http.StatusCreated)
+	w.want(w.send(by, "POST", path, body), http.StatusPreconditionFailed)
+}
+
 func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

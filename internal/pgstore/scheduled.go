@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -28,6 +31,11 @@ func (s Writer) Schedule(ctx context.Context, change rules.ScheduledChange, afte
 		}
 		if change.Lasts != 0 {
 			change.EndsAt = change.StartsAt.Add(change.Lasts)
+		}
+		if change.Replaces != 0 {
+			if err := w.cancelReplaced(ctx, change.Replaces); err != nil {
+				return err
+			}
 		}
 		row, parts, err := w.createScheduled(ctx, s.by, &change, after)
 		if err == nil && !waits {
@@ -156,9 +164,7 @@ func (s Writer) CancelScheduled(ctx context.Context, tenant rules.TenantID, id i
 		}
 		switch rules.ScheduledState(row.State) {
 		case rules.ScheduledWaiting:
-			now := time.Now()
-			row.State, row.DueAt, row.EndedAt = string(rules.ScheduledCanceled), nil, &now
-			row, err = w.stepScheduled(ctx, row)
+			row, err = w.cancelWaiting(ctx, row)
 		case rules.ScheduledInForce:
 			row, err = w.takeBack(ctx, row, parts, time.Now())
 		default:
@@ -172,6 +178,25 @@ func (s Writer) CancelScheduled(ctx context.Context, tenant rules.TenantID, id i
 		return rules.ScheduledChange{}, fmt.Errorf("cancel the scheduled change %d: %w", id, err)
 	}
 	return after, nil
+}
+
+// cancelReplaced cancels the change that another takes the place of.
+func (w write) cancelReplaced(ctx context.Context, id int64) error {
+	row, err := w.ScheduledChange(ctx, w.tenant, id)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows), err == nil && row.State != string(rules.ScheduledWaiting):
+		return fmt.Errorf("change %d no longer waits: %w", id, rules.ErrChanged)
+	case err != nil:
+		return err
+	}
+	_, err = w.cancelWaiting(ctx, row)
+	return err
+}
+
+func (w write) cancelWaiting(ctx context.Context, row dbsqlc.ScheduledChange) (dbsqlc.ScheduledChange, error) {
+	now := time.Now()
+	row.State, row.DueAt, row.EndedAt = string(rules.ScheduledCanceled), nil, &now
+	return w.stepScheduled(ctx, row)
 }
 
 // scheduledAt returns one change and what it does to each of its rules.

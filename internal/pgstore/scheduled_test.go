@@ -233,3 +233,27 @@ func TestChangesThatOverlap(t *testing.T) {
 		}
 	}
 }
+
+func TestAScheduledChangeIsReplacedWhileItWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rule := w.ours.user
+	first := w.schedule(t, 60, friday, rule)
+	later := scheduled(friday.Add(time.Hour), rule) // of the same time, which only the first would forbid
+	later.Replaces = first.ID
+	second := must(w.Schedule(t.Context(), later, withBurst(70, rule)))(t)
+	if got := must(w.Writer.ScheduledChange(t.Context(), w.ours.ID, first.ID))(t); got.State != rules.ScheduledCanceled {
+		t.Errorf("the replaced change is %s", got.State)
+	}
+	w.runScheduled(t, monday)
+	if got := must(w.Rule(t.Context(), w.ours.ID, rule.ID))(t); got.Burst != 70 {
+		t.Errorf("the burst is %d", got.Burst)
+	}
+	for _, id := range []int64{first.ID, second.ID, 1 << 40} { // canceled, in force, unknown
+		again := scheduled(friday.Add(2*time.Hour), rule)
+		again.StartsAt, again.Replaces = friday.Add(90*time.Minute), id
+		now := must(w.Rule(t.Context(), w.ours.ID, rule.ID))(t)
+		_, err := w.Schedule(t.Context(), again, withBurst(80, now))
+		wantError(t, err, rules.ErrChanged)
+	}
+}

@@ -56,7 +56,9 @@ type ScheduledChange struct {
 	StartsAt, EndsAt time.Time // a zero end: it stays
 	// Lasts, in place of EndsAt, makes the end so long after the start, which the store chooses if the change begins now. Stored
 	// changes have none.
-	Lasts              time.Duration
+	Lasts time.Duration
+	// Replaces is a change that waits and that this one takes the place of. Stored changes have none.
+	Replaces           int64
 	State              ScheduledState
 	AppliedAt, EndedAt time.Time
 	Failure            string // for people

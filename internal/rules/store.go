@@ -145,7 +145,7 @@ type Store interface {
 	// RemoveRule removes the rule's overrides and its candidate as well.
 	RemoveRule(ctx context.Context, tenant TenantID, id RuleID, expected Expected) error
 	// Schedule lets a change wait for its time, all of its rules or none; after are they as the change would leave them now. A
-	// change without a start is made at once. An error is ErrTooManyScheduled, or tells by index what is wrong with single rules:
+	// change without a start is made at once. The change that it replaces is canceled: ErrChanged if that no longer waits. An error is ErrTooManyScheduled, or tells by index what is wrong with single rules:
 	// FieldErrors on change if it changes nothing, ErrChanged, ErrNotFound or ErrScheduledOverlap.
 	Schedule(ctx context.Context, change ScheduledChange, after []Rule) (ScheduledChange, error)
 	// CancelScheduled cancels a change that waits, and takes back all of one that is in force. Others stay as they are.

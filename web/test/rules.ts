@@ -20,6 +20,7 @@ export const world = (role: 'viewer' | 'editor' = 'editor', shown = live) => ({
     is_recording: true,
     since: '2026-11-01T09:00:00Z',
     until: '2026-11-01T21:00:00Z',
+    none_since: null,
     note: null,
     checks: { value: 1000, error: 0 },
     share: 1,

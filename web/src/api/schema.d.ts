@@ -4493,6 +4493,11 @@ export interface components {
              * @description In place of ends_at: so long after the start, which is the database's time if starts_at is left out
              */
             ends_in_seconds?: number;
+            /**
+             * Format: int64
+             * @description The id of a change that waits. It is canceled in the same transaction; 412 if it no longer waits
+             */
+            replaces?: number;
         };
         NewScheduledRule: {
             /** Format: int64 */

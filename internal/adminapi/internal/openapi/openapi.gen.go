@@ -2624,6 +2624,9 @@ type NewScheduledChange struct {
 	// EndsInSeconds In place of ends_at: so long after the start, which is the database's time if starts_at is left out
 	EndsInSeconds *int64 `json:"ends_in_seconds,omitempty"`
 
+	// Replaces The id of a change that waits. It is canceled in the same transaction; 412 if it no longer waits
+	Replaces *int64 `json:"replaces,omitempty"`
+
 	// Rules A rule is named once
 	Rules []NewScheduledRule `json:"rules"`
 

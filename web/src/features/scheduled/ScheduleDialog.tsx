@@ -5,7 +5,7 @@ import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import { isStatus, ProblemError, sentence } from '~/api/problem';
-import type { NewScheduledRule } from '~/api/types';
+import type { NewScheduledRule, ScheduledChange } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
 import { MomentField } from '~/components/MomentField';
 import { done } from '~/components/toast';
@@ -19,6 +19,8 @@ interface Props {
   rules: NewScheduledRule[];
   /** What changes, and with what effect. */
   children: React.ReactNode;
+  /** The change that this one takes the place of, which waits. */
+  replaces?: ScheduledChange;
   /** There is nothing to schedule yet. */
   disabled?: boolean;
   onClose: () => void;
@@ -31,12 +33,16 @@ const hour = 3_600_000;
 
 /** Schedules changes of rules as one: when it begins, and when the rules go back. */
 export function ScheduleDialog(props: Props) {
-  const { tenant, rules, children, disabled, onClose, onScheduled, onRaceLost } = props;
+  const { tenant, rules, children, replaces, disabled, onClose, onScheduled, onRaceLost } = props;
   const queries = useQueryClient();
   const [begins, setBegins] = useState<'later' | 'now'>('later');
-  const [start, setStart] = useState(() => fieldText(Math.ceil(serverNow() / hour) * hour));
-  const [back, setBack] = useState(true);
-  const [end, setEnd] = useState(() => fieldText(Math.ceil(serverNow() / hour) * hour + 24 * hour));
+  const [next] = useState(() => ({
+    start: replaces ? Date.parse(replaces.starts_at) : Math.ceil(serverNow() / hour) * hour,
+    end: replaces?.ends_at ? Date.parse(replaces.ends_at) : null,
+  }));
+  const [start, setStart] = useState(() => fieldText(next.start));
+  const [back, setBack] = useState(!replaces || next.end !== null);
+  const [end, setEnd] = useState(() => fieldText(next.end ?? next.start + 24 * hour));
   const isNow = begins === 'now';
   const isBack = back || isNow;
   const [from, until] = [isNow ? serverNow() : fieldMoment(start), fieldMoment(end)];
@@ -49,6 +55,7 @@ export function ScheduleDialog(props: Props) {
             rules,
             starts_at: isNow ? null : new Date(from).toISOString(),
             ends_at: isBack ? new Date(until).toISOString() : null,
+            replaces: replaces?.change_id,
           },
         }),
       ),
@@ -70,7 +77,13 @@ export function ScheduleDialog(props: Props) {
   return (
     <Dialog
       onClose={onClose}
-      title={many ? `Schedule ${plural(rules.length, 'change')}` : 'Schedule this change'}
+      title={
+        replaces
+          ? 'Edit this scheduled change'
+          : many
+            ? `Schedule ${plural(rules.length, 'change')}`
+            : 'Schedule this change'
+      }
       size={560}
       pending={schedule.isPending}
     >
@@ -125,7 +138,7 @@ export function ScheduleDialog(props: Props) {
             loading={schedule.isPending}
             disabled={disabled || Number.isNaN(from) || (isBack && !(until > from))}
           >
-            {isNow ? 'Change now' : 'Schedule'}
+            {isNow ? 'Change now' : replaces ? 'Save' : 'Schedule'}
           </Button>
         </Group>
       </form>

@@ -1,28 +1,32 @@
-import { Button } from '@mantine/core';
+import { Button, Group } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
-import type { ScheduledChange } from '~/api/types';
+import type { Rule, ScheduledChange } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { done } from '~/components/toast';
 import { plural } from '~/domain/format';
 import { isOpen, stateWords, whenWords } from '~/domain/scheduled';
 import { useRole } from '~/session';
+import { EditScheduled } from './EditScheduled';
 import styles from './scheduled.module.css';
 
 interface Props {
   tenant: string;
   changes: ScheduledChange[];
+  /** The rules that are known, by id. A change of others cannot be edited here. */
+  rules: Map<number, Rule>;
   /** What a change does, below its state. */
   what: (change: ScheduledChange) => React.ReactNode;
 }
 
-/** Scheduled changes, and what became of them. One that waits can be canceled, and one in force ended. */
-export function ScheduledList({ tenant, changes, what }: Props) {
+/** Scheduled changes, and what became of them. One that waits can be edited or canceled, and one in force ended. */
+export function ScheduledList({ tenant, changes, rules, what }: Props) {
   const { edit } = useRole();
   const queries = useQueryClient();
   const [asked, setAsked] = useState<ScheduledChange | null>(null);
+  const [edited, setEdited] = useState<ScheduledChange | null>(null);
 
   async function cancel() {
     if (!asked) return;
@@ -55,13 +59,29 @@ export function ScheduledList({ tenant, changes, what }: Props) {
               {one.failure && <div className={styles.warning}>{one.failure}</div>}
             </div>
             {edit && isOpen(one) && (
-              <Button variant="default" size="compact-sm" onClick={() => setAsked(one)}>
-                {one.state === 'in_force' ? 'End now' : 'Cancel'}
-              </Button>
+              <Group gap={8}>
+                {one.state === 'waiting' && one.rules.every(({ rule_id }) => rules.has(rule_id)) && (
+                  <Button variant="default" size="compact-sm" onClick={() => setEdited(one)}>
+                    Edit
+                  </Button>
+                )}
+                <Button variant="default" size="compact-sm" onClick={() => setAsked(one)}>
+                  {one.state === 'in_force' ? 'End now' : 'Cancel'}
+                </Button>
+              </Group>
             )}
           </li>
         ))}
       </ul>
+      {edited && (
+        <EditScheduled
+          key={edited.change_id}
+          tenant={tenant}
+          change={edited}
+          rules={edited.rules.flatMap(({ rule_id }) => rules.get(rule_id) ?? [])}
+          onClose={() => setEdited(null)}
+        />
+      )}
       <ConfirmAction
         opened={asked !== null}
         onClose={() => setAsked(null)}

@@ -23,6 +23,7 @@ export function ScheduledChanges({ tenant, rows }: { tenant: string; rows: Matri
       <ScheduledList
         tenant={tenant}
         changes={all}
+        rules={rules}
         what={(change) => <What tenant={tenant} change={change} rules={rules} />}
       />
     </Card>

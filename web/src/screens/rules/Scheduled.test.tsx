@@ -1,5 +1,6 @@
 import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { expect, test, vi } from 'vitest';
+import { fieldText } from '~/domain/zone';
 import { fakeServer, page, problem } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { live, world } from '../../../test/rules';
@@ -65,6 +66,35 @@ test('scheduled changes are listed with what became of them, and one that waits 
   await user.click(within(list).getByRole('button', { name: 'Cancel' }));
   await user.click(within(await screen.findByRole('dialog')).getByRole('button', { name: 'Cancel change' }));
   await waitFor(() => expect(requests.some(({ path }) => path.endsWith('/7/cancel'))).toBe(true));
+});
+
+test('a change that waits is edited: another limit and another end take its place', async () => {
+  const requests = fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/scheduled-changes': page([scheduled]),
+    'POST /api/v1/tenants/acme/scheduled-changes': () => ({ status: 201, json: scheduled }),
+  });
+  const { user } = open('/t/acme/rules/1');
+  const list = await screen.findByRole('list', { name: 'Scheduled changes' });
+  await user.click(within(list).getByRole('button', { name: 'Edit' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Edit this scheduled change' });
+  expect(within(dialog).getByLabelText(/Starts/)).toHaveProperty(
+    'value',
+    fieldText(Date.parse(scheduled.starts_at)),
+  );
+  const burst = within(dialog).getByLabelText('Burst');
+  expect(burst).toHaveProperty('value', '80');
+  await user.clear(burst);
+  await user.type(burst, '90');
+  fireEvent.change(within(dialog).getByLabelText(/Ends/), { target: { value: '2026-11-30T17:00' } });
+  await user.click(within(dialog).getByRole('button', { name: 'Save' }));
+  await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+  expect(requests.find(({ path, method }) => method === 'POST' && path.endsWith('changes'))?.body).toEqual({
+    rules: [{ rule_id: 1, version: 3, change: { burst_capacity: 90 } }],
+    starts_at: new Date(scheduled.starts_at).toISOString(),
+    ends_at: new Date('2026-11-30T17:00').toISOString(),
+    replaces: 7,
+  });
 });
 
 test('a change of many rules says so on the page of each, and what became of it', async () => {

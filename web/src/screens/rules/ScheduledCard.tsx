@@ -17,6 +17,7 @@ export function ScheduledCard({ tenant, rule }: { tenant: string; rule: Rule }) 
       <ScheduledList
         tenant={tenant}
         changes={all}
+        rules={new Map([[rule.rule_id, rule]])}
         what={(change) => <OfRule rule={rule} change={change} />}
       />
     </Card>
