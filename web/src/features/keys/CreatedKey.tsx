@@ -13,11 +13,14 @@ export interface Created {
 export function CreatedKey({
   tenant,
   created,
+  used,
   onClose,
 }: {
   /** null: a service key */
   tenant: string | null;
   created: Created;
+  /** A request with the key has arrived. */
+  used: boolean;
   onClose: () => void;
 }) {
   return (
@@ -32,6 +35,11 @@ export function CreatedKey({
               Try it
             </Link>{' '}
             has code for other checks.
+          </p>
+          <p role="status">
+            {used
+              ? 'A check with this key has arrived.'
+              : 'Waiting for a check with this key. It shows here within 20 s.'}
           </p>
         </>
       )}

@@ -137,7 +137,14 @@ export function KeyList({ room, keys, own, title, lead, empty }: Props) {
         label={open?.act === 'revoke' ? labelOf(open.key) : ''}
         onClose={close}
       />
-      {created && <CreatedKey tenant={room.tenant} created={created} onClose={() => setCreated(null)} />}
+      {created && (
+        <CreatedKey
+          tenant={room.tenant}
+          created={created}
+          used={!!keys.data?.find(({ key_id }) => key_id === created.key.key_id)?.last_used_at}
+          onClose={() => setCreated(null)}
+        />
+      )}
     </>
   );
 }

@@ -32,6 +32,27 @@ test('a new key is shown once, with a line to paste, and neither Escape nor a cl
   await waitFor(() => expect(screen.queryByText('slk_k3Jx9mQ2_secret')).toBeNull());
 });
 
+test('the dialog of a new key says when a check with it has arrived', async () => {
+  let used = false;
+  server({
+    [`GET ${acme}/api-keys`]: () => ({
+      json: page([key({ last_used_at: used ? '2026-11-26T17:00:00Z' : null })]),
+    }),
+    [`POST ${acme}/api-keys`]: () => ({
+      status: 201,
+      json: { key: key({ last_used_at: null }), secret: 'slk_k3Jx9mQ2_secret' },
+    }),
+  });
+  const { user } = open('/t/acme/settings/keys');
+  await user.click(await screen.findByRole('button', { name: 'Create key' }));
+  const form = await screen.findByRole('dialog');
+  await user.type(within(form).getByLabelText('Name'), 'ci');
+  await user.click(within(form).getByRole('button', { name: 'Create key' }));
+  expect(await screen.findByText(/^Waiting for a check with this key/)).toBeDefined();
+  used = true;
+  expect(await screen.findByText('A check with this key has arrived.', {}, { timeout: 8_000 })).toBeDefined();
+});
+
 test('the form of a new key is gone when its secret is shown, however long the list takes', async () => {
   let reads = 0;
   server({

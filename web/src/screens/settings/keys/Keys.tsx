@@ -8,7 +8,7 @@ import { keysQuery } from './queries';
 export default function Keys() {
   const tenant = useTenant();
   const { own } = useRole();
-  const keys = useQuery(keysQuery(tenant));
+  const keys = useQuery({ ...keysQuery(tenant), refetchInterval: 5_000 }); // their last use
   return (
     <KeyList
       room={tenantRoom(useQueryClient(), tenant)}
