@@ -23,7 +23,7 @@ test('descriptors that are pasted show their checks with a mapping that is saved
     .getByLabel('Descriptors')
     .fill('{"descriptors": [{"entries": [{"key": "customer", "value": "42"}]}]}');
   const matched = page.getByRole('table', { name: 'Matched rules' });
-  await expect(matched.getByText('user:{user_id}:attr.descriptor:customer')).toBeVisible();
+  await expect(matched.getByText('Each user with descriptor customer')).toBeVisible();
   await settled(page);
   await expectAccessible(page);
   await page.getByRole('button', { name: 'Save' }).click();
@@ -48,6 +48,6 @@ test('a sample request shows the check that it becomes before anything is saved'
   await page.getByLabel('Headers').fill('X-User: 42\nX-Forwarded-For: 203.0.113.9');
   await expect(page.getByText('GET /orders/{id}', { exact: true })).toBeVisible();
   await expect(
-    page.getByRole('table', { name: 'Matched rules' }).getByText('user:{user_id}').first(),
+    page.getByRole('table', { name: 'Matched rules' }).getByText('Each user').first(),
   ).toBeVisible();
 });

@@ -88,7 +88,7 @@ for (const viewport of [
       await page.getByRole('button', { name: 'New replay' }).first().click();
       const dialog = page.getByRole('dialog', { name: 'Replay recorded checks' });
       await dialog.getByRole('combobox', { name: 'Rule' }).click();
-      await page.getByRole('option', { name: 'user:{user_id} · pro', exact: true }).click();
+      await page.getByRole('option', { name: 'Each user · pro', exact: true }).click();
       await dialog.getByRole('button', { name: 'Half' }).click();
       await dialog.getByText('Yesterday', { exact: true }).click();
       await expect(dialog.getByText(/Recorded since/)).toBeVisible();

@@ -1,6 +1,7 @@
 import { Link } from '@tanstack/react-router';
 import type { Rule } from '~/api/types';
-import { ruleDetail, ruleLabel } from '~/domain/rule';
+import { patternInWords } from '~/domain/pattern';
+import { ruleDetail } from '~/domain/rule';
 import { Outcome } from './Outcome';
 
 interface Props {
@@ -10,21 +11,21 @@ interface Props {
   rule: (Pick<Rule, 'key_pattern' | 'name' | 'plan'> & { removed?: boolean }) | undefined;
 }
 
-/** A rule by its pattern, name and plan; it leads to the rule's page. */
+/** A rule by what it matches, its name and its plan; it leads to the rule's page. */
 export function RuleLink({ tenant, id, rule }: Props) {
   return (
-    <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(id) }} title={rule && ruleLabel(rule)}>
+    <Link to="/t/$tenant/rules/$rule" params={{ tenant, rule: String(id) }} title={rule?.key_pattern}>
       <RuleName id={id} rule={rule} />
     </Link>
   );
 }
 
-/** A rule by its pattern, name and plan. */
+/** A rule by what it matches, its name and its plan. */
 export function RuleName({ id, rule }: Omit<Props, 'tenant'>) {
-  if (!rule) return <code>rule {id}</code>;
+  if (!rule) return <>rule {id}</>;
   return (
     <>
-      <code>{rule.key_pattern}</code> <span className="soft">{ruleDetail(rule)}</span>
+      {patternInWords(rule.key_pattern)} <span className="soft">{ruleDetail(rule)}</span>
       {rule.removed && (
         <>
           {' '}

@@ -35,7 +35,11 @@ test('a creation shows all values, and none before', () => {
 });
 
 test.each([
-  [{ kind: 'rule', id: '12' }, { key_pattern: 'global', name: 'daily', plan: null }, 'rule global · daily'],
+  [
+    { kind: 'rule', id: '12' },
+    { key_pattern: 'global', name: 'daily', plan: null },
+    'rule All requests · daily',
+  ],
   [{ kind: 'override', id: '12:a:b' }, {}, 'the override of user a:b on rule 12'],
   [{ kind: 'user', id: '42' }, {}, 'the plan of user 42'],
   [{ kind: 'api_key', id: 'k1' }, { name: 'gateway' }, 'API key gateway'],

@@ -3,7 +3,7 @@ import { adaptText } from './adapt';
 import { exactTime } from './format';
 import { type RateUnit, rateSentence } from './rate';
 import type { Permissions } from './roles';
-import { fieldLabels } from './rule';
+import { fieldLabels, ruleTitle } from './rule';
 import { formatDuration } from './window';
 
 /** The audit log in words: who did what to what, and which values changed. */
@@ -84,6 +84,11 @@ const causes: Record<string, string> = {
   'rotate secret': 'new signing secret',
 };
 
+/** "Each user · daily · free" */
+function ruleOf(key_pattern: string, name: string, plan: string): string {
+  return [ruleTitle({ key_pattern, name }), plan].filter(Boolean).join(' · ');
+}
+
 /** The names of objects that entries have by id only; undefined for removed ones. */
 export interface Names {
   member: (id: string) => string | undefined;
@@ -92,13 +97,13 @@ export interface Names {
 
 const nameless: Names = { member: () => undefined, rule: () => undefined };
 
-/** "rule user:{user_id} · daily · free", "the plan of user 42" */
+/** "rule Each user · daily · free", "the plan of user 42" */
 export function objectOf({ object: { kind, id }, before, after }: AuditEntry, names = nameless): string {
   const row: Row = after ?? before ?? {};
   const text = (field: string) => (typeof row[field] === 'string' ? row[field] : '');
   switch (kind) {
     case 'rule':
-      return `rule ${[text('key_pattern') || id, text('name'), text('plan')].filter(Boolean).join(' · ')}`;
+      return `rule ${ruleOf(text('key_pattern'), text('name'), text('plan')) || id}`;
     case 'override':
       return overrideOf(id, names);
     case 'user':

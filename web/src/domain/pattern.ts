@@ -335,23 +335,19 @@ export function splitsByUser(text: string): boolean {
 }
 
 /**
- * What a pattern limits, in words: "Each user", "Each user on POST /v1/charges", "Everything below /api/
- * together". The text itself if it is no pattern.
+ * What a pattern matches, in words: "Each user", "Each user on POST /v1/charges", "Everything below /api/".
+ * What does not begin with "Each" shares one bucket. The text itself if it is no pattern.
  */
 export function patternInWords(text: string): string {
   const { segments } = parsePattern(text);
   if (!segments) return text;
-  if (segments[0]?.field === 'global') return 'All requests together';
+  if (segments[0]?.field === 'global') return 'All requests';
   const split = segments.filter(({ each }) => each);
   const fixed = segments.filter(({ each }) => !each);
   const who = split.map(noun).join(' and ');
-  const where = fixed.map(place);
-  if (split.length === 0) return upper(`${where.join(', ')}${isOne(fixed) ? '' : ' together'}`);
-  return upper(`each ${who}${where.length > 0 ? ` ${fixed.map(within).join(', ')}` : ''}`);
-}
-
-function isOne(fixed: Segment[]): boolean {
-  return fixed.length === 1 && fixed[0]?.field === 'user';
+  if (split.length === 0)
+    return upper([...fixed.slice(0, 1).map(place), ...fixed.slice(1).map(within)].join(' '));
+  return upper(`each ${who}${fixed.length > 0 ? ` ${fixed.map(within).join(', ')}` : ''}`);
 }
 
 function noun({ field, attribute }: Segment): string {
@@ -361,7 +357,7 @@ function noun({ field, attribute }: Segment): string {
 function place(segment: Segment): string {
   const { field, value, attribute } = segment;
   if (field === 'user') return `user ${value}`;
-  if (field === 'ip') return value.includes('/') ? `addresses in ${value}` : `address ${value}`;
+  if (field === 'ip') return `${value.includes('/') ? 'network' : 'address'} ${value}`;
   if (field === 'attr') return `${attribute} ${value}`;
   return segment.below ? `everything below ${endpoint(segment)}` : `requests to ${endpoint(segment)}`;
 }

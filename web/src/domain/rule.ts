@@ -1,12 +1,18 @@
 import type { Rule } from '~/api/types';
+import { patternInWords } from './pattern';
 import { type Limit, limitSentence } from './rate';
 
 type Named = Pick<Rule, 'key_pattern' | 'name' | 'plan'>;
 
-/** A rule in a list or a choice: "user:{user_id} · daily · pro · shadow". */
+/** What people call a rule: "Each user · daily". */
+export function ruleTitle({ key_pattern, name }: Omit<Named, 'plan'>): string {
+  return [patternInWords(key_pattern), name].filter(Boolean).join(' · ');
+}
+
+/** A rule in a list or a choice: "Each user · daily · pro · shadow". */
 export function ruleLabel(rule: Named & Partial<Pick<Rule, 'mode' | 'is_active'>>): string {
   const state = rule.is_active === false ? 'off' : rule.mode === 'shadow' && 'shadow';
-  return [rule.key_pattern, ruleDetail(rule), state].filter(Boolean).join(' · ');
+  return [ruleTitle(rule), rule.plan ?? 'all plans', state].filter(Boolean).join(' · ');
 }
 
 /** What tells rules of one pattern apart: "daily · pro". */

@@ -8,6 +8,7 @@ import { ShowMore } from '~/components/ShowMore';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { exactNumber, percent, plainTime, zonedTime } from '~/domain/format';
+import { patternInWords } from '~/domain/pattern';
 import styles from './Crossings.module.css';
 import { crossingsQuery, type WhichCrossings } from './queries';
 
@@ -103,7 +104,7 @@ function OfRule({ tenant, crossing, rule }: Omit<RowProps, 'names'>) {
   if (rule) return <RuleLink tenant={tenant} id={rule_id} rule={rule} />;
   return (
     <>
-      <code>{key_pattern}</code>{' '}
+      {patternInWords(key_pattern)}{' '}
       <span className="soft">{[name, rule === null && 'removed'].filter(Boolean).join(' · ')}</span>
     </>
   );

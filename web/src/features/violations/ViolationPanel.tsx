@@ -12,7 +12,7 @@ import { SidePanel } from '~/components/SidePanel';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { Duration, RelativeTime } from '~/components/Time';
 import { exactNumber, exactTime, plural } from '~/domain/format';
-import { splitsByUser } from '~/domain/pattern';
+import { patternInWords, splitsByUser } from '~/domain/pattern';
 import { hasRate, limitSentence } from '~/domain/rate';
 import { endpointOf, limitThen, whatHappened, who } from '~/domain/violation';
 import type { TrySearch } from '~/search';
@@ -207,7 +207,7 @@ function Details({ tenant, violation, detail }: Omit<StoryProps, 'onOpen' | 'blo
         Rule: detail?.rule ? (
           <RuleLink tenant={tenant} id={rule_id} rule={detail.rule} />
         ) : (
-          <code>{violation.key_pattern}</code>
+          patternInWords(violation.key_pattern)
         ),
         'Limit at that time': limitThen(violation),
         Cost: `${exactNumber(cost)} each`,
@@ -259,7 +259,7 @@ function Beside({
                 </time>
               </Tooltip>
               <OutcomeOf violation={one} />
-              <span className={styles.besideWhat}>{endpointOf(one) ?? one.key_pattern}</span>
+              <span className={styles.besideWhat}>{endpointOf(one) ?? patternInWords(one.key_pattern)}</span>
               <span className="numeric soft">× {exactNumber(one.count)}</span>
             </button>
           </li>

@@ -6,6 +6,7 @@ import { Outcome } from '~/components/Outcome';
 import { RuleName } from '~/components/RuleLink';
 import { Duration, RelativeTime } from '~/components/Time';
 import { exactNumber } from '~/domain/format';
+import { patternInWords } from '~/domain/pattern';
 import { rateShort, unitOf } from '~/domain/rate';
 import { endpointOf, limitThen } from '~/domain/violation';
 import styles from './violations.module.css';
@@ -37,7 +38,7 @@ const columnsWith = (rules: Rule[]): Column<Violation>[] => [
     wide: true,
     render: ({ rule_id, key_pattern }) => {
       const rule = rules.find((one) => one.rule_id === rule_id);
-      return rule ? <RuleName id={rule_id} rule={rule} /> : <code>{key_pattern}</code>;
+      return rule ? <RuleName id={rule_id} rule={rule} /> : patternInWords(key_pattern);
     },
   },
   {

@@ -48,7 +48,7 @@ test('the overrides of all rules are listed, page by page, and a row opens its u
   const { user, router } = open('/t/acme/overrides');
   const table = await screen.findByRole('table', { name: 'Overrides' });
   expect(within(table).getAllByRole('row')[1]?.textContent).toMatch(
-    /42user:\{user_id\} pro100 per second.*migration weekNever/,
+    /42Each user pro100 per second.*migration weekNever/,
   );
   await user.click(screen.getByRole('button', { name: 'Show more' }));
   expect(await within(table).findByText('99')).toBeDefined();
@@ -87,7 +87,7 @@ test('rules that end by themselves are listed above the overrides', async () => 
   server([], { [`GET ${acme}/rules`]: page([rule(), rule({ rule_id: 13, ...temporary, expires_at })]) });
   open('/t/acme/overrides');
   const list = await screen.findByRole('list', { name: 'Temporary rules' });
-  expect(list.textContent).toMatch(/user:42.*Blocks until/);
+  expect(list.textContent).toMatch(/User 42.*Blocks until/);
 });
 
 test('a new override begins with the rule that denied the user who is typed, and keeps the user', async () => {
@@ -118,8 +118,8 @@ test('the rules that apply to the user who is typed come first, and the first of
   await waitFor(() => expect(within(dialog).getByLabelText('Rule')).toHaveProperty('value', '13'));
   const plans = within(dialog).getAllByRole('group', { name: /plan/i });
   expect(plans.map((plan) => [plan.getAttribute('label'), plan.textContent])).toEqual([
-    ['Plan free', 'user:{user_id} · free'],
-    ['Other plans', 'user:{user_id} · pro'],
+    ['Plan free', 'Each user · free'],
+    ['Other plans', 'Each user · pro'],
   ]);
 });
 
@@ -141,7 +141,7 @@ test('an override that was begun keeps its rule and what was typed; the rule tha
   await waitFor(() => expect(answer).toBeDefined());
   answer?.({ json, headers: { ETag: '"0"' } });
   const offer = await within(dialog).findByRole('button', { name: 'Use this rule' });
-  expect(offer.closest('p')?.textContent).toMatch(/^user:\{user_id\} · free denies this user most\./);
+  expect(offer.closest('p')?.textContent).toMatch(/^Each user · free denies this user most\./);
   expect(chosen()).toBe('12');
   expect(reason).toHaveProperty('value', 'ticket');
   expect(document.activeElement).toBe(reason);

@@ -115,7 +115,7 @@ test('a shadow rule says what it would deny', async () => {
   open('/t/acme/overview');
   const table = await screen.findByRole('table', { name: 'Rules in shadow mode' });
   const row = within(table).getAllByRole('row')[1] as HTMLElement;
-  expect(row.textContent).toBe('user:{user_id} half · free40.0\u202fk8002.0\u202f%');
+  expect(row.textContent).toBe('Each user half · free40.0\u202fk8002.0\u202f%');
 });
 
 test('a tenant sees how its own checks go, and asks for nobody else’s', async () => {
@@ -235,7 +235,7 @@ test('a removed rule keeps its name in the ranking, and offers no action', async
     }),
   );
   open('/t/acme/overview');
-  const link = await screen.findByRole('link', { name: /user:\{user_id\} half · free Removed/ });
+  const link = await screen.findByRole('link', { name: /Each user half · free Removed/ });
   expect(link).toBeDefined();
   expect(screen.queryByRole('button', { name: /^Actions for rule/ })).toBeNull();
 });

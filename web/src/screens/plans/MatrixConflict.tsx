@@ -1,6 +1,6 @@
 import { ConflictDialog } from '~/components/ConflictDialog';
-import { patternInWords } from '~/domain/pattern';
 import { limitSentence } from '~/domain/rate';
+import { ruleLabel } from '~/domain/rule';
 import type { Clash } from './draft';
 
 interface Props {
@@ -13,7 +13,7 @@ interface Props {
 /** Shows the cells that somebody else changed first: both versions of each. */
 export function MatrixConflict({ lost, onKeepMine, onTakeTheirs, onClose }: Props) {
   const versions = lost.map(({ edit: { place, limit }, now }) => ({
-    label: `${patternInWords(place.key_pattern)}${place.name && ` (${place.name})`}, ${place.plan ?? 'all plans'}`,
+    label: ruleLabel(place),
     mine: limit ? limitSentence(limit) : 'no limit',
     theirs: now ? limitSentence(now) : 'no limit',
   }));

@@ -134,7 +134,7 @@ test('the list has a change of many rules as one entry, and it is ended as one',
   await user.click(within(list).getByText('Show 2 rules'));
   await within(list).findByText('Removed');
   expect(list.textContent).toMatch(
-    /endpoint:\/search.*bursts to 90user:\{user_id\} spring · all plans RemovedThe rule was removed before/,
+    /Requests to \/search.*bursts to 90Each user spring · all plans RemovedThe rule was removed before/,
   );
   await user.click(within(list).getByRole('button', { name: 'End now' }));
   const dialog = await screen.findByRole('dialog');
@@ -162,7 +162,7 @@ test('names of removed rules are looked up once the matrix is there and the rule
   expect(screen.queryByText(/removed/i)).toBeNull();
   answer?.({ json: page(rows) });
   const list = await screen.findByRole('list', { name: 'Scheduled changes' });
-  expect(list.textContent).toMatch(/endpoint:\/search/);
+  expect(list.textContent).toMatch(/Requests to \/search/);
   await waitFor(() => expect(queries.isFetching()).toBe(0));
   expect(asked()).toBe(0);
   await user.click(within(list).getByText('Show 2 rules'));

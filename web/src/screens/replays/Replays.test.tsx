@@ -222,9 +222,9 @@ test('half of a rule’s limit is replayed over yesterday, and back leads to the
   const start = within(dialog).getByRole<HTMLButtonElement>('button', { name: 'Start replay' });
   const field = within(dialog).getByRole('combobox', { name: 'Rule' });
   await user.click(field);
-  expect(screen.queryByRole('option', { name: /global/ })).toBeNull(); // nobody recorded releases
+  expect(screen.queryByRole('option', { name: /All requests/ })).toBeNull(); // nobody recorded releases
   await user.type(field, 'pro');
-  await user.click(await screen.findByRole('option', { name: 'user:{user_id} · pro' }));
+  await user.click(await screen.findByRole('option', { name: 'Each user · pro' }));
   expect(within(dialog).getByLabelText<HTMLInputElement>('Rate').value).toBe('10');
   expect(within(dialog).getByText(/Change the limit to replay it/)).toBeTruthy();
   expect(start.disabled).toBe(true);
@@ -236,7 +236,7 @@ test('half of a rule’s limit is replayed over yesterday, and back leads to the
   await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/replays/7'));
   const { from, until } = dayBefore(Date.now());
   expect(started(requests)).toMatchObject({
-    title: 'user:{user_id} · pro: 5 per second, bursts to 25',
+    title: 'Each user · pro: 5 per second, bursts to 25',
     since: new Date(from).toISOString(),
     until: new Date(until).toISOString(),
     rules: [{ key_pattern: 'user:{user_id}', plan: 'pro', rate_per_second: 5, burst_capacity: 25 }],

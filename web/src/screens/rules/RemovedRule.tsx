@@ -19,8 +19,7 @@ import { ruleOfImage } from '~/domain/algorithm';
 import { causeOf } from '~/domain/audit';
 import { shortTime } from '~/domain/format';
 import { hasExpired } from '~/domain/group';
-import { patternInWords } from '~/domain/pattern';
-import { ruleEffect } from '~/domain/rule';
+import { ruleEffect, ruleTitle } from '~/domain/rule';
 import { useRole } from '~/session';
 import { History } from './History';
 import styles from './Rules.module.css';
@@ -68,9 +67,7 @@ function Story({ tenant, id, entry, before }: StoryProps) {
 
   return (
     <Page
-      title={
-        rule.name ? `${patternInWords(rule.key_pattern)}: ${rule.name}` : patternInWords(rule.key_pattern)
-      }
+      title={ruleTitle(rule)}
       beside={<Outcome tone="neutral">Removed</Outcome>}
       lead={
         <>

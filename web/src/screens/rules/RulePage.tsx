@@ -11,8 +11,7 @@ import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { LoadingLines } from '~/components/states';
 import { done } from '~/components/toast';
-import { patternInWords } from '~/domain/pattern';
-import { ruleEffect } from '~/domain/rule';
+import { ruleEffect, ruleTitle } from '~/domain/rule';
 import { Crossings } from '~/features/crossings/Crossings';
 import { isOverridable } from '~/features/overrides/overridable';
 import { useRole, useTenant } from '~/session';
@@ -85,9 +84,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
 
   return (
     <Page
-      title={
-        rule.name ? `${patternInWords(rule.key_pattern)}: ${rule.name}` : patternInWords(rule.key_pattern)
-      }
+      title={ruleTitle(rule)}
       beside={
         <>
           <RuleChips rule={rule} />

@@ -272,7 +272,7 @@ test('what was undone from the audit log can be made again, but not undone twice
 test('an entry of the audit log shows what differed, and undoing it asks first', async () => {
   const requests = server({ [`POST ${acme}/audit/812/revert`]: auditEntry({ audit_id: 813 }) });
   const { user, router } = open('/t/acme/settings/audit');
-  await user.click(await screen.findByText(/rule user:\{user_id\}/));
+  await user.click(await screen.findByText(/rule Each user/));
   await waitFor(() => expect(router.state.location.searchStr).toBe('?entry=812'));
   const diff = await screen.findByRole('table', { name: 'What changed' });
   expect(within(diff).getAllByRole('row')[1]?.textContent).toBe('Rate10 per second20 per second');

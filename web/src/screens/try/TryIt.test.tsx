@@ -75,8 +75,8 @@ test('a denial names the rule that decides, and why others did not match', async
   const rows = within(screen.getByRole('table', { name: 'Matched rules' })).getAllByRole('row');
   expect(rows.map((row) => row.textContent)).toEqual([
     expect.stringContaining('Rule and limit'),
-    expect.stringMatching(/global.*allows/),
-    expect.stringMatching(/user:\{user_id\}.*10 per second, bursts to 50.*decides: denies for 35\u202fms/),
+    expect.stringMatching(/All requests.*allows/),
+    expect.stringMatching(/Each user.*10 per second, bursts to 50.*decides: denies for 35\u202fms/),
     expect.stringMatching(/half.*would allow/),
   ]);
   expect(screen.getByText('needs an ip, the check has none')).toBeDefined();

@@ -10,6 +10,7 @@ import { Dialog } from '~/components/Dialog';
 import { done } from '~/components/toast';
 import { exactNumber, plural } from '~/domain/format';
 import { roomOf } from '~/domain/lent';
+import { ruleTitle } from '~/domain/rule';
 
 interface Props {
   tenant: string;
@@ -21,7 +22,7 @@ interface Props {
 /** Refills a bucket. */
 export function Reset({ tenant, user, bucket, onClose }: Props) {
   const queries = useQueryClient();
-  const { bucket_key, key_pattern, lent } = bucket;
+  const { bucket_key, lent } = bucket;
   async function reset() {
     const change = await body(
       api.POST('/api/v1/tenants/{tenant}/users/{user_id}/buckets/reset', {
@@ -40,7 +41,7 @@ export function Reset({ tenant, user, bucket, onClose }: Props) {
       effect={
         <>
           User {user} can use all {exactNumber(Math.floor(roomOf(bucket)))} tokens of{' '}
-          <code>{key_pattern}</code> at once
+          <em>{ruleTitle(bucket)}</em> at once
           {lent && `, beside ${exactNumber(Math.ceil(lent.tokens))} that are lent to processes`}. The limit
           does not change.
         </>
@@ -61,7 +62,7 @@ function randomID() {
 /** Adds tokens to a bucket or takes some away. */
 export function Credit({ tenant, user, bucket, onClose }: Props) {
   const queries = useQueryClient();
-  const { bucket_key, burst_capacity, tokens: held, key_pattern } = bucket;
+  const { bucket_key, burst_capacity, tokens: held } = bucket;
   const [tokens, setTokens] = useState<number | string>(Math.max(1, Math.round(burst_capacity / 2)));
   const [dialog] = useState(randomID);
   const amount = typeof tokens === 'number' ? tokens : Number.NaN;
@@ -108,7 +109,7 @@ export function Credit({ tenant, user, bucket, onClose }: Props) {
         />
         {Number.isFinite(amount) && (
           <p className="soft" style={{ marginTop: 12 }}>
-            The bucket of <code>{key_pattern}</code> will hold about {exactNumber(Math.round(after))} of{' '}
+            The bucket of <em>{ruleTitle(bucket)}</em> will hold about {exactNumber(Math.round(after))} of{' '}
             {exactNumber(burst_capacity)} tokens
             {held + amount > most &&
               (bucket.lent ? ', its maximum beside what is lent to processes' : ', its maximum')}

@@ -12,7 +12,7 @@ import { ConflictDialog } from '~/components/ConflictDialog';
 import { Dialog } from '~/components/Dialog';
 import { QuotaNote } from '~/components/QuotaNote';
 import { done } from '~/components/toast';
-import { ruleEffect } from '~/domain/rule';
+import { ruleEffect, ruleTitle } from '~/domain/rule';
 import styles from './Users.module.css';
 
 interface Props {
@@ -127,14 +127,14 @@ function Effect({ rules, from, to }: { rules: Rule[]; from: string | null; to: s
       <ul>
         {begin.map((rule) => (
           <li key={rule.rule_id}>
-            <code>{rule.key_pattern}</code> {rule.name} {effectOf(rule)}
+            {ruleTitle(rule)}: {effectOf(rule)}
           </li>
         ))}
         {begin.length === 0 && <li>{to ? `The plan ${to}` : 'No plan'} has no rules.</li>}
         {end.map((rule) => (
           <li key={rule.rule_id} className="soft">
             <del>
-              <code>{rule.key_pattern}</code> {rule.name} {effectOf(rule)}
+              {ruleTitle(rule)}: {effectOf(rule)}
             </del>
           </li>
         ))}

@@ -38,7 +38,7 @@ test('a block of this user is shown with its end and its rule, and can be ended'
   });
   const { user } = open('/t/acme/users/42');
   const card = await standing();
-  expect(card.textContent).toMatch(/Blockeduntil .* by rule user:42 temporary/);
+  expect(card.textContent).toMatch(/Blockeduntil .* by rule User 42 temporary/);
   expect(card.textContent).not.toMatch(/user:4 |ended/);
   await user.click(within(card).getByRole('button', { name: 'End now' }));
   await waitFor(() => expect(screen.queryByRole('heading', { name: 'At present' })).toBeNull());
@@ -56,7 +56,7 @@ test('a rule of an endpoint is said to concern some checks; one without end has 
   });
   open('/t/acme/users/42');
   const card = await standing();
-  expect(card.textContent).toMatch(/Let throughSome checks, without end by rule user:42:endpoint/);
+  expect(card.textContent).toMatch(/Let throughSome checks, without end by rule User 42 on \/api\/search/);
   expect(within(card).queryByRole('button', { name: 'End now' })).toBeNull();
 });
 

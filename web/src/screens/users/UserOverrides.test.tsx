@@ -66,10 +66,7 @@ test('the rule that denied is offered, also one of another plan, and what it doe
   expect(choice).toHaveProperty('value', '13');
   const dialog = screen.getByRole('dialog', { name: 'New override for user 42' });
   const labels = within(choice).getAllByRole('option');
-  expect(labels.map(({ textContent }) => textContent)).toEqual([
-    'user:{user_id} · free',
-    'user:{user_id} · pro',
-  ]);
+  expect(labels.map(({ textContent }) => textContent)).toEqual(['Each user · free', 'Each user · pro']);
   await user.type(within(dialog).getByLabelText(/^Reason/), 'ticket');
   expect(dialog.textContent).toMatch(
     /User 42 is on free, so the override applies only to checks that name the plan pro/,

@@ -68,7 +68,7 @@ test('a bucket can be filled up and credited', async () => {
     [`POST ${its}/buckets/credit`]: { ...change, tokens_after: 10 },
   });
   const { user } = open('/t/acme/users/42');
-  const menu = await screen.findByRole('button', { name: /^Actions for the bucket of user:\{user_id\}/ });
+  const menu = await screen.findByRole('button', { name: /^Actions for the bucket of Each user/ });
   await user.click(menu);
   await user.click(await screen.findByText('Refill'));
   const ask = await screen.findByRole('dialog', { name: 'Refill this bucket?' });
@@ -167,13 +167,11 @@ test('crossings of the user’s quotas are listed page by page', async () => {
   const { user } = open('/t/acme/users/42');
   const list = await screen.findByRole('list', { name: 'Crossings' });
   expect(list.textContent).toMatch(
-    /80.% of user:\{user_id\} monthly.*8,000 of 10,000 used; window until 1 Dec 2026, 00:00 Europe\/Berlin.*1[123] Nov, \d\d:\d\d/,
+    /80.% of Each user monthly.*8,000 of 10,000 used; window until 1 Dec 2026, 00:00 Europe\/Berlin.*1[123] Nov, \d\d:\d\d/,
   );
   await user.click(screen.getByRole('button', { name: 'Show more' }));
   await waitFor(() => expect(within(list).getAllByRole('listitem')).toHaveLength(2));
-  expect(within(list).getAllByRole('listitem')[1]?.textContent).toMatch(
-    /100.% of user:\{user_id\} old · removed/,
-  );
+  expect(within(list).getAllByRole('listitem')[1]?.textContent).toMatch(/100.% of Each user old · removed/);
 });
 
 test('a viewer sees all of it, and no button that would fail', async () => {
@@ -222,7 +220,7 @@ test('the time line has the name of a rule that was removed with its overrides',
   open('/t/acme/users/42');
   const story = await screen.findByRole('list', { name: 'Time line' });
   await within(story).findByText('Removed');
-  expect(story.textContent).toMatch(/the override of user:\{user_id\} spring · all plans Removed/);
+  expect(story.textContent).toMatch(/the override of Each user spring · all plans Removed/);
 });
 
 const receiptOf42 = {
@@ -253,8 +251,8 @@ test('a rule is not said to be removed while the rules load', async () => {
   for (const list of [story, crossings]) expect(list.textContent).not.toMatch(/removed/i);
   expect(requests.filter(({ path }) => path.endsWith('/audit'))).toEqual([]);
   answer({ json: page([rule({ name: 'hourly' })]) });
-  await within(story).findByText('user:{user_id}');
-  expect(story.textContent).toMatch(/the override of user:\{user_id\} hourly/);
+  await within(story).findByText('Each user');
+  expect(story.textContent).toMatch(/the override of Each user hourly/);
 });
 
 test('a user is erased after the id was typed, and the receipt is shown', async () => {

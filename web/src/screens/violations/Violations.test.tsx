@@ -224,7 +224,7 @@ test('the filter has the name of a removed rule', async () => {
     ]),
   });
   open('/t/acme/violations?rule=77');
-  expect(await screen.findByDisplayValue('user:{user_id} · spring · free · removed')).toBeDefined();
+  expect(await screen.findByDisplayValue('Each user · spring · free · removed')).toBeDefined();
 });
 
 test('a violation’s address is blocked for a time, beside the violation', async () => {

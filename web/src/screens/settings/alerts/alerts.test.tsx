@@ -12,7 +12,7 @@ test('the first alert is made, and its secret shown once', async () => {
   await user.click(await screen.findByRole('button', { name: 'New alert' }));
   await user.type(await screen.findByLabelText('Name'), 'Search');
   await user.click(screen.getByRole('combobox', { name: 'Rule' }));
-  await user.click(await screen.findByRole('option', { name: /user:\{user_id\}/ }));
+  await user.click(await screen.findByRole('option', { name: /^Each user ·/ }));
   await user.type(screen.getByLabelText('Webhook'), 'https://hooks.example.com/');
   await user.click(screen.getByRole('button', { name: 'Create alert' }));
   expect(await screen.findByText('slw_secret')).toBeDefined();
@@ -90,7 +90,7 @@ test('an alert of any rule shows when it would have fired, and is sent to Slack'
   await user.click(await screen.findByRole('option', { name: 'Any rule' }));
   const preview = await screen.findByRole('region', { name: 'Preview' });
   expect(preview.textContent).toContain('It would have fired 7 times in the last 7 days');
-  expect(preview.textContent).toMatch(/40 % by .*user:\{user_id\}/);
+  expect(preview.textContent).toMatch(/40 % by .*Each user/);
   expect(preview.textContent).toContain('and 2 times before');
   await user.selectOptions(screen.getByLabelText('Send to'), 'slack');
   await user.type(screen.getByLabelText('Slack webhook'), 'https://hooks.slack.com/services/x');
@@ -234,11 +234,11 @@ test('an alert begins with a threshold that suits its rule, names its plan, and 
   await user.click(screen.getByRole('button', { name: 'New alert' }));
   expect(await screen.findByLabelText('Denials')).toHaveProperty('value', '1,000');
   await user.click(screen.getByRole('combobox', { name: 'Rule' }));
-  await user.click(await screen.findByRole('option', { name: /user:\{user_id\}/ }));
+  await user.click(await screen.findByRole('option', { name: /^Each user ·/ }));
   expect(screen.getByLabelText('Denials')).toHaveProperty('value', '30');
   expect(screen.getByText('As many as the rule allows one bucket in 5 minutes')).toBeDefined();
   await user.click(screen.getByRole('combobox', { name: 'Rule' }));
-  await user.click(await screen.findByRole('option', { name: /ip:\{ip\}/ }));
+  await user.click(await screen.findByRole('option', { name: /Each IP address/ }));
   expect(screen.getByLabelText('Denials')).toHaveProperty('value', '10');
   expect(screen.queryByText('As many as the rule allows one bucket in 5 minutes')).toBeNull();
 });

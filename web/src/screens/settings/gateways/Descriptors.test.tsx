@@ -73,9 +73,7 @@ test('pasted descriptors are tried with the mapping that is not saved yet, and e
   const requests = server({ domains: { edge: {} } });
   const { user } = open(at);
   expect(await screen.findByText('203.0.113.9')).toBeDefined();
-  expect(
-    within(screen.getByRole('table', { name: 'Matched rules' })).getByText('user:{user_id}'),
-  ).toBeDefined();
+  expect(within(screen.getByRole('table', { name: 'Matched rules' })).getByText('Each user')).toBeDefined();
   await user.click(screen.getByRole('radio', { name: 'Descriptor 2' }));
   expect(await screen.findByText('/orders')).toBeDefined();
   expect(screen.getByText(/Another descriptor of this request replaces this one/)).toBeDefined();

@@ -1,0 +1,19 @@
+import { expect, test } from 'vitest';
+import { ruleLabel, ruleTitle } from './rule';
+
+test.each([
+  [
+    { key_pattern: 'user:{user_id}:endpoint:/api/reports', name: '', plan: null },
+    'Each user on /api/reports',
+  ],
+  [{ key_pattern: 'ip:203.0.113.9', name: 'temporary', plan: null }, 'Address 203.0.113.9 · temporary'],
+  [{ key_pattern: 'endpoint:/internal/*', name: '', plan: null }, 'Everything below /internal/'],
+])('%o is called %s', (rule, title) => {
+  expect(ruleTitle(rule)).toBe(title);
+});
+
+test('in a list, a rule has its plan and its state too', () => {
+  const rule = { key_pattern: 'user:{user_id}', name: 'daily', plan: 'pro' };
+  expect(ruleLabel({ ...rule, mode: 'shadow' })).toBe('Each user · daily · pro · shadow');
+  expect(ruleLabel({ ...rule, name: '', plan: null, is_active: false })).toBe('Each user · all plans · off');
+});
