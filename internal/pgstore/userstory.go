@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
@@ -15,7 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// maxStoryRules caps the rules whose overrides are part of a user's story.
+// maxStoryRules caps the rules of a user's story: those with overrides, and those that name the user.
 const maxStoryRules = 500
 
 // UserStory reads the entries of each object by the log's index.
@@ -35,9 +36,22 @@ func (s *Store) UserStory(
 			BeforeAt: before.At, BeforeID: int64(before.ID), PageSize: rowLimit(limit),
 		}
 		rows, err := q.AuditOfObjects(ctx, params)
-		if err != nil || len(overridden) == 0 {
-			return rows, err
+		if err != nil {
+			return nil, err
 		}
+		named, err := q.RulesOfPatterns(ctx, tenant, []string{patternOfUser(userID)})
+		if err != nil {
+			return nil, err
+		}
+		params.ObjectKind = "rule"
+		params.ObjectIds = each(named[:min(len(named), maxStoryRules)], func(rule dbsqlc.RateLimitRule) string {
+			return strconv.FormatInt(int64(rule.RuleID), 10)
+		})
+		ofRules, err := q.AuditOfObjects(ctx, params)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, ofRules...)
 		params.ObjectKind = "override"
 		params.ObjectIds = each(overridden, func(rule rules.RuleID) string { return strconv.FormatInt(int64(rule), 10) + ":" + userID })
 		ofOverrides, err := q.AuditOfObjects(ctx, params)
@@ -67,4 +81,14 @@ func (s *Store) DenialsOfUser(
 			Hour: row.Hour.UTC(), Rule: row.RuleID, Mode: rules.Mode(row.Mode), Denied: row.Denied, Exact: row.IsExact,
 		}
 	}), nil
+}
+
+// patternOfUser returns the key pattern that matches one user's checks, such as a block's.
+func patternOfUser(userID string) string {
+	quoted := `user:"` + strings.ReplaceAll(userID, `"`, `""`) + `"`
+	pattern, err := rules.ParsePattern(quoted)
+	if err != nil {
+		return quoted // no rule has such a pattern
+	}
+	return pattern.String()
 }

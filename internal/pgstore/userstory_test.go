@@ -79,23 +79,25 @@ func TestABusyNeighbourTakesNothingFromAStory(t *testing.T) {
 	}
 }
 
-func TestTheStoryOfAUserHasPlansAndOverrides(t *testing.T) {
+func TestTheStoryOfAUserHasPlansOverridesAndRulesOfTheUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.assign(t, w.ours.ID, "free", "42", "7")
 	if err := w.RemoveOverride(t.Context(), w.ours.ID, w.ours.user.ID, "42", rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
+	must(w.CreateRule(t.Context(), limit(t, w.ours.ID, "user:42", "", "")))(t)
+	must(w.CreateRule(t.Context(), limit(t, w.ours.ID, "user:4", "", "")))(t)
 	all := must(w.UserStory(t.Context(), w.ours.ID, "42", time.Time{}, auth.AuditCursor{}, 10))(t)
 	var got []string
 	for _, entry := range all {
 		got = append(got, entry.Object.Kind+" "+string(entry.Action))
 	}
-	if want := []string{"override remove", "user update", "user create", "override create"}; !reflect.DeepEqual(got, want) {
+	if want := []string{"rule create", "override remove", "user update", "user create", "override create"}; !reflect.DeepEqual(got, want) {
 		t.Fatalf("the story is %v, want %v", got, want)
 	}
 	before := auth.AuditCursor{At: all[0].At, ID: all[0].ID}
-	if rest := must(w.UserStory(t.Context(), w.ours.ID, "42", time.Time{}, before, 10))(t); len(rest) != 3 || rest[0].ID != all[1].ID {
+	if rest := must(w.UserStory(t.Context(), w.ours.ID, "42", time.Time{}, before, 10))(t); len(rest) != 4 || rest[0].ID != all[1].ID {
 		t.Errorf("before the latest entry there is %+v", rest)
 	}
 	if first := must(w.UserStory(t.Context(), w.ours.ID, "42", time.Time{}, auth.AuditCursor{}, 1))(t); len(first) != 1 || first[0].ID != all[0].ID {

@@ -2248,8 +2248,8 @@ export interface paths {
         };
         /**
          * Show what happened to a user
-         * @description In one order: the hours in which rules denied the user, changes of the user's plan, and overrides that were made, changed or
-         *     removed. Denials are exact if the rule counts each user by itself; others are lower bounds from recorded violations. They come
+         * @description In one order: the hours in which rules denied the user, changes of the user's plan, of overrides, and of rules whose pattern is
+         *     the user, such as a block. Denials are exact if the rule counts each user by itself; others are lower bounds from recorded violations. They come
          *     from the tenant's latest 100,000 counts and the user's latest 100,000 violations of the time.
          */
         get: operations["getUserStory"];
@@ -6334,7 +6334,7 @@ export interface components {
              */
             at: string;
             denials: components["schemas"]["UserDenials"] | null;
-            /** @description About the user's plan or an override */
+            /** @description About the user's plan, an override, or a rule whose pattern is the user */
             entry: components["schemas"]["AuditEntry"] | null;
         };
         UserDenials: {

@@ -234,7 +234,7 @@ function shown(row: Row | null, field: string): string | null {
   }
   if (field === 'is_active') return value ? 'on' : 'off';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
-  if (field.endsWith('_at') && typeof value === 'string') return exactTime(Date.parse(value));
+  if (/_(at|until)$/.test(field) && typeof value === 'string') return exactTime(Date.parse(value));
   if (Array.isArray(value)) return value.join(', ');
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }

@@ -4020,7 +4020,7 @@ type UserMoment struct {
 	At      time.Time                      `json:"at"`
 	Denials nullable.Nullable[UserDenials] `json:"denials"`
 
-	// Entry About the user's plan or an override
+	// Entry About the user's plan, an override, or a rule whose pattern is the user
 	Entry nullable.Nullable[AuditEntry] `json:"entry"`
 }
 

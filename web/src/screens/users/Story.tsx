@@ -10,7 +10,7 @@ import { RuleLink } from '~/components/RuleLink';
 import { ShowMore } from '~/components/ShowMore';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { actorOf } from '~/domain/actor';
-import { changesOf, verbOf } from '~/domain/audit';
+import { type Change, changesOf, verbOf } from '~/domain/audit';
 import { exactTime, plainTime } from '~/domain/format';
 import { between, type Span } from '~/domain/range';
 import { storyQuery } from './queries';
@@ -30,12 +30,16 @@ interface Props {
   span: Span;
 }
 
-/** What happened to a user, the latest first: denials by hour, changes of the plan and of overrides. */
+/** What happened to a user, the latest first: denials by hour, changes of the plan, of overrides, and of rules that name the user. */
 export function Story({ tenant, user, rules, span }: Props) {
   const list = useInfiniteQuery(storyQuery(tenant, user, span));
   const moments = list.data?.pages.flatMap(({ items }) => items) ?? [];
   return (
-    <Card title="Time line" lead="Denials by hour, changes of the plan, and overrides." flush>
+    <Card
+      title="Time line"
+      lead="Denials by hour, and changes of the plan, overrides and rules of this user."
+      flush
+    >
       {list.isError && !list.data ? (
         <ErrorState error={list.error} onRetry={() => list.refetch()} />
       ) : !list.data ? (
@@ -90,11 +94,14 @@ function Denied({ tenant, user, at, denials: { rule_id, rule, mode, denied, exac
   );
 }
 
+const words: Record<string, string> = { user: 'Plan', rule: 'Rule', override: 'Override' };
+
 function Changed({ tenant, entry, rules }: { tenant: string; entry: Entry; rules: Rule[] | undefined }) {
-  const changes = changesOf(entry).filter(({ field }) => field !== 'User' && field !== 'Rule');
+  const { kind } = entry.object;
+  const changes = kind === 'rule' ? effectOf(entry) : changesOf(entry).filter(isOfOverride);
   return (
     <>
-      <Outcome tone="neutral">{entry.object.kind === 'user' ? 'Plan' : 'Override'}</Outcome>
+      <Outcome tone="neutral">{words[kind]}</Outcome>
       <span>
         {actorOf(entry)}{' '}
         <Link
@@ -104,11 +111,11 @@ function Changed({ tenant, entry, rules }: { tenant: string; entry: Entry; rules
         >
           {verbOf(entry)}
         </Link>{' '}
-        {entry.object.kind === 'user' ? (
+        {kind === 'user' ? (
           'the plan'
         ) : (
           <>
-            the override of{' '}
+            {kind === 'override' && 'the override of '}
             <FormerRuleLink
               tenant={tenant}
               id={ruleOf(entry)}
@@ -129,7 +136,18 @@ function Changed({ tenant, entry, rules }: { tenant: string; entry: Entry; rules
   );
 }
 
-/** The id of the rule of an entry about an override. */
+const isOfOverride = ({ field }: Change) => field !== 'User' && field !== 'Rule';
+
+/** What a change of a rule makes of the user's checks: its action and limit, whether it is on, and its end. */
+function effectOf(entry: Entry): Change[] {
+  const told = ['Action', 'Rate', 'Burst', 'Ends', ...(entry.before ? ['Mode', 'State'] : [])];
+  const blocks = entry.after?.action !== 'limit';
+  return changesOf(entry).filter(
+    ({ field }) => told.includes(field) && !(blocks && (field === 'Rate' || field === 'Burst')),
+  );
+}
+
+/** The id of the rule of an entry about a rule, or about an override. */
 function ruleOf({ object: { id } }: Entry): number {
-  return Number(id.slice(0, id.indexOf(':')));
+  return Number.parseInt(id, 10);
 }

@@ -223,6 +223,28 @@ test('the time line has the name of a rule that was removed with its overrides',
   expect(story.textContent).toMatch(/the override of Each user spring · all plans Removed/);
 });
 
+test('the time line says who blocked the user, and until when', async () => {
+  const entry = auditEntry({
+    action: 'create',
+    object: { kind: 'rule', id: '21' },
+    before: null,
+    after: {
+      ...rule({ rule_id: 21, key_pattern: 'user:42', action: 'block', expires_at: '2026-11-20T13:00:00Z' }),
+    },
+  });
+  userServer({
+    [`GET ${base}/rules`]: page([rule({ rule_id: 21, key_pattern: 'user:42', name: 'temporary' })]),
+    [`GET ${its}/story`]: page([{ at: entry.at, denials: null, entry }]),
+  });
+  open('/t/acme/users/42');
+  const story = await screen.findByRole('list', { name: 'Time line' });
+  await within(story).findByText(/User 42/);
+  expect(story.textContent).toMatch(
+    /Ruleada@example.com created User 42 temporary · pro: Action block, Ends 20 Nov 2026/,
+  );
+  expect(story.textContent).not.toMatch(/Burst/);
+});
+
 const receiptOf42 = {
   receipt_id: 'erased-1',
   erased_at: '2026-11-20T12:00:00Z',
