@@ -191,6 +191,22 @@ export const rulesOfPatternQuery = (tenant: string, pattern: string) =>
       ),
   });
 
+/** The rules that block. They are few where rules are many. */
+export const blocksQuery = (tenant: string) =>
+  queryOptions({
+    queryKey: tenantKey(tenant, 'rules', 'blocks'),
+    queryFn: ({ signal }) =>
+      all((cursor) =>
+        body(
+          api.GET('/api/v1/tenants/{tenant}/rules', {
+            params: { path: { tenant }, query: { action: 'block', active: true, limit: most, cursor } },
+            signal,
+          }),
+        ),
+      ),
+    refetchInterval: 15_000,
+  });
+
 /** How the rules that adapt stand. */
 export const adaptingQuery = (tenant: string) =>
   queryOptions({

@@ -1,9 +1,11 @@
 import { queryOptions } from '@tanstack/react-query';
+import { perMinuteText } from '~/domain/format';
+import { isLowerBound } from '~/domain/group';
 import { isoMoments, type Span } from '~/domain/range';
 import { api, body } from './client';
 import { serverNow } from './clock';
 import { keepSame, tenantKey } from './queries';
-import type { TopBy } from './types';
+import type { Top, TopBy } from './types';
 import type { ViolationFilter } from './violations';
 
 /** Traffic and status. A range that ends now is refetched at an interval; a fixed range is read once. */
@@ -90,6 +92,22 @@ export const topQuery = (
       ),
     refetchInterval: again(span, seldom),
     placeholderData: keepSame(queryKey),
+  });
+};
+
+const recent = 5;
+
+/** How many checks were denied a minute over the last minutes, by user, address, network or endpoint: who floods now. */
+export const recentDenialsQuery = (tenant: string, by: Exclude<TopBy, 'rule'>) => {
+  const at = (now: number) => ({ from: now - recent * 60_000, until: now });
+  return queryOptions({
+    ...topQuery(tenant, { text: 'recent', moves: true, at }, by, 100),
+    select: (top: Top) => {
+      const least = isLowerBound(top) ? 'at least ' : '';
+      return new Map(
+        top.items.map(({ value, denied }) => [value, `${least}${perMinuteText(denied / recent)}`]),
+      );
+    },
   });
 };
 

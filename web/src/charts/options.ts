@@ -1,6 +1,6 @@
 import type { RefObject } from 'react';
 import uPlot from 'uplot';
-import { duration, shortNumber } from '~/domain/format';
+import { duration, exactNumber, shortNumber } from '~/domain/format';
 import { timeZone, zone } from '~/domain/zone';
 import type { ChartProps, Series } from './chart';
 import { crosses, dots } from './marks';
@@ -71,10 +71,9 @@ export function options(
         size: 30,
         gap: 8, // below the 0 of the other axis
         space: tickSpace,
+        ...(elapsed && { incrs: elapsedSteps }),
         values: (_, ticks) =>
-          elapsed
-            ? ticks.map((t) => (t === 0 ? '0' : duration(t * 1000)))
-            : ticks.map((t) => timeTick(t, ticks)),
+          elapsed ? ticks.map((t) => elapsedTick(t, ticks)) : ticks.map((t) => timeTick(t, ticks)),
       },
       { ...axis, size: 52, values: (_, ticks) => ticks.map(shortNumber) },
     ],
@@ -122,6 +121,21 @@ function timeTick(seconds: number, ticks: number[]): string {
   const midnight = secondTick.format(at) === '00:00:00';
   if (midnight) return dayTick.format(at);
   return ((ticks[1] ?? seconds + 60) - (ticks[0] ?? seconds) < 60 ? secondTick : minuteTick).format(at);
+}
+
+/** The seconds between ticks of elapsed time, so that they are at whole minutes and hours. */
+const elapsedSteps = [
+  ...[0.001, 0.01, 0.1].flatMap((step) => [step, 2 * step, 5 * step]),
+  ...[1, 2, 5, 10, 15, 30],
+  ...[60, 3600].flatMap((unit) => [1, 2, 5, 10, 15, 30].map((count) => count * unit)),
+  ...[1, 2, 7, 14, 30, 90].map((days) => days * 86_400),
+];
+
+/** "90 s" beside "120 s", "2 min" beside "5 min": all ticks of an axis have one unit where they can. */
+export function elapsedTick(seconds: number, ticks: number[]): string {
+  if (seconds === 0) return '0';
+  const step = (ticks[1] ?? seconds) - (ticks[0] ?? 0);
+  return step >= 1 && step < 60 ? `${exactNumber(seconds)}\u202fs` : duration(seconds * 1000);
 }
 
 const dayTick = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', timeZone });

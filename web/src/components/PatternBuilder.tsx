@@ -55,7 +55,7 @@ export function PatternBuilder({ value, onChange, error }: Props) {
 
   return (
     <fieldset className={styles.builder}>
-      <legend className="field-label">Requests</legend>
+      <legend className="field-label">Matches</legend>
       {parts.map((part, index) => (
         <Part
           // biome-ignore lint/suspicious/noArrayIndexKey: parts have no other identity while they are changed

@@ -37,7 +37,7 @@ test('typing a rate with its unit sets both', async () => {
   await user.type(number, '1000/day');
   await user.tab();
   expect(rate()).toEqual({ rate_per_second: 1000 / 86400, rate_unit: 'day' });
-  expect(number).toHaveProperty('value', '1000');
+  expect(number).toHaveProperty('value', '1,000');
   expect(unit).toHaveProperty('value', 'day');
 });
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { duration, exactTime, percent, relative, shortNumber, zoneOf } from './format';
+import { duration, exactTime, percent, perMinuteText, relative, shortNumber, zoneOf } from './format';
 
 /** How durations are said, here and by the server, whose tests read the file too. */
 const { spoken }: { spoken: { ms: number; says: string; exactly?: string }[] } = JSON.parse(
@@ -31,6 +31,16 @@ test.each(spoken)('$ms ms: $says', ({ ms, says, exactly = says }) => {
 test('what never ends, and what is over', () => {
   expect(duration(Number.POSITIVE_INFINITY)).toBe('for ever');
   expect(spaced(duration(-90_000))).toBe('−90 s');
+});
+
+test('a small rate is not called none', () => {
+  expect([0, 0.02, 0.4, 12.4, 12_408].map((rate) => spaced(perMinuteText(rate)))).toEqual([
+    '0 per minute',
+    'less than 0.1 per minute',
+    '0.4 per minute',
+    '12 per minute',
+    '12.4 k per minute',
+  ]);
 });
 
 test('times are relative', () => {

@@ -23,6 +23,12 @@ export function shortNumber(value: number): string {
   return plain.format(value);
 }
 
+/** "120 per minute", "less than 0.1 per minute" */
+export function perMinuteText(rate: number): string {
+  if (rate > 0 && rate < 0.1) return 'less than 0.1 per minute';
+  return `${shortNumber(rate < 10 ? Math.round(rate * 10) / 10 : Math.round(rate))} per minute`;
+}
+
 /** 12,408 */
 export function exactNumber(value: number): string {
   return new Intl.NumberFormat('en', { maximumFractionDigits: 6 }).format(value);

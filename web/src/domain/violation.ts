@@ -1,5 +1,6 @@
 import type { Violation } from '~/api/types';
 import { duration, exactNumber, plural } from './format';
+import { patternInWords } from './pattern';
 import { hasWindow, limitSentence, unitOf } from './rate';
 
 /** Orders violations, the latest first: by the microseconds at the start of an id, then by its number. */
@@ -31,7 +32,7 @@ export function endpointOf({ method, endpoint }: Violation): string | null {
 
 /**
  * What happened, in the words that one would use on the phone: "User 42 on free was denied 11 times
- * within 790 ms on GET /api/search. Their bucket for user:{user_id} (10 per second, bursts to 50)
+ * within 790 ms on GET /api/search. Their bucket for “Each user” (10 per second, bursts to 50)
  * held 0.65 tokens and a request takes 1. It would have been allowed 35 ms later."
  */
 export function whatHappened(violation: Violation): string {
@@ -39,6 +40,11 @@ export function whatHappened(violation: Violation): string {
   const asked = endpointOf(violation);
   const where = asked ? ` on ${asked}` : '';
   return `${who(violation)}${plan} ${was(violation)}${where}. ${why(violation)}${shadow(violation)}`;
+}
+
+/** What a rule matches, as its name in a sentence. */
+function named(pattern: string): string {
+  return `“${patternInWords(pattern)}”`;
 }
 
 function was({ mode, reason, count, requested_at, last_at }: Violation): string {
@@ -53,19 +59,19 @@ function why(violation: Violation): string {
   const { reason, key_pattern, cost, burst_capacity } = violation;
   switch (reason) {
     case 'blocked':
-      return `The rule ${key_pattern} blocks every request that matches. Waiting would not have helped.`;
+      return `The rule ${named(key_pattern)} blocks every request that matches. Waiting would not have helped.`;
     case 'cost_exceeds_limit':
       return hasWindow(violation.algorithm)
-        ? `A request took ${tokens(cost)}, and ${key_pattern} never allows more than ${exactNumber(burst_capacity)} in one window. Waiting would not have helped.`
+        ? `A request took ${tokens(cost)}, and ${named(key_pattern)} never allows more than ${exactNumber(burst_capacity)} in one window. Waiting would not have helped.`
         : `A request took ${tokens(cost)}, and ${bucket(violation)} never holds more than ${exactNumber(
             burst_capacity,
           )}. Waiting would not have helped.`;
     case 'concurrency_exceeded':
-      return `All ${plural(burst_capacity, 'place')} of ${key_pattern}${inBrackets(violation)} were taken. A request gets a place as soon as one is released.`;
+      return `All ${plural(burst_capacity, 'place')} of ${named(key_pattern)}${inBrackets(violation)} were taken. A request gets a place as soon as one is released.`;
     case 'reservations_exhausted':
       return 'The tenant had 100,000 open reservations, which is the most. Settle reservations, or let them expire.';
     case 'store_unavailable':
-      return `Redis did not answer, and the rule ${key_pattern} denies until it does.`;
+      return `Redis did not answer, and the rule ${named(key_pattern)} denies until it does.`;
     default:
       return short(violation);
   }
@@ -82,7 +88,7 @@ function short(violation: Violation): string {
   const limit = limitThen(violation);
   if (hasWindow(algorithm)) {
     const left = held === null ? 'nothing was left' : `${exactNumber(Math.round(held * 100) / 100)} was left`;
-    return `Of the limit ${key_pattern}${inBrackets(violation)} ${left}, and a request takes ${exactNumber(cost)}${later}`;
+    return `Of the limit ${named(key_pattern)}${inBrackets(violation)} ${left}, and a request takes ${exactNumber(cost)}${later}`;
   }
   if (algorithm === 'leaky_bucket') return `${queue(violation)}${later}`;
   const name = bucket(violation);
@@ -95,7 +101,7 @@ function short(violation: Violation): string {
 /** The queue that denied: it had no place, or its caller, a proxy, cannot wait. */
 function queue(violation: Violation): string {
   const { tokens_at_time: held, cost, queue_ms } = violation;
-  const begin = `The queue of ${violation.key_pattern}${inBrackets(violation)}`;
+  const begin = `The queue of ${named(violation.key_pattern)}${inBrackets(violation)}`;
   if (queue_ms === null) return `${begin} was full`;
   if (held !== null && held >= cost)
     return `${begin} would have delayed the request by ${duration(queue_ms)}, and its proxy cannot wait`;
@@ -106,11 +112,11 @@ function queue(violation: Violation): string {
 function bucket({ scope, key_pattern }: Violation): string {
   switch (scope) {
     case 'user':
-      return `their bucket for ${key_pattern}`;
+      return `their bucket for ${named(key_pattern)}`;
     case 'global':
       return 'the bucket that all requests share';
     default:
-      return `the bucket for ${key_pattern}`;
+      return `the bucket for ${named(key_pattern)}`;
   }
 }
 

@@ -1,15 +1,15 @@
 import { RuleLink } from '~/components/RuleLink';
 import { shortTime } from '~/domain/format';
 import { type Group, groupNouns } from '~/domain/group';
-import type { Bypass } from './bypass';
 import { EndNow } from './EndNow';
+import type { Match } from './matching';
 import styles from './temporary.module.css';
 
 interface Props {
   tenant: string;
   group: Group;
   /** At least one. */
-  bypasses: Bypass[];
+  bypasses: Match[];
 }
 
 const shown = 3;

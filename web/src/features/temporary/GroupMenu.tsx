@@ -1,7 +1,9 @@
 import { ActionIcon, Button, Menu } from '@mantine/core';
+import { Link } from '@tanstack/react-router';
 import { lazy, Suspense, useState } from 'react';
-import { IconBan, IconBolt, IconCheck, IconChevronDown, IconDots } from '~/components/icons';
+import { IconArrowUp, IconBan, IconBolt, IconCheck, IconChevronDown, IconDots } from '~/components/icons';
 import type { Group } from '~/domain/group';
+import { useBlock } from './Blocked';
 import { type Action, groupName, verbs } from './draft';
 
 // The overview has menus of groups, and most visits open none.
@@ -14,12 +16,38 @@ interface Props {
   denied?: number;
   /** The button that opens the menu; left out, it is an icon. */
   label?: string;
+  /** Of a user: opens the override that raises a limit. Left out, the menu leads to the user’s page; null offers neither. */
+  onRaise?: (() => void) | null;
 }
 
 const icons = { block: IconBan, limit: IconBolt, bypass: IconCheck };
 
+function BlockVerb({ tenant, group }: { tenant: string; group: Group }) {
+  return <>{useBlock(tenant, group)?.own ? 'Change the block' : verbs.block}</>;
+}
+
+/** A limit is raised by an override, which the user’s page makes. */
+function Raise({ tenant, user, onRaise }: { tenant: string; user: string; onRaise?: () => void }) {
+  const icon = <IconArrowUp size={14} />;
+  if (onRaise) {
+    return (
+      <Menu.Item leftSection={icon} onClick={onRaise}>
+        Raise a limit …
+      </Menu.Item>
+    );
+  }
+  return (
+    <Menu.Item
+      leftSection={icon}
+      renderRoot={(props) => <Link to="/t/$tenant/users/$user" params={{ tenant, user }} {...props} />}
+    >
+      Open user to raise a limit
+    </Menu.Item>
+  );
+}
+
 /** What can be done about a group for a time. */
-export function GroupMenu({ tenant, group, denied, label }: Props) {
+export function GroupMenu({ tenant, group, denied, label, onRaise }: Props) {
   const [action, setAction] = useState<Action | null>(null);
   return (
     <>
@@ -40,10 +68,13 @@ export function GroupMenu({ tenant, group, denied, label }: Props) {
             const Icon = icons[one];
             return (
               <Menu.Item key={one} leftSection={<Icon size={14} />} onClick={() => setAction(one)}>
-                {verbs[one]} …
+                {one === 'block' ? <BlockVerb tenant={tenant} group={group} /> : verbs[one]} …
               </Menu.Item>
             );
           })}
+          {group.by === 'user' && onRaise !== null && (
+            <Raise tenant={tenant} user={group.value} onRaise={onRaise} />
+          )}
         </Menu.Dropdown>
       </Menu>
       {action && (

@@ -3,19 +3,20 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
+import { isStatus } from '~/api/problem';
 import { rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { BurstInput } from '~/components/BurstInput';
 import { Effect } from '~/components/Effect';
 import { FormDialog } from '~/components/FormDialog';
 import { RateInput } from '~/components/RateInput';
+import { RuleLink } from '~/components/RuleLink';
 import { useNow } from '~/components/Time';
 import { done } from '~/components/toast';
 import { plural, shortTime } from '~/domain/format';
 import { type Group, groupNouns, hasExpired } from '~/domain/group';
 import { limitProblems } from '~/domain/rate';
 import { BypassNote } from './BypassNote';
-import { bypassesOf } from './bypass';
 import {
   type Action,
   beginDraft,
@@ -25,10 +26,13 @@ import {
   endOf,
   groupName,
   lengths,
+  participles,
   savedRule,
   temporaryRule,
   verbs,
 } from './draft';
+import { matching, opened } from './matching';
+import { Recent } from './Recent';
 import styles from './temporary.module.css';
 import { useOpenRule } from './useOpenRule';
 
@@ -40,6 +44,8 @@ interface Props {
   denied?: number;
   onClose: () => void;
 }
+
+const shown = 5;
 
 /** Blocks, limits or lets through a group until a time, by a rule that expires. */
 export default function TemporaryRule({ tenant, group, action, denied, onClose }: Props) {
@@ -53,15 +59,31 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
   const problems = limitProblems(draft.limit);
   const wrong = draft.action === 'limit' && Object.keys(problems).length > 0;
   const { by, value } = group;
-  const allBypasses = useMemo(() => bypassesOf(rules.data ?? [], { by, value }), [rules.data, by, value]);
+  const allBypasses = useMemo(
+    () => matching(rules.data ?? [], { by, value }, 'bypass'),
+    [rules.data, by, value],
+  );
+  const opens = useMemo(() => opened(rules.data ?? [], { by, value }), [rules.data, by, value]).filter(
+    (rule) => rule.rule_id !== saved?.rule_id && !hasExpired(rule, now),
+  );
   // The saved rule is replaced, so it lets nothing through any more.
   const bypasses = allBypasses.filter(
     ({ rule }) => draft.action !== 'bypass' && rule.rule_id !== saved?.rule_id && !hasExpired(rule, now),
   );
+  const holds = saved?.is_active && saved.expires_at && !hasExpired(saved, now) ? saved : undefined;
   const length = lengths.find(({ value }) => value === draft.minutes)?.label;
 
   async function save() {
-    const rule = await put(tenant, group, draft, saved);
+    const rule = await put(tenant, group, draft, saved).catch(async (error) => {
+      if (!isStatus(error, 409) && !isStatus(error, 412)) throw error;
+      // Somebody else was faster. The dialog then names their rule, and a second press replaces it.
+      const { data = [] } = await rules.refetch();
+      const theirs = savedRule(data, group);
+      if (!theirs) throw error;
+      throw new Error(
+        `Somebody else changed this ${groupNouns[by]} meanwhile. Press again to replace what they did.`,
+      );
+    });
     await changed(queries, tenant, 'rule');
     const end = shortTime(Date.parse(rule.expires_at ?? ''));
     done(
@@ -113,7 +135,15 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
             </div>
           )}
           <div className={styles.effect}>
+            {holds && (
+              <p>
+                This {groupNouns[by]} is {participles[holds.action]} already, until{' '}
+                {shortTime(Date.parse(holds.expires_at ?? ''))}, by rule{' '}
+                <RuleLink tenant={tenant} id={holds.rule_id} rule={holds} />. Saving replaces that.
+              </p>
+            )}
             {bypasses.every(({ partly }) => partly) && <p>{consequence(draft, group)}</p>}
+            {draft.action === 'bypass' && <Opened tenant={tenant} rules={opens} />}
             {bypasses.length > 0 && <BypassNote tenant={tenant} group={group} bypasses={bypasses} />}
             {denied !== undefined && (
               <p>
@@ -121,14 +151,32 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
                 denied.
               </p>
             )}
+            <Recent tenant={tenant} group={group} />
             {!wrong && <Effect tenant={tenant} question={{ rules: [question(group, draft)] }} />}
-            {saved && !hasExpired(saved, now) && saved.expires_at && (
-              <p>It replaces the rule that holds until {shortTime(Date.parse(saved.expires_at))}.</p>
-            )}
           </div>
         </>
       )}
     </FormDialog>
+  );
+}
+
+/** Names what is always denied, and is not for a group that is let through. */
+function Opened({ tenant, rules }: { tenant: string; rules: Rule[] }) {
+  if (rules.length === 0) return null;
+  return (
+    <div className={styles.bypasses}>
+      <p>
+        <strong>This also opens what is always denied:</strong>
+      </p>
+      <ul className={styles.opened} aria-label="Opened block rules">
+        {rules.slice(0, shown).map((rule) => (
+          <li key={rule.rule_id}>
+            <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} />
+          </li>
+        ))}
+      </ul>
+      {rules.length > shown && <p className="soft">And {rules.length - shown} more.</p>}
+    </div>
   );
 }
 

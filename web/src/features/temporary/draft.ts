@@ -28,7 +28,18 @@ export function beginDraft(action: Action): Draft {
   return { action, minutes: '60', limit };
 }
 
-export const verbs: Record<Action, string> = { block: 'Block', limit: 'Limit', bypass: 'Let through' };
+export const verbs: Record<Action, string> = {
+  block: 'Block',
+  limit: 'Limit further',
+  bypass: 'Let through',
+};
+
+/** What a temporary rule does to its group, in a sentence. */
+export const participles: Record<Action, string> = {
+  block: 'blocked',
+  limit: 'limited',
+  bypass: 'let through',
+};
 
 /** "address 203.0.113.9" */
 export function groupName({ by, value }: Group): string {
@@ -48,7 +59,7 @@ export function consequence({ action }: Draft, group: Group): string {
     case 'bypass':
       return `${all} is allowed, whatever other rules say.`;
     default:
-      return `${all} also takes tokens from one shared bucket with this limit. Other rules stay in force.`;
+      return `${all} also takes tokens from one shared bucket with this limit. Other rules stay in force, so this raises no limit.`;
   }
 }
 

@@ -212,11 +212,10 @@ function Details({ tenant, violation, detail }: Omit<StoryProps, 'onOpen' | 'blo
         'Limit at that time': limitThen(violation),
         Cost: `${exactNumber(cost)} each`,
         [hasRate(violation.algorithm) ? 'Tokens left' : 'Left']:
-          tokens_at_time !== null &&
-          (hasRate(violation.algorithm) ? plural(tokens_at_time, 'token') : exactNumber(tokens_at_time)),
+          tokens_at_time !== null && exactNumber(Math.floor(tokens_at_time * 100) / 100),
         'Delay of the queue': queue_ms !== null && <Duration ms={queue_ms} />,
         Wait: retry_after_ms === null ? 'Waiting would not have helped' : <Duration ms={retry_after_ms} />,
-        Bucket: (
+        'Bucket key': (
           <span className={styles.copied}>
             <code>{violation.bucket_key}</code>
             <Copy value={violation.bucket_key} label="Copy bucket key" />

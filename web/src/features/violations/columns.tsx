@@ -22,29 +22,34 @@ const columnsWith = (rules: Rule[]): Column<Violation>[] => [
   {
     key: 'who',
     header: 'Who',
-    width: 168,
+    width: 152,
     names: true,
     render: (violation) => <Who violation={violation} />,
   },
   {
     key: 'endpoint',
     header: 'Endpoint',
-    wide: true,
+    width: '16%',
+    under: true,
     render: (violation) => endpointOf(violation) ?? <span className="soft">none</span>,
   },
   {
     key: 'rule',
     header: 'Rule',
-    wide: true,
+    under: true,
     render: ({ rule_id, key_pattern }) => {
       const rule = rules.find((one) => one.rule_id === rule_id);
-      return rule ? <RuleName id={rule_id} rule={rule} /> : patternInWords(key_pattern);
+      return (
+        <span className={styles.rule}>
+          {rule ? <RuleName id={rule_id} rule={rule} /> : patternInWords(key_pattern)}
+        </span>
+      );
     },
   },
   {
     key: 'limit',
     header: 'Limit',
-    width: 148,
+    width: 136,
     wide: true,
     render: (violation) => <LimitThen violation={violation} />,
   },

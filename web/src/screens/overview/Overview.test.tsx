@@ -40,6 +40,7 @@ function traffic(more: Record<string, unknown> = {}) {
     [`GET ${base}/stats/top`]: ({ query }: { query: URLSearchParams }) => ({
       json: query.get('by') === 'user' ? top('user', [{ value: '42', denied: 1234 }]) : top('ip', []),
     }),
+    [`GET ${base}/rules`]: page([]),
     ...more,
   };
 }
@@ -220,6 +221,42 @@ test('a new tenant waits for its first check, and sees it arrive', async () => {
   await vi.advanceTimersByTimeAsync(6000);
   expect(await screen.findByText('The first check has arrived.')).toBeDefined();
   expect(await screen.findByRole('region', { name: 'Summary' })).toBeDefined();
+});
+
+test('an address says how much of it is denied now, and once it is blocked, until when, with what ends that', async () => {
+  const pattern = 'ip:203.0.113.9';
+  let blocks = [rule({ rule_id: 21, key_pattern: pattern, name: 'temporary', plan: null, action: 'block' })];
+  blocks = blocks.map((block) => ({ ...block, expires_at: new Date(Date.now() + 3_600_000).toISOString() }));
+  let saved: typeof blocks = [];
+  const requests = fakeServer(
+    traffic({
+      [`GET ${base}/stats/top`]: ({ query }: { query: URLSearchParams }) => {
+        const minutes = (Date.parse(query.get('until') ?? '') - Date.parse(query.get('from') ?? '')) / 60_000;
+        const denied = minutes === 5 ? 600 : 1234;
+        return { json: top('ip', query.get('by') === 'ip' ? [{ value: '203.0.113.9', denied }] : []) };
+      },
+      [`GET ${base}/rules`]: ({ query }: { query: URLSearchParams }) => {
+        expect(query.get('action')).toBe('block');
+        return { json: page(saved) };
+      },
+      [`PATCH ${base}/rules/21`]: () => {
+        saved = [];
+        return { json: blocks[0] };
+      },
+    }),
+  );
+  const { user, queries } = open('/t/acme/overview');
+  expect(await screen.findByText('now 120 per minute')).toBeDefined();
+  saved = blocks;
+  await queries.invalidateQueries();
+  const end = await screen.findByRole('button', { name: 'End now' });
+  expect(end.closest('li')?.textContent).toMatch(/203\.0\.113\.9Blockeduntil .*End now/);
+  await user.click(screen.getByRole('button', { name: 'Actions for address 203.0.113.9' }));
+  expect(await screen.findByRole('menuitem', { name: 'Change the block …' })).toBeDefined();
+  await user.keyboard('{Escape}');
+  await user.click(end);
+  await waitFor(() => expect(screen.queryByRole('button', { name: 'End now' })).toBeNull());
+  expect(requests.find(({ method }) => method === 'PATCH')?.body).toEqual({ expires_in_seconds: 0 });
 });
 
 test('a removed rule keeps its name in the ranking, and offers no action', async () => {

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import { topQuery } from '~/api/traffic';
+import { recentDenialsQuery, topQuery } from '~/api/traffic';
 import type { Top, TopBy, TopItem } from '~/api/types';
 import { Num } from '~/components/Num';
 import { Card } from '~/components/Page';
@@ -8,8 +8,9 @@ import { Query } from '~/components/Query';
 import { RuleName } from '~/components/RuleLink';
 import { LoadingLines } from '~/components/states';
 import { clockTime, exactTime } from '~/domain/format';
-import { groupNouns, isLowerBound } from '~/domain/group';
+import { type Group, groupNouns, isLowerBound } from '~/domain/group';
 import type { Span } from '~/domain/range';
+import { Blocked, useBlock } from '~/features/temporary/Blocked';
 import { GroupMenu } from '~/features/temporary/GroupMenu';
 import { RuleMenu } from '~/features/temporary/RuleMenu';
 import { useRole } from '~/session';
@@ -86,6 +87,7 @@ function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }
           <li key={item.value} style={{ '--share': item.denied / first } as React.CSSProperties}>
             <span className={styles.name}>
               <RankedLink tenant={tenant} span={span} by={top.by} item={item} />
+              {top.by !== 'rule' && <State tenant={tenant} group={{ by: top.by, value: item.value }} />}
             </span>
             <span className={styles.count}>
               <Num value={item.denied} />
@@ -112,6 +114,15 @@ function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }
       </p>
     </>
   );
+}
+
+/** Whether a group is blocked, or how many checks of an address are denied now. */
+function State({ tenant, group }: { tenant: string; group: Group }) {
+  const { data } = useQuery({ ...recentDenialsQuery(tenant, group.by), enabled: group.by === 'ip' });
+  const block = useBlock(tenant, group);
+  if (block) return <Blocked tenant={tenant} group={group} />;
+  const rate = data?.get(group.value);
+  return rate ? <span className="soft">now {rate}</span> : null;
 }
 
 function RankedLink({ tenant, span, by, item }: { tenant: string; span: Span; by: TopBy; item: TopItem }) {

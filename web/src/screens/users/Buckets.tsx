@@ -146,9 +146,9 @@ function BucketRow({ tenant, bucket, readAt, edit, onOverride, onAct }: RowProps
   );
 }
 
-/** Whole tokens; with one decimal below ten. */
+/** Whole tokens; with one decimal below ten. Never more than there is: 0.99 tokens allow nothing. */
 function tokens(level: number): string {
-  return level < 10 ? level.toFixed(1) : exactNumber(Math.floor(level));
+  return level < 10 ? (Math.floor(level * 10) / 10).toFixed(1) : exactNumber(Math.floor(level));
 }
 
 /** What a bucket holds, in words. */

@@ -60,6 +60,28 @@ test('a rule of an endpoint is said to concern some checks; one without end has 
   expect(within(card).queryByRole('button', { name: 'End now' })).toBeNull();
 });
 
+test('a block of the address from which the user was denied is shown, and can be ended', async () => {
+  const pattern = { key_pattern: 'ip:203.0.113.9', name: 'temporary', plan: null };
+  userServer({
+    [`GET ${base}/rules`]: page([rule({ rule_id: 21, ...pattern, action: 'block', expires_at: inAnHour() })]),
+  });
+  open('/t/acme/users/42');
+  const card = await standing();
+  await within(card).findByText(/^Address 203\.0\.113\.9, from which/);
+  expect(card.textContent).toMatch(
+    /BlockedAddress 203\.0\.113\.9.* until .* by rule Address 203\.0\.113\.9 temporary/,
+  );
+  expect(within(card).getByRole('button', { name: 'End now' })).toBeDefined();
+});
+
+test('a limit of a user is raised from the menu too', async () => {
+  userServer();
+  const { user } = open('/t/acme/users/42');
+  await user.click(await screen.findByRole('button', { name: 'Block or let through' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Raise a limit …' }));
+  expect(await screen.findByRole('dialog', { name: 'New override for user 42' })).toBeDefined();
+});
+
 test('the last denial is explained at once, and its rule can be raised', async () => {
   userServer();
   const { user, router } = open('/t/acme/users/42');

@@ -14,6 +14,7 @@ import { shortTime } from '~/domain/format';
 import { hasExpired } from '~/domain/group';
 import { limitSentence } from '~/domain/rate';
 import { whatHappened } from '~/domain/violation';
+import { useBlock } from '~/features/temporary/Blocked';
 import { EndNow } from '~/features/temporary/EndNow';
 import { isPartly, rulesNaming } from '~/features/temporary/naming';
 import styles from './Standing.module.css';
@@ -27,7 +28,7 @@ interface Props {
   onOverride: (rule: number) => void;
 }
 
-/** What holds for this user in particular, and why a check was denied last. Nothing if there is neither. */
+/** What holds for this user in particular or for an address of the user, and why a check was denied last. Nothing if there is neither. */
 export function Standing({ tenant, user, edit, overridable, onOverride }: Props) {
   const rules = useQuery(rulesQuery(tenant));
   // Reading the patterns of 10,000 rules takes up to 0.1 s.
@@ -36,6 +37,7 @@ export function Standing({ tenant, user, edit, overridable, onOverride }: Props)
   if (rules.isPending) return <Awaited />;
   const naming = named.filter((rule) => !hasExpired(rule, now));
   const last = user.recent_violations.find(({ mode }) => mode === 'enforce');
+  const addresses = addressesOf(user);
   if (naming.length === 0 && !last) return null;
   return (
     <Card title="At present" flush>
@@ -51,6 +53,9 @@ export function Standing({ tenant, user, edit, overridable, onOverride }: Props)
           {edit && rule.expires_at !== null && <EndNow tenant={tenant} rule={rule} />}
         </div>
       ))}
+      {addresses.map((ip) => (
+        <BlockOfAddress key={ip} tenant={tenant} ip={ip} edit={edit} />
+      ))}
       {last && (
         <LastDenial
           violation={last}
@@ -62,6 +67,29 @@ export function Standing({ tenant, user, edit, overridable, onOverride }: Props)
         />
       )}
     </Card>
+  );
+}
+
+/** The addresses of the latest denials. */
+function addressesOf({ recent_violations }: User): string[] {
+  return [...new Set(recent_violations.flatMap(({ ip_address }) => ip_address ?? []))].slice(0, 3);
+}
+
+/** Says that an address of the user is blocked, with what ends it. Nothing if it is not. */
+function BlockOfAddress({ tenant, ip, edit }: { tenant: string; ip: string; edit: boolean }) {
+  const block = useBlock(tenant, { by: 'ip', value: ip });
+  if (!block) return null;
+  const { rule, own } = block;
+  return (
+    <div className={styles.line}>
+      <Outcome tone="denied">Blocked</Outcome>
+      <p>
+        Address {ip}, from which this user was denied,{' '}
+        {rule.expires_at === null ? 'without end' : `until ${shortTime(Date.parse(rule.expires_at))}`} by rule{' '}
+        <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} />
+      </p>
+      {edit && own && rule.expires_at !== null && <EndNow tenant={tenant} rule={rule} />}
+    </div>
   );
 }
 

@@ -49,6 +49,9 @@ export default function UserPage() {
   const openViolation = usePanel<string>('open');
   const override = usePanel<number>('override');
 
+  const raise = () =>
+    user.data && override(denyingRule(overridable, user.data.value) ?? overridable[0]?.rule_id);
+
   return (
     <Page
       title={`User ${id}`}
@@ -72,13 +75,16 @@ export default function UserPage() {
                 onPlan={() => setChanging(user.data ?? null)}
                 onErase={() => setErasing(true)}
               />
-              <GroupMenu tenant={tenant} group={{ by: 'user', value: id }} label="Block or let through" />
+              <GroupMenu
+                tenant={tenant}
+                group={{ by: 'user', value: id }}
+                label="Block or let through"
+                onRaise={overridable.length > 0 ? raise : null}
+              />
               <Button
                 leftSection={<IconBolt size={15} />}
                 disabled={overridable.length === 0}
-                onClick={() =>
-                  user.data && override(denyingRule(overridable, user.data.value) ?? overridable[0]?.rule_id)
-                }
+                onClick={raise}
               >
                 New override
               </Button>

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
-import { topQuery } from '~/api/traffic';
+import { recentDenialsQuery, topQuery } from '~/api/traffic';
 import type { Top, TopBy, TopItem } from '~/api/types';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconViolations } from '~/components/icons';
@@ -9,8 +9,9 @@ import { RuleName } from '~/components/RuleLink';
 import { EmptyState, ErrorState, LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { exactTime, percent } from '~/domain/format';
-import { groupFilter, groupNouns, isLowerBound } from '~/domain/group';
+import { type Group, groupFilter, groupNouns, isLowerBound } from '~/domain/group';
 import type { Span } from '~/domain/range';
+import { Blocked, useBlock } from '~/features/temporary/Blocked';
 import { GroupMenu } from '~/features/temporary/GroupMenu';
 import { RuleMenu } from '~/features/temporary/RuleMenu';
 import type { ViolationsSearch } from '~/search';
@@ -41,6 +42,10 @@ export function Groups({ tenant, span, by, search }: Props) {
   const filter = { mode, rule_id: by === 'rule' ? undefined : search.rule };
   const top = useQuery(topQuery(tenant, span, by, most, filter));
   const { edit } = useRole();
+  const now = useQuery({
+    ...recentDenialsQuery(tenant, by === 'rule' ? 'user' : by),
+    enabled: by !== 'rule' && mode === 'enforce',
+  }).data;
   if (!top.data) {
     return (
       <Card flush>
@@ -65,7 +70,7 @@ export function Groups({ tenant, span, by, search }: Props) {
           <div className={top.isPlaceholderData ? styles.old : undefined} aria-busy={top.isPlaceholderData}>
             <DataTable
               label={`${groupTitles[by]} by denials`}
-              columns={columnsOf(tenant, by, mode, rows, edit)}
+              columns={columnsOf(tenant, by, mode, rows, edit, now)}
               rows={rows}
               rowKey={({ value }) => value}
               to={({ value }) => ({
@@ -88,8 +93,17 @@ function columnsOf(
   mode: ViolationsSearch['mode'],
   rows: TopItem[],
   edit: boolean,
+  now: Map<string, string> | undefined,
 ): Column<TopItem>[] {
   const all = rows.reduce((sum, { denied }) => sum + denied, 0);
+  const nowColumn: Column<TopItem> = {
+    key: 'now',
+    header: 'Now',
+    width: 264,
+    under: true,
+    render: ({ value }) =>
+      by !== 'rule' && <Now tenant={tenant} group={{ by, value }} rate={now?.get(value)} />,
+  };
   const columns: Column<TopItem>[] = [
     {
       key: 'value',
@@ -114,6 +128,7 @@ function columnsOf(
       numeric: true,
       render: ({ denied }) => <Num value={denied} />,
     },
+    ...(by === 'rule' ? [] : [nowColumn]),
     {
       key: 'last',
       header: 'Last',
@@ -138,6 +153,15 @@ function columnsOf(
         ),
     },
   ];
+}
+
+/** Whether a group is blocked, or how many of its checks are denied now. */
+function Now({ tenant, group, rate }: { tenant: string; group: Group; rate: string | undefined }) {
+  const block = useBlock(tenant, group);
+  if (block) return <Blocked tenant={tenant} group={group} />;
+  return (
+    <span className="numeric">{rate ? `${rate} denied` : <span className="soft">none denied</span>}</span>
+  );
 }
 
 function Value({ by, item: { value, rule } }: { by: TopBy; item: TopItem }) {

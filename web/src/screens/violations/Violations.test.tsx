@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { exactTime } from '~/domain/format';
 import { auditEntry, effect, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
-import { series, verdicts, violation, violationSeries } from '../../../test/traffic';
+import { series, top, verdicts, violation, violationSeries } from '../../../test/traffic';
 
 const base = '/api/v1/tenants/acme';
 type Asked = { query: URLSearchParams };
@@ -379,6 +379,77 @@ test('denials are grouped, and an address is blocked for an hour from its group'
     expires_in_seconds: 3600, // the end itself is the server's, since a browser's clock can be wrong
   });
   expect(sent?.body).not.toHaveProperty('expires_at');
+});
+
+test('who was blocked by somebody else meanwhile is said to be, and a second press replaces that', async () => {
+  const theirs = rule({
+    rule_id: 21,
+    key_pattern: 'ip:203.0.113.9',
+    name: 'temporary',
+    plan: null,
+    action: 'block',
+    expires_at: new Date(Date.now() + 3_600_000).toISOString(),
+  });
+  let rules = [rule()];
+  const requests = server({
+    [`GET ${base}/rules`]: () => ({ json: page(rules) }),
+    [`GET ${base}/stats/top`]: top('ip', [{ value: '203.0.113.9', denied: 600 }]),
+    [`POST ${base}/effect`]: effect({}),
+    [`POST ${base}/rules`]: () => {
+      rules = [rule(), theirs];
+      return problem(409, 'conflict', { detail: 'choose another name' });
+    },
+    [`PATCH ${base}/rules/21`]: () => ({ json: theirs }),
+  });
+  const { user } = open('/t/acme/violations?ip=203.0.113.9');
+  await user.click(await screen.findByRole('button', { name: 'Block or let through' }));
+  await user.click(await screen.findByRole('menuitem', { name: /^Block/ }));
+  const dialog = await screen.findByRole('dialog', { name: 'Block address 203.0.113.9' });
+  expect(await within(dialog).findByText(/Now: 120 per minute of this address are denied/)).toBeDefined();
+  const block = await within(dialog).findByRole('button', { name: 'Block for 1 hour' });
+  await user.click(block);
+  expect((await within(dialog).findByRole('alert')).textContent).toMatch(
+    /Somebody else changed this address/,
+  );
+  expect(dialog.textContent).not.toMatch(/another name/);
+  expect(dialog.textContent).toMatch(
+    /This address is blocked already, until .* by rule Address 203\.0\.113\.9/,
+  );
+  await user.click(block);
+  await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+  expect(requests.find(({ method }) => method === 'PATCH')?.headers.get('If-Match')).toBe(
+    `"${theirs.version}"`,
+  );
+});
+
+test('letting through names what is always denied and opens with it, and a limit is a further one', async () => {
+  server({
+    [`GET ${base}/rules`]: page([
+      rule({ rule_id: 30, key_pattern: 'endpoint:/internal/*', action: 'block', plan: null }),
+      rule({ rule_id: 31, key_pattern: 'ip:198.51.100.0/24', action: 'block', plan: null }),
+    ]),
+    [`GET ${base}/stats/top`]: top('ip', []),
+    [`POST ${base}/effect`]: effect({}),
+  });
+  const { user } = open('/t/acme/violations?ip=203.0.113.9');
+  await user.click(await screen.findByRole('button', { name: 'Block or let through' }));
+  expect(await screen.findByRole('menuitem', { name: 'Limit further …' })).toBeDefined();
+  await user.click(await screen.findByRole('menuitem', { name: /^Let through/ }));
+  const dialog = await screen.findByRole('dialog', { name: 'Let through address 203.0.113.9' });
+  const list = await within(dialog).findByRole('list', { name: 'Opened block rules' });
+  expect(list.textContent).toBe('Everything below /internal/ all plans');
+  await user.click(within(dialog).getByRole('radio', { name: 'Block' }));
+  expect(within(dialog).queryByRole('list', { name: 'Opened block rules' })).toBeNull();
+});
+
+test('on a phone the rows of violations keep their endpoint and rule, on a line below', async () => {
+  server();
+  open('/t/acme/violations');
+  const table = await screen.findByRole('table', { name: 'Violations' });
+  const under = [...table.querySelectorAll('td[data-under]')].map(
+    (cell) => `${cell.getAttribute('data-under')}: ${cell.textContent}`,
+  );
+  expect(under).toEqual(['Endpoint: GET /api/search', 'Rule: Each user pro']);
 });
 
 test('a rule that denies much is let through for an hour from its group', async () => {

@@ -4,22 +4,22 @@ import { type Group, groupPattern } from '~/domain/group';
 import { parsePattern, type Segment } from '~/domain/pattern';
 import { isPartly } from './naming';
 
-/** A rule that lets checks of a group through. It decides before rules that block or limit them. */
-export interface Bypass {
+/** A rule that decides checks of a group: it lets them through, or blocks them. */
+export interface Match {
   rule: Rule;
-  /** The rule lets only some of the group’s checks through, such as those of one plan. */
+  /** The rule matches only some of the group’s checks, such as those of one plan. */
   partly: boolean;
   /** The rule is of this group alone, so ending it changes nothing for others. */
   own: boolean;
 }
 
-/** The bypass rules that match checks of a group, unless they are off. Those that match all of its checks come first. */
-export function bypassesOf(rules: Rule[], group: Group): Bypass[] {
+/** The rules with an action that match checks of a group, unless they are off. Those that match all of its checks come first. */
+export function matching(rules: Rule[], group: Group, action: 'block' | 'bypass'): Match[] {
   const pattern = groupPattern(group);
   const [wanted] = parsePattern(pattern).segments ?? [];
   if (!wanted) return [];
   return rules
-    .filter(({ action, mode, is_active }) => action === 'bypass' && mode === 'enforce' && is_active)
+    .filter((rule) => isInForce(rule, action))
     .flatMap((rule) => {
       const shares = (parsePattern(rule.key_pattern).segments ?? []).map((one) => shareOf(one, wanted));
       const share = shares.find((one) => one !== 'none');
@@ -27,6 +27,21 @@ export function bypassesOf(rules: Rule[], group: Group): Bypass[] {
       return [{ rule, partly: share === 'some' || isPartly(rule), own: rule.key_pattern === pattern }];
     })
     .toSorted((a, b) => Number(a.partly) - Number(b.partly));
+}
+
+/** The block rules that a bypass of a group opens for it: those that match any check that it matches. */
+export function opened(rules: Rule[], group: Group): Rule[] {
+  const [wanted] = parsePattern(groupPattern(group)).segments ?? [];
+  if (!wanted) return [];
+  return rules.filter((rule) => {
+    if (!isInForce(rule, 'block')) return false;
+    const same = (parsePattern(rule.key_pattern).segments ?? []).find(({ field }) => field === wanted.field);
+    return !same || shareOf(same, wanted) !== 'none';
+  });
+}
+
+function isInForce({ action, mode, is_active }: Rule, wanted: Rule['action']): boolean {
+  return action === wanted && mode === 'enforce' && is_active;
 }
 
 /** Which checks of a group, by the segment that names it, a segment of a rule matches. */
