@@ -425,7 +425,7 @@ test('a multiplication says which rules it leaves alone', async () => {
   await user.click(await screen.findByRole('menuitem', { name: 'Multiply limits' }));
   const dialog = await screen.findByRole('dialog', { name: 'Multiply limits' });
   expect(within(dialog).getByRole('status').textContent).toBe(
-    '4 of 5 rules stay as they are, because pro has no limit of its own there: Requests to /a together, Requests to /b together, Requests to /c together and 1 more.',
+    '4 of 5 rules stay as they are, because pro has no limit of its own there: Requests to /a, Requests to /b, Requests to /c and 1 more.',
   );
   expect(within(dialog).getByRole('button', { name: 'Change 1 limit' })).toBeDefined();
 });
