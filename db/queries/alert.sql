@@ -59,6 +59,14 @@ DELETE FROM alert WHERE tenant_id = $1 AND alert_id = $2;
 UPDATE alert SET is_active = false, version = version + 1, updated_at = now()
 WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND is_active;
 
+-- name: CountedSince :one
+-- The first minute after a time in which a rule, 0 for checks as a whole, counted a check; the epoch: none.
+SELECT coalesce((
+    SELECT d.minute FROM decision_minute AS d
+    WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.rule_id = sqlc.arg(rule_id) AND d.minute > sqlc.arg(since)::timestamptz
+    ORDER BY d.minute LIMIT 1
+), timestamptz 'epoch')::timestamptz AS minute;
+
 -- name: AlertCounts :many
 -- What alerts judge: counts by rule or subject and minute, of the newest at_most rows that an index finds for each alert after
 -- its time. Groups that counted less than the alert's least are left out, but each alert that found

@@ -38,7 +38,11 @@ func (s *surface) PreviewAlert(ctx context.Context, request openapi.PreviewAlert
 	if err != nil {
 		return nil, err
 	}
-	shown := openapi.AlertPreview{Since: since, Until: until, LookedBackTo: nullable.NewNullNullable[time.Time]()}
+	countedSince, err := s.Alerts.CountedSince(ctx, alert.Tenant, alert.Rule, since)
+	if err != nil {
+		return nil, err
+	}
+	shown := openapi.AlertPreview{Since: since, Until: until, CountedSince: timeOrNull(countedSince), LookedBackTo: nullable.NewNullNullable[time.Time]()}
 	if lookedBackTo.After(since) {
 		shown.LookedBackTo.Set(lookedBackTo)
 	}

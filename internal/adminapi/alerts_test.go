@@ -363,11 +363,14 @@ func TestAnAlertOfEveryRuleIsPreviewed(t *testing.T) {
 	w.exec(`INSERT INTO violation_minute VALUES ($1, date_trunc('minute', now() - interval '2 days'), $2, '42', false, 12, 12),
 		($1, date_trunc('minute', now() - interval '1 day'), $2, '43', false, 9, 9), ($1, date_trunc('minute', now() - interval '9 days'), $2, '42', false, 99, 99)`,
 		w.acme.ID, rule.ID)
+	w.exec(`INSERT INTO decision_minute (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken)
+		SELECT $1, 0, date_trunc('minute', now()) - make_interval(days => n), 9, 1, 0, 0, 9 FROM unnest(ARRAY[9, 3, 2]) AS n`, w.acme.ID)
 	condition := map[string]any{"rule_id": nil, "per": "subject", "threshold": 10, "window_minutes": 5}
 	got := w.want(w.send(by, "POST", alerts+"/preview", condition), http.StatusOK)
 	preview := read[struct {
-		Fired   int
-		Firings []struct {
+		Fired        int
+		CountedSince time.Time `json:"counted_since"`
+		Firings      []struct {
 			RuleID  int64 `json:"rule_id"`
 			Subject string
 			Count   int64
@@ -376,7 +379,15 @@ func TestAnAlertOfEveryRuleIsPreviewed(t *testing.T) {
 	if preview.Fired != 1 || preview.Firings[0].RuleID != int64(rule.ID) || preview.Firings[0].Subject != "42" || preview.Firings[0].Count != 12 {
 		t.Errorf("the preview is %s", got.body)
 	}
-	condition["kind"] = "near_limit"
+	if age := time.Since(preview.CountedSince).Round(time.Hour); age != 72*time.Hour {
+		t.Errorf("counts begin %s ago, want three days: those of nine days ago are not looked at", age)
+	}
+	condition["rule_id"] = rule.ID
+	got = w.want(w.send(by, "POST", alerts+"/preview", condition), http.StatusOK)
+	if !strings.Contains(got.body, `"counted_since":null`) {
+		t.Errorf("the preview of a rule that met no check is %s", got.body)
+	}
+	condition["kind"], condition["rule_id"] = "near_limit", nil
 	got = w.want(w.send(by, "POST", alerts+"/preview", condition), http.StatusBadRequest)
 	if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/per"}) {
 		t.Errorf("subjects of checks near a limit point at %v", pointers)

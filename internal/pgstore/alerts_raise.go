@@ -79,6 +79,20 @@ func (s *Store) AlertCounts(
 	return counted[0].counts, counted[0].lookedBackTo, nil
 }
 
+// CountedSince reads the first minute after a time in which a rule met a check.
+func (s *Store) CountedSince(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, since time.Time) (time.Time, error) {
+	minute, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) {
+		return q.CountedSince(ctx, tenant, rule, since)
+	})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read since when checks are counted: %w", err)
+	}
+	if minute.Unix() == 0 { // none
+		return time.Time{}, nil
+	}
+	return minute.UTC(), nil
+}
+
 type countedForAlert struct {
 	counts       []violations.MinuteCount
 	lookedBackTo time.Time

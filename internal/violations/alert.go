@@ -171,6 +171,8 @@ type AlertStore interface {
 	// AlertCounts returns what an alert would have counted since a time, which its Preview judges. It looks at a bounded number of
 	// rows: back to lookedBackTo.
 	AlertCounts(ctx context.Context, alert *Alert, since, until time.Time) (counts []MinuteCount, lookedBackTo time.Time, err error)
+	// CountedSince returns the first minute after a time in which a rule, or any for 0, met a check. It is zero if none did.
+	CountedSince(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, since time.Time) (time.Time, error)
 	// TestAlert creates a test delivery, which is attempted once. It returns rules.ErrInUse while the previous test is
 	// pending.
 	TestAlert(ctx context.Context, tenant rules.TenantID, id int64) (Delivery, error)

@@ -30,9 +30,10 @@ export interface RulesSearch {
   sort?: string;
 }
 
-/** A new rule; it can start as a copy. */
+/** A new rule; it can start as a copy, or be the first step of a new tenant, which goes on at the overview. */
 export interface NewRuleSearch {
   from?: number;
+  first?: true;
 }
 
 /** A replay to start: its rule, its limit as "5/second" and a burst, and its time: "yesterday", or as in TimeSearch. */
@@ -163,7 +164,10 @@ export function rulesSearch(raw: Raw): RulesSearch {
 }
 
 export function newRuleSearch(raw: Raw): NewRuleSearch {
-  return given({ from: number(raw.from) });
+  return given({
+    from: number(raw.from),
+    first: raw.first === 'true' || raw.first === true ? true : undefined,
+  });
 }
 
 export function replaysSearch(raw: Raw): ReplaysSearch {

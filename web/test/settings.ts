@@ -38,6 +38,7 @@ export function server(more: Record<string, unknown>, role: 'viewer' | 'editor' 
     [`POST ${acme}/alerts/preview`]: {
       since: '2026-11-14T06:00:00Z',
       until: '2026-11-21T06:00:00Z',
+      counted_since: '2026-11-14T06:01:00Z',
       looked_back_to: null,
       fired: 0,
       firings: [],

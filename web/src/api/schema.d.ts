@@ -6780,6 +6780,11 @@ export interface components {
             until: string;
             /**
              * Format: date-time
+             * @description The first minute in which the rule, or any, met a check; null: none did
+             */
+            counted_since: string | null;
+            /**
+             * Format: date-time
              * @description Null: to the beginning; otherwise the alert may have been raised more often
              */
             looked_back_to: string | null;
@@ -6789,7 +6794,7 @@ export interface components {
             firings: {
                 /**
                  * Format: date-time
-                 * @description Its minute
+                 * @description The minute at whose end it would have been raised
                  */
                 at: string;
                 /**

@@ -7,6 +7,7 @@ export type Adapt = NonNullable<Schemas['Adapt']>;
 export type Adapting = Schemas['Adapting'];
 export type Alert = Schemas['Alert'];
 export type AlertCondition = Schemas['AlertCondition'];
+export type AlertPreview = Schemas['AlertPreview'];
 export type AlertDelivery = Schemas['AlertDelivery'];
 export type NewAlert = Schemas['NewAlert'];
 export type Assignment = Schemas['Assignment'];

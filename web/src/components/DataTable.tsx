@@ -16,10 +16,12 @@ export interface Column<Row> {
   /** Numbers are right-aligned, with tabular digits. */
   numeric?: boolean;
   sortable?: boolean;
-  /** Left out on phones. */
+  /** Left out beside an open panel and, unless it is also `under`, on phones. */
   wide?: boolean;
   /** On phones it stands with its header on a line below the others, so that nothing is cut. */
   under?: boolean;
+  /** Text of more than a line is wrapped, not cut. */
+  wraps?: boolean;
   /** Its text is the row’s link. By default that is the first column. */
   names?: boolean;
   render: (row: Row) => React.ReactNode;
@@ -62,18 +64,20 @@ export function DataTable<Row>(props: Props<Row>) {
   const virtual = rows.length > virtualFrom;
   const stacked = columns.some(({ under }) => under);
   const isNarrow = useMediaQuery(narrow, undefined, { getInitialValueInEffect: false });
-  const measured = virtual && stacked && isNarrow; // all other rows are equally high
+  const stacks = stacked && isNarrow;
+  const measured = virtual && (stacks || columns.some(({ wraps }) => wraps)); // all other rows are equally high
   const virtualizer = useVirtualizer({
     count: rows.length,
     enabled: virtual, // else it measures, which forces a layout while the page starts
     getScrollElement: () => scroller.current,
-    estimateSize: () => (measured ? stackedHeight : rowHeight),
+    estimateSize: () => (stacks ? stackedHeight : rowHeight),
     getItemKey: measured ? (index) => rowKey(rows[index] as Row) : undefined,
     overscan: 12,
     initialRect: { width: 1000, height: 640 },
   });
-  // Heights that were measured stacked are forgotten where rows do not stack.
-  useEffect(() => (measured ? () => virtualizer.measure() : undefined), [measured, virtualizer]);
+  // Heights that were measured stacked are forgotten where rows do not stack, and the other way round.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: it runs when rows begin or end to stack
+  useEffect(() => (measured ? () => virtualizer.measure() : undefined), [measured, stacks, virtualizer]);
   const [current, setCurrent] = useState(0);
   const active = Math.min(current, rows.length - 1);
 
@@ -218,5 +222,6 @@ function Gap({ height, columns }: { height: number; columns: number }) {
 }
 
 function className<Row>(column: Column<Row>): string {
-  return [column.numeric && styles.numeric, column.wide && styles.wide].filter(Boolean).join(' ');
+  const { numeric, wide, wraps } = column;
+  return [numeric && styles.numeric, wide && styles.wide, wraps && styles.wraps].filter(Boolean).join(' ');
 }

@@ -1365,12 +1365,15 @@ type AlertPer string
 
 // AlertPreview defines model for AlertPreview.
 type AlertPreview struct {
+	// CountedSince The first minute in which the rule, or any, met a check; null: none did
+	CountedSince nullable.Nullable[time.Time] `json:"counted_since"`
+
 	// Fired How often it would have been raised
 	Fired int `json:"fired"`
 
 	// Firings The latest first
 	Firings []struct {
-		// At Its minute
+		// At The minute at whose end it would have been raised
 		At time.Time `json:"at"`
 
 		// Count What is counted; for near_limit, the percentage

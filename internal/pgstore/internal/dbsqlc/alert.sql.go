@@ -246,6 +246,22 @@ func (q *Queries) Alerts(ctx context.Context, tenantID rules.TenantID) ([]Alerts
 	return items, nil
 }
 
+const countedSince = `-- name: CountedSince :one
+SELECT coalesce((
+    SELECT d.minute FROM decision_minute AS d
+    WHERE d.tenant_id = $1 AND d.rule_id = $2 AND d.minute > $3::timestamptz
+    ORDER BY d.minute LIMIT 1
+), timestamptz 'epoch')::timestamptz AS minute
+`
+
+// The first minute after a time in which a rule, 0 for checks as a whole, counted a check; the epoch: none.
+func (q *Queries) CountedSince(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID, since time.Time) (time.Time, error) {
+	row := q.db.QueryRow(ctx, countedSince, tenantID, ruleID, since)
+	var minute time.Time
+	err := row.Scan(&minute)
+	return minute, err
+}
+
 const createAlert = `-- name: CreateAlert :one
 INSERT INTO alert (tenant_id, name, kind, rule_id, per_subject, threshold, window_minutes, format, url, email, secret, is_active)
 VALUES ($1, $2, $3, $4, $5, $6,

@@ -3,15 +3,17 @@ import { useQuery } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
 import { sentence } from '~/api/problem';
 import { keepSame, tenantKey } from '~/api/queries';
-import type { AlertCondition, Rule } from '~/api/types';
+import type { AlertCondition, AlertPreview, Rule } from '~/api/types';
 import { RelativeTime } from '~/components/Time';
-import { exactTime, plural } from '~/domain/format';
+import { plural, shortTime } from '~/domain/format';
 import { ruleLabel } from '~/domain/rule';
 import styles from './Preview.module.css';
 import { countedText } from './words';
 
 /** How many times are listed. */
 const listed = 5;
+
+const hour = 3_600_000;
 
 interface Props {
   tenant: string;
@@ -42,12 +44,14 @@ export function Preview({ tenant, condition, rules }: Props) {
   if (!condition) return null;
   if (error) return <p className="soft">How often it would have fired is not known: {sentence(error)}</p>;
   if (!data) return <p className="soft">Judging the last 7 days…</p>;
-  const { fired, firings, looked_back_to } = data;
-  const since = looked_back_to ? `since ${exactTime(Date.parse(looked_back_to))}` : 'in the last 7 days';
+  const { fired, firings, until } = data;
+  const since = sinceWhen(data);
   return (
     <section className={styles.preview} aria-label="Preview">
       <p role="status">
-        {fired === 0 ? (
+        {data.counted_since === null ? (
+          <>It would not have fired: no check was counted in the last 7 days.</>
+        ) : fired === 0 ? (
           <>It would not have fired {since}.</>
         ) : (
           <>
@@ -60,7 +64,7 @@ export function Preview({ tenant, condition, rules }: Props) {
           const rule = rules.find((one) => one.rule_id === rule_id);
           return (
             <li key={`${at} ${rule_id} ${subject}`}>
-              <RelativeTime at={at} /> · {countedText(condition.kind ?? 'denials', count)}
+              <RelativeTime at={endOfMinute(at, until)} /> · {countedText(condition.kind ?? 'denials', count)}
               {subject !== null && ` of ${subject}`}
               {condition.rule_id === null && rule && ` by ${ruleLabel(rule)}`}
             </li>
@@ -70,4 +74,18 @@ export function Preview({ tenant, condition, rules }: Props) {
       </ul>
     </section>
   );
+}
+
+/** The time that was judged: a new rule, or one that met no check before, has counts of a part of it. */
+function sinceWhen({ since, counted_since, looked_back_to }: AlertPreview): string {
+  if (looked_back_to) return `since ${shortTime(Date.parse(looked_back_to))}`;
+  const first = Date.parse(counted_since ?? since);
+  return first - Date.parse(since) > hour
+    ? `since ${shortTime(first)}, when counts begin`
+    : 'in the last 7 days';
+}
+
+/** Alerts are judged at the end of a minute, or now in the minute under way. */
+function endOfMinute(at: string, until: string): string {
+  return new Date(Math.min(Date.parse(at) + 60_000, Date.parse(until))).toISOString();
 }

@@ -6,8 +6,9 @@ import { api, body, etagOf, ifMatch } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import type { Alert } from '~/api/types';
 import { FormDialog } from '~/components/FormDialog';
+import { useNow } from '~/components/Time';
 import { done } from '~/components/toast';
-import { plural } from '~/domain/format';
+import { plural, shortTime } from '~/domain/format';
 
 const hours = [1, 4, 8, 24, 72, 168];
 
@@ -24,21 +25,23 @@ export default function Silence({
   const queries = useQueryClient();
   const [length, setLength] = useState('1');
   const [reason, setReason] = useState('');
+  const now = useNow();
+  const end = (from: number) => from + Number(length) * 3_600_000;
 
   async function save() {
-    const until = new Date(serverNow() + Number(length) * 3_600_000).toISOString();
+    const until = new Date(end(serverNow())).toISOString();
     const params = { path: { tenant, alert_id: alert.alert_id }, header: ifMatch(etagOf(alert)) };
     await body(
       api.PUT('/api/v1/tenants/{tenant}/alerts/{alert_id}/silence', { params, body: { until, reason } }),
     );
     await changed(queries, tenant, 'alert');
-    done(`Alert ${alert.name} silenced`);
+    done(`Alert ${alert.name} silenced until ${shortTime(Date.parse(until))}`);
   }
 
   return (
     <FormDialog
       title={`Silence ${alert.name}`}
-      lead="Nothing is sent meanwhile, and what waits now is not sent later. Firing is recorded. The silence ends by itself."
+      lead="Nothing is sent meanwhile, and what waits now is not sent later. Firing is recorded."
       verb="Silence"
       onClose={onClose}
       save={save}
@@ -47,6 +50,8 @@ export default function Silence({
         <>
           <NativeSelect
             label="Duration"
+            description={`Ends ${shortTime(end(now))}`}
+            inputWrapperOrder={['label', 'input', 'description', 'error']}
             data={hours.map((one) => ({
               value: String(one),
               label: one < 48 ? plural(one, 'hour') : plural(one / 24, 'day'),

@@ -42,23 +42,42 @@ export function KeyList({ room, keys, own, title, lead, empty }: Props) {
   const labelOf = (key: Key) => keyLabel(key, keys.data ?? []);
 
   const columns: Column<Key>[] = [
-    { key: 'name', header: 'Name', render: (key) => <strong>{labelOf(key)}</strong> },
     {
-      key: 'id',
-      header: 'Key',
-      wide: true,
-      render: ({ key_id }) => <code className="soft">slk_{key_id}_…</code>,
+      key: 'name',
+      header: 'Name',
+      wraps: true,
+      render: (key) => (
+        <>
+          <strong>{labelOf(key)}</strong>
+          <div>
+            <code className="soft">slk_{key.key_id}_…</code>
+          </div>
+        </>
+      ),
     },
-    { key: 'may', header: 'Permissions', wide: true, render: (key) => <May item={key} /> },
-    { key: 'by', header: 'Created by', wide: true, render: (key) => <Creator item={key} /> },
+    {
+      key: 'may',
+      header: 'Permissions',
+      under: true,
+      wraps: true,
+      width: '22%',
+      render: (key) => <May item={key} />,
+    },
+    { key: 'by', header: 'Created by', under: true, wraps: true, render: (key) => <Creator item={key} /> },
     {
       key: 'used',
       header: 'Last used',
-      width: 120,
-      wide: true,
+      width: 100,
+      under: true,
       render: ({ last_used_at: at }) => (at ? <RelativeTime at={at} /> : <span className="soft">Never</span>),
     },
-    { key: 'state', header: 'State', width: 150, render: (key) => <State item={key} now={now} /> },
+    {
+      key: 'state',
+      header: 'State',
+      width: 116,
+      wraps: true,
+      render: (key) => <State item={key} now={now} />,
+    },
   ];
   if (own) {
     columns.push({

@@ -121,11 +121,12 @@ function ruleAddress(tenant: string, { rule_id }: Override): LinkProps {
 
 /** The first column is the row's link; a rule after it has a link of its own. */
 const columnsOf = (tenant: string, rules: Rule[], without?: 'user' | 'rule'): Column<Override>[] => [
-  { key: 'user', header: 'User', render: ({ user_id }) => user_id },
+  { key: 'user', header: 'User', wraps: true, render: ({ user_id }) => user_id },
   {
     key: 'rule',
     header: 'Rule',
     under: without !== 'user',
+    wraps: true,
     render: (override) => {
       const props = { id: override.rule_id, rule: ruleOf(rules, override) };
       return without === 'user' ? <RuleName {...props} /> : <RuleLink tenant={tenant} {...props} />;
@@ -135,13 +136,15 @@ const columnsOf = (tenant: string, rules: Rule[], without?: 'user' | 'rule'): Co
     key: 'limit',
     header: 'Limit',
     under: true,
+    wraps: true,
     render: (override) => limitWith(ruleOf(rules, override), override),
   },
   {
     key: 'reason',
     header: 'Reason',
-    wide: true,
-    render: ({ reason }) => <span title={reason}>{reason}</span>,
+    under: true,
+    wraps: true,
+    render: ({ reason }) => reason,
   },
   {
     key: 'ends',

@@ -2,12 +2,13 @@ import { Button } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { api, body } from '~/api/client';
-import { plansQuery, rulesQuery, tenantKey } from '~/api/queries';
+import { rulesQuery, tenantKey } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { CheckCode } from '~/components/CheckCode';
 import { IconCheck } from '~/components/icons';
 import { Card } from '~/components/Page';
 import { LoadingLines } from '~/components/states';
+import { Waiting } from '~/components/Waiting';
 import { plural } from '~/domain/format';
 import { keyVariable } from '~/domain/snippets';
 import { useRole } from '~/session';
@@ -18,7 +19,6 @@ const first = { user_id: '42', endpoint: '/api/search' };
 /** The first steps of a tenant that has had no checks yet. */
 export default function FirstSteps({ tenant }: { tenant: string }) {
   const { edit, own } = useRole();
-  const plans = useQuery(plansQuery(tenant));
   const rules = useQuery(rulesQuery(tenant));
   const keys = useQuery({
     queryKey: tenantKey(tenant, 'keys', 'any'),
@@ -30,7 +30,7 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
         }),
       ),
   });
-  if (plans.isPending || rules.isPending || keys.isPending) return <LoadingLines />;
+  if (rules.isPending || keys.isPending) return <LoadingLines />;
   const limits = rules.data?.length ?? 0;
   const hasKey = (keys.data?.items.length ?? 0) > 0;
   return (
@@ -44,13 +44,13 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
           </p>
           <Button
             variant={limits === 0 && edit ? undefined : 'default'}
-            renderRoot={(props) => (
-              <Link
-                {...props}
-                to={limits === 0 && edit ? '/t/$tenant/rules/new' : '/t/$tenant/plans'}
-                params={{ tenant }}
-              />
-            )}
+            renderRoot={(props) =>
+              limits === 0 && edit ? (
+                <Link {...props} to="/t/$tenant/rules/new" params={{ tenant }} search={{ first: true }} />
+              ) : (
+                <Link {...props} to="/t/$tenant/plans" params={{ tenant }} />
+              )
+            }
           >
             {limits > 0 || !edit ? 'View plans' : 'Create the first rule'}
           </Button>
@@ -90,9 +90,7 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
             A preview on the page Try it sends nothing, so this step stays open until your service or the
             command above sends a check.
           </p>
-          <p role="status" className={styles.waiting}>
-            Waiting for the first check …
-          </p>
+          <Waiting>Waiting for the first check …</Waiting>
         </Step>
       </ol>
     </Card>

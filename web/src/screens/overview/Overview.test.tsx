@@ -288,5 +288,5 @@ test('the first rule of a tenant is made in its form', async () => {
   );
   open('/t/acme/overview');
   const link = await screen.findByRole('link', { name: 'Create the first rule' });
-  expect(link.getAttribute('href')).toBe('/t/acme/rules/new');
+  expect(link.getAttribute('href')).toBe('/t/acme/rules/new?first=true');
 });

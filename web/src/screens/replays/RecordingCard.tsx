@@ -103,7 +103,7 @@ export function RecordingCard({ tenant, recording }: Props) {
           <Group gap={8} align="end">
             <NumberInput
               label="Days kept"
-              description="0 records nothing, and deletes what is recorded within an hour"
+              description="0 turns recording off. What is recorded is then deleted within an hour"
               value={days}
               min={0}
               max={30}

@@ -1,8 +1,10 @@
 import { screen, waitFor } from '@testing-library/react';
 import { expect, test } from 'vitest';
+import type { Rule } from '~/api/types';
 import { auditEntry, fakeServer, page, rule } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { world } from '../../../test/rules';
+import { summary, tenantStatus, verdicts } from '../../../test/traffic';
 
 test('a copy begins with all that the rule says, under a name that is free', async () => {
   fakeServer(world());
@@ -34,6 +36,27 @@ test('a new shadow rule is announced and kept in the history as one', async () =
   expect(await screen.findByText('Rule created. Within 2 s it reports what it would deny')).toBeDefined();
   expect(await screen.findByText('Created in shadow mode: 10 per second, bursts to 50')).toBeDefined();
   expect(screen.getByText('Created: Always denied')).toBeDefined();
+});
+
+test('after the first rule of a tenant the next step is shown', async () => {
+  let rules = page([] as Rule[]);
+  fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/stats/summary': summary(verdicts(0, 0)),
+    'GET /api/v1/tenants/acme/status': tenantStatus(),
+    'GET /api/v1/tenants/acme/rules': () => ({ json: rules }),
+    'GET /api/v1/tenants/acme/api-keys': page([]),
+    'POST /api/v1/tenants/acme/rules': () => {
+      rules = page([rule()]);
+      return { status: 201, json: rule() };
+    },
+  });
+  const { user } = open('/t/acme/rules/new?first=true');
+  const back = await screen.findByRole('link', { name: 'Get started' });
+  expect(back.getAttribute('href')).toBe('/t/acme/overview');
+  await user.click(screen.getByRole('button', { name: 'Create rule' }));
+  expect(await screen.findByText('1 rule on 1 plan.')).toBeDefined();
+  expect(screen.getByRole('heading', { name: 'Create an API key' })).toBeDefined();
 });
 
 test('a quota is made with the fields that quotas have, and nothing else is sent', async () => {

@@ -43,6 +43,7 @@ export default function NewRule() {
 function Form({ begin }: { begin: RuleDraft }) {
   const tenant = useTenant();
   const { edit } = useRole();
+  const { first } = useSearch({ from: '/shell/t/$tenant/rules/new' });
   const queries = useQueryClient();
   const navigate = useNavigate();
   const { data: plans = [] } = useQuery(plansQuery(tenant));
@@ -61,11 +62,13 @@ function Form({ begin }: { begin: RuleDraft }) {
           ? 'Rule created. Within 2 s it reports what it would deny'
           : 'Rule created. It takes effect within 2 s',
       );
-      navigate({
-        to: '/t/$tenant/rules/$rule',
-        params: { tenant, rule: String(rule.rule_id) },
-        ignoreBlocker: true,
-      });
+      if (first) navigate({ to: '/t/$tenant/overview', params: { tenant }, ignoreBlocker: true });
+      else
+        navigate({
+          to: '/t/$tenant/rules/$rule',
+          params: { tenant, rule: String(rule.rule_id) },
+          ignoreBlocker: true,
+        });
     },
   });
 
@@ -73,14 +76,15 @@ function Form({ begin }: { begin: RuleDraft }) {
   const problem = (pointer: string) =>
     create.error instanceof ProblemError ? create.error.field(pointer) : undefined;
   const ready = !parsePattern(draft.key_pattern).error && (draft.action !== 'limit' || isValid(draft));
+  const back = first ? '/t/$tenant/overview' : '/t/$tenant/rules';
   const dirty = JSON.stringify(draft) !== JSON.stringify(begin);
 
   return (
     <Page
       title="New rule"
       above={
-        <Link to="/t/$tenant/rules" params={{ tenant }}>
-          Rules
+        <Link to={back} params={{ tenant }}>
+          {first ? 'Get started' : 'Rules'}
         </Link>
       }
     >
@@ -127,10 +131,7 @@ function Form({ begin }: { begin: RuleDraft }) {
         </p>
       )}
       <ActionBar label="Create this rule">
-        <Button
-          variant="default"
-          renderRoot={(props) => <Link to="/t/$tenant/rules" params={{ tenant }} {...props} />}
-        >
+        <Button variant="default" renderRoot={(props) => <Link to={back} params={{ tenant }} {...props} />}>
           Cancel
         </Button>
         <Button disabled={!ready} loading={create.isPending} onClick={() => create.mutate()}>

@@ -45,6 +45,7 @@ test('a rule’s page has the alerts that watch it, and makes one on it', async 
     'POST /api/v1/tenants/acme/alerts/preview': {
       since: '2026-11-14T06:00:00Z',
       until: '2026-11-21T06:00:00Z',
+      counted_since: '2026-11-14T06:01:00Z',
       looked_back_to: null,
       fired: 0,
       firings: [],

@@ -39,31 +39,40 @@ export default function Alerts() {
   };
 
   const columns: Column<Alert>[] = [
-    { key: 'name', header: 'Alert', render: ({ name }) => <strong>{name}</strong> },
+    { key: 'name', header: 'Alert', wraps: true, render: ({ name }) => <strong>{name}</strong> },
     {
       key: 'when',
       header: 'Condition',
       wide: true,
-      width: '36%',
+      under: true,
+      wraps: true,
+      width: '30%',
       render: (alert) => conditionOf(alert, nameOf(alert.rule_id)),
     },
-    { key: 'to', header: 'Sent to', width: 110, under: true, render: ({ format }) => formatNames[format] },
+    { key: 'to', header: 'Sent to', width: 96, under: true, render: ({ format }) => formatNames[format] },
     {
       key: 'raised',
       header: 'Fired',
       wide: true,
-      width: 110,
+      under: true,
+      width: 100,
       render: ({ raised_at }) =>
         raised_at ? <RelativeTime at={raised_at} /> : <span className="soft">Never</span>,
     },
-    { key: 'state', header: 'State', width: 110, render: (alert) => <AlertState alert={alert} /> },
+    {
+      key: 'state',
+      header: 'State',
+      wraps: true,
+      width: 116,
+      render: (alert) => <AlertState alert={alert} />,
+    },
   ];
   if (own) {
     columns.push({
       key: 'silence',
       header: 'Silence',
       quiet: true,
-      width: 108,
+      width: 130,
       render: (alert) => alert.is_active && <SilenceButton tenant={tenant} alert={alert} inList />,
     });
   }

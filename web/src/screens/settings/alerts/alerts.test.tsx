@@ -67,11 +67,40 @@ const waiting = {
   is_under_way: false,
 };
 
+test.each([
+  ['2026-11-21T05:47:00Z', 1, 'It would have fired 1 time since 21 Nov, 05:47 UTC, when counts begin:'],
+  ['2026-11-14T06:30:00Z', 1, 'It would have fired 1 time in the last 7 days:'],
+  ['2026-11-21T05:47:00Z', 0, 'It would not have fired since 21 Nov, 05:47 UTC, when counts begin.'],
+  [null, 0, 'It would not have fired: no check was counted in the last 7 days.'],
+])('a preview of counts since %s says since when there are any', async (counted_since, fired, words) => {
+  const firings = [{ at: '2026-11-21T05:47:00Z', rule_id: 12, subject: null, count: 40 }].slice(1 - fired);
+  server({
+    [`POST ${acme}/alerts/preview`]: {
+      since: '2026-11-14T06:00:00Z',
+      until: '2026-11-21T06:00:00Z',
+      counted_since,
+      looked_back_to: null,
+      fired,
+      firings,
+    },
+  });
+  const { user } = open('/t/acme/settings/alerts');
+  await user.click(await screen.findByRole('button', { name: 'New alert' }));
+  await user.click(await screen.findByRole('combobox', { name: 'Rule' }));
+  await user.click(await screen.findByRole('option', { name: 'Any rule' }));
+  const preview = await screen.findByRole('region', { name: 'Preview' });
+  expect(within(preview).getByRole('status').textContent).toBe(words);
+  // Not before the rule's first check: it was raised in the course of its minute.
+  const [time] = preview.querySelectorAll('time');
+  expect(time?.getAttribute('datetime')).toBe(fired ? '2026-11-21T05:48:00.000Z' : undefined);
+});
+
 test('an alert of any rule shows when it would have fired, and is sent to Slack', async () => {
   const requests = server({
     [`POST ${acme}/alerts/preview`]: {
       since: '2026-11-14T06:00:00Z',
       until: '2026-11-21T06:00:00Z',
+      counted_since: '2026-11-14T06:01:00Z',
       looked_back_to: null,
       fired: 7,
       firings: [{ at: '2026-11-20T06:00:00Z', rule_id: 12, subject: null, count: 40 }],
@@ -129,10 +158,15 @@ test('an alert is silenced for a time, which says by whom and why', async () => 
   const { user } = open('/t/acme/settings/alerts?entry=4');
   await user.click(await screen.findByRole('button', { name: 'Silence …' }));
   await user.selectOptions(await screen.findByLabelText('Duration'), '4 hours');
+  expect(screen.getByText(/^Ends \d+ \w+, \d\d:\d\d /)).toBeDefined();
   await user.type(screen.getByLabelText('Reason'), 'Load test');
   const before = Date.now();
   await user.click(screen.getByRole('button', { name: 'Silence' }));
   expect(await screen.findByText(/by ada@example.com: Load test/)).toBeDefined();
+  const row = within(screen.getByRole('table', { name: 'Alerts' }))
+    .getByText('Silenced')
+    .closest('td');
+  expect(row?.textContent).toMatch(/ends in \d+/);
   const body = requests.find(({ method }) => method === 'PUT')?.body as { until: string; reason: string };
   expect(body.reason).toBe('Load test');
   expect(Math.abs(Date.parse(body.until) - before - 4 * 3_600_000)).toBeLessThan(60_000);
@@ -218,6 +252,7 @@ test('an alert begins with a threshold that suits its rule, names its plan, and 
     [`POST ${acme}/alerts/preview`]: {
       since: '2026-11-14T06:00:00Z',
       until: '2026-11-21T06:00:00Z',
+      counted_since: '2026-11-14T06:01:00Z',
       looked_back_to: null,
       fired: 0,
       firings: [],
