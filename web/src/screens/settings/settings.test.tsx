@@ -276,7 +276,7 @@ test('an entry of the audit log shows what differed, and undoing it asks first',
   await waitFor(() => expect(router.state.location.searchStr).toBe('?entry=812'));
   const diff = await screen.findByRole('table', { name: 'What changed' });
   expect(within(diff).getAllByRole('row')[1]?.textContent).toBe('Rate10 per second20 per second');
-  await user.click(screen.getByRole('button', { name: 'Undo …' }));
+  await user.click(await screen.findByRole('button', { name: 'Undo …' }));
   expect(requests.some(({ path }) => path.endsWith('/revert'))).toBe(false);
   await user.click(await screen.findByRole('button', { name: 'Undo' }));
   await waitFor(() => expect(requests.some(({ path }) => path.endsWith('/revert'))).toBe(true));
