@@ -13,7 +13,7 @@ test('saving an override refetches the overrides and the user, and neither the r
     [`GET ${base}/plans`]: page([plan('free')]),
     [`GET ${base}/users/42`]: () => ({ json: someUser(), headers: { ETag: '"0"' } }),
     [`GET ${base}/users/42/buckets`]: { items: [], has_more: false },
-    [`GET ${base}/users/42/usage`]: { items: [] },
+    [`GET ${base}/users/42/usage`]: { items: [], as_of: '2026-11-26T17:06:12Z' },
     [`PUT ${base}/rules/12/overrides/42`]: () => ({ status: 201, json: override() }),
   });
   const { user, queries } = open('/t/acme/users/42?override=12');
