@@ -180,11 +180,7 @@ func (g *Gate) ChangePassword(ctx context.Context, session Session, current, nex
 	if err := g.store.ChangePassword(ctx, account.Actor(), account.ID, old, to); err != nil {
 		return Entry{}, err
 	}
-	entry, err := g.openSession(ctx, account, to, from, session.SecondFactor)
-	if err != nil {
-		return Entry{}, err
-	}
 	g.notify(ctx, account, NoticePassword, from)
 	g.forget(ctx, limits[0].Subject)
-	return entry, nil
+	return g.openSession(ctx, account, to, from, session.SecondFactor)
 }

@@ -243,32 +243,41 @@ func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Ru
 	return made, errors.Join(w.CountRules(ctx, int64(w.tenant)), w.CountHeldNow(ctx, int64(w.tenant)))
 }
 
+// maxMovedOverrides bounds what one save writes and holds in memory: rules times overrides could be millions.
+const maxMovedOverrides = 5000
+
 // moveOverrides gives overrides of removed rules for all plans to the rules that were created for plans in their place, and notes
-// whose were moved. Checks of users without an assigned plan may name any, so each of the new rules gets theirs.
+// whose were moved. Checks of users without an assigned plan may name any, so each of the new rules gets theirs. It refuses to
+// move more than maxMovedOverrides.
 func (w write) moveOverrides(ctx context.Context, overrides []dbsqlc.UnexpiredOverridesOfRulesRow, made []ruleset.RuleChanged) error {
-	removed := map[rules.RuleID]*ruleset.RuleChanged{}
+	removed := map[rules.RuleID]int{}               // indexes in made
 	heirs := map[rules.RuleIdentity][]*rules.Rule{} // by the identity that the rule for all plans had
 	for i := range made {
 		switch before, after := made[i].Before, made[i].After; {
 		case after == nil:
-			removed[before.ID] = &made[i]
+			removed[before.ID] = i
 		case before == nil && after.Plan != "":
 			identity := after.Identity()
 			identity.Plan = ""
 			heirs[identity] = append(heirs[identity], after)
 		}
 	}
-	now := time.Now()
+	soon := time.Now().Add(time.Minute) // what ends until then may have ended when it is written
 	var moved []rules.Override
 	for _, row := range overrides {
 		override := overrideFromRow(row.RateLimitOverride)
-		from := removed[override.RuleID]
+		from := &made[removed[override.RuleID]]
 		known := len(moved)
 		for _, heir := range heirs[from.Before.Identity()] {
-			if (row.Plan == "" || row.Plan == heir.Plan) && len(override.Validate(heir, now)) == 0 {
+			if (row.Plan == "" || row.Plan == heir.Plan) && len(override.Validate(heir, soon)) == 0 {
 				override.RuleID = heir.ID
 				moved = append(moved, override)
 			}
+		}
+		if len(moved) > maxMovedOverrides {
+			return ruleset.RuleChangeErrors{removed[from.Before.ID]: rules.FieldErrors{{Field: "rule_id", Message: fmt.Sprintf(
+				"has overrides that the new rules would take over, more than the %d that one save can move; create the new rules first, "+
+					"and remove this one in a later save, which removes its overrides", maxMovedOverrides)}}}
 		}
 		if len(moved) > known {
 			from.OverridesMoved = append(from.OverridesMoved, override.UserID)

@@ -45,6 +45,38 @@ func TestManyRulesAreChangedAtOnce(t *testing.T) {
 	}
 }
 
+// TestASplitMovesABoundedNumberOfOverrides has 2,501 users without an assigned plan, whose overrides two rules would take over.
+func TestASplitMovesABoundedNumberOfOverrides(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours
+	must(w.PutOverride(ctx, overrideOf(ours.user, "0"), rules.NoneStored))(t)
+	exec(t, w.url, `
+		INSERT INTO rate_limit_override (tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, in_force_since, revision)
+		SELECT tenant_id, rule_id, 'n' || n, rate_per_second, rate_unit, burst_capacity, reason, in_force_since, revision
+		FROM rate_limit_override, generate_series(1, 2500) AS n WHERE tenant_id = $1 AND user_id = '0'`, ours.ID)
+	changes := []ruleset.RuleChange{
+		{Rule: limit(t, ours.ID, "user:{user_id}", "free", "")},
+		{Rule: rules.Rule{ID: ours.user.ID}, Expected: rules.AnyVersion, Remove: true},
+		{Rule: limit(t, ours.ID, "user:{user_id}", "pro", "")},
+	}
+	before := dump(t, connect(t, w.url), ours.ID)
+	_, err := w.ChangeRules(ctx, ours.ID, changes, false)
+	var wrong ruleset.RuleChangeErrors
+	var fields rules.FieldErrors
+	if !errors.As(err, &wrong) || len(wrong) != 1 || !errors.As(wrong[1], &fields) || fields[0].Field != "rule_id" {
+		t.Errorf("a save that would move 5,002 overrides answers %v", err)
+	}
+	if after := dump(t, connect(t, w.url), ours.ID); after != before {
+		t.Error("the refused save changed something")
+	}
+	for name, parts := range map[string][]ruleset.RuleChange{"new rules": {changes[0], changes[2]}, "removal": {changes[1]}} {
+		if _, err := w.ChangeRules(ctx, ours.ID, parts, true); err != nil {
+			t.Errorf("only the %s: %v", name, err)
+		}
+	}
+}
+
 // TestASplitKeepsOverrides takes a limit of all plans apart: users with an assigned plan keep their override on it, others on each of
 // the new rules, and the rest is named.
 func TestASplitKeepsOverrides(t *testing.T) {
@@ -154,7 +186,7 @@ func TestARuleWithManyOverridesIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	const many = 10_000 // a hundred times what a page has; some seconds if each took a search of all
 	exec(t, w.url, `INSERT INTO rate_limit_override
-			(tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, in_force_since, revision)
+			(tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, in_force_since, revision)
 		SELECT $1, $2, 'user-' || n, 1, 'second', 1, now(), 1 FROM generate_series(1, $3::int) AS n`, w.ours.ID, w.ours.daily.ID, many)
 	since := w.latest(t)
 	began := time.Now()

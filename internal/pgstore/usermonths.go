@@ -74,7 +74,7 @@ func (s *Store) MonthsOfUser(ctx context.Context, tenant rules.TenantID, user st
 
 // KnownUsers looks at the newest scanBound rows of violations.
 func (s *Store) KnownUsers(ctx context.Context, tenant rules.TenantID, prefix string, month time.Time, limit int) ([]traffic.KnownUser, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.KnownUsersRow, error) {
+	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.KnownUsersRow, error) {
 		return q.KnownUsers(ctx, dbsqlc.KnownUsersParams{
 			TenantID: tenant, Prefix: prefix, Month: dayOf(month), MonthBefore: dayOf(month.AddDate(0, -1, 0)), AtMost: scanBound, PageSize: rowLimit(limit),
 		})

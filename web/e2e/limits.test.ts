@@ -68,7 +68,7 @@ test('a limit looser than that of all plans is said to be held, and one press ma
   await expectAccessible(page);
   await dialog.getByRole('button', { name: 'Give each plan its own limit', exact: true }).click();
   await expect(dialog.getByText('Save 3 changes?')).toBeVisible();
-  await expect(dialog.getByText(/Users without a plan/)).toBeVisible();
+  await expect(dialog.getByText(/users without an assigned plan are no longer limited/)).toBeVisible();
   await dialog.getByRole('button', { name: 'Save', exact: true }).click();
   await expect(page.getByText(/3 changes saved/)).toBeVisible();
   await expect.poll(() => passed(sluice, secret, 'pro', 30)).toBeGreaterThan(6);
