@@ -83,7 +83,7 @@ func TestAChangeIsAnsweredThoughItsNoticeIsNotQueued(t *testing.T) {
 	ask(caller{}, "POST", "/api/v1/password-reset/finish", map[string]any{"token": token, "password": nextPassword + "!"}, http.StatusNoContent)
 }
 
-// hangUp is a store whose caller hangs up as soon as the second factor is off.
+// hangUp is a store whose caller hangs up as soon as the second factor is off, or the password is changed.
 type hangUp struct {
 	auth.Store
 	now context.CancelFunc
@@ -94,18 +94,34 @@ func (s hangUp) TurnSecondFactorOff(ctx context.Context, by rules.Actor, account
 	return s.Store.TurnSecondFactorOff(ctx, by, account, endSessions)
 }
 
+func (s hangUp) ChangePassword(ctx context.Context, by rules.Actor, account auth.AccountID, from, to string) error {
+	defer s.now()
+	return s.Store.ChangePassword(ctx, by, account, from, to)
+}
+
 func TestACallerWhoHangsUpDoesNotStopTheNotice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Owner)
 	w.turnFactorOn(by)
-	before := w.count("SELECT count(*) FROM mail")
-	ctx, cancel := context.WithCancel(w.ctx())
-	gate := auth.NewGate(hangUp{w.store, cancel}, auth.Options{Mail: true})
-	if err := gate.TurnSecondFactorOff(ctx, by.account.Actor(), by.account, auth.Browser{}); err != nil {
-		t.Fatal(err)
-	}
-	if ctx.Err() == nil || w.count("SELECT count(*) FROM mail") != before+1 {
-		t.Error("the notice is not queued")
+	for name, change := range map[string]func(context.Context, *auth.Gate){
+		"second factor": func(ctx context.Context, gate *auth.Gate) {
+			if err := gate.TurnSecondFactorOff(ctx, by.account.Actor(), by.account, auth.Browser{}); err != nil {
+				t.Error(err)
+			}
+		},
+		"password": func(ctx context.Context, gate *auth.Gate) {
+			session := auth.Session{ID: by.sessionID, Account: by.account}
+			if _, err := gate.ChangePassword(ctx, session, password, nextPassword, auth.Browser{}); !errors.Is(err, context.Canceled) {
+				t.Errorf("a session of a caller who hung up: %v", err)
+			}
+		},
+	} {
+		before := w.count("SELECT count(*) FROM mail")
+		ctx, cancel := context.WithCancel(w.ctx())
+		change(ctx, auth.NewGate(hangUp{w.store, cancel}, auth.Options{Mail: true}))
+		if ctx.Err() == nil || w.count("SELECT count(*) FROM mail") != before+1 {
+			t.Errorf("%s: the notice is not queued", name)
+		}
 	}
 }
