@@ -176,6 +176,7 @@ CREATE TABLE rate_limit_rule (
 
 CREATE UNIQUE INDEX rate_limit_rule_identity_key ON rate_limit_rule (tenant_id, key_pattern, plan, name)
     NULLS NOT DISTINCT WHERE removed_at IS NULL;
+CREATE INDEX rate_limit_rule_pattern_idx ON rate_limit_rule (tenant_id, key_pattern, rule_id);
 CREATE INDEX rate_limit_rule_revision_idx ON rate_limit_rule (tenant_id, revision, rule_id);
 CREATE INDEX rate_limit_rule_plan_idx ON rate_limit_rule (tenant_id, plan) WHERE removed_at IS NULL;
 CREATE INDEX rate_limit_rule_list_idx ON rate_limit_rule (tenant_id, rule_id) WHERE removed_at IS NULL;

@@ -5,6 +5,13 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = sqlc.arg(user_id)
 ORDER BY rule_id
 LIMIT sqlc.arg(page_size);
 
+-- name: RulesEverOfPattern :many
+-- The rules that have or had a pattern, the latest first.
+SELECT rule_id FROM rate_limit_rule
+WHERE tenant_id = sqlc.arg(tenant_id) AND key_pattern = sqlc.arg(key_pattern)
+ORDER BY rule_id DESC
+LIMIT sqlc.arg(page_size);
+
 -- name: AuditOfObjects :many
 -- The entries about some objects of one kind before a place, the latest first. Each object is read by the index.
 SELECT e.* FROM unnest(sqlc.arg(object_ids)::text[]) AS o (id)

@@ -39,14 +39,12 @@ func (s *Store) UserStory(
 		if err != nil {
 			return nil, err
 		}
-		named, err := q.RulesOfPatterns(ctx, tenant, []string{patternOfUser(userID)})
+		named, err := q.RulesEverOfPattern(ctx, tenant, patternOfUser(userID), maxStoryRules)
 		if err != nil {
 			return nil, err
 		}
 		params.ObjectKind = "rule"
-		params.ObjectIds = each(named[:min(len(named), maxStoryRules)], func(rule dbsqlc.RateLimitRule) string {
-			return strconv.FormatInt(int64(rule.RuleID), 10)
-		})
+		params.ObjectIds = each(named, func(rule rules.RuleID) string { return strconv.FormatInt(int64(rule), 10) })
 		ofRules, err := q.AuditOfObjects(ctx, params)
 		if err != nil {
 			return nil, err

@@ -86,18 +86,21 @@ func TestTheStoryOfAUserHasPlansOverridesAndRulesOfTheUser(t *testing.T) {
 	if err := w.RemoveOverride(t.Context(), w.ours.ID, w.ours.user.ID, "42", rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
-	must(w.CreateRule(t.Context(), limit(t, w.ours.ID, "user:42", "", "")))(t)
+	block := must(w.CreateRule(t.Context(), limit(t, w.ours.ID, "user:42", "", "")))(t)
+	if err := w.RemoveRule(t.Context(), w.ours.ID, block.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
 	must(w.CreateRule(t.Context(), limit(t, w.ours.ID, "user:4", "", "")))(t)
 	all := must(w.UserStory(t.Context(), w.ours.ID, "42", time.Time{}, auth.AuditCursor{}, 10))(t)
 	var got []string
 	for _, entry := range all {
 		got = append(got, entry.Object.Kind+" "+string(entry.Action))
 	}
-	if want := []string{"rule create", "override remove", "user update", "user create", "override create"}; !reflect.DeepEqual(got, want) {
+	if want := []string{"rule remove", "rule create", "override remove", "user update", "user create", "override create"}; !reflect.DeepEqual(got, want) {
 		t.Fatalf("the story is %v, want %v", got, want)
 	}
 	before := auth.AuditCursor{At: all[0].At, ID: all[0].ID}
-	if rest := must(w.UserStory(t.Context(), w.ours.ID, "42", time.Time{}, before, 10))(t); len(rest) != 4 || rest[0].ID != all[1].ID {
+	if rest := must(w.UserStory(t.Context(), w.ours.ID, "42", time.Time{}, before, 10))(t); len(rest) != 5 || rest[0].ID != all[1].ID {
 		t.Errorf("before the latest entry there is %+v", rest)
 	}
 	if first := must(w.UserStory(t.Context(), w.ours.ID, "42", time.Time{}, auth.AuditCursor{}, 1))(t); len(first) != 1 || first[0].ID != all[0].ID {

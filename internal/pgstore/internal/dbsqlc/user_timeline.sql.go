@@ -174,6 +174,34 @@ func (q *Queries) DenialsOfUser(ctx context.Context, arg DenialsOfUserParams) ([
 	return items, nil
 }
 
+const rulesEverOfPattern = `-- name: RulesEverOfPattern :many
+SELECT rule_id FROM rate_limit_rule
+WHERE tenant_id = $1 AND key_pattern = $2
+ORDER BY rule_id DESC
+LIMIT $3
+`
+
+// The rules that have or had a pattern, the latest first.
+func (q *Queries) RulesEverOfPattern(ctx context.Context, tenantID rules.TenantID, keyPattern string, pageSize int32) ([]rules.RuleID, error) {
+	rows, err := q.db.Query(ctx, rulesEverOfPattern, tenantID, keyPattern, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []rules.RuleID
+	for rows.Next() {
+		var rule_id rules.RuleID
+		if err := rows.Scan(&rule_id); err != nil {
+			return nil, err
+		}
+		items = append(items, rule_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const rulesEverOverridden = `-- name: RulesEverOverridden :many
 SELECT rule_id FROM rate_limit_override
 WHERE tenant_id = $1 AND user_id = $2
