@@ -212,13 +212,15 @@ func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Ru
 	if err := w.countLater(ctx); err != nil {
 		return nil, err
 	}
-	overrides, err := w.UnexpiredOverridesOfRules(ctx, w.tenant, ruleNumbers(removed))
-	if err != nil {
-		return nil, err
-	}
-	removed, err = w.withCandidates(ctx, removed)
-	if err != nil {
-		return nil, err
+	var overrides []dbsqlc.UnexpiredOverridesOfRulesRow
+	if len(removed) > 0 {
+		var err error
+		if overrides, err = w.UnexpiredOverridesOfRules(ctx, w.tenant, ruleNumbers(removed)); err != nil {
+			return nil, err
+		}
+		if removed, err = w.withCandidates(ctx, removed); err != nil {
+			return nil, err
+		}
 	}
 	if failed, err := w.removeRules(ctx, removed); err != nil {
 		return nil, blame(append(removedAt, 0)[min(failed, len(removedAt))], err)
