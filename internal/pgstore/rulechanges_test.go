@@ -186,7 +186,7 @@ func TestARuleWithManyOverridesIsRemoved(t *testing.T) {
 	w := newWorld(t)
 	const many = 10_000 // a hundred times what a page has; some seconds if each took a search of all
 	exec(t, w.url, `INSERT INTO rate_limit_override
-			(tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, in_force_since, revision)
+			(tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, in_force_since, revision)
 		SELECT $1, $2, 'user-' || n, 1, 'second', 1, now(), 1 FROM generate_series(1, $3::int) AS n`, w.ours.ID, w.ours.daily.ID, many)
 	since := w.latest(t)
 	began := time.Now()
