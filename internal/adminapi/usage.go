@@ -103,7 +103,7 @@ func showUserMonth(m *traffic.UserMonth) openapi.UserMonth {
 }
 
 // usageName names a file after what is in it: "usage-acme-users-2025-12.csv", "usage-acme-user-42-2025-01-to-2025-12.csv". The
-// name of a file whose last month goes on ends in "-so-far". The lines of that month are like those of others, because programs read them.
+// name ends in "-so-far" if the last month is not over. Its lines have no such mark, because programs read them.
 func usageName(tenant, by, user string, months []time.Time, now time.Time) string {
 	if user != "" {
 		by = "user-" + plainName(user)
