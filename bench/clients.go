@@ -107,7 +107,8 @@ func otherClient(ctx context.Context, language, dir, program string, args ...str
 		}
 		var unbatched, coalesced, shared, bare, client, added float64
 		if _, err := fmt.Sscanf(string(output),
-			"64 concurrent checks: %g/s unbatched, %g/s coalesced, ratio %g\na lone check: %g µs bare, %g µs with the client, ratio %g",
+			"64 concurrent checks: %g/s unbatched, %g/s coalesced, ratio %g\na lone check: %g µs bare, %g µs with "+
+				"the client, ratio %g",
 			&unbatched, &coalesced, &shared, &bare, &client, &added); err != nil {
 			return nil, fmt.Errorf("read what the benchmark of %s prints, %q: %w", dir, output, err)
 		}
@@ -120,7 +121,8 @@ func otherClient(ctx context.Context, language, dir, program string, args ...str
 
 func (f *field) newClient(unbatched bool) (*sluice.Client, error) {
 	return sluice.New(sluice.Config{
-		URL: "http://" + f.onRedis.addr, Key: f.token, Timeout: 10 * time.Second, Unbatched: unbatched, Logger: slog.New(slog.DiscardHandler),
+		URL: "http://" + f.onRedis.addr, Key: f.token, Timeout: 10 * time.Second, Unbatched: unbatched,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -144,8 +146,10 @@ func checker(client *sluice.Client) func(context.Context, int) error {
 func (f *field) bareRequest() func(context.Context, int) error {
 	client := &http.Client{}
 	return func(ctx context.Context, user int) error {
-		body := fmt.Appendf(nil, `{"user_id":"%d","endpoint":"/api/search","ip":"10.0.%d.%d"}`, user, user/250, user%250)
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+f.onRedis.addr+"/v1/check", bytes.NewReader(body))
+		body := fmt.Appendf(nil, `{"user_id":"%d","endpoint":"/api/search","ip":"10.0.%d.%d"}`, user, user/250,
+			user%250)
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+f.onRedis.addr+"/v1/check",
+			bytes.NewReader(body))
 		if err != nil {
 			return err
 		}

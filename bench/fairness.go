@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/redisbucket"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/store/redisbucket"
 )
 
 // A Redis that is far away, behind a link so narrow that it bears some hundred checks a second: the processors have
@@ -67,7 +67,8 @@ func fairness(ctx context.Context, rounds int, round time.Duration) (lines []lin
 		lines = append(lines,
 			ratioLine("p99 of quiet tenants, ms, beside a flood ÷ without", "%.1f", median(alone), median(beside), -2),
 			line{
-				what: "  degraded checks of quiet tenants", baseline: fmt.Sprint(failed[0]), ours: fmt.Sprint(failed[1]),
+				what: "  degraded checks of quiet tenants", baseline: fmt.Sprint(failed[0]),
+				ours:   fmt.Sprint(failed[1]),
 				target: "at most 0", met: yesNo(failed[1] == 0),
 			},
 			note("  checks/s that the store bears", "%.0f", 0, borne))

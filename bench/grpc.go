@@ -16,7 +16,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // fourDescriptors limits what each descriptor of descriptorMessages is about.
@@ -28,7 +28,8 @@ descriptors:
   - {key: generic_key, value: all, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
 `
 
-// overGRPC compares Sluice with other servers of Envoy's rate limit service, and its surface for proxies with that for services.
+// overGRPC compares Sluice with other servers of Envoy's rate limit service, and its surface for proxies with that for
+// services.
 func overGRPC(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
 	return withField(ctx, func(f *field) ([]line, error) {
 		token, err := createEnvoyTenant(ctx, f.database)
@@ -91,7 +92,8 @@ func createEnvoyTenant(ctx context.Context, database string) (token string, err 
 	}
 	defer opened.Close()
 	store := opened.As(rules.Actor{Kind: rules.ActorSystem, Name: "bench"})
-	tenant, err := store.CreateTenant(ctx, rules.Tenant{Slug: "envoy", Name: "Envoy", Settings: rules.DefaultSettings()})
+	tenant, err := store.CreateTenant(ctx,
+		rules.Tenant{Slug: "envoy", Name: "Envoy", Settings: rules.DefaultSettings()})
 	if err != nil {
 		return "", err
 	}
@@ -140,8 +142,9 @@ func descriptorMessages() ([][]byte, error) {
 func proxied(token string) [][]byte {
 	requests := make([][]byte, 20_000)
 	for user := range requests {
-		requests[user] = fmt.Appendf(nil, "GET /v1/authorize HTTP/1.1\r\nHost: bench\r\nX-Sluice-Key: %s\r\nX-User: %d\r\n"+
-			"X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /api/%d\r\nX-Forwarded-For: 10.%d.%d.%d\r\n\r\n",
+		requests[user] = fmt.Appendf(nil,
+			"GET /v1/authorize HTTP/1.1\r\nHost: bench\r\nX-Sluice-Key: %s\r\nX-User: %d\r\n"+
+				"X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /api/%d\r\nX-Forwarded-For: 10.%d.%d.%d\r\n\r\n",
 			token, user, user%20, user>>16&255, user>>8&255, user&255)
 	}
 	return requests

@@ -69,7 +69,10 @@ func (l grpcLoad) connect(ctx context.Context) (*grpcConnection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to a server: %w", err)
 	}
-	c := &grpcConnection{Conn: conn, read: bufio.NewReaderSize(conn, 64<<10), write: bufio.NewWriterSize(conn, 64<<10), stream: 1}
+	c := &grpcConnection{
+		Conn: conn, read: bufio.NewReaderSize(conn, 64<<10), write: bufio.NewWriterSize(conn, 64<<10),
+		stream: 1,
+	}
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	for _, into := range []*[]byte{&c.first, &c.headers} {

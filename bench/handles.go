@@ -16,16 +16,16 @@ import (
 
 	sluice "github.com/sluicegate/sluice/client"
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/checks/checkapi"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/store/membucket"
 )
 
-// decideInProcess compares a decision on a handle of the Go client with golang.org/x/time/rate, which is a token bucket of one
-// process. The limit is never reached on either side, so both take a token each time.
+// decideInProcess compares a decision on a handle of the Go client with golang.org/x/time/rate, which is a token bucket
+// of one process. The limit is never reached on either side, so both take a token each time.
 func decideInProcess(ctx context.Context, rounds int, round time.Duration) ([]line, error) {
 	lender, err := startLender(ctx)
 	if err != nil {
@@ -58,12 +58,14 @@ func decideInProcess(ctx context.Context, rounds int, round time.Duration) ([]li
 		if least < 0.9 {
 			return nil, fmt.Errorf("only %.0f %% of the tries took a token, so little was measured", 100*least)
 		}
-		lines = append(lines, ratioLine("a handle's Try ÷ x/time/rate.Allow, "+c.name+", ns", "%.0f", median(theirs), median(ours), -c.most))
+		lines = append(lines, ratioLine("a handle's Try ÷ x/time/rate.Allow, "+c.name+", ns", "%.0f", median(theirs),
+			median(ours), -c.most))
 	}
 	return lines, nil
 }
 
-// decisions returns how many nanoseconds a decision takes in each of several goroutines, and the share that was allowed.
+// decisions returns how many nanoseconds a decision takes in each of several goroutines, and the share that was
+// allowed.
 func decisions(goroutines int, round time.Duration, decide func() bool) (nanoseconds, allowedShare float64) {
 	const inTurn = 1000
 	var mu sync.Mutex
@@ -91,7 +93,8 @@ func decisions(goroutines int, round time.Duration, decide func() bool) (nanosec
 	return float64(took.Nanoseconds()) * float64(goroutines) / float64(calls), float64(allowed) / float64(calls)
 }
 
-// lender is a check server in this process, with buckets in memory and one rule that is never exceeded, and a client of it.
+// lender is a check server in this process, with buckets in memory and one rule that is never exceeded, and a client of
+// it.
 type lender struct {
 	server *checkapi.Server
 	served chan error
@@ -117,10 +120,14 @@ func startLender(ctx context.Context) (*lender, error) {
 	rows := snapshot.New(snapshot.Rows{
 		Tenants: []rules.Tenant{{ID: 1, Slug: "bench", Settings: rules.DefaultSettings()}},
 		Rules: []rules.Rule{{
-			ID: 1, TenantID: 1, Pattern: pattern, RatePerSecond: rules.MaxRate, RateUnit: rules.PerSecond, Burst: rules.MaxBurst,
+			ID: 1, TenantID: 1, Pattern: pattern, RatePerSecond: rules.MaxRate, RateUnit: rules.PerSecond,
+			Burst:     rules.MaxBurst,
 			Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true, Version: 1,
 		}},
-		Keys: []auth.Key{{ID: keyID, TenantID: 1, Digest: digest, Permissions: []auth.Permission{auth.PermissionLease, auth.PermissionCheck}}},
+		Keys: []auth.Key{{
+			ID: keyID, TenantID: 1, Digest: digest,
+			Permissions: []auth.Permission{auth.PermissionLease, auth.PermissionCheck},
+		}},
 	})
 	buckets := membucket.New(membucket.Options{})
 	log := slog.New(slog.DiscardHandler)
@@ -128,7 +135,7 @@ func startLender(ctx context.Context) (*lender, error) {
 	l.server = checkapi.NewServer(checkapi.Config{
 		Snapshots: oneSnapshot{rows}, Limiter: enforce.NewLimiter(buckets, buckets, unobserved{}, nil),
 		Lessor:    enforce.NewLessor(buckets, unobserved{}, nil, func(error) {}),
-		Readiness: func() httpapi.Readiness { return httpapi.Readiness{RulesLoaded: true} },
+		Readiness: func() httpapi.Readiness { return httpapi.Readiness{Open: true, RulesLoaded: true} },
 		Log:       log, Observer: unobserved{},
 	})
 	var config net.ListenConfig
@@ -136,7 +143,7 @@ func startLender(ctx context.Context) (*lender, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the client: %w", err)
 	}
-	go func() { l.served <- l.server.Serve(listener) }()
+	go func() { l.served <- l.server.Serve(listener) }() //nolint:contextcheck // connections outlive the call that starts the server
 	l.client, err = sluice.New(sluice.Config{URL: "http://" + listener.Addr().String(), Key: token, Logger: log})
 	if err != nil {
 		return nil, errors.Join(err, l.server.Close())

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sluicegate/sluice/internal/redisbucket"
+	"github.com/sluicegate/sluice/internal/store/redisbucket"
 )
 
 const (
@@ -102,7 +102,9 @@ type contender struct {
 
 // race lets contenders take turns in closed loops, and notes for each round its checks per second and
 // what a check cost the server and Redis.
-func (f *field) race(ctx context.Context, rounds int, round time.Duration, connections int, contenders ...*contender) error {
+func (f *field) race(ctx context.Context, rounds int, round time.Duration, connections int,
+	contenders ...*contender,
+) error {
 	for i := range rounds + 1 {
 		laps := make([]figures, len(contenders))
 		for range lapsPerRound {
@@ -140,7 +142,9 @@ func (f *field) race(ctx context.Context, rounds int, round time.Duration, conne
 const lapsPerRound = 4
 
 // lap is one round of one contender.
-func (f *field) lap(ctx context.Context, c *contender, round time.Duration, connections int) (map[string]float64, error) {
+func (f *field) lap(ctx context.Context, c *contender, round time.Duration, connections int) (map[string]float64,
+	error,
+) {
 	closed := c.closed
 	if closed == nil {
 		closed = load{[]string{c.server.addr}, c.requests}.closed
@@ -179,8 +183,9 @@ func (f *field) lap(ctx context.Context, c *contender, round time.Duration, conn
 	measured := map[string]float64{
 		"checks/s": found.perSecond * float64(c.checks), "denied": float64(found.denied) / float64(found.answers),
 		"server": server * 1e6 / checks, "redis": redis * 1e6 / checks,
-		"allocations": (after.allocations - before.allocations) / checks, "bytes": (after.bytes - before.bytes) / checks,
-		"leased": (after.leased - before.leased) / checks, "split": (after.split - before.split) / checks,
+		"allocations": (after.allocations - before.allocations) / checks,
+		"bytes":       (after.bytes - before.bytes) / checks,
+		"leased":      (after.leased - before.leased) / checks, "split": (after.split - before.split) / checks,
 		"asks":         (after.asks - before.asks) / checks,
 		"checks/CPU s": checks / (server + redis + ended.load - began.load),
 	}
@@ -242,8 +247,12 @@ func throughput(ctx context.Context, rounds int, round time.Duration) ([]line, e
 		onRedis := &contender{name: "on Redis", server: f.onRedis, requests: single, checks: 1}
 		inRAM := &contender{name: "in memory", server: f.inRAM, requests: single, checks: 1}
 		attacked := &contender{name: "attack", server: f.onRedis, requests: attack(f.token), checks: 1}
-		batches := &contender{name: "batches", server: f.onRedis, requests: crowdBatches(f.token, batchSize), checks: batchSize}
-		if err := f.race(ctx, rounds, round, connections, noop, noopFast, onRedis, inRAM, attacked, batches); err != nil {
+		batches := &contender{
+			name: "batches", server: f.onRedis, requests: crowdBatches(f.token, batchSize),
+			checks: batchSize,
+		}
+		if err := f.race(ctx, rounds, round, connections, noop, noopFast, onRedis, inRAM, attacked,
+			batches); err != nil {
 			return nil, err
 		}
 		lines := []line{
@@ -270,7 +279,8 @@ func throughput(ctx context.Context, rounds int, round time.Duration) ([]line, e
 // versus makes a row of two contenders' checks per second. The ratio is the median of those of the
 // laps, whose two sides ran one right after the other.
 func versus(what string, baseline, ours *contender, atLeast float64) line {
-	return lineOf(what, "%.0f", baseline.laps.median("checks/s"), ours.laps.median("checks/s"), ours.laps.over(baseline.laps, "checks/s"), atLeast)
+	return lineOf(what, "%.0f", baseline.laps.median("checks/s"), ours.laps.median("checks/s"),
+		ours.laps.over(baseline.laps, "checks/s"), atLeast)
 }
 
 // latencies compares open loops at a rate, and lone requests.
@@ -300,7 +310,8 @@ func (f *field) latencies(ctx context.Context, rounds int, round time.Duration, 
 		ratioLine(fmt.Sprintf("p99 at %.0f/s, half of saturation, open loop ÷ no-op, µs", rate), "%.0f",
 			noop.median("p99"), ours.median("p99"), -3),
 		note("  p50, µs", "%.0f", noop.median("p50"), ours.median("p50")),
-		ratioLine("lone check − lone no-op ÷ one PING, µs", "%.1f", alone.median("ping"), alone.beyond("check", "no-op"), -2),
+		ratioLine("lone check − lone no-op ÷ one PING, µs", "%.1f", alone.median("ping"),
+			alone.beyond("check", "no-op"), -2),
 		note("  lone request, µs", "%.1f", alone.median("no-op"), alone.median("check")),
 	}, nil
 }
@@ -316,7 +327,10 @@ func redisCost(ctx context.Context, rounds int, round time.Duration) ([]line, er
 			return nil, err
 		}
 		single := &contender{name: "single", server: f.onRedis, requests: crowd(f.token), checks: 1}
-		batches := &contender{name: "batches", server: f.onRedis, requests: crowdBatches(f.token, batchSize), checks: batchSize}
+		batches := &contender{
+			name: "batches", server: f.onRedis, requests: crowdBatches(f.token, batchSize),
+			checks: batchSize,
+		}
 		was := figures{}
 		for range rounds {
 			measured, err := measure(ctx, f.rdb, seed, batch{checks: 1, tenants: 1}, clients, round)

@@ -19,9 +19,9 @@ const hotTiers = `rules:
 const (
 	hotUsers  = 100
 	manyUsers = 100_000
-	// leaseRounds is how many times longer rounds are than others. Tokens of a bucket are leased once it was busy for a while, and
-	// given back while the other side has its lap, so each lap of either side begins with leaseWarmUp, which does not count:
-	// the rows are about buckets that stay busy.
+	// leaseRounds is how many times longer rounds are than others. Tokens of a bucket are leased once it was busy for a
+	// while, and given back while the other side has its lap, so each lap of either side begins with leaseWarmUp, which
+	// does not count: the rows are about buckets that stay busy.
 	leaseRounds = 4
 	leaseWarmUp = 750 * time.Millisecond
 )
@@ -59,7 +59,8 @@ func needlessLeases(ctx context.Context, rounds int, round time.Duration) ([]lin
 
 // withLeases compares workloads, each with a tenant of its own.
 func withLeases(
-	ctx context.Context, rounds int, round time.Duration, workloads []leased, more func(f *field, token string) ([]line, error),
+	ctx context.Context, rounds int, round time.Duration, workloads []leased,
+	more func(f *field, token string) ([]line, error),
 ) ([]line, error) {
 	return withField(ctx, func(f *field) (lines []line, err error) {
 		without, err := f.startAPI(ctx, f.database, f.redis.URL(), "SLUICE_LEASES=off")
@@ -68,7 +69,8 @@ func withLeases(
 		}
 		tokens := map[*process]string{}
 		for _, side := range []*process{f.onRedis, without} {
-			if tokens[side], err = createTenantOf(ctx, f.database, fmt.Sprint("leases-", len(tokens)), hotTiers); err != nil {
+			if tokens[side], err = createTenantOf(ctx, f.database, fmt.Sprint("leases-", len(tokens)),
+				hotTiers); err != nil {
 				return nil, err
 			}
 		}
@@ -78,10 +80,19 @@ func withLeases(
 			}
 		}
 		for _, w := range workloads {
-			off := &contender{name: w.name + " without leases", server: without, requests: w.draw(tokens[without]), checks: w.checks, warmUp: w.warmUp}
-			on := &contender{name: w.name, server: f.onRedis, requests: w.draw(tokens[f.onRedis]), checks: w.checks, warmUp: w.warmUp}
+			off := &contender{
+				name: w.name + " without leases", server: without, requests: w.draw(tokens[without]),
+				checks: w.checks, warmUp: w.warmUp,
+			}
+			on := &contender{
+				name: w.name, server: f.onRedis, requests: w.draw(tokens[f.onRedis]), checks: w.checks,
+				warmUp: w.warmUp,
+			}
 			// Leases can make checks as fast as in memory at most.
-			inRAM := &contender{name: w.name + " in memory", server: f.inRAM, requests: on.requests, checks: w.checks, warmUp: w.warmUp}
+			inRAM := &contender{
+				name: w.name + " in memory", server: f.inRAM, requests: on.requests, checks: w.checks,
+				warmUp: w.warmUp,
+			}
 			if err := f.race(ctx, rounds, round, connections, off, on, inRAM); err != nil {
 				return nil, err
 			}
@@ -93,7 +104,8 @@ func withLeases(
 				note("  server CPU per check, µs", "%.1f", off.median("server"), on.median("server")),
 				note("  Redis CPU per check, µs", "%.2f", off.median("redis"), on.median("redis")),
 				note("  allocations per check", "%.1f", off.median("allocations"), on.median("allocations")),
-				note("  share of checks decided from lots alone, and in part", "%.3f", on.median("leased"), on.median("split")),
+				note("  share of checks decided from lots alone, and in part", "%.3f", on.median("leased"),
+					on.median("split")),
 				note("  checks per script", "%.1f", off.median("batch"), on.median("batch")),
 				note("  buckets asked for, per check", "%.4f", 0, on.median("asks")),
 				note("  denied, ‰", "%.2f", 0, 1000*on.median("denied")))
@@ -108,10 +120,12 @@ func withLeases(
 
 // loneLeased compares what a lone check of leased buckets adds to a request with the round trip that it spares.
 //
-// A check of buckets in memory shows how much of that is what every check costs, such as to read JSON and to match rules.
+// A check of buckets in memory shows how much of that is what every check costs, such as to read JSON and to match
+// rules.
 func (f *field) loneLeased(ctx context.Context, rounds int, round time.Duration, token string) ([]line, error) {
 	one := [][]byte{singleCheck(token, 0).bytes()}
-	found, err := takeTurns(ctx, time.Duration(rounds)*round, loneRequest("no-op", f.noop, one), loneRequest("leased", f.onRedis, one),
+	found, err := takeTurns(ctx, time.Duration(rounds)*round, loneRequest("no-op", f.noop, one),
+		loneRequest("leased", f.onRedis, one),
 		loneRequest("in memory", f.inRAM, one), lonePing("ping", f.redis.Addr()))
 	if err != nil {
 		return nil, err
@@ -141,7 +155,8 @@ func evenCrowd(token string) [][]byte {
 	for i := range requests {
 		requests[i] = singleCheck(token, i).bytes()
 	}
-	rand.New(rand.NewPCG(3, 4)).Shuffle(len(requests), func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
+	rand.New(rand.NewPCG(3, 4)).Shuffle(len(requests),
+		func(i, j int) { requests[i], requests[j] = requests[j], requests[i] })
 	return requests
 }
 
@@ -154,7 +169,8 @@ func halfHotCrowd(token string) [][]byte {
 	return requests
 }
 
-// zipfCrowd is single checks of many users, of whom the second asks half as often as the first, the third a third, and so on.
+// zipfCrowd is single checks of many users, of whom the second asks half as often as the first, the third a third, and
+// so on.
 func zipfCrowd(token string) [][]byte {
 	sums, sum := make([]float64, manyUsers), 0.0
 	for i := range sums {

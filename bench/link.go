@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// link is the way to a server. What clients send passes at the bandwidth, one byte after the other, and arrives after the
-// delay. Answers pass at once.
+// link is the way to a server. What clients send passes at the bandwidth, one byte after the other, and arrives after
+// the delay. Answers pass at once.
 type link struct {
 	delay     time.Duration
 	bandwidth int64 // bytes a second

@@ -36,8 +36,9 @@ func lonePing(name, addr string) lone {
 	}}
 }
 
-// takeTurns has sides make one request each, in turn, for a length in all, and returns by its name what each request of a side took, in
-// microseconds. The differences are a few microseconds, so the sides must not be further apart than what else the machine does.
+// takeTurns has sides make one request each, in turn, for a length in all, and returns by its name what each request of
+// a side took, in microseconds. The differences are a few microseconds, so the sides must not be further apart than
+// what else the machine does.
 func takeTurns(ctx context.Context, length time.Duration, sides ...lone) (figures, error) {
 	var addrs []string
 	for _, side := range sides {

@@ -5,10 +5,6 @@
 //	go run . -quick                 less than three, and less certain
 //	go run . -only redis            the sections whose names contain a text
 //	go run . -rounds 9 -round 2s
-//	go run . -only lists            takes minutes, and 5 GB of disk; with -scale 10 a tenth of that
-//	go run . -only violations       takes twenty minutes; fewer with -violations 1000000
-//	go run . -only exporting        takes two
-//	go run . -only dashboards       compares nothing: scripts/dashboards.sh draws dashboards meanwhile
 //
 // It starts what it needs: a PostgreSQL, a Redis, the api binary and a no-op server. The two sides of
 // a ratio take turns, round by round, so that a busy neighbour slows both; the medians of the rounds are
@@ -43,25 +39,17 @@ var sections = []section{
 	{"http: several processes", processes},
 	{"leases: busy buckets", leases},
 	{"leases: what they cannot help", needlessLeases},
-	{"spread: a tenant on three masters", spread},
 	{"grpc: descriptors over gRPC, and what proxies ask over HTTP", overGRPC},
 	{"rules: throughput among many", manyTenants},
 	{"rules: memory", residentMemory},
-	{"rules: matching", matching},
 	{"redis: the seed design and redisbucket", redisThroughput},
 	{"redis: memory per bucket", redisMemory},
 	{"redis: quiet tenants beside a flood", fairness},
 	{"memory: a map increment and membucket", memoryTake},
-	{"lists: first pages", firstPages},
-	{"violations: reading many", readViolations},
-	{"violations: exporting a million", exportViolations},
 	{"clients: the Go client", goClient},
 	{"handles: decisions in the caller's process", decideInProcess},
 	{"clients: the Python client", pythonClient},
 	{"clients: the TypeScript client", typescriptClient},
-	{"neighbours: far database, beside greedy tenants", farNeighbours},
-	{"neighbours: near database, beside greedy tenants", nearNeighbours},
-	{"dashboards: a day to look at", oneDay},
 }
 
 func main() {
@@ -70,13 +58,6 @@ func main() {
 	quick := flag.Bool("quick", false, "three short rounds per side")
 	only := flag.String("only", "", "run only the sections whose names contain this")
 	flag.Parse()
-	if flag.Arg(0) == greedyCommand {
-		if err := runGreedy(context.Background(), os.Stdin); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
 	if *quick {
 		*rounds, *round = 3, 400*time.Millisecond
 	}
@@ -96,7 +77,7 @@ func run(ctx context.Context, only string, rounds int, round time.Duration) erro
 	var lines []line
 	busyBefore := loadAverage()
 	for _, section := range sections {
-		if !asked(section.name, only) {
+		if !strings.Contains(section.name, only) {
 			continue
 		}
 		fmt.Fprintln(os.Stderr, section.name)
@@ -113,7 +94,8 @@ func run(ctx context.Context, only string, rounds int, round time.Duration) erro
 		return err
 	}
 	if slices.ContainsFunc(lines, func(l line) bool { return l.met == yesNo(false) }) {
-		fmt.Fprintln(&report, "\nWhat is in the way of a target that is not met, and what would remove it, is in docs/performance.md.")
+		fmt.Fprintln(&report, "\nWhat is in the way of a target that is not met, and what would remove it, is in "+
+			"docs/performance.md.")
 	}
 	if _, err := os.Stdout.Write(report.Bytes()); err != nil {
 		return fmt.Errorf("print the table: %w", err)
@@ -168,13 +150,4 @@ func loadAverage() string {
 		return "unknown"
 	}
 	return strings.Join(strings.Fields(string(text))[:3], " ")
-}
-
-// asked says whether a section is to run. Those that load for minutes run only if they are named.
-func asked(section, only string) bool {
-	word, _, _ := strings.Cut(section, ":")
-	if only == "" {
-		return word != "lists" && word != "violations" && word != "neighbours" && word != "dashboards"
-	}
-	return strings.Contains(section, only)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/membucket"
+	"github.com/sluicegate/sluice/internal/store/membucket"
 )
 
 // memoryTake compares a check of four tiers in memory with the least that a shared bucket could

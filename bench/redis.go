@@ -13,8 +13,8 @@ import (
 
 	"github.com/sluicegate/sluice/internal/devdb"
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/redisbucket"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/store/redisbucket"
 )
 
 const (
@@ -52,9 +52,18 @@ func withRedis(ctx context.Context, do func(redis.UniversalClient) error) error 
 // check is a check as most are: a user and an address of its own, an endpoint and the tenant shared.
 func check(tenant rules.TenantID, user int) enforce.BucketCheck {
 	tiers := []enforce.Tier{
-		{Key: enforce.Key{Tenant: tenant, Rule: 1, Subject: fmt.Sprint("user-", user)}, Limit: enforce.Limit{Rate: 100, Burst: 500, Since: 1}},
-		{Key: enforce.Key{Tenant: tenant, Rule: 2, Subject: fmt.Sprintf("203.0.%d.%d", user/256, user%256)}, Limit: enforce.Limit{Rate: 200, Burst: 1000, Since: 1}},
-		{Key: enforce.Key{Tenant: tenant, Rule: 3, Subject: fmt.Sprint("/api/", user%20)}, Limit: enforce.Limit{Rate: 1e6, Burst: 1e6, Since: 1}},
+		{
+			Key:   enforce.Key{Tenant: tenant, Rule: 1, Subject: fmt.Sprint("user-", user)},
+			Limit: enforce.Limit{Rate: 100, Burst: 500, Since: 1},
+		},
+		{
+			Key:   enforce.Key{Tenant: tenant, Rule: 2, Subject: fmt.Sprintf("203.0.%d.%d", user/256, user%256)},
+			Limit: enforce.Limit{Rate: 200, Burst: 1000, Since: 1},
+		},
+		{
+			Key:   enforce.Key{Tenant: tenant, Rule: 3, Subject: fmt.Sprint("/api/", user%20)},
+			Limit: enforce.Limit{Rate: 1e6, Burst: 1e6, Since: 1},
+		},
 		{Key: enforce.Key{Tenant: tenant, Rule: 4}, Limit: enforce.Limit{Rate: 1e7, Burst: 1e7, Since: 1}},
 	}
 	return enforce.BucketCheck{Cost: enforce.Token, Tiers: tiers}
@@ -114,7 +123,8 @@ func redisThroughput(ctx context.Context, rounds int, round time.Duration) (line
 			}
 			lines = append(lines,
 				compare("checks/s, "+batch.what, was, is, batch.atLeast, func(s speed) float64 { return s.perSecond }),
-				compare("  per second of redis's processor", was, is, 0, func(s speed) float64 { return s.perCPUSecond }))
+				compare("  per second of redis's processor", was, is, 0,
+					func(s speed) float64 { return s.perCPUSecond }))
 		}
 		return nil
 	})
@@ -200,7 +210,8 @@ func redisMemory(ctx context.Context, _ int, _ time.Duration) ([]line, error) {
 				for i := range batch {
 					subject := fmt.Sprintf("%0*d", keyBytes-prefix, first+i)
 					batch[i] = enforce.BucketCheck{Cost: enforce.Token, Tiers: []enforce.Tier{{
-						Key: enforce.Key{Tenant: 1, Rule: rules.RuleID(1), Subject: subject}, Limit: enforce.Limit{Rate: 0.001, Burst: 500, Since: 1},
+						Key:   enforce.Key{Tenant: 1, Rule: rules.RuleID(1), Subject: subject},
+						Limit: enforce.Limit{Rate: 0.001, Burst: 500, Since: 1},
 					}}}
 				}
 				if err := taker.Take(ctx, batch); err != nil {
@@ -213,11 +224,13 @@ func redisMemory(ctx context.Context, _ int, _ time.Duration) ([]line, error) {
 		})
 		return bytes, err
 	}
-	seed, err := used(func(rdb redis.UniversalClient) (taker, error) { return newSeedDesign(ctx, rdb) }, len(seedKey(enforce.Key{Tenant: 1, Rule: 1})))
+	seed, err := used(func(rdb redis.UniversalClient) (taker, error) { return newSeedDesign(ctx, rdb) },
+		len(seedKey(enforce.Key{Tenant: 1, Rule: 1})))
 	if err != nil {
 		return nil, err
 	}
-	ours, err := used(func(rdb redis.UniversalClient) (taker, error) { return redisbucket.New(rdb, budget), nil }, len("{s1}1:"))
+	ours, err := used(func(rdb redis.UniversalClient) (taker, error) { return redisbucket.New(rdb, budget), nil },
+		len("{s1}1:"))
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,9 @@ const (
 	insertTenants = `INSERT INTO tenant (slug, name) SELECT 't' || n, 'T' FROM generate_series(1, $1::int) AS n`
 	insertQuotas  = `INSERT INTO tenant_quota (tenant_id, rules, users, api_keys) SELECT tenant_id, 1e9, 1e9, 1e9 FROM tenant`
 	insertPlans   = `INSERT INTO plan (tenant_id, name, revision) SELECT tenant_id, 'free', 1 FROM tenant`
-	insertKeys    = `INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, revision)
-		SELECT tenant_id, 'k' || n, 'bench', sha256(convert_to('secret' || n, 'UTF8')), '{check}', 1
+	insertKeys    = `INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, revision,
+			created_by_kind, created_by_id, created_by_name)
+		SELECT tenant_id, 'k' || n, 'bench', sha256(convert_to('secret' || n, 'UTF8')), '{check}', 1, '', '', ''
 		FROM generate_series(1, $1::int) AS n JOIN tenant ON tenant.slug = 't' || (1 + (n - 1) % $2::int)`
 	// The first four match every check of checkBody; the others are of the same kinds and match none.
 	insertRules = `INSERT INTO rate_limit_rule (tenant_id, key_pattern, scope, rate_per_second, rate_unit, burst_capacity,
@@ -23,7 +24,8 @@ const (
 		SELECT tenant_id, key_pattern, split_part(key_pattern, ':', 1), 1000000, 'second', 1000000,
 			'token_bucket', 'enforce', 'limit', true, now(), 1
 		FROM tenant, generate_series(1, $1::int) AS n, LATERAL (SELECT CASE
-			WHEN n = 1 THEN 'user:{user_id}' WHEN n = 2 THEN 'endpoint:{endpoint}' WHEN n = 3 THEN 'global' WHEN n = 4 THEN 'ip:{ip}'
+			WHEN n = 1 THEN 'user:{user_id}' WHEN n = 2 THEN 'endpoint:{endpoint}' WHEN n = 3 THEN 'global'
+			WHEN n = 4 THEN 'ip:{ip}'
 			WHEN n % 4 = 0 THEN 'user:someone-' || n
 			WHEN n % 4 = 1 THEN 'ip:192.168.' || n || '.0/24'
 			WHEN n % 4 = 2 THEN 'user:{user_id}:endpoint:/other/' || n

@@ -33,13 +33,11 @@ type stage struct {
 	postgres *devdb.Postgres
 	redis    *devdb.Redis
 	stops    []func()
-	started  map[string]int // processes by program
-	watched  []target       // all processes so far
 }
 
 // setStage builds the binaries and starts the servers. Whoever is done with them calls clear.
 func setStage(ctx context.Context) (_ *stage, err error) {
-	s := &stage{started: map[string]int{}}
+	s := &stage{}
 	defer func() {
 		if err != nil {
 			s.clear()
@@ -49,14 +47,15 @@ func setStage(ctx context.Context) (_ *stage, err error) {
 		return nil, fmt.Errorf("make a directory for the servers: %w", err)
 	}
 	s.stops = append(s.stops, func() { _ = os.RemoveAll(s.dir) })
-	for _, from := range []struct{ module, program string }{{"..", "./cmd/api"}, {"..", "./cmd/admin"}, {".", "./noop"}, {".", "./noopfast"}} {
+	for _, from := range []struct{ module, program string }{{"..", "./cmd/api"}, {".", "./noop"}, {".", "./noopfast"}} {
 		build := exec.CommandContext(ctx, "go", "build", "-o", s.dir+"/", from.program)
 		build.Dir = from.module
 		if output, err := build.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("build %s: %w\n%s", from.program, err, output)
 		}
 	}
-	if s.postgres, err = devdb.StartPostgres(ctx, filepath.Join(s.dir, "postgres"), devdb.PostgresOptions{}); err != nil {
+	if s.postgres, err = devdb.StartPostgres(ctx, filepath.Join(s.dir, "postgres"),
+		devdb.PostgresOptions{}); err != nil {
 		return nil, err
 	}
 	s.stops = append(s.stops, s.postgres.Kill)
@@ -109,32 +108,7 @@ func (s *stage) startAPI(ctx context.Context, database, redisURL string, options
 	if err != nil {
 		return nil, err
 	}
-	if err := s.name("api", p); err != nil {
-		return nil, err
-	}
 	return p, p.awaitReady(ctx)
-}
-
-// target is a process for a Prometheus to watch, as file_sd_configs describes it.
-type target struct {
-	Targets []string          `json:"targets"`
-	Labels  map[string]string `json:"labels"`
-}
-
-// name writes the metrics' addresses of all processes so far to results/targets.json. Each has a name, such as api-1.
-func (s *stage) name(program string, p *process) error {
-	s.started[program]++
-	name := fmt.Sprintf("%s-%d", program, s.started[program])
-	s.watched = append(s.watched, target{[]string{p.metrics}, map[string]string{"instance": name}})
-	text, err := json.Marshal(s.watched)
-	if err != nil {
-		return fmt.Errorf("name the processes to Prometheus: %w", err)
-	}
-	const file = "results/targets.json"
-	if err := errors.Join(os.MkdirAll("results", 0o750), os.WriteFile(file+".new", text, 0o600), os.Rename(file+".new", file)); err != nil {
-		return fmt.Errorf("name the processes to Prometheus: %w", err)
-	}
-	return nil
 }
 
 // startNoop starts a no-op server with the answer that a process gives to a request.
@@ -213,7 +187,8 @@ func (p *process) awaitCheck(ctx context.Context, request httpRequest) error {
 
 // record asks once and returns the answer as the no-op server takes it.
 func (p *process) record(ctx context.Context, request httpRequest) (string, error) {
-	asked, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.addr+request.path, strings.NewReader(request.body))
+	asked, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.addr+request.path,
+		strings.NewReader(request.body))
 	if err != nil {
 		return "", fmt.Errorf("write a request to record: %w", err)
 	}

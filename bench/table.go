@@ -26,7 +26,10 @@ func inverseLine(what string, baseline, ours, atLeast float64) line {
 }
 
 func lineOf(what, format string, baseline, ours, ratio, target float64) line {
-	l := line{what: what, baseline: fmt.Sprintf(format, baseline), ours: fmt.Sprintf(format, ours), ratio: fmt.Sprintf("%.2f", ratio)}
+	l := line{
+		what: what, baseline: fmt.Sprintf(format, baseline), ours: fmt.Sprintf(format, ours),
+		ratio: fmt.Sprintf("%.2f", ratio),
+	}
 	switch {
 	case target > 0:
 		l.target, l.met = fmt.Sprintf("at least %.4g", target), yesNo(ratio >= target)

@@ -10,7 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // fourTiers are the rules that every check over HTTP meets.
@@ -29,11 +29,14 @@ func createTenant(ctx context.Context, database string) (token string, err error
 }
 
 func createTenantOf(ctx context.Context, database, slug, config string) (token string, err error) {
-	return createTenantAs(ctx, database, rules.Tenant{Slug: slug, Name: "Bench", Settings: rules.DefaultSettings()}, config, auth.PermissionCheck)
+	return createTenantAs(ctx, database, rules.Tenant{Slug: slug, Name: "Bench", Settings: rules.DefaultSettings()},
+		config, auth.PermissionCheck)
 }
 
 // createTenantAs makes a tenant with the rules of a configuration, and returns the token of its key.
-func createTenantAs(ctx context.Context, database string, wanted rules.Tenant, config string, permissions ...auth.Permission) (token string, err error) {
+func createTenantAs(ctx context.Context, database string, wanted rules.Tenant, config string,
+	permissions ...auth.Permission,
+) (token string, err error) {
 	opened, err := pgstore.Open(ctx, database, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", err

@@ -9,79 +9,79 @@ import (
 	"unicode/utf8"
 )
 
-// Check is one question: may this request pass? Every field is optional; rules match by those that are set.
+// Check asks whether a request may pass. Every field is optional; rules match by those that are set.
 type Check struct {
-	UserID     string            // who is limited; at most 256 bytes
-	Plan       string            // the plan to judge by; "" is the user's own, else the tenant's default
+	UserID     string            // the limited user; at most 256 bytes
+	Plan       string            // plan of the decision; "" is the user's own, else the tenant's default
 	Endpoint   string            // a route template such as /orders/{id}; at most 1024 bytes
 	Method     string            // in capital letters
 	IP         string            // IPv4 or IPv6
 	Attributes map[string]string // for rules with attr.<name>; at most 16
 	Cost       float64           // tokens to take, at most 1e9, rounded to 6 decimals; 0 is 1
-	Look       bool              // takes nothing, whatever Cost is
+	Look       bool              // take nothing, whatever Cost is
 }
 
-// Source says who made a decision.
+// Source is who made a decision.
 type Source string
 
 // The sources of decisions.
 const (
 	FromServer      Source = "server"
-	FromLease       Source = "lease"        // a Handle, with tokens that this process holds
-	FromMemory      Source = "memory"       // an earlier denial whose wait is not over
+	FromLease       Source = "lease"        // a Handle, with tokens leased to this process
+	FromMemory      Source = "memory"       // a cached denial
 	FromFailureMode Source = "failure_mode" // the server did not decide; see Decision.Err
 )
 
 // Decision is the answer to a check.
 type Decision struct {
 	Allowed bool
-	Status  int    // 200 allowed, 429 denied, 503 denied because nobody could decide
-	Reason  string // why it is denied, such as limit_exceeded; "" if allowed
-	Plan    string // the plan that was judged by; "" if none
+	Status  int    // 200 allowed, 429 denied, 503 denied by FailureMode Closed or the server's failure modes
+	Reason  string // such as limit_exceeded; "" if allowed
+	Plan    string // plan of the decision; "" if none
 
-	RetryAfter time.Duration // how long until the same check may pass; 0 if allowed or if waiting does not help
-	Delay      time.Duration // how long an allowed caller waits before going on (leaky buckets); Middleware does
+	RetryAfter time.Duration // until the same check may pass; 0 if allowed or if waiting does not help
+	Delay      time.Duration // wait of an allowed caller (leaky buckets), done by Middleware
 
-	// One limit: the one that denied, else the one with the fewest tokens left.
+	// The limit that denied, else the one with the fewest tokens left.
 	Limit      int64         // its burst; 0 if no limit applied
-	Remaining  int64         // whole tokens left
+	Remaining  int64         // whole tokens
 	ResetAfter time.Duration // until its bucket is full
 
 	ViolatedTier   string // scope of the rule that denied: user, endpoint, global or ip
 	ViolatedRule   string // its pattern
 	ViolatedRuleID int64
-	Tiers          []Tier // each rule that took part
+	Tiers          []Tier // each evaluated rule
 
-	Reservation string // what Settle, Release, Cancel and Extend take; "" if nothing was reserved
+	Reservation string // for Settle, Release, Cancel and Extend; "" for none
 	Degraded    bool   // the server decided without its store, by the rules' failure modes
 
 	Source Source
 	Err    error // an *Error if Source is FromFailureMode, else nil
 }
 
-// Tier is one rule's part of a decision.
+// Tier is a rule's part of a decision.
 type Tier struct {
 	RuleID     int64
 	Name       string
 	Scope      string
 	KeyPattern string
-	Mode       string // enforce, or shadow: it reports and never denies
+	Mode       string // enforce or shadow; a shadow rule never denies
 	Allowed    bool
-	Limit      int64   // burst; 0 if the rule is no limit
+	Limit      int64   // burst; 0 if the rule does not limit
 	Remaining  float64 // tokens
 	RetryAfter time.Duration
 	ResetAfter time.Duration
 }
 
-// question is a check on its way: encoded, and with the identity that denials are remembered by.
+// question is an encoded check with its key in the cache of denials.
 type question struct {
 	body     string
-	identity string // the part of the body before the cost and what is reserved
+	identity string // the body up to the cost and reservation
 	cost     float64
 	reserve  bool
 }
 
-// ask encodes a check. hold is how long a reservation lasts: 0 is the server's default, and less than 0 reserves nothing.
+// ask encodes a check. hold is the life of a reservation: 0 is the server's default, and below 0 reserves nothing.
 func (c *Check) ask(hold time.Duration) (question, error) {
 	q := question{cost: 1}
 	switch {
@@ -136,9 +136,9 @@ func (c *Check) ask(hold time.Duration) (question, error) {
 	return q, nil
 }
 
-func notUTF8(field string) error { return refused("/"+field, "must be valid UTF-8") } // JSON would make two users one
+// JSON would replace invalid bytes, and so merge two users
+func notUTF8(field string) error { return refused("/"+field, "must be valid UTF-8") }
 
-// appendName begins a member of an object.
 func appendName(body []byte, name string) []byte {
 	if len(body) > 1 {
 		body = append(body, ',')
@@ -146,7 +146,7 @@ func appendName(body []byte, name string) []byte {
 	return append(append(append(body, '"'), name...), `":`...)
 }
 
-// appendQuoted appends a JSON string; ok is whether the text is valid UTF-8.
+// appendQuoted appends a JSON string; ok is false for invalid UTF-8.
 func appendQuoted(body []byte, text string) (quoted []byte, ok bool) {
 	for i := range len(text) {
 		if c := text[i]; c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' {
@@ -161,7 +161,7 @@ func appendQuoted(body []byte, text string) (quoted []byte, ok bool) {
 	return append(append(append(body, '"'), text...), '"'), true
 }
 
-// tokens writes an amount as the server reads it: in at most 6 decimals, which is the smallest amount there is.
+// tokens formats an amount with the server's precision of 6 decimals.
 func tokens(amount float64) (string, error) {
 	if math.IsNaN(amount) || math.IsInf(amount, 0) {
 		return "", fmt.Errorf("must be a number; it is %v", amount)
@@ -169,7 +169,7 @@ func tokens(amount float64) (string, error) {
 	return strconv.FormatFloat(math.Round(amount*1e6)/1e6, 'f', -1, 64), nil
 }
 
-// millis is a duration given in milliseconds, at most a century.
+// millis converts milliseconds, at most a century.
 func millis(ms float64) time.Duration {
 	const century = 100 * 365 * 24 * float64(time.Hour)
 	return time.Duration(max(0, min(ms*float64(time.Millisecond), century)))

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzAsk compares the encoding of checks with what encoding/json reads of it.
+// FuzzAsk compares the encoding of checks with encoding/json.
 func FuzzAsk(f *testing.F) {
 	f.Add("alice", "/orders/{id}", "region", "eu", 1.0, int64(-1))
 	f.Add("", "", "", "", 0.25, int64(0))
@@ -42,7 +42,8 @@ func FuzzAsk(f *testing.F) {
 		if got.UserID != user || got.Endpoint != endpoint || !reflect.DeepEqual(got.Attributes, check.Attributes) {
 			t.Errorf("%q, %q, %v became %s", user, endpoint, check.Attributes, q.body)
 		}
-		if got.Reserve != (hold >= 0) || (got.ReserveFor > 0) != (hold > 0) || (got.Cost == nil) != (cost == 0 || cost == 1) {
+		if got.Reserve != (hold >= 0) || (got.ReserveFor > 0) != (hold > 0) ||
+			(got.Cost == nil) != (cost == 0 || cost == 1) {
 			t.Errorf("a cost of %v and a hold of %v became %s", cost, time.Duration(hold), q.body)
 		}
 		other, err := (&Check{UserID: user, Endpoint: endpoint, Attributes: check.Attributes, Cost: 7}).ask(-1)

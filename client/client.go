@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// FailureMode decides checks that the server does not.
+// FailureMode decides checks that the server does not decide.
 type FailureMode int
 
 // The failure modes.
@@ -22,62 +22,62 @@ const (
 	Closed                    // it is denied with status 503 and a wait of a second
 )
 
-// Config says which server to ask, and how. URL and Key are required.
+// Config configures a Client. URL and Key are required.
 type Config struct {
 	URL string // of the check endpoint, such as http://127.0.0.1:8080
 	Key string // an API key with the permission check
 
-	// Timeout is how long a check waits at most, until the failure mode decides; 0 is 100 ms.
-	// Settling and usage, for which there is no failure mode, wait ten times as long.
+	// Timeout bounds the wait for a check, after which the failure mode decides; 0 is 100 ms. Calls without a failure
+	// mode (Settle, Usage) wait ten times as long.
 	Timeout     time.Duration
 	FailureMode FailureMode
 
-	// DenialMemory is how long a denial is remembered at most; 0 is 5 s, less than 0 is not at all.
+	// DenialMemory bounds the time for which a denial is cached; 0 is 5 s, below 0 disables the cache.
 	DenialMemory time.Duration
-	// Unbatched sends each check alone.
+	// Unbatched sends each check separately.
 	Unbatched bool
 
 	// OnDecision is called after each check, for metrics; it must not block.
 	OnDecision func(ctx context.Context, o Observation)
-	// Logger is told when the server stops deciding and when it decides again; nil is slog.Default().
+	// Logger logs when the server stops deciding and when it decides again; nil is slog.Default().
 	Logger *slog.Logger
-	// Transport sends the requests, for example through TLS with certificates of one's own; nil is a transport with
-	// settings for this purpose. It must not repeat requests.
+	// Transport sends the requests, for example with client certificates; nil is a transport tuned for checks.
+	// Transport must not retry requests.
 	Transport http.RoundTripper
 }
 
-// Observation is what OnDecision is told of a check.
+// Observation is the argument of OnDecision.
 type Observation struct {
 	Check    Check
 	Decision Decision
-	Err      error         // of Client.Check; the decision is empty then
+	Err      error         // of Client.Check; then the decision is empty
 	Took     time.Duration // the caller's wait
 }
 
 const (
 	defaultTimeout      = 100 * time.Millisecond
 	defaultDenialMemory = 5 * time.Second
-	// patientTimeouts is how many time-outs calls wait that no user waits for.
-	patientTimeouts = 10
+	// longTimeouts multiplies the timeout for calls that no user waits for.
+	longTimeouts = 10
 )
 
-// Client asks one server with one key. Make one per process; it is safe for concurrent use.
+// Client is a client of one server with one key. Create one per process; it is safe for concurrent use.
 type Client struct {
 	config  Config
 	base    string
 	http    *http.Client
-	own     *http.Transport // nil if the caller gave one
+	own     *http.Transport // nil for Config.Transport
 	queue   queue
 	memory  memory
 	leases  leases
 	trouble trouble
 
-	life context.Context // of requests that several callers share; ends with Close
+	life context.Context // ends with Close; for requests that several callers share
 	end  context.CancelFunc
 	work sync.WaitGroup
 }
 
-// New returns a client. It makes no request: a server that is away is a matter of the failure mode.
+// New returns a client, and makes no request.
 func New(config Config) (*Client, error) {
 	base, err := url.Parse(config.URL)
 	switch {
@@ -115,13 +115,14 @@ func New(config Config) (*Client, error) {
 	}
 	c.http = &http.Client{
 		Transport: transport,
-		// The key must not follow a redirect to another place.
+		// A redirect must not carry the key elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil
 }
 
-// Close ends what is in flight, gives back what handles hold, and closes the connections. Checks made later are decided by the failure mode.
+// Close ends requests in flight, returns leased tokens, and closes the connections. The failure mode decides later
+// checks.
 func (c *Client) Close() {
 	c.queue.mu.Lock()
 	c.end()
@@ -132,18 +133,18 @@ func (c *Client) Close() {
 	}
 }
 
-// Check asks whether a request may pass. The error is an *Error of KindRequest if the check is not valid (too long an
-// id, an unknown plan), or the context's if that ended first; otherwise there is a decision, the failure mode's if need
-// be.
+// Check asks whether a request may pass. The error is an *Error of KindRequest for an invalid check (too long an id, an
+// unknown plan), or the context's if that ended first; otherwise there is a decision, possibly by the failure mode.
 //
-// If ctx ends while the server decides, the check may be taken without the caller knowing, and a place stays taken until its
-// max_hold. Where that matters, pass context.WithoutCancel(ctx), as the middleware does: the time-out bounds the wait anyway.
+// If ctx ends during the request, the server may still count the check, and a concurrency slot stays taken until its
+// max_hold. Where that matters, pass context.WithoutCancel(ctx), as the middleware does: Config.Timeout bounds the
+// wait.
 func (c *Client) Check(ctx context.Context, check Check) (Decision, error) {
 	return c.check(ctx, check, -1)
 }
 
-// Reserve is Check for a cost that is known only afterwards: Check.Cost is an estimate. If the decision is allowed, its
-// Reservation goes to Settle. hold is how long the server waits for that; 0 is its default of ten minutes.
+// Reserve is Check for a cost that is only known afterwards: Check.Cost is an estimate. Pass the Reservation of an
+// allowed decision to Settle. hold is how long the server waits for that; 0 is its default of ten minutes.
 func (c *Client) Reserve(ctx context.Context, check Check, hold time.Duration) (Decision, error) {
 	return c.check(ctx, check, max(0, hold))
 }
@@ -181,8 +182,8 @@ func (c *Client) decide(ctx context.Context, check *Check, hold time.Duration) (
 	return c.fallBack(ctx, failed)
 }
 
-// CheckBatch asks about up to 1000 requests, which are decided in order, in one request. If one check is not valid,
-// the error names it, and nothing is taken. Denials are neither remembered nor recalled.
+// CheckBatch decides up to 1000 checks in order, in one request. If a check is invalid, the error names it, and nothing
+// is taken. The cache of denials is not used.
 func (c *Client) CheckBatch(ctx context.Context, checks []Check) ([]Decision, error) {
 	if len(checks) == 0 {
 		return nil, nil
@@ -199,7 +200,8 @@ func (c *Client) CheckBatch(ctx context.Context, checks []Check) ([]Decision, er
 	within, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	decisions := make([]Decision, len(checks))
-	failed := c.postBatch(within, len(checks), func(i int) (*question, *Decision) { return questions[i], &decisions[i] })
+	failed := c.postBatch(within, len(checks),
+		func(i int) (*question, *Decision) { return questions[i], &decisions[i] })
 	if failed != nil {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("sluice: %w", err)
@@ -222,7 +224,7 @@ func (c *Client) CheckBatch(ctx context.Context, checks []Check) ([]Decision, er
 	return decisions, nil
 }
 
-// fallBack decides by the failure mode, unless it is the request that is wrong.
+// fallBack decides by the failure mode, unless the request is invalid.
 func (c *Client) fallBack(ctx context.Context, failed *Error) (Decision, error) {
 	if failed.Kind == KindRequest {
 		return Decision{}, failed
@@ -239,7 +241,7 @@ func (c *Client) fallBack(ctx context.Context, failed *Error) (Decision, error) 
 
 // trouble logs the first failure of a series, and its end.
 type trouble struct {
-	isOn  atomic.Bool // count is above 0: callers without trouble need not wait for each other
+	isOn  atomic.Bool // count is above 0; read without the lock
 	mu    sync.Mutex
 	count int
 	since time.Time
@@ -255,7 +257,8 @@ func (t *trouble) begins(ctx context.Context, log *slog.Logger, failed *Error, m
 	}
 	t.mu.Unlock()
 	if first {
-		log.WarnContext(ctx, "Sluice does not decide; checks are decided by the failure mode", "failure_mode", mode.String(), "error", failed)
+		log.WarnContext(ctx, "Sluice does not decide; checks are decided by the failure mode", "failure_mode",
+			mode.String(), "error", failed)
 	}
 }
 
@@ -273,7 +276,7 @@ func (t *trouble) over(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// String is open or closed.
+// String returns open or closed.
 func (m FailureMode) String() string {
 	if m == Closed {
 		return "closed"

@@ -5,10 +5,13 @@ import (
 	"strconv"
 )
 
-// decimal is an amount of tokens in millionths, which JSON has in tokens.
+// oneToken is a token in millionths, like lend.Token.
+const oneToken = 1_000_000
+
+// decimal is an amount in millionths of a token, encoded in tokens.
 type decimal int64
 
-// MarshalJSON writes the amount exactly.
+// MarshalJSON formats the amount exactly.
 func (d decimal) MarshalJSON() ([]byte, error) {
 	b := strconv.AppendInt(nil, int64(d)/oneToken, 10)
 	if parts := int64(d) % oneToken; parts != 0 {
@@ -21,7 +24,7 @@ func (d decimal) MarshalJSON() ([]byte, error) {
 	return b, nil
 }
 
-// UnmarshalJSON reads an amount of at most 6 decimals. Amounts of Sluice are exact in a float64 of millionths.
+// UnmarshalJSON parses an amount of at most 6 decimals. Valid amounts are exact in a float64 of millionths.
 func (d *decimal) UnmarshalJSON(text []byte) error {
 	tokens, err := strconv.ParseFloat(string(text), 64)
 	if err != nil || !(tokens >= 0 && tokens <= 1e9) {

@@ -11,37 +11,37 @@ import (
 	"strings"
 )
 
-// ErrorKind is one sort of failure.
+// ErrorKind is a kind of failure.
 type ErrorKind string
 
-// The kinds of failure.
+// The kinds.
 const (
 	KindTimeout     ErrorKind = "timeout"     // no answer within the time-out
 	KindConnection  ErrorKind = "connection"  // the server cannot be reached, or the connection broke
 	KindUnavailable ErrorKind = "unavailable" // the server answered that it cannot decide
-	KindProtocol    ErrorKind = "protocol"    // something answered, but not as Sluice does
-	KindKey         ErrorKind = "key"         // the key is wrong, lacks the permission, or its tenant is suspended
-	KindRequest     ErrorKind = "request"     // the request itself is not valid: see Fields
+	KindProtocol    ErrorKind = "protocol"    // the answer is not one of Sluice's
+	KindKey         ErrorKind = "key"         // the key is invalid, lacks the permission, or its tenant is suspended
+	KindRequest     ErrorKind = "request"     // the request is invalid: see Fields
 )
 
-// Error says why the server decided nothing. It holds no key and no URL.
+// Error is why the server did not decide. Error contains no key and no URL.
 type Error struct {
 	Kind      ErrorKind
-	Status    int          // the HTTP status; 0 if there was no answer
+	Status    int          // HTTP status; 0 without an answer
 	Type      string       // of the problem document (RFC 9457), such as urn:sluice:problem:unauthorized
-	Detail    string       // what to do about it
-	RequestID string       // the server's log has it, too
-	Fields    []FieldError // what is wrong with the request
-	Err       error        // the cause, if it is in this process
+	Detail    string       // the remedy
+	RequestID string       // id of the request in the server's log
+	Fields    []FieldError // mistakes in the request
+	Err       error        // the cause within this process, if any
 }
 
-// FieldError says what is wrong with one value of a request.
+// FieldError is a mistake in a value of a request.
 type FieldError struct {
 	Pointer string `json:"pointer"` // a JSON pointer (RFC 6901), such as /user_id
 	Detail  string `json:"detail"`
 }
 
-// Error is one line.
+// Error formats one line.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("sluice: " + string(e.Kind))
@@ -63,12 +63,12 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// refused is the error of a check that is not worth sending.
+// refused is the error of an invalid check that is not sent.
 func refused(pointer, detail string) *Error {
 	return &Error{Kind: KindRequest, Detail: "The check is not valid.", Fields: []FieldError{{pointer, detail}}}
 }
 
-// failure classifies an error of the transport. The URL goes: it says nothing that the configuration does not.
+// failure classifies a transport error, and removes the URL from it.
 func failure(err error) *Error {
 	var wrapped *url.Error
 	if errors.As(err, &wrapped) {
@@ -81,7 +81,7 @@ func failure(err error) *Error {
 	return &Error{Kind: KindConnection, Err: err}
 }
 
-// problem classifies an answer that is no decision.
+// problem classifies an answer that is not a decision.
 func problem(status int, body []byte) *Error {
 	e := &Error{Kind: KindProtocol, Status: status}
 	var document struct {
@@ -92,7 +92,8 @@ func problem(status int, body []byte) *Error {
 		Errors    []FieldError `json:"errors"`
 	}
 	if json.Unmarshal(body, &document) != nil || document.Type == "" {
-		e.Detail = fmt.Sprintf("%d %s is no answer of a Sluice server; is the URL right?", status, http.StatusText(status))
+		e.Detail = fmt.Sprintf("%d %s is no answer of a Sluice server; is the URL right?", status,
+			http.StatusText(status))
 		if status >= http.StatusInternalServerError {
 			e.Kind, e.Detail = KindUnavailable, ""
 		}
@@ -105,9 +106,11 @@ func problem(status int, body []byte) *Error {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		e.Kind = KindKey
-	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
+	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests,
+		status == http.StatusRequestTimeout:
 		e.Kind = KindUnavailable
-	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
+	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge,
+		status == http.StatusUnprocessableEntity:
 		e.Kind = KindRequest
 	}
 	return e

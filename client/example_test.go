@@ -12,7 +12,7 @@ import (
 	"github.com/sluicegate/sluice/client"
 )
 
-// demo stands for a Sluice server that lets three reports of a user pass, so that the examples run anywhere.
+// demo is a Sluice server that allows three reports of a user, so that the examples run anywhere.
 func demo() *httptest.Server {
 	asked := 0
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -24,10 +24,12 @@ func demo() *httptest.Server {
 		case strings.Contains(string(body), "reserve"):
 			_, _ = io.WriteString(w, `{"allowed":true,"reservation":"r1"}`)
 		case asked <= 3:
-			_, _ = fmt.Fprintf(w, `{"allowed":true,"limit":3,"remaining":%d,"reset_after_ms":%d}`, 3-asked, 10_000*asked)
+			_, _ = fmt.Fprintf(w, `{"allowed":true,"limit":3,"remaining":%d,"reset_after_ms":%d}`, 3-asked,
+				10_000*asked)
 		default:
 			w.WriteHeader(http.StatusTooManyRequests)
-			_, _ = io.WriteString(w, `{"allowed":false,"reason":"limit_exceeded","retry_after_ms":9959,"limit":3,"remaining":0,"reset_after_ms":29959}`)
+			_, _ = io.WriteString(w,
+				`{"allowed":false,"reason":"limit_exceeded","retry_after_ms":9959,"limit":3,"remaining":0,"reset_after_ms":29959}`)
 		}
 	}))
 }
@@ -35,7 +37,7 @@ func demo() *httptest.Server {
 const demoKey = "slk_demo_0123456789abcdef0123456789abcdef"
 
 func ExampleClient_Check() {
-	server := demo() // in your service: http://127.0.0.1:8080, or wherever Sluice is
+	server := demo() // in your service: the URL of Sluice, such as http://127.0.0.1:8080
 	defer server.Close()
 	limits, err := sluice.New(sluice.Config{URL: server.URL, Key: demoKey, Timeout: time.Second})
 	if err != nil {
@@ -46,7 +48,7 @@ func ExampleClient_Check() {
 	for range 4 {
 		decision, err := limits.Check(context.Background(), sluice.Check{UserID: "42", Endpoint: "/api/reports"})
 		switch {
-		case err != nil: // the check itself is not valid
+		case err != nil: // the check itself is invalid
 			fmt.Println(err)
 		case decision.Allowed:
 			fmt.Println("allowed,", decision.Remaining, "left")
@@ -98,7 +100,7 @@ func ExampleClient_Reserve() {
 	}
 	defer limits.Close()
 	ctx := context.Background()
-	// What a call of a language model costs is known only afterwards.
+	// The cost of a call of a language model is only known afterwards.
 	decision, err := limits.Reserve(ctx, sluice.Check{UserID: "42", Endpoint: "/v1/chat", Cost: 500}, time.Minute)
 	if err != nil || !decision.Allowed {
 		fmt.Println("denied", err)

@@ -6,19 +6,21 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
-// Verdict is what a Handle says by itself.
+// Verdict is a local decision of a Handle.
 type Verdict int
 
-// The verdicts. Undecided means that this process does not hold what it takes to decide: Handle.Check asks then.
+// The verdicts. Undecided means that this process lacks the tokens to decide.
 const (
 	Undecided Verdict = iota
 	Allowed
 	Denied
 )
 
-// String is undecided, allowed or denied.
+// String returns undecided, allowed or denied.
 func (v Verdict) String() string {
 	switch v {
 	case Allowed:
@@ -30,56 +32,56 @@ func (v Verdict) String() string {
 }
 
 const (
-	// A handle is leased once hotAfter checks came within hotWithin, at least 16 a second. Tokens for a check that comes
-	// seldom would lie idle here and be missing elsewhere.
+	// A handle is leased after hotAfter checks within hotWithin, at least 16 a second. Tokens for a rare check would
+	// lie idle here and be missing elsewhere.
 	hotAfter  = 8
 	hotWithin = 500 * time.Millisecond
-	// maxTaken is the most buckets that a check takes from.
+	// maxTaken bounds the buckets of a check.
 	maxTaken = 8
 )
 
-// Handle is one check that is asked again and again, such as that of a busy tenant or route. While it is busy, its client
-// holds tokens of its limits, lent by the server for at most a second at a time, and most checks are decided here, in far
-// less than a microsecond. Limits hold exactly, however many processes hold tokens and whichever of them dies. The
-// client's key needs the permission lease; without it every check is asked for.
+// Handle is a check that is repeated often, such as that of a busy tenant or route. While the handle is busy, its
+// client leases tokens of its limits for at most a second at a time, and decides most checks locally in far less than a
+// microsecond. Limits hold exactly, however many processes hold leases and whichever of them dies. The client's key
+// needs the permission lease; otherwise the server decides every check.
 //
-// Make a handle once and keep it. It is safe for concurrent use.
+// Create a handle once and keep it. Handles are safe for concurrent use.
 type Handle struct {
 	client *Client
 	check  Check
 	asked  question
-	cost   int64
+	cost   lend.Tokens
 
-	terms     atomic.Pointer[terms] // nil while the server has to be asked
-	isActive  atomic.Bool           // the background goroutine knows it
-	warm      atomic.Uint64         // a part of time and a count, while it is not active
-	allowed   atomic.Int64          // not reported yet
-	undecided atomic.Int64          // ever
+	terms     atomic.Pointer[terms] // nil while the server decides
+	isActive  atomic.Bool           // known to the background goroutine
+	warm      atomic.Uint64         // a time interval and a count, while not active
+	allowed   atomic.Int64          // unreported
+	undecided atomic.Int64          // total
 
-	// Of the background goroutine:
+	// Only for the background goroutine:
 	denials  []*denials // one for each rule that ever denied
-	seen     int64      // of undecided, when it was last looked at
+	seen     int64      // undecided at the last look
 	lastUsed int64      // on the monotonic clock
 	renewAt  int64      // likewise
 }
 
-// denials counts the denials of one rule that are not reported yet.
+// denials counts the unreported denials of a rule.
 type denials struct {
 	rule  int64
 	count atomic.Int64
 }
 
-// terms are how a handle decides, for a while.
+// terms are the handle's present way to decide.
 type terms struct {
 	how     string
 	plan    string
-	ends    instant
+	ends    lend.Instant
 	buckets []*heldBucket
 	denials []*denials // by bucket, or that of a block
 	block   *leaseRule
 }
 
-// The words of terms.how.
+// The values of terms.how.
 const (
 	howAsk   = "ask"
 	howLease = "lease"
@@ -87,26 +89,25 @@ const (
 	howBlock = "block"
 )
 
-// Handle returns a handle for a check. The error is an *Error if the check is not valid. The handle makes no request before it
-// is used.
+// Handle returns a handle for a check, without a request. The error is an *Error for an invalid check.
 func (c *Client) Handle(check Check) (*Handle, error) {
 	q, err := check.ask(-1)
 	if err != nil {
 		return nil, err
 	}
-	h := &Handle{client: c, check: check, asked: q, cost: int64(math.Round(q.cost * oneToken))}
+	h := &Handle{client: c, check: check, asked: q, cost: lend.Tokens(math.Round(q.cost * oneToken))}
 	c.leases.start()
 	return h, nil
 }
 
-// Try decides here and now, or says Undecided. It never waits, makes no request and allocates nothing. It calls no
+// Try decides locally, or returns Undecided. Try never waits, makes no request, allocates nothing and does not call
 // Config.OnDecision.
 func (h *Handle) Try() Verdict {
 	verdict, _ := h.try(h.client.leases.clock())
 	return verdict
 }
 
-// Check decides here if it can, and asks the server like Client.Check if it cannot.
+// Check decides locally, or asks the server like Client.Check.
 func (h *Handle) Check(ctx context.Context) (Decision, error) {
 	began := time.Now()
 	now := h.client.leases.clock()
@@ -121,10 +122,10 @@ func (h *Handle) Check(ctx context.Context) (Decision, error) {
 	return decision, nil
 }
 
-// try also returns the terms that it decided by, and which of their buckets denied.
-func (h *Handle) try(now instant) (Verdict, decidedBy) {
+// try also returns the terms of the decision, and the index of the bucket that denied.
+func (h *Handle) try(now lend.Instant) (Verdict, decidedBy) {
 	t := h.terms.Load()
-	if t == nil || t.how == howAsk || !now.isBefore(t.ends) {
+	if t == nil || t.how == howAsk || !now.IsBefore(t.ends) {
 		h.miss(now)
 		return Undecided, decidedBy{}
 	}
@@ -138,9 +139,9 @@ func (h *Handle) try(now instant) (Verdict, decidedBy) {
 	}
 	lacking := -1
 	if len(t.buckets) == 1 {
-		var one taken
-		if t.buckets[0].take(now, h.cost, &one) {
-			one.spend()
+		var one lend.Taken
+		if t.buckets[0].Take(now, h.cost, &one) {
+			one.Spend()
 		} else {
 			lacking = 0
 		}
@@ -152,8 +153,8 @@ func (h *Handle) try(now instant) (Verdict, decidedBy) {
 		return Allowed, decidedBy{terms: t}
 	}
 	b := t.buckets[lacking]
-	b.missed.Add(h.cost)
-	if b.isPaused(now) && b.rule.Load().isEnforced() {
+	b.Miss(h.cost)
+	if b.IsPaused(now) && b.rule.Load().isEnforced() {
 		t.denials[lacking].count.Add(1)
 		return Denied, decidedBy{t, lacking}
 	}
@@ -161,41 +162,40 @@ func (h *Handle) try(now instant) (Verdict, decidedBy) {
 	return Undecided, decidedBy{}
 }
 
-// decidedBy says how a handle decided.
 type decidedBy struct {
 	terms  *terms
 	bucket int
 }
 
-// takeAll takes from all buckets or from none, and returns the index of the one that lacks tokens, or -1.
-func (h *Handle) takeAll(t *terms, now instant) int {
-	var room [maxTaken]taken
-	from := room[:len(t.buckets)] // answers with more are refused
+// takeAll takes from all buckets or none, and returns the index of the one without enough tokens, or -1.
+func (h *Handle) takeAll(t *terms, now lend.Instant) int {
+	var room [maxTaken]lend.Taken
+	from := room[:len(t.buckets)] // an answer with more is refused
 	for i, b := range t.buckets {
-		if !b.take(now, h.cost, &from[i]) {
+		if !b.Take(now, h.cost, &from[i]) {
 			for j := range from[:i] {
-				from[j].putBack()
+				from[j].PutBack()
 			}
 			return i
 		}
 	}
 	for i := range from {
-		from[i].spend()
+		from[i].Spend()
 	}
 	return -1
 }
 
-// miss counts a check that is asked for, and has the handle leased once there were enough.
-func (h *Handle) miss(now instant) {
+// miss counts an undecided check, and activates the handle after enough of them.
+func (h *Handle) miss(now lend.Instant) {
 	h.undecided.Add(1)
 	if h.isActive.Load() {
 		return
 	}
-	began := uint64(now.mono/int64(hotWithin)) << 8
+	began := uint64(now.Mono/int64(hotWithin)) << 8
 	was := h.warm.Load()
 	switch {
 	case was&^0xff != began:
-		h.warm.Store(began | 1) // a lost race loses a count
+		h.warm.Store(began | 1) // a lost race only loses a count
 	case was&0xff < hotAfter-1:
 		h.warm.Store(was + 1)
 	case h.isActive.CompareAndSwap(false, true):
@@ -203,8 +203,8 @@ func (h *Handle) miss(now instant) {
 	}
 }
 
-// decision describes a verdict. Of the limits it shows the one that denied, else the one with the fewest tokens left.
-func (h *Handle) decision(verdict Verdict, by decidedBy, now instant) Decision {
+// decision describes a verdict, with the limit that denied, else the one with the fewest tokens left.
+func (h *Handle) decision(verdict Verdict, by decidedBy, now lend.Instant) Decision {
 	d := Decision{Allowed: verdict == Allowed, Status: http.StatusOK, Plan: by.terms.plan, Source: FromLease}
 	if by.terms.how == howBlock {
 		d.Status, d.Reason = http.StatusTooManyRequests, "blocked"
@@ -217,8 +217,9 @@ func (h *Handle) decision(verdict Verdict, by decidedBy, now instant) Decision {
 		d.Status, d.Reason = http.StatusTooManyRequests, "limit_exceeded"
 		d.blame(rule)
 		d.describe(b, now)
-		missing := float64(h.cost-b.held(now)) / oneToken / rule.RatePerSecond
-		d.RetryAfter = max(time.Duration(missing*float64(time.Second)), time.Duration(b.pause.Load()-now.mono), time.Microsecond)
+		missing := float64(h.cost-b.Held(now)) / oneToken / rule.RatePerSecond
+		d.RetryAfter = max(time.Duration(missing*float64(time.Second)), time.Duration(b.PausedUntil()-now.Mono),
+			time.Microsecond)
 		return d
 	}
 	for _, b := range by.terms.buckets {
@@ -237,10 +238,11 @@ func (d *Decision) blame(rule *leaseRule) {
 	d.ViolatedTier, d.ViolatedRule, d.ViolatedRuleID = rule.Scope, rule.KeyPattern, rule.RuleID
 }
 
-// describe says what is left of a bucket: what is held here, and what the store had after the last grant.
-func (d *Decision) describe(b *heldBucket, now instant) {
+// describe adds a bucket's level: the tokens held here, and the store's level after the last grant.
+func (d *Decision) describe(b *heldBucket, now lend.Instant) {
 	rule := b.rule.Load()
-	left := min(b.held(now)+b.level.Load(), rule.Burst*oneToken)
+	left := min(int64(b.Held(now))+b.level.Load(), rule.Burst*oneToken)
 	d.Limit, d.Remaining = rule.Burst, left/oneToken
-	d.ResetAfter = time.Duration(float64(rule.Burst*oneToken-left) / oneToken / rule.RatePerSecond * float64(time.Second))
+	d.ResetAfter = time.Duration(float64(rule.Burst*oneToken-left) / oneToken / rule.RatePerSecond * float64(
+		time.Second))
 }

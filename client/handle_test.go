@@ -17,11 +17,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
 const handlePatience = 60 * time.Second
 
-// lender is a server that lends what a test says, and remembers what was reported.
+// lender is a server that lends what a test sets, and records reports.
 type lender struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -30,7 +32,7 @@ type lender struct {
 	pauseUS  int64
 	mode     string
 	status   int    // of problems; 0 answers
-	inFront  string // what a proxy answers in place of what the server does
+	inFront  string // a proxy's answer instead of the server's
 	requests []lenderRequest
 	checks   int // at /v1/check
 	allowed  int64
@@ -79,7 +81,8 @@ func (l *lender) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var request lenderRequest
-	if err := json.Unmarshal(text, &request); err != nil || bytes.Contains(text, []byte("null")) { // which a server refuses
+	// a server refuses null
+	if err := json.Unmarshal(text, &request); err != nil || bytes.Contains(text, []byte("null")) {
 		panic("a client sent " + string(text))
 	}
 	l.requests = append(l.requests, request)
@@ -95,14 +98,20 @@ func (l *lender) answer(w http.ResponseWriter, r *http.Request) {
 		case howLease:
 			answer.Checks[i].Buckets = []int{0}
 		case howBlock:
-			answer.Checks[i].BlockedBy = &leaseRule{RuleID: 13, Scope: "user", KeyPattern: "user:{user_id}", Mode: "enforce"}
+			answer.Checks[i].BlockedBy = &leaseRule{
+				RuleID: 13, Scope: "user", KeyPattern: "user:{user_id}",
+				Mode: "enforce",
+			}
 		}
 	}
 	if l.how == howLease && len(request.Checks) > 0 {
 		answer.Buckets = slices.Grow(answer.Buckets, 1)[:1]
 		b := &answer.Buckets[0]
 		b.Bucket = "12:42"
-		b.leaseRule = leaseRule{RuleID: 12, Scope: "user", KeyPattern: "user:{user_id}", Mode: l.mode, RatePerSecond: 1e6, Burst: 1e6}
+		b.leaseRule = leaseRule{
+			RuleID: 12, Scope: "user", KeyPattern: "user:{user_id}", Mode: l.mode,
+			RatePerSecond: 1e6, Burst: 1e6,
+		}
 		if len(request.Buckets) > 0 && request.Buckets[0].Want > 0 {
 			b.Grant = &bucketGrant{Amount: l.amount, Slot: 7, Epoch: 5, Holders: 1, PauseUS: l.pauseUS}
 		}
@@ -122,6 +131,7 @@ func (l *lender) client(t *testing.T) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.leases.timeout = handlePatience // a request that timed out is not counted as reported
 	t.Cleanup(c.Close)
 	return c
 }
@@ -135,7 +145,7 @@ func handleOf(t *testing.T, c *Client, check Check) *Handle {
 	return h
 }
 
-// until tries until there is a verdict, and returns how many tries that took and how many passed.
+// until tries until there is a verdict, and returns the number of tries and of allowed ones.
 func until(t *testing.T, h *Handle, want Verdict) (tries, passed int64) {
 	t.Helper()
 	pause := time.NewTicker(time.Millisecond)
@@ -174,7 +184,7 @@ func TestAHandleDecidesWhatItHoldsTokensFor(t *testing.T) {
 			passed++
 		}
 	}
-	c.Close() // reports the rest, and gives back what is held
+	c.Close() // reports the rest, and returns the tokens
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if passed < 500 || l.allowed != passed {
@@ -194,7 +204,8 @@ func TestAHandleDecidesWhatItHoldsTokensFor(t *testing.T) {
 		}
 	}
 	if spent != decimal(passed)*oneToken || spent+back != grants*l.amount {
-		t.Errorf("of %d grants of %d tokens %d millionths were spent and %d given back, for %d checks", grants, l.amount/oneToken, spent, back, passed)
+		t.Errorf("of %d grants of %d tokens %d millionths were spent and %d given back, for %d checks", grants,
+			l.amount/oneToken, spent, back, passed)
 	}
 	if got := h.Try(); got != Undecided {
 		t.Errorf("after the end it is %v", got)
@@ -216,7 +227,8 @@ func TestAHandleDeniesWhileTheBucketIsEmpty(t *testing.T) {
 			t.Fatal(err)
 		case d.Source != FromLease:
 			continue
-		case d.Allowed || d.Status != 429 || d.Reason != "limit_exceeded" || d.ViolatedRuleID != 12 || d.RetryAfter <= 0 || d.Limit != 1e6:
+		case d.Allowed || d.Status != 429 || d.Reason != "limit_exceeded" || d.ViolatedRuleID != 12 ||
+			d.RetryAfter <= 0 || d.Limit != 1e6:
 			t.Fatalf("%+v", d)
 		}
 		denied++
@@ -229,7 +241,7 @@ func TestAHandleDeniesWhileTheBucketIsEmpty(t *testing.T) {
 	}
 }
 
-// TestARuleInShadowDeniesNothing: without its tokens the server is asked, which knows what it would have denied.
+// Without its tokens the server is asked, which knows what a shadow rule would have denied.
 func TestARuleInShadowDeniesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLender(t)
@@ -239,7 +251,7 @@ func TestARuleInShadowDeniesNothing(t *testing.T) {
 		if got := h.Try(); got != Undecided {
 			t.Fatalf("it is %v", got)
 		}
-		if terms := h.terms.Load(); terms != nil && terms.buckets[0].isPaused(h.client.leases.clock()) {
+		if terms := h.terms.Load(); terms != nil && terms.buckets[0].IsPaused(h.client.leases.clock()) {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -261,7 +273,8 @@ func TestHandlesPassAndBlock(t *testing.T) {
 			for range 99 {
 				until(t, h, want)
 			}
-			if d, err := h.Check(t.Context()); err != nil || d.Source == FromLease && (d.Allowed != (want == Allowed) || !d.Allowed && d.ViolatedRuleID != 13) {
+			if d, err := h.Check(t.Context()); err != nil || d.Source == FromLease &&
+				(d.Allowed != (want == Allowed) || !d.Allowed && d.ViolatedRuleID != 13) {
 				t.Errorf("%+v, %v", d, err)
 			}
 			c.Close()
@@ -274,7 +287,7 @@ func TestHandlesPassAndBlock(t *testing.T) {
 	}
 }
 
-// TestARevokedKeyStopsHandles: the next answer takes what is held, however much that is.
+// The next answer takes all tokens away.
 func TestARevokedKeyStopsHandles(t *testing.T) {
 	t.Parallel()
 	l := newLender(t)
@@ -294,7 +307,7 @@ func TestARevokedKeyStopsHandles(t *testing.T) {
 	until(t, h, Allowed)
 }
 
-// refusing puts a server in front of a lender that refuses leases for the plan gone, from when isGone is true.
+// refusing puts a server before a lender that refuses leases for the plan gone while isGone is true.
 func (l *lender) refusing(t *testing.T, isGone *atomic.Bool) {
 	t.Helper()
 	bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -303,7 +316,9 @@ func (l *lender) refusing(t *testing.T, isGone *atomic.Bool) {
 			w.Header().Set("Content-Type", "application/problem+json")
 			w.WriteHeader(http.StatusBadRequest)
 			n := strings.Count(string(text[:i]), `"check":`) - 1
-			_, _ = io.WriteString(w, `{"type":"urn:sluice:problem:invalid-request","errors":[{"pointer":"/checks/`+string(rune('0'+n))+`/check/plan","detail":"is not a plan"}]}`)
+			_, _ = io.WriteString(w,
+				`{"type":"urn:sluice:problem:invalid-request","errors":[{"pointer":"/checks/`+string(
+					rune('0'+n))+`/check/plan","detail":"is not a plan"}]}`)
 			return
 		}
 		r.Body = io.NopCloser(strings.NewReader(string(text)))
@@ -361,12 +376,15 @@ func TestCloseReportsMoreThanOneRequestHolds(t *testing.T) {
 	var passed int64
 	var handles []*Handle
 	for i := range 30 {
-		h := handleOf(t, c, Check{UserID: strconv.Itoa(i), Attributes: map[string]string{"text": strings.Repeat("y", maxLeaseBytes/20)}})
+		h := handleOf(t, c, Check{
+			UserID:     strconv.Itoa(i),
+			Attributes: map[string]string{"text": strings.Repeat("y", maxLeaseBytes/20)},
+		})
 		_, n := until(t, h, Allowed)
 		passed += n
 		handles = append(handles, h)
 	}
-	l.set(func() { l.status = http.StatusServiceUnavailable }) // so that decisions pile up
+	l.set(func() { l.status = http.StatusServiceUnavailable }) // so that decisions accumulate
 	for _, h := range handles {
 		if h.Try() == Allowed {
 			passed++
@@ -401,7 +419,7 @@ func TestCloseCountsWhatItCannotReport(t *testing.T) {
 	}
 }
 
-// TestAProxysAnswerDoesNotSayThatNothingWasCounted: the server behind it may have counted what the client reported.
+// The server behind a proxy may have counted the client's report.
 func TestAProxysAnswerDoesNotSayThatNothingWasCounted(t *testing.T) {
 	t.Parallel()
 	l := newLender(t)
@@ -437,31 +455,32 @@ func TestCloseTakesAHandleInUseItsTerms(t *testing.T) {
 	h := handleOf(t, c, Check{UserID: "42"})
 	until(t, h, Allowed)
 	c.Close()
-	c.leases.send(context.Background(), &leaseRequest{handles: []*Handle{h}, sent: c.leases.clock()}) // as while Close reports
+	// as while Close reports
+	c.leases.send(context.Background(), &leaseRequest{handles: []*Handle{h}, sent: c.leases.clock()})
 	if got := h.Try(); got != Undecided {
 		t.Errorf("while the client closes, the handle is %v", got)
 	}
 }
 
-// TestClocksThatPartTakeTokens: a machine that was suspended, or whose wall clock was set, forgets what it holds.
+// A machine that was suspended, or whose wall clock was set, forgets its tokens.
 func TestClocksThatPartTakeTokens(t *testing.T) {
 	t.Parallel()
-	now := instant{mono: int64(time.Hour), wall: int64(50 * 365 * 24 * time.Hour)}
+	now := lend.Instant{Mono: int64(time.Hour), Wall: int64(50 * 365 * 24 * time.Hour)}
 	rule := &leaseRule{RatePerSecond: 100, Burst: 100}
 	grant := &bucketGrant{Amount: 50 * oneToken, Slot: 9, Epoch: 1}
-	for name, later := range map[string]instant{
-		"the wall clock jumps ahead": {now.mono + int64(time.Millisecond), now.wall + int64(time.Second)},
-		"the wall clock is set back": {now.mono + int64(time.Second), now.wall - int64(time.Hour)},
-		"its life ends":              now.plus(lotLife),
-		"the answer came later":      {now.mono - 1, now.wall},
+	for name, later := range map[string]lend.Instant{
+		"the wall clock jumps ahead": {Mono: now.Mono + int64(time.Millisecond), Wall: now.Wall + int64(time.Second)},
+		"the wall clock is set back": {Mono: now.Mono + int64(time.Second), Wall: now.Wall - int64(time.Hour)},
+		"its life ends":              now.Plus(lend.OnStoresClock(lend.Life)),
+		"the answer came later":      {Mono: now.Mono - 1, Wall: now.Wall},
 	} {
-		var some taken
+		var some lend.Taken
 		b := newHeldBucket("12:42", rule, now)
 		b.granted(now, now, rule, grant)
-		if b.take(later, oneToken, &some) {
+		if b.Take(later, oneToken, &some) {
 			t.Errorf("%s, and tokens are spent", name)
 		}
-		if !b.take(now, oneToken, &some) {
+		if !b.Take(now, oneToken, &some) {
 			t.Errorf("%s: nothing could be spent before", name)
 		}
 	}
@@ -469,20 +488,21 @@ func TestClocksThatPartTakeTokens(t *testing.T) {
 
 func TestALostAnswerIsNotReportedAgain(t *testing.T) {
 	t.Parallel()
-	now := instant{mono: int64(time.Hour), wall: int64(time.Hour)}
+	now := lend.Instant{Mono: int64(time.Hour), Wall: int64(time.Hour)}
 	rule := &leaseRule{RatePerSecond: 100, Burst: 100}
 	b := newHeldBucket("12:42", rule, now)
 	b.granted(now, now, rule, &bucketGrant{Amount: 5 * oneToken, Slot: 9, Epoch: 1})
-	var some taken
-	for b.take(now, oneToken, &some) {
-		some.spend()
+	var some lend.Taken
+	for b.Take(now, oneToken, &some) {
+		some.Spend()
 	}
-	ask, ok := b.ask(now)
-	if want := []bucketReturn{{Slot: 9, Spent: 5 * oneToken}}; !ok || !slices.Equal(ask.Returns, want) || ask.Presence != 9 {
+	ask, ok := b.Ask(now, lend.TopUp)
+	if want := []lend.Return{{Slot: 9, Spent: 5 * oneToken}}; !ok || !slices.Equal(ask.Returns, want) ||
+		ask.Presence != 9 {
 		t.Fatalf("asked %+v", ask)
 	}
-	b.lost()
-	if ask, ok = b.ask(now.plus(time.Millisecond)); !ok || len(ask.Returns) > 0 || ask.Presence != 0 {
+	b.Lost()
+	if ask, ok = b.Ask(now.Plus(time.Millisecond), lend.TopUp); !ok || len(ask.Returns) > 0 || ask.Presence != 0 {
 		t.Errorf("then asked %+v", ask)
 	}
 }
@@ -504,7 +524,7 @@ func TestAmountsAreExact(t *testing.T) {
 	}
 }
 
-// TestTryAllocatesNothing does not run in parallel, because it counts allocations.
+// TestTryAllocatesNothing is not parallel, because it counts allocations.
 func TestTryAllocatesNothing(t *testing.T) {
 	l := newLender(t)
 	h := handleOf(t, l.client(t), Check{UserID: "42"})
@@ -525,14 +545,14 @@ func TestTryAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestAClosedClientHasNoGoroutineLeft(t *testing.T) { // not parallel: it counts them
+func TestAClosedClientHasNoGoroutineLeft(t *testing.T) { // not parallel: counts goroutines
 	l := newLender(t)
 	before := runtime.NumGoroutine()
 	c := l.client(t)
 	h := handleOf(t, c, Check{UserID: "42"})
 	until(t, h, Allowed)
 	l.set(func() { l.status = http.StatusServiceUnavailable })
-	c.Close() // waits for them, also if the server is in trouble
+	c.Close() // waits for requests, even if the server is in trouble
 	if s := c.LeaseStats(); s.Handles != 0 || s.Buckets != 0 {
 		t.Errorf("%+v is held", s)
 	}
@@ -540,7 +560,8 @@ func TestAClosedClientHasNoGoroutineLeft(t *testing.T) { // not parallel: it cou
 	for deadline := time.Now().Add(handlePatience); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<16)
-			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before,
+				stacks[:runtime.Stack(stacks, true)])
 		}
 	}
 	late := handleOf(t, c, Check{UserID: "43"})

@@ -6,78 +6,78 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
 const (
 	leasesPath = "/v1/leases"
-	// tickEvery is how often buckets are looked after while a handle is busy.
+	// tickEvery is the interval of the background goroutine while a handle is busy.
 	tickEvery = 10 * time.Millisecond
-	// renewAfter is how long terms are followed before they are asked for again. They end after a second.
+	// renewAfter is the age at which terms are renewed, before they expire after a second.
 	renewAfter = 400 * time.Millisecond
-	// leaseTimeout is how long an answer is waited for. No check waits for it.
+	// leaseTimeout bounds a request for leases, for which no check waits.
 	leaseTimeout = 500 * time.Millisecond
-	// coldAfter is how long a handle goes unused before it is left to ask.
+	// coldAfter is how long a handle must be unused to be deactivated.
 	coldAfter = 2 * time.Second
-	// maxHandles caps the handles that are leased at a time; the others ask. The server takes as many checks.
+	// maxHandles bounds the active handles, like the server does the checks of a request; the others ask.
 	maxHandles = 1000
-	// clocksDiverge is by how much the wall clock and the monotonic clock may move apart between two ticks. Beyond it the
-	// machine was suspended, or its clock was set.
-	clocksDiverge = 250 * time.Millisecond
-	// Pauses after failed requests.
+	// The back-off after failed requests.
 	minLeasePause, maxLeasePause = 50 * time.Millisecond, time.Second
-	// maxLeaseBytes is about how long a request becomes. The server takes twice that. What has no room goes with the next.
+	// maxLeaseBytes bounds a request, approximately; the server accepts twice that. The rest goes with the next.
 	maxLeaseBytes, askBytes = 512 << 10, 256
-	// refusedFor is how long a handle asks whose check the server refused.
+	// refusedFor is how long a handle asks after the server refused its check.
 	refusedFor = 10 * time.Second
-	// maxReported caps a count in one request; the rest follows.
+	// maxReported bounds a count in one request; the rest follows.
 	maxReported = 1_000_000_000
 )
 
-// leases looks after what a client's handles hold.
+// leases manages the leases of a client's handles.
 type leases struct {
 	client *Client
-	clock  func() instant
-	holder string // names this process
-	hot    chan *Handle
-	begun  bool // guarded by client.queue.mu
+	clock  func() lend.Instant
+	holder string // identifies this process
+	// timeout bounds a request.
+	timeout time.Duration
+	hot     chan *Handle
+	begun   bool // guarded by client.queue.mu
 
-	// Of the background goroutine:
-	handles map[*Handle]struct{}
-	buckets map[string]*heldBucket
-	last    instant // of the last tick
-	failed  int     // requests in a row
-	retryAt int64   // on the monotonic clock
-	isTold  bool    // the log knows that the key may not lease
-	// isClosing: the client is being closed, so handles get no terms any more.
+	// Only for the background goroutine:
+	handles  map[*Handle]struct{}
+	buckets  map[string]*heldBucket
+	last     lend.Instant // of the last tick
+	failed   int          // consecutive failed requests
+	retryAt  int64        // on the monotonic clock
+	isWarned bool         // the log has the warning that the key may not lease
+	// isClosing stops giving terms to handles.
 	isClosing bool
 
 	stats struct{ unreported, renewals, handles, buckets atomic.Int64 }
 }
 
-// LeaseStats describe what a client's handles hold.
+// LeaseStats describe the leases of a client's handles.
 type LeaseStats struct {
 	Handles, Buckets int64
 	// Renewals counts requests for leases.
 	Renewals int64
-	// Unreported counts decisions that the server did not count, or may not have counted: the report was not answered, or
-	// by a proxy alone, the server refused the check, or Close could not send the report.
+	// Unreported counts decisions that the server may not have counted: the report was lost, was only answered by a
+	// proxy, the server refused the check, or Close could not send it.
 	Unreported int64
 }
 
-// LeaseStats returns what the client's handles hold now, and what they did.
+// LeaseStats returns the client's present leases and counts.
 func (c *Client) LeaseStats() LeaseStats {
 	s := &c.leases.stats
-	return LeaseStats{Handles: s.handles.Load(), Buckets: s.buckets.Load(), Renewals: s.renewals.Load(), Unreported: s.unreported.Load()}
+	return LeaseStats{
+		Handles: s.handles.Load(), Buckets: s.buckets.Load(), Renewals: s.renewals.Load(),
+		Unreported: s.unreported.Load(),
+	}
 }
 
 func (l *leases) init(c *Client) {
-	start := time.Now()
-	l.client, l.holder, l.hot = c, rand.Text(), make(chan *Handle, maxHandles)
+	l.client, l.holder, l.timeout, l.hot = c, rand.Text(), leaseTimeout, make(chan *Handle, maxHandles)
 	l.handles, l.buckets = map[*Handle]struct{}{}, map[string]*heldBucket{}
-	l.clock = func() instant {
-		now := time.Now()
-		return instant{int64(now.Sub(start)), now.UnixNano()}
-	}
+	l.clock = lend.Clock()
 }
 
 // start starts the background goroutine, which ends with the client.
@@ -87,11 +87,11 @@ func (l *leases) start() {
 	defer c.queue.mu.Unlock()
 	if !l.begun && c.life.Err() == nil {
 		l.begun = true
-		c.work.Go(l.run)
+		c.loop("leases", l.run)
 	}
 }
 
-// activate has a handle leased. Without room it goes on asking.
+// activate queues a handle for leasing. If the queue is full, the handle goes on asking.
 func (l *leases) activate(h *Handle) {
 	select {
 	case l.hot <- h:
@@ -100,7 +100,7 @@ func (l *leases) activate(h *Handle) {
 	}
 }
 
-// run looks after the handles until the client is closed, and then gives everything back.
+// run manages the handles until the client is closed, and then returns all tokens.
 func (l *leases) run() {
 	ctx := l.client.life
 	ticker := time.NewTicker(tickEvery)
@@ -138,12 +138,12 @@ func (l *leases) admit(h *Handle) {
 	if len(l.handles) == 0 {
 		l.last = now
 	}
-	h.seen, h.lastUsed, h.renewAt = h.undecided.Load(), now.mono, 0
+	h.seen, h.lastUsed, h.renewAt = h.undecided.Load(), now.Mono, 0
 	l.handles[h] = struct{}{}
 	l.stats.handles.Store(int64(len(l.handles)))
 }
 
-// tick asks for what is needed, and leaves what is not used.
+// tick sends the due request, and forgets unused buckets.
 func (l *leases) tick(ctx context.Context) {
 	if r := l.due(l.clock()); r != nil {
 		l.send(ctx, r)
@@ -151,34 +151,35 @@ func (l *leases) tick(ctx context.Context) {
 	l.forget()
 }
 
-// due returns the request that is due, or nil.
-func (l *leases) due(now instant) *leaseRequest {
-	if apart := (now.wall - l.last.wall) - (now.mono - l.last.mono); apart > int64(clocksDiverge) || apart < -int64(clocksDiverge) {
+// due returns the due request, or nil.
+func (l *leases) due(now lend.Instant) *leaseRequest {
+	if _, tooFar := now.Apart(l.last); tooFar {
 		l.drop()
 	}
 	l.last = now
 	r := &leaseRequest{sent: now}
-	canAsk := now.mono >= l.retryAt
+	canAsk := now.Mono >= l.retryAt
 	if canAsk {
 		for _, b := range l.buckets {
 			if r.size >= maxLeaseBytes/2 {
 				break
 			}
-			if ask, ok := b.ask(now); ok {
-				r.add(b, ask)
+			if ask, ok := b.Ask(now, lend.TopUp); ok {
+				r.add(b, &ask)
 			}
 		}
 	}
 	for h := range l.handles {
 		switch used := h.isUsed(); {
 		case used:
-			h.lastUsed = now.mono
-		case now.mono-h.lastUsed > int64(coldAfter) && !h.hasReports():
+			h.lastUsed = now.Mono
+		case now.Mono-h.lastUsed > int64(coldAfter) && !h.hasReports():
 			l.leave(h)
 			continue
 		}
-		isFresh := now.mono-h.lastUsed < int64(renewAfter)
-		if canAsk && r.size < maxLeaseBytes && (h.needs(r.asked) || now.mono >= h.renewAt && (isFresh || h.hasReports())) {
+		isFresh := now.Mono-h.lastUsed < int64(renewAfter)
+		if canAsk && r.size < maxLeaseBytes &&
+			(h.needs(r.asked) || now.Mono >= h.renewAt && (isFresh || h.hasReports())) {
 			r.addHandle(h)
 		}
 	}
@@ -188,7 +189,7 @@ func (l *leases) due(now instant) *leaseRequest {
 	return r
 }
 
-// isUsed reports whether there were checks since it was asked last. Decisions that are not reported yet count as well.
+// isUsed reports whether there were checks since the last call, or unreported decisions.
 func (h *Handle) isUsed() bool {
 	undecided := h.undecided.Load()
 	used := undecided != h.seen || h.hasReports()
@@ -206,7 +207,7 @@ func (h *Handle) needs(asked map[*heldBucket]bool) bool {
 	return t != nil && slices.ContainsFunc(t.buckets, func(b *heldBucket) bool { return asked[b] })
 }
 
-// leave has a handle ask again.
+// leave deactivates a handle.
 func (l *leases) leave(h *Handle) {
 	h.terms.Store(nil)
 	delete(l.handles, h)
@@ -214,7 +215,7 @@ func (l *leases) leave(h *Handle) {
 	h.isActive.Store(false)
 }
 
-// forget drops buckets that hold nothing, and that no handle takes from.
+// forget drops empty buckets without a handle.
 func (l *leases) forget() {
 	used := map[*heldBucket]bool{}
 	for h := range l.handles {
@@ -225,7 +226,7 @@ func (l *leases) forget() {
 		}
 	}
 	for id, b := range l.buckets {
-		if !used[b] && b.isEmpty() {
+		if !used[b] && b.IsDone() {
 			delete(l.buckets, id)
 		}
 	}
@@ -239,11 +240,11 @@ func (l *leases) drop() {
 		h.renewAt = 0
 	}
 	for _, b := range l.buckets {
-		b.drop()
+		b.Forfeit()
 	}
 }
 
-// end gives everything back.
+// end returns all tokens.
 func (l *leases) end(ctx context.Context) {
 	l.isClosing = true
 	for len(l.hot) > 0 {
@@ -268,7 +269,7 @@ func (l *leases) end(ctx context.Context) {
 	l.stats.buckets.Store(0)
 }
 
-// rest returns a request that reports and gives back what is left, as much as one may have.
+// rest returns a request that reports the remaining decisions and returns the remaining tokens, up to its bound.
 func (l *leases) rest() *leaseRequest {
 	now := l.clock()
 	r := &leaseRequest{sent: now}
@@ -281,8 +282,8 @@ func (l *leases) rest() *leaseRequest {
 		if r.size >= maxLeaseBytes {
 			break
 		}
-		if ask, ok := b.giveBack(now); ok {
-			r.add(b, ask)
+		if ask, ok := b.Return(now); ok {
+			r.add(b, &ask)
 		}
 	}
 	return r

@@ -8,9 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
-// leaseAnswer is the server's answer.
+// leaseAnswer is the server's answer to a leaseRequest.
 type leaseAnswer struct {
 	ValidMS int64 `json:"valid_ms"`
 	Checks  []struct {
@@ -26,7 +28,7 @@ type leaseAnswer struct {
 	} `json:"buckets"`
 }
 
-// received takes the answer to a request in.
+// received processes the answer to a request.
 func (l *leases) received(r *leaseRequest, text []byte, failed *Error) {
 	var answer leaseAnswer
 	if failed == nil && (json.Unmarshal(text, &answer) != nil || !answer.fits(len(r.handles))) {
@@ -37,21 +39,22 @@ func (l *leases) received(r *leaseRequest, text []byte, failed *Error) {
 		return
 	}
 	l.failed, l.retryAt = 0, 0
-	if l.isTold {
-		l.isTold = false
+	if l.isWarned {
+		l.isWarned = false
 		l.client.config.Logger.Info("Sluice lends tokens again")
 	}
 	l.answered(r, &answer)
 }
 
-// fits reports whether the answer answers as many checks, and refers to nothing that is not in it.
+// fits validates the answer's counts and references.
 func (a *leaseAnswer) fits(checks int) bool {
 	if len(a.Checks) != checks {
 		return false
 	}
 	for i := range a.Checks {
 		c := &a.Checks[i]
-		if len(c.Buckets) > maxTaken || c.How == howBlock && c.BlockedBy == nil || c.How == howLease && len(c.Buckets) == 0 ||
+		if len(c.Buckets) > maxTaken || c.How == howBlock && c.BlockedBy == nil || c.How == howLease &&
+			len(c.Buckets) == 0 ||
 			slices.ContainsFunc(c.Buckets, func(b int) bool { return b < 0 || b >= len(a.Buckets) }) {
 			return false
 		}
@@ -76,20 +79,18 @@ func (l *leases) answered(r *leaseRequest, answer *leaseAnswer) {
 			l.buckets[from.Bucket] = b
 		}
 		buckets[i] = b
-		if from.Since >= b.rule.Load().Since { // else this server has not read the latest limit yet
-			b.rule.Store(&from.leaseRule)
-		}
-		if from.Grant != nil && b.isAsking {
+		b.edited(&from.leaseRule)
+		if from.Grant != nil && b.IsAsking() {
 			b.granted(r.sent, now, &from.leaseRule, from.Grant)
 		}
 	}
 	for b := range r.asked {
-		if b.isAsking {
-			b.unanswered()
+		if b.IsAsking() {
+			b.Unanswered()
 		}
 	}
 	life := min(time.Duration(max(0, answer.ValidMS))*time.Millisecond, time.Second)
-	ends := r.sent.plus(life - life/clockDrift)
+	ends := r.sent.Plus(lend.OnStoresClock(life))
 	for i, h := range r.handles {
 		from := &answer.Checks[i]
 		t := &terms{how: from.How, plan: from.Plan, ends: ends, block: from.BlockedBy}
@@ -98,28 +99,29 @@ func (l *leases) answered(r *leaseRequest, answer *leaseAnswer) {
 		}
 		for _, at := range from.Buckets {
 			b := buckets[at]
-			b.largest = max(b.largest, h.cost)
+			b.Expect(h.cost)
 			t.buckets = append(t.buckets, b)
 			t.denials = append(t.denials, h.denialsOf(answer.Buckets[at].RuleID))
 		}
 		if t.how != howPass && t.how != howBlock && t.how != howLease {
-			t.how = howAsk // also a word of a later server
+			t.how = howAsk // including words of a later server
 		}
-		if !l.isClosing { // else a handle in use would always have more to report
+		if !l.isClosing { // otherwise a handle in use would always have more to report
 			h.terms.Store(t)
 		}
-		h.renewAt = now.mono + int64(renewAfter)
+		h.renewAt = now.Mono + int64(renewAfter)
 	}
 }
 
-// lost says that a request was not answered. Its reports of tokens are never repeated. Its counts of decisions are, if it is
-// certain that the server did not count them, and if it may count them later: it will not for checks that it refused.
+// lost handles a request without an answer. Reports of tokens are never repeated. Counts of decisions are, unless the
+// server may have counted them or refused their check.
 func (l *leases) lost(r *leaseRequest, failed *Error) {
 	for b := range r.asked {
-		b.lost()
+		b.Lost()
 	}
 	var network *net.OpError
-	// A problem document is the server's own. What a proxy answers, such as 504, says nothing about the server behind it.
+	// A problem document comes from the server itself. A proxy's answer, such as 504, says nothing about the server
+	// behind it.
 	uncounted := failed.Type != "" || errors.As(failed.Err, &network) && network.Op == "dial"
 	refused := l.refuse(r, failed)
 	for i, h := range r.handles {
@@ -134,17 +136,18 @@ func (l *leases) lost(r *leaseRequest, failed *Error) {
 	}
 	l.failed++
 	pause := min(minLeasePause<<min(l.failed-1, 10), maxLeasePause)
-	l.retryAt = l.clock().mono + int64(pause)
+	l.retryAt = l.clock().Mono + int64(pause)
 	if failed.Kind == KindKey || failed.Kind == KindRequest || failed.Kind == KindProtocol {
-		l.drop() // the key was revoked, the tenant suspended, or this is no server that lends
-		if !l.isTold {
-			l.isTold = true
-			l.client.config.Logger.Warn("Sluice lends no tokens; handles ask for each check", "error", failed)
+		l.drop() // the key was revoked, the tenant suspended, or this server does not lend
+		if !l.isWarned {
+			l.isWarned = true
+			l.client.config.Logger.Warn("Sluice lends no tokens; handles ask the server for each check", "error",
+				failed)
 		}
 	}
 }
 
-// refuse has the handles ask whose checks the server refused, such as for a plan that is gone, and returns them.
+// refuse deactivates and returns the handles whose checks the server refused, such as for a removed plan.
 func (l *leases) refuse(r *leaseRequest, failed *Error) (refused map[*Handle]bool) {
 	if failed.Kind != KindRequest {
 		return nil
@@ -156,7 +159,7 @@ func (l *leases) refuse(r *leaseRequest, failed *Error) (refused map[*Handle]boo
 		if i, err := strconv.Atoi(number); ok && err == nil && i >= 0 && i < len(r.handles) {
 			h := r.handles[i]
 			h.terms.Store(nil)
-			h.renewAt = l.clock().mono + int64(refusedFor)
+			h.renewAt = l.clock().Mono + int64(refusedFor)
 			refused[h] = true
 		}
 	}

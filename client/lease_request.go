@@ -5,25 +5,27 @@ import (
 	"encoding/json"
 	"net/http"
 	"sync/atomic"
+
+	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
-// leaseRequest is one request under way.
+// leaseRequest is a request for leases.
 type leaseRequest struct {
-	sent    instant
+	sent    lend.Instant
 	handles []*Handle
 	asks    []bucketAsk
 	asked   map[*heldBucket]bool
-	counts  []checkReport // of handles
-	size    int           // about, in bytes
+	counts  []checkReport // by handle
+	size    int           // approximate bytes
 }
 
 func (r *leaseRequest) isEmpty() bool { return len(r.handles)+len(r.asks) == 0 }
 
-func (r *leaseRequest) add(b *heldBucket, ask bucketAsk) {
+func (r *leaseRequest) add(b *heldBucket, ask *lend.Ask) {
 	if r.asked == nil {
 		r.asked = map[*heldBucket]bool{}
 	}
-	r.asks, r.asked[b] = append(r.asks, ask), true
+	r.asks, r.asked[b] = append(r.asks, b.encode(ask)), true
 	r.size += askBytes + len(b.id)
 }
 
@@ -32,7 +34,7 @@ func (r *leaseRequest) addHandle(h *Handle) {
 	r.size += askBytes + len(h.asked.body)
 }
 
-// checkReport is what a handle decided since its last report.
+// checkReport counts a handle's decisions since its last report.
 type checkReport struct {
 	Check   json.RawMessage `json:"check"`
 	Allowed int64           `json:"allowed,omitempty"`
@@ -57,19 +59,19 @@ func (h *Handle) takeReport() checkReport {
 	return r
 }
 
-// mostReported is how many allowed checks one report may have: the server bounds their cost.
+// mostReported bounds the allowed checks of a report, because the server bounds their cost.
 func (h *Handle) mostReported() int64 {
 	const mostCost = 1e12 // tokens
 	return max(1, min(maxReported, int64(mostCost/max(h.asked.cost, 1))))
 }
 
 func takeUpTo(count *atomic.Int64, most int64) int64 {
-	n := min(count.Load(), most) // only reports take
+	n := min(count.Load(), most) // only reports subtract
 	count.Add(-n)
 	return n
 }
 
-// putBack undoes takeReport, because the server did not count it.
+// putBack undoes takeReport.
 func (h *Handle) putBack(r *checkReport) {
 	h.allowed.Add(r.Allowed)
 	for _, denied := range r.Denied {
@@ -85,7 +87,6 @@ func (r *checkReport) count() int64 {
 	return n
 }
 
-// denialsOf returns the count of a rule's denials.
 func (h *Handle) denialsOf(rule int64) *denials {
 	for _, d := range h.denials {
 		if d.rule == rule {
@@ -97,14 +98,14 @@ func (h *Handle) denialsOf(rule int64) *denials {
 	return d
 }
 
-// send makes a request and takes its answer in.
+// send sends a request and processes its answer.
 func (l *leases) send(ctx context.Context, r *leaseRequest) {
 	body, err := l.encode(r)
 	if err != nil { // checks, names and numbers always encode
 		l.lost(r, &Error{Kind: KindRequest, Err: err})
 		return
 	}
-	within, cancel := context.WithTimeout(ctx, leaseTimeout)
+	within, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	l.stats.renewals.Add(1)
 	status, header, text, failed := l.client.send(within, http.MethodPost, leasesPath, body)
@@ -114,7 +115,7 @@ func (l *leases) send(ctx context.Context, r *leaseRequest) {
 	l.received(r, text, failed)
 }
 
-// encode moves what is to be reported into a request's body.
+// encode moves the counts into the request's body.
 func (l *leases) encode(r *leaseRequest) ([]byte, error) {
 	r.counts = make([]checkReport, len(r.handles))
 	for i, h := range r.handles {

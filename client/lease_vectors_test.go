@@ -7,9 +7,12 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
-// TestLeaseVectors replays clients/testdata/leases.json, whose answers are those of a server: internal/checkapi tests that.
+// TestLeaseVectors replays clients/testdata/leases.json. internal/checks/checkapi tests that a server gives the same
+// answers.
 func TestLeaseVectors(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../clients/testdata/leases.json")
@@ -35,12 +38,13 @@ func TestLeaseVectors(t *testing.T) {
 	}
 	t.Cleanup(client.Close)
 	l := &client.leases
-	now := instant{mono: int64(time.Hour), wall: int64(time.Hour)}
-	l.holder, l.clock, l.last, l.begun = "vector", func() instant { return now }, now, true // the test is the background goroutine
+	now := lend.Instant{Mono: int64(time.Hour), Wall: int64(time.Hour)}
+	// the test is the background goroutine
+	l.holder, l.clock, l.last, l.begun = "vector", func() lend.Instant { return now }, now, true
 	h := handleOf(t, client, Check{UserID: "42"})
 	l.admit(h)
 	for i, step := range vectors.Steps {
-		now = now.plus(time.Duration(step.AdvanceMS) * time.Millisecond)
+		now = now.Plus(time.Duration(step.AdvanceMS) * time.Millisecond)
 		for range step.Take {
 			if got := h.Try(); got != Allowed {
 				t.Fatalf("step %d: a check is %v", i, got)
@@ -56,7 +60,8 @@ func TestLeaseVectors(t *testing.T) {
 		}
 		sent := server.take()
 		var body any
-		if len(sent) != 1 || sent[0].path != leasesPath || json.Unmarshal([]byte(sent[0].body), &body) != nil || !reflect.DeepEqual(body, step.Request) {
+		if len(sent) != 1 || sent[0].path != leasesPath || json.Unmarshal([]byte(sent[0].body), &body) != nil ||
+			!reflect.DeepEqual(body, step.Request) {
 			t.Fatalf("step %d: %+v was sent, want %v", i, sent, step.Request)
 		}
 	}

@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// Limiter is a token bucket in this process, to pace one's own requests to a service that limits them. It starts full.
-// It asks no server. The names are those of golang.org/x/time/rate. It is safe for concurrent use and never locks.
+// Limiter is a local token bucket, for outgoing requests to a limited service. Limiter starts full and asks no server.
+// The names are those of golang.org/x/time/rate. Limiter is lock-free and safe for concurrent use.
 type Limiter struct {
 	perToken float64 // nanoseconds
 	burst    int
 	now      func() time.Time
 	start    time.Time
-	// fullAt is when the bucket will be full, in nanoseconds since start: one number is the whole state (GCRA).
+	// fullAt is when the bucket will be full, in nanoseconds since start; it is the whole state (GCRA).
 	fullAt atomic.Int64
 }
 
-// NewLimiter returns a bucket of burst tokens that earns perSecond tokens a second, continuously.
-// It panics unless perSecond is above 0 and at most 1e9, burst is at least 1, and an empty bucket is full within ten
-// years.
+// NewLimiter returns a bucket of burst tokens that refills continuously at perSecond. NewLimiter panics unless
+// perSecond is above 0 and at most 1e9, burst is at least 1, and an empty bucket fills within ten years.
 func NewLimiter(perSecond float64, burst int) *Limiter {
 	const tenYears = 10 * 365 * 24 * 3600
 	if !(perSecond > 0 && perSecond <= 1e9) || burst < 1 || float64(burst)/perSecond > tenYears {
-		panic(fmt.Sprintf("sluice: NewLimiter(%v, %d): the rate must be above 0 and at most 1e9, the burst at least 1, "+
+		panic(fmt.Sprintf("sluice: NewLimiter(%v, %d): the rate must be above 0 and at most 1e9, the burst at least "+
+			"1, "+
 			"and an empty bucket full within ten years", perSecond, burst))
 	}
 	l := &Limiter{perToken: 1e9 / perSecond, burst: burst, now: time.Now}
@@ -34,16 +34,16 @@ func NewLimiter(perSecond float64, burst int) *Limiter {
 	return l
 }
 
-// Allow takes a token if there is one.
+// Allow takes a token, if there is one.
 func (l *Limiter) Allow() bool { return l.AllowN(1) }
 
-// AllowN takes n tokens if there are as many.
+// AllowN takes n tokens, if there are enough.
 func (l *Limiter) AllowN(n int) bool {
 	_, ok := l.take(n, 0)
 	return ok
 }
 
-// Wait takes a token, once there is one.
+// Wait waits for a token and takes it.
 func (l *Limiter) Wait(ctx context.Context) error { return l.WaitN(ctx, 1) }
 
 var (
@@ -51,8 +51,8 @@ var (
 	errDeadlineSoon = errors.New("sluice: the context would end before the tokens are there")
 )
 
-// WaitN takes n tokens, once there are as many; those who wait are served in order. It returns an error, and takes
-// nothing, if n is above the burst, if ctx ends first, or at once if ctx has a deadline before the tokens are there.
+// WaitN waits for n tokens and takes them, in order of the callers. WaitN returns an error and takes nothing if n
+// exceeds the burst, if ctx ends first, or at once if ctx's deadline is too early.
 func (l *Limiter) WaitN(ctx context.Context, n int) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("sluice: %w", err)
@@ -85,19 +85,19 @@ func (l *Limiter) WaitN(ctx context.Context, n int) error {
 // Reserve takes a token ahead of time.
 func (l *Limiter) Reserve() *Reservation { return l.ReserveN(1) }
 
-// ReserveN takes n tokens ahead of time; the reservation says how long to wait before acting.
+// ReserveN takes n tokens ahead of time; the reservation contains the wait.
 func (l *Limiter) ReserveN(n int) *Reservation {
 	delay, ok := l.take(n, math.MaxInt64)
 	return &Reservation{limiter: l, n: n, ok: ok, at: l.now().Add(delay)}
 }
 
-// Tokens returns how many tokens there are; below 0, how many are taken ahead of time.
+// Tokens returns the available tokens; below 0, the tokens taken ahead of time.
 func (l *Limiter) Tokens() float64 {
 	now := int64(l.now().Sub(l.start))
 	return float64(l.burst) - float64(max(0, l.fullAt.Load()-now))/l.perToken
 }
 
-// take takes n tokens that are there within longest, and returns when they are.
+// take takes n tokens that are available within longest, and returns the delay.
 func (l *Limiter) take(n int, longest time.Duration) (time.Duration, bool) {
 	if n > l.burst || n < 0 {
 		return 0, false
@@ -118,12 +118,11 @@ func (l *Limiter) take(n int, longest time.Duration) (time.Duration, bool) {
 	}
 }
 
-// giveBack returns tokens that were not used.
 func (l *Limiter) giveBack(n int) {
 	l.fullAt.Add(-int64(math.Round(float64(n) * l.perToken)))
 }
 
-// Reservation is tokens taken ahead of time from a [Limiter].
+// Reservation is a number of tokens taken ahead of time from a [Limiter].
 type Reservation struct {
 	limiter *Limiter
 	n       int
@@ -132,10 +131,10 @@ type Reservation struct {
 	ended   atomic.Bool
 }
 
-// OK says whether the tokens can be had at all: not if they are more than the burst.
+// OK reports whether the tokens fit the burst.
 func (r *Reservation) OK() bool { return r.ok }
 
-// Delay is how long to wait before acting; 0 is not at all. If the reservation is not OK, it is the longest there is.
+// Delay returns the wait before acting. If the reservation is not OK, it is the longest Duration.
 func (r *Reservation) Delay() time.Duration {
 	if !r.ok {
 		return math.MaxInt64
@@ -143,7 +142,7 @@ func (r *Reservation) Delay() time.Duration {
 	return max(0, r.at.Sub(r.limiter.now()))
 }
 
-// Cancel gives the tokens back if their time has not come.
+// Cancel returns the tokens, if their time has not come.
 func (r *Reservation) Cancel() {
 	if r.ok && r.Delay() > 0 && !r.ended.Swap(true) {
 		r.limiter.giveBack(r.n)

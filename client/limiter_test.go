@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// newTestLimiter has a clock that stands until it is moved.
+// newTestLimiter has a clock that only the test moves.
 func newTestLimiter(perSecond float64, burst int) (*Limiter, func(time.Duration)) {
 	l := NewLimiter(perSecond, burst)
 	now := l.start

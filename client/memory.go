@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// maxDenials caps the memory of denials, because callers can make up identities.
+	// maxDenials bounds the cache, because callers can invent identities.
 	maxDenials = 10_000
-	// withoutWait is how long a denial is remembered for which no wait helps, such as that of a block rule.
+	// withoutWait is the life of a denial without a helpful wait, such as that of a block rule.
 	withoutWait = time.Second
 )
 
-// memory remembers denials by the identity of their checks. A check that costs less may pass, so it is asked.
+// memory caches denials by the identity of their checks. A check of lower cost may pass, so it is asked.
 type memory struct {
-	longest time.Duration // 0: it remembers nothing
+	longest time.Duration // 0: no cache
 	now     func() time.Time
 
 	mu      sync.Mutex
 	denials map[string]denial
-	holds   atomic.Bool // there are denials: callers whose checks pass need not wait for each other
+	holds   atomic.Bool // there are denials; read without the lock
 }
 
 type denial struct {
@@ -31,7 +31,7 @@ type denial struct {
 	at, until time.Time
 }
 
-// recall returns the decision of an earlier denial that still holds, with what is left of its waits.
+// recall returns a cached denial with its remaining waits.
 func (m *memory) recall(q *question) (Decision, bool) {
 	if m.longest <= 0 || q.cost <= 0 || !m.holds.Load() {
 		return Decision{}, false
@@ -61,7 +61,7 @@ func (m *memory) recall(q *question) (Decision, bool) {
 	return decision, true
 }
 
-// learn keeps a denial. Those that may end at any moment, such as a place that is freed, are not kept.
+// learn caches a denial, unless it may end at any moment, such as one by a concurrency limit.
 func (m *memory) learn(q *question, d *Decision) {
 	if m.longest <= 0 || q.cost <= 0 || d.Source != FromServer || d.Status != http.StatusTooManyRequests || d.Degraded {
 		return
@@ -88,10 +88,10 @@ func (m *memory) learn(q *question, d *Decision) {
 	m.denials[q.identity] = denial{kept, q.cost, now, now.Add(min(wait, m.longest))}
 }
 
-// evict makes room: it drops what is over among a few entries, and at least one. mu must be held.
+// evict drops at least one entry, and expired ones among the first 16. mu must be held.
 func (m *memory) evict(now time.Time) {
 	looked := 0
-	for identity, d := range m.denials { // in random order
+	for identity, d := range m.denials { // random order
 		if looked++; looked == 1 || !now.Before(d.until) {
 			delete(m.denials, identity)
 		}

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Middleware limits a handler. identify says what to ask of a request; if it returns false, the request passes
-// unasked. A denied request is answered with 429, or 503 if nobody could decide, with Retry-After and a problem
-// document (RFC 9457); one whose check is not valid, such as an id of a megabyte, with 400. Answers carry
-// X-RateLimit-Limit, -Remaining and -Reset. A place of a concurrency rule is released when the handler returns.
+// Middleware limits a handler. identify returns the check of a request; if it returns false, the request is not
+// limited. A denied request gets 429, or 503 by FailureMode Closed, with Retry-After and a problem document (RFC 9457);
+// an invalid check, such as an id of a megabyte, gets 400. Answers contain X-RateLimit-Limit, -Remaining and -Reset. A
+// concurrency slot is released when the handler returns.
 func (c *Client) Middleware(identify func(*http.Request) (Check, bool)) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -20,14 +20,15 @@ func (c *Client) Middleware(identify func(*http.Request) (Check, bool)) func(htt
 				next.ServeHTTP(w, r)
 				return
 			}
-			// A check goes on when its caller leaves, since its answer tells which place was taken.
+			// The check outlives its caller, because its answer contains the slot to release.
 			decision, err := c.Check(context.WithoutCancel(r.Context()), check)
 			if err != nil {
 				c.config.Logger.WarnContext(r.Context(), "Sluice refused a check", "error", err)
-				writeProblem(w, http.StatusBadRequest, "about:blank", "Bad Request", "The request cannot be identified.")
+				writeProblem(w, http.StatusBadRequest, "about:blank", "Bad Request",
+					"The request cannot be identified.")
 				return
 			}
-			// Also after a panic: places are worth more than the order of the stack.
+			// Deferred, so that a panic also releases the slot.
 			defer c.ReleaseLater(r.Context(), decision.Reservation)
 			if r.Context().Err() != nil {
 				return
@@ -59,7 +60,7 @@ func (d *Decision) SetHeaders(header http.Header, now time.Time) {
 	}
 }
 
-// retrySeconds rounds up; 0 is no wait that helps.
+// retrySeconds rounds up; 0 means that no wait helps.
 func (d *Decision) retrySeconds() int64 {
 	if d.Allowed || d.RetryAfter <= 0 {
 		return 0
@@ -70,7 +71,8 @@ func (d *Decision) retrySeconds() int64 {
 func (d *Decision) writeDenial(w http.ResponseWriter) {
 	kind, title := "https://iana.org/assignments/http-problem-types#quota-exceeded", "Too Many Requests"
 	if d.Status == http.StatusServiceUnavailable {
-		kind, title = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "Service Unavailable"
+		kind, title = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+			"Service Unavailable"
 	}
 	detail := "Waiting does not help."
 	if wait := d.retrySeconds(); wait > 0 {
@@ -79,9 +81,10 @@ func (d *Decision) writeDenial(w http.ResponseWriter) {
 	writeProblem(w, d.Status, kind, title, detail)
 }
 
-// writeProblem writes texts that need no escaping.
+// writeProblem needs texts without characters to escape.
 func writeProblem(w http.ResponseWriter, status int, kind, title, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, `{"type":%q,"title":%q,"status":%d,"detail":%q}`+"\n", kind, title, status, detail) // or the caller is gone
+	// the caller may have left
+	_, _ = fmt.Fprintf(w, `{"type":%q,"title":%q,"status":%d,"detail":%q}`+"\n", kind, title, status, detail)
 }

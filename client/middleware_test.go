@@ -25,27 +25,39 @@ func TestMiddleware(t *testing.T) {
 		asked, released bool
 	}{
 		"passes what is allowed, and says what is left": {
-			answer: scripted{Status: 200, Body: map[string]any{"allowed": true, "limit": 50, "remaining": 49, "reset_after_ms": 100}},
-			user:   "42", status: http.StatusNoContent, asked: true,
+			answer: scripted{Status: 200, Body: map[string]any{
+				"allowed": true, "limit": 50, "remaining": 49,
+				"reset_after_ms": 100,
+			}},
+			user: "42", status: http.StatusNoContent, asked: true,
 			headers: map[string]string{"X-RateLimit-Limit": "50", "X-RateLimit-Remaining": "49", "Retry-After": ""},
 		},
 		"answers 429 with a wait in whole seconds, rounded up": {
 			answer: scripted{Status: 429, Body: map[string]any{
-				"allowed": false, "reason": "limit_exceeded", "limit": 3, "remaining": 0, "retry_after_ms": 9001, "reset_after_ms": 29959,
+				"allowed": false, "reason": "limit_exceeded", "limit": 3, "remaining": 0, "retry_after_ms": 9001,
+				"reset_after_ms": 29959,
 			}},
 			user: "42", status: http.StatusTooManyRequests, asked: true,
-			headers: map[string]string{"X-RateLimit-Limit": "3", "Retry-After": "10", "Content-Type": "application/problem+json"},
+			headers: map[string]string{
+				"X-RateLimit-Limit": "3", "Retry-After": "10",
+				"Content-Type": "application/problem+json",
+			},
 		},
 		"promises no wait where none helps": {
-			answer: scripted{Status: 429, Body: map[string]any{"allowed": false, "reason": "blocked", "retry_after_ms": nil}},
-			user:   "42", status: http.StatusTooManyRequests, asked: true, headers: map[string]string{"Retry-After": ""},
+			answer: scripted{Status: 429, Body: map[string]any{
+				"allowed": false, "reason": "blocked",
+				"retry_after_ms": nil,
+			}},
+			user: "42", status: http.StatusTooManyRequests, asked: true,
+			headers: map[string]string{"Retry-After": ""},
 		},
 		"passes unasked what identify leaves out": {status: http.StatusNoContent},
 		"passes when nobody decides": {
 			answer: scripted{Fault: "reset"}, user: "42", status: http.StatusNoContent, asked: true,
 		},
 		"answers 503 when nobody decides and it fails closed": {
-			answer: scripted{Fault: "reset"}, user: "42", mode: Closed, status: http.StatusServiceUnavailable, asked: true,
+			answer: scripted{Fault: "reset"}, user: "42", mode: Closed, status: http.StatusServiceUnavailable,
+			asked:   true,
 			headers: map[string]string{"Retry-After": "1"},
 		},
 		"answers 400 to what cannot be asked": {
@@ -61,7 +73,7 @@ func TestMiddleware(t *testing.T) {
 			t.Parallel()
 			server := newScriptedServer(t)
 			server.next = []scripted{c.answer, {Status: 200, Body: map[string]any{"settled": true}}}
-			client := newTestClient(t, Config{URL: server.URL, FailureMode: c.mode, Timeout: patience})
+			client := newTestClient(t, Config{URL: server.URL, FailureMode: c.mode, Timeout: testTimeout})
 			began := time.Now()
 			var served time.Duration
 			handler := client.Middleware(byUser)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -80,7 +92,8 @@ func TestMiddleware(t *testing.T) {
 					t.Errorf("%s is %q, want %q", header, got, want)
 				}
 			}
-			if body, ok := c.answer.Body.(map[string]any); ok && body["delay_ms"] != nil && served < 30*time.Millisecond {
+			if body, ok := c.answer.Body.(map[string]any); ok && body["delay_ms"] != nil &&
+				served < 30*time.Millisecond {
 				t.Errorf("the handler ran after %v, want it to wait for 30ms", served)
 			}
 			client.Close() // waits for the release
@@ -115,10 +128,17 @@ func TestMiddlewareStopsWaitingForACallerThatLeft(t *testing.T) {
 	server := newScriptedServer(t)
 	server.next = []scripted{{Status: 200, Body: map[string]any{"allowed": true, "delay_ms": 3_600_000}}}
 	asked := make(chan struct{})
-	client := newTestClient(t, Config{URL: server.URL, Timeout: patience, OnDecision: func(context.Context, Observation) { close(asked) }})
+	client := newTestClient(t, Config{
+		URL: server.URL, Timeout: testTimeout,
+		OnDecision: func(context.Context, Observation) { close(asked) },
+	})
 	ctx, leave := context.WithCancel(t.Context())
 	go func() { <-asked; leave() }()
-	handler := client.Middleware(byUser)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }))
+	handler := client.Middleware(byUser)(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request,
+	) {
+		t.Error("the handler ran")
+	}))
 	request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
 	request.Header.Set("X-User", "42")
 	handler.ServeHTTP(httptest.NewRecorder(), request)
@@ -127,14 +147,20 @@ func TestMiddlewareStopsWaitingForACallerThatLeft(t *testing.T) {
 func TestObserverSeesEveryDecision(t *testing.T) {
 	t.Parallel()
 	server := newScriptedServer(t)
-	server.next = []scripted{{Status: 429, Body: map[string]any{"allowed": false, "reason": "limit_exceeded", "retry_after_ms": 60_000}}}
+	server.next = []scripted{{
+		Status: 429,
+		Body:   map[string]any{"allowed": false, "reason": "limit_exceeded", "retry_after_ms": 60_000},
+	}}
 	var seen []Source
-	client := newTestClient(t, Config{URL: server.URL, Timeout: patience, OnDecision: func(_ context.Context, o Observation) {
-		if o.Check.UserID != "42" || o.Took < 0 || o.Err != nil {
-			t.Errorf("it is told %+v", o)
-		}
-		seen = append(seen, o.Decision.Source)
-	}})
+	client := newTestClient(t, Config{
+		URL: server.URL, Timeout: testTimeout,
+		OnDecision: func(_ context.Context, o Observation) {
+			if o.Check.UserID != "42" || o.Took < 0 || o.Err != nil {
+				t.Errorf("it is told %+v", o)
+			}
+			seen = append(seen, o.Decision.Source)
+		},
+	})
 	for range 2 {
 		if _, err := client.Check(t.Context(), Check{UserID: "42"}); err != nil {
 			t.Fatal(err)

@@ -1,7 +1,6 @@
 package sluice
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -10,41 +9,46 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicegate/sluice/internal/checkjson"
+	"github.com/sluicegate/sluice/internal/checks/checkjson"
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/leasesim"
+	"github.com/sluicegate/sluice/internal/enforce/leasesim"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+
+	"github.com/sluicegate/sluice/internal/enforce/lend"
 )
 
-// modelServer lends to the clients of a run, as POST /v1/leases does.
+// modelServer lends to the clients of a run, like POST /v1/leases.
 type modelServer struct {
 	t      testing.TB
-	node   *leasesim.Node // whose request it answers
+	node   *leasesim.Node // whose request is answered
 	lessor *enforce.Lessor
 	tenant *snapshot.Tenant
-	shared enforce.Limit // those of the tenant
+	shared enforce.Limit // the tenant's limits
 	user   enforce.Limit
 }
 
 func newModelServer(t testing.TB, node *leasesim.Node) *modelServer {
 	t.Helper()
 	s := &modelServer{t: t, node: node}
-	s.lessor = enforce.NewLessor(s, s, func() time.Time { return time.UnixMicro(s.node.Now()) }, func(err error) { t.Error(err) })
+	s.lessor = enforce.NewLessor(s, s, func() time.Time { return time.UnixMicro(s.node.Now()) },
+		func(err error) { t.Error(err) })
 	return s
 }
 
-// load returns the tenant with the limits that the client's process knows: of several servers, some hear of an edit before others.
+// load returns the tenant with the limits that the node knows: servers learn of an edit at different times.
 func (s *modelServer) load() *snapshot.Tenant {
 	shared, user := s.node.SharedLimit(), s.node.UserLimit()
 	if s.tenant != nil && shared == s.shared && user == s.user {
 		return s.tenant
 	}
 	rows := snapshot.Rows{
-		Tenants: []rules.Tenant{{ID: leasesim.SharedKey.Tenant, Slug: "acme", Settings: rules.DefaultSettings(), DefaultPlan: "free", Revision: 1}},
-		Plans:   []rules.Plan{{TenantID: leasesim.SharedKey.Tenant, Name: "free", Revision: 1}},
-		Rules:   []rules.Rule{s.rule(leasesim.SharedKey, "global", shared)},
+		Tenants: []rules.Tenant{{
+			ID: leasesim.SharedKey.Tenant, Slug: "acme", Settings: rules.DefaultSettings(),
+			DefaultPlan: "free", Revision: 1,
+		}},
+		Plans: []rules.Plan{{TenantID: leasesim.SharedKey.Tenant, Name: "free", Revision: 1}},
+		Rules: []rules.Rule{s.rule(leasesim.SharedKey, "global", shared)},
 	}
 	if s.node.Users > 0 {
 		rows.Rules = append(rows.Rules, s.rule(leasesim.UserKey(0), "user:{user_id}", user))
@@ -80,14 +84,11 @@ func (s *modelServer) Lease(_ context.Context, leases []enforce.Lease) error {
 func (s *modelServer) Decided(*snapshot.Tenant, *enforce.Check, *enforce.Decision) {}
 func (s *modelServer) StoreAnswered(time.Duration, error)                          {}
 
-// answer answers a request.
 func (s *modelServer) answer(node *leasesim.Node, body []byte) []byte {
 	s.node = node
 	tenant := s.load()
-	var r httpapi.Reader
-	r.Reset(bytes.NewBuffer(body))
-	request := checkjson.DecodeLeases(&r, tenant.Tenant.ID)
-	if err := r.Close(); err != nil {
+	request, err := checkjson.DecodeLeases(body, tenant.Tenant.ID)
+	if err != nil {
 		s.t.Fatalf("a client sent %s: %v", body, err)
 	}
 	if err := checkjson.ChooseLeasePlans(tenant, request.Checks); err != nil {
@@ -97,23 +98,22 @@ func (s *modelServer) answer(node *leasesim.Node, body []byte) []byte {
 	return checkjson.AppendLeases(nil, &answer)
 }
 
-// modelled is a process whose checks go through handles as in production, but for the goroutine that looks after them, and the
-// connection.
+// modelled is a process whose checks use handles as in production, without the background goroutine and the connection.
 type modelled struct {
 	*leasesim.Node
 	server    *modelServer
 	leases    *leases
 	handles   map[checked]*Handle
-	lentAfter map[*lot]int // how many losses of the store
+	lentAfter map[*lend.Lot]int // by the number of the store's losses
 }
 
-// checked is what a handle checks.
+// checked is the key of a handle.
 type checked struct {
 	user string
 	cost enforce.Tokens
 }
 
-// startModelled returns what starts processes. Those of a run share a server.
+// startModelled returns a function that starts processes. All processes of a run share a server.
 func startModelled(t testing.TB) func(*leasesim.Node) leasesim.Process {
 	var servers sync.Map
 	return func(n *leasesim.Node) leasesim.Process {
@@ -123,19 +123,21 @@ func startModelled(t testing.TB) func(*leasesim.Node) leasesim.Process {
 		found, _ := servers.Load(n.World)
 		server := found.(*modelServer)
 		c := &Client{config: Config{Logger: slog.New(slog.DiscardHandler)}}
-		m := &modelled{Node: n, server: server, leases: &c.leases, handles: map[checked]*Handle{}, lentAfter: map[*lot]int{}}
+		m := &modelled{
+			Node: n, server: server, leases: &c.leases, handles: map[checked]*Handle{},
+			lentAfter: map[*lend.Lot]int{},
+		}
 		m.leases.init(c)
 		m.leases.holder = fmt.Sprintf("p%dlife%d", n.ID, n.Life())
-		m.leases.clock = func() instant {
+		m.leases.clock = func() lend.Instant {
 			mono, wall := n.Clocks()
-			return instant{mono, wall}
+			return lend.Instant{Mono: mono, Wall: wall}
 		}
 		n.After(n.Draw(10_000), m.tick)
 		return m
 	}
 }
 
-// handle returns the handle for a check.
 func (m *modelled) handle(of *enforce.BucketCheck) *Handle {
 	name := checked{of.Tiers[len(of.Tiers)-1].Key.Subject, of.Cost}
 	h := m.handles[name]
@@ -145,36 +147,32 @@ func (m *modelled) handle(of *enforce.BucketCheck) *Handle {
 		if err != nil {
 			m.server.t.Fatal(err)
 		}
-		h = &Handle{client: m.leases.client, check: check, asked: asked, cost: int64(name.cost)}
+		h = &Handle{client: m.leases.client, check: check, asked: asked, cost: name.cost}
 		m.handles[name] = h
 	}
 	return h
 }
 
-// spent returns what was spent of a bucket's lots that the store lent after a loss; see the model of internal/lease.
+// spent returns the spent tokens of lots that the store lent after a loss; see the model of internal/enforce/lease.
 func (m *modelled) spent(key enforce.Key) (sum int64) {
-	b := m.leases.buckets[key.Text()]
-	if b == nil || b.lots.Load() == nil {
-		return 0
-	}
-	for _, l := range *b.lots.Load() {
-		if m.lentAfter[l] >= m.LossOf(key) {
-			sum += l.spent.Load()
-		}
+	if b := m.leases.buckets[key.Text()]; b != nil {
+		b.Lots(m.leases.clock(), func(l *lend.Lot, _ bool, _, spent, _ lend.Tokens) {
+			if m.lentAfter[l] >= m.LossOf(key) {
+				sum += int64(spent)
+			}
+		})
 	}
 	return sum
 }
 
 // Held implements leasesim.Process.
 func (m *modelled) Held(key enforce.Key) (sum int64) {
-	b, now := m.leases.buckets[key.Text()], m.leases.clock()
-	if b == nil || b.lots.Load() == nil {
-		return 0
-	}
-	for _, l := range *b.lots.Load() {
-		if m.lentAfter[l] >= m.LossOf(key) && now.isBefore(l.ends) {
-			sum += l.left.Load() + l.spent.Load()
-		}
+	if b := m.leases.buckets[key.Text()]; b != nil {
+		b.Lots(m.leases.clock(), func(l *lend.Lot, isAlive bool, left, spent, _ lend.Tokens) {
+			if isAlive && m.lentAfter[l] >= m.LossOf(key) {
+				sum += int64(left + spent)
+			}
+		})
 	}
 	return sum
 }
@@ -205,7 +203,7 @@ func (m *modelled) Decide(check enforce.BucketCheck) {
 	}
 }
 
-// tick looks after the handles as leases.run does: it waits for the answer to a request.
+// tick does the work of leases.run, and waits for the answer.
 func (m *modelled) tick() {
 	l := m.leases
 	next := func() {
@@ -237,30 +235,26 @@ func (m *modelled) tick() {
 		}
 		l.received(r, text, failed)
 		for _, b := range l.buckets {
-			lots := b.lots.Load()
-			if lots == nil {
-				continue
-			}
-			for _, one := range *lots {
+			b.Lots(l.clock(), func(one *lend.Lot, _ bool, _, _, _ lend.Tokens) {
 				if _, known := m.lentAfter[one]; !known {
 					m.lentAfter[one] = losses
 				}
-			}
+			})
 		}
 		next()
 	})
 }
 
-// soak is for make soak.
+// soak is set by make soak.
 var soak = flag.Bool("soak", false, "play more and larger runs")
 
-// TestModelOfHandles: handles of the Go client reach the goals that leases of API processes reach.
+// Handles of the Go client reach the goals of leases of API processes.
 func TestModelOfHandles(t *testing.T) {
 	t.Parallel()
 	leasesim.RunGoals(t, startModelled(t))
 }
 
-// TestHandlesAmongFaults: whatever happens, they admit no more than one bucket would.
+// Under faults, handles admit no more than one bucket would.
 func TestHandlesAmongFaults(t *testing.T) {
 	t.Parallel()
 	runs, processes := uint64(10), 30
@@ -270,7 +264,7 @@ func TestHandlesAmongFaults(t *testing.T) {
 	leasesim.RunHostile(t, runs, processes, startModelled(t))
 }
 
-// TestTheModelSeesFaultsOfHandles: what would break the promise shows.
+// The model detects breaches of the promise.
 func TestTheModelSeesFaultsOfHandles(t *testing.T) {
 	t.Parallel()
 	leasesim.RunFaults(t, startModelled(t))

@@ -12,59 +12,62 @@ import (
 )
 
 const (
-	// inFlight is how many requests are in flight before checks wait to share the next one. Two keep the server busy
-	// while one answer travels.
+	// inFlight is the number of concurrent requests; further checks wait for the next batch. Two keep the server busy
+	// while an answer travels.
 	inFlight = 2
-	// mostInFlight caps the requests that are added while those in flight hang.
+	// mostInFlight bounds the requests that are added while others hang.
 	mostInFlight = 16
-	// A check that waits a quarter of the time-out starts another request: those in flight hang, and others may not.
+	// A check that waits a quarter of the timeout starts another request, because those in flight hang.
 	stallFraction = 4
-	// failuresUntilProbing is after how many failures in a row only one request at a time is risked, as a probe, and the
-	// failure mode decides the other checks at once.
+	// failuresUntilProbing is the number of consecutive failures after which only one request at a time is sent as a
+	// probe, while the failure mode decides the other checks at once.
 	failuresUntilProbing = 5
 
-	// leastShare is how many checks go together however few are in flight: so few are done with soon.
+	// leastShare is the minimal bound of a batch: so few checks are done soon.
 	leastShare    = 32
 	maxBatch      = 256
-	maxBatchBytes = 512 << 10 // half of what the server takes
+	maxBatchBytes = 512 << 10 // half of the server's bound
 )
 
 var (
 	errProbing = errors.New("the last requests failed, and another one is trying")
 	errClosed  = errors.New("the client is closed")
+	// errPanicked: a transport of the caller's own may panic.
+	errPanicked = errors.New("the request panicked")
 )
 
-// queue lets concurrent checks share requests: whatever waits when a request ends goes in one batch.
+// queue batches concurrent checks: the checks that wait when a request ends share the next one.
 type queue struct {
 	client *Client
 
 	mu       sync.Mutex
 	inFlight int
-	failures int // in a row
+	failures int // consecutive
 	waiting  []*call
-	flights  []*flight // requests in flight for calls that waited
+	flights  []*flight // batches in flight
 	watch    watch
 }
 
-// call is a check that waits for its share of a request. Its memory is reused if it was answered.
+// call is a check that waits for a batch. Its memory is reused after an answer.
 type call struct {
 	question
 	decision Decision
 	failed   *Error
-	done     chan struct{} // told once, when one of them is set; it has room for that, so nobody waits for a caller that left
+	// signals the result once; buffered, so that the sender never waits for a caller that left
+	done chan struct{}
 
-	since   time.Time // when it began to wait
-	stalled bool      // the watch has seen it wait for a quarter of the time-out
-	left    bool      // its caller does not wait any more; its request may go on
-	landed  bool      // its request is over, and its caller is about to be told
+	since   time.Time // start of the wait
+	stalled bool      // the watch saw it wait for a quarter of the timeout
+	left    bool      // its caller has left; its request may continue
+	landed  bool      // its request has ended, and its caller is about to get the result
 }
 
 var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
-// flight is a request in flight, and the calls that share it, in the order in which they came.
+// flight is a batch in flight, with its calls in order of arrival.
 type flight struct{ calls []*call }
 
-// ask returns within the time-out, or when ctx ends.
+// ask returns within the timeout, or when ctx ends.
 func (q *queue) ask(ctx context.Context, asked *question) (Decision, *Error) {
 	c := q.client
 	if c.life.Err() != nil {
@@ -89,20 +92,20 @@ func (q *queue) ask(ctx context.Context, asked *question) (Decision, *Error) {
 	return q.wait(ctx, waiter)
 }
 
-// alone asks in the caller's own goroutine.
+// alone sends a check in the caller's goroutine.
 func (q *queue) alone(ctx context.Context, asked *question) (Decision, *Error) {
 	within, cancel := context.WithTimeout(ctx, q.client.config.Timeout)
 	defer cancel()
+	how := silent // after a panic
+	defer func() { q.ended(how) }()
 	decision, failed := q.client.postCheck(within, asked)
-	if ctx.Err() != nil {
-		q.ended(unknown) // the caller left, which says nothing about the server
-	} else {
-		q.ended(outcomeOf(failed))
+	if how = outcomeOf(failed); ctx.Err() != nil {
+		how = unknown // the caller left, which says nothing about the server
 	}
 	return decision, failed
 }
 
-// wait waits for the sender of the call's request, or for the watch.
+// wait waits for the sender of the batch, or for the watch.
 func (q *queue) wait(ctx context.Context, waiter *call) (Decision, *Error) {
 	select {
 	case <-waiter.done:
@@ -122,7 +125,7 @@ func (q *queue) wait(ctx context.Context, waiter *call) (Decision, *Error) {
 	return decision, failed
 }
 
-// leave is for a caller that is gone. A check that waits is taken out of the queue, so that nothing is taken for it.
+// leave handles a caller that has left. A waiting check is removed from the queue, so that it takes no tokens.
 func (q *queue) leave(waiter *call) (hasAnswer bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -139,7 +142,7 @@ func (q *queue) leave(waiter *call) (hasAnswer bool) {
 	return false
 }
 
-// ended counts a request that is over, and sends those that waited for it.
+// ended records the end of a request, and sends the waiting checks.
 func (q *queue) ended(how outcome) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -155,8 +158,8 @@ func (q *queue) ended(how outcome) {
 	}
 }
 
-// share returns how many checks the next batch has at most, so that those in flight have about as many each. If one had most
-// checks, nothing would be done while it is written or read, and the few others would cost a whole request.
+// share bounds the next batch, so that batches in flight are about equal. A batch with most checks would leave the
+// server idle while it is encoded or decoded.
 func (q *queue) share() int {
 	all := len(q.waiting) + q.inFlight - len(q.flights)
 	for _, f := range q.flights {
@@ -165,31 +168,34 @@ func (q *queue) share() int {
 	return max(leastShare, (all+inFlight-1)/inFlight)
 }
 
-// sendNext sends the checks that wait, up to most, as many as fit in a batch. mu must be held.
+// sendNext sends up to most waiting checks, as many as fit in a batch. mu must be held.
 func (q *queue) sendNext(most int) {
 	n, size := 0, 0
 	for n < min(len(q.waiting), most, maxBatch) && (n == 0 || size+len(q.waiting[n].body) < maxBatchBytes) {
 		size += len(q.waiting[n].body)
 		n++
 	}
-	if n == 0 || q.client.life.Err() != nil { // Close waits for what is in flight, and nothing is added to that
+	if n == 0 || q.client.life.Err() != nil { // Close waits for requests in flight, and none may be added
 		return
 	}
 	f := &flight{q.waiting[:n:n]}
 	q.waiting = q.waiting[n:]
 	q.inFlight++
 	q.flights = append(q.flights, f)
-	q.client.work.Go(func() { q.send(f) })
+	q.client.background("a request", func() { q.send(f) })
 }
 
-// send asks for several callers. The request is nobody's own, so no caller's context ends it.
+// send sends a batch. No caller's context ends it.
 func (q *queue) send(f *flight) {
 	ctx, cancel := context.WithTimeout(q.client.life, q.client.config.Timeout)
 	defer cancel()
-	failed := q.post(ctx, f.calls)
+	panicked := &Error{Kind: KindConnection, Err: errPanicked}
+	failed := panicked
+	defer func() { q.deliver(f, failed) }()
+	failed = q.post(ctx, f.calls)
 	for q.land(f); len(f.calls) > 1 && failed != nil && failed.Kind == KindRequest; q.land(f) {
-		// Nothing was taken. Those that are not valid are told, and the others asked again without them.
-		rest := tell(f.calls, failed)
+		// Nothing was taken. Invalid checks get their error, and the others are sent again.
+		rest := endRefused(f.calls, failed)
 		if len(rest) == len(f.calls) {
 			break
 		}
@@ -197,31 +203,37 @@ func (q *queue) send(f *flight) {
 			break
 		}
 		q.takeOff(f)
+		failed = panicked
 		failed = q.post(ctx, rest)
 	}
+}
+
+// deliver ends a request and the waits of its callers.
+func (q *queue) deliver(f *flight, failed *Error) {
+	q.land(f)
 	for _, c := range f.calls {
-		if c.left && failed == nil { // else a place would stay taken until its max_hold
+		if c.left && failed == nil { // otherwise a slot would stay taken until its max_hold
 			q.client.ReleaseLater(q.client.life, c.decision.Reservation)
 		}
 		c.end(failed)
 	}
-	// Those callers' next checks share the next request, instead of waiting for the one after it. Two turns, because some met at a
-	// lock in the first.
+	// The callers' next checks join the next batch. Two turns, because some met at a lock in the first.
 	runtime.Gosched()
 	runtime.Gosched()
 	q.ended(outcomeOf(failed))
 }
 
-// post asks for one call or several.
+// post sends one call or several.
 func (q *queue) post(ctx context.Context, batch []*call) (failed *Error) {
 	if len(batch) > 1 {
-		return q.client.postBatch(ctx, len(batch), func(i int) (*question, *Decision) { return &batch[i].question, &batch[i].decision })
+		return q.client.postBatch(ctx, len(batch),
+			func(i int) (*question, *Decision) { return &batch[i].question, &batch[i].decision })
 	}
 	batch[0].decision, failed = q.client.postCheck(ctx, &batch[0].question)
 	return failed
 }
 
-// takeOff lets the watch know the calls of a request.
+// takeOff returns the calls of a batch to the watch.
 func (q *queue) takeOff(f *flight) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -231,15 +243,16 @@ func (q *queue) takeOff(f *flight) {
 	q.flights = append(q.flights, f)
 }
 
-// land takes the calls of a request from the watch. From then on none of them times out, and none is left by its caller.
+// land takes the calls of a batch from the watch. From then on none of them times out or is left.
 func (q *queue) land(f *flight) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, c := range f.calls {
 		c.landed = true
 	}
-	i := slices.Index(q.flights, f)
-	q.flights = slices.Delete(q.flights, i, i+1)
+	if i := slices.Index(q.flights, f); i >= 0 {
+		q.flights = slices.Delete(q.flights, i, i+1)
+	}
 }
 
 // end wakes the caller, if it still waits.
@@ -250,8 +263,8 @@ func (c *call) end(failed *Error) {
 	}
 }
 
-// tell ends the calls that a 400 names, each with the pointers of its own check, and returns the others that still wait.
-func tell(batch []*call, failed *Error) []*call {
+// endRefused ends the calls that a 400 names, with the pointers of each, and returns the others that still wait.
+func endRefused(batch []*call, failed *Error) []*call {
 	own := make(map[int][]FieldError)
 	for _, field := range failed.Fields {
 		rest, ok := strings.CutPrefix(field.Pointer, "/checks/")
@@ -276,11 +289,11 @@ func tell(batch []*call, failed *Error) []*call {
 	return rest
 }
 
-// outcome is what a request says about the server.
+// outcome is what a request shows about the server.
 type outcome int
 
 const (
-	answered outcome = iota // it decided, or refused: a refusal is an answer
+	answered outcome = iota // decided or refused; a refusal is an answer
 	silent
 	unknown
 )

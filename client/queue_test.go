@@ -18,10 +18,10 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what nobody promised to be quick.
-const patience = 30 * time.Second
+// testTimeout bounds a test's waits for events without a promised time.
+const testTimeout = 30 * time.Second
 
-// gate is a server that answers when it is told.
+// gate is a server that answers on command.
 type gate struct {
 	*httptest.Server
 	arrived chan *held
@@ -104,7 +104,7 @@ func (g *gate) next(t *testing.T) *held {
 	select {
 	case h := <-g.arrived:
 		return h
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("no request arrived")
 		return nil
 	}
@@ -124,10 +124,10 @@ func newTestClient(t *testing.T, config Config) *Client {
 	return client
 }
 
-// waitingChecks waits until as many checks are in the queue.
+// waitingChecks waits until n checks are in the queue.
 func (q *queue) waitingChecks(t *testing.T, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; runtime.Gosched() {
+	for deadline := time.Now().Add(testTimeout); ; runtime.Gosched() {
 		q.mu.Lock()
 		got := len(q.waiting)
 		q.mu.Unlock()
@@ -157,7 +157,7 @@ func checkLater(ctx context.Context, client *Client, user string) <-chan result1
 func TestChecksThatWaitGoTogether(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	client := newTestClient(t, Config{URL: g.URL, Timeout: patience})
+	client := newTestClient(t, Config{URL: g.URL, Timeout: testTimeout})
 	var results []<-chan result1
 	var alone []*held
 	for i := range inFlight {
@@ -188,7 +188,7 @@ func TestChecksThatWaitGoTogether(t *testing.T) {
 func TestBatchesInFlightHaveAboutAsManyChecksEach(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	client := newTestClient(t, Config{URL: g.URL, Timeout: patience})
+	client := newTestClient(t, Config{URL: g.URL, Timeout: testTimeout})
 	const waiting = 3 * leastShare
 	var results []<-chan result1
 	var alone []*held
@@ -204,7 +204,7 @@ func TestBatchesInFlightHaveAboutAsManyChecksEach(t *testing.T) {
 	first := g.next(t)
 	alone[1].let(http.StatusOK)
 	second := g.next(t)
-	// The first shares with the lone check that is in flight then.
+	// The first batch shares with the lone check in flight.
 	if n, m := len(first.users), len(second.users); n+m != waiting || n != (waiting+2)/2 {
 		t.Errorf("the batches have %d and %d checks, want about half of %d each", n, m, waiting)
 	}
@@ -230,7 +230,7 @@ func TestTheWatchEndsOnlyWhatHasWaitedForTheTimeout(t *testing.T) {
 	q.mu.Lock()
 	q.watch.start(q)
 	q.mu.Unlock()
-	for range 2 { // a second look tells nobody twice
+	for range 2 { // a second look must not time out twice
 		q.look()
 	}
 	for i, ended := range []bool{true, false, false, true, false, true} {
@@ -251,7 +251,7 @@ func TestTheWatchEndsOnlyWhatHasWaitedForTheTimeout(t *testing.T) {
 func TestABadCheckFailsAloneInItsBatch(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	client := newTestClient(t, Config{URL: g.URL, Timeout: patience})
+	client := newTestClient(t, Config{URL: g.URL, Timeout: testTimeout})
 	first, second := checkLater(t.Context(), client, "a"), checkLater(t.Context(), client, "b")
 	alone := []*held{g.next(t), g.next(t)}
 	bad, good := checkLater(t.Context(), client, "bad"), checkLater(t.Context(), client, "good")
@@ -261,7 +261,8 @@ func TestABadCheckFailsAloneInItsBatch(t *testing.T) {
 	g.next(t).let(http.StatusBadRequest)
 	got := <-bad
 	var failed *Error
-	if !errors.As(got.err, &failed) || failed.Kind != KindRequest || len(failed.Fields) != 1 || failed.Fields[0].Pointer != "/user_id" {
+	if !errors.As(got.err, &failed) || failed.Kind != KindRequest || len(failed.Fields) != 1 ||
+		failed.Fields[0].Pointer != "/user_id" {
 		t.Errorf("the bad check got %+v, want an error at /user_id", got)
 	}
 	if again := g.next(t); len(again.users) != 2 {
@@ -285,7 +286,7 @@ func TestRequestsThatHangHoldUpOnlyTheirOwnChecks(t *testing.T) {
 	g.next(t)
 	g.next(t)
 	later := checkLater(t.Context(), client, "later")
-	g.next(t).let(http.StatusOK) // though none of the others has ended
+	g.next(t).let(http.StatusOK) // though no other has ended
 	if got := <-later; got.decision.Source != FromServer {
 		t.Errorf("the later check got %+v", got)
 	}
@@ -299,7 +300,7 @@ func TestRequestsThatHangHoldUpOnlyTheirOwnChecks(t *testing.T) {
 func TestACallerThatLeavesTakesItsCheckAlong(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	client := newTestClient(t, Config{URL: g.URL, Timeout: patience})
+	client := newTestClient(t, Config{URL: g.URL, Timeout: testTimeout})
 	checkLater(t.Context(), client, "a")
 	checkLater(t.Context(), client, "b")
 	alone := []*held{g.next(t), g.next(t)}
@@ -323,7 +324,7 @@ func TestACallerThatLeavesTakesItsCheckAlong(t *testing.T) {
 func TestThePlaceOfACallerThatLeftIsFreedWhenItsAnswerComes(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	client := newTestClient(t, Config{URL: g.URL, Timeout: patience})
+	client := newTestClient(t, Config{URL: g.URL, Timeout: testTimeout})
 	checkLater(t.Context(), client, "a")
 	checkLater(t.Context(), client, "b")
 	alone := []*held{g.next(t), g.next(t)}
@@ -349,7 +350,7 @@ func TestThePlaceOfACallerThatLeftIsFreedWhenItsAnswerComes(t *testing.T) {
 func TestOnlyProbesWaitForAServerThatFails(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
-	client := newTestClient(t, Config{URL: g.URL, Timeout: patience, FailureMode: Closed})
+	client := newTestClient(t, Config{URL: g.URL, Timeout: testTimeout, FailureMode: Closed})
 	for range failuresUntilProbing {
 		result := checkLater(t.Context(), client, "a")
 		g.next(t).let(http.StatusInternalServerError)
@@ -357,7 +358,8 @@ func TestOnlyProbesWaitForAServerThatFails(t *testing.T) {
 	}
 	probe := checkLater(t.Context(), client, "probe")
 	probing := g.next(t)
-	if got := <-checkLater(t.Context(), client, "b"); got.decision.Source != FromFailureMode || got.decision.Status != http.StatusServiceUnavailable {
+	if got := <-checkLater(t.Context(), client, "b"); got.decision.Source != FromFailureMode ||
+		got.decision.Status != http.StatusServiceUnavailable {
 		t.Errorf("beside a probe a check got %+v, want the failure mode's denial at once", got)
 	}
 	probing.let(http.StatusOK)
@@ -377,12 +379,12 @@ func TestNobodyWaitsLongerThanTheTimeoutAndAllRecover(t *testing.T) {
 	var hang atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ Checks []struct{} }
-		text, _ := io.ReadAll(r.Body) // a server notices only then that the client leaves
+		text, _ := io.ReadAll(r.Body) // a server only then notices that the client leaves
 		if hang.Load() {
 			<-r.Context().Done()
 			return
 		}
-		_ = json.Unmarshal(text, &body) // it is ours
+		_ = json.Unmarshal(text, &body) // always valid
 		w.Header().Set("Content-Type", "application/json")
 		writeAnswer(w, http.StatusOK, make([]string, max(1, len(body.Checks))), body.Checks != nil)
 	}))
@@ -426,12 +428,12 @@ func TestNobodyWaitsLongerThanTheTimeoutAndAllRecover(t *testing.T) {
 	if served != 0 || fallen != 5*64 {
 		t.Errorf("while the server hangs %d were served and %d fell back, want 0 and %d", served, fallen, 5*64)
 	}
-	// Processors are scarce where tests run in parallel, and the wait for one counts here.
+	// Processors are scarce where tests run in parallel, which delays this.
 	if longest > timeout+time.Second {
 		t.Errorf("a caller waited %v, want at most %v", longest, timeout)
 	}
 	hang.Store(false)
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(testTimeout); ; {
 		if d, _ := client.Check(t.Context(), Check{UserID: "1"}); d.Source == FromServer {
 			break
 		}
@@ -444,7 +446,7 @@ func TestNobodyWaitsLongerThanTheTimeoutAndAllRecover(t *testing.T) {
 	}
 }
 
-func TestCloseLeavesNoGoroutineBehind(t *testing.T) { // not parallel: it counts them
+func TestCloseLeavesNoGoroutineBehind(t *testing.T) { // not parallel: counts goroutines
 	g := newGate(t)
 	before := runtime.NumGoroutine()
 	client := newTestClient(t, Config{URL: g.URL, Timeout: 500 * time.Millisecond})
@@ -463,10 +465,11 @@ func TestCloseLeavesNoGoroutineBehind(t *testing.T) { // not parallel: it counts
 		t.Errorf("after Close: %+v, %v", d, err)
 	}
 	g.CloseClientConnections()
-	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before; runtime.Gosched() {
+	for deadline := time.Now().Add(testTimeout); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<16)
-			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before,
+				stacks[:runtime.Stack(stacks, true)])
 		}
 	}
 }
@@ -475,7 +478,10 @@ func TestMemoryOfDenialsIsBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	m := memory{longest: time.Minute, now: func() time.Time { return now }}
-	d := Decision{Status: http.StatusTooManyRequests, Reason: "limit_exceeded", RetryAfter: time.Minute, Source: FromServer}
+	d := Decision{
+		Status: http.StatusTooManyRequests, Reason: "limit_exceeded", RetryAfter: time.Minute,
+		Source: FromServer,
+	}
 	for i := range 3 * maxDenials {
 		m.learn(&question{identity: fmt.Sprint(i), cost: 1}, &d)
 	}
@@ -514,5 +520,52 @@ func TestTextThatIsNoUTF8IsRefusedUnsent(t *testing.T) {
 		if !errors.As(err, &failed) || failed.Kind != KindRequest {
 			t.Errorf("%+v: %v, want an error of the request", check, err)
 		}
+	}
+}
+
+// panicker is a transport with a bug.
+type panicker struct {
+	http.RoundTripper
+	panics atomic.Bool
+}
+
+func (p *panicker) RoundTrip(r *http.Request) (*http.Response, error) {
+	if p.panics.Load() {
+		panic("by the test")
+	}
+	return p.RoundTripper.RoundTrip(r)
+}
+
+func TestAPanicOfTheTransportIsTheFailureModesAndEndsNobody(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	transport := &panicker{RoundTripper: http.DefaultTransport}
+	client := newTestClient(t, Config{URL: g.URL, Timeout: testTimeout, Transport: transport})
+	first, second := checkLater(t.Context(), client, "1"), checkLater(t.Context(), client, "2")
+	inFlight := []*held{g.next(t), g.next(t)}
+	shared := []<-chan result1{checkLater(t.Context(), client, "3"), checkLater(t.Context(), client, "4")}
+	client.queue.waitingChecks(t, 2)
+	transport.panics.Store(true)
+	inFlight[0].let(http.StatusOK) // and the checks that wait go together
+	for _, waiting := range shared {
+		if got := <-waiting; got.err != nil || got.decision.Source == FromServer {
+			t.Errorf("a check whose request panicked: %+v", got)
+		}
+	}
+	func() {
+		defer func() { _ = recover() }() // in the goroutine of its caller
+		_, _ = client.Check(t.Context(), Check{UserID: "5"})
+	}()
+	inFlight[1].let(http.StatusOK)
+	<-first
+	<-second
+	transport.panics.Store(false)
+	last := checkLater(t.Context(), client, "6")
+	g.next(t).let(http.StatusOK)
+	if got := <-last; got.decision.Source != FromServer {
+		t.Errorf("a check after that: %+v", got)
+	}
+	if client.queue.inFlight != 0 {
+		t.Errorf("%d requests are in flight", client.queue.inFlight)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// reportEvery is how often a Reporter sends what it counted.
 const reportEvery = time.Second
 
 // latencyBounds are the buckets of POST /v1/report, in milliseconds; the last one, inf, is above them.
@@ -19,10 +18,9 @@ var latencyBounds = []int64{
 	10_000, 15_000, 20_000, 30_000, 60_000,
 }
 
-// Reporter counts how requests to a backend went, and reports that to the server every second, for rules whose rate adapts to
-// the backend. The client's key needs the permission report. It is safe for concurrent use.
-//
-// A report that fails is dropped, because a later one says more: the log names the first failure of a series.
+// Reporter counts requests to a backend, and reports them to the server every second, for rules that adapt to the
+// backend. The client's key needs the permission report. A failed report is dropped; the log names the first failure of
+// a series. Reporter is safe for concurrent use.
 type Reporter struct {
 	client  *Client
 	backend string
@@ -32,20 +30,19 @@ type Reporter struct {
 	latency          []int64 // by bucket
 }
 
-// NewReporter returns a Reporter for a backend, as rules name it in adapt. It ends with Client.Close, which sends what is
-// left.
+// NewReporter returns a Reporter for a backend, as named in the rules' adapt. Client.Close sends the rest and ends it.
 func (c *Client) NewReporter(backend string) *Reporter {
 	r := &Reporter{client: c, backend: backend, latency: make([]int64, len(latencyBounds)+1)}
 	c.queue.mu.Lock()
 	defer c.queue.mu.Unlock()
 	if c.life.Err() == nil {
-		c.work.Go(r.run)
+		c.loop("reports", r.run)
 	}
 	return r
 }
 
-// Observe counts one request that the backend was asked: how long it took, and whether it failed because of the backend, such
-// as by a timeout. It never waits for the server.
+// Observe counts a request to the backend: its latency, and whether it failed because of the backend, such as by a
+// timeout. Observe never waits for the server.
 func (r *Reporter) Observe(latency time.Duration, failed bool) {
 	bucket, _ := slices.BinarySearchFunc(latencyBounds, latency, func(bound int64, latency time.Duration) int {
 		return int(min(1, max(-1, time.Duration(bound)*time.Millisecond-latency)))
@@ -77,7 +74,7 @@ func (r *Reporter) run() {
 	}
 }
 
-// backendReport is the server's form of a report.
+// backendReport is the encoding of a report.
 type backendReport struct {
 	Backend  string           `json:"backend"`
 	Requests int64            `json:"requests"`
@@ -85,7 +82,7 @@ type backendReport struct {
 	Latency  map[string]int64 `json:"latency_ms"`
 }
 
-// flush sends what was counted since the last time, if anything was.
+// flush sends the counts since the last flush, if any.
 func (r *Reporter) flush(ctx context.Context) error {
 	r.mu.Lock()
 	report := backendReport{r.backend, r.requests, r.errors, map[string]int64{}}
@@ -111,7 +108,7 @@ func (r *Reporter) flush(ctx context.Context) error {
 	var answer struct {
 		Ignored []string `json:"ignored"`
 	}
-	if err := r.client.patient(ctx, http.MethodPost, "/v1/report", body, &answer); err != nil {
+	if err := r.client.request(ctx, http.MethodPost, "/v1/report", body, &answer); err != nil {
 		return err
 	}
 	if len(answer.Ignored) > 0 {

@@ -18,7 +18,8 @@ func TestAReporterSendsWhatItCounted(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		var body struct{ Reports []backendReport }
 		text, _ := io.ReadAll(request.Body)
-		if err := json.Unmarshal(text, &body); err != nil || request.URL.Path != "/v1/report" || len(body.Reports) != 1 {
+		if err := json.Unmarshal(text, &body); err != nil || request.URL.Path != "/v1/report" ||
+			len(body.Reports) != 1 {
 			t.Errorf("%s %s: %v", request.URL.Path, text, err)
 			return
 		}
@@ -43,13 +44,16 @@ func TestAReporterSendsWhatItCounted(t *testing.T) {
 	var callers sync.WaitGroup
 	for range 10 {
 		callers.Go(func() {
-			for _, latency := range []time.Duration{0, time.Millisecond, 300 * time.Millisecond, 300*time.Millisecond + 1, time.Hour} {
+			for _, latency := range []time.Duration{
+				0, time.Millisecond, 300 * time.Millisecond,
+				300*time.Millisecond + 1, time.Hour,
+			} {
 				reporter.Observe(latency, latency > time.Minute)
 			}
 		})
 	}
 	callers.Wait()
-	client.Close() // sends what is left
+	client.Close() // sends the rest
 	mu.Lock()
 	defer mu.Unlock()
 	if sums.Backend != "search" || sums.Requests != 50 || sums.Errors != 10 {
@@ -60,5 +64,5 @@ func TestAReporterSendsWhatItCounted(t *testing.T) {
 			t.Errorf("bucket %s has %d requests, want %d", name, sums.Latency[name], want)
 		}
 	}
-	client.NewReporter("late").Observe(time.Second, false) // after the end nothing is sent, and nothing leaks
+	client.NewReporter("late").Observe(time.Second, false) // after Close nothing is sent, and nothing leaks
 }

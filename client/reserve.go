@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Settlement is what became of a reservation.
+// Settlement is the result of ending or extending a reservation.
 type Settlement struct {
-	Settled  bool    // false: it was settled before, was extended, has expired, or there was none
-	Charged  float64 // tokens that were charged in the end; 0 if it was not settled
+	Settled  bool    // false: it was settled or extended before, has expired, or did not exist
+	Charged  float64 // tokens charged in the end; 0 if not settled
 	Extended bool    // Extend found it open
 }
 
-// Settle replaces the estimate of a reservation by what it really cost. Less gives the rest back; more takes the rest,
-// even below zero, so that later checks wait. It settles once: sending it again after an error is safe. An empty
-// reservation, which is what a decision of the failure mode has, is not sent.
+// Settle replaces a reservation's estimate by the real cost. A lower cost returns the rest; a higher one takes more,
+// even below zero, so that later checks wait. Settle settles once, so a retry is safe. An empty reservation, as in a
+// decision of the failure mode, is not sent.
 func (c *Client) Settle(ctx context.Context, reservation string, cost float64) (Settlement, error) {
 	number, err := tokens(cost)
 	if err != nil {
@@ -28,17 +28,17 @@ func (c *Client) Settle(ctx context.Context, reservation string, cost float64) (
 	return c.settle(ctx, reservation, `,"cost":`+number)
 }
 
-// Cancel gives back all that a reservation took.
+// Cancel returns all that a reservation took.
 func (c *Client) Cancel(ctx context.Context, reservation string) (Settlement, error) {
 	return c.settle(ctx, reservation, `,"cost":0`)
 }
 
-// Release frees the places that a reservation holds, and leaves its estimate charged.
+// Release frees the concurrency slots of a reservation, and leaves its estimate charged.
 func (c *Client) Release(ctx context.Context, reservation string) (Settlement, error) {
 	return c.settle(ctx, reservation, "")
 }
 
-// Extend keeps a reservation alive for as long again, at most 24 hours after its check. It settles nothing: see Extended.
+// Extend prolongs a reservation by its hold, at most until 24 hours after its check. See Settlement.Extended.
 func (c *Client) Extend(ctx context.Context, reservation string) (Settlement, error) {
 	return c.settle(ctx, reservation, `,"extend":true`)
 }
@@ -57,7 +57,7 @@ func (c *Client) settle(ctx context.Context, reservation, members string) (Settl
 		Extended bool    `json:"extended"`
 	}
 	body := []byte(`{"reservation":` + string(id) + members + `}`)
-	if err := c.patient(ctx, http.MethodPost, "/v1/settle", body, &answer); err != nil {
+	if err := c.request(ctx, http.MethodPost, "/v1/settle", body, &answer); err != nil {
 		return Settlement{}, err
 	}
 	if answer.Settled == nil {
@@ -66,24 +66,23 @@ func (c *Client) settle(ctx context.Context, reservation, members string) (Settl
 	return Settlement{Settled: *answer.Settled, Charged: answer.Charged, Extended: answer.Extended}, nil
 }
 
-// Usage returns all limits of one user as they stand, in the server's JSON, to show the user: GET /v1/usage. plan is whose
-// limits to show; "" is the user's own, else the tenant's default.
+// Usage returns the present state of all limits of a user, in the server's JSON: GET /v1/usage. A plan of "" is the
+// user's own, else the tenant's default.
 func (c *Client) Usage(ctx context.Context, userID, plan string) (json.RawMessage, error) {
 	path := "/v1/usage?user_id=" + escaped(userID)
 	if plan != "" {
 		path += "&plan=" + escaped(plan)
 	}
 	var answer json.RawMessage
-	err := c.patient(ctx, http.MethodGet, path, nil, &answer)
+	err := c.request(ctx, http.MethodGet, path, nil, &answer)
 	return answer, err
 }
 
-// escaped is a value of a query.
 func escaped(value string) string { return strings.ReplaceAll(url.QueryEscape(value), "+", "%20") }
 
-// patient sends a request that no failure mode answers.
-func (c *Client) patient(ctx context.Context, method, path string, body []byte, answer any) error {
-	within, cancel := context.WithTimeout(ctx, patientTimeouts*c.config.Timeout)
+// request sends a request without a failure mode.
+func (c *Client) request(ctx context.Context, method, path string, body []byte, answer any) error {
+	within, cancel := context.WithTimeout(ctx, longTimeouts*c.config.Timeout)
 	defer cancel()
 	status, header, text, failed := c.send(within, method, path, body)
 	switch {
@@ -97,7 +96,7 @@ func (c *Client) patient(ctx context.Context, method, path string, body []byte, 
 	return nil
 }
 
-// ReleaseLater is Release, in the background, once: middleware calls it when a request is handled. Close waits for it.
+// ReleaseLater is Release in the background, without retry. Close waits for it.
 func (c *Client) ReleaseLater(ctx context.Context, reservation string) {
 	if reservation == "" {
 		return
@@ -105,17 +104,19 @@ func (c *Client) ReleaseLater(ctx context.Context, reservation string) {
 	ctx = context.WithoutCancel(ctx)
 	c.queue.mu.Lock()
 	defer c.queue.mu.Unlock()
-	if c.life.Err() != nil { // closed: the place is freed after its max_hold
+	if c.life.Err() != nil { // closed: the slot is freed after its max_hold
 		return
 	}
-	c.work.Go(func() {
+	c.background("a release", func() {
 		if _, err := c.Release(ctx, reservation); err != nil {
-			c.config.Logger.WarnContext(ctx, "Sluice did not release a place; it is freed after its max_hold", "error", err)
+			c.config.Logger.WarnContext(ctx, "cannot release a concurrency slot; it is freed after its max_hold",
+				"error",
+				err)
 		}
 	})
 }
 
-// Pause waits for the delay of a decision, or until ctx ends.
+// Pause waits for a decision's Delay, or until ctx ends.
 func (d *Decision) Pause(ctx context.Context) error {
 	if d.Delay <= 0 {
 		return nil

@@ -15,14 +15,14 @@ import (
 
 const (
 	userAgent = "sluice-go/" + Version
-	// maxAnswer caps what is read of an answer; a thousand decisions with twenty tiers each fit.
+	// maxAnswer bounds an answer; a thousand decisions with twenty tiers each fit.
 	maxAnswer = 8 << 20
 	// maxRetryAfter is 30 years; more seconds may not fit in a Duration.
 	maxRetryAfter = 1_000_000_000
 )
 
-// ownTransport keeps enough connections open for unbatched callers, and closes idle ones before the server does, which
-// is after two minutes: a request on a connection that is being closed is lost.
+// ownTransport keeps enough connections open for unbatched callers, and closes idle ones before the server does after
+// two minutes, because a request on a closing connection is lost.
 func ownTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -36,7 +36,7 @@ func ownTransport() *http.Transport {
 	}
 }
 
-// send sends one request, once, and returns the answer whole, in memory of its own.
+// send sends a request once, and returns the answer in memory of its own.
 func (c *Client) send(ctx context.Context, method, path string, body []byte) (int, http.Header, []byte, *Error) {
 	return c.sendInto(ctx, new(bytes.Buffer), method, path, body)
 }
@@ -64,7 +64,7 @@ func (c *Client) sendInto(
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
 	if n := response.ContentLength; n > 0 && n <= maxAnswer {
-		whole.Grow(int(n) + bytes.MinRead) // ReadFrom wants room to find the end
+		whole.Grow(int(n) + bytes.MinRead) // ReadFrom needs free memory to detect the end
 	}
 	if _, err := whole.ReadFrom(io.LimitReader(response.Body, maxAnswer+1)); err != nil {
 		return 0, nil, nil, failure(err)
@@ -76,7 +76,6 @@ func (c *Client) sendInto(
 	return response.StatusCode, response.Header, answer, nil
 }
 
-// postCheck asks one question.
 func (c *Client) postCheck(ctx context.Context, q *question) (Decision, *Error) {
 	status, header, answer, failed := c.send(ctx, http.MethodPost, "/v1/check", []byte(q.body))
 	if failed != nil {
@@ -96,7 +95,8 @@ func (c *Client) postCheck(ctx context.Context, q *question) (Decision, *Error) 
 		seconds = min(seconds, maxRetryAfter)
 		kind := failed.Type[strings.LastIndexByte(failed.Type, ':')+1:]
 		return Decision{
-			Status: status, Reason: strings.ReplaceAll(kind, "-", "_"), RetryAfter: time.Duration(seconds) * time.Second, Source: FromServer,
+			Status: status, Reason: strings.ReplaceAll(kind, "-", "_"),
+			RetryAfter: time.Duration(seconds) * time.Second, Source: FromServer,
 		}, nil
 	}
 	return Decision{}, failed
@@ -104,13 +104,13 @@ func (c *Client) postCheck(ctx context.Context, q *question) (Decision, *Error) 
 
 var errNumberOfResults = errors.New("the batch has another number of results than of checks")
 
-// buffers hold the answers to batches, which are a kilobyte for each check.
+// buffers are reused for the answers to batches, which are a kilobyte for each check.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// maxKeptBuffer is the largest that is reused.
+// maxKeptBuffer bounds a reused buffer.
 const maxKeptBuffer = 1 << 20
 
-// postBatch asks n questions in one request. at returns each, and where its decision goes.
+// postBatch sends n checks in a request. at returns each, and the destination of its decision.
 func (c *Client) postBatch(ctx context.Context, n int, at func(i int) (*question, *Decision)) *Error {
 	size := len(`{"checks":[]}`)
 	for i := range n {
@@ -139,18 +139,16 @@ func (c *Client) postBatch(ctx context.Context, n int, at func(i int) (*question
 	if status != http.StatusOK || !isJSON(header) {
 		return problem(status, answer)
 	}
-	results, ok := decodeBatch(answer, func(i int) *Decision {
-		if i >= n {
-			return new(Decision)
-		}
-		_, d := at(i)
-		return d
-	})
+	decisions, ok := decodeBatch(answer)
 	switch {
 	case !ok:
 		return problem(status, nil)
-	case results != n:
+	case len(decisions) != n:
 		return &Error{Kind: KindProtocol, Status: status, Err: errNumberOfResults}
+	}
+	for i := range decisions {
+		_, d := at(i)
+		*d = decisions[i]
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 
 const testKey = "slk_test_topsecret0123456789"
 
-// The vectors are the same for all clients: see clients/testdata/vectors.json.
+// The vectors are shared by all clients: see clients/testdata/vectors.json.
 type vectorCase struct {
 	Name   string
 	Config struct {
@@ -54,7 +54,7 @@ type vectorStep struct {
 	Usage      any
 }
 
-// scripted is one answer of the scripted server, or a fault.
+// scripted is an answer of the scripted server, or a fault.
 type scripted struct {
 	Fault   string
 	Status  int
@@ -69,7 +69,7 @@ type received struct {
 	header             http.Header
 }
 
-// scriptedServer answers what it is told, in order, and keeps the requests.
+// scriptedServer gives its answers in order, and records the requests.
 type scriptedServer struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -86,7 +86,7 @@ func newScriptedServer(t *testing.T) *scriptedServer {
 }
 
 func (s *scriptedServer) answer(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body) // a client that broke off sent what it sent
+	body, _ := io.ReadAll(r.Body) // the client may break off
 	s.mu.Lock()
 	s.requests = append(s.requests, received{r.Method, r.URL.RequestURI(), string(body), r.Header})
 	answer := scripted{Status: http.StatusTeapot, Text: "nothing was expected"}
@@ -122,7 +122,8 @@ func (s *scriptedServer) answer(w http.ResponseWriter, r *http.Request) {
 			panic(err)
 		}
 		if answer.Fault == "truncated" {
-			_, _ = io.WriteString(connection, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"allowed\":")
+			_, _ = io.WriteString(connection,
+				"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{\"allowed\":")
 		}
 		_ = connection.Close()
 		return
@@ -139,10 +140,10 @@ func (s *scriptedServer) answer(w http.ResponseWriter, r *http.Request) {
 		text, _ = json.Marshal(answer.Body)
 	}
 	w.WriteHeader(answer.Status)
-	_, _ = w.Write(text) // or the client is gone
+	_, _ = w.Write(text) // the client may be gone
 }
 
-// take returns what was received since it was called last.
+// take returns the requests since the last call.
 func (s *scriptedServer) take() []received {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +180,7 @@ func replay(t *testing.T, c *vectorCase) {
 	config := Config{
 		URL: server.URL, Key: testKey, DenialMemory: time.Duration(c.Config.DenialMemoryMS) * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		// The faults that are no time-out must not become one on a busy machine.
+		// Faults that are not timeouts must not become one on a busy machine.
 		Timeout: time.Minute,
 	}
 	for _, step := range c.Steps {
@@ -261,7 +262,8 @@ func (s *vectorStep) run(t *testing.T, client *Client) {
 			got, err = client.Extend(t.Context(), s.Reservation)
 		}
 		if err == nil {
-			wantMembers(t, "the settlement", map[string]any{"settled": got.Settled, "charged": got.Charged, "extended": got.Extended}, s.Settlement)
+			wantMembers(t, "the settlement",
+				map[string]any{"settled": got.Settled, "charged": got.Charged, "extended": got.Extended}, s.Settlement)
 		}
 	case "usage":
 		var text json.RawMessage
@@ -291,7 +293,8 @@ func (s *vectorStep) wantError(t *testing.T, err error) {
 		fields = append(fields, map[string]any{"pointer": f.Pointer, "detail": f.Detail})
 	}
 	wantMembers(t, "the error", map[string]any{
-		"kind": string(failed.Kind), "status": float64(failed.Status), "type": failed.Type, "request_id": failed.RequestID, "fields": fields,
+		"kind": string(failed.Kind), "status": float64(failed.Status), "type": failed.Type,
+		"request_id": failed.RequestID, "fields": fields,
 	}, s.Error)
 	if strings.Contains(err.Error(), "topsecret") {
 		t.Errorf("the error names the key: %v", err)
@@ -313,12 +316,14 @@ func (s *vectorStep) wantSent(t *testing.T, got []received) {
 		t.Errorf("%s %s was asked, want %s %s", got[0].method, got[0].path, s.Sent.Method, s.Sent.Path)
 	}
 	header := got[0].header
-	if header.Get("Authorization") != "Bearer "+testKey || !strings.HasPrefix(header.Get("User-Agent"), "sluice-go/"+Version) {
+	if header.Get("Authorization") != "Bearer "+testKey ||
+		!strings.HasPrefix(header.Get("User-Agent"), "sluice-go/"+Version) {
 		t.Errorf("the headers are %v", header)
 	}
 	var body any
 	if got[0].body != "" {
-		if err := json.Unmarshal([]byte(got[0].body), &body); err != nil || header.Get("Content-Type") != "application/json" {
+		if err := json.Unmarshal([]byte(got[0].body), &body); err != nil ||
+			header.Get("Content-Type") != "application/json" {
 			t.Fatalf("%v: body %q of type %q", err, got[0].body, header.Get("Content-Type"))
 		}
 	}
@@ -327,7 +332,6 @@ func (s *vectorStep) wantSent(t *testing.T, got []received) {
 	}
 }
 
-// readCheck reads a check as the vectors write it, which is as it is sent.
 func readCheck(t *testing.T, text json.RawMessage) Check {
 	t.Helper()
 	var check struct {
@@ -343,7 +347,8 @@ func readCheck(t *testing.T, text json.RawMessage) Check {
 		t.Fatal(err)
 	}
 	c := Check{
-		UserID: check.UserID, Plan: check.Plan, Endpoint: check.Endpoint, Method: check.Method, IP: check.IP, Attributes: check.Attributes,
+		UserID: check.UserID, Plan: check.Plan, Endpoint: check.Endpoint, Method: check.Method, IP: check.IP,
+		Attributes: check.Attributes,
 	}
 	if check.Cost != nil {
 		c.Cost, c.Look = *check.Cost, *check.Cost == 0
@@ -351,7 +356,7 @@ func readCheck(t *testing.T, text json.RawMessage) Check {
 	return c
 }
 
-// plain is a decision in the words of the vectors.
+// plain returns a decision in the words of the vectors.
 func plain(d *Decision) map[string]any {
 	ms := func(duration time.Duration) float64 { return float64(duration) / float64(time.Millisecond) }
 	kind := ""
@@ -362,19 +367,25 @@ func plain(d *Decision) map[string]any {
 	tiers := []any{}
 	for _, t := range d.Tiers {
 		tiers = append(tiers, map[string]any{
-			"rule_id": float64(t.RuleID), "name": t.Name, "scope": t.Scope, "key_pattern": t.KeyPattern, "mode": t.Mode, "allowed": t.Allowed,
-			"limit": float64(t.Limit), "remaining": t.Remaining, "retry_after_ms": ms(t.RetryAfter), "reset_after_ms": ms(t.ResetAfter),
+			"rule_id": float64(t.RuleID), "name": t.Name, "scope": t.Scope, "key_pattern": t.KeyPattern, "mode": t.Mode,
+			"allowed": t.Allowed,
+			"limit":   float64(t.Limit), "remaining": t.Remaining, "retry_after_ms": ms(t.RetryAfter),
+			"reset_after_ms": ms(t.ResetAfter),
 		})
 	}
 	return map[string]any{
-		"allowed": d.Allowed, "status": float64(d.Status), "reason": d.Reason, "plan": d.Plan, "retry_after_ms": ms(d.RetryAfter),
-		"delay_ms": ms(d.Delay), "limit": float64(d.Limit), "remaining": float64(d.Remaining), "reset_after_ms": ms(d.ResetAfter),
-		"violated_tier": d.ViolatedTier, "violated_rule": d.ViolatedRule, "violated_rule_id": float64(d.ViolatedRuleID),
-		"reservation": d.Reservation, "degraded": d.Degraded, "source": string(d.Source), "error_kind": kind, "tiers": tiers,
+		"allowed": d.Allowed, "status": float64(d.Status), "reason": d.Reason, "plan": d.Plan,
+		"retry_after_ms": ms(d.RetryAfter),
+		"delay_ms":       ms(d.Delay), "limit": float64(d.Limit), "remaining": float64(d.Remaining),
+		"reset_after_ms": ms(d.ResetAfter),
+		"violated_tier":  d.ViolatedTier, "violated_rule": d.ViolatedRule,
+		"violated_rule_id": float64(d.ViolatedRuleID),
+		"reservation":      d.Reservation, "degraded": d.Degraded, "source": string(d.Source), "error_kind": kind,
+		"tiers": tiers,
 	}
 }
 
-// wantMembers compares the members that the vectors name. Where they say null, Go has a zero value.
+// wantMembers compares the members that the vectors name. null means Go's zero value.
 func wantMembers(t *testing.T, what string, got, want map[string]any) {
 	t.Helper()
 	for name, value := range want {
@@ -389,7 +400,6 @@ func wantMembers(t *testing.T, what string, got, want map[string]any) {
 	}
 }
 
-// closedPort returns an address that refuses connections.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -2,27 +2,33 @@ package sluice
 
 import "time"
 
-// watch ends the waits of calls at the time-out, and starts another request where those in flight hang. It is one timer for all
-// calls, because one for each would be set, waited for and stopped with every check.
+// watch ends the waits of calls at the timeout, and starts another request when those in flight hang. All calls share a
+// timer, because a timer for each check was too expensive.
 type watch struct {
-	timer *time.Timer // nil before the first call waits
+	timer *time.Timer // nil before the first wait
 	runs  bool
 }
 
-// start begins to watch, if nobody does. The queue's mu must be held.
+// start requires the queue's mu.
 func (w *watch) start(q *queue) {
 	if w.runs {
 		return
 	}
 	w.runs = true
 	if first := q.client.config.Timeout / stallFraction; w.timer == nil {
-		w.timer = time.AfterFunc(first, q.look)
+		w.timer = time.AfterFunc(first, func() {
+			if q.client.recovered("the watch of time-outs", q.look) {
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				w.timer.Reset(first)
+			}
+		})
 	} else {
 		w.timer.Reset(first)
 	}
 }
 
-// look ends what has waited for too long, and says when to look again: no later than a call can stall that comes right after.
+// look ends overdue waits, and sets the timer for the next, early enough for a call that comes right after.
 func (q *queue) look() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -46,7 +52,7 @@ func (q *queue) look() {
 	}
 }
 
-// timeOut ends the wait of a call if that is due, or else notes in next how long that takes.
+// timeOut ends the wait of an overdue call, or lowers next to the time until then.
 func (c *call) timeOut(now time.Time, timeout time.Duration, next *time.Duration) bool {
 	if rest := timeout - now.Sub(c.since); rest > 0 {
 		*next = min(*next, rest)
@@ -57,7 +63,8 @@ func (c *call) timeOut(now time.Time, timeout time.Duration, next *time.Duration
 	return true
 }
 
-// hasStalled reports whether a call has waited for a quarter of the time-out since the last look, or notes in next when one will have.
+// hasStalled reports whether another call has waited for a quarter of the timeout, or lowers next to the time until
+// then.
 func (q *queue) hasStalled(now time.Time, next *time.Duration) (has bool) {
 	for _, c := range q.waiting {
 		if c.stalled {

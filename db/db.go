@@ -1,6 +1,6 @@
-// Package db holds the database as files: schema.sql is the schema as it stands, before.sql has the names that the
-// release before knows, migrations/ leads there, and queries/ is what Sluice asks. A released migration is never
-// edited. It only adds and blocks nobody, because the release before keeps working meanwhile: see migrations/README.md.
+// Package db holds the database as files: migrations/ makes the schema, and queries/ is what Sluice asks. A released
+// migration is never edited. It only adds and blocks nobody, because processes of the previous release keep working
+// meanwhile: see migrations/README.md.
 package db
 
 import "embed"

@@ -45,9 +45,10 @@ func beyond(words []string) (wrong []string) {
 }
 
 var (
-	comment   = regexp.MustCompile(`--[^\n]*`)
-	token     = regexp.MustCompile(`'(?:[^']|'')*'|[\w.$]+|[^\s\w]`)
-	keyword   = regexp.MustCompile(`^(from|where|on|set|join|left|right|inner|cross|full|group|order|limit|values|select|returning|using|default|union|for|do)$`)
+	comment = regexp.MustCompile(`--[^\n]*`)
+	token   = regexp.MustCompile(`'(?:[^']|'')*'|[\w.$]+|[^\s\w]`)
+	keyword = regexp.MustCompile(
+		`^(from|where|on|set|join|left|right|inner|cross|full|group|order|limit|values|select|returning|using|default|union|for|do)$`)
 	parameter = regexp.MustCompile(`^\$\d+$|^sqlc\.arg$`)
 )
 
@@ -131,7 +132,8 @@ func findReferences(statement []node, owned []string) (references []reference, w
 		switch {
 		case n.text == "from":
 			inFrom = true
-		case keyword.MatchString(n.text) && !slices.Contains([]string{"on", "join", "left", "right", "inner", "cross", "full"}, n.text):
+		case keyword.MatchString(n.text) &&
+			!slices.Contains([]string{"on", "join", "left", "right", "inner", "cross", "full"}, n.text):
 			inFrom = false
 		}
 		table := strings.TrimPrefix(n.text, "public.")
@@ -143,7 +145,8 @@ func findReferences(statement []node, owned []string) (references []reference, w
 			next++
 		}
 		alias := table
-		if name := at(next).text; name != "" && regexp.MustCompile(`^\w+$`).MatchString(name) && !keyword.MatchString(name) {
+		if name := at(next).text; name != "" && regexp.MustCompile(`^\w+$`).MatchString(name) &&
+			!keyword.MatchString(name) {
 			alias = name
 			next++
 		}
@@ -173,7 +176,8 @@ func insertedTenants(statement []node, owned []string, held map[string]bool) (wr
 		if columns < 0 || source < columns {
 			continue // findReferences complained already
 		}
-		place := slices.IndexFunc(items(rest[columns].inner), func(item []node) bool { return len(item) == 1 && item[0].text == "tenant_id" })
+		place := slices.IndexFunc(items(rest[columns].inner),
+			func(item []node) bool { return len(item) == 1 && item[0].text == "tenant_id" })
 		var rows [][][]node
 		if rest[source].text == "select" {
 			selected := rest[source+1:]

@@ -41,7 +41,8 @@ func TestEveryOptionThatIsNamedExists(t *testing.T) {
 			}
 			for _, at := range variable.FindAllStringIndex(string(text), -1) {
 				name := string(text[at[0]:at[1]])
-				if rest := string(text[at[1]:]); strings.HasPrefix(rest, "_") { // a group of options: SLUICE_CHECK_TLS_…
+				// a group of options: SLUICE_CHECK_TLS_…
+				if rest := string(text[at[1]:]); strings.HasPrefix(rest, "_") {
 					continue
 				}
 				if named++; !options[name] && !notOptions[name] {

@@ -32,10 +32,12 @@ func TestUnitsAreRightAndExposeLittle(t *testing.T) {
 		if err := os.WriteFile(copied, []byte(program), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if output, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", copied).CombinedOutput(); err != nil || len(output) > 0 {
+		if output, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no",
+			copied).CombinedOutput(); err != nil || len(output) > 0 {
 			t.Errorf("%s: %v\n%s", unit, err, output)
 		}
-		command := exec.CommandContext(t.Context(), "systemd-analyze", "security", "--offline=yes", "--no-pager", "--threshold="+exposure, copied)
+		command := exec.CommandContext(t.Context(), "systemd-analyze", "security", "--offline=yes", "--no-pager",
+			"--threshold="+exposure, copied)
 		if output, err := command.CombinedOutput(); err != nil {
 			t.Errorf("%s exposes more than %s: %v\n%s", unit, exposure, err, output)
 		}

@@ -20,7 +20,8 @@ const adaptiveRules = `rules:
 func (a *api) report(t *testing.T, key, latency string) {
 	t.Helper()
 	body := fmt.Sprintf(`{"reports":[{"backend":"search","requests":100,"latency_ms":{%q:100}}]}`, latency)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.checks+"/v1/report", strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.checks+"/v1/report",
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,8 @@ var shareOf = regexp.MustCompile(`"share_percent":(\d+)`)
 // share asks for the share of the rule's rate that is in force.
 func (a *api) share(t *testing.T) int {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.checks+"/v1/explain", strings.NewReader(`{}`))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.checks+"/v1/explain",
+		strings.NewReader(`{}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +77,8 @@ func (a *api) leads(t *testing.T) bool {
 func TestAKilledControlLoopIsReplacedWithinSeconds(t *testing.T) {
 	t.Parallel()
 	tn := newTenant(t, adaptiveRules)
-	key := strings.TrimSpace(admin(t, tn.database, "create-key", "--tenant", tn.slug, "--name", "reporter", "--permissions", "report"))
+	key := strings.TrimSpace(admin(t, tn.database, "create-key", "--tenant", tn.slug, "--name", "reporter",
+		"--permissions", "report"))
 	redis := devdbtest.Redis(t).URL()
 	apis := []*api{tn.spawnAPI(t, redis, unhurried), tn.spawnAPI(t, redis, unhurried)}
 	for _, a := range apis {
@@ -93,7 +96,8 @@ func TestAKilledControlLoopIsReplacedWithinSeconds(t *testing.T) {
 		})
 	}
 	leader, other := apis[0], apis[1]
-	slowly("a rate to be lowered in both processes", other, func() bool { return apis[0].share(t) < 100 && apis[1].share(t) < 100 })
+	slowly("a rate to be lowered in both processes", other,
+		func() bool { return apis[0].share(t) < 100 && apis[1].share(t) < 100 })
 	if leader.leads(t) == other.leads(t) {
 		t.Fatalf("leads: %t and %t", leader.leads(t), other.leads(t))
 	}
@@ -130,7 +134,8 @@ func TestAKilledControlLoopIsReplacedWithinSeconds(t *testing.T) {
 func TestRatesAreFixedAtOnce(t *testing.T) {
 	t.Parallel()
 	tn := newTenant(t, adaptiveRules)
-	key := strings.TrimSpace(admin(t, tn.database, "create-key", "--tenant", tn.slug, "--name", "reporter", "--permissions", "report"))
+	key := strings.TrimSpace(admin(t, tn.database, "create-key", "--tenant", tn.slug, "--name", "reporter",
+		"--permissions", "report"))
 	a := tn.startAPI(t, devdbtest.Redis(t).URL(), unhurried)
 	reported := time.Time{}
 	eventually(t, patience, "a rate to be lowered", func() bool {

@@ -38,9 +38,11 @@ func (tn tenant) startAdmin(t *testing.T, redisURL string) *adminServer {
 	p := spawn(t, []string{
 		"SLUICE_DATABASE_URL=" + tn.database, "SLUICE_REDIS_URL=" + redisURL,
 		"SLUICE_ADMIN_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0", "SLUICE_LOG_FORMAT=json",
-		"SLUICE_ADMIN_TENANT_WORK=0", "SLUICE_ADMIN_ACCOUNT_WORK=0", // allowances have tests of their own; these callers are in a hurry
 	}, "admin", "serve")
-	a := &adminServer{process: p, addr: p.await(t, &p.stderr, answeringAdmin)[1], key: strings.TrimSpace(key), client: newClient(t)}
+	a := &adminServer{
+		process: p, addr: p.await(t, &p.stderr, answeringAdmin)[1], key: strings.TrimSpace(key),
+		client: newClient(t),
+	}
 	eventually(t, patience, "the admin process to be ready", func() bool {
 		status, _, err := a.ask(http.MethodGet, "", "")
 		return err == nil && status == http.StatusOK
@@ -55,7 +57,8 @@ func (a *adminServer) ask(method, path, body string) (status int, answer string,
 
 // askOf sends a request about a tenant; changes are made whatever is there.
 func (a *adminServer) askOf(tenant, method, path, body string) (status int, answer string, err error) {
-	r, err := http.NewRequestWithContext(context.Background(), method, "http://"+a.addr+"/api/v1/tenants/"+tenant+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(context.Background(), method, "http://"+a.addr+"/api/v1/tenants/"+tenant+path,
+		strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
@@ -95,7 +98,8 @@ func (a *adminServer) signIn(t *testing.T, database string) {
 func (a *adminServer) signInAs(t *testing.T, email, password string) {
 	t.Helper()
 	body := fmt.Sprintf(`{"email":%q,"password":%q}`, email, password)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.addr+"/api/v1/session", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.addr+"/api/v1/session",
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +134,8 @@ type ruleList struct {
 
 func (a *adminServer) rules(t *testing.T) (list ruleList) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(a.want(t, http.StatusOK, http.MethodGet, "/rules?limit=500", "")), &list); err != nil {
+	if err := json.Unmarshal([]byte(a.want(t, http.StatusOK, http.MethodGet, "/rules?limit=500", "")),
+		&list); err != nil {
 		t.Fatal(err)
 	}
 	return list
@@ -147,7 +152,8 @@ func TestChangesMadeByTheAdminAPIReachARunningAPIWithinTwoSeconds(t *testing.T) 
 	a := tn.startAdmin(t, redis.URL())
 	id := a.rules(t).Items[0].RuleID
 	a.want(t, http.StatusOK, http.MethodPatch, fmt.Sprintf("/rules/%d", id), `{"burst_capacity":25}`)
-	eventually(t, propagation, "the new burst", func() bool { return strings.Contains(api.check(t, `{}`).text, `"limit":25`) })
+	eventually(t, propagation, "the new burst",
+		func() bool { return strings.Contains(api.check(t, `{}`).text, `"limit":25`) })
 
 	keyID := strings.Split(tn.key, "_")[1]
 	a.want(t, http.StatusForbidden, http.MethodPost, "/api-keys/"+keyID+"/revoke", "") // keys are editors
@@ -172,7 +178,8 @@ func (a *adminServer) everyChangeReaches(t *testing.T, api *api) {
 			RuleID int64 `json:"rule_id"`
 		}
 		body := `{"key_pattern":"user:{user_id}","rate_per_second":1,` + fields + `}`
-		if err := json.Unmarshal([]byte(a.want(t, http.StatusCreated, http.MethodPost, "/rules", body)), &rule); err != nil {
+		if err := json.Unmarshal([]byte(a.want(t, http.StatusCreated, http.MethodPost, "/rules", body)),
+			&rule); err != nil {
 			t.Fatal(err)
 		}
 		return rule.RuleID
@@ -185,9 +192,15 @@ func (a *adminServer) everyChangeReaches(t *testing.T, api *api) {
 		limit                    int
 	}{
 		{"a default plan", http.MethodPatch, "", `{"default_plan":"free"}`, "1", 31},
-		{"an override", http.MethodPut, fmt.Sprintf("/rules/%d/overrides/2", free), `{"rate_per_second":1,"burst_capacity":34,"reason":"x"}`, "2", 34},
+		{
+			"an override", http.MethodPut, fmt.Sprintf("/rules/%d/overrides/2", free),
+			`{"rate_per_second":1,"burst_capacity":34,"reason":"x"}`, "2", 34,
+		},
 		{"an assignment", http.MethodPut, "/users/3/plan", `{"plan":"pro"}`, "3", 32},
-		{"a promotion", http.MethodPost, fmt.Sprintf("/rules/%d/promote", candidate), fmt.Sprintf(`{"into_rule_id":%d,"into_version":1}`, pro), "3", 33},
+		{
+			"a promotion", http.MethodPost, fmt.Sprintf("/rules/%d/promote", candidate),
+			fmt.Sprintf(`{"into_rule_id":%d,"into_version":1}`, pro), "3", 33,
+		},
 		{"a revert", http.MethodPost, "/audit/{latest}/revert", "", "3", 32},
 	} {
 		path := strings.Replace(change.path, "{latest}", a.latestEntry(t, "rule", pro), 1)
@@ -196,7 +209,8 @@ func (a *adminServer) everyChangeReaches(t *testing.T, api *api) {
 			t.Fatalf("%s is answered %d (%v): %s", change.what, status, err, answer)
 		}
 		eventually(t, propagation, change.what, func() bool {
-			return strings.Contains(api.check(t, fmt.Sprintf(`{"user_id":%q}`, change.user)).text, fmt.Sprintf(`"limit":%d`, change.limit))
+			return strings.Contains(api.check(t, fmt.Sprintf(`{"user_id":%q}`, change.user)).text,
+				fmt.Sprintf(`"limit":%d`, change.limit))
 		})
 	}
 }
@@ -210,7 +224,8 @@ func (a *adminServer) latestEntry(t *testing.T, kind string, id int64) string {
 		} `json:"items"`
 	}
 	path := fmt.Sprintf("/audit?object_kind=%s&object_id=%d&limit=1", kind, id)
-	if err := json.Unmarshal([]byte(a.want(t, http.StatusOK, http.MethodGet, path, "")), &list); err != nil || len(list.Items) != 1 {
+	if err := json.Unmarshal([]byte(a.want(t, http.StatusOK, http.MethodGet, path, "")), &list); err != nil ||
+		len(list.Items) != 1 {
 		t.Fatalf("%s: %v", path, err)
 	}
 	return fmt.Sprint(list.Items[0].AuditID)
@@ -257,7 +272,8 @@ func TestAfterAKillAmidAThousandWritesRulesRevisionAndAuditAgree(t *testing.T) {
 	for _, rule := range a.rules(t).Items {
 		group.Go(func() {
 			for burst := 0; burst < each; {
-				status, answer, err := a.ask(http.MethodPatch, fmt.Sprintf("/rules/%d", rule.RuleID), fmt.Sprintf(`{"burst_capacity":%d}`, 100+burst))
+				status, answer, err := a.ask(http.MethodPatch, fmt.Sprintf("/rules/%d", rule.RuleID),
+					fmt.Sprintf(`{"burst_capacity":%d}`, 100+burst))
 				if err != nil {
 					return // the process is gone
 				}
@@ -320,8 +336,10 @@ func (tn tenant) written(t *testing.T) (w written) {
 		(SELECT sum(version - 1) FROM rate_limit_rule),
 		(SELECT count(*) FROM audit_event WHERE object_kind = 'rule' AND action = 'update'),
 		(SELECT revision FROM tenant), (SELECT max(revision) FROM rate_limit_rule),
-		(SELECT count(*) FROM rate_limit_rule AS r WHERE to_jsonb(r) - 'tenant_id' - 'removed_at' IS DISTINCT FROM (
-			SELECT after FROM audit_event WHERE object_kind = 'rule' AND object_id = r.rule_id::text ORDER BY audit_id DESC LIMIT 1))`).
+		(SELECT count(*) FROM rate_limit_rule AS r
+			WHERE to_jsonb(r) - '{tenant_id,removed_at,parameters}'::text[] || r.parameters IS DISTINCT FROM (
+			SELECT after FROM audit_event WHERE object_kind = 'rule' AND object_id = r.rule_id::text
+				ORDER BY audit_id DESC LIMIT 1))`).
 		Scan(&w.changes, &w.entries, &w.revision, &w.newest, &w.strayed)
 	if err != nil {
 		t.Fatal(err)

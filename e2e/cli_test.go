@@ -12,7 +12,10 @@ import (
 func TestADatabaseThatIsNotMigratedIsRefused(t *testing.T) {
 	t.Parallel()
 	database := devdbtest.EmptyPostgres(t)
-	env := []string{"SLUICE_DATABASE_URL=" + database, "SLUICE_CHECK_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0"}
+	env := []string{
+		"SLUICE_DATABASE_URL=" + database, "SLUICE_CHECK_ADDR=127.0.0.1:0",
+		"SLUICE_METRICS_ADDR=127.0.0.1:0",
+	}
 	commands := [][]string{
 		{"api"},
 		{"admin", "create-tenant", "--slug", "acme", "--name", "Acme"},
@@ -22,7 +25,8 @@ func TestADatabaseThatIsNotMigratedIsRefused(t *testing.T) {
 	for _, command := range commands {
 		r := run(t, env, command[0], command[1:]...)
 		if r.status != 1 || r.stdout != "" || !strings.Contains(r.stderr, "`admin migrate`") {
-			t.Errorf("%v: status %d, %q and %q; want 1 and words about `admin migrate`", command, r.status, r.stdout, r.stderr)
+			t.Errorf("%v: status %d, %q and %q; want 1 and words about `admin migrate`", command, r.status, r.stdout,
+				r.stderr)
 		}
 	}
 	for range 2 { // the second finds nothing to do
@@ -40,7 +44,8 @@ func TestADatabaseThatIsNotMigratedIsRefused(t *testing.T) {
 func TestSetupCommandsPrintJustTheirResult(t *testing.T) {
 	t.Parallel()
 	database := devdbtest.Postgres(t)
-	if printed := admin(t, database, "create-tenant", "--slug", "acme", "--name", "Acme", "--default-plan", "free"); printed != "acme\n" {
+	if printed := admin(t, database, "create-tenant", "--slug", "acme", "--name", "Acme", "--default-plan",
+		"free"); printed != "acme\n" {
 		t.Errorf("create-tenant printed %q, want the slug alone", printed)
 	}
 	if exported := admin(t, database, "export", "--tenant", "acme"); !strings.Contains(exported, "name: free") {
@@ -73,7 +78,8 @@ func TestSetupCommandsPrintJustTheirResult(t *testing.T) {
 	for name, test := range tests {
 		r := run(t, env, "admin", test.args...)
 		if r.status != 1 || r.stdout != "" || !strings.Contains(r.stderr, test.want) {
-			t.Errorf("%s: status %d, %q and %q; want 1 and words about %s", name, r.status, r.stdout, r.stderr, test.want)
+			t.Errorf("%s: status %d, %q and %q; want 1 and words about %s", name, r.status, r.stdout, r.stderr,
+				test.want)
 		}
 	}
 }
@@ -94,7 +100,11 @@ rules:
 		flags       []string
 		want        string
 	}{
-		{"all of it is new", first, nil, "+ plan free\n+ rule global: 10 per second, bursts to 50\n+ rule user:{user_id} [free] daily: 1,000 per day, bursts to 50\n"},
+		{
+			"all of it is new", first, nil,
+			"+ plan free\n+ rule global: 10 per second, bursts to 50\n+ rule user:{user_id} [free] daily: 1,000 per " +
+				"day, bursts to 50\n",
+		},
 		{"a rate", second, nil, "~ rule global: rate 10 per second → 20 per second\n"},
 		{"a rule that is left out", third, nil, "= rule global: kept, though not in the file\n"},
 		{"a rule that is pruned", third, []string{"--prune"}, "- rule global\n"},
@@ -139,13 +149,16 @@ rules:
 	tn := newTenant(t, good)
 	before := admin(t, tn.database, "export", "--tenant", tn.slug)
 	tests := map[string]struct{ from, to, line, field string }{
-		"a rate of 0":              {"10/second", "0/second", "6", "rules[0].rate"},
-		"a burst of 0":             {"burst_capacity: 50", "burst_capacity: 0", "7", "rules[0].burst_capacity"},
-		"an unknown plan":          {"plan: free", "plan: gold", "5", "rules[0].plan"},
-		"host bits":                {"203.0.113.0/24", "203.0.113.9/24", "8", "rules[1].key_pattern"},
-		"an unknown placeholder":   {"user:{user_id}", "user:{id}", "4", "rules[0].key_pattern"},
-		"over a year to fill":      {"burst_capacity: 5\n", "burst_capacity: 367\n", "10", "rules[1].burst_capacity"},
-		"a rule that is there":     {"ip:203.0.113.0/24", "\"user:{user_id}\"\n    plan: free", "8", "rules[1].key_pattern"},
+		"a rate of 0":            {"10/second", "0/second", "6", "rules[0].rate"},
+		"a burst of 0":           {"burst_capacity: 50", "burst_capacity: 0", "7", "rules[0].burst_capacity"},
+		"an unknown plan":        {"plan: free", "plan: gold", "5", "rules[0].plan"},
+		"host bits":              {"203.0.113.0/24", "203.0.113.9/24", "8", "rules[1].key_pattern"},
+		"an unknown placeholder": {"user:{user_id}", "user:{id}", "4", "rules[0].key_pattern"},
+		"over a year to fill":    {"burst_capacity: 5\n", "burst_capacity: 367\n", "10", "rules[1].burst_capacity"},
+		"a rule that is there": {
+			"ip:203.0.113.0/24", "\"user:{user_id}\"\n    plan: free", "8",
+			"rules[1].key_pattern",
+		},
 		"a field that is not":      {"burst_capacity: 50", "burst: 50", "7", "rules[0].burst"},
 		"an unknown unit":          {"1/day", "1/week", "9", "rules[1].rate"},
 		"text that is not YAML":    {"plan: free", "plan: [free", "", ""},

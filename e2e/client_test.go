@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicegate/sluice/internal/awake"
+	"github.com/sluicegate/sluice/internal/devdb/awake"
 )
 
 // newClient returns a client that keeps a connection for each of many callers.
@@ -189,7 +189,9 @@ type asked struct {
 
 // load asks the bodies, each from several callers at once that pause between two checks, until stop
 // is closed; then it returns all that was asked.
-func (a *api) load(watch *awake.Watch, bodies []string, callersEach int, pause time.Duration, stop <-chan struct{}) []asked {
+func (a *api) load(watch *awake.Watch, bodies []string, callersEach int, pause time.Duration,
+	stop <-chan struct{},
+) []asked {
 	const roomy = 1 << 16
 	results := make(chan []asked)
 	callers := 0

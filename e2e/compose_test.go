@@ -14,8 +14,8 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
-// The compose file's commands and variables start its programs, on a PostgreSQL and a Redis elsewhere. What the file means to
-// a container runtime is tested in deploy/checks.
+// The compose file's commands and variables start its programs, on a PostgreSQL and a Redis elsewhere. What the file
+// means to a container runtime is tested in deploy/checks.
 func TestTheCommandsOfTheComposeFile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../deploy/compose/compose.yaml")
@@ -46,7 +46,10 @@ func TestTheCommandsOfTheComposeFile(t *testing.T) {
 		if len(s.Command) == 0 || !strings.HasPrefix(s.Image, "sluice:") {
 			t.Fatalf("the service %s is %+v", service, s)
 		}
-		env := []string{"SLUICE_CHECK_ADDR=127.0.0.1:0", "SLUICE_ADMIN_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0"}
+		env := []string{
+			"SLUICE_CHECK_ADDR=127.0.0.1:0", "SLUICE_ADMIN_ADDR=127.0.0.1:0",
+			"SLUICE_METRICS_ADDR=127.0.0.1:0",
+		}
 		for _, name := range slices.Sorted(maps.Keys(s.Environment)) {
 			env = append(env, name+"="+elsewhere.Replace(s.Environment[name]))
 		}

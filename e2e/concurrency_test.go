@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/sluicegate/sluice/internal/awake"
+	"github.com/sluicegate/sluice/internal/devdb/awake"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
@@ -55,7 +55,8 @@ func TestFourProcessesTogetherAllowWhatOneBucketHolds(t *testing.T) {
 						allowed.Add(1)
 					case got.status == http.StatusTooManyRequests:
 						denied.Add(1)
-						for at := last.Load(); int64(asked) > at && !last.CompareAndSwap(at, int64(asked)); at = last.Load() {
+						for at := last.Load(); int64(asked) > at &&
+							!last.CompareAndSwap(at, int64(asked)); at = last.Load() {
 						}
 					default:
 						t.Errorf("status %d: %s", got.status, got.text)
@@ -70,7 +71,8 @@ func TestFourProcessesTogetherAllowWhatOneBucketHolds(t *testing.T) {
 	until, asking := time.Since(began), time.Duration(last.Load()-first.Load())
 
 	most, least := burst+rate*until.Seconds()+1, 0.99*(burst+rate*asking.Seconds())
-	t.Logf("%d allowed and %d denied in %s; from %.0f to %.0f were to be allowed", allowed.Load(), denied.Load(), until, least, most)
+	t.Logf("%d allowed and %d denied in %s; from %.0f to %.0f were to be allowed", allowed.Load(), denied.Load(), until,
+		least, most)
 	if n := float64(allowed.Load()); n > most || n < least {
 		t.Errorf("%.0f checks were allowed, want from %.0f to %.0f", n, least, most)
 	}
@@ -183,11 +185,15 @@ rules:
 			for range 5 {
 				got := a.want(t, check+`}`, http.StatusTooManyRequests)
 				if *got.ViolatedRule != "endpoint:/api/search" || *got.Reason != "limit_exceeded" {
-					t.Fatalf("denied by %s for %s, want endpoint:/api/search for its limit", *got.ViolatedRule, *got.Reason)
+					t.Fatalf("denied by %s for %s, want endpoint:/api/search for its limit", *got.ViolatedRule,
+						*got.Reason)
 				}
 			}
 			got := a.want(t, check+`,"cost":0}`, http.StatusOK)
-			for pattern, want := range map[string]float64{"user:{user_id}": 8, "endpoint:/api/search": 0, "global": 98} {
+			for pattern, want := range map[string]float64{
+				"user:{user_id}": 8, "endpoint:/api/search": 0,
+				"global": 98,
+			} {
 				// In an hour one token is earned, in this test a small part of it.
 				if left := got.remaining(t, pattern); left < want || left > want+0.1 {
 					t.Errorf("%s has %g tokens left, want %g: denied checks took some", pattern, left, want)

@@ -17,24 +17,68 @@ func TestOptionsThatAreWrongRefuseToStart(t *testing.T) {
 		command string
 		want    []string // in the message
 	}{
-		"an unknown flag":               {[]string{database}, "api --check-adr :0", []string{"--check-adr", "--check-addr"}},
-		"another command's flag":        {[]string{database}, "admin export --tenant a --dry-run", []string{"--dry-run", "admin apply"}},
-		"an unknown variable":           {[]string{database, "SLUICE_REDIS_ULR=redis://h"}, "api", []string{"SLUICE_REDIS_ULR", "SLUICE_REDIS_URL"}},
-		"a bad duration in a flag":      {[]string{database}, "api --store-budget 50", []string{"--store-budget", `"50"`}},
-		"a bad duration in a variable":  {[]string{database, "SLUICE_POLL_INTERVAL=often"}, "api", []string{"SLUICE_POLL_INTERVAL", `"often"`}},
-		"a bad address":                 {[]string{database}, "api --check-addr 8080", []string{"--check-addr", `"8080"`}},
-		"a bad database URL":            {nil, "api --database-url mysql://h/d", []string{"--database-url"}},
-		"a bad Redis URL":               {[]string{database}, "api --redis-url http://h", []string{"--redis-url"}},
-		"no database":                   {nil, "api", []string{"--database-url", "SLUICE_DATABASE_URL"}},
-		"no file":                       {[]string{database}, "admin apply --tenant acme", []string{"--file"}},
-		"a flag without its value":      {[]string{database}, "api --check-addr", []string{"--check-addr"}},
-		"a flag given twice":            {[]string{database}, "api --log-level info --log-level warn", []string{"--log-level"}},
-		"two listeners at one address":  {[]string{database}, "api --check-addr :7 --metrics-addr 127.0.0.1:7", []string{"--check-addr", "--metrics-addr"}},
-		"a re-read before the poll":     {[]string{database}, "api --poll-interval 1m --reread-interval 1s", []string{"--poll-interval", "--reread-interval"}},
-		"no time for a check to finish": {[]string{database, "SLUICE_STORE_BUDGET=1s"}, "api --shutdown-timeout 500ms", []string{"SLUICE_STORE_BUDGET", "--shutdown-timeout"}},
-		"an unknown command":            {[]string{database}, "admin aply", []string{"aply", "apply"}},
-		"no command":                    {[]string{database}, "admin", []string{"migrate"}},
-		"several at once":               {[]string{"SLUICE_LOG_LEVEL=loud"}, "api --store-budget never", []string{"SLUICE_LOG_LEVEL", "--store-budget", "--database-url"}},
+		"an unknown flag": {
+			[]string{database},
+			"api --check-adr :0",
+			[]string{"--check-adr", "--check-addr"},
+		},
+		"another command's flag": {
+			[]string{database},
+			"admin export --tenant a --dry-run",
+			[]string{"--dry-run", "admin apply"},
+		},
+		"an unknown variable": {
+			[]string{database, "SLUICE_REDIS_ULR=redis://h"},
+			"api",
+			[]string{"SLUICE_REDIS_ULR", "SLUICE_REDIS_URL"},
+		},
+		"a bad duration in a flag": {
+			[]string{database},
+			"api --store-budget 50",
+			[]string{"--store-budget", `"50"`},
+		},
+		"a bad duration in a variable": {
+			[]string{database, "SLUICE_POLL_INTERVAL=often"},
+			"api",
+			[]string{"SLUICE_POLL_INTERVAL", `"often"`},
+		},
+		"a bad address": {
+			[]string{database},
+			"api --check-addr 8080",
+			[]string{"--check-addr", `"8080"`},
+		},
+		"a bad database URL":       {nil, "api --database-url mysql://h/d", []string{"--database-url"}},
+		"a bad Redis URL":          {[]string{database}, "api --redis-url http://h", []string{"--redis-url"}},
+		"no database":              {nil, "api", []string{"--database-url", "SLUICE_DATABASE_URL"}},
+		"no file":                  {[]string{database}, "admin apply --tenant acme", []string{"--file"}},
+		"a flag without its value": {[]string{database}, "api --check-addr", []string{"--check-addr"}},
+		"a flag given twice": {
+			[]string{database},
+			"api --log-level info --log-level warn",
+			[]string{"--log-level"},
+		},
+		"two listeners at one address": {
+			[]string{database},
+			"api --check-addr :7 --metrics-addr 127.0.0.1:7",
+			[]string{"--check-addr", "--metrics-addr"},
+		},
+		"a re-read before the poll": {
+			[]string{database},
+			"api --poll-interval 1m --reread-interval 1s",
+			[]string{"--poll-interval", "--reread-interval"},
+		},
+		"no time for a check to finish": {
+			[]string{database, "SLUICE_STORE_BUDGET=1s"},
+			"api --shutdown-timeout 500ms",
+			[]string{"SLUICE_STORE_BUDGET", "--shutdown-timeout"},
+		},
+		"an unknown command": {[]string{database}, "admin aply", []string{"aply", "apply"}},
+		"no command":         {[]string{database}, "admin", []string{"migrate"}},
+		"several at once": {
+			[]string{"SLUICE_LOG_LEVEL=loud"},
+			"api --store-budget never",
+			[]string{"SLUICE_LOG_LEVEL", "--store-budget", "--database-url"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +108,8 @@ func TestSecretsAreNeverLogged(t *testing.T) {
 			t.Fatal(err)
 		}
 		databases := map[string]string{
-			"a wrong password":          fmt.Sprintf("postgres://%s:%s@%s%s?sslmode=disable", own.User.Username(), secret, own.Host, own.Path),
+			"a wrong password": fmt.Sprintf("postgres://%s:%s@%s%s?sslmode=disable", own.User.Username(),
+				secret, own.Host, own.Path),
 			"a server that is away":     "postgres://sluice:" + secret + "@127.0.0.1:1/sluice",
 			"a host that has no name":   "postgres://sluice:" + secret + "@[::/sluice",
 			"a port that is no number":  "postgres://sluice:" + secret + "@localhost:port/sluice",
@@ -101,7 +146,10 @@ func TestSecretsAreNeverLogged(t *testing.T) {
 		}
 		password, _ := database.User.Password()
 		_, keySecret, _ := strings.Cut(strings.TrimPrefix(tn.key, "slk_"), "_")
-		for what, hidden := range map[string]string{"database's password": password, "key": keySecret, "Redis's password": secret} {
+		for what, hidden := range map[string]string{
+			"database's password": password, "key": keySecret,
+			"Redis's password": secret,
+		} {
 			if hidden == "" || strings.Contains(a.stdout.String()+a.stderr.String(), hidden) {
 				t.Errorf("the %s %q is in the log:\n%s", what, hidden, a.stderr.String())
 			}

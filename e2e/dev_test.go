@@ -27,7 +27,8 @@ func TestSluiceDevDoesWhatItPrints(t *testing.T) {
 
 	seconds, err := strconv.Atoi(denied.header.Get("Retry-After"))
 	if err != nil || seconds < 1 || seconds > 10 {
-		t.Fatalf("Retry-After is %q, want 1 to 10 seconds for one token at 6 per minute", denied.header.Get("Retry-After"))
+		t.Fatalf("Retry-After is %q, want 1 to 10 seconds for one token at 6 per minute",
+			denied.header.Get("Retry-After"))
 	}
 	<-time.After(time.Duration(seconds) * time.Second) // the promise is that this very wait is enough
 	if again := d.paste(t); again.status != http.StatusOK {
@@ -41,11 +42,13 @@ func TestSluiceDevDoesWhatItPrints(t *testing.T) {
 func wantDocumentedDenial(t *testing.T, got *answer) {
 	t.Helper()
 	const pattern = "user:{user_id}:endpoint:/api/reports"
-	if got.Allowed || got.Degraded || *got.Plan != "free" || *got.ViolatedTier != "user" || *got.ViolatedRule != pattern ||
+	if got.Allowed || got.Degraded || *got.Plan != "free" || *got.ViolatedTier != "user" ||
+		*got.ViolatedRule != pattern ||
 		*got.Reason != "limit_exceeded" || *got.Limit != 3 || *got.Remaining != 0 {
 		t.Errorf("the denial says %s", got.text)
 	}
-	if wait, reset := *got.RetryAfterMS, *got.ResetAfterMS; wait < 1 || wait > 10_000 || reset < 20_000 || reset > 30_000 {
+	if wait, reset := *got.RetryAfterMS, *got.ResetAfterMS; wait < 1 || wait > 10_000 || reset < 20_000 ||
+		reset > 30_000 {
 		t.Errorf("wait %d ms and reset %d ms, want at most 10 s and 20 s to 30 s", wait, reset)
 	}
 	deciding := 0
@@ -55,7 +58,8 @@ func wantDocumentedDenial(t *testing.T, got *answer) {
 			continue
 		}
 		deciding++
-		if one.KeyPattern != pattern || one.Scope != "user" || one.Mode != "enforce" || one.Allowed || *one.Limit != 3 || *one.Remaining >= 1 {
+		if one.KeyPattern != pattern || one.Scope != "user" || one.Mode != "enforce" || one.Allowed ||
+			*one.Limit != 3 || *one.Remaining >= 1 {
 			t.Errorf("the deciding tier is %+v", one)
 		}
 	}
@@ -113,7 +117,8 @@ func TestSluiceDevKeepsItsDataBetweenRuns(t *testing.T) {
 func TestSluiceDevRunsWithoutRedis(t *testing.T) {
 	t.Parallel()
 	d := startDev(t, dataDir(t), []string{"PATH=" + pathWithout("redis-server")})
-	if log := d.stderr.String(); !strings.Contains(log, "redis-server is not installed") || !strings.Contains(log, "in memory") {
+	if log := d.stderr.String(); !strings.Contains(log, "redis-server is not installed") ||
+		!strings.Contains(log, "in memory") {
 		t.Errorf("the log does not say that buckets are in memory:\n%s", log)
 	}
 	for range 3 {
@@ -125,14 +130,16 @@ func TestSluiceDevRunsWithoutRedis(t *testing.T) {
 		t.Errorf("%d %s, want 429", got.status, got.text)
 	}
 	// The admin API is in the same process, and looks into the same buckets.
-	greeting := regexp.MustCompile(`(?m)^Admin +http://(\S+) \(sign in as (\S+) with the password (\S+)\)$`).FindStringSubmatch(d.stdout.String())
+	greeting := regexp.MustCompile(`(?m)^Admin +http://(\S+) \(sign in as (\S+) with the password (\S+)\)$`).
+		FindStringSubmatch(d.stdout.String())
 	if greeting == nil {
 		t.Fatalf("no admin login was printed:\n%s", d.stdout.String())
 	}
 	a := &adminServer{addr: greeting[1], client: newClient(t)}
 	a.signInAs(t, greeting[2], greeting[3])
 	status, buckets, err := a.askOf("demo", http.MethodGet, "/users/42/buckets", "")
-	if err != nil || status != http.StatusOK || !regexp.MustCompile(`"burst_capacity":3,.*?"tokens":0[.,]`).MatchString(buckets) {
+	if err != nil || status != http.StatusOK ||
+		!regexp.MustCompile(`"burst_capacity":3,.*?"tokens":0[.,]`).MatchString(buckets) {
 		t.Errorf("user 42's buckets: %d, %v: %s", status, err, buckets)
 	}
 	d.stop(t)
@@ -176,7 +183,8 @@ var (
 
 func startDev(t *testing.T, dir string, env []string) *dev {
 	t.Helper()
-	p := spawn(t, env, "sluice", "dev", "--data-dir", dir, "--check-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0",
+	p := spawn(t, env, "sluice", "dev", "--data-dir", dir, "--check-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
+		"--metrics-addr", "127.0.0.1:0",
 		"--grpc-addr", "127.0.0.1:0")
 	// In good order even if the test fails: it has servers of its own to stop.
 	t.Cleanup(func() { p.stop(t) })

@@ -30,14 +30,17 @@ func TestTheSwitchForBadDaysIsInForceWithinTwoSeconds(t *testing.T) {
 	}
 	users := []string{"42", "mallory"}
 	for _, user := range users {
-		eventually(t, propagation, "the second check to be denied", answered(user, http.StatusTooManyRequests, "enforce"))
+		eventually(t, propagation, "the second check to be denied",
+			answered(user, http.StatusTooManyRequests, "enforce"))
 	}
 	a.want(t, http.StatusOK, http.MethodPatch, "", `{"enforcement":"shadow"}`)
 	for _, user := range users {
 		eventually(t, propagation, "checks to pass in shadow", answered(user, http.StatusOK, "shadow"))
 	}
-	if got := api.check(t, `{"user_id":"42"}`); got.Limit != nil || got.header.Get("RateLimit") != "" || got.Tiers[0].Allowed {
-		t.Errorf("in shadow a check is answered %s with the headers %v, want a tier that reports, and no limit", got.text, got.header)
+	if got := api.check(t, `{"user_id":"42"}`); got.Limit != nil || got.header.Get("RateLimit") != "" ||
+		got.Tiers[0].Allowed {
+		t.Errorf("in shadow a check is answered %s with the headers %v, want a tier that reports, and no limit",
+			got.text, got.header)
 	}
 	if n := api.metric(t, "sluice_snapshot_tenants_in_shadow"); n != 1 {
 		t.Errorf("%g tenants are in shadow, says the metric, want 1", n)
@@ -47,7 +50,8 @@ func TestTheSwitchForBadDaysIsInForceWithinTwoSeconds(t *testing.T) {
 		return err == nil && strings.Contains(listed, `"reason":"limit_exceeded"`)
 	})
 
-	if printed := admin(t, tn.database, "set-enforcement", "--tenant", tn.slug, "--enforcement", "on"); printed != "on\n" {
+	if printed := admin(t, tn.database, "set-enforcement", "--tenant", tn.slug, "--enforcement",
+		"on"); printed != "on\n" {
 		t.Errorf("set-enforcement printed %q, want on", printed)
 	}
 	for _, user := range users {

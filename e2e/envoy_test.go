@@ -69,15 +69,19 @@ func (tn tenant) startGRPC(t *testing.T, redis string, options ...string) (*api,
 
 // The configurations of envoyproxy/ratelimit's integration tests, in our words.
 const (
-	basicConfig   = "domain: basic\ndescriptors:\n- {key: key1, rate_limit: {unit: second, requests_per_unit: 50}}\n- {key: one_per_minute, rate_limit: {unit: minute, requests_per_unit: 1}}\n"
-	anotherConfig = "domain: another\ndescriptors:\n- {key: key2, rate_limit: {unit: minute, requests_per_unit: 20}}\n" +
-		"- {key: key3, rate_limit: {unit: hour, requests_per_unit: 10}}\n- {key: key4, rate_limit: {unit: day, requests_per_unit: 20}}\n"
+	basicConfig = "domain: basic\ndescriptors:\n- {key: key1, rate_limit: {unit: second, requests_per_unit: " +
+		"50}}\n- {key: one_per_minute, rate_limit: {unit: minute, requests_per_unit: 1}}\n"
+	anotherConfig = "domain: another\ndescriptors:\n- {key: key2, rate_limit: {unit: minute, requests_per_unit: " +
+		"20}}\n" +
+		"- {key: key3, rate_limit: {unit: hour, requests_per_unit: 10}}\n- {key: key4, rate_limit: {unit: day, " +
+		"requests_per_unit: 20}}\n"
 	shareConfig = "domain: share-threshold-test\ndescriptors:\n" +
 		"- {key: files, value: files/*, share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 10}}\n" +
 		"- {key: files_no_share, value: files_no_share/*, rate_limit: {unit: hour, requests_per_unit: 10}}\n"
 )
 
-// TestAnImportedConfigurationAnswersAsBefore asks what testBasicBaseConfig and testShareThreshold of envoyproxy/ratelimit ask.
+// TestAnImportedConfigurationAnswersAsBefore asks what testBasicBaseConfig and testShareThreshold of
+// envoyproxy/ratelimit ask.
 func TestAnImportedConfigurationAnswersAsBefore(t *testing.T) {
 	t.Parallel()
 	tn := newTenant(t, "rules: []\n")
@@ -85,16 +89,20 @@ func TestAnImportedConfigurationAnswersAsBefore(t *testing.T) {
 		admin(t, tn.database, "import-envoy", "--tenant", tn.slug, "-f", writeRules(t, config))
 	}
 	_, e := tn.startGRPC(t, devdbtest.Redis(t).URL())
-	is := func(answer *rls.RateLimitResponse, i int, code rls.RateLimitResponse_Code, limit, remaining uint32, unit rls.RateLimitResponse_RateLimit_Unit) {
+	is := func(answer *rls.RateLimitResponse, i int, code rls.RateLimitResponse_Code, limit, remaining uint32,
+		unit rls.RateLimitResponse_RateLimit_Unit,
+	) {
 		t.Helper()
 		s := answer.GetStatuses()[i]
-		if s.GetCode() != code || s.GetCurrentLimit().GetRequestsPerUnit() != limit || s.GetCurrentLimit().GetUnit() != unit ||
+		if s.GetCode() != code || s.GetCurrentLimit().GetRequestsPerUnit() != limit ||
+			s.GetCurrentLimit().GetUnit() != unit ||
 			s.GetLimitRemaining() != remaining {
 			t.Errorf("status %d is %v, want %s of %d per %s with %d left", i, s, code, limit, unit, remaining)
 		}
 	}
 	const ok, over = rls.RateLimitResponse_OK, rls.RateLimitResponse_OVER_LIMIT
-	if answer := e.ask(t, "foo", "hello", "world"); answer.GetOverallCode() != ok || answer.GetStatuses()[0].GetCurrentLimit() != nil {
+	if answer := e.ask(t, "foo", "hello", "world"); answer.GetOverallCode() != ok ||
+		answer.GetStatuses()[0].GetCurrentLimit() != nil {
 		t.Errorf("an unknown domain is answered %v", answer)
 	}
 	is(e.ask(t, "basic", "key1", "foo"), 0, ok, 50, 49, rls.RateLimitResponse_RateLimit_SECOND)
@@ -142,7 +150,8 @@ func TestAnImportedConfigurationAnswersAsBefore(t *testing.T) {
 				return
 			}
 			is(answer, 1, over, 10, 0, rls.RateLimitResponse_RateLimit_HOUR)
-			// A denied request charges no key. A denial from the memory of the last second says nothing of keys that pass.
+			// A denied request charges no key. A denial from the memory of the last second says nothing of keys that
+			// pass.
 			if answer.GetStatuses()[0].GetCurrentLimit() != nil {
 				is(answer, 0, ok, 20, 10, rls.RateLimitResponse_RateLimit_MINUTE)
 			}
@@ -150,7 +159,8 @@ func TestAnImportedConfigurationAnswersAsBefore(t *testing.T) {
 	})
 	first := e.ask(t, "another", "key4", "durTest").GetStatuses()[0].GetDurationUntilReset().GetSeconds()
 	eventually(t, patience, "duration_until_reset to fall", func() bool {
-		return e.ask(t, "another", "key4", "durTest"+value()).GetStatuses()[0].GetDurationUntilReset().GetSeconds() < first
+		return e.ask(t, "another", "key4",
+			"durTest"+value()).GetStatuses()[0].GetDurationUntilReset().GetSeconds() < first
 	})
 
 	for range 10 {
@@ -158,7 +168,8 @@ func TestAnImportedConfigurationAnswersAsBefore(t *testing.T) {
 	}
 	is(e.ask(t, "share-threshold-test", "files", "files/b.csv"), 0, over, 10, 0, rls.RateLimitResponse_RateLimit_HOUR)
 	for range 10 {
-		is(e.ask(t, "share-threshold-test", "files_no_share", "files_no_share/"+value()), 0, ok, 10, 9, rls.RateLimitResponse_RateLimit_HOUR)
+		is(e.ask(t, "share-threshold-test", "files_no_share", "files_no_share/"+value()), 0, ok, 10, 9,
+			rls.RateLimitResponse_RateLimit_HOUR)
 	}
 }
 
@@ -166,7 +177,8 @@ func TestAnImportedConfigurationAnswersAsBefore(t *testing.T) {
 func TestHitsAreGivenBackInRedis(t *testing.T) {
 	t.Parallel()
 	tn := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 1/hour, burst_capacity: 3}\n")
-	tn.key = strings.TrimSpace(admin(t, tn.database, "create-key", "--tenant", "acme", "--name", "refunds", "--permissions", "check,refund"))
+	tn.key = strings.TrimSpace(admin(t, tn.database, "create-key", "--tenant", "acme", "--name", "refunds",
+		"--permissions", "check,refund"))
 	_, e := tn.startGRPC(t, devdbtest.Redis(t).URL())
 	for want := range uint32(3) {
 		if left := e.ask(t, "acme", "user_id", "42").GetStatuses()[0].GetLimitRemaining(); left != 2-want {
@@ -176,11 +188,15 @@ func TestHitsAreGivenBackInRedis(t *testing.T) {
 	back := &rls.RateLimitRequest{Domain: "acme", HitsAddend: 2, Descriptors: []*common.RateLimitDescriptor{{
 		Entries: []*common.RateLimitDescriptor_Entry{{Key: "user_id", Value: "42"}}, IsNegativeHits: true,
 	}}}
-	answer, err := e.ShouldRateLimit(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+e.key), back)
+	answer, err := e.ShouldRateLimit(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+e.key),
+		back)
 	if err != nil || answer.GetStatuses()[0].GetLimitRemaining() != 2 {
 		t.Errorf("hits are given back as %v, %v", answer, err)
 	}
-	for i, want := range []rls.RateLimitResponse_Code{rls.RateLimitResponse_OK, rls.RateLimitResponse_OK, rls.RateLimitResponse_OVER_LIMIT} {
+	for i, want := range []rls.RateLimitResponse_Code{
+		rls.RateLimitResponse_OK, rls.RateLimitResponse_OK,
+		rls.RateLimitResponse_OVER_LIMIT,
+	} {
 		if got := e.ask(t, "acme", "user_id", "42").GetOverallCode(); got != want {
 			t.Errorf("request %d after it is %s, want %s", i, got, want)
 		}
@@ -225,7 +241,8 @@ func TestGRPCSurvivesARestart(t *testing.T) {
 	line.to.Store(&to)
 	first.stop(t)
 	before := limited.Load()
-	eventually(t, patience, "requests after the restart", func() bool { return limited.Load() > before+100 || t.Failed() })
+	eventually(t, patience, "requests after the restart",
+		func() bool { return limited.Load() > before+100 || t.Failed() })
 	close(done)
 	load.Wait()
 	t.Logf("%d limited, %d unavailable", limited.Load(), unavailable.Load())
@@ -254,7 +271,8 @@ func TestGRPCTakesTLSAndClientsWithCertificates(t *testing.T) {
 		"without TLS":                    insecure.NewCredentials(),
 		"which trusts another authority": credentials.NewTLS(other.Client(t, client)),
 	} {
-		if _, err := newEnvoy(t, addr, tn.key, transport).try(t.Context(), "acme", "user_id", "7"); status.Code(err) != codes.Unavailable {
+		if _, err := newEnvoy(t, addr, tn.key, transport).try(t.Context(), "acme", "user_id",
+			"7"); status.Code(err) != codes.Unavailable {
 			t.Errorf("a client %s is answered %v", name, err)
 		}
 	}

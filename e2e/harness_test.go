@@ -20,7 +20,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/sluicegate/sluice/internal/awake"
+	"github.com/sluicegate/sluice/internal/devdb/awake"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
@@ -63,7 +63,8 @@ func (s suite) Run() int {
 var build = sync.OnceValue(func() error {
 	// go test takes an old result for a new one unless something that a test looked at has changed.
 	for _, sources := range []string{"cmd", "db", "internal", "go.mod"} {
-		looked := filepath.WalkDir(filepath.Join("..", sources), func(_ string, _ fs.DirEntry, err error) error { return err })
+		looked := filepath.WalkDir(filepath.Join("..", sources),
+			func(_ string, _ fs.DirEntry, err error) error { return err })
 		if looked != nil {
 			return fmt.Errorf("look at the sources of the binaries: %w", looked)
 		}
@@ -224,9 +225,9 @@ func newTenant(t *testing.T, rules string) tenant {
 	return newTenantIn(t, devdbtest.Postgres(t), rules)
 }
 
-func newTenantIn(t *testing.T, database, rules string, options ...string) tenant {
+func newTenantIn(t *testing.T, database, rules string) tenant {
 	t.Helper()
-	admin(t, database, append([]string{"create-tenant", "--slug", "acme", "--name", "Acme"}, options...)...)
+	admin(t, database, "create-tenant", "--slug", "acme", "--name", "Acme")
 	key := admin(t, database, "create-key", "--tenant", "acme", "--name", "ci", "--permissions", "check,explain")
 	tn := tenant{database, "acme", strings.TrimSpace(key)}
 	tn.apply(t, rules)

@@ -108,7 +108,8 @@ rules: [`+user+`, {key_pattern: "endpoint:/internal/*", action: block}]`)
 func (a *api) standing(t *testing.T) (answers [4]string) {
 	t.Helper()
 	for i, body := range [len(answers)]string{
-		`{"user_id":"7","cost":0}`, `{"endpoint":"/internal/users"}`, `{"user_id":"7","plan":"pro","cost":0}`, `{"plan":"gold"}`,
+		`{"user_id":"7","cost":0}`, `{"endpoint":"/internal/users"}`, `{"user_id":"7","plan":"pro","cost":0}`,
+		`{"plan":"gold"}`,
 	} {
 		got, err := a.try(body)
 		if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicegate/sluice/internal/awake"
 	"github.com/sluicegate/sluice/internal/devdb"
+	"github.com/sluicegate/sluice/internal/devdb/awake"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
@@ -124,7 +124,8 @@ func wantFailureModes(t *testing.T, all []asked, began time.Duration) {
 	median, most, worst := quantile(times, 0.5), quantile(times, 0.99), quantile(times, 1)
 	t.Logf("%d checks without Redis: median %s, 99 %% %s, worst %s", degraded, median, most, worst)
 	if median > beside || most > budget+beside || worst > budget+starved {
-		t.Errorf("checks without Redis took %s in the median, 99 %% at most %s and the worst %s; want at most %s, %s and %s",
+		t.Errorf("checks without Redis took %s in the median, 99 %% at most %s and the worst %s; want at most %s, %s "+
+			"and %s",
 			median, most, worst, beside, budget+beside, budget+starved)
 	}
 	if locally != 5 {
@@ -136,7 +137,8 @@ func wantFailureModes(t *testing.T, all []asked, began time.Duration) {
 func wrongAnswer(body string, got *answer) string {
 	switch body {
 	case askLocal:
-		if got.status != http.StatusOK && (got.status != http.StatusTooManyRequests || *got.Reason != "limit_exceeded") {
+		if got.status != http.StatusOK &&
+			(got.status != http.StatusTooManyRequests || *got.Reason != "limit_exceeded") {
 			return "200, or 429 and limit_exceeded"
 		}
 	case askOpen:
@@ -182,7 +184,8 @@ func TestAReplyLostOnTheWayChargesAtMostOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := devdbtest.Redis(t)
-			tn := newTenant(t, `rules: [{key_pattern: "user:{user_id}", rate: 1/hour, burst_capacity: 10, failure_mode: open}]`)
+			tn := newTenant(t,
+				`rules: [{key_pattern: "user:{user_id}", rate: 1/hour, burst_capacity: 10, failure_mode: open}]`)
 			lossy := newProxy(t, server.Addr())
 			a := tn.startAPI(t, lossy.url(t, server.URL()), "--store-budget=2s")
 			direct := tn.startAPI(t, server.URL(), unhurried)

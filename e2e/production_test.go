@@ -38,7 +38,8 @@ func TestTheCommandsOfTheProductionPage(t *testing.T) {
 		t.Fatalf("the page has %d blocks of commands", len(blocks))
 	}
 	checks, scrapes := reserve(t), reserve(t)
-	text := strings.NewReplacer("127.0.0.1:18080", checks.Addr(), "127.0.0.1:19090", scrapes.Addr()).Replace(script.String())
+	text := strings.NewReplacer("127.0.0.1:18080", checks.Addr(), "127.0.0.1:19090",
+		scrapes.Addr()).Replace(script.String())
 
 	// Roles belong to a whole server, so this one is the page's alone.
 	folder, err := os.MkdirTemp("", "sluice-test-postgres-")
@@ -70,20 +71,25 @@ func TestTheCommandsOfTheProductionPage(t *testing.T) {
 	command := exec.CommandContext(t.Context(), "bash", "-c", text)
 	command.Dir = dir
 	command.Env = []string{
-		"PATH=" + binaries + ":" + os.Getenv("PATH"), "OWNER_URL=" + owner, "APP_URL=" + app.String(), "RESTORE_URL=" + restored, "REDIS_URL=" + store.URL(),
+		"PATH=" + binaries + ":" + os.Getenv("PATH"), "OWNER_URL=" + owner, "APP_URL=" + app.String(),
+		"RESTORE_URL=" + restored, "REDIS_URL=" + store.URL(),
 	}
 	output, err := command.CombinedOutput()
 	if err != nil {
 		log, _ := os.ReadFile(filepath.Join(dir, "api.log"))
 		t.Fatalf("%v\n%s\napi wrote:\n%s", err, output, log)
 	}
-	for _, want := range []string{`"status":"ready"`, `"status":"ok","version":`, `"allowed":true`, `"limit":20`, "sluice_checks_total{"} {
+	for _, want := range []string{
+		`"status":"ready"`, `"status":"ok","version":`, `"allowed":true`, `"limit":20`,
+		"sluice_checks_total{",
+	} {
 		if !strings.Contains(string(output), want) {
 			t.Errorf("the commands print no %s:\n%s", want, output)
 		}
 	}
 	if n := strings.Count(string(output), `key_pattern: user:{user_id}`); n != 2 {
-		t.Errorf("%d exports have the rule, want the one before the backup and the one after it was restored:\n%s", n, output)
+		t.Errorf("%d exports have the rule, want the one before the backup and the one after it was restored:\n%s", n,
+			output)
 	}
 
 	// The restored database is whole: its key works, and its audit log is what it was.
@@ -96,7 +102,8 @@ func TestTheCommandsOfTheProductionPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	at.User = app.User
-	a := tenant{at.String(), "acme", strings.TrimSpace(string(key))}.startAPI(t, strings.Replace(store.URL(), "redis://", "redis://sluice:choose-another@", 1), unhurried)
+	a := tenant{at.String(), "acme", strings.TrimSpace(string(key))}.startAPI(t,
+		strings.Replace(store.URL(), "redis://", "redis://sluice:choose-another@", 1), unhurried)
 	if got := a.check(t, `{"user_id":"43"}`); !got.Allowed || got.Degraded {
 		t.Errorf("a check by the restored rules is answered %d %s", got.status, got.text)
 	}

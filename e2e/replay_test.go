@@ -25,8 +25,8 @@ func (tn tenant) record(t *testing.T) {
 // figures are the line of a replay's output for all checks.
 var figures = regexp.MustCompile(`(?m)^all +(\d+) +(\d+) +(\d+) +(\d+)$`)
 
-// TestAReplaySaysWhatWasReallyDecided: an api process records its checks, and `admin replay` decides them as it did, and
-// otherwise with another file.
+// TestAReplaySaysWhatWasReallyDecided: an api process records its checks, and `admin replay` decides them as it did,
+// and otherwise with another file.
 func TestAReplaySaysWhatWasReallyDecided(t *testing.T) {
 	t.Parallel()
 	limit := func(burst string) string {
@@ -40,7 +40,8 @@ func TestAReplaySaysWhatWasReallyDecided(t *testing.T) {
 		return run(t, env, "admin", append([]string{"replay", "--tenant", tn.slug, "-f", file}, options...)...)
 	}
 	same, tight := writeRules(t, limit("3")), writeRules(t, limit("2"))
-	if r := replay(same); r.status != 1 || r.stdout != "" || !strings.Contains(r.stderr, "no checks of this time were recorded") {
+	if r := replay(same); r.status != 1 || r.stdout != "" ||
+		!strings.Contains(r.stderr, "no checks of this time were recorded") {
 		t.Errorf("before any check: status %d, %q and %q", r.status, r.stdout, r.stderr)
 	}
 
@@ -69,7 +70,8 @@ func TestAReplaySaysWhatWasReallyDecided(t *testing.T) {
 		if r.status != 0 || found == nil || strings.Join(found[1:], " ") != test.figures {
 			t.Errorf("%s: status %d, want the figures %s: %s%s", name, r.status, test.figures, r.stdout, r.stderr)
 		}
-		if !strings.Contains(r.stdout, ": 10 checks") || !strings.Contains(r.stdout, "100.00 % are decided by the rules in force as they were.") {
+		if !strings.Contains(r.stdout, ": 10 checks") ||
+			!strings.Contains(r.stdout, "100.00 % are decided by the rules in force as they were.") {
 			t.Errorf("%s: the replay says:\n%s", name, r.stdout)
 		}
 	}
@@ -80,20 +82,39 @@ func TestAReplaySaysWhatWasReallyDecided(t *testing.T) {
 		status  int
 		says    string
 	}{
-		"a condition that is met":     {tight, []string{"--fail-if", "newly_denied > 0"}, 3, "the condition is met: newly_denied > 0"},
-		"one by a percentage":         {tight, []string{"--fail-if", "newly_denied >= 10%"}, 3, "the condition is met"},
-		"one of two":                  {tight, []string{"--fail-if", "denied_now > 100, newly_denied >= 1"}, 3, "newly_denied >= 1"},
+		"a condition that is met": {
+			tight,
+			[]string{"--fail-if", "newly_denied > 0"},
+			3,
+			"the condition is met: newly_denied > 0",
+		},
+		"one by a percentage": {tight, []string{"--fail-if", "newly_denied >= 10%"}, 3, "the condition is met"},
+		"one of two": {
+			tight,
+			[]string{"--fail-if", "denied_now > 100, newly_denied >= 1"},
+			3,
+			"newly_denied >= 1",
+		},
 		"a condition that is not met": {tight, []string{"--fail-if", "newly_denied > 10%"}, 0, ""},
 		"a condition that is none":    {tight, []string{"--fail-if", "new > 1"}, 2, "--fail-if"},
 		"a time that is none":         {tight, []string{"--from", "yesterday"}, 2, "neither a time such as"},
 		"an end before its start":     {tight, []string{"--from", "1h", "--to", "2h"}, 2, "--from and --to"},
 		"too long a time":             {tight, []string{"--from", "800h"}, 2, "at most 30 days"},
-		"a time without checks":       {tight, []string{"--from", "3h", "--to", "2h"}, 1, "no checks of this time were recorded"},
-		"a file that is not there":    {"/nowhere.yaml", nil, 1, "/nowhere.yaml"},
-		"a faulty file":               {writeRules(t, "rules:\n  - {key_pattern: \"user:{user_id}\"}\n"), nil, 1, "rules.yaml:2"},
+		"a time without checks": {
+			tight,
+			[]string{"--from", "3h", "--to", "2h"},
+			1,
+			"no checks of this time were recorded",
+		},
+		"a file that is not there": {"/nowhere.yaml", nil, 1, "/nowhere.yaml"},
+		"a faulty file": {
+			writeRules(t, "rules:\n  - {key_pattern: \"user:{user_id}\"}\n"), nil, 1,
+			"rules.yaml:2",
+		},
 	} {
 		r := replay(test.file, test.options...)
-		if r.status != test.status || !strings.Contains(r.stderr, test.says) || test.status != 0 && test.status != 3 && r.stdout != "" {
+		if r.status != test.status || !strings.Contains(r.stderr, test.says) || test.status != 0 && test.status != 3 &&
+			r.stdout != "" {
 			t.Errorf("%s: status %d, want %d and %q: %s%s", name, r.status, test.status, test.says, r.stdout, r.stderr)
 		}
 		if (test.status == 0 || test.status == 3) && !figures.MatchString(r.stdout) {

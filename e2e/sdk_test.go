@@ -37,7 +37,8 @@ func (a *api) newSDK(t *testing.T, config sluice.Config) *sluice.Client {
 
 func TestTheGoClientLimitsAndRemembers(t *testing.T) {
 	t.Parallel()
-	a := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 1/second, burst_capacity: 3}\n").startAPI(t, devdbtest.Redis(t).URL())
+	a := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 1/second, burst_capacity: 3}\n").startAPI(t,
+		devdbtest.Redis(t).URL())
 	client := a.newSDK(t, sluice.Config{})
 	var denied sluice.Decision
 	for passed := 0; denied.Status == 0; passed++ {
@@ -51,15 +52,18 @@ func TestTheGoClientLimitsAndRemembers(t *testing.T) {
 			t.Fatal("it never denied")
 		}
 	}
-	if denied.Reason != "limit_exceeded" || denied.ViolatedRule != "user:{user_id}" || denied.Limit != 3 || denied.Remaining != 0 ||
+	if denied.Reason != "limit_exceeded" || denied.ViolatedRule != "user:{user_id}" || denied.Limit != 3 ||
+		denied.Remaining != 0 ||
 		denied.RetryAfter <= 0 || denied.RetryAfter > time.Second || len(denied.Tiers) != 1 {
 		t.Errorf("the denial is %+v", denied)
 	}
 	<-time.After(denied.RetryAfter) // the promise is that this very wait is enough
-	if d, err := client.Check(t.Context(), sluice.Check{UserID: "42", Endpoint: "/api/reports"}); err != nil || !d.Allowed {
+	if d, err := client.Check(t.Context(), sluice.Check{UserID: "42", Endpoint: "/api/reports"}); err != nil ||
+		!d.Allowed {
 		t.Errorf("after the wait: %+v, %v", d, err)
 	}
-	decisions, err := client.CheckBatch(t.Context(), []sluice.Check{{UserID: "b", Cost: 2}, {UserID: "b", Cost: 2}, {UserID: "b", Look: true}})
+	decisions, err := client.CheckBatch(t.Context(),
+		[]sluice.Check{{UserID: "b", Cost: 2}, {UserID: "b", Cost: 2}, {UserID: "b", Look: true}})
 	if err != nil || !decisions[0].Allowed || decisions[1].Allowed || !decisions[2].Allowed {
 		t.Errorf("the batch: %+v, %v", decisions, err)
 	}
@@ -67,7 +71,8 @@ func TestTheGoClientLimitsAndRemembers(t *testing.T) {
 
 func TestTheGoClientSharesRequestsAndKeepsAnswersApart(t *testing.T) {
 	t.Parallel()
-	a := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 1/hour, burst_capacity: 5}\n").startAPI(t, devdbtest.Redis(t).URL(), unhurried)
+	a := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 1/hour, burst_capacity: 5}\n").startAPI(t,
+		devdbtest.Redis(t).URL(), unhurried)
 	client := a.newSDK(t, sluice.Config{})
 	const users, each = 20, 9
 	var passed [users]atomic.Int64
@@ -88,7 +93,8 @@ func TestTheGoClientSharesRequestsAndKeepsAnswersApart(t *testing.T) {
 	all.Go(func() { // its neighbours in the batch are not to suffer
 		_, err := client.Check(t.Context(), sluice.Check{UserID: strings.Repeat("x", 257)})
 		var invalid *sluice.Error
-		if !errors.As(err, &invalid) || invalid.Kind != sluice.KindRequest || len(invalid.Fields) != 1 || invalid.Fields[0].Pointer != "/user_id" {
+		if !errors.As(err, &invalid) || invalid.Kind != sluice.KindRequest || len(invalid.Fields) != 1 ||
+			invalid.Fields[0].Pointer != "/user_id" {
 			t.Errorf("the check that is not valid: %v", err)
 		}
 	})
@@ -102,11 +108,13 @@ func TestTheGoClientSharesRequestsAndKeepsAnswersApart(t *testing.T) {
 
 func TestTheGoClientWithAWrongKeySaysSoAndFollowsItsFailureMode(t *testing.T) {
 	t.Parallel()
-	a := newTenant(t, "rules:\n  - {key_pattern: global, rate: 1/second, burst_capacity: 5}\n").startAPI(t, devdbtest.Redis(t).URL())
+	a := newTenant(t, "rules:\n  - {key_pattern: global, rate: 1/second, burst_capacity: 5}\n").startAPI(t,
+		devdbtest.Redis(t).URL())
 	client := a.newSDK(t, sluice.Config{Key: "slk_0123_0123456789abcdef0123456789abcdef", FailureMode: sluice.Closed})
 	d, err := client.Check(t.Context(), sluice.Check{UserID: "42"})
 	var failed *sluice.Error
-	if err != nil || d.Allowed || d.Status != http.StatusServiceUnavailable || !errors.As(d.Err, &failed) || failed.Kind != sluice.KindKey {
+	if err != nil || d.Allowed || d.Status != http.StatusServiceUnavailable || !errors.As(d.Err, &failed) ||
+		failed.Kind != sluice.KindKey {
 		t.Errorf("%+v, %v", d, err)
 	}
 	if strings.Contains(d.Err.Error(), "0123456789abcdef") {
@@ -168,14 +176,16 @@ func TestTheGoClientRidesOutARestart(t *testing.T) {
 	close(stop)
 	load.Wait()
 	t.Logf("%d served, %d by the failure mode, %d slower than the time-out", served.Load(), fallen.Load(), slow.Load())
-	if n, all := slow.Load(), served.Load()+fallen.Load(); n > all/100 { // where tests run in parallel, the wait for a processor counts, too
+	// where tests run in parallel, the wait for a processor counts, too
+	if n, all := slow.Load(), served.Load()+fallen.Load(); n > all/100 {
 		t.Errorf("%d of %d checks took longer than the time-out", n, all)
 	}
 }
 
 func TestTheGoClientReservesSettlesAndShowsUsage(t *testing.T) {
 	t.Parallel()
-	a := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 1/hour, burst_capacity: 100}\n").startAPI(t, devdbtest.Redis(t).URL())
+	a := newTenant(t, "rules:\n  - {key_pattern: \"user:{user_id}\", rate: 1/hour, burst_capacity: 100}\n").startAPI(t,
+		devdbtest.Redis(t).URL())
 	client := a.newSDK(t, sluice.Config{})
 	used := func() float64 {
 		t.Helper()

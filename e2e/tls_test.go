@@ -24,8 +24,8 @@ import (
 
 const storePassword = "hunter2/?#@:%"
 
-// secureRedis is a Redis that takes TLS with certificates of its authority only, a user app of an ACL, and a sentinel that
-// watches it.
+// secureRedis is a Redis that takes TLS with certificates of its authority only, a user app of an ACL, and a sentinel
+// that watches it.
 type secureRedis struct{ addr, sentinel string }
 
 func newSecureRedis(t *testing.T, ca *certstest.Authority) secureRedis {
@@ -40,7 +40,11 @@ func newSecureRedis(t *testing.T, ca *certstest.Authority) secureRedis {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 	for _, command := range [][]any{
-		{"CONFIG", "SET", "tls-cert-file", pair.CertFile, "tls-key-file", pair.KeyFile, "tls-ca-cert-file", ca.CAFile, "tls-auth-clients", "yes"},
+		{
+			"CONFIG", "SET", "tls-cert-file", pair.CertFile, "tls-key-file", pair.KeyFile, "tls-ca-cert-file",
+			ca.CAFile,
+			"tls-auth-clients", "yes",
+		},
 		{"ACL", "SETUSER", "app", "on", ">" + storePassword, "~*", "&*", "+@all"},
 		{"CONFIG", "SET", "tls-port", port.String()},
 		{"ACL", "SETUSER", "default", "off"},
@@ -61,8 +65,10 @@ func startSentinel(t *testing.T, ca *certstest.Authority, pair certstest.Pair, m
 	}
 	t.Cleanup(port.Release)
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	text := fmt.Sprintf("bind 127.0.0.1\nport 0\ntls-port %s\ntls-cert-file %s\ntls-key-file %s\ntls-ca-cert-file %s\ntls-auth-clients yes\n"+
-		"tls-replication yes\nrequirepass \"%s\"\nsentinel monitor limits 127.0.0.1 %s 1\nsentinel auth-user limits app\nsentinel auth-pass limits \"%s\"\n",
+	text := fmt.Sprintf("bind 127.0.0.1\nport 0\ntls-port %s\ntls-cert-file %s\ntls-key-file %s\ntls-ca-cert-file "+
+		"%s\ntls-auth-clients yes\n"+
+		"tls-replication yes\nrequirepass \"%s\"\nsentinel monitor limits 127.0.0.1 %s 1\nsentinel auth-user limits "+
+		"app\nsentinel auth-pass limits \"%s\"\n",
 		port, pair.CertFile, pair.KeyFile, ca.CAFile, storePassword, master, storePassword)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -86,8 +92,8 @@ func startSentinel(t *testing.T, ca *certstest.Authority, pair certstest.Pair, m
 	return port.Addr()
 }
 
-// securePostgres is a PostgreSQL with a migrated database and a role app, which needs TLS with a certificate in its name and a
-// password.
+// securePostgres is a PostgreSQL with a migrated database and a role app, which needs TLS with a certificate in its
+// name and a password.
 type securePostgres struct {
 	url   string // as that role, with neither
 	owner *pgx.Conn
@@ -140,13 +146,17 @@ func (p securePostgres) exec(t *testing.T, statements ...string) {
 func (p securePostgres) trust(t *testing.T, ca *certstest.Authority) {
 	t.Helper()
 	pair := ca.Valid(t, "postgres")
-	for name, from := range map[string]string{"ca.pem": ca.CAFile, "server.crt": pair.CertFile, "server.key": pair.KeyFile} {
+	for name, from := range map[string]string{
+		"ca.pem": ca.CAFile, "server.crt": pair.CertFile,
+		"server.key": pair.KeyFile,
+	} {
 		text, err := os.ReadFile(from)
 		if err != nil {
 			t.Fatal(err)
 		}
 		// Written by the server: it runs as another user when the tests run as root.
-		p.exec(t, fmt.Sprintf("COPY (SELECT $x$%s$x$) TO PROGRAM $x$umask 077; printf '%%b' \"$(cat)\" > %s$x$", text, name))
+		p.exec(t, fmt.Sprintf("COPY (SELECT $x$%s$x$) TO PROGRAM $x$umask 077; printf '%%b' \"$(cat)\" > %s$x$", text,
+			name))
 	}
 	p.exec(t, "ALTER SYSTEM SET ssl_ca_file = 'ca.pem'", "ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()")
 }
@@ -154,7 +164,8 @@ func (p securePostgres) trust(t *testing.T, ca *certstest.Authority) {
 // connections counts the role's.
 func (p securePostgres) connections(t *testing.T) (n int) {
 	t.Helper()
-	if err := p.owner.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'").Scan(&n); err != nil {
+	if err := p.owner.QueryRow(t.Context(),
+		"SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'").Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -179,9 +190,11 @@ func TestARenewedAuthorityOfPostgreSQLNeedsNoRestart(t *testing.T) {
 	put(ca.CAFile, "ca.pem")
 	put(app.CertFile, "app.pem")
 	put(app.KeyFile, "app.key")
-	address := database.url + fmt.Sprintf("?sslmode=verify-full&sslrootcert=%s&sslcert=%s&sslkey=%s", at("ca.pem"), at("app.pem"), at("app.key"))
+	address := database.url + fmt.Sprintf("?sslmode=verify-full&sslrootcert=%s&sslcert=%s&sslkey=%s", at("ca.pem"),
+		at("app.pem"), at("app.key"))
 	p := spawn(t, []string{
-		"SLUICE_DATABASE_URL=" + address, "SLUICE_DATABASE_PASSWORD_FILE=" + secretFile(t, storePassword), "SLUICE_BUCKETS=postgres",
+		"SLUICE_DATABASE_URL=" + address, "SLUICE_DATABASE_PASSWORD_FILE=" + secretFile(t, storePassword),
+		"SLUICE_BUCKETS=postgres",
 		"SLUICE_CHECK_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0", "SLUICE_LOG_FORMAT=json",
 	}, "api")
 	eventually(t, patience, "the process to connect", func() bool { return database.connections(t) > 0 })
@@ -209,7 +222,8 @@ func TestARenewedAuthorityOfPostgreSQLNeedsNoRestart(t *testing.T) {
 		return strings.Contains(p.stderr.String(), "TLS files have changed and cannot be used")
 	})
 	put(renewed.KeyFile, "app.key")
-	eventually(t, patience, "the process to connect by the renewed certificates", func() bool { return database.connections(t) > 0 })
+	eventually(t, patience, "the process to connect by the renewed certificates",
+		func() bool { return database.connections(t) > 0 })
 	if log := p.stderr.String(); strings.Contains(log, "hunter2") || strings.Contains(log, "PRIVATE") {
 		t.Errorf("a secret in the log:\n%s", log)
 	}
@@ -230,17 +244,22 @@ func TestEveryConnectionByTLS(t *testing.T) {
 	ca, other := certstest.New(t), certstest.New(t)
 	app, server, expired := ca.Valid(t, "app"), ca.Valid(t, "server"), ca.Issue(t, "late", time.Now().Add(-time.Minute))
 	base := newSecurePostgres(t, ca).url
-	database := base + fmt.Sprintf("?sslmode=verify-full&sslrootcert=%s&sslcert=%s&sslkey=%s", ca.CAFile, app.CertFile, app.KeyFile)
+	database := base + fmt.Sprintf("?sslmode=verify-full&sslrootcert=%s&sslcert=%s&sslkey=%s", ca.CAFile, app.CertFile,
+		app.KeyFile)
 	store := newSecureRedis(t, ca)
 	env := []string{
-		"SLUICE_DATABASE_URL_FILE=" + secretFile(t, database), "SLUICE_DATABASE_PASSWORD_FILE=" + secretFile(t, storePassword),
-		"SLUICE_REDIS_URL=rediss://app@" + store.addr, "SLUICE_REDIS_PASSWORD_FILE=" + secretFile(t, storePassword), "SLUICE_STORE_BUDGET=5s",
-		"SLUICE_REDIS_TLS_CA=" + ca.CAFile, "SLUICE_REDIS_TLS_CERT=" + app.CertFile, "SLUICE_REDIS_TLS_KEY=" + app.KeyFile,
+		"SLUICE_DATABASE_URL_FILE=" + secretFile(t, database), "SLUICE_DATABASE_PASSWORD_FILE=" +
+			secretFile(t, storePassword),
+		"SLUICE_REDIS_URL=rediss://app@" + store.addr, "SLUICE_REDIS_PASSWORD_FILE=" + secretFile(t, storePassword),
+		"SLUICE_STORE_BUDGET=5s",
+		"SLUICE_REDIS_TLS_CA=" + ca.CAFile, "SLUICE_REDIS_TLS_CERT=" + app.CertFile,
+		"SLUICE_REDIS_TLS_KEY=" + app.KeyFile,
 		"SLUICE_CHECK_ADDR=127.0.0.1:0", "SLUICE_ADMIN_ADDR=127.0.0.1:0", "SLUICE_METRICS_ADDR=127.0.0.1:0",
 		"SLUICE_LOG_FORMAT=json", "SLUICE_SHUTDOWN_TIMEOUT=1m", "SLUICE_DRAIN_DELAY=1h", "SLUICE_PPROF=true",
 	}
 	for _, listener := range []string{"CHECK", "ADMIN", "METRICS"} {
-		env = append(env, "SLUICE_"+listener+"_TLS_CERT="+server.CertFile, "SLUICE_"+listener+"_TLS_KEY="+server.KeyFile,
+		env = append(env, "SLUICE_"+listener+"_TLS_CERT="+server.CertFile,
+			"SLUICE_"+listener+"_TLS_KEY="+server.KeyFile,
 			"SLUICE_"+listener+"_TLS_CLIENT_CA="+ca.CAFile)
 	}
 	command := func(args ...string) string {
@@ -253,7 +272,8 @@ func TestEveryConnectionByTLS(t *testing.T) {
 	}
 	command("create-tenant", "--slug", "acme", "--name", "Acme")
 	key := command("create-key", "--tenant", "acme", "--name", "ci")
-	command("apply", "--tenant", "acme", "-f", writeRules(t, `rules: [{key_pattern: "user:{user_id}", rate: 1/hour, burst_capacity: 2}]`))
+	command("apply", "--tenant", "acme", "-f",
+		writeRules(t, `rules: [{key_pattern: "user:{user_id}", rate: 1/hour, burst_capacity: 2}]`))
 	// with replaces variables.
 	with := func(changes ...string) []string { return append(append([]string{}, env...), changes...) }
 
@@ -266,7 +286,8 @@ func TestEveryConnectionByTLS(t *testing.T) {
 		p := spawn(t, env, "api")
 		addresses := p.await(t, &p.stderr, answeringChecks)
 		a := &api{process: p, checks: addresses[1], metrics: addresses[2], key: key, client: trusting}
-		eventually(t, patience, "the api process to be ready", func() bool { return a.getTLS(t, trusting, a.checks, "/readyz").status == 200 })
+		eventually(t, patience, "the api process to be ready",
+			func() bool { return a.getTLS(t, trusting, a.checks, "/readyz").status == 200 })
 		return p, a
 	}
 	p, a := start(t, env)
@@ -289,10 +310,12 @@ func TestEveryConnectionByTLS(t *testing.T) {
 			}
 		}
 	}
-	if got := a.getTLS(t, trusting, a.metrics, "/metrics"); got.status != 200 || !strings.Contains(got.text, "sluice_checks_total") {
+	if got := a.getTLS(t, trusting, a.metrics, "/metrics"); got.status != 200 ||
+		!strings.Contains(got.text, "sluice_checks_total") {
 		t.Errorf("/metrics is answered %d", got.status)
 	}
-	if got := a.getTLS(t, trusting, a.metrics, "/debug/pprof/goroutine?debug=1"); got.status != 200 || !strings.Contains(got.text, "goroutine profile") {
+	if got := a.getTLS(t, trusting, a.metrics, "/debug/pprof/goroutine?debug=1"); got.status != 200 ||
+		!strings.Contains(got.text, "goroutine profile") {
 		t.Errorf("a profile is answered %d %s", got.status, got.text)
 	}
 	surface := spawn(t, env, "admin", "serve")
@@ -304,7 +327,8 @@ func TestEveryConnectionByTLS(t *testing.T) {
 	// While it drains, it is not ready and answers as ever.
 	p.terminate(t)
 	for _, addr := range []string{a.checks, a.metrics} {
-		eventually(t, patience, "readiness to fail", func() bool { return a.getTLS(t, trusting, addr, "/readyz").status == 503 })
+		eventually(t, patience, "readiness to fail",
+			func() bool { return a.getTLS(t, trusting, addr, "/readyz").status == 503 })
 	}
 	if got := a.checkTLS(t); got.status != 429 || got.Degraded {
 		t.Errorf("a check is answered %d %s while the process drains, want 429 from Redis", got.status, got.text)
@@ -312,7 +336,8 @@ func TestEveryConnectionByTLS(t *testing.T) {
 
 	t.Run("by a sentinel", func(t *testing.T) {
 		t.Parallel()
-		_, a := start(t, with("SLUICE_REDIS_URL=rediss+sentinel://app@"+store.sentinel+"/limits", "SLUICE_REDIS_SENTINEL_PASSWORD="+storePassword))
+		_, a := start(t, with("SLUICE_REDIS_URL=rediss+sentinel://app@"+store.sentinel+"/limits",
+			"SLUICE_REDIS_SENTINEL_PASSWORD="+storePassword))
 		if got := a.checkTLS(t); got.status != 429 || got.Degraded {
 			t.Errorf("a check is answered %d %s, want 429 from Redis", got.status, got.text)
 		}
@@ -321,17 +346,28 @@ func TestEveryConnectionByTLS(t *testing.T) {
 		change string
 		want   []string
 	}{
-		"Redis with another CA":         {"SLUICE_REDIS_TLS_CA=" + other.CAFile, []string{"the authorities of SLUICE_REDIS_TLS_CA do not vouch"}},
-		"Redis with the system's CAs":   {"SLUICE_REDIS_TLS_CA=", []string{"name its authority by SLUICE_REDIS_TLS_CA"}},
-		"Redis with the wrong password": {"SLUICE_REDIS_PASSWORD_FILE=" + secretFile(t, "hunter3"), []string{"SLUICE_REDIS_PASSWORD: ", "WRONGPASS"}},
+		"Redis with another CA": {
+			"SLUICE_REDIS_TLS_CA=" + other.CAFile,
+			[]string{"its certificate is not signed by the authorities of SLUICE_REDIS_TLS_CA"},
+		},
+		"Redis with the system's CAs": {
+			"SLUICE_REDIS_TLS_CA=",
+			[]string{"name its authority by SLUICE_REDIS_TLS_CA"},
+		},
+		"Redis with the wrong password": {
+			"SLUICE_REDIS_PASSWORD_FILE=" + secretFile(t, "hunter3"),
+			[]string{"SLUICE_REDIS_PASSWORD: ", "WRONGPASS"},
+		},
 		"PostgreSQL with another CA": {
-			"SLUICE_DATABASE_URL_FILE=" + secretFile(t, strings.Replace(database, ca.CAFile, other.CAFile, 1)), []string{"check sslrootcert and the host in SLUICE_DATABASE_URL"},
+			"SLUICE_DATABASE_URL_FILE=" + secretFile(t, strings.Replace(database, ca.CAFile, other.CAFile, 1)),
+			[]string{"check sslrootcert and the host in SLUICE_DATABASE_URL"},
 		},
 		"PostgreSQL with the wrong password": {
 			"SLUICE_DATABASE_PASSWORD_FILE=" + secretFile(t, "hunter3"), []string{"SLUICE_DATABASE_PASSWORD"},
 		},
 		"PostgreSQL without TLS": {
-			"SLUICE_DATABASE_URL_FILE=" + secretFile(t, base+"?sslmode=disable"), []string{"SLUICE_DATABASE_URL", "no encryption"},
+			"SLUICE_DATABASE_URL_FILE=" + secretFile(t, base+"?sslmode=disable"),
+			[]string{"SLUICE_DATABASE_URL", "no encryption"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -351,12 +387,27 @@ func TestEveryConnectionByTLS(t *testing.T) {
 		})
 	}
 	for name, test := range map[string]struct{ change, want string }{
-		"an expired certificate of a listener": {"SLUICE_CHECK_TLS_CERT=" + expired.CertFile + "\nSLUICE_CHECK_TLS_KEY=" + expired.KeyFile, "SLUICE_CHECK_TLS_CERT: the certificate in " + expired.CertFile + " expired at"},
-		"a missing key":                        {"SLUICE_METRICS_TLS_KEY=/nowhere", "SLUICE_METRICS_TLS_KEY: open /nowhere"},
-		"a missing CA of PostgreSQL":           {"SLUICE_DATABASE_URL_FILE=" + secretFile(t, strings.Replace(database, ca.CAFile, "/nowhere", 1)), "read SLUICE_DATABASE_URL: "},
-		"a secret file that is missing":        {"SLUICE_REDIS_PASSWORD_FILE=/nowhere", "SLUICE_REDIS_PASSWORD_FILE: open /nowhere"},
-		"two passwords":                        {"SLUICE_REDIS_URL=rediss://app:hunter3@" + store.addr, "SLUICE_REDIS_PASSWORD_FILE and SLUICE_REDIS_URL both have a password"},
-		"a CA for a Redis without TLS":         {"SLUICE_REDIS_URL=redis://app@" + store.addr, "need a --redis-url that begins with rediss://"},
+		"an expired certificate of a listener": {"SLUICE_CHECK_TLS_CERT=" + expired.CertFile +
+			"\nSLUICE_CHECK_TLS_KEY=" + expired.KeyFile, "SLUICE_CHECK_TLS_CERT: the certificate in " +
+			expired.CertFile + " expired at"},
+		"a missing key": {
+			"SLUICE_METRICS_TLS_KEY=/nowhere",
+			"SLUICE_METRICS_TLS_KEY: open /nowhere",
+		},
+		"a missing CA of PostgreSQL": {"SLUICE_DATABASE_URL_FILE=" +
+			secretFile(t, strings.Replace(database, ca.CAFile, "/nowhere", 1)), "read SLUICE_DATABASE_URL: "},
+		"a secret file that is missing": {
+			"SLUICE_REDIS_PASSWORD_FILE=/nowhere",
+			"SLUICE_REDIS_PASSWORD_FILE: open /nowhere",
+		},
+		"two passwords": {
+			"SLUICE_REDIS_URL=rediss://app:hunter3@" + store.addr,
+			"SLUICE_REDIS_PASSWORD_FILE and SLUICE_REDIS_URL both have a password",
+		},
+		"a CA for a Redis without TLS": {
+			"SLUICE_REDIS_URL=redis://app@" + store.addr,
+			"need a --redis-url that begins with rediss://",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -370,7 +421,8 @@ func TestEveryConnectionByTLS(t *testing.T) {
 
 func (a *api) checkTLS(t *testing.T) answer {
 	t.Helper()
-	request, err := http.NewRequest(http.MethodPost, "https://"+a.checks+"/v1/check", strings.NewReader(`{"user_id":"42"}`))
+	request, err := http.NewRequest(http.MethodPost, "https://"+a.checks+"/v1/check",
+		strings.NewReader(`{"user_id":"42"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

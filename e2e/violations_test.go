@@ -19,7 +19,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sluicegate/sluice/internal/awake"
+	"github.com/sluicegate/sluice/internal/devdb/awake"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
@@ -97,15 +97,18 @@ func readBooks(t *testing.T, database string) (b books) {
 	defer func() { _ = connection.Close(t.Context()) }()
 	err = connection.QueryRow(t.Context(), `
 		WITH rows AS (
-			SELECT tenant_id, rule_id, substr(bucket_key, strpos(bucket_key, ':') + 1) AS subject, sum(count) AS counted, count(*) AS n
+			SELECT tenant_id, rule_id, substr(bucket_key, strpos(bucket_key, ':') + 1) AS subject,
+				sum(count) AS counted, count(*) AS n
 			FROM rate_limit_violation GROUP BY 1, 2, 3
 		), counts AS (
-			SELECT tenant_id, rule_id, subject, sum(denied) AS denied, sum(detail_dropped) AS dropped FROM violation_minute GROUP BY 1, 2, 3
+			SELECT tenant_id, rule_id, subject, sum(denied) AS denied, sum(detail_dropped) AS dropped
+				FROM violation_minute GROUP BY 1, 2, 3
 		)
 		SELECT coalesce(sum(denied), 0)::bigint, (coalesce(sum(counted), 0) + coalesce(sum(dropped), 0))::bigint,
 			(SELECT coalesce(sum(denied), 0)::bigint FROM decision_minute WHERE rule_id = 0),
 			(SELECT coalesce(sum(allowed), 0)::bigint FROM decision_span WHERE rule_id = 0 AND span_minutes = 1440),
-			count(*) FILTER (WHERE coalesce(denied, 0) <> coalesce(counted, 0) + coalesce(dropped, 0)), count(*), coalesce(sum(n), 0)::bigint
+			count(*) FILTER (WHERE coalesce(denied, 0) <> coalesce(counted, 0) + coalesce(dropped, 0)), count(*),
+				coalesce(sum(n), 0)::bigint
 		FROM counts FULL JOIN rows USING (tenant_id, rule_id, subject)`).
 		Scan(&b.denied, &b.counted, &b.verdicts, &b.allowed, &b.unbalanced, &b.subjects, &b.rows)
 	if err != nil {
@@ -124,7 +127,8 @@ func (a attack) run(t *testing.T, tn tenant, postgres *privatePostgres, options 
 		apis[i] = tn.spawnAPI(t, redis, append(options, unhurried)...)
 	}
 	for _, process := range apis {
-		eventually(t, patience, "the api process to be ready", func() bool { return process.ready(t).status == http.StatusOK })
+		eventually(t, patience, "the api process to be ready",
+			func() bool { return process.ready(t).status == http.StatusOK })
 	}
 	began := time.Now()
 	batches := a.checks() / attackBatch
@@ -175,7 +179,8 @@ func (a attack) run(t *testing.T, tn tenant, postgres *privatePostgres, options 
 		process.stop(t)
 	}
 	t.Logf("%v: %d checks in %s, %d denied, %.0f MiB at most in one process, stopped %s later",
-		options, a.checks(), asked.Round(time.Millisecond), denials.Load(), most/(1<<20), time.Since(thawed).Round(time.Millisecond))
+		options, a.checks(), asked.Round(time.Millisecond), denials.Load(), most/(1<<20),
+		time.Since(thawed).Round(time.Millisecond))
 	if want := int64(a.checks() - a.subjects); denials.Load() != want {
 		t.Errorf("%d checks were denied, want %d", denials.Load(), want)
 	}
@@ -193,7 +198,8 @@ func (a attack) bodyOf(batch int) []byte {
 		if i > 0 {
 			body.WriteByte(',')
 		}
-		fmt.Fprintf(&body, `{"user_id":"user-%d","endpoint":"/api/search","method":"GET","ip":"203.0.113.9"}`, (batch*attackBatch+i)%a.subjects)
+		fmt.Fprintf(&body, `{"user_id":"user-%d","endpoint":"/api/search","method":"GET","ip":"203.0.113.9"}`,
+			(batch*attackBatch+i)%a.subjects)
 	}
 	body.WriteString("]}")
 	return body.Bytes()
@@ -286,7 +292,8 @@ func TestAKilledProcessLosesAtMostOneFlushInterval(t *testing.T) {
 	b := readBooks(t, postgres)
 	t.Logf("%d denials, %d of them older than a flush; %d are stored", len(denials), old, b.denied)
 	if b.denied < int64(old) || b.denied > int64(len(denials)) || b.unbalanced != 0 {
-		t.Errorf("%d denials are stored and %d subjects do not add up, want from %d to %d and none", b.denied, b.unbalanced, old, len(denials))
+		t.Errorf("%d denials are stored and %d subjects do not add up, want from %d to %d and none", b.denied,
+			b.unbalanced, old, len(denials))
 	}
 }
 

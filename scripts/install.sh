@@ -15,14 +15,14 @@
 # It keeps to what bash 3.2 knows, which is what macOS has.
 set -euo pipefail
 
-readonly oldest_postgres=15 # the first that knows UNIQUE NULLS NOT DISTINCT
+readonly oldest_postgres=15 # UNIQUE NULLS NOT DISTINCT
 readonly oldest_redis=7
 
 say() { echo "install: $*" >&2; }
 
 # --- what is there ---------------------------------------------------------------------------
 
-# Where packages put the Postgres server without adding it to PATH; `sluice dev` looks there too.
+# Folders of Postgres servers outside PATH; internal/devdb searches them too.
 postgres_folders() {
   local folder
   command -v postgres >/dev/null && dirname "$(command -v postgres)"
@@ -53,12 +53,12 @@ has_redis() {
 
 has_compiler() { command -v "${CC:-cc}" >/dev/null || command -v gcc >/dev/null; }
 
-# The tests look for the same names.
+# The tests search for the same names.
 has_chromium() { command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; }
 
 has_curl() { command -v curl >/dev/null; }
 
-# The examples of gateways are tests. Debian keeps two of them in /usr/sbin.
+# The tests run the examples of gateways. Debian keeps two of these programs in /usr/sbin.
 has_proxies() {
   local proxy
   for proxy in nginx caddy haproxy; do
@@ -66,14 +66,14 @@ has_proxies() {
   done
 }
 
-# Node is not installed from here either. Vite needs this one.
+# Node is not installed from here. Vite needs this version.
 readonly oldest_node=20.19
 has_node() {
   command -v npm >/dev/null || return 1
   node -e "const [a, b] = process.versions.node.split('.'), [c, d] = '$oldest_node'.split('.'); process.exit(+a > +c || (a === c && +b >= +d) ? 0 : 1)"
 }
 
-# What the Python client is tested with. On Debian and Ubuntu it comes as packages, elsewhere into a virtual environment.
+# The Python client's test dependencies: packages on Debian and Ubuntu, elsewhere a virtual environment.
 readonly python_venv=clients/python/.venv
 python() {
   local one
@@ -117,8 +117,7 @@ apt() {
     apt-get -qq -o DPkg::Lock::Timeout=300 "$@" </dev/null
 }
 
-# The package lists may be missing (fresh container) or name versions that are gone; only then
-# are they fetched.
+# Package lists may be missing (fresh container) or outdated; only then are they fetched.
 apt_install() {
   say "apt-get install $*"
   apt install --no-install-recommends -y "$@" >/dev/null 2>&1 && return 0
@@ -127,8 +126,8 @@ apt_install() {
   apt install --no-install-recommends -y "$@" >/dev/null
 }
 
-# Packages start their services unless this file says that they must not. One that is already
-# there, as in container images, is its owner's.
+# Packages start their services unless this file forbids that. An existing file, as in container images, is not ours to
+# change.
 readonly policy=/usr/sbin/policy-rc.d
 without_starting_services() {
   if [ -e "$policy" ]; then
@@ -151,8 +150,8 @@ not_at_boot() {
 }
 
 debian_postgres() {
-  # postgresql-common comes first so that the server package finds the wish for no cluster. If it
-  # was there before, the machine has settings of its own.
+  # postgresql-common comes first, so that the server package creates no cluster. If it is installed already, the
+  # machine keeps its settings.
   if ! dpkg-query -W postgresql-common >/dev/null 2>&1; then
     apt_install postgresql-common || return
     as_root sed -i 's/^#* *create_main_cluster.*/create_main_cluster = false/' \

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Looks for rare failures: loads and outages that last longer than `make test` lets them, property
-# tests with many more cases, then every fuzz test for a while each.
+# Searches for rare failures: long loads and outages, property tests with many cases, and every fuzz test for a while.
 #
 #   CASES=20000 FUZZTIME=1m scripts/soak.sh
 set -euo pipefail
@@ -10,9 +9,9 @@ cases=${CASES:-20000}
 fuzztime=${FUZZTIME:-1m}
 
 go test -race -timeout=0 ./e2e -soak
-go test -timeout=0 ./internal/lease -run 'Model|ManyProcesses|Hostile' -v -soak # prints what leases admit
+go test -timeout=0 ./internal/enforce/lease -run 'Model|ManyProcesses|Hostile' -v -soak # prints what leases admit
 go test -timeout=0 ./client -run 'Model|AmongFaults' -v -soak
-go test -race -timeout=0 ./internal/redisbucket ./internal/pgbucket -run 'Faults|Linearizable|NoAlgorithmAdmits' -soak
+go test -race -timeout=0 ./internal/store/redisbucket ./internal/store/pgbucket -run 'Faults|Linearizable|NoAlgorithmAdmits' -soak
 
 files_with() { grep -rlE --include='*_test.go' "$1" internal db cmd 2>/dev/null || true; }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fails if a document names a file of this repository, or a Go test, that does not exist. A path is a word in backquotes that
-# begins with a folder of the repository; names in capitals and patterns stand for others. A test is a word that begins with Test
-# and a capital.
+# Fails if a document names a file of this repository, or a Go test, that does not exist. A path is a word in backquotes
+# that begins with a folder of the repository; names in capitals are placeholders. A test is a word that begins with
+# Test and a capital.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Fails if `make generate` would change anything. It works on a copy, so that the checkout stays as
-# it is, with or without changes that are not committed yet.
+# Fails if `make generate` would change anything. It works on a copy, including uncommitted changes, so that the
+# checkout stays as it is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Here, if it is older than its list. In the copy npm would empty this folder through the link, and replace the link.
+# Install here if needed. In the copy npm would empty this folder through the link, and replace the link.
 make --no-print-directory web/node_modules/.package-lock.json >/dev/null
 
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 mkdir "$copy/before" "$copy/after"
 
-# Everything that is or would be committed; a file that was deleted but not yet committed is not there.
+# Every file that is or would be committed; deleted ones do not exist.
 git ls-files --cached --others --exclude-standard -z |
   while IFS= read -r -d '' file; do
     if [ -e "$file" ]; then printf '%s\0' "$file"; fi

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Fails if a file names the host of a package registry: those differ from machine to machine (many
-# companies have mirrors), and a lock file that names one breaks everybody else's build.
+# Fails if a file names the host of a package registry. Many companies have mirrors, and a lock file with a host breaks
+# everybody else's build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# In brackets, so that this file does not name them either.
+# In brackets, so that this file does not match.
 hosts='registry[.]npmjs[.]org|registry[.]yarnpkg[.]com|proxy[.]golang[.]org|sum[.]golang[.]org|pypi[.]org|pythonhosted[.]org|deb[.]debian[.]org'
 
-# The hosts that this machine downloads from.
+# This machine's mirrors.
 for url in $(go env GOPROXY | tr ',|' '  ') "$(command -v npm >/dev/null && npm config get registry 2>/dev/null || true)"; do
   host=$(echo "$url" | sed -nE 's,^https?://([^@/]*@)?([^/:]+).*,\2,p' | sed 's/[.]/[.]/g')
   if [ -n "$host" ]; then hosts="$hosts|$host"; fi

@@ -186,7 +186,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case ok:
 		f.serve(w, r)
 	case strings.HasPrefix(name, "api/") || strings.HasPrefix(name, "assets/"):
-		httpapi.WriteError(w, r, h.log, httpapi.NotFound.Problem("Check the path; the API is described at /api/v1/docs."))
+		httpapi.WriteError(w, r, h.log,
+			httpapi.NotFound.Problem("Check the path; the API is described at /api/v1/docs."))
 	case h.index == nil:
 		header.Set("Content-Type", "text/html; charset=utf-8")
 		header.Set("Cache-Control", "no-store")

@@ -13,9 +13,10 @@ import (
 )
 
 var built = fstest.MapFS{
-	".gitkeep":               {},
-	".vite/manifest.json":    {Data: []byte(`{}`)},
-	"index.html":             {Data: []byte("<!doctype html><title>Sluice</title><script>start()</script><script src=\"/a.js\"></script>")},
+	".gitkeep":            {},
+	".vite/manifest.json": {Data: []byte(`{}`)},
+	"index.html": {Data: []byte(
+		"<!doctype html><title>Sluice</title><script>start()</script><script src=\"/a.js\"></script>")},
 	"favicon.svg":            {Data: []byte("<svg/>")},
 	"assets/index-abc.js.gz": {Data: compressed("plain script")},
 }
@@ -63,36 +64,60 @@ func TestAddresses(t *testing.T) {
 			want: map[string]string{"Content-Type": "text/html; charset=utf-8", "Cache-Control": "no-cache"},
 		},
 		{
-			name: "a screen's address is the UI", method: "GET", path: "/t/acme/rules/12", status: 200, body: "<title>Sluice",
+			name: "a screen's address is the UI", method: "GET", path: "/t/acme/rules/12", status: 200,
+			body: "<title>Sluice",
 		},
 		{
-			name: "a user id that looks like a file is still a screen", method: "GET", path: "/t/acme/users/a.js", status: 200, body: "<title>Sluice",
+			name: "a user id that looks like a file is still a screen", method: "GET", path: "/t/acme/users/a.js",
+			status: 200, body: "<title>Sluice",
 		},
 		{
-			name: "an asset is cached for ever", method: "GET", path: "/assets/index-abc.js", status: 200, body: "plain script",
+			name: "an asset is cached for ever", method: "GET", path: "/assets/index-abc.js", status: 200,
+			body: "plain script",
 			want: map[string]string{
-				"Content-Type": "text/javascript; charset=utf-8", "Cache-Control": "public, max-age=31536000, immutable",
+				"Content-Type":     "text/javascript; charset=utf-8",
+				"Cache-Control":    "public, max-age=31536000, immutable",
 				"Content-Encoding": "", "Vary": "Accept-Encoding",
 			},
 		},
 		{
-			name: "an asset is compressed for whoever accepts that", method: "GET", path: "/assets/index-abc.js", status: 200,
+			name: "an asset is compressed for whoever accepts that", method: "GET", path: "/assets/index-abc.js",
+			status:  200,
 			headers: map[string]string{"Accept-Encoding": "deflate, gzip"}, body: string(compressed("plain script")),
-			want: map[string]string{"Content-Encoding": "gzip", "Content-Length": strconv.Itoa(len(compressed("plain script")))},
+			want: map[string]string{
+				"Content-Encoding": "gzip",
+				"Content-Length":   strconv.Itoa(len(compressed("plain script"))),
+			},
 		},
 		{
 			name: "gzip with weight 0 is a refusal", method: "GET", path: "/assets/index-abc.js", status: 200,
 			headers: map[string]string{"Accept-Encoding": "gzip;q=0"}, body: "plain script",
 		},
-		{name: "an asset that is gone is no page", method: "GET", path: "/assets/index-old.js", status: 404, body: "problem:not-found"},
-		{name: "an unknown API path is no page", method: "GET", path: "/api/v1/nothing", status: 404, body: "problem:not-found"},
-		{name: "the compressed twin is no file of its own", method: "GET", path: "/assets/index-abc.js.gz", status: 404, body: "problem:not-found"},
-		{name: "what the build notes is not served", method: "GET", path: "/.vite/manifest.json", status: 200, body: "<title>Sluice"},
+		{
+			name: "an asset that is gone is no page", method: "GET", path: "/assets/index-old.js", status: 404,
+			body: "problem:not-found",
+		},
+		{
+			name: "an unknown API path is no page", method: "GET", path: "/api/v1/nothing", status: 404,
+			body: "problem:not-found",
+		},
+		{
+			name: "the compressed twin is no file of its own", method: "GET", path: "/assets/index-abc.js.gz",
+			status: 404,
+			body:   "problem:not-found",
+		},
+		{
+			name: "what the build notes is not served", method: "GET", path: "/.vite/manifest.json", status: 200,
+			body: "<title>Sluice",
+		},
 		{
 			name: "writing is refused", method: "POST", path: "/", status: 405, body: "problem:method-not-allowed",
 			want: map[string]string{"Allow": "GET, HEAD"},
 		},
-		{name: "HEAD has no body", method: "HEAD", path: "/", status: 200, want: map[string]string{"Content-Length": "89"}},
+		{
+			name: "HEAD has no body", method: "HEAD", path: "/", status: 200,
+			want: map[string]string{"Content-Length": "89"},
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -126,7 +151,8 @@ func TestWhatIsAlreadyThereIsNotSentAgain(t *testing.T) {
 		}
 	}
 	plain := get(t, h, "GET", "/assets/index-abc.js", nil).Header().Get("ETag")
-	compressed := get(t, h, "GET", "/assets/index-abc.js", map[string]string{"Accept-Encoding": "gzip"}).Header().Get("ETag")
+	compressed := get(t, h, "GET", "/assets/index-abc.js",
+		map[string]string{"Accept-Encoding": "gzip"}).Header().Get("ETag")
 	if plain == compressed {
 		t.Errorf("two representations have one ETag %s", plain)
 	}

@@ -11,13 +11,7 @@ const chromium = [
 /* Browser tests: the built .bin/sluice in a real Chromium. */
 export default defineConfig({
   testDir: 'e2e',
-  testMatch: process.env.SCREENSHOTS
-    ? 'screenshots.ts'
-    : process.env.LIGHTHOUSE
-      ? 'lighthouse.ts'
-      : process.env.PROMETHEUS
-        ? 'dashboards.ts'
-        : '*.test.ts',
+  testMatch: process.env.SCREENSHOTS ? 'screenshots.ts' : process.env.LIGHTHOUSE ? 'lighthouse.ts' : '*.test.ts',
   outputDir: 'test-results',
   workers: 2, // each has a sluice with a Postgres and a Redis, and a Chromium
   forbidOnly: true,

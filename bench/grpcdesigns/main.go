@@ -1,5 +1,5 @@
-// Command grpcdesigns answers Envoy's rate limit service in two ways that Sluice is compared with: by nothing at all, and by
-// counters in Redis.
+// Command grpcdesigns answers Envoy's rate limit service in two ways that Sluice is compared with: by nothing at all,
+// and by counters in Redis.
 //
 //	grpcdesigns empty
 //	grpcdesigns incrby redis://…
@@ -57,8 +57,8 @@ func (empty) ShouldRateLimit(_ context.Context, request *rls.RateLimitRequest) (
 	return answer, nil
 }
 
-// counters is the common design: for each descriptor an INCRBY of the window's key and an EXPIRE, all in one pipeline. It
-// charges descriptors of denied requests too, and a lost reply is charged again by the next request.
+// counters is the common design: for each descriptor an INCRBY of the window's key and an EXPIRE, all in one pipeline.
+// It charges descriptors of denied requests too, and a lost reply is charged again by the next request.
 type counters struct {
 	rls.UnimplementedRateLimitServiceServer
 	rdb *redis.Client
@@ -98,8 +98,11 @@ func (c counters) ShouldRateLimit(ctx context.Context, request *rls.RateLimitReq
 
 func statusOf(count, resetSeconds int64) *rls.RateLimitResponse_DescriptorStatus {
 	status := &rls.RateLimitResponse_DescriptorStatus{
-		Code:               rls.RateLimitResponse_OK,
-		CurrentLimit:       &rls.RateLimitResponse_RateLimit{RequestsPerUnit: limit, Unit: rls.RateLimitResponse_RateLimit_HOUR},
+		Code: rls.RateLimitResponse_OK,
+		CurrentLimit: &rls.RateLimitResponse_RateLimit{
+			RequestsPerUnit: limit,
+			Unit:            rls.RateLimitResponse_RateLimit_HOUR,
+		},
 		LimitRemaining:     uint32(max(0, limit-count)),
 		DurationUntilReset: &durationpb.Duration{Seconds: resetSeconds},
 	}

@@ -1,15 +1,15 @@
-// Package sluicegrpc limits gRPC servers: interceptors that ask Sluice whether a call may pass.
+// Package sluicegrpc provides gRPC interceptors that limit calls. It is a separate module, so that package sluice needs
+// only the standard library.
 //
 //	server := grpc.NewServer(
 //		grpc.UnaryInterceptor(sluicegrpc.Unary(limits, identify)),
 //		grpc.StreamInterceptor(sluicegrpc.Stream(limits, identify)),
 //	)
 //
-// A denied call ends with RESOURCE_EXHAUSTED and, if a wait helps, a google.rpc.RetryInfo; one that nobody could decide
-// while the client fails closed with UNAVAILABLE; one whose check is not valid with INVALID_ARGUMENT. A stream is
-// one call: its messages are not counted. Stop the server before the client is closed, with grpc.WaitForHandlers or
-// GracefulStop: a place is released when its handler ends. It is a module of its own, so that package sluice needs the standard library
-// only.
+// A denied call ends with RESOURCE_EXHAUSTED and, if a wait helps, a google.rpc.RetryInfo. FailureMode Closed ends it
+// with UNAVAILABLE, and an invalid check with INVALID_ARGUMENT. A stream is one call: its messages are not counted.
+// Stop the server with grpc.WaitForHandlers or GracefulStop before closing the client, because a concurrency slot is
+// released when its handler ends.
 package sluicegrpc
 
 import (
@@ -25,11 +25,11 @@ import (
 	sluice "github.com/sluicegate/sluice/client"
 )
 
-// Identify says what to ask of a call; fullMethod is /package.Service/Method, which suits Check.Endpoint. If it returns
-// false, the call passes unasked.
+// Identify returns the check of a call; fullMethod is /package.Service/Method, which suits Check.Endpoint. If it
+// returns false, the call is not limited.
 type Identify func(ctx context.Context, fullMethod string) (sluice.Check, bool)
 
-// Unary limits calls with one request and one answer.
+// Unary limits unary calls.
 func Unary(limits *sluice.Client, identify Identify) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		release, err := enter(ctx, limits, identify, info.FullMethod)
@@ -41,7 +41,7 @@ func Unary(limits *sluice.Client, identify Identify) grpc.UnaryServerInterceptor
 	}
 }
 
-// Stream limits calls that stream, when they begin.
+// Stream limits streams when they begin.
 func Stream(limits *sluice.Client, identify Identify) grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		release, err := enter(stream.Context(), limits, identify, info.FullMethod)
@@ -53,14 +53,14 @@ func Stream(limits *sluice.Client, identify Identify) grpc.StreamServerIntercept
 	}
 }
 
-// enter returns what to do when the call is over, or the error that ends it now.
+// enter returns a function for the end of the call, or the error that ends it now.
 func enter(ctx context.Context, limits *sluice.Client, identify Identify, fullMethod string) (func(), error) {
 	nothing := func() {}
 	check, ask := identify(ctx, fullMethod)
 	if !ask {
 		return nothing, nil
 	}
-	// A check goes on when its caller leaves, since its answer tells which place was taken.
+	// The check outlives its caller, because its answer contains the slot to release.
 	decision, err := limits.Check(context.WithoutCancel(ctx), check)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, "the call cannot be identified")
@@ -90,7 +90,8 @@ func denial(d *sluice.Decision) error {
 	}
 	denied := status.New(code, message)
 	if d.RetryAfter > 0 {
-		if detailed, err := denied.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)}); err == nil {
+		if detailed, err := denied.WithDetails(
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)}); err == nil {
 			denied = detailed
 		}
 	}

@@ -23,11 +23,13 @@ import (
 	sluicegrpc "github.com/sluicegate/sluice/client/grpc"
 )
 
-const patience = 30 * time.Second
+const testTimeout = 30 * time.Second
 
-// serve starts a gRPC server whose calls are limited by a check endpoint that gives one answer, and returns a client
-// of it and what the endpoint was asked.
-func serve(t *testing.T, status int, answer string, mode sluice.FailureMode) (grpc_health_v1.HealthClient, *atomic.Int64, func()) {
+// serve starts a gRPC server behind a check endpoint with one answer, and returns a client and the checks that the
+// endpoint got.
+func serve(t *testing.T, status int, answer string, mode sluice.FailureMode) (grpc_health_v1.HealthClient,
+	*atomic.Int64, func(),
+) {
 	t.Helper()
 	var settled atomic.Int64
 	checks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +47,8 @@ func serve(t *testing.T, status int, answer string, mode sluice.FailureMode) (gr
 	}))
 	t.Cleanup(checks.Close)
 	limits, err := sluice.New(sluice.Config{
-		URL: checks.URL, Key: "slk_test_secret", Timeout: patience, FailureMode: mode, Logger: slog.New(slog.DiscardHandler),
+		URL: checks.URL, Key: "slk_test_secret", Timeout: testTimeout, FailureMode: mode,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +59,8 @@ func serve(t *testing.T, status int, answer string, mode sluice.FailureMode) (gr
 	server := grpc.NewServer(
 		grpc.UnaryInterceptor(sluicegrpc.Unary(limits, identify)),
 		grpc.StreamInterceptor(sluicegrpc.Stream(limits, identify)),
-		grpc.WaitForHandlers(true), // a stream releases its place when its handler ends, and Stop alone does not wait for that
+		// a stream releases its slot when its handler ends, for which Stop alone does not wait
+		grpc.WaitForHandlers(true),
 	)
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -64,12 +68,13 @@ func serve(t *testing.T, status int, answer string, mode sluice.FailureMode) (gr
 		t.Fatal(err)
 	}
 	go func() { _ = server.Serve(listener) }() // ends with Stop
-	connection, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient(listener.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	stop := func() {
-		_ = connection.Close() // a second time it says that it is closed
+		_ = connection.Close() // a second Close returns an error
 		server.Stop()
 		limits.Close()
 	}
@@ -87,18 +92,34 @@ func TestInterceptors(t *testing.T) {
 		wait   time.Duration
 		places int64
 	}{
-		"what is allowed passes":                      {status: 200, answer: `{"allowed":true}`},
-		"a place is released after the call":          {status: 200, answer: `{"allowed":true,"reservation":"r1"}`, places: 2},
-		"what is denied is told how long to wait":     {status: 429, answer: `{"allowed":false,"reason":"limit_exceeded","retry_after_ms":9959}`, want: codes.ResourceExhausted, wait: 9959 * time.Millisecond},
-		"what is blocked is told no wait":             {status: 429, answer: `{"allowed":false,"reason":"blocked","retry_after_ms":null}`, want: codes.ResourceExhausted},
-		"it passes when nobody decides":               {status: 500, answer: `oops`},
-		"it is refused when that fails closed":        {status: 500, answer: `oops`, mode: sluice.Closed, want: codes.Unavailable, wait: time.Second},
-		"a check that is not valid is an error of it": {status: 400, answer: `{"type":"urn:sluice:problem:invalid-request"}`, want: codes.InvalidArgument},
+		"what is allowed passes": {status: 200, answer: `{"allowed":true}`},
+		"a place is released after the call": {
+			status: 200, answer: `{"allowed":true,"reservation":"r1"}`,
+			places: 2,
+		},
+		"what is denied is told how long to wait": {
+			status: 429,
+			answer: `{"allowed":false,"reason":"limit_exceeded","retry_after_ms":9959}`, want: codes.ResourceExhausted,
+			wait: 9959 * time.Millisecond,
+		},
+		"what is blocked is told no wait": {
+			status: 429,
+			answer: `{"allowed":false,"reason":"blocked","retry_after_ms":null}`, want: codes.ResourceExhausted,
+		},
+		"it passes when nobody decides": {status: 500, answer: `oops`},
+		"it is refused when that fails closed": {
+			status: 500, answer: `oops`, mode: sluice.Closed,
+			want: codes.Unavailable, wait: time.Second,
+		},
+		"a check that is not valid is an error of it": {
+			status: 400,
+			answer: `{"type":"urn:sluice:problem:invalid-request"}`, want: codes.InvalidArgument,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client, settled, stop := serve(t, c.status, c.answer, c.mode)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			_, err := client.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 			wantStatus(t, "a call", err, c.want, c.wait)

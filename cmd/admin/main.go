@@ -1,4 +1,4 @@
-// Command admin sets Sluice up and changes rules.
+// Command admin serves the admin API and the UI, and changes tenants, keys and rules.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command api answers checks: may this request pass?
+// Command api answers checks.
 package main
 
 import (

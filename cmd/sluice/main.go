@@ -1,4 +1,4 @@
-// Command sluice runs all of Sluice in one process, to try it and to develop against it.
+// Command sluice runs everything in one process, for trials and development.
 package main
 
 import (

@@ -71,4 +71,5 @@ RETURNING account_id;
 DELETE FROM mailed_link WHERE account_id = $1 OR expires_at < clock_timestamp() - interval '1 day';
 
 -- name: ReplacePasswordHash :exec
-UPDATE account SET password_hash = sqlc.arg(new_hash), updated_at = clock_timestamp() WHERE account_id = sqlc.arg(account_id);
+UPDATE account SET password_hash = sqlc.arg(new_hash), updated_at = clock_timestamp()
+    WHERE account_id = sqlc.arg(account_id);

@@ -29,7 +29,8 @@ SELECT * FROM account WHERE account_id = $1 FOR NO KEY UPDATE;
 
 -- name: GrantAdmin :exec
 UPDATE account
-SET is_platform_admin = sqlc.arg(is_platform_admin), admin_by = sqlc.arg(admin_by), version = version + 1, updated_at = clock_timestamp()
+SET is_platform_admin = sqlc.arg(is_platform_admin), admin_by = sqlc.arg(admin_by), version = version + 1,
+    updated_at = clock_timestamp()
 WHERE account_id = sqlc.arg(account_id);
 
 -- name: UseSignIn :exec
@@ -38,5 +39,6 @@ INSERT INTO used_sign_in (flow_digest, expires_at) VALUES ($1, $2);
 -- name: ForgetUsedSignIns :exec
 -- A few at a time, so that no sign-in waits for many.
 DELETE FROM used_sign_in WHERE flow_digest IN (
-    SELECT u.flow_digest FROM used_sign_in AS u WHERE u.expires_at < clock_timestamp() ORDER BY u.expires_at LIMIT 10 FOR UPDATE SKIP LOCKED
+    SELECT u.flow_digest FROM used_sign_in AS u WHERE u.expires_at < clock_timestamp() ORDER BY u.expires_at
+        LIMIT 10 FOR UPDATE SKIP LOCKED
 );

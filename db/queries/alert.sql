@@ -1,6 +1,7 @@
 -- name: Alerts :many
 SELECT sqlc.embed(a), EXISTS (
-    SELECT FROM rate_limit_rule AS r WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id AND r.removed_at IS NOT NULL
+    SELECT FROM rate_limit_rule AS r WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id
+        AND r.removed_at IS NOT NULL
 ) AS rule_removed, coalesce((
     SELECT d.raised_at FROM delivery AS d
     WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND NOT d.is_test
@@ -12,7 +13,8 @@ ORDER BY a.alert_id;
 
 -- name: Alert :one
 SELECT sqlc.embed(a), EXISTS (
-    SELECT FROM rate_limit_rule AS r WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id AND r.removed_at IS NOT NULL
+    SELECT FROM rate_limit_rule AS r WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id
+        AND r.removed_at IS NOT NULL
 ) AS rule_removed, coalesce((
     SELECT d.raised_at FROM delivery AS d
     WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND NOT d.is_test
@@ -22,14 +24,17 @@ FROM alert AS a
 WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.alert_id = sqlc.arg(alert_id);
 
 -- name: CreateAlert :one
-INSERT INTO alert (tenant_id, name, kind, rule_id, per_subject, threshold, window_minutes, format, url, email, secret, is_active)
-VALUES (sqlc.arg(tenant_id), sqlc.arg(name), sqlc.arg(kind), sqlc.narg(rule_id), sqlc.arg(per_subject), sqlc.arg(threshold),
+INSERT INTO alert (tenant_id, name, kind, rule_id, per_subject, threshold, window_minutes, format, url, email, secret,
+    is_active)
+VALUES (sqlc.arg(tenant_id), sqlc.arg(name), sqlc.arg(kind), sqlc.narg(rule_id), sqlc.arg(per_subject),
+    sqlc.arg(threshold),
     sqlc.arg(window_minutes), sqlc.arg(format), sqlc.arg(url), sqlc.arg(email), sqlc.arg(secret), sqlc.arg(is_active))
 RETURNING alert_id;
 
 -- name: UpdateAlert :execrows
 UPDATE alert
-SET name = sqlc.arg(name), kind = sqlc.arg(kind), rule_id = sqlc.narg(rule_id), per_subject = sqlc.arg(per_subject), threshold = sqlc.arg(threshold),
+SET name = sqlc.arg(name), kind = sqlc.arg(kind), rule_id = sqlc.narg(rule_id), per_subject = sqlc.arg(per_subject),
+    threshold = sqlc.arg(threshold),
     window_minutes = sqlc.arg(window_minutes), format = sqlc.arg(format), url = sqlc.arg(url), email = sqlc.arg(email),
     secret = sqlc.arg(secret), is_active = sqlc.arg(is_active),
     version = version + 1, updated_at = now()
@@ -48,7 +53,8 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND secr
 -- name: SilenceAlert :execrows
 -- Until null ends a silence.
 UPDATE alert
-SET silenced_until = sqlc.narg(until)::timestamptz, silenced_by = sqlc.arg(silenced_by), silence_reason = sqlc.arg(reason),
+SET silenced_until = sqlc.narg(until)::timestamptz, silenced_by = sqlc.arg(silenced_by),
+    silence_reason = sqlc.arg(reason),
     version = version + 1, updated_at = now()
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id);
 
@@ -63,21 +69,24 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::big
 -- The first minute after a time in which a rule, 0 for checks as a whole, counted a check; the epoch: none.
 SELECT coalesce((
     SELECT d.minute FROM decision_minute AS d
-    WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.rule_id = sqlc.arg(rule_id) AND d.minute > sqlc.arg(since)::timestamptz
+    WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.rule_id = sqlc.arg(rule_id)
+        AND d.minute > sqlc.arg(since)::timestamptz
     ORDER BY d.minute LIMIT 1
 ), timestamptz 'epoch')::timestamptz AS minute;
 
 -- name: AlertCounts :many
--- What alerts judge: counts by rule or subject and minute, of the newest at_most rows that an index finds for each alert after
--- its time. Groups that counted less than the alert's least are left out, but each alert that found
--- rows has one at least, which says how many were looked at and back to when. In each alert all branches but one end before they begin.
+-- What alerts judge: counts by rule or subject and minute, of the newest at_most rows that an index finds for each
+-- alert after its time. Groups that counted less than the alert's least are left out, but each alert that found rows
+-- has one at least, which says how many were looked at and back to when. In each alert all branches but one end before
+-- they begin.
 WITH wanted AS (
     SELECT unnest(sqlc.arg(places)::integer[]) AS place, unnest(sqlc.arg(kinds)::text[]) AS kind,
         unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id, -- 0: every rule
         unnest(sqlc.arg(per_subjects)::boolean[]) AS per_subject, unnest(sqlc.arg(leasts)::bigint[]) AS least,
         unnest(sqlc.arg(sinces)::timestamptz[]) AS since
 )
-SELECT w.place::integer AS place, found.looked_at::bigint AS looked_at, found.looked_back_to::timestamptz AS looked_back_to,
+SELECT w.place::integer AS place, found.looked_at::bigint AS looked_at,
+    found.looked_back_to::timestamptz AS looked_back_to,
     (found.total >= w.least)::boolean AS counts, found.rule_id::bigint AS rule_id, found.subject::text AS subject,
     found.at::timestamptz AS minute, found.counted::bigint AS counted, found.checks::bigint AS checks
 FROM wanted AS w
@@ -86,7 +95,8 @@ CROSS JOIN LATERAL (
         sum(sum(n.counted)) OVER (PARTITION BY n.rule_id, n.subject) AS total,
         sum(count(*)) OVER () AS looked_at, min(min(n.at)) OVER () AS looked_back_to, row_number() OVER () AS place
     FROM (
-        (SELECT m.rule_id, CASE WHEN w.per_subject THEN m.subject ELSE '' END AS subject, m.minute AS at, m.denied AS counted, 0::bigint AS checks
+        (SELECT m.rule_id, CASE WHEN w.per_subject THEN m.subject ELSE '' END AS subject, m.minute AS at,
+            m.denied AS counted, 0::bigint AS checks
         FROM violation_minute AS m
         WHERE w.kind = 'denials' AND w.rule_id > 0 AND m.tenant_id = sqlc.arg(tenant_id) AND m.rule_id = w.rule_id
             AND NOT (w.per_subject AND m.other) AND m.minute > w.since AND m.minute <= sqlc.arg(until)::timestamptz
@@ -113,7 +123,8 @@ CROSS JOIN LATERAL (
         (SELECT d.rule_id, '', d.minute, CASE WHEN w.kind = 'degraded' THEN d.degraded ELSE d.near_limit + d.denied END,
             d.allowed + d.denied + d.bypassed
         FROM decision_minute AS d -- its rule 0 is all checks
-        WHERE (w.kind = 'degraded' OR w.kind = 'near_limit' AND w.rule_id > 0) AND d.tenant_id = sqlc.arg(tenant_id) AND d.rule_id = w.rule_id
+        WHERE (w.kind = 'degraded' OR w.kind = 'near_limit' AND w.rule_id > 0) AND d.tenant_id = sqlc.arg(tenant_id)
+            AND d.rule_id = w.rule_id
             AND d.minute > w.since AND d.minute <= sqlc.arg(until)::timestamptz
         ORDER BY d.minute DESC LIMIT sqlc.arg(at_most)::bigint)
         UNION ALL

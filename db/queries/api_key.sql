@@ -1,6 +1,7 @@
 -- name: NewerKeys :batchmany
--- With revoked keys, so that processes tell revoked keys from unknown ones. A tenant that is read whole comes with those of
--- the last 30 days, so that keys which were made and revoked in a loop do not fill the memory of processes.
+-- Includes revoked keys, so that processes tell revoked keys from unknown ones. A full read of a tenant includes only
+-- those of the last 30 days: a client that makes and revokes keys in a loop must not
+-- fill the memory of processes.
 SELECT * FROM api_key
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND (revision, key_id) > (sqlc.arg(after_revision)::bigint, sqlc.arg(after_key_id)::text)
@@ -9,12 +10,15 @@ ORDER BY revision, key_id
 LIMIT sqlc.arg(page_size);
 
 -- name: Keys :many
--- The latest first, before a key. A creator has left if the account may no longer sign in, or is neither a member nor a platform admin.
-SELECT sqlc.embed(k), (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id),
+-- The latest first, before a key. A creator has left if the account may no longer sign in, or is neither a member nor a
+-- platform admin.
+SELECT sqlc.embed(k), (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id
+    AND u.key_id = k.key_id),
     (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a
         WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
-            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))))::boolean AS creator_left
+            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))))::boolean
+                AS creator_left
 FROM api_key AS k
 WHERE k.tenant_id = sqlc.arg(tenant_id)
     AND (sqlc.narg(before_created_at)::timestamptz IS NULL
@@ -23,17 +27,20 @@ ORDER BY k.created_at DESC, k.key_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: Key :one
-SELECT sqlc.embed(k), (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id),
+SELECT sqlc.embed(k), (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id
+    AND u.key_id = k.key_id),
     (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a
         WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
-            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))))::boolean AS creator_left
+            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))))::boolean
+                AS creator_left
 FROM api_key AS k
 WHERE k.tenant_id = sqlc.arg(tenant_id) AND k.key_id = sqlc.arg(key_id);
 
 -- name: CreateKey :one
 INSERT INTO api_key (
-    tenant_id, key_id, name, digest, permissions, expires_at, revision, networks, created_by_kind, created_by_id, created_by_name)
+    tenant_id, key_id, name, digest, permissions, expires_at, revision, networks, created_by_kind, created_by_id,
+        created_by_name)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 RETURNING *;
 

@@ -1,5 +1,6 @@
--- Entries are read by what an index finds: the change, else the object, else the actor, else the kind of
--- object, else all. by_… of these queries is that; the conditions without by_ may be any.
+-- Entries are read by the first of these that the filter names, each with an index: the change, the object, the actor,
+-- the kind of object; else all. The parameters by_… hold that one; parameters without by_ filter the rows that the
+-- index finds.
 
 -- name: AuditPage :many
 -- The latest first, between two places.
@@ -41,5 +42,6 @@ LIMIT 1;
 
 -- name: WriteAudit :one
 -- For changes outside of the database.
-SELECT write_audit(sqlc.arg(tenant_id)::bigint, sqlc.arg(action)::text, sqlc.arg(object_kind)::text, sqlc.arg(object_id)::text,
+SELECT write_audit(sqlc.arg(tenant_id)::bigint, sqlc.arg(action)::text, sqlc.arg(object_kind)::text,
+    sqlc.arg(object_id)::text,
     sqlc.narg(before)::jsonb, sqlc.narg(after)::jsonb)::bigint AS audit_id;

@@ -1,7 +1,16 @@
 -- name: AuditWebhook :one
-SELECT sqlc.embed(w), sqlc.embed(p)
+-- With its jobs: when entries are attempted, the epoch for never, and now; and whether a test waits.
+SELECT sqlc.embed(w), sqlc.embed(p), t.slug,
+    coalesce((SELECT j.next_run_at FROM job AS j
+        WHERE j.tenant_id = w.tenant_id AND j.kind = sqlc.arg(kind) AND j.about = ''), timestamptz 'epoch')::timestamptz
+        AS next_run_at,
+    EXISTS (SELECT FROM job AS r WHERE r.tenant_id = w.tenant_id AND r.kind = sqlc.arg(kind) AND r.about = ''
+        AND r.lease_ends_at > now()) AS under_way, EXISTS (
+    SELECT FROM job AS k WHERE k.tenant_id = w.tenant_id AND k.kind = sqlc.arg(test_kind) AND k.state = 'waiting'
+) AS test_waits
 FROM audit_webhook AS w
 JOIN audit_webhook_progress AS p ON p.tenant_id = w.tenant_id
+JOIN tenant AS t ON t.tenant_id = w.tenant_id
 WHERE w.tenant_id = sqlc.arg(tenant_id);
 
 -- name: CreateAuditWebhook :one
@@ -23,9 +32,8 @@ SET url = sqlc.arg(url), is_active = sqlc.arg(is_active), version = version + 1,
 WHERE tenant_id = sqlc.arg(tenant_id)
 RETURNING *;
 
--- name: RetryAuditWebhook :exec
--- What waits is due now.
-UPDATE audit_webhook_progress SET next_attempt_at = now(), failures = 0 WHERE tenant_id = $1;
+-- name: ForgetAuditFailures :exec
+UPDATE audit_webhook_progress SET failures = 0 WHERE tenant_id = $1;
 
 -- name: SealAuditSecret :execrows
 -- Its version stays, because nothing that people see changes.
@@ -38,11 +46,6 @@ RETURNING *;
 
 -- name: RemoveAuditWebhook :execrows
 DELETE FROM audit_webhook WHERE tenant_id = $1;
-
--- name: TestAuditWebhook :execrows
--- No row while the previous test waits.
-UPDATE audit_webhook_progress SET test_requested_at = now(), next_attempt_at = now()
-WHERE tenant_id = $1 AND test_requested_at IS NULL;
 
 -- name: AuditAfter :many
 -- The oldest first. A tenant's entries become visible in the order of their ids, because its writers lock the tenant.
@@ -61,16 +64,39 @@ SELECT count(*) AS entries, coalesce(min(e.at), now())::timestamptz AS oldest FR
 ) AS e;
 
 -- name: FinishAuditBatch :exec
--- Does nothing if the lease has ended and another process has begun an attempt.
-UPDATE audit_webhook_progress
-SET sent_to = greatest(sent_to, sqlc.arg(sent_to)::bigint), failures = sqlc.arg(failures), next_attempt_at = sqlc.arg(next_attempt_at),
-    lease_ends_at = NULL, attempted_at = sqlc.narg(attempted_at),
-    succeeded_at = coalesce(sqlc.narg(succeeded_at), succeeded_at), http_status = nullif(sqlc.arg(http_status)::integer, 0),
-    error = sqlc.arg(error)
-WHERE tenant_id = sqlc.arg(tenant_id) AND lease_ends_at = sqlc.arg(lease_ends_at)::timestamptz;
+-- The entries up to sent_to were received, or the attempt failed. Has no effect if the job is no longer of the claim.
+UPDATE audit_webhook_progress AS p
+SET sent_to = greatest(p.sent_to, sqlc.arg(sent_to)::bigint), attempted_at = clock_timestamp(),
+    failures = CASE WHEN sqlc.arg(succeeded)::boolean THEN 0 ELSE p.failures + 1 END,
+    succeeded_at = CASE WHEN sqlc.arg(succeeded)::boolean THEN clock_timestamp() ELSE p.succeeded_at END,
+    http_status = nullif(sqlc.arg(http_status)::integer, 0), error = sqlc.arg(error)
+WHERE p.tenant_id = sqlc.arg(tenant_id) AND EXISTS (
+    SELECT FROM job AS j
+    WHERE j.tenant_id = p.tenant_id AND j.job_id = sqlc.arg(job_id) AND j.claim = sqlc.arg(claim)
+);
 
--- name: FinishAuditTest :exec
-UPDATE audit_webhook_progress
-SET test_requested_at = NULL, tested_at = sqlc.arg(tested_at)::timestamptz, test_status = nullif(sqlc.arg(http_status)::integer, 0),
-    test_error = sqlc.arg(error), next_attempt_at = sqlc.arg(next_attempt_at), lease_ends_at = NULL
-WHERE tenant_id = sqlc.arg(tenant_id) AND lease_ends_at = sqlc.arg(lease_ends_at)::timestamptz;
+-- name: FinishAuditTest :execrows
+-- No row if the job is no longer of the claim.
+UPDATE audit_webhook_progress AS p
+SET tested_at = clock_timestamp(), test_status = nullif(sqlc.arg(http_status)::integer, 0),
+    test_error = sqlc.arg(error)
+WHERE p.tenant_id = sqlc.arg(tenant_id) AND EXISTS (
+    SELECT FROM job AS j
+    WHERE j.tenant_id = p.tenant_id AND j.job_id = sqlc.arg(job_id) AND j.claim = sqlc.arg(claim)
+);
+
+-- name: TryLockTenant :one
+-- No row if somebody else writes.
+SELECT tenant_id FROM tenant WHERE tenant_id = $1 FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: RestAuditWebhook :execrows
+-- Ends a job unless there are entries to send. All writers of entries lock the tenant, as the caller does, so the next
+-- entry makes a new job.
+DELETE FROM job AS j
+WHERE j.tenant_id = sqlc.arg(tenant_id) AND j.job_id = sqlc.arg(job_id) AND j.claim = sqlc.arg(claim)
+    AND NOT EXISTS (
+        SELECT FROM audit_webhook_progress AS p
+        JOIN audit_webhook AS w ON w.tenant_id = p.tenant_id AND w.is_active
+        JOIN audit_event AS e ON e.tenant_id = p.tenant_id AND e.audit_id > p.sent_to
+        WHERE p.tenant_id = j.tenant_id
+    );

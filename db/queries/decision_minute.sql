@@ -1,6 +1,7 @@
 -- name: DecisionsByMinute :many
 -- By rule, 0 for checks as a whole, in steps that begin at multiples of step seconds.
-SELECT date_bin(make_interval(secs => sqlc.arg(step_seconds)::double precision), minute, timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
+SELECT date_bin(make_interval(secs => sqlc.arg(step_seconds)::double precision), minute,
+    timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
     sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
     sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
 FROM decision_minute

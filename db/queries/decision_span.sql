@@ -1,6 +1,7 @@
 -- name: DecisionsBySpan :many
 -- DecisionsByMinute for steps of one or several spans.
-SELECT date_bin(make_interval(secs => sqlc.arg(step_seconds)::double precision), starts_at, timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
+SELECT date_bin(make_interval(secs => sqlc.arg(step_seconds)::double precision), starts_at,
+    timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
     sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
     sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
 FROM decision_span
@@ -35,15 +36,19 @@ LIMIT sqlc.arg(page_size);
 SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
     sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
 FROM (
-    SELECT whole.rule_id, whole.allowed, whole.denied, whole.bypassed, whole.degraded, whole.cost_taken FROM decision_span AS whole
-    WHERE whole.tenant_id = sqlc.arg(tenant_id) AND whole.rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND whole.span_minutes = 60
+    SELECT whole.rule_id, whole.allowed, whole.denied, whole.bypassed, whole.degraded, whole.cost_taken
+        FROM decision_span AS whole
+    WHERE whole.tenant_id = sqlc.arg(tenant_id) AND whole.rule_id = ANY (sqlc.arg(rule_ids)::bigint[])
+        AND whole.span_minutes = 60
         AND whole.starts_at >= sqlc.arg(inner_since) AND whole.starts_at < sqlc.arg(inner_until)
     UNION ALL
-    SELECT first.rule_id, first.allowed, first.denied, first.bypassed, first.degraded, first.cost_taken FROM decision_minute AS first
+    SELECT first.rule_id, first.allowed, first.denied, first.bypassed, first.degraded, first.cost_taken
+        FROM decision_minute AS first
     WHERE first.tenant_id = sqlc.arg(tenant_id) AND first.rule_id = ANY (sqlc.arg(rule_ids)::bigint[])
         AND first.minute >= sqlc.arg(since) AND first.minute < sqlc.arg(inner_since)
     UNION ALL
-    SELECT last.rule_id, last.allowed, last.denied, last.bypassed, last.degraded, last.cost_taken FROM decision_minute AS last
+    SELECT last.rule_id, last.allowed, last.denied, last.bypassed, last.degraded, last.cost_taken
+        FROM decision_minute AS last
     WHERE last.tenant_id = sqlc.arg(tenant_id) AND last.rule_id = ANY (sqlc.arg(rule_ids)::bigint[])
         AND last.minute >= sqlc.arg(inner_until) AND last.minute < sqlc.arg(until)
 ) AS parts
@@ -55,16 +60,22 @@ GROUP BY rule_id;
 SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
     sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
 FROM (
-    SELECT whole.rule_id, whole.allowed, whole.denied, whole.bypassed, whole.degraded, whole.cost_taken FROM decision_span AS whole
-    WHERE whole.tenant_id = sqlc.arg(tenant_id) AND whole.rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND whole.span_minutes = 1440
+    SELECT whole.rule_id, whole.allowed, whole.denied, whole.bypassed, whole.degraded, whole.cost_taken
+        FROM decision_span AS whole
+    WHERE whole.tenant_id = sqlc.arg(tenant_id) AND whole.rule_id = ANY (sqlc.arg(rule_ids)::bigint[])
+        AND whole.span_minutes = 1440
         AND whole.starts_at >= sqlc.arg(inner_since) AND whole.starts_at < sqlc.arg(inner_until)
     UNION ALL
-    SELECT first.rule_id, first.allowed, first.denied, first.bypassed, first.degraded, first.cost_taken FROM decision_span AS first
-    WHERE first.tenant_id = sqlc.arg(tenant_id) AND first.rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND first.span_minutes = 60
+    SELECT first.rule_id, first.allowed, first.denied, first.bypassed, first.degraded, first.cost_taken
+        FROM decision_span AS first
+    WHERE first.tenant_id = sqlc.arg(tenant_id) AND first.rule_id = ANY (sqlc.arg(rule_ids)::bigint[])
+        AND first.span_minutes = 60
         AND first.starts_at >= sqlc.arg(since) AND first.starts_at < sqlc.arg(inner_since)
     UNION ALL
-    SELECT last.rule_id, last.allowed, last.denied, last.bypassed, last.degraded, last.cost_taken FROM decision_span AS last
-    WHERE last.tenant_id = sqlc.arg(tenant_id) AND last.rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND last.span_minutes = 60
+    SELECT last.rule_id, last.allowed, last.denied, last.bypassed, last.degraded, last.cost_taken
+        FROM decision_span AS last
+    WHERE last.tenant_id = sqlc.arg(tenant_id) AND last.rule_id = ANY (sqlc.arg(rule_ids)::bigint[])
+        AND last.span_minutes = 60
         AND last.starts_at >= sqlc.arg(inner_until) AND last.starts_at < sqlc.arg(until)
 ) AS parts
 GROUP BY rule_id;

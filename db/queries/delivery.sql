@@ -1,30 +1,66 @@
 -- name: AlertDeliveriesBefore :many
--- With the state of the message that carries a delivery; '' if none does, or if it is no longer kept.
+-- With the next attempt of each, the epoch for none, and the state of the message that carries it; '' if none does, or
+-- if it is no longer kept.
 SELECT sqlc.embed(d),
-    coalesce((SELECT m.state FROM mail AS m WHERE m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id), '')::text AS mail_state,
-    coalesce((SELECT m.error FROM mail AS m WHERE m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id), '')::text AS mail_error
+    coalesce((SELECT j.next_run_at FROM job AS j WHERE j.tenant_id = d.tenant_id AND j.about = d.delivery_id::text
+        AND j.kind = CASE WHEN d.is_test THEN 'alert test' ELSE 'alert delivery' END), timestamptz 'epoch')::timestamptz
+        AS next_run_at,
+    EXISTS (SELECT FROM job AS k WHERE k.tenant_id = d.tenant_id AND k.about = d.delivery_id::text
+        AND k.kind = CASE WHEN d.is_test THEN 'alert test' ELSE 'alert delivery' END AND k.lease_ends_at > now())
+        AS under_way,
+    coalesce((SELECT m.state FROM mail AS m WHERE m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id), '')::text
+        AS mail_state,
+    coalesce((SELECT m.error FROM mail AS m WHERE m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id), '')::text
+        AS mail_error
 FROM delivery AS d
 WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.delivery_id < sqlc.arg(before)
     AND (sqlc.arg(alert_id)::bigint = 0 OR d.alert_id = sqlc.arg(alert_id)::bigint)
 ORDER BY d.delivery_id DESC
 LIMIT sqlc.arg(page_size);
 
+-- name: DeliveryToSend :one
+-- No row if it was delivered. The rule's detail tells rules of one pattern apart.
+SELECT sqlc.embed(d), sqlc.embed(a), t.slug,
+    coalesce((SELECT r.key_pattern FROM rate_limit_rule AS r
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern,
+    coalesce((SELECT concat_ws(' · ', nullif(r.name, ''), coalesce(r.plan, 'all plans')) FROM rate_limit_rule AS r
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail
+FROM delivery AS d
+JOIN alert AS a ON a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id
+JOIN tenant AS t ON t.tenant_id = d.tenant_id
+WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.delivery_id = sqlc.arg(delivery_id) AND d.state <> 'delivered';
+
 -- name: DeliveryMailed :execrows
--- No row if the lease ended and another attempt began.
+-- No row if it was delivered or silenced meanwhile.
 UPDATE delivery
-SET state = 'delivered', attempted_at = sqlc.arg(attempted_at)::timestamptz, lease_ends_at = NULL, error = '', mail_id = sqlc.arg(mail_id)::bigint
-WHERE tenant_id = sqlc.arg(tenant_id) AND delivery_id = sqlc.arg(delivery_id) AND attempts = sqlc.arg(attempt) AND state = 'pending';
+SET state = 'delivered', attempts = attempts + 1, attempted_at = clock_timestamp(), error = '',
+    mail_id = sqlc.arg(mail_id)::bigint
+WHERE tenant_id = sqlc.arg(tenant_id) AND delivery_id = sqlc.arg(delivery_id) AND state <> 'delivered';
 
 -- name: FinishAlertDelivery :exec
-UPDATE delivery
-SET state = sqlc.arg(state), attempted_at = sqlc.arg(attempted_at)::timestamptz, next_attempt_at = sqlc.arg(next_attempt_at),
-    lease_ends_at = NULL, http_status = nullif(sqlc.arg(http_status)::integer, 0), error = sqlc.arg(error)
-WHERE tenant_id = sqlc.arg(tenant_id) AND delivery_id = sqlc.arg(delivery_id) AND attempts = sqlc.arg(attempt);
+-- Has no effect if it was delivered or silenced meanwhile. Only the job's present claim stores a failure.
+UPDATE delivery AS d
+SET state = CASE WHEN sqlc.arg(delivered)::boolean THEN 'delivered' ELSE 'pending' END, attempts = d.attempts + 1,
+    attempted_at = clock_timestamp(), http_status = nullif(sqlc.arg(http_status)::integer, 0), error = sqlc.arg(error)
+WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.delivery_id = sqlc.arg(delivery_id) AND d.state <> 'delivered'
+    AND (sqlc.arg(delivered)::boolean OR EXISTS (
+        SELECT FROM job AS j
+        WHERE j.tenant_id = d.tenant_id AND j.job_id = sqlc.arg(job_id) AND j.claim = sqlc.arg(claim)
+    ));
+
+-- name: GiveUpDelivery :exec
+-- An empty error keeps that of the last attempt. Has no effect if the job is no longer of the claim.
+UPDATE delivery AS d SET state = 'failed', error = coalesce(nullif(sqlc.arg(error)::text, ''), d.error)
+WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.delivery_id = sqlc.arg(delivery_id) AND d.state = 'pending'
+    AND EXISTS (
+        SELECT FROM job AS j
+        WHERE j.tenant_id = d.tenant_id AND j.job_id = sqlc.arg(job_id) AND j.claim = sqlc.arg(claim)
+    );
 
 -- name: TestAlert :one
 -- No row while the previous test is pending, which takes seconds, since it is attempted once.
-INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at, is_test)
-SELECT a.tenant_id, a.alert_id, '', a.threshold, now() - make_interval(mins => a.window_minutes), now(), now(), true
+INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, is_test)
+SELECT a.tenant_id, a.alert_id, '', a.threshold, now() - make_interval(mins => a.window_minutes), now(), true
 FROM alert AS a
 WHERE a.tenant_id = sqlc.arg(tenant_id) AND a.alert_id = sqlc.arg(alert_id) AND NOT EXISTS (
     SELECT FROM delivery AS d
@@ -37,20 +73,22 @@ SELECT * FROM delivery
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND delivery_id = sqlc.arg(delivery_id);
 
 -- name: RetryAlertDelivery :one
--- No row if it was delivered or an attempt is in flight.
-UPDATE delivery SET state = 'pending', next_attempt_at = now()
+-- No row if it was delivered.
+UPDATE delivery SET state = 'pending'
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND delivery_id = sqlc.arg(delivery_id)
-    AND state <> 'delivered' AND (lease_ends_at IS NULL OR lease_ends_at <= now())
+    AND state <> 'delivered'
 RETURNING *;
 
--- name: RaiseDeliveries :execrows
--- A delivery for each firing, unless there is one of the same rule and subject that is hardly older than the alert's window. The
--- most important go first, because most_pending caps an alert's pending deliveries. Those of a silenced alert are recorded only,
--- and do not keep it from firing when the silence has ended.
+-- name: RaiseDeliveries :one
+-- A delivery and its job for each firing, unless there is one of the same rule and subject that is hardly older than
+-- the alert's window. The most important go first, because most_pending caps an alert's pending deliveries. Deliveries
+-- of a silenced alert are only recorded, and do not keep the alert from firing when the silence has ended.
 WITH fired AS (
-    SELECT unnest(sqlc.arg(alert_ids)::bigint[]) AS alert_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id, -- 0: all checks
+    -- 0: all checks
+    SELECT unnest(sqlc.arg(alert_ids)::bigint[]) AS alert_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
         unnest(sqlc.arg(subjects)::text[]) AS subject, unnest(sqlc.arg(counts)::bigint[]) AS counted,
-        unnest(sqlc.arg(sinces)::timestamptz[]) AS since, unnest(sqlc.arg(raised_before)::timestamptz[]) AS raised_before,
+        unnest(sqlc.arg(sinces)::timestamptz[]) AS since,
+            unnest(sqlc.arg(raised_before)::timestamptz[]) AS raised_before,
         unnest(sqlc.arg(silenced)::boolean[]) AS silenced
 ), waiting AS MATERIALIZED (
     SELECT d.alert_id, count(*) AS deliveries FROM delivery AS d
@@ -66,15 +104,21 @@ WITH fired AS (
             AND coalesce(d.rule_id, f.rule_id) = f.rule_id AND d.raised_at > f.raised_before
             AND (f.silenced OR NOT d.silenced)
     )
+), raised AS (
+    INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, silenced, state)
+    SELECT sqlc.arg(tenant_id), r.alert_id, nullif(r.rule_id, 0), r.subject, r.counted, r.since, sqlc.arg(now),
+        r.silenced, CASE WHEN r.silenced THEN 'delivered' ELSE 'pending' END
+    FROM ranked AS r
+    WHERE r.place <= sqlc.arg(most_pending)::bigint - coalesce((SELECT w.deliveries FROM waiting AS w
+        WHERE w.alert_id = r.alert_id), 0)
+    RETURNING tenant_id, delivery_id, silenced
+), enqueued AS (
+    INSERT INTO job (tenant_id, kind, about, next_run_at)
+    SELECT n.tenant_id, 'alert delivery', n.delivery_id::text, clock_timestamp() FROM raised AS n WHERE NOT n.silenced
 )
-INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, next_attempt_at, silenced, state)
-SELECT sqlc.arg(tenant_id), r.alert_id, nullif(r.rule_id, 0), r.subject, r.counted, r.since, sqlc.arg(now), sqlc.arg(now), r.silenced,
-    CASE WHEN r.silenced THEN 'delivered' ELSE 'pending' END
-FROM ranked AS r
-WHERE r.place <= sqlc.arg(most_pending)::bigint - coalesce((SELECT w.deliveries FROM waiting AS w WHERE w.alert_id = r.alert_id), 0);
+SELECT count(*) FROM raised;
 
 -- name: SilenceDeliveries :exec
--- What waits is not sent when the silence has ended: it is old by then. The number of attempts makes one in flight end without effect.
-UPDATE delivery
-SET state = 'delivered', silenced = true, attempts = attempts + 1, lease_ends_at = NULL
+-- What waits is not sent when the silence has ended: it is old by then.
+UPDATE delivery SET state = 'delivered', silenced = true
 WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND state = 'pending' AND NOT is_test;

@@ -19,7 +19,8 @@ SELECT erase_user_from_audit(sqlc.arg(tenant_id)::bigint, sqlc.arg(user_id)::tex
 
 -- name: CountedSubjectsWith :many
 -- The subjects that contain a text; whether they are a user's is up to their rule's pattern.
-SELECT m.rule_id, m.subject, r.key_pattern, min(m.minute)::timestamptz AS first_at, max(m.minute)::timestamptz AS last_at,
+SELECT m.rule_id, m.subject, r.key_pattern, min(m.minute)::timestamptz AS first_at,
+    max(m.minute)::timestamptz AS last_at,
     sum(m.denied)::bigint AS denied
 FROM violation_minute AS m
 JOIN rate_limit_rule AS r ON r.tenant_id = m.tenant_id AND r.rule_id = m.rule_id
@@ -31,14 +32,16 @@ ORDER BY m.rule_id, m.subject;
 INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
 SELECT c.tenant_id, c.minute, c.rule_id, '', true, c.denied, c.detail_dropped
 FROM violation_minute AS c
-WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.rule_id = sqlc.arg(rule_id) AND c.subject = sqlc.arg(subject)::text AND NOT c.other
+WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.rule_id = sqlc.arg(rule_id) AND c.subject = sqlc.arg(subject)::text
+    AND NOT c.other
 ORDER BY c.minute
 ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE
 SET denied = m.denied + excluded.denied, detail_dropped = m.detail_dropped + excluded.detail_dropped;
 
 -- name: EraseSubject :execrows
 DELETE FROM violation_minute
-WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND subject = sqlc.arg(subject)::text AND NOT other;
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND subject = sqlc.arg(subject)::text
+    AND NOT other;
 
 -- name: DeliveriesWith :many
 -- The deliveries of alerts about a subject that contains a text.
@@ -59,6 +62,7 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND removed_at IS NULL AND position(sqlc.a
 -- The latest first.
 SELECT * FROM audit_event
 WHERE tenant_id = sqlc.arg(tenant_id) AND (object_kind = 'user' AND object_id = sqlc.arg(user_id)
-    OR object_kind IN ('override', 'bucket') AND (before->>'user_id' = sqlc.arg(user_id)::text OR after->>'user_id' = sqlc.arg(user_id)::text))
+    OR object_kind IN ('override', 'bucket')
+        AND (before->>'user_id' = sqlc.arg(user_id)::text OR after->>'user_id' = sqlc.arg(user_id)::text))
 ORDER BY at DESC, audit_id DESC
 LIMIT sqlc.arg(page_size);

@@ -35,8 +35,8 @@ SELECT EXISTS (
 );
 
 -- name: MayInvite :one
--- Whether an account still is an owner or platform admin. The lock makes whoever takes that away wait, and
--- find the invitation.
+-- Whether an account still is an owner or platform admin. The lock makes a concurrent removal of that role wait until
+-- the invitation is stored, and then see it.
 SELECT (a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
     SELECT FROM member AS m
     WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.account_id = a.account_id AND m.role = 'owner'

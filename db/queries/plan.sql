@@ -9,8 +9,10 @@ LIMIT sqlc.arg(page_size);
 -- name: PlanUses :many
 SELECT
     sqlc.embed(p),
-    coalesce((SELECT u.rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS rules,
-    coalesce((SELECT u.users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS users,
+    coalesce((SELECT u.rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint
+        AS rules,
+    coalesce((SELECT u.users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint
+        AS users,
     EXISTS (SELECT FROM tenant AS t WHERE t.tenant_id = p.tenant_id AND t.default_plan = p.name) AS is_default
 FROM plan AS p
 WHERE p.tenant_id = sqlc.arg(tenant_id) AND p.name > sqlc.arg(after) AND p.removed_at IS NULL
@@ -20,8 +22,10 @@ LIMIT sqlc.arg(page_size);
 -- name: PlanUse :one
 SELECT
     sqlc.embed(p),
-    coalesce((SELECT u.rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS rules,
-    coalesce((SELECT u.users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS users,
+    coalesce((SELECT u.rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint
+        AS rules,
+    coalesce((SELECT u.users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint
+        AS users,
     EXISTS (SELECT FROM tenant AS t WHERE t.tenant_id = p.tenant_id AND t.default_plan = p.name) AS is_default
 FROM plan AS p
 WHERE p.tenant_id = $1 AND p.name = $2 AND p.removed_at IS NULL;

@@ -19,8 +19,9 @@ LIMIT sqlc.arg(page_size);
 SELECT * FROM plan_assignment WHERE tenant_id = $1 AND user_id = $2 AND removed_at IS NULL;
 
 -- name: AssignUsers :execrows
--- Puts each user on the plan at the same position, and counts users that were on another. ON CONFLICT locks, and so writes, rows
--- that it leaves alone; users who stay on their plan are left out before it, since most users of most files do.
+-- Puts each user on the plan at the same position, and counts users that were on another. ON CONFLICT locks, and so
+-- writes, rows that it leaves alone; users who stay on their plan are left out before it, since most users of most
+-- files do.
 INSERT INTO plan_assignment (tenant_id, user_id, plan, revision)
 SELECT sqlc.arg(tenant_id)::bigint, named.user_id, named.plan, sqlc.arg(revision)::bigint
 FROM (SELECT unnest(sqlc.arg(user_ids)::text[]) AS user_id, unnest(sqlc.arg(plans)::text[]) AS plan) AS named

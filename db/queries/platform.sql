@@ -16,13 +16,11 @@ WHERE (known.revision IS NULL AND tenant.removed_at IS NULL) OR tenant.revision 
 ORDER BY tenant.tenant_id;
 
 -- name: AccountByEmail :one
--- The account that has proven the address or, for the slug of a tenant, the unproven one of that tenant if there is one.
+-- The account that has proven the address; or, for the slug of a tenant, the unproven one of that tenant.
 SELECT a.* FROM account AS a
 WHERE lower(a.email) = lower(sqlc.arg(email)::text COLLATE "C")
-    AND (a.unproven_in IS NULL OR a.unproven_in = (
-        SELECT t.tenant_id FROM tenant AS t WHERE t.slug = sqlc.arg(slug) AND t.removed_at IS NULL))
-ORDER BY a.unproven_in NULLS LAST
-LIMIT 1;
+    AND (a.unproven_in IS NULL AND sqlc.arg(slug)::text = '' OR a.unproven_in = (
+        SELECT t.tenant_id FROM tenant AS t WHERE t.slug = sqlc.arg(slug) AND t.removed_at IS NULL));
 
 -- name: MembershipsAfter :many
 SELECT sqlc.embed(t), m.role
@@ -65,9 +63,11 @@ WHERE u.last_used_at < excluded.last_used_at;
 -- same rows do not deadlock. A time more than 5 minutes ahead comes from a fast clock.
 
 -- name: DecisionsCounted :exec
-INSERT INTO decision_minute AS d (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken, near_limit)
+INSERT INTO decision_minute AS d (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken,
+    near_limit)
 SELECT c.tenant_id, c.rule_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')),
-    sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0), sum(c.near_limit)
+    sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0),
+        sum(c.near_limit)
 FROM (
     SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
         unnest(sqlc.arg(minutes)::timestamptz[]) AS minute,
@@ -84,9 +84,11 @@ SET allowed = d.allowed + excluded.allowed, denied = d.denied + excluded.denied,
     cost_taken = d.cost_taken + excluded.cost_taken, near_limit = d.near_limit + excluded.near_limit;
 
 -- name: DecisionsCountedBySpan :exec
-INSERT INTO decision_span AS d (tenant_id, rule_id, span_minutes, starts_at, allowed, denied, bypassed, degraded, cost_taken)
+INSERT INTO decision_span AS d (tenant_id, rule_id, span_minutes, starts_at, allowed, denied, bypassed, degraded,
+    cost_taken)
 SELECT c.tenant_id, c.rule_id, s.span_minutes,
-    date_bin(make_interval(mins => s.span_minutes), least(c.minute, now() + interval '5 minutes'), timestamptz '1970-01-01 00:00:00Z'),
+    date_bin(make_interval(mins => s.span_minutes), least(c.minute, now() + interval '5 minutes'),
+        timestamptz '1970-01-01 00:00:00Z'),
     sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0)
 FROM (
     SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
@@ -105,7 +107,8 @@ SET allowed = d.allowed + excluded.allowed, denied = d.denied + excluded.denied,
 
 -- name: ViolationsCounted :exec
 INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
-SELECT c.tenant_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), c.rule_id, c.subject, c.other,
+SELECT c.tenant_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), c.rule_id, c.subject,
+    c.other,
     sum(c.denied), sum(c.detail_dropped)
 FROM (
     SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(minutes)::timestamptz[]) AS minute,
@@ -131,7 +134,8 @@ SELECT v.tenant_id, least(v.requested_at, now() + interval '5 minutes'), least(v
     v.algorithm, v.limit_text
 FROM (
     SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id,
-        unnest(sqlc.arg(requested_at)::timestamptz[]) AS requested_at, unnest(sqlc.arg(last_at)::timestamptz[]) AS last_at,
+        unnest(sqlc.arg(requested_at)::timestamptz[]) AS requested_at,
+            unnest(sqlc.arg(last_at)::timestamptz[]) AS last_at,
         unnest(sqlc.arg(counts)::bigint[]) AS count,
         unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id, unnest(sqlc.arg(bucket_keys)::text[]) AS bucket_key,
         unnest(sqlc.arg(scopes)::text[]) AS scope, unnest(sqlc.arg(modes)::text[]) AS mode,
@@ -148,31 +152,32 @@ FROM (
 ) AS v;
 
 -- name: CrossingsRecorded :exec
--- '' means no user. Processes may record the same crossing; the earliest record is kept. Checks of one batch have the same time.
+-- '' means no user. Processes may record the same crossing; the earliest record is kept. Checks of one batch have the
+-- same time.
 INSERT INTO quota_crossing AS c (
-    tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity, mode, rule_name, key_pattern, user_id)
+    tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity, mode, rule_name,
+        key_pattern, user_id)
 SELECT DISTINCT ON (n.tenant_id, n.rule_id, n.subject, n.window_start, n.share)
     n.tenant_id, n.rule_id, n.subject, n.window_start, n.share, n.window_end,
-    least(n.crossed_at, now() + interval '5 minutes'), n.used, n.burst_capacity, n.mode, n.rule_name, n.key_pattern, nullif(n.user_id, '')
+    least(n.crossed_at, now() + interval '5 minutes'), n.used, n.burst_capacity, n.mode, n.rule_name, n.key_pattern,
+        nullif(n.user_id, '')
 FROM (
     SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
         unnest(sqlc.arg(subjects)::text[]) COLLATE "C" AS subject,
         unnest(sqlc.arg(window_starts)::timestamptz[]) AS window_start, unnest(sqlc.arg(shares)::smallint[]) AS share,
-        unnest(sqlc.arg(window_ends)::timestamptz[]) AS window_end, unnest(sqlc.arg(crossed_at)::timestamptz[]) AS crossed_at,
+        unnest(sqlc.arg(window_ends)::timestamptz[]) AS window_end,
+            unnest(sqlc.arg(crossed_at)::timestamptz[]) AS crossed_at,
         unnest(sqlc.arg(used)::double precision[]) AS used, unnest(sqlc.arg(bursts)::bigint[]) AS burst_capacity,
         unnest(sqlc.arg(modes)::text[]) AS mode, unnest(sqlc.arg(rule_names)::text[]) AS rule_name,
         unnest(sqlc.arg(key_patterns)::text[]) AS key_pattern, unnest(sqlc.arg(user_ids)::text[]) AS user_id
 ) AS n
 ORDER BY n.tenant_id, n.rule_id, n.subject, n.window_start, n.share, n.crossed_at, n.used
 ON CONFLICT (tenant_id, rule_id, subject, window_start, share) DO UPDATE
-SET crossed_at = excluded.crossed_at, used = excluded.used, burst_capacity = excluded.burst_capacity, mode = excluded.mode
+SET crossed_at = excluded.crossed_at, used = excluded.used, burst_capacity = excluded.burst_capacity,
+    mode = excluded.mode
 WHERE (excluded.crossed_at, excluded.used) < (c.crossed_at, c.used);
 
 -- Upkeep of all tenants. Rows are deleted in pieces, so that nobody waits for long.
-
--- name: TryUpkeep :one
--- True if no other process does upkeep; the lock holds until the end of the transaction.
-SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::bigint) AS ours;
 
 -- name: MakeViolationPartition :one
 SELECT make_violation_partition(sqlc.arg(day)::date) AS made;
@@ -186,20 +191,6 @@ SELECT make_violation_minute_partition(sqlc.arg(day)::date) AS made;
 -- name: DropViolationMinutePartitions :one
 SELECT drop_violation_minute_partitions(sqlc.arg(before)::date) AS dropped;
 
--- name: DropViolationMinutes :execrows
--- Old rows of a partition that also has younger ones. A ctid is unique in one partition only, so minute is compared again:
--- whatever has that ctid elsewhere is old too.
-DELETE FROM violation_minute AS v
-WHERE v.minute < sqlc.arg(before) AND v.ctid = ANY (ARRAY(
-    SELECT old.ctid
-    FROM tenant
-    CROSS JOIN LATERAL (
-        SELECT m.ctid FROM violation_minute AS m
-        WHERE m.tenant_id = tenant.tenant_id AND m.minute < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
-    ) AS old
-    LIMIT sqlc.arg(at_most)::integer
-));
-
 -- name: DropUserMonths :execrows
 -- Those that ended before a time.
 DELETE FROM user_month
@@ -208,7 +199,8 @@ WHERE ctid = ANY (ARRAY(
     FROM tenant
     CROSS JOIN LATERAL (
         SELECT m.ctid FROM user_month AS m
-        WHERE m.tenant_id = tenant.tenant_id AND m.month < (date_trunc('month', sqlc.arg(before)::timestamptz, 'UTC') AT TIME ZONE 'UTC')::date
+        WHERE m.tenant_id = tenant.tenant_id
+            AND m.month < (date_trunc('month', sqlc.arg(before)::timestamptz, 'UTC') AT TIME ZONE 'UTC')::date
         LIMIT sqlc.arg(at_most)::integer
     ) AS old
     LIMIT sqlc.arg(at_most)::integer
@@ -266,20 +258,23 @@ WHERE ctid = ANY (ARRAY(
 -- Buckets expire long before, so nobody needs to know when the override ended.
 DELETE FROM rate_limit_override
 WHERE ctid = ANY (ARRAY(
-    SELECT o.ctid FROM rate_limit_override AS o WHERE o.removed_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
+    SELECT o.ctid FROM rate_limit_override AS o WHERE o.removed_at < sqlc.arg(before)::timestamptz
+        LIMIT sqlc.arg(at_most)::integer
 ));
 
 -- name: DropStepTombstones :execrows
 DELETE FROM rate_limit_step
 WHERE ctid = ANY (ARRAY(
-    SELECT s.ctid FROM rate_limit_step AS s WHERE s.ends_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
+    SELECT s.ctid FROM rate_limit_step AS s WHERE s.ends_at < sqlc.arg(before)::timestamptz
+        LIMIT sqlc.arg(at_most)::integer
 ));
 
 -- name: DropAssignmentTombstones :execrows
 -- Every process has read by then that the user is on no plan of its own.
 DELETE FROM plan_assignment
 WHERE ctid = ANY (ARRAY(
-    SELECT a.ctid FROM plan_assignment AS a WHERE a.removed_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
+    SELECT a.ctid FROM plan_assignment AS a WHERE a.removed_at < sqlc.arg(before)::timestamptz
+        LIMIT sqlc.arg(at_most)::integer
 ));
 
 -- name: DropSessions :execrows
@@ -291,14 +286,16 @@ WHERE ctid = ANY (ARRAY(
 -- name: DropExpiredLinks :execrows
 DELETE FROM mailed_link
 WHERE ctid = ANY (ARRAY(
-    SELECT l.ctid FROM mailed_link AS l WHERE l.expires_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
+    SELECT l.ctid FROM mailed_link AS l WHERE l.expires_at < sqlc.arg(before)::timestamptz
+        LIMIT sqlc.arg(at_most)::integer
 ));
 
 -- name: DropInvitations :execrows
 -- Those that ended some time ago, however they ended. Their tenants are locked, because deletions are logged.
 WITH old AS MATERIALIZED (
     SELECT i.tenant_id, i.invitation_id FROM invitation AS i
-    WHERE least(i.expires_at, i.accepted_at, i.revoked_at) < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(at_most)::integer
+    WHERE least(i.expires_at, i.accepted_at, i.revoked_at) < sqlc.arg(before)::timestamptz
+        LIMIT sqlc.arg(at_most)::integer
 ), locked AS MATERIALIZED (
     SELECT t.tenant_id FROM tenant AS t WHERE t.tenant_id IN (SELECT old.tenant_id FROM old)
     ORDER BY t.tenant_id
@@ -335,52 +332,6 @@ SELECT DISTINCT tenant_id FROM alert WHERE is_active ORDER BY tenant_id;
 -- share a lock, one of them is raised a round later.
 SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::integer, (sqlc.arg(tenant_id)::bigint % 2147483647)::integer) AS ours;
 
--- name: ClaimAlertDeliveries :many
--- Leases due deliveries. Tenants take turns: each gets its first delivery before any gets its second, counting those in
--- flight, and each has a cap.
-WITH RECURSIVE waiting AS ( -- the tenants that have pending deliveries: one probe of the index each
-    (SELECT d.tenant_id FROM delivery AS d WHERE d.state = 'pending' ORDER BY d.tenant_id LIMIT 1)
-    UNION ALL
-    SELECT (
-        SELECT d.tenant_id FROM delivery AS d
-        WHERE d.state = 'pending' AND d.tenant_id > w.tenant_id
-        ORDER BY d.tenant_id LIMIT 1
-    )
-    FROM waiting AS w WHERE w.tenant_id IS NOT NULL
-), due AS MATERIALIZED (
-    SELECT one.tenant_id, one.delivery_id, one.next_attempt_at,
-        busy.attempts + row_number() OVER (PARTITION BY one.tenant_id ORDER BY one.is_test DESC, one.next_attempt_at) AS turn
-    FROM waiting AS w
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS attempts FROM delivery AS d
-        WHERE d.tenant_id = w.tenant_id AND d.state = 'pending' AND d.lease_ends_at > sqlc.arg(now)::timestamptz
-            AND d.next_attempt_at > sqlc.arg(now) AND d.next_attempt_at <= sqlc.arg(lease_ends)
-    ) AS busy
-    CROSS JOIN LATERAL (
-        SELECT d.tenant_id, d.delivery_id, d.is_test, d.next_attempt_at FROM delivery AS d
-        WHERE d.tenant_id = w.tenant_id AND d.state = 'pending' AND d.next_attempt_at <= sqlc.arg(now)
-        ORDER BY d.is_test DESC, d.next_attempt_at
-        LIMIT greatest(0, sqlc.arg(per_tenant)::bigint - busy.attempts)
-        FOR UPDATE SKIP LOCKED
-    ) AS one
-)
-UPDATE delivery AS d
-SET attempts = d.attempts + 1, next_attempt_at = sqlc.arg(lease_ends), lease_ends_at = sqlc.arg(lease_ends)
-FROM alert AS a, tenant AS t
-WHERE (d.tenant_id, d.delivery_id) IN (
-        SELECT due.tenant_id, due.delivery_id FROM due
-        ORDER BY due.turn, due.next_attempt_at
-        LIMIT sqlc.arg(at_most)
-    )
-    AND a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id AND t.tenant_id = d.tenant_id
-RETURNING sqlc.embed(d), sqlc.embed(a), t.slug, coalesce((
-    SELECT r.key_pattern FROM rate_limit_rule AS r
-    WHERE r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern,
-    -- What tells rules of one pattern apart.
-    coalesce((
-        SELECT concat_ws(' · ', nullif(r.name, ''), coalesce(r.plan, 'all plans')) FROM rate_limit_rule AS r
-        WHERE r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail;
-
 -- name: DropAlertDeliveries :execrows
 DELETE FROM delivery
 WHERE ctid = ANY (ARRAY(
@@ -388,35 +339,15 @@ WHERE ctid = ANY (ARRAY(
     WHERE d.raised_at < sqlc.arg(before) AND d.state <> 'pending' LIMIT sqlc.arg(at_most)::integer
 ));
 
--- name: ClaimAuditWebhooks :many
--- Leases the webhooks with a test or with entries to send: those first that have waited longest, so that tenants take turns.
--- Each has one attempt in flight, because entries are sent in order.
-WITH due AS (
-    SELECT p.tenant_id FROM audit_webhook_progress AS p
-    JOIN audit_webhook AS w ON w.tenant_id = p.tenant_id
-    JOIN tenant AS t ON t.tenant_id = p.tenant_id
-    WHERE p.next_attempt_at <= sqlc.arg(now) AND (p.lease_ends_at IS NULL OR p.lease_ends_at <= sqlc.arg(now)::timestamptz)
-        AND t.removed_at IS NULL
-        AND (p.test_requested_at IS NOT NULL OR w.is_active AND EXISTS (
-            SELECT FROM audit_event AS e WHERE e.tenant_id = p.tenant_id AND e.audit_id > p.sent_to))
-    ORDER BY p.next_attempt_at
-    LIMIT sqlc.arg(at_most)
-    FOR UPDATE OF p SKIP LOCKED
-)
-UPDATE audit_webhook_progress AS p
-SET lease_ends_at = sqlc.arg(lease_ends)::timestamptz
-FROM audit_webhook AS w, tenant AS t
-WHERE p.tenant_id IN (SELECT due.tenant_id FROM due) AND w.tenant_id = p.tenant_id AND t.tenant_id = p.tenant_id
-RETURNING sqlc.embed(p), sqlc.embed(w), t.slug;
-
 -- Mail of all tenants and of the platform, which has the number 0.
 
 -- name: QueueMail :one
--- No row if the tenant has as many queued, or has had as many within a day, as it may; 0 is no limit. Alerts are counted
--- apart, so that they do not keep people from being invited.
--- Nor if it is a notice that the account was sent within a day.
+-- No row if the tenant has as many queued, or has had as many within a day, as it may; 0 is no limit. Alerts are
+-- counted apart, so that they do not keep people from being invited. Nor if it is a notice that the account was sent
+-- within a day.
 INSERT INTO mail (tenant_id, kind, recipient, account_id, invitation_id, facts, give_up_at)
-SELECT sqlc.arg(tenant_id)::bigint, sqlc.arg(kind)::text, sqlc.arg(recipient), sqlc.arg(account_id)::bigint, sqlc.narg(invitation_id),
+SELECT sqlc.arg(tenant_id)::bigint, sqlc.arg(kind)::text, sqlc.arg(recipient), sqlc.arg(account_id)::bigint,
+    sqlc.narg(invitation_id),
     sqlc.arg(facts)::jsonb, sqlc.arg(give_up_at)
 WHERE (sqlc.arg(most_queued)::bigint = 0 OR sqlc.arg(most_queued)::bigint > (
         SELECT count(*) FROM mail AS m WHERE m.tenant_id = sqlc.arg(tenant_id)::bigint AND m.state = 'queued'
@@ -427,61 +358,44 @@ WHERE (sqlc.arg(most_queued)::bigint = 0 OR sqlc.arg(most_queued)::bigint > (
             AND (m.kind = 'alert') = (sqlc.arg(kind)::text = 'alert')))
     AND (sqlc.arg(kind)::text <> 'notice' OR NOT EXISTS (
         SELECT FROM mail AS m
-        WHERE m.tenant_id = sqlc.arg(tenant_id)::bigint AND m.account_id = sqlc.arg(account_id)::bigint AND m.kind = 'notice'
+        WHERE m.tenant_id = sqlc.arg(tenant_id)::bigint AND m.account_id = sqlc.arg(account_id)::bigint
+            AND m.kind = 'notice'
             AND m.facts = sqlc.arg(facts)::jsonb AND m.created_at > now() - interval '1 day'))
 RETURNING *;
 
+-- name: MailToSend :one
+-- No row if it was sent.
+SELECT * FROM mail WHERE tenant_id = sqlc.arg(tenant_id) AND mail_id = sqlc.arg(mail_id) AND state <> 'sent';
+
 -- name: FinishMail :exec
-UPDATE mail
-SET state = sqlc.arg(state), attempted_at = sqlc.arg(attempted_at)::timestamptz, next_attempt_at = sqlc.arg(next_attempt_at),
-    lease_ends_at = NULL, error = sqlc.arg(error)
-WHERE tenant_id = sqlc.arg(tenant_id) AND mail_id = sqlc.arg(mail_id) AND attempts = sqlc.arg(attempt);
+-- Has no effect if it was sent meanwhile. Only the job's present claim stores a failure.
+UPDATE mail AS m
+SET state = sqlc.arg(state)::text, attempts = m.attempts + 1, attempted_at = clock_timestamp(), error = sqlc.arg(error)
+WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.mail_id = sqlc.arg(mail_id) AND m.state <> 'sent'
+    AND (sqlc.arg(state)::text = 'sent' OR EXISTS (
+        SELECT FROM job AS j
+        WHERE j.tenant_id = m.tenant_id AND j.job_id = sqlc.arg(job_id) AND j.claim = sqlc.arg(claim)
+    ));
+
+-- name: GiveUpMail :exec
+-- Has no effect if the job is no longer of the claim.
+UPDATE mail AS m SET state = 'failed', error = sqlc.arg(error)
+WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.mail_id = sqlc.arg(mail_id) AND m.state = 'queued'
+    AND EXISTS (
+        SELECT FROM job AS j
+        WHERE j.tenant_id = m.tenant_id AND j.job_id = sqlc.arg(job_id) AND j.claim = sqlc.arg(claim)
+    );
 
 -- name: DropMail :exec
-DELETE FROM mail WHERE tenant_id = sqlc.arg(tenant_id) AND mail_id = sqlc.arg(mail_id) AND attempts = sqlc.arg(attempt);
-
--- name: ClaimMail :many
--- Leases due mail. Tenants take turns as in ClaimAlertDeliveries.
-WITH RECURSIVE waiting AS ( -- the tenants that have queued mail: one probe of the index each
-    (SELECT m.tenant_id FROM mail AS m WHERE m.state = 'queued' ORDER BY m.tenant_id LIMIT 1)
-    UNION ALL
-    SELECT (
-        SELECT m.tenant_id FROM mail AS m
-        WHERE m.state = 'queued' AND m.tenant_id > w.tenant_id
-        ORDER BY m.tenant_id LIMIT 1
-    )
-    FROM waiting AS w WHERE w.tenant_id IS NOT NULL
-), due AS MATERIALIZED (
-    SELECT one.tenant_id, one.mail_id, one.next_attempt_at,
-        busy.attempts + row_number() OVER (PARTITION BY one.tenant_id ORDER BY one.next_attempt_at) AS turn
-    FROM waiting AS w
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS attempts FROM mail AS m
-        WHERE m.tenant_id = w.tenant_id AND m.state = 'queued' AND m.lease_ends_at > sqlc.arg(now)::timestamptz
-            AND m.next_attempt_at > sqlc.arg(now) AND m.next_attempt_at <= sqlc.arg(lease_ends)
-    ) AS busy
-    CROSS JOIN LATERAL (
-        SELECT m.tenant_id, m.mail_id, m.next_attempt_at FROM mail AS m
-        WHERE m.tenant_id = w.tenant_id AND m.state = 'queued' AND m.next_attempt_at <= sqlc.arg(now)
-        ORDER BY m.next_attempt_at
-        LIMIT greatest(0, sqlc.arg(per_tenant)::bigint - busy.attempts)
-        FOR UPDATE SKIP LOCKED
-    ) AS one
-)
-UPDATE mail AS m
-SET attempts = m.attempts + 1, next_attempt_at = sqlc.arg(lease_ends), lease_ends_at = sqlc.arg(lease_ends)
-WHERE (m.tenant_id, m.mail_id) IN (
-    SELECT due.tenant_id, due.mail_id FROM due
-    ORDER BY due.turn, due.next_attempt_at
-    LIMIT sqlc.arg(at_most)
-)
-RETURNING m.*;
+DELETE FROM mail WHERE tenant_id = sqlc.arg(tenant_id) AND mail_id = sqlc.arg(mail_id) AND state <> 'sent';
 
 -- name: MailsBefore :many
--- 0 is no bound.
-SELECT * FROM mail
-WHERE sqlc.arg(before)::bigint = 0 OR mail_id < sqlc.arg(before)::bigint
-ORDER BY mail_id DESC
+-- With when each is attempted; null if it is not. 0 is no bound.
+SELECT sqlc.embed(m), j.next_run_at
+FROM mail AS m
+LEFT JOIN job AS j ON j.tenant_id = m.tenant_id AND j.kind = 'mail' AND j.about = m.mail_id::text
+WHERE sqlc.arg(before)::bigint = 0 OR m.mail_id < sqlc.arg(before)::bigint
+ORDER BY m.mail_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: DropOldMail :exec
@@ -498,17 +412,21 @@ WHERE mail_id = ANY (ARRAY(
 -- Notices about keys of all tenants and of the platform, which has the number 0.
 
 -- name: ExpiringKeys :many
--- Keys in force that come by the end of a day within 1, 7 or 14 days of their expiry, for the nearest of these that they did
--- not have from the start and that nobody was told of. None of those whose tenant was told of other keys that day.
-SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.created_by_kind, k.created_by_id, k.created_by_name,
+-- Keys in force that expire within 1, 7 or 14 days of the end of a day, with the shortest of these periods. Left out
+-- are periods that were under way when the key was made, periods with a notice already, and tenants that got a notice
+-- that day.
+SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.created_by_kind, k.created_by_id,
+    k.created_by_name,
     due.days::integer AS days
 FROM (
-    SELECT a.tenant_id, t.slug::text AS slug, t.name::text AS tenant_name, a.key_id, a.name, a.expires_at, a.revoked_at, a.created_at,
+    SELECT a.tenant_id, t.slug::text AS slug, t.name::text AS tenant_name, a.key_id, a.name, a.expires_at, a.revoked_at,
+        a.created_at,
         a.created_by_kind, a.created_by_id, a.created_by_name
     FROM api_key AS a
     JOIN tenant AS t ON t.tenant_id = a.tenant_id AND t.removed_at IS NULL
     UNION ALL
-    SELECT 0, '', '', s.key_id, s.name, s.expires_at, s.revoked_at, s.created_at, s.created_by_kind, s.created_by_id, s.created_by_name
+    SELECT 0, '', '', s.key_id, s.name, s.expires_at, s.revoked_at, s.created_at, s.created_by_kind, s.created_by_id,
+        s.created_by_name
     FROM service_key AS s
 ) AS k
 CROSS JOIN LATERAL (
@@ -522,13 +440,14 @@ WHERE k.revoked_at IS NULL AND k.expires_at > sqlc.arg(now)::timestamptz AND due
         WHERE n.tenant_id = k.tenant_id AND n.key_id = k.key_id AND n.notice = 'expires_' || due.days)
     AND NOT EXISTS (
         SELECT FROM key_notice AS n
-        WHERE n.tenant_id = k.tenant_id AND n.notice <> 'creator_left' AND n.told_at >= sqlc.arg(day_ends)::timestamptz - interval '1 day')
+        WHERE n.tenant_id = k.tenant_id AND n.notice <> 'creator_left'
+            AND n.told_at >= sqlc.arg(day_ends)::timestamptz - interval '1 day')
 ORDER BY k.tenant_id, k.expires_at, k.key_id
 LIMIT sqlc.arg(at_most);
 
 -- name: KeysLeftBehind :many
--- Keys in force whose creator has left (see Keys), that nobody decided to keep and nobody was told of. Finds who has made keys
--- by jumping from one creator to the next in an index, because tenants have many more keys than creators.
+-- Keys in force whose creator has left (see Keys), without a decision to keep them and without a notice. Creators are
+-- found by jumping from one to the next in an index, because tenants have many more keys than creators.
 WITH RECURSIVE creator AS (
     (
         SELECT a.tenant_id, a.created_by_id FROM api_key AS a
@@ -576,12 +495,13 @@ SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.cre
 FROM left_behind AS k
 WHERE (k.expires_at IS NULL OR k.expires_at > sqlc.arg(now)::timestamptz)
     AND NOT EXISTS (
-        SELECT FROM key_notice AS n WHERE n.tenant_id = k.tenant_id AND n.key_id = k.key_id AND n.notice = 'creator_left')
+        SELECT FROM key_notice AS n WHERE n.tenant_id = k.tenant_id AND n.key_id = k.key_id
+            AND n.notice = 'creator_left')
 ORDER BY k.tenant_id, k.created_by_id, k.key_id
 LIMIT sqlc.arg(at_most);
 
 -- name: ForgetReturnedCreators :exec
--- Whose creators are back, so that people are told when they leave again.
+-- Forgets notices about creators who are back, so that there is a new notice when they leave again.
 DELETE FROM key_notice AS n
 USING api_key AS k, account AS a
 WHERE n.notice = 'creator_left' AND k.tenant_id = n.tenant_id AND k.key_id = n.key_id AND k.created_by_kind = 'account'
@@ -594,7 +514,8 @@ WHERE n.notice = 'creator_left' AND k.tenant_id = n.tenant_id AND k.key_id = n.k
 DELETE FROM key_notice AS n
 USING service_key AS k, account AS a
 WHERE n.notice = 'creator_left' AND n.tenant_id = 0 AND k.key_id = n.key_id AND k.created_by_kind = 'account'
-    AND a.account_id = substring(k.created_by_id FROM '^[0-9]{1,18}$')::bigint AND a.disabled_at IS NULL AND a.is_platform_admin;
+    AND a.account_id = substring(k.created_by_id FROM '^[0-9]{1,18}$')::bigint AND a.disabled_at IS NULL
+        AND a.is_platform_admin;
 
 -- name: NoteKeyNotice :exec
 INSERT INTO key_notice (tenant_id, key_id, notice, told_at)
@@ -602,7 +523,8 @@ VALUES (sqlc.arg(tenant_id), sqlc.arg(key_id), sqlc.arg(notice), sqlc.arg(told_a
 ON CONFLICT DO NOTHING;
 
 -- name: RecipientsOfTenant :many
--- A tenant's owners, and its members with the given ids. Leaves out accounts that may not sign in or have not proven their address.
+-- A tenant's owners, and its members with the given ids. Leaves out accounts that may not sign in or have not proven
+-- their address.
 SELECT a.account_id, a.email FROM member AS m
 JOIN account AS a ON a.account_id = m.account_id
 WHERE m.tenant_id = sqlc.arg(tenant_id) AND a.disabled_at IS NULL AND a.unproven_in IS NULL
@@ -624,12 +546,14 @@ INSERT INTO api_process (
     process_id, name, version, started_at, rules_loaded, rules, rules_age_ms, database, redis,
     redis_down, checks, degraded, span_ms, algorithms
 ) VALUES (
-    sqlc.arg(process_id), sqlc.arg(name), sqlc.arg(version), sqlc.arg(started_at), sqlc.arg(rules_loaded), sqlc.arg(rules),
+    sqlc.arg(process_id), sqlc.arg(name), sqlc.arg(version), sqlc.arg(started_at), sqlc.arg(rules_loaded),
+        sqlc.arg(rules),
     sqlc.arg(rules_age_ms), sqlc.arg(database), sqlc.arg(redis),
     sqlc.arg(redis_down)::text[], sqlc.arg(checks), sqlc.arg(degraded), sqlc.arg(span_ms), sqlc.arg(algorithms)::text[]
 )
 ON CONFLICT (process_id) DO UPDATE SET
-    reported_at = now(), rules_loaded = excluded.rules_loaded, rules = excluded.rules, rules_age_ms = excluded.rules_age_ms,
+    reported_at = now(), rules_loaded = excluded.rules_loaded, rules = excluded.rules,
+        rules_age_ms = excluded.rules_age_ms,
     database = excluded.database, redis = excluded.redis, redis_down = excluded.redis_down,
     checks = excluded.checks, degraded = excluded.degraded, span_ms = excluded.span_ms;
 
@@ -659,8 +583,10 @@ LIMIT sqlc.arg(page_size);
 
 -- name: NoteSessionsEnded :exec
 -- For the platform's audit log, which no trigger writes when sessions end.
-INSERT INTO platform_audit_event (actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, before, after)
-SELECT actor->>'kind', actor->>'id', actor->>'name', actor->>'act', actor->>'request_id', 'update', 'account', sqlc.arg(account_id)::bigint::text,
+INSERT INTO platform_audit_event (actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id,
+    before, after)
+SELECT actor->>'kind', actor->>'id', actor->>'name', actor->>'act', actor->>'request_id', 'update', 'account',
+    sqlc.arg(account_id)::bigint::text,
     jsonb_build_object('sessions', sqlc.arg(ended)::bigint), jsonb_build_object('sessions', 0)
 FROM audit_actor() AS actor;
 
@@ -709,7 +635,8 @@ ORDER BY t.slug;
 -- name: Lead :one
 -- Makes a process the leader, or renews that it is, unless another one is. No row if another one is.
 INSERT INTO leader AS l (role, holder, ends_at)
-VALUES (sqlc.arg(role), sqlc.arg(holder), clock_timestamp() + make_interval(secs => sqlc.arg(seconds)::double precision))
+VALUES (sqlc.arg(role), sqlc.arg(holder),
+    clock_timestamp() + make_interval(secs => sqlc.arg(seconds)::double precision))
 ON CONFLICT (role) DO UPDATE SET holder = excluded.holder, ends_at = excluded.ends_at
 WHERE l.holder = excluded.holder OR l.ends_at <= clock_timestamp()
 RETURNING clock_timestamp()::timestamptz AS now;
@@ -720,10 +647,12 @@ UPDATE leader SET ends_at = clock_timestamp() WHERE role = sqlc.arg(role) AND ho
 -- name: BackendsReported :exec
 -- Adds reports to those of the present slice. Rows come in the order of their keys, so that processes do not deadlock.
 INSERT INTO backend_report AS b (tenant_id, backend, slice, requests, errors, latency)
-SELECT r.tenant_id, r.backend, date_bin('5 seconds', clock_timestamp(), timestamptz '1970-01-01 00:00:00Z'), r.requests, r.errors,
+SELECT r.tenant_id, r.backend, date_bin('5 seconds', clock_timestamp(), timestamptz '1970-01-01 00:00:00Z'), r.requests,
+    r.errors,
     r.latency::bigint[]
 FROM (
-    SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(backends)::text[]) COLLATE "C" AS backend,
+    SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id,
+        unnest(sqlc.arg(backends)::text[]) COLLATE "C" AS backend,
         unnest(sqlc.arg(requests)::bigint[]) AS requests, unnest(sqlc.arg(errors)::bigint[]) AS errors,
         unnest(sqlc.arg(latencies)::text[]) AS latency
 ) AS r
@@ -742,38 +671,38 @@ DELETE FROM backend_report WHERE slice < sqlc.arg(before)::timestamptz;
 -- Those that end after a time.
 SELECT * FROM rate_limit_step WHERE ends_at > sqlc.arg(after)::timestamptz ORDER BY tenant_id, rule_id;
 
--- name: DropOldOnce :execrows
--- Those of a day ago, and of each caller all but the latest. Some at a time.
+-- name: DropOldIdempotent :execrows
 DELETE FROM idempotency
 WHERE (tenant_id, key_digest) IN (
-    SELECT old.tenant_id, old.key_digest FROM (
-        SELECT tenant_id, key_digest, started_at,
-            row_number() OVER (PARTITION BY tenant_id, caller ORDER BY started_at DESC) AS place
-        FROM idempotency
-    ) AS old
-    WHERE old.started_at < clock_timestamp() - interval '1 day' OR old.place > sqlc.arg(kept_of_a_caller)::bigint
-    LIMIT sqlc.arg(most)
+    SELECT i.tenant_id, i.key_digest FROM idempotency AS i
+    WHERE i.started_at < clock_timestamp() - interval '1 day'
+    ORDER BY i.started_at
+    LIMIT sqlc.arg(most)::integer
 );
 
 -- The security log, of all tenants and of none.
 
 -- name: WriteAccess :exec
-INSERT INTO access_event (at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed, ip, user_agent, detail, request_id)
+INSERT INTO access_event (at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed, ip, user_agent,
+    detail, request_id)
 SELECT unnest(sqlc.arg(at)::timestamptz[]), unnest(sqlc.arg(ids)::bigint[]), unnest(sqlc.arg(tenant_ids)::bigint[]),
     unnest(sqlc.arg(tenants)::text[]), unnest(sqlc.arg(counts)::bigint[]), unnest(sqlc.arg(kinds)::text[]),
     unnest(sqlc.arg(account_ids)::bigint[]), unnest(sqlc.arg(key_ids)::text[]), unnest(sqlc.arg(who)::text[]),
-    unnest(sqlc.arg(typed)::text[]), nullif(unnest(sqlc.arg(ips)::text[]), '')::inet, unnest(sqlc.arg(user_agents)::text[]),
+    unnest(sqlc.arg(typed)::text[]), nullif(unnest(sqlc.arg(ips)::text[]), '')::inet,
+        unnest(sqlc.arg(user_agents)::text[]),
     unnest(sqlc.arg(details)::text[]), unnest(sqlc.arg(request_ids)::text[])
 ON CONFLICT DO NOTHING;
 
 -- name: AccessEvents :many
 -- The latest first. With an account and a typed address: the entries of either.
 SELECT * FROM access_event AS e
-WHERE (e.at, e.access_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint) AND e.at >= sqlc.arg(since)::timestamptz
+WHERE (e.at, e.access_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
+    AND e.at >= sqlc.arg(since)::timestamptz
     AND (sqlc.arg(account_id)::bigint = 0 AND sqlc.arg(typed)::text = ''
         OR e.account_id = nullif(sqlc.arg(account_id)::bigint, 0)
         OR lower(e.typed) = nullif(lower(sqlc.arg(typed)::text COLLATE "C"), ''))
-    AND (sqlc.arg(email)::text = '' OR lower(e.who) = lower(sqlc.arg(email)::text COLLATE "C") OR lower(e.typed) = lower(sqlc.arg(email)::text COLLATE "C"))
+    AND (sqlc.arg(email)::text = '' OR lower(e.who) = lower(sqlc.arg(email)::text COLLATE "C")
+        OR lower(e.typed) = lower(sqlc.arg(email)::text COLLATE "C"))
     AND (sqlc.arg(kind)::text = '' OR e.kind = sqlc.arg(kind)::text)
     AND (sqlc.arg(tenant)::text = '' OR e.tenant = sqlc.arg(tenant)::text)
     AND (sqlc.arg(ip)::text = '' OR e.ip = nullif(sqlc.arg(ip)::text, '')::inet)
@@ -787,19 +716,24 @@ SELECT drop_access_events(sqlc.arg(before)::timestamptz, sqlc.arg(at_most)::inte
 
 -- name: WriteTrafficBlock :execrows
 -- Unless it was written before, or the tenant has switched recording off.
-INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload)
-SELECT t.tenant_id, sqlc.arg(day), sqlc.arg(writer), sqlc.arg(number), sqlc.arg(first_at), sqlc.arg(last_at), sqlc.arg(stratum),
-    sqlc.arg(level), sqlc.arg(checks), sqlc.arg(seen), sqlc.arg(left_out), sqlc.arg(dropped), sqlc.arg(users)::text[], sqlc.arg(payload)
+INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out,
+    dropped, users, payload)
+SELECT t.tenant_id, sqlc.arg(day), sqlc.arg(writer), sqlc.arg(number), sqlc.arg(first_at), sqlc.arg(last_at),
+    sqlc.arg(stratum),
+    sqlc.arg(level), sqlc.arg(checks), sqlc.arg(seen), sqlc.arg(left_out), sqlc.arg(dropped), sqlc.arg(users)::text[],
+        sqlc.arg(payload)
 FROM tenant AS t
 WHERE t.tenant_id = sqlc.arg(tenant_id) AND t.record_days > 0 AND t.removed_at IS NULL
 ON CONFLICT (tenant_id, day, writer, number) DO NOTHING;
 
 -- name: CountTrafficBlock :exec
 INSERT INTO traffic_day AS d (tenant_id, day, blocks, bytes, checks, seen, left_out, dropped, level, first_at, last_at)
-VALUES (sqlc.arg(tenant_id), sqlc.arg(day), 1, sqlc.arg(bytes), sqlc.arg(checks), sqlc.arg(seen), sqlc.arg(left_out), sqlc.arg(dropped),
+VALUES (sqlc.arg(tenant_id), sqlc.arg(day), 1, sqlc.arg(bytes), sqlc.arg(checks), sqlc.arg(seen), sqlc.arg(left_out),
+    sqlc.arg(dropped),
     sqlc.arg(level), sqlc.arg(first_at), sqlc.arg(last_at))
 ON CONFLICT (tenant_id, day) DO UPDATE
-SET blocks = d.blocks + 1, bytes = d.bytes + excluded.bytes, checks = d.checks + excluded.checks, seen = d.seen + excluded.seen,
+SET blocks = d.blocks + 1, bytes = d.bytes + excluded.bytes, checks = d.checks + excluded.checks,
+    seen = d.seen + excluded.seen,
     left_out = d.left_out + excluded.left_out, dropped = d.dropped + excluded.dropped, level = excluded.level,
     first_at = least(d.first_at, excluded.first_at), last_at = greatest(d.last_at, excluded.last_at);
 
@@ -812,15 +746,16 @@ SELECT g.tenant_id, g.month, (
         LIMIT sqlc.arg(at_most)::integer
     ) AS held
 )
-FROM (SELECT DISTINCT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(months)::date[]) AS month) AS g
+FROM (SELECT DISTINCT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(months)::date[]) AS month)
+    AS g
 WHERE NOT EXISTS (SELECT FROM month_users AS u WHERE u.tenant_id = g.tenant_id AND u.month = g.month)
     AND EXISTS (SELECT FROM tenant AS t WHERE t.tenant_id = g.tenant_id AND t.record_days > 0 AND t.removed_at IS NULL)
 ORDER BY g.tenant_id, g.month
 ON CONFLICT (tenant_id, month) DO NOTHING;
 
 -- name: CountUserMonths :exec
--- Counts of tenants that record. A tenant whose month has at_most users gets no more of them. Writers of a month wait for each
--- other at its count only, which comes last. So together they may pass at_most by a batch each.
+-- Counts of tenants that record. A tenant whose month has at_most users gets no more of them. Concurrent writers wait
+-- for each other only at the month's count, which is written last, so each may exceed at_most by one batch.
 WITH given AS (
     SELECT c.tenant_id, c.month, c.user_id, c.allowed, c.denied, c.cost + c.cost_parts / 1000000.0 AS cost_taken
     FROM (
@@ -837,11 +772,14 @@ WITH given AS (
     FROM given AS g
     JOIN month_users AS u ON u.tenant_id = g.tenant_id AND u.month = g.month
     WHERE g.user_id = '' OR u.users < sqlc.arg(at_most)::integer
-        OR EXISTS (SELECT FROM user_month AS e WHERE e.tenant_id = g.tenant_id AND e.month = g.month AND e.user_id = g.user_id)
+        OR EXISTS (SELECT FROM user_month AS e WHERE e.tenant_id = g.tenant_id AND e.month = g.month
+            AND e.user_id = g.user_id)
     ORDER BY g.tenant_id, g.month, g.user_id
     ON CONFLICT (tenant_id, month, user_id) DO UPDATE
-    SET allowed = m.allowed + excluded.allowed, denied = m.denied + excluded.denied, cost_taken = m.cost_taken + excluded.cost_taken
-    RETURNING m.tenant_id, m.month, m.user_id <> '' AND m.xmax = 0 AS is_new -- an updated row has its former version's end in xmax
+    SET allowed = m.allowed + excluded.allowed, denied = m.denied + excluded.denied,
+        cost_taken = m.cost_taken + excluded.cost_taken
+    -- an updated row has its former version's end in xmax
+    RETURNING m.tenant_id, m.month, m.user_id <> '' AND m.xmax = 0 AS is_new
 )
 INSERT INTO month_users AS u (tenant_id, month, users)
 SELECT w.tenant_id, w.month, count(*) FROM written AS w WHERE w.is_new
@@ -858,7 +796,8 @@ FROM tenant AS t
 CROSS JOIN LATERAL (
     SELECT 0::bigint AS bytes, NULL::date AS day, 0::bigint AS seen, 0::bigint AS checks
     UNION ALL
-    SELECT of_day.bytes, of_day.day, of_day.seen, of_day.checks FROM traffic_day AS of_day WHERE of_day.tenant_id = t.tenant_id
+    SELECT of_day.bytes, of_day.day, of_day.seen, of_day.checks FROM traffic_day AS of_day
+        WHERE of_day.tenant_id = t.tenant_id
 ) AS d
 WHERE t.tenant_id = ANY (sqlc.arg(tenant_ids)::bigint[]) AND t.removed_at IS NULL
 GROUP BY t.tenant_id;
@@ -911,57 +850,18 @@ WHERE (tenant_id, replay_id) IN (
     FROM tenant
     CROSS JOIN LATERAL (
         SELECT r.tenant_id, r.replay_id FROM replay AS r
-        WHERE r.tenant_id = tenant.tenant_id AND (r.requested_at < sqlc.arg(before)::timestamptz OR tenant.removed_at IS NOT NULL)
+        WHERE r.tenant_id = tenant.tenant_id
+            AND (r.requested_at < sqlc.arg(before)::timestamptz OR tenant.removed_at IS NOT NULL)
         LIMIT sqlc.arg(at_most)::integer
     ) AS old
     LIMIT sqlc.arg(at_most)::integer
 );
 
--- name: ClaimReplay :one
--- One of a tenant of which none runs: of the tenant with the fewest in the last hour, the oldest. One whose lease has ended is
--- taken over.
-UPDATE replay
-SET state = 'running', holder = sqlc.arg(holder), started_at = coalesce(started_at, clock_timestamp()), attempts = attempts + 1,
-    lease_ends_at = clock_timestamp() + make_interval(secs => sqlc.arg(lease_seconds)::double precision)
-WHERE (tenant_id, replay_id) = (
-    SELECT r.tenant_id, r.replay_id FROM replay AS r
-    WHERE (r.state = 'waiting' OR (r.state = 'running' AND r.lease_ends_at < clock_timestamp()))
-        AND NOT EXISTS (
-            SELECT 1 FROM replay AS other
-            WHERE other.tenant_id = r.tenant_id AND other.state = 'running' AND other.lease_ends_at >= clock_timestamp())
-    ORDER BY (
-        SELECT count(*) FROM replay AS latest
-        WHERE latest.tenant_id = r.tenant_id AND latest.started_at > clock_timestamp() - interval '1 hour'
-    ), r.requested_at
-    LIMIT 1
-    FOR UPDATE SKIP LOCKED
-)
-RETURNING *;
-
--- name: ClaimScheduledChanges :many
--- Leases due changes of rules, the first of each tenant: a tenant's changes follow one another, and delay nobody else's.
-WITH due AS (
-    SELECT c.tenant_id, c.change_id FROM scheduled_change AS c
-    JOIN tenant AS t ON t.tenant_id = c.tenant_id
-    WHERE c.due_at <= sqlc.arg(now)::timestamptz AND (c.lease_ends_at IS NULL OR c.lease_ends_at <= sqlc.arg(now)::timestamptz) AND t.removed_at IS NULL
-        AND NOT EXISTS (
-            SELECT FROM scheduled_change AS earlier
-            WHERE earlier.tenant_id = c.tenant_id AND earlier.due_at IS NOT NULL
-                AND (earlier.due_at, earlier.change_id) < (c.due_at, c.change_id))
-    ORDER BY c.due_at
-    LIMIT sqlc.arg(at_most)
-    FOR UPDATE OF c SKIP LOCKED
-)
-UPDATE scheduled_change AS c
-SET lease_ends_at = sqlc.arg(lease_ends)::timestamptz
-FROM due
-WHERE c.tenant_id = due.tenant_id AND c.change_id = due.change_id
-RETURNING c.*;
-
 -- Removed tenants.
 
 -- name: RemovedTenants :many
-SELECT t.tenant_id, t.slug, t.name, t.removed_at::timestamptz AS removed_at, e.began_at, e.done_at, coalesce(e.rows, '{}')::jsonb AS erased
+SELECT t.tenant_id, t.slug, t.name, t.removed_at::timestamptz AS removed_at, e.began_at, e.done_at,
+    coalesce(e.rows, '{}')::jsonb AS erased
 FROM tenant AS t
 LEFT JOIN tenant_erasure AS e ON e.of_tenant = t.tenant_id
 WHERE t.removed_at IS NOT NULL AND t.slug > sqlc.arg(after)
@@ -990,9 +890,10 @@ LIMIT 100;
 SELECT erase_removed_tenant(sqlc.arg(tenant_id)::bigint, sqlc.arg(at_most)::integer) AS done;
 
 -- name: QuotaUses :many
--- How many tenants hold at least 90 % of a quota, and how many all of it, by thing. A tenant counts from the first write since
--- there are quotas. A quota of 0 that nothing is held of is meant so, and does not count.
-SELECT h.thing::text AS thing, count(*) FILTER (WHERE h.held < h.allowed) AS near, count(*) FILTER (WHERE h.held >= h.allowed) AS "full"
+-- How many tenants hold at least 90 % of a quota, and how many all of it, by thing. A tenant counts from the first
+-- write since there are quotas. A quota of 0 that nothing is held of is meant so, and does not count.
+SELECT h.thing::text AS thing, count(*) FILTER (WHERE h.held < h.allowed) AS near,
+    count(*) FILTER (WHERE h.held >= h.allowed) AS "full"
 FROM (
     SELECT u.thing, u.held, coalesce((to_jsonb(q) ->> u.thing)::bigint, default_quota(u.thing)) AS allowed
     FROM (
@@ -1037,7 +938,8 @@ SET plans = excluded.plans, rules = excluded.rules, overrides = excluded.overrid
 RETURNING q.version;
 
 -- name: ExpiredRules :many
--- Rules that ended, and were last edited, before a time: the oldest of each tenant. One with a candidate or a scheduled change stays.
+-- Rules that ended, and were last edited, before a time: the oldest of each tenant. Rules with a candidate or a
+-- scheduled change are left out.
 SELECT ended.tenant_id, ended.rule_id
 FROM tenant AS t
 CROSS JOIN LATERAL (
@@ -1068,3 +970,160 @@ WHERE s.secret <> '' AND NOT starts_with(s.secret, sqlc.arg(prefix)::text) AND t
     AND (s.tenant_id, s.alert_id) > (sqlc.arg(after_tenant)::bigint, sqlc.arg(after_alert)::bigint)
 ORDER BY s.tenant_id, s.alert_id
 LIMIT sqlc.arg(page_size);
+
+-- Jobs of all tenants and of the platform; see the package jobs.
+
+-- name: TryLock :one
+-- True if no other process has the lock, which holds until the end of the transaction.
+SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::bigint) AS ours;
+
+-- name: PlanJobs :exec
+INSERT INTO job AS j (tenant_id, kind, next_run_at)
+SELECT 0, p.kind, clock_timestamp()
+FROM (SELECT unnest(sqlc.arg(kinds)::text[]) AS kind, unnest(sqlc.arg(pauses)::float8[]) AS pause) AS p
+ON CONFLICT (tenant_id, kind, about) DO UPDATE
+    SET next_run_at = least(j.next_run_at, clock_timestamp() + make_interval(secs => (
+    SELECT q.pause FROM (SELECT unnest(sqlc.arg(kinds)::text[]) AS kind, unnest(sqlc.arg(pauses)::float8[]) AS pause)
+        AS q
+    WHERE q.kind = j.kind)));
+
+-- name: LockJobClaims :exec
+-- Claims follow one another, so that each sees the leases of the one before.
+SELECT pg_advisory_xact_lock(sqlc.arg(lock)::bigint);
+
+-- name: CountParkedJobs :one
+-- Up to a thousand, because claims wait for this.
+SELECT count(*) FROM (SELECT FROM job AS j WHERE j.state = 'parked' LIMIT 1000) AS parked;
+
+-- name: ClaimJobs :many
+-- Leases due jobs. Tenants take turns: each gets its first attempt before any gets its second, counting those in
+-- flight. Among equals chance decides, because by age a tenant with a backlog would always come first.
+WITH RECURSIVE asked AS (
+    SELECT unnest(sqlc.arg(kinds)::text[]) AS kind, unnest(sqlc.arg(rooms)::bigint[]) AS room,
+        unnest(sqlc.arg(caps)::bigint[]) AS cap
+), moment AS MATERIALIZED (
+    SELECT clock_timestamp() AS now
+), waiting AS ( -- the tenants that have jobs of a kind: one probe of the index each
+    SELECT a.kind, (
+        SELECT j.tenant_id FROM job AS j WHERE j.state = 'waiting' AND j.kind = a.kind ORDER BY j.tenant_id LIMIT 1
+    ) AS tenant_id
+    FROM asked AS a
+    UNION ALL
+    SELECT w.kind, (
+        SELECT j.tenant_id FROM job AS j
+        WHERE j.state = 'waiting' AND j.kind = w.kind AND j.tenant_id > w.tenant_id
+        ORDER BY j.tenant_id LIMIT 1
+    )
+    FROM waiting AS w WHERE w.tenant_id IS NOT NULL
+), due AS MATERIALIZED (
+    SELECT one.job_id, w.kind, one.next_run_at,
+        busy.attempts + row_number() OVER (PARTITION BY w.kind, w.tenant_id ORDER BY one.next_run_at, one.job_id)
+            AS turn
+    FROM waiting AS w
+    JOIN asked AS a ON a.kind = w.kind
+    CROSS JOIN moment
+    LEFT JOIN tenant AS t ON t.tenant_id = w.tenant_id
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS attempts FROM job AS j
+        WHERE j.state = 'waiting' AND j.kind = w.kind AND j.tenant_id = w.tenant_id AND j.lease_ends_at > moment.now
+            AND j.next_run_at > moment.now
+                AND j.next_run_at <= moment.now + make_interval(secs => sqlc.arg(lease_seconds)::float8)
+    ) AS busy
+    CROSS JOIN LATERAL (
+        SELECT j.job_id, j.next_run_at FROM job AS j
+        WHERE j.state = 'waiting' AND j.kind = w.kind AND j.tenant_id = w.tenant_id AND j.next_run_at <= moment.now
+        ORDER BY j.next_run_at, j.job_id
+        LIMIT greatest(0, least(a.cap - busy.attempts, a.room))
+        FOR UPDATE SKIP LOCKED
+    ) AS one
+    WHERE w.tenant_id = 0 OR t.removed_at IS NULL AND t.tenant_id IS NOT NULL
+), chosen AS (
+    SELECT d.job_id, d.kind, row_number() OVER (PARTITION BY d.kind ORDER BY d.turn, random()) AS place
+    FROM due AS d
+)
+UPDATE job AS j
+SET attempts = j.attempts + 1, claim = j.claim + 1,
+    next_run_at = clock_timestamp() + make_interval(secs => sqlc.arg(lease_seconds)::float8),
+    lease_ends_at = clock_timestamp() + make_interval(secs => sqlc.arg(lease_seconds)::float8)
+FROM chosen AS c
+JOIN asked AS a ON a.kind = c.kind
+WHERE j.job_id = c.job_id AND c.place <= a.room
+RETURNING j.tenant_id, j.job_id, j.kind, j.about, j.attempts, j.claim;
+
+-- name: RenewJobs :many
+UPDATE job AS j
+SET next_run_at = clock_timestamp() + make_interval(secs => sqlc.arg(lease_seconds)::float8),
+    lease_ends_at = clock_timestamp() + make_interval(secs => sqlc.arg(lease_seconds)::float8)
+FROM (SELECT unnest(sqlc.arg(job_ids)::bigint[]) AS job_id, unnest(sqlc.arg(claims)::bigint[]) AS claim) AS held
+WHERE j.job_id = held.job_id AND j.claim = held.claim AND j.lease_ends_at IS NOT NULL
+RETURNING j.job_id;
+
+-- name: FinishJob :exec
+-- The next attempt is at a time or, if that is null, after a pause.
+UPDATE job
+SET state = CASE WHEN sqlc.arg(is_parked)::boolean THEN 'parked' ELSE 'waiting' END,
+    attempts = CASE WHEN sqlc.arg(error)::text = '' THEN 0 ELSE attempts END,
+    next_run_at = greatest(clock_timestamp(), coalesce(sqlc.narg(at)::timestamptz,
+        clock_timestamp() + make_interval(secs => sqlc.arg(pause)::float8))),
+    lease_ends_at = NULL, error = sqlc.arg(error)::text, last_run_at = clock_timestamp(), took_ms = sqlc.arg(took_ms)
+WHERE job_id = sqlc.arg(job_id) AND claim = sqlc.arg(claim) AND lease_ends_at IS NOT NULL;
+
+-- name: GiveJobBack :exec
+-- The attempt was interrupted and does not count.
+UPDATE job SET attempts = attempts - 1, next_run_at = clock_timestamp(), lease_ends_at = NULL
+WHERE job_id = sqlc.arg(job_id) AND claim = sqlc.arg(claim) AND lease_ends_at IS NOT NULL;
+
+-- name: DropJobAbout :exec
+-- Unless it is attempted now.
+DELETE FROM job
+WHERE tenant_id = sqlc.arg(tenant_id) AND kind = sqlc.arg(kind) AND about = sqlc.arg(about) AND lease_ends_at IS NULL;
+
+-- name: DropJob :exec
+DELETE FROM job WHERE job_id = sqlc.arg(job_id) AND claim = sqlc.arg(claim) AND lease_ends_at IS NOT NULL;
+
+-- name: ParkedJobs :many
+-- The latest first, before an id; 0 is no bound.
+SELECT j.*, coalesce(t.slug, '')::text AS slug FROM job AS j LEFT JOIN tenant AS t ON t.tenant_id = j.tenant_id
+WHERE j.state = 'parked' AND (sqlc.arg(before)::bigint = 0 OR j.job_id < sqlc.arg(before)::bigint)
+ORDER BY j.job_id DESC
+LIMIT sqlc.arg(page_size);
+
+-- name: PeriodicJobs :many
+-- With how long each has been due; 0 during a run.
+SELECT j.*, greatest(0, CASE WHEN j.lease_ends_at IS NULL
+    THEN extract(epoch FROM clock_timestamp() - j.next_run_at) * 1000 ELSE 0 END)::bigint AS lag_ms
+FROM job AS j
+WHERE j.tenant_id = 0 AND j.about = '' AND j.state = 'waiting'
+ORDER BY j.kind;
+
+-- name: RetryJob :one
+-- No row if it is not parked. The platform's audit log is written here, because it has no other changes of jobs. It
+-- does not have the error, which may name people, because its entries cannot be erased.
+WITH parked AS (
+    SELECT j.tenant_id, j.job_id, j.kind, j.about, j.attempts FROM job AS j
+    WHERE j.job_id = sqlc.arg(job_id) AND j.state = 'parked'
+    FOR UPDATE
+), retried AS (
+    UPDATE job AS j SET state = 'waiting', attempts = 0, next_run_at = clock_timestamp()
+    FROM parked AS p
+    WHERE j.tenant_id = p.tenant_id AND j.job_id = p.job_id
+)
+INSERT INTO platform_audit_event (actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id,
+    before, after)
+SELECT actor->>'kind', actor->>'id', actor->>'name', actor->>'act', actor->>'request_id', 'update', 'job',
+    p.job_id::text, to_jsonb(p) || '{"state": "parked"}', '{"state": "waiting"}'
+FROM parked AS p, audit_actor() AS actor
+RETURNING audit_id;
+
+-- name: RemoveJob :one
+-- No row if it is not parked.
+WITH removed AS (
+    DELETE FROM job AS j WHERE j.job_id = sqlc.arg(job_id) AND j.state = 'parked'
+    RETURNING j.tenant_id, j.job_id, j.kind, j.about, j.attempts
+)
+INSERT INTO platform_audit_event (actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id,
+    before, after)
+SELECT actor->>'kind', actor->>'id', actor->>'name', actor->>'act', actor->>'request_id', 'remove', 'job',
+    r.job_id::text, to_jsonb(r) || '{"state": "parked"}', NULL
+FROM removed AS r, audit_actor() AS actor
+RETURNING audit_id;

@@ -11,7 +11,8 @@ SELECT
         (SELECT (to_jsonb(q) ->> t.thing)::bigint FROM tenant_quota AS q WHERE q.tenant_id = sqlc.arg(tenant_id)),
         default_quota(t.thing)
     )::bigint AS allowed,
-    (NOT EXISTS (SELECT FROM tenant_quota AS q WHERE q.tenant_id = sqlc.arg(tenant_id) AND to_jsonb(q) ->> t.thing IS NOT NULL))::boolean
+    (NOT EXISTS (SELECT FROM tenant_quota AS q WHERE q.tenant_id = sqlc.arg(tenant_id)
+        AND to_jsonb(q) ->> t.thing IS NOT NULL))::boolean
         AS is_default
 FROM unnest(sqlc.arg(things)::text[]) WITH ORDINALITY AS t (thing, place)
 ORDER BY t.place;

@@ -9,7 +9,8 @@ LIMIT sqlc.arg(page_size);
 
 -- name: OverridesAfter :many
 SELECT * FROM rate_limit_override
-WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND user_id > sqlc.arg(after) AND user_id >= sqlc.arg(first)
+WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND user_id > sqlc.arg(after)
+    AND user_id >= sqlc.arg(first)
     AND removed_at IS NULL
 ORDER BY user_id
 LIMIT sqlc.arg(page_size);
@@ -59,7 +60,8 @@ ORDER BY o.rule_id, o.user_id;
 -- name: PutOverride :batchone
 -- No row if the rule does not exist.
 INSERT INTO rate_limit_override AS o (
-    tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision
+    tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since,
+        revision
 )
 SELECT
     r.tenant_id, r.rule_id, sqlc.arg(user_id), sqlc.arg(rate_per_second), sqlc.arg(rate_unit), sqlc.arg(burst_capacity),
@@ -77,7 +79,8 @@ SET rate_per_second = excluded.rate_per_second,
             AND o.removed_at IS NULL AND if_passed(o.expires_at) IS NULL
             THEN o.in_force_since
         -- After the end of an override each version of the rule counts as a microsecond later than the one before.
-        ELSE moment_after(ARRAY[excluded.in_force_since, o.in_force_since, greatest(o.removed_at, if_passed(o.expires_at)) + (
+        ELSE moment_after(ARRAY[excluded.in_force_since, o.in_force_since,
+            greatest(o.removed_at, if_passed(o.expires_at)) + (
             SELECT r.version * interval '1 microsecond' FROM rate_limit_rule AS r
             WHERE r.tenant_id = o.tenant_id AND r.rule_id = o.rule_id
         )])
@@ -97,8 +100,8 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND user_i
 RETURNING rule_id;
 
 -- name: RemoveOverridesOfRules :exec
--- For rules that are about to be removed. The rows stay: a rule may be revived before anybody has read that
--- it was gone, and then only they tell that its overrides are.
+-- For rules that are about to be removed. The rows stay: if a rule is revived before a process has read its removal,
+-- only these rows show that its overrides are gone.
 UPDATE rate_limit_override
 SET removed_at = moment_after(ARRAY[in_force_since, if_passed(expires_at)]),
     revision = sqlc.arg(revision),

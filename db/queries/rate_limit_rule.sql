@@ -34,8 +34,8 @@ ORDER BY rule_id
 LIMIT 1 OFFSET sqlc.arg(number)::bigint - 1;
 
 -- name: MatrixLast :one
--- The last of a number of matrix rows after one; none if there are fewer. It reads the index in order and stops
--- there; in a subquery it would be planned as if all rows were wanted.
+-- The last of a number of matrix rows after one; none if there are fewer. The index is read in order, up to that row;
+-- in a subquery the planner would expect to read all rows.
 SELECT DISTINCT r.key_pattern, r.name FROM rate_limit_rule AS r
 WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.removed_at IS NULL
     AND (r.key_pattern, r.name) > (sqlc.arg(after_pattern)::text, sqlc.arg(after_name)::text)
@@ -72,25 +72,21 @@ SELECT * FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_
 -- name: CreateRule :batchone
 INSERT INTO rate_limit_rule (
     tenant_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
-    action, failure_mode, is_active, description, in_force_since, revision, window_seconds, window_calendar, window_zone,
-    window_start_day, refill_interval_seconds, max_hold_seconds, notify_at,
-    adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at
+    action, failure_mode, is_active, description, in_force_since, revision, parameters, candidate_for, expires_at
 ) VALUES (
     sqlc.arg(tenant_id), sqlc.arg(name), sqlc.arg(key_pattern), sqlc.arg(scope), nullif(sqlc.arg(plan)::text, ''),
     sqlc.arg(rate_per_second), sqlc.arg(rate_unit), sqlc.arg(burst_capacity), sqlc.arg(algorithm), sqlc.arg(mode),
-    sqlc.arg(action), nullif(sqlc.arg(failure_mode)::text, ''), sqlc.arg(is_active), sqlc.arg(description),
-    clock_timestamp(), sqlc.arg(revision), sqlc.narg(window_seconds), sqlc.narg(window_calendar), sqlc.narg(window_zone),
-    sqlc.narg(window_start_day), sqlc.narg(refill_interval_seconds), sqlc.narg(max_hold_seconds), sqlc.narg(notify_at),
-    sqlc.narg(adapt_backend), sqlc.narg(adapt_floor_percent), sqlc.narg(adapt_p99_ms), sqlc.narg(adapt_error_percent),
-    sqlc.arg(never_leased), sqlc.narg(candidate_for),
-    coalesce(clock_timestamp() + sqlc.narg(expires_in_seconds)::bigint * interval '1 second', sqlc.narg(expires_at)::timestamptz)
+    sqlc.arg(action), sqlc.narg(failure_mode), sqlc.arg(is_active), sqlc.arg(description),
+    clock_timestamp(), sqlc.arg(revision), sqlc.arg(parameters), sqlc.narg(candidate_for),
+    coalesce(clock_timestamp() + sqlc.narg(expires_in_seconds)::bigint * interval '1 second',
+        sqlc.narg(expires_at)::timestamptz)
 )
 RETURNING *;
 
 -- name: UpdateRule :batchone
--- A changed limit comes into force after everything that this rule's buckets may have seen: its own
--- earlier limits, overrides that ended, and steps. A rule that stops adapting has its own limit from now on. An enforced
--- rule is no candidate any more.
+-- A limit that changes comes into force after everything that this rule's buckets may have seen: its own earlier
+-- limits, overrides that ended, and steps. An enforced rule is no candidate any more. Parameters that a newer release
+-- knows stay as they are.
 UPDATE rate_limit_rule AS r
 SET rate_per_second = sqlc.arg(rate_per_second),
     rate_unit = sqlc.arg(rate_unit),
@@ -98,36 +94,16 @@ SET rate_per_second = sqlc.arg(rate_per_second),
     algorithm = sqlc.arg(algorithm),
     mode = sqlc.arg(mode),
     action = sqlc.arg(action),
-    failure_mode = nullif(sqlc.arg(failure_mode)::text, ''),
+    failure_mode = sqlc.narg(failure_mode),
     is_active = sqlc.arg(is_active),
     description = sqlc.arg(description),
-    window_seconds = sqlc.narg(window_seconds),
-    window_calendar = sqlc.narg(window_calendar),
-    window_zone = sqlc.narg(window_zone),
-    window_start_day = sqlc.narg(window_start_day),
-    refill_interval_seconds = sqlc.narg(refill_interval_seconds),
-    max_hold_seconds = sqlc.narg(max_hold_seconds),
-    notify_at = sqlc.narg(notify_at),
-    adapt_backend = sqlc.narg(adapt_backend),
-    adapt_floor_percent = sqlc.narg(adapt_floor_percent),
-    adapt_p99_ms = sqlc.narg(adapt_p99_ms),
-    adapt_error_percent = sqlc.narg(adapt_error_percent),
-    never_leased = sqlc.arg(never_leased),
+    parameters = r.parameters - sqlc.arg(known)::text[] || sqlc.arg(parameters)::jsonb,
     candidate_for = CASE WHEN sqlc.arg(mode) = 'shadow' THEN r.candidate_for END,
     expires_at = coalesce(
-        clock_timestamp() + sqlc.narg(expires_in_seconds)::bigint * interval '1 second', sqlc.narg(expires_at)::timestamptz),
+        clock_timestamp() + sqlc.narg(expires_in_seconds)::bigint * interval '1 second',
+            sqlc.narg(expires_at)::timestamptz),
     version = r.version + 1,
-    in_force_since = CASE
-        WHEN r.rate_per_second = sqlc.arg(rate_per_second) AND r.burst_capacity = sqlc.arg(burst_capacity)
-            AND r.algorithm = sqlc.arg(algorithm)
-            AND r.window_seconds IS NOT DISTINCT FROM sqlc.narg(window_seconds)
-            AND r.window_calendar IS NOT DISTINCT FROM sqlc.narg(window_calendar)
-            AND r.window_zone IS NOT DISTINCT FROM sqlc.narg(window_zone)
-            AND r.window_start_day IS NOT DISTINCT FROM sqlc.narg(window_start_day)
-            AND r.refill_interval_seconds IS NOT DISTINCT FROM sqlc.narg(refill_interval_seconds)
-            AND r.max_hold_seconds IS NOT DISTINCT FROM sqlc.narg(max_hold_seconds)
-            AND (r.adapt_backend IS NULL OR sqlc.narg(adapt_backend)::text IS NOT NULL)
-            THEN r.in_force_since
+    in_force_since = CASE WHEN NOT sqlc.arg(limit_changes)::boolean THEN r.in_force_since
         ELSE moment_after(ARRAY[r.in_force_since, (
             SELECT max(greatest(o.removed_at, if_passed(o.expires_at)))
             FROM rate_limit_override AS o
@@ -168,14 +144,14 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND remove
 
 -- name: AdaptingRules :many
 SELECT * FROM rate_limit_rule
-WHERE tenant_id = sqlc.arg(tenant_id) AND adapt_backend IS NOT NULL AND removed_at IS NULL
+WHERE tenant_id = sqlc.arg(tenant_id) AND parameters ? 'adapt' AND removed_at IS NULL
 ORDER BY rule_id
 LIMIT 1000;
 
 -- name: CountAdaptingRules :one
 -- Without some rules.
 SELECT count(*) FROM rate_limit_rule
-WHERE tenant_id = sqlc.arg(tenant_id) AND adapt_backend IS NOT NULL AND removed_at IS NULL
+WHERE tenant_id = sqlc.arg(tenant_id) AND parameters ? 'adapt' AND removed_at IS NULL
     AND rule_id <> ALL (sqlc.arg(without)::bigint[]);
 
 -- name: CandidatesOf :many

@@ -7,8 +7,8 @@ ORDER BY revision, rule_id
 LIMIT sqlc.arg(page_size);
 
 -- name: StepTenant :one
--- Begins a write of steps like RaiseRevision, but without an actor. No row, and no waiting, if somebody else is writing, if
--- the tenant's rules do not adapt, or if the process no longer leads.
+-- Begins a write of steps like RaiseRevision, but without an actor. No row, and no waiting, if somebody else is
+-- writing, if the tenant's rules do not adapt, or if the process no longer leads.
 UPDATE tenant SET revision = revision + 1
 WHERE tenant_id = (
         SELECT t.tenant_id FROM tenant AS t
@@ -22,14 +22,16 @@ WHERE tenant_id = (
 RETURNING revision;
 
 -- name: PutStep :batchexec
--- Nothing happens if the rule does not adapt. The step comes into force after everything that the rule's buckets may have
--- seen: after its end each version of the rule counts as a microsecond later than the one before.
-INSERT INTO rate_limit_step AS s (tenant_id, rule_id, percent, stepped_at, in_force_since, ends_at, cause, memory, revision)
+-- Nothing happens if the rule does not adapt. The step comes into force after everything that the rule's buckets may
+-- have seen: after its end each version of the rule counts as a microsecond later than the one before.
+INSERT INTO rate_limit_step AS s (tenant_id, rule_id, percent, stepped_at, in_force_since, ends_at, cause, memory,
+    revision)
 SELECT r.tenant_id, r.rule_id, sqlc.arg(percent), sqlc.arg(stepped_at), moment_after(ARRAY[r.in_force_since]),
     moment_after(ARRAY[r.in_force_since]) + make_interval(secs => sqlc.arg(holds_seconds)::double precision),
     sqlc.arg(cause), sqlc.arg(memory), sqlc.arg(revision)
 FROM rate_limit_rule AS r
-WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.rule_id = sqlc.arg(rule_id) AND r.removed_at IS NULL AND r.adapt_backend IS NOT NULL
+WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.rule_id = sqlc.arg(rule_id) AND r.removed_at IS NULL
+    AND r.parameters ? 'adapt'
 ON CONFLICT (tenant_id, rule_id) DO UPDATE
 SET percent = excluded.percent,
     stepped_at = excluded.stepped_at,

@@ -1,62 +1,61 @@
--- The pages are of rows before a position, newest first. The comparison of pairs is what the position
--- means; the one of times beside it is what leaves out partitions.
-
 -- name: ViolationsBefore :many
-SELECT * FROM rate_limit_violation
+-- Those that a filter wants among the newest look_at rows before a position, newest first. One of user, address,
+-- endpoint and rule may be given as by_…, the others are empty: its index finds the rows to look at. The comparison of
+-- pairs is what the position means; the one of times beside it is what leaves out partitions.
+SELECT looked.* FROM (
+    SELECT * FROM rate_limit_violation
+    WHERE tenant_id = sqlc.arg(tenant_id)
+        AND requested_at >= sqlc.arg(since) AND requested_at <= sqlc.arg(before_at)
+        AND (requested_at, violation_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
+        AND (sqlc.arg(by_user)::text = '' OR user_id = sqlc.arg(by_user)::text)
+        AND (sqlc.narg(by_address)::inet IS NULL OR ip_address = sqlc.narg(by_address)::inet)
+        AND (sqlc.arg(by_endpoint)::text = '' OR endpoint = sqlc.arg(by_endpoint)::text)
+        AND (sqlc.arg(by_rule)::bigint = 0 OR rule_id = sqlc.arg(by_rule)::bigint)
+    ORDER BY requested_at DESC, violation_id DESC
+    LIMIT sqlc.arg(look_at)
+) AS looked
+WHERE (sqlc.arg(rule_id)::bigint = 0 OR rule_id = sqlc.arg(rule_id)::bigint)
+    AND (sqlc.arg(scope)::text = '' OR scope = sqlc.arg(scope)::text)
+    AND (sqlc.arg(mode)::text = '' OR mode = sqlc.arg(mode)::text)
+    AND (sqlc.arg(plan)::text = '' OR plan = sqlc.arg(plan)::text)
+    AND (sqlc.arg(network)::text = '' OR ip_address <<= nullif(sqlc.arg(network)::text, '')::inet)
+    AND (sqlc.arg(endpoint)::text = '' OR endpoint = sqlc.arg(endpoint)::text)
+    AND (sqlc.arg(endpoint_prefix)::text = '' OR starts_with(endpoint, sqlc.arg(endpoint_prefix)::text))
+ORDER BY requested_at DESC, violation_id DESC
+LIMIT sqlc.arg(page_size);
+
+-- name: LastLookedAt :many
+-- The last row that ViolationsBefore looks at, and the next one; nothing if it looks at all.
+SELECT requested_at, violation_id FROM rate_limit_violation
 WHERE tenant_id = sqlc.arg(tenant_id)
     AND requested_at >= sqlc.arg(since) AND requested_at <= sqlc.arg(before_at)
     AND (requested_at, violation_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
+    AND (sqlc.arg(by_user)::text = '' OR user_id = sqlc.arg(by_user)::text)
+    AND (sqlc.narg(by_address)::inet IS NULL OR ip_address = sqlc.narg(by_address)::inet)
+    AND (sqlc.arg(by_endpoint)::text = '' OR endpoint = sqlc.arg(by_endpoint)::text)
+    AND (sqlc.arg(by_rule)::bigint = 0 OR rule_id = sqlc.arg(by_rule)::bigint)
 ORDER BY requested_at DESC, violation_id DESC
-LIMIT sqlc.arg(page_size);
-
--- name: ViolationsOfRuleBefore :many
-SELECT * FROM rate_limit_violation
-WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id)
-    AND requested_at >= sqlc.arg(since) AND requested_at <= sqlc.arg(before_at)
-    AND (requested_at, violation_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
-ORDER BY requested_at DESC, violation_id DESC
-LIMIT sqlc.arg(page_size);
-
--- name: ViolationsOfUserBefore :many
-SELECT * FROM rate_limit_violation
-WHERE tenant_id = sqlc.arg(tenant_id) AND user_id = sqlc.arg(user_id)::text
-    AND requested_at >= sqlc.arg(since) AND requested_at <= sqlc.arg(before_at)
-    AND (requested_at, violation_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
-ORDER BY requested_at DESC, violation_id DESC
-LIMIT sqlc.arg(page_size);
-
--- name: ViolationsFromAddressBefore :many
-SELECT * FROM rate_limit_violation
-WHERE tenant_id = sqlc.arg(tenant_id) AND ip_address = sqlc.arg(ip_address)::inet
-    AND requested_at >= sqlc.arg(since) AND requested_at <= sqlc.arg(before_at)
-    AND (requested_at, violation_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
-ORDER BY requested_at DESC, violation_id DESC
-LIMIT sqlc.arg(page_size);
-
--- name: ViolationsAtEndpointBefore :many
-SELECT * FROM rate_limit_violation
-WHERE tenant_id = sqlc.arg(tenant_id) AND endpoint = sqlc.arg(endpoint)::text
-    AND requested_at >= sqlc.arg(since) AND requested_at <= sqlc.arg(before_at)
-    AND (requested_at, violation_id) < (sqlc.arg(before_at)::timestamptz, sqlc.arg(before_id)::bigint)
-ORDER BY requested_at DESC, violation_id DESC
-LIMIT sqlc.arg(page_size);
+LIMIT 2 OFFSET sqlc.arg(look_at)::bigint - 1;
 
 -- name: Violation :one
 SELECT * FROM rate_limit_violation
-WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at = sqlc.arg(requested_at) AND violation_id = sqlc.arg(violation_id);
+WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at = sqlc.arg(requested_at)
+    AND violation_id = sqlc.arg(violation_id);
 
 -- name: ViolationsArrived :many
 -- Those that were written up to so many seconds before a time (null: now) or after it, the latest first,
 -- whenever they happened.
 SELECT * FROM rate_limit_violation
 WHERE tenant_id = sqlc.arg(tenant_id)
-    AND recorded_at >= coalesce(sqlc.narg(since)::timestamptz, now()) - make_interval(secs => sqlc.arg(seconds)::double precision)
+    AND recorded_at >= coalesce(sqlc.narg(since)::timestamptz,
+        now()) - make_interval(secs => sqlc.arg(seconds)::double precision)
 ORDER BY recorded_at DESC, violation_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: ViolationArrivedAt :one
 SELECT recorded_at FROM rate_limit_violation
-WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at = sqlc.arg(requested_at) AND violation_id = sqlc.arg(violation_id);
+WHERE tenant_id = sqlc.arg(tenant_id) AND requested_at = sqlc.arg(requested_at)
+    AND violation_id = sqlc.arg(violation_id);
 
 -- name: ViolationsInSteps :many
 -- How many checks the violations that a filter wants stand for, per step. The newest so many rows are looked at that
@@ -72,7 +71,8 @@ WITH newest AS MATERIALIZED (
     ORDER BY requested_at DESC, violation_id DESC
     LIMIT sqlc.arg(at_most)
 ), looked AS (SELECT count(*) AS rows, min(requested_at) AS back_to FROM newest)
-SELECT date_bin(make_interval(secs => sqlc.arg(step_seconds)::double precision), requested_at, timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
+SELECT date_bin(make_interval(secs => sqlc.arg(step_seconds)::double precision), requested_at,
+    timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
     coalesce(sum(count) FILTER (WHERE
         (sqlc.arg(rule_id)::bigint = 0 OR rule_id = sqlc.arg(rule_id)::bigint)
         AND (sqlc.arg(scope)::text = '' OR scope = sqlc.arg(scope)::text)
@@ -81,7 +81,8 @@ SELECT date_bin(make_interval(secs => sqlc.arg(step_seconds)::double precision),
         AND (sqlc.arg(user_id)::text = '' OR user_id = sqlc.arg(user_id)::text)
         AND (sqlc.arg(network)::text = '' OR ip_address <<= nullif(sqlc.arg(network)::text, '')::inet)
         AND (sqlc.arg(endpoint)::text = '' OR endpoint = sqlc.arg(endpoint)::text)
-        AND (sqlc.arg(endpoint_prefix)::text = '' OR starts_with(endpoint, sqlc.arg(endpoint_prefix)::text))), 0)::bigint AS checks,
+        AND (sqlc.arg(endpoint_prefix)::text = '' OR starts_with(endpoint, sqlc.arg(endpoint_prefix)::text))),
+            0)::bigint AS checks,
     (SELECT rows FROM looked)::bigint AS looked_at, (SELECT back_to FROM looked)::timestamptz AS looked_back_to
 FROM newest
 GROUP BY 1
@@ -90,10 +91,10 @@ ORDER BY 1;
 -- name: TopOfViolations :many
 -- The values that were denied most, and before them a row without a value that is always there.
 --
--- A rule whose one placeholder is the dimension names the value in the subject of its counts, and these know every denial;
--- networks are no addresses, and name none. They do name their own network: all of a /64 is in one /48. Of other rules the rows in detail name the value. What their counts know and
--- no row has is unattributed. The mode has no index, so rows of the other one are looked at too. Of counts and rows the
--- newest at_most are looked at, back to looked_back_to.
+-- If a rule's one placeholder is the dimension, the subject of its counts names the value, and counts include every
+-- denial. A subject that is a network names no address, but its larger network: all of a /64 is in one /48. For other
+-- rules the detail rows name the value; denials that were counted without a row are unattributed. The mode has no
+-- index, so rows of the other mode are read too. The newest at_most counts and rows are read, back to looked_back_to.
 WITH counted AS MATERIALIZED (
     SELECT m.minute, m.rule_id, m.subject, m.other, m.denied, m.detail_dropped,
         sqlc.arg(dimension)::text = 'ip' AND strpos(m.subject, '/') > 0 AS is_network
@@ -104,8 +105,10 @@ WITH counted AS MATERIALIZED (
     ORDER BY m.minute DESC
     LIMIT sqlc.arg(at_most)::bigint
 ), newest AS MATERIALIZED (
-    SELECT CASE sqlc.arg(dimension)::text WHEN 'user' THEN user_id WHEN 'ip' THEN host(ip_address) WHEN 'endpoint' THEN endpoint
-            WHEN 'network' THEN network(set_masklen(ip_address, CASE family(ip_address) WHEN 4 THEN 24 ELSE 48 END))::text END AS value,
+    SELECT CASE sqlc.arg(dimension)::text WHEN 'user' THEN user_id WHEN 'ip' THEN host(ip_address)
+        WHEN 'endpoint' THEN endpoint
+            WHEN 'network' THEN network(set_masklen(ip_address, CASE family(ip_address) WHEN 4 THEN 24
+                ELSE 48 END))::text END AS value,
         sqlc.arg(mode)::text IN ('', mode) AS wanted, rule_id, count, requested_at, last_at,
         sqlc.arg(dimension)::text = 'ip' AND strpos(bucket_key, '/') > 0 AS is_network
     FROM rate_limit_violation
@@ -127,15 +130,18 @@ WITH counted AS MATERIALIZED (
         AND r.rule_id IN (SELECT c.rule_id FROM counted AS c UNION SELECT n.rule_id FROM newest AS n)
 ), parts AS (
     SELECT CASE sqlc.arg(dimension)::text WHEN 'network'
-            THEN network(set_masklen(c.subject::inet, least(masklen(c.subject::inet), CASE family(c.subject::inet) WHEN 4 THEN 24 ELSE 48 END)))::text
+            THEN network(set_masklen(c.subject::inet,
+                least(masklen(c.subject::inet), CASE family(c.subject::inet) WHEN 4 THEN 24 ELSE 48 END)))::text
             ELSE c.subject END AS value,
         c.denied, c.minute AS last_at, 0 AS unattributed
     FROM counted AS c
-    JOIN met ON met.rule_id = c.rule_id AND met.names_value AND (sqlc.arg(mode)::text = '' OR met.mode = sqlc.arg(mode)::text)
+    JOIN met ON met.rule_id = c.rule_id AND met.names_value
+        AND (sqlc.arg(mode)::text = '' OR met.mode = sqlc.arg(mode)::text)
     WHERE NOT c.other AND NOT c.is_network
     UNION ALL
     SELECT n.value,
-        CASE WHEN n.rule_id IN (SELECT met.rule_id FROM met WHERE met.names_value) AND NOT n.is_network THEN 0 ELSE n.count END,
+        CASE WHEN n.rule_id IN (SELECT met.rule_id FROM met WHERE met.names_value) AND NOT n.is_network THEN 0
+            ELSE n.count END,
         n.last_at, 0
     FROM newest AS n
     WHERE n.value <> '' AND n.wanted
@@ -143,14 +149,17 @@ WITH counted AS MATERIALIZED (
     SELECT '', 0, NULL, c.detail_dropped
     FROM counted AS c
     WHERE (c.other OR c.is_network OR c.rule_id NOT IN (SELECT met.rule_id FROM met WHERE met.names_value))
-        AND (sqlc.arg(mode)::text = '' OR c.rule_id IN (SELECT met.rule_id FROM met WHERE met.mode = sqlc.arg(mode)::text))
+        AND (sqlc.arg(mode)::text = ''
+            OR c.rule_id IN (SELECT met.rule_id FROM met WHERE met.mode = sqlc.arg(mode)::text))
     UNION ALL
     SELECT '', 0, NULL, 0
 )
-SELECT p.value::text AS value, sum(p.denied)::bigint AS denied, coalesce(max(p.last_at), sqlc.arg(since))::timestamptz AS last_at,
+SELECT p.value::text AS value, sum(p.denied)::bigint AS denied,
+    coalesce(max(p.last_at), sqlc.arg(since))::timestamptz AS last_at,
     sum(p.unattributed)::bigint AS unattributed,
     coalesce(greatest((SELECT min(n.requested_at) FROM newest AS n HAVING count(*) >= sqlc.arg(at_most)::bigint),
-        (SELECT min(c.minute) FROM counted AS c HAVING count(*) >= sqlc.arg(at_most)::bigint)), sqlc.arg(since))::timestamptz AS looked_back_to
+        (SELECT min(c.minute) FROM counted AS c HAVING count(*) >= sqlc.arg(at_most)::bigint)),
+            sqlc.arg(since))::timestamptz AS looked_back_to
 FROM parts AS p
 GROUP BY p.value
 HAVING p.value = '' OR sum(p.denied) > 0

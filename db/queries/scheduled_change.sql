@@ -55,7 +55,7 @@ WHERE old.tenant_id = sqlc.arg(tenant_id) AND old.due_at IS NULL AND old.change_
 -- name: StepScheduledChange :one
 UPDATE scheduled_change
 SET state = sqlc.arg(state), due_at = sqlc.narg(due_at), applied_at = sqlc.narg(applied_at),
-    ended_at = sqlc.narg(ended_at), failure = sqlc.arg(failure), lease_ends_at = NULL
+    ended_at = sqlc.narg(ended_at), failure = sqlc.arg(failure)
 WHERE tenant_id = sqlc.arg(tenant_id) AND change_id = sqlc.arg(change_id)
 RETURNING *;
 
@@ -67,3 +67,21 @@ FROM (
         unnest(sqlc.arg(failures)::text[]) AS failure
 ) AS step
 WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.change_id = sqlc.arg(change_id) AND r.rule_id = step.rule_id;
+
+-- name: CancelScheduledBy :exec
+-- What a person scheduled and still waits, with the jobs.
+WITH canceled AS (
+    UPDATE scheduled_change SET state = 'canceled', due_at = NULL, ended_at = clock_timestamp()
+    WHERE tenant_id = sqlc.arg(tenant_id) AND requested_by_kind = 'account'
+        AND requested_by_id = sqlc.arg(account_id)::bigint::text AND state = 'waiting'
+    RETURNING change_id
+)
+DELETE FROM job AS j
+WHERE j.tenant_id = sqlc.arg(tenant_id) AND j.kind = sqlc.arg(kind)
+    AND j.about IN (SELECT c.change_id::text FROM canceled AS c) AND j.lease_ends_at IS NULL;
+
+-- name: FirstOpenScheduledChange :one
+SELECT * FROM scheduled_change
+WHERE tenant_id = sqlc.arg(tenant_id) AND due_at IS NOT NULL
+ORDER BY due_at, change_id
+LIMIT 1;

@@ -1,6 +1,7 @@
 -- name: SecondFactor :one
 -- The factor of an account, counted or waiting for its first code.
-SELECT sqlc.embed(f), a.second_factor_at, (SELECT count(*) FROM recovery_code AS r WHERE r.account_id = f.account_id) AS recovery_codes
+SELECT sqlc.embed(f), a.second_factor_at, (SELECT count(*) FROM recovery_code AS r WHERE r.account_id = f.account_id)
+    AS recovery_codes
 FROM second_factor AS f
 JOIN account AS a ON a.account_id = f.account_id
 WHERE f.account_id = $1;
@@ -15,19 +16,21 @@ ON CONFLICT (account_id) DO UPDATE SET secret = excluded.secret, last_step = 0, 
 
 -- name: TurnSecondFactorOn :one
 -- No row if the account has a factor already.
-UPDATE account SET second_factor_at = clock_timestamp(), recovery_codes_at = clock_timestamp(), version = version + 1, updated_at = clock_timestamp()
+UPDATE account SET second_factor_at = clock_timestamp(), recovery_codes_at = clock_timestamp(), version = version + 1,
+    updated_at = clock_timestamp()
 WHERE account_id = $1 AND second_factor_at IS NULL
 RETURNING *;
 
 -- name: TurnSecondFactorOff :one
 -- No row if the account has no factor.
-UPDATE account SET second_factor_at = NULL, recovery_codes_at = NULL, version = version + 1, updated_at = clock_timestamp()
+UPDATE account SET second_factor_at = NULL, recovery_codes_at = NULL, version = version + 1,
+    updated_at = clock_timestamp()
 WHERE account_id = $1 AND second_factor_at IS NOT NULL
 RETURNING *;
 
 -- name: UseTimeStep :execrows
--- No row if the code of this step, or of a later one, was used before, or if the secret was replaced meanwhile. A secret that
--- an earlier key sealed is sealed again.
+-- No row if the code of this step, or of a later one, was used before, or if the secret was replaced meanwhile. A
+-- secret that an earlier key sealed is sealed again.
 UPDATE second_factor SET last_step = sqlc.arg(step), secret = sqlc.arg(sealed_again)
 WHERE account_id = sqlc.arg(account_id) AND last_step < sqlc.arg(step) AND secret = sqlc.arg(secret);
 
@@ -51,7 +54,8 @@ SELECT sqlc.arg(account_id), unnest(sqlc.arg(code_digests)::bytea[]);
 
 -- name: KeepSession :exec
 -- Ends all sessions of an account but one, which has shown the second factor.
-WITH ended AS (DELETE FROM session AS s WHERE s.account_id = sqlc.arg(account_id) AND s.session_id <> sqlc.arg(session_id)),
+WITH ended AS (DELETE FROM session AS s WHERE s.account_id = sqlc.arg(account_id)
+    AND s.session_id <> sqlc.arg(session_id)),
 pending AS (DELETE FROM pending_sign_in AS p WHERE p.account_id = sqlc.arg(account_id))
 UPDATE session AS kept SET second_factor = true, confirmed_at = clock_timestamp()
 WHERE kept.account_id = sqlc.arg(account_id) AND kept.session_id = sqlc.arg(session_id);

@@ -2,7 +2,8 @@
 -- The latest first, before a key. A creator has left if the account may no longer sign in, or is no platform admin.
 SELECT sqlc.embed(k), (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a
-        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean AS creator_left
+        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean
+            AS creator_left
 FROM service_key AS k
 WHERE sqlc.narg(before_created_at)::timestamptz IS NULL
     OR (k.created_at, k.key_id) < (sqlc.narg(before_created_at)::timestamptz, sqlc.arg(before_key_id)::text)
@@ -12,7 +13,8 @@ LIMIT sqlc.arg(page_size);
 -- name: ServiceKey :one
 SELECT sqlc.embed(k), (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a
-        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean AS creator_left
+        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean
+            AS creator_left
 FROM service_key AS k
 WHERE k.key_id = sqlc.arg(key_id);
 
@@ -20,7 +22,8 @@ WHERE k.key_id = sqlc.arg(key_id);
 SELECT * FROM service_key WHERE key_id = $1 FOR UPDATE;
 
 -- name: CreateServiceKey :one
-INSERT INTO service_key (key_id, name, digest, permissions, networks, expires_at, created_by_kind, created_by_id, created_by_name)
+INSERT INTO service_key (key_id, name, digest, permissions, networks, expires_at, created_by_kind, created_by_id,
+    created_by_name)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 RETURNING *;
 

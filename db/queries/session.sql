@@ -2,7 +2,8 @@
 -- Answers no row if the account was disabled, got another password, or got a second factor that was not asked for. The
 -- lock makes those who do that wait, and end this session too.
 INSERT INTO session (account_id, token_digest, user_agent, ip, second_factor, provider)
-SELECT a.account_id, sqlc.arg(token_digest), sqlc.arg(user_agent), sqlc.narg(ip), sqlc.arg(second_factor), sqlc.arg(provider)
+SELECT a.account_id, sqlc.arg(token_digest), sqlc.arg(user_agent), sqlc.narg(ip), sqlc.arg(second_factor),
+    sqlc.arg(provider)
 FROM account AS a
 WHERE a.account_id = sqlc.arg(account_id) AND a.password_hash = sqlc.arg(password_hash) AND a.disabled_at IS NULL
     AND (a.second_factor_at IS NULL OR sqlc.arg(second_factor)::boolean)

@@ -1,6 +1,6 @@
 -- name: Attempt :one
--- Counts an attempt. No row if it comes too soon. waits[n + 1] is the wait after n attempts, in seconds; the last element
--- holds for more. A time in the future is from before the clock stepped back, and locks nobody out.
+-- Counts an attempt. No row if it comes too soon. waits[n + 1] is the wait after n attempts, in seconds; the last
+-- element holds for more. A time in the future is from before the clock stepped back, and locks nobody out.
 INSERT INTO sign_in_attempt AS f (subject, network, attempts, last_at)
 VALUES (sqlc.arg(subject), sqlc.arg(network), 1, clock_timestamp())
 ON CONFLICT (subject, network) DO UPDATE
@@ -11,7 +11,8 @@ SET attempts = CASE
     last_at = clock_timestamp()
 WHERE f.last_at > clock_timestamp() + interval '1 minute'
     OR f.last_at <= clock_timestamp() - make_interval(
-        secs => (sqlc.arg(waits)::double precision[])[least(f.attempts + 1, cardinality(sqlc.arg(waits)::double precision[]))])
+        secs => (sqlc.arg(waits)::double precision[])[least(f.attempts + 1,
+            cardinality(sqlc.arg(waits)::double precision[]))])
 RETURNING attempts;
 
 -- name: SecondsToWait :one

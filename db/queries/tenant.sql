@@ -1,12 +1,14 @@
 -- name: CreateTenant :one
 -- The foreign key of the default plan waits for the end of the transaction.
-INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, fixed_rates,
-    record_days, require_second_factor, buckets)
+INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix,
+    failure_mode, fixed_rates,
+    record_days, require_second_factor)
 VALUES (
     sqlc.arg(slug), sqlc.arg(name), nullif(sqlc.arg(default_plan)::text, ''),
     CASE WHEN sqlc.arg(suspended)::boolean THEN clock_timestamp() END,
-    sqlc.arg(enforcement), sqlc.arg(retry_jitter_percent), sqlc.arg(ipv4_prefix), sqlc.arg(ipv6_prefix), sqlc.arg(failure_mode),
-    sqlc.arg(fixed_rates), sqlc.arg(record_days), sqlc.arg(require_second_factor), sqlc.arg(buckets)
+    sqlc.arg(enforcement), sqlc.arg(retry_jitter_percent), sqlc.arg(ipv4_prefix), sqlc.arg(ipv6_prefix),
+        sqlc.arg(failure_mode),
+    sqlc.arg(fixed_rates), sqlc.arg(record_days), sqlc.arg(require_second_factor)
 )
 RETURNING *;
 
@@ -19,7 +21,8 @@ SELECT * FROM tenant WHERE slug = $1 AND removed_at IS NULL;
 -- name: Tenants :many
 SELECT * FROM tenant
 WHERE slug > sqlc.arg(after) AND removed_at IS NULL
-    AND (strpos(slug, lower(sqlc.arg(containing)::text)) > 0 OR strpos(lower(name), lower(sqlc.arg(containing)::text)) > 0)
+    AND (strpos(slug, lower(sqlc.arg(containing)::text)) > 0
+        OR strpos(lower(name), lower(sqlc.arg(containing)::text)) > 0)
 ORDER BY slug
 LIMIT sqlc.arg(page_size);
 

@@ -2,13 +2,16 @@
 -- A page of the blocks of a day that have checks of a time, in order of their first check.
 SELECT * FROM traffic_block
 WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day)
-    AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since) AND stratum BETWEEN sqlc.arg(least_stratum) AND sqlc.arg(most_stratum)
-    AND (first_at, writer, number) > (sqlc.arg(after_at)::timestamptz, sqlc.arg(after_writer)::text, sqlc.arg(after_number)::bigint)
+    AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since)
+        AND stratum BETWEEN sqlc.arg(least_stratum) AND sqlc.arg(most_stratum)
+    AND (first_at, writer, number) > (sqlc.arg(after_at)::timestamptz, sqlc.arg(after_writer)::text,
+        sqlc.arg(after_number)::bigint)
 ORDER BY first_at, writer, number
 LIMIT sqlc.arg(page_size);
 
 -- name: TrafficSummary :many
-SELECT stratum, count(*) AS blocks, max(level)::smallint AS level, sum(checks)::bigint AS checks, sum(seen)::bigint AS seen,
+SELECT stratum, count(*) AS blocks, max(level)::smallint AS level, sum(checks)::bigint AS checks,
+    sum(seen)::bigint AS seen,
     sum(left_out)::bigint AS left_out, sum(dropped)::bigint AS dropped,
     min(first_at)::timestamptz AS first_at, max(last_at)::timestamptz AS last_at
 FROM traffic_block
@@ -18,15 +21,16 @@ GROUP BY stratum
 ORDER BY stratum;
 
 -- name: LatestTraffic :one
--- It goes back from the latest block of a time until the blocks have so many checks, so many were seen, or the blocks are so many, and
--- returns when the last of them begins. No row if all have fewer. It looks for the strata in those blocks only, so that strata without
--- blocks do not make it read all.
+-- Reads back from the latest block of a time until a number of checks, of checks seen, or of blocks is reached, and
+-- returns the start of the last block read. No row if all have fewer. Strata are filtered after the limit on blocks,
+-- since a stratum without blocks would make the query read all.
 SELECT summed.first_at FROM (
     SELECT newest.first_at, row_number() OVER newest_first AS looked_at, sum(newest.checks) OVER newest_first AS so_far,
         sum(newest.seen) OVER newest_first AS seen_so_far
     FROM (
         SELECT day, first_at, writer, number, seen,
-            CASE WHEN stratum BETWEEN sqlc.arg(least_stratum) AND sqlc.arg(most_stratum) THEN checks ELSE 0 END AS checks
+            CASE WHEN stratum BETWEEN sqlc.arg(least_stratum) AND sqlc.arg(most_stratum) THEN checks
+                ELSE 0 END AS checks
         FROM traffic_block
         WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sqlc.arg(last_day)
             AND first_at >= sqlc.arg(begun)::timestamptz AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since)
@@ -35,13 +39,14 @@ SELECT summed.first_at FROM (
     ) AS newest
     WINDOW newest_first AS (ORDER BY newest.day DESC, newest.first_at DESC, newest.writer DESC, newest.number DESC)
 ) AS summed
-WHERE summed.so_far >= sqlc.arg(checks)::bigint OR summed.seen_so_far >= sqlc.arg(seen)::bigint OR summed.looked_at = sqlc.arg(at_most)::bigint
+WHERE summed.so_far >= sqlc.arg(checks)::bigint OR summed.seen_so_far >= sqlc.arg(seen)::bigint
+    OR summed.looked_at = sqlc.arg(at_most)::bigint
 ORDER BY summed.looked_at
 LIMIT 1;
 
 -- name: TrafficPlacesOfUser :many
--- The places of the blocks with a user that have checks of a time, the latest first. All users of each block of that time are read, which
--- takes longer than anything else of an effect, so they are read once.
+-- The places of the blocks with a user that have checks of a time, the latest first. All users of each block of that
+-- time are read, which takes longer than anything else of an effect, so they are read once.
 SELECT day, writer, number, first_at, last_at, checks FROM traffic_block
 WHERE tenant_id = sqlc.arg(tenant_id) AND day BETWEEN sqlc.arg(first_day) AND sqlc.arg(last_day)
     AND first_at >= sqlc.arg(begun)::timestamptz AND first_at < sqlc.arg(until) AND last_at >= sqlc.arg(since)
@@ -51,7 +56,8 @@ ORDER BY first_at DESC, writer DESC, number DESC;
 -- name: TrafficBlocksAt :many
 -- The blocks of some places, in order of their first check.
 SELECT b.* FROM (
-    SELECT unnest(sqlc.arg(days)::date[]) AS day, unnest(sqlc.arg(writers)::text[]) AS writer, unnest(sqlc.arg(numbers)::bigint[]) AS number
+    SELECT unnest(sqlc.arg(days)::date[]) AS day, unnest(sqlc.arg(writers)::text[]) AS writer,
+        unnest(sqlc.arg(numbers)::bigint[]) AS number
 ) AS place
 JOIN traffic_block AS b ON b.day = place.day AND b.writer = place.writer AND b.number = place.number
 WHERE b.tenant_id = sqlc.arg(tenant_id)
@@ -61,22 +67,25 @@ ORDER BY b.first_at, b.writer, b.number;
 SELECT * FROM traffic_day WHERE tenant_id = sqlc.arg(tenant_id) ORDER BY day;
 
 -- name: TrafficBlocksOfUser :many
--- A page of the places of the blocks with a user. All users of each block are read.
+-- A page of the keys of the blocks with a user. PostgreSQL reads all users of each block.
 SELECT day, writer, number FROM traffic_block
 WHERE tenant_id = sqlc.arg(tenant_id) AND sqlc.arg(user_id)::text = ANY (users)
-    AND (day, writer, number) > (sqlc.arg(after_day)::date, sqlc.arg(after_writer)::text, sqlc.arg(after_number)::bigint)
+    AND (day, writer, number) > (sqlc.arg(after_day)::date, sqlc.arg(after_writer)::text,
+        sqlc.arg(after_number)::bigint)
 ORDER BY day, writer, number
 LIMIT sqlc.arg(page_size);
 
 -- name: TrafficBlock :one
--- To rewrite it. Others who erase another user from it wait.
+-- One block, locked until it is rewritten: concurrent erasures of other users wait.
 SELECT * FROM traffic_block
-WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day) AND writer = sqlc.arg(writer) AND number = sqlc.arg(number)
+WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day) AND writer = sqlc.arg(writer)
+    AND number = sqlc.arg(number)
 FOR UPDATE;
 
 -- name: RewriteTrafficBlock :exec
 UPDATE traffic_block SET checks = sqlc.arg(checks), users = sqlc.arg(users)::text[], payload = sqlc.arg(payload)
-WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day) AND writer = sqlc.arg(writer) AND number = sqlc.arg(number);
+WHERE tenant_id = sqlc.arg(tenant_id) AND day = sqlc.arg(day) AND writer = sqlc.arg(writer)
+    AND number = sqlc.arg(number);
 
 -- name: TrafficHistory :many
 -- The changes since a time to what checks depend on, the latest first.
@@ -107,7 +116,8 @@ SELECT * FROM replay WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.
 
 -- name: Replays :many
 -- Without their files and results, the latest first.
-SELECT tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, (request - 'file')::jsonb AS request,
+SELECT tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name,
+    (request - 'file')::jsonb AS request,
     state, progress, started_at, finished_at, failure
 FROM replay
 WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id < sqlc.arg(before)
@@ -121,34 +131,40 @@ SET is_canceled = true, state = CASE state WHEN 'waiting' THEN 'canceled' ELSE s
     finished_at = CASE state WHEN 'waiting' THEN clock_timestamp() ELSE finished_at END
 WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND state IN ('waiting', 'running');
 
--- name: RenewReplay :one
--- No row if another process has taken it over.
+-- name: BeginReplay :one
+-- One that was canceled while no process ran it ends.
 UPDATE replay
-SET progress = sqlc.arg(progress), lease_ends_at = clock_timestamp() + make_interval(secs => sqlc.arg(lease_seconds)::double precision)
-WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND holder = sqlc.arg(holder) AND state = 'running'
-RETURNING is_canceled;
+SET state = CASE WHEN is_canceled THEN 'canceled' ELSE 'running' END,
+    finished_at = CASE WHEN is_canceled THEN clock_timestamp() END,
+    claim = sqlc.arg(claim), started_at = coalesce(started_at, clock_timestamp())
+WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND state IN ('waiting', 'running')
+RETURNING *;
 
--- name: ReleaseReplay :exec
--- For a process that stops: another one may take the replay at once.
-UPDATE replay
-SET lease_ends_at = clock_timestamp(), attempts = greatest(attempts - 1, 0), holder = ''
-WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND holder = sqlc.arg(holder) AND state = 'running';
+-- name: NoteReplay :one
+-- No row if it is to begin again, or another process runs it.
+UPDATE replay SET progress = sqlc.arg(progress)
+WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND claim = sqlc.arg(claim)
+    AND state = 'running'
+RETURNING is_canceled;
 
 -- name: FinishReplay :execrows
 UPDATE replay
-SET state = sqlc.arg(state), failure = sqlc.arg(failure), result = sqlc.arg(result), finished_at = clock_timestamp(), lease_ends_at = NULL,
+SET state = sqlc.arg(state), failure = sqlc.arg(failure), result = sqlc.arg(result), finished_at = clock_timestamp(),
     progress = CASE WHEN sqlc.arg(state) = 'done' THEN 1 ELSE progress END
-WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND holder = sqlc.arg(holder) AND state = 'running';
+WHERE tenant_id = sqlc.arg(tenant_id) AND replay_id = sqlc.arg(replay_id) AND claim = sqlc.arg(claim)
+    AND state = 'running';
 
 -- name: RestartReplays :exec
--- Those that run may have read what was erased since. They begin again, and what their processes find is not stored.
+-- Running replays may have read checks that were erased since. They begin again, and the results of their present
+-- attempts are not stored.
 UPDATE replay
 SET state = CASE WHEN is_canceled THEN 'canceled' ELSE 'waiting' END,
-    finished_at = CASE WHEN is_canceled THEN clock_timestamp() END, holder = '', lease_ends_at = NULL, progress = 0, attempts = 0
+    finished_at = CASE WHEN is_canceled THEN clock_timestamp() END, progress = 0
 WHERE tenant_id = sqlc.arg(tenant_id) AND state = 'running';
 
 -- name: EraseFromReplays :execrows
--- Deletes those that name a user, or whose file, title or rules might. A replay that was deleted for nothing can be run again.
+-- Deletes those that name a user, or whose file, title or rules might. A replay that was deleted for nothing can be run
+-- again.
 DELETE FROM replay
 WHERE tenant_id = sqlc.arg(tenant_id) AND (
     jsonb_path_exists(request, '$.** ? (@.user_id == $erased)', jsonb_build_object('erased', sqlc.arg(user_id)::text))
@@ -162,5 +178,6 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND (
 -- name: OverridesSince :many
 -- Those that stand, or that expired after a time.
 SELECT * FROM rate_limit_override
-WHERE tenant_id = sqlc.arg(tenant_id) AND removed_at IS NULL AND (expires_at IS NULL OR expires_at > sqlc.arg(since)::timestamptz)
+WHERE tenant_id = sqlc.arg(tenant_id) AND removed_at IS NULL
+    AND (expires_at IS NULL OR expires_at > sqlc.arg(since)::timestamptz)
 ORDER BY rule_id, user_id;

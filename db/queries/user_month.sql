@@ -16,8 +16,8 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND month = ANY (sqlc.arg(months)::date[])
 ORDER BY month;
 
 -- name: KnownUsers :many
--- Users whose id begins with a prefix: with a plan or an override of their own, a check in one of two months, or a denial among the
--- newest at_most rows. The id itself is found by any denial.
+-- Users whose id begins with a prefix: with a plan or an override of their own, a check in one of two months, or a
+-- denial among the newest at_most rows. The id itself is found by any denial.
 SELECT k.user_id::text AS user_id, coalesce(max(k.plan), '')::text AS plan
 FROM (
     (SELECT a.user_id, a.plan FROM plan_assignment AS a
@@ -31,12 +31,14 @@ FROM (
     LIMIT sqlc.arg(page_size)::integer)
     UNION ALL
     (SELECT m.user_id, NULL FROM user_month AS m
-    WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.month = sqlc.arg(month) AND starts_with(m.user_id, sqlc.arg(prefix)::text)
+    WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.month = sqlc.arg(month)
+        AND starts_with(m.user_id, sqlc.arg(prefix)::text)
     ORDER BY m.user_id
     LIMIT sqlc.arg(page_size)::integer)
     UNION ALL
     (SELECT l.user_id, NULL FROM user_month AS l
-    WHERE l.tenant_id = sqlc.arg(tenant_id) AND l.month = sqlc.arg(month_before) AND starts_with(l.user_id, sqlc.arg(prefix)::text)
+    WHERE l.tenant_id = sqlc.arg(tenant_id) AND l.month = sqlc.arg(month_before)
+        AND starts_with(l.user_id, sqlc.arg(prefix)::text)
     ORDER BY l.user_id
     LIMIT sqlc.arg(page_size)::integer)
     UNION ALL
@@ -60,7 +62,8 @@ LIMIT sqlc.arg(page_size)::integer;
 -- name: EraseUserMonths :one
 -- Their checks stay in the sums of the tenant. The user makes room for another one in each month.
 WITH erased AS (
-    DELETE FROM user_month AS m WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.user_id = sqlc.arg(user_id) RETURNING m.month
+    DELETE FROM user_month AS m WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.user_id = sqlc.arg(user_id)
+        RETURNING m.month
 ), room AS (
     UPDATE month_users AS u SET users = greatest(0, u.users - 1)
     FROM erased AS e WHERE u.tenant_id = sqlc.arg(tenant_id) AND u.month = e.month AND sqlc.arg(user_id) <> ''

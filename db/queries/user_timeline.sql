@@ -27,12 +27,13 @@ ORDER BY e.at DESC, e.audit_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: DenialsOfUser :many
--- By hour and rule, the latest first. Rules whose one placeholder is the user know every denial of the user from counts, of
--- other rules the rows in detail are counted. Of counts and rows the newest at_most are looked at.
+-- By hour and rule, the latest first. For rules whose one placeholder is the user, counts include every denial; for
+-- other rules the detail rows are counted. The newest at_most counts and rows are read.
 WITH counted AS MATERIALIZED (
     SELECT m.minute, m.rule_id, m.subject, m.other, m.denied
     FROM violation_minute AS m
-    WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.minute >= sqlc.arg(since)::timestamptz AND m.minute < sqlc.arg(until)::timestamptz
+    WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.minute >= sqlc.arg(since)::timestamptz
+        AND m.minute < sqlc.arg(until)::timestamptz
     ORDER BY m.minute DESC
     LIMIT sqlc.arg(at_most)::bigint
 ), newest AS MATERIALIZED (
@@ -48,7 +49,8 @@ WITH counted AS MATERIALIZED (
         AND strpos(r.key_pattern, '"') = 0 AND length(r.key_pattern) - length(replace(r.key_pattern, '{', '')) = 1
         AND r.key_pattern ~ '(^|:)user:[{]user_id[}](:|$)'
 ), parts AS (
-    SELECT date_trunc('hour', c.minute, 'UTC') AS hour, c.rule_id, n.mode, c.denied AS counted, 0 AS recorded, 0 AS unnamed
+    SELECT date_trunc('hour', c.minute, 'UTC') AS hour, c.rule_id, n.mode, c.denied AS counted, 0 AS recorded,
+        0 AS unnamed
     FROM counted AS c JOIN named AS n ON n.rule_id = c.rule_id
     WHERE c.subject = sqlc.arg(user_id)::text AND NOT c.other
     UNION ALL
@@ -59,10 +61,12 @@ WITH counted AS MATERIALIZED (
     SELECT date_trunc('hour', v.requested_at, 'UTC'), v.rule_id, v.mode, 0, v.count, 0
     FROM newest AS v
 )
-SELECT p.hour::timestamptz AS hour, p.rule_id, coalesce(max(p.mode) FILTER (WHERE p.recorded > 0), max(p.mode))::text AS mode,
+SELECT p.hour::timestamptz AS hour, p.rule_id, coalesce(max(p.mode) FILTER (WHERE p.recorded > 0), max(p.mode))::text
+    AS mode,
     greatest(sum(p.counted), sum(p.recorded))::bigint AS denied,
     (p.rule_id IN (SELECT n.rule_id FROM named AS n) AND sum(p.unnamed) = 0 AND sum(p.counted) >= sum(p.recorded)
-        AND p.hour >= coalesce((SELECT min(c.minute) FROM counted AS c HAVING count(*) >= sqlc.arg(at_most)::bigint), p.hour))::boolean AS is_exact
+        AND p.hour >= coalesce((SELECT min(c.minute) FROM counted AS c HAVING count(*) >= sqlc.arg(at_most)::bigint),
+            p.hour))::boolean AS is_exact
 FROM parts AS p
 GROUP BY p.hour, p.rule_id
 HAVING sum(p.counted) + sum(p.recorded) > 0

@@ -4,8 +4,8 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND minute = sqlc.arg(minute) AND rule_id 
     AND subject = sqlc.arg(subject) AND NOT other;
 
 -- name: ComparedSubjects :many
--- The subjects of checks that passed and a candidate would have denied, of the newest so many counts of each rule: those with
--- the most, and how many there are. A candidate's counts are of checks that passed.
+-- The subjects of checks that passed and a candidate would have denied, of the newest so many counts of each rule:
+-- those with the most, and how many there are. A candidate's counts are of checks that passed.
 WITH live AS MATERIALIZED (
     SELECT m.minute, m.subject, m.denied FROM violation_minute AS m
     WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.rule_id = sqlc.arg(live)::bigint
@@ -23,10 +23,12 @@ WITH live AS MATERIALIZED (
 ), by_candidate AS (
     SELECT c.subject, sum(c.denied) AS denied FROM candidate AS c GROUP BY c.subject
 )
-SELECT c.subject::text AS subject, c.denied::bigint AS candidate_denied, coalesce((SELECT l.denied FROM by_live AS l WHERE l.subject = c.subject), 0)::bigint AS live_denied,
+SELECT c.subject::text AS subject, c.denied::bigint AS candidate_denied,
+    coalesce((SELECT l.denied FROM by_live AS l WHERE l.subject = c.subject), 0)::bigint AS live_denied,
     count(*) OVER ()::bigint AS subjects,
     coalesce(greatest((SELECT min(l.minute) FROM live AS l HAVING count(*) >= sqlc.arg(at_most)::bigint),
-        (SELECT min(c.minute) FROM candidate AS c HAVING count(*) >= sqlc.arg(at_most)::bigint)), sqlc.arg(since))::timestamptz AS looked_back_to
+        (SELECT min(c.minute) FROM candidate AS c HAVING count(*) >= sqlc.arg(at_most)::bigint)),
+            sqlc.arg(since))::timestamptz AS looked_back_to
 FROM by_candidate AS c
 ORDER BY c.denied DESC, c.subject
 LIMIT sqlc.arg(page_size)::bigint;

@@ -26,55 +26,141 @@ type series []string
 
 // alerts has, for each alert, series by which it fires and series by which it does not, after an hour.
 var alerts = map[string]struct{ fires, quiet series }{
-	"SluiceDown":             {series{`up{job="sluice-api"} 1x50 0x10`}, series{`up{job="sluice-api"} 1x58 0x2`, `up{job="other"} 0x60`}},
-	"SluiceRulesOld":         {series{`sluice_snapshot_age_seconds 90x60`}, series{`sluice_snapshot_age_seconds 2x60`}},
-	"SluiceRedisUnavailable": {series{`sluice_store_node_breaker_state{node="a"} 2x60`}, series{`sluice_store_node_breaker_state{node="a"} 0x59 2`}},
+	"SluiceDown": {
+		series{`up{job="sluice-api"} 1x50 0x10`},
+		series{`up{job="sluice-api"} 1x58 0x2`, `up{job="other"} 0x60`},
+	},
+	"SluiceRulesOld": {series{`sluice_snapshot_age_seconds 90x60`}, series{`sluice_snapshot_age_seconds 2x60`}},
+	"SluiceRedisUnavailable": {
+		series{`sluice_store_node_breaker_state{node="a"} 2x60`},
+		series{`sluice_store_node_breaker_state{node="a"} 0x59 2`},
+	},
 	"SluiceDegraded": {
-		series{`sluice_degraded_decisions_total{failure_mode="local"} 0+60x60`, `sluice_checks_total{outcome="allowed"} 0+600x60`},
-		series{`sluice_degraded_decisions_total{failure_mode="local"} 0+1x60`, `sluice_checks_total{outcome="allowed"} 0+600x60`},
-	},
-	"SluiceBreakerFlaps": {series{`sluice_store_node_breaker_trips_total{node="a"} 0+1x60`}, series{`sluice_store_node_breaker_trips_total{node="a"} 0x50 2x10`}},
-	"SluiceChecksSlow": {
-		series{`sluice_check_duration_seconds_bucket{route="/v1/check",le="0.025"} 0+50x60`, `sluice_check_duration_seconds_bucket{route="/v1/check",le="0.05"} 0+60x60`, `sluice_check_duration_seconds_bucket{route="/v1/check",le="+Inf"} 0+60x60`},
-		series{`sluice_check_duration_seconds_bucket{route="/v1/check",le="0.025"} 0+60x60`, `sluice_check_duration_seconds_bucket{route="/v1/check",le="0.05"} 0+60x60`, `sluice_check_duration_seconds_bucket{route="/v1/check",le="+Inf"} 0+60x60`},
-	},
-	"SluiceRedisQueue": {
-		series{`sluice_store_queue_wait_seconds_bucket{le="0.01"} 0+50x60`, `sluice_store_queue_wait_seconds_bucket{le="0.025"} 0+60x60`, `sluice_store_queue_wait_seconds_bucket{le="+Inf"} 0+60x60`},
-		series{`sluice_store_queue_wait_seconds_bucket{le="0.001"} 0+60x60`, `sluice_store_queue_wait_seconds_bucket{le="0.025"} 0+60x60`, `sluice_store_queue_wait_seconds_bucket{le="+Inf"} 0+60x60`},
-	},
-	"SluiceConnectionsFull":      {series{`sluice_check_connections 16000x60`, `sluice_check_connections_limit 16384x60`}, series{`sluice_check_connections 9000x60`, `sluice_check_connections_limit 16384x60`}},
-	"SluiceConnectionsRefused":   {series{`sluice_check_connections_refused_total 0x58 7x2`}, series{`sluice_check_connections_refused_total 7x60`}},
-	"SluiceViolationsNotWritten": {series{`sluice_recorder_lag_seconds 90x60`}, series{`sluice_recorder_lag_seconds 3x60`}},
-	"SluiceViolationsLost":       {series{`sluice_recorder_counts_lost_total 0x55 2x5`}, series{`sluice_recorder_counts_lost_total 2x60`}},
-	"SluiceUnreadableRules":      {series{`sluice_snapshot_unknown_rules 1x60`, `sluice_unreadable_rules_total 0x60`}, series{`sluice_snapshot_unknown_rules 0x60`, `sluice_unreadable_rules_total 3x60`}},
-	"SluiceTenantInShadow":       {series{`sluice_snapshot_tenants_in_shadow 1x60`}, series{`sluice_snapshot_tenants_in_shadow 0x30 1x30`}},
-	"SluiceTenantDenied": {
-		series{`sluice_tenant_checks_total{tenant="a",outcome="denied"} 0+600x60`, `sluice_tenant_checks_total{tenant="a",outcome="allowed"} 0+60x60`},
 		series{
-			`sluice_tenant_checks_total{tenant="a",outcome="denied"} 0+60x60`, `sluice_tenant_checks_total{tenant="a",outcome="allowed"} 0+600x60`,
-			`sluice_tenant_checks_total{tenant="tiny",outcome="denied"} 0+1x60`, `sluice_tenant_checks_total{tenant="tiny",outcome="allowed"} 0x60`,
+			`sluice_degraded_decisions_total{failure_mode="local"} 0+60x60`,
+			`sluice_checks_total{outcome="allowed"} 0+600x60`,
+		},
+		series{
+			`sluice_degraded_decisions_total{failure_mode="local"} 0+1x60`,
+			`sluice_checks_total{outcome="allowed"} 0+600x60`,
 		},
 	},
-	"SluiceBucketsReset":       {series{`sluice_bucket_states_reset_total 0x55 1x5`}, series{`sluice_bucket_states_reset_total 1x60`}},
-	"SluiceRateLowered":        {series{`sluice_adapt_share_percent{tenant="acme",rule="7"} 20x60`}, series{`sluice_adapt_share_percent{tenant="acme",rule="7"} 60x60`}},
-	"SluiceCertificateExpires": {series{`sluice_certificate_expires_seconds{listener="check"} 100000x60`}, series{`sluice_certificate_expires_seconds{listener="check"} 9000000x60`}},
-	"SluiceAdminRefuses":       {series{`sluice_admin_places_refused_total{class="heavy"} 0+600x60`}, series{`sluice_admin_places_refused_total{class="heavy"} 0+1x60`}},
-	"SluiceAllowanceUsedUp":    {series{`sluice_admin_denied_total{class="account"} 0+60x60`}, series{`sluice_admin_denied_total{class="account"} 0+6x60`}},
-	"SluiceQuotaRefuses":       {series{`sluice_quota_refusals_total{thing="rules"} 0+1x60`}, series{`sluice_quota_refusals_total{thing="rules"} 0x50 1+1x5 6x5`}},
+	"SluiceBreakerFlaps": {
+		series{`sluice_store_node_breaker_trips_total{node="a"} 0+1x60`},
+		series{`sluice_store_node_breaker_trips_total{node="a"} 0x50 2x10`},
+	},
+	"SluiceChecksSlow": {
+		series{
+			`sluice_check_duration_seconds_bucket{route="/v1/check",le="0.025"} 0+50x60`,
+			`sluice_check_duration_seconds_bucket{route="/v1/check",le="0.05"} 0+60x60`,
+			`sluice_check_duration_seconds_bucket{route="/v1/check",le="+Inf"} 0+60x60`,
+		},
+		series{
+			`sluice_check_duration_seconds_bucket{route="/v1/check",le="0.025"} 0+60x60`,
+			`sluice_check_duration_seconds_bucket{route="/v1/check",le="0.05"} 0+60x60`,
+			`sluice_check_duration_seconds_bucket{route="/v1/check",le="+Inf"} 0+60x60`,
+		},
+	},
+	"SluiceRedisQueue": {
+		series{
+			`sluice_store_queue_wait_seconds_bucket{le="0.01"} 0+50x60`,
+			`sluice_store_queue_wait_seconds_bucket{le="0.025"} 0+60x60`,
+			`sluice_store_queue_wait_seconds_bucket{le="+Inf"} 0+60x60`,
+		},
+		series{
+			`sluice_store_queue_wait_seconds_bucket{le="0.001"} 0+60x60`,
+			`sluice_store_queue_wait_seconds_bucket{le="0.025"} 0+60x60`,
+			`sluice_store_queue_wait_seconds_bucket{le="+Inf"} 0+60x60`,
+		},
+	},
+	"SluiceConnectionsFull": {
+		series{
+			`sluice_check_connections 16000x60`,
+			`sluice_check_connections_limit 16384x60`,
+		},
+		series{`sluice_check_connections 9000x60`, `sluice_check_connections_limit 16384x60`},
+	},
+	"SluiceConnectionsRefused": {
+		series{`sluice_check_connections_refused_total 0x58 7x2`},
+		series{`sluice_check_connections_refused_total 7x60`},
+	},
+	"SluiceViolationsNotWritten": {
+		series{`sluice_recorder_lag_seconds 90x60`},
+		series{`sluice_recorder_lag_seconds 3x60`},
+	},
+	"SluiceViolationsLost": {
+		series{`sluice_recorder_counts_lost_total 0x55 2x5`},
+		series{`sluice_recorder_counts_lost_total 2x60`},
+	},
+	"SluiceUnreadableRules": {
+		series{`sluice_snapshot_unknown_rules 1x60`, `sluice_unreadable_rules_total 0x60`},
+		series{`sluice_snapshot_unknown_rules 0x60`, `sluice_unreadable_rules_total 3x60`},
+	},
+	"SluiceTenantInShadow": {
+		series{`sluice_snapshot_tenants_in_shadow 1x60`},
+		series{`sluice_snapshot_tenants_in_shadow 0x30 1x30`},
+	},
+	"SluiceTenantDenied": {
+		series{
+			`sluice_tenant_checks_total{tenant="a",outcome="denied"} 0+600x60`,
+			`sluice_tenant_checks_total{tenant="a",outcome="allowed"} 0+60x60`,
+		},
+		series{
+			`sluice_tenant_checks_total{tenant="a",outcome="denied"} 0+60x60`,
+			`sluice_tenant_checks_total{tenant="a",outcome="allowed"} 0+600x60`,
+			`sluice_tenant_checks_total{tenant="tiny",outcome="denied"} 0+1x60`,
+			`sluice_tenant_checks_total{tenant="tiny",outcome="allowed"} 0x60`,
+		},
+	},
+	"SluiceBucketsReset": {
+		series{`sluice_bucket_states_reset_total 0x55 1x5`},
+		series{`sluice_bucket_states_reset_total 1x60`},
+	},
+	"SluiceRateLowered": {
+		series{`sluice_adapt_share_percent{tenant="acme",rule="7"} 20x60`},
+		series{`sluice_adapt_share_percent{tenant="acme",rule="7"} 60x60`},
+	},
+	"SluiceCertificateExpires": {
+		series{`sluice_certificate_expires_seconds{listener="check"} 100000x60`},
+		series{`sluice_certificate_expires_seconds{listener="check"} 9000000x60`},
+	},
+	"SluiceAdminRefuses": {
+		series{`sluice_admin_places_refused_total{class="heavy"} 0+600x60`},
+		series{`sluice_admin_places_refused_total{class="heavy"} 0+1x60`},
+	},
+	"SluiceAdminRateLimited": {
+		series{`sluice_admin_denied_total{class="account"} 0+60x60`},
+		series{`sluice_admin_denied_total{class="account"} 0+6x60`},
+	},
+	"SluiceQuotaRefuses": {
+		series{`sluice_quota_refusals_total{thing="rules"} 0+1x60`},
+		series{`sluice_quota_refusals_total{thing="rules"} 0x50 1+1x5 6x5`},
+	},
 	"SluiceMailNotSent": {
 		series{`sluice_mail_attempts_total{result="failed"} 0+1x60`, `sluice_mail_attempts_total{result="sent"} 3x60`},
-		series{`sluice_mail_attempts_total{result="failed"} 0+1x60`, `sluice_mail_attempts_total{result="sent"} 0+1x60`},
+		series{
+			`sluice_mail_attempts_total{result="failed"} 0+1x60`,
+			`sluice_mail_attempts_total{result="sent"} 0+1x60`,
+		},
 	},
-	"SluiceRecordingStopped": {series{`sluice_traffic_stopped_tenants 2x60`}, series{`sluice_traffic_stopped_tenants 0x50 1x10`}},
+	"SluiceRecordingStopped": {
+		series{`sluice_traffic_stopped_tenants 2x60`},
+		series{`sluice_traffic_stopped_tenants 0x50 1x10`},
+	},
 	"SluiceRecordedChecksLost": {
 		series{`sluice_traffic_lost_total 0x60`, `sluice_traffic_dropped_total 0+500x60`},
 		series{`sluice_traffic_lost_total 7x60`, `sluice_traffic_dropped_total 0x60`},
 	},
 	"SluiceLeasesForfeited": {
-		series{`sluice_leased_tokens_total{fate="lent"} 0+6000x60`, `sluice_leased_tokens_total{fate="forfeited"} 0+3000x60`},
 		series{
-			`sluice_leased_tokens_total{instance="a",fate="lent"} 0+6000x60`, `sluice_leased_tokens_total{instance="a",fate="forfeited"} 0+60x60`,
-			`sluice_leased_tokens_total{instance="idle",fate="lent"} 0+6x60`, `sluice_leased_tokens_total{instance="idle",fate="forfeited"} 0+6x60`,
+			`sluice_leased_tokens_total{fate="lent"} 0+6000x60`,
+			`sluice_leased_tokens_total{fate="forfeited"} 0+3000x60`,
+		},
+		series{
+			`sluice_leased_tokens_total{instance="a",fate="lent"} 0+6000x60`,
+			`sluice_leased_tokens_total{instance="a",fate="forfeited"} 0+60x60`,
+			`sluice_leased_tokens_total{instance="idle",fate="lent"} 0+6x60`,
+			`sluice_leased_tokens_total{instance="idle",fate="forfeited"} 0+6x60`,
 		},
 	},
 }
@@ -83,7 +169,8 @@ var queries = parser.NewParser(parser.Options{})
 
 func TestEachAlertFiresWhenItShouldAndOnlyThen(t *testing.T) {
 	t.Parallel()
-	groups, errs := rulefmt.ParseFile("../chart/files/alerts.yaml", false, model.UTF8Validation, queries, slog.New(slog.DiscardHandler))
+	groups, errs := rulefmt.ParseFile("../chart/files/alerts.yaml", false, model.UTF8Validation, queries,
+		slog.New(slog.DiscardHandler))
 	for _, err := range errs {
 		t.Error(err)
 	}
@@ -159,7 +246,9 @@ func load(t *testing.T, s series) scraped {
 }
 
 func (s scraped) Querier(int64, int64) (storage.Querier, error) {
-	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints,
+		matchers ...*labels.Matcher,
+	) storage.SeriesSet {
 		var found scraped
 		for _, one := range s {
 			matches := true

@@ -32,7 +32,8 @@ func render(t *testing.T, values string) (map[string]string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ready, err := chartutil.ToRenderValues(c, parsed, chartutil.ReleaseOptions{Name: "limits", Namespace: "prod", IsInstall: true, Revision: 1}, nil)
+	ready, err := chartutil.ToRenderValues(c, parsed,
+		chartutil.ReleaseOptions{Name: "limits", Namespace: "prod", IsInstall: true, Revision: 1}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -43,14 +44,16 @@ func render(t *testing.T, values string) (map[string]string, error) {
 	return objects(t, c, rendered), nil
 }
 
-// objects returns the documents by kind and name. Kubernetes' own types read them strictly: no field may be unknown to them.
+// objects returns the documents by kind and name. Kubernetes' own types read them strictly: no field may be unknown to
+// them.
 func objects(t *testing.T, c *chart.Chart, rendered map[string]string) map[string]string {
 	t.Helper()
 	decoder := scheme.Codecs.UniversalDeserializer()
 	found := map[string]string{}
 	for _, template := range c.Templates {
 		for document := range strings.SplitSeq(rendered["sluice/"+template.Name], "\n---\n") {
-			if strings.TrimSpace(strings.ReplaceAll(document, "---", "")) == "" || strings.HasSuffix(template.Name, "NOTES.txt") {
+			if strings.TrimSpace(strings.ReplaceAll(document, "---", "")) == "" ||
+				strings.HasSuffix(template.Name, "NOTES.txt") {
 				continue
 			}
 			var head struct {
@@ -87,8 +90,10 @@ func TestTheChartWithManySetsOfValues(t *testing.T) {
 	t.Parallel()
 	standard := []string{
 		"Deployment limits-sluice-admin", "Deployment limits-sluice-api", "Job limits-sluice-migrate",
-		"NetworkPolicy limits-sluice-admin", "NetworkPolicy limits-sluice-api", "PodDisruptionBudget limits-sluice-admin",
-		"PodDisruptionBudget limits-sluice-api", "Secret limits-sluice-stores", "Service limits-sluice-admin", "Service limits-sluice-api",
+		"NetworkPolicy limits-sluice-admin", "NetworkPolicy limits-sluice-api",
+		"PodDisruptionBudget limits-sluice-admin",
+		"PodDisruptionBudget limits-sluice-api", "Secret limits-sluice-stores", "Service limits-sluice-admin",
+		"Service limits-sluice-api",
 		"ServiceAccount limits-sluice",
 	}
 	for name, test := range map[string]struct {
@@ -99,8 +104,10 @@ func TestTheChartWithManySetsOfValues(t *testing.T) {
 		"what is needed": {
 			values: stores,
 			has: []string{
-				"image: sluice:v1.0.0", `command: ["admin","migrate"]`, "readOnlyRootFilesystem: true", "runAsNonRoot: true", "topology.kubernetes.io/zone",
-				"SLUICE_DRAIN_DELAY, value: 10s", "terminationGracePeriodSeconds: 25", "maxUnavailable: 0", "helm.sh/hook: \"pre-install,pre-upgrade\"",
+				"image: sluice:v1.0.0", `command: ["admin","migrate"]`, "readOnlyRootFilesystem: true",
+				"runAsNonRoot: true", "topology.kubernetes.io/zone",
+				"SLUICE_DRAIN_DELAY, value: 10s", "terminationGracePeriodSeconds: 25", "maxUnavailable: 0",
+				"helm.sh/hook: \"pre-install,pre-upgrade\"",
 			},
 			hasNot: []string{"value: postgres://"},
 		},
@@ -114,9 +121,16 @@ func TestTheChartWithManySetsOfValues(t *testing.T) {
 			has:    []string{"secretName: db", `redis-url: "rediss://cache"`}, hasNot: []string{"database-url:"},
 		},
 		"monitoring": {
-			values: stores + "monitoring: {serviceMonitor: {enabled: true, labels: {team: edge}}, rules: {enabled: true}, dashboards: {enabled: true}}\n",
-			add:    []string{"ServiceMonitor limits-sluice-api", "ServiceMonitor limits-sluice-admin", "PrometheusRule limits-sluice", "ConfigMap limits-sluice-dashboards"},
-			has:    []string{"team: edge", "alert: SluiceDown", "{{ $labels.instance }}", "sluice-tenants.json", `grafana_dashboard: "1"`},
+			values: stores + "monitoring: {serviceMonitor: {enabled: true, labels: {team: edge}}, rules: {enabled: " +
+				"true}, dashboards: {enabled: true}}\n",
+			add: []string{
+				"ServiceMonitor limits-sluice-api", "ServiceMonitor limits-sluice-admin",
+				"PrometheusRule limits-sluice", "ConfigMap limits-sluice-dashboards",
+			},
+			has: []string{
+				"team: edge", "alert: SluiceDown", "{{ $labels.instance }}", "sluice-tenants.json",
+				`grafana_dashboard: "1"`,
+			},
 		},
 		"autoscaling": {
 			values: stores + "api: {autoscaling: {enabled: true, minReplicas: 3, maxReplicas: 20, cpu: 60}}\n",
@@ -124,38 +138,56 @@ func TestTheChartWithManySetsOfValues(t *testing.T) {
 			has:    []string{"minReplicas: 3", "averageUtilization: 60"},
 		},
 		"TLS everywhere": {
-			values: "database: {existingSecret: db}\nredis: {url: 'rediss://redis', tls: {existingSecret: redis-ca, clientCert: true}}\n" +
+			values: "database: {existingSecret: db}\nredis: {url: 'rediss://redis', tls: {existingSecret: redis-ca, " +
+				"clientCert: true}}\n" +
 				"api: {tls: {existingSecret: api-tls, clientCA: true}}\nadmin: {tls: {existingSecret: admin-tls}}\n",
 			has: []string{
-				"SLUICE_CHECK_TLS_CLIENT_CA", "SLUICE_ADMIN_TLS_KEY", "SLUICE_REDIS_TLS_CA", "SLUICE_REDIS_TLS_CERT", "secretName: api-tls", "secretName: redis-ca",
+				"SLUICE_CHECK_TLS_CLIENT_CA", "SLUICE_ADMIN_TLS_KEY", "SLUICE_REDIS_TLS_CA", "SLUICE_REDIS_TLS_CERT",
+				"secretName: api-tls", "secretName: redis-ca",
 			},
 			hasNot: []string{"SLUICE_ADMIN_TLS_CLIENT_CA"},
 		},
 		"an ingress": {
-			values: stores + "admin: {ingress: {enabled: true, host: limits.example.com, className: nginx, tlsSecret: web}}\n",
-			add:    []string{"Ingress limits-sluice-admin"}, has: []string{"host: limits.example.com", "ingressClassName: nginx", "secretName: web"},
+			values: stores + "admin: {ingress: {enabled: true, host: limits.example.com, className: nginx, " +
+				"tlsSecret: web}}\n",
+			add: []string{"Ingress limits-sluice-admin"},
+			has: []string{"host: limits.example.com", "ingressClassName: nginx", "secretName: web"},
 		},
 		"options and placement": {
-			values: stores + "api: {options: {SLUICE_STORE_BUDGET: 20ms, SLUICE_PPROF: true, SLUICE_LOCAL_BUCKETS: 200000}, nodeSelector: {pool: edge}, tolerations: [{key: edge, operator: Exists}], priorityClassName: high}\ndrainSeconds: 30\n",
-			has:    []string{"name: SLUICE_STORE_BUDGET, value: \"20ms\"", "name: SLUICE_LOCAL_BUCKETS, value: \"200000\"", "pool: edge", "key: edge", "priorityClassName: high", "terminationGracePeriodSeconds: 45"},
-		},
-		"sign-in and mail, whose secrets are files": {
-			values: stores + "admin:\n  options: {SLUICE_ADMIN_URL: 'https://limits.example.com', SLUICE_SMTP_ADDR: 'smtp.example.com:587', SLUICE_MAIL_FROM: 'Sluice <sluice@example.com>'}\n" +
-				"  files:\n    SLUICE_SMTP_PASSWORD_FILE: {secret: mail, key: password}\n    SLUICE_SECRET_KEY_FILE: {secret: sluice-key, key: key}\n    SLUICE_OIDC_FILE: {secret: sso, key: providers.yaml}\n",
+			values: stores + "api: {options: {SLUICE_STORE_BUDGET: 20ms, SLUICE_PPROF: true, SLUICE_LOCAL_BUCKETS: " +
+				"200000}, nodeSelector: {pool: edge}, tolerations: [{key: edge, operator: Exists}], " +
+				"priorityClassName: high}\ndrainSeconds: 30\n",
 			has: []string{
-				"{name: SLUICE_SMTP_PASSWORD_FILE, value: /etc/sluice/files/SLUICE_SMTP_PASSWORD_FILE}", "{name: SLUICE_OIDC_FILE, value: /etc/sluice/files/SLUICE_OIDC_FILE}",
-				"secret: {name: mail, items: [{key: password, path: SLUICE_SMTP_PASSWORD_FILE}]}", "secret: {name: sluice-key, ", "mountPath: /etc/sluice/files",
+				"name: SLUICE_STORE_BUDGET, value: \"20ms\"",
+				"name: SLUICE_LOCAL_BUCKETS, value: \"200000\"", "pool: edge", "key: edge", "priorityClassName: high",
+				"terminationGracePeriodSeconds: 45",
 			},
 		},
-		"recording, leases and allowances": {
-			values: stores + "api: {options: {SLUICE_LEASES: 'off', SLUICE_TRAFFIC_BUDGET: 16384, SLUICE_TRAFFIC_TENANT_BUDGET: 1024}}\n" +
-				"admin: {options: {SLUICE_ADMIN_TENANT_WORK: 400, SLUICE_TRAFFIC_BUDGET: 16384, SLUICE_TRAFFIC_TENANT_BUDGET: 1024}}\n",
-			has: []string{`name: SLUICE_LEASES, value: "off"`, `name: SLUICE_TRAFFIC_BUDGET, value: "16384"`, `name: SLUICE_ADMIN_TENANT_WORK, value: "400"`}, hasNot: []string{"name: files"},
+		"sign-in and mail, whose secrets are files": {
+			values: stores + "admin:\n  options: {SLUICE_ADMIN_URL: 'https://limits.example.com', SLUICE_SMTP_ADDR: " +
+				"'smtp.example.com:587', SLUICE_MAIL_FROM: 'Sluice <sluice@example.com>'}\n" +
+				"  files:\n    SLUICE_SMTP_PASSWORD_FILE: {secret: mail, key: password}\n    SLUICE_SECRET_KEY_FILE: " +
+				"{secret: sluice-key, key: key}\n    SLUICE_OIDC_FILE: {secret: sso, key: providers.yaml}\n",
+			has: []string{
+				"{name: SLUICE_SMTP_PASSWORD_FILE, value: /etc/sluice/files/SLUICE_SMTP_PASSWORD_FILE}",
+				"{name: SLUICE_OIDC_FILE, value: /etc/sluice/files/SLUICE_OIDC_FILE}",
+				"secret: {name: mail, items: [{key: password, path: SLUICE_SMTP_PASSWORD_FILE}]}",
+				"secret: {name: sluice-key, ", "mountPath: /etc/sluice/files",
+			},
+		},
+		"recording and leases": {
+			values: stores + "api: {options: {SLUICE_LEASES: 'off', SLUICE_TRAFFIC_BUDGET: 16384, " +
+				"SLUICE_TRAFFIC_TENANT_BUDGET: 1024}}\n" +
+				"admin: {options: {SLUICE_TRAFFIC_BUDGET: 16384, SLUICE_TRAFFIC_TENANT_BUDGET: 1024}}\n",
+			has:    []string{`name: SLUICE_LEASES, value: "off"`, `name: SLUICE_TRAFFIC_BUDGET, value: "16384"`},
+			hasNot: []string{"name: files"},
 		},
 		"gRPC, with the TLS of checks": {
-			values: stores + "api: {grpc: {enabled: true, port: 18082}, tls: {existingSecret: api-tls, clientCA: true}}\n",
+			values: stores + "api: {grpc: {enabled: true, port: 18082}, tls: {existingSecret: api-tls, clientCA: " +
+				"true}}\n",
 			has: []string{
-				`{name: SLUICE_GRPC_ADDR, value: ":8082"}`, "SLUICE_GRPC_TLS_KEY", "SLUICE_GRPC_TLS_CLIENT_CA", "{name: grpc, containerPort: 8082}",
+				`{name: SLUICE_GRPC_ADDR, value: ":8082"}`, "SLUICE_GRPC_TLS_KEY", "SLUICE_GRPC_TLS_CLIENT_CA",
+				"{name: grpc, containerPort: 8082}",
 				"{name: grpc, port: 18082, targetPort: grpc}", "ports: [{port: api}, {port: grpc}]",
 			},
 		},
@@ -164,14 +196,22 @@ func TestTheChartWithManySetsOfValues(t *testing.T) {
 			has:    []string{`["admin","migrate","--grant-to","sluice_app"]`, "secretName: owner"},
 		},
 		"as little as possible": {
-			values: stores + "migration: {enabled: false}\nnetworkPolicy: {enabled: false}\nserviceAccount: {create: false}\n" +
-				"api: {replicas: 1, podDisruptionBudget: {enabled: false}, topologySpread: {enabled: false}}\nadmin: {replicas: 0, podDisruptionBudget: {enabled: false}, topologySpread: {enabled: false}}\n",
-			remove: []string{"Job limits-sluice-migrate", "NetworkPolicy limits-sluice-admin", "NetworkPolicy limits-sluice-api", "PodDisruptionBudget limits-sluice-admin", "PodDisruptionBudget limits-sluice-api", "ServiceAccount limits-sluice"},
-			has:    []string{"serviceAccountName: default", "replicas: 0"}, hasNot: []string{"topologySpreadConstraints"},
+			values: stores + "migration: {enabled: false}\nnetworkPolicy: {enabled: false}\nserviceAccount: {create: " +
+				"false}\n" +
+				"api: {replicas: 1, podDisruptionBudget: {enabled: false}, topologySpread: {enabled: false}}\nadmin: " +
+				"{replicas: 0, podDisruptionBudget: {enabled: false}, topologySpread: {enabled: false}}\n",
+			remove: []string{
+				"Job limits-sluice-migrate", "NetworkPolicy limits-sluice-admin",
+				"NetworkPolicy limits-sluice-api", "PodDisruptionBudget limits-sluice-admin",
+				"PodDisruptionBudget limits-sluice-api", "ServiceAccount limits-sluice",
+			},
+			has:    []string{"serviceAccountName: default", "replicas: 0"},
+			hasNot: []string{"topologySpreadConstraints"},
 		},
 		"who may connect": {
-			values: stores + "networkPolicy: {checksFrom: [{podSelector: {matchLabels: {limits: 'yes'}}}], adminFrom: [{ipBlock: {cidr: 10.0.0.0/8}}]}\n",
-			has:    []string{`limits: "yes"`, "cidr: 10.0.0.0/8"},
+			values: stores + "networkPolicy: {checksFrom: [{podSelector: {matchLabels: {limits: 'yes'}}}], " +
+				"adminFrom: [{ipBlock: {cidr: 10.0.0.0/8}}]}\n",
+			has: []string{`limits: "yes"`, "cidr: 10.0.0.0/8"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +220,8 @@ func TestTheChartWithManySetsOfValues(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := slices.DeleteFunc(slices.Concat(standard, test.add), func(o string) bool { return slices.Contains(test.remove, o) })
+			want := slices.DeleteFunc(slices.Concat(standard, test.add),
+				func(o string) bool { return slices.Contains(test.remove, o) })
 			slices.Sort(want)
 			if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, want) {
 				t.Errorf("there are\n%q\nwant\n%q", names, want)
@@ -212,15 +253,19 @@ func TestBadValuesAreRefused(t *testing.T) {
 		stores + "api: {replicas: many}":                "got string, want integer",
 		stores + "api: {options: {STORE_BUDGET: 20ms}}": "STORE_BUDGET",
 		stores + "drainSeconds: -1":                     "minimum: got -1, want 0",
-		stores + "admin: {files: {SLUICE_SMTP_PASSWORD: {secret: mail, key: password}}}": "'SLUICE_SMTP_PASSWORD' not allowed",
-		stores + "admin: {files: {SLUICE_SMTP_PASSWORD_FILE: {secret: mail}}}":           "missing property 'key'",
-		stores + "api: {grpc: {enabled: true, port: 0}}":                                 "minimum: got 0, want 1",
-		"database: {url: 'mysql://db'}\nredis: {url: x}":                                 "does not match pattern",
-		stores + "image: {pullPolicy: Sometimes}":                                        "must be one of 'Always', 'IfNotPresent', 'Never'",
-		stores + "admin: {ingress: {enabled: true}}":                                     "admin.ingress.host is needed",
-		stores + "api: {autoscaling: {enabled: true, cpu: 0}}":                           "minimum: got 0, want 1",
+		stores + "admin: {files: {SLUICE_SMTP_PASSWORD: {secret: mail, key: password}}}": "'SLUICE_SMTP_PASSWORD' " +
+			"not allowed",
+		stores + "admin: {files: {SLUICE_SMTP_PASSWORD_FILE: {secret: mail}}}": "missing property 'key'",
+		stores + "api: {grpc: {enabled: true, port: 0}}":                       "minimum: got 0, want 1",
+		"database: {url: 'mysql://db'}\nredis: {url: x}":                       "does not match pattern",
+		stores + "image: {pullPolicy: Sometimes}": "must be one of 'Always', " +
+			"'IfNotPresent', 'Never'",
+		stores + "admin: {ingress: {enabled: true}}": "admin.ingress.host is " +
+			"needed",
+		stores + "api: {autoscaling: {enabled: true, cpu: 0}}": "minimum: got 0, want 1",
 	} {
-		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q: %v, want %q in it", values, err, want)
 		}
 	}

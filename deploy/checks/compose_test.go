@@ -35,7 +35,8 @@ func TestTheComposeFileIsOne(t *testing.T) {
 	published := map[string]string{}
 	for name, service := range project.Services {
 		ours := service.Image == "sluice:v1.2.3"
-		if ours && (!service.ReadOnly || service.User != "65532:65532" || !slices.Contains(service.CapDrop, "ALL") || len(service.Secrets) != 1) {
+		if ours && (!service.ReadOnly || service.User != "65532:65532" || !slices.Contains(service.CapDrop, "ALL") ||
+			len(service.Secrets) != 1) {
 			t.Errorf("%s is not confined: %+v", name, service)
 		}
 		if !ours && !strings.Contains(service.Image, ":") {

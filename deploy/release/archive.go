@@ -26,7 +26,10 @@ func pack(entries []entry) ([]byte, error) {
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)
 	for _, e := range entries {
-		header := &tar.Header{Name: e.name, Mode: e.mode, Size: int64(len(e.content)), ModTime: released, Typeflag: tar.TypeReg}
+		header := &tar.Header{
+			Name: e.name, Mode: e.mode, Size: int64(len(e.content)), ModTime: released,
+			Typeflag: tar.TypeReg,
+		}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, err
 		}
@@ -67,7 +70,8 @@ func (r *release) archive(t target, binaries string, licences []entry) (string, 
 			}
 		}
 	}
-	info, err := exec.Command("go", "version", "-m", filepath.Join(binaries, "api"), filepath.Join(binaries, "admin")).Output()
+	info, err := exec.Command("go", "version", "-m", filepath.Join(binaries, "api"),
+		filepath.Join(binaries, "admin")).Output()
 	if err != nil {
 		return "", fmt.Errorf("read what was built: %w", err)
 	}

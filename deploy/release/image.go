@@ -59,7 +59,8 @@ func (r *release) image(t target, binaries string, licences []entry) (*platformI
 			ExposedPorts: map[string]struct{}{"8080/tcp": {}, "8081/tcp": {}, "9090/tcp": {}, "9091/tcp": {}},
 			Labels: map[string]string{
 				"org.opencontainers.image.title": "sluice", "org.opencontainers.image.version": r.version,
-				"org.opencontainers.image.licenses": "Apache-2.0", "org.opencontainers.image.source": "https://github.com/sluicegate/sluice",
+				"org.opencontainers.image.licenses": "Apache-2.0",
+				"org.opencontainers.image.source":   "https://github.com/sluicegate/sluice",
 			},
 		},
 	}
@@ -87,12 +88,18 @@ func withLayer(image v1.Image, entries []entry) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed)), nil },
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(packed)),
+			nil
+	},
 		tarball.WithCompressionLevel(gzip.BestCompression), tarball.WithCompressedCaching)
 	if err != nil {
 		return nil, fmt.Errorf("make a layer: %w", err)
 	}
-	return mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: released}, CreatedBy: "deploy/release"}})
+	return mutate.Append(image, mutate.Addendum{
+		Layer:   layer,
+		History: v1.History{Created: v1.Time{Time: released}, CreatedBy: "deploy/release"},
+	})
 }
 
 // push pushes the images of all platforms as one, under the version.

@@ -1,12 +1,12 @@
-// Command release writes what a release consists of into a folder: an archive for each platform, a container image for each
-// Linux platform, and the checksums of all. It needs no container daemon.
+// Command release writes what a release consists of into a folder: an archive for each platform, a container image for
+// each Linux platform, and the checksums of all. It needs no container daemon.
 //
 //	go run . -version v1.4.0 [-out ../../dist] [-targets linux/amd64,…] [-push registry.example.com/sluice]
 //
-// An archive has the binaries, the licences of all that is in them, what they were built from, and the units for systemd. An
-// image has the binaries api and admin, the certificate authorities of this machine, and nothing else: no shell, no user
-// but 65532, nothing that needs to be written to. With -push, the images go to a registry as one image for all platforms,
-// in the name of whoever is signed in there.
+// An archive has the binaries, the licences of all that is in them, what they were built from, and the units for
+// systemd. An image has the binaries api and admin, the certificate authorities of this machine, and nothing else: no
+// shell, no user but 65532, nothing that needs to be written to. With -push, the images go to a registry as one image
+// for all platforms, in the name of whoever is signed in there.
 package main
 
 import (
@@ -43,7 +43,8 @@ func main() {
 	flag.StringVar(&r.version, "version", "", "the version, such as v1.4.0")
 	flag.StringVar(&r.out, "out", root+"/dist", "the folder to write to")
 	flag.StringVar(&targets, "targets", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64", "platforms")
-	flag.StringVar(&r.caFile, "ca", "/etc/ssl/certs/ca-certificates.crt", "certificate authorities for the image, in PEM")
+	flag.StringVar(&r.caFile, "ca", "/etc/ssl/certs/ca-certificates.crt",
+		"certificate authorities for the image, in PEM")
 	flag.StringVar(&push, "push", "", "a registry's repository to push the images to")
 	flag.Parse()
 	for name := range strings.SplitSeq(targets, ",") {
@@ -117,7 +118,10 @@ func (r *release) build(t target) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	args := []string{"build", "-ldflags", "-s -w -X github.com/sluicegate/sluice/internal/config.version=" + r.version, "-o", absolute + "/"}
+	args := []string{
+		"build", "-ldflags", "-s -w -X github.com/sluicegate/sluice/internal/config.version=" + r.version,
+		"-o", absolute + "/",
+	}
 	if r.trim {
 		args = append(args, "-trimpath", "-buildvcs=auto")
 	}

@@ -23,9 +23,9 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb"
 )
 
-// container runs programs of an image almost as a container runtime would: as a user that nobody knows, who can write none of the
-// image's files and sees no others. Only the network is the machine's. Tests of another user than root run the programs as
-// themselves, beside the machine's files, but with no folder of their own that they can write.
+// container runs programs of an image almost as a container runtime would: as a user that nobody knows, who can write
+// none of the image's files and sees no others. Only the network is the machine's. Tests of another user than root run
+// the programs as themselves, beside the machine's files, but with no folder of their own that they can write.
 type container struct {
 	root string
 	user int
@@ -42,7 +42,8 @@ func newContainer(t *testing.T, image v1.Image) container {
 	extract(t, files, c.root)
 	letPass(t, c.root)
 	c.chmod(t, func(mode fs.FileMode) fs.FileMode { return mode &^ 0o222 })
-	t.Cleanup(func() { c.chmod(t, func(mode fs.FileMode) fs.FileMode { return mode | 0o200 }) }) // so that it can be removed
+	// so that it can be removed
+	t.Cleanup(func() { c.chmod(t, func(mode fs.FileMode) fs.FileMode { return mode | 0o200 }) })
 	return c
 }
 
@@ -71,7 +72,10 @@ func (c container) command(t *testing.T, env []string, program string, arguments
 	cmd.Dir, cmd.Env = c.root, append([]string{"HOME=" + c.root, "TMPDIR=" + c.root}, env...)
 	if os.Geteuid() == 0 {
 		cmd.Path, cmd.Dir, cmd.Env = path, "/", env
-		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: c.root, Credential: &syscall.Credential{Uid: uint32(c.user), Gid: uint32(c.user)}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Chroot:     c.root,
+			Credential: &syscall.Credential{Uid: uint32(c.user), Gid: uint32(c.user)},
+		}
 	}
 	return cmd
 }
@@ -131,7 +135,8 @@ func (c container) serve(t *testing.T, env []string, addr, program string, argum
 	}
 }
 
-// runReadOnly lets the programs of an image do all that a deployment needs: migrate, make a tenant, and decide its checks.
+// runReadOnly lets the programs of an image do all that a deployment needs: migrate, make a tenant, and decide its
+// checks.
 func runReadOnly(t *testing.T, image v1.Image) {
 	c := newContainer(t, image)
 	folder, err := os.MkdirTemp("", "sluice-test-postgres-")
@@ -151,7 +156,8 @@ func runReadOnly(t *testing.T, image v1.Image) {
 	env := []string{"SLUICE_DATABASE_URL=" + database}
 	c.admin(t, env, "", "migrate")
 	c.admin(t, env, "", "create-tenant", "--slug", "acme", "--name", "Acme")
-	c.admin(t, env, "rules: [{key_pattern: \"user:{user_id}\", rate: 1/day, burst_capacity: 1}]\n", "apply", "--tenant", "acme", "-f", "-")
+	c.admin(t, env, "rules: [{key_pattern: \"user:{user_id}\", rate: 1/day, burst_capacity: 1}]\n", "apply", "--tenant",
+		"acme", "-f", "-")
 	key := c.admin(t, env, "", "create-key", "--tenant", "acme", "--name", "test")
 
 	checks, people := freeAddr(t), freeAddr(t)
@@ -175,7 +181,8 @@ func runReadOnly(t *testing.T, image v1.Image) {
 // check asks whether a user may pass, and returns the status of the answer.
 func check(t *testing.T, addr, key, user string) int {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/check", strings.NewReader(`{"user_id":"`+user+`"}`))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/check",
+		strings.NewReader(`{"user_id":"`+user+`"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

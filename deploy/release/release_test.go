@@ -29,7 +29,8 @@ const aim = 30_000_000
 func native(t *testing.T) *release {
 	t.Helper()
 	return &release{
-		version: "v1.2.3", out: t.TempDir(), targets: []target{{"linux", runtime.GOARCH}}, report: io.Discard, caFile: "/etc/ssl/certs/ca-certificates.crt",
+		version: "v1.2.3", out: t.TempDir(), targets: []target{{"linux", runtime.GOARCH}}, report: io.Discard,
+		caFile: "/etc/ssl/certs/ca-certificates.crt",
 	}
 }
 
@@ -48,7 +49,10 @@ func TestARelease(t *testing.T) {
 	t.Run("archives have checksums, licences and what they were built from", func(t *testing.T) {
 		archive := filepath.Join(r.out, "sluice-v1.2.3-linux-"+runtime.GOARCH+".tar.gz")
 		files := unpack(t, archive)
-		for _, want := range []string{"api", "admin", "sluice", "LICENSE", "NOTICE", "CHANGELOG.md", "systemd/sluice-api.service", "licences/go/std/LICENSE"} {
+		for _, want := range []string{
+			"api", "admin", "sluice", "LICENSE", "NOTICE", "CHANGELOG.md",
+			"systemd/sluice-api.service", "licences/go/std/LICENSE",
+		} {
 			if len(files[want]) == 0 {
 				t.Errorf("the archive lacks %s", want)
 			}
@@ -73,7 +77,8 @@ func TestARelease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := fmt.Sprintf("%x  %s\n", sha256.Sum256(content), filepath.Base(archive)); !strings.Contains(string(sums), want) {
+		if want := fmt.Sprintf("%x  %s\n", sha256.Sum256(content),
+			filepath.Base(archive)); !strings.Contains(string(sums), want) {
 			t.Errorf("SHA256SUMS is %s, want %s in it", sums, want)
 		}
 		output, err := exec.Command(filepath.Join(r.out, "bin/linux-"+runtime.GOARCH, "admin"), "--version").Output()

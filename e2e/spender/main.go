@@ -1,5 +1,5 @@
-// Command spender spends tokens on a handle of the Go client until it is killed, and writes a line for each check that passed: when
-// it was asked and when it was decided, in microseconds since 1970, and by whom.
+// Command spender spends tokens on a handle of the Go client until it is killed, and writes a line for each check that
+// passed: when it was asked and when it was decided, in microseconds since 1970, and by whom.
 //
 //	spender URL KEY USER PAUSE
 package main
@@ -41,7 +41,8 @@ func spend(url, key, user, pause string) error {
 			return err
 		}
 		if d.Allowed { // each line is one write, so that a kill loses at most the last
-			if _, err := fmt.Fprintf(os.Stdout, "%d %d %s\n", asked.UnixMicro(), time.Now().UnixMicro(), d.Source); err != nil {
+			if _, err := fmt.Fprintf(os.Stdout, "%d %d %s\n", asked.UnixMicro(), time.Now().UnixMicro(),
+				d.Source); err != nil {
 				return fmt.Errorf("write a line: %w", err)
 			}
 		}

@@ -9,70 +9,69 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The constants of the control: additive increase, multiplicative decrease (Chiu and Jain, "Analysis of the Increase and
-// Decrease Algorithms for Congestion Avoidance in Computer Networks", 1989).
+// The constants of the control: additive increase, multiplicative decrease (Chiu and Jain, "Analysis of the Increase
+// and Decrease Algorithms for Congestion Avoidance in Computer Networks", 1989).
 const (
-	decrease = 0.7 // a missed target multiplies the share by this
-	increase = 5   // percent of the configured rate that a met target adds
+	decrease = 0.7 // factor for the share after a missed target
+	increase = 5   // percent of the configured rate, added after a met target
 
-	// settling is how long a step needs to show in reports: two seconds to reach checks, and three until the requests that
-	// it let through were reported. Earlier reports say nothing about it.
+	// settling is how long a step needs to appear in reports: two seconds to reach checks, and three until their
+	// requests are reported. Earlier reports are ignored.
 	settling = 5 * time.Second
-	// minPause is the least time between two steps of a rule, so that there are at most six in a minute.
+	// minPause is the minimal time between two steps of a rule.
 	minPause = 10 * time.Second
-	// minRequests is how many requests are judged at least, unless the whole Window has fewer.
+	// minRequests is the minimal number of requests for a verdict, unless the whole Window has fewer.
 	minRequests = 20
 
-	// A target is met clearly, so that the rate may rise, below these parts of it. In between nothing changes, so that noise
-	// around the target does not move the rate.
+	// Below this part of its target a value is clearly met, and the rate may rise. In between nothing changes, so that
+	// noise around the target does not move the rate.
 	clearP99    = 0.8
 	clearErrors = 0.5
 
-	// A share near one at which the target was missed is not tried again for firstWait. The wait doubles, up to lastWait, with
-	// each further miss there. So a backend that stays slow is probed seldom, and one that recovers at once is trusted soon.
-	// A probe has succeeded, and the wait halves, when the target was still met after probation: a queue that overflows slowly
-	// looks fine first.
+	// A share near one that missed the target is not tried again for firstWait. The wait doubles up to lastWait with
+	// each further miss there, and halves when the target is still met after probation, since a queue that overflows
+	// slowly looks fine at first. A slow backend is thus probed seldom, and one that recovers is soon trusted.
 	firstWait = time.Minute
 	lastWait  = 8 * time.Minute
 	probation = time.Minute
 )
 
-// Memory is what the loop remembers of a rule between two decisions.
+// Memory is the state of a rule between two decisions.
 type Memory struct {
-	Percent   int       `json:"-"` // the share of its rate that the rule has, from 1 to 100
-	SteppedAt time.Time `json:"-"` // when that changed; zero: never
-	// MissedPercent is the share at which the target was missed last after it had been met; 0 for none. Shares near it or
-	// above are not tried before ProbeAt.
+	Percent   int       `json:"-"` // share of the configured rate, from 1 to 100
+	SteppedAt time.Time `json:"-"` // last change of Percent; zero: never
+	// MissedPercent is the share at the last miss after the target was met; 0 for none. Shares near it or above are not
+	// tried before ProbeAt.
 	MissedPercent int           `json:"missed_percent,omitempty"`
 	ProbeAt       time.Time     `json:"probe_at,omitzero"`
 	Wait          time.Duration `json:"wait_ns,omitempty"`
-	// Falling means that the last step was one down. A further miss then says little of the share: the backend may still be
-	// busy with what an earlier one let through.
+	// Falling means that the last step was down. A further miss then says little about the share: the backend may still
+	// be busy with earlier requests.
 	Falling bool `json:"falling,omitempty"`
 }
 
-// Verdict is how a backend does, as a rule's targets have it.
+// Verdict is the health of a backend by a rule's targets.
 type Verdict int
 
-// The verdicts. Unknown means that nobody reported within the Window.
+// The verdicts. Unknown means that the Window has no reports.
 const (
 	Unknown Verdict = iota
 	Undecided
 	Missed
-	Near // between the target and what is clearly met
+	Near // between the target and clearly met
 	Met
 )
 
-// Decision is what becomes of a rule's share.
+// Decision is a rule's next state.
 type Decision struct {
 	Memory
 	Verdict Verdict
-	// Cause says why the share is what it is, for people; "" if nothing new is known.
+	// Cause explains the share to people; "" if nothing new is known.
 	Cause string
 }
 
-// Decide returns a rule's next share. The slices are those of its backend, and all times are of one clock. It changes
-// nothing and knows nothing else, so that the same reports always lead to the same steps.
+// Decide returns a rule's next share. slices belong to its backend, and all times to one clock. It is a pure function:
+// the same reports give the same steps.
 func Decide(m Memory, rule rules.Adapt, slices []Slice, now time.Time) Decision {
 	if m.Percent < 1 || m.Percent > 100 {
 		m.Percent = 100
@@ -102,8 +101,8 @@ func Decide(m Memory, rule rules.Adapt, slices []Slice, now time.Time) Decision 
 	return d
 }
 
-// judged sums up the slices since the last step has settled. enough reports whether they say something, and reported whether
-// anybody reported within the Window.
+// judged sums up the slices since the last step settled. enough allows a verdict; reported means that the Window has
+// reports.
 func judged(m Memory, slices []Slice, now time.Time) (seen Seen, enough, reported bool) {
 	from := now.Add(-Window)
 	settled := m.SteppedAt.Add(settling)
@@ -117,25 +116,27 @@ func judged(m Memory, slices []Slice, now time.Time) (seen Seen, enough, reporte
 			seen.Add(&s.Seen)
 		}
 	}
-	// A quiet backend is judged by what a minute has.
+	// A quiet backend is judged by a minute of requests.
 	enough = seen.Requests >= minRequests || seen.Requests > 0 && now.Sub(settled) >= Window
 	return seen, enough, reported
 }
 
-// judge compares what was seen with the targets. The worst decides.
+// judge compares the sums with the targets. The worst verdict wins.
 func judge(rule rules.Adapt, seen *Seen) (verdict Verdict, cause string) {
 	verdict = Met
 	if rule.ErrorPercent > 0 {
 		percent := seen.ErrorPercent()
 		verdict = compare(percent, rule.ErrorPercent, clearErrors)
-		cause = fmt.Sprintf("%s of %d requests failed, and at most %s should", showPercent(percent), seen.Requests, showPercent(rule.ErrorPercent))
+		cause = fmt.Sprintf("%s of %d requests failed, and at most %s should", showPercent(percent), seen.Requests,
+			showPercent(rule.ErrorPercent))
 	}
 	if known := seen.Latency.Count(); rule.P99 > 0 && known > 0 {
 		p99 := seen.Latency.P99()
 		v := compare(float64(p99), float64(rule.P99), clearP99)
 		if cause == "" || v < verdict {
 			verdict = v
-			cause = fmt.Sprintf("p99 of %d requests is %s, and should be at most %s", known, showLatency(p99), showLatency(rule.P99))
+			cause = fmt.Sprintf("p99 of %d requests is %s, and should be at most %s", known, showLatency(p99),
+				showLatency(rule.P99))
 		}
 	} else if rule.P99 > 0 && rule.ErrorPercent == 0 {
 		return Undecided, ""
@@ -153,10 +154,10 @@ func compare(value, target, clearly float64) Verdict {
 	return Met
 }
 
-// lower remembers the share as missed, and lowers it down to the floor.
+// lower records the missed share, and lowers the share down to the floor.
 func (m Memory) lower(floor int, now time.Time) Memory {
 	if m.Percent <= floor {
-		return m // there is nothing lower to compare with
+		return m // already at the floor
 	}
 	switch {
 	case m.Wait == 0:
@@ -173,7 +174,7 @@ func (m Memory) lower(floor int, now time.Time) Memory {
 	return m
 }
 
-// raise raises the share, unless that would try a missed one too soon.
+// raise raises the share, unless that would probe a missed one too soon.
 func (m Memory) raise(mayStep bool, now time.Time) Memory {
 	if m.MissedPercent > 0 && m.Percent >= m.MissedPercent {
 		if now.Sub(m.SteppedAt) < probation {
@@ -192,7 +193,7 @@ func (m Memory) raise(mayStep bool, now time.Time) Memory {
 	return m
 }
 
-// nearMissed reports whether a share is one that the last miss speaks against.
+// nearMissed reports whether a share is near the last missed one or above.
 func (m *Memory) nearMissed(percent int) bool {
 	return m.MissedPercent > 0 && percent > m.MissedPercent-increase
 }

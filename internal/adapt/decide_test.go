@@ -12,8 +12,7 @@ var start = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 var goal = rules.Adapt{Backend: "search", FloorPercent: 10, P99: 300 * time.Millisecond, ErrorPercent: 1}
 
-// backend is a simulated downstream: a queue in front of so many requests a second. Requests that would wait longer than
-// its patience fail at once.
+// backend simulates a downstream with a queue and a capacity. Requests that would wait too long fail at once.
 type backend struct {
 	capacity float64 // requests/s
 	queue    float64 // requests
@@ -24,7 +23,7 @@ const (
 	patience = 2 * time.Second
 )
 
-// serve answers what comes in one second.
+// serve simulates one second.
 func (b *backend) serve(arrivals float64) (seen Seen) {
 	for range 10 {
 		b.queue += arrivals / 10
@@ -44,7 +43,7 @@ func (b *backend) serve(arrivals float64) (seen Seen) {
 	return seen
 }
 
-// world is a rule with demand above its rate, a backend, and the loop between them. Steps and reports take two seconds each.
+// world simulates a rule with demand above its rate, its backend and the loop. Steps and reports take two seconds each.
 type world struct {
 	t       *testing.T
 	rate    float64 // configured
@@ -54,7 +53,7 @@ type world struct {
 	memory  Memory
 	slices  []Slice
 	now     time.Time
-	inForce []int // the percent of each of the last seconds
+	inForce []int // percent, second by second
 	reports []Seen
 
 	steps      []time.Time
@@ -64,12 +63,15 @@ type world struct {
 }
 
 func newSimulation(t *testing.T, capacity float64) *world {
-	w := &world{t: t, rate: 1000, demand: 3000, backend: backend{capacity: capacity}, goal: goal, memory: Memory{Percent: 100}, now: start, lowest: 100}
+	w := &world{
+		t: t, rate: 1000, demand: 3000, backend: backend{capacity: capacity}, goal: goal,
+		memory: Memory{Percent: 100}, now: start, lowest: 100,
+	}
 	w.inForce = []int{100, 100}
 	return w
 }
 
-// run lets time pass, and checks what holds at any time.
+// run lets time pass, and checks the invariants.
 func (w *world) run(d time.Duration) {
 	w.t.Helper()
 	for end := w.now.Add(d); w.now.Before(end); w.now = w.now.Add(time.Second) {
@@ -147,7 +149,7 @@ func TestTheRateFindsWhatTheBackendBearsAndStaysThere(t *testing.T) {
 		}
 		settled := w.now
 		w.run(time.Hour)
-		// One probe in eight minutes turns the rate twice.
+		// A probe every eight minutes turns the rate twice.
 		if turns := w.turnsSince(settled); turns > 2*60/8+2 {
 			t.Errorf("with a capacity of %v/s the rate turned %d times in an hour", capacity, turns)
 		}
@@ -207,7 +209,7 @@ func TestABackendThatComesAndGoesDoesNotMakeTheRateFlap(t *testing.T) {
 		w.backend.capacity = 400
 		w.run(20 * time.Second)
 	}
-	if turns := len(w.turned); turns > 70 { // at most about once a minute, as the backend does
+	if turns := len(w.turned); turns > 70 { // about once a minute at most, like the backend
 		t.Errorf("the rate turned %d times in an hour", turns)
 	}
 	t.Logf("%d steps and %d turns in an hour", len(w.steps), len(w.turned))
@@ -238,32 +240,71 @@ func TestDecisions(t *testing.T) {
 		percent int
 		verdict Verdict
 	}{
-		"nobody reports":                     {Memory{Percent: 60}, nil, 60, Unknown},
-		"reports are of long ago":            {Memory{Percent: 60}, []Slice{{ago(70), slow}}, 60, Unknown},
-		"reports of no request":              {Memory{Percent: 60}, []Slice{{ago(5), Seen{}}}, 60, Unknown},
-		"requests are slow":                  {Memory{Percent: 100}, []Slice{{ago(5), slow}}, 70, Missed},
-		"requests fail":                      {Memory{Percent: 100}, []Slice{{ago(5), failing}}, 70, Missed},
-		"all is well":                        {Memory{Percent: 60}, []Slice{{ago(5), fine}}, 65, Met},
-		"all is well at the whole rate":      {Memory{Percent: 100}, []Slice{{ago(5), fine}}, 100, Met},
-		"a step is ten seconds old":          {Memory{Percent: 60, SteppedAt: ago(10)}, []Slice{{ago(5), slow}}, 42, Missed},
-		"a step is nine seconds old":         {Memory{Percent: 60, SteppedAt: ago(9)}, []Slice{{ago(4), slow}}, 60, Missed},
-		"reports are older than the step":    {Memory{Percent: 60, SteppedAt: ago(20)}, []Slice{{ago(25), slow}}, 60, Undecided},
-		"reports are of its first seconds":   {Memory{Percent: 60, SteppedAt: ago(20)}, []Slice{{ago(16), slow}}, 60, Undecided},
-		"few requests":                       {Memory{Percent: 60, SteppedAt: ago(20)}, []Slice{{ago(5), few}}, 60, Undecided},
-		"few requests in more than a minute": {Memory{Percent: 60, SteppedAt: ago(70)}, []Slice{{ago(5), few}}, 42, Missed},
-		"the floor":                          {Memory{Percent: 12}, []Slice{{ago(5), slow}}, 10, Missed},
-		"at the floor":                       {Memory{Percent: 10}, []Slice{{ago(5), slow}}, 10, Missed},
-		"below a floor that was raised":      {Memory{Percent: 5}, []Slice{{ago(5), slow}}, 10, Undecided},
-		"a share near one that was missed":   {Memory{Percent: 60, MissedPercent: 69, ProbeAt: ago(-1)}, []Slice{{ago(5), fine}}, 60, Met},
-		"a missed share, in time":            {Memory{Percent: 60, MissedPercent: 65, ProbeAt: ago(0)}, []Slice{{ago(5), fine}}, 65, Met},
-		"no memory":                          {Memory{}, []Slice{{ago(5), slow}}, 70, Missed},
+		"nobody reports":                {Memory{Percent: 60}, nil, 60, Unknown},
+		"reports are of long ago":       {Memory{Percent: 60}, []Slice{{ago(70), slow}}, 60, Unknown},
+		"reports of no request":         {Memory{Percent: 60}, []Slice{{ago(5), Seen{}}}, 60, Unknown},
+		"requests are slow":             {Memory{Percent: 100}, []Slice{{ago(5), slow}}, 70, Missed},
+		"requests fail":                 {Memory{Percent: 100}, []Slice{{ago(5), failing}}, 70, Missed},
+		"all is well":                   {Memory{Percent: 60}, []Slice{{ago(5), fine}}, 65, Met},
+		"all is well at the whole rate": {Memory{Percent: 100}, []Slice{{ago(5), fine}}, 100, Met},
+		"a step is ten seconds old": {
+			Memory{Percent: 60, SteppedAt: ago(10)},
+			[]Slice{{ago(5), slow}},
+			42,
+			Missed,
+		},
+		"a step is nine seconds old": {
+			Memory{Percent: 60, SteppedAt: ago(9)},
+			[]Slice{{ago(4), slow}},
+			60,
+			Missed,
+		},
+		"reports are older than the step": {
+			Memory{Percent: 60, SteppedAt: ago(20)},
+			[]Slice{{ago(25), slow}},
+			60,
+			Undecided,
+		},
+		"reports are of its first seconds": {
+			Memory{Percent: 60, SteppedAt: ago(20)},
+			[]Slice{{ago(16), slow}},
+			60,
+			Undecided,
+		},
+		"few requests": {
+			Memory{Percent: 60, SteppedAt: ago(20)},
+			[]Slice{{ago(5), few}},
+			60,
+			Undecided,
+		},
+		"few requests in more than a minute": {
+			Memory{Percent: 60, SteppedAt: ago(70)},
+			[]Slice{{ago(5), few}},
+			42,
+			Missed,
+		},
+		"the floor":                     {Memory{Percent: 12}, []Slice{{ago(5), slow}}, 10, Missed},
+		"at the floor":                  {Memory{Percent: 10}, []Slice{{ago(5), slow}}, 10, Missed},
+		"below a floor that was raised": {Memory{Percent: 5}, []Slice{{ago(5), slow}}, 10, Undecided},
+		"a share near one that was missed": {
+			Memory{Percent: 60, MissedPercent: 69, ProbeAt: ago(-1)},
+			[]Slice{{ago(5), fine}},
+			60, Met,
+		},
+		"a missed share, in time": {
+			Memory{Percent: 60, MissedPercent: 65, ProbeAt: ago(0)},
+			[]Slice{{ago(5), fine}},
+			65, Met,
+		},
+		"no memory": {Memory{}, []Slice{{ago(5), slow}}, 70, Missed},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := Decide(test.memory, goal, test.slices, start)
 			if d.Percent != test.percent || d.Verdict != test.verdict {
-				t.Errorf("the share is %d %%, verdict %d (%s); want %d %% and %d", d.Percent, d.Verdict, d.Cause, test.percent, test.verdict)
+				t.Errorf("the share is %d %%, verdict %d (%s); want %d %% and %d", d.Percent, d.Verdict, d.Cause,
+					test.percent, test.verdict)
 			}
 		})
 	}
@@ -291,7 +332,7 @@ func TestTheWaitBeforeAProbeDoublesAndIsForgotten(t *testing.T) {
 
 func TestPercentilesAreExactAtBounds(t *testing.T) {
 	t.Parallel()
-	// Of a thousand requests 10 may be slower than the target; the eleventh makes the 99th percentile slower.
+	// Of a thousand requests 10 may exceed the target; the eleventh raises the 99th percentile above it.
 	for slower, missed := range map[int64]bool{0: false, 10: false, 11: true, 500: true} {
 		var h Histogram
 		h[Bucket(300*time.Millisecond)] = 1000 - slower

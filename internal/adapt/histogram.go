@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Bounds are the upper bounds of a Histogram's buckets, in milliseconds. Their ratio is at most 2, and 1.5 for most, so that
-// a percentile within a bucket is off by less than half. Every reporter uses the same, so that sums are exact.
+// Bounds are the upper bounds of a Histogram's buckets, in milliseconds. Their ratio is at most 2, and 1.5 for most, so
+// a percentile is off by less than half. All reporters use the same bounds, so sums are exact.
 var Bounds = []int64{
 	1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000,
 	10_000, 15_000, 20_000, 30_000, 60_000,
 }
 
-// buckets has one for latencies above all bounds.
+// buckets includes one above all bounds.
 const buckets = 29
 
-// Histogram counts requests by their latency: those in bucket i took at most Bounds[i], and more than the bound before.
+// Histogram counts requests by latency: bucket i counts those above Bounds[i-1] and up to Bounds[i].
 type Histogram [buckets]int64
 
-// Bucket returns the bucket of a latency.
+// Bucket returns the index of a latency's bucket.
 func Bucket(latency time.Duration) int {
 	at, _ := slices.BinarySearchFunc(Bounds, latency, func(bound int64, latency time.Duration) int {
 		return int(min(1, max(-1, time.Duration(bound)*time.Millisecond-latency)))
@@ -27,7 +27,7 @@ func Bucket(latency time.Duration) int {
 	return at
 }
 
-// Count returns how many requests the histogram counts.
+// Count returns the number of requests.
 func (h *Histogram) Count() (n int64) {
 	for _, count := range h {
 		n += count
@@ -35,8 +35,8 @@ func (h *Histogram) Count() (n int64) {
 	return n
 }
 
-// P99 returns the 99th percentile, as if the latencies of a bucket were evenly spread. It is exact where it is compared
-// with a bound. Above the last bound it is that bound and more. Without requests it is 0.
+// P99 returns the 99th percentile, interpolated within its bucket and exact at a bound. Above the last bound it returns
+// a little more than that; without requests 0.
 func (h *Histogram) P99() time.Duration {
 	rank := float64(h.Count()) * 0.99
 	below := 0.0
@@ -58,15 +58,15 @@ func (h *Histogram) P99() time.Duration {
 	return 0
 }
 
-// Seen is what services saw of a backend.
+// Seen sums up requests to a backend.
 type Seen struct {
 	Requests int64
-	Errors   int64 // of these
-	// Latency counts those requests of which the latency is known.
+	Errors   int64 // failed ones
+	// Latency counts the requests with a known latency.
 	Latency Histogram
 }
 
-// Add adds what others saw.
+// Add adds another sum.
 func (s *Seen) Add(other *Seen) {
 	s.Requests += other.Requests
 	s.Errors += other.Errors
@@ -75,7 +75,7 @@ func (s *Seen) Add(other *Seen) {
 	}
 }
 
-// ErrorPercent returns the share of failed requests.
+// ErrorPercent returns the share of failed requests, in percent.
 func (s *Seen) ErrorPercent() float64 {
 	if s.Requests == 0 {
 		return 0
@@ -83,13 +83,13 @@ func (s *Seen) ErrorPercent() float64 {
 	return 100 * float64(s.Errors) / float64(s.Requests)
 }
 
-// Slice is what was reported within SliceLength.
+// Slice is the sum of reports within SliceLength.
 type Slice struct {
 	Start time.Time
 	Seen
 }
 
-// SliceLength is the length of a slice, and Window how long slices count.
+// SliceLength is the length of a slice, Window how long slices count.
 const (
 	SliceLength = 5 * time.Second
 	Window      = time.Minute

@@ -8,54 +8,54 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 const (
 	roundEvery = 2 * time.Second
-	// LeadFor is how long a leader leads without renewing it.
+	// LeadFor is the life of a leader's lease without renewal.
 	LeadFor = 6 * time.Second
-	// Holds is how long a step holds unless it is renewed, and renewBefore how long before its end it is.
+	// Holds is the life of a step without renewal. Steps are renewed renewBefore before their end.
 	Holds       = time.Minute
 	renewBefore = 40 * time.Second
-	// keepReports is how long reports are kept.
 	keepReports = 2 * time.Minute
-	// writersAtOnce is how many tenants' steps are written concurrently.
+	// writersAtOnce bounds the tenants whose steps are written concurrently.
 	writersAtOnce = 4
-	// maxCause bounds the bytes of a step's cause.
+	// maxCause bounds a step's cause, in bytes.
 	maxCause = 200
 )
 
-// Store is what the control loop of all processes shares. All times are on its clock.
+// Store is shared by the control loops of all processes. All times are on its clock.
 type Store interface {
-	// Lead makes the holder the leader, or renews that it is, for a time. leads is false while another one is.
+	// Lead acquires or renews the lease of the leader. leads is false while another process holds it.
 	Lead(ctx context.Context, holder string, lasts time.Duration) (now time.Time, leads bool, err error)
-	// EndLead makes room for another leader.
+	// EndLead releases the lease.
 	EndLead(ctx context.Context, holder string) error
-	// BackendReports returns the slices after a time, in the order of tenants, backends and time.
+	// BackendReports returns the slices after a time, sorted by tenant, backend and time.
 	BackendReports(ctx context.Context, after time.Time) ([]BackendSlice, error)
 	DropBackendReports(ctx context.Context, before time.Time) error
 	// RecentSteps returns the steps that end after a time.
 	RecentSteps(ctx context.Context, after time.Time) ([]rules.Step, error)
-	// PutSteps writes steps of a tenant, each to hold for a time. It does not wait for other writers of the tenant: written
-	// is false if there is one, if the tenant's rates are fixed, or if the holder no longer leads. Steps of rules that do
-	// not adapt are skipped.
-	PutSteps(ctx context.Context, holder string, tenant rules.TenantID, steps []rules.Step, holds time.Duration) (written bool, err error)
+	// PutSteps writes a tenant's steps, to end after holds. It does not wait for other writers of the tenant: written
+	// is false if there is one, if the tenant's rates are fixed, or if the holder no longer leads. Steps of rules that
+	// do not adapt are skipped.
+	PutSteps(ctx context.Context, holder string, tenant rules.TenantID, steps []rules.Step,
+		holds time.Duration) (written bool, err error)
 }
 
-// BackendSlice is a slice of one backend of a tenant.
+// BackendSlice is a slice of a tenant's backend.
 type BackendSlice struct {
 	Tenant  rules.TenantID
 	Backend string
 	Slice
 }
 
-// Loop is the control loop in one process. It keeps nothing that the next leader would need.
+// Loop is the control loop of a process. Its state is not needed by the next leader.
 type Loop struct {
 	store     Store
 	snapshots func() *snapshot.Snapshot
@@ -68,14 +68,14 @@ type Loop struct {
 	droppedAt time.Time
 }
 
-// Share is a rule's share of its rate.
+// Share is a rule's share of its configured rate.
 type Share struct {
-	Tenant  string // its slug
+	Tenant  string // slug
 	Rule    rules.RuleID
 	Percent int
 }
 
-// NewLoop returns a Loop that is not running.
+// NewLoop returns a Loop; call Run.
 func NewLoop(store Store, snapshots func() *snapshot.Snapshot, log *slog.Logger) *Loop {
 	return &Loop{store: store, snapshots: snapshots, log: log, holder: rand.Text()}
 }
@@ -83,10 +83,10 @@ func NewLoop(store Store, snapshots func() *snapshot.Snapshot, log *slog.Logger)
 // Leads reports whether this process is the leader.
 func (l *Loop) Leads() bool { return l.leads.Load() }
 
-// Steps returns how many steps up and down this process has made.
+// Steps returns the number of steps up and down by this process.
 func (l *Loop) Steps() (up, down int64) { return l.up.Load(), l.down.Load() }
 
-// Shares returns the rules below their configured rate, the lowest share first; nil unless this process leads.
+// Shares returns the rules below their configured rate, lowest share first; nil unless this process leads.
 func (l *Loop) Shares() []Share {
 	if shares := l.shares.Load(); shares != nil {
 		return *shares
@@ -160,7 +160,7 @@ func (l *Loop) Round(ctx context.Context) error {
 			continue
 		}
 		for _, rule := range tenant.AdaptingRules() {
-			if rule.Mode != rules.ModeEnforce { // it holds nothing back, so that no rate of it would be low enough
+			if rule.Mode != rules.ModeEnforce { // a shadow rule denies nothing, so no rate would be low enough
 				continue
 			}
 			next := found.decide(rule, now)
@@ -172,14 +172,18 @@ func (l *Loop) Round(ctx context.Context) error {
 			}
 		}
 	}
-	slices.SortFunc(shares, func(a, b Share) int { return cmp.Or(cmp.Compare(a.Percent, b.Percent), cmp.Compare(a.Rule, b.Rule)) })
+	slices.SortFunc(shares, func(a,
+		b Share,
+	) int {
+		return cmp.Or(cmp.Compare(a.Percent, b.Percent), cmp.Compare(a.Rule, b.Rule))
+	})
 	l.shares.Store(&shares)
 	return l.write(ctx, writes)
 }
 
 func canAdapt(t *rules.Tenant) bool { return !t.Suspended && !t.InShadow && !t.Settings.FixedRates }
 
-// findings are what a round is decided by.
+// findings are the input of a round.
 type findings struct {
 	slices map[backendKey][]Slice
 	steps  map[ruleKey]rules.Step
@@ -214,7 +218,7 @@ func (l *Loop) read(ctx context.Context, now time.Time) (findings, error) {
 	return found, nil
 }
 
-// change is a rule's step, and whether it has to be written.
+// change is a rule's next step; isNew if it must be written.
 type change struct {
 	rule  *rules.Rule
 	from  int // percent
@@ -245,7 +249,7 @@ func (f *findings) decide(rule *rules.Rule, now time.Time) change {
 	return next
 }
 
-// memoryOf returns what the loop remembers of a rule. A step that has ended was a step to the whole rate.
+// memoryOf returns a rule's state. An expired step counts as a step to the full rate.
 func memoryOf(held *rules.Step, ok bool, now time.Time) Memory {
 	m := Memory{Percent: 100}
 	if !ok {
@@ -264,21 +268,23 @@ func memoryOf(held *rules.Step, ok bool, now time.Time) Memory {
 func (d *Decision) notes() string {
 	text, err := json.Marshal(d.Memory)
 	if err != nil {
-		return "{}" // a year beyond 9999 only
+		return "{}" // only a year above 9999 fails
 	}
 	return string(text)
 }
 
-// write writes the tenants' steps. It is not for long: a tenant that somebody else writes is left to the next round.
+// write writes the tenants' steps, without waiting for other writers of a tenant: the next round tries again.
 func (l *Loop) write(ctx context.Context, writes map[rules.TenantID][]change) error {
 	todo := make(chan rules.TenantID)
 	failed := make([]error, writersAtOnce)
-	var writing sync.WaitGroup
+	var writing panics.Group
 	for i := range failed {
-		writing.Go(func() {
+		writing.Go(l.log, "writing steps", func() {
 			for tenant := range todo {
-				if err := l.writeTenant(ctx, tenant, writes[tenant]); err != nil {
-					failed[i] = err // only the last: in an outage they are alike
+				err := panics.Do(l.log, "writing steps",
+					func() error { return l.writeTenant(ctx, tenant, writes[tenant]) })
+				if err != nil {
+					failed[i] = err // the last one is enough, since an outage's errors are alike
 				}
 			}
 		})
@@ -287,8 +293,8 @@ func (l *Loop) write(ctx context.Context, writes map[rules.TenantID][]change) er
 		todo <- tenant
 	}
 	close(todo)
-	writing.Wait()
-	return errors.Join(failed...)
+	panicked := writing.Wait()
+	return errors.Join(errors.Join(failed...), panicked)
 }
 
 func (l *Loop) writeTenant(ctx context.Context, tenant rules.TenantID, changes []change) error {
@@ -319,15 +325,15 @@ func (l *Loop) logStep(ctx context.Context, message string, c *change) {
 		"from_percent", c.from, "to_percent", c.step.Percent, "cause", c.step.Cause)
 }
 
-// Standing is how a rule that adapts stands.
+// Standing is the state of an adapting rule.
 type Standing struct {
 	Rule rules.Rule
-	Step *rules.Step // nil while the configured rate is in force
-	Seen *Seen       // of its backend within the last Window; nil for no reports
+	Step *rules.Step // nil at the configured rate
+	Seen *Seen       // of its backend in the last Window; nil without reports
 }
 
-// Reader reads how rules stand, for people.
+// Reader reads the state of rules for people.
 type Reader interface {
-	// Adapting returns a tenant's rules that adapt, by id; inactive and shadow rules too.
+	// Adapting returns a tenant's adapting rules by id, including inactive and shadow rules.
 	Adapting(ctx context.Context, tenant rules.TenantID) ([]Standing, error)
 }

@@ -10,23 +10,23 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 const (
-	// flushEvery is how long reports wait in memory at most.
+	// flushEvery bounds the time of reports in memory.
 	flushEvery = 2 * time.Second
-	// maxHeld caps the backends whose sums wait in memory: 2 MiB. A tenant may use half of what the others leave.
+	// maxHeld bounds the backends in memory, at 2 MiB. A tenant may use half of what the others leave.
 	maxHeld = 5000
 )
 
-// Report is what one service saw of a backend since its last report.
+// Report is a service's sum since its last report.
 type Report struct {
 	Backend string
 	Seen
 }
 
-// BackendReport is the sum of reports about one backend of a tenant.
+// BackendReport is the sum of a tenant's reports about a backend.
 type BackendReport struct {
 	Tenant rules.TenantID
 	Report
@@ -34,14 +34,13 @@ type BackendReport struct {
 
 // Sink stores reports.
 type Sink interface {
-	// WriteReports adds reports, in the order of tenants and backends, to those of the present slice. All or none are
-	// stored, within a few seconds.
+	// WriteReports adds reports, sorted by tenant and backend, to the present slice. It stores all or none, within a
+	// few seconds.
 	WriteReports(ctx context.Context, reports []BackendReport) error
 }
 
-// Reports sums up reports in memory and writes the sums to a Sink. It is safe for concurrent use.
-//
-// Reports are evidence and no records: what cannot be written is dropped, because a minute later it would say nothing.
+// Reports sums up reports in memory and writes the sums to a Sink. It is safe for concurrent use. Reports that cannot
+// be written are dropped, because a minute later they would be worthless.
 type Reports struct {
 	sink Sink
 	log  *slog.Logger
@@ -58,7 +57,7 @@ type backendKey struct {
 	backend string
 }
 
-// NewReports returns a Reports that writes once Run is called.
+// NewReports returns a Reports; call Run to write.
 func NewReports(sink Sink, log *slog.Logger) *Reports {
 	r := &Reports{sink: sink, log: log}
 	r.reset()
@@ -69,8 +68,8 @@ func (r *Reports) reset() {
 	r.held, r.by = map[backendKey]*Seen{}, map[rules.TenantID]int{}
 }
 
-// Add adds a tenant's reports. It never waits for the Sink. It returns the backends whose reports were ignored, because no
-// active rule of the tenant adapts to them or because the memory is full.
+// Add adds a tenant's reports, without waiting for the Sink. It returns the ignored backends: no active rule of the
+// tenant follows them, or the memory is full.
 func (r *Reports) Add(tenant *snapshot.Tenant, reports []Report) (ignored []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +123,8 @@ func (r *Reports) Run(ctx context.Context) {
 		err := r.Flush(ctx)
 		switch {
 		case err != nil && !isFailing && ctx.Err() == nil:
-			r.log.WarnContext(ctx, "reports of backends cannot be stored and are dropped; rates that adapt are as configured within a minute", "error", err)
+			r.log.WarnContext(ctx, "reports of backends cannot be stored and are dropped; rates that adapt are as "+
+				"configured within a minute", "error", err)
 		case err == nil && isFailing:
 			r.log.InfoContext(ctx, "reports of backends are stored again")
 		}
@@ -132,7 +132,7 @@ func (r *Reports) Run(ctx context.Context) {
 	}
 }
 
-// Flush writes what was added until now. What cannot be written is dropped.
+// Flush writes the waiting sums, or drops them after an error.
 func (r *Reports) Flush(ctx context.Context) error {
 	r.mu.Lock()
 	held := r.held
@@ -158,12 +158,15 @@ func (r *Reports) Flush(ctx context.Context) error {
 // ReportCounts count reports since the start.
 type ReportCounts struct {
 	Accepted int64
-	Unknown  int64 // of backends that no active rule adapts to
+	Unknown  int64 // of backends that no active rule follows
 	NoRoom   int64 // dropped because the memory was full
 	Lost     int64 // sums of a backend that could not be written
 }
 
 // Counts returns the present counts.
 func (r *Reports) Counts() ReportCounts {
-	return ReportCounts{Accepted: r.accepted.Load(), Unknown: r.unknown.Load(), NoRoom: r.noRoom.Load(), Lost: r.lost.Load()}
+	return ReportCounts{
+		Accepted: r.accepted.Load(), Unknown: r.unknown.Load(), NoRoom: r.noRoom.Load(),
+		Lost: r.lost.Load(),
+	}
 }

@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// kept is a Sink that keeps what was written, or fails.
+// kept is a Sink that keeps reports, or fails.
 type kept struct {
 	reports []BackendReport
 	err     error
@@ -25,7 +25,7 @@ func (k *kept) WriteReports(_ context.Context, reports []BackendReport) error {
 	return nil
 }
 
-// tenantWith has rules that adapt to so many backends: b0, b1 and so on.
+// tenantWith has rules that adapt to the backends b0, b1 and so on.
 func tenantWith(t *testing.T, id rules.TenantID, backends int) *snapshot.Tenant {
 	t.Helper()
 	pattern, err := rules.ParsePattern("global")
@@ -35,8 +35,9 @@ func tenantWith(t *testing.T, id rules.TenantID, backends int) *snapshot.Tenant 
 	rows := snapshot.Rows{Tenants: []rules.Tenant{{ID: id, Slug: fmt.Sprint("t", id)}}}
 	for n := range backends {
 		rows.Rules = append(rows.Rules, rules.Rule{
-			ID: rules.RuleID(n + 1), TenantID: id, Pattern: pattern, Name: fmt.Sprint(n), RatePerSecond: 10, Burst: 50, Algorithm: rules.TokenBucket,
-			Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true,
+			ID: rules.RuleID(n + 1), TenantID: id, Pattern: pattern, Name: fmt.Sprint(n), RatePerSecond: 10, Burst: 50,
+			Algorithm: rules.TokenBucket,
+			Mode:      rules.ModeEnforce, Action: rules.ActionLimit, Active: true,
 			Adapt: rules.Adapt{Backend: fmt.Sprint("b", n), FloorPercent: 10, ErrorPercent: 1},
 		})
 	}
@@ -50,14 +51,22 @@ func TestReportsAreSummedUpAndWrittenInOrder(t *testing.T) {
 	one, two := tenantWith(t, 1, 2), tenantWith(t, 2, 1)
 	for range 3 {
 		reports.Add(two, []Report{{"b0", Seen{Requests: 5}}})
-		if ignored := reports.Add(one, []Report{{"b1", Seen{Requests: 10, Errors: 1}}, {"b7", Seen{Requests: 1}}, {"b0", Seen{Requests: 2}}}); fmt.Sprint(ignored) != "[b7]" {
+		if ignored := reports.Add(one, []Report{
+			{"b1", Seen{Requests: 10, Errors: 1}},
+			{"b7", Seen{Requests: 1}},
+			{"b0", Seen{Requests: 2}},
+		}); fmt.Sprint(ignored) != "[b7]" {
 			t.Errorf("ignored %v", ignored)
 		}
 	}
 	if err := reports.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []BackendReport{{1, Report{"b0", Seen{Requests: 6}}}, {1, Report{"b1", Seen{Requests: 30, Errors: 3}}}, {2, Report{"b0", Seen{Requests: 15}}}}
+	want := []BackendReport{
+		{1, Report{"b0", Seen{Requests: 6}}},
+		{1, Report{"b1", Seen{Requests: 30, Errors: 3}}},
+		{2, Report{"b0", Seen{Requests: 15}}},
+	}
 	if fmt.Sprint(sink.reports) != fmt.Sprint(want) {
 		t.Errorf("written %v, want %v", sink.reports, want)
 	}

@@ -1,18 +1,16 @@
 package adminapi
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/meter"
+	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/shares"
 )
@@ -20,8 +18,8 @@ import (
 // access is the least that a caller must be to use an operation.
 type access string
 
-// Levels of access, in the words of x-least-role. A viewer's operations change nothing, so they work in a suspended
-// tenant too.
+// Levels of access, in the words of x-least-role. A viewer's operations change nothing, so people may use
+// them in a suspended tenant.
 const (
 	anyone         access = "anyone"
 	aCaller        access = "caller"  // an account or an API key
@@ -36,11 +34,14 @@ const (
 type apiRequest struct {
 	w         http.ResponseWriter
 	r         *http.Request
+	route     route
+	operation *operation
+	class     class
 	requestID string
 	session   *auth.Session // of a person; nil for API keys and anonymous callers
 	key       *auth.Key     // nil for a person; a service key has no tenant
-	refused   *auth.Key     // whose secret the caller has, and that is not let in
-	isOutside bool          // refused is in force, and its networks are others
+	refused   *auth.Key     // the key whose secret is right, but that is refused
+	isOutside bool          // refused is in force, but not from this network
 	actor     rules.Actor
 	tenant    rules.Tenant // named by the path
 	role      auth.Role    // of the caller in the tenant
@@ -49,15 +50,15 @@ type apiRequest struct {
 	isUnattended bool
 	// admitAgain repeats authentication and authorization, during long answers.
 	admitAgain func() error
-	// nextPage is admitAgain for the next part of a long answer, which it paces by the caller's allowances.
-	nextPage func() error
-	began    time.Time
-	purse    purse
-	places   places
-	door     door // of places.running
-	// once is what the store knows of a request with an Idempotency-Key, which is onceSecret.
-	once       auth.Once
-	onceSecret string
+	began      time.Time
+	transfer   shares.Place // of a file or stream
+	leastRate  int64        // of the reader of a file, in bytes a second
+	place      shares.Place // of the request's class
+	body       []byte
+	value      any // of a JSON body
+	// idempotent identifies a request with an Idempotency-Key, which is idempotencyKey.
+	idempotent     auth.IdempotentRequest
+	idempotencyKey string
 }
 
 type apiRequestKey struct{}
@@ -73,144 +74,15 @@ func (q *apiRequest) isPlatform() bool {
 func (q *apiRequest) account() auth.Account { return q.session.Account }
 
 // store returns the Writer in the name of the caller.
-func (s *surface) store(ctx context.Context) Writer {
+func (s *surface) store(ctx context.Context) pgstore.Writer {
 	return s.As(requestOf(ctx).actor)
 }
 
 // acting is store for a change that its rows alone do not explain.
-func (s *surface) acting(ctx context.Context, act string) Writer {
+func (s *surface) acting(ctx context.Context, act string) pgstore.Writer {
 	actor := requestOf(ctx).actor
 	actor.Act = act
 	return s.As(actor)
-}
-
-// guard calls the handler if the caller may use the operation and the request conforms to openapi.yaml.
-func (s *surface) guard(rt route, o *operation) httpapi.Handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		r, work := s.measured(r)
-		w = paced{w, r.Context()}
-		q := &apiRequest{w: w, r: s.asSender(rt, r), requestID: httpapi.RequestID(w), began: time.Now(), isUnattended: r.Header.Get(lastEventID) != ""}
-		q.purse.meter = work
-		defer q.places.release()
-		defer func() {
-			work.End()
-			s.pay(q.r.Context(), q)
-		}()
-		if err := s.check(q, rt, o); err != nil {
-			s.noteRefusal(q, rt, err)
-			s.pauseRefusal(q.r.Context(), q, err)
-			s.handlerFailed(w, r, err)
-			return nil
-		}
-		if o.isFile {
-			s.note(q, auth.AccessExported, rt.path)
-		}
-		q.r = q.r.WithContext(q.context())
-		if q.onceSecret == "" {
-			rt.handler(w, q.r)
-			return nil
-		}
-		if err := s.handleOnce(w, q, rt, o); err != nil {
-			s.handlerFailed(w, r, err)
-		}
-		return nil
-	}
-}
-
-// context returns the context for the handler: it carries the apiRequest and its caller.
-func (q *apiRequest) context() context.Context {
-	ctx := context.WithValue(q.r.Context(), apiRequestKey{}, q)
-	if q.actor.ID == "" {
-		return ctx // anonymous
-	}
-	return shares.With(ctx, q.caller())
-}
-
-// check judges a request's origin, then its caller, then its content. A file may take minutes to arrive, so its sender
-// is judged again afterwards. The request keeps the places that it takes here until its end.
-func (s *surface) check(q *apiRequest, rt route, o *operation) error {
-	if err := s.origins.Check(q.r); err != nil {
-		return httpapi.Forbidden.Problem("A browser sent this from a page of another site; open Sluice itself.")
-	}
-	if err := s.mayBegin(q.r.Context(), q, rt); err != nil {
-		return err
-	}
-	door := s.doorOf(rt, o)
-	if err := door.arrive(q); err != nil {
-		return err
-	}
-	err := s.admit(q, rt, o)
-	if err := cmp.Or(err, s.mayGoOn(q.r.Context(), q, rt)); err != nil { // a refusal is paid for too
-		return err
-	}
-	q.nextPage = func() error {
-		if err := s.pace(q.r.Context(), q); err != nil {
-			return err
-		}
-		return q.admitAgain()
-	}
-	q.admitAgain = func() error { return s.admit(q.again(), rt, o) }
-	if err := s.transfer(q, o); err != nil {
-		return err
-	}
-	if err := o.checkAddress(q.r); err != nil {
-		return err
-	}
-	arrived := meter.Wait(q.r.Context())
-	body, err := o.read(q.w, q.r)
-	arrived()
-	if err == nil && o.isUpload() {
-		err = q.admitAgain()
-	}
-	if err != nil {
-		return err
-	}
-	// The place is taken after the body has arrived, so that a slow network holds none, and before the body is parsed.
-	if err := door.enter(q); err != nil {
-		return err
-	}
-	if err := s.stillMay(q.r.Context(), q); err != nil {
-		return err
-	}
-	if err := q.mayRepeat(rt, body); err != nil {
-		return err
-	}
-	value, err := o.checkBody(q.r, body)
-	if err != nil {
-		return err
-	}
-	if o.wantsFreshProof(value) {
-		return s.needsFreshProof(q)
-	}
-	return nil
-}
-
-// again returns the same request with its caller not identified yet.
-func (q *apiRequest) again() *apiRequest {
-	return &apiRequest{w: q.w, r: q.r, requestID: q.requestID, isUnattended: true}
-}
-
-// admit authenticates and authorizes the caller.
-func (s *surface) admit(q *apiRequest, rt route, o *operation) error {
-	if rt.least == anyone {
-		return nil
-	}
-	if err := s.identify(q); err != nil {
-		return err
-	}
-	if q.key != nil && o.permission == "" {
-		return httpapi.Forbidden.Problem("This is for people: sign in instead of sending an API key.")
-	}
-	if strings.Contains(rt.path, "{tenant}") {
-		if err := s.enter(q); err != nil {
-			return err
-		}
-	}
-	if err := s.needsFactor(q, rt); err != nil {
-		return err
-	}
-	reads := rt.method == http.MethodGet || rt.least == aViewer
-	return q.judge(rt.least, o.permission, reads)
 }
 
 // enter finds the tenant in the path and the caller's role in it. Without a role the answer is that the tenant does not
@@ -260,7 +132,8 @@ const anyArea auth.Permission = "any"
 // judge returns an error unless the caller has the access: a person by role, a key by permission.
 func (q *apiRequest) judge(least access, area auth.Permission, reads bool) error {
 	if q.tenant.Suspended && !q.isPlatform() && (q.key != nil || least != aViewer) {
-		return httpapi.Suspended.Problem("The tenant is suspended; until it is resumed only platform admins can change it.")
+		return httpapi.Suspended.Problem(
+			"The tenant is suspended; until it is resumed only platform admins can change it.")
 	}
 	if q.key != nil {
 		return q.judgeKey(least, area, reads)
@@ -273,7 +146,8 @@ func (q *apiRequest) judge(least access, area auth.Permission, reads bool) error
 		return httpapi.Forbidden.Problem("Only platform admins may do this.")
 	case aViewer, anEditor, anOwner:
 		if !q.role.May(auth.Role(least)) {
-			return httpapi.Forbidden.Problem(fmt.Sprintf("Your role here is %s; this needs at least %s.", q.role, least))
+			return httpapi.Forbidden.Problem(fmt.Sprintf("Your role here is %s; this needs at least %s.", q.role,
+				least))
 		}
 	}
 	return nil
@@ -290,11 +164,21 @@ func (q *apiRequest) judgeKey(least access, area auth.Permission, reads bool) er
 		}
 	case reads && q.key.MayRead(area), q.key.Has(area):
 	case reads && area != auth.PermissionRead:
-		return httpapi.Forbidden.Problem(fmt.Sprintf("Use an API key with the permission %s or %s.", area, auth.PermissionRead))
+		return httpapi.Forbidden.Problem(fmt.Sprintf("Use an API key with the permission %s or %s.", area,
+			auth.PermissionRead))
 	default:
 		return httpapi.Forbidden.Problem(fmt.Sprintf("Use an API key with the permission %s.", area))
 	}
 	return nil
+}
+
+// mustBePerson returns an error if the caller is a key. It is for acts that loosen security, or make a person mightier
+// than any key.
+func (q *apiRequest) mustBePerson(act string) error {
+	if q.key == nil {
+		return nil
+	}
+	return httpapi.Forbidden.Problem("An API key cannot " + act + "; sign in as a person to do it.")
 }
 
 // mayGive returns an error if the caller is a key that would give another one more than it has.
@@ -303,15 +187,21 @@ func (q *apiRequest) mayGive(other *auth.Key) error {
 		return nil
 	}
 	if missing := q.key.MayGive(other); missing != "" {
-		return httpapi.Forbidden.Problem("An API key can only make keys that may do no more than itself; this one lacks the " + missing + ".")
+		return httpapi.Forbidden.Problem(
+			"An API key can only make keys that may do no more than itself; this one lacks the " + missing + ".")
 	}
 	return nil
 }
 
-// mayGiveRole is mayGive for a member's role.
+// mayGiveRole is mayGive for a member's role. Owners are made by people.
 func (q *apiRequest) mayGiveRole(role auth.Role) error {
+	if role == auth.Owner {
+		return q.mustBePerson("make an owner")
+	}
 	if q.key == nil || q.key.Role().May(role) {
 		return nil
 	}
-	return httpapi.Forbidden.Problem("An API key can only give roles that may do no more than itself; give it the permission manage for " + string(role) + ".")
+	return httpapi.Forbidden.Problem(
+		"An API key can only give roles that may do no more than itself; give it the permission manage for " +
+			string(role) + ".")
 }

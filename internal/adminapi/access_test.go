@@ -48,9 +48,13 @@ var bodies = map[string]func(*fixture) string{
 		}
 		return fmt.Sprintf(`{"token":%q,"name":"Ada","password":%q}`, f.invitation(), password)
 	},
-	"askPasswordReset": func(f *fixture) string { return fmt.Sprintf(`{"email":"%s@example.com"}`, f.w.name("forgetful")) },
+	"askPasswordReset": func(f *fixture) string {
+		return fmt.Sprintf(`{"email":"%s@example.com"}`,
+			f.w.name("forgetful"))
+	},
 	"finishPasswordReset": func(f *fixture) string {
-		return fmt.Sprintf(`{"token":%q,"password":"the next password nobody guesses"}`, f.link(f.w.account(false), auth.MailReset))
+		return fmt.Sprintf(`{"token":%q,"password":"the next password nobody guesses"}`,
+			f.link(f.w.account(false), auth.MailReset))
 	},
 	"finishSignIn":    func(f *fixture) string { return fmt.Sprintf(`{"code":%q}`, f.w.code(f.half())) },
 	"confirmIdentity": func(*fixture) string { return fmt.Sprintf(`{"password":%q}`, password) },
@@ -66,7 +70,10 @@ var bodies = map[string]func(*fixture) string{
 		}
 		return fmt.Sprintf(`{"token":%q}`, f.link(f.caller.account, auth.MailProof))
 	},
-	"signInByLink": func(f *fixture) string { return fmt.Sprintf(`{"token":%q}`, f.link(f.w.account(false), "sign_in")) },
+	"signInByLink": func(f *fixture) string {
+		return fmt.Sprintf(`{"token":%q}`,
+			f.link(f.w.account(false), "sign_in"))
+	},
 	"linkIdentity": func(*fixture) string { return `{"provider":"idp"}` },
 	"confirmAtProvider": func(f *fixture) string {
 		if f.caller.session != "" {
@@ -92,7 +99,9 @@ var bodies = map[string]func(*fixture) string{
 		return fmt.Sprintf(`{"cells":[{"rule_id":%d,"version":%d,"burst_capacity":7}]}`, f.rule.ID, f.rule.Version)
 	},
 	"createAlert": func(f *fixture) string {
-		return fmt.Sprintf(`{"name":"a","rule_id":%d,"per":"rule","threshold":1,"window_minutes":1,"url":"https://example.com"}`, f.rule.ID)
+		return fmt.Sprintf(
+			`{"name":"a","rule_id":%d,"per":"rule","threshold":1,"window_minutes":1,"url":"https://example.com"}`,
+			f.rule.ID)
 	},
 	"previewAlert": func(f *fixture) string {
 		return fmt.Sprintf(`{"rule_id":%d,"per":"rule","threshold":1,"window_minutes":1}`, f.rule.ID)
@@ -137,7 +146,8 @@ func (f *fixture) link(account auth.Account, purpose auth.MailKind) string {
 	var random [32]byte
 	_, _ = rand.Read(random[:])
 	token := base64.RawURLEncoding.EncodeToString(random[:])
-	if err := f.w.store.CreateMailedLink(f.w.ctx(), account.ID, purpose, sha256.Sum256([]byte(token)), time.Now().Add(time.Hour)); err != nil {
+	if err := f.w.store.CreateMailedLink(f.w.ctx(), account.ID, purpose, sha256.Sum256([]byte(token)),
+		time.Now().Add(time.Hour)); err != nil {
 		f.w.t.Fatal(err)
 	}
 	f.w.secrets = append(f.w.secrets, token)
@@ -152,7 +162,8 @@ func (f *fixture) invitationFor(email string) string {
 	if email == f.caller.account.Email { // who may be a member already
 		tenant = f.w.tenant(f.w.name("tenant"))
 	}
-	invitation, token, err := auth.NewGate(f.w.store, auth.Options{}).Invite(f.w.ctx(), by, auth.Invitation{TenantID: tenant.ID, Email: email, Role: auth.Viewer})
+	invitation, token, err := auth.NewGate(f.w.store, auth.Options{}).Invite(f.w.ctx(), by,
+		auth.Invitation{TenantID: tenant.ID, Email: email, Role: auth.Viewer})
 	if err != nil {
 		f.w.t.Fatal(err)
 	}
@@ -164,7 +175,10 @@ func (f *fixture) invitationFor(email string) string {
 // newFixture makes what the operation's path names, as the tenant's.
 func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fixture {
 	w.t.Helper()
-	f := &fixture{w: w, tenant: tenant, caller: by, path: map[string]string{"tenant": tenant.Slug, "user_id": "a/b", "provider": "idp", "identity_id": "0"}}
+	f := &fixture{
+		w: w, tenant: tenant, caller: by,
+		path: map[string]string{"tenant": tenant.Slug, "user_id": "a/b", "provider": "idp", "identity_id": "0"},
+	}
 	needs := func(name string) bool { return strings.Contains(template, "{"+name+"}") }
 	pattern := must(rules.ParsePattern("user:{user_id}:endpoint:/" + w.name("e")))(w.t)
 	beside := func(r *rules.Rule) { r.Pattern = pattern }
@@ -181,7 +195,8 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 		}
 		if needs("user_id") {
 			must(w.system().PutOverride(w.ctx(), rules.Override{
-				TenantID: tenant.ID, RuleID: f.rule.ID, UserID: "a/b", RatePerSecond: 2, RateUnit: rules.PerSecond, Burst: 5, Reason: "test",
+				TenantID: tenant.ID, RuleID: f.rule.ID, UserID: "a/b", RatePerSecond: 2, RateUnit: rules.PerSecond,
+				Burst: 5, Reason: "test",
 			}, rules.NoneStored))(w.t)
 		}
 	case strings.Contains(template, "/buckets/"):
@@ -205,6 +220,8 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 		if needs("replay_id") {
 			f.path["replay_id"] = fmt.Sprint(w.replay(tenant).ID)
 		}
+	case needs("job_id"):
+		f.path["job_id"] = fmt.Sprint(w.parkedJob(tenant))
 	case needs("violation_id"):
 		f.path["violation_id"] = w.violate(denied(tenant, time.Now()))[0].ID.String()
 	case needs("slug"):
@@ -219,16 +236,19 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 	case strings.HasPrefix(template, "/api/v1/service-keys"):
 		f.path["key_id"], _ = w.newServiceKey(auth.PermissionRead)
 		if strings.HasSuffix(template, "/keep") { // its creator has left
-			w.exec("UPDATE service_key SET created_by_kind = 'account', created_by_id = '0' WHERE key_id = $1", f.path["key_id"])
+			w.exec("UPDATE service_key SET created_by_kind = 'account', created_by_id = '0' WHERE key_id = $1",
+				f.path["key_id"])
 		}
 	case needs("key_id"):
 		f.path["key_id"], _ = w.key(tenant, auth.PermissionCheck)
 		if strings.HasSuffix(template, "/keep") { // its creator has left
-			w.exec("UPDATE api_key SET created_by_kind = 'account', created_by_id = '0' WHERE key_id = $1", f.path["key_id"])
+			w.exec("UPDATE api_key SET created_by_kind = 'account', created_by_id = '0' WHERE key_id = $1",
+				f.path["key_id"])
 		}
 	case needs("audit_id"):
 		name := w.plan(tenant)
-		entries, _, err := w.store.Audit(w.ctx(), tenant.ID, auth.AuditFilter{ObjectKind: "plan", ObjectID: name}, auth.AuditCursor{}, 1)
+		entries, _, err := w.store.Audit(w.ctx(), tenant.ID, auth.AuditFilter{ObjectKind: "plan", ObjectID: name},
+			auth.LogCursor{}, 1)
 		f.path["audit_id"] = fmt.Sprint(must(entries, err)(w.t)[0].ID)
 	case needs("invitation_id"):
 		f.invitation()
@@ -299,11 +319,13 @@ var who = map[string]func(*world) caller{
 	// An owner of acme whose address nobody has proven.
 	"unproven": func(w *world) caller {
 		invitation := auth.Invitation{TenantID: w.acme.ID, Email: w.name("una") + "@example.com", Role: auth.Owner}
-		_, token, err := auth.NewGate(w.store, auth.Options{}).Invite(w.ctx(), rules.Actor{Kind: rules.ActorSystem}, invitation)
+		_, token, err := auth.NewGate(w.store, auth.Options{}).Invite(w.ctx(), rules.Actor{Kind: rules.ActorSystem},
+			invitation)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		joined := must(w.store.AcceptAsNew(w.ctx(), rules.Actor{}, sha256.Sum256([]byte(token)), auth.Account{Email: invitation.Email}, passwordHash()))(w.t)
+		joined := must(w.store.AcceptAsNew(w.ctx(), rules.Actor{}, sha256.Sum256([]byte(token)),
+			auth.Account{Email: invitation.Email}, passwordHash()))(w.t)
 		return w.signedIn(joined.Account)
 	},
 	"ended session": func(w *world) caller {
@@ -315,8 +337,8 @@ var who = map[string]func(*world) caller{
 	},
 }
 
-// permissionsOf are the API keys in force of the matrix, beside those that may use the check endpoint only. Names begin with
-// the tenant of the key: acme's without one, and all tenants for a service key.
+// permissionsOf are the API keys in force of the matrix, beside those that may use the check endpoint only. Names begin
+// with the tenant of the key: acme's without one, and all tenants for a service key.
 var permissionsOf = func() map[string][]auth.Permission {
 	all := map[string][]auth.Permission{
 		"key":                    {auth.PermissionManage},
@@ -377,7 +399,10 @@ func (w *world) keyFrom(networks ...string) caller {
 	token, id, digest := auth.NewKeyToken()
 	allowed, _ := auth.ParseNetworks(networks)
 	must(w.system().CreateKey(w.ctx(), auth.NamedKey{
-		Key:  auth.Key{ID: id, TenantID: w.acme.ID, Digest: digest, Permissions: []auth.Permission{auth.PermissionManage}, Networks: allowed},
+		Key: auth.Key{
+			ID: id, TenantID: w.acme.ID, Digest: digest,
+			Permissions: []auth.Permission{auth.PermissionManage}, Networks: allowed,
+		},
 		Name: w.name("key"),
 	}))(w.t)
 	w.secrets = append(w.secrets, token)
@@ -391,7 +416,7 @@ func (w *world) serviceKey(permissions ...auth.Permission) caller {
 
 func (w *world) newServiceKey(permissions ...auth.Permission) (id, token string) {
 	token, id, digest := auth.NewServiceKeyToken()
-	must(w.store.CreateServiceKey(w.ctx(), rules.Actor{Kind: rules.ActorSystem, Name: "test"}, auth.NamedKey{
+	must(w.system().CreateKey(w.ctx(), auth.NamedKey{
 		Key: auth.Key{ID: id, Digest: digest, Permissions: permissions}, Name: w.name("key"),
 	}))(w.t)
 	w.secrets = append(w.secrets, token)
@@ -413,7 +438,10 @@ func refusal(who, method string, o *openapi3.Operation, hasTenant, isSuspended b
 	switch {
 	case least == "anyone":
 		return 0
-	case slices.Contains([]string{"nobody", "ended session", "revoked key", "wrong secret", "key of no product", "no service key"}, who):
+	case slices.Contains([]string{
+		"nobody", "ended session", "revoked key", "wrong secret", "key of no product",
+		"no service key",
+	}, who):
 		return http.StatusUnauthorized
 	case strings.Contains(who, "key"):
 		return refusalOfKey(who, method, least, o, hasTenant, isSuspended)
@@ -431,7 +459,8 @@ func refusal(who, method string, o *openapi3.Operation, hasTenant, isSuspended b
 	return 0
 }
 
-// gives are the permissions of what a request of the matrix gives to somebody else, as a key or a role. A key gives no more than it has.
+// gives are the permissions of what a request of the matrix gives to somebody else, as a key or a role. A key gives no
+// more than it has.
 var gives = map[string][]auth.Permission{
 	"createServiceKey": {auth.PermissionTenants, auth.PermissionRules, auth.PermissionUsers, auth.PermissionSettings},
 	"rotateServiceKey": {auth.PermissionRead},
@@ -442,8 +471,10 @@ var gives = map[string][]auth.Permission{
 // refusalOfKey is refusal for an API key. Of permissionsOf only its parts are used, so that auth's judgement is tested.
 func refusalOfKey(who, method, least string, o *openapi3.Operation, hasTenant, isSuspended bool) int {
 	needed, _ := o.Extensions["x-permission"].(string)
-	isService, has := strings.HasPrefix(who, "service"), func(one auth.Permission) bool { return slices.Contains(permissionsOf[who], one) }
-	isOf := map[bool]bool{true: who == "key of closed", false: who != "key of closed" && who != "key of other"}[isSuspended]
+	isService, has := strings.HasPrefix(who, "service"),
+		func(one auth.Permission) bool { return slices.Contains(permissionsOf[who], one) }
+	isOf := map[bool]bool{true: who == "key of closed", false: who != "key of closed" &&
+		who != "key of other"}[isSuspended]
 	reads := method == http.MethodGet || least == "viewer"
 	if o.OperationID == "revertChange" { // of a plan
 		needed = "rules"
@@ -457,7 +488,8 @@ func refusalOfKey(who, method, least string, o *openapi3.Operation, hasTenant, i
 		return http.StatusNotFound
 	case isWeaker, !isService && (isSuspended || least == "platform"):
 		return http.StatusForbidden
-	case needed == "any" || isManage || has(auth.Permission(needed)) || reads && (has(auth.PermissionRead) || has(auth.PermissionManage)):
+	case needed == "any" || isManage || has(auth.Permission(needed)) || reads &&
+		(has(auth.PermissionRead) || has(auth.PermissionManage)):
 		return 0
 	}
 	return http.StatusForbidden
@@ -490,7 +522,11 @@ func TestEveryOperationAnswersEveryCallerAsDescribed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, tenant := range []rules.Tenant{w.acme, w.closed, w.strict} { // the fixtures of one tenant are many
-		must(w.store.PutQuotas(w.ctx(), rules.Actor{}, tenant.ID, rules.Exceptions{rules.ThingAlerts: 1e6, rules.ThingMembers: 1e6, rules.ThingPlans: 1e6, rules.ThingKeys: 1e6}, rules.AnyVersion))(t)
+		must(w.store.PutQuotas(w.ctx(), rules.Actor{}, tenant.ID,
+			rules.Exceptions{
+				rules.ThingAlerts: 1e6, rules.ThingMembers: 1e6, rules.ThingPlans: 1e6,
+				rules.ThingKeys: 1e6,
+			}, rules.AnyVersion))(t)
 	}
 	m := matrix{world: w, callers: map[string]caller{}}
 	maps.Copy(m.callers, keys(w))
@@ -523,7 +559,9 @@ type matrix struct {
 }
 
 // ask lets one caller call one operation. What changes something gets things, and a person, of its own.
-func (m *matrix) ask(method, path string, o *openapi3.Operation, name string, tenant rules.Tenant, fixtures map[string]*fixture) {
+func (m *matrix) ask(method, path string, o *openapi3.Operation, name string, tenant rules.Tenant,
+	fixtures map[string]*fixture,
+) {
 	least, _ := o.Extensions["x-least-role"].(string)
 	hasTenant, isSuspended := strings.Contains(path, "{tenant}"), tenant.Suspended
 	by := m.callers[name]
@@ -559,7 +597,8 @@ func (m *matrix) ask(method, path string, o *openapi3.Operation, name string, te
 	f.caller = by
 	got := m.do(by, f.request(method, path, o))
 	if got.status != want {
-		m.t.Errorf("%s by %s (suspended: %v) answered %d, want %d: %s", o.OperationID, name, isSuspended, got.status, want, got.body)
+		m.t.Errorf("%s by %s (suspended: %v) answered %d, want %d: %s", o.OperationID, name, isSuspended, got.status,
+			want, got.body)
 	}
 }
 
@@ -585,10 +624,25 @@ func TestAnotherTenantsThingsDoNotExist(t *testing.T) {
 	cells := fmt.Sprintf(`{"cells":[{"rule_id":%d,"version":1,"remove":true}]}`, theirs.ID)
 	w.want(w.do(by, request{"POST", "/api/v1/tenants/acme/matrix", cells, nil}), http.StatusPreconditionFailed)
 	for name, q := range map[string]request{
-		"a bucket":                 {"POST", "/api/v1/tenants/acme/users/42/buckets/reset", fmt.Sprintf(`{"bucket_key":"%d:42"}`, theirs.ID), nil},
-		"a rule to promote into":   {"POST", fmt.Sprintf("/api/v1/tenants/acme/rules/%d/promote", w.rule(w.acme).ID), fmt.Sprintf(`{"into_rule_id":%d,"into_version":1}`, theirs.ID), map[string]string{"If-Match": "*"}},
-		"a plan to be on":          {"PUT", "/api/v1/tenants/acme/users/42/plan", fmt.Sprintf(`{"plan":%q}`, w.plan(w.other)), map[string]string{"If-Match": "*"}},
-		"a plan to be the default": {"PATCH", "/api/v1/tenants/acme", fmt.Sprintf(`{"default_plan":%q}`, w.plan(w.other)), map[string]string{"If-Match": "*"}},
+		"a bucket": {
+			"POST", "/api/v1/tenants/acme/users/42/buckets/reset",
+			fmt.Sprintf(`{"bucket_key":"%d:42"}`, theirs.ID), nil,
+		},
+		"a rule to promote into": {
+			"POST", fmt.Sprintf("/api/v1/tenants/acme/rules/%d/promote", w.rule(w.acme).ID),
+			fmt.Sprintf(`{"into_rule_id":%d,"into_version":1}`, theirs.ID),
+			map[string]string{"If-Match": "*"},
+		},
+		"a plan to be on": {
+			"PUT", "/api/v1/tenants/acme/users/42/plan",
+			fmt.Sprintf(`{"plan":%q}`, w.plan(w.other)),
+			map[string]string{"If-Match": "*"},
+		},
+		"a plan to be the default": {
+			"PATCH", "/api/v1/tenants/acme",
+			fmt.Sprintf(`{"default_plan":%q}`, w.plan(w.other)),
+			map[string]string{"If-Match": "*"},
+		},
 	} {
 		if got := w.do(by, q); got.status != http.StatusBadRequest {
 			t.Errorf("another tenant's %s is answered %d, want 400: %s", name, got.status, got.body)

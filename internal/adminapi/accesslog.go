@@ -59,8 +59,8 @@ func (s *surface) accessEvent(q *apiRequest, kind auth.AccessKind, detail string
 	}
 }
 
-// noteRefusal logs a caller without permission, and one whose key or session is not in force. The refusal of a key is in
-// the log of its tenant, wherever it was sent.
+// noteRefusal logs a caller without permission, and one whose key or session is not in force. The refusal of a key is
+// in the log of its tenant, wherever it was sent.
 func (s *surface) noteRefusal(q *apiRequest, rt route, err error) {
 	var told *httpapi.Problem
 	if !errors.As(asProblem(err), &told) {

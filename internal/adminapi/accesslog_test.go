@@ -13,17 +13,21 @@ func TestWhoGotInAndWhoDidNotIsLogged(t *testing.T) {
 	w := newWorld(t)
 	viewer, admin := w.person(w.acme, auth.Viewer), w.platformAdmin()
 	signIn := func(email, password string) answer {
-		return w.send(caller{}, "POST", "/api/v1/session", map[string]any{"email": email, "password": password}, "User-Agent", "Netscape")
+		return w.send(caller{}, "POST", "/api/v1/session", map[string]any{"email": email, "password": password},
+			"User-Agent", "Netscape")
 	}
 	w.want(signIn(viewer.account.Email, password), http.StatusOK)
 	w.want(signIn(viewer.account.Email, "not the password at all"), http.StatusUnauthorized)
 	w.want(signIn("a secret typed as an address", "x"), http.StatusUnauthorized)
 	w.want(w.send(viewer, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "gold"}), http.StatusForbidden)
 	w.want(w.send(viewer, "GET", "/api/v1/tenants/acme/users/export", nil), http.StatusOK)
-	w.want(w.send(viewer, "PUT", "/api/v1/account/password", map[string]any{"current_password": "not it, not it", "new_password": "some new password"}), http.StatusBadRequest)
+	w.want(w.send(viewer, "PUT", "/api/v1/account/password",
+		map[string]any{"current_password": "not it, not it", "new_password": "some new password"}),
+		http.StatusBadRequest)
 	w.want(w.send(viewer, "DELETE", "/api/v1/session", nil), http.StatusNoContent)
 	w.want(w.send(viewer, "GET", "/api/v1/session", nil), http.StatusUnauthorized)
-	w.want(w.send(caller{key: "slk_nobody_0123456789abcdef0123456789abcdef"}, "GET", "/api/v1/tenants", nil), http.StatusUnauthorized)
+	w.want(w.send(caller{key: "slk_nobody_0123456789abcdef0123456789abcdef"}, "GET", "/api/v1/tenants", nil),
+		http.StatusUnauthorized)
 	w.want(w.send(caller{}, "GET", "/api/v1/tenants", nil), http.StatusUnauthorized) // who sends nothing is no event
 	w.want(w.send(admin, "DELETE", "/api/v1/sessions", nil), http.StatusNoContent)
 	w.access.Flush(w.ctx())

@@ -15,7 +15,8 @@ import (
 func showAccount(a *auth.Account) openapi.Account {
 	return openapi.Account{
 		AccountId: int64(a.ID), Email: a.Email, Name: a.Name, PlatformAdmin: a.PlatformAdmin,
-		Disabled: !a.DisabledAt.IsZero(), Proven: a.Proven(), SecondFactor: a.HasSecondFactor(), CreatedAt: a.CreatedAt.UTC(), Version: a.Version,
+		Disabled: !a.DisabledAt.IsZero(), Proven: a.Proven(), SecondFactor: a.HasSecondFactor(),
+		CreatedAt: a.CreatedAt.UTC(), Version: a.Version,
 	}
 }
 
@@ -26,7 +27,9 @@ func answerAccount(a *auth.Account) openapi.TheAccountJSONResponse {
 }
 
 // ListAccounts handles GET /api/v1/accounts.
-func (s *surface) ListAccounts(ctx context.Context, request openapi.ListAccountsRequestObject) (openapi.ListAccountsResponseObject, error) {
+func (s *surface) ListAccounts(ctx context.Context,
+	request openapi.ListAccountsRequestObject,
+) (openapi.ListAccountsResponseObject, error) {
 	place, err := afterAccount(ctx)
 	if err != nil {
 		return nil, err
@@ -62,7 +65,9 @@ func nextAccount(ctx context.Context, last *auth.Account) nullable.Nullable[stri
 }
 
 // GetAccount handles GET /api/v1/accounts/{account_id}.
-func (s *surface) GetAccount(ctx context.Context, request openapi.GetAccountRequestObject) (openapi.GetAccountResponseObject, error) {
+func (s *surface) GetAccount(ctx context.Context,
+	request openapi.GetAccountRequestObject,
+) (openapi.GetAccountResponseObject, error) {
 	account, err := s.People.Account(ctx, auth.AccountID(request.AccountId))
 	if err != nil {
 		return nil, err
@@ -71,7 +76,9 @@ func (s *surface) GetAccount(ctx context.Context, request openapi.GetAccountRequ
 }
 
 // UpdateAccount handles PATCH /api/v1/accounts/{account_id}.
-func (s *surface) UpdateAccount(ctx context.Context, request openapi.UpdateAccountRequestObject) (openapi.UpdateAccountResponseObject, error) {
+func (s *surface) UpdateAccount(ctx context.Context,
+	request openapi.UpdateAccountRequestObject,
+) (openapi.UpdateAccountResponseObject, error) {
 	id := auth.AccountID(request.AccountId)
 	if request.Body.Proven != nil {
 		return s.proveAccount(ctx, request)
@@ -79,7 +86,12 @@ func (s *surface) UpdateAccount(ctx context.Context, request openapi.UpdateAccou
 	answer, err := s.changeAccount(ctx, id, request.Params.IfMatch, func(a *auth.Account) error {
 		q := requestOf(ctx)
 		if valueOf(request.Body.PlatformAdmin) && !a.PlatformAdmin {
-			if err := q.mayGive(&auth.Key{Permissions: auth.ServicePermissions}); err != nil {
+			if err := q.mustBePerson("make a platform admin"); err != nil {
+				return err
+			}
+		}
+		if request.Body.Disabled != nil && !*request.Body.Disabled && !a.DisabledAt.IsZero() {
+			if err := q.mustBePerson("enable an account"); err != nil {
 				return err
 			}
 		}
@@ -91,7 +103,7 @@ func (s *surface) UpdateAccount(ctx context.Context, request openapi.UpdateAccou
 			}
 		}
 		if a.PlatformAdmin && !a.Proven() {
-			return httpapi.Conflict.Problem("The account has not proven its address; prove that first.")
+			return httpapi.Conflict.Problem("The account's address is not verified; verify that first.")
 		}
 		if q.session != nil && id == q.account().ID && (!a.PlatformAdmin || !a.DisabledAt.IsZero()) {
 			return httpapi.Conflict.Problem("You cannot take your own access away; another platform admin can.")
@@ -105,7 +117,9 @@ func (s *surface) UpdateAccount(ctx context.Context, request openapi.UpdateAccou
 }
 
 // EndAccountSessions handles DELETE /api/v1/accounts/{account_id}/sessions.
-func (s *surface) EndAccountSessions(ctx context.Context, request openapi.EndAccountSessionsRequestObject) (openapi.EndAccountSessionsResponseObject, error) {
+func (s *surface) EndAccountSessions(ctx context.Context,
+	request openapi.EndAccountSessionsRequestObject,
+) (openapi.EndAccountSessionsResponseObject, error) {
 	account, err := s.People.Account(ctx, auth.AccountID(request.AccountId))
 	if err != nil {
 		return nil, err
@@ -125,11 +139,19 @@ func (s *surface) EndAccountSessions(ctx context.Context, request openapi.EndAcc
 	return openapi.EndAccountSessions204Response{}, nil
 }
 
-// proveAccount makes a platform admin vouch for an account's address.
-func (s *surface) proveAccount(ctx context.Context, request openapi.UpdateAccountRequestObject) (openapi.UpdateAccountResponseObject, error) {
+// proveAccount records that the calling platform admin vouches for an account's address.
+func (s *surface) proveAccount(ctx context.Context,
+	request openapi.UpdateAccountRequestObject,
+) (openapi.UpdateAccountResponseObject, error) {
 	body, id := request.Body, auth.AccountID(request.AccountId)
+	if err := requestOf(ctx).mustBePerson("vouch for an address"); err != nil {
+		return nil, err
+	}
 	if !*body.Proven || body.PlatformAdmin != nil || body.Disabled != nil {
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/proven", Detail: "must be true, and alone: an address is proven once and for all"}})
+		return nil, httpapi.BodyProblem([]httpapi.FieldError{{
+			Pointer: "/proven",
+			Detail:  "must be true, and alone: an address is verified once and for all",
+		}})
 	}
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
@@ -137,7 +159,7 @@ func (s *surface) proveAccount(ctx context.Context, request openapi.UpdateAccoun
 	}
 	account, err := s.People.ProveAddress(ctx, requestOf(ctx).actor, id, at)
 	if errors.Is(err, rules.ErrExists) {
-		return nil, httpapi.Conflict.Problem("Another account has proven this address; invite that one instead.")
+		return nil, httpapi.Conflict.Problem("Another account with this address is verified; invite that one instead.")
 	}
 	if err != nil {
 		return nil, lost(ctx, err, func() (int64, error) {
@@ -149,7 +171,9 @@ func (s *surface) proveAccount(ctx context.Context, request openapi.UpdateAccoun
 }
 
 // changeAccount changes an account if its version is the one that the caller has read.
-func (s *surface) changeAccount(ctx context.Context, id auth.AccountID, ifMatch string, change func(*auth.Account) error) (openapi.TheAccountJSONResponse, error) {
+func (s *surface) changeAccount(ctx context.Context, id auth.AccountID, ifMatch string,
+	change func(*auth.Account) error,
+) (openapi.TheAccountJSONResponse, error) {
 	var answer openapi.TheAccountJSONResponse
 	at, err := expected(ifMatch)
 	if err != nil {

@@ -8,44 +8,12 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adapt"
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
-	"github.com/sluicegate/sluice/internal/rules"
 )
 
-func showAdapt(a *rules.Adapt) nullable.Nullable[openapi.Adapt] {
-	if *a == (rules.Adapt{}) {
-		return nullable.NewNullNullable[openapi.Adapt]()
-	}
-	return nullable.NewNullableWithValue(openapi.Adapt{
-		Backend: a.Backend, FloorPercent: a.FloorPercent, P99Ms: orNull(a.P99.Milliseconds()), ErrorPercent: orNull(a.ErrorPercent),
-	})
-}
-
-func readAdapt(given nullable.Nullable[openapi.Adapt]) rules.Adapt {
-	if given.IsNull() {
-		return rules.Adapt{}
-	}
-	a := orZero(given)
-	read := rules.Adapt{Backend: a.Backend, FloorPercent: a.FloorPercent}
-	// A target of 0 is out of range, and not none.
-	if ms, err := a.P99Ms.Get(); err == nil {
-		read.P99 = time.Duration(inRangeOrNot(ms, rules.MaxP99.Milliseconds())) * time.Millisecond
-	}
-	if percent, err := a.ErrorPercent.Get(); err == nil {
-		read.ErrorPercent = inRangeOrNot(percent, rules.MaxErrorPercent)
-	}
-	return read
-}
-
-// inRangeOrNot returns a number above 0 and up to most, or another one that validation refuses.
-func inRangeOrNot[T int64 | float64](n, most T) T {
-	if n > 0 && n <= most {
-		return n
-	}
-	return -1
-}
-
 // ListAdapting handles GET …/adapting.
-func (s *surface) ListAdapting(ctx context.Context, _ openapi.ListAdaptingRequestObject) (openapi.ListAdaptingResponseObject, error) {
+func (s *surface) ListAdapting(ctx context.Context,
+	_ openapi.ListAdaptingRequestObject,
+) (openapi.ListAdaptingResponseObject, error) {
 	standing, err := s.Stores.Adapting(ctx, requestOf(ctx).tenant.ID)
 	if err != nil {
 		return nil, err
@@ -66,7 +34,10 @@ func showAdapting(s *adapt.Standing) openapi.Adapting {
 		shown.Since, shown.EndsAt, shown.Cause = timeOrNull(step.SteppedAt), timeOrNull(step.EndsAt), orNull(step.Cause)
 	}
 	if s.Seen != nil {
-		seen := openapi.BackendSeen{Requests: s.Seen.Requests, Errors: s.Seen.Errors, P99Ms: nullable.NewNullNullable[float64]()}
+		seen := openapi.BackendSeen{
+			Requests: s.Seen.Requests, Errors: s.Seen.Errors,
+			P99Ms: nullable.NewNullNullable[float64](),
+		}
 		if s.Seen.Latency.Count() > 0 {
 			seen.P99Ms = nullable.NewNullableWithValue(float64(s.Seen.Latency.P99()) / float64(time.Millisecond))
 		}

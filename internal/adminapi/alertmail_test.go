@@ -12,7 +12,7 @@ import (
 	"github.com/emersion/go-smtp"
 
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/mailer/smtptest"
+	"github.com/sluicegate/sluice/internal/notify/mailer/smtptest"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -44,16 +44,13 @@ func TestDeniedChecksBecomeMail(t *testing.T) {
 			Items []delivery `json:"items"`
 		}](t, w.want(w.send(owner, "GET", path, nil), http.StatusOK)).Items
 	}
-	watch := violations.NewAlertWatch(w.store, deadReceiver{}, slog.New(slog.DiscardHandler)) // mail needs no receiver
+	log := slog.New(slog.DiscardHandler)
 	raise := func(now time.Time) {
 		t.Helper()
-		if err := watch.Raise(ctx, now); err != nil {
+		if err := violations.RaiseAll(ctx, w.store, now, log); err != nil {
 			t.Fatal(err)
 		}
-		if err := watch.Deliver(ctx, now.Add(time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		watch.Wait()
+		w.work(violations.AlertKinds(w.store, deadReceiver{}, log)[1:]...) // mail needs no receiver
 	}
 	now := time.Now()
 	deny := func(user string, checks int) {
@@ -62,7 +59,10 @@ func TestDeniedChecksBecomeMail(t *testing.T) {
 		for range checks {
 			recorder.Record(now, &violations.Check{
 				Tenant: w.acme.ID, Request: &rules.Request{UserID: user}, Cost: violations.Token,
-				Tiers: []violations.Tier{{Rule: &rule, Mode: rules.ModeEnforce, Subject: user, Reason: "limit_exceeded", BucketRead: true}},
+				Tiers: []violations.Tier{{
+					Rule: &rule, Mode: rules.ModeEnforce, Subject: user, Reason: "limit_exceeded",
+					BucketRead: true,
+				}},
 			})
 		}
 		if err := recorder.Flush(ctx); err != nil {
@@ -88,31 +88,26 @@ func TestDeniedChecksBecomeMail(t *testing.T) {
 		return &smtp.SMTPError{Code: 451, Message: "come back later"}
 	})
 	office := w.postOffice(server)
-	send := func(at time.Time) {
-		t.Helper()
-		if err := office.Deliver(ctx, at); err != nil {
-			t.Fatal(err)
-		}
-		office.Wait()
-	}
-	at := time.Now().Add(time.Second)
-	send(at)
+	w.round(office.Jobs())
 	failing := deliveries()
-	if len(failing) != 1 || failing[0].State != "pending" || !failing[0].UnderWay || !strings.Contains(failing[0].LastError, "come back later") {
+	if len(failing) != 1 || failing[0].State != "pending" || !failing[0].UnderWay ||
+		!strings.Contains(failing[0].LastError, "come back later") {
 		t.Errorf("after a refusal for now the deliveries are %+v", failing)
 	}
-	if send(at.Add(29 * time.Second)); refused.Load() != 1 {
+	if w.round(office.Jobs()); refused.Load() != 1 {
 		t.Errorf("the server was asked %d times before the pause was over", refused.Load())
 	}
 	server.Refuse(nil)
-	send(at.Add(31 * time.Second))
+	w.work(office.Jobs())
 	sent := server.Messages()
-	if len(sent) != 1 || sent[0].To != owner.account.Email || sent[0].Subject != "Alert of acme: too many" || !sent[0].Encrypted {
+	if len(sent) != 1 || sent[0].To != owner.account.Email || sent[0].Subject != "Alert of acme: too many" ||
+		!sent[0].Encrypted {
 		t.Fatalf("the server has %+v", sent)
 	}
 	for _, part := range []string{sent[0].Plain, sent[0].HTML} {
 		for _, want := range []string{
-			"denied 1,200 checks of one subject within 5 minutes.", fmt.Sprintf("/t/acme/settings/alerts?entry=%d", made.Alert.AlertID),
+			"denied 1,200 checks of one subject within 5 minutes.",
+			fmt.Sprintf("/t/acme/settings/alerts?entry=%d", made.Alert.AlertID),
 			"Owners of the tenant can change it.",
 		} {
 			if !strings.Contains(part, want) {
@@ -124,11 +119,12 @@ func TestDeniedChecksBecomeMail(t *testing.T) {
 		}
 	}
 	delivered := deliveries()
-	if len(delivered) != 1 || delivered[0].State != "delivered" || delivered[0].UnderWay || delivered[0].LastError != "" || delivered[0].NextAt != nil {
+	if len(delivered) != 1 || delivered[0].State != "delivered" || delivered[0].UnderWay ||
+		delivered[0].LastError != "" || delivered[0].NextAt != nil {
 		t.Errorf("once the server has the message the deliveries are %+v", delivered)
 	}
 	raise(now.Add(2 * time.Second)) // the denials were told already
-	if send(at.Add(time.Hour)); len(server.Messages()) != 1 {
+	if w.work(office.Jobs()); len(server.Messages()) != 1 {
 		t.Errorf("one alert became %d messages", len(server.Messages()))
 	}
 }

@@ -18,11 +18,14 @@ const (
 )
 
 // PreviewAlert handles POST …/alerts/preview.
-func (s *surface) PreviewAlert(ctx context.Context, request openapi.PreviewAlertRequestObject) (openapi.PreviewAlertResponseObject, error) {
+func (s *surface) PreviewAlert(ctx context.Context,
+	request openapi.PreviewAlertRequestObject,
+) (openapi.PreviewAlertResponseObject, error) {
 	q, c := requestOf(ctx), request.Body
 	alert := violations.Alert{
 		Tenant: q.tenant.ID, Kind: violations.AlertKind(or(c.Kind, openapi.Denials)), Rule: ruleOf(c.RuleId),
-		PerSubject: c.Per == openapi.AlertPerSubject, Threshold: c.Threshold, Window: time.Duration(c.WindowMinutes) * time.Minute,
+		PerSubject: c.Per == openapi.AlertPerSubject, Threshold: c.Threshold,
+		Window: time.Duration(c.WindowMinutes) * time.Minute,
 	}
 	if wrong := alert.ValidateCondition(); len(wrong) > 0 {
 		return nil, wrong
@@ -42,7 +45,10 @@ func (s *surface) PreviewAlert(ctx context.Context, request openapi.PreviewAlert
 	if err != nil {
 		return nil, err
 	}
-	shown := openapi.AlertPreview{Since: since, Until: until, CountedSince: timeOrNull(countedSince), LookedBackTo: nullable.NewNullNullable[time.Time]()}
+	shown := openapi.AlertPreview{
+		Since: since, Until: until, CountedSince: timeOrNull(countedSince),
+		LookedBackTo: nullable.NewNullNullable[time.Time](),
+	}
 	if lookedBackTo.After(since) {
 		shown.LookedBackTo.Set(lookedBackTo)
 	}
@@ -65,8 +71,13 @@ func showFiring(f *violations.PreviewFiring) firing {
 }
 
 // SilenceAlert handles PUT …/alerts/{alert_id}/silence.
-func (s *surface) SilenceAlert(ctx context.Context, request openapi.SilenceAlertRequestObject) (openapi.SilenceAlertResponseObject, error) {
-	silence := violations.Silence{Until: request.Body.Until, By: requestOf(ctx).actor.Name, Reason: or(request.Body.Reason, "")}
+func (s *surface) SilenceAlert(ctx context.Context,
+	request openapi.SilenceAlertRequestObject,
+) (openapi.SilenceAlertResponseObject, error) {
+	silence := violations.Silence{
+		Until: request.Body.Until, By: requestOf(ctx).actor.Name,
+		Reason: or(request.Body.Reason, ""),
+	}
 	if wrong := silence.Validate(time.Now()); len(wrong) > 0 {
 		return nil, wrong
 	}
@@ -78,7 +89,9 @@ func (s *surface) SilenceAlert(ctx context.Context, request openapi.SilenceAlert
 }
 
 // EndSilence handles DELETE …/alerts/{alert_id}/silence.
-func (s *surface) EndSilence(ctx context.Context, request openapi.EndSilenceRequestObject) (openapi.EndSilenceResponseObject, error) {
+func (s *surface) EndSilence(ctx context.Context,
+	request openapi.EndSilenceRequestObject,
+) (openapi.EndSilenceResponseObject, error) {
 	answer, err := s.silence(ctx, request.AlertId, request.Params.IfMatch, violations.Silence{})
 	if err != nil {
 		return nil, err

@@ -16,8 +16,11 @@ import (
 
 func showAlert(a *violations.Alert) openapi.Alert {
 	shown := openapi.Alert{
-		AlertId: a.ID, Name: a.Name, Kind: openapi.AlertKind(a.Kind), RuleId: orNull(int64(a.Rule)), Per: openapi.AlertPerRule, Threshold: a.Threshold,
-		WindowMinutes: int(a.Window / time.Minute), Format: openapi.AlertFormat(a.Format), Url: orNull(a.URL), Email: orNull(a.Email), IsActive: a.Active, RuleRemoved: a.RuleRemoved, RaisedAt: timeOrNull(a.RaisedAt), Silence: nullable.NewNullNullable[openapi.Silence](), Version: a.Version,
+		AlertId: a.ID, Name: a.Name, Kind: openapi.AlertKind(a.Kind), RuleId: orNull(int64(a.Rule)),
+		Per: openapi.AlertPerRule, Threshold: a.Threshold,
+		WindowMinutes: int(a.Window / time.Minute), Format: openapi.AlertFormat(a.Format), Url: orNull(a.ShownURL()),
+		Email: orNull(a.Email), IsActive: a.Active, RuleRemoved: a.RuleRemoved, RaisedAt: timeOrNull(a.RaisedAt),
+		Silence: nullable.NewNullNullable[openapi.Silence](), Version: a.Version,
 	}
 	if a.Silence.Holds(time.Now()) {
 		shown.Silence.Set(openapi.Silence{Until: a.Silence.Until.UTC(), By: a.Silence.By, Reason: a.Silence.Reason})
@@ -28,7 +31,8 @@ func showAlert(a *violations.Alert) openapi.Alert {
 	return shown
 }
 
-// showWithSecret shows the secret that signs webhooks. Those of other formats were given by people, and are never shown.
+// showWithSecret shows the secret that signs webhooks. Those of other formats were given by people, and are never
+// shown.
 func showWithSecret(a *violations.Alert) openapi.AlertWithSecret {
 	shown := openapi.AlertWithSecret{Alert: showAlert(a), Secret: nullable.NewNullNullable[string]()}
 	if a.Format == violations.FormatWebhook {
@@ -45,9 +49,12 @@ func answerAlert(a *violations.Alert) openapi.TheAlertJSONResponse {
 
 func showDelivery(d *violations.Delivery) openapi.AlertDelivery {
 	shown := openapi.AlertDelivery{
-		DeliveryId: d.ID, IsTest: d.Test, RuleId: orNull(int64(d.Rule)), Subject: orNull(d.Subject), Denied: d.Denied, Since: d.Since, RaisedAt: d.RaisedAt,
-		State: openapi.AlertDeliveryState(d.State), Attempts: d.Attempts, LastStatus: orNull(d.Status), LastError: d.Error,
-		AttemptedAt: timeOrNull(d.AttemptedAt), NextAttemptAt: nullable.NewNullNullable[time.Time](), IsUnderWay: d.UnderWay || d.InMail && d.State == violations.DeliveryPending,
+		DeliveryId: d.ID, IsTest: d.Test, RuleId: orNull(int64(d.Rule)), Subject: orNull(d.Subject), Denied: d.Denied,
+		Since: d.Since, RaisedAt: d.RaisedAt,
+		State: openapi.AlertDeliveryState(d.State), Attempts: d.Attempts, LastStatus: orNull(d.Status),
+		LastError:   d.Error,
+		AttemptedAt: timeOrNull(d.AttemptedAt), NextAttemptAt: nullable.NewNullNullable[time.Time](),
+		IsUnderWay: d.UnderWay || d.InMail && d.State == violations.DeliveryPending,
 	}
 	if d.Silenced {
 		shown.State = openapi.AlertDeliveryStateSilenced
@@ -59,7 +66,9 @@ func showDelivery(d *violations.Delivery) openapi.AlertDelivery {
 }
 
 // ListAlerts handles GET …/alerts.
-func (s *surface) ListAlerts(ctx context.Context, request openapi.ListAlertsRequestObject) (openapi.ListAlertsResponseObject, error) {
+func (s *surface) ListAlerts(ctx context.Context,
+	request openapi.ListAlertsRequestObject,
+) (openapi.ListAlertsResponseObject, error) {
 	place, err := afterNumber(ctx)
 	if err != nil {
 		return nil, err
@@ -71,15 +80,19 @@ func (s *surface) ListAlerts(ctx context.Context, request openapi.ListAlertsRequ
 	for len(all) > 0 && all[0].ID <= place {
 		all = all[1:]
 	}
-	items, cursor := page(ctx, all, limitOf(request.Params.Limit), showAlert, func(a *violations.Alert) string { return formatInt(a.ID) })
+	items, cursor := page(ctx, all, limitOf(request.Params.Limit), showAlert,
+		func(a *violations.Alert) string { return formatInt(a.ID) })
 	return openapi.ListAlerts200JSONResponse{Items: items, NextCursor: cursor}, nil
 }
 
 // CreateAlert handles POST …/alerts.
-func (s *surface) CreateAlert(ctx context.Context, request openapi.CreateAlertRequestObject) (openapi.CreateAlertResponseObject, error) {
+func (s *surface) CreateAlert(ctx context.Context,
+	request openapi.CreateAlertRequestObject,
+) (openapi.CreateAlertResponseObject, error) {
 	q, n := requestOf(ctx), request.Body
 	alert := violations.Alert{
-		Tenant: q.tenant.ID, Name: n.Name, Kind: violations.AlertKind(or(n.Kind, openapi.Denials)), Rule: ruleOf(n.RuleId), PerSubject: n.Per == openapi.AlertPerSubject,
+		Tenant: q.tenant.ID, Name: n.Name, Kind: violations.AlertKind(or(n.Kind, openapi.Denials)),
+		Rule: ruleOf(n.RuleId), PerSubject: n.Per == openapi.AlertPerSubject,
 		Threshold: n.Threshold, Window: time.Duration(n.WindowMinutes) * time.Minute, Active: or(n.IsActive, true),
 	}
 	alert.SetFormat(violations.Format(or(n.Format, openapi.AlertFormatWebhook)))
@@ -110,8 +123,8 @@ func ruleOf(id nullable.Nullable[int64]) rules.RuleID {
 	return rules.RuleID(number)
 }
 
-// setDestination changes what a request gives of where an alert is sent. A field of another format is an error, so that nobody
-// believes that it counts.
+// setDestination changes what a request gives of where an alert is sent. A field of another format is an error, so that
+// nobody believes that it counts.
 func setDestination(a *violations.Alert, url, routingKey, email *string) error {
 	var wrong rules.FieldErrors
 	is := func(given *string, field string, formats ...violations.Format) bool {
@@ -135,6 +148,9 @@ func setDestination(a *violations.Alert, url, routingKey, email *string) error {
 	}
 	return nil
 }
+
+// actNewURL says in the audit log that a URL changed, because the log leaves the URL out.
+const actNewURL = "new URL"
 
 // forbiddenTarget is for a URL that webhooks may not be sent to.
 var forbiddenTarget = rules.FieldError{
@@ -169,7 +185,9 @@ func (s *surface) wrongAlert(ctx context.Context, a, before *violations.Alert) e
 }
 
 // GetAlert handles GET …/alerts/{alert_id}.
-func (s *surface) GetAlert(ctx context.Context, request openapi.GetAlertRequestObject) (openapi.GetAlertResponseObject, error) {
+func (s *surface) GetAlert(ctx context.Context, request openapi.GetAlertRequestObject) (openapi.GetAlertResponseObject,
+	error,
+) {
 	alert, err := s.Alerts.Alert(ctx, requestOf(ctx).tenant.ID, request.AlertId)
 	if err != nil {
 		return nil, err
@@ -178,7 +196,9 @@ func (s *surface) GetAlert(ctx context.Context, request openapi.GetAlertRequestO
 }
 
 // UpdateAlert handles PATCH …/alerts/{alert_id}.
-func (s *surface) UpdateAlert(ctx context.Context, request openapi.UpdateAlertRequestObject) (openapi.UpdateAlertResponseObject, error) {
+func (s *surface) UpdateAlert(ctx context.Context,
+	request openapi.UpdateAlertRequestObject,
+) (openapi.UpdateAlertResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
 		return nil, err
@@ -214,7 +234,11 @@ func (s *surface) UpdateAlert(ctx context.Context, request openapi.UpdateAlertRe
 	if err := s.wrongAlert(ctx, &alert, &before); err != nil {
 		return nil, err
 	}
-	if alert, err = s.Alerts.UpdateAlert(ctx, q.actor, alert); err != nil {
+	actor := q.actor
+	if alert.Target() != before.Target() {
+		actor.Act = actNewURL
+	}
+	if alert, err = s.Alerts.UpdateAlert(ctx, actor, alert); err != nil {
 		return nil, lost(ctx, err, s.alertVersion(ctx, request.AlertId))
 	}
 	return openapi.UpdateAlert200JSONResponse{TheAlertJSONResponse: answerAlert(&alert)}, nil
@@ -228,7 +252,9 @@ func (s *surface) alertVersion(ctx context.Context, id int64) func() (int64, err
 }
 
 // DeleteAlert handles DELETE …/alerts/{alert_id}.
-func (s *surface) DeleteAlert(ctx context.Context, request openapi.DeleteAlertRequestObject) (openapi.DeleteAlertResponseObject, error) {
+func (s *surface) DeleteAlert(ctx context.Context,
+	request openapi.DeleteAlertRequestObject,
+) (openapi.DeleteAlertResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
 		return nil, err
@@ -241,7 +267,9 @@ func (s *surface) DeleteAlert(ctx context.Context, request openapi.DeleteAlertRe
 }
 
 // RotateAlertSecret handles POST …/alerts/{alert_id}/rotate.
-func (s *surface) RotateAlertSecret(ctx context.Context, request openapi.RotateAlertSecretRequestObject) (openapi.RotateAlertSecretResponseObject, error) {
+func (s *surface) RotateAlertSecret(ctx context.Context,
+	request openapi.RotateAlertSecretRequestObject,
+) (openapi.RotateAlertSecretResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
 		return nil, err
@@ -254,7 +282,8 @@ func (s *surface) RotateAlertSecret(ctx context.Context, request openapi.RotateA
 	if before.Format != violations.FormatWebhook {
 		return nil, httpapi.Conflict.Problem("Only webhooks are signed; this alert is sent in another format.")
 	}
-	alert, err := s.Alerts.RotateAlertSecret(ctx, q.actor, q.tenant.ID, request.AlertId, at, violations.NewWebhookSecret())
+	alert, err := s.Alerts.RotateAlertSecret(ctx, q.actor, q.tenant.ID, request.AlertId, at,
+		violations.NewWebhookSecret())
 	if err != nil {
 		return nil, lost(ctx, err, s.alertVersion(ctx, request.AlertId))
 	}
@@ -265,7 +294,9 @@ func (s *surface) RotateAlertSecret(ctx context.Context, request openapi.RotateA
 }
 
 // TestAlert handles POST …/alerts/{alert_id}/test.
-func (s *surface) TestAlert(ctx context.Context, request openapi.TestAlertRequestObject) (openapi.TestAlertResponseObject, error) {
+func (s *surface) TestAlert(ctx context.Context,
+	request openapi.TestAlertRequestObject,
+) (openapi.TestAlertResponseObject, error) {
 	delivery, err := s.Alerts.TestAlert(ctx, requestOf(ctx).tenant.ID, request.AlertId)
 	if errors.Is(err, rules.ErrInUse) {
 		return nil, httpapi.Conflict.Problem("The previous test is still being sent; look at the deliveries.")
@@ -277,7 +308,9 @@ func (s *surface) TestAlert(ctx context.Context, request openapi.TestAlertReques
 }
 
 // ListAlertDeliveries handles GET …/alerts/{alert_id}/deliveries.
-func (s *surface) ListAlertDeliveries(ctx context.Context, request openapi.ListAlertDeliveriesRequestObject) (openapi.ListAlertDeliveriesResponseObject, error) {
+func (s *surface) ListAlertDeliveries(ctx context.Context,
+	request openapi.ListAlertDeliveriesRequestObject,
+) (openapi.ListAlertDeliveriesResponseObject, error) {
 	before, err := afterNumber(ctx)
 	if err != nil {
 		return nil, err
@@ -291,12 +324,15 @@ func (s *surface) ListAlertDeliveries(ctx context.Context, request openapi.ListA
 	if err != nil {
 		return nil, err
 	}
-	items, cursor := page(ctx, found, limit, showDelivery, func(d *violations.Delivery) string { return formatInt(d.ID) })
+	items, cursor := page(ctx, found, limit, showDelivery,
+		func(d *violations.Delivery) string { return formatInt(d.ID) })
 	return openapi.ListAlertDeliveries200JSONResponse{Items: items, NextCursor: cursor}, nil
 }
 
 // RetryAlertDelivery handles POST …/alerts/{alert_id}/deliveries/{delivery_id}/retry.
-func (s *surface) RetryAlertDelivery(ctx context.Context, request openapi.RetryAlertDeliveryRequestObject) (openapi.RetryAlertDeliveryResponseObject, error) {
+func (s *surface) RetryAlertDelivery(ctx context.Context,
+	request openapi.RetryAlertDeliveryRequestObject,
+) (openapi.RetryAlertDeliveryResponseObject, error) {
 	delivery, err := s.Alerts.RetryDelivery(ctx, requestOf(ctx).tenant.ID, request.AlertId, request.DeliveryId)
 	switch {
 	case errors.Is(err, rules.ErrInUse):

@@ -13,9 +13,9 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/notify/webhook"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
-	"github.com/sluicegate/sluice/internal/webhook"
 )
 
 // alert makes one on a rule.
@@ -24,7 +24,8 @@ func (w *world) alert(rule rules.Rule) violations.Alert {
 	secret := "whs_of_" + w.name("alert") + "_0123456789abcdef"
 	w.secrets = append(w.secrets, secret)
 	return must(w.store.CreateAlert(w.ctx(), rules.Actor{Kind: rules.ActorSystem}, violations.Alert{
-		Tenant: rule.TenantID, Name: w.name("alert"), Kind: violations.AlertDenials, Rule: rule.ID, Threshold: 10, Window: time.Minute,
+		Tenant: rule.TenantID, Name: w.name("alert"), Kind: violations.AlertDenials, Rule: rule.ID, Threshold: 10,
+		Window: time.Minute,
 		Format: violations.FormatWebhook, URL: "https://example.com/hook", Secret: secret, Active: true,
 	}))(w.t)
 }
@@ -44,7 +45,8 @@ func TestTheSecretOfAnAlertIsShownOnceAndRotates(t *testing.T) {
 	w := newWorld(t)
 	by, rule := w.person(w.acme, auth.Owner), w.rule(w.acme)
 	made := w.want(w.send(by, "POST", alerts, map[string]any{
-		"name": "loud", "rule_id": rule.ID, "per": "subject", "threshold": 5, "window_minutes": 10, "url": "https://example.com/hook",
+		"name": "loud", "rule_id": rule.ID, "per": "subject", "threshold": 5, "window_minutes": 10,
+		"url": "https://example.com/hook",
 	}), http.StatusCreated)
 	first := read[alertAnswer](t, made)
 	path := fmt.Sprintf("%s/%d", alerts, first.Alert.AlertID)
@@ -56,10 +58,14 @@ func TestTheSecretOfAnAlertIsShownOnceAndRotates(t *testing.T) {
 	if first.Secret == second.Secret || len(first.Secret) < 30 || second.Alert.Version != 2 {
 		t.Errorf("the secret %q became %q", first.Secret, second.Secret)
 	}
-	if stored := must(w.store.Alert(t.Context(), w.acme.ID, first.Alert.AlertID))(t); stored.Secret != second.Secret || !stored.PerSubject {
+	if stored := must(w.store.Alert(t.Context(), w.acme.ID, first.Alert.AlertID))(t); stored.Secret != second.Secret ||
+		!stored.PerSubject {
 		t.Errorf("the alert is stored as %+v", stored)
 	}
-	for _, path := range []string{path, alerts, path + "/deliveries", "/api/v1/tenants/acme/audit", "/api/v1/tenants/acme/audit/export"} {
+	for _, path := range []string{
+		path, alerts, path + "/deliveries", "/api/v1/tenants/acme/audit",
+		"/api/v1/tenants/acme/audit/export",
+	} {
 		if got := w.want(w.send(by, "GET", path, nil), http.StatusOK); strings.Contains(got.body, "whs_") {
 			t.Errorf("%s shows a secret: %s", path, got.body)
 		}
@@ -73,7 +79,8 @@ func TestTheSecretOfAnAlertIsShownOnceAndRotates(t *testing.T) {
 			} `json:"actor"`
 		} `json:"items"`
 	}](t, w.send(by, "GET", "/api/v1/tenants/acme/audit?object_kind=alert", nil)).Items
-	if len(log) != 2 || log[0].Actor.Act != "rotate secret" || log[1].Action != "create" || log[1].Actor.Name != by.account.Email {
+	if len(log) != 2 || log[0].Actor.Act != "rotate secret" || log[1].Action != "create" ||
+		log[1].Actor.Name != by.account.Email {
 		t.Errorf("the audit log has %+v", log)
 	}
 }
@@ -83,8 +90,10 @@ func TestAnAlertIsChangedAsItWasRead(t *testing.T) {
 	w := newWorld(t)
 	by, rule := w.person(w.acme, auth.Owner), w.rule(w.acme)
 	path := fmt.Sprintf("%s/%d", alerts, w.alert(rule).ID)
-	got := w.want(w.send(by, "PATCH", path, map[string]any{"threshold": 99, "per": "subject", "window_minutes": 60}, "If-Match", `"1"`), http.StatusOK)
-	if !strings.Contains(got.body, `"threshold":99`) || !strings.Contains(got.body, `"window_minutes":60`) || got.header.Get("ETag") != `"2"` {
+	got := w.want(w.send(by, "PATCH", path, map[string]any{"threshold": 99, "per": "subject", "window_minutes": 60},
+		"If-Match", `"1"`), http.StatusOK)
+	if !strings.Contains(got.body, `"threshold":99`) || !strings.Contains(got.body, `"window_minutes":60`) ||
+		got.header.Get("ETag") != `"2"` {
 		t.Errorf("it is changed to %s", got.body)
 	}
 	for _, lost := range []answer{
@@ -93,7 +102,8 @@ func TestAnAlertIsChangedAsItWasRead(t *testing.T) {
 		w.send(by, "DELETE", path, nil, "If-Match", `"1"`),
 	} {
 		if lost.status != http.StatusPreconditionFailed || lost.header.Get("ETag") != `"2"` {
-			t.Errorf("%s of an old version is answered %d with the ETag %s", lost.operation, lost.status, lost.header.Get("ETag"))
+			t.Errorf("%s of an old version is answered %d with the ETag %s", lost.operation, lost.status,
+				lost.header.Get("ETag"))
 		}
 	}
 	for field, value := range map[string]any{
@@ -125,13 +135,17 @@ func TestAWebhookInsideTheNetworkIsRefusedWhenItIsSaved(t *testing.T) {
 	w := newWorld(t, func(c *adminapi.Config) { c.CheckTarget = webhook.New(webhook.Options{}).CheckTarget })
 	by, rule := w.person(w.acme, auth.Owner), w.rule(w.acme)
 	path := fmt.Sprintf("%s/%d", alerts, w.alert(rule).ID)
-	for _, url := range []string{"http://10.0.0.1/", "https://127.0.0.1:8443/x", "http://[::1]/", "http://169.254.169.254/latest", "http://localhost/"} {
+	for _, url := range []string{
+		"http://10.0.0.1/", "https://127.0.0.1:8443/x", "http://[::1]/",
+		"http://169.254.169.254/latest", "http://localhost/",
+	} {
 		created := w.send(by, "POST", alerts, map[string]any{
 			"name": "loud", "rule_id": rule.ID, "per": "rule", "threshold": 5, "window_minutes": 10, "url": url,
 		})
 		changed := w.send(by, "PATCH", path, map[string]any{"url": url}, "If-Match", "*")
 		for _, got := range []answer{created, changed} {
-			if pointers := pointersOf(t, w.want(got, http.StatusBadRequest)); !slices.Equal(pointers, []string{"/url"}) {
+			if pointers := pointersOf(t, w.want(got, http.StatusBadRequest)); !slices.Equal(pointers,
+				[]string{"/url"}) {
 				t.Errorf("%s of %s points at %v", got.operation, url, pointers)
 			}
 		}
@@ -148,19 +162,19 @@ func (deadReceiver) Send(context.Context, *violations.Notice) (int, error) {
 	return 0, errors.New("the receiver did not answer in time")
 }
 
+// happyReceiver is a receiver that answers 204.
+type happyReceiver struct{}
+
+func (happyReceiver) Send(context.Context, *violations.Notice) (int, error) {
+	return http.StatusNoContent, nil
+}
+
 func TestWhatWaitsForItsRetryIsRetriedAtOnceAndKeepsNoTestFromBeingSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	by, rule := w.person(w.acme, auth.Owner), w.rule(w.acme)
 	path := fmt.Sprintf("%s/%d", alerts, w.alert(rule).ID)
-	watch := violations.NewAlertWatch(w.store, deadReceiver{}, slog.New(slog.DiscardHandler))
-	attempt := func() {
-		t.Helper()
-		if err := watch.Deliver(t.Context(), time.Now().Add(time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		watch.Wait()
-	}
+	attempt := func() { w.work(violations.AlertKinds(w.store, deadReceiver{}, slog.New(slog.DiscardHandler))[1:]...) }
 	type delivery struct {
 		DeliveryID int64  `json:"delivery_id"`
 		State      string `json:"state"`
@@ -182,7 +196,9 @@ func TestWhatWaitsForItsRetryIsRetriedAtOnceAndKeepsNoTestFromBeingSent(t *testi
 	w.want(w.send(by, "POST", path+"/test", nil), http.StatusCreated)
 	attempt()
 	// What was raised is tried again later, or when somebody says so.
-	w.exec("UPDATE delivery SET is_test = false, state = 'pending', next_attempt_at = now()")
+	w.exec("UPDATE delivery SET is_test = false, state = 'pending'")
+	w.exec(`INSERT INTO job (tenant_id, kind, about, next_run_at)
+		SELECT tenant_id, 'alert delivery', delivery_id, now() FROM delivery`)
 	attempt()
 	waits := latest()
 	w.want(w.send(by, "POST", path+"/test", nil), http.StatusCreated)
@@ -191,9 +207,9 @@ func TestWhatWaitsForItsRetryIsRetriedAtOnceAndKeepsNoTestFromBeingSent(t *testi
 	if got.State != "pending" || got.NextAt >= waits.NextAt || got.NextAt == "" {
 		t.Errorf("what waited until %s is due at %s (%s)", waits.NextAt, got.NextAt, got.State)
 	}
-	w.exec("UPDATE delivery SET lease_ends_at = now() + interval '1 minute'")
+	w.exec("UPDATE job SET lease_ends_at = now() + interval '1 minute'")
 	w.want(w.send(by, "POST", retry, nil), http.StatusConflict) // it is being sent
-	w.exec("UPDATE delivery SET lease_ends_at = null, state = 'delivered'")
+	w.exec("UPDATE delivery SET state = 'delivered'")
 	w.want(w.send(by, "POST", retry, nil), http.StatusConflict)
 	w.want(w.send(by, "POST", path+"/deliveries/999999/retry", nil), http.StatusNotFound)
 }
@@ -206,15 +222,7 @@ func TestATestIsDeliveredBesideWhatWasRaised(t *testing.T) {
 	w.alert(w.rule(w.other))
 	w.want(w.send(by, "POST", path+"/test", nil), http.StatusCreated)
 	w.want(w.send(by, "POST", path+"/test", nil), http.StatusConflict) // it is on its way
-	notices := must(w.store.ClaimDeliveries(t.Context(), time.Now().Add(time.Minute), time.Now().Add(time.Hour), 4, 10))(t)
-	if len(notices) != 1 || !notices[0].Test {
-		t.Fatalf("%+v are to be delivered, want the test", notices)
-	}
-	done := notices[0].Delivery
-	done.State, done.Status, done.AttemptedAt = violations.DeliveryDelivered, 204, time.Now()
-	if err := w.store.FinishDelivery(t.Context(), done); err != nil {
-		t.Fatal(err)
-	}
+	w.work(violations.AlertKinds(w.store, happyReceiver{}, slog.New(slog.DiscardHandler))[1:]...)
 	w.want(w.send(by, "POST", path+"/test", nil), http.StatusCreated)
 	type delivery struct {
 		IsTest     bool   `json:"is_test"`
@@ -229,8 +237,10 @@ func TestATestIsDeliveredBesideWhatWasRaised(t *testing.T) {
 	if len(got.Items) != 1 || got.NextCursor == nil || got.Items[0].State != "pending" {
 		t.Fatalf("the latest delivery is %+v", got)
 	}
-	got = read[list](t, w.want(w.send(by, "GET", path+"/deliveries?limit=1&cursor="+*got.NextCursor, nil), http.StatusOK))
-	if len(got.Items) != 1 || got.NextCursor != nil || got.Items[0].State != "delivered" || *got.Items[0].LastStatus != 204 || !got.Items[0].IsTest {
+	got = read[list](t, w.want(w.send(by, "GET", path+"/deliveries?limit=1&cursor="+*got.NextCursor, nil),
+		http.StatusOK))
+	if len(got.Items) != 1 || got.NextCursor != nil || got.Items[0].State != "delivered" ||
+		*got.Items[0].LastStatus != 204 || !got.Items[0].IsTest {
 		t.Errorf("the delivery before is %+v", got)
 	}
 }
@@ -282,7 +292,8 @@ func TestWhatPeopleGiveToSendAnAlertIsNeverShown(t *testing.T) {
 	} {
 		made := w.want(w.send(by, "POST", alerts, alert(fields)), http.StatusCreated)
 		path := fmt.Sprintf("%s/%d", alerts, read[alertAnswer](t, made).Alert.AlertID)
-		if !strings.Contains(made.body, `"secret":null`) || strings.Contains(made.body, "verysecret") || strings.Contains(made.body, key) {
+		if !strings.Contains(made.body, `"secret":null`) || strings.Contains(made.body, "verysecret") ||
+			strings.Contains(made.body, key) {
 			t.Errorf("%s is answered with %s", format, made.body)
 		}
 		w.want(w.send(by, "POST", path+"/rotate", nil, "If-Match", "*"), http.StatusConflict)
@@ -317,9 +328,12 @@ func TestAnAlertChangesItsFormat(t *testing.T) {
 	if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/url"}) {
 		t.Errorf("Slack without a URL points at %v", pointers)
 	}
-	w.want(w.send(by, "PATCH", path, map[string]any{"format": "slack", "url": "https://hooks.slack.com/services/x"}, "If-Match", "*"), http.StatusOK)
-	got = w.want(w.send(by, "PATCH", path, map[string]any{"format": "webhook", "url": "https://example.com/"}, "If-Match", "*"), http.StatusOK)
-	if stored := must(w.store.Alert(t.Context(), w.acme.ID, id))(t); !strings.HasPrefix(stored.Secret, "whs_") || stored.URL != "https://example.com/" {
+	w.want(w.send(by, "PATCH", path, map[string]any{"format": "slack", "url": "https://hooks.slack.com/services/x"},
+		"If-Match", "*"), http.StatusOK)
+	got = w.want(w.send(by, "PATCH", path, map[string]any{"format": "webhook", "url": "https://example.com/"},
+		"If-Match", "*"), http.StatusOK)
+	if stored := must(w.store.Alert(t.Context(), w.acme.ID, id))(t); !strings.HasPrefix(stored.Secret, "whs_") ||
+		stored.URL != "https://example.com/" {
 		t.Errorf("after it became a webhook again it is stored as %+v", stored)
 	}
 	if strings.Contains(got.body, "slack") {
@@ -344,11 +358,13 @@ func TestMailOfAlertsNeedsAMailServerAndAMember(t *testing.T) {
 					field = "/format"
 				}
 				got := w.send(by, "POST", alerts, map[string]any{
-					"name": "loud", "rule_id": rule.ID, "per": "rule", "threshold": 5, "window_minutes": 10, "format": "email", "email": email,
+					"name": "loud", "rule_id": rule.ID, "per": "rule", "threshold": 5, "window_minutes": 10,
+					"format": "email", "email": email,
 				})
 				if field == "" {
 					w.want(got, http.StatusCreated)
-				} else if pointers := pointersOf(t, w.want(got, http.StatusBadRequest)); !slices.Equal(pointers, []string{field}) {
+				} else if pointers := pointersOf(t, w.want(got, http.StatusBadRequest)); !slices.Equal(pointers,
+					[]string{field}) {
 					t.Errorf("mail to %s points at %v, want %s", email, pointers, field)
 				}
 			}
@@ -361,10 +377,12 @@ func TestAnAlertOfEveryRuleIsPreviewed(t *testing.T) {
 	w := newWorld(t)
 	by, rule := w.person(w.acme, auth.Viewer), w.rule(w.acme)
 	w.exec(`INSERT INTO violation_minute VALUES ($1, date_trunc('minute', now() - interval '2 days'), $2, '42', false, 12, 12),
-		($1, date_trunc('minute', now() - interval '1 day'), $2, '43', false, 9, 9), ($1, date_trunc('minute', now() - interval '9 days'), $2, '42', false, 99, 99)`,
+		($1, date_trunc('minute', now() - interval '1 day'), $2, '43', false, 9, 9),
+			($1, date_trunc('minute', now() - interval '9 days'), $2, '42', false, 99, 99)`,
 		w.acme.ID, rule.ID)
-	w.exec(`INSERT INTO decision_minute (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken)
-		SELECT $1, 0, date_trunc('minute', now()) - make_interval(days => n), 9, 1, 0, 0, 9 FROM unnest(ARRAY[9, 3, 2]) AS n`, w.acme.ID)
+	w.exec(`INSERT INTO decision_minute (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken, near_limit)
+		SELECT $1, 0, date_trunc('minute', now()) - make_interval(days => n), 9, 1, 0, 0, 9,
+			0 FROM unnest(ARRAY[9, 3, 2]) AS n`, w.acme.ID)
 	condition := map[string]any{"rule_id": nil, "per": "subject", "threshold": 10, "window_minutes": 5}
 	got := w.want(w.send(by, "POST", alerts+"/preview", condition), http.StatusOK)
 	preview := read[struct {
@@ -376,7 +394,8 @@ func TestAnAlertOfEveryRuleIsPreviewed(t *testing.T) {
 			Count   int64
 		}
 	}](t, got)
-	if preview.Fired != 1 || preview.Firings[0].RuleID != int64(rule.ID) || preview.Firings[0].Subject != "42" || preview.Firings[0].Count != 12 {
+	if preview.Fired != 1 || preview.Firings[0].RuleID != int64(rule.ID) || preview.Firings[0].Subject != "42" ||
+		preview.Firings[0].Count != 12 {
 		t.Errorf("the preview is %s", got.body)
 	}
 	if age := time.Since(preview.CountedSince).Round(time.Hour); age != 72*time.Hour {
@@ -397,7 +416,8 @@ func TestAnAlertOfEveryRuleIsPreviewed(t *testing.T) {
 
 	owner := w.person(w.acme, auth.Owner)
 	made := w.want(w.send(owner, "POST", alerts, map[string]any{
-		"name": "any", "kind": "degraded", "rule_id": nil, "per": "rule", "threshold": 5, "window_minutes": 10, "url": "https://example.com/",
+		"name": "any", "kind": "degraded", "rule_id": nil, "per": "rule", "threshold": 5, "window_minutes": 10,
+		"url": "https://example.com/",
 	}), http.StatusCreated)
 	if !strings.Contains(made.body, `"rule_id":null`) || !strings.Contains(made.body, `"kind":"degraded"`) {
 		t.Errorf("the alert is %s", made.body)
@@ -410,18 +430,22 @@ func TestASilenceIsShownAndEnds(t *testing.T) {
 	by := w.person(w.acme, auth.Owner)
 	path := fmt.Sprintf("%s/%d", alerts, w.alert(w.rule(w.acme)).ID)
 	for _, until := range []time.Time{time.Now().Add(-time.Minute), time.Now().Add(31 * 24 * time.Hour)} {
-		got := w.want(w.send(by, "PUT", path+"/silence", map[string]any{"until": until}, "If-Match", "*"), http.StatusBadRequest)
+		got := w.want(w.send(by, "PUT", path+"/silence", map[string]any{"until": until}, "If-Match", "*"),
+			http.StatusBadRequest)
 		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/until"}) {
 			t.Errorf("a silence until %s points at %v", until, pointers)
 		}
 	}
-	got := w.want(w.send(by, "PUT", path+"/silence", map[string]any{"until": time.Now().Add(time.Hour), "reason": "load test"}, "If-Match", `"1"`), http.StatusOK)
-	if !strings.Contains(got.body, `"reason":"load test"`) || !strings.Contains(got.body, by.account.Email) || got.header.Get("ETag") != `"2"` {
+	got := w.want(w.send(by, "PUT", path+"/silence",
+		map[string]any{"until": time.Now().Add(time.Hour), "reason": "load test"}, "If-Match", `"1"`), http.StatusOK)
+	if !strings.Contains(got.body, `"reason":"load test"`) || !strings.Contains(got.body, by.account.Email) ||
+		got.header.Get("ETag") != `"2"` {
 		t.Errorf("the silenced alert is %s", got.body)
 	}
 	got = w.want(w.send(by, "DELETE", path+"/silence", nil, "If-Match", `"2"`), http.StatusOK)
 	if !strings.Contains(got.body, `"silence":null`) {
 		t.Errorf("after the silence the alert is %s", got.body)
 	}
-	w.want(w.send(by, "PUT", path+"/silence", map[string]any{"until": time.Now().Add(time.Hour)}, "If-Match", `"2"`), http.StatusPreconditionFailed)
+	w.want(w.send(by, "PUT", path+"/silence", map[string]any{"until": time.Now().Add(time.Hour)}, "If-Match", `"2"`),
+		http.StatusPreconditionFailed)
 }

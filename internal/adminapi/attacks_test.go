@@ -10,13 +10,13 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/mailer/smtptest"
+	"github.com/sluicegate/sluice/internal/notify/mailer/smtptest"
 	"github.com/sluicegate/sluice/internal/oidc/oidctest"
 	"github.com/sluicegate/sluice/web"
 )
 
-// TestAStateIsUsedOnceThoughTheProviderGivesAnotherCode plays a thief who copied a browser's cookies and the address at the
-// provider that it was sent to. The provider gives the thief another code for the same state.
+// TestAStateIsUsedOnceThoughTheProviderGivesAnotherCode plays a thief who copied a browser's cookies and the address at
+// the provider that it was sent to. The provider gives the thief another code for the same state.
 func TestAStateIsUsedOnceThoughTheProviderGivesAnotherCode(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -57,8 +57,10 @@ func TestProvidersAnswersLeadToThisSiteOnly(t *testing.T) {
 	w := newWorldOf(t, nil)
 	const evil = "https://evil.example.com"
 	for _, path := range []string{
-		"/api/v1/auth/idp/callback?next=" + evil, "/api/v1/auth/idp/callback?code=a&state=b&iss=" + evil + "&redirect_uri=" + evil,
-		"/api/v1/auth/idp/callback?error=access_denied&error_uri=" + evil, "/api/v1/auth/" + url.PathEscape("/evil.example.com/") + "/callback",
+		"/api/v1/auth/idp/callback?next=" + evil, "/api/v1/auth/idp/callback?code=a&state=b&iss=" + evil +
+			"&redirect_uri=" + evil,
+		"/api/v1/auth/idp/callback?error=access_denied&error_uri=" + evil,
+		"/api/v1/auth/" + url.PathEscape("/evil.example.com/") + "/callback",
 		"/api/v1/auth/idp/sign-out", "/api/v1/auth/" + url.PathEscape("/evil.example.com") + "/sign-out",
 	} {
 		got := w.profile(caller{}).send(http.MethodGet, path, "")
@@ -76,8 +78,8 @@ func TestProvidersAnswersLeadToThisSiteOnly(t *testing.T) {
 	}
 }
 
-// TestLinksTellTheirTokenToNobody follows mailed links: the token is in the fragment, which is in no request and no Referer, and the pages
-// tell other sites nothing of their address either.
+// TestLinksTellTheirTokenToNobody follows mailed links: the token is in the fragment, which is in no request and no
+// Referer, and the pages tell other sites nothing of their address either.
 func TestLinksTellTheirTokenToNobody(t *testing.T) {
 	t.Parallel()
 	var pages bytes.Buffer
@@ -106,7 +108,8 @@ func TestLinksTellTheirTokenToNobody(t *testing.T) {
 			}
 			links++
 			link := must(url.Parse(word))(t)
-			if link.Fragment != message.Token() || len(link.Fragment) < 43 || strings.Contains(link.RequestURI(), message.Token()) {
+			if link.Fragment != message.Token() || len(link.Fragment) < 43 ||
+				strings.Contains(link.RequestURI(), message.Token()) {
 				t.Errorf("%q has the link %s", message.Subject, word)
 			}
 			page := w.profile(caller{}).send(http.MethodGet, link.RequestURI(), "")

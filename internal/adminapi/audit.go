@@ -29,7 +29,8 @@ func showEntry(e *auth.AuditEntry) (openapi.AuditEntry, error) {
 	return openapi.AuditEntry{
 		AuditId: int64(e.ID), ChangeId: e.Change, At: e.At.UTC(), Action: openapi.AuditAction(e.Action),
 		Actor: openapi.Actor{
-			Kind: openapi.ActorKind(e.Actor.Kind), Id: e.Actor.ID, Name: e.Actor.Name, Act: e.Actor.Act, RequestId: e.Actor.RequestID,
+			Kind: openapi.ActorKind(e.Actor.Kind), Id: e.Actor.ID, Name: e.Actor.Name, Act: e.Actor.Act,
+			RequestId: e.Actor.RequestID,
 		},
 		Object: openapi.AuditObject{Kind: openapi.AuditObjectKind(e.Object.Kind), Id: e.Object.ID},
 		Before: before, After: after,
@@ -40,8 +41,12 @@ func showEntry(e *auth.AuditEntry) (openapi.AuditEntry, error) {
 func showPlatformEntry(e *auth.AuditEntry) (openapi.PlatformAuditEntry, error) {
 	shown, err := showEntry(e)
 	return openapi.PlatformAuditEntry{
-		AuditId: shown.AuditId, At: shown.At, Action: openapi.PlatformAuditEntryAction(shown.Action), Actor: shown.Actor,
-		Object: openapi.PlatformAuditObject{Kind: openapi.PlatformAuditObjectKind(shown.Object.Kind), Id: shown.Object.Id},
+		AuditId: shown.AuditId, At: shown.At, Action: openapi.PlatformAuditEntryAction(shown.Action),
+		Actor: shown.Actor,
+		Object: openapi.PlatformAuditObject{
+			Kind: openapi.PlatformAuditObjectKind(shown.Object.Kind),
+			Id:   shown.Object.Id,
+		},
 		Before: shown.Before, After: shown.After,
 	}, err
 }
@@ -61,7 +66,8 @@ func asObject(raw json.RawMessage) (nullable.Nullable[map[string]any], error) {
 }
 
 func auditFilter(
-	from, until *time.Time, actor *string, action *openapi.AuditAction, kind *openapi.AuditObjectKind, object *string, change *int64,
+	from, until *time.Time, actor *string, action *openapi.AuditAction, kind *openapi.AuditObjectKind, object *string,
+	change *int64,
 ) (auth.AuditFilter, error) {
 	filter := auth.AuditFilter{
 		From: valueOf(from), Until: valueOf(until), ActorID: valueOf(actor), Action: auth.AuditAction(valueOf(action)),
@@ -69,14 +75,19 @@ func auditFilter(
 	}
 	if filter.ObjectID != "" && filter.ObjectKind == "" {
 		return filter, httpapi.InvalidRequest.Problem("Correct the parameters that errors names.",
-			httpapi.FieldError{Pointer: "/query/object_kind", Detail: "is missing: different kinds can have the same id"})
+			httpapi.FieldError{
+				Pointer: "/query/object_kind",
+				Detail:  "is missing: different kinds can have the same id",
+			})
 	}
 	return filter, nil
 }
 
 // ListAudit handles GET …/audit.
-func (s *surface) ListAudit(ctx context.Context, request openapi.ListAuditRequestObject) (openapi.ListAuditResponseObject, error) {
-	before, err := auditPlace(ctx)
+func (s *surface) ListAudit(ctx context.Context,
+	request openapi.ListAuditRequestObject,
+) (openapi.ListAuditResponseObject, error) {
+	before, err := afterEntry(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -95,27 +106,34 @@ func (s *surface) ListAudit(ctx context.Context, request openapi.ListAuditReques
 			return nil, err
 		}
 	}
-	if cursor != (auth.AuditCursor{}) {
-		answer.NextCursor = next(ctx, cursor.At.UTC().Format(time.RFC3339Nano), formatInt(int64(cursor.ID)))
+	if cursor != (auth.LogCursor{}) {
+		answer.NextCursor = nextEntry(ctx, cursor)
 	}
 	return answer, nil
 }
 
-func auditPlace(ctx context.Context) (auth.AuditCursor, error) {
-	place, err := after(ctx, 2)
-	if err != nil || place[0] == "" {
-		return auth.AuditCursor{}, err
+// afterEntry returns the position in a log from the request's cursor.
+func afterEntry(ctx context.Context) (auth.LogCursor, error) {
+	parts, err := after(ctx, 2)
+	if err != nil || parts[0] == "" {
+		return auth.LogCursor{}, err
 	}
-	at, timeErr := time.Parse(time.RFC3339Nano, place[0])
-	id, idErr := parseInt(place[1])
+	at, timeErr := time.Parse(time.RFC3339Nano, parts[0])
+	id, idErr := parseInt(parts[1])
 	if errors.Join(timeErr, idErr) != nil {
-		return auth.AuditCursor{}, errCursor
+		return auth.LogCursor{}, errCursor
 	}
-	return auth.AuditCursor{At: at, ID: auth.AuditID(id)}, nil
+	return auth.LogCursor{At: at, ID: id}, nil
+}
+
+func nextEntry(ctx context.Context, last auth.LogCursor) nullable.Nullable[string] {
+	return next(ctx, last.At.UTC().Format(time.RFC3339Nano), formatInt(last.ID))
 }
 
 // GetAuditEntry handles GET …/audit/{audit_id}.
-func (s *surface) GetAuditEntry(ctx context.Context, request openapi.GetAuditEntryRequestObject) (openapi.GetAuditEntryResponseObject, error) {
+func (s *surface) GetAuditEntry(ctx context.Context,
+	request openapi.GetAuditEntryRequestObject,
+) (openapi.GetAuditEntryResponseObject, error) {
 	entry, err := s.auditEntry(ctx, auth.AuditID(request.AuditId))
 	if err != nil {
 		return nil, err
@@ -172,7 +190,9 @@ func isSuspended(row json.RawMessage) (bool, error) {
 }
 
 // RevertChange handles POST …/audit/{audit_id}/revert.
-func (s *surface) RevertChange(ctx context.Context, request openapi.RevertChangeRequestObject) (openapi.RevertChangeResponseObject, error) {
+func (s *surface) RevertChange(ctx context.Context,
+	request openapi.RevertChangeRequestObject,
+) (openapi.RevertChangeResponseObject, error) {
 	q, id := requestOf(ctx), auth.AuditID(request.AuditId)
 	entry, err := s.Stores.AuditEntry(ctx, q.tenant.ID, id)
 	if err != nil {
@@ -185,8 +205,14 @@ func (s *surface) RevertChange(ctx context.Context, request openapi.RevertChange
 	if err := q.judge(least, area, false); err != nil {
 		return nil, err
 	}
-	if entry.Object.Kind == "api_key" { // which may revoke it
+	// Undoing may revoke a key or restore its expiry, and may resume a tenant.
+	if entry.Object.Kind == "api_key" || least == aPlatformAdmin {
 		if err := s.needsFreshProof(q); err != nil {
+			return nil, err
+		}
+	}
+	if entry.Object.Kind == "api_key" {
+		if err := q.mustBePerson("undo a change of an API key"); err != nil {
 			return nil, err
 		}
 	}
@@ -198,7 +224,8 @@ func (s *surface) RevertChange(ctx context.Context, request openapi.RevertChange
 		return nil, httpapi.Conflict.Problem("A change of this kind cannot be undone.")
 	case errors.Is(err, rules.ErrInUse), errors.Is(err, rules.ErrExists), errors.Is(err, auth.ErrLastOwner),
 		errors.As(err, new(rules.FieldErrors)), errors.Is(err, rules.ErrNotFound):
-		return nil, httpapi.Conflict.Problem("Later changes prevent this, such as a plan that was removed or is in use; undo those first.")
+		return nil, httpapi.Conflict.Problem(
+			"Later changes prevent this, such as a plan that was removed or is in use; undo those first.")
 	case err != nil:
 		return nil, err
 	}
@@ -210,7 +237,9 @@ func (s *surface) RevertChange(ctx context.Context, request openapi.RevertChange
 }
 
 // ListPlatformAudit handles GET /api/v1/audit.
-func (s *surface) ListPlatformAudit(ctx context.Context, request openapi.ListPlatformAuditRequestObject) (openapi.ListPlatformAuditResponseObject, error) {
+func (s *surface) ListPlatformAudit(ctx context.Context,
+	request openapi.ListPlatformAuditRequestObject,
+) (openapi.ListPlatformAuditResponseObject, error) {
 	before, err := afterNumber(ctx)
 	if err != nil {
 		return nil, err

@@ -24,17 +24,21 @@ type auditTest = struct {
 
 func showAuditWebhook(w *auth.AuditWebhook, p *auth.AuditProgress) openapi.AuditWebhook {
 	shown := openapi.AuditWebhook{
-		Url: w.URL, IsActive: w.Active, Version: w.Version,
+		Url: rules.ShownURL(w.URL), IsActive: w.Active, Version: w.Version,
 		Waiting: p.Waiting, OldestWaitingAt: timeOrNull(p.OldestWaiting), Skipped: p.Skipped,
 		Failures: p.Failures, IsUnderWay: p.UnderWay, NextAttemptAt: nullable.NewNullNullable[time.Time](),
-		AttemptedAt: timeOrNull(p.AttemptedAt), SucceededAt: timeOrNull(p.SucceededAt), LastStatus: orNull(p.Status), LastError: p.Error,
+		AttemptedAt: timeOrNull(p.AttemptedAt), SucceededAt: timeOrNull(p.SucceededAt), LastStatus: orNull(p.Status),
+		LastError: p.Error,
 	}
 	if w.Active && p.Waiting > 0 && !p.UnderWay {
 		shown.NextAttemptAt = timeOrNull(p.NextAttemptAt)
 	}
 	shown.Test.SetNull()
 	if t := p.Test; t.Waits || !t.EndedAt.IsZero() {
-		shown.Test.Set(auditTest{IsWaiting: t.Waits, EndedAt: timeOrNull(t.EndedAt), Status: orNull(t.Status), Error: t.Error})
+		shown.Test.Set(auditTest{
+			IsWaiting: t.Waits, EndedAt: timeOrNull(t.EndedAt), Status: orNull(t.Status),
+			Error: t.Error,
+		})
 	}
 	return shown
 }
@@ -46,7 +50,8 @@ func (s *surface) theAuditWebhook(ctx context.Context) (answer openapi.TheAuditW
 		return answer, err
 	}
 	return openapi.TheAuditWebhookJSONResponse{
-		Body: showAuditWebhook(&webhook, &progress), Headers: openapi.TheAuditWebhookResponseHeaders{ETag: etag(webhook.Version)},
+		Body:    showAuditWebhook(&webhook, &progress),
+		Headers: openapi.TheAuditWebhookResponseHeaders{ETag: etag(webhook.Version)},
 	}, nil
 }
 
@@ -73,7 +78,8 @@ func (s *surface) CreateAuditWebhook(
 ) (openapi.CreateAuditWebhookResponseObject, error) {
 	q := requestOf(ctx)
 	webhook := auth.AuditWebhook{
-		Tenant: q.tenant.ID, URL: request.Body.Url, Secret: violations.NewWebhookSecret(), Active: or(request.Body.IsActive, true),
+		Tenant: q.tenant.ID, URL: request.Body.Url, Secret: violations.NewWebhookSecret(),
+		Active: or(request.Body.IsActive, true),
 	}
 	if err := s.wrongAuditWebhook(ctx, &webhook, ""); err != nil {
 		return nil, err
@@ -85,16 +91,21 @@ func (s *surface) CreateAuditWebhook(
 	if err != nil {
 		return nil, err
 	}
-	return openapi.CreateAuditWebhook201JSONResponse{AuditWebhookCreatedJSONResponse: openapi.AuditWebhookCreatedJSONResponse{
-		Body: openapi.AuditWebhookWithSecret{Webhook: showAuditWebhook(&created, &auth.AuditProgress{}), Secret: created.Secret},
-		Headers: openapi.AuditWebhookCreatedResponseHeaders{
-			ETag: etag(created.Version), Location: location("tenants/%s/audit-webhook", q.tenant.Slug),
+	return openapi.CreateAuditWebhook201JSONResponse{
+		AuditWebhookCreatedJSONResponse: openapi.AuditWebhookCreatedJSONResponse{
+			Body: openapi.AuditWebhookWithSecret{
+				Webhook: showAuditWebhook(&created, &auth.AuditProgress{}),
+				Secret:  created.Secret,
+			},
+			Headers: openapi.AuditWebhookCreatedResponseHeaders{
+				ETag: etag(created.Version), Location: location("tenants/%s/audit-webhook", q.tenant.Slug),
+			},
 		},
-	}}, nil
+	}, nil
 }
 
-// wrongAuditWebhook returns what is wrong with a webhook. The URL's address is judged if the URL is new: one that became
-// forbidden since must not keep anybody from turning the webhook off.
+// wrongAuditWebhook returns what is wrong with a webhook. The URL's address is judged if the URL is new: one that
+// became forbidden since must not keep anybody from turning the webhook off.
 func (s *surface) wrongAuditWebhook(ctx context.Context, w *auth.AuditWebhook, before string) error {
 	wrong := w.Validate()
 	if len(wrong) == 0 && w.URL != before && s.CheckTarget(ctx, w.URL) != nil {
@@ -123,12 +134,18 @@ func (s *surface) UpdateAuditWebhook(
 		return nil, lost(ctx, rules.ErrChanged, s.auditWebhookVersion(ctx))
 	}
 	before := webhook.URL
-	set(&webhook.URL, request.Body.Url)
+	if url := request.Body.Url; url != nil && *url != rules.ShownURL(before) {
+		webhook.URL = *url
+	}
 	set(&webhook.Active, request.Body.IsActive)
 	if err := s.wrongAuditWebhook(ctx, &webhook, before); err != nil {
 		return nil, err
 	}
-	if _, err = s.AuditWebhooks.UpdateAuditWebhook(ctx, q.actor, webhook); err != nil {
+	actor := q.actor
+	if webhook.URL != before {
+		actor.Act = actNewURL
+	}
+	if _, err = s.AuditWebhooks.UpdateAuditWebhook(ctx, actor, webhook); err != nil {
 		return nil, lost(ctx, err, s.auditWebhookVersion(ctx))
 	}
 	answer, err := s.theAuditWebhook(ctx)
@@ -169,17 +186,23 @@ func (s *surface) RotateAuditSecret(
 		return nil, err
 	}
 	q := requestOf(ctx)
-	if _, err := s.AuditWebhooks.RotateAuditSecret(ctx, q.actor, q.tenant.ID, at, violations.NewWebhookSecret()); err != nil {
+	if _, err := s.AuditWebhooks.RotateAuditSecret(ctx, q.actor, q.tenant.ID, at,
+		violations.NewWebhookSecret()); err != nil {
 		return nil, lost(ctx, err, s.auditWebhookVersion(ctx))
 	}
 	webhook, progress, err := s.AuditWebhooks.AuditWebhook(ctx, q.tenant.ID)
 	if err != nil {
 		return nil, err
 	}
-	return openapi.RotateAuditSecret200JSONResponse{AuditWebhookSecretJSONResponse: openapi.AuditWebhookSecretJSONResponse{
-		Body:    openapi.AuditWebhookWithSecret{Webhook: showAuditWebhook(&webhook, &progress), Secret: webhook.Secret},
-		Headers: openapi.AuditWebhookSecretResponseHeaders{ETag: etag(webhook.Version)},
-	}}, nil
+	return openapi.RotateAuditSecret200JSONResponse{
+		AuditWebhookSecretJSONResponse: openapi.AuditWebhookSecretJSONResponse{
+			Body: openapi.AuditWebhookWithSecret{
+				Webhook: showAuditWebhook(&webhook, &progress),
+				Secret:  webhook.Secret,
+			},
+			Headers: openapi.AuditWebhookSecretResponseHeaders{ETag: etag(webhook.Version)},
+		},
+	}, nil
 }
 
 // TestAuditWebhook handles POST …/audit-webhook/test.

@@ -1,23 +1,22 @@
 package adminapi_test
 
 import (
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/notify/webhook"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/webhook"
 )
 
 // auditWebhook makes that a tenant has one, or none.
 func (w *world) auditWebhook(tenant rules.Tenant, exists bool) {
 	w.t.Helper()
-	w.exec("DELETE FROM audit_webhook WHERE tenant_id = $1", tenant.ID)
+	w.exec("WITH webhook AS (DELETE FROM audit_webhook WHERE tenant_id = $1) DELETE FROM job WHERE tenant_id = $1 AND "+
+		"kind IN ($2, $3)", tenant.ID, auth.AuditWebhookKind, auth.AuditTestKind)
 	if !exists {
 		return
 	}
@@ -52,21 +51,27 @@ func TestTheAuditLogIsSentToAWebhook(t *testing.T) {
 	by := w.person(w.acme, auth.Owner)
 	w.want(w.send(by, "GET", auditWebhookPath, nil), http.StatusNotFound)
 	w.want(w.send(by, "GET", auditWebhookPath+"?optional=true", nil), http.StatusNoContent)
-	made := w.want(w.send(by, "POST", auditWebhookPath, map[string]any{"url": "https://example.com/audit"}), http.StatusCreated)
+	made := w.want(w.send(by, "POST", auditWebhookPath, map[string]any{"url": "https://example.com/audit"}),
+		http.StatusCreated)
 	first := read[struct {
 		Webhook auditWebhookShown `json:"webhook"`
 		Secret  string            `json:"secret"`
 	}](t, made)
-	w.want(w.send(by, "POST", auditWebhookPath, map[string]any{"url": "https://example.com/other"}), http.StatusConflict)
-	rotated := w.want(w.send(by, "POST", auditWebhookPath+"/rotate", nil, "If-Match", made.header.Get("ETag")), http.StatusOK)
+	w.want(w.send(by, "POST", auditWebhookPath, map[string]any{"url": "https://example.com/other"}),
+		http.StatusConflict)
+	rotated := w.want(w.send(by, "POST", auditWebhookPath+"/rotate", nil, "If-Match", made.header.Get("ETag")),
+		http.StatusOK)
 	second := read[struct {
 		Secret string `json:"secret"`
 	}](t, rotated)
-	if made.header.Get("Location") != auditWebhookPath || !first.Webhook.IsActive || first.Secret == second.Secret || len(first.Secret) < 30 {
+	if made.header.Get("Location") != auditWebhookPath || !first.Webhook.IsActive || first.Secret == second.Secret ||
+		len(first.Secret) < 30 {
 		t.Errorf("it is made as %s and rotated to %s", made.body, rotated.body)
 	}
-	changed := w.send(by, "PATCH", auditWebhookPath, map[string]any{"url": "https://example.com/audit2"}, "If-Match", rotated.header.Get("ETag"))
-	if got := read[auditWebhookShown](t, w.want(changed, http.StatusOK)); got.URL != "https://example.com/audit2" || !got.IsActive || got.Waiting != 3 {
+	changed := w.send(by, "PATCH", auditWebhookPath, map[string]any{"url": "https://example.com/audit2"}, "If-Match",
+		rotated.header.Get("ETag"))
+	if got := read[auditWebhookShown](t, w.want(changed, http.StatusOK)); got.URL != "https://example.com/…" ||
+		!got.IsActive || got.Waiting != 3 {
 		t.Errorf("it is changed to %+v", got)
 	}
 	for _, stale := range []answer{
@@ -75,31 +80,31 @@ func TestTheAuditLogIsSentToAWebhook(t *testing.T) {
 		w.send(by, "DELETE", auditWebhookPath, nil, "If-Match", `"1"`),
 	} {
 		if stale.status != http.StatusPreconditionFailed || stale.header.Get("ETag") != `"3"` {
-			t.Errorf("%s of an old version is answered %d with the ETag %s", stale.operation, stale.status, stale.header.Get("ETag"))
+			t.Errorf("%s of an old version is answered %d with the ETag %s", stale.operation, stale.status,
+				stale.header.Get("ETag"))
 		}
 	}
 	// A test, and what waits, are tried and shown.
-	if got := read[auditWebhookShown](t, w.want(w.send(by, "POST", auditWebhookPath+"/test", nil), http.StatusOK)); got.Test == nil || !got.Test.IsWaiting {
+	if got := read[auditWebhookShown](t,
+		w.want(w.send(by, "POST", auditWebhookPath+"/test", nil), http.StatusOK)); got.Test == nil ||
+		!got.Test.IsWaiting {
 		t.Errorf("after a test was asked for it is %+v", got)
 	}
 	w.want(w.send(by, "POST", auditWebhookPath+"/test", nil), http.StatusConflict)
 	w.exec("UPDATE audit_webhook SET url = 'http://127.0.0.1:1/?token=hunter2'")
-	courier := auth.NewAuditCourier(w.store, webhook.New(webhook.Options{}), slog.New(slog.DiscardHandler))
-	for range 2 { // the test first
-		if err := courier.Deliver(t.Context(), time.Now().Add(time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		courier.Wait()
-	}
+	w.work(auth.AuditKinds(w.store, webhook.New(webhook.Options{}))...)
 	got := read[auditWebhookShown](t, w.want(w.send(by, "GET", auditWebhookPath, nil), http.StatusOK))
-	if got.Test == nil || got.Test.EndedAt == nil || got.Test.Error == "" || got.Failures != 1 || got.LastStatus != nil ||
-		!strings.Contains(got.LastError, "not public") || strings.Contains(got.LastError, "hunter2") || got.NextAttemptAt == nil {
+	if got.Test == nil || got.Test.EndedAt == nil || got.Test.Error == "" || got.Failures != 1 ||
+		got.LastStatus != nil ||
+		!strings.Contains(got.LastError, "not public") || strings.Contains(got.LastError, "hunter2") ||
+		got.NextAttemptAt == nil {
 		t.Errorf("after two attempts it is %+v", got)
 	}
 	w.want(w.send(by, "DELETE", auditWebhookPath, nil, "If-Match", "*"), http.StatusNoContent)
 	w.want(w.send(by, "GET", auditWebhookPath, nil), http.StatusNotFound)
 	for _, path := range []string{"/api/v1/tenants/acme/audit", "/api/v1/tenants/acme/audit/export"} {
-		if got := w.want(w.send(by, "GET", path+"?object_kind=audit_webhook", nil), http.StatusOK); strings.Contains(got.body, "whs_") || !strings.Contains(got.body, "rotate secret") {
+		if got := w.want(w.send(by, "GET", path+"?object_kind=audit_webhook", nil),
+			http.StatusOK); strings.Contains(got.body, "whs_") || !strings.Contains(got.body, "rotate secret") {
 			t.Errorf("%s has %s", path, got.body)
 		}
 	}
@@ -112,12 +117,16 @@ func TestAnAuditWebhookInsideTheNetworkIsRefusedWhenItIsSaved(t *testing.T) {
 	by := w.person(w.acme, auth.Owner)
 	wrong := func(method, url string) {
 		t.Helper()
-		got := w.want(w.send(by, method, auditWebhookPath, map[string]any{"url": url}, "If-Match", "*"), http.StatusBadRequest)
+		got := w.want(w.send(by, method, auditWebhookPath, map[string]any{"url": url}, "If-Match", "*"),
+			http.StatusBadRequest)
 		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/url"}) {
 			t.Errorf("%s of %s points at %v", method, url, pointers)
 		}
 	}
-	urls := []string{"http://10.0.0.1/", "http://[::1]/", "http://localhost/", "ftp://example.com", "https://u:p@example.com", ""}
+	urls := []string{
+		"http://10.0.0.1/", "http://[::1]/", "http://localhost/", "ftp://example.com",
+		"https://u:p@example.com", "",
+	}
 	for _, url := range urls {
 		wrong("POST", url)
 	}

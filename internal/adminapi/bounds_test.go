@@ -70,9 +70,13 @@ func TestWhoSentAFileMustStillBeAllowedToWhenItHasArrived(t *testing.T) {
 		meanwhile func(by caller)
 		status    int
 	}{
-		"signed out": {func(by caller) { must(w.store.EndSessions(w.ctx(), by.account.ID))(t) }, http.StatusUnauthorized},
+		"signed out": {
+			func(by caller) { must(w.store.EndSessions(w.ctx(), by.account.ID))(t) },
+			http.StatusUnauthorized,
+		},
 		"removed": {func(by caller) {
-			if err := w.store.RemoveMember(w.ctx(), rules.Actor{}, w.acme.ID, by.account.ID, rules.AnyVersion); err != nil {
+			if err := w.store.RemoveMember(w.ctx(), rules.Actor{}, w.acme.ID, by.account.ID, rules.AnyVersion,
+				false); err != nil {
 				t.Error(err)
 			}
 		}, http.StatusNotFound}, // to others the tenant does not exist
@@ -125,7 +129,9 @@ type pagedStores struct {
 	after func()
 }
 
-func (s *pagedStores) Assignments(ctx context.Context, tenant rules.TenantID, plan, prefix, after string, limit int) ([]rules.Assignment, error) {
+func (s *pagedStores) Assignments(ctx context.Context, tenant rules.TenantID, plan, prefix, after string,
+	limit int,
+) ([]rules.Assignment, error) {
 	page, err := s.Stores.Assignments(ctx, tenant, plan, prefix, after, limit)
 	s.after()
 	return page, err
@@ -165,7 +171,7 @@ func TestOnlyPlatformAdminsUndoASuspension(t *testing.T) {
 	for _, act := range []string{"suspend", "resume"} {
 		w.want(w.send(admin, "POST", "/api/v1/tenants/acme/"+act, nil, "If-Match", "*"), http.StatusOK)
 	}
-	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "tenant"}, auth.AuditCursor{}, 1)
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "tenant"}, auth.LogCursor{}, 1)
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("%v, %v", entries, err)
 	}
@@ -180,7 +186,8 @@ func TestOnlyPlatformAdminsUndoASuspension(t *testing.T) {
 		t.Errorf("it is refused as %s", told.Type)
 	}
 	late := auth.Account{Name: "Late"} // whom the suspension overtook on the way to the database
-	if _, err := w.store.AcceptAsNew(w.ctx(), rules.Actor{}, sha256.Sum256([]byte(token)), late, passwordHash()); !errors.Is(err, auth.ErrSuspended) {
+	if _, err := w.store.AcceptAsNew(w.ctx(), rules.Actor{}, sha256.Sum256([]byte(token)), late,
+		passwordHash()); !errors.Is(err, auth.ErrSuspended) {
 		t.Errorf("the database accepts it: %v", err)
 	}
 	w.want(w.send(admin, "POST", "/api/v1/tenants/acme/resume", nil, "If-Match", "*"), http.StatusOK)
@@ -197,7 +204,10 @@ func TestAKeyIsJudgedByItsRowToo(t *testing.T) {
 	w.want(w.send(by, "GET", "/api/v1/tenants/acme", nil), http.StatusOK)
 	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/api-keys/"+id+"/revoke", nil, "If-Match", "*"), http.StatusOK)
 	w.want(w.send(by, "GET", "/api/v1/tenants/acme", nil), http.StatusUnauthorized) // which memory does not know yet
-	basic := w.do(owner, request{"GET", "/api/v1/session", "", map[string]string{"Authorization": "Basic Zm9vOmJhcg=="}})
+	basic := w.do(owner, request{
+		"GET", "/api/v1/session", "",
+		map[string]string{"Authorization": "Basic Zm9vOmJhcg=="},
+	})
 	w.want(basic, http.StatusOK)
 }
 
@@ -206,19 +216,23 @@ func TestARotatedKeyKeepsItsExpiry(t *testing.T) {
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Owner)
 	const keys = "/api/v1/tenants/acme/api-keys"
-	end, later := time.Now().Add(time.Hour).UTC().Truncate(time.Second), time.Now().Add(2*time.Hour).UTC().Truncate(time.Second)
+	end, later := time.Now().Add(time.Hour).UTC().Truncate(time.Second),
+		time.Now().Add(2*time.Hour).UTC().Truncate(time.Second)
 	type made struct {
 		Key struct {
 			KeyID     string    `json:"key_id"`
 			ExpiresAt time.Time `json:"expires_at"`
 		} `json:"key"`
 	}
-	first := read[made](t, w.want(w.send(by, "POST", keys, map[string]any{"name": "k", "permissions": []string{"check"}, "expires_at": end}), http.StatusCreated))
-	second := read[made](t, w.want(w.send(by, "POST", keys+"/"+first.Key.KeyID+"/rotate", map[string]any{"grace_seconds": 60}, "If-Match", "*"), http.StatusCreated))
+	first := read[made](t, w.want(w.send(by, "POST", keys,
+		map[string]any{"name": "k", "permissions": []string{"check"}, "expires_at": end}), http.StatusCreated))
+	second := read[made](t, w.want(w.send(by, "POST", keys+"/"+first.Key.KeyID+"/rotate",
+		map[string]any{"grace_seconds": 60}, "If-Match", "*"), http.StatusCreated))
 	if !second.Key.ExpiresAt.Equal(end) {
 		t.Errorf("the new key expires at %s, want %s", second.Key.ExpiresAt, end)
 	}
-	third := read[made](t, w.want(w.send(by, "POST", keys+"/"+second.Key.KeyID+"/rotate", map[string]any{"grace_seconds": 0, "expires_at": later}, "If-Match", "*"), http.StatusCreated))
+	third := read[made](t, w.want(w.send(by, "POST", keys+"/"+second.Key.KeyID+"/rotate",
+		map[string]any{"grace_seconds": 0, "expires_at": later}, "If-Match", "*"), http.StatusCreated))
 	if !third.Key.ExpiresAt.Equal(later) {
 		t.Errorf("the new key expires at %s, want %s", third.Key.ExpiresAt, later)
 	}
@@ -234,14 +248,18 @@ func TestAnotherUsersBucketIsNotChanged(t *testing.T) {
 	own, named, shared := w.rule(w.acme), w.rule(w.acme, pattern("user:victim")), w.rule(w.acme, pattern("global"))
 	w.refresh()
 	const path = "/api/v1/tenants/acme/users/somebody/buckets/credit"
-	for _, key := range []string{fmt.Sprintf("%d:victim", own.ID), fmt.Sprintf("%d:", named.ID), fmt.Sprintf("%d:", shared.ID)} {
+	for _, key := range []string{
+		fmt.Sprintf("%d:victim", own.ID), fmt.Sprintf("%d:", named.ID),
+		fmt.Sprintf("%d:", shared.ID),
+	} {
 		w.want(w.send(by, "POST", path, map[string]any{"bucket_key": key, "tokens": -1}), http.StatusBadRequest)
 	}
 	w.violate(denied(w.acme, lately(), func(v *violations.Violation) {
 		v.Rule, v.Subject, v.Pattern, v.Scope, v.UserID = shared.ID, "", "global", rules.ScopeGlobal, "somebody"
 	}))
-	w.want(w.send(by, "POST", path, map[string]any{"bucket_key": fmt.Sprintf("%d:", shared.ID), "tokens": -1}), http.StatusOK)
-	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "bucket"}, auth.AuditCursor{}, 10)
+	w.want(w.send(by, "POST", path, map[string]any{"bucket_key": fmt.Sprintf("%d:", shared.ID), "tokens": -1}),
+		http.StatusOK)
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "bucket"}, auth.LogCursor{}, 10)
 	if err != nil || len(entries) != 1 || strings.Contains(string(entries[0].After), "user_id") {
 		t.Errorf("the audit log has %+v, %v", entries, err)
 	}

@@ -17,9 +17,8 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/meter"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 const (
@@ -35,7 +34,9 @@ var noSharedStore = httpapi.NoSharedStore.Problem(
 	"No Redis is configured, so buckets are in the memory of each api process, where this process cannot reach them.")
 
 // ListBuckets handles GET …/users/{user_id}/buckets.
-func (s *surface) ListBuckets(ctx context.Context, request openapi.ListBucketsRequestObject) (openapi.ListBucketsResponseObject, error) {
+func (s *surface) ListBuckets(ctx context.Context,
+	request openapi.ListBucketsRequestObject,
+) (openapi.ListBucketsResponseObject, error) {
 	if s.Buckets == nil {
 		return nil, noSharedStore
 	}
@@ -69,7 +70,9 @@ func (s *surface) ListBuckets(ctx context.Context, request openapi.ListBucketsRe
 }
 
 // addViolated adds the buckets of the user's latest violations that still exist.
-func (s *surface) addViolated(ctx context.Context, tenant *snapshot.Tenant, userID string, matches []rules.Match) ([]rules.Match, error) {
+func (s *surface) addViolated(ctx context.Context, tenant *snapshot.Tenant, userID string,
+	matches []rules.Match,
+) ([]rules.Match, error) {
 	recent, err := s.recentViolations(ctx, userID, maxViolatedBuckets)
 	if err != nil {
 		return nil, fmt.Errorf("list the buckets of a user's violations: %w", err)
@@ -105,16 +108,17 @@ func (s *surface) lookInto(ctx context.Context, tenant *rules.Tenant, matches []
 	if len(checks) == 0 {
 		return nil, nil
 	}
-	defer meter.Wait(ctx)()
 	if err := s.Buckets.Take(ctx, checks); err != nil {
 		return nil, fmt.Errorf("%w (%w)", bucketsAway, err)
 	}
 	return tiers, nil
 }
 
-var bucketsAway = httpapi.Unavailable.Problem("Redis did not answer in time; the buckets are as they were, or changed once. Look again.")
+var bucketsAway = httpapi.Unavailable.Problem(
+	"Redis did not answer in time; the buckets are as they were, or changed once. Look again.")
 
-var creditLost = httpapi.Unavailable.Problem("Redis did not answer in time; send the request again with the same Idempotency-Key, and it is given once.")
+var creditLost = httpapi.Unavailable.Problem(
+	"Redis did not answer in time; send the request again with the same Idempotency-Key, to make the credit once.")
 
 func showBucket(m *rules.Match, t *enforce.Tier) openapi.Bucket {
 	rule, bucket := m.Rule, &t.Bucket
@@ -149,7 +153,9 @@ func showWindow(rule *rules.Rule, bucket *enforce.Bucket) nullable.Nullable[open
 func tokens(amount enforce.Tokens) float64 { return float64(max(amount, 0)) / float64(enforce.Token) }
 
 // ResetBucket handles POST …/buckets/reset.
-func (s *surface) ResetBucket(ctx context.Context, request openapi.ResetBucketRequestObject) (openapi.ResetBucketResponseObject, error) {
+func (s *surface) ResetBucket(ctx context.Context,
+	request openapi.ResetBucketRequestObject,
+) (openapi.ResetBucketResponseObject, error) {
 	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, auth.AuditReset, enforce.Fill, "")
 	if err != nil {
 		return nil, err
@@ -158,10 +164,15 @@ func (s *surface) ResetBucket(ctx context.Context, request openapi.ResetBucketRe
 }
 
 // CreditBucket handles POST …/buckets/credit.
-func (s *surface) CreditBucket(ctx context.Context, request openapi.CreditBucketRequestObject) (openapi.CreditBucketResponseObject, error) {
+func (s *surface) CreditBucket(ctx context.Context,
+	request openapi.CreditBucketRequestObject,
+) (openapi.CreditBucketResponseObject, error) {
 	amount, ok := exactTokens(request.Body.Tokens)
 	if !ok {
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/tokens", Detail: "must have at most 6 decimals"}})
+		return nil, httpapi.BodyProblem([]httpapi.FieldError{{
+			Pointer: "/tokens",
+			Detail:  "must have at most 6 decimals",
+		}})
 	}
 	id := requestOf(ctx).creditID()
 	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, auth.AuditCredit, amount, id)
@@ -220,7 +231,8 @@ func (s *surface) changeBucket(
 		answer.BucketKey, answer.BurstCapacity = key.Text(), after.Limit.Burst
 		answer.TokensBefore, answer.TokensAfter = tokens(before.Level.Micros), tokens(after.Level.Micros)
 		owner := match.Owner()
-		return bucketState{owner, answer.TokensBefore, isRepeated}, bucketState{owner, answer.TokensAfter, isRepeated}, nil
+		return bucketState{owner, answer.TokensBefore, isRepeated}, bucketState{owner, answer.TokensAfter, isRepeated},
+			nil
 	})
 	return answer, err
 }
@@ -229,7 +241,6 @@ func (s *surface) changeBucket(
 func (s *surface) credit(
 	ctx context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, isRepeated bool, err error) {
-	defer meter.Wait(ctx)()
 	if id == "" {
 		before, after, err = s.Buckets.Credit(ctx, key, limit, amount)
 	} else {

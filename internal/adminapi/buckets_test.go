@@ -69,10 +69,11 @@ func TestACreditWhoseAnswerWasLostIsRepeatedAndGivenOnce(t *testing.T) {
 	}
 	w.want(credit(-3, one), http.StatusUnprocessableEntity)
 	w.want(credit(-3, "not a key"), http.StatusBadRequest)
-	if got := read[change](t, w.want(credit(-1, "another-credit-0002"), http.StatusOK)); got.Before-got.After != 1 || got.Repeated {
+	if got := read[change](t, w.want(credit(-1, "another-credit-0002"), http.StatusOK)); got.Before-got.After != 1 ||
+		got.Repeated {
 		t.Errorf("another credit answers %+v", got)
 	}
-	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "bucket"}, auth.AuditCursor{}, 10)
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "bucket"}, auth.LogCursor{}, 10)
 	if err != nil || len(entries) != 3 {
 		t.Fatalf("the audit log has %d entries, want 3: %v", len(entries), err)
 	}
@@ -83,7 +84,8 @@ func TestACreditWhoseAnswerWasLostIsRepeatedAndGivenOnce(t *testing.T) {
 	}
 }
 
-// TestABucketShowsWhatItHasLent: it is not among the tokens that can be taken, and stays lent when the bucket is refilled.
+// TestABucketShowsWhatItHasLent: it is not among the tokens that can be taken, and stays lent when the bucket is
+// refilled.
 func TestABucketShowsWhatItHasLent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,18 +120,25 @@ func TestABucketShowsWhatItHasLent(t *testing.T) {
 	deadline := time.Now().Add(patience)
 	for { // until all of it happens while the tokens are lent, which is for a second
 		for range 2 {
-			leases := []enforce.Lease{{Key: key, Limit: enforce.Limit{Rate: 1, Burst: 10}, Ask: enforce.Ask{Want: 2 * enforce.Token}}}
+			leases := []enforce.Lease{{
+				Key: key, Limit: enforce.Limit{Rate: 1, Burst: 10},
+				Ask: enforce.Ask{Want: 2 * enforce.Token},
+			}}
 			if err := w.buckets.Lease(w.ctx(), leases); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.want(w.send(by, "POST", path+"/credit", map[string]any{"bucket_key": key.Text(), "tokens": -3}), http.StatusOK)
-		reset := read[change](t, w.want(w.send(by, "POST", path+"/reset", map[string]any{"bucket_key": key.Text()}), http.StatusOK))
-		credit := read[change](t, w.want(w.send(by, "POST", path+"/credit", map[string]any{"bucket_key": key.Text(), "tokens": 5}), http.StatusOK))
+		w.want(w.send(by, "POST", path+"/credit", map[string]any{"bucket_key": key.Text(), "tokens": -3}),
+			http.StatusOK)
+		reset := read[change](t, w.want(w.send(by, "POST", path+"/reset", map[string]any{"bucket_key": key.Text()}),
+			http.StatusOK))
+		credit := read[change](t, w.want(w.send(by, "POST", path+"/credit",
+			map[string]any{"bucket_key": key.Text(), "tokens": 5}), http.StatusOK))
 		got := look()
 		if got.Lent != nil && got.Lent.Tokens == 4 && got.Lent.Processes == 2 {
 			if reset.After != 6 || credit.After != 6 || got.Tokens != 6 {
-				t.Errorf("beside 4 of 10 lent tokens the bucket is refilled to %v, credited to %v, and shown with %v; want 6", reset.After, credit.After, got.Tokens)
+				t.Errorf("beside 4 of 10 lent tokens the bucket is refilled to %v, credited to %v, and shown with "+
+					"%v; want 6", reset.After, credit.After, got.Tokens)
 			}
 			return
 		}

@@ -19,7 +19,9 @@ const (
 )
 
 // CreateCandidate handles POST …/rules/{rule_id}/candidate.
-func (s *surface) CreateCandidate(ctx context.Context, request openapi.CreateCandidateRequestObject) (openapi.CreateCandidateResponseObject, error) {
+func (s *surface) CreateCandidate(ctx context.Context,
+	request openapi.CreateCandidateRequestObject,
+) (openapi.CreateCandidateResponseObject, error) {
 	tenant := requestOf(ctx).tenant
 	candidate, err := s.Stores.Rule(ctx, tenant.ID, rules.RuleID(request.RuleId))
 	if err != nil {
@@ -28,7 +30,7 @@ func (s *surface) CreateCandidate(ctx context.Context, request openapi.CreateCan
 	if !candidate.CanBeTried() {
 		return nil, cannotBeTried()
 	}
-	wrong := patchRule(&candidate, request.Body)
+	wrong := candidate.Patch(*request.Body)
 	if candidate.Action == rules.ActionBypass {
 		wrong.Add("action", "must be limit or block: a bypass has no shadow mode")
 	}
@@ -61,7 +63,9 @@ func cannotBeTried() error {
 }
 
 // CompareCandidate handles GET …/rules/{rule_id}/comparison.
-func (s *surface) CompareCandidate(ctx context.Context, request openapi.CompareCandidateRequestObject) (openapi.CompareCandidateResponseObject, error) {
+func (s *surface) CompareCandidate(ctx context.Context,
+	request openapi.CompareCandidateRequestObject,
+) (openapi.CompareCandidateResponseObject, error) {
 	tenant := requestOf(ctx).tenant.ID
 	candidate, err := s.Stores.Rule(ctx, tenant, rules.RuleID(request.RuleId))
 	if err != nil {
@@ -94,12 +98,18 @@ func (s *surface) CompareCandidate(ctx context.Context, request openapi.CompareC
 	return openapi.CompareCandidate200JSONResponse{
 		Live: showRule(&live), Since: c.Since, Until: until, StepSeconds: int(c.Step / time.Second),
 		Points: itemsOf(c.Points, func(p *violations.ComparedPoint) openapi.ComparedPoint {
-			return openapi.ComparedPoint{At: p.At, Checks: p.Checks, LiveDenied: p.LiveDenied, CandidateDenied: p.CandidateDenied}
+			return openapi.ComparedPoint{
+				At: p.At, Checks: p.Checks, LiveDenied: p.LiveDenied,
+				CandidateDenied: p.CandidateDenied,
+			}
 		}),
 		LiveTotal: showVerdicts(&c.Live), CandidateTotal: showVerdicts(&c.Candidate),
 		Subjects: c.Additional.Subjects,
 		Items: itemsOf(c.Additional.Most, func(of *violations.ComparedSubject) openapi.ComparedSubject {
-			return openapi.ComparedSubject{Subject: of.Subject, LiveDenied: of.LiveDenied, CandidateDenied: of.CandidateDenied}
+			return openapi.ComparedSubject{
+				Subject: of.Subject, LiveDenied: of.LiveDenied,
+				CandidateDenied: of.CandidateDenied,
+			}
 		}),
 		LookedBackTo: timeOrNull(c.Additional.LookedBackTo),
 	}, nil

@@ -39,13 +39,16 @@ func TestALimitIsTriedAsShadowComparedAndPromoted(t *testing.T) {
 			t.Errorf("%s is answered %d: %s", name, got.status, got.body)
 		}
 	}
-	made := w.want(w.send(by, "POST", try, map[string]any{"burst_capacity": 5, "mode": "enforce", "is_active": false}), http.StatusCreated)
+	made := w.want(w.send(by, "POST", try, map[string]any{"burst_capacity": 5, "mode": "enforce", "is_active": false}),
+		http.StatusCreated)
 	candidate := read[tried](t, made)
 	if candidate.Mode != "shadow" || candidate.Burst != 5 || candidate.CandidateFor != int64(live.ID) {
 		t.Errorf("the candidate is %s", made.body)
 	}
-	w.want(w.send(by, "POST", try, map[string]any{}), http.StatusConflict)                                  // it has one
-	w.want(w.send(by, "POST", path(candidate.RuleID, "/candidate"), map[string]any{}), http.StatusConflict) // a shadow rule
+	// it has one
+	w.want(w.send(by, "POST", try, map[string]any{}), http.StatusConflict)
+	// a shadow rule
+	w.want(w.send(by, "POST", path(candidate.RuleID, "/candidate"), map[string]any{}), http.StatusConflict)
 	w.want(w.send(by, "GET", path(int64(live.ID), "/comparison"), nil), http.StatusConflict)
 
 	w.violate(denied(w.acme, time.Now(), func(v *violations.Violation) {
@@ -66,18 +69,22 @@ func TestALimitIsTriedAsShadowComparedAndPromoted(t *testing.T) {
 	compare := func() comparison {
 		return read[comparison](t, w.want(w.send(by, "GET", path(candidate.RuleID, "/comparison"), nil), http.StatusOK))
 	}
-	if got := compare(); got.Live.RuleID != int64(live.ID) || !got.Since.After(got.Until) || len(got.Points) != 0 || got.Subjects != 0 {
+	if got := compare(); got.Live.RuleID != int64(live.ID) || !got.Since.After(got.Until) || len(got.Points) != 0 ||
+		got.Subjects != 0 {
 		t.Errorf("the comparison with a new candidate is %+v", got)
 	}
 	earlier := time.Now().Add(-10 * time.Minute)
 	w.exec("UPDATE rate_limit_rule SET in_force_since = $1", earlier)
-	if got := compare(); !got.Since.After(earlier) || len(got.Points) == 0 || got.Subjects != 1 || got.Items[0].Subject != "77" || got.Items[0].LiveDenied != 0 || got.Items[0].CandidateDenied != 1 {
+	if got := compare(); !got.Since.After(earlier) || len(got.Points) == 0 || got.Subjects != 1 ||
+		got.Items[0].Subject != "77" || got.Items[0].LiveDenied != 0 || got.Items[0].CandidateDenied != 1 {
 		t.Errorf("the comparison is %+v", got)
 	}
 
-	w.want(w.send(by, "PATCH", path(int64(live.ID), ""), map[string]any{"burst_capacity": 11}, "If-Match", "*"), http.StatusOK)
+	w.want(w.send(by, "PATCH", path(int64(live.ID), ""), map[string]any{"burst_capacity": 11}, "If-Match", "*"),
+		http.StatusOK)
 	promote := func(version int) answer {
-		return w.send(by, "POST", path(candidate.RuleID, "/promote"), map[string]any{"into_rule_id": live.ID, "into_version": version}, "If-Match", `"1"`)
+		return w.send(by, "POST", path(candidate.RuleID, "/promote"),
+			map[string]any{"into_rule_id": live.ID, "into_version": version}, "If-Match", `"1"`)
 	}
 	w.want(promote(1), http.StatusPreconditionFailed)
 	if got := shownOf(t, w.want(promote(2), http.StatusOK)); got.RuleID != int64(live.ID) || got.Burst != 5 {

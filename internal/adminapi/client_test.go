@@ -14,12 +14,16 @@ func TestTheClientIsWhoTheLastUntrustedAddressNames(t *testing.T) {
 		forwarded []string
 		want      string
 	}{
-		"no proxy":                              {"203.0.113.9:4711", nil, "203.0.113.9"},
-		"a client that writes the header":       {"203.0.113.9:4711", []string{"198.51.100.1"}, "203.0.113.9"},
-		"a proxy":                               {"10.0.0.1:4711", []string{"203.0.113.9"}, "203.0.113.9"},
-		"a proxy behind another":                {"10.0.0.1:4711", []string{"203.0.113.9, 10.2.3.4"}, "203.0.113.9"},
-		"two headers":                           {"10.0.0.1:4711", []string{"203.0.113.9", "10.2.3.4"}, "203.0.113.9"},
-		"a client behind a proxy that lies":     {"10.0.0.1:4711", []string{"198.51.100.1, 203.0.113.9"}, "203.0.113.9"},
+		"no proxy":                        {"203.0.113.9:4711", nil, "203.0.113.9"},
+		"a client that writes the header": {"203.0.113.9:4711", []string{"198.51.100.1"}, "203.0.113.9"},
+		"a proxy":                         {"10.0.0.1:4711", []string{"203.0.113.9"}, "203.0.113.9"},
+		"a proxy behind another":          {"10.0.0.1:4711", []string{"203.0.113.9, 10.2.3.4"}, "203.0.113.9"},
+		"two headers":                     {"10.0.0.1:4711", []string{"203.0.113.9", "10.2.3.4"}, "203.0.113.9"},
+		"a client behind a proxy that lies": {
+			"10.0.0.1:4711",
+			[]string{"198.51.100.1, 203.0.113.9"},
+			"203.0.113.9",
+		},
 		"a lie that is no address":              {"10.0.0.1:4711", []string{"me, 203.0.113.9"}, "203.0.113.9"},
 		"a proxy that says nothing":             {"10.0.0.1:4711", nil, "10.0.0.1"},
 		"a proxy that does not know":            {"10.0.0.1:4711", []string{"203.0.113.9, unknown"}, "10.0.0.1"},
@@ -28,7 +32,11 @@ func TestTheClientIsWhoTheLastUntrustedAddressNames(t *testing.T) {
 		"IPv6 with a port":                      {"[2001:db8::1]:4711", []string{"[2001:db9::9]:80"}, "2001:db9::9"},
 		"IPv6":                                  {"[2001:db8::1]:4711", []string{"2001:db9::9"}, "2001:db9::9"},
 		"a zone, which means nothing elsewhere": {"10.0.0.1:4711", []string{"fe80::1%eth0"}, "fe80::1"},
-		"IPv4 in IPv6":                          {"[::ffff:10.0.0.1]:4711", []string{"::ffff:203.0.113.9"}, "203.0.113.9"},
+		"IPv4 in IPv6": {
+			"[::ffff:10.0.0.1]:4711",
+			[]string{"::ffff:203.0.113.9"},
+			"203.0.113.9",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

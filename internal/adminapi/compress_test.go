@@ -38,14 +38,19 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 	for i := range 40 {
 		s.violate(denied(s.acme, at.Add(time.Duration(i)*time.Second), func(*violations.Violation) {}))
 	}
-	for _, path := range []string{"/violations", "/violations/export?format=csv", "/violations/export?format=jsonl", "/stats/series"} {
+	for _, path := range []string{
+		"/violations", "/violations/export?format=csv", "/violations/export?format=jsonl",
+		"/stats/series",
+	} {
 		header, body := s.rawGet(by, "/api/v1/tenants/acme"+path)
 		if header.Get("Content-Encoding") != "gzip" || !slices.Contains(header.Values("Vary"), "Accept-Encoding") {
-			t.Errorf("%s is answered with Content-Encoding %q and Vary %q", path, header.Get("Content-Encoding"), header.Values("Vary"))
+			t.Errorf("%s is answered with Content-Encoding %q and Vary %q", path, header.Get("Content-Encoding"),
+				header.Values("Vary"))
 			continue
 		}
 		text := string(must(io.ReadAll(must(gzip.NewReader(body))(t)))(t))
-		if plain := s.send(by, "GET", "/api/v1/tenants/acme"+path, nil); plain.body != text && !strings.Contains(path, "series") {
+		if plain := s.send(by, "GET", "/api/v1/tenants/acme"+path, nil); plain.body != text &&
+			!strings.Contains(path, "series") {
 			t.Errorf("%s differs when it is compressed: %d bytes, %d plain", path, len(text), len(plain.body))
 		}
 	}
@@ -64,7 +69,8 @@ func TestAnswersWithSecretsAreNotCompressed(t *testing.T) {
 	name := strings.Repeat("n", 60)
 	created := w.want(w.send(by, "POST", "/api/v1/tenants/acme/api-keys",
 		map[string]any{"name": name, "permissions": []string{"check"}}, "Accept-Encoding", "gzip"), http.StatusCreated)
-	if created.header.Get("Content-Encoding") != "" || slices.Contains(created.header.Values("Vary"), "Accept-Encoding") {
+	if created.header.Get("Content-Encoding") != "" ||
+		slices.Contains(created.header.Values("Vary"), "Accept-Encoding") {
 		t.Errorf("a new key is answered by what compresses: %v", created.header)
 	}
 }
@@ -76,7 +82,8 @@ func TestTheSessionSaysWhereChecksAreAsked(t *testing.T) {
 	}
 	for url, want := range map[string]string{"": "<nil>", "https://limits.example.com": "https://limits.example.com"} {
 		w := newWorld(t, func(c *adminapi.Config) { c.CheckURL = url })
-		got := read[session](t, w.want(w.send(w.person(w.acme, auth.Viewer), "GET", "/api/v1/session", nil), http.StatusOK)).CheckURL
+		got := read[session](t, w.want(w.send(w.person(w.acme, auth.Viewer), "GET", "/api/v1/session", nil),
+			http.StatusOK)).CheckURL
 		if (got == nil) != (url == "") || got != nil && *got != want {
 			t.Errorf("with %q the session says %v, want %s", url, got, want)
 		}

@@ -19,7 +19,8 @@ const confirmAt = "/api/v1/session/confirm/provider"
 func (p *profile) turnStale() {
 	p.w.t.Helper()
 	account, _ := p.who()
-	p.w.exec("UPDATE session SET created_at = now() - interval '1 hour', confirmed_at = now() - interval '1 hour' WHERE account_id = $1", account.ID)
+	p.w.exec("UPDATE session SET created_at = now() - interval '1 hour', confirmed_at = now() - interval '1 hour' "+
+		"WHERE account_id = $1", account.ID)
 }
 
 // isFresh reports whether the browser's session may do what is dangerous.
@@ -65,7 +66,8 @@ func TestAnAccountWithoutAPasswordConfirmsItsSessionAtTheProvider(t *testing.T) 
 	}
 	session := p.cookies["sluice_session"]
 	next := must(url.Parse(p.back(w.provider.Visit(address))))(t)
-	if next.Path != "/confirmed" || next.Query().Get("provider") != "idp" || next.Query().Get("next") != "/t/acme/settings/keys?q=a&r=b#c" || next.Query().Has("failed") {
+	if next.Path != "/confirmed" || next.Query().Get("provider") != "idp" ||
+		next.Query().Get("next") != "/t/acme/settings/keys?q=a&r=b#c" || next.Query().Has("failed") {
 		t.Errorf("the browser is led to %s", next)
 	}
 	if !p.isFresh() || p.cookies["sluice_session"] != session {
@@ -205,7 +207,8 @@ func TestConfirmingAtAProviderTakesTheSecondFactorToo(t *testing.T) {
 	by := w.person(w.acme, auth.Owner)
 	p := w.profile(by)
 	w.provider.SignedIn(oidctest.Person("grace", "grace@example.com"))
-	if got := p.send(http.MethodPost, confirmAt, `{"provider":"idp"}`); got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), "/provider") {
+	if got := p.send(http.MethodPost, confirmAt, `{"provider":"idp"}`); got.Code != http.StatusBadRequest ||
+		!strings.Contains(got.Body.String(), "/provider") {
 		t.Errorf("a provider that is not linked is answered %d: %s", got.Code, got.Body)
 	}
 	p.back(w.provider.Visit(p.begin("/api/v1/account/identities", `{"provider":"idp"}`)))
@@ -217,7 +220,10 @@ func TestConfirmingAtAProviderTakesTheSecondFactorToo(t *testing.T) {
 	// The factor was turned on after this one began.
 	p.cookies["sluice_flow"] = flow
 	wantFailed(t, p.back(without), auth.ProviderFlowEnded)
-	for body, pointer := range map[string]string{`{"provider":"idp"}`: "is missing", `{"provider":"idp","code":"000000"}`: "is wrong"} {
+	for body, pointer := range map[string]string{
+		`{"provider":"idp"}`:                 "is missing",
+		`{"provider":"idp","code":"000000"}`: "is wrong",
+	} {
 		got := p.send(http.MethodPost, confirmAt, body)
 		if got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), pointer) {
 			t.Errorf("%s is answered %d: %s", body, got.Code, got.Body)
@@ -231,7 +237,8 @@ func TestConfirmingAtAProviderTakesTheSecondFactorToo(t *testing.T) {
 	if strings.Contains(next, "failed") || !p.isFresh() {
 		t.Errorf("with a code the browser is led to %s", next)
 	}
-	if got := p.send(http.MethodPost, confirmAt, fmt.Sprintf(`{"provider":"idp","code":%q}`, code)); got.Code != http.StatusBadRequest {
+	if got := p.send(http.MethodPost, confirmAt,
+		fmt.Sprintf(`{"provider":"idp","code":%q}`, code)); got.Code != http.StatusBadRequest {
 		t.Errorf("the same code is answered %d: %s", got.Code, got.Body)
 	}
 }
@@ -246,7 +253,8 @@ func TestConfirmingAtAProviderFollowsItsGroups(t *testing.T) {
 	p.turnStale()
 	w.provider.SignedIn(inGroups("ada", "ops"))
 	p.back(w.provider.Visit(p.begin(confirmAt, `{"provider":"idp"}`)))
-	if account, memberships := p.who(); account.PlatformAdmin || len(memberships) != 2 || memberships[0] != "acme editor" {
+	if account, memberships := p.who(); account.PlatformAdmin || len(memberships) != 2 ||
+		memberships[0] != "acme editor" {
 		t.Errorf("left are %+v, %v", account, memberships)
 	}
 }
@@ -255,8 +263,12 @@ func TestSigningInAgainLeadsToLocalPathsOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorldOf(t, nil)
 	p := w.staleSignIn("ada")
-	for _, next := range []string{"//evil.example.com", "https://evil.example.com", `/\\evil.example.com`, "javascript:alert(1)"} {
-		if got := p.send(http.MethodPost, confirmAt, fmt.Sprintf(`{"provider":"idp","next":%q}`, next)); got.Code != http.StatusBadRequest {
+	for _, next := range []string{
+		"//evil.example.com", "https://evil.example.com", `/\\evil.example.com`,
+		"javascript:alert(1)",
+	} {
+		if got := p.send(http.MethodPost, confirmAt,
+			fmt.Sprintf(`{"provider":"idp","next":%q}`, next)); got.Code != http.StatusBadRequest {
 			t.Errorf("%q is answered %d", next, got.Code)
 		}
 	}
@@ -270,7 +282,8 @@ func TestSigningInAgainLeadsToLocalPathsOnly(t *testing.T) {
 		t.Errorf("the browser is led to %s", next)
 	}
 	w.provider.GoDown(true)
-	if got := p.send(http.MethodPost, confirmAt, `{"provider":"idp"}`); got.Code != http.StatusServiceUnavailable && got.Code != http.StatusOK {
+	if got := p.send(http.MethodPost, confirmAt, `{"provider":"idp"}`); got.Code != http.StatusServiceUnavailable &&
+		got.Code != http.StatusOK {
 		t.Errorf("a provider that is down is answered %d: %s", got.Code, got.Body) // its addresses may still be known
 	}
 }

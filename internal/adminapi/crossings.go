@@ -11,7 +11,9 @@ import (
 )
 
 // ListCrossings handles GET …/crossings.
-func (s *surface) ListCrossings(ctx context.Context, request openapi.ListCrossingsRequestObject) (openapi.ListCrossingsResponseObject, error) {
+func (s *surface) ListCrossings(ctx context.Context,
+	request openapi.ListCrossingsRequestObject,
+) (openapi.ListCrossingsResponseObject, error) {
 	place, err := after(ctx, 2)
 	if err != nil {
 		return nil, err
@@ -51,7 +53,8 @@ func parseCrossingPlace(at, number string) (place violations.CrossingPlace, err 
 
 func showCrossing(c *violations.Crossing) openapi.Crossing {
 	return openapi.Crossing{
-		CrossingId: c.Number, RuleId: int64(c.Rule), KeyPattern: c.Pattern, Name: c.RuleName, Mode: openapi.Mode(c.Mode),
+		CrossingId: c.Number, RuleId: int64(c.Rule), KeyPattern: c.Pattern, Name: c.RuleName,
+		Mode:    openapi.Mode(c.Mode),
 		Subject: c.Subject, UserId: orNull(c.UserID), Share: c.Share, Used: c.Used.Float(), BurstCapacity: c.Burst,
 		WindowStartsAt: c.WindowStart, WindowEndsAt: c.WindowEnd, CrossedAt: c.At,
 	}

@@ -36,20 +36,26 @@ func TestCrossingsAreListedByRuleAndUserInPages(t *testing.T) {
 	for _, tenant := range []rules.TenantID{w.acme.ID, w.other.ID} {
 		for i := range 5 {
 			batch.Crossings = append(batch.Crossings, violations.Crossing{
-				Tenant: tenant, Rule: rules.RuleID(10 + i%2), Subject: "42", UserID: "42", Share: 80, Used: 80_500_000, Burst: 100,
-				Mode: rules.ModeEnforce, RuleName: "hourly", Pattern: "user:{user_id}",
-				WindowStart: at.Add(-time.Duration(i) * time.Hour), WindowEnd: at.Add(-time.Duration(i-1) * time.Hour), At: at,
+				Tenant: tenant, Rule: rules.RuleID(10 + i%2), Subject: "42", UserID: "42", Share: 80, Used: 80_500_000,
+				Burst: 100,
+				Mode:  rules.ModeEnforce, RuleName: "hourly", Pattern: "user:{user_id}",
+				WindowStart: at.Add(-time.Duration(i) * time.Hour), WindowEnd: at.Add(-time.Duration(i-1) * time.Hour),
+				At: at,
 			})
 		}
 		batch.Crossings = append(batch.Crossings, violations.Crossing{
-			Tenant: tenant, Rule: 10, Subject: "", Share: 100, Used: 100 * violations.Token, Burst: 100, Mode: rules.ModeShadow,
+			Tenant: tenant, Rule: 10, Subject: "", Share: 100, Used: 100 * violations.Token, Burst: 100,
+			Mode:    rules.ModeShadow,
 			Pattern: "global", WindowStart: at, WindowEnd: at.Add(time.Hour), At: at.Add(-time.Minute),
 		})
 	}
 	if err := w.store.WriteViolations(w.ctx(), &batch); err != nil {
 		t.Fatal(err)
 	}
-	for query, want := range map[string]int{"": 6, "rule_id=10&": 4, "user_id=42&": 5, "user_id=42&rule_id=11&": 2, "user_id=7&": 0} {
+	for query, want := range map[string]int{
+		"": 6, "rule_id=10&": 4, "user_id=42&": 5, "user_id=42&rule_id=11&": 2,
+		"user_id=7&": 0,
+	} {
 		path := "/api/v1/tenants/acme/crossings?" + query + "limit=2"
 		found := 0
 		for cursor := ""; ; {
@@ -64,17 +70,24 @@ func TestCrossingsAreListedByRuleAndUserInPages(t *testing.T) {
 			t.Errorf("%q finds %d crossings, want %d", query, found, want)
 		}
 	}
-	first := read[crossingPage](t, w.want(w.send(by, "GET", "/api/v1/tenants/acme/crossings?user_id=42&limit=1", nil), http.StatusOK))
-	if got := first.Items[0]; got.Name != "hourly" || got.Used != 80.5 || *got.UserID != "42" || got.Share != 80 || got.Burst != 100 {
+	first := read[crossingPage](t, w.want(w.send(by, "GET", "/api/v1/tenants/acme/crossings?user_id=42&limit=1", nil),
+		http.StatusOK))
+	if got := first.Items[0]; got.Name != "hourly" || got.Used != 80.5 || *got.UserID != "42" || got.Share != 80 ||
+		got.Burst != 100 {
 		t.Errorf("a crossing is shown as %+v", got)
 	}
-	shared := read[crossingPage](t, w.want(w.send(by, "GET", "/api/v1/tenants/acme/crossings?limit=6", nil), http.StatusOK))
+	shared := read[crossingPage](t,
+		w.want(w.send(by, "GET", "/api/v1/tenants/acme/crossings?limit=6", nil), http.StatusOK))
 	if last := shared.Items[5]; last.UserID != nil || last.Subject != "" {
 		t.Errorf("a crossing of a bucket that users share is shown as %+v", last)
 	}
-	for query, pointer := range map[string]string{"rule_id=0": "/query/rule_id", "cursor=x": "/query/cursor", "user=42": "/query/user"} {
+	for query, pointer := range map[string]string{
+		"rule_id=0": "/query/rule_id", "cursor=x": "/query/cursor",
+		"user=42": "/query/user",
+	} {
 		got := w.send(by, "GET", "/api/v1/tenants/acme/crossings?"+query, nil)
-		if pointers := pointersOf(t, got); got.status != http.StatusBadRequest || len(pointers) != 1 || pointers[0] != pointer {
+		if pointers := pointersOf(t, got); got.status != http.StatusBadRequest || len(pointers) != 1 ||
+			pointers[0] != pointer {
 			t.Errorf("%s is answered %d about %v, want %s", query, got.status, pointers, pointer)
 		}
 	}

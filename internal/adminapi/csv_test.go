@@ -15,7 +15,8 @@ func TestFormulasGetAnApostrophe(t *testing.T) {
 		"": "", "42": "42", "=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@SUM(A1)": "'@SUM(A1)",
 		"\t=1": "'\t'=1", "\r=1": "'\r'=1", "\n=1": "'\n'=1", "＝1": "'＝1", "＠x": "'＠x", "\xff": "\xff",
 		"'": "'", "'quoted": "'quoted", "'=1": "''=1", "''=1": "'''=1", " =1": "' =1", "a=1": "a=1", "a-b": "a-b",
-		"a;=HYPERLINK(A1);b": "a;'=HYPERLINK(A1);b", "a,+1": "a,'+1", "a\t@x": "a\t'@x", `a"=1`: `a"'=1`, "a|=1": "a|'=1",
+		"a;=HYPERLINK(A1);b": "a;'=HYPERLINK(A1);b", "a,+1": "a,'+1", "a\t@x": "a\t'@x", `a"=1`: `a"'=1`,
+		"a|=1":   "a|'=1",
 		"a; '=1": "a;' '=1", "a;b": "a;b", `{"rate":-5}`: `{"rate":-5}`, "a\n-1": "a\n'-1",
 	} {
 		if got := inert(cell); got != want {
@@ -28,9 +29,13 @@ func TestFormulasGetAnApostrophe(t *testing.T) {
 // other separators, with and without a regard for quotes.
 func TestNoSpreadsheetComputesACell(t *testing.T) {
 	t.Parallel()
-	part := rapid.SampledFrom([]string{"=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", ";", ",", "|", `"`, "'", " ", "a", "1", "é", "\xff"})
+	part := rapid.SampledFrom([]string{
+		"=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", ";", ",", "|", `"`,
+		"'", " ", "a", "1", "é", "\xff",
+	})
 	rapid.Check(t, func(t *rapid.T) {
-		cells := rapid.SliceOfN(rapid.Map(rapid.SliceOfN(part, 0, 8), func(parts []string) string { return strings.Join(parts, "") }), 1, 3).Draw(t, "cells")
+		cells := rapid.SliceOfN(rapid.Map(rapid.SliceOfN(part, 0, 8),
+			func(parts []string) string { return strings.Join(parts, "") }), 1, 3).Draw(t, "cells")
 		var file bytes.Buffer
 		out := csv.NewWriter(&file)
 		written := make([]string, len(cells))
@@ -45,7 +50,8 @@ func TestNoSpreadsheetComputesACell(t *testing.T) {
 		out.Flush()
 		seen := written // what a correct CSV reader returns
 		for _, separators := range []string{",", ";", "\t", "|", ";,\t|"} {
-			line := strings.FieldsFunc(file.String(), func(r rune) bool { return strings.ContainsRune(separators+"\r\n", r) })
+			line := strings.FieldsFunc(file.String(),
+				func(r rune) bool { return strings.ContainsRune(separators+"\r\n", r) })
 			seen = append(seen, line...)
 		}
 		for _, cell := range seen {

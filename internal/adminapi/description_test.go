@@ -70,7 +70,8 @@ func TestRoutesAndDescriptionAreTheSame(t *testing.T) {
 	}
 	for _, operation := range slices.Sorted(maps.Keys(described)) {
 		if served[operation] != described[operation] {
-			t.Errorf("%s is for %s in openapi.yaml and for %q in routes.go", operation, described[operation], served[operation])
+			t.Errorf("%s is for %s in openapi.yaml and for %q in routes.go", operation, described[operation],
+				served[operation])
 		}
 	}
 	for operation := range served {
@@ -80,14 +81,17 @@ func TestRoutesAndDescriptionAreTheSame(t *testing.T) {
 	}
 }
 
-// TestAViewersOperationsAreReads holds what a suspended tenant relies on: what a viewer may call changes nothing. Of what
-// changes nothing, only the export of all about one user is for owners.
+// TestAViewersOperationsAreReads holds what a suspended tenant relies on: what a viewer may call changes nothing. Of
+// what changes nothing, only the export of all about one user is for owners.
 func TestAViewersOperationsAreReads(t *testing.T) {
 	t.Parallel()
-	reads := []string{"/simulate", "/effect", "/explain", "/try", "/alerts/preview"} // which take their question as a body
+	// which take their question as a body
+	reads := []string{"/simulate", "/effect", "/explain", "/try", "/alerts/preview"}
 	for _, r := range (&surface{}).routes(&openapi.ServerInterfaceWrapper{}) {
-		isRead := r.method == http.MethodGet || slices.ContainsFunc(reads, func(s string) bool { return strings.HasSuffix(r.path, s) })
-		isAboutPeople := strings.HasSuffix(r.path, "/users/{user_id}/data") || strings.HasSuffix(r.path, "/security-log")
+		isRead := r.method == http.MethodGet ||
+			slices.ContainsFunc(reads, func(s string) bool { return strings.HasSuffix(r.path, s) })
+		isAboutPeople := strings.HasSuffix(r.path, "/users/{user_id}/data") ||
+			strings.HasSuffix(r.path, "/security-log")
 		isRead = isRead && !isAboutPeople
 		if strings.Contains(r.path, "{tenant}") && isRead != (r.least == aViewer) {
 			t.Errorf("%s %s is for %s", r.method, r.path, r.least)
@@ -99,7 +103,10 @@ func TestAViewersOperationsAreReads(t *testing.T) {
 func TestChangesNeedAVersion(t *testing.T) {
 	t.Parallel()
 	// These end what cannot change meanwhile, or have their condition in the body.
-	without := []string{"signOut", "signOutEverywhere", "endAccountSessions", "endSession", "changePassword", "revokeInvitation", "turnSecondFactorOff"}
+	without := []string{
+		"signOut", "signOutEverywhere", "endAccountSessions", "endSession", "changePassword",
+		"revokeInvitation", "turnSecondFactorOff", "deleteParkedJob",
+	}
 	description, err := readDescription()
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +116,8 @@ func TestChangesNeedAVersion(t *testing.T) {
 			if method == http.MethodGet || method == http.MethodPost || slices.Contains(without, o.OperationID) {
 				continue
 			}
-			if o.Parameters.GetByInAndName("header", "If-Match") == nil || o.Responses.Value("412") == nil || o.Responses.Value("428") == nil {
+			if o.Parameters.GetByInAndName("header", "If-Match") == nil || o.Responses.Value("412") == nil ||
+				o.Responses.Value("428") == nil {
 				t.Errorf("%s takes no If-Match, or does not answer 412 and 428", o.OperationID)
 			}
 		}
@@ -123,7 +131,10 @@ func TestConditionsAreReadStrictly(t *testing.T) {
 			t.Errorf("%s is read as %d, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{``, `3`, `"3`, `3"`, `W/"3"`, `"3", "4"`, `"-1"`, `"x"`, `"99999999999999999999"`, `**`} {
+	for _, text := range []string{
+		``, `3`, `"3`, `3"`, `W/"3"`, `"3", "4"`, `"-1"`, `"x"`, `"99999999999999999999"`,
+		`**`,
+	} {
 		if got, err := expected(text); err == nil {
 			t.Errorf("%s is read as %d", text, got)
 		}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/gateway"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/gateway"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 func answerDescriptorMapping(stored rules.Gateway) (answer openapi.TheDescriptorMappingJSONResponse, err error) {
@@ -24,7 +24,9 @@ func answerDescriptorMapping(stored rules.Gateway) (answer openapi.TheDescriptor
 }
 
 // GetDescriptorMapping handles GET …/gateways/descriptors.
-func (s *surface) GetDescriptorMapping(ctx context.Context, _ openapi.GetDescriptorMappingRequestObject) (openapi.GetDescriptorMappingResponseObject, error) {
+func (s *surface) GetDescriptorMapping(ctx context.Context,
+	_ openapi.GetDescriptorMappingRequestObject,
+) (openapi.GetDescriptorMappingResponseObject, error) {
 	stored, err := s.storedMapping(ctx, rules.GatewayDescriptors)
 	if err != nil {
 		return nil, err
@@ -34,7 +36,9 @@ func (s *surface) GetDescriptorMapping(ctx context.Context, _ openapi.GetDescrip
 }
 
 // PutDescriptorMapping handles PUT …/gateways/descriptors.
-func (s *surface) PutDescriptorMapping(ctx context.Context, request openapi.PutDescriptorMappingRequestObject) (openapi.PutDescriptorMappingResponseObject, error) {
+func (s *surface) PutDescriptorMapping(ctx context.Context,
+	request openapi.PutDescriptorMappingRequestObject,
+) (openapi.PutDescriptorMappingResponseObject, error) {
 	mapping := new(gateway.Descriptors)
 	if err := copyMapping(request.Body, mapping); err != nil {
 		return nil, err
@@ -51,7 +55,9 @@ func (s *surface) PutDescriptorMapping(ctx context.Context, request openapi.PutD
 }
 
 // DeleteDescriptorMapping handles DELETE …/gateways/descriptors.
-func (s *surface) DeleteDescriptorMapping(ctx context.Context, request openapi.DeleteDescriptorMappingRequestObject) (openapi.DeleteDescriptorMappingResponseObject, error) {
+func (s *surface) DeleteDescriptorMapping(ctx context.Context,
+	request openapi.DeleteDescriptorMappingRequestObject,
+) (openapi.DeleteDescriptorMappingResponseObject, error) {
 	if err := s.removeMapping(ctx, rules.GatewayDescriptors, request.Params.IfMatch); err != nil {
 		return nil, err
 	}
@@ -120,7 +126,10 @@ func (s *surface) tryDescriptors(
 		if d.Hits != nil {
 			hits = *d.Hits
 		}
-		checks[i] = gateway.Check{Request: mapping.Check(sample.Domain, d.Entries, nil), Cost: hits * int64(enforce.Token)}
+		checks[i] = gateway.Check{
+			Request: mapping.Check(sample.Domain, d.Entries, nil),
+			Cost:    hits * int64(enforce.Token),
+		}
 		if _, err := tenant.PlanOf(&checks[i].Request); err != nil {
 			checks[i].Plan = "" // as the service does
 		}
@@ -148,11 +157,14 @@ func (s *surface) tryDescriptors(
 }
 
 func hasName(c *gateway.Check) bool {
-	return slices.ContainsFunc(c.Attributes, func(a rules.Attribute) bool { return a.Name == gateway.DescriptorAttribute })
+	return slices.ContainsFunc(c.Attributes,
+		func(a rules.Attribute) bool { return a.Name == gateway.DescriptorAttribute })
 }
 
 // descriptorsToTry compiles the mapping of a sample, or else the stored one.
-func (s *surface) descriptorsToTry(ctx context.Context, sent *openapi.DescriptorMapping) (*gateway.DescriptorMapping, error) {
+func (s *surface) descriptorsToTry(ctx context.Context, sent *openapi.DescriptorMapping) (*gateway.DescriptorMapping,
+	error,
+) {
 	if sent == nil {
 		stored, err := s.storedMapping(ctx, rules.GatewayDescriptors)
 		if err != nil {

@@ -7,22 +7,17 @@
 //
 // # A request's way
 //
-// routes.go has all routes in one table, each with the least access that it needs. Requests are checked in this order,
-// and the first failure is the answer:
+// routes.go has all routes in one table, each with the least access that it needs. gates.go has what each request
+// passes before its handler, in one list. The caller is the API key of the Authorization header, else the session of
+// the cookie. The role in the tenant is read for each request, so that a change of role holds from the next one on.
 //
-//  1. the origin: a browser's page of another site gets 403 ([net/http.CrossOriginProtection]);
-//  2. the caller: the API key of the Authorization header, else the session of the cookie; 401;
-//  3. the tenant in the path and the caller's role in it, read from the store for each request, so that
-//     a change of role holds from the next one on. Another's tenant gets the same 404 as a missing one;
-//  4. whether the tenant is suspended, and whether the role suffices: 403;
-//  5. the query, the path and the body, as strictly as package httpapi reads JSON, then by the schema: 400
-//     with a pointer for each mistake. After a file, which may take minutes to arrive, 2 to 4 again;
-//  6. the handler: domain validation, a write in the name of the caller, the answer.
+// Rate limits (ratelimit.go) and places (semaphores.go) keep tenants from each other's way, by the class of the
+// operation: light, heavy or bulk.
 //
 // People have roles, and API keys permissions: x-permission in openapi.yaml is what a key needs. Operations without one
-// are for people. Keys of tenants are checked against the rules in memory, so that a revocation holds through an outage of
-// the database, and against their row, so that one that this process has not read yet holds too. Service keys act in every
-// tenant and are looked up in the database alone.
+// are for people. Keys of tenants are checked against the rules in memory, so that a revocation holds through an outage
+// of the database, and against their row, so that a revocation holds that this process has not read yet. Service keys
+// act in every tenant and are looked up in the database alone.
 //
 // # What validation leaves to the domain
 //
@@ -40,7 +35,7 @@
 // # When a neighbour is down
 //
 // Without the database every answer is 503 with Retry-After, sessions included: an outage signs nobody out and lets
-// nobody in. While the store of buckets is down, they are 503 and everything else works. If buckets are in
+// nobody in. While the store of buckets is down, requests for buckets get 503 and all others work. If buckets are in
 // the memory of other processes: 409, except in the process that has them.
 //
 // # Cost

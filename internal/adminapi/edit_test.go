@@ -27,14 +27,16 @@ func TestOfTwoEditorsTheSecondIsToldAndLosesNothing(t *testing.T) {
 	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d", rule.ID)
 	read := w.want(w.send(first, "GET", path, nil), http.StatusOK).header.Get("ETag")
 	saved := w.want(w.send(first, "PATCH", path, map[string]any{"burst_capacity": 20}, "If-Match", read), http.StatusOK)
-	refused := w.want(w.send(second, "PATCH", path, map[string]any{"burst_capacity": 30}, "If-Match", read), http.StatusPreconditionFailed)
+	refused := w.want(w.send(second, "PATCH", path, map[string]any{"burst_capacity": 30}, "If-Match", read),
+		http.StatusPreconditionFailed)
 	if got, want := refused.header.Get("ETag"), saved.header.Get("ETag"); got != want || got == read {
 		t.Errorf("the second is told the ETag %s, want %s", got, want)
 	}
 	if got := shownOf(t, w.send(second, "GET", path, nil)); got.Burst != 20 {
 		t.Errorf("the first editor's burst became %d", got.Burst)
 	}
-	w.want(w.send(second, "PATCH", path, map[string]any{"burst_capacity": 30}, "If-Match", refused.header.Get("ETag")), http.StatusOK)
+	w.want(w.send(second, "PATCH", path, map[string]any{"burst_capacity": 30}, "If-Match", refused.header.Get("ETag")),
+		http.StatusOK)
 	w.want(w.send(first, "DELETE", path, nil, "If-Match", read), http.StatusPreconditionFailed)
 	w.want(w.send(first, "DELETE", path, nil), http.StatusPreconditionRequired)
 	w.want(w.send(first, "DELETE", path, nil, "If-Match", "*"), http.StatusNoContent)
@@ -76,31 +78,70 @@ func TestAMatrixWithOneBadCellChangesNothingAndNamesIt(t *testing.T) {
 		status  int
 		pointer string
 	}{
-		"a burst of 0":                   {map[string]any{"rule_id": b.ID, "version": 1, "burst_capacity": 0}, 400, "/cells/1/burst_capacity"},
-		"a rule that is not there":       {map[string]any{"rule_id": 999999, "version": 1}, 412, "/cells/1"},
-		"a rule that is named twice":     {map[string]any{"rule_id": a.ID, "version": 1, "burst_capacity": 98}, 400, "/cells/1/rule_id"},
-		"one too many of its pattern":    {map[string]any{"key_pattern": "global", "name": "64", "rate_per_second": 1, "burst_capacity": 1}, 400, "/cells/1/key_pattern"},
-		"a rule without its version":     {map[string]any{"rule_id": b.ID}, 400, "/cells/1/version"},
-		"a version that is old":          {map[string]any{"rule_id": b.ID, "version": 7}, 412, "/cells/1"},
-		"a new one without a pattern":    {map[string]any{"rate_per_second": 1, "burst_capacity": 1}, 400, "/cells/1/key_pattern"},
-		"a new one of a plan not there":  {map[string]any{"key_pattern": "global", "plan": "nope", "rate_per_second": 1, "burst_capacity": 1}, 400, "/cells/1/plan"},
-		"a new one where a rule stands":  {map[string]any{"key_pattern": "user:{user_id}", "name": b.Name, "rate_per_second": 1, "burst_capacity": 1}, 409, "/cells/1"},
-		"a removal that names no rule":   {map[string]any{"remove": true}, 400, "/cells/1/rule_id"},
-		"an unknown field":               {map[string]any{"rule_id": b.ID, "version": 1, "burst": 3}, 400, "/cells/1/burst"},
-		"a wrong type":                   {map[string]any{"rule_id": b.ID, "version": 1, "burst_capacity": "3"}, 400, "/cells/1/burst_capacity"},
-		"a pattern for a rule that is":   {map[string]any{"rule_id": b.ID, "version": 1, "key_pattern": "global"}, 400, "/cells/1"},
-		"a shadow bypass among the good": {map[string]any{"rule_id": b.ID, "version": 1, "action": "bypass"}, 400, "/cells/1/mode"},
+		"a burst of 0": {
+			map[string]any{"rule_id": b.ID, "version": 1, "burst_capacity": 0},
+			400,
+			"/cells/1/burst_capacity",
+		},
+		"a rule that is not there": {map[string]any{"rule_id": 999999, "version": 1}, 412, "/cells/1"},
+		"a rule that is named twice": {
+			map[string]any{"rule_id": a.ID, "version": 1, "burst_capacity": 98},
+			400,
+			"/cells/1/rule_id",
+		},
+		"one too many of its pattern": {map[string]any{
+			"key_pattern": "global", "name": "64", "rate_per_second": 1,
+			"burst_capacity": 1,
+		}, 400, "/cells/1/key_pattern"},
+		"a rule without its version": {map[string]any{"rule_id": b.ID}, 400, "/cells/1/version"},
+		"a version that is old":      {map[string]any{"rule_id": b.ID, "version": 7}, 412, "/cells/1"},
+		"a new one without a pattern": {
+			map[string]any{"rate_per_second": 1, "burst_capacity": 1},
+			400,
+			"/cells/1/key_pattern",
+		},
+		"a new one of a plan not there": {map[string]any{
+			"key_pattern": "global", "plan": "nope", "rate_per_second": 1,
+			"burst_capacity": 1,
+		}, 400, "/cells/1/plan"},
+		"a new one where a rule stands": {map[string]any{
+			"key_pattern": "user:{user_id}", "name": b.Name,
+			"rate_per_second": 1, "burst_capacity": 1,
+		}, 409, "/cells/1"},
+		"a removal that names no rule": {map[string]any{"remove": true}, 400, "/cells/1/rule_id"},
+		"an unknown field": {
+			map[string]any{"rule_id": b.ID, "version": 1, "burst": 3},
+			400,
+			"/cells/1/burst",
+		},
+		"a wrong type": {
+			map[string]any{"rule_id": b.ID, "version": 1, "burst_capacity": "3"},
+			400,
+			"/cells/1/burst_capacity",
+		},
+		"a pattern for a rule that is": {
+			map[string]any{"rule_id": b.ID, "version": 1, "key_pattern": "global"},
+			400,
+			"/cells/1",
+		},
+		"a shadow bypass among the good": {
+			map[string]any{"rule_id": b.ID, "version": 1, "action": "bypass"},
+			400,
+			"/cells/1/mode",
+		},
 	}
 	for name, test := range tests {
 		for _, dryRun := range []bool{true, false} {
 			body := map[string]any{"dry_run": dryRun, "cells": []any{good, test.cell}}
 			got := w.send(by, "POST", "/api/v1/tenants/acme/matrix", body)
 			if pointers := pointersOf(t, got); got.status != test.status || !slices.Contains(pointers, test.pointer) {
-				t.Errorf("%s (dry run: %v) is answered %d at %v, want %d at %s", name, dryRun, got.status, pointers, test.status, test.pointer)
+				t.Errorf("%s (dry run: %v) is answered %d at %v, want %d at %s", name, dryRun, got.status, pointers,
+					test.status, test.pointer)
 			}
 		}
 	}
-	if got := shownOf(t, w.send(by, "GET", fmt.Sprintf("/api/v1/tenants/acme/rules/%d", a.ID), nil)); got.Burst != a.Burst || got.Version != 1 {
+	if got := shownOf(t, w.send(by, "GET", fmt.Sprintf("/api/v1/tenants/acme/rules/%d", a.ID),
+		nil)); got.Burst != a.Burst || got.Version != 1 {
 		t.Errorf("the good cell was saved: %+v", got)
 	}
 }
@@ -113,9 +154,13 @@ func TestAMatrixIsSavedAtOnceAndSaysWhatChanged(t *testing.T) {
 	cells := []any{
 		map[string]any{"rule_id": a.ID, "version": 1, "burst_capacity": 99},
 		map[string]any{"rule_id": b.ID, "version": 1, "remove": true},
-		map[string]any{"key_pattern": "user:{user_id}", "name": a.Name, "plan": "free", "rate_per_second": 5, "burst_capacity": 6},
+		map[string]any{
+			"key_pattern": "user:{user_id}", "name": a.Name, "plan": "free", "rate_per_second": 5,
+			"burst_capacity": 6,
+		},
 		map[string]any{"rule_id": same.ID, "version": 1, "burst_capacity": same.Burst},
-		map[string]any{"key_pattern": "user:{user_id}", "name": b.Name, "rate_per_second": 7, "burst_capacity": 8}, // takes b's place
+		// takes b's place
+		map[string]any{"key_pattern": "user:{user_id}", "name": b.Name, "rate_per_second": 7, "burst_capacity": 8},
 	}
 	type diff struct {
 		Changes []struct {
@@ -123,7 +168,8 @@ func TestAMatrixIsSavedAtOnceAndSaysWhatChanged(t *testing.T) {
 		} `json:"changes"`
 		Text string `json:"text"`
 	}
-	planned := w.want(w.send(by, "POST", "/api/v1/tenants/acme/matrix", map[string]any{"dry_run": true, "cells": cells}), http.StatusOK)
+	planned := w.want(w.send(by, "POST", "/api/v1/tenants/acme/matrix",
+		map[string]any{"dry_run": true, "cells": cells}), http.StatusOK)
 	saved := w.want(w.send(by, "POST", "/api/v1/tenants/acme/matrix", map[string]any{"cells": cells}), http.StatusOK)
 	for name, got := range map[string]answer{"planned": planned, "saved": saved} {
 		var kinds []string
@@ -137,7 +183,8 @@ func TestAMatrixIsSavedAtOnceAndSaysWhatChanged(t *testing.T) {
 	if p, s := read[diff](t, planned).Text, read[diff](t, saved).Text; p != s || !strings.Contains(p, "burst 10 → 99") {
 		t.Errorf("planned\n%s\nsaved\n%s", p, s)
 	}
-	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ActorID: fmt.Sprint(by.account.ID)}, auth.AuditCursor{}, 10)
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ActorID: fmt.Sprint(by.account.ID)},
+		auth.LogCursor{}, 10)
 	if err != nil || len(entries) != 4 || entries[0].Change != entries[3].Change || entries[0].Actor.Act != "matrix" {
 		t.Errorf("the audit log has %+v, %v", entries, err)
 	}
@@ -148,16 +195,23 @@ func TestASplitSaysWhatBecomesOfOverrides(t *testing.T) {
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Editor)
 	split, removed := w.rule(w.acme), w.rule(w.acme)
-	for _, path := range []string{fmt.Sprintf("%d/overrides/42", split.ID), fmt.Sprintf("%d/overrides/43", removed.ID)} {
+	for _, path := range []string{
+		fmt.Sprintf("%d/overrides/42", split.ID),
+		fmt.Sprintf("%d/overrides/43", removed.ID),
+	} {
 		body := map[string]any{"rate_per_second": 1, "burst_capacity": 1, "reason": "x"}
 		w.want(w.send(by, "PUT", "/api/v1/tenants/acme/rules/"+path, body, "If-None-Match", "*"), http.StatusCreated)
 	}
 	cells := []any{
 		map[string]any{"rule_id": split.ID, "version": 1, "remove": true},
 		map[string]any{"rule_id": removed.ID, "version": 1, "remove": true},
-		map[string]any{"key_pattern": "user:{user_id}", "name": split.Name, "plan": "free", "rate_per_second": 5, "burst_capacity": 6},
+		map[string]any{
+			"key_pattern": "user:{user_id}", "name": split.Name, "plan": "free", "rate_per_second": 5,
+			"burst_capacity": 6,
+		},
 	}
-	got := w.want(w.send(by, "POST", "/api/v1/tenants/acme/matrix", map[string]any{"dry_run": true, "cells": cells}), http.StatusOK)
+	got := w.want(w.send(by, "POST", "/api/v1/tenants/acme/matrix", map[string]any{"dry_run": true, "cells": cells}),
+		http.StatusOK)
 	type overrides struct {
 		Moved, Removed int64
 		RemovedUsers   []string `json:"removed_users"`
@@ -169,7 +223,8 @@ func TestASplitSaysWhatBecomesOfOverrides(t *testing.T) {
 	if o := changes[0].Overrides; o == nil || o.Moved != 1 || o.Removed != 0 {
 		t.Errorf("the split is answered %s", got.body)
 	}
-	if o := changes[1].Overrides; o == nil || o.Moved != 0 || o.Removed != 1 || !slices.Equal(o.RemovedUsers, []string{"43"}) {
+	if o := changes[1].Overrides; o == nil || o.Moved != 0 || o.Removed != 1 ||
+		!slices.Equal(o.RemovedUsers, []string{"43"}) {
 		t.Errorf("the removal is answered %s", got.body)
 	}
 	if changes[2].Overrides != nil {
@@ -189,7 +244,8 @@ func TestAPatchOfWhateverIsThereLosesToNobody(t *testing.T) {
 		var group sync.WaitGroup
 		for i := range 10 {
 			group.Go(func() {
-				if got := w.send(by, "PATCH", path, map[string]any{field: fmt.Sprint("number ", i)}, "If-Match", "*"); got.status != http.StatusOK {
+				if got := w.send(by, "PATCH", path, map[string]any{field: fmt.Sprint("number ", i)}, "If-Match",
+					"*"); got.status != http.StatusOK {
 					t.Errorf("%s: answered %d: %s", path, got.status, got.body)
 				}
 			})
@@ -223,11 +279,13 @@ func TestAPromotionOverAChangedLiveRuleNamesIt(t *testing.T) {
 	live := w.rule(w.acme, func(r *rules.Rule) { r.Mode, r.Active = rules.ModeEnforce, false })
 	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d/promote", candidate.ID)
 	promote := func(version int64, ifMatch string) answer {
-		return w.send(by, "POST", path, map[string]any{"into_rule_id": live.ID, "into_version": version}, "If-Match", ifMatch)
+		return w.send(by, "POST", path, map[string]any{"into_rule_id": live.ID, "into_version": version}, "If-Match",
+			ifMatch)
 	}
 	for _, ifMatch := range []string{`"1"`, "*"} {
 		got := w.want(promote(7, ifMatch), http.StatusPreconditionFailed)
-		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/into_version"}) || got.header.Get("ETag") != "" {
+		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/into_version"}) ||
+			got.header.Get("ETag") != "" {
 			t.Errorf("it points at %v and tells the ETag %q", pointers, got.header.Get("ETag"))
 		}
 	}
@@ -248,8 +306,10 @@ func TestABucketIsLookedIntoAndChangedAndThatIsAudited(t *testing.T) {
 	const user = "a/b%2F"
 	path := "/api/v1/tenants/acme/users/a%2Fb%252F/buckets"
 	key := fmt.Sprintf("%d:%s", rule.ID, user)
-	credited := w.want(w.send(by, "POST", path+"/credit", map[string]any{"bucket_key": key, "tokens": -2.5}), http.StatusOK)
-	if !strings.Contains(credited.body, `"tokens_before":10`) || !strings.Contains(credited.body, `"tokens_after":7.5`) {
+	credited := w.want(w.send(by, "POST", path+"/credit", map[string]any{"bucket_key": key, "tokens": -2.5}),
+		http.StatusOK)
+	if !strings.Contains(credited.body, `"tokens_before":10`) ||
+		!strings.Contains(credited.body, `"tokens_after":7.5`) {
 		t.Errorf("credited: %s", credited.body)
 	}
 	looked := w.want(w.send(by, "GET", path, nil), http.StatusOK)
@@ -269,8 +329,10 @@ func TestABucketIsLookedIntoAndChangedAndThatIsAudited(t *testing.T) {
 			t.Errorf("%s: answered %d: %s", name, got.status, got.body)
 		}
 	}
-	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "bucket", ObjectID: key}, auth.AuditCursor{}, 10)
-	if err != nil || len(entries) != 2 || entries[0].Action != auth.AuditReset || entries[1].Action != auth.AuditCredit {
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "bucket", ObjectID: key},
+		auth.LogCursor{}, 10)
+	if err != nil || len(entries) != 2 || entries[0].Action != auth.AuditReset ||
+		entries[1].Action != auth.AuditCredit {
 		t.Errorf("the audit log has %+v, %v", entries, err)
 	}
 }
@@ -317,7 +379,8 @@ func TestAPlatformAdminSignsAnAccountOutEverywhere(t *testing.T) {
 		}
 	}](t, w.want(w.send(w.signedIn(lost.account), "GET", "/api/v1/account/security-log?limit=2", nil), http.StatusOK))
 	for i, by := range []string{"by a service key", "by a platform admin"} {
-		if got := log.Items[i]; got.Kind != "sessions_ended" || got.Who != lost.account.Email || got.Detail != by || got.IP != nil || got.Agent+got.Key != "" {
+		if got := log.Items[i]; got.Kind != "sessions_ended" || got.Who != lost.account.Email || got.Detail != by ||
+			got.IP != nil || got.Agent+got.Key != "" {
 			t.Errorf("the account's security log has %+v, want sessions ended %s", got, by)
 		}
 	}
@@ -362,9 +425,11 @@ func TestAChangeIsRevertedFromItsEntryByWhoMayMakeIt(t *testing.T) {
 	rule := w.rule(w.acme)
 	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d", rule.ID)
 	w.want(w.send(editor, "PATCH", path, map[string]any{"burst_capacity": 77}, "If-Match", "*"), http.StatusOK)
-	w.want(w.send(owner, "PATCH", "/api/v1/tenants/acme", map[string]any{"name": "Acme 2"}, "If-Match", "*"), http.StatusOK)
+	w.want(w.send(owner, "PATCH", "/api/v1/tenants/acme", map[string]any{"name": "Acme 2"}, "If-Match", "*"),
+		http.StatusOK)
 	revert := func(kind, id string) string {
-		entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: kind, ObjectID: id}, auth.AuditCursor{}, 1)
+		entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: kind, ObjectID: id},
+			auth.LogCursor{}, 1)
 		if err != nil || len(entries) != 1 {
 			t.Fatalf("%v, %v", entries, err)
 		}

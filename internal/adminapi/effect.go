@@ -11,24 +11,28 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // ShowEffect handles POST …/effect.
-func (s *surface) ShowEffect(ctx context.Context, request openapi.ShowEffectRequestObject) (openapi.ShowEffectResponseObject, error) {
+func (s *surface) ShowEffect(ctx context.Context,
+	request openapi.ShowEffectRequestObject,
+) (openapi.ShowEffectResponseObject, error) {
 	tenant := requestOf(ctx).tenant
 	candidate, err := s.readEffect(ctx, request.Body)
 	if err != nil {
 		return nil, err
 	}
 	answer := openapi.ShowEffect200JSONResponse{
-		IsRecording: tenant.Settings.RecordDays > 0, Since: timeOrNull(never), Until: timeOrNull(never), NoneSince: timeOrNull(never), Note: orNull(""),
+		IsRecording: tenant.Settings.RecordDays > 0, Since: timeOrNull(never), Until: timeOrNull(never),
+		NoneSince: timeOrNull(never), Note: orNull(""),
 		Rules: []openapi.EffectOfRule{}, Users: []openapi.EffectOfUser{}, LeftOut: []openapi.EffectLeftOut{},
 	}
 	result, err := replay.Effect(ctx, s.Recorded, tenant.ID, candidate, s.Now())
 	switch {
 	case errors.Is(err, replay.ErrNotInSample):
-		answer.Note = nullable.NewNullableWithValue("Only a sample of the users is recorded, and this user is not in it.")
+		answer.Note = nullable.NewNullableWithValue(
+			"Only a sample of the users is recorded, and this user is not in it.")
 		return answer, nil
 	case err != nil:
 		return nil, err
@@ -47,8 +51,10 @@ func (s *surface) ShowEffect(ctx context.Context, request openapi.ShowEffectRequ
 	for i := range result.Rules {
 		if of := &result.Rules[i]; of.IsChanged {
 			answer.Rules = append(answer.Rules, openapi.EffectOfRule{
-				RuleId: orNull(of.RuleID), Rule: of.Rule, Mode: openapi.Mode(of.Mode), Note: orNull(notes[of.Rule]), DeniedThen: showFigure(of.DeniedThen),
-				DeniedNow: showFigure(of.DeniedNow), NewlyDenied: showFigure(of.NewlyDenied), NoLongerDenied: showFigure(of.NoLongerDenied),
+				RuleId: orNull(of.RuleID), Rule: of.Rule, Mode: openapi.Mode(of.Mode), Note: orNull(notes[of.Rule]),
+				DeniedThen: showFigure(of.DeniedThen),
+				DeniedNow:  showFigure(of.DeniedNow), NewlyDenied: showFigure(of.NewlyDenied),
+				NoLongerDenied: showFigure(of.NoLongerDenied),
 			})
 		}
 	}
@@ -93,7 +99,10 @@ func (s *surface) readEffect(ctx context.Context, q *openapi.EffectQuestion) (ca
 		}
 	}
 	if kinds != 1 || valueOf(q.Prune) && q.File == nil {
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/rules", Detail: "are needed, or remove, an override or a file; prune is for a file only"}})
+		return nil, httpapi.BodyProblem([]httpapi.FieldError{{
+			Pointer: "/rules",
+			Detail:  "send rules, remove or an override, or else a file; prune is for a file only",
+		}})
 	}
 	asked := replay.Request{File: valueOf(q.File), Prune: valueOf(q.Prune)}
 	var wrong []httpapi.FieldError
@@ -134,22 +143,29 @@ func (s *surface) readEffect(ctx context.Context, q *openapi.EffectQuestion) (ca
 func (s *surface) readEffectOverride(ctx context.Context, given *openapi.EffectOverride) (*replay.Candidate, error) {
 	rule, err := s.Stores.Rule(ctx, requestOf(ctx).tenant.ID, rules.RuleID(given.RuleId))
 	if errors.Is(err, rules.ErrNotFound) {
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/override/rule_id", Detail: "must be the id of a rule of the tenant"}})
+		return nil, httpapi.BodyProblem([]httpapi.FieldError{{
+			Pointer: "/override/rule_id",
+			Detail:  "must be the id of a rule of the tenant",
+		}})
 	}
 	if err != nil {
 		return nil, err
 	}
 	override := rules.Override{
-		TenantID: rule.TenantID, RuleID: rule.ID, UserID: given.UserId, RatePerSecond: valueOf(given.RatePerSecond), RateUnit: rules.PerSecond,
-		Burst: given.BurstCapacity, Reason: "its effect is looked at",
+		TenantID: rule.TenantID, RuleID: rule.ID, UserID: given.UserId, RatePerSecond: valueOf(given.RatePerSecond),
+		RateUnit: rules.PerSecond,
+		Burst:    given.BurstCapacity, Reason: "its effect is looked at",
 	}
 	if err := httpapi.BodyProblem(pointers("/override", override.Validate(&rule, s.Now()))); err != nil {
 		return nil, err
 	}
-	return &replay.Candidate{Config: ruleset.Config{Overrides: []ruleset.ConfigOverride{{Rule: rule.Identity(), Override: override}}}}, nil
+	return &replay.Candidate{Config: ruleset.Config{Overrides: []ruleset.ConfigOverride{{
+		Rule:     rule.Identity(),
+		Override: override,
+	}}}}, nil
 }
 
-// effectUsers caps the users beside an editor.
+// effectUsers caps the users that are shown beside an editor.
 const effectUsers = 5
 
 func showFigure(f replay.Figure) openapi.Figure {

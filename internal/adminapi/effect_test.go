@@ -31,23 +31,34 @@ func TestAnEffectIsWhatTheLimitWouldHaveDone(t *testing.T) {
 	w := newWorld(t)
 	viewer, owner := w.person(w.acme, auth.Viewer), w.person(w.acme, auth.Owner)
 	const path = "/api/v1/tenants/acme/effect"
-	question := map[string]any{"rules": []any{map[string]any{"key_pattern": "user:{user_id}", "name": "tight", "rate_per_second": 0.001, "burst_capacity": 2}}}
-	if got := read[effect](t, w.want(w.send(viewer, "POST", path, question), http.StatusOK)); got.IsRecording || got.Since != nil {
+	question := map[string]any{"rules": []any{map[string]any{
+		"key_pattern": "user:{user_id}", "name": "tight",
+		"rate_per_second": 0.001, "burst_capacity": 2,
+	}}}
+	if got := read[effect](t, w.want(w.send(viewer, "POST", path, question), http.StatusOK)); got.IsRecording ||
+		got.Since != nil {
 		t.Errorf("nothing is recorded, and the effect is %+v", got)
 	}
 	tenant := w.want(w.send(owner, "GET", "/api/v1/tenants/acme", nil), http.StatusOK)
-	w.want(w.send(owner, "PATCH", "/api/v1/tenants/acme", map[string]any{"settings": map[string]any{"record_days": 7}}, "If-Match", tenant.header.Get("ETag")), http.StatusOK)
-	block := traffic.Block{Tenant: w.acme.ID, Writer: "w", Number: 1, First: time.Now().Add(-time.Minute), Last: time.Now().Add(-time.Minute)}
+	w.want(w.send(owner, "PATCH", "/api/v1/tenants/acme", map[string]any{"settings": map[string]any{"record_days": 7}},
+		"If-Match", tenant.header.Get("ETag")), http.StatusOK)
+	block := traffic.Block{
+		Tenant: w.acme.ID, Writer: "w", Number: 1, First: time.Now().Add(-time.Minute),
+		Last: time.Now().Add(-time.Minute),
+	}
 	block.SetRuns([]traffic.Run{{UserID: "42", Endpoint: "/a", Cost: 1_000_000, Times: []uint32{0, 1, 2, 3, 4}}})
 	if err := w.store.WriteTraffic(w.ctx(), []traffic.Block{block}); err != nil {
 		t.Fatal(err)
 	}
 	got := read[effect](t, w.want(w.send(viewer, "POST", path, question), http.StatusOK))
-	if !got.IsRecording || got.Since == nil || got.NewlyDenied.Value != 3 || len(got.Users) != 1 || got.Users[0].UserID != "42" {
+	if !got.IsRecording || got.Since == nil || got.NewlyDenied.Value != 3 || len(got.Users) != 1 ||
+		got.Users[0].UserID != "42" {
 		t.Errorf("the effect is %+v", got)
 	}
-	if from, to := got.Since.Sub(block.First).Abs(), got.Until.Sub(block.Last).Abs(); from > time.Second || to > time.Second {
-		t.Errorf("the checks came from %v to %v, and the effect covers %v to %v", block.First, block.Last, got.Since, got.Until)
+	if from, to := got.Since.Sub(block.First).Abs(), got.Until.Sub(block.Last).Abs(); from > time.Second ||
+		to > time.Second {
+		t.Errorf("the checks came from %v to %v, and the effect covers %v to %v", block.First, block.Last, got.Since,
+			got.Until)
 	}
 	w.want(w.send(w.person(w.other, auth.Owner), "POST", path, question), http.StatusNotFound)
 	question["rules"].([]any)[0].(map[string]any)["burst_capacity"] = 0
@@ -60,11 +71,18 @@ func TestTheEffectOfChangesOfSeveralRules(t *testing.T) {
 	by := w.person(w.acme, auth.Viewer)
 	const path = "/api/v1/tenants/acme/effect"
 	w.record(w.acme, 10)
-	tight := w.rule(w.acme, func(r *rules.Rule) { r.Burst, r.RatePerSecond, r.Mode, r.Plan = 2, 0.001, rules.ModeEnforce, "free" })
+	tight := w.rule(w.acme, func(r *rules.Rule) {
+		r.Burst, r.RatePerSecond, r.Mode, r.Plan = 2, 0.001,
+			rules.ModeEnforce, "free"
+	})
 	newRule := func(burst int, name string) map[string]any {
-		return map[string]any{"key_pattern": "user:{user_id}", "name": name, "plan": "free", "rate_per_second": 0.001, "burst_capacity": burst}
+		return map[string]any{
+			"key_pattern": "user:{user_id}", "name": name, "plan": "free", "rate_per_second": 0.001,
+			"burst_capacity": burst,
+		}
 	}
-	file := fmt.Sprintf("rules:\n  - {key_pattern: \"user:{user_id}\", name: %s, plan: free, rate_per_second: 0.001, burst_capacity: 5}\n", tight.Name)
+	file := fmt.Sprintf("rules:\n  - {key_pattern: \"user:{user_id}\", name: %s, plan: free, rate_per_second: 0.001, "+
+		"burst_capacity: 5}\n", tight.Name)
 	for name, test := range map[string]struct {
 		question    map[string]any
 		more, fewer float64
@@ -74,36 +92,58 @@ func TestTheEffectOfChangesOfSeveralRules(t *testing.T) {
 		"a removed rule":       {map[string]any{"remove": []any{tight.ID}}, 0, 8},
 		"a file":               {map[string]any{"file": file}, 0, 3},
 		"an empty file":        {map[string]any{"file": "rules: []", "prune": true}, 0, 8},
-		"a raise":              {map[string]any{"override": map[string]any{"rule_id": tight.ID, "user_id": "42", "rate_per_second": 0.001, "burst_capacity": 9}}, 0, 7},
+		"a raise": {map[string]any{"override": map[string]any{
+			"rule_id": tight.ID, "user_id": "42",
+			"rate_per_second": 0.001, "burst_capacity": 9,
+		}}, 0, 7},
 	} {
 		got := read[effect](t, w.want(w.send(by, "POST", path, test.question), http.StatusOK))
 		if got.NewlyDenied.Value != test.more || got.NoLongerDenied.Value != test.fewer {
-			t.Errorf("%s denies %g more and %g fewer, want %g and %g", name, got.NewlyDenied.Value, got.NoLongerDenied.Value, test.more, test.fewer)
+			t.Errorf("%s denies %g more and %g fewer, want %g and %g", name, got.NewlyDenied.Value,
+				got.NoLongerDenied.Value, test.more, test.fewer)
 		}
 	}
-	must(w.system().PutOverride(w.ctx(), rules.Override{TenantID: w.acme.ID, RuleID: tight.ID, UserID: "42", RatePerSecond: 1, RateUnit: rules.PerSecond, Burst: 100, Reason: "migration"}, rules.NoneStored))(t)
+	must(w.system().PutOverride(w.ctx(),
+		rules.Override{
+			TenantID: w.acme.ID, RuleID: tight.ID, UserID: "42", RatePerSecond: 1, RateUnit: rules.PerSecond,
+			Burst: 100, Reason: "migration",
+		}, rules.NoneStored))(t)
 	overridden := map[string]any{"rules": []any{newRule(1, tight.Name)}}
-	if got := read[effect](t, w.want(w.send(by, "POST", path, overridden), http.StatusOK)); got.NewlyDenied.Value+got.NoLongerDenied.Value != 0 {
-		t.Errorf("a lower limit changes %g checks of a user who has an override", got.NewlyDenied.Value+got.NoLongerDenied.Value)
+	if got := read[effect](t, w.want(w.send(by, "POST", path, overridden),
+		http.StatusOK)); got.NewlyDenied.Value+got.NoLongerDenied.Value != 0 {
+		t.Errorf("a lower limit changes %g checks of a user who has an override",
+			got.NewlyDenied.Value+got.NoLongerDenied.Value)
 	}
 	unused := newRule(1, "unused")
 	unused["plan"] = "pro"
-	got := read[effect](t, w.want(w.send(by, "POST", path, map[string]any{"rules": []any{newRule(1, tight.Name), unused}}), http.StatusOK))
-	if notes := []*string{got.Rules[0].Note, got.Rules[1].Note}; notes[0] != nil && notes[1] != nil || cmp.Or(notes[0], notes[1]) == nil || *cmp.Or(notes[0], notes[1]) != "No recorded check was on the plan pro." {
+	got := read[effect](t, w.want(w.send(by, "POST", path,
+		map[string]any{"rules": []any{newRule(1, tight.Name), unused}}), http.StatusOK))
+	if notes := []*string{got.Rules[0].Note, got.Rules[1].Note}; notes[0] != nil && notes[1] != nil ||
+		cmp.Or(notes[0], notes[1]) == nil || *cmp.Or(notes[0], notes[1]) != "No recorded check was on the plan pro." {
 		t.Errorf("rules of plans with and without checks say %v", got.Rules)
 	}
-	nobody := map[string]any{"override": map[string]any{"rule_id": tight.ID, "user_id": "43", "rate_per_second": 1, "burst_capacity": 9}}
-	if got := read[effect](t, w.want(w.send(by, "POST", path, nobody), http.StatusOK)); got.Since != nil || got.Note != nil || got.NoneSince == nil || time.Since(*got.NoneSince) < 23*time.Hour {
+	nobody := map[string]any{"override": map[string]any{
+		"rule_id": tight.ID, "user_id": "43", "rate_per_second": 1,
+		"burst_capacity": 9,
+	}}
+	if got := read[effect](t, w.want(w.send(by, "POST", path, nobody), http.StatusOK)); got.Since != nil ||
+		got.Note != nil || got.NoneSince == nil || time.Since(*got.NoneSince) < 23*time.Hour {
 		t.Errorf("the effect on a user without checks is %+v", got)
 	}
 	for name, test := range map[string]struct {
 		question map[string]any
 		pointer  string
 	}{
-		"nothing":           {map[string]any{}, "/rules"},
-		"two candidates":    {map[string]any{"file": file, "rules": []any{newRule(1, "x")}}, "/rules"},
-		"a bad override":    {map[string]any{"override": map[string]any{"rule_id": tight.ID, "user_id": "42", "rate_per_second": 1, "burst_capacity": 0}}, "/override/burst_capacity"},
-		"another's rule":    {map[string]any{"override": map[string]any{"rule_id": w.rule(w.other).ID, "user_id": "42", "rate_per_second": 1, "burst_capacity": 5}}, "/override/rule_id"},
+		"nothing":        {map[string]any{}, "/rules"},
+		"two candidates": {map[string]any{"file": file, "rules": []any{newRule(1, "x")}}, "/rules"},
+		"a bad override": {map[string]any{"override": map[string]any{
+			"rule_id": tight.ID, "user_id": "42",
+			"rate_per_second": 1, "burst_capacity": 0,
+		}}, "/override/burst_capacity"},
+		"another's rule": {map[string]any{"override": map[string]any{
+			"rule_id": w.rule(w.other).ID, "user_id": "42",
+			"rate_per_second": 1, "burst_capacity": 5,
+		}}, "/override/rule_id"},
 		"another's removal": {map[string]any{"remove": []any{w.rule(w.other).ID}}, "/remove/0"},
 		"a bad file":        {map[string]any{"file": "rules: 1"}, "/file/lines/1"},
 	} {

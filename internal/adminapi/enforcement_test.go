@@ -43,7 +43,8 @@ func TestOwnersTurnTheSwitchForBadDays(t *testing.T) {
 
 	// Every list that a tenant is chosen from says it.
 	for _, list := range []string{"/api/v1/tenants", "/api/v1/session"} {
-		if got := w.want(w.send(editor, "GET", list, nil), http.StatusOK); !strings.Contains(got.body, `"enforcement":"shadow"`) {
+		if got := w.want(w.send(editor, "GET", list, nil), http.StatusOK); !strings.Contains(got.body,
+			`"enforcement":"shadow"`) {
 			t.Errorf("%s does not say that acme is in shadow: %s", list, got.body)
 		}
 	}
@@ -59,7 +60,10 @@ func TestOwnersTurnTheSwitchForBadDays(t *testing.T) {
 	if strings.Contains(file.body, "enforcement") {
 		t.Errorf("the exported file has the switch: %s", file.body)
 	}
-	w.want(w.do(owner, request{method: "POST", path: path + "/import?prune=true", body: file.body, header: map[string]string{"Content-Type": "application/yaml"}}), http.StatusOK)
+	w.want(w.do(owner, request{
+		method: "POST", path: path + "/import?prune=true", body: file.body,
+		header: map[string]string{"Content-Type": "application/yaml"},
+	}), http.StatusOK)
 	if got := read[tenant](t, w.send(owner, "GET", path, nil)).Enforcement; got != "shadow" {
 		t.Errorf("after an import it is %q, want shadow still", got)
 	}

@@ -3,6 +3,7 @@ package adminapi
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
@@ -20,7 +21,9 @@ const (
 )
 
 // ExportUserData handles GET …/users/{user_id}/data.
-func (s *surface) ExportUserData(ctx context.Context, request openapi.ExportUserDataRequestObject) (openapi.ExportUserDataResponseObject, error) {
+func (s *surface) ExportUserData(ctx context.Context,
+	request openapi.ExportUserDataRequestObject,
+) (openapi.ExportUserDataResponseObject, error) {
 	userID, tenant, now := request.UserId, requestOf(ctx).tenant.ID, s.Now()
 	if err := wrongUser(userID); err != nil {
 		return nil, err
@@ -41,7 +44,8 @@ func (s *surface) ExportUserData(ctx context.Context, request openapi.ExportUser
 	if err != nil {
 		return nil, err
 	}
-	crossings, err := s.Violations.Crossings(ctx, tenant, violations.CrossingFilter{UserID: userID}, violations.CrossingPlace{}, maxExported+1)
+	crossings, err := s.Violations.Crossings(ctx, tenant, violations.CrossingFilter{UserID: userID},
+		violations.CrossingPlace{}, maxExported+1)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +61,10 @@ func (s *surface) ExportUserData(ctx context.Context, request openapi.ExportUser
 		Violations: []openapi.Violation{},
 		Crossings:  itemsOf(crossings[:min(len(crossings), maxExported)], showCrossing),
 		Counts: itemsOf(counts[:min(len(counts), maxExported)], func(c *rules.SubjectCount) openapi.SubjectCount {
-			return openapi.SubjectCount{RuleId: int64(c.Rule), Subject: c.Subject, FirstAt: c.First, LastAt: c.Last, Denied: c.Denied}
+			return openapi.SubjectCount{
+				RuleId: int64(c.Rule), Subject: c.Subject, FirstAt: c.First, LastAt: c.Last,
+				Denied: c.Denied,
+			}
 		}),
 		Usage: itemsOf(usage, showUserMonth),
 		Audit: []openapi.AuditEntry{},
@@ -83,8 +90,13 @@ func (s *surface) ExportUserData(ctx context.Context, request openapi.ExportUser
 	return openapi.ExportUserData200JSONResponse(answer), nil
 }
 
+// erasePatience is above the longest statement of an erasure.
+const erasePatience = 6 * time.Minute
+
 // EraseUser handles POST …/users/{user_id}/erase.
-func (s *surface) EraseUser(ctx context.Context, request openapi.EraseUserRequestObject) (openapi.EraseUserResponseObject, error) {
+func (s *surface) EraseUser(ctx context.Context,
+	request openapi.EraseUserRequestObject,
+) (openapi.EraseUserResponseObject, error) {
 	userID := request.UserId
 	if err := wrongUser(userID); err != nil {
 		return nil, err
@@ -92,6 +104,7 @@ func (s *surface) EraseUser(ctx context.Context, request openapi.EraseUserReques
 	if request.Body.Confirm != userID {
 		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/confirm", Detail: "must be the user's id"}})
 	}
+	_ = http.NewResponseController(requestOf(ctx).w).SetWriteDeadline(time.Now().Add(erasePatience))
 	erased, err := s.store(ctx).EraseUser(ctx, requestOf(ctx).tenant.ID, userID)
 	if err != nil {
 		return nil, err
@@ -102,14 +115,15 @@ func (s *surface) EraseUser(ctx context.Context, request openapi.EraseUserReques
 	}
 	return openapi.EraseUser200JSONResponse{
 		ReceiptId: erased.ID, ErasedAt: erased.At, Assignments: erased.Assignments, Overrides: erased.Overrides,
-		Violations: erased.Violations, Crossings: erased.Crossings, Counts: erased.Counts, Deliveries: erased.Deliveries, AuditEntries: erased.AuditEntries,
+		Violations: erased.Violations, Crossings: erased.Crossings, Counts: erased.Counts,
+		Deliveries: erased.Deliveries, AuditEntries: erased.AuditEntries,
 		Buckets: buckets, Rules: itemsOf(erased.Rules, func(id *rules.RuleID) int64 { return int64(*id) }),
 	}, nil
 }
 
-// fillBuckets fills the buckets that a user id alone determines, and puts them on their rules' limits. The limit is as of
-// now, because an override that was erased left no trace, and a bucket keeps the later one of two limits. A full bucket
-// expires when it is not used.
+// fillBuckets fills the buckets that a user id alone determines, and puts them on their rules' limits. The limit is as
+// of now, because an override that was erased left no trace, and a bucket keeps the later one of two limits. A full
+// bucket expires when it is not used.
 func (s *surface) fillBuckets(ctx context.Context, userID string) (filled int64, err error) {
 	if s.Buckets == nil {
 		return 0, nil
@@ -125,7 +139,8 @@ func (s *surface) fillBuckets(ctx context.Context, userID string) (filled int64,
 		}
 		limit := matches[i].Rule.Limit()
 		limit.Since = max(limit.Since, matches[i].Limit.Since+1, s.Now().UnixMicro())
-		if _, _, err := s.Buckets.Credit(ctx, enforce.KeyOf(&tenant.Tenant, &matches[i]), limit, enforce.Fill); err != nil {
+		if _, _, err := s.Buckets.Credit(ctx, enforce.KeyOf(&tenant.Tenant, &matches[i]), limit,
+			enforce.Fill); err != nil {
 			return filled, fmt.Errorf("%w (%w)", bucketsAway, err)
 		}
 		filled++

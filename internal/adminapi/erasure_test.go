@@ -5,7 +5,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
@@ -19,9 +21,10 @@ func TestAUserIsExportedAndErased(t *testing.T) {
 		"key_pattern": "user:{user_id}", "rate_per_second": 10, "burst_capacity": 50,
 	}), http.StatusCreated))
 	const its = "/api/v1/tenants/acme/users/mallory"
-	w.want(w.send(by, "PUT", "/api/v1/tenants/acme/rules/"+strconv.FormatInt(rule.ID, 10)+"/overrides/mallory", map[string]any{
-		"rate_per_second": 100, "burst_capacity": 500, "reason": "she asked",
-	}, "If-None-Match", "*"), http.StatusCreated)
+	w.want(w.send(by, "PUT", "/api/v1/tenants/acme/rules/"+strconv.FormatInt(rule.ID, 10)+"/overrides/mallory",
+		map[string]any{
+			"rate_per_second": 100, "burst_capacity": 500, "reason": "she asked",
+		}, "If-None-Match", "*"), http.StatusCreated)
 	w.refresh()
 	type data struct {
 		Overrides []any `json:"overrides"`
@@ -52,4 +55,19 @@ func TestAUserIsExportedAndErased(t *testing.T) {
 	if strings.Contains(log, "mallory") || !strings.Contains(log, receipt.ID) {
 		t.Errorf("the log is %s", log)
 	}
+}
+
+// TestAnErasureMayOutliveTheDeadlineOfRequests erases while another request, which began later, is ended by it.
+func TestAnErasureMayOutliveTheDeadlineOfRequests(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *adminapi.Config) { c.Requests.Deadline = 2 * time.Second })
+	by := w.person(w.acme, auth.Owner)
+	g := newGreedy(w, "violation_minute")
+	const its = "/api/v1/tenants/acme/users/mallory"
+	erased := make(chan answer, 1)
+	go func() { erased <- w.send(by, "POST", its+"/erase", map[string]string{"confirm": "mallory"}) }()
+	g.await(1)
+	w.want(w.send(by, "GET", its+"/data", nil), http.StatusServiceUnavailable)
+	g.end()
+	w.want(<-erased, http.StatusOK)
 }

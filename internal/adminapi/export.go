@@ -14,16 +14,17 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/meter"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 const (
 	// exportPage is how many rows an export reads and holds at once.
 	exportPage = 1000
-	// pagePatience is how long the caller has to take a page.
-	pagePatience = 30 * time.Second
+	// leastRate is how many bytes of a file a caller must take a second, on average; see Config.LeastDownloadRate.
+	leastRate = 64 << 10
+	// mostBehind is how many bytes a caller may be behind that: 32 s.
+	mostBehind = 2 << 20
 	// wholePatience is how long the caller has to take a file that stays in memory until then.
 	wholePatience = 2 * time.Minute
 )
@@ -49,14 +50,16 @@ func (f *file) send(w http.ResponseWriter) error {
 	if f.request.r.Method == http.MethodHead {
 		return nil // no body to read rows for
 	}
-	sent := &begun{Writer: w, request: f.request, controller: http.NewResponseController(w)}
+	sent := &begun{
+		Writer: w, request: f.request, controller: http.NewResponseController(w), ahead: mostBehind,
+	}
 	// The server's deadline for reading is meant for bodies; when it passes, the request's context ends.
 	_ = sent.controller.SetReadDeadline(time.Time{})
 	if f.patience > 0 {
 		sent.end = time.Now().Add(f.patience)
 	}
 	out := bufio.NewWriterSize(sent, 64<<10)
-	err := f.write(out, f.request.nextPage)
+	err := f.write(out, f.request.admitAgain)
 	if err == nil {
 		err = out.Flush()
 	}
@@ -70,26 +73,28 @@ func (f *file) send(w http.ResponseWriter) error {
 	return nil
 }
 
-// begun notes whether something was written, gives each write a deadline, and lets other requests run meanwhile.
+// begun notes whether something was written, ends a transfer that is too slow, and lets other requests run meanwhile.
 type begun struct {
 	io.Writer
 	request    *apiRequest
 	controller *http.ResponseController
 	end        time.Time // of all writes; zero for none
+	ahead      int64     // bytes that the caller is ahead of being too slow
 	yes        bool
 }
 
 func (b *begun) Write(p []byte) (int, error) {
 	b.yes = true
-	deadline := time.Now().Add(pagePatience)
+	started, rate := time.Now(), b.request.leastRate
+	deadline := started.Add(time.Duration(b.ahead) * time.Second / time.Duration(rate))
 	if !b.end.IsZero() && b.end.Before(deadline) {
 		deadline = b.end
 	}
 	_ = b.controller.SetWriteDeadline(deadline) // a writer without deadlines, such as a test's recorder, needs none
 	var n int
-	err := b.request.whileAway(b.request.r.Context(), func() (err error) {
-		defer meter.Wait(b.request.r.Context())()
+	err := b.request.place.Away(b.request.r.Context(), func() (err error) {
 		n, err = b.Writer.Write(p)
+		b.ahead = min(b.ahead+int64(n)-int64(time.Since(started).Seconds()*float64(rate)), mostBehind)
 		return err
 	})
 	return n, err
@@ -105,40 +110,48 @@ func (f *file) VisitExportAuditResponse(w http.ResponseWriter) error { return f.
 func (f *file) VisitExportConfigResponse(w http.ResponseWriter) error { return f.send(w) }
 
 // ExportUsers handles GET …/users/export.
-func (s *surface) ExportUsers(ctx context.Context, request openapi.ExportUsersRequestObject) (openapi.ExportUsersResponseObject, error) {
+func (s *surface) ExportUsers(ctx context.Context,
+	request openapi.ExportUsersRequestObject,
+) (openapi.ExportUsersResponseObject, error) {
 	q := requestOf(ctx)
 	tenant := q.tenant
 	plan, prefix := valueOf(request.Params.Plan), valueOf(request.Params.Prefix)
-	return &file{request: q, mediaType: csvType, name: tenant.Slug + "-users.csv", write: func(w io.Writer, progress func() error) error {
-		out := csv.NewWriter(w)
-		_ = out.Write(usersHeader) // Error reports all writes
-		for after := ""; ; {
-			rows, err := s.Stores.Assignments(ctx, tenant.ID, plan, prefix, after, exportPage)
-			if err != nil {
-				return err
+	return &file{
+		request: q, mediaType: csvType, name: tenant.Slug + "-users.csv",
+		write: func(w io.Writer, progress func() error) error {
+			out := csv.NewWriter(w)
+			_ = out.Write(usersHeader) // Error reports all writes
+			for after := ""; ; {
+				rows, err := s.Stores.Assignments(ctx, tenant.ID, plan, prefix, after, exportPage)
+				if err != nil {
+					return err
+				}
+				for _, row := range rows {
+					_ = out.Write([]string{inert(row.UserID), inert(row.Plan)})
+				}
+				out.Flush()
+				if len(rows) < exportPage || out.Error() != nil {
+					return out.Error()
+				}
+				after = rows[len(rows)-1].UserID
+				if err := progress(); err != nil {
+					return err
+				}
 			}
-			for _, row := range rows {
-				_ = out.Write([]string{inert(row.UserID), inert(row.Plan)})
-			}
-			out.Flush()
-			if len(rows) < exportPage || out.Error() != nil {
-				return out.Error()
-			}
-			after = rows[len(rows)-1].UserID
-			if err := progress(); err != nil {
-				return err
-			}
-		}
-	}}, nil
+		},
+	}, nil
 }
 
 var auditHeader = []string{
-	"audit_id", "change_id", "at", "actor_kind", "actor_id", "actor_name", "act", "request_id", "action", "object_kind", "object_id",
+	"audit_id", "change_id", "at", "actor_kind", "actor_id", "actor_name", "act", "request_id", "action", "object_kind",
+	"object_id",
 	"before", "after",
 }
 
 // ExportAudit handles GET …/audit/export.
-func (s *surface) ExportAudit(ctx context.Context, request openapi.ExportAuditRequestObject) (openapi.ExportAuditResponseObject, error) {
+func (s *surface) ExportAudit(ctx context.Context,
+	request openapi.ExportAuditRequestObject,
+) (openapi.ExportAuditResponseObject, error) {
 	q := requestOf(ctx)
 	p := request.Params
 	filter, err := auditFilter(p.From, p.Until, p.ActorId, p.Action, p.ObjectKind, p.ObjectId, p.ChangeId)
@@ -146,32 +159,40 @@ func (s *surface) ExportAudit(ctx context.Context, request openapi.ExportAuditRe
 		return nil, err
 	}
 	if valueOf(p.Format) == openapi.ExportAuditParamsFormatJsonl {
-		return &file{request: q, mediaType: "application/jsonl", name: q.tenant.Slug + "-audit.jsonl", write: func(w io.Writer, progress func() error) error {
-			out := json.NewEncoder(w) // which ends each value with a new line
-			return s.eachAuditEntry(ctx, filter, progress, func(entry *auth.AuditEntry) error {
-				shown, err := showEntry(entry)
-				if err != nil {
-					return err
-				}
-				return out.Encode(shown)
-			})
-		}}, nil
+		return &file{
+			request: q, mediaType: "application/jsonl", name: q.tenant.Slug + "-audit.jsonl",
+			write: func(w io.Writer, progress func() error) error {
+				out := json.NewEncoder(w) // which ends each value with a new line
+				return s.eachAuditEntry(ctx, filter, progress, func(entry *auth.AuditEntry) error {
+					shown, err := showEntry(entry)
+					if err != nil {
+						return err
+					}
+					return out.Encode(shown)
+				})
+			},
+		}, nil
 	}
-	return &file{request: q, mediaType: csvType, name: q.tenant.Slug + "-audit.csv", write: func(w io.Writer, progress func() error) error {
-		out := csv.NewWriter(w)
-		_ = out.Write(auditHeader) // Error tells of all writes
-		err := s.eachAuditEntry(ctx, filter, progress, func(entry *auth.AuditEntry) error {
-			return out.Write(auditRecord(entry))
-		})
-		out.Flush()
-		return errors.Join(err, out.Error())
-	}}, nil
+	return &file{
+		request: q, mediaType: csvType, name: q.tenant.Slug + "-audit.csv",
+		write: func(w io.Writer, progress func() error) error {
+			out := csv.NewWriter(w)
+			_ = out.Write(auditHeader) // Error tells of all writes
+			err := s.eachAuditEntry(ctx, filter, progress, func(entry *auth.AuditEntry) error {
+				return out.Write(auditRecord(entry))
+			})
+			out.Flush()
+			return errors.Join(err, out.Error())
+		},
+	}, nil
 }
 
 func auditRecord(e *auth.AuditEntry) []string {
 	record := []string{
-		formatInt(int64(e.ID)), formatInt(e.Change), e.At.UTC().Format(time.RFC3339Nano), string(e.Actor.Kind), e.Actor.ID,
-		e.Actor.Name, e.Actor.Act, e.Actor.RequestID, string(e.Action), e.Object.Kind, e.Object.ID, string(e.Before), string(e.After),
+		formatInt(int64(e.ID)), formatInt(e.Change), e.At.UTC().Format(time.RFC3339Nano), string(e.Actor.Kind),
+		e.Actor.ID,
+		e.Actor.Name, e.Actor.Act, e.Actor.RequestID, string(e.Action), e.Object.Kind, e.Object.ID, string(e.Before),
+		string(e.After),
 	}
 	for i := range record {
 		record[i] = inert(record[i])
@@ -180,9 +201,11 @@ func auditRecord(e *auth.AuditEntry) []string {
 }
 
 // eachAuditEntry calls each for every entry, the latest first.
-func (s *surface) eachAuditEntry(ctx context.Context, filter auth.AuditFilter, progress func() error, each func(*auth.AuditEntry) error) error {
+func (s *surface) eachAuditEntry(ctx context.Context, filter auth.AuditFilter, progress func() error,
+	each func(*auth.AuditEntry) error,
+) error {
 	tenant := requestOf(ctx).tenant.ID
-	for before := (auth.AuditCursor{}); ; {
+	for before := (auth.LogCursor{}); ; {
 		entries, cursor, err := s.Stores.Audit(ctx, tenant, filter, before, exportPage)
 		if err != nil {
 			return err
@@ -192,7 +215,7 @@ func (s *surface) eachAuditEntry(ctx context.Context, filter auth.AuditFilter, p
 				return err
 			}
 		}
-		if cursor == (auth.AuditCursor{}) {
+		if cursor == (auth.LogCursor{}) {
 			return nil
 		}
 		before = cursor
@@ -203,30 +226,31 @@ func (s *surface) eachAuditEntry(ctx context.Context, filter auth.AuditFilter, p
 }
 
 // ExportConfig handles GET …/export.
-func (s *surface) ExportConfig(ctx context.Context, _ openapi.ExportConfigRequestObject) (openapi.ExportConfigResponseObject, error) {
+func (s *surface) ExportConfig(ctx context.Context,
+	_ openapi.ExportConfigRequestObject,
+) (openapi.ExportConfigResponseObject, error) {
 	q := requestOf(ctx)
-	return &file{request: q, mediaType: "application/yaml", name: q.tenant.Slug + ".yaml", patience: wholePatience, write: func(w io.Writer, _ func() error) error {
-		packed, err := s.packConfig(ctx, q.tenant.ID)
-		if err != nil {
+	return &file{
+		request: q, mediaType: "application/yaml", name: q.tenant.Slug + ".yaml", patience: wholePatience,
+		write: func(w io.Writer, _ func() error) error {
+			packed, err := s.packConfig(ctx, q.tenant.ID)
+			if err != nil {
+				return err
+			}
+			text, err := gzip.NewReader(packed)
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(w, text) //nolint:gosec // our own data, not longer than before
 			return err
-		}
-		text, err := gzip.NewReader(packed)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(w, text) //nolint:gosec // our own data, not longer than before
-		return err
-	}}, nil
+		},
+	}, nil
 }
 
 // packConfig writes a tenant's configuration into memory, compressed to about a tenth, so that a slow reader holds
 // little and others need not wait for it.
 func (s *surface) packConfig(ctx context.Context, tenant rules.TenantID) (*bytes.Buffer, error) {
-	release, err := s.takeWhole(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
+	defer requestOf(ctx).place.Release() // writing the file needs none
 	config, err := s.Stores.Config(ctx, tenant)
 	if err != nil {
 		return nil, err

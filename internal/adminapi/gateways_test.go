@@ -17,7 +17,10 @@ func TestAMappingIsEditedByVersion(t *testing.T) {
 	by := w.person(tenant, auth.Editor)
 	ask := func(method, ifMatch, body string) answer {
 		t.Helper()
-		q := request{method: method, path: path, body: body, header: map[string]string{"Content-Type": "application/json"}}
+		q := request{
+			method: method, path: path, body: body,
+			header: map[string]string{"Content-Type": "application/json"},
+		}
 		if ifMatch != "" {
 			q.header["If-Match"] = ifMatch
 		}
@@ -32,7 +35,8 @@ func TestAMappingIsEditedByVersion(t *testing.T) {
 	}
 	want(ask("GET", "", ""), 200, `"is_default":true`)
 	want(ask("PUT", "", `{}`), 428, "")
-	first := want(ask("PUT", `"0"`, `{"user":{"header":"X-User","plain":true},"attributes":{"org":{"header":"X-Org"}}}`), 200, `"header":"X-User"`)
+	first := want(ask("PUT", `"0"`,
+		`{"user":{"header":"X-User","plain":true},"attributes":{"org":{"header":"X-Org"}}}`), 200, `"header":"X-User"`)
 	want(ask("PUT", `"0"`, `{}`), 412, "")
 	want(ask("PUT", "*", `{"user":{"header":"a b"}}`), 400, `"/user/header"`)
 	want(ask("PUT", "*", `{"users":{}}`), 400, "users")
@@ -55,7 +59,10 @@ func TestASampleRequestShowsTheCheckThatItBecomes(t *testing.T) {
 			"claims":{"sub":42},"mapping":{"jwt":{"jwks_url":"https://id.example.com"},"user":{"claim":"sub"},
 			"cost":{"query":"limit","default":0.25},"endpoint":{"templates":["/orders/{id}"]}}}`,
 	})
-	for _, part := range []string{`"user_id":"42"`, `"endpoint":"/orders/{id}"`, `"ip":"203.0.113.9"`, `"cost":0.5`, `"explanation":{"decision":{"allowed":true`} {
+	for _, part := range []string{
+		`"user_id":"42"`, `"endpoint":"/orders/{id}"`, `"ip":"203.0.113.9"`, `"cost":0.5`,
+		`"explanation":{"decision":{"allowed":true`,
+	} {
 		if got.status != 200 || !strings.Contains(got.body, part) {
 			t.Errorf("answered %d %s, want %s", got.status, got.body, part)
 		}
@@ -87,12 +94,14 @@ func TestAMappingOfDescriptorsIsEditedByVersion(t *testing.T) {
 	}
 	want(ask("GET", "", ""), 200, `"is_default":true`)
 	want(ask("PUT", "", `{}`), 428, "")
-	first := want(ask("PUT", `"0"`, `{"keys":{"customer":"user_id"},"domains":{"edge":{"templates":[["a=1","b"],["c"]],"replaces":{"a=1,b":["c"]}}}}`),
+	first := want(ask("PUT", `"0"`,
+		`{"keys":{"customer":"user_id"},"domains":{"edge":{"templates":[["a=1","b"],["c"]],"replaces":{"a=1,b":["c"]}}}}`),
 		200, `"replaces":{"a=1,b":["c"]}`)
 	want(ask("PUT", `"0"`, `{}`), 412, "")
 	want(ask("PUT", "*", `{"keys":{"a":"cost"}}`), 400, `"/keys/a"`)
 	want(ask("PUT", "*", `{"domains":{"edge":{"templates":[["a"],["a"]]}}}`), 400, `"/domains/edge/templates/1"`)
-	want(ask("PUT", "*", `{"domains":{"edge":{"templates":[["a"]],"replaces":{"a":["b"]}}}}`), 400, `"/domains/edge/replaces"`)
+	want(ask("PUT", "*", `{"domains":{"edge":{"templates":[["a"]],"replaces":{"a":["b"]}}}}`), 400,
+		`"/domains/edge/replaces"`)
 	want(ask("PUT", "*", `{"domain":{}}`), 400, "domain")
 	want(ask("PUT", first.header.Get("ETag"), `{"domains":{"edge":{}}}`), 200, `"edge":{}`)
 	want(ask("DELETE", first.header.Get("ETag"), ""), 412, "")
@@ -124,7 +133,8 @@ func TestSampleDescriptorsShowTheChecksThatTheyBecome(t *testing.T) {
 	got := try(`{"domain":"edge","hits_addend":2,` + entries +
 		`,"mapping":{"keys":{"customer":"user_id"},"domains":{"edge":{"templates":[["customer"],["a","plan"]],"replaces":{"customer":["a,plan"]}}}}}`)
 	for _, part := range []string{
-		`"answered":true`, `"user_id":"42"`, `"cost":2`, `"descriptor":"customer"`, `"key_pattern":"user:{user_id}:attr.descriptor:customer"`,
+		`"answered":true`, `"user_id":"42"`, `"cost":2`, `"descriptor":"customer"`,
+		`"key_pattern":"user:{user_id}:attr.descriptor:customer"`,
 		`"cost":0`, `"replaced":true`, `"replaced":false`,
 	} {
 		if got.status != 200 || !strings.Contains(got.body, part) {

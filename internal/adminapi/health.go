@@ -16,18 +16,16 @@ func (s *surface) GetHealth(context.Context, openapi.GetHealthRequestObject) (op
 }
 
 // GetReadiness handles GET /readyz.
-func (s *surface) GetReadiness(context.Context, openapi.GetReadinessRequestObject) (openapi.GetReadinessResponseObject, error) {
+func (s *surface) GetReadiness(context.Context, openapi.GetReadinessRequestObject) (openapi.GetReadinessResponseObject,
+	error,
+) {
 	now := s.Readiness()
 	answer := openapi.Readiness{
-		Status: "waiting for rules", RulesLoaded: now.RulesLoaded, RulesAgeMs: nullable.NewNullNullable[int64](),
+		Status: now.Word(), RulesLoaded: now.RulesLoaded, RulesAgeMs: nullable.NewNullNullable[int64](),
 		Database: now.Database, Redis: now.Redis, Warnings: itemsOf(now.Warnings, func(w *string) string { return *w }),
 	}
 	if now.RulesLoaded {
-		answer.Status = "ready"
 		answer.RulesAgeMs.Set(now.RulesAge.Milliseconds())
-	}
-	if now.Draining {
-		answer.Status = "draining"
 	}
 	return readiness{answer, now.Status()}, nil
 }

@@ -12,12 +12,25 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// identify authenticates the caller: by the API key if one is sent, else by the session. Schemes other than Bearer are
-// ignored, because a proxy in front may make browsers send Basic.
+// identify authenticates the caller.
 func (s *surface) identify(q *apiRequest) error {
+	err := s.authenticate(q)
+	var problem *httpapi.Problem
+	switch {
+	case err == nil:
+		s.verified.add(s.credential(q.r))
+	case errors.As(err, &problem) && problem.Status == http.StatusUnauthorized:
+		s.verified.remove(s.credential(q.r))
+	}
+	return err
+}
+
+// authenticate uses the API key if one is sent, else the session. Schemes other than Bearer are ignored, because a
+// proxy in front may make browsers send Basic.
+func (s *surface) authenticate(q *apiRequest) error {
 	authorization := q.r.Header["Authorization"]
 	if slices.ContainsFunc(authorization, isBearer) {
 		return s.identifyKey(q, authorization)
@@ -94,7 +107,7 @@ func (s *surface) identifyKey(q *apiRequest, authorization []string) error {
 
 // identifyServiceKey looks in the database alone, because snapshots are of tenants.
 func (s *surface) identifyServiceKey(q *apiRequest, id, secret string) error {
-	key, err := s.People.ServiceKey(q.r.Context(), id)
+	key, err := s.Stores.Key(q.r.Context(), 0, id)
 	if err != nil && !errors.Is(err, rules.ErrNotFound) {
 		return fmt.Errorf("find the service key: %w", err)
 	}
@@ -127,7 +140,8 @@ func (s *surface) checkNetwork(q *apiRequest, key *auth.Key) error {
 		return nil
 	}
 	q.isOutside = true
-	return httpapi.Forbidden.Problem("This API key may not be used from this address; its owner can add the network to the key.")
+	return httpapi.Forbidden.Problem(
+		"This API key may not be used from this address; its owner can add the network to the key.")
 }
 
 func unauthorized(q *apiRequest, detail string) error {
@@ -165,11 +179,12 @@ func (q *apiRequest) setCookie(name, value string, life time.Duration) {
 func (q *apiRequest) forgetCookie(name string) { q.writeCookie(name, "", -1) }
 
 func (q *apiRequest) writeCookie(name, value string, maxAge int) {
-	http.SetCookie(q.w, &http.Cookie{ //nolint:gosec // not Secure only with Config.PlainCookies, where browsers would drop it
-		Name: name, Value: value, Path: "/", MaxAge: maxAge,
-		HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		Secure: strings.HasPrefix(name, hostPrefix),
-	})
+	http.SetCookie(q.w,
+		&http.Cookie{ //nolint:gosec // not Secure only with Config.PlainCookies, where browsers would drop it
+			Name: name, Value: value, Path: "/", MaxAge: maxAge,
+			HttpOnly: true, SameSite: http.SameSiteLaxMode,
+			Secure: strings.HasPrefix(name, hostPrefix),
+		})
 }
 
 // browser describes the caller's browser to the gate.

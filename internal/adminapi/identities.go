@@ -24,7 +24,9 @@ func (s *surface) showIdentity(i *auth.LinkedIdentity) openapi.Identity {
 }
 
 // ListIdentities handles GET /api/v1/account/identities.
-func (s *surface) ListIdentities(ctx context.Context, _ openapi.ListIdentitiesRequestObject) (openapi.ListIdentitiesResponseObject, error) {
+func (s *surface) ListIdentities(ctx context.Context,
+	_ openapi.ListIdentitiesRequestObject,
+) (openapi.ListIdentitiesResponseObject, error) {
 	identities, err := s.Gate.Identities(ctx, requestOf(ctx).account().ID)
 	if err != nil {
 		return nil, err
@@ -33,7 +35,9 @@ func (s *surface) ListIdentities(ctx context.Context, _ openapi.ListIdentitiesRe
 }
 
 // LinkIdentity handles POST /api/v1/account/identities.
-func (s *surface) LinkIdentity(ctx context.Context, request openapi.LinkIdentityRequestObject) (openapi.LinkIdentityResponseObject, error) {
+func (s *surface) LinkIdentity(ctx context.Context,
+	request openapi.LinkIdentityRequestObject,
+) (openapi.LinkIdentityResponseObject, error) {
 	address, err := s.startAt(ctx, request.Body.Provider, oidc.Purpose{Session: requestOf(ctx).session.ID})
 	if err != nil {
 		return nil, err
@@ -42,11 +46,14 @@ func (s *surface) LinkIdentity(ctx context.Context, request openapi.LinkIdentity
 }
 
 // UnlinkIdentity handles POST /api/v1/account/identities/{identity_id}/unlink.
-func (s *surface) UnlinkIdentity(ctx context.Context, request openapi.UnlinkIdentityRequestObject) (openapi.UnlinkIdentityResponseObject, error) {
+func (s *surface) UnlinkIdentity(ctx context.Context,
+	request openapi.UnlinkIdentityRequestObject,
+) (openapi.UnlinkIdentityResponseObject, error) {
 	q := requestOf(ctx)
 	err := s.Gate.Unlink(ctx, q.actor, *q.session, request.IdentityId, s.Providers.List(), s.browser(q))
 	if errors.Is(err, auth.ErrLastWayIn) {
-		return nil, httpapi.Conflict.Problem("You could not sign in without it; link another one or set a password first.")
+		return nil, httpapi.Conflict.Problem(
+			"You could not sign in without it; link another one or set a password first.")
 	}
 	if err != nil {
 		return nil, err
@@ -56,15 +63,20 @@ func (s *surface) UnlinkIdentity(ctx context.Context, request openapi.UnlinkIden
 }
 
 // ListIdentityProviders handles GET /api/v1/identity-providers.
-func (s *surface) ListIdentityProviders(ctx context.Context, _ openapi.ListIdentityProvidersRequestObject) (openapi.ListIdentityProvidersResponseObject, error) {
-	return openapi.ListIdentityProviders200JSONResponse{Items: itemsOf(distant{s.Providers}.Status(ctx), showProviderStatus)}, nil
+func (s *surface) ListIdentityProviders(ctx context.Context,
+	_ openapi.ListIdentityProvidersRequestObject,
+) (openapi.ListIdentityProvidersResponseObject, error) {
+	requestOf(ctx).place.Release() // providers may be slow, and this reads nothing else
+	return openapi.ListIdentityProviders200JSONResponse{Items: itemsOf(s.Providers.Status(ctx), showProviderStatus)},
+		nil
 }
 
 func showProviderStatus(p *oidc.Status) openapi.IdentityProvider {
 	return openapi.IdentityProvider{
 		Slug: p.Slug, Name: p.Name, Issuer: p.Issuer, RedirectUrl: p.RedirectURL,
 		EmailDomains: append([]string{}, p.EmailDomains...), RequiredClaim: orNull(p.NeedsClaim),
-		CreatesAccounts: p.CreatesAccounts, GivesRoles: len(p.Grants) > 0, SecondFactor: p.CountsAsTwoFactors, SecondFactorClaim: orNull(p.FactorClaim), SignOut: p.SignsOut,
+		CreatesAccounts: p.CreatesAccounts, GivesRoles: len(p.Grants) > 0, SecondFactor: p.CountsAsTwoFactors,
+		SecondFactorClaim: orNull(p.FactorClaim), SignOut: p.SignsOut,
 		Problem: orNull(p.Problem), CheckedAt: timeOrNull(p.CheckedAt), Failures: itemsOf(p.Failures, showFailure),
 	}
 }

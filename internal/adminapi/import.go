@@ -15,24 +15,21 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 var usersHeader = []string{"user_id", "plan"}
 
 // ImportUsers handles POST …/users/import.
-func (s *surface) ImportUsers(ctx context.Context, request openapi.ImportUsersRequestObject) (openapi.ImportUsersResponseObject, error) {
+func (s *surface) ImportUsers(ctx context.Context,
+	request openapi.ImportUsersRequestObject,
+) (openapi.ImportUsersResponseObject, error) {
 	tenant := requestOf(ctx).tenant.ID
 	plans, err := s.planNames(ctx)
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.takeWhole(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	assignments, err := readUsers(request.Body, tenant, plans)
 	if err != nil {
 		return nil, err
@@ -101,24 +98,39 @@ func readUsers(body io.Reader, tenant rules.TenantID, plans map[string]bool) ([]
 		var syntax *csv.ParseError
 		if errors.As(err, &syntax) {
 			// Reading ends here, since it is unclear where the line ends.
-			return nil, fileProblem(append(wrong, httpapi.FieldError{Pointer: linePointer(syntax.Line), Detail: "is not CSV with two values: " + syntax.Err.Error()}))
+			return nil, fileProblem(append(wrong,
+				httpapi.FieldError{Pointer: linePointer(syntax.Line), Detail: "is not CSV with two values: " +
+					syntax.Err.Error()}))
 		}
 		if err != nil {
 			return nil, err
 		}
 		line, _ := in.FieldPos(0)
 		if len(assignments) == maxUserLines {
-			wrong = append(wrong, httpapi.FieldError{Pointer: linePointer(line), Detail: fmt.Sprintf("is one too many; a file has at most %d users", maxUserLines)})
+			wrong = append(wrong, httpapi.FieldError{
+				Pointer: linePointer(line),
+				Detail:  fmt.Sprintf("is one too many; a file has at most %d users", maxUserLines),
+			})
 			break
 		}
 		if breaksLine(record, data[start:in.InputOffset()]) {
-			wrong = append(wrong, httpapi.FieldError{Pointer: linePointer(line), Detail: "has a value with the line break CR LF, which CSV cannot tell from LF; change this user by hand"})
+			wrong = append(wrong, httpapi.FieldError{
+				Pointer: linePointer(line),
+				Detail: "has a value with the line break CR LF, which CSV cannot tell from LF; change this user by " +
+					"hand",
+			})
 			continue
 		}
-		one := rules.Assignment{TenantID: tenant, UserID: strings.Clone(alive(record[0])), Plan: strings.Clone(alive(record[1]))}
+		one := rules.Assignment{
+			TenantID: tenant, UserID: strings.Clone(alive(record[0])),
+			Plan: strings.Clone(alive(record[1])),
+		}
 		wrong = append(wrong, pointers(linePointer(line), one.Validate(plans))...)
 		if earlier := lines[one.UserID]; earlier != 0 {
-			wrong = append(wrong, httpapi.FieldError{Pointer: linePointer(line) + "/user_id", Detail: fmt.Sprintf("is also in line %d", earlier)})
+			wrong = append(wrong, httpapi.FieldError{
+				Pointer: linePointer(line) + "/user_id",
+				Detail:  fmt.Sprintf("is also in line %d", earlier),
+			})
 		}
 		lines[one.UserID] = line
 		assignments = append(assignments, one)
@@ -140,9 +152,11 @@ func linePointer(line int) string { return "/lines/" + strconv.Itoa(line) }
 
 func fileProblem(wrong []httpapi.FieldError) error { return httpapi.BodyProblem(wrong) }
 
-// countMoves counts the assignments that differ from those in memory, which are seconds old at most. It refuses what the
-// tenant's quota would refuse.
-func (s *surface) countMoves(ctx context.Context, tenant rules.TenantID, assignments []rules.Assignment) (moves int64, err error) {
+// countMoves counts the assignments that differ from those in memory, which are seconds old at most. It refuses what
+// the tenant's quota would refuse.
+func (s *surface) countMoves(ctx context.Context, tenant rules.TenantID, assignments []rules.Assignment) (moves int64,
+	err error,
+) {
 	inMemory, err := s.tenantRules(tenant)
 	if err != nil {
 		return 0, err
@@ -173,13 +187,10 @@ func (s *surface) tenantRules(tenant rules.TenantID) (*snapshot.Tenant, error) {
 }
 
 // ImportConfig handles POST …/import.
-func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfigRequestObject) (openapi.ImportConfigResponseObject, error) {
+func (s *surface) ImportConfig(ctx context.Context,
+	request openapi.ImportConfigRequestObject,
+) (openapi.ImportConfigResponseObject, error) {
 	tenant := requestOf(ctx).tenant.ID
-	release, err := s.takeWhole(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	current, err := s.Stores.Config(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -203,7 +214,7 @@ func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfig
 	var changes ruleset.Changes
 	if isDryRun {
 		if changes, err = diff(current); err == nil {
-			err = errors.Join(s.Stores.RequireKnown(ctx, tenant, changes.Written()), s.requireRoom(ctx, growth(&changes)))
+			err = errors.Join(s.Stores.RequireKnown(ctx, changes.Written()), s.requireRoom(ctx, growth(&changes)))
 		}
 	} else {
 		changes, err = s.acting(ctx, "import").ChangeConfig(ctx, tenant, diff)
@@ -220,7 +231,8 @@ func (s *surface) ImportConfig(ctx context.Context, request openapi.ImportConfig
 // growth is how much more a tenant holds after some changes.
 func growth(changes *ruleset.Changes) map[rules.Thing]int64 {
 	return map[rules.Thing]int64{
-		rules.ThingPlans: grown(changes.Plans), rules.ThingRules: grown(changes.Rules), rules.ThingOverrides: grown(changes.Overrides),
+		rules.ThingPlans: grown(changes.Plans), rules.ThingRules: grown(changes.Rules),
+		rules.ThingOverrides: grown(changes.Overrides),
 	}
 }
 
@@ -268,8 +280,9 @@ func showConfigDiff(changes ruleset.Changes, isDryRun bool) (openapi.ImportConfi
 	rows := changes.Rows()
 	return openapi.ImportConfig200JSONResponse{
 		DryRun: isDryRun, Text: text.String(),
-		Plans: itemsOf(rows.Plans, showRow), Rules: itemsOf(rows.Rules, showRow), Overrides: itemsOf(rows.Overrides, showRow),
-		Gateways: itemsOf(rows.Gateways, showRow),
+		Plans: itemsOf(rows.Plans, showRow), Rules: itemsOf(rows.Rules, showRow),
+		Overrides: itemsOf(rows.Overrides, showRow),
+		Gateways:  itemsOf(rows.Gateways, showRow),
 	}, nil
 }
 
@@ -281,16 +294,19 @@ func showRow(row *ruleset.ChangedRow) openapi.ConfigChange {
 	case row.IsGone:
 		kind = openapi.ChangeKindRemove
 	}
-	return openapi.ConfigChange{Change: kind, Label: row.Label, Fields: itemsOf(row.Fields, func(f *ruleset.ChangedField) openapi.ConfigFieldChange {
-		shown := openapi.ConfigFieldChange{Field: f.Name, Before: &f.Before, After: &f.After}
-		if row.IsNew {
-			shown.Before = nil
-		}
-		if row.IsGone {
-			shown.After = nil
-		}
-		return shown
-	})}
+	return openapi.ConfigChange{
+		Change: kind, Label: row.Label,
+		Fields: itemsOf(row.Fields, func(f *ruleset.ChangedField) openapi.ConfigFieldChange {
+			shown := openapi.ConfigFieldChange{Field: f.Name, Before: &f.Before, After: &f.After}
+			if row.IsNew {
+				shown.Before = nil
+			}
+			if row.IsGone {
+				shown.After = nil
+			}
+			return shown
+		}),
+	}
 }
 
 // importPatience bounds the transfer and import of a file.
@@ -301,5 +317,5 @@ func allowTime(w http.ResponseWriter) {
 	controller := http.NewResponseController(w)
 	// A writer without deadlines, such as a test's recorder, needs none.
 	_ = controller.SetReadDeadline(time.Now().Add(importPatience))
-	_ = controller.SetWriteDeadline(time.Now().Add(importPatience + pagePatience))
+	_ = controller.SetWriteDeadline(time.Now().Add(importPatience + httpapi.WriteTimeout))
 }

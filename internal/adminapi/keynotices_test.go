@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/mailer/smtptest"
+	"github.com/sluicegate/sluice/internal/notify/mailer/smtptest"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -25,12 +25,15 @@ func (w *world) keyBy(tenant rules.Tenant, by auth.Account, made time.Time, life
 	w.t.Helper()
 	id, _ = w.key(tenant, auth.PermissionCheck)
 	w.exec(`UPDATE api_key SET created_by_kind = 'account', created_by_id = $2, created_by_name = $3, created_at = $4,
-		expires_at = nullif($5::timestamptz, $4) WHERE key_id = $1`, id, fmt.Sprint(by.ID), by.Email, made, made.Add(life))
+		expires_at = nullif($5::timestamptz, $4) WHERE key_id = $1`, id, fmt.Sprint(by.ID), by.Email, made,
+		made.Add(life))
 	return id
 }
 
 // recipients are who got mail since the last call, and the mail.
-func (w *world) recipients(server *smtptest.Server, office *auth.PostOffice, seen *int) (to []string, sent []smtptest.Message) {
+func (w *world) recipients(server *smtptest.Server, office *auth.PostOffice, seen *int) (to []string,
+	sent []smtptest.Message,
+) {
 	w.t.Helper()
 	w.deliver(office)
 	sent = server.Messages()[*seen:]
@@ -78,11 +81,17 @@ func TestOwnersAreRemindedOfKeysThatExpire(t *testing.T) {
 			if message.To == admin.account.Email {
 				id, page = service, loopback+"/platform/service-keys"
 			}
-			if !strings.Contains(message.Plain, id) || !strings.Contains(message.Plain, expires.Format("2 January 2006")) ||
-				!strings.Contains(message.Plain, page) || strings.Contains(message.Plain, revoked) || strings.Contains(message.Plain, "slk_") {
+			if !strings.Contains(message.Plain, id) ||
+				!strings.Contains(message.Plain, expires.Format("2 January 2006")) ||
+				!strings.Contains(message.Plain, page) || strings.Contains(message.Plain, revoked) ||
+				strings.Contains(message.Plain, "slk_") {
 				t.Errorf("on day %d %s is told %q:\n%s", day, message.To, message.Subject, message.Plain)
 			}
-			if want := map[bool]string{true: "2 API keys of acme expire soon", false: "An API key of acme expires soon"}[day != 6]; message.To == owner.account.Email && message.Subject != want {
+			if want := map[bool]string{
+				true:  "2 API keys of acme expire soon",
+				false: "An API key of acme expires soon",
+			}[day != 6]; message.To == owner.account.Email &&
+				message.Subject != want {
 				t.Errorf("on day %d the subject is %q, want %q", day, message.Subject, want)
 			}
 		}
@@ -94,9 +103,13 @@ func TestOwnersAreRemindedOfKeysThatExpire(t *testing.T) {
 		slices.Sort(to)
 		return to
 	}
-	want := map[int][]string{6: sorted(owner, creator, admin), 13: sorted(owner, creator, viewer, admin), 19: sorted(owner, creator, viewer, admin)}
+	want := map[int][]string{
+		6: sorted(owner, creator, admin), 13: sorted(owner, creator, viewer, admin),
+		19: sorted(owner, creator, viewer, admin),
+	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("reminded are, by day, %v, want %v; not %s and not %s", got, want, disabled.account.Email, other.account.Email)
+		t.Errorf("reminded are, by day, %v, want %v; not %s and not %s", got, want, disabled.account.Email,
+			other.account.Email)
 	}
 	w.wantNoSecrets()
 }
@@ -112,15 +125,18 @@ func TestOwnersAreToldOfTheKeysOfThoseWhoLeave(t *testing.T) {
 	now := time.Now()
 	ways := map[string]func(caller){
 		"removed": func(leaver caller) {
-			w.want(w.send(owner, "DELETE", fmt.Sprintf("/api/v1/tenants/acme/members/%d", leaver.account.ID), nil, "If-Match", "*"), http.StatusNoContent)
+			w.want(w.send(owner, "DELETE", fmt.Sprintf("/api/v1/tenants/acme/members/%d", leaver.account.ID), nil,
+				"If-Match", "*"), http.StatusNoContent)
 		},
 		"disabled": func(leaver caller) {
-			w.want(w.send(admin, "PATCH", fmt.Sprintf("/api/v1/accounts/%d", leaver.account.ID), map[string]any{"disabled": true}, "If-Match", "*"), http.StatusOK)
+			w.want(w.send(admin, "PATCH", fmt.Sprintf("/api/v1/accounts/%d", leaver.account.ID),
+				map[string]any{"disabled": true}, "If-Match", "*"), http.StatusOK)
 		},
 		"without the group": func(leaver caller) {
 			w.exec("UPDATE member SET granted_by = 'idp' WHERE account_id = $1", leaver.account.ID)
 			granted := auth.GrantedRole{Tenant: w.acme.ID, Issuer: "idp"}
-			if err := w.store.GrantRole(w.ctx(), rules.Actor{Kind: rules.ActorSystem}, leaver.account.ID, granted); err != nil {
+			if err := w.store.GrantRole(w.ctx(), rules.Actor{Kind: rules.ActorSystem}, leaver.account.ID,
+				granted); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -145,22 +161,28 @@ func TestOwnersAreToldOfTheKeysOfThoseWhoLeave(t *testing.T) {
 			}
 		}
 		to, sent := w.recipients(server, office, &seen)
-		if !slices.Equal(to, []string{owner.account.Email}) || !strings.Contains(sent[0].Plain, key) || !strings.Contains(sent[0].Plain, leaver.account.Email) ||
-			strings.Contains(sent[0].Plain, ended) || sent[0].Subject != "An API key of acme was made by somebody who has left" {
+		if !slices.Equal(to, []string{owner.account.Email}) || !strings.Contains(sent[0].Plain, key) ||
+			!strings.Contains(sent[0].Plain, leaver.account.Email) ||
+			strings.Contains(sent[0].Plain, ended) ||
+			sent[0].Subject != "An API key of acme was made by somebody who has left" {
 			t.Errorf("%s: told are %v: %+v", way, to, sent)
 		}
-		log := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/security-log?kind=key_left_behind", nil), http.StatusOK)
-		if strings.Count(log.body, key) != 1 || !strings.Contains(log.body, leaver.account.Email) || strings.Contains(log.body, ended) {
+		log := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/security-log?kind=key_left_behind", nil),
+			http.StatusOK)
+		if strings.Count(log.body, key) != 1 || !strings.Contains(log.body, leaver.account.Email) ||
+			strings.Contains(log.body, ended) {
 			t.Errorf("%s: the security log has %s", way, log.body)
 		}
-		if got := w.want(w.send(owner, "GET", path, nil), http.StatusOK); !strings.Contains(got.body, `"creator_left":true`) || !strings.Contains(got.body, `"kept_at":null`) {
+		if got := w.want(w.send(owner, "GET", path, nil), http.StatusOK); !strings.Contains(got.body,
+			`"creator_left":true`) || !strings.Contains(got.body, `"kept_at":null`) {
 			t.Errorf("%s: the key is %s", way, got.body)
 		}
 		kept := w.want(w.send(owner, "POST", path+"/keep", nil, "If-Match", "*"), http.StatusOK)
 		if strings.Contains(kept.body, `"kept_at":null`) {
 			t.Errorf("%s: the key is kept as %s", way, kept.body)
 		}
-		audit := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/audit?object_kind=api_key&object_id="+key+"&limit=1", nil), http.StatusOK)
+		audit := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/audit?object_kind=api_key&object_id="+key+"&limit=1",
+			nil), http.StatusOK)
 		if !strings.Contains(audit.body, `"act":"keep"`) {
 			t.Errorf("%s: the audit log ends with %s", way, audit.body)
 		}
@@ -180,7 +202,8 @@ func TestWithoutMailALeaversKeysAreInTheSecurityLog(t *testing.T) {
 		if err := w.keyWatch(false).KeysLeft(w.ctx(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		log := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/security-log?kind=key_left_behind", nil), http.StatusOK)
+		log := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/security-log?kind=key_left_behind", nil),
+			http.StatusOK)
 		return strings.Count(log.body, "key_left_behind")
 	}
 	w.exec("DELETE FROM member WHERE account_id = $1", leaver.account.ID)
@@ -202,7 +225,8 @@ func TestServiceKeysOfThoseWhoLeaveCanBeKept(t *testing.T) {
 	admin, leaver := w.platformAdmin(), w.platformAdmin()
 	key := func() (id, path string) {
 		id, _ = w.newServiceKey(auth.PermissionRead)
-		w.exec("UPDATE service_key SET created_by_kind = 'account', created_by_id = $2, created_by_name = $3 WHERE key_id = $1",
+		w.exec("UPDATE service_key SET created_by_kind = 'account', created_by_id = $2, created_by_name = $3 WHERE "+
+			"key_id = $1",
 			id, fmt.Sprint(leaver.account.ID), leaver.account.Email)
 		return id, "/api/v1/service-keys/" + id
 	}
@@ -224,7 +248,8 @@ func TestServiceKeysOfThoseWhoLeaveCanBeKept(t *testing.T) {
 	leave := func(gone bool) {
 		w.exec("UPDATE account SET is_platform_admin = $2 WHERE account_id = $1", leaver.account.ID, !gone)
 	}
-	w.want(w.send(admin, "POST", keptPath+"/keep", nil, "If-Match", "*"), http.StatusConflict) // its creator is still here
+	// its creator is still here
+	w.want(w.send(admin, "POST", keptPath+"/keep", nil, "If-Match", "*"), http.StatusConflict)
 	leave(true)
 	w.want(w.send(admin, "POST", keptPath+"/keep", nil, "If-Match", `"99"`), http.StatusPreconditionFailed)
 	answer := w.want(w.send(admin, "POST", keptPath+"/keep", nil, "If-Match", "*"), http.StatusOK)

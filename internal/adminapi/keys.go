@@ -22,9 +22,11 @@ type keyCreator = struct {
 func showKey(k *auth.NamedKey) openapi.Key {
 	shown := openapi.Key{
 		KeyId: k.ID, Name: k.Name,
-		Permissions: itemsOf(k.Permissions, func(p *auth.Permission) openapi.Permission { return openapi.Permission(*p) }),
-		CreatedAt:   k.CreatedAt.UTC(), ExpiresAt: timeOrNull(k.ExpiresAt), RevokedAt: timeOrNull(k.RevokedAt),
-		LastUsedAt: timeOrNull(k.LastUsedAt), Version: k.Revision, CreatorLeft: k.CreatorLeft, KeptAt: timeOrNull(k.KeptAt),
+		Permissions: itemsOf(k.Permissions,
+			func(p *auth.Permission) openapi.Permission { return openapi.Permission(*p) }),
+		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: timeOrNull(k.ExpiresAt), RevokedAt: timeOrNull(k.RevokedAt),
+		LastUsedAt: timeOrNull(k.LastUsedAt), Version: k.Revision, CreatorLeft: k.CreatorLeft,
+		KeptAt:   timeOrNull(k.KeptAt),
 		Networks: itemsOf(k.Networks, func(n *netip.Prefix) string { return n.String() }),
 	}
 	shown.CreatedBy.SetNull()
@@ -34,18 +36,141 @@ func showKey(k *auth.NamedKey) openapi.Key {
 	return shown
 }
 
+// The routes of a tenant's API keys and of service keys share their code: those of service keys have tenant 0.
+
+// keyPage reads a page of keys.
+func (s *surface) keyPage(ctx context.Context, limit *int) (items openapi.KeyList, err error) {
+	place, err := after(ctx, 1)
+	if err != nil {
+		return items, err
+	}
+	size := limitOf(limit)
+	keys, err := s.Stores.Keys(ctx, requestOf(ctx).tenant.ID, place[0], size+1)
+	if err != nil {
+		return items, err
+	}
+	items.Items, items.NextCursor = page(ctx, keys, size, showKey, func(k *auth.NamedKey) string { return k.ID })
+	return items, nil
+}
+
+func (s *surface) key(ctx context.Context, id string) (openapi.TheKeyJSONResponse, error) {
+	key, err := s.Stores.Key(ctx, requestOf(ctx).tenant.ID, id)
+	if err != nil {
+		return openapi.TheKeyJSONResponse{}, err
+	}
+	return answerKey(&key), nil
+}
+
+// newKeyToken is auth.NewKeyToken for a tenant's key or a service key.
+func newKeyToken(tenant rules.TenantID) (token string, key auth.Key) {
+	create := auth.NewKeyToken
+	if tenant == 0 {
+		create = auth.NewServiceKeyToken
+	}
+	key.TenantID = tenant
+	token, key.ID, key.Digest = create()
+	return token, key
+}
+
+func (s *surface) createKey(ctx context.Context, body *openapi.NewKey) (created openapi.KeyCreatedJSONResponse,
+	err error,
+) {
+	key, err := s.newKey(ctx, body)
+	if err != nil {
+		return created, err
+	}
+	token, made := newKeyToken(requestOf(ctx).tenant.ID)
+	key.ID, key.TenantID, key.Digest = made.ID, made.TenantID, made.Digest
+	if key, err = s.store(ctx).CreateKey(ctx, key); err != nil {
+		return created, err
+	}
+	return answerNewKey(ctx, &key, token), nil
+}
+
+func (s *surface) rotateKey(ctx context.Context, keyID, ifMatch string, body *openapi.RotateKeyJSONRequestBody,
+) (rotated openapi.KeyCreatedJSONResponse, err error) {
+	at, err := expected(ifMatch)
+	if err != nil {
+		return rotated, err
+	}
+	tenant := requestOf(ctx).tenant.ID
+	old, err := s.Stores.Key(ctx, tenant, keyID)
+	if err != nil {
+		return rotated, err
+	}
+	token, made := newKeyToken(tenant)
+	following := auth.NamedKey{Key: made}
+	if end := body.ExpiresAt; end != nil {
+		if wrong := rules.WrongExpiry(*end, s.Now()); wrong != "" {
+			return rotated, rules.FieldErrors{{Field: "expires_at", Message: wrong}}
+		}
+		following.ExpiresAt, old.ExpiresAt = *end, *end
+	}
+	if err := requestOf(ctx).mayGive(&old.Key); err != nil { // what the following key will be
+		return rotated, err
+	}
+	grace := time.Duration(body.GraceSeconds) * time.Second
+	_, created, err := s.store(ctx).RotateKey(ctx, tenant, keyID, at, following, grace)
+	if err != nil {
+		return rotated, s.lostKey(ctx, err, keyID)
+	}
+	return answerNewKey(ctx, &created, token), nil
+}
+
+func (s *surface) keepKey(ctx context.Context, keyID, ifMatch string) (kept openapi.TheKeyJSONResponse, err error) {
+	at, err := expected(ifMatch)
+	if err != nil {
+		return kept, err
+	}
+	key, err := s.store(ctx).KeepKey(ctx, requestOf(ctx).tenant.ID, keyID, at)
+	switch {
+	case errors.Is(err, auth.ErrCreatorStays):
+		return kept, httpapi.Conflict.Problem(
+			"The person who made this key has not left, so there is nothing to decide.")
+	case errors.Is(err, rules.ErrFinal):
+		return kept, httpapi.Conflict.Problem("The key was revoked, and stays so; create a new one.")
+	case err != nil:
+		return kept, s.lostKey(ctx, err, keyID)
+	}
+	return answerKey(&key), nil
+}
+
+func (s *surface) revokeKey(ctx context.Context, keyID, ifMatch string) (openapi.TheKeyJSONResponse, error) {
+	at, err := expected(ifMatch)
+	if err != nil {
+		return openapi.TheKeyJSONResponse{}, err
+	}
+	if err := s.store(ctx).RevokeKey(ctx, requestOf(ctx).tenant.ID, keyID, at); err != nil {
+		return openapi.TheKeyJSONResponse{}, s.lostKey(ctx, err, keyID)
+	}
+	return s.key(ctx, keyID)
+}
+
+// lostKey is lost for a key.
+func (s *surface) lostKey(ctx context.Context, err error, keyID string) error {
+	return lost(ctx, err, func() (int64, error) {
+		key, err := s.Stores.Key(ctx, requestOf(ctx).tenant.ID, keyID)
+		return key.Revision, err
+	})
+}
+
 // newKey reads a key to be created. It may do no more than the caller.
-func (s *surface) newKey(ctx context.Context, body *openapi.NewKey, validate func(*auth.NamedKey, time.Time) rules.FieldErrors) (auth.NamedKey, error) {
+func (s *surface) newKey(ctx context.Context, body *openapi.NewKey) (auth.NamedKey, error) {
 	key := auth.NamedKey{
 		Key: auth.Key{
-			ExpiresAt:   orZero(body.ExpiresAt),
-			Permissions: itemsOf(body.Permissions, func(p *openapi.Permission) auth.Permission { return auth.Permission(*p) }),
+			ExpiresAt: orZero(body.ExpiresAt),
+			Permissions: itemsOf(body.Permissions,
+				func(p *openapi.Permission) auth.Permission { return auth.Permission(*p) }),
 		},
 		Name: body.Name,
 	}
 	var wrong rules.FieldErrors
 	key.Networks, wrong = auth.ParseNetworks(valueOf(body.Networks))
-	wrong = append(wrong, validate(&key, s.Now())...)
+	validate := key.Validate
+	if requestOf(ctx).tenant.ID == 0 {
+		validate = key.ValidateService
+	}
+	wrong = append(wrong, validate(s.Now())...)
 	if isZeroTime(body.ExpiresAt) {
 		wrong = append(wrong, wrongZeroTime)
 	}
@@ -77,117 +202,98 @@ func keyLocation(tenant, id string) string {
 }
 
 // ListKeys handles GET …/api-keys.
-func (s *surface) ListKeys(ctx context.Context, request openapi.ListKeysRequestObject) (openapi.ListKeysResponseObject, error) {
-	place, err := after(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
-	limit := limitOf(request.Params.Limit)
-	keys, err := s.Stores.Keys(ctx, requestOf(ctx).tenant.ID, place[0], limit+1)
-	if err != nil {
-		return nil, err
-	}
-	items, cursor := page(ctx, keys, limit, showKey, func(k *auth.NamedKey) string { return k.ID })
-	return openapi.ListKeys200JSONResponse{Items: items, NextCursor: cursor}, nil
+func (s *surface) ListKeys(ctx context.Context, request openapi.ListKeysRequestObject) (openapi.ListKeysResponseObject,
+	error,
+) {
+	page, err := s.keyPage(ctx, request.Params.Limit)
+	return openapi.ListKeys200JSONResponse(page), err
 }
 
 // CreateKey handles POST …/api-keys.
-func (s *surface) CreateKey(ctx context.Context, request openapi.CreateKeyRequestObject) (openapi.CreateKeyResponseObject, error) {
-	key, err := s.newKey(ctx, request.Body, (*auth.NamedKey).Validate)
-	if err != nil {
-		return nil, err
-	}
-	token, id, digest := auth.NewKeyToken()
-	key.ID, key.TenantID, key.Digest = id, requestOf(ctx).tenant.ID, digest
-	if key, err = s.store(ctx).CreateKey(ctx, key); err != nil {
-		return nil, err
-	}
-	return openapi.CreateKey201JSONResponse{KeyCreatedJSONResponse: answerNewKey(ctx, &key, token)}, nil
+func (s *surface) CreateKey(ctx context.Context,
+	request openapi.CreateKeyRequestObject,
+) (openapi.CreateKeyResponseObject, error) {
+	created, err := s.createKey(ctx, request.Body)
+	return openapi.CreateKey201JSONResponse{KeyCreatedJSONResponse: created}, err
 }
 
 // GetKey handles GET …/api-keys/{key_id}.
-func (s *surface) GetKey(ctx context.Context, request openapi.GetKeyRequestObject) (openapi.GetKeyResponseObject, error) {
-	key, err := s.Stores.Key(ctx, requestOf(ctx).tenant.ID, request.KeyId)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.GetKey200JSONResponse{TheKeyJSONResponse: answerKey(&key)}, nil
-}
-
-func (s *surface) keyVersion(ctx context.Context, id string) func() (int64, error) {
-	return func() (int64, error) {
-		key, err := s.Stores.Key(ctx, requestOf(ctx).tenant.ID, id)
-		return key.Revision, err
-	}
+func (s *surface) GetKey(ctx context.Context, request openapi.GetKeyRequestObject) (openapi.GetKeyResponseObject,
+	error,
+) {
+	key, err := s.key(ctx, request.KeyId)
+	return openapi.GetKey200JSONResponse{TheKeyJSONResponse: key}, err
 }
 
 // RotateKey handles POST …/api-keys/{key_id}/rotate.
-func (s *surface) RotateKey(ctx context.Context, request openapi.RotateKeyRequestObject) (openapi.RotateKeyResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
-	tenant := requestOf(ctx).tenant.ID
-	old, err := s.Stores.Key(ctx, tenant, request.KeyId)
-	if err != nil {
-		return nil, err
-	}
-	if err := requestOf(ctx).mayGive(&old.Key); err != nil {
-		return nil, err
-	}
-	token, id, digest := auth.NewKeyToken()
-	following := auth.NamedKey{Key: auth.Key{ID: id, TenantID: tenant, Digest: digest}}
-	if end := request.Body.ExpiresAt; end != nil {
-		if wrong := rules.WrongExpiry(*end, s.Now()); wrong != "" {
-			return nil, rules.FieldErrors{{Field: "expires_at", Message: wrong}}
-		}
-		following.ExpiresAt = *end
-	}
-	grace := time.Duration(request.Body.GraceSeconds) * time.Second
-	_, created, err := s.acting(ctx, "rotate").RotateKey(ctx, tenant, request.KeyId, at, following, grace)
-	if err != nil {
-		return nil, lost(ctx, err, s.keyVersion(ctx, request.KeyId))
-	}
-	return openapi.RotateKey201JSONResponse{KeyCreatedJSONResponse: answerNewKey(ctx, &created, token)}, nil
+func (s *surface) RotateKey(ctx context.Context,
+	request openapi.RotateKeyRequestObject,
+) (openapi.RotateKeyResponseObject, error) {
+	created, err := s.rotateKey(ctx, request.KeyId, request.Params.IfMatch, request.Body)
+	return openapi.RotateKey201JSONResponse{KeyCreatedJSONResponse: created}, err
 }
 
 // KeepKey handles POST …/api-keys/{key_id}/keep.
-func (s *surface) KeepKey(ctx context.Context, request openapi.KeepKeyRequestObject) (openapi.KeepKeyResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
-	key, err := s.store(ctx).KeepKey(ctx, requestOf(ctx).tenant.ID, request.KeyId, at)
-	if err != nil {
-		return nil, notKept(ctx, err, s.keyVersion(ctx, request.KeyId))
-	}
-	return openapi.KeepKey200JSONResponse{TheKeyJSONResponse: answerKey(&key)}, nil
-}
-
-// notKept says why a key could not be kept.
-func notKept(ctx context.Context, err error, version func() (int64, error)) error {
-	switch {
-	case errors.Is(err, auth.ErrCreatorStays):
-		return httpapi.Conflict.Problem("The person who made this key has not left, so there is nothing to decide.")
-	case errors.Is(err, rules.ErrFinal):
-		return httpapi.Conflict.Problem("The key was revoked, and stays so; create a new one.")
-	}
-	return lost(ctx, err, version)
+func (s *surface) KeepKey(ctx context.Context, request openapi.KeepKeyRequestObject) (openapi.KeepKeyResponseObject,
+	error,
+) {
+	kept, err := s.keepKey(ctx, request.KeyId, request.Params.IfMatch)
+	return openapi.KeepKey200JSONResponse{TheKeyJSONResponse: kept}, err
 }
 
 // RevokeKey handles POST …/api-keys/{key_id}/revoke.
-func (s *surface) RevokeKey(ctx context.Context, request openapi.RevokeKeyRequestObject) (openapi.RevokeKeyResponseObject, error) {
-	at, err := expected(request.Params.IfMatch)
-	if err != nil {
-		return nil, err
-	}
-	tenant := requestOf(ctx).tenant.ID
-	if err := s.store(ctx).RevokeKey(ctx, tenant, request.KeyId, at); err != nil {
-		return nil, lost(ctx, err, s.keyVersion(ctx, request.KeyId))
-	}
-	key, err := s.Stores.Key(ctx, tenant, request.KeyId)
-	if err != nil {
-		return nil, err
-	}
-	return openapi.RevokeKey200JSONResponse{TheKeyJSONResponse: answerKey(&key)}, nil
+func (s *surface) RevokeKey(ctx context.Context,
+	request openapi.RevokeKeyRequestObject,
+) (openapi.RevokeKeyResponseObject, error) {
+	revoked, err := s.revokeKey(ctx, request.KeyId, request.Params.IfMatch)
+	return openapi.RevokeKey200JSONResponse{TheKeyJSONResponse: revoked}, err
+}
+
+// ListServiceKeys handles GET /api/v1/service-keys.
+func (s *surface) ListServiceKeys(ctx context.Context,
+	request openapi.ListServiceKeysRequestObject,
+) (openapi.ListServiceKeysResponseObject, error) {
+	page, err := s.keyPage(ctx, request.Params.Limit)
+	return openapi.ListServiceKeys200JSONResponse(page), err
+}
+
+// CreateServiceKey handles POST /api/v1/service-keys.
+func (s *surface) CreateServiceKey(ctx context.Context,
+	request openapi.CreateServiceKeyRequestObject,
+) (openapi.CreateServiceKeyResponseObject, error) {
+	created, err := s.createKey(ctx, request.Body)
+	return openapi.CreateServiceKey201JSONResponse{KeyCreatedJSONResponse: created}, err
+}
+
+// GetServiceKey handles GET /api/v1/service-keys/{key_id}.
+func (s *surface) GetServiceKey(ctx context.Context,
+	request openapi.GetServiceKeyRequestObject,
+) (openapi.GetServiceKeyResponseObject, error) {
+	key, err := s.key(ctx, request.KeyId)
+	return openapi.GetServiceKey200JSONResponse{TheKeyJSONResponse: key}, err
+}
+
+// RotateServiceKey handles POST /api/v1/service-keys/{key_id}/rotate.
+func (s *surface) RotateServiceKey(ctx context.Context,
+	request openapi.RotateServiceKeyRequestObject,
+) (openapi.RotateServiceKeyResponseObject, error) {
+	created, err := s.rotateKey(ctx, request.KeyId, request.Params.IfMatch,
+		(*openapi.RotateKeyJSONRequestBody)(request.Body))
+	return openapi.RotateServiceKey201JSONResponse{KeyCreatedJSONResponse: created}, err
+}
+
+// KeepServiceKey handles POST /api/v1/service-keys/{key_id}/keep.
+func (s *surface) KeepServiceKey(ctx context.Context,
+	request openapi.KeepServiceKeyRequestObject,
+) (openapi.KeepServiceKeyResponseObject, error) {
+	kept, err := s.keepKey(ctx, request.KeyId, request.Params.IfMatch)
+	return openapi.KeepServiceKey200JSONResponse{TheKeyJSONResponse: kept}, err
+}
+
+// RevokeServiceKey handles POST /api/v1/service-keys/{key_id}/revoke.
+func (s *surface) RevokeServiceKey(ctx context.Context,
+	request openapi.RevokeServiceKeyRequestObject,
+) (openapi.RevokeServiceKeyResponseObject, error) {
+	revoked, err := s.revokeKey(ctx, request.KeyId, request.Params.IfMatch)
+	return openapi.RevokeServiceKey200JSONResponse{TheKeyJSONResponse: revoked}, err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // limitOptions are the parts of a limit that an algorithm may need, take or refuse.
@@ -92,7 +92,8 @@ func TestEveryCombinationOfAlgorithmAndOptionsThatCannotWorkIsRefused(t *testing
 				} else if window == "month" {
 					continue
 				}
-				body := map[string]any{"key_pattern": fmt.Sprintf("user:u%d", bits), "name": action + " " + name + " " + window, "algorithm": name, "action": action}
+				body := map[string]any{"key_pattern": fmt.Sprintf("user:u%d", bits), "name": action + " " + name + " " +
+					window, "algorithm": name, "action": action}
 				for option, value := range given {
 					body[option] = value
 				}
@@ -117,7 +118,8 @@ func TestEveryCombinationOfAlgorithmAndOptionsThatCannotWorkIsRefused(t *testing
 		}
 	}
 	want := map[string]int{
-		"token_bucket": 2, "leaky_bucket": 1, "fixed_window": 2 + 8, "sliding_window": 1, "sliding_window_log": 1, "concurrency": 1, "block": 1, "bypass": 1,
+		"token_bucket": 2, "leaky_bucket": 1, "fixed_window": 2 + 8, "sliding_window": 1, "sliding_window_log": 1,
+		"concurrency": 1, "block": 1, "bypass": 1,
 	}
 	if fmt.Sprint(saved) != fmt.Sprint(want) {
 		t.Errorf("saved %v, want %v", saved, want)
@@ -182,7 +184,8 @@ func TestFilesRefuseTheSameCombinations(t *testing.T) {
 		}
 	}
 	want := map[string]int{
-		"token_bucket": 2, "leaky_bucket": 1, "fixed_window": 2 + 8, "sliding_window": 1, "sliding_window_log": 1, "concurrency": 1, "block": 1, "bypass": 1,
+		"token_bucket": 2, "leaky_bucket": 1, "fixed_window": 2 + 8, "sliding_window": 1, "sliding_window_log": 1,
+		"concurrency": 1, "block": 1, "bypass": 1,
 	}
 	if !maps.Equal(saved, want) {
 		t.Errorf("read %v, want %v", saved, want)
@@ -197,15 +200,42 @@ func TestValuesOfLimitsThatCannotBeReadAreNamedOnce(t *testing.T) {
 		body     map[string]any
 		pointers []string
 	}{
-		"a window":        {map[string]any{"algorithm": "fixed_window", "burst_capacity": 1, "window": "fortnight"}, []string{"/window"}},
-		"an empty window": {map[string]any{"algorithm": "fixed_window", "burst_capacity": 1, "window": ""}, []string{"/window"}},
-		"a zone":          {map[string]any{"algorithm": "fixed_window", "burst_capacity": 1, "window": "day", "window_zone": "Berlin"}, []string{"/window_zone"}},
-		"a day":           {map[string]any{"algorithm": "fixed_window", "burst_capacity": 1, "window": "week", "window_start_day": 8}, []string{"/window_start_day"}},
-		"a step":          {map[string]any{"rate_per_second": 1, "burst_capacity": 1, "refill_interval": "0s"}, []string{"/refill_interval"}},
-		"a hold":          {map[string]any{"algorithm": "concurrency", "burst_capacity": 1, "max_hold": "25h"}, []string{"/max_hold"}},
-		"a share":         {map[string]any{"algorithm": "fixed_window", "burst_capacity": 1, "window": "day", "notify_at": []int{100, 80}}, []string{"/notify_at"}},
-		"too long a log":  {map[string]any{"algorithm": "sliding_window_log", "burst_capacity": 1001, "window": "1m"}, []string{"/burst_capacity"}},
-		"several":         {map[string]any{"algorithm": "concurrency", "burst_capacity": 0, "window": "x", "max_hold": "y"}, []string{"/burst_capacity", "/max_hold", "/window"}},
+		"a window": {
+			map[string]any{"algorithm": "fixed_window", "burst_capacity": 1, "window": "fortnight"},
+			[]string{"/window"},
+		},
+		"an empty window": {
+			map[string]any{"algorithm": "fixed_window", "burst_capacity": 1, "window": ""},
+			[]string{"/window"},
+		},
+		"a zone": {map[string]any{
+			"algorithm": "fixed_window", "burst_capacity": 1, "window": "day",
+			"window_zone": "Berlin",
+		}, []string{"/window_zone"}},
+		"a day": {map[string]any{
+			"algorithm": "fixed_window", "burst_capacity": 1, "window": "week",
+			"window_start_day": 8,
+		}, []string{"/window_start_day"}},
+		"a step": {
+			map[string]any{"rate_per_second": 1, "burst_capacity": 1, "refill_interval": "0s"},
+			[]string{"/refill_interval"},
+		},
+		"a hold": {
+			map[string]any{"algorithm": "concurrency", "burst_capacity": 1, "max_hold": "25h"},
+			[]string{"/max_hold"},
+		},
+		"a share": {map[string]any{
+			"algorithm": "fixed_window", "burst_capacity": 1, "window": "day",
+			"notify_at": []int{100, 80},
+		}, []string{"/notify_at"}},
+		"too long a log": {
+			map[string]any{"algorithm": "sliding_window_log", "burst_capacity": 1001, "window": "1m"},
+			[]string{"/burst_capacity"},
+		},
+		"several": {map[string]any{
+			"algorithm": "concurrency", "burst_capacity": 0, "window": "x",
+			"max_hold": "y",
+		}, []string{"/burst_capacity", "/max_hold", "/window"}},
 	} {
 		test.body["key_pattern"] = "global"
 		got := w.send(by, "POST", "/api/v1/tenants/acme/rules", test.body)
@@ -237,15 +267,30 @@ func TestALimitIsPatchedToOtherAlgorithmsAndBack(t *testing.T) {
 		patch map[string]any
 		want  string
 	}{
-		{map[string]any{"algorithm": "fixed_window", "burst_capacity": 10000, "window": "month", "window_zone": "Europe/Berlin", "window_start_day": 15, "notify_at": []int{80}}, "10,000 per month from the 15th, Europe/Berlin"},
+		{
+			map[string]any{
+				"algorithm": "fixed_window", "burst_capacity": 10000, "window": "month",
+				"window_zone": "Europe/Berlin", "window_start_day": 15, "notify_at": []int{80},
+			},
+			"10,000 per month from the 15th, Europe/Berlin",
+		},
 		{map[string]any{"window_start_day": nil}, "10,000 per month, Europe/Berlin"},
 		{map[string]any{"window_start_day": 3, "window": "week"}, "10,000 per week from Wednesday, Europe/Berlin"},
 		{map[string]any{"window": "day"}, "10,000 per day, Europe/Berlin"}, // the week's day goes
 		{map[string]any{"window": "1m"}, "10,000 per minute"},
 		{map[string]any{"algorithm": "sliding_window"}, "about 10,000 in any minute"},
-		{map[string]any{"algorithm": "concurrency", "burst_capacity": 20, "max_hold": "10m"}, "20 at once, held at most 10 min"},
-		{map[string]any{"algorithm": "leaky_bucket", "rate_per_second": 10, "rate_unit": "second"}, "10 per second through a queue of 20"},
-		{map[string]any{"algorithm": "token_bucket", "rate_per_second": 0.5, "refill_interval": "10s"}, "5 every 10 s, bursts to 20"},
+		{
+			map[string]any{"algorithm": "concurrency", "burst_capacity": 20, "max_hold": "10m"},
+			"20 at once, held at most 10 min",
+		},
+		{
+			map[string]any{"algorithm": "leaky_bucket", "rate_per_second": 10, "rate_unit": "second"},
+			"10 per second through a queue of 20",
+		},
+		{
+			map[string]any{"algorithm": "token_bucket", "rate_per_second": 0.5, "refill_interval": "10s"},
+			"5 every 10 s, bursts to 20",
+		},
 		{map[string]any{"refill_interval": nil}, "0.5 per second, bursts to 20"},
 		{map[string]any{"action": "block"}, ""},
 	} {
@@ -261,17 +306,23 @@ func TestAnOverrideOfAWindowHasABurstOnly(t *testing.T) {
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Owner)
 	quota := read[limitAnswer](t, w.want(w.send(by, "POST", "/api/v1/tenants/acme/rules", map[string]any{
-		"key_pattern": "user:{user_id}", "name": "quota", "algorithm": "fixed_window", "window": "month", "burst_capacity": 100,
+		"key_pattern": "user:{user_id}", "name": "quota", "algorithm": "fixed_window", "window": "month",
+		"burst_capacity": 100,
 	}), http.StatusCreated))
 	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d/overrides/42", quota.RuleID)
-	w.want(w.send(by, "PUT", path, map[string]any{"burst_capacity": 500, "reason": "contract"}, "If-None-Match", "*"), http.StatusCreated)
-	got := w.send(by, "PUT", path, map[string]any{"burst_capacity": 500, "rate_per_second": 1, "reason": "contract"}, "If-Match", "*")
-	if pointers := pointersOf(t, got); got.status != http.StatusBadRequest || !slices.Equal(pointers, []string{"/rate_per_second"}) {
+	w.want(w.send(by, "PUT", path, map[string]any{"burst_capacity": 500, "reason": "contract"}, "If-None-Match", "*"),
+		http.StatusCreated)
+	got := w.send(by, "PUT", path, map[string]any{"burst_capacity": 500, "rate_per_second": 1, "reason": "contract"},
+		"If-Match", "*")
+	if pointers := pointersOf(t, got); got.status != http.StatusBadRequest ||
+		!slices.Equal(pointers, []string{"/rate_per_second"}) {
 		t.Errorf("a rate is answered %d: %s", got.status, got.body)
 	}
-	path = fmt.Sprintf("/api/v1/tenants/acme/rules/%d/overrides/42", w.rule(w.acme, func(r *rules.Rule) { r.Name = "rate" }).ID)
+	path = fmt.Sprintf("/api/v1/tenants/acme/rules/%d/overrides/42",
+		w.rule(w.acme, func(r *rules.Rule) { r.Name = "rate" }).ID)
 	got = w.send(by, "PUT", path, map[string]any{"burst_capacity": 500, "reason": "contract"}, "If-None-Match", "*")
-	if pointers := pointersOf(t, got); got.status != http.StatusBadRequest || !slices.Equal(pointers, []string{"/rate_per_second"}) {
+	if pointers := pointersOf(t, got); got.status != http.StatusBadRequest ||
+		!slices.Equal(pointers, []string{"/rate_per_second"}) {
 		t.Errorf("no rate of a token bucket is answered %d: %s", got.status, got.body)
 	}
 }
@@ -280,13 +331,18 @@ func TestARuleThatALiveProcessDoesNotKnowIsNotSaved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Owner)
-	quota := map[string]any{"key_pattern": "global", "name": "quota", "algorithm": "fixed_window", "window": "month", "burst_capacity": 100, "mode": "shadow"}
-	candidate := read[limitAnswer](t, w.want(w.send(by, "POST", "/api/v1/tenants/acme/rules", quota), http.StatusCreated))
+	quota := map[string]any{
+		"key_pattern": "global", "name": "quota", "algorithm": "fixed_window", "window": "month",
+		"burst_capacity": 100, "mode": "shadow",
+	}
+	candidate := read[limitAnswer](t,
+		w.want(w.send(by, "POST", "/api/v1/tenants/acme/rules", quota), http.StatusCreated))
 	rule := fmt.Sprintf("/api/v1/tenants/acme/rules/%d", candidate.RuleID)
 
-	// A process of the release before reports without the column.
-	w.exec(`INSERT INTO api_process (process_id, name, version, started_at, rules_loaded, rules, rules_age_ms, database, redis, checks, degraded, span_ms)
-		VALUES ('old', 'api-7', '1.4.0', now(), true, 1, 1, 'up', 'up', 0, 0, 5000)`)
+	// A process of a version that knows one algorithm alone.
+	w.exec(`INSERT INTO api_process (process_id, name, version, started_at, rules_loaded, rules, rules_age_ms, database, redis, checks, degraded, span_ms,
+			algorithms)
+		VALUES ('old', 'api-7', '1.4.0', now(), true, 1, 1, 'up', 'up', 0, 0, 5000, '{token_bucket}')`)
 	quota["name"] = "another"
 	yaml := map[string]string{"Content-Type": "application/yaml"}
 	file := "rules: [{key_pattern: global, name: file, algorithm: concurrency, max_hold: 1m, burst_capacity: 2}]"
@@ -302,18 +358,29 @@ func TestARuleThatALiveProcessDoesNotKnowIsNotSaved(t *testing.T) {
 		"a file, tried out": w.do(by, request{"POST", "/api/v1/tenants/acme/import?dry_run=true", file, yaml}),
 	} {
 		told := read[problem](t, got)
-		if got.status != http.StatusConflict || !strings.Contains(told.Detail, "the process api-7 of version 1.4.0 is still running and does not know the algorithm ") ||
+		if got.status != http.StatusConflict ||
+			!strings.Contains(told.Detail,
+				"the process api-7 of version 1.4.0 is still running and does not know the algorithm ") ||
 			!strings.Contains(told.Detail, "upgrade or stop it") {
 			t.Errorf("%s is answered %d: %s", name, got.status, got.body)
 		}
 	}
-	w.want(w.do(by, request{"POST", "/api/v1/tenants/acme/import?dry_run=true", strings.Replace(file, "{", "{is_active: false, ", 1), yaml}), http.StatusOK)
-	w.want(w.send(by, "PATCH", rule, map[string]any{"is_active": false}, "If-Match", "*"), http.StatusOK) // nobody has to apply it then
+	w.want(w.do(by, request{
+		"POST", "/api/v1/tenants/acme/import?dry_run=true",
+		strings.Replace(file, "{", "{is_active: false, ", 1), yaml,
+	}), http.StatusOK)
+	// nobody has to apply it then
+	w.want(w.send(by, "PATCH", rule, map[string]any{"is_active": false}, "If-Match", "*"), http.StatusOK)
 	w.want(w.send(by, "PATCH", rule, map[string]any{"is_active": true}, "If-Match", "*"), http.StatusConflict)
-	w.want(w.send(by, "POST", "/api/v1/tenants/acme/rules", map[string]any{"key_pattern": "global", "name": "known", "rate_per_second": 1, "burst_capacity": 1}), http.StatusCreated)
+	w.want(w.send(by, "POST", "/api/v1/tenants/acme/rules",
+		map[string]any{"key_pattern": "global", "name": "known", "rate_per_second": 1, "burst_capacity": 1}),
+		http.StatusCreated)
 
 	w.exec("UPDATE api_process SET reported_at = now() - interval '61 seconds'") // it was killed
-	known := fleet.Report{Process: fleet.Process{ID: "new", Name: "api-8", Algorithms: []string{"token_bucket", "fixed_window", "concurrency"}}}
+	known := fleet.Report{Process: fleet.Process{
+		ID: "new", Name: "api-8",
+		Algorithms: []string{"token_bucket", "fixed_window", "concurrency"},
+	}}
 	if err := w.store.ReportProcess(t.Context(), &known); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,8 @@ import (
 
 func showMail(m *auth.Mail) openapi.Mail {
 	shown := openapi.Mail{
-		MailId: m.ID, Kind: string(m.Kind), To: m.To, TenantId: orNull(int64(m.Tenant)), State: openapi.MailState(m.State),
+		MailId: m.ID, Kind: string(m.Kind), To: m.To, TenantId: orNull(int64(m.Tenant)),
+		State:    openapi.MailState(m.State),
 		Attempts: m.Attempts, Error: m.Error, CreatedAt: m.CreatedAt.UTC(), AttemptedAt: timeOrNull(m.AttemptedAt),
 		NextAttemptAt: nullable.NewNullNullable[time.Time](),
 	}
@@ -33,7 +34,9 @@ func showMailStatus(m *auth.Mail) nullable.Nullable[openapi.MailStatus] {
 }
 
 // ListMail handles GET /api/v1/mail.
-func (s *surface) ListMail(ctx context.Context, request openapi.ListMailRequestObject) (openapi.ListMailResponseObject, error) {
+func (s *surface) ListMail(ctx context.Context, request openapi.ListMailRequestObject) (openapi.ListMailResponseObject,
+	error,
+) {
 	before, err := afterNumber(ctx)
 	if err != nil {
 		return nil, err
@@ -48,7 +51,9 @@ func (s *surface) ListMail(ctx context.Context, request openapi.ListMailRequestO
 }
 
 // TestMail handles POST /api/v1/mail/test.
-func (s *surface) TestMail(ctx context.Context, request openapi.TestMailRequestObject) (openapi.TestMailResponseObject, error) {
+func (s *surface) TestMail(ctx context.Context, request openapi.TestMailRequestObject) (openapi.TestMailResponseObject,
+	error,
+) {
 	if !s.Gate.SendsMail() {
 		return nil, httpapi.Conflict.Problem("No mail server is configured; set SLUICE_SMTP_ADDR.")
 	}
@@ -60,8 +65,11 @@ func (s *surface) TestMail(ctx context.Context, request openapi.TestMailRequestO
 }
 
 // GetSignInOptions handles GET /api/v1/sign-in.
-func (s *surface) GetSignInOptions(_ context.Context, _ openapi.GetSignInOptionsRequestObject) (openapi.GetSignInOptionsResponseObject, error) {
+func (s *surface) GetSignInOptions(_ context.Context,
+	_ openapi.GetSignInOptionsRequestObject,
+) (openapi.GetSignInOptionsResponseObject, error) {
 	return openapi.GetSignInOptions200JSONResponse{
-		Mail: s.Gate.SendsMail(), Passwords: s.Gate.TakesPasswords(), Providers: itemsOf(s.Providers.List(), showProvider),
+		Mail: s.Gate.SendsMail(), Passwords: s.Gate.TakesPasswords(),
+		Providers: itemsOf(s.Providers.List(), showProvider),
 	}, nil
 }

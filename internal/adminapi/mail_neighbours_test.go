@@ -3,6 +3,7 @@ package adminapi_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -10,7 +11,8 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/mailer/smtptest"
+	"github.com/sluicegate/sluice/internal/jobs"
+	"github.com/sluicegate/sluice/internal/notify/mailer/smtptest"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -40,7 +42,9 @@ func TestATenantWithMuchMailHoldsNobodysMailBack(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(w.ctx())
 	var running sync.WaitGroup
-	running.Go(func() { office.Run(ctx) })
+	running.Go(func() {
+		jobs.New(w.store, []jobs.Kind{office.Jobs()}, slog.New(slog.DiscardHandler)).Run(ctx)
+	})
 	for range 2 { // its share
 		<-greedy
 	}
@@ -67,7 +71,8 @@ func TestATenantCanQueueSoManyInvitations(t *testing.T) {
 	w := newWorld(t)
 	owner := w.person(w.acme, auth.Owner)
 	invite := func(by caller, slug, email string) answer {
-		return w.send(by, "POST", "/api/v1/tenants/"+slug+"/invitations", map[string]string{"email": email, "role": "editor"})
+		return w.send(by, "POST", "/api/v1/tenants/"+slug+"/invitations",
+			map[string]string{"email": email, "role": "editor"})
 	}
 	for i := range auth.TenantMail.Queued {
 		w.want(invite(owner, "acme", fmt.Sprintf("guest-%d@example.com", i)), http.StatusCreated)

@@ -10,17 +10,20 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // GetMatrix handles GET …/matrix.
-func (s *surface) GetMatrix(ctx context.Context, request openapi.GetMatrixRequestObject) (openapi.GetMatrixResponseObject, error) {
+func (s *surface) GetMatrix(ctx context.Context,
+	request openapi.GetMatrixRequestObject,
+) (openapi.GetMatrixResponseObject, error) {
 	place, err := after(ctx, 2)
 	if err != nil {
 		return nil, err
 	}
 	limit := limitOf(request.Params.Limit)
-	found, err := s.Stores.Matrix(ctx, requestOf(ctx).tenant.ID, rules.RuleIdentity{Pattern: place[0], Name: place[1]}, limit+1)
+	found, err := s.Stores.Matrix(ctx, requestOf(ctx).tenant.ID, rules.RuleIdentity{Pattern: place[0], Name: place[1]},
+		limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +52,9 @@ func matrixRows(found []rules.Rule) []openapi.MatrixRow {
 }
 
 // SaveMatrix handles POST …/matrix.
-func (s *surface) SaveMatrix(ctx context.Context, request openapi.SaveMatrixRequestObject) (openapi.SaveMatrixResponseObject, error) {
+func (s *surface) SaveMatrix(ctx context.Context,
+	request openapi.SaveMatrixRequestObject,
+) (openapi.SaveMatrixResponseObject, error) {
 	tenant := requestOf(ctx).tenant.ID
 	stored, err := s.rulesOfCells(ctx, tenant, request.Body.Cells)
 	if err != nil {
@@ -59,7 +64,7 @@ func (s *surface) SaveMatrix(ctx context.Context, request openapi.SaveMatrixRequ
 	changes := make([]ruleset.RuleChange, len(request.Body.Cells))
 	for i := range request.Body.Cells {
 		cell := &request.Body.Cells[i]
-		if orZero(cell.RuleId) == 0 {
+		if orZero(cell.RuleID) == 0 {
 			changes[i] = cells.readNew(tenant, i, cell)
 		} else {
 			changes[i] = cells.read(stored, i, cell)
@@ -89,10 +94,12 @@ func (s *surface) SaveMatrix(ctx context.Context, request openapi.SaveMatrixRequ
 }
 
 // rulesOfCells reads the rules that cells name, by id.
-func (s *surface) rulesOfCells(ctx context.Context, tenant rules.TenantID, cells []openapi.MatrixCell) (map[rules.RuleID]rules.Rule, error) {
+func (s *surface) rulesOfCells(ctx context.Context, tenant rules.TenantID,
+	cells []openapi.MatrixCell,
+) (map[rules.RuleID]rules.Rule, error) {
 	var ids []rules.RuleID
 	for i := range cells {
-		if id := orZero(cells[i].RuleId); id != 0 {
+		if id := orZero(cells[i].RuleID); id != 0 {
 			ids = append(ids, rules.RuleID(id))
 		}
 	}
@@ -118,12 +125,15 @@ type cells struct {
 // read turns a cell that names a rule into a change.
 func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.MatrixCell) ruleset.RuleChange {
 	place := "/cells/" + strconv.Itoa(i)
-	change := ruleset.RuleChange{Remove: valueOf(cell.Remove), Expected: rules.Expected(orZero(cell.Version))}
+	change := ruleset.RuleChange{Remove: cell.Remove, Expected: rules.Expected(orZero(cell.Version))}
 	if change.Expected <= 0 {
-		c.wrong = append(c.wrong, httpapi.FieldError{Pointer: place + "/version", Detail: "is missing; send the version that you have read"})
+		c.wrong = append(c.wrong, httpapi.FieldError{
+			Pointer: place + "/version",
+			Detail:  "is missing; send the version that you have read",
+		})
 		return change
 	}
-	rule, found := stored[rules.RuleID(orZero(cell.RuleId))]
+	rule, found := stored[rules.RuleID(orZero(cell.RuleID))]
 	switch {
 	case !found:
 		c.refuse(i, rules.ErrNotFound)
@@ -137,9 +147,12 @@ func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.Ma
 		return change
 	}
 	if cell.KeyPattern != nil || cell.Name != nil || cell.Plan.IsSpecified() {
-		c.wrong = append(c.wrong, httpapi.FieldError{Pointer: place, Detail: "names a rule_id, so it takes no key_pattern, name or plan: these never change"})
+		c.wrong = append(c.wrong, httpapi.FieldError{
+			Pointer: place,
+			Detail:  "names a rule_id, so it takes no key_pattern, name or plan: these never change",
+		})
 	}
-	wrong := patchRule(&change.Rule, patchOf(newRuleOf(cell)))
+	wrong := change.Rule.Patch(cell.Fields)
 	c.wrong = append(c.wrong, pointers(place, allWrong(&change.Rule, wrong, map[string]bool{rule.Plan: true}))...)
 	return change
 }
@@ -147,11 +160,14 @@ func (c *cells) read(stored map[rules.RuleID]rules.Rule, i int, cell *openapi.Ma
 // readNew turns an empty cell into a new rule.
 func (c *cells) readNew(tenant rules.TenantID, i int, cell *openapi.MatrixCell) ruleset.RuleChange {
 	place := "/cells/" + strconv.Itoa(i)
-	if valueOf(cell.Remove) || orZero(cell.Version) != 0 {
-		c.wrong = append(c.wrong, httpapi.FieldError{Pointer: place + "/rule_id", Detail: "is missing: the rule to change or remove"})
+	if cell.Remove || orZero(cell.Version) != 0 {
+		c.wrong = append(c.wrong, httpapi.FieldError{
+			Pointer: place + "/rule_id",
+			Detail:  "is missing: the rule to change or remove",
+		})
 		return ruleset.RuleChange{}
 	}
-	rule, wrong := newRule(tenant, newRuleOf(cell))
+	rule, wrong := newRule(tenant, cell)
 	c.wrong = append(c.wrong, pointers(place, allWrong(&rule, wrong, map[string]bool{rule.Plan: true}))...)
 	return ruleset.RuleChange{Rule: rule}
 }
@@ -164,7 +180,10 @@ func (c *cells) refuse(i int, err error) {
 	case errors.As(err, &fields):
 		c.wrong = append(c.wrong, pointers(place, fields)...)
 	case errors.Is(err, rules.ErrExists):
-		c.taken = append(c.taken, httpapi.FieldError{Pointer: place, Detail: "is not empty: a rule with this pattern, plan and name exists"})
+		c.taken = append(c.taken, httpapi.FieldError{
+			Pointer: place,
+			Detail:  "is not empty: a rule with this pattern, plan and name exists",
+		})
 	case errors.Is(err, rules.ErrNotFound):
 		c.lost = append(c.lost, httpapi.FieldError{Pointer: place, Detail: "was removed by somebody else"})
 	default:
@@ -175,7 +194,11 @@ func (c *cells) refuse(i int, err error) {
 // problem returns the answer for cells that cannot be saved, or nil.
 func (c *cells) problem() error {
 	for _, fields := range [][]httpapi.FieldError{c.wrong, c.lost, c.taken} {
-		slices.SortStableFunc(fields, func(a, b httpapi.FieldError) int { return strings.Compare(a.Pointer, b.Pointer) })
+		slices.SortStableFunc(fields, func(a,
+			b httpapi.FieldError,
+		) int {
+			return strings.Compare(a.Pointer, b.Pointer)
+		})
 	}
 	switch {
 	case len(c.wrong) > 0:
@@ -183,7 +206,8 @@ func (c *cells) problem() error {
 	case len(c.lost) > 0:
 		return httpapi.Changed.Problem(readAgain+" Nothing was saved.", c.lost[:min(len(c.lost), 20)]...)
 	case len(c.taken) > 0:
-		return httpapi.Conflict.Problem("The rules that errors names exist; nothing was saved.", c.taken[:min(len(c.taken), 20)]...)
+		return httpapi.Conflict.Problem("The rules that errors names exist; nothing was saved.",
+			c.taken[:min(len(c.taken), 20)]...)
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ import (
 func (q *apiRequest) showMember(m *auth.Member) openapi.Member {
 	shown := openapi.Member{
 		AccountId: int64(m.Account.ID), Email: m.Account.Email, Name: m.Account.Name, Role: openapi.Role(m.Role),
-		GrantedBy: orNull(m.GrantedBy), Disabled: !m.Account.DisabledAt.IsZero(), Proven: m.Account.Proven(), CreatedAt: m.CreatedAt.UTC(), Version: m.Version,
+		GrantedBy: orNull(m.GrantedBy), Disabled: !m.Account.DisabledAt.IsZero(), Proven: m.Account.Proven(),
+		CreatedAt: m.CreatedAt.UTC(), Version: m.Version,
 		SecondFactor: nullable.NewNullNullable[bool](),
 	}
 	// It says whose account is the easiest to take over, so it is for those who manage members.
@@ -26,11 +27,16 @@ func (q *apiRequest) showMember(m *auth.Member) openapi.Member {
 }
 
 func (q *apiRequest) answerMember(m *auth.Member) openapi.TheMemberJSONResponse {
-	return openapi.TheMemberJSONResponse{Body: q.showMember(m), Headers: openapi.TheMemberResponseHeaders{ETag: etag(m.Version)}}
+	return openapi.TheMemberJSONResponse{
+		Body:    q.showMember(m),
+		Headers: openapi.TheMemberResponseHeaders{ETag: etag(m.Version)},
+	}
 }
 
 // ListMembers handles GET …/members.
-func (s *surface) ListMembers(ctx context.Context, request openapi.ListMembersRequestObject) (openapi.ListMembersResponseObject, error) {
+func (s *surface) ListMembers(ctx context.Context,
+	request openapi.ListMembersRequestObject,
+) (openapi.ListMembersResponseObject, error) {
 	place, err := afterAccount(ctx)
 	if err != nil {
 		return nil, err
@@ -45,11 +51,14 @@ func (s *surface) ListMembers(ctx context.Context, request openapi.ListMembersRe
 		members = members[:limit]
 		cursor = nextAccount(ctx, &members[limit-1].Account)
 	}
-	return openapi.ListMembers200JSONResponse{Items: itemsOf(members, requestOf(ctx).showMember), NextCursor: cursor}, nil
+	return openapi.ListMembers200JSONResponse{Items: itemsOf(members, requestOf(ctx).showMember), NextCursor: cursor},
+		nil
 }
 
 // GetMember handles GET …/members/{account_id}.
-func (s *surface) GetMember(ctx context.Context, request openapi.GetMemberRequestObject) (openapi.GetMemberResponseObject, error) {
+func (s *surface) GetMember(ctx context.Context,
+	request openapi.GetMemberRequestObject,
+) (openapi.GetMemberResponseObject, error) {
 	member, err := s.People.Member(ctx, requestOf(ctx).tenant.ID, auth.AccountID(request.AccountId))
 	if err != nil {
 		return nil, err
@@ -65,7 +74,9 @@ func (s *surface) memberVersion(ctx context.Context, id auth.AccountID) func() (
 }
 
 // ChangeRole handles PATCH …/members/{account_id}.
-func (s *surface) ChangeRole(ctx context.Context, request openapi.ChangeRoleRequestObject) (openapi.ChangeRoleResponseObject, error) {
+func (s *surface) ChangeRole(ctx context.Context,
+	request openapi.ChangeRoleRequestObject,
+) (openapi.ChangeRoleResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
 		return nil, err
@@ -89,13 +100,21 @@ func (s *surface) ChangeRole(ctx context.Context, request openapi.ChangeRoleRequ
 }
 
 // RemoveMember handles DELETE …/members/{account_id}.
-func (s *surface) RemoveMember(ctx context.Context, request openapi.RemoveMemberRequestObject) (openapi.RemoveMemberResponseObject, error) {
+func (s *surface) RemoveMember(ctx context.Context,
+	request openapi.RemoveMemberRequestObject,
+) (openapi.RemoveMemberResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
 		return nil, err
 	}
 	q, id := requestOf(ctx), auth.AccountID(request.AccountId)
-	if err := s.People.RemoveMember(ctx, q.actor, q.tenant.ID, id, at); err != nil {
+	cancels := valueOf(request.Params.ScheduledChanges) == openapi.Cancel
+	if cancels && q.key != nil {
+		if err := q.judgeKey(anEditor, auth.PermissionRules, false); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.People.RemoveMember(ctx, q.actor, q.tenant.ID, id, at, cancels); err != nil {
 		return nil, lost(ctx, err, s.memberVersion(ctx, id))
 	}
 	return openapi.RemoveMember204Response{}, nil
@@ -109,7 +128,9 @@ func showInvitation(i *auth.Invitation) openapi.Invitation {
 }
 
 // ListInvitations handles GET …/invitations.
-func (s *surface) ListInvitations(ctx context.Context, request openapi.ListInvitationsRequestObject) (openapi.ListInvitationsResponseObject, error) {
+func (s *surface) ListInvitations(ctx context.Context,
+	request openapi.ListInvitationsRequestObject,
+) (openapi.ListInvitationsResponseObject, error) {
 	before, err := afterNumber(ctx)
 	if err != nil {
 		return nil, err
@@ -119,12 +140,15 @@ func (s *surface) ListInvitations(ctx context.Context, request openapi.ListInvit
 	if err != nil {
 		return nil, err
 	}
-	items, cursor := page(ctx, invitations, limit, showInvitation, func(i *auth.Invitation) string { return formatInt(i.ID) })
+	items, cursor := page(ctx, invitations, limit, showInvitation,
+		func(i *auth.Invitation) string { return formatInt(i.ID) })
 	return openapi.ListInvitations200JSONResponse{Items: items, NextCursor: cursor}, nil
 }
 
 // Invite handles POST …/invitations.
-func (s *surface) Invite(ctx context.Context, request openapi.InviteRequestObject) (openapi.InviteResponseObject, error) {
+func (s *surface) Invite(ctx context.Context, request openapi.InviteRequestObject) (openapi.InviteResponseObject,
+	error,
+) {
 	q := requestOf(ctx)
 	if err := q.mayGiveRole(auth.Role(request.Body.Role)); err != nil {
 		return nil, err
@@ -137,7 +161,8 @@ func (s *surface) Invite(ctx context.Context, request openapi.InviteRequestObjec
 	}
 	if errors.Is(err, auth.ErrTooMuchMail) {
 		setSeconds(q.w.Header(), "Retry-After", 3600)
-		return nil, httpapi.TooSoon.Problem("The tenant has 100 messages waiting or has sent 200 within a day; invite more people later.")
+		return nil, httpapi.TooSoon.Problem(
+			"The tenant has 100 messages waiting or has sent 200 within a day; invite more people later.")
 	}
 	if err != nil {
 		return nil, err
@@ -148,7 +173,9 @@ func (s *surface) Invite(ctx context.Context, request openapi.InviteRequestObjec
 }
 
 // RevokeInvitation handles DELETE …/invitations/{invitation_id}.
-func (s *surface) RevokeInvitation(ctx context.Context, request openapi.RevokeInvitationRequestObject) (openapi.RevokeInvitationResponseObject, error) {
+func (s *surface) RevokeInvitation(ctx context.Context,
+	request openapi.RevokeInvitationRequestObject,
+) (openapi.RevokeInvitationResponseObject, error) {
 	q := requestOf(ctx)
 	if err := s.People.RevokeInvitation(ctx, q.actor, q.tenant.ID, request.InvitationId); err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // greedy sends requests that do not end before the test lets them.
@@ -54,15 +54,23 @@ func (g *greedy) send(by caller, times int, q request) {
 	}
 }
 
+// held returns how many connections wait for the lock.
+func (g *greedy) held() (held int) {
+	g.t.Helper()
+	err := g.locks.QueryRow(g.ctx(),
+		"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(
+		&held)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return held
+}
+
 // await returns when so many connections are held.
 func (g *greedy) await(connections int) {
 	g.t.Helper()
 	for deadline := time.Now().Add(patience); ; {
-		var held int
-		err := g.locks.QueryRow(g.ctx(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&held)
-		if err != nil {
-			g.t.Fatal(err)
-		}
+		held := g.held()
 		if held >= connections {
 			return
 		}
@@ -75,7 +83,8 @@ func (g *greedy) await(connections int) {
 func TestReadsThatTakeLongKeepNobodyFromSigningInReadingOrWriting(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	viewer, colleague, neighbour := w.person(w.acme, auth.Viewer), w.person(w.acme, auth.Editor), w.person(w.other, auth.Editor)
+	viewer, colleague, neighbour := w.person(w.acme, auth.Viewer), w.person(w.acme, auth.Editor),
+		w.person(w.other, auth.Editor)
 	second := w.account(false)
 	w.member(w.other, second, auth.Viewer)
 	g := newGreedy(w, "rate_limit_violation")
@@ -83,7 +92,8 @@ func TestReadsThatTakeLongKeepNobodyFromSigningInReadingOrWriting(t *testing.T) 
 	g.send(w.signedIn(second), 80, request{method: "GET", path: "/api/v1/tenants/other/violations/export?plan=none"})
 	g.await(2)
 	for name, got := range map[string]answer{
-		"signing in":          w.send(caller{}, "POST", "/api/v1/session", map[string]any{"email": neighbour.account.Email, "password": password}),
+		"signing in": w.send(caller{}, "POST", "/api/v1/session",
+			map[string]any{"email": neighbour.account.Email, "password": password}),
 		"a neighbour reads":   w.send(neighbour, "GET", "/api/v1/tenants/other/rules", nil),
 		"a neighbour writes":  w.send(neighbour, "POST", "/api/v1/tenants/other/plans", map[string]any{"name": "gold"}),
 		"a colleague reads":   w.send(colleague, "GET", "/api/v1/tenants/acme/rules", nil),
@@ -100,13 +110,53 @@ func TestReadsThatTakeLongKeepNobodyFromSigningInReadingOrWriting(t *testing.T) 
 	for _, got := range w.answers {
 		if got.status == http.StatusTooManyRequests {
 			refused++
-			if got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "in flight") && !strings.Contains(got.body, "too many open") {
+			if got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "in flight") &&
+				!strings.Contains(got.body, "too many open") {
 				t.Errorf("a refusal says %s", got.body)
 			}
 		}
 	}
 	if refused == 0 {
 		t.Error("80 requests of one account at once are all answered")
+	}
+}
+
+// TestRequestsLeaveConnectionsToTheProgram lets the requests of five tenants hold all connections that requests may
+// have: 7 light ones, 3 heavy and 2 in bulk of 20.
+func TestRequestsLeaveConnectionsToTheProgram(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const places = 7 + 3 + 2
+	outsider := w.person(w.other, auth.Viewer)
+	var tenants []rules.Tenant
+	people := map[string][]caller{}
+	for i := range 5 {
+		tenant := w.tenant(fmt.Sprintf("tenant-%d", i))
+		tenants = append(tenants, tenant)
+		for range 4 {
+			people[tenant.Slug] = append(people[tenant.Slug], w.person(tenant, auth.Editor))
+		}
+	}
+	w.refresh()
+	g := newGreedy(w, "audit_event, rate_limit_violation, plan_assignment")
+	for _, tenant := range tenants {
+		path := "/api/v1/tenants/" + tenant.Slug
+		for _, by := range people[tenant.Slug] {
+			g.send(by, 1, request{method: "GET", path: path + "/audit/1"})
+			g.send(by, 1, request{method: "GET", path: path + "/violations"})
+			g.send(by, 1, request{
+				"POST", path + "/users/import", "user_id,plan\n1,free\n",
+				map[string]string{"Content-Type": "text/csv"},
+			})
+		}
+	}
+	g.await(places)
+	signIn := map[string]any{"email": outsider.account.Email, "password": password}
+	w.want(w.send(caller{}, "POST", "/api/v1/session", signIn), http.StatusOK)
+	w.want(w.send(outsider, "GET", "/api/v1/tenants/acme/rules", nil), http.StatusNotFound) // who was identified
+	w.refresh()                                                                             // the Watcher reads
+	if held := g.held(); held > places {
+		t.Errorf("requests hold %d connections, want at most %d", held, places)
 	}
 }
 
@@ -123,9 +173,13 @@ func TestImportsOfTwoTenantsKeepNobodyFromWriting(t *testing.T) {
 		g.send(w.person(tenant, auth.Editor), 1, request{"POST", path, "user_id,plan\n1,free\n", csv})
 	}
 	g.await(2)
-	w.want(w.send(by, "DELETE", fmt.Sprintf("/api/v1/tenants/third/rules/%d", rule.ID), nil, "If-Match", "*"), http.StatusNoContent)
+	w.want(w.send(by, "DELETE", fmt.Sprintf("/api/v1/tenants/third/rules/%d", rule.ID), nil, "If-Match", "*"),
+		http.StatusNoContent)
 	w.want(w.send(by, "POST", "/api/v1/tenants/third/matrix", map[string]any{"cells": []any{
-		map[string]any{"key_pattern": "user:{user_id}", "plan": "free", "version": 0, "rate_per_second": 1, "rate_unit": "second", "burst_capacity": 5},
+		map[string]any{
+			"key_pattern": "user:{user_id}", "plan": "free", "version": 0, "rate_per_second": 1,
+			"rate_unit": "second", "burst_capacity": 5,
+		},
 	}}), http.StatusOK)
 }
 
@@ -153,7 +207,8 @@ func TestSlowReadersOfWholeFilesKeepNobodyFromTheirs(t *testing.T) {
 			plan := rules.Plan{Name: fmt.Sprintf("plan-%d", i), Description: strings.Repeat("x", 500)}
 			changes.Plans = append(changes.Plans, ruleset.Change[rules.Plan]{After: &plan})
 		}
-		must(w.system().ChangeConfig(w.ctx(), tenant.ID, func(ruleset.Config) (ruleset.Changes, error) { return changes, nil }))(t)
+		must(w.system().ChangeConfig(w.ctx(), tenant.ID,
+			func(ruleset.Config) (ruleset.Changes, error) { return changes, nil }))(t)
 		r := httptest.NewRequestWithContext(w.ctx(), "GET", loopback+"/api/v1/tenants/"+tenant.Slug+"/export", nil)
 		r.AddCookie(&http.Cookie{Name: "sluice_session", Value: w.person(tenant, auth.Viewer).session})
 		reader := &slowReader{ResponseRecorder: httptest.NewRecorder(), begun: make(chan struct{}), let: let}
@@ -218,7 +273,8 @@ func TestUploadsHaveShares(t *testing.T) {
 	server := httptest.NewServer(w.handler)
 	defer server.Close()
 	upload := func(by caller, slug string, body io.Reader) int {
-		r := must(http.NewRequestWithContext(w.ctx(), http.MethodPost, server.URL+"/api/v1/tenants/"+slug+"/users/import?dry_run=true", body))(t)
+		r := must(http.NewRequestWithContext(w.ctx(), http.MethodPost,
+			server.URL+"/api/v1/tenants/"+slug+"/users/import?dry_run=true", body))(t)
 		r.Header.Set("Content-Type", "text/csv")
 		r.AddCookie(&http.Cookie{Name: "sluice_session", Value: by.session})
 		answer, err := server.Client().Do(r)
@@ -254,7 +310,8 @@ func TestUploadsHaveShares(t *testing.T) {
 	if status := upload(people[2], "acme", strings.NewReader("user_id,plan\n")); status != http.StatusTooManyRequests {
 		t.Errorf("a tenant's fifth upload is answered %d", status)
 	}
-	if status := upload(w.person(w.other, auth.Editor), "other", strings.NewReader("user_id,plan\n")); status != http.StatusOK {
+	if status := upload(w.person(w.other, auth.Editor), "other",
+		strings.NewReader("user_id,plan\n")); status != http.StatusOK {
 		t.Errorf("a neighbour's upload is answered %d", status)
 	}
 	for _, end := range ends {

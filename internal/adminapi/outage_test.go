@@ -21,7 +21,8 @@ func TestADatabaseThatIsAwayIsAnOutageAndNoRefusal(t *testing.T) {
 	nobody := must(devdb.ReservePort())(t)
 	t.Cleanup(nobody.Release)
 	w := newWorld(t, func(c *adminapi.Config) {
-		away := must(pgstore.Open(t.Context(), "postgres://sluice@"+nobody.Addr()+"/sluice?sslmode=disable", c.Requests.Log))(t)
+		away := must(pgstore.Open(t.Context(), "postgres://sluice@"+nobody.Addr()+"/sluice?sslmode=disable",
+			c.Requests.Log))(t)
 		t.Cleanup(away.Close)
 		c.Stores, c.People, c.Gate = away, away, auth.NewGate(away, auth.Options{})
 	})
@@ -29,19 +30,48 @@ func TestADatabaseThatIsAwayIsAnOutageAndNoRefusal(t *testing.T) {
 	_, key := w.key(w.acme, auth.PermissionManage)
 	w.refresh()
 	for name, got := range map[string]answer{
-		"a session":   w.send(by, "GET", "/api/v1/session", nil),
-		"a list":      w.send(by, "GET", "/api/v1/tenants/acme/rules", nil),
-		"an export":   w.send(by, "GET", "/api/v1/tenants/acme/users/export", nil),
-		"a key":       w.send(caller{key: key}, "GET", "/api/v1/tenants/acme/rules", nil),
-		"signing in":  w.send(caller{}, "POST", "/api/v1/session", map[string]any{"email": by.account.Email, "password": password}),
-		"a wrong one": w.send(caller{}, "POST", "/api/v1/session", map[string]any{"email": by.account.Email, "password": "wrong"}),
+		"a session": w.send(by, "GET", "/api/v1/session", nil),
+		"a list":    w.send(by, "GET", "/api/v1/tenants/acme/rules", nil),
+		"an export": w.send(by, "GET", "/api/v1/tenants/acme/users/export", nil),
+		"a key":     w.send(caller{key: key}, "GET", "/api/v1/tenants/acme/rules", nil),
+		"signing in": w.send(caller{}, "POST", "/api/v1/session",
+			map[string]any{"email": by.account.Email, "password": password}),
+		"a wrong one": w.send(caller{}, "POST", "/api/v1/session",
+			map[string]any{"email": by.account.Email, "password": "wrong"}),
 	} {
-		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || len(got.header.Values("Set-Cookie")) > 0 {
+		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" ||
+			len(got.header.Values("Set-Cookie")) > 0 {
 			t.Errorf("%s is answered %d: %s", name, got.status, got.body)
 		}
 	}
 	w.want(w.send(caller{}, "GET", "/healthz", nil), http.StatusOK)
-	w.want(w.send(caller{key: "slk_nobody_0123456789abcdef0123456789abcdef"}, "GET", "/api/v1/tenants", nil), http.StatusUnauthorized)
+	w.want(w.send(caller{key: "slk_nobody_0123456789abcdef0123456789abcdef"}, "GET", "/api/v1/tenants", nil),
+		http.StatusUnauthorized)
+}
+
+// TestAnOutageIsNoStrangersRequest asks with good credentials while the database is away, which must not use up what
+// strangers of their network may send.
+func TestAnOutageIsNoStrangersRequest(t *testing.T) {
+	t.Parallel()
+	nobody := must(devdb.ReservePort())(t)
+	t.Cleanup(nobody.Release)
+	l := newLimited(t, func(c *adminapi.Config) {
+		away := must(pgstore.Open(t.Context(), "postgres://sluice@"+nobody.Addr()+"/sluice?sslmode=disable",
+			c.Requests.Log))(t)
+		t.Cleanup(away.Close)
+		c.Stores, c.People, c.Gate = away, away, auth.NewGate(away, auth.Options{})
+	})
+	by := l.person(l.acme, auth.Owner)
+	_, key := l.key(l.acme, auth.PermissionManage)
+	l.refresh()
+	for _, by := range []caller{by, {key: key}} {
+		for _, path := range []string{"/rules", "/violations", "/users/export"} {
+			l.want(l.send(by, "GET", "/api/v1/tenants/acme"+path, nil), http.StatusServiceUnavailable)
+		}
+	}
+	if left := l.exhaust(adminapi.PayerNetwork, loopbackNetwork); left != 2000 {
+		t.Errorf("the network has %d tokens left, want all 2000", left)
+	}
 }
 
 func TestExportsHoldEveryRowOnceAcrossPages(t *testing.T) {
@@ -62,7 +92,8 @@ func TestExportsHoldEveryRowOnceAcrossPages(t *testing.T) {
 		t.Errorf("the file is %s", name)
 	}
 	seen := map[int64]bool{}
-	audit := w.want(w.send(by, "GET", "/api/v1/tenants/acme/audit/export?format=jsonl&object_kind=user", nil), http.StatusOK)
+	audit := w.want(w.send(by, "GET", "/api/v1/tenants/acme/audit/export?format=jsonl&object_kind=user", nil),
+		http.StatusOK)
 	for line := range strings.Lines(audit.body) {
 		var entry struct {
 			AuditID int64 `json:"audit_id"`

@@ -13,7 +13,8 @@ import (
 
 func (s *surface) showOverride(o *rules.Override) openapi.Override {
 	return openapi.Override{
-		RuleId: int64(o.RuleID), UserId: o.UserID, RatePerSecond: o.RatePerSecond, RateUnit: openapi.RateUnit(o.RateUnit),
+		RuleId: int64(o.RuleID), UserId: o.UserID, RatePerSecond: o.RatePerSecond,
+		RateUnit:      openapi.RateUnit(o.RateUnit),
 		BurstCapacity: o.Burst, Reason: o.Reason, ExpiresAt: timeOrNull(o.ExpiresAt),
 		Expired:      !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(s.Now()),
 		InForceSince: o.InForceSince.UTC(), Version: o.Revision,
@@ -21,7 +22,9 @@ func (s *surface) showOverride(o *rules.Override) openapi.Override {
 }
 
 // ListOverrides handles GET …/rules/{rule_id}/overrides.
-func (s *surface) ListOverrides(ctx context.Context, request openapi.ListOverridesRequestObject) (openapi.ListOverridesResponseObject, error) {
+func (s *surface) ListOverrides(ctx context.Context,
+	request openapi.ListOverridesRequestObject,
+) (openapi.ListOverridesResponseObject, error) {
 	place, err := after(ctx, 1)
 	if err != nil {
 		return nil, err
@@ -40,7 +43,9 @@ func (s *surface) ListOverrides(ctx context.Context, request openapi.ListOverrid
 }
 
 // ListTenantOverrides handles GET …/overrides.
-func (s *surface) ListTenantOverrides(ctx context.Context, request openapi.ListTenantOverridesRequestObject) (openapi.ListTenantOverridesResponseObject, error) {
+func (s *surface) ListTenantOverrides(ctx context.Context,
+	request openapi.ListTenantOverridesRequestObject,
+) (openapi.ListTenantOverridesResponseObject, error) {
 	place, err := overridePlace(ctx)
 	if err != nil {
 		return nil, err
@@ -71,7 +76,10 @@ func (s *surface) ListTenantOverrides(ctx context.Context, request openapi.ListT
 	if n := found.Next; n.User != "" {
 		cursor = next(ctx, n.End.UTC().Format(time.RFC3339Nano), n.User, formatInt(int64(n.Rule)))
 	}
-	return openapi.ListTenantOverrides200JSONResponse{Items: itemsOf(found.Overrides, s.showOverride), NextCursor: cursor}, nil
+	return openapi.ListTenantOverrides200JSONResponse{
+		Items:      itemsOf(found.Overrides, s.showOverride),
+		NextCursor: cursor,
+	}, nil
 }
 
 // overridePlace reads the cursor of a list of overrides.
@@ -89,7 +97,9 @@ func overridePlace(ctx context.Context) (place rules.OverridePlace, err error) {
 }
 
 // GetOverride handles GET …/overrides/{user_id}.
-func (s *surface) GetOverride(ctx context.Context, request openapi.GetOverrideRequestObject) (openapi.GetOverrideResponseObject, error) {
+func (s *surface) GetOverride(ctx context.Context,
+	request openapi.GetOverrideRequestObject,
+) (openapi.GetOverrideResponseObject, error) {
 	override, err := s.Stores.Override(ctx, requestOf(ctx).tenant.ID, rules.RuleID(request.RuleId), request.UserId)
 	if err != nil {
 		return nil, err
@@ -100,7 +110,9 @@ func (s *surface) GetOverride(ctx context.Context, request openapi.GetOverrideRe
 }
 
 // PutOverride handles PUT …/overrides/{user_id}.
-func (s *surface) PutOverride(ctx context.Context, request openapi.PutOverrideRequestObject) (openapi.PutOverrideResponseObject, error) {
+func (s *surface) PutOverride(ctx context.Context,
+	request openapi.PutOverrideRequestObject,
+) (openapi.PutOverrideResponseObject, error) {
 	at, err := expectedOrNone(request.Params.IfMatch, request.Params.IfNoneMatch != nil)
 	if err != nil {
 		return nil, err
@@ -115,8 +127,10 @@ func (s *surface) PutOverride(ctx context.Context, request openapi.PutOverrideRe
 	}
 	override := rules.Override{
 		TenantID: tenant, RuleID: id, UserID: request.UserId,
-		RatePerSecond: valueOf(request.Body.RatePerSecond), RateUnit: rules.RateUnit(or(request.Body.RateUnit, openapi.Second)),
-		Burst: request.Body.BurstCapacity, Reason: request.Body.Reason, ExpiresAt: orZero(request.Body.ExpiresAt),
+		RatePerSecond: valueOf(request.Body.RatePerSecond),
+		RateUnit:      rules.RateUnit(or(request.Body.RateUnit, openapi.Second)),
+		Burst:         request.Body.BurstCapacity, Reason: request.Body.Reason,
+		ExpiresAt: orZero(request.Body.ExpiresAt),
 	}
 	wrong := override.Validate(&rule, s.Now())
 	if isZeroTime(request.Body.ExpiresAt) {
@@ -131,7 +145,8 @@ func (s *surface) PutOverride(ctx context.Context, request openapi.PutOverrideRe
 	}
 	if at == rules.NoneStored {
 		return openapi.PutOverride201JSONResponse{OverrideCreatedJSONResponse: openapi.OverrideCreatedJSONResponse{
-			Body: s.showOverride(&override), Headers: openapi.OverrideCreatedResponseHeaders{ETag: etag(override.Revision)},
+			Body:    s.showOverride(&override),
+			Headers: openapi.OverrideCreatedResponseHeaders{ETag: etag(override.Revision)},
 		}}, nil
 	}
 	return openapi.PutOverride200JSONResponse{TheOverrideJSONResponse: openapi.TheOverrideJSONResponse{
@@ -143,11 +158,13 @@ func (s *surface) PutOverride(ctx context.Context, request openapi.PutOverrideRe
 func expectedOrNone(ifMatch *string, mustCreate bool) (rules.Expected, error) {
 	switch {
 	case ifMatch != nil && mustCreate:
-		return 0, httpapi.InvalidRequest.Problem("Send either If-Match to replace or If-None-Match: * to create, not both.")
+		return 0, httpapi.InvalidRequest.Problem(
+			"Send either If-Match to replace or If-None-Match: * to create, not both.")
 	case mustCreate:
 		return rules.NoneStored, nil
 	case ifMatch == nil:
-		return 0, httpapi.Unconditional.Problem("Send If-None-Match: * to create the override, or its ETag as If-Match to replace it.")
+		return 0, httpapi.Unconditional.Problem(
+			"Send If-None-Match: * to create the override, or its ETag as If-Match to replace it.")
 	}
 	at, err := expected(*ifMatch)
 	switch {
@@ -174,7 +191,9 @@ func (s *surface) lostOverride(ctx context.Context, err error, rule rules.RuleID
 }
 
 // DeleteOverride handles DELETE …/overrides/{user_id}.
-func (s *surface) DeleteOverride(ctx context.Context, request openapi.DeleteOverrideRequestObject) (openapi.DeleteOverrideResponseObject, error) {
+func (s *surface) DeleteOverride(ctx context.Context,
+	request openapi.DeleteOverrideRequestObject,
+) (openapi.DeleteOverrideResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
 		return nil, err

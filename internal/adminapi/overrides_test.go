@@ -28,7 +28,8 @@ func TestTheOverridesOfATenantAreListedByUserAndByEnd(t *testing.T) {
 	by, rule, second := w.person(w.acme, auth.Viewer), w.rule(w.acme), w.rule(w.acme)
 	put := func(rule rules.Rule, user string, ends time.Duration) {
 		override := rules.Override{
-			TenantID: rule.TenantID, RuleID: rule.ID, UserID: user, RatePerSecond: 1, RateUnit: rules.PerSecond, Burst: 9, Reason: "test",
+			TenantID: rule.TenantID, RuleID: rule.ID, UserID: user, RatePerSecond: 1, RateUnit: rules.PerSecond,
+			Burst: 9, Reason: "test",
 		}
 		if ends != 0 {
 			override.ExpiresAt = now.Add(ends).Truncate(time.Microsecond)
@@ -69,7 +70,9 @@ func TestTheOverridesOfATenantAreListedByUserAndByEnd(t *testing.T) {
 			t.Errorf("%s lists %q, want %q", query, got, want)
 		}
 	}
-	first := read[listedOverrides](t, w.want(w.send(by, "GET", "/api/v1/tenants/acme/overrides?limit=1", nil), http.StatusOK))
-	w.want(w.send(by, "GET", "/api/v1/tenants/acme/overrides?sort=end&limit=1&cursor="+*first.NextCursor, nil), http.StatusBadRequest)
+	first := read[listedOverrides](t,
+		w.want(w.send(by, "GET", "/api/v1/tenants/acme/overrides?limit=1", nil), http.StatusOK))
+	w.want(w.send(by, "GET", "/api/v1/tenants/acme/overrides?sort=end&limit=1&cursor="+*first.NextCursor, nil),
+		http.StatusBadRequest)
 	w.want(w.send(by, "GET", "/api/v1/tenants/acme/overrides?sort=rule", nil), http.StatusBadRequest)
 }

@@ -25,9 +25,9 @@ func limitOf(limit *int) int {
 	return *limit
 }
 
-// A cursor is base64url of cursorVersion, the first bytes of a SHA-256 over its list, filter and place, and the place as
-// a JSON array of strings. The hash only detects cursors that were cut or belong to another list. It protects nothing,
-// since callers may read every place of their lists.
+// A cursor is base64url of cursorVersion, the first bytes of a SHA-256 over its list, filter and place, and the place
+// as a JSON array of strings. The hash only detects cursors that were cut or belong to another list. It protects
+// nothing, since callers may read every place of their lists.
 const (
 	cursorVersion = 1
 	cursorHash    = 8
@@ -95,7 +95,9 @@ func afterNumber(ctx context.Context) (int64, error) {
 }
 
 // page makes a page and its cursor from rows, read with one more than the limit.
-func page[Row, Item any](ctx context.Context, rows []Row, limit int, item func(*Row) Item, place func(*Row) string) ([]Item, nullable.Nullable[string]) {
+func page[Row, Item any](ctx context.Context, rows []Row, limit int, item func(*Row) Item,
+	place func(*Row) string,
+) ([]Item, nullable.Nullable[string]) {
 	cursor := next(ctx)
 	if len(rows) > limit {
 		rows = rows[:limit]

@@ -13,7 +13,8 @@ import (
 
 func showPlan(p *rules.PlanUse) openapi.Plan {
 	return openapi.Plan{
-		Name: p.Name, Description: p.Description, Rules: p.Rules, Users: p.Users, IsDefault: p.IsDefault, Version: p.Revision,
+		Name: p.Name, Description: p.Description, Rules: p.Rules, Users: p.Users, IsDefault: p.IsDefault,
+		Version: p.Revision,
 	}
 }
 
@@ -24,7 +25,9 @@ func answerPlan(p *rules.PlanUse) openapi.ThePlanJSONResponse {
 }
 
 // ListPlans handles GET …/plans.
-func (s *surface) ListPlans(ctx context.Context, request openapi.ListPlansRequestObject) (openapi.ListPlansResponseObject, error) {
+func (s *surface) ListPlans(ctx context.Context,
+	request openapi.ListPlansRequestObject,
+) (openapi.ListPlansResponseObject, error) {
 	place, err := after(ctx, 1)
 	if err != nil {
 		return nil, err
@@ -39,7 +42,9 @@ func (s *surface) ListPlans(ctx context.Context, request openapi.ListPlansReques
 }
 
 // CreatePlan handles POST …/plans.
-func (s *surface) CreatePlan(ctx context.Context, request openapi.CreatePlanRequestObject) (openapi.CreatePlanResponseObject, error) {
+func (s *surface) CreatePlan(ctx context.Context,
+	request openapi.CreatePlanRequestObject,
+) (openapi.CreatePlanResponseObject, error) {
 	tenant := requestOf(ctx).tenant
 	plan := rules.Plan{TenantID: tenant.ID, Name: request.Body.Name, Description: valueOf(request.Body.Description)}
 	if wrong := plan.Validate(); len(wrong) > 0 {
@@ -58,7 +63,9 @@ func (s *surface) CreatePlan(ctx context.Context, request openapi.CreatePlanRequ
 }
 
 // GetPlan handles GET …/plans/{plan}.
-func (s *surface) GetPlan(ctx context.Context, request openapi.GetPlanRequestObject) (openapi.GetPlanResponseObject, error) {
+func (s *surface) GetPlan(ctx context.Context, request openapi.GetPlanRequestObject) (openapi.GetPlanResponseObject,
+	error,
+) {
 	plan, err := s.Stores.Plan(ctx, requestOf(ctx).tenant.ID, request.Plan)
 	if err != nil {
 		return nil, err
@@ -67,7 +74,9 @@ func (s *surface) GetPlan(ctx context.Context, request openapi.GetPlanRequestObj
 }
 
 // UpdatePlan handles PATCH …/plans/{plan}.
-func (s *surface) UpdatePlan(ctx context.Context, request openapi.UpdatePlanRequestObject) (openapi.UpdatePlanResponseObject, error) {
+func (s *surface) UpdatePlan(ctx context.Context,
+	request openapi.UpdatePlanRequestObject,
+) (openapi.UpdatePlanResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
 		return nil, err
@@ -101,7 +110,9 @@ func (s *surface) planVersion(ctx context.Context, name string) func() (int64, e
 }
 
 // DeletePlan handles DELETE …/plans/{plan}.
-func (s *surface) DeletePlan(ctx context.Context, request openapi.DeletePlanRequestObject) (openapi.DeletePlanResponseObject, error) {
+func (s *surface) DeletePlan(ctx context.Context,
+	request openapi.DeletePlanRequestObject,
+) (openapi.DeletePlanResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
 		return nil, err
@@ -152,7 +163,10 @@ func inUse(detail string) error { return httpapi.InUse.Problem(detail) }
 func (s *surface) mustBePlan(ctx context.Context, field, name string) error {
 	_, err := s.Stores.Plan(ctx, requestOf(ctx).tenant.ID, name)
 	if errors.Is(err, rules.ErrNotFound) {
-		return rules.FieldErrors{{Field: field, Message: fmt.Sprintf("must be a plan of the tenant, and %q is none", name)}}
+		return rules.FieldErrors{{
+			Field:   field,
+			Message: fmt.Sprintf("must be a plan of the tenant, and %q is none", name),
+		}}
 	}
 	return err
 }

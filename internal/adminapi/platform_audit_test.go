@@ -14,8 +14,10 @@ func TestThePlatformsAuditIsPagedTheLatestFirst(t *testing.T) {
 	gone := w.tenant("gone")
 	w.suspend(&gone)
 	promoted := w.account(false)
-	w.want(w.send(by, "PATCH", fmt.Sprintf("/api/v1/accounts/%d", promoted.ID), map[string]any{"platform_admin": true}, "If-Match", "*"), http.StatusOK)
-	if err := w.store.ChangePassword(t.Context(), by.account.Actor(), promoted.ID, passwordHash(), "another hash"); err != nil {
+	w.want(w.send(by, "PATCH", fmt.Sprintf("/api/v1/accounts/%d", promoted.ID), map[string]any{"platform_admin": true},
+		"If-Match", "*"), http.StatusOK)
+	if err := w.store.ChangePassword(t.Context(), by.account.Actor(), promoted.ID, passwordHash(),
+		"another hash"); err != nil {
 		t.Fatal(err)
 	}
 	w.want(w.send(by, "DELETE", "/api/v1/tenants/"+gone.Slug, nil, "If-Match", "*"), http.StatusNoContent)
@@ -63,11 +65,13 @@ func TestThePlatformsAuditIsPagedTheLatestFirst(t *testing.T) {
 		{"create", "tenant", gone.Slug, ""},
 	} {
 		got := all[i]
-		if got.Action != want.action || got.Object.Kind != want.kind || got.Object.ID != want.id || got.Actor.ID != want.actor {
+		if got.Action != want.action || got.Object.Kind != want.kind || got.Object.ID != want.id ||
+			got.Actor.ID != want.actor {
 			t.Errorf("entry %d is %+v, want %+v", i, got, want)
 		}
 	}
-	if all[1].After["password_hash_changed"] != true || all[2].Before["is_platform_admin"] != false || all[2].After["is_platform_admin"] != true {
+	if all[1].After["password_hash_changed"] != true || all[2].Before["is_platform_admin"] != false ||
+		all[2].After["is_platform_admin"] != true {
 		t.Errorf("the account's changes are %+v and %+v", all[1], all[2])
 	}
 }

@@ -53,13 +53,15 @@ func asProblem(err error) error {
 	case errors.As(err, &overQuota):
 		return httpapi.OverQuota.Problem("Nothing was changed: " + overQuota.Error() + ".")
 	case errors.As(err, &tooSoon):
-		return httpapi.TooSoon.Problem(fmt.Sprintf("Too many attempts have failed; wait %d seconds.", wholeSeconds(tooSoon.Wait)))
+		return httpapi.TooSoon.Problem(fmt.Sprintf("Too many attempts have failed; wait %d seconds.",
+			wholeSeconds(tooSoon.Wait)))
 	case errors.Is(err, auth.ErrPasswordsOff):
 		return httpapi.Forbidden.Problem("Signing in by password is off here; sign in with one of the providers.")
 	case errors.Is(err, auth.ErrBusy):
 		return httpapi.Unavailable.Problem("Too many people are signing in; try again.")
 	case errors.As(err, &missing):
-		return httpapi.Unconditional.Problem("Send the ETag that you have read as If-Match, or If-Match: * to replace any version.")
+		return httpapi.Unconditional.Problem(
+			"Send the ETag that you have read as If-Match, or If-Match: * to replace any version.")
 	case errors.As(err, &twice):
 		return httpapi.InvalidRequest.Problem("Send " + twice.ParamName + " once.")
 	case errors.As(err, &badValue):
@@ -78,7 +80,8 @@ func asProblem(err error) error {
 	case errors.Is(err, rules.ErrFinal):
 		return httpapi.Conflict.Problem("This cannot be undone.")
 	case errors.As(err, &onlyOwner):
-		return httpapi.Conflict.Problem("Nobody else owns " + strings.Join(onlyOwner.Tenants, ", ") + "; make somebody else an owner first.")
+		return httpapi.Conflict.Problem("Nobody else owns " + strings.Join(onlyOwner.Tenants, ", ") +
+			"; make somebody else an owner first.")
 	case errors.Is(err, auth.ErrLastAdmin):
 		return httpapi.Conflict.Problem("There must be a platform admin who can sign in; make somebody else one first.")
 	case errors.Is(err, auth.ErrLastOwner):
@@ -86,7 +89,9 @@ func asProblem(err error) error {
 	case sharesProblem(err) != nil:
 		return sharesProblem(err)
 	case errors.Is(err, rules.ErrBeingWritten):
-		return httpapi.Unavailable.Problem("Another change of this tenant, such as an import, is still being written, and nothing was done; try again in a moment.")
+		return httpapi.Unavailable.Problem(
+			"Another change of this tenant, such as an import, is still being written, and nothing was done; try " +
+				"again in a moment.")
 	case errors.Is(err, context.Canceled):
 		return httpapi.Unavailable.Problem("The request was canceled before it was answered.")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, rules.ErrAway):

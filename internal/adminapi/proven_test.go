@@ -12,8 +12,8 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/mailer"
-	"github.com/sluicegate/sluice/internal/mailer/smtptest"
+	"github.com/sluicegate/sluice/internal/notify/mailer"
+	"github.com/sluicegate/sluice/internal/notify/mailer/smtptest"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -36,7 +36,8 @@ func withoutMail(c *adminapi.Config) { c.Gate = auth.NewGate(c.People, auth.Opti
 func (w *world) postOffice(server *smtptest.Server) *auth.PostOffice {
 	w.t.Helper()
 	sender := must(mailer.New(mailer.Options{
-		Addr: server.Addr, TLS: mailer.StartTLS, From: "sluice@example.com", URL: loopback, Trust: server.Trust, Timeout: time.Minute,
+		Addr: server.Addr, TLS: mailer.StartTLS, From: "sluice@example.com", URL: loopback, Trust: server.Trust,
+		Timeout: time.Minute,
 	}))(w.t)
 	return auth.NewPostOffice(w.store, sender, slog.New(slog.NewTextHandler(&w.log, nil)))
 }
@@ -45,22 +46,21 @@ func (w *world) postOffice(server *smtptest.Server) *auth.PostOffice {
 func (w *world) deliver(office *auth.PostOffice) {
 	w.t.Helper()
 	for range 5 {
-		if err := office.Deliver(w.ctx(), time.Now().Add(time.Second)); err != nil {
-			w.t.Fatal(err)
-		}
-		office.Wait()
+		w.round(office.Jobs())
 	}
 }
 
 func (w *world) invite(by caller, slug, email string) createdInvitation {
 	w.t.Helper()
-	got := w.want(w.send(by, "POST", "/api/v1/tenants/"+slug+"/invitations", map[string]string{"email": email, "role": "editor"}), http.StatusCreated)
+	got := w.want(w.send(by, "POST", "/api/v1/tenants/"+slug+"/invitations",
+		map[string]string{"email": email, "role": "editor"}), http.StatusCreated)
 	return read[createdInvitation](w.t, got)
 }
 
 func (w *world) acceptAs(token string) answer {
 	w.t.Helper()
-	return w.send(caller{}, "POST", "/api/v1/invitations/accept", map[string]string{"token": token, "name": "G", "password": password})
+	return w.send(caller{}, "POST", "/api/v1/invitations/accept",
+		map[string]string{"token": token, "name": "G", "password": password})
 }
 
 func (w *world) signIn(email, tenant string) answer {
@@ -97,7 +97,7 @@ func TestAnInviterCannotTakeTheInviteesIdentity(t *testing.T) {
 	}
 	token := *w.inviteSystem(w.tenant("third"), victim)
 	got := w.send(by, "POST", "/api/v1/invitations/accept", map[string]string{"token": token})
-	if got.status != http.StatusConflict || !strings.Contains(got.body, "not proven") {
+	if got.status != http.StatusConflict || !strings.Contains(got.body, "until its address is verified") {
 		t.Errorf("an impostor who accepts an invitation of another tenant is answered %d: %s", got.status, got.body)
 	}
 	if _, err := w.store.AddMember(w.ctx(), rules.Actor{}, w.other.ID, impostor.ID, auth.Owner); err == nil {
@@ -108,12 +108,13 @@ func TestAnInviterCannotTakeTheInviteesIdentity(t *testing.T) {
 	if !strings.Contains(members.body, `"proven":false`) {
 		t.Errorf("the members are %s", members.body)
 	}
-	if name := impostor.Actor(); !strings.Contains(name.Name, "(unproven)") {
+	if name := impostor.Actor(); !strings.Contains(name.Name, "(not verified)") {
 		t.Errorf("the audit log calls it %q", name.Name)
 	}
 	admin := w.platformAdmin()
 	account := "/api/v1/accounts/" + idOf(impostor.ID)
-	w.want(w.send(admin, "PATCH", account, map[string]bool{"platform_admin": true}, "If-Match", "*"), http.StatusConflict)
+	w.want(w.send(admin, "PATCH", account, map[string]bool{"platform_admin": true}, "If-Match", "*"),
+		http.StatusConflict)
 	w.want(w.send(admin, "PATCH", account, map[string]bool{"proven": true}, "If-Match", "*"), http.StatusConflict)
 }
 
@@ -131,7 +132,8 @@ func sessionFrom(got answer) caller {
 
 func (w *world) inviteSystem(tenant rules.Tenant, email string) *string {
 	w.t.Helper()
-	_, token, err := auth.NewGate(w.store, auth.Options{}).Invite(w.ctx(), rules.Actor{Kind: rules.ActorSystem, Name: "test"},
+	_, token, err := auth.NewGate(w.store, auth.Options{}).Invite(w.ctx(),
+		rules.Actor{Kind: rules.ActorSystem, Name: "test"},
 		auth.Invitation{TenantID: tenant.ID, Email: email, Role: auth.Viewer})
 	if err != nil {
 		w.t.Fatal(err)
@@ -153,12 +155,55 @@ func TestUnprovenAccountsSignInAtTheirTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin := w.platformAdmin()
-	got := w.want(w.send(admin, "PATCH", "/api/v1/accounts/"+idOf(account.ID), map[string]bool{"proven": true}, "If-Match", "*"), http.StatusOK)
+	got := w.want(w.send(admin, "PATCH", "/api/v1/accounts/"+idOf(account.ID), map[string]bool{"proven": true},
+		"If-Match", "*"), http.StatusOK)
 	if !strings.Contains(got.body, `"proven":true`) {
 		t.Errorf("the account is %s", got.body)
 	}
 	w.want(w.signIn(victim, ""), http.StatusOK)
 	w.want(w.signIn(victim, "acme"), http.StatusOK) // a bookmark goes on working
+}
+
+// People who joined by a link type their right password at the ordinary sign-in, so each refusal there says where
+// theirs is. It says so to everybody: a refusal must not tell who has an account.
+func TestEveryRefusalSaysWherePeopleWhoJoinedByALinkSignIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withoutMail)
+	owner := w.person(w.acme, auth.Owner)
+	w.want(w.acceptAs(*w.invite(owner, "acme", victim).Token), http.StatusOK)
+	disabled := w.person(w.acme, auth.Viewer)
+	w.exec("UPDATE account SET disabled_at = now() WHERE account_id = $1", disabled.account.ID)
+
+	details := func(email, tenant string, status int) string {
+		got := w.want(w.send(caller{}, "POST", "/api/v1/session",
+			map[string]string{"email": email, "password": "not theirs", "tenant": tenant}), status)
+		return read[struct {
+			Detail string `json:"detail"`
+		}](t, got).Detail
+	}
+	said := map[string][]string{}
+	for _, email := range []string{victim, owner.account.Email, disabled.account.Email, "nobody@example.com"} {
+		for _, tenant := range []string{"", "acme", "nowhere"} {
+			detail := details(email, tenant, http.StatusUnauthorized)
+			said[detail] = append(said[detail], email+" at "+tenant)
+			if hint := "People who joined by a link sign in at their tenant's address"; strings.Contains(detail,
+				hint) != (tenant == "") {
+				t.Errorf("%s at %q is told %q", email, tenant, detail)
+			}
+		}
+	}
+	if len(said) != 2 {
+		t.Errorf("the refusals differ by who asks: %q", said)
+	}
+	for _, email := range []string{victim, owner.account.Email, "nobody@example.com"} {
+		for range auth.Tight.Free - 3 { // the three above count for the address too
+			details(email, "", http.StatusUnauthorized)
+		}
+		if detail := details(email, "", http.StatusTooManyRequests); !strings.Contains(detail,
+			"at their tenant's address") {
+			t.Errorf("%s is told to wait in the words %q", email, detail)
+		}
+	}
 }
 
 func TestWithMailAnInvitationGoesToTheInviteeAlone(t *testing.T) {
@@ -206,11 +251,13 @@ func TestMailThatFailsSaysWhy(t *testing.T) {
 		t.Errorf("the attempts are counted as %d and %d, want 1 and 1", sent, failed)
 	}
 	listed := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/invitations", nil), http.StatusOK)
-	if !strings.Contains(listed.body, `"state":"failed"`) || !strings.Contains(listed.body, "no such mailbox") || !strings.Contains(listed.body, `"state":"sent"`) {
+	if !strings.Contains(listed.body, `"state":"failed"`) || !strings.Contains(listed.body, "no such mailbox") ||
+		!strings.Contains(listed.body, `"state":"sent"`) {
 		t.Errorf("the invitations are %s", listed.body)
 	}
 	admin := w.platformAdmin()
-	if all := w.want(w.send(admin, "GET", "/api/v1/mail", nil), http.StatusOK); !strings.Contains(all.body, "no such mailbox") {
+	if all := w.want(w.send(admin, "GET", "/api/v1/mail", nil), http.StatusOK); !strings.Contains(all.body,
+		"no such mailbox") {
 		t.Errorf("the mail is %s", all.body)
 	}
 }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/meter"
 	"github.com/sluicegate/sluice/internal/oidc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -20,32 +18,10 @@ func showProvider(p **auth.IdentityProvider) openapi.ProviderName {
 	return openapi.ProviderName{Slug: (*p).Slug, Name: (*p).Name}
 }
 
-// distant are Providers whose calls are waits and not work, so that callers of a slow provider pay for nothing. What a call computes takes
-// less than a millisecond.
-type distant struct{ *oidc.Providers }
-
-func (d distant) Start(ctx context.Context, slug string, purpose oidc.Purpose) (address, cookie string, err error) {
-	defer meter.Wait(ctx)()
-	return d.Providers.Start(ctx, slug, purpose)
-}
-
-func (d distant) Finish(ctx context.Context, slug, cookie string, query url.Values, from netip.Addr) (oidc.Finished, error) {
-	defer meter.Wait(ctx)()
-	return d.Providers.Finish(ctx, slug, cookie, query, from)
-}
-
-func (d distant) SignOutURL(ctx context.Context, slug string) (string, error) {
-	defer meter.Wait(ctx)()
-	return d.Providers.SignOutURL(ctx, slug)
-}
-
-func (d distant) Status(ctx context.Context) []oidc.Status {
-	defer meter.Wait(ctx)()
-	return d.Providers.Status(ctx)
-}
-
 // StartProviderSignIn handles POST /api/v1/auth/{provider}/start.
-func (s *surface) StartProviderSignIn(ctx context.Context, request openapi.StartProviderSignInRequestObject) (openapi.StartProviderSignInResponseObject, error) {
+func (s *surface) StartProviderSignIn(ctx context.Context,
+	request openapi.StartProviderSignInRequestObject,
+) (openapi.StartProviderSignInResponseObject, error) {
 	next, err := localPath(request.Body.Next)
 	if err != nil {
 		return nil, err
@@ -58,7 +34,9 @@ func (s *surface) StartProviderSignIn(ctx context.Context, request openapi.Start
 }
 
 // ConfirmAtProvider handles POST /api/v1/session/confirm/provider.
-func (s *surface) ConfirmAtProvider(ctx context.Context, request openapi.ConfirmAtProviderRequestObject) (openapi.ConfirmAtProviderResponseObject, error) {
+func (s *surface) ConfirmAtProvider(ctx context.Context,
+	request openapi.ConfirmAtProviderRequestObject,
+) (openapi.ConfirmAtProviderResponseObject, error) {
 	q := requestOf(ctx)
 	next, err := localPath(request.Body.Next)
 	if err != nil {
@@ -87,7 +65,10 @@ func localPath(next *string) (string, error) {
 	if path := valueOf(next); path == "" || isLocalPath(path) {
 		return path, nil
 	}
-	return "", httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/next", Detail: "must be a path of this server, such as /profile"}})
+	return "", httpapi.BodyProblem([]httpapi.FieldError{{
+		Pointer: "/next",
+		Detail:  "must be a path of this server, such as /profile",
+	}})
 }
 
 var noProvider = httpapi.NotFound.Problem("There is no such provider; it may have been removed.")
@@ -98,7 +79,11 @@ func (s *surface) startAt(ctx context.Context, slug string, purpose oidc.Purpose
 	if err != nil {
 		return "", noProvider
 	}
-	address, cookie, err := distant{s.Providers}.Start(ctx, slug, purpose)
+	var address, cookie string
+	err = requestOf(ctx).place.Away(ctx, func() (err error) { // a provider may be slow
+		address, cookie, err = s.Providers.Start(ctx, slug, purpose)
+		return err
+	})
 	if errors.As(err, new(auth.ProviderError)) {
 		return "", httpapi.Unavailable.Problem(provider.Name + " does not answer; try again, or sign in another way.")
 	}
@@ -114,7 +99,8 @@ func (s *surface) startAt(ctx context.Context, slug string, purpose oidc.Purpose
 func isLocalPath(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Scheme == "" && u.Host == "" && u.User == nil && strings.HasPrefix(address, "/") &&
-		!strings.HasPrefix(address, "//") && !strings.ContainsFunc(address, func(r rune) bool { return r == '\\' || r <= ' ' || r == 0x7f })
+		!strings.HasPrefix(address, "//") &&
+		!strings.ContainsFunc(address, func(r rune) bool { return r == '\\' || r <= ' ' || r == 0x7f })
 }
 
 // finishProviderSignIn handles GET /api/v1/auth/{provider}/callback. Every answer leads on to a page of the UI.
@@ -126,7 +112,7 @@ func (s *surface) finishProviderSignIn(w http.ResponseWriter, r *http.Request) {
 		q.forgetCookie(s.cookie(plainFlow)) // it works once
 	}
 	from := s.browser(q)
-	finished, err := distant{s.Providers}.Finish(r.Context(), slug, cookie, r.URL.Query(), from.IP)
+	finished, err := s.Providers.Finish(r.Context(), slug, cookie, r.URL.Query(), from.IP)
 	next := finished.Next
 	if err == nil {
 		next, err = s.finish(r.Context(), finished, from)
@@ -195,7 +181,8 @@ func (s *surface) confirmWith(ctx context.Context, finished oidc.Finished, from 
 	if err != nil {
 		return "", err
 	}
-	if err := s.Gate.ConfirmAt(ctx, q.requestID, session, finished.CodeShown, finished.Flow, finished.Identity); err != nil {
+	if err := s.Gate.ConfirmAt(ctx, q.requestID, session, finished.CodeShown, finished.Flow,
+		finished.Identity); err != nil {
 		return "", err
 	}
 	s.noteOf(q, auth.AccessConfirmed, "provider "+slug, session.Account)
@@ -206,7 +193,10 @@ func (s *surface) confirmWith(ctx context.Context, finished oidc.Finished, from 
 func (s *surface) sessionThatBegan(ctx context.Context, id int64, from auth.Browser) (auth.Session, error) {
 	session, err := s.Gate.Authenticate(ctx, from.Session)
 	if errors.Is(err, auth.ErrSignedOut) || err == nil && session.ID != id {
-		return auth.Session{}, auth.ProviderError{Reason: auth.ProviderSessionChanged, Detail: "another session is in this browser now"}
+		return auth.Session{}, auth.ProviderError{
+			Reason: auth.ProviderSessionChanged,
+			Detail: "another session is in this browser now",
+		}
 	}
 	return session, err
 }
@@ -230,7 +220,8 @@ func (s *surface) whyNot(ctx context.Context, slug string, purpose oidc.Purpose,
 	case errors.Is(err, rules.ErrNotFound):
 		refused.Reason = auth.ProviderFlowEnded // there is no such provider, or no longer
 	default:
-		s.Requests.Log.WarnContext(ctx, "a sign-in at a provider was not finished", "request_id", q.requestID, "provider", slug, "reason", err)
+		s.Requests.Log.WarnContext(ctx, "a sign-in at a provider was not finished", "request_id", q.requestID,
+			"provider", slug, "reason", err)
 	}
 	if _, err := s.Providers.Get(slug); err != nil {
 		slug = "unknown" // and not what somebody wrote into the path
@@ -254,8 +245,8 @@ func confirmPage(query url.Values, next string) string {
 	return "/confirmed?" + query.Encode()
 }
 
-// signInPage returns the address of the sign-in page that leads on to a path. The path's fragment, which has the token of an
-// invitation, stays one.
+// signInPage returns the address of the sign-in page that leads on to a path. The path's fragment, which has the token
+// of an invitation, stays one.
 func signInPage(query url.Values, next string) string {
 	path, fragment, hasFragment := strings.Cut(next, "#")
 	if path != "" {
@@ -279,7 +270,7 @@ func (s *surface) signOutPath(session *auth.Session) string {
 
 // signOutAtProvider handles GET /api/v1/auth/{provider}/sign-out.
 func (s *surface) signOutAtProvider(w http.ResponseWriter, r *http.Request) {
-	next, err := distant{s.Providers}.SignOutURL(r.Context(), httpapi.PathParam(r, "provider"))
+	next, err := s.Providers.SignOutURL(r.Context(), httpapi.PathParam(r, "provider"))
 	if err != nil || next == "" {
 		next = "/sign-in" // what could not be reached is shown to platform admins
 	}
@@ -288,12 +279,15 @@ func (s *surface) signOutAtProvider(w http.ResponseWriter, r *http.Request) {
 }
 
 // SignInByLink handles POST /api/v1/session/link.
-func (s *surface) SignInByLink(ctx context.Context, request openapi.SignInByLinkRequestObject) (openapi.SignInByLinkResponseObject, error) {
+func (s *surface) SignInByLink(ctx context.Context,
+	request openapi.SignInByLinkRequestObject,
+) (openapi.SignInByLinkResponseObject, error) {
 	q := requestOf(ctx)
 	entry, err := s.Gate.SignInByLink(ctx, request.Body.Token, s.browser(q))
 	if errors.Is(err, rules.ErrNotFound) {
 		s.note(q, auth.AccessSignInFailed, "link")
-		return nil, httpapi.NotFound.Problem("This link was used, or is older than 15 minutes; run admin sign-in-link again.")
+		return nil, httpapi.NotFound.Problem(
+			"This link was used, or is older than 15 minutes; run admin sign-in-link again.")
 	}
 	var pending auth.SecondFactorError
 	if errors.As(err, &pending) {

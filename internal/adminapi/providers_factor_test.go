@@ -11,14 +11,15 @@ import (
 	"github.com/sluicegate/sluice/internal/oidc/oidctest"
 )
 
-// linked is a member of the tenant strict, which requires a second factor, who can sign in by password and at the provider as
-// grace.
+// linked is a member of the tenant strict, which requires a second factor, who can sign in by password and at the
+// provider as grace.
 func (w *world) linked() caller {
 	w.t.Helper()
 	by := w.person(w.strict, auth.Owner)
 	p := w.profile(by)
 	w.provider.SignedIn(oidctest.Person("grace", "grace@example.com"))
-	if next := p.back(w.provider.Visit(p.begin("/api/v1/account/identities", `{"provider":"idp"}`))); next != "/profile?linked=idp" {
+	if next := p.back(w.provider.Visit(p.begin("/api/v1/account/identities",
+		`{"provider":"idp"}`))); next != "/profile?linked=idp" {
 		w.t.Fatalf("linking leads to %s", next)
 	}
 	return by
@@ -50,22 +51,41 @@ func TestAProviderCountsAsTwoFactorsOnlyAsConfigured(t *testing.T) {
 		hidden        bool // the claims are in the user information only
 		want          bool
 	}{
-		"always":                       {factor: "provider", want: true},
-		"not configured":               {claims: oidctest.Claims{"amr": []string{"pwd", "mfa"}}},
-		"a method among others":        {factor: "provider", claim: "amr=mfa", claims: oidctest.Claims{"amr": []string{"pwd", "mfa"}}, want: true},
-		"another method":               {factor: "provider", claim: "amr=mfa", claims: oidctest.Claims{"amr": []string{"pwd"}}},
-		"a method that contains it":    {factor: "provider", claim: "amr=mfa", claims: oidctest.Claims{"amr": []string{"nomfa", "mfa2"}}},
-		"no method":                    {factor: "provider", claim: "amr=mfa"},
-		"a method of the person alone": {factor: "provider", claim: "amr=mfa", claims: oidctest.Claims{"amr": []string{"mfa"}}, hidden: true},
-		"the class":                    {factor: "provider", claim: "acr=urn:mace:incommon:iap:silver", claims: oidctest.Claims{"acr": "urn:mace:incommon:iap:silver"}, want: true},
-		"a lower class":                {factor: "provider", claim: "acr=2", claims: oidctest.Claims{"acr": "1"}},
-		"a claim of the provider's":    {factor: "provider", claim: "realm.strong=true", claims: oidctest.Claims{"realm": map[string]any{"strong": true}}, want: true},
+		"always":         {factor: "provider", want: true},
+		"not configured": {claims: oidctest.Claims{"amr": []string{"pwd", "mfa"}}},
+		"a method among others": {
+			factor: "provider", claim: "amr=mfa",
+			claims: oidctest.Claims{"amr": []string{"pwd", "mfa"}}, want: true,
+		},
+		"another method": {
+			factor: "provider", claim: "amr=mfa",
+			claims: oidctest.Claims{"amr": []string{"pwd"}},
+		},
+		"a method that contains it": {
+			factor: "provider", claim: "amr=mfa",
+			claims: oidctest.Claims{"amr": []string{"nomfa", "mfa2"}},
+		},
+		"no method": {factor: "provider", claim: "amr=mfa"},
+		"a method of the person alone": {
+			factor: "provider", claim: "amr=mfa",
+			claims: oidctest.Claims{"amr": []string{"mfa"}}, hidden: true,
+		},
+		"the class": {
+			factor: "provider", claim: "acr=urn:mace:incommon:iap:silver",
+			claims: oidctest.Claims{"acr": "urn:mace:incommon:iap:silver"}, want: true,
+		},
+		"a lower class": {factor: "provider", claim: "acr=2", claims: oidctest.Claims{"acr": "1"}},
+		"a claim of the provider's": {
+			factor: "provider", claim: "realm.strong=true",
+			claims: oidctest.Claims{"realm": map[string]any{"strong": true}}, want: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorldOf(t, func(s *oidc.Settings) {
 				s.SecondFactor, s.SecondFactorClaim = test.factor, test.claim
-				s.GroupsClaim, s.Groups = "groups", []oidc.Group{{Group: "ops", Tenant: "acme", Role: auth.Viewer}} // so that user information is read
+				// so that user information is read
+				s.GroupsClaim, s.Groups = "groups", []oidc.Group{{Group: "ops", Tenant: "acme", Role: auth.Viewer}}
 			})
 			by := w.linked()
 			person := oidctest.Person("grace", "grace@example.com")
@@ -94,7 +114,8 @@ func TestAProviderCountsAsTwoFactorsOnlyAsConfigured(t *testing.T) {
 			if next != "/sign-in?next=%2Ft%2Fstrict%2Frules&step=code" || p.cookies["sluice_session"] != "" {
 				t.Errorf("the browser is led to %s, with the cookies %v", next, p.cookies)
 			}
-			if got := p.send(http.MethodPost, "/api/v1/session/second-factor", fmt.Sprintf(`{"code":%q}`, w.code(secret))); got.Code != http.StatusOK || !p.reaches() {
+			if got := p.send(http.MethodPost, "/api/v1/session/second-factor",
+				fmt.Sprintf(`{"code":%q}`, w.code(secret))); got.Code != http.StatusOK || !p.reaches() {
 				t.Errorf("the code is answered %d: %s", got.Code, got.Body)
 			}
 		})
@@ -121,16 +142,19 @@ func TestAPasswordIsOneFactorWhateverTheProviderCountsAs(t *testing.T) {
 	// Who came in by two factors elsewhere may require them here, and does not lose access; who came in by one may not.
 	w.member(w.acme, by.account, auth.Owner)
 	const require = `{"settings":{"require_second_factor":true}}`
-	if got := byPassword.send(http.MethodPatch, "/api/v1/tenants/acme", require, "If-Match", "*"); got.Code != http.StatusConflict {
+	if got := byPassword.send(http.MethodPatch, "/api/v1/tenants/acme", require, "If-Match",
+		"*"); got.Code != http.StatusConflict {
 		t.Errorf("requiring it after a password is answered %d: %s", got.Code, got.Body)
 	}
-	if got := atProvider.send(http.MethodPatch, "/api/v1/tenants/acme", require, "If-Match", "*"); got.Code != http.StatusOK {
+	if got := atProvider.send(http.MethodPatch, "/api/v1/tenants/acme", require, "If-Match",
+		"*"); got.Code != http.StatusOK {
 		t.Errorf("requiring it after the provider is answered %d: %s", got.Code, got.Body)
 	}
 	// With a factor of one's own, a password is half a sign-in.
 	w.turnFactorOn(by)
 	again := w.profile(caller{})
-	if got := again.send(http.MethodPost, "/api/v1/session", signIn); got.Code != http.StatusAccepted || again.cookies["sluice_session"] != "" {
+	if got := again.send(http.MethodPost, "/api/v1/session", signIn); got.Code != http.StatusAccepted ||
+		again.cookies["sluice_session"] != "" {
 		t.Errorf("the password is answered %d with the cookies %v", got.Code, again.cookies)
 	}
 }

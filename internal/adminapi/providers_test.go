@@ -37,7 +37,8 @@ func (w *world) providers(change func(*oidc.Settings)) func(*adminapi.Config) {
 		if change != nil {
 			change(&settings)
 		}
-		c.Providers = must(oidc.New([]oidc.Settings{settings}, oidc.Options{URL: func() string { return loopback }}))(w.t)
+		c.Providers = must(oidc.New([]oidc.Settings{settings}, oidc.Options{URL: func() string { return loopback }}))(
+			w.t)
 	}
 }
 
@@ -156,7 +157,8 @@ func (p *profile) who() (account struct {
 func wantFailed(t *testing.T, location string, reason auth.ProviderReason) {
 	t.Helper()
 	got := must(url.Parse(location))(t)
-	if got.Path != "/sign-in" && got.Path != "/profile" && got.Path != "/confirmed" || got.Query().Get("failed") != string(reason) || got.Host != "" {
+	if got.Path != "/sign-in" && got.Path != "/profile" && got.Path != "/confirmed" ||
+		got.Query().Get("failed") != string(reason) || got.Host != "" {
 		t.Errorf("the browser is led to %s, want failed=%s", location, reason)
 	}
 }
@@ -165,7 +167,8 @@ func TestTheFirstSignInMakesAnAccountAndTheNextFindsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorldOf(t, nil)
 	first := w.profile(caller{})
-	if next := first.signIn(oidctest.Person("42", "Ada@Example.com"), "/t/acme/overview?a=b#c"); next != "/t/acme/overview?a=b#c" {
+	if next := first.signIn(oidctest.Person("42", "Ada@Example.com"),
+		"/t/acme/overview?a=b#c"); next != "/t/acme/overview?a=b#c" {
 		t.Errorf("the browser is led to %s", next)
 	}
 	account, _ := first.who()
@@ -187,7 +190,8 @@ func TestTheFirstSignInMakesAnAccountAndTheNextFindsIt(t *testing.T) {
 		t.Errorf("a password signs in: %d", got.status)
 	}
 	w.access.Flush(w.ctx())
-	if log := w.log.String(); !strings.Contains(log, `event=signed_in`) || !strings.Contains(log, `detail="provider idp"`) || strings.Contains(log, "code=") {
+	if log := w.log.String(); !strings.Contains(log, `event=signed_in`) ||
+		!strings.Contains(log, `detail="provider idp"`) || strings.Contains(log, "code=") {
 		t.Error("the log lacks the sign-in, or has a code")
 	}
 }
@@ -205,15 +209,30 @@ func TestWhoMayNotComeInFromAProvider(t *testing.T) {
 		person oidctest.Claims
 		reason auth.ProviderReason
 	}{
-		"another domain":                {with(oidctest.Person("1", "eve@evil.com")), auth.ProviderEmailDomain},
-		"a domain below":                {with(oidctest.Person("1", "eve@sub.example.com")), auth.ProviderEmailDomain},
-		"an address with two ats":       {with(oidctest.Person("1", `"a@example.com"@evil.com`)), auth.ProviderEmailDomain},
-		"an unverified address":         {oidctest.Claims{"sub": "1", "email": "eve@example.com", "email_verified": false, "employee": true}, auth.ProviderEmailUnverified},
-		"nothing about verification":    {oidctest.Claims{"sub": "1", "email": "eve@example.com", "employee": true}, auth.ProviderEmailUnverified},
-		"no claim":                      {oidctest.Person("1", "eve@example.com"), auth.ProviderClaim},
-		"an address with an account":    {with(oidctest.Person("1", local.Email)), auth.ProviderAccountExists},
-		"that address in other letters": {with(oidctest.Person("1", strings.ToUpper(local.Email[:1])+local.Email[1:])), auth.ProviderAccountExists},
-		"a disabled account":            {with(oidctest.Person("gone", "gone@example.com")), auth.ProviderAccountDisabled},
+		"another domain": {with(oidctest.Person("1", "eve@evil.com")), auth.ProviderEmailDomain},
+		"a domain below": {with(oidctest.Person("1", "eve@sub.example.com")), auth.ProviderEmailDomain},
+		"an address with two ats": {
+			with(oidctest.Person("1", `"a@example.com"@evil.com`)),
+			auth.ProviderEmailDomain,
+		},
+		"an unverified address": {oidctest.Claims{
+			"sub": "1", "email": "eve@example.com",
+			"email_verified": false, "employee": true,
+		}, auth.ProviderEmailUnverified},
+		"nothing about verification": {
+			oidctest.Claims{"sub": "1", "email": "eve@example.com", "employee": true},
+			auth.ProviderEmailUnverified,
+		},
+		"no claim":                   {oidctest.Person("1", "eve@example.com"), auth.ProviderClaim},
+		"an address with an account": {with(oidctest.Person("1", local.Email)), auth.ProviderAccountExists},
+		"that address in other letters": {
+			with(oidctest.Person("1", strings.ToUpper(local.Email[:1])+local.Email[1:])),
+			auth.ProviderAccountExists,
+		},
+		"a disabled account": {
+			with(oidctest.Person("gone", "gone@example.com")),
+			auth.ProviderAccountDisabled,
+		},
 	} {
 		p := w.profile(caller{})
 		wantFailed(t, p.signIn(test.person, ""), test.reason)
@@ -221,7 +240,8 @@ func TestWhoMayNotComeInFromAProvider(t *testing.T) {
 			t.Errorf("%s signs in", name)
 		}
 	}
-	if got := w.send(w.platformAdmin(), "GET", "/api/v1/identity-providers", nil); !strings.Contains(got.body, "lacks the claim employee=true") {
+	if got := w.send(w.platformAdmin(), "GET", "/api/v1/identity-providers", nil); !strings.Contains(got.body,
+		"lacks the claim employee=true") {
 		t.Errorf("platform admins see %s", got.body)
 	}
 }
@@ -248,17 +268,21 @@ func TestBrowsersAreLedToLocalPathsOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorldOf(t, nil)
 	for _, next := range []string{
-		"//evil.example.com", "https://evil.example.com", `/\\evil.example.com`, "/\t/evil.example.com", "javascript:alert(1)", "profile", "/%zz", "/ x", "/\r\nSet-Cookie: a=b",
+		"//evil.example.com", "https://evil.example.com", `/\\evil.example.com`, "/\t/evil.example.com",
+		"javascript:alert(1)", "profile", "/%zz", "/ x", "/\r\nSet-Cookie: a=b",
 	} {
-		if got := w.do(caller{}, w.json("POST", start, map[string]string{"next": next})); got.status != http.StatusBadRequest {
+		if got := w.do(caller{}, w.json("POST", start,
+			map[string]string{"next": next})); got.status != http.StatusBadRequest {
 			t.Errorf("%q is answered %d", next, got.status)
 		}
 	}
-	if got := w.do(caller{}, w.json("POST", "/api/v1/auth/none/start", map[string]string{})); got.status != http.StatusNotFound {
+	if got := w.do(caller{}, w.json("POST", "/api/v1/auth/none/start",
+		map[string]string{})); got.status != http.StatusNotFound {
 		t.Errorf("an unknown provider is answered %d", got.status)
 	}
 	w.provider.GoDown(true)
-	if got := w.do(caller{}, w.json("POST", start, map[string]string{})); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "The idp does not answer") {
+	if got := w.do(caller{}, w.json("POST", start, map[string]string{})); got.status != http.StatusServiceUnavailable ||
+		!strings.Contains(got.body, "The idp does not answer") {
 		t.Errorf("a provider that is down is answered %d %s", got.status, got.body)
 	}
 	w.want(w.do(caller{}, w.json("GET", "/api/v1/sign-in", nil)), http.StatusOK)
@@ -275,7 +299,8 @@ func TestLinkingNeedsBothProofs(t *testing.T) {
 	if got := p.send(http.MethodPost, identities, `{"provider":"idp"}`); got.Code != http.StatusForbidden {
 		t.Errorf("an old session is answered %d: %s", got.Code, got.Body)
 	}
-	if got := p.send(http.MethodPost, "/api/v1/session/confirm", fmt.Sprintf(`{"password":%q}`, password)); got.Code != http.StatusNoContent {
+	if got := p.send(http.MethodPost, "/api/v1/session/confirm",
+		fmt.Sprintf(`{"password":%q}`, password)); got.Code != http.StatusNoContent {
 		t.Fatalf("signing in again is answered %d: %s", got.Code, got.Body)
 	}
 	address := p.begin(identities, `{"provider":"idp"}`)
@@ -297,14 +322,17 @@ func TestLinkingNeedsBothProofs(t *testing.T) {
 	}
 	other := w.profile(caller{})
 	other.signIn(oidctest.Person("42", "ada@example.com"), "")
-	if account, memberships := other.who(); account.ID != int64(by.account.ID) || !slices.Equal(memberships, []string{"acme viewer"}) {
+	if account, memberships := other.who(); account.ID != int64(by.account.ID) ||
+		!slices.Equal(memberships, []string{"acme viewer"}) {
 		t.Errorf("the identity signs in to %+v, %v", account, memberships)
 	}
 	// It is linked once.
 	taken := w.profile(w.person(w.other, auth.Owner))
-	wantFailed(t, taken.back(w.provider.Visit(taken.begin(identities, `{"provider":"idp"}`))), auth.ProviderIdentityTaken)
+	wantFailed(t, taken.back(w.provider.Visit(taken.begin(identities, `{"provider":"idp"}`))),
+		auth.ProviderIdentityTaken)
 	linked := must(w.store.Identities(w.ctx(), by.account.ID))(t)
-	if got := other.send(http.MethodPost, fmt.Sprintf("%s/%d/unlink", identities, linked[0].ID), ""); got.Code != http.StatusNoContent {
+	if got := other.send(http.MethodPost, fmt.Sprintf("%s/%d/unlink", identities, linked[0].ID),
+		""); got.Code != http.StatusNoContent {
 		t.Errorf("unlinking is answered %d: %s", got.Code, got.Body)
 	}
 	if left := must(w.store.Identities(w.ctx(), by.account.ID))(t); len(left) != 0 {
@@ -324,11 +352,13 @@ func TestTheLastWayInCannotBeUnlinked(t *testing.T) {
 		t.Errorf("unlinking the last one is answered %d: %s", got.Code, got.Body)
 	}
 	// An identity of a provider that is not configured signs in nobody.
-	w.exec("INSERT INTO account_identity (account_id, issuer, subject) VALUES ($1, 'https://gone.example.com', '1')", account.ID)
+	w.exec("INSERT INTO account_identity (account_id, issuer, subject) VALUES ($1, 'https://gone.example.com', '1')",
+		account.ID)
 	if got := p.send(http.MethodPost, path, ""); got.Code != http.StatusConflict {
 		t.Errorf("with a useless one it is answered %d: %s", got.Code, got.Body)
 	}
-	w.exec("INSERT INTO account_identity (account_id, issuer, subject) VALUES ($1, $2, 'another')", account.ID, w.provider.URL)
+	w.exec("INSERT INTO account_identity (account_id, issuer, subject) VALUES ($1, $2, 'another')", account.ID,
+		w.provider.URL)
 	if got := p.send(http.MethodPost, path, ""); got.Code != http.StatusNoContent {
 		t.Errorf("with another one it is answered %d: %s", got.Code, got.Body)
 	}
@@ -362,7 +392,8 @@ func TestAVerifiedAddressProvesAnAccount(t *testing.T) {
 	invited := w.invite(w.person(w.acme, auth.Owner), "acme", victim)
 	w.want(w.acceptAs(*invited.Token), http.StatusOK)
 	p := w.profile(caller{})
-	if got := p.send(http.MethodPost, "/api/v1/session", fmt.Sprintf(`{"email":%q,"password":%q,"tenant":"acme"}`, victim, password)); got.Code != http.StatusOK {
+	if got := p.send(http.MethodPost, "/api/v1/session",
+		fmt.Sprintf(`{"email":%q,"password":%q,"tenant":"acme"}`, victim, password)); got.Code != http.StatusOK {
 		t.Fatalf("%d: %s", got.Code, got.Body)
 	}
 	w.provider.SignedIn(oidctest.Person("other", "other@example.com"))
@@ -379,14 +410,20 @@ func TestAVerifiedAddressProvesAnAccount(t *testing.T) {
 
 func TestPasswordsCanBeOffWithAWayBackIn(t *testing.T) {
 	t.Parallel()
-	w := newWorldOf(t, nil, func(c *adminapi.Config) { c.Gate = auth.NewGate(c.People, auth.Options{NoPasswords: true, Mail: true}) })
+	w := newWorldOf(t, nil, func(c *adminapi.Config) {
+		c.Gate = auth.NewGate(c.People,
+			auth.Options{NoPasswords: true, Mail: true})
+	})
 	by := w.person(w.acme, auth.Owner)
 	token := must(auth.NewGate(w.store, auth.Options{}).SignInLink(w.ctx(), by.account.Email))(t)
 	for name, q := range map[string]request{
-		"signing in":         w.json("POST", "/api/v1/session", map[string]string{"email": by.account.Email, "password": password}),
-		"a reset":            w.json("POST", "/api/v1/password-reset", map[string]string{"email": by.account.Email}),
-		"a change":           w.json("PUT", "/api/v1/account/password", map[string]string{"current_password": password, "new_password": "eight old grey cats"}),
-		"the end of a reset": w.json("POST", "/api/v1/password-reset/finish", map[string]string{"token": token, "password": "eight old grey cats"}),
+		"signing in": w.json("POST", "/api/v1/session",
+			map[string]string{"email": by.account.Email, "password": password}),
+		"a reset": w.json("POST", "/api/v1/password-reset", map[string]string{"email": by.account.Email}),
+		"a change": w.json("PUT", "/api/v1/account/password",
+			map[string]string{"current_password": password, "new_password": "eight old grey cats"}),
+		"the end of a reset": w.json("POST", "/api/v1/password-reset/finish",
+			map[string]string{"token": token, "password": "eight old grey cats"}),
 	} {
 		if got := w.do(by, q); got.status != http.StatusForbidden {
 			t.Errorf("%s is answered %d: %s", name, got.status, got.body)
@@ -410,13 +447,16 @@ func TestSigningOutLeadsToTheProvider(t *testing.T) {
 	p := w.profile(caller{})
 	p.signIn(oidctest.Person("42", "ada@example.com"), "")
 	const out = "/api/v1/auth/idp/sign-out"
-	if got := p.send(http.MethodGet, "/api/v1/session", ""); !strings.Contains(got.Body.String(), `"sign_out_url":"`+out) {
+	if got := p.send(http.MethodGet, "/api/v1/session", ""); !strings.Contains(got.Body.String(),
+		`"sign_out_url":"`+out) {
 		t.Errorf("the session is %s", got.Body)
 	}
-	if got := p.send(http.MethodGet, out, "").Header().Get("Location"); !strings.HasPrefix(got, w.provider.URL+"/end?") {
+	if got := p.send(http.MethodGet, out, "").Header().Get("Location"); !strings.HasPrefix(got,
+		w.provider.URL+"/end?") {
 		t.Errorf("the browser is led to %s", got)
 	}
-	if got := w.profile(caller{}).send(http.MethodGet, "/api/v1/auth/none/sign-out", "").Header().Get("Location"); got != "/sign-in" {
+	if got := w.profile(caller{}).send(http.MethodGet, "/api/v1/auth/none/sign-out",
+		"").Header().Get("Location"); got != "/sign-in" {
 		t.Errorf("the browser is led to %s", got)
 	}
 }
@@ -460,11 +500,16 @@ func TestGroupsGiveRolesAndTakeThemBack(t *testing.T) {
 		p.signIn(inGroups("ada", step.groups...), "")
 		account, memberships := p.who()
 		if !slices.Equal(memberships, step.want) || account.PlatformAdmin != step.isAdmin {
-			t.Errorf("the groups %v give %v, platform admin: %v; want %v, %v", step.groups, memberships, account.PlatformAdmin, step.want, step.isAdmin)
+			t.Errorf("the groups %v give %v, platform admin: %v; want %v, %v", step.groups, memberships,
+				account.PlatformAdmin, step.want, step.isAdmin)
 		}
 	}
-	log := w.want(w.send(w.person(w.acme, auth.Viewer), "GET", "/api/v1/tenants/acme/audit?object_kind=member", nil), http.StatusOK).body
-	for _, want := range []string{`"follow the groups of The idp"`, `"sign-in at The idp"`, `"granted_by":"` + w.provider.URL + `"`} {
+	log := w.want(w.send(w.person(w.acme, auth.Viewer), "GET", "/api/v1/tenants/acme/audit?object_kind=member", nil),
+		http.StatusOK).body
+	for _, want := range []string{
+		`"follow the groups of The idp"`, `"sign-in at The idp"`,
+		`"granted_by":"` + w.provider.URL + `"`,
+	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the audit log lacks %s", want)
 		}
@@ -481,7 +526,10 @@ func TestGroupsThatAreNotConfiguredAnyMoreGiveNothing(t *testing.T) {
 	p.signIn(inGroups("ada", "leads", "admins"), "")
 	account, _ := p.who()
 	without := auth.IdentityProvider{Slug: "idp", Name: "The idp", Issuer: w.provider.URL, CountsAsTwoFactors: true}
-	identity := auth.Identity{Provider: &without, Subject: "ada", Email: "ada@example.com", EmailVerified: true, HasClaim: true}
+	identity := auth.Identity{
+		Provider: &without, Subject: "ada", Email: "ada@example.com", EmailVerified: true,
+		HasClaim: true,
+	}
 	must(w.gate.SignInWith(w.ctx(), "req", auth.Digest{1}, identity, auth.Browser{}))(t)
 	left, memberships := p.who()
 	if left.ID != account.ID || left.PlatformAdmin || len(memberships) > 0 {
@@ -497,11 +545,13 @@ func TestRolesThatPeopleGaveStay(t *testing.T) {
 	p.signIn(inGroups("ada", "ops"), "")
 	account, _ := p.who()
 	member := fmt.Sprintf("/api/v1/tenants/acme/members/%d", account.ID)
-	if got := w.want(w.send(owner, "GET", member, nil), http.StatusOK); !strings.Contains(got.body, `"granted_by":"`+w.provider.URL+`"`) {
+	if got := w.want(w.send(owner, "GET", member, nil), http.StatusOK); !strings.Contains(got.body,
+		`"granted_by":"`+w.provider.URL+`"`) {
 		t.Errorf("the member is %s", got.body)
 	}
 	// A role that a person has changed is that person's.
-	if got := w.want(w.do(owner, w.json("PATCH", member, map[string]string{"role": "viewer"})), http.StatusOK); !strings.Contains(got.body, `"granted_by":null`) {
+	if got := w.want(w.do(owner, w.json("PATCH", member, map[string]string{"role": "viewer"})),
+		http.StatusOK); !strings.Contains(got.body, `"granted_by":null`) {
 		t.Errorf("the member is %s", got.body)
 	}
 	p.signIn(inGroups("ada", "leads"), "")

@@ -8,7 +8,9 @@ import (
 )
 
 // GetQuotas handles GET …/quotas.
-func (s *surface) GetQuotas(ctx context.Context, _ openapi.GetQuotasRequestObject) (openapi.GetQuotasResponseObject, error) {
+func (s *surface) GetQuotas(ctx context.Context, _ openapi.GetQuotasRequestObject) (openapi.GetQuotasResponseObject,
+	error,
+) {
 	quotas, err := s.Stores.Quotas(ctx, requestOf(ctx).tenant.ID)
 	if err != nil {
 		return nil, err
@@ -17,15 +19,19 @@ func (s *surface) GetQuotas(ctx context.Context, _ openapi.GetQuotasRequestObjec
 }
 
 // PutQuotas handles PUT …/quotas.
-func (s *surface) PutQuotas(ctx context.Context, request openapi.PutQuotasRequestObject) (openapi.PutQuotasResponseObject, error) {
+func (s *surface) PutQuotas(ctx context.Context,
+	request openapi.PutQuotasRequestObject,
+) (openapi.PutQuotasResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
 		return nil, err
 	}
 	exceptions := rules.Exceptions{}
 	for thing, given := range map[rules.Thing]*openapi.QuotaLimit{
-		rules.ThingPlans: request.Body.Plans, rules.ThingRules: request.Body.Rules, rules.ThingOverrides: request.Body.Overrides,
-		rules.ThingUsers: request.Body.Users, rules.ThingKeys: request.Body.ApiKeys, rules.ThingAlerts: request.Body.Alerts,
+		rules.ThingPlans: request.Body.Plans, rules.ThingRules: request.Body.Rules,
+		rules.ThingOverrides: request.Body.Overrides,
+		rules.ThingUsers:     request.Body.Users, rules.ThingKeys: request.Body.ApiKeys,
+		rules.ThingAlerts:  request.Body.Alerts,
 		rules.ThingMembers: request.Body.Members,
 	} {
 		if given != nil {
@@ -51,7 +57,8 @@ func answerQuotas(quotas *rules.Quotas) openapi.TheQuotasJSONResponse {
 		Headers: openapi.TheQuotasResponseHeaders{ETag: etag(quotas.Version)},
 		Body: openapi.Quotas{Version: quotas.Version, Items: itemsOf(quotas.Of, func(q *rules.Quota) openapi.Quota {
 			return openapi.Quota{
-				Thing: openapi.QuotaThing(q.Thing), Held: q.Held, Allowed: q.Allowed, Default: q.Default, IsDefault: q.IsDefault,
+				Thing: openapi.QuotaThing(q.Thing), Held: q.Held, Allowed: q.Allowed, Default: q.Default,
+				IsDefault: q.IsDefault,
 			}
 		})},
 	}

@@ -18,7 +18,8 @@ import (
 
 // creating are the operations after which a tenant holds more, by what the matrix sends.
 var creating = []string{
-	"createPlan", "createRule", "createCandidate", "importUsers", "importConfig", "putOverride", "assignPlan", "createKey", "rotateKey", "createAlert",
+	"createPlan", "createRule", "createCandidate", "importUsers", "importConfig", "putOverride", "assignPlan",
+	"createKey", "rotateKey", "createAlert",
 	"invite", "acceptInvitation",
 }
 
@@ -29,11 +30,12 @@ func (w *world) quotas(tenant rules.Tenant, n int64) {
 	for _, thing := range rules.Things {
 		exceptions[thing] = n
 	}
-	must(w.store.PutQuotas(w.ctx(), rules.Actor{Kind: rules.ActorSystem, Name: "test"}, tenant.ID, exceptions, rules.AnyVersion))(w.t)
+	must(w.store.PutQuotas(w.ctx(), rules.Actor{Kind: rules.ActorSystem, Name: "test"}, tenant.ID, exceptions,
+		rules.AnyVersion))(w.t)
 }
 
-// askOverQuota is the caller "over quota" of the matrix: an owner of a tenant that holds more than it may. What creates is
-// refused; everything else goes on.
+// askOverQuota is the caller "over quota" of the matrix: an owner of a tenant that holds more than it may. What creates
+// is refused; everything else goes on.
 func (m *matrix) askOverQuota(method, path string, o *openapi3.Operation) {
 	creates := slices.Contains(creating, o.OperationID)
 	least, _ := o.Extensions["x-least-role"].(string)
@@ -59,7 +61,8 @@ func (m *matrix) askOverQuota(method, path string, o *openapi3.Operation) {
 	switch {
 	case !creates && got.status != success(o):
 		m.t.Errorf("%s over quota answered %d, want %d: %s", o.OperationID, got.status, success(o), got.body)
-	case creates && (got.status != http.StatusConflict || read[problem](m.t, got).Type != "urn:sluice:problem:quota-exceeded"):
+	case creates && (got.status != http.StatusConflict ||
+		read[problem](m.t, got).Type != "urn:sluice:problem:quota-exceeded"):
 		m.t.Errorf("%s over quota answered %d, want 409 quota-exceeded: %s", o.OperationID, got.status, got.body)
 	}
 }
@@ -94,7 +97,8 @@ func TestPlatformAdminsSetQuotasAndTenantsSeeThem(t *testing.T) {
 	w.want(w.send(w.person(w.acme, auth.Owner), "PUT", quotas, body, "If-Match", `"0"`), http.StatusForbidden)
 	w.want(w.send(admin, "PUT", quotas, body), http.StatusPreconditionRequired)
 	set := w.want(w.send(admin, "PUT", quotas, body, "If-Match", `"0"`), http.StatusOK)
-	if got := read[shownQuotas](t, set); got.Items[1].Allowed != 1 || got.Items[1].IsDefault || got.Items[5].Allowed != 500 || !got.Items[0].IsDefault {
+	if got := read[shownQuotas](t, set); got.Items[1].Allowed != 1 || got.Items[1].IsDefault ||
+		got.Items[5].Allowed != 500 || !got.Items[0].IsDefault {
 		t.Errorf("the quotas became %s", set.body)
 	}
 	lost := w.want(w.send(admin, "PUT", quotas, map[string]any{}, "If-Match", `"0"`), http.StatusPreconditionFailed)
@@ -102,7 +106,8 @@ func TestPlatformAdminsSetQuotasAndTenantsSeeThem(t *testing.T) {
 		t.Errorf("who lost is told the ETag %s", lost.header.Get("ETag"))
 	}
 	for _, wrong := range []map[string]any{{"rules": -1}, {"rules": 1_000_000_001}} {
-		if got := w.want(w.send(admin, "PUT", quotas, wrong, "If-Match", "*"), http.StatusBadRequest); !slices.Equal(pointersOf(t, got), []string{"/rules"}) {
+		if got := w.want(w.send(admin, "PUT", quotas, wrong, "If-Match", "*"),
+			http.StatusBadRequest); !slices.Equal(pointersOf(t, got), []string{"/rules"}) {
 			t.Errorf("%v is answered %s", wrong, got.body)
 		}
 	}
@@ -110,7 +115,8 @@ func TestPlatformAdminsSetQuotasAndTenantsSeeThem(t *testing.T) {
 	over := w.want(w.send(admin, "POST", "/api/v1/tenants/acme/rules", map[string]any{
 		"key_pattern": "endpoint:/a", "rate_per_second": 1, "burst_capacity": 5,
 	}), http.StatusConflict)
-	want := "Nothing was changed: the tenant's capacity is 1 rule; it holds 1 and would hold 2. Remove some, or ask a platform admin to raise the capacity."
+	want := "Nothing was changed: the tenant's capacity is 1 rule; it holds 1 and would hold 2. Remove some, or ask " +
+		"a platform admin to raise the capacity."
 	if got := read[problem](t, over); got.Detail != want || got.Type != "urn:sluice:problem:quota-exceeded" {
 		t.Errorf("a rule too many is answered %s", over.body)
 	}
@@ -131,7 +137,8 @@ func TestRefusalsByQuotasAreCounted(t *testing.T) {
 	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "one"}), http.StatusCreated)
 	w.quotas(w.acme, 0)
 	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "two"}), http.StatusConflict)
-	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "one"}), http.StatusConflict) // it exists
+	// it exists
+	w.want(w.send(owner, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "one"}), http.StatusConflict)
 	if !slices.Equal(refused, []rules.Thing{rules.ThingPlans}) {
 		t.Errorf("counted are %v, want one refusal of plans", refused)
 	}
@@ -141,8 +148,10 @@ func TestADryRunIsRefusedWhereTheImportWouldBe(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Owner)
-	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID, rules.Exceptions{rules.ThingRules: 1, rules.ThingUsers: 2}, rules.AnyVersion))(t)
-	const config = "rules:\n  - {key_pattern: \"endpoint:/a\", rate: 10/second, burst_capacity: 20}\n  - {key_pattern: \"endpoint:/b\", rate: 10/second, burst_capacity: 20}\n"
+	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID,
+		rules.Exceptions{rules.ThingRules: 1, rules.ThingUsers: 2}, rules.AnyVersion))(t)
+	const config = "rules:\n  - {key_pattern: \"endpoint:/a\", rate: 10/second, burst_capacity: 20}\n  - " +
+		"{key_pattern: \"endpoint:/b\", rate: 10/second, burst_capacity: 20}\n"
 	cells := func(dryRun bool) string {
 		cell := `{"key_pattern":"endpoint:/%d","version":0,"rate_per_second":1,"rate_unit":"second","burst_capacity":5}`
 		return fmt.Sprintf(`{"dry_run":%t,"cells":[`+cell+","+cell+`]}`, dryRun, 1, 2)
@@ -150,16 +159,25 @@ func TestADryRunIsRefusedWhereTheImportWouldBe(t *testing.T) {
 	for _, dryRun := range []bool{true, false} {
 		query := fmt.Sprintf("?dry_run=%t", dryRun)
 		for want, q := range map[string]request{
-			"2 users with a plan of their own; it holds 0 and would hold 3": {"POST", "/api/v1/tenants/acme/users/import" + query, "user_id,plan\n1,free\n2,free\n3,free\n", map[string]string{"Content-Type": "text/csv"}},
-			"1 rule; it holds 0 and would hold 2":                           {"POST", "/api/v1/tenants/acme/import" + query, config, map[string]string{"Content-Type": "application/yaml"}},
-			"is 1 rule; it holds 0 and would hold 2":                        {"POST", "/api/v1/tenants/acme/matrix", cells(dryRun), nil},
+			"2 users with a plan of their own; it holds 0 and would hold 3": {
+				"POST",
+				"/api/v1/tenants/acme/users/import" + query, "user_id,plan\n1,free\n2,free\n3,free\n",
+				map[string]string{"Content-Type": "text/csv"},
+			},
+			"1 rule; it holds 0 and would hold 2": {"POST", "/api/v1/tenants/acme/import" +
+				query, config, map[string]string{"Content-Type": "application/yaml"}},
+			"is 1 rule; it holds 0 and would hold 2": {
+				"POST", "/api/v1/tenants/acme/matrix",
+				cells(dryRun), nil,
+			},
 		} {
 			if got := w.want(w.do(by, q), http.StatusConflict); !strings.Contains(read[problem](t, got).Detail, want) {
 				t.Errorf("%s (dry run: %t) is answered %s", q.path, dryRun, got.body)
 			}
 		}
 	}
-	if rows := w.count("SELECT (SELECT count(*) FROM rate_limit_rule) + (SELECT count(*) FROM plan_assignment)"); rows != 0 {
+	if rows := w.count("SELECT (SELECT count(*) FROM rate_limit_rule) + (SELECT count(*) FROM " +
+		"plan_assignment)"); rows != 0 {
 		t.Errorf("%d rows were written", rows)
 	}
 }
@@ -169,20 +187,23 @@ func TestARepeatedRequestTakesOnePlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	by := w.person(w.acme, auth.Owner)
-	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID, rules.Exceptions{rules.ThingKeys: 1}, rules.AnyVersion))(t)
-	post := func(onceKey, name string, want int) answer {
+	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID, rules.Exceptions{rules.ThingKeys: 1},
+		rules.AnyVersion))(t)
+	post := func(idempotencyKeyOf, name string, want int) answer {
 		t.Helper()
-		return w.want(w.send(by, "POST", "/api/v1/tenants/acme/api-keys", map[string]any{"name": name, "permissions": []string{"check"}}, "Idempotency-Key", onceKey), want)
+		return w.want(w.send(by, "POST", "/api/v1/tenants/acme/api-keys",
+			map[string]any{"name": name, "permissions": []string{"check"}}, "Idempotency-Key", idempotencyKeyOf), want)
 	}
-	first := read[createdKey](t, post(onceKey, "first", http.StatusCreated))
-	again := read[createdKey](t, post(onceKey, "first", http.StatusCreated)) // though the tenant is full
+	first := read[createdKey](t, post(idempotencyKeyOf, "first", http.StatusCreated))
+	again := read[createdKey](t, post(idempotencyKeyOf, "first", http.StatusCreated)) // though the tenant is full
 	w.secrets = append(w.secrets, first.Secret)
 	if again.Secret != first.Secret {
 		t.Error("the repetition is answered another key")
 	}
 	post("the-second-request", "second", http.StatusConflict)
 	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID, nil, rules.AnyVersion))(t)
-	w.secrets = append(w.secrets, read[createdKey](t, post("the-second-request", "second", http.StatusCreated)).Secret) // a refusal is not kept
+	// a refusal is not kept
+	w.secrets = append(w.secrets, read[createdKey](t, post("the-second-request", "second", http.StatusCreated)).Secret)
 	if n := w.count("SELECT count(*) FROM api_key"); n != 2 {
 		t.Errorf("%d keys were made", n)
 	}
@@ -192,12 +213,19 @@ func TestARepeatedRequestTakesOnePlace(t *testing.T) {
 func TestWhoMayJoinByGroupsSignsInWithoutARoleWhenTheTenantIsFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID, rules.Exceptions{rules.ThingMembers: 0}, rules.AnyVersion))(t)
+	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID, rules.Exceptions{rules.ThingMembers: 0},
+		rules.AnyVersion))(t)
 	provider := auth.IdentityProvider{
 		Slug: "corp", Name: "Corp", Issuer: "https://corp.example", CreatesAccounts: true, CountsAsTwoFactors: true,
-		Grants: []auth.Grant{{Group: "staff", Tenant: "acme", Role: auth.Viewer}, {Group: "staff", Tenant: "other", Role: auth.Viewer}},
+		Grants: []auth.Grant{
+			{Group: "staff", Tenant: "acme", Role: auth.Viewer},
+			{Group: "staff", Tenant: "other", Role: auth.Viewer},
+		},
 	}
-	identity := auth.Identity{Provider: &provider, Subject: "ada", Email: "ada@example.com", EmailVerified: true, HasClaim: true, Groups: []string{"staff"}}
+	identity := auth.Identity{
+		Provider: &provider, Subject: "ada", Email: "ada@example.com", EmailVerified: true,
+		HasClaim: true, Groups: []string{"staff"},
+	}
 	entry := must(w.gate.SignInWith(w.ctx(), "req", auth.Digest{1}, identity, auth.Browser{}))(t)
 	memberships := must(w.store.Memberships(w.ctx(), entry.Session.Account.ID, "", 10))(t)
 	if len(memberships) != 1 || memberships[0].Tenant.Slug != "other" {
@@ -205,13 +233,14 @@ func TestWhoMayJoinByGroupsSignsInWithoutARoleWhenTheTenantIsFull(t *testing.T) 
 	}
 }
 
-// TestATenantAtItsQuotaCostsOthersNothing lets one tenant ask for more than it may hold, over and over, and times what a
-// neighbour does.
+// TestATenantAtItsQuotaCostsOthersNothing lets one tenant ask for more than it may hold, over and over, and times what
+// a neighbour does.
 func TestATenantAtItsQuotaCostsOthersNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.quotas(w.acme, 0)
-	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID, rules.Exceptions{rules.ThingPlans: 1, rules.ThingUsers: 10}, rules.AnyVersion))(t)
+	must(w.store.PutQuotas(w.ctx(), rules.Actor{}, w.acme.ID,
+		rules.Exceptions{rules.ThingPlans: 1, rules.ThingUsers: 10}, rules.AnyVersion))(t)
 	greedy, neighbour := w.person(w.acme, auth.Owner), w.person(w.other, auth.Owner)
 	var file strings.Builder
 	file.WriteString("user_id,plan\n")
@@ -244,7 +273,8 @@ func TestATenantAtItsQuotaCostsOthersNothing(t *testing.T) {
 	var longest time.Duration
 	for n := range 40 {
 		began := time.Now()
-		w.want(w.send(neighbour, "POST", "/api/v1/tenants/other/plans", map[string]any{"name": fmt.Sprint("plan-", n)}), http.StatusCreated)
+		w.want(w.send(neighbour, "POST", "/api/v1/tenants/other/plans", map[string]any{"name": fmt.Sprint("plan-", n)}),
+			http.StatusCreated)
 		longest = max(longest, time.Since(began))
 	}
 	close(done)

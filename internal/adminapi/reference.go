@@ -11,18 +11,23 @@ import (
 )
 
 // GetDescription handles GET /api/v1/openapi.yaml.
-func (s *surface) GetDescription(context.Context, openapi.GetDescriptionRequestObject) (openapi.GetDescriptionResponseObject, error) {
+func (s *surface) GetDescription(context.Context,
+	openapi.GetDescriptionRequestObject,
+) (openapi.GetDescriptionResponseObject, error) {
 	return openapi.GetDescription200ApplicationyamlResponse{
 		Body: bytes.NewReader(api.Description), ContentLength: int64(len(api.Description)),
 	}, nil
 }
 
 // GetReference handles GET /api/v1/docs with a page of the UI.
-func (s *surface) GetReference(ctx context.Context, _ openapi.GetReferenceRequestObject) (openapi.GetReferenceResponseObject, error) {
+func (s *surface) GetReference(ctx context.Context,
+	_ openapi.GetReferenceRequestObject,
+) (openapi.GetReferenceResponseObject, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/reference.html", nil)
 	if s.UI == nil {
 		page := `<!doctype html><title>Sluice API</title><a href="openapi.yaml">openapi.yaml</a>`
-		return openapi.GetReference200TexthtmlResponse{Body: strings.NewReader(page), ContentLength: int64(len(page))}, nil
+		return openapi.GetReference200TexthtmlResponse{Body: strings.NewReader(page), ContentLength: int64(len(page))},
+			nil
 	}
 	return referencePage{s.UI, r}, err
 }

@@ -11,7 +11,9 @@ import (
 )
 
 // ListRemovedTenants handles GET /api/v1/removed-tenants.
-func (s *surface) ListRemovedTenants(ctx context.Context, request openapi.ListRemovedTenantsRequestObject) (openapi.ListRemovedTenantsResponseObject, error) {
+func (s *surface) ListRemovedTenants(ctx context.Context,
+	request openapi.ListRemovedTenantsRequestObject,
+) (openapi.ListRemovedTenantsResponseObject, error) {
 	place, err := after(ctx, 1)
 	if err != nil {
 		return nil, err
@@ -31,7 +33,9 @@ func (s *surface) ListRemovedTenants(ctx context.Context, request openapi.ListRe
 }
 
 // RestoreTenant handles POST /api/v1/removed-tenants/{slug}/restore.
-func (s *surface) RestoreTenant(ctx context.Context, request openapi.RestoreTenantRequestObject) (openapi.RestoreTenantResponseObject, error) {
+func (s *surface) RestoreTenant(ctx context.Context,
+	request openapi.RestoreTenantRequestObject,
+) (openapi.RestoreTenantResponseObject, error) {
 	tenant, err := s.store(ctx).RestoreTenant(ctx, request.Slug)
 	if errors.Is(err, rules.ErrFinal) {
 		return nil, httpapi.Conflict.Problem("Its data is being erased or is gone, so it cannot be restored.")

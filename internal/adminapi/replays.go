@@ -15,12 +15,14 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
 // ListReplays handles GET …/replays.
-func (s *surface) ListReplays(ctx context.Context, request openapi.ListReplaysRequestObject) (openapi.ListReplaysResponseObject, error) {
+func (s *surface) ListReplays(ctx context.Context,
+	request openapi.ListReplaysRequestObject,
+) (openapi.ListReplaysResponseObject, error) {
 	place, err := afterNumber(ctx)
 	if err != nil {
 		return nil, err
@@ -46,7 +48,9 @@ func (s *surface) ListReplays(ctx context.Context, request openapi.ListReplaysRe
 }
 
 // GetReplay handles GET …/replays/{replay_id}.
-func (s *surface) GetReplay(ctx context.Context, request openapi.GetReplayRequestObject) (openapi.GetReplayResponseObject, error) {
+func (s *surface) GetReplay(ctx context.Context,
+	request openapi.GetReplayRequestObject,
+) (openapi.GetReplayResponseObject, error) {
 	job, err := s.Recorded.Replay(ctx, requestOf(ctx).tenant.ID, request.ReplayId)
 	if err != nil {
 		return nil, err
@@ -56,7 +60,9 @@ func (s *surface) GetReplay(ctx context.Context, request openapi.GetReplayReques
 }
 
 // CancelReplay handles POST …/replays/{replay_id}/cancel.
-func (s *surface) CancelReplay(ctx context.Context, request openapi.CancelReplayRequestObject) (openapi.CancelReplayResponseObject, error) {
+func (s *surface) CancelReplay(ctx context.Context,
+	request openapi.CancelReplayRequestObject,
+) (openapi.CancelReplayResponseObject, error) {
 	job, err := s.store(ctx).CancelReplay(ctx, requestOf(ctx).tenant.ID, request.ReplayId)
 	if err != nil {
 		return nil, err
@@ -66,10 +72,13 @@ func (s *surface) CancelReplay(ctx context.Context, request openapi.CancelReplay
 }
 
 // StartReplay handles POST …/replays.
-func (s *surface) StartReplay(ctx context.Context, request openapi.StartReplayRequestObject) (openapi.StartReplayResponseObject, error) {
+func (s *surface) StartReplay(ctx context.Context,
+	request openapi.StartReplayRequestObject,
+) (openapi.StartReplayResponseObject, error) {
 	q, body := requestOf(ctx), request.Body
 	asked := replay.Request{
-		Title: valueOf(body.Title), Since: body.Since.UTC(), Until: body.Until.UTC(), Prune: valueOf(body.Prune), Plan: valueOf(body.Plan),
+		Title: valueOf(body.Title), Since: body.Since.UTC(), Until: body.Until.UTC(), Prune: valueOf(body.Prune),
+		Plan:  valueOf(body.Plan),
 		Level: valueOf(body.Sample), Seed: uint64(valueOf(body.Seed)),
 	}
 	wrong := pointers("", asked.Validate(s.Now()))
@@ -86,26 +95,36 @@ func (s *surface) StartReplay(ctx context.Context, request openapi.StartReplayRe
 	}
 	job, err := s.store(ctx).RequestReplay(ctx, q.tenant.ID, text)
 	if errors.Is(err, replay.ErrTooMany) {
-		return nil, httpapi.Conflict.Problem(fmt.Sprintf("%d replays of this tenant wait or run; wait until one ends, or cancel one.", replay.MaxOpen))
+		return nil, httpapi.Conflict.Problem(
+			fmt.Sprintf("%d replays of this tenant wait or run; wait until one ends, or cancel one.", replay.MaxOpen))
 	}
 	if err != nil {
 		return nil, err
 	}
 	shown, err := showReplay(&job)
 	return openapi.StartReplay201JSONResponse{ReplayStartedJSONResponse: openapi.ReplayStartedJSONResponse{
-		Body: shown, Headers: openapi.ReplayStartedResponseHeaders{Location: location("tenants/%s/replays/%s", q.tenant.Slug, job.ID)},
+		Body: shown, Headers: openapi.ReplayStartedResponseHeaders{Location: location("tenants/%s/replays/%s",
+			q.tenant.Slug, job.ID)},
 	}}, err
 }
 
 // readReplayed reads a candidate into a request, and returns what is wrong with it.
-func (s *surface) readReplayed(ctx context.Context, asked *replay.Request, body *openapi.NewReplay) (wrong []httpapi.FieldError, err error) {
+func (s *surface) readReplayed(ctx context.Context, asked *replay.Request,
+	body *openapi.NewReplay,
+) (wrong []httpapi.FieldError, err error) {
 	given, removed := valueOf(body.Rules), valueOf(body.Remove)
 	hasRules := len(given)+len(removed) > 0 || asked.Plan != ""
 	switch {
 	case hasRules == (body.File != nil):
-		return []httpapi.FieldError{{Pointer: "/rules", Detail: "are needed, or remove, plan or a file; not rules and a file"}}, nil
+		return []httpapi.FieldError{{
+			Pointer: "/rules",
+			Detail:  "send rules, remove or plan, or else a file; not both",
+		}}, nil
 	case hasRules && asked.Prune:
-		return []httpapi.FieldError{{Pointer: "/prune", Detail: "is for a file only; name rules to leave out in remove"}}, nil
+		return []httpapi.FieldError{{
+			Pointer: "/prune",
+			Detail:  "is for a file only; name rules to leave out in remove",
+		}}, nil
 	}
 	plans, err := s.planNames(ctx)
 	if err != nil {
@@ -150,17 +169,25 @@ func (s *surface) readReplayed(ctx context.Context, asked *replay.Request, body 
 }
 
 // replayedRules reads the rules of a candidate. With a plan they must all be of it.
-func replayedRules(tenant rules.TenantID, given []openapi.NewRule, plan string, plans map[string]bool) (config ruleset.Config, wrong []httpapi.FieldError) {
+func replayedRules(tenant rules.TenantID, given []openapi.NewRule, plan string,
+	plans map[string]bool,
+) (config ruleset.Config, wrong []httpapi.FieldError) {
 	places := map[rules.RuleIdentity]int{}
 	for i := range given {
 		rule, mistakes := newRule(tenant, &given[i])
 		place := "/rules/" + strconv.Itoa(i)
 		wrong = append(wrong, pointers(place, allWrong(&rule, mistakes, plans))...)
 		if plan != "" && rule.Plan != plan {
-			wrong = append(wrong, httpapi.FieldError{Pointer: place + "/plan", Detail: "must be " + plan + ", as the plan of the whole"})
+			wrong = append(wrong, httpapi.FieldError{
+				Pointer: place + "/plan",
+				Detail:  "must be " + plan + ", as the plan of the whole",
+			})
 		}
 		if earlier, ok := places[rule.Identity()]; ok {
-			wrong = append(wrong, httpapi.FieldError{Pointer: place, Detail: fmt.Sprintf("has the pattern, plan and name of the rule %d before it", earlier)})
+			wrong = append(wrong, httpapi.FieldError{
+				Pointer: place,
+				Detail:  fmt.Sprintf("repeats the pattern, plan and name of /rules/%d", earlier),
+			})
 		}
 		places[rule.Identity()] = i
 		config.Rules = append(config.Rules, rule)
@@ -169,7 +196,9 @@ func replayedRules(tenant rules.TenantID, given []openapi.NewRule, plan string, 
 }
 
 // removedRules notes the rules that a candidate is without.
-func (s *surface) removedRules(ctx context.Context, asked *replay.Request, removed []int64) (wrong []httpapi.FieldError, err error) {
+func (s *surface) removedRules(ctx context.Context, asked *replay.Request, removed []int64) (wrong []httpapi.FieldError,
+	err error,
+) {
 	ids := make([]rules.RuleID, len(removed))
 	for i, id := range removed {
 		ids[i] = rules.RuleID(id)
@@ -181,7 +210,10 @@ func (s *surface) removedRules(ctx context.Context, asked *replay.Request, remov
 	for i, id := range ids {
 		at := slices.IndexFunc(found, func(r rules.Rule) bool { return r.ID == id })
 		if at < 0 {
-			wrong = append(wrong, httpapi.FieldError{Pointer: "/remove/" + strconv.Itoa(i), Detail: "must be the id of a rule of the tenant"})
+			wrong = append(wrong, httpapi.FieldError{
+				Pointer: "/remove/" + strconv.Itoa(i),
+				Detail:  "must be the id of a rule of the tenant",
+			})
 			continue
 		}
 		asked.Remove = append(asked.Remove, replay.RuleName(found[at].Identity()))
@@ -190,14 +222,17 @@ func (s *surface) removedRules(ctx context.Context, asked *replay.Request, remov
 }
 
 // GetRecording handles GET …/recording.
-func (s *surface) GetRecording(ctx context.Context, _ openapi.GetRecordingRequestObject) (openapi.GetRecordingResponseObject, error) {
+func (s *surface) GetRecording(ctx context.Context,
+	_ openapi.GetRecordingRequestObject,
+) (openapi.GetRecordingResponseObject, error) {
 	tenant := requestOf(ctx).tenant
 	use, err := s.Recorded.UsageOf(ctx, tenant.ID)
 	if err != nil {
 		return nil, err
 	}
 	return openapi.GetRecording200JSONResponse{
-		RecordDays: tenant.Settings.RecordDays, Bytes: use.Bytes, BudgetBytes: s.TrafficBudget, Checks: use.Checks, Seen: use.Seen,
+		RecordDays: tenant.Settings.RecordDays, Bytes: use.Bytes, BudgetBytes: s.TrafficBudget, Checks: use.Checks,
+		Seen:    use.Seen,
 		LeftOut: use.LeftOut, Dropped: use.Dropped, Share: traffic.Share(use.Level),
 		IsStopped: use.Level >= traffic.Stopped || use.Bytes >= s.TrafficBudget,
 		Oldest:    timeOrNull(use.Oldest), Newest: timeOrNull(use.Newest),
@@ -210,10 +245,14 @@ func showReplay(job *replay.Job) (openapi.Replay, error) {
 		return openapi.Replay{}, fmt.Errorf("read the request of replay %d: %w", job.ID, err)
 	}
 	shown := openapi.Replay{
-		ReplayId: job.ID, Title: asked.Title, Kind: openapi.ReplayKind(asked.Kind), Plan: orNull(asked.Plan), Since: asked.Since, Until: asked.Until,
-		Sample: asked.Level, Seed: int64(asked.Seed), Prune: asked.Prune, RequestedAt: job.RequestedAt, RequestedBy: job.By,
-		State: openapi.ReplayState(job.State), Progress: job.Progress, StartedAt: timeOrNull(job.StartedAt), FinishedAt: timeOrNull(job.FinishedAt),
-		Failure: orNull(job.Failure), File: orNull(asked.File), Result: nullable.NewNullNullable[openapi.ReplayResult](),
+		ReplayId: job.ID, Title: asked.Title, Kind: openapi.ReplayKind(asked.Kind), Plan: orNull(asked.Plan),
+		Since: asked.Since, Until: asked.Until,
+		Sample: asked.Level, Seed: int64(asked.Seed), Prune: asked.Prune, RequestedAt: job.RequestedAt,
+		RequestedBy: job.By,
+		State:       openapi.ReplayState(job.State), Progress: job.Progress, StartedAt: timeOrNull(job.StartedAt),
+		FinishedAt: timeOrNull(job.FinishedAt),
+		Failure:    orNull(job.Failure), File: orNull(asked.File),
+		Result: nullable.NewNullNullable[openapi.ReplayResult](),
 	}
 	if len(job.Result) > 0 {
 		var result replay.Result
@@ -227,28 +266,35 @@ func showReplay(job *replay.Job) (openapi.Replay, error) {
 
 func showReplayed(r *replay.Result) openapi.ReplayResult {
 	return openapi.ReplayResult{
-		Since: r.Since, Until: r.Until, Read: r.Read, Share: r.Share, IsEstimate: r.IsEstimate, Checks: showFigure(r.Checks),
+		Since: r.Since, Until: r.Until, Read: r.Read, Share: r.Share, IsEstimate: r.IsEstimate,
+		Checks:     showFigure(r.Checks),
 		DeniedThen: showFigure(r.DeniedThen), DeniedNow: showFigure(r.DeniedNow),
 		NewlyDenied: showFigure(r.NewlyDenied), NoLongerDenied: showFigure(r.NoLongerDenied),
-		RecordedDenied: r.RecordedDenied, Agreeing: r.Agreeing, MoreRules: r.MoreRules, MoreUsers: r.MoreUsers, StepSeconds: r.StepSeconds,
-		Reserving: r.Reserving, Dropped: r.Dropped, RecordedSince: timeOrNull(r.RecordedSince), RulesKnownSince: timeOrNull(r.RulesKnownSince), Notes: append([]string{}, r.Notes...),
+		RecordedDenied: r.RecordedDenied, Agreeing: r.Agreeing, MoreRules: r.MoreRules, MoreUsers: r.MoreUsers,
+		StepSeconds: r.StepSeconds,
+		Reserving:   r.Reserving, Dropped: r.Dropped, RecordedSince: timeOrNull(r.RecordedSince),
+		RulesKnownSince: timeOrNull(r.RulesKnownSince), Notes: append([]string{}, r.Notes...),
 		Rules: itemsOf(r.Rules, func(of *replay.OfRule) openapi.ReplayOfRule {
 			return openapi.ReplayOfRule{
-				RuleId: orNull(of.RuleID), Rule: of.Rule, Mode: of.Mode, IsChanged: of.IsChanged, IsEstimate: of.IsEstimate,
+				RuleId: orNull(of.RuleID), Rule: of.Rule, Mode: of.Mode, IsChanged: of.IsChanged,
+				IsEstimate: of.IsEstimate,
 				DeniedThen: showFigure(of.DeniedThen), DeniedNow: showFigure(of.DeniedNow),
-				NewlyDenied: showFigure(of.NewlyDenied), NoLongerDenied: showFigure(of.NoLongerDenied), RecordedDenied: of.RecordedDenied,
+				NewlyDenied: showFigure(of.NewlyDenied), NoLongerDenied: showFigure(of.NoLongerDenied),
+				RecordedDenied: of.RecordedDenied,
 				FromOtherRules: showFigure(of.FromOtherRules),
 			}
 		}),
 		Plans: itemsOf(r.Plans, func(of *replay.OfPlan) openapi.ReplayOfPlan {
 			return openapi.ReplayOfPlan{
-				Plan: orNull(of.Plan), Checks: showFigure(of.Checks), DeniedThen: showFigure(of.DeniedThen), DeniedNow: showFigure(of.DeniedNow),
+				Plan: orNull(of.Plan), Checks: showFigure(of.Checks), DeniedThen: showFigure(of.DeniedThen),
+				DeniedNow:   showFigure(of.DeniedNow),
 				NewlyDenied: showFigure(of.NewlyDenied), NoLongerDenied: showFigure(of.NoLongerDenied),
 			}
 		}),
 		Users: itemsOf(r.Users, func(of *replay.OfUser) openapi.ReplayOfUser {
 			return openapi.ReplayOfUser{
-				UserId: orNull(of.UserID), Ip: orNull(of.IP), Plan: orNull(of.Plan), DeniedThen: of.DeniedThen, DeniedNow: of.DeniedNow,
+				UserId: orNull(of.UserID), Ip: orNull(of.IP), Plan: orNull(of.Plan), DeniedThen: of.DeniedThen,
+				DeniedNow:   of.DeniedNow,
 				NewlyDenied: of.NewlyDenied, NoLongerDenied: of.NoLongerDenied,
 			}
 		}),

@@ -3,6 +3,7 @@ package adminapi_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -27,7 +28,10 @@ func (w *world) record(tenant rules.Tenant, checks int) {
 	tenant = must(w.store.Tenant(w.ctx(), tenant.ID))(w.t)
 	tenant.Settings.RecordDays = 7
 	must(w.system().UpdateTenant(w.ctx(), tenant))(w.t)
-	block := traffic.Block{Tenant: tenant.ID, Writer: "w", Number: 1, First: time.Now().Add(-time.Minute), Last: time.Now().Add(-time.Minute)}
+	block := traffic.Block{
+		Tenant: tenant.ID, Writer: "w", Number: 1, First: time.Now().Add(-time.Minute),
+		Last: time.Now().Add(-time.Minute),
+	}
 	block.Seen = int64(checks)
 	run := traffic.Run{UserID: "42", Plan: "free", Endpoint: "/a", Cost: 1_000_000}
 	for i := range checks {
@@ -41,11 +45,8 @@ func (w *world) record(tenant rules.Tenant, checks int) {
 
 func (w *world) runReplays() {
 	w.t.Helper()
-	runner := replay.NewRunner(w.store, func(context.Context, rules.TenantID) ([]string, error) { return []string{"free"}, nil }, nil)
-	if err := runner.Claim(w.ctx()); err != nil {
-		w.t.Fatal(err)
-	}
-	runner.Wait()
+	plans := func(context.Context, rules.TenantID) ([]string, error) { return []string{"free"}, nil }
+	w.work(replay.Jobs(w.store, plans, slog.New(slog.DiscardHandler)))
 }
 
 type shownReplay struct {
@@ -75,7 +76,10 @@ func TestAReplayIsStartedReadAndCanceled(t *testing.T) {
 	editor, viewer := w.person(w.acme, auth.Editor), w.person(w.acme, auth.Viewer)
 	w.record(w.acme, 5)
 	const replays = "/api/v1/tenants/acme/replays"
-	live := w.rule(w.acme, func(r *rules.Rule) { r.Burst, r.RatePerSecond, r.Mode, r.Plan = 2, 0.001, rules.ModeEnforce, "free" })
+	live := w.rule(w.acme, func(r *rules.Rule) {
+		r.Burst, r.RatePerSecond, r.Mode, r.Plan = 2, 0.001, rules.ModeEnforce,
+			"free"
+	})
 	ask := func(more map[string]any) map[string]any {
 		body := map[string]any{"since": time.Now().Add(-time.Hour).UTC(), "until": time.Now().UTC(), "title": "tight"}
 		for name, value := range more {
@@ -83,29 +87,39 @@ func TestAReplayIsStartedReadAndCanceled(t *testing.T) {
 		}
 		return body
 	}
-	tight := map[string]any{"key_pattern": "user:{user_id}", "name": "tight", "plan": "free", "rate_per_second": 0.001, "burst_capacity": 1}
+	tight := map[string]any{
+		"key_pattern": "user:{user_id}", "name": "tight", "plan": "free", "rate_per_second": 0.001,
+		"burst_capacity": 1,
+	}
 	for kind, asked := range map[string]map[string]any{
 		"rules": {"rules": []any{tight}, "remove": []any{live.ID}},
 		"plan":  {"rules": []any{tight}, "plan": "free"},
-		"file":  {"file": "rules:\n  - {key_pattern: \"user:{user_id}\", name: tight, plan: free, rate_per_second: 0.001, burst_capacity: 1}\n", "prune": true},
+		"file": {"file": "rules:\n  - {key_pattern: \"user:{user_id}\", name: tight, plan: free, rate_per_second: " +
+			"0.001, burst_capacity: 1}\n", "prune": true},
 	} {
 		started := w.want(w.send(editor, "POST", replays, ask(asked)), http.StatusCreated)
 		made := read[shownReplay](t, started)
-		if made.State != "waiting" || made.Kind != kind || started.header.Get("Location") != fmt.Sprintf("%s/%d", replays, made.ReplayID) {
+		if made.State != "waiting" || made.Kind != kind ||
+			started.header.Get("Location") != fmt.Sprintf("%s/%d", replays, made.ReplayID) {
 			t.Errorf("%s: it is started as %+v at %s", kind, made, started.header.Get("Location"))
 		}
 		w.runReplays()
-		done := read[shownReplay](t, w.want(w.send(viewer, "GET", fmt.Sprintf("%s/%d", replays, made.ReplayID), nil), http.StatusOK))
-		if done.State != "done" || done.Progress != 1 || done.Result == nil || done.Result.NewlyDenied.Value != 4 || done.File == nil ||
+		done := read[shownReplay](t, w.want(w.send(viewer, "GET", fmt.Sprintf("%s/%d", replays, made.ReplayID), nil),
+			http.StatusOK))
+		if done.State != "done" || done.Progress != 1 || done.Result == nil || done.Result.NewlyDenied.Value != 4 ||
+			done.File == nil ||
 			done.Result.Rules[0].Rule != "user:{user_id} [free] tight" {
 			t.Errorf("%s: it ends as %+v, with %+v", kind, done, done.Result)
 		}
-		if at := done.Result.RecordedSince; at == nil || time.Since(*at) > 30*time.Minute || strings.Contains(strings.Join(done.Result.Notes, ""), "recorded since") {
+		if at := done.Result.RecordedSince; at == nil || time.Since(*at) > 30*time.Minute ||
+			strings.Contains(strings.Join(done.Result.Notes, ""), "recorded since") {
 			t.Errorf("%s: checks are recorded since %v, with the notes %q", kind, at, done.Result.Notes)
 		}
 	}
-	waiting := read[shownReplay](t, w.want(w.send(editor, "POST", replays, ask(map[string]any{"remove": []any{live.ID}})), http.StatusCreated))
-	canceled := read[shownReplay](t, w.want(w.send(editor, "POST", fmt.Sprintf("%s/%d/cancel", replays, waiting.ReplayID), nil), http.StatusOK))
+	waiting := read[shownReplay](t,
+		w.want(w.send(editor, "POST", replays, ask(map[string]any{"remove": []any{live.ID}})), http.StatusCreated))
+	canceled := read[shownReplay](t,
+		w.want(w.send(editor, "POST", fmt.Sprintf("%s/%d/cancel", replays, waiting.ReplayID), nil), http.StatusOK))
 	if canceled.State != "canceled" {
 		t.Errorf("it is canceled as %+v", canceled)
 	}
@@ -114,7 +128,8 @@ func TestAReplayIsStartedReadAndCanceled(t *testing.T) {
 		Items []shownReplay
 		Next  *string `json:"next_cursor"`
 	}](t, list)
-	if len(page.Items) != 3 || page.Items[0].ReplayID != waiting.ReplayID || page.Next == nil || page.Items[1].Result != nil || page.Items[1].File != nil {
+	if len(page.Items) != 3 || page.Items[0].ReplayID != waiting.ReplayID || page.Next == nil ||
+		page.Items[1].Result != nil || page.Items[1].File != nil {
 		t.Errorf("the list is %s", list.body)
 	}
 	for range replay.MaxOpen {
@@ -131,17 +146,26 @@ func TestAReplayThatCannotBeIsRefused(t *testing.T) {
 	const day = `"since": "2026-11-20T00:00:00Z", "until": "2026-11-21T00:00:00Z"`
 	const rule = `{"key_pattern": "global", "rate_per_second": 1, "burst_capacity": 5}`
 	for name, test := range map[string]struct{ body, pointer string }{
-		"no candidate":             {`{` + day + `}`, "/rules"},
-		"two candidates":           {`{` + day + `, "rules": [` + rule + `], "file": "rules: []"}`, "/rules"},
-		"prune without a file":     {`{` + day + `, "rules": [` + rule + `], "prune": true}`, "/prune"},
-		"an end before its start":  {`{"since": "2026-11-21T00:00:00Z", "until": "2026-11-20T00:00:00Z", "rules": [` + rule + `]}`, "/since"},
-		"too long a time":          {`{"since": "2026-09-21T00:00:00Z", "until": "2026-11-20T00:00:00Z", "rules": [` + rule + `]}`, "/since"},
-		"a limit that is none":     {`{` + day + `, "rules": [{"key_pattern": "global", "rate_per_second": 1, "burst_capacity": 0}]}`, "/rules/0/burst_capacity"},
+		"no candidate":         {`{` + day + `}`, "/rules"},
+		"two candidates":       {`{` + day + `, "rules": [` + rule + `], "file": "rules: []"}`, "/rules"},
+		"prune without a file": {`{` + day + `, "rules": [` + rule + `], "prune": true}`, "/prune"},
+		"an end before its start": {`{"since": "2026-11-21T00:00:00Z", "until": "2026-11-20T00:00:00Z", "rules": [` +
+			rule + `]}`, "/since"},
+		"too long a time": {`{"since": "2026-09-21T00:00:00Z", "until": "2026-11-20T00:00:00Z", "rules": [` +
+			rule + `]}`, "/since"},
+		"a limit that is none": {
+			`{` + day +
+				`, "rules": [{"key_pattern": "global", "rate_per_second": 1, "burst_capacity": 0}]}`,
+			"/rules/0/burst_capacity",
+		},
 		"a rule twice":             {`{` + day + `, "rules": [` + rule + `, ` + rule + `]}`, "/rules/1"},
 		"a plan that is not there": {`{` + day + `, "plan": "gold"}`, "/plan"},
 		"a rule of another plan":   {`{` + day + `, "plan": "free", "rules": [` + rule + `]}`, "/rules/0/plan"},
 		"another tenant's rule":    {fmt.Sprintf(`{%s, "remove": [%d]}`, day, w.rule(w.other).ID), "/remove/0"},
-		"a bad file":               {`{` + day + `, "file": "rules:\n  - {key_pattern: \"global\"}\n"}`, "/file/lines/2"},
+		"a bad file": {
+			`{` + day + `, "file": "rules:\n  - {key_pattern: \"global\"}\n"}`,
+			"/file/lines/2",
+		},
 	} {
 		got := w.do(by, request{"POST", replays, test.body, nil})
 		found := strings.Join(pointersOf(t, got), " ")
@@ -167,11 +191,13 @@ func TestWhatIsRecordedIsShown(t *testing.T) {
 		Oldest      *time.Time `json:"oldest"`
 	}
 	const path = "/api/v1/tenants/acme/recording"
-	if got := read[recording](t, w.want(w.send(by, "GET", path, nil), http.StatusOK)); got != (recording{BudgetBytes: 1 << 20, Share: 1}) {
+	if got := read[recording](t, w.want(w.send(by, "GET", path, nil),
+		http.StatusOK)); got != (recording{BudgetBytes: 1 << 20, Share: 1}) {
 		t.Errorf("nothing is recorded, and it is %+v", got)
 	}
 	w.record(w.acme, 5)
-	if got := read[recording](t, w.want(w.send(by, "GET", path, nil), http.StatusOK)); got.RecordDays != 7 || got.Checks != 5 || got.Bytes == 0 || got.Oldest == nil {
+	if got := read[recording](t, w.want(w.send(by, "GET", path, nil), http.StatusOK)); got.RecordDays != 7 ||
+		got.Checks != 5 || got.Bytes == 0 || got.Oldest == nil {
 		t.Errorf("5 checks are recorded, and it is %+v", got)
 	}
 }

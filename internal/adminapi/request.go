@@ -184,7 +184,10 @@ func (o *operation) checkQuery(raw string) ([]httpapi.FieldError, error) {
 			fault = wrongParameter(parameter.Schema.Value, query.Get(name))
 		}
 		if fault != "" {
-			wrong = append(wrong, httpapi.FieldError{Pointer: "/query/" + strings.ToValidUTF8(name, "\uFFFD"), Detail: fault})
+			wrong = append(wrong, httpapi.FieldError{
+				Pointer: "/query/" + strings.ToValidUTF8(name, "\uFFFD"),
+				Detail:  fault,
+			})
 		}
 	}
 	return wrong, nil
@@ -278,7 +281,8 @@ func (m *mistakes) check(schema *openapi3.Schema, value any, place []string) {
 
 // isComposed reports whether a schema is more than its fields or items; such a value is judged as a whole.
 func isComposed(schema *openapi3.Schema) bool {
-	return len(schema.AllOf)+len(schema.AnyOf)+len(schema.OneOf) > 0 || schema.Not != nil || schema.Enum != nil || schema.MinProps > 0
+	return len(schema.AllOf)+len(schema.AnyOf)+len(schema.OneOf) > 0 || schema.Not != nil || schema.Enum != nil ||
+		schema.MinProps > 0
 }
 
 func (m *mistakes) checkObject(schema *openapi3.Schema, object map[string]any, place []string) {

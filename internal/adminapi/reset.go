@@ -13,7 +13,9 @@ import (
 var noMail = httpapi.Conflict.Problem("No mail server is configured, so no link can be sent; ask a platform admin.")
 
 // AskPasswordReset handles POST /api/v1/password-reset.
-func (s *surface) AskPasswordReset(ctx context.Context, request openapi.AskPasswordResetRequestObject) (openapi.AskPasswordResetResponseObject, error) {
+func (s *surface) AskPasswordReset(ctx context.Context,
+	request openapi.AskPasswordResetRequestObject,
+) (openapi.AskPasswordResetResponseObject, error) {
 	q := requestOf(ctx)
 	if !s.Gate.SendsMail() {
 		return nil, noMail
@@ -26,7 +28,9 @@ func (s *surface) AskPasswordReset(ctx context.Context, request openapi.AskPassw
 }
 
 // FinishPasswordReset handles POST /api/v1/password-reset/finish.
-func (s *surface) FinishPasswordReset(ctx context.Context, request openapi.FinishPasswordResetRequestObject) (openapi.FinishPasswordResetResponseObject, error) {
+func (s *surface) FinishPasswordReset(ctx context.Context,
+	request openapi.FinishPasswordResetRequestObject,
+) (openapi.FinishPasswordResetResponseObject, error) {
 	q := requestOf(ctx)
 	account, err := s.Gate.Reset(ctx, q.requestID, request.Body.Token, request.Body.Password, s.browser(q))
 	if errors.Is(err, rules.ErrNotFound) {
@@ -39,10 +43,13 @@ func (s *surface) FinishPasswordReset(ctx context.Context, request openapi.Finis
 	return openapi.FinishPasswordReset204Response{}, nil
 }
 
-var usedLink = httpapi.NotFound.Problem("This link was used, is older than an hour, or was replaced by a later one; ask for another.")
+var usedLink = httpapi.NotFound.Problem(
+	"This link was used, is older than an hour, or was replaced by a later one; ask for another.")
 
 // AskAddressProof handles POST /api/v1/account/proof.
-func (s *surface) AskAddressProof(ctx context.Context, _ openapi.AskAddressProofRequestObject) (openapi.AskAddressProofResponseObject, error) {
+func (s *surface) AskAddressProof(ctx context.Context,
+	_ openapi.AskAddressProofRequestObject,
+) (openapi.AskAddressProofResponseObject, error) {
 	q := requestOf(ctx)
 	account := q.account()
 	switch {
@@ -58,7 +65,9 @@ func (s *surface) AskAddressProof(ctx context.Context, _ openapi.AskAddressProof
 }
 
 // FinishAddressProof handles POST /api/v1/account/proof/finish.
-func (s *surface) FinishAddressProof(ctx context.Context, request openapi.FinishAddressProofRequestObject) (openapi.FinishAddressProofResponseObject, error) {
+func (s *surface) FinishAddressProof(ctx context.Context,
+	request openapi.FinishAddressProofRequestObject,
+) (openapi.FinishAddressProofResponseObject, error) {
 	q := requestOf(ctx)
 	account, err := s.Gate.Prove(ctx, q.actor, *q.session, request.Body.Token)
 	switch {
@@ -67,7 +76,8 @@ func (s *surface) FinishAddressProof(ctx context.Context, request openapi.Finish
 	case errors.Is(err, auth.ErrOtherAddress):
 		return nil, httpapi.Conflict.Problem("The link is for another account; sign in to that one first.")
 	case errors.Is(err, rules.ErrExists):
-		return nil, httpapi.Conflict.Problem("Another account has proven this address; ask to be invited with that one.")
+		return nil, httpapi.Conflict.Problem(
+			"Another account with this address is verified; ask to be invited with that one.")
 	case err != nil:
 		return nil, err
 	}

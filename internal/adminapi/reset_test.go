@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/mailer/smtptest"
+	"github.com/sluicegate/sluice/internal/notify/mailer/smtptest"
 )
 
 const nextPassword = "another password nobody guesses"
@@ -18,7 +18,8 @@ func (w *world) askReset(email string) answer {
 
 func (w *world) finishReset(token, password string) answer {
 	w.t.Helper()
-	return w.send(caller{}, "POST", "/api/v1/password-reset/finish", map[string]string{"token": token, "password": password})
+	return w.send(caller{}, "POST", "/api/v1/password-reset/finish",
+		map[string]string{"token": token, "password": password})
 }
 
 func TestAPasswordIsResetByMail(t *testing.T) {
@@ -44,7 +45,8 @@ func TestAPasswordIsResetByMail(t *testing.T) {
 	w.want(w.finishReset(token, nextPassword), http.StatusNotFound) // single use
 	w.want(w.send(by, "GET", "/api/v1/session", nil), http.StatusUnauthorized)
 	w.want(w.signIn(email, ""), http.StatusUnauthorized)
-	w.want(w.send(caller{}, "POST", "/api/v1/session", map[string]string{"email": email, "password": nextPassword}), http.StatusOK)
+	w.want(w.send(caller{}, "POST", "/api/v1/session", map[string]string{"email": email, "password": nextPassword}),
+		http.StatusOK)
 
 	w.deliver(office)
 	subjects := ""
@@ -60,8 +62,8 @@ func TestAPasswordIsResetByMail(t *testing.T) {
 	w.wantNoSecrets()
 }
 
-// What happens while somebody waits for the answer is the same for every address: one attempt is counted and one message
-// is queued. Only the PostOffice finds out that there is no account.
+// What happens while somebody waits for the answer is the same for every address: one attempt is counted and one
+// message is queued. Only the PostOffice finds out that there is no account.
 func TestAnUnknownAddressCannotBeToldFromAKnownOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -110,7 +112,8 @@ func TestAnAddressIsProvenByMailInTheAccountsOwnSession(t *testing.T) {
 	body := map[string]string{"token": sent[0].Token()}
 	w.want(w.send(caller{}, "POST", "/api/v1/account/proof/finish", body), http.StatusUnauthorized)
 	w.want(w.send(stranger, "POST", "/api/v1/account/proof/finish", body), http.StatusConflict)
-	if got := w.want(w.send(by, "POST", "/api/v1/account/proof/finish", body), http.StatusOK); !strings.Contains(got.body, `"proven":true`) {
+	if got := w.want(w.send(by, "POST", "/api/v1/account/proof/finish", body),
+		http.StatusOK); !strings.Contains(got.body, `"proven":true`) {
 		t.Errorf("the account is %s", got.body)
 	}
 	w.want(w.signIn(victim, ""), http.StatusOK)

@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -13,36 +14,36 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adapt"
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
-	"github.com/sluicegate/sluice/internal/allowance"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/fleet"
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/meter"
 	"github.com/sluicegate/sluice/internal/oidc"
+	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 	"github.com/sluicegate/sluice/internal/shares"
-	"github.com/sluicegate/sluice/internal/snapshot"
 	"github.com/sluicegate/sluice/internal/traffic"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// Config has what the surface depends on. Buckets, PlainCookies, TrustedProxies, CheckURL, Closing, UI, ObserveShares
-// and Now are optional.
+// Config has what the surface depends on. Access, Buckets, CheckTarget, CheckURL, Closing, Connections,
+// LeastDownloadRate, Now, ObserveShares, PlainCookies, Providers, QuotaRefused, RateLimiter, TrustedProxies and UI are
+// optional.
 type Config struct {
 	Stores Stores
 	// As returns a Writer in the name of an actor.
-	As     func(by rules.Actor) Writer
+	As     func(by rules.Actor) pgstore.Writer
 	People auth.Store
 	// Access logs who got in and who did not; may be nil.
 	Access *auth.AccessLog
 	// AccessEvents reads what Access has stored.
 	AccessEvents auth.AccessStore
-	// Once remembers requests that may be repeated.
-	Once auth.OnceStore
-	Gate *auth.Gate
+	// Idempotency remembers requests that may be repeated.
+	Idempotency auth.IdempotencyStore
+	Gate        *auth.Gate
 	// Providers are where people can sign in beside their password; nil for none.
 	Providers *oidc.Providers
 	// Violations are read here; Fleet has the state of the processes that record them.
@@ -69,10 +70,14 @@ type Config struct {
 	Buckets Buckets
 	// QuotaRefused counts what a quota refused; may be nil.
 	QuotaRefused func(rules.Thing)
-	// ObserveShares is called once for each class of places, with a function that counts its use; may be nil.
+	// Connections is how many connections to the database the stores may have; 0 is 20.
+	Connections int
+	// LeastDownloadRate is how many bytes of a file its reader must take a second, on average; 0 is 64 KiB.
+	LeastDownloadRate int64
+	// ObserveShares is called once for each semaphore, with a function that counts its use; may be nil.
 	ObserveShares func(class string, count func() shares.Count)
-	// Allowances limit the work for each tenant, account and network; nil for no limits.
-	Allowances *allowance.Allowances
+	// RateLimiter limits the requests of each tenant, account and network; nil for no limits.
+	RateLimiter *RateLimiter
 	// Readiness must answer at once, from memory.
 	Readiness func() httpapi.Readiness
 	// Requests wraps every route. Its Deadline does not apply to exports and imports.
@@ -108,20 +113,11 @@ type Stores interface {
 	ruleset.Reader
 	rules.UserRecords
 	rules.QuotaStore
+	rules.JobReader
 	traffic.MonthReader
 	auth.KeyReader
 	auth.AuditLog
 	adapt.Reader
-}
-
-// Writer changes them.
-type Writer interface {
-	rules.Store
-	rules.Eraser
-	ruleset.Store
-	auth.KeyStore
-	auth.AuditWriter
-	replay.Requester
 }
 
 // Buckets are token buckets that people inspect and change.
@@ -188,6 +184,10 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{post, v1 + "/account/proof/finish", anAccount, x.FinishAddressProof},
 		{get, v1 + "/mail", aPlatformAdmin, x.ListMail},
 		{post, v1 + "/mail/test", aPlatformAdmin, x.TestMail},
+		{get, v1 + "/parked-jobs", aPlatformAdmin, x.ListParkedJobs},
+		{post, v1 + "/parked-jobs/{job_id}/retry", aPlatformAdmin, x.RetryParkedJob},
+		{remove, v1 + "/parked-jobs/{job_id}", aPlatformAdmin, x.DeleteParkedJob},
+		{get, v1 + "/periodic-jobs", aPlatformAdmin, x.ListPeriodicJobs},
 		{get, v1 + "/accounts", aPlatformAdmin, x.ListAccounts},
 		{get, v1 + "/accounts/{account_id}", aPlatformAdmin, x.GetAccount},
 		{patch, v1 + "/accounts/{account_id}", aPlatformAdmin, x.UpdateAccount},
@@ -343,14 +343,13 @@ func NewHandler(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	if check := c.CheckTarget; check != nil {
-		c.CheckTarget = func(ctx context.Context, url string) error {
-			defer meter.Wait(ctx)() // for name servers
-			return check(ctx, url)
+		c.CheckTarget = func(ctx context.Context, url string) error { // name servers may be slow
+			return requestOf(ctx).place.Away(ctx, func() error { return check(ctx, url) })
 		}
 	}
 	s := &surface{
-		Config: c, started: c.Now(), origins: http.NewCrossOriginProtection(), processors: meter.NewProcessors(meter.Used),
-		divided: divide(),
+		Config: c, started: c.Now(), origins: http.NewCrossOriginProtection(),
+		semaphores: newSemaphores(cmp.Or(c.Connections, usualConnections)),
 	}
 	if c.ObserveShares != nil {
 		s.observe(c.ObserveShares)
@@ -374,7 +373,7 @@ func NewHandler(c Config) (http.Handler, error) {
 		if err != nil {
 			return nil, err
 		}
-		handle := s.requests(operation).Route(r.path, s.guard(r, operation))
+		handle := s.requests(r, operation).Route(r.path, s.guard(r, operation))
 		if compresses(r.method, r.path) {
 			handle = compress(handle)
 		}
@@ -421,10 +420,10 @@ func decodePath(next http.Handler) http.Handler {
 // pathParams returns the path parameters of the matched route.
 func pathParams(r *http.Request) map[string]string { return mux.Vars(r) }
 
-// requests wraps an operation. Exports and imports have no deadline.
-func (s *surface) requests(o *operation) *httpapi.Requests {
+// requests wraps an operation. Bulk work and streams have no deadline.
+func (s *surface) requests(rt route, o *operation) *httpapi.Requests {
 	surrounding := *s.Requests
-	if o.isLong() {
+	if o.isLong() || classOf(rt, o) == bulk {
 		surrounding.Deadline = 0
 	}
 	return &surrounding
@@ -433,12 +432,10 @@ func (s *surface) requests(o *operation) *httpapi.Requests {
 // surface has the handlers.
 type surface struct {
 	Config
-	started    time.Time
-	origins    *http.CrossOriginProtection
-	processors *meter.Processors
-	divided
-	senders senders
-	told    told
+	started time.Time
+	origins *http.CrossOriginProtection
+	semaphores
+	verified verified
 }
 
 var _ openapi.StrictServerInterface = (*surface)(nil)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
@@ -13,15 +12,14 @@ import (
 
 func showRule(r *rules.Rule) openapi.Rule {
 	shown := openapi.Rule{
-		RuleId: int64(r.ID), KeyPattern: r.Pattern.String(), Name: r.Name, Plan: orNull(r.Plan),
-		Scope: openapi.Scope(r.Scope()), RatePerSecond: r.RatePerSecond, RateUnit: openapi.RateUnit(r.RateUnit),
-		BurstCapacity: r.Burst, Algorithm: openapi.Algorithm(r.Algorithm), Mode: openapi.Mode(r.Mode),
-		Action: openapi.Action(r.Action), FailureMode: orNull(openapi.RuleFailureMode(r.FailureMode)),
-		Lease: openapi.Lease(r.Lease()), IsActive: r.Active, ExpiresAt: timeOrNull(r.ExpiresAt), Description: r.Description,
-		CandidateFor: orNull(int64(r.CandidateFor)), Version: r.Version,
-		InForceSince: r.InForceSince.UTC(), CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
+		RuleID: int64(r.ID), KeyPattern: r.Pattern.String(), Name: r.Name, Plan: orNull(r.Plan),
+		Scope: openapi.Scope(r.Scope()), Fields: r.Fields(), CandidateFor: orNull(int64(r.CandidateFor)),
+		Version: r.Version, InForceSince: r.InForceSince.UTC(), CreatedAt: r.CreatedAt.UTC(),
+		UpdatedAt: r.UpdatedAt.UTC(),
 	}
-	showLimit(&shown, r)
+	if r.Action == rules.ActionLimit {
+		shown.LimitText = r.DescribeLimit()
+	}
 	return shown
 }
 
@@ -31,43 +29,12 @@ func answerRule(r *rules.Rule) openapi.TheRuleJSONResponse {
 	}
 }
 
-// patchRule sets the given fields. It returns what cannot be read; validation finds the rest.
-func patchRule(r *rules.Rule, given *openapi.RulePatch) rules.FieldErrors {
-	wrong := patchLimit(r, given)
-	set(&r.Mode, (*rules.Mode)(given.Mode))
-	if given.FailureMode.IsSpecified() {
-		r.FailureMode = rules.FailureMode(orZero(given.FailureMode))
-	}
-	if given.Lease != nil {
-		if text := r.ParseLease(rules.Lease(*given.Lease)); text != "" {
-			wrong.Add("lease", text)
-		}
-	}
-	set(&r.Active, given.IsActive)
-	if given.ExpiresAt.IsSpecified() {
-		if isZeroTime(given.ExpiresAt) {
-			wrong = append(wrong, wrongZeroTime)
-		}
-		r.ExpiresAt = orZero(given.ExpiresAt).UTC()
-	}
-	if length := given.ExpiresInSeconds; length != nil {
-		if given.ExpiresAt.IsSpecified() {
-			wrong.Add("expires_in_seconds", "must be left out beside expires_at")
-		}
-		r.ExpiresIn = new(time.Duration(*length) * time.Second)
-	}
-	set(&r.Description, given.Description)
-	return wrong
-}
-
 // newRule returns a rule as a body describes it, with defaults for what is left out.
-func newRule(tenant rules.TenantID, n *openapi.NewRule) (rules.Rule, rules.FieldErrors) {
-	rule := rules.Rule{
-		TenantID: tenant, Name: valueOf(n.Name), Plan: orZero(n.Plan), RateUnit: rules.PerSecond,
-		Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true,
-	}
-	wrong := patchRule(&rule, patchOf(n))
-	pattern, err := rules.ParsePattern(n.KeyPattern)
+func newRule(tenant rules.TenantID, given *openapi.RuleGiven) (rules.Rule, rules.FieldErrors) {
+	rule := rules.Standard()
+	rule.TenantID, rule.Name, rule.Plan = tenant, valueOf(given.Name), orZero(given.Plan)
+	wrong := rule.Patch(given.Fields)
+	pattern, err := rules.ParsePattern(valueOf(given.KeyPattern))
 	if err != nil {
 		wrong.Add("key_pattern", err.Error())
 	}
@@ -100,14 +67,17 @@ func allWrong(r *rules.Rule, wrong rules.FieldErrors, plans map[string]bool) rul
 }
 
 // ListRules handles GET …/rules.
-func (s *surface) ListRules(ctx context.Context, request openapi.ListRulesRequestObject) (openapi.ListRulesResponseObject, error) {
+func (s *surface) ListRules(ctx context.Context,
+	request openapi.ListRulesRequestObject,
+) (openapi.ListRulesResponseObject, error) {
 	place, err := afterNumber(ctx)
 	if err != nil {
 		return nil, err
 	}
 	p := request.Params
 	filter := rules.RuleFilter{
-		Scope: rules.Scope(valueOf(p.Scope)), Mode: rules.Mode(valueOf(p.Mode)), Action: rules.Action(valueOf(p.Action)),
+		Scope: rules.Scope(valueOf(p.Scope)), Mode: rules.Mode(valueOf(p.Mode)),
+		Action: rules.Action(valueOf(p.Action)),
 		Active: p.Active, Text: valueOf(p.Q),
 	}
 	if requestOf(ctx).r.URL.Query().Has("plan") { // an empty one selects rules for all plans
@@ -134,7 +104,9 @@ func (s *surface) ListRules(ctx context.Context, request openapi.ListRulesReques
 }
 
 // CreateRule handles POST …/rules.
-func (s *surface) CreateRule(ctx context.Context, request openapi.CreateRuleRequestObject) (openapi.CreateRuleResponseObject, error) {
+func (s *surface) CreateRule(ctx context.Context,
+	request openapi.CreateRuleRequestObject,
+) (openapi.CreateRuleResponseObject, error) {
 	tenant := requestOf(ctx).tenant
 	rule, wrong := newRule(tenant.ID, request.Body)
 	wrong, err := s.wrongRule(ctx, &rule, wrong)
@@ -146,7 +118,8 @@ func (s *surface) CreateRule(ctx context.Context, request openapi.CreateRuleRequ
 	}
 	rule, err = s.store(ctx).CreateRule(ctx, rule)
 	if errors.Is(err, rules.ErrExists) {
-		return nil, httpapi.Conflict.Problem("A rule with this pattern, plan and name exists; choose another name, or change that rule.")
+		return nil, httpapi.Conflict.Problem(
+			"A rule with this pattern, plan and name exists; choose another name, or change that rule.")
 	}
 	if err != nil {
 		return nil, err
@@ -160,7 +133,9 @@ func (s *surface) CreateRule(ctx context.Context, request openapi.CreateRuleRequ
 }
 
 // GetRule handles GET …/rules/{rule_id}.
-func (s *surface) GetRule(ctx context.Context, request openapi.GetRuleRequestObject) (openapi.GetRuleResponseObject, error) {
+func (s *surface) GetRule(ctx context.Context, request openapi.GetRuleRequestObject) (openapi.GetRuleResponseObject,
+	error,
+) {
 	rule, err := s.Stores.Rule(ctx, requestOf(ctx).tenant.ID, rules.RuleID(request.RuleId))
 	if err != nil {
 		return nil, err
@@ -169,7 +144,9 @@ func (s *surface) GetRule(ctx context.Context, request openapi.GetRuleRequestObj
 }
 
 // UpdateRule handles PATCH …/rules/{rule_id}.
-func (s *surface) UpdateRule(ctx context.Context, request openapi.UpdateRuleRequestObject) (openapi.UpdateRuleResponseObject, error) {
+func (s *surface) UpdateRule(ctx context.Context,
+	request openapi.UpdateRuleRequestObject,
+) (openapi.UpdateRuleResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
 		return nil, err
@@ -182,7 +159,9 @@ func (s *surface) UpdateRule(ctx context.Context, request openapi.UpdateRuleRequ
 	return openapi.UpdateRule200JSONResponse{TheRuleJSONResponse: answerRule(&rule)}, nil
 }
 
-func (s *surface) updateRule(ctx context.Context, id rules.RuleID, at rules.Expected, given *openapi.RulePatch) (rules.Rule, error) {
+func (s *surface) updateRule(ctx context.Context, id rules.RuleID, at rules.Expected,
+	given *openapi.RulePatch,
+) (rules.Rule, error) {
 	rule, err := s.Stores.Rule(ctx, requestOf(ctx).tenant.ID, id)
 	if err != nil {
 		return rules.Rule{}, err
@@ -190,7 +169,7 @@ func (s *surface) updateRule(ctx context.Context, id rules.RuleID, at rules.Expe
 	if !holds(at, rule.Version) {
 		return rules.Rule{}, rules.ErrChanged
 	}
-	wrong, err := s.wrongRule(ctx, &rule, patchRule(&rule, given))
+	wrong, err := s.wrongRule(ctx, &rule, rule.Patch(*given))
 	if err != nil {
 		return rules.Rule{}, err
 	}
@@ -208,7 +187,9 @@ func (s *surface) ruleVersion(ctx context.Context, id rules.RuleID) func() (int6
 }
 
 // DeleteRule handles DELETE …/rules/{rule_id}.
-func (s *surface) DeleteRule(ctx context.Context, request openapi.DeleteRuleRequestObject) (openapi.DeleteRuleResponseObject, error) {
+func (s *surface) DeleteRule(ctx context.Context,
+	request openapi.DeleteRuleRequestObject,
+) (openapi.DeleteRuleResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
 		return nil, err
@@ -221,7 +202,9 @@ func (s *surface) DeleteRule(ctx context.Context, request openapi.DeleteRuleRequ
 }
 
 // PromoteRule handles POST …/rules/{rule_id}/promote.
-func (s *surface) PromoteRule(ctx context.Context, request openapi.PromoteRuleRequestObject) (openapi.PromoteRuleResponseObject, error) {
+func (s *surface) PromoteRule(ctx context.Context,
+	request openapi.PromoteRuleRequestObject,
+) (openapi.PromoteRuleResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
 		return nil, err
@@ -237,7 +220,10 @@ func (s *surface) PromoteRule(ctx context.Context, request openapi.PromoteRuleRe
 	into, isInto := rules.RuleID(orZero(request.Body.IntoRuleId)), rules.AnyVersion
 	if into != 0 {
 		if request.Body.IntoVersion == nil {
-			return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/into_version", Detail: "is missing; send the version of the live rule that you have read"}})
+			return nil, httpapi.BodyProblem([]httpapi.FieldError{{
+				Pointer: "/into_version",
+				Detail:  "is missing; send the version of the live rule that you have read",
+			}})
 		}
 		isInto = rules.Expected(*request.Body.IntoVersion)
 		live, err := s.Stores.Rule(ctx, tenant, into)

@@ -2,31 +2,35 @@ package adminapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/oapi-codegen/nullable"
+
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // scheduledPerPage bounds a page, since each change can be of rules.MaxScheduledRules.
 const scheduledPerPage = 50
 
 // ListScheduledChanges handles GET …/scheduled-changes.
-func (s *surface) ListScheduledChanges(ctx context.Context, request openapi.ListScheduledChangesRequestObject) (openapi.ListScheduledChangesResponseObject, error) {
+func (s *surface) ListScheduledChanges(ctx context.Context,
+	request openapi.ListScheduledChangesRequestObject,
+) (openapi.ListScheduledChangesResponseObject, error) {
 	place, err := afterNumber(ctx)
 	if err != nil {
 		return nil, err
 	}
 	p := request.Params
 	limit := min(limitOf(p.Limit), scheduledPerPage)
-	found, err := s.Stores.ScheduledChanges(ctx, requestOf(ctx).tenant.ID, rules.RuleID(valueOf(p.RuleId)), valueOf(p.Open), place, limit+1)
+	found, err := s.Stores.ScheduledChanges(ctx, requestOf(ctx).tenant.ID, rules.RuleID(valueOf(p.RuleId)),
+		valueOf(p.Open), place, limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +50,9 @@ func (s *surface) ListScheduledChanges(ctx context.Context, request openapi.List
 }
 
 // GetScheduledChange handles GET …/scheduled-changes/{change_id}.
-func (s *surface) GetScheduledChange(ctx context.Context, request openapi.GetScheduledChangeRequestObject) (openapi.GetScheduledChangeResponseObject, error) {
+func (s *surface) GetScheduledChange(ctx context.Context,
+	request openapi.GetScheduledChangeRequestObject,
+) (openapi.GetScheduledChangeResponseObject, error) {
 	change, err := s.Stores.ScheduledChange(ctx, requestOf(ctx).tenant.ID, request.ChangeId)
 	if err != nil {
 		return nil, err
@@ -56,9 +62,14 @@ func (s *surface) GetScheduledChange(ctx context.Context, request openapi.GetSch
 }
 
 // ScheduleChange handles POST …/scheduled-changes.
-func (s *surface) ScheduleChange(ctx context.Context, request openapi.ScheduleChangeRequestObject) (openapi.ScheduleChangeResponseObject, error) {
+func (s *surface) ScheduleChange(ctx context.Context,
+	request openapi.ScheduleChangeRequestObject,
+) (openapi.ScheduleChangeResponseObject, error) {
 	tenant, body := requestOf(ctx).tenant, request.Body
-	change := rules.ScheduledChange{TenantID: tenant.ID, StartsAt: orZero(body.StartsAt).UTC(), EndsAt: orZero(body.EndsAt).UTC()}
+	change := rules.ScheduledChange{
+		TenantID: tenant.ID, StartsAt: orZero(body.StartsAt).UTC(),
+		EndsAt: orZero(body.EndsAt).UTC(),
+	}
 	change.Lasts = time.Duration(valueOf(body.EndsInSeconds)) * time.Second
 	change.Replaces = valueOf(body.Replaces)
 	wrong := change.Validate(s.Now())
@@ -82,17 +93,21 @@ func (s *surface) ScheduleChange(ctx context.Context, request openapi.ScheduleCh
 		}
 		return nil, refused.problem()
 	case errors.Is(err, rules.ErrTooManyScheduled):
-		return nil, httpapi.Conflict.Problem(fmt.Sprintf("%d changes of this tenant wait or are in force until an end; cancel one, or wait until one is over.", rules.MaxScheduled))
+		return nil, httpapi.Conflict.Problem(
+			fmt.Sprintf("%d changes of this tenant wait or are in force until an end; cancel one, or wait until one "+
+				"is over.", rules.MaxScheduled))
 	case err != nil:
 		return nil, err
 	}
 	shown, err := showScheduled(&change)
 	return openapi.ScheduleChange201JSONResponse{ChangeScheduledJSONResponse: openapi.ChangeScheduledJSONResponse{
-		Body: shown, Headers: openapi.ChangeScheduledResponseHeaders{Location: location("tenants/%s/scheduled-changes/%s", tenant.Slug, change.ID)},
+		Body: shown, Headers: openapi.ChangeScheduledResponseHeaders{Location: location(
+			"tenants/%s/scheduled-changes/%s", tenant.Slug, change.ID)},
 	}}, err
 }
 
-// scheduledRules reads what a change is to do to each of its rules. It returns the rules as the change would leave them now.
+// scheduledRules reads what a change is to do to each of its rules. It returns the rules as the change would leave them
+// now.
 func (s *surface) scheduledRules(
 	ctx context.Context, change *rules.ScheduledChange, asked []openapi.NewScheduledRule, refused *scheduleRefusals,
 ) (after []rules.Rule, err error) {
@@ -114,16 +129,12 @@ func (s *surface) scheduledRules(
 		if rule.Version != asked[i].Version {
 			refused.refuse(i, rules.ErrChanged)
 		}
-		wrong := allWrong(&rule, patchRule(&rule, &asked[i].Change), map[string]bool{rule.Plan: true})
+		wrong := allWrong(&rule, rule.Patch(asked[i].Change), map[string]bool{rule.Plan: true})
 		if rule.ExpiresIn != nil {
 			wrong.Add("expires_in_seconds", "must be left out of a scheduled change; send expires_at")
 		}
 		refused.wrong = append(refused.wrong, pointers(fmt.Sprintf("/rules/%d/change", i), wrong)...)
-		patch, err := json.Marshal(asked[i].Change)
-		if err != nil {
-			return nil, fmt.Errorf("store a scheduled change: %w", err)
-		}
-		change.Rules = append(change.Rules, rules.ScheduledRule{RuleID: id, Patch: patch})
+		change.Rules = append(change.Rules, rules.ScheduledRule{RuleID: id, Patch: asked[i].Change})
 		after = append(after, rule)
 	}
 	return after, nil
@@ -143,18 +154,26 @@ func (r *scheduleRefusals) refuse(i int, err error) {
 	case errors.As(err, &fields):
 		r.wrong = append(r.wrong, pointers(place, fields)...)
 	case errors.Is(err, rules.ErrScheduledOverlap):
-		r.overlapping = append(r.overlapping, httpapi.FieldError{Pointer: place, Detail: "has another change that is scheduled for a part of this time"})
+		r.overlapping = append(r.overlapping,
+			httpapi.FieldError{Pointer: place, Detail: "has another change that is scheduled for a part of this time"})
 	case errors.Is(err, rules.ErrNotFound):
 		r.lost = append(r.lost, httpapi.FieldError{Pointer: place, Detail: "was removed by somebody else"})
 	default:
-		r.lost = append(r.lost, httpapi.FieldError{Pointer: place + "/version", Detail: "is no longer the rule's version: somebody else changed it"})
+		r.lost = append(r.lost, httpapi.FieldError{
+			Pointer: place + "/version",
+			Detail:  "is no longer the rule's version: somebody else changed it",
+		})
 	}
 }
 
 // problem returns the answer for a change that cannot be scheduled, or nil.
 func (r *scheduleRefusals) problem() error {
 	for _, fields := range [][]httpapi.FieldError{r.wrong, r.lost, r.overlapping} {
-		slices.SortStableFunc(fields, func(a, b httpapi.FieldError) int { return strings.Compare(a.Pointer, b.Pointer) })
+		slices.SortStableFunc(fields, func(a,
+			b httpapi.FieldError,
+		) int {
+			return strings.Compare(a.Pointer, b.Pointer)
+		})
 	}
 	const most = httpapi.MaxFieldErrors
 	switch {
@@ -163,7 +182,9 @@ func (r *scheduleRefusals) problem() error {
 	case len(r.lost) > 0:
 		return httpapi.Changed.Problem(readAgain+" Nothing was scheduled.", r.lost[:min(len(r.lost), most)]...)
 	case len(r.overlapping) > 0:
-		return httpapi.Conflict.Problem("Another change of a rule is scheduled for a part of this time; nothing was scheduled. Choose another time, or cancel that one.",
+		return httpapi.Conflict.Problem(
+			"Another change of a rule is scheduled for a part of this time; nothing was scheduled. Choose another "+
+				"time, or cancel that one.",
 			r.overlapping[:min(len(r.overlapping), most)]...)
 	}
 	return nil
@@ -183,16 +204,24 @@ func (s *surface) CancelScheduledChange(
 
 func showScheduled(c *rules.ScheduledChange) (openapi.ScheduledChange, error) {
 	shown := openapi.ScheduledChange{
-		ChangeId: c.ID, Title: c.Title, Rules: []openapi.ScheduledRule{}, StartsAt: c.StartsAt, EndsAt: timeOrNull(c.EndsAt),
-		State: openapi.ScheduledState(c.State), RequestedAt: c.RequestedAt, RequestedBy: c.By.Name, AppliedAt: timeOrNull(c.AppliedAt),
-		EndedAt: timeOrNull(c.EndedAt), Failure: orNull(c.Failure),
+		ChangeId: c.ID, Title: c.Title, Rules: []openapi.ScheduledRule{}, StartsAt: c.StartsAt,
+		EndsAt: timeOrNull(c.EndsAt),
+		State:  openapi.ScheduledState(c.State), RequestedAt: c.RequestedAt, RequestedBy: c.By.Name,
+		AppliedAt: timeOrNull(c.AppliedAt),
+		EndedAt:   timeOrNull(c.EndedAt), Failure: orNull(c.Failure),
+		RequesterAccountId: nullable.NewNullNullable[int64](),
 	}
 	for i := range c.Rules {
-		one := openapi.ScheduledRule{RuleId: int64(c.Rules[i].RuleID), Failure: orNull(c.Rules[i].Failure)}
-		if err := json.Unmarshal(c.Rules[i].Patch, &one.Change); err != nil {
-			return shown, fmt.Errorf("read the scheduled change %d: %w", c.ID, err)
+		shown.Rules = append(shown.Rules, openapi.ScheduledRule{
+			RuleId: int64(c.Rules[i].RuleID), Change: c.Rules[i].Patch, Failure: orNull(c.Rules[i].Failure),
+		})
+	}
+	if c.By.Kind == rules.ActorAccount {
+		id, err := parseInt(c.By.ID)
+		if err != nil {
+			return shown, fmt.Errorf("read who scheduled the change %d: %w", c.ID, err)
 		}
-		shown.Rules = append(shown.Rules, one)
+		shown.RequesterAccountId.Set(id)
 	}
 	return shown, nil
 }

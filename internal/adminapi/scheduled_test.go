@@ -16,7 +16,10 @@ import (
 func (w *world) schedule(rule rules.Rule) rules.ScheduledChange {
 	w.t.Helper()
 	change := rules.ScheduledChange{
-		TenantID: rule.TenantID, Rules: []rules.ScheduledRule{{RuleID: rule.ID, Patch: []byte(`{"burst_capacity": 20}`)}},
+		TenantID: rule.TenantID, Rules: []rules.ScheduledRule{{
+			RuleID: rule.ID,
+			Patch:  []byte(`{"burst_capacity": 20}`),
+		}},
 		StartsAt: time.Now().Add(time.Hour), EndsAt: time.Now().Add(2 * time.Hour),
 	}
 	rule.Burst = 20
@@ -43,7 +46,8 @@ func TestAChangeTakesThePlaceOfOneThatWaits(t *testing.T) {
 	waiting := w.schedule(rule)
 	const path = "/api/v1/tenants/acme/scheduled-changes"
 	starts := time.Now().Add(90 * time.Minute).UTC().Format(time.RFC3339)
-	body := scheduleBody(starts, "", map[string]any{"rule_id": rule.ID, "version": 1, "change": map[string]any{"burst_capacity": 30}})
+	body := scheduleBody(starts, "",
+		map[string]any{"rule_id": rule.ID, "version": 1, "change": map[string]any{"burst_capacity": 30}})
 	w.want(w.send(by, "POST", path, body), http.StatusConflict)
 	body["replaces"] = waiting.ID
 	w.want(w.send(by, "POST", path, body), http.StatusCreated)
@@ -70,18 +74,27 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 		body    map[string]any
 		pointer string
 	}{
-		"a rule of another tenant":   {body(theirs.ID, 1, burst, hour(1), ""), "/rules/0/rule_id"},
-		"a time that has passed":     {body(rule.ID, 1, burst, hour(-1), ""), "/starts_at"},
-		"an end before its start":    {body(rule.ID, 1, burst, hour(2), hour(1)), "/ends_at"},
-		"a burst that no rule has":   {body(rule.ID, 1, map[string]any{"burst_capacity": 0}, hour(1), ""), "/rules/0/change/burst_capacity"},
-		"a change of nothing":        {body(rule.ID, 1, map[string]any{"burst_capacity": 10}, hour(1), ""), "/rules/0/change"},
+		"a rule of another tenant": {body(theirs.ID, 1, burst, hour(1), ""), "/rules/0/rule_id"},
+		"a time that has passed":   {body(rule.ID, 1, burst, hour(-1), ""), "/starts_at"},
+		"an end before its start":  {body(rule.ID, 1, burst, hour(2), hour(1)), "/ends_at"},
+		"a burst that no rule has": {
+			body(rule.ID, 1, map[string]any{"burst_capacity": 0}, hour(1), ""),
+			"/rules/0/change/burst_capacity",
+		},
+		"a change of nothing": {
+			body(rule.ID, 1, map[string]any{"burst_capacity": 10}, hour(1), ""),
+			"/rules/0/change",
+		},
 		"neither a start nor an end": {body(rule.ID, 1, burst, "", ""), "/ends_at"},
 		"an end that has passed":     {body(rule.ID, 1, burst, "", hour(-1)), "/ends_at"},
 		"a time beyond all reasons":  {body(rule.ID, 1, burst, hour(24*500), ""), "/starts_at"},
 		"a length and an end":        {lasting(60, burst, "", hour(1)), "/ends_in_seconds"},
 		"no length":                  {lasting(0, burst, hour(1), ""), "/ends_in_seconds"},
 		"a length beyond 400 days":   {lasting(34560000, burst, hour(1), ""), "/ends_in_seconds"},
-		"a rule that ends by then":   {body(rule.ID, 1, map[string]any{"expires_in_seconds": 60}, hour(1), ""), "/rules/0/change/expires_in_seconds"},
+		"a rule that ends by then": {
+			body(rule.ID, 1, map[string]any{"expires_in_seconds": 60}, hour(1), ""),
+			"/rules/0/change/expires_in_seconds",
+		},
 	} {
 		got := w.want(w.send(by, "POST", path, test.body), http.StatusBadRequest)
 		if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{test.pointer}) {
@@ -99,7 +112,8 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 	}
 	made := w.want(w.send(by, "POST", path, body(rule.ID, 1, burst, hour(1), hour(3))), http.StatusCreated)
 	first := read[shown](t, made)
-	if first.State != "waiting" || first.Rules[0].Change["burst_capacity"] != 20.0 || !strings.HasSuffix(made.header.Get("Location"), fmt.Sprint("/scheduled-changes/", first.ChangeID)) {
+	if first.State != "waiting" || first.Rules[0].Change["burst_capacity"] != 20.0 ||
+		!strings.HasSuffix(made.header.Get("Location"), fmt.Sprint("/scheduled-changes/", first.ChangeID)) {
 		t.Errorf("the change is %s at %s", made.body, made.header.Get("Location"))
 	}
 	w.want(w.send(by, "POST", path, body(rule.ID, 1, burst, hour(2), hour(4))), http.StatusConflict)
@@ -115,7 +129,8 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 		t.Errorf("after its cancellation it is %s", got.State)
 	}
 	w.want(w.send(by, "POST", cancel, nil), http.StatusOK)
-	if all, open := list(fmt.Sprint("?rule_id=", rule.ID)), list("?open=true"); len(all) != 2 || all[1].State != "canceled" || len(open) != 1 || open[0].ChangeID == first.ChangeID {
+	if all, open := list(fmt.Sprint("?rule_id=", rule.ID)), list("?open=true"); len(all) != 2 ||
+		all[1].State != "canceled" || len(open) != 1 || open[0].ChangeID == first.ChangeID {
 		t.Errorf("listed are %+v, and open are %+v", all, open)
 	}
 	if other := list(fmt.Sprint("?rule_id=", w.rule(w.acme).ID)); len(other) != 0 {
@@ -137,7 +152,8 @@ func TestAChangeIsScheduledListedAndCanceled(t *testing.T) {
 	}
 	later := lasting(3600, burst, hour(5), "")
 	later["rules"].([]map[string]any)[0]["rule_id"] = w.rule(w.acme).ID //nolint:forcetypeassert // made above
-	if got := read[times](t, w.want(w.send(by, "POST", path, later), http.StatusCreated)); !got.EndsAt.Equal(got.StartsAt.Add(time.Hour)) {
+	if got := read[times](t, w.want(w.send(by, "POST", path, later), http.StatusCreated)); !got.EndsAt.Equal(
+		got.StartsAt.Add(time.Hour)) {
 		t.Errorf("a change for an hour is %+v", got)
 	}
 }
@@ -159,9 +175,12 @@ func TestAColumnIsScheduledAsAWholeOrNot(t *testing.T) {
 		status   int
 		pointers []string
 	}{
-		"a burst that no rule has": {part(second, 1, 0), http.StatusBadRequest, []string{"/rules/1/change/burst_capacity"}},
-		"the same rule twice":      {part(first, 1, 20), http.StatusBadRequest, []string{"/rules/1/rule_id"}},
-		"an edited rule":           {part(second, 3, 20), http.StatusPreconditionFailed, []string{"/rules/1/version"}},
+		"a burst that no rule has": {
+			part(second, 1, 0), http.StatusBadRequest,
+			[]string{"/rules/1/change/burst_capacity"},
+		},
+		"the same rule twice": {part(first, 1, 20), http.StatusBadRequest, []string{"/rules/1/rule_id"}},
+		"an edited rule":      {part(second, 3, 20), http.StatusPreconditionFailed, []string{"/rules/1/version"}},
 	} {
 		got := w.want(w.send(by, "POST", path, scheduleBody(in(1), "", part(first, 1, 20), test.second)), test.status)
 		if pointers := pointersOf(t, got); !slices.Equal(pointers, test.pointers) {
@@ -169,7 +188,8 @@ func TestAColumnIsScheduledAsAWholeOrNot(t *testing.T) {
 		}
 	}
 	w.want(w.send(by, "POST", path, scheduleBody(in(1), "")), http.StatusBadRequest)
-	made := w.want(w.send(by, "POST", path, scheduleBody("", in(3), part(first, 1, 20), part(second, 1, 20))), http.StatusCreated)
+	made := w.want(w.send(by, "POST", path, scheduleBody("", in(3), part(first, 1, 20), part(second, 1, 20))),
+		http.StatusCreated)
 	type shown struct {
 		ChangeID int64  `json:"change_id"`
 		Title    string `json:"title"`
@@ -190,5 +210,50 @@ func TestAColumnIsScheduledAsAWholeOrNot(t *testing.T) {
 	back := w.want(w.send(by, "POST", fmt.Sprintf("%s/%d/cancel", path, change.ChangeID), nil), http.StatusOK)
 	if state := read[shown](t, back).State; state != "done" {
 		t.Errorf("after its cancellation it is %s", state)
+	}
+}
+
+func TestRemovingAMemberKeepsOrCancelsWhatTheyScheduled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := w.person(w.acme, auth.Owner)
+	withRules := w.keyOf(w.acme, auth.PermissionMembers, auth.PermissionRules)
+	membersOnly := w.keyOf(w.acme, auth.PermissionMembers)
+	w.refresh()
+	for query, want := range map[string]string{
+		"": "waiting", "?scheduled_changes=keep": "waiting",
+		"?scheduled_changes=cancel": "canceled",
+	} {
+		leaver, stays := w.person(w.acme, auth.Editor), w.person(w.acme, auth.Editor)
+		schedule := func(by caller, starts string) string {
+			rule := w.rule(w.acme, func(r *rules.Rule) {
+				r.Pattern = must(rules.ParsePattern("user:{user_id}:endpoint:/" + w.name("e")))(t)
+			})
+			body := scheduleBody(starts, time.Now().Add(2*time.Hour).Format(time.RFC3339), map[string]any{
+				"rule_id": rule.ID, "version": rule.Version, "change": map[string]any{"burst_capacity": 7},
+			})
+			made := w.want(w.send(by, "POST", "/api/v1/tenants/acme/scheduled-changes", body), http.StatusCreated)
+			if got := read[struct {
+				ID int64 `json:"requester_account_id"`
+			}](t, made).ID; got != int64(by.account.ID) {
+				t.Errorf("the change says that account %d scheduled it, want %d", got, by.account.ID)
+			}
+			return made.header.Get("Location")
+		}
+		soon := time.Now().Add(time.Hour).Format(time.RFC3339)
+		theirs, others, begun := schedule(leaver, soon), schedule(stays, soon), schedule(leaver, "")
+		member := "/api/v1/tenants/acme/members/" + formatID(leaver.account.ID) + query
+		by := owner
+		if want == "canceled" {
+			w.wantKind(w.send(membersOnly, "DELETE", member, nil, "If-Match", "*"), http.StatusForbidden, "forbidden")
+			by = withRules
+		}
+		w.want(w.send(by, "DELETE", member, nil, "If-Match", "*"), http.StatusNoContent)
+		for place, state := range map[string]string{theirs: want, others: "waiting", begun: "in_force"} {
+			got := w.want(w.send(owner, "GET", place, nil), http.StatusOK)
+			if is := read[struct{ State string }](t, got).State; is != state {
+				t.Errorf("with %q the change is %s, want %s", query, is, state)
+			}
+		}
 	}
 }

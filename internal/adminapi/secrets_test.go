@@ -31,7 +31,8 @@ func (w *world) wantNoSecrets() {
 			}
 		}
 		switch got.operation {
-		case "createKey", "rotateKey", "createServiceKey", "rotateServiceKey", "createAlert", "rotateAlertSecret", "createAuditWebhook", "rotateAuditSecret":
+		case "createKey", "rotateKey", "createServiceKey", "rotateServiceKey", "createAlert", "rotateAlertSecret",
+			"createAuditWebhook", "rotateAuditSecret":
 			var made struct {
 				Secret string `json:"secret"`
 			}
@@ -55,7 +56,10 @@ func (w *world) wantNoSecrets() {
 	places := map[string]string{"the log": w.log.String(), "the metrics": w.scrape()}
 	by := w.platformAdmin()
 	for _, tenant := range []rules.Tenant{w.acme, w.other, w.closed} {
-		for _, export := range []string{"audit/export", "audit/export?format=jsonl", "users/export", "export", "api-keys", "members", "invitations", "alerts", "audit-webhook"} {
+		for _, export := range []string{
+			"audit/export", "audit/export?format=jsonl", "users/export", "export",
+			"api-keys", "members", "invitations", "alerts", "audit-webhook",
+		} {
 			got := w.send(by, "GET", "/api/v1/tenants/"+tenant.Slug+"/"+export, nil)
 			if got.status != http.StatusNotFound || export != "audit-webhook" {
 				w.want(got, http.StatusOK)
@@ -64,18 +68,24 @@ func (w *world) wantNoSecrets() {
 		}
 	}
 	for _, got := range w.answers {
-		if !slices.Contains([]string{"createKey", "rotateKey", "createServiceKey", "rotateServiceKey", "invite", "createAlert", "rotateAlertSecret", "createAuditWebhook", "rotateAuditSecret"}, got.operation) || got.status >= 300 {
+		if !slices.Contains([]string{
+			"createKey", "rotateKey", "createServiceKey", "rotateServiceKey", "invite",
+			"createAlert", "rotateAlertSecret", "createAuditWebhook", "rotateAuditSecret",
+		}, got.operation) ||
+			got.status >= 300 {
 			places["answers"] += got.body
 		}
 	}
 	places["the database"] = w.dump()
-	w.t.Logf("%d secrets are looked for in %d bytes of log and %d of the database", len(secrets), len(places["the log"]), len(places["the database"]))
+	w.t.Logf("%d secrets are looked for in %d bytes of log and %d of the database", len(secrets),
+		len(places["the log"]), len(places["the database"]))
 	for name, text := range places {
 		for _, secret := range secrets {
 			if name == "the database" && secret == passwordHash() {
 				continue // its place
 			}
-			if strings.Contains(text, secret) || strings.Contains(text, hex.EncodeToString([]byte(secret))) { // as text or bytes
+			// as text or bytes
+			if strings.Contains(text, secret) || strings.Contains(text, hex.EncodeToString([]byte(secret))) {
 				w.t.Errorf("a secret is in %s: %s", name, secret)
 			}
 		}
@@ -93,14 +103,16 @@ func (w *world) dump() (text string) {
 	w.t.Helper()
 	connection := must(pgx.Connect(w.ctx(), w.url))(w.t)
 	defer func() { _ = connection.Close(context.WithoutCancel(w.ctx())) }()
-	rows := must(connection.Query(w.ctx(), "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"))(w.t)
+	rows := must(connection.Query(w.ctx(),
+		"SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"))(w.t)
 	tables := must(pgx.CollectRows(rows, pgx.RowTo[string]))(w.t)
 	if !slices.Contains(tables, "alert") {
 		w.t.Errorf("the tables are %v", tables)
 	}
 	for _, table := range tables {
 		var rows string
-		query := fmt.Sprintf(`SELECT coalesce(string_agg(t::text, E'\n'), '') FROM %s AS t`, pgx.Identifier{table}.Sanitize())
+		query := fmt.Sprintf(`SELECT coalesce(string_agg(t::text, E'\n'), '') FROM %s AS t`,
+			pgx.Identifier{table}.Sanitize())
 		if err := connection.QueryRow(w.ctx(), query).Scan(&rows); err != nil {
 			w.t.Fatal(err)
 		}

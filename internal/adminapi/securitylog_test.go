@@ -44,11 +44,13 @@ func TestTheSecurityLogIsShownToThoseItConcerns(t *testing.T) {
 		return read[securityLog](t, w.want(w.send(by, "GET", address, nil), http.StatusOK))
 	}
 	signIn := func(email, password string, want int) {
-		w.want(w.send(caller{}, "POST", "/api/v1/session", map[string]any{"email": email, "password": password}, "User-Agent", "=cmd|Netscape"), want)
+		w.want(w.send(caller{}, "POST", "/api/v1/session", map[string]any{"email": email, "password": password},
+			"User-Agent", "=cmd|Netscape"), want)
 	}
 	signIn(ada.account.Email, password, http.StatusOK)
 	// It is stored before the answer.
-	if got := logOf(ada, "/api/v1/account/security-log"); got.kinds() != "signed_in" || got.Items[0].IP != "192.0.2.1" || !got.Items[0].Succeeded {
+	if got := logOf(ada, "/api/v1/account/security-log"); got.kinds() != "signed_in" ||
+		got.Items[0].IP != "192.0.2.1" || !got.Items[0].Succeeded {
 		t.Errorf("at once the account's log has %+v", got)
 	}
 	signIn(strings.ToUpper(ada.account.Email), "not the password at all", http.StatusUnauthorized)
@@ -59,7 +61,8 @@ func TestTheSecurityLogIsShownToThoseItConcerns(t *testing.T) {
 	w.exec("UPDATE api_key SET networks = '{198.51.100.0/24}' WHERE key_id = $1", id)
 	w.refresh()
 	w.want(w.send(caller{key: token}, "GET", "/api/v1/tenants/acme", nil), http.StatusForbidden)
-	w.want(w.send(caller{}, "POST", "/api/v1/password-reset", map[string]any{"email": ada.account.Email}), http.StatusNoContent)
+	w.want(w.send(caller{}, "POST", "/api/v1/password-reset", map[string]any{"email": ada.account.Email}),
+		http.StatusNoContent)
 	w.access.Flush(w.ctx())
 
 	if got := logOf(ada, "/api/v1/account/security-log"); got.kinds() != "denied reset_asked sign_in_failed signed_in" {
@@ -72,7 +75,8 @@ func TestTheSecurityLogIsShownToThoseItConcerns(t *testing.T) {
 		t.Errorf("another tenant's log has %s", got.kinds())
 	}
 	everything := logOf(admin, "/api/v1/security-log")
-	if got := everything.kinds(); got != "denied exported outside_network reset_asked sign_in_failed sign_in_failed signed_in" {
+	if got := everything.kinds(); got != "denied exported outside_network reset_asked sign_in_failed sign_in_failed "+
+		"signed_in" {
 		t.Errorf("the whole log has %s", got)
 	}
 	for query, want := range map[string]string{
@@ -109,7 +113,8 @@ func TestTheSecurityLogIsShownToThoseItConcerns(t *testing.T) {
 	}
 
 	file := w.want(w.send(admin, "GET", "/api/v1/security-log/export?kind=signed_in", nil), http.StatusOK).body
-	if !strings.HasPrefix(file, "event_id,at,count,kind,") || !strings.Contains(file, "'=cmd|Netscape") || strings.Count(file, "\n") != 2 {
+	if !strings.HasPrefix(file, "event_id,at,count,kind,") || !strings.Contains(file, "'=cmd|Netscape") ||
+		strings.Count(file, "\n") != 2 {
 		t.Errorf("the file is %s", file)
 	}
 	for _, item := range everything.Items {
@@ -139,7 +144,8 @@ func TestATenantsLogHasTheRefusalsOfItsKeys(t *testing.T) {
 			}
 			w.send(caller{key: token}, "GET", "/api/v1/tenants/other", nil)
 			w.access.Flush(w.ctx())
-			log := read[securityLog](t, w.want(w.send(owner, "GET", "/api/v1/tenants/acme/security-log?kind="+refused.kind, nil), http.StatusOK))
+			log := read[securityLog](t, w.want(w.send(owner, "GET",
+				"/api/v1/tenants/acme/security-log?kind="+refused.kind, nil), http.StatusOK))
 			if len(log.Items) == 0 || log.Items[0].KeyID != id || log.Items[0].Tenant != "acme" {
 				t.Errorf("%s, known to the snapshot %v: the log has %+v", refused.change, isKnown, log.Items)
 			}
@@ -150,7 +156,8 @@ func TestATenantsLogHasTheRefusalsOfItsKeys(t *testing.T) {
 	w.refresh()
 	w.send(caller{key: "slk_" + id + "_" + strings.Repeat("0", 32)}, "GET", "/api/v1/tenants/acme", nil)
 	w.access.Flush(w.ctx())
-	everything := read[securityLog](t, w.want(w.send(w.platformAdmin(), "GET", "/api/v1/security-log?kind=refused&limit=1", nil), http.StatusOK))
+	everything := read[securityLog](t,
+		w.want(w.send(w.platformAdmin(), "GET", "/api/v1/security-log?kind=refused&limit=1", nil), http.StatusOK))
 	if len(everything.Items) != 1 || everything.Items[0].KeyID != "" || everything.Items[0].Tenant != "" {
 		t.Errorf("a made-up secret is logged as %+v", everything.Items)
 	}
@@ -161,7 +168,8 @@ func TestAnUnprovenAccountIsNotShownWhatStrangersDidForItsAddress(t *testing.T) 
 	w := newWorld(t)
 	claimed := w.person(w.acme, auth.Viewer)
 	w.exec("UPDATE account SET unproven_in = $1 WHERE account_id = $2", w.acme.ID, claimed.account.ID)
-	w.want(w.send(caller{}, "POST", "/api/v1/session", map[string]any{"email": claimed.account.Email, "password": "x"}), http.StatusUnauthorized)
+	w.want(w.send(caller{}, "POST", "/api/v1/session", map[string]any{"email": claimed.account.Email, "password": "x"}),
+		http.StatusUnauthorized)
 	w.access.Flush(w.ctx())
 	got := read[securityLog](t, w.want(w.send(claimed, "GET", "/api/v1/account/security-log", nil), http.StatusOK))
 	if got.kinds() != "" {

@@ -17,7 +17,9 @@ import (
 const maxMemberships = 100
 
 // GetSession handles GET /api/v1/session.
-func (s *surface) GetSession(ctx context.Context, _ openapi.GetSessionRequestObject) (openapi.GetSessionResponseObject, error) {
+func (s *surface) GetSession(ctx context.Context, _ openapi.GetSessionRequestObject) (openapi.GetSessionResponseObject,
+	error,
+) {
 	body, err := s.showSession(ctx, requestOf(ctx).session)
 	if err != nil {
 		return nil, err
@@ -28,7 +30,9 @@ func (s *surface) GetSession(ctx context.Context, _ openapi.GetSessionRequestObj
 }
 
 // SignIn handles POST /api/v1/session.
-func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObject) (openapi.SignInResponseObject, error) {
+func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObject) (openapi.SignInResponseObject,
+	error,
+) {
 	q := requestOf(ctx)
 	from := s.browser(q)
 	from.Tenant = valueOf(request.Body.Tenant)
@@ -40,15 +44,29 @@ func (s *surface) SignIn(ctx context.Context, request openapi.SignInRequestObjec
 		q.setCookie(s.cookie(plainPending), pending.Token, auth.PendingLife)
 		return openapi.SignIn202JSONResponse{Body: openapi.PendingSignIn{ExpiresAt: pending.ExpiresAt.UTC()}}, nil
 	case errors.Is(err, auth.ErrWrongPassword):
-		return nil, httpapi.Unauthorized.Problem("There is no account with this address and password, or it is disabled.")
+		return nil, elsewhere(from, httpapi.Unauthorized.Problem(
+			"There is no account with this address and password, or it is disabled."))
+	case errors.As(err, new(auth.TooSoonError)):
+		return nil, elsewhere(from, asProblem(q.slowDown(err)))
 	case err != nil:
-		return nil, q.slowDown(err)
+		return nil, err
 	}
 	answer, err := s.welcome(ctx, entry)
 	if err != nil {
 		return nil, err
 	}
 	return openapi.SignIn200JSONResponse{SignedInJSONResponse: answer}, nil
+}
+
+// elsewhere extends the refusal of a sign-in that named no tenant: people who joined by a link sign in at their
+// tenant's address. Everybody gets these words, so that they do not reveal who has an account.
+func elsewhere(from auth.Browser, refusal error) error {
+	var problem *httpapi.Problem
+	if from.Tenant != "" || !errors.As(refusal, &problem) {
+		return refusal
+	}
+	return problem.Problem(problem.Detail +
+		" People who joined by a link sign in at their tenant's address, such as /sign-in/acme.")
 }
 
 // slowDown adds the wait to the answer of an attempt that came too soon.
@@ -75,6 +93,7 @@ func (s *surface) welcome(ctx context.Context, entry auth.Entry) (openapi.Signed
 
 func (s *surface) remember(q *apiRequest, entry auth.Entry) {
 	q.setCookie(s.cookie(plainSession), entry.Token, 0)
+	s.verified.add(digestOfCredential(entry.Token))
 	q.setCookie(s.cookie(plainDevice), entry.Device, deviceLife)
 }
 
@@ -91,10 +110,12 @@ func (s *surface) showSession(ctx context.Context, session *auth.Session) (opena
 			return openapi.Membership{
 				Tenant: openapi.TenantName{Slug: m.Tenant.Slug, Name: m.Tenant.Name},
 				Role:   openapi.Role(m.Role), Suspended: m.Tenant.Suspended,
-				Enforcement: openapi.Enforcement(m.Tenant.Enforcement()), SecondFactorRequired: m.Tenant.Settings.RequireSecondFactor,
+				Enforcement:          openapi.Enforcement(m.Tenant.Enforcement()),
+				SecondFactorRequired: m.Tenant.Settings.RequireSecondFactor,
 			}
 		}),
-		HasMoreMemberships: hasMore, CheckUrl: orNull(s.CheckURL), SecondFactorRequired: s.Gate.RequiresSecondFactor(&session.Account), TwoFactors: session.HasTwoFactors(),
+		HasMoreMemberships: hasMore, CheckUrl: orNull(s.CheckURL),
+		SecondFactorRequired: s.Gate.RequiresSecondFactor(&session.Account), TwoFactors: session.HasTwoFactors(),
 		HasPassword: session.Account.HasPassword && s.Gate.TakesPasswords(), SignOutUrl: orNull(s.signOutPath(session)),
 	}, nil
 }
@@ -111,7 +132,9 @@ func (s *surface) SignOut(ctx context.Context, _ openapi.SignOutRequestObject) (
 }
 
 // ListSessions handles GET /api/v1/sessions.
-func (s *surface) ListSessions(ctx context.Context, _ openapi.ListSessionsRequestObject) (openapi.ListSessionsResponseObject, error) {
+func (s *surface) ListSessions(ctx context.Context,
+	_ openapi.ListSessionsRequestObject,
+) (openapi.ListSessionsResponseObject, error) {
 	own := requestOf(ctx).session
 	sessions, err := s.Gate.Sessions(ctx, own.Account.ID)
 	if err != nil {
@@ -119,8 +142,9 @@ func (s *surface) ListSessions(ctx context.Context, _ openapi.ListSessionsReques
 	}
 	return openapi.ListSessions200JSONResponse{Items: itemsOf(sessions, func(one *auth.Session) openapi.SessionItem {
 		item := openapi.SessionItem{
-			SessionId: one.ID, Current: one.ID == own.ID, CreatedAt: one.CreatedAt.UTC(), LastSeenAt: one.LastSeenAt.UTC(),
-			UserAgent: one.UserAgent, Ip: nullable.NewNullNullable[string](),
+			SessionId: one.ID, Current: one.ID == own.ID, CreatedAt: one.CreatedAt.UTC(),
+			LastSeenAt: one.LastSeenAt.UTC(),
+			UserAgent:  one.UserAgent, Ip: nullable.NewNullNullable[string](),
 		}
 		if one.IP.IsValid() {
 			item.Ip.Set(one.IP.String())
@@ -130,7 +154,9 @@ func (s *surface) ListSessions(ctx context.Context, _ openapi.ListSessionsReques
 }
 
 // SignOutEverywhere handles DELETE /api/v1/sessions.
-func (s *surface) SignOutEverywhere(ctx context.Context, _ openapi.SignOutEverywhereRequestObject) (openapi.SignOutEverywhereResponseObject, error) {
+func (s *surface) SignOutEverywhere(ctx context.Context,
+	_ openapi.SignOutEverywhereRequestObject,
+) (openapi.SignOutEverywhereResponseObject, error) {
 	q := requestOf(ctx)
 	if _, err := s.People.EndSessions(ctx, q.account().ID); err != nil {
 		return nil, err
@@ -141,7 +167,9 @@ func (s *surface) SignOutEverywhere(ctx context.Context, _ openapi.SignOutEveryw
 }
 
 // EndSession handles DELETE /api/v1/sessions/{session_id}.
-func (s *surface) EndSession(ctx context.Context, request openapi.EndSessionRequestObject) (openapi.EndSessionResponseObject, error) {
+func (s *surface) EndSession(ctx context.Context,
+	request openapi.EndSessionRequestObject,
+) (openapi.EndSessionResponseObject, error) {
 	if err := s.People.EndSession(ctx, requestOf(ctx).account().ID, request.SessionId); err != nil {
 		return nil, err
 	}
@@ -150,11 +178,14 @@ func (s *surface) EndSession(ctx context.Context, request openapi.EndSessionRequ
 }
 
 // UpdateOwnAccount handles PATCH /api/v1/account.
-func (s *surface) UpdateOwnAccount(ctx context.Context, request openapi.UpdateOwnAccountRequestObject) (openapi.UpdateOwnAccountResponseObject, error) {
-	answer, err := s.changeAccount(ctx, requestOf(ctx).account().ID, request.Params.IfMatch, func(a *auth.Account) error {
-		set(&a.Name, request.Body.Name)
-		return nil
-	})
+func (s *surface) UpdateOwnAccount(ctx context.Context,
+	request openapi.UpdateOwnAccountRequestObject,
+) (openapi.UpdateOwnAccountResponseObject, error) {
+	answer, err := s.changeAccount(ctx, requestOf(ctx).account().ID, request.Params.IfMatch,
+		func(a *auth.Account) error {
+			set(&a.Name, request.Body.Name)
+			return nil
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -162,15 +193,24 @@ func (s *surface) UpdateOwnAccount(ctx context.Context, request openapi.UpdateOw
 }
 
 // ChangePassword handles PUT /api/v1/account/password.
-func (s *surface) ChangePassword(ctx context.Context, request openapi.ChangePasswordRequestObject) (openapi.ChangePasswordResponseObject, error) {
+func (s *surface) ChangePassword(ctx context.Context,
+	request openapi.ChangePasswordRequestObject,
+) (openapi.ChangePasswordResponseObject, error) {
 	q := requestOf(ctx)
-	entry, err := s.Gate.ChangePassword(ctx, *q.session, request.Body.CurrentPassword, request.Body.NewPassword, s.browser(q))
+	entry, err := s.Gate.ChangePassword(ctx, *q.session, request.Body.CurrentPassword, request.Body.NewPassword,
+		s.browser(q))
 	switch {
 	case errors.Is(err, auth.ErrWrongPassword):
 		s.note(q, auth.AccessPasswordFailed, "")
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/current_password", Detail: "is not your password"}})
+		return nil, httpapi.BodyProblem([]httpapi.FieldError{{
+			Pointer: "/current_password",
+			Detail:  "is not your password",
+		}})
 	case errors.Is(err, rules.ErrChanged):
-		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/current_password", Detail: "was changed a moment ago"}})
+		return nil, httpapi.BodyProblem([]httpapi.FieldError{{
+			Pointer: "/current_password",
+			Detail:  "was changed a moment ago",
+		}})
 	case err != nil:
 		return nil, q.slowDown(err)
 	}
@@ -180,7 +220,9 @@ func (s *surface) ChangePassword(ctx context.Context, request openapi.ChangePass
 }
 
 // LookAtInvitation handles POST /api/v1/invitations/look.
-func (s *surface) LookAtInvitation(ctx context.Context, request openapi.LookAtInvitationRequestObject) (openapi.LookAtInvitationResponseObject, error) {
+func (s *surface) LookAtInvitation(ctx context.Context,
+	request openapi.LookAtInvitationRequestObject,
+) (openapi.LookAtInvitationResponseObject, error) {
 	invitation, tenant, err := s.Gate.Invitation(ctx, request.Body.Token)
 	if err != nil {
 		return nil, invitationProblem(err)
@@ -193,7 +235,9 @@ func (s *surface) LookAtInvitation(ctx context.Context, request openapi.LookAtIn
 }
 
 // AcceptInvitation handles POST /api/v1/invitations/accept.
-func (s *surface) AcceptInvitation(ctx context.Context, request openapi.AcceptInvitationRequestObject) (openapi.AcceptInvitationResponseObject, error) {
+func (s *surface) AcceptInvitation(ctx context.Context,
+	request openapi.AcceptInvitationRequestObject,
+) (openapi.AcceptInvitationResponseObject, error) {
 	answer, err := s.accept(ctx, request.Body)
 	if err != nil {
 		return nil, invitationProblem(err)
@@ -201,12 +245,15 @@ func (s *surface) AcceptInvitation(ctx context.Context, request openapi.AcceptIn
 	return openapi.AcceptInvitation200JSONResponse{SignedInJSONResponse: answer}, nil
 }
 
-func (s *surface) accept(ctx context.Context, body *openapi.InvitationAcceptance) (openapi.SignedInJSONResponse, error) {
+func (s *surface) accept(ctx context.Context, body *openapi.InvitationAcceptance) (openapi.SignedInJSONResponse,
+	error,
+) {
 	q := requestOf(ctx)
 	session, err := s.Gate.Authenticate(ctx, s.browser(q).Session)
 	switch {
 	case errors.Is(err, auth.ErrSignedOut):
-		_, entry, err := s.Gate.AcceptAsNew(ctx, q.requestID, body.Token, valueOf(body.Name), valueOf(body.Password), s.browser(q))
+		_, entry, err := s.Gate.AcceptAsNew(ctx, q.requestID, body.Token, valueOf(body.Name), valueOf(body.Password),
+			s.browser(q))
 		if err != nil {
 			return openapi.SignedInJSONResponse{}, err
 		}
@@ -234,9 +281,12 @@ func invitationProblem(err error) error {
 	case errors.Is(err, auth.ErrSuspended):
 		return httpapi.Suspended.Problem("The tenant is suspended; the invitation can be accepted once it is resumed.")
 	case errors.Is(err, auth.ErrOtherAddress):
-		return httpapi.Conflict.Problem("The invitation is for another address; sign out first, or ask for one to your address.")
+		return httpapi.Conflict.Problem(
+			"The invitation is for another address; sign out first, or ask for one to your address.")
 	case errors.Is(err, auth.ErrUnproven):
-		return httpapi.Conflict.Problem("Your account has not proven its address, so it cannot join another tenant; prove the address first.")
+		return httpapi.Conflict.Problem(
+			"You joined your tenant by a link, so this account can join no other until its address is verified; sign " +
+				"out to join with another account.")
 	case errors.Is(err, rules.ErrExists):
 		return httpapi.Conflict.Problem("The invited address has an account already; sign in to it first.")
 	}

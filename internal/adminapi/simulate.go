@@ -2,13 +2,10 @@ package adminapi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/oapi-codegen/nullable"
@@ -16,148 +13,85 @@ import (
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/simulate"
 )
 
-// maxTimeline caps the decisions in a timeline.
-const maxTimeline = 2000
-
 // Simulate handles POST …/simulate.
-func (s *surface) Simulate(ctx context.Context, request openapi.SimulateRequestObject) (openapi.SimulateResponseObject, error) {
-	candidates, err := readCandidates(requestOf(ctx).tenant.ID, request.Body)
-	if err != nil {
-		return nil, err
-	}
-	arrivals, until, err := readArrivals(request.Body)
-	if err != nil {
-		return nil, err
-	}
-	simulation, err := simulate.Run(ctx, candidates, arrivals, until)
-	var wrong rules.FieldErrors
-	if errors.As(err, &wrong) {
-		return nil, httpapi.BodyProblem(renamed(wrong))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return openapi.Simulate200JSONResponse(showTimeline(simulation, arrivals)), nil
-}
-
-// renamed replaces the simulation's field names by the body's.
-func renamed(wrong rules.FieldErrors) []httpapi.FieldError {
-	fields := pointers("", wrong)
-	for i, f := range fields {
-		switch {
-		case f.Pointer == "/rate":
-			fields[i].Pointer = "/pattern/rate_per_second"
-		case f.Pointer == "/duration":
-			fields[i].Pointer = "/pattern/duration_seconds"
-		case f.Pointer == "/burst_size", f.Pointer == "/cost":
-			fields[i].Pointer = "/pattern" + f.Pointer
-		case strings.HasPrefix(f.Pointer, "/timestamps"):
-			fields[i].Pointer = "/arrivals" + strings.TrimPrefix(f.Pointer, "/timestamps")
-		case strings.HasSuffix(f.Pointer, "/level"):
-			fields[i].Pointer = "/start_tokens"
-		}
-	}
-	return fields
-}
-
-func readCandidates(tenant rules.TenantID, body *openapi.Simulation) ([]simulate.Candidate, error) {
+func (s *surface) Simulate(ctx context.Context, request openapi.SimulateRequestObject) (openapi.SimulateResponseObject,
+	error,
+) {
 	var wrong []httpapi.FieldError
-	var level *enforce.Tokens
-	if body.StartTokens != nil {
-		amount, ok := exactTokens(*body.StartTokens)
-		if !ok || *body.StartTokens > rules.MaxBurst {
-			wrong = append(wrong, httpapi.FieldError{Pointer: "/start_tokens", Detail: "must be from 0 to the burst, with at most 6 decimals"})
-		}
-		level = &amount
-	}
-	candidates := make([]simulate.Candidate, len(body.Rules))
-	for i := range body.Rules {
-		rule, mistakes := newRule(tenant, &body.Rules[i])
+	candidates := make([]rules.Rule, len(request.Body.Rules))
+	for i := range request.Body.Rules {
+		rule, mistakes := newRule(requestOf(ctx).tenant.ID, &request.Body.Rules[i])
 		mistakes = allWrong(&rule, mistakes, map[string]bool{rule.Plan: true}) // the plan does not matter here
 		wrong = append(wrong, pointers("/rules/"+strconv.Itoa(i), mistakes)...)
-		candidates[i] = simulate.Candidate{Rule: rule, Level: level}
+		candidates[i] = rule
 	}
-	return candidates, httpapi.BodyProblem(wrong)
+	arrivals := make([]replay.Arrival, len(request.Body.Arrivals))
+	for i, a := range request.Body.Arrivals {
+		pointer, cost := "/arrivals/"+strconv.Itoa(i), or(a.Cost, 1)
+		tokens, exact := exactTokens(cost)
+		if !exact || cost > rules.MaxBurst {
+			wrong = append(wrong, httpapi.FieldError{
+				Pointer: pointer + "/cost", Detail: "must be from 0 to 1000000000, with at most 6 decimals",
+			})
+		}
+		if a.AtMs > millis(rules.MaxTimeToFull) {
+			wrong = append(wrong, httpapi.FieldError{
+				Pointer: pointer + "/at_ms", Detail: "must be within a year of the start",
+			})
+		}
+		arrivals[i] = replay.Arrival{At: time.Duration(a.AtMs*1000) * time.Microsecond, Cost: tokens}
+	}
+	if len(wrong) > 0 {
+		return nil, httpapi.BodyProblem(wrong)
+	}
+	simulation, err := replay.Simulate(ctx, candidates, arrivals)
+	if err != nil {
+		return nil, err
+	}
+	return openapi.Simulate200JSONResponse(showTimeline(simulation)), nil
 }
 
-func readArrivals(body *openapi.Simulation) (arrivals []simulate.Arrival, until time.Duration, err error) {
-	if (body.Pattern == nil) == (body.Arrivals == nil) {
-		return nil, 0, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/pattern", Detail: "is needed, or else arrivals; not both"}})
-	}
-	var wrong []httpapi.FieldError
-	read := func(pointer string, cost *float64) enforce.Tokens {
-		amount, ok := exactTokens(or(cost, 1))
-		if !ok || or(cost, 1) > rules.MaxBurst {
-			wrong = append(wrong, httpapi.FieldError{Pointer: pointer, Detail: "must be from 0 to 1000000000, with at most 6 decimals"})
-		}
-		return amount
-	}
-	if p := body.Pattern; p != nil {
-		pattern := simulate.Pattern{
-			Rate: p.RatePerSecond, BurstSize: or(p.BurstSize, 1), Duration: span(p.DurationSeconds, time.Second),
-			Cost: read("/pattern/cost", p.Cost),
-		}
-		if len(wrong) > 0 {
-			return nil, 0, httpapi.BodyProblem(wrong)
-		}
-		arrivals, err = pattern.Arrivals()
-		var mistakes rules.FieldErrors
-		if errors.As(err, &mistakes) {
-			err = httpapi.BodyProblem(renamed(mistakes))
-		}
-		return arrivals, pattern.Duration, err
-	}
-	for i, a := range *body.Arrivals {
-		arrivals = append(arrivals, simulate.Arrival{
-			At: span(a.AtMs, time.Millisecond), Cost: read("/arrivals/"+strconv.Itoa(i)+"/cost", a.Cost),
-		})
-	}
-	return arrivals, 0, httpapi.BodyProblem(wrong)
-}
-
-// span reads a duration to the microsecond. One that overflows a Duration becomes longer than a simulation may be.
-func span(number float64, unit time.Duration) time.Duration {
-	nanos := number * float64(unit)
-	if nanos >= math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return time.Duration(nanos).Round(time.Microsecond)
-}
-
-func showTimeline(s *simulate.Result, arrivals []simulate.Arrival) openapi.Timeline {
+func showTimeline(s *replay.Simulation) openapi.Timeline {
 	answer := openapi.Timeline{
-		Checks: len(s.Verdicts), Allowed: s.Allowed, Denied: s.Denied, FirstDenialMs: nullable.NewNullNullable[float64](),
-		LongestWaitMs: millis(s.LongestWait), LongestDelayMs: millis(s.LongestDelay), Decisions: []openapi.TimelineDecision{},
-		Tiers: itemsOf(s.Tiers, func(o *simulate.Outcome) openapi.TimelineTier {
-			return openapi.TimelineTier{Violations: o.Violations, Levels: itemsOf(o.Curve, func(p *simulate.Point) openapi.Level {
-				return openapi.Level{AtMs: millis(p.At), Tokens: tokens(p.Level)}
-			})}
-		}),
+		FirstDenialMs: nullable.NewNullNullable[float64](),
+		Decisions:     []openapi.TimelineDecision{},
+		Tiers:         []openapi.TimelineTier{},
 	}
-	if s.FirstDenied >= 0 {
-		answer.FirstDenialMs.Set(millis(s.Verdicts[s.FirstDenied].At))
+	for i := range s.Checks {
+		c := &s.Checks[i]
+		switch {
+		case c.Allowed:
+			answer.LongestDelayMs = max(answer.LongestDelayMs, millis(c.Delay))
+		case answer.FirstDenialMs.IsNull():
+			answer.FirstDenialMs.Set(millis(c.At))
+		}
+		answer.LongestWaitMs = max(answer.LongestWaitMs, millis(c.RetryAfter))
+		answer.Decisions = append(answer.Decisions, showSimulated(c))
 	}
-	n := len(s.Verdicts)
-	for i := range min(n, maxTimeline) {
-		k := i * n / min(n, maxTimeline) // all if they are few, else evenly spread ones
-		answer.Decisions = append(answer.Decisions, showVerdict(&s.Verdicts[k], arrivals[k].Cost))
+	for _, levels := range s.Levels {
+		answer.Tiers = append(answer.Tiers, openapi.TimelineTier{
+			Levels: itemsOf(levels, func(l *replay.Level) openapi.Level {
+				return openapi.Level{AtMs: millis(l.At), Tokens: tokens(l.Tokens)}
+			}),
+		})
 	}
 	return answer
 }
 
-func showVerdict(v *simulate.Verdict, cost enforce.Tokens) openapi.TimelineDecision {
+func showSimulated(c *replay.Simulated) openapi.TimelineDecision {
 	shown := openapi.TimelineDecision{
-		AtMs: millis(v.At), Cost: tokens(cost), Allowed: v.Allowed, DecidingRule: nullable.NewNullNullable[int](),
-		Reason: orNull(openapi.TimelineDecisionReason(v.Reason)), RetryAfterMs: nullable.NewNullableWithValue(millis(v.Wait)), DelayMs: millis(v.Delay),
+		AtMs: millis(c.At), Cost: tokens(c.Cost), Allowed: c.Allowed, DecidingRule: nullable.NewNullNullable[int](),
+		Reason:       orNull(openapi.TimelineDecisionReason(c.Reason)),
+		RetryAfterMs: nullable.NewNullableWithValue(millis(c.RetryAfter)), DelayMs: millis(c.Delay),
 	}
-	if !v.Allowed {
-		shown.DecidingRule.Set(v.Deciding)
+	if !c.Allowed {
+		shown.DecidingRule.Set(c.Deciding)
 	}
-	if v.Reason == enforce.Blocked || v.Reason == enforce.CostExceedsLimit {
+	if c.Reason == enforce.Blocked || c.Reason == enforce.CostExceedsLimit {
 		shown.RetryAfterMs.SetNull()
 	}
 	return shown

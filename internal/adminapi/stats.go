@@ -52,7 +52,9 @@ func showVerdicts(v *violations.Verdicts) openapi.Verdicts {
 }
 
 // GetSeries handles GET …/stats/series.
-func (s *surface) GetSeries(ctx context.Context, request openapi.GetSeriesRequestObject) (openapi.GetSeriesResponseObject, error) {
+func (s *surface) GetSeries(ctx context.Context,
+	request openapi.GetSeriesRequestObject,
+) (openapi.GetSeriesResponseObject, error) {
 	p := request.Params
 	since, until, err := s.span(p.From, p.Until)
 	if err != nil {
@@ -65,7 +67,8 @@ func (s *surface) GetSeries(ctx context.Context, request openapi.GetSeriesReques
 	if steps.Count() > maxPoints {
 		return nil, wrongQuery("step_seconds", "makes more than 2000 points; take a longer one or a shorter time")
 	}
-	chart, err := violations.TrafficBy(ctx, s.Violations, requestOf(ctx).tenant.ID, rules.RuleID(valueOf(p.RuleId)), steps)
+	chart, err := violations.TrafficBy(ctx, s.Violations, requestOf(ctx).tenant.ID, rules.RuleID(valueOf(p.RuleId)),
+		steps)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +123,9 @@ func (s *surface) GetViolationSeries(
 }
 
 // GetTop handles GET …/stats/top.
-func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObject) (openapi.GetTopResponseObject, error) {
+func (s *surface) GetTop(ctx context.Context, request openapi.GetTopRequestObject) (openapi.GetTopResponseObject,
+	error,
+) {
 	p := request.Params
 	since, until, err := s.span(p.From, p.Until)
 	if err != nil {
@@ -189,7 +194,8 @@ func (s *surface) topRules(
 			continue
 		}
 		item := openapi.TopItem{
-			Value: formatInt(int64(verdicts.Rule)), Denied: verdicts.Denied, Checks: nullable.NewNullableWithValue(verdicts.Checks()),
+			Value: formatInt(int64(verdicts.Rule)), Denied: verdicts.Denied,
+			Checks: nullable.NewNullableWithValue(verdicts.Checks()),
 			LastAt: timeOrNull(never), Rule: nullable.NewNullNullable[openapi.RuleName](),
 		}
 		if rule != nil {
@@ -220,13 +226,16 @@ func nameRule(r *rules.Rule) openapi.RuleName {
 }
 
 // GetSummary handles GET …/stats/summary.
-func (s *surface) GetSummary(ctx context.Context, request openapi.GetSummaryRequestObject) (openapi.GetSummaryResponseObject, error) {
+func (s *surface) GetSummary(ctx context.Context,
+	request openapi.GetSummaryRequestObject,
+) (openapi.GetSummaryResponseObject, error) {
 	since, until, err := s.span(request.Params.From, request.Params.Until)
 	if err != nil {
 		return nil, err
 	}
 	tenant, isActive := requestOf(ctx).tenant.ID, true
-	shadows, err := s.Stores.Rules(ctx, tenant, rules.RuleFilter{Mode: rules.ModeShadow, Active: &isActive}, 0, maxShadowRules)
+	shadows, err := s.Stores.Rules(ctx, tenant, rules.RuleFilter{Mode: rules.ModeShadow, Active: &isActive}, 0,
+		maxShadowRules)
 	if err != nil {
 		return nil, fmt.Errorf("list shadow rules: %w", err)
 	}
@@ -245,7 +254,8 @@ func (s *surface) GetSummary(ctx context.Context, request openapi.GetSummaryRequ
 	total, before := totals[0], totalsBefore[0]
 	return openapi.GetSummary200JSONResponse{
 		From: since, Until: until, Total: showVerdicts(&total), ShareDenied: shareDenied(&total),
-		Before: showVerdicts(&before), ShareDeniedBefore: shareDenied(&before), ShadowDenied: totals[violations.ShadowRules].Denied, ShadowRules: showShadows(shadows.Rules, totals),
+		Before: showVerdicts(&before), ShareDeniedBefore: shareDenied(&before),
+		ShadowDenied: totals[violations.ShadowRules].Denied, ShadowRules: showShadows(shadows.Rules, totals),
 	}, nil
 }
 

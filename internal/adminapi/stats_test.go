@@ -24,9 +24,12 @@ func (w *world) decided(tenant rules.Tenant, rule rules.RuleID, minute time.Time
 	w.t.Helper()
 	err := w.store.WriteViolations(w.ctx(), &violations.Batch{
 		Writer: w.name("writer"), Number: 1,
-		Decisions: []violations.DecisionCount{{Tenant: tenant.ID, Rule: rule, Minute: minute, Verdicts: violations.Verdicts{
-			Allowed: allowed, Denied: denied, Degraded: 1, Taken: allowed, TakenParts: violations.Token / 2,
-		}}},
+		Decisions: []violations.DecisionCount{{
+			Tenant: tenant.ID, Rule: rule, Minute: minute,
+			Verdicts: violations.Verdicts{
+				Allowed: allowed, Denied: denied, Degraded: 1, Taken: allowed, TakenParts: violations.Token / 2,
+			},
+		}},
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -75,7 +78,8 @@ func TestASeriesHasEveryStepAndNothingOfOthers(t *testing.T) {
 	if one := get(between + "&rule_id=12"); one.Total.Allowed != 7 || one.Total.Denied != 3 {
 		t.Errorf("of one rule it is %+v", one.Total)
 	}
-	if hours := get(between + "&step_seconds=3600"); hours.StepSeconds != 3600 || len(hours.Points) > 2 || hours.Total.Allowed != 95 {
+	if hours := get(between + "&step_seconds=3600"); hours.StepSeconds != 3600 || len(hours.Points) > 2 ||
+		hours.Total.Allowed != 95 {
 		t.Errorf("by the hour it is %+v", hours)
 	}
 	if day := get(""); day.StepSeconds != 900 || day.Total.Allowed != 95 {
@@ -117,8 +121,9 @@ func TestViolationsAreCountedOverTimeForTheListsFilters(t *testing.T) {
 	}
 	between := fmt.Sprintf("?from=%s&until=%s", stamp(at), stamp(at.Add(3*time.Hour)))
 	for filter, want := range map[string]int64{
-		"": 14, "&user_id=42": 5, "&user_id=7": 9, "&user_id=8": 0, "&ip=2001:db8::1": 9, "&ip=2001:db8::/32": 9, "&ip=203.0.113.0/24": 5,
-		"&endpoint=/b": 9, "&endpoint=/api/*": 5, "&mode=shadow": 9, "&plan=pro": 9, "&user_id=42&mode=shadow": 0,
+		"": 14, "&user_id=42": 5, "&user_id=7": 9, "&user_id=8": 0, "&ip=2001:db8::1": 9, "&ip=2001:db8::/32": 9,
+		"&ip=203.0.113.0/24": 5,
+		"&endpoint=/b":       9, "&endpoint=/api/*": 5, "&mode=shadow": 9, "&plan=pro": 9, "&user_id=42&mode=shadow": 0,
 	} {
 		got := read[series](t, w.want(w.send(by, "GET", stats+"/violations"+between+filter, nil), http.StatusOK))
 		if got.Total != want || got.StepSeconds != 60 || len(got.Points) != 180 || got.LookedBackTo != nil {
@@ -126,14 +131,17 @@ func TestViolationsAreCountedOverTimeForTheListsFilters(t *testing.T) {
 				filter, got.Total, len(got.Points), got.StepSeconds, got.LookedBackTo, want)
 			continue
 		}
-		if filter == "" && (got.Points[0].Checks != 5 || !got.Points[2].At.Equal(at.Add(2*time.Minute)) || got.Points[2].Checks != 9) {
+		if filter == "" && (got.Points[0].Checks != 5 || !got.Points[2].At.Equal(at.Add(2*time.Minute)) ||
+			got.Points[2].Checks != 9) {
 			t.Errorf("the points are %+v", got.Points[:3])
 		}
 	}
 	for query, pointer := range map[string]string{
-		"?ip=here": "/query/ip", "?from=" + stamp(at) + "&until=" + stamp(at): "/query/from", "?rule_id=x": "/query/rule_id",
+		"?ip=here": "/query/ip", "?from=" + stamp(at) + "&until=" + stamp(at): "/query/from",
+		"?rule_id=x": "/query/rule_id",
 	} {
-		if got := w.want(w.send(by, "GET", stats+"/violations"+query, nil), http.StatusBadRequest); !strings.Contains(got.body, pointer) {
+		if got := w.want(w.send(by, "GET", stats+"/violations"+query, nil),
+			http.StatusBadRequest); !strings.Contains(got.body, pointer) {
 			t.Errorf("%s is refused without %s: %s", query, pointer, got.body)
 		}
 	}
@@ -178,7 +186,8 @@ func TestTheTopAreThoseThatWereDeniedMost(t *testing.T) {
 		"by=ip":                            {"2001:db8::1", "203.0.113.9"},
 		"by=endpoint":                      {"/b", "/api/search"},
 		"by=endpoint&until=" + stamp(at):   nil,
-		"by=rule&from=" + stamp(at.Add(-time.Minute)) + "&until=" + stamp(at.Add(time.Minute)): {id(shadow.ID), "999999", id(live.ID)},
+		"by=rule&from=" + stamp(at.Add(-time.Minute)) + "&until=" +
+			stamp(at.Add(time.Minute)): {id(shadow.ID), "999999", id(live.ID)},
 	} {
 		got := read[struct {
 			Items        []item     `json:"items"`
@@ -187,10 +196,14 @@ func TestTheTopAreThoseThatWereDeniedMost(t *testing.T) {
 		var values []string
 		for _, item := range got.Items {
 			values = append(values, item.Value)
-			if denials := map[string]int64{id(live.ID): 5, id(shadow.ID): 9, "999999": 7, "7": 9, "42": 5, "/b": 9, "2001:db8::1": 9}[item.Value]; denials != 0 && item.Denied != denials {
+			if denials := map[string]int64{
+				id(live.ID): 5, id(shadow.ID): 9, "999999": 7, "7": 9, "42": 5, "/b": 9,
+				"2001:db8::1": 9,
+			}[item.Value]; denials != 0 && item.Denied != denials {
 				t.Errorf("%s: %s was denied %d times, want %d", query, item.Value, item.Denied, denials)
 			}
-			if item.Value == id(live.ID) && (item.Checks == nil || *item.Checks != 6 || item.Rule == nil || item.Rule.Mode != "enforce") {
+			if item.Value == id(live.ID) &&
+				(item.Checks == nil || *item.Checks != 6 || item.Rule == nil || item.Rule.Mode != "enforce") {
 				t.Errorf("%s: the rule is shown as %+v", query, item)
 			}
 		}
@@ -221,13 +234,14 @@ func TestARemovedRuleKeepsItsNameInRankings(t *testing.T) {
 			} `json:"rule"`
 		} `json:"items"`
 	}](t, w.want(w.send(by, "GET", stats+"/top?by=rule", nil), http.StatusOK))
-	if len(top.Items) != 1 || top.Items[0].Rule == nil || !top.Items[0].Rule.Removed || top.Items[0].Rule.Pattern != rule.Pattern.String() {
+	if len(top.Items) != 1 || top.Items[0].Rule == nil || !top.Items[0].Rule.Removed ||
+		top.Items[0].Rule.Pattern != rule.Pattern.String() {
 		t.Errorf("the ranking is %+v, want the removed rule by its pattern", top.Items)
 	}
 }
 
-// TestWhatShadowRulesWouldHaveDeniedOutlivesTheRule: a candidate that is promoted is no rule any more, and an enforced rule is no
-// shadow rule.
+// TestWhatShadowRulesWouldHaveDeniedOutlivesTheRule: a candidate that is promoted is no rule any more, and an enforced
+// rule is no shadow rule.
 func TestWhatShadowRulesWouldHaveDeniedOutlivesTheRule(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -244,8 +258,10 @@ func TestWhatShadowRulesWouldHaveDeniedOutlivesTheRule(t *testing.T) {
 	if summary.ShadowDenied != 50 || len(summary.ShadowRules) != 0 {
 		t.Errorf("the summary is %+v, want 50 denials of no rule", summary)
 	}
-	for _, path := range []string{stats + "/top?by=rule&" + between, "/api/v1/tenants/acme/usage/export?from=" + at.Format("2006-01")} {
-		if got := w.want(w.send(by, "GET", path, nil), http.StatusOK); strings.Contains(got.body, `"-1"`) || strings.Contains(got.body, "rule,-1") {
+	for _, path := range []string{stats + "/top?by=rule&" + between, "/api/v1/tenants/acme/usage/export?from=" +
+		at.Format("2006-01")} {
+		if got := w.want(w.send(by, "GET", path, nil), http.StatusOK); strings.Contains(got.body, `"-1"`) ||
+			strings.Contains(got.body, "rule,-1") {
 			t.Errorf("%s has the counts of shadow rules as a rule: %s", path, got.body)
 		}
 	}
@@ -285,7 +301,8 @@ func TestTheSummaryComparesWithTheTimeBefore(t *testing.T) {
 	if got.Total.Denied != 10 || got.Before.Denied != 1 || *got.ShareDenied != 0.1 || *got.ShareDeniedBefore != 0.01 {
 		t.Errorf("the summary is %+v", got)
 	}
-	if len(got.ShadowRules) != 2 || got.ShadowRules[0].Rule.RuleID != loud.ID || got.ShadowRules[1].Rule.RuleID != quiet.ID ||
+	if len(got.ShadowRules) != 2 || got.ShadowRules[0].Rule.RuleID != loud.ID ||
+		got.ShadowRules[1].Rule.RuleID != quiet.ID ||
 		got.ShadowRules[0].Checks != 50 || got.ShadowRules[0].Denied != 20 || got.ShadowRules[1].Denied != 0 {
 		t.Errorf("the shadow rules are %+v", got.ShadowRules)
 	}
@@ -305,12 +322,16 @@ func (s *countedStores) Rule(ctx context.Context, tenant rules.TenantID, id rule
 	return s.Stores.Rule(ctx, tenant, id)
 }
 
-func (s *countedStores) RulesByID(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule, error) {
+func (s *countedStores) RulesByID(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule,
+	error,
+) {
 	s.some.Add(1)
 	return s.Stores.RulesByID(ctx, tenant, ids)
 }
 
-func (s *countedStores) RulesEver(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule, error) {
+func (s *countedStores) RulesEver(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule,
+	error,
+) {
 	s.some.Add(1)
 	return s.Stores.RulesEver(ctx, tenant, ids)
 }
@@ -320,12 +341,16 @@ type countedViolations struct {
 	totals, decisions atomic.Int64
 }
 
-func (v *countedViolations) Totals(ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps violations.Steps) (map[rules.RuleID]violations.Verdicts, error) {
+func (v *countedViolations) Totals(ctx context.Context, tenant rules.TenantID, of []rules.RuleID,
+	steps violations.Steps,
+) (map[rules.RuleID]violations.Verdicts, error) {
 	v.totals.Add(1)
 	return v.Store.Totals(ctx, tenant, of, steps)
 }
 
-func (v *countedViolations) Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps violations.Steps) ([]violations.Point, error) {
+func (v *countedViolations) Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID,
+	steps violations.Steps,
+) ([]violations.Point, error) {
 	v.decisions.Add(1)
 	return v.Store.Decisions(ctx, tenant, rule, steps)
 }

@@ -14,7 +14,9 @@ import (
 )
 
 // GetStatus handles GET /status.
-func (s *surface) GetStatus(ctx context.Context, _ openapi.GetStatusRequestObject) (openapi.GetStatusResponseObject, error) {
+func (s *surface) GetStatus(ctx context.Context, _ openapi.GetStatusRequestObject) (openapi.GetStatusResponseObject,
+	error,
+) {
 	asked := time.Now()
 	reports, now, err := s.Fleet.Processes(ctx, fleet.Recent)
 	if err != nil {
@@ -38,20 +40,24 @@ func (s *surface) GetStatus(ctx context.Context, _ openapi.GetStatusRequestObjec
 const statusMinutes = 5
 
 // GetTenantStatus handles GET …/status. It shows the tenant's checks, and nothing of hosts, versions and other tenants.
-func (s *surface) GetTenantStatus(ctx context.Context, _ openapi.GetTenantStatusRequestObject) (openapi.GetTenantStatusResponseObject, error) {
+func (s *surface) GetTenantStatus(ctx context.Context,
+	_ openapi.GetTenantStatusRequestObject,
+) (openapi.GetTenantStatusResponseObject, error) {
 	reports, now, err := s.Fleet.Processes(ctx, fleet.Recent)
 	if err != nil {
 		return nil, err
 	}
 	until := now.Truncate(time.Minute)
 	all := []rules.RuleID{0} // all checks
-	totals, err := violations.Totals(ctx, s.Violations, requestOf(ctx).tenant.ID, all, until.Add(-statusMinutes*time.Minute), until)
+	totals, err := violations.Totals(ctx, s.Violations, requestOf(ctx).tenant.ID, all,
+		until.Add(-statusMinutes*time.Minute), until)
 	if err != nil {
 		return nil, err
 	}
 	total := totals[0]
 	status := openapi.TenantStatus{
-		At: now, Answering: openapi.TenantStatusAnsweringDown, Redis: worstRedis(reports), RulesAgeMs: ageOrNull(false, 0),
+		At: now, Answering: openapi.TenantStatusAnsweringDown, Redis: worstRedis(reports),
+		RulesAgeMs:      ageOrNull(false, 0),
 		ChecksPerSecond: float64(total.Checks()) / (statusMinutes * 60), ShareDenied: shareDenied(&total),
 		DegradedShare: float64(total.Degraded) / float64(max(total.Checks(), 1)),
 	}
@@ -68,7 +74,8 @@ func (s *surface) GetTenantStatus(ctx context.Context, _ openapi.GetTenantStatus
 // worstRedis returns the worst state of Redis that any process sees.
 func worstRedis(reports []fleet.Report) openapi.RedisState {
 	for _, state := range []openapi.RedisState{
-		openapi.RedisStateDown, openapi.RedisStatePartial, openapi.RedisStateUnknown, openapi.RedisStateUp, openapi.RedisStateMemory,
+		openapi.RedisStateDown, openapi.RedisStatePartial, openapi.RedisStateUnknown, openapi.RedisStateUp,
+		openapi.RedisStateMemory,
 	} {
 		if slices.ContainsFunc(reports, func(r fleet.Report) bool { return openapi.RedisState(r.Redis) == state }) {
 			return state

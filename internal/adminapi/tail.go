@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/meter"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -90,6 +89,7 @@ func (s *surface) resumeAt(ctx context.Context, q *apiRequest, id string) (since
 
 // follow writes what arrives until the caller leaves or may no longer read, or the server stops.
 func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filter *violations.Filter) {
+	q.place.Release() // each poll takes one
 	tick := time.NewTicker(tailPoll)
 	defer tick.Stop()
 	checked := s.Now()
@@ -105,9 +105,10 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 				checked = s.Now()
 			}
 		}
-		// Otherwise the next turn asks again whether the caller may read, or has time of the server left.
-		if isCurrent && s.payOn(ctx, q) == 0 {
+		// Otherwise the next turn asks again whether the caller may read.
+		if isCurrent && s.takePlace(q) == nil { //nolint:contextcheck // by the context of the same request
 			s.showArrived(ctx, stream, q, filter)
+			q.place.Release()
 		}
 		if !s.pauseStream(ctx, stream, tick.C) {
 			return
@@ -117,7 +118,6 @@ func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filte
 
 // pauseStream writes what there is and waits for the next turn. It returns false if there is none.
 func (s *surface) pauseStream(ctx context.Context, stream *tail, tick <-chan time.Time) bool {
-	defer meter.Wait(ctx)()
 	if stream.flush() != nil {
 		return false
 	}
@@ -152,7 +152,8 @@ func (s *surface) showArrived(ctx context.Context, stream *tail, q *apiRequest, 
 	asked := s.Now()
 	arrived, more, position, err := s.arrived(ctx, stream, q, filter, asked)
 	if err != nil {
-		s.Requests.Log.DebugContext(ctx, "new violations for a stream could not be read", "request_id", q.requestID, "error", err)
+		s.Requests.Log.DebugContext(ctx, "new violations for a stream could not be read", "request_id", q.requestID,
+			"error", err)
 		return
 	}
 	stream.since, stream.polledAt = time.Time{}, asked

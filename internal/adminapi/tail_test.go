@@ -24,7 +24,7 @@ type event struct{ name, id, data, comment string }
 
 // watched is a stream that a test reads.
 type watched struct {
-	t      *testing.T
+	t      testing.TB
 	answer *http.Response
 	events chan event // closed at the end
 }
@@ -126,7 +126,8 @@ func TestATailShowsEachViolationOnceAndNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newStreaming(t)
 	at := lately().Add(-24 * time.Hour) // what counts is when they arrive
-	before := s.violate(denied(s.acme, at), denied(s.acme, at.Add(time.Second), func(v *violations.Violation) { v.UserID = "43" }))
+	before := s.violate(denied(s.acme, at),
+		denied(s.acme, at.Add(time.Second), func(v *violations.Violation) { v.UserID = "43" }))
 	all, one := s.watch(s.person(s.acme, auth.Viewer), ""), s.watch(s.person(s.acme, auth.Viewer), "?user_id=43")
 	if got := all.answer.Header.Get("Content-Type"); got != "text/event-stream" {
 		t.Errorf("the stream is of the type %q", got)
@@ -138,7 +139,8 @@ func TestATailShowsEachViolationOnceAndNothingOfOthers(t *testing.T) {
 		shown := struct {
 			ViolationID string `json:"violation_id"`
 		}{}
-		if err := json.Unmarshal([]byte(e.data), &shown); err != nil || e.name != "violation" || e.id != shown.ViolationID {
+		if err := json.Unmarshal([]byte(e.data), &shown); err != nil || e.name != "violation" ||
+			e.id != shown.ViolationID {
 			t.Errorf("%+v is no violation: %v", e, err)
 		}
 		if e.id != of.ID.String() {
@@ -152,7 +154,8 @@ func TestATailShowsEachViolationOnceAndNothingOfOthers(t *testing.T) {
 	want(all, before[0])
 	want(all, before[1])
 	want(one, before[1])
-	for n, began := 0, time.Now(); n < 3 || time.Since(began) <= cutAfter; n++ { // several polls, the first rows being still in their window
+	// several polls, the first rows being still in their window
+	for n, began := 0, time.Now(); n < 3 || time.Since(began) <= cutAfter; n++ {
 		s.violate(denied(s.other, at.Add(time.Duration(n)*time.Minute)))
 		after := s.violate(denied(s.acme, at.Add(time.Duration(n)*time.Minute), func(v *violations.Violation) {
 			v.UserID, v.Subject = "43", "43"
@@ -165,12 +168,14 @@ func TestATailShowsEachViolationOnceAndNothingOfOthers(t *testing.T) {
 func TestATailThatNobodyMayReadAnyMoreEndsWithinAMinute(t *testing.T) {
 	t.Parallel()
 	s := newStreaming(t)
-	leaves, removed, staying := s.person(s.acme, auth.Viewer), s.person(s.acme, auth.Viewer), s.person(s.acme, auth.Viewer)
+	leaves, removed, staying := s.person(s.acme, auth.Viewer), s.person(s.acme, auth.Viewer),
+		s.person(s.acme, auth.Viewer)
 	signedOut, forbidden, goesOn := s.watch(leaves, ""), s.watch(removed, ""), s.watch(staying, "")
 	if err := s.store.EndSession(t.Context(), leaves.account.ID, leaves.sessionID); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.store.RemoveMember(t.Context(), rules.Actor{Kind: rules.ActorSystem}, s.acme.ID, removed.account.ID, rules.AnyVersion); err != nil {
+	if err := s.store.RemoveMember(t.Context(), rules.Actor{Kind: rules.ActorSystem}, s.acme.ID, removed.account.ID,
+		rules.AnyVersion, false); err != nil {
 		t.Fatal(err)
 	}
 	s.ahead.Store(int64(time.Minute))
@@ -198,8 +203,10 @@ func TestATailThatIsResumedShowsWhatArrivedMeanwhile(t *testing.T) {
 	at := lately()
 	seen := s.violate(denied(s.acme, at))[0]
 	missed := s.violate(denied(s.acme, at.Add(time.Second)), denied(s.other, at))[0]
-	s.exec("UPDATE rate_limit_violation SET recorded_at = recorded_at - interval '2 minutes' WHERE requested_at = $1", seen.ID.At)
-	s.exec("UPDATE rate_limit_violation SET recorded_at = recorded_at - interval '1 minute' WHERE requested_at = $1", missed.ID.At)
+	s.exec("UPDATE rate_limit_violation SET recorded_at = recorded_at - interval '2 minutes' WHERE requested_at = $1",
+		seen.ID.At)
+	s.exec("UPDATE rate_limit_violation SET recorded_at = recorded_at - interval '1 minute' WHERE requested_at = $1",
+		missed.ID.At)
 	early := fmt.Sprintf("%d-0", time.Now().Add(-90*time.Second).UnixMicro())
 	for id, want := range map[string][]string{
 		seen.ID.String(): {"violation " + seen.ID.String(), "violation " + missed.ID.String()}, // it may come again
@@ -297,7 +304,8 @@ func TestATenantHasTwentyTailsAtOnce(t *testing.T) {
 	if got.status != http.StatusTooManyRequests || !strings.Contains(got.body, "members of this tenant") {
 		t.Errorf("the tenant's 21st is answered %d: %s", got.status, got.body)
 	}
-	if got := s.send(s.person(s.other, auth.Viewer), "GET", "/api/v1/tenants/other/violations/tail", nil); got.status != http.StatusOK {
+	if got := s.send(s.person(s.other, auth.Viewer), "GET", "/api/v1/tenants/other/violations/tail",
+		nil); got.status != http.StatusOK {
 		t.Errorf("a neighbour's first is answered %d: %s", got.status, got.body)
 	}
 	if got := s.send(colleague, "GET", "/api/v1/tenants/acme/rules", nil); got.status != http.StatusOK {

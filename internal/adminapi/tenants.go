@@ -13,7 +13,7 @@ import (
 func showTenant(t *rules.Tenant, role auth.Role) openapi.Tenant {
 	return openapi.Tenant{
 		Slug: t.Slug, Name: t.Name, DefaultPlan: orNull(t.DefaultPlan), Suspended: t.Suspended,
-		Enforcement: openapi.Enforcement(t.Enforcement()), Buckets: openapi.Placement(t.Buckets()),
+		Enforcement: openapi.Enforcement(t.Enforcement()),
 		Settings: openapi.Settings{
 			RetryJitterPercent: t.Settings.RetryJitterPercent,
 			Ipv4Prefix:         t.Settings.IPv4Prefix, Ipv6Prefix: t.Settings.IPv6Prefix,
@@ -33,7 +33,9 @@ func answerTenant(ctx context.Context, t *rules.Tenant) openapi.TheTenantJSONRes
 }
 
 // ListTenants handles GET /api/v1/tenants.
-func (s *surface) ListTenants(ctx context.Context, request openapi.ListTenantsRequestObject) (openapi.ListTenantsResponseObject, error) {
+func (s *surface) ListTenants(ctx context.Context,
+	request openapi.ListTenantsRequestObject,
+) (openapi.ListTenantsResponseObject, error) {
 	place, err := after(ctx, 1)
 	if err != nil {
 		return nil, err
@@ -91,10 +93,12 @@ func mentions(t *rules.Tenant, text string) bool {
 }
 
 // CreateTenant handles POST /api/v1/tenants.
-func (s *surface) CreateTenant(ctx context.Context, request openapi.CreateTenantRequestObject) (openapi.CreateTenantResponseObject, error) {
+func (s *surface) CreateTenant(ctx context.Context,
+	request openapi.CreateTenantRequestObject,
+) (openapi.CreateTenantResponseObject, error) {
 	tenant := rules.Tenant{
 		Slug: request.Body.Slug, Name: request.Body.Name, DefaultPlan: orZero(request.Body.DefaultPlan),
-		Settings: rules.DefaultSettings(), Spread: rules.Placement(valueOf(request.Body.Buckets)) == rules.BucketsSpread,
+		Settings: rules.DefaultSettings(),
 	}
 	patchSettings(&tenant.Settings, request.Body.Settings)
 	wrong := tenant.Validate()
@@ -111,8 +115,11 @@ func (s *surface) CreateTenant(ctx context.Context, request openapi.CreateTenant
 		return nil, err
 	}
 	return openapi.CreateTenant201JSONResponse{TenantCreatedJSONResponse: openapi.TenantCreatedJSONResponse{
-		Body:    showTenant(&tenant, auth.Owner),
-		Headers: openapi.TenantCreatedResponseHeaders{ETag: etag(tenant.Version), Location: location("tenants/%s", tenant.Slug)},
+		Body: showTenant(&tenant, auth.Owner),
+		Headers: openapi.TenantCreatedResponseHeaders{
+			ETag:     etag(tenant.Version),
+			Location: location("tenants/%s", tenant.Slug),
+		},
 	}}, nil
 }
 
@@ -141,18 +148,24 @@ func inSettings(wrong rules.FieldErrors) rules.FieldErrors {
 }
 
 // GetTenant handles GET /api/v1/tenants/{tenant}.
-func (s *surface) GetTenant(ctx context.Context, _ openapi.GetTenantRequestObject) (openapi.GetTenantResponseObject, error) {
+func (s *surface) GetTenant(ctx context.Context, _ openapi.GetTenantRequestObject) (openapi.GetTenantResponseObject,
+	error,
+) {
 	return openapi.GetTenant200JSONResponse{TheTenantJSONResponse: answerTenant(ctx, &requestOf(ctx).tenant)}, nil
 }
 
 // UpdateTenant handles PATCH /api/v1/tenants/{tenant}.
-func (s *surface) UpdateTenant(ctx context.Context, request openapi.UpdateTenantRequestObject) (openapi.UpdateTenantResponseObject, error) {
+func (s *surface) UpdateTenant(ctx context.Context,
+	request openapi.UpdateTenantRequestObject,
+) (openapi.UpdateTenantResponseObject, error) {
 	if patch := request.Body.Settings; patch != nil && valueOf(patch.RequireSecondFactor) {
 		if q := requestOf(ctx); q.session != nil && !q.session.HasTwoFactors() {
-			return nil, httpapi.Conflict.Problem("Set up your own second factor first; without it you would lose access to the tenant.")
+			return nil, httpapi.Conflict.Problem(
+				"Set up your own second factor first; without it you would lose access to the tenant.")
 		}
 	}
-	answer, err := s.changeTenant(ctx, request.Params.IfMatch, func(t *rules.Tenant) {
+	answer, err := s.changeTenant(ctx, request.Params.IfMatch, func(t *rules.Tenant) error {
+		wasRequired := t.Settings.RequireSecondFactor
 		set(&t.Name, request.Body.Name)
 		if request.Body.DefaultPlan.IsSpecified() {
 			t.DefaultPlan = orZero(request.Body.DefaultPlan)
@@ -161,6 +174,10 @@ func (s *surface) UpdateTenant(ctx context.Context, request openapi.UpdateTenant
 			t.InShadow = *request.Body.Enforcement == openapi.EnforcementShadow
 		}
 		patchSettings(&t.Settings, request.Body.Settings)
+		if wasRequired && !t.Settings.RequireSecondFactor {
+			return requestOf(ctx).mustBePerson("make the second factor optional")
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -169,8 +186,11 @@ func (s *surface) UpdateTenant(ctx context.Context, request openapi.UpdateTenant
 }
 
 // SuspendTenant handles POST /api/v1/tenants/{tenant}/suspend.
-func (s *surface) SuspendTenant(ctx context.Context, request openapi.SuspendTenantRequestObject) (openapi.SuspendTenantResponseObject, error) {
-	answer, err := s.changeTenant(ctx, request.Params.IfMatch, func(t *rules.Tenant) { t.Suspended = true })
+func (s *surface) SuspendTenant(ctx context.Context,
+	request openapi.SuspendTenantRequestObject,
+) (openapi.SuspendTenantResponseObject, error) {
+	answer, err := s.changeTenant(ctx, request.Params.IfMatch,
+		func(t *rules.Tenant) error { t.Suspended = true; return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -178,8 +198,11 @@ func (s *surface) SuspendTenant(ctx context.Context, request openapi.SuspendTena
 }
 
 // ResumeTenant handles POST /api/v1/tenants/{tenant}/resume.
-func (s *surface) ResumeTenant(ctx context.Context, request openapi.ResumeTenantRequestObject) (openapi.ResumeTenantResponseObject, error) {
-	answer, err := s.changeTenant(ctx, request.Params.IfMatch, func(t *rules.Tenant) { t.Suspended = false })
+func (s *surface) ResumeTenant(ctx context.Context,
+	request openapi.ResumeTenantRequestObject,
+) (openapi.ResumeTenantResponseObject, error) {
+	answer, err := s.changeTenant(ctx, request.Params.IfMatch,
+		func(t *rules.Tenant) error { t.Suspended = false; return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +210,9 @@ func (s *surface) ResumeTenant(ctx context.Context, request openapi.ResumeTenant
 }
 
 // changeTenant changes the tenant if its version is the one that the caller has read.
-func (s *surface) changeTenant(ctx context.Context, ifMatch string, change func(*rules.Tenant)) (openapi.TheTenantJSONResponse, error) {
+func (s *surface) changeTenant(ctx context.Context, ifMatch string,
+	change func(*rules.Tenant) error,
+) (openapi.TheTenantJSONResponse, error) {
 	var answer openapi.TheTenantJSONResponse
 	at, err := expected(ifMatch)
 	if err != nil {
@@ -201,7 +226,9 @@ func (s *surface) changeTenant(ctx context.Context, ifMatch string, change func(
 		if !holds(at, tenant.Version) {
 			return tenant, rules.ErrChanged
 		}
-		change(&tenant)
+		if err := change(&tenant); err != nil {
+			return tenant, err
+		}
 		if wrong := tenant.Validate(); len(wrong) > 0 {
 			return tenant, inSettings(wrong)
 		}
@@ -226,7 +253,9 @@ func (s *surface) tenantVersion(ctx context.Context) func() (int64, error) {
 }
 
 // DeleteTenant handles DELETE /api/v1/tenants/{tenant}.
-func (s *surface) DeleteTenant(ctx context.Context, request openapi.DeleteTenantRequestObject) (openapi.DeleteTenantResponseObject, error) {
+func (s *surface) DeleteTenant(ctx context.Context,
+	request openapi.DeleteTenantRequestObject,
+) (openapi.DeleteTenantResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
 		return nil, err

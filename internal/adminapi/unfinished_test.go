@@ -64,23 +64,29 @@ func TestAChangeIsAnsweredThoughItsNoticeIsNotQueued(t *testing.T) {
 	ask(caller{}, "POST", "/api/v1/session", signIn, http.StatusOK)
 	ask(by, "POST", "/api/v1/session/confirm", map[string]any{"password": password}, http.StatusNoContent)
 
-	secret := read[struct{ Secret string }](t, w.want(w.send(by, "POST", "/api/v1/account/second-factor", nil), http.StatusOK)).Secret
-	codesOf(ask(by, "POST", "/api/v1/account/second-factor/confirm", map[string]any{"code": w.code(secret)}, http.StatusOK))
+	secret := read[struct{ Secret string }](t,
+		w.want(w.send(by, "POST", "/api/v1/account/second-factor", nil), http.StatusOK)).Secret
+	codesOf(ask(by, "POST", "/api/v1/account/second-factor/confirm", map[string]any{"code": w.code(secret)},
+		http.StatusOK))
 	codes := codesOf(ask(by, "POST", "/api/v1/account/second-factor/recovery-codes", nil, http.StatusOK))
 	first := ask(caller{}, "POST", "/api/v1/session", signIn, http.StatusAccepted)
 	cookie, _, _ := strings.Cut(first.header.Get("Set-Cookie"), ";")
-	ask(caller{}, "POST", "/api/v1/session/second-factor", map[string]any{"code": codes[0]}, http.StatusOK, "Cookie", cookie)
+	ask(caller{}, "POST", "/api/v1/session/second-factor", map[string]any{"code": codes[0]}, http.StatusOK, "Cookie",
+		cookie)
 	ask(by, "DELETE", "/api/v1/account/second-factor", nil, http.StatusNoContent)
 
 	path := fmt.Sprintf("/api/v1/account/identities/%d/unlink", w.identity(by.account))
 	ask(by, "POST", path, nil, http.StatusNoContent)
 
-	ask(by, "PUT", "/api/v1/account/password", map[string]any{"current_password": password, "new_password": nextPassword}, http.StatusNoContent)
+	ask(by, "PUT", "/api/v1/account/password",
+		map[string]any{"current_password": password, "new_password": nextPassword}, http.StatusNoContent)
 	token := strings.Repeat("t", len(by.session))
-	if err := w.store.CreateMailedLink(w.ctx(), by.account.ID, auth.MailReset, sha256.Sum256([]byte(token)), time.Now().Add(time.Hour)); err != nil {
+	if err := w.store.CreateMailedLink(w.ctx(), by.account.ID, auth.MailReset, sha256.Sum256([]byte(token)),
+		time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	ask(caller{}, "POST", "/api/v1/password-reset/finish", map[string]any{"token": token, "password": nextPassword + "!"}, http.StatusNoContent)
+	ask(caller{}, "POST", "/api/v1/password-reset/finish",
+		map[string]any{"token": token, "password": nextPassword + "!"}, http.StatusNoContent)
 }
 
 // hangUp is a store whose caller hangs up as soon as the second factor is off, or the password is changed.
@@ -89,7 +95,9 @@ type hangUp struct {
 	now context.CancelFunc
 }
 
-func (s hangUp) TurnSecondFactorOff(ctx context.Context, by rules.Actor, account auth.AccountID, endSessions bool) (auth.Account, error) {
+func (s hangUp) TurnSecondFactorOff(ctx context.Context, by rules.Actor, account auth.AccountID,
+	endSessions bool,
+) (auth.Account, error) {
 	defer s.now()
 	return s.Store.TurnSecondFactorOff(ctx, by, account, endSessions)
 }
@@ -112,7 +120,8 @@ func TestACallerWhoHangsUpDoesNotStopTheNotice(t *testing.T) {
 		},
 		"password": func(ctx context.Context, gate *auth.Gate) {
 			session := auth.Session{ID: by.sessionID, Account: by.account}
-			if _, err := gate.ChangePassword(ctx, session, password, nextPassword, auth.Browser{}); !errors.Is(err, context.Canceled) {
+			if _, err := gate.ChangePassword(ctx, session, password, nextPassword, auth.Browser{}); !errors.Is(err,
+				context.Canceled) {
 				t.Errorf("a session of a caller who hung up: %v", err)
 			}
 		},

@@ -56,7 +56,9 @@ func (f *usageFile) line(cells ...string) error {
 func (f *file) VisitExportUsageResponse(w http.ResponseWriter) error { return f.send(w) }
 
 // ExportUsage handles GET …/usage/export.
-func (s *surface) ExportUsage(ctx context.Context, request openapi.ExportUsageRequestObject) (openapi.ExportUsageResponseObject, error) {
+func (s *surface) ExportUsage(ctx context.Context,
+	request openapi.ExportUsageRequestObject,
+) (openapi.ExportUsageResponseObject, error) {
 	q, p := requestOf(ctx), request.Params
 	byUser, user := valueOf(p.By) == openapi.ExportUsageParamsByUser, valueOf(p.UserId)
 	if user != "" && !byUser {
@@ -66,21 +68,29 @@ func (s *surface) ExportUsage(ctx context.Context, request openapi.ExportUsageRe
 	if err != nil {
 		return nil, err
 	}
-	header, name := []string{"month", "kind", "rule_id", "name", "key_pattern", "plan", "mode", "allowed", "denied", "bypassed", "degraded", "cost"}, "rules"
+	header, name := []string{
+		"month", "kind", "rule_id", "name", "key_pattern", "plan", "mode", "allowed", "denied",
+		"bypassed", "degraded", "cost",
+	}, "rules"
 	if byUser {
 		header, name = []string{"month", "kind", "user_id", "allowed", "denied", "cost"}, "users"
 	}
-	return &file{request: q, mediaType: csvType, name: usageName(q.tenant.Slug, name, user, months, s.Now()), write: func(w io.Writer, progress func() error) error {
-		f := &usageFile{out: csv.NewWriter(w), progress: progress}
-		_ = f.out.Write(header) // Error reports all writes
-		err := s.writeUsage(ctx, f, months, byUser, user)
-		f.out.Flush()
-		return errors.Join(err, f.out.Error())
-	}}, nil
+	return &file{
+		request: q, mediaType: csvType, name: usageName(q.tenant.Slug, name, user, months, s.Now()),
+		write: func(w io.Writer, progress func() error) error {
+			f := &usageFile{out: csv.NewWriter(w), progress: progress}
+			_ = f.out.Write(header) // Error reports all writes
+			err := s.writeUsage(ctx, f, months, byUser, user)
+			f.out.Flush()
+			return errors.Join(err, f.out.Error())
+		},
+	}, nil
 }
 
 // GetUserUsage handles GET …/users/{user_id}/usage.
-func (s *surface) GetUserUsage(ctx context.Context, request openapi.GetUserUsageRequestObject) (openapi.GetUserUsageResponseObject, error) {
+func (s *surface) GetUserUsage(ctx context.Context,
+	request openapi.GetUserUsageRequestObject,
+) (openapi.GetUserUsageResponseObject, error) {
 	if err := wrongUser(request.UserId); err != nil {
 		return nil, err
 	}
@@ -98,12 +108,14 @@ func (s *surface) GetUserUsage(ctx context.Context, request openapi.GetUserUsage
 
 func showUserMonth(m *traffic.UserMonth) openapi.UserMonth {
 	return openapi.UserMonth{
-		Month: m.Month.Format(monthForm), Allowed: m.Allowed, Denied: m.Denied, Cost: float64(m.Cost) + violations.Tokens(m.CostParts).Float(),
+		Month: m.Month.Format(monthForm), Allowed: m.Allowed, Denied: m.Denied,
+		Cost: float64(m.Cost) + violations.Tokens(m.CostParts).Float(),
 	}
 }
 
-// usageName names a file after what is in it: "usage-acme-users-2025-12.csv", "usage-acme-user-42-2025-01-to-2025-12.csv". The
-// name ends in "-so-far" if the last month is not over. Its lines have no such mark, because programs read them.
+// usageName names a file after what is in it: "usage-acme-users-2025-12.csv",
+// "usage-acme-user-42-2025-01-to-2025-12.csv". The name ends in "-so-far" if the last month is not over. Its lines have
+// no such mark, because programs read them.
 func usageName(tenant, by, user string, months []time.Time, now time.Time) string {
 	if user != "" {
 		by = "user-" + plainName(user)
@@ -122,7 +134,8 @@ func usageName(tenant, by, user string, months []time.Time, now time.Time) strin
 // plainName replaces what file systems or headers may not take, and keeps 64 characters.
 func plainName(text string) string {
 	plain := strings.Map(func(r rune) rune {
-		if r == '.' || r == '-' || r == '_' || r == '@' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+		if r == '.' || r == '-' || r == '_' || r == '@' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r &&
+			r <= 'Z' {
 			return r
 		}
 		return '_'
@@ -157,7 +170,9 @@ func (s *surface) writeUsage(ctx context.Context, f *usageFile, months []time.Ti
 	return nil
 }
 
-func (s *surface) writeRules(ctx context.Context, f *usageFile, month time.Time, totals []violations.RuleVerdicts) error {
+func (s *surface) writeRules(ctx context.Context, f *usageFile, month time.Time,
+	totals []violations.RuleVerdicts,
+) error {
 	ids := make([]rules.RuleID, len(totals))
 	for i := range totals {
 		ids[i] = totals[i].Rule
@@ -184,7 +199,8 @@ func (s *surface) writeRules(ctx context.Context, f *usageFile, month time.Time,
 			pattern = rule.Pattern.String()
 		}
 		err := f.line(month.Format(monthForm), kind, id, rule.Name, pattern, rule.Plan, string(rule.Mode),
-			formatInt(t.Allowed), formatInt(t.Denied), formatInt(t.Bypassed), formatInt(t.Degraded), formatCost(t.Taken, int64(t.TakenParts)))
+			formatInt(t.Allowed), formatInt(t.Denied), formatInt(t.Bypassed), formatInt(t.Degraded),
+			formatCost(t.Taken, int64(t.TakenParts)))
 		if err != nil {
 			return err
 		}
@@ -193,7 +209,9 @@ func (s *surface) writeRules(ctx context.Context, f *usageFile, month time.Time,
 }
 
 // writeUsers writes a month's users, and what all checks are more than theirs.
-func (s *surface) writeUsers(ctx context.Context, f *usageFile, month time.Time, totals []violations.RuleVerdicts) error {
+func (s *surface) writeUsers(ctx context.Context, f *usageFile, month time.Time,
+	totals []violations.RuleVerdicts,
+) error {
 	var allowed, denied int64
 	if len(totals) > 0 && totals[0].Rule == 0 {
 		allowed, denied = totals[0].Allowed+totals[0].Bypassed, totals[0].Denied
@@ -218,7 +236,8 @@ func (s *surface) writeUsers(ctx context.Context, f *usageFile, month time.Time,
 	if allowed <= 0 && denied <= 0 {
 		return nil
 	}
-	return f.line(month.Format(monthForm), usageNotCounted, "", formatInt(max(0, allowed)), formatInt(max(0, denied)), "")
+	return f.line(month.Format(monthForm), usageNotCounted, "", formatInt(max(0, allowed)), formatInt(max(0, denied)),
+		"")
 }
 
 func userLine(m *traffic.UserMonth) []string {
@@ -226,7 +245,10 @@ func userLine(m *traffic.UserMonth) []string {
 	if m.User == "" {
 		kind = usageWithoutUser
 	}
-	return []string{m.Month.Format(monthForm), kind, m.User, formatInt(m.Allowed), formatInt(m.Denied), formatCost(m.Cost, m.CostParts)}
+	return []string{
+		m.Month.Format(monthForm), kind, m.User, formatInt(m.Allowed), formatInt(m.Denied),
+		formatCost(m.Cost, m.CostParts),
+	}
 }
 
 // formatCost writes whole tokens and millionths without rounding.

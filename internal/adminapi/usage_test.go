@@ -32,7 +32,8 @@ func TestUsagePerMonthByRule(t *testing.T) {
 	december := time.Date(2025, 12, 1, 0, 0, 0, 0, time.UTC)
 	rule := w.rule(w.acme, func(r *rules.Rule) { r.Name, r.Plan = "=cmd", "free" })
 	w.decide(w.acme, 1, december.Add(-time.Minute), 0, violations.Verdicts{Allowed: 7, Denied: 2, Taken: 7})
-	w.decide(w.acme, 2, december, 0, violations.Verdicts{Allowed: 3, Bypassed: 1, Degraded: 1, Taken: 2, TakenParts: 500_000})
+	w.decide(w.acme, 2, december, 0,
+		violations.Verdicts{Allowed: 3, Bypassed: 1, Degraded: 1, Taken: 2, TakenParts: 500_000})
 	w.decide(w.acme, 3, december, rule.ID, violations.Verdicts{Allowed: 3, Taken: 3})
 	w.decide(w.acme, 4, december.Add(40*time.Hour), rule.ID, violations.Verdicts{Denied: 4})
 	w.decide(w.other, 5, december, 0, violations.Verdicts{Allowed: 1000})
@@ -46,7 +47,8 @@ func TestUsagePerMonthByRule(t *testing.T) {
 	if got.body != want {
 		t.Errorf("the usage is\n%s\nwant\n%s", got.body, want)
 	}
-	if named := got.header.Get("Content-Disposition"); named != `attachment; filename="usage-acme-rules-2025-11-to-2025-12.csv"` {
+	if named := got.header.Get(
+		"Content-Disposition"); named != `attachment; filename="usage-acme-rules-2025-11-to-2025-12.csv"` {
 		t.Errorf("the file is %s", named)
 	}
 	for name, test := range map[string]struct{ query, pointer string }{
@@ -84,7 +86,8 @@ func TestAFileOfUsageIsNamedAfterAMonthThatGoesOn(t *testing.T) {
 		"by=user&user_id=42&from=" + this + "&to=" + this: "usage-acme-user-42-" + this + "-so-far",
 	} {
 		got := w.want(w.send(by, "GET", "/api/v1/tenants/acme/usage/export?"+query, nil), http.StatusOK)
-		if named := got.header.Get("Content-Disposition"); named != fmt.Sprintf("attachment; filename=%q", want+".csv") {
+		if named := got.header.Get("Content-Disposition"); named != fmt.Sprintf("attachment; filename=%q",
+			want+".csv") {
 			t.Errorf("the file of %s is %s, want %s.csv", query, named, want)
 		}
 	}
@@ -109,7 +112,9 @@ func TestUsagePerMonthByUserSaysWhatIsMissing(t *testing.T) {
 	const path = "/api/v1/tenants/acme/usage/export?from=2025-11&to=2025-12&by=user"
 	header := "month,kind,user_id,allowed,denied,cost\n"
 	for query, want := range map[string]string{
-		"":            header + "2025-11,no_user,,3,0,3\n2025-11,user,'=1+1,2,2,2.00001\n2025-11,not_counted,,6,0,\n2025-12,user,42,4,0,4\n",
+		"": header +
+			"2025-11,no_user,,3,0,3\n" +
+			"2025-11,user,'=1+1,2,2,2.00001\n2025-11,not_counted,,6,0,\n2025-12,user,42,4,0,4\n",
 		"&user_id=42": header + "2025-12,user,42,4,0,4\n",
 	} {
 		if got := w.want(w.send(by, "GET", path+query, nil), http.StatusOK); got.body != want {
@@ -122,12 +127,14 @@ func TestUsagePerMonthByUserSaysWhatIsMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = w.store.WriteUserMonths(w.ctx(), "w", 2, []traffic.UserMonth{{Tenant: w.acme.ID, Month: first, User: "7", Allowed: 4, Cost: 4, CostParts: 500_000}})
+	err = w.store.WriteUserMonths(w.ctx(), "w", 2,
+		[]traffic.UserMonth{{Tenant: w.acme.ID, Month: first, User: "7", Allowed: 4, Cost: 4, CostParts: 500_000}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	data := w.want(w.send(owner, "GET", "/api/v1/tenants/acme/users/7/data", nil), http.StatusOK)
-	if want := fmt.Sprintf(`"usage":[{"allowed":4,"cost":4.5,"denied":0,"month":%q}]`, month); !strings.Contains(data.body, want) {
+	if want := fmt.Sprintf(`"usage":[{"allowed":4,"cost":4.5,"denied":0,"month":%q}]`,
+		month); !strings.Contains(data.body, want) {
 		t.Errorf("a user's data is %s, want it to have %s", data.body, want)
 	}
 }
@@ -140,7 +147,10 @@ func TestAUsersUsageIsReadWithoutAnExport(t *testing.T) {
 	for number, tenant := range []rules.Tenant{w.acme, w.other} {
 		w.record(tenant, 1)
 		err := w.store.WriteUserMonths(w.ctx(), "w", int64(number+1), []traffic.UserMonth{
-			{Tenant: tenant.ID, Month: november, User: "a/b", Allowed: int64(2 + number), Denied: 1, Cost: 2, CostParts: 500_000},
+			{
+				Tenant: tenant.ID, Month: november, User: "a/b", Allowed: int64(2 + number), Denied: 1, Cost: 2,
+				CostParts: 500_000,
+			},
 			{Tenant: tenant.ID, Month: december, User: "a/b", Allowed: 4, Cost: 4},
 			{Tenant: tenant.ID, Month: december, User: "7", Allowed: 9, Cost: 9},
 		})
@@ -180,7 +190,8 @@ func TestAUsersUsageIsReadWithoutAnExport(t *testing.T) {
 		}
 	}
 	for permission, want := range map[auth.Permission]int{
-		auth.PermissionUsers: http.StatusOK, auth.PermissionRead: http.StatusOK, auth.PermissionRules: http.StatusForbidden,
+		auth.PermissionUsers: http.StatusOK, auth.PermissionRead: http.StatusOK,
+		auth.PermissionRules: http.StatusForbidden,
 	} {
 		_, token := w.key(w.acme, permission)
 		w.refresh()
@@ -188,7 +199,8 @@ func TestAUsersUsageIsReadWithoutAnExport(t *testing.T) {
 	}
 	w.want(w.send(w.person(w.other, auth.Owner), "GET", path, nil), http.StatusNotFound)
 	w.access.Flush(w.ctx())
-	log := read[securityLog](t, w.want(w.send(owner, "GET", "/api/v1/tenants/acme/security-log?kind=exported", nil), http.StatusOK))
+	log := read[securityLog](t, w.want(w.send(owner, "GET", "/api/v1/tenants/acme/security-log?kind=exported", nil),
+		http.StatusOK))
 	if len(log.Items) > 0 {
 		t.Errorf("reading a user's usage is in the security log: %+v", log.Items)
 	}

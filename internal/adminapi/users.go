@@ -18,14 +18,17 @@ func showAssignment(a *rules.Assignment) openapi.Assignment {
 }
 
 // ListUsers handles GET …/users.
-func (s *surface) ListUsers(ctx context.Context, request openapi.ListUsersRequestObject) (openapi.ListUsersResponseObject, error) {
+func (s *surface) ListUsers(ctx context.Context,
+	request openapi.ListUsersRequestObject,
+) (openapi.ListUsersResponseObject, error) {
 	place, err := after(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
 	p := request.Params
 	limit := limitOf(p.Limit)
-	found, err := s.Stores.Assignments(ctx, requestOf(ctx).tenant.ID, valueOf(p.Plan), valueOf(p.Prefix), place[0], limit+1)
+	found, err := s.Stores.Assignments(ctx, requestOf(ctx).tenant.ID, valueOf(p.Plan), valueOf(p.Prefix), place[0],
+		limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -36,9 +39,12 @@ func (s *surface) ListUsers(ctx context.Context, request openapi.ListUsersReques
 const defaultKnown = 10
 
 // FindUsers handles GET …/known-users.
-func (s *surface) FindUsers(ctx context.Context, request openapi.FindUsersRequestObject) (openapi.FindUsersResponseObject, error) {
+func (s *surface) FindUsers(ctx context.Context,
+	request openapi.FindUsersRequestObject,
+) (openapi.FindUsersResponseObject, error) {
 	p := request.Params
-	found, err := s.Stores.KnownUsers(ctx, requestOf(ctx).tenant.ID, p.Prefix, monthOf(s.Now()), or(p.Limit, defaultKnown))
+	found, err := s.Stores.KnownUsers(ctx, requestOf(ctx).tenant.ID, p.Prefix, monthOf(s.Now()),
+		or(p.Limit, defaultKnown))
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +54,9 @@ func (s *surface) FindUsers(ctx context.Context, request openapi.FindUsersReques
 }
 
 // GetUser handles GET …/users/{user_id}.
-func (s *surface) GetUser(ctx context.Context, request openapi.GetUserRequestObject) (openapi.GetUserResponseObject, error) {
+func (s *surface) GetUser(ctx context.Context, request openapi.GetUserRequestObject) (openapi.GetUserResponseObject,
+	error,
+) {
 	answer, err := s.lookUp(ctx, request.UserId)
 	if err != nil {
 		return nil, err
@@ -79,7 +87,8 @@ func (s *surface) lookUp(ctx context.Context, userID string) (answer openapi.The
 	isKnown := assignment.Plan != "" || len(overrides) > 0 || len(recent) > 0
 	if !isKnown {
 		this := monthOf(s.Now())
-		counted, err := s.Stores.MonthsOfUser(ctx, tenant.ID, userID, monthsUntil(this.AddDate(0, 1-defaultMonths, 0), this))
+		counted, err := s.Stores.MonthsOfUser(ctx, tenant.ID, userID,
+			monthsUntil(this.AddDate(0, 1-defaultMonths, 0), this))
 		if err != nil {
 			return answer, err
 		}
@@ -87,7 +96,8 @@ func (s *surface) lookUp(ctx context.Context, userID string) (answer openapi.The
 	}
 	user := openapi.User{
 		UserId: userID, Known: isKnown, Plan: orNull(assignment.Plan), PlanSource: orNull(openapi.UserPlanSource("")),
-		Overrides: itemsOf(overrides, s.showOverride), HasMoreOverrides: hasMore, RecentViolations: itemsOf(recent, showViolation), Version: assignment.Revision,
+		Overrides: itemsOf(overrides, s.showOverride), HasMoreOverrides: hasMore,
+		RecentViolations: itemsOf(recent, showViolation), Version: assignment.Revision,
 	}
 	switch {
 	case assignment.Plan != "":
@@ -118,7 +128,9 @@ func (s *surface) assignment(ctx context.Context, userID string) (rules.Assignme
 }
 
 // AssignPlan handles PUT …/users/{user_id}/plan.
-func (s *surface) AssignPlan(ctx context.Context, request openapi.AssignPlanRequestObject) (openapi.AssignPlanResponseObject, error) {
+func (s *surface) AssignPlan(ctx context.Context,
+	request openapi.AssignPlanRequestObject,
+) (openapi.AssignPlanResponseObject, error) {
 	at, err := expected(request.Params.IfMatch)
 	if err != nil {
 		return nil, err

@@ -22,13 +22,18 @@ func TestUsersAreFoundByWhatIsKnownOfThem(t *testing.T) {
 	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	w.record(w.acme, 1)
 	w.record(w.other, 1)
-	must(w.system().AssignAll(w.ctx(), w.acme.ID, []rules.Assignment{{TenantID: w.acme.ID, UserID: "42-planned", Plan: w.plan(w.acme)}}))(t)
+	must(w.system().AssignAll(w.ctx(), w.acme.ID,
+		[]rules.Assignment{{TenantID: w.acme.ID, UserID: "42-planned", Plan: w.plan(w.acme)}}))(t)
 	of := func(user string) func(*violations.Violation) {
 		return func(v *violations.Violation) { v.UserID = user }
 	}
-	w.violate(denied(w.acme, now, of("42-denied")), denied(w.acme, now.AddDate(0, -3, 0), of("42")), denied(w.other, now, of("42-denied-there")))
+	w.violate(denied(w.acme, now, of("42-denied")), denied(w.acme, now.AddDate(0, -3, 0), of("42")),
+		denied(w.other, now, of("42-denied-there")))
 	rule := w.rule(w.acme)
-	override := rules.Override{TenantID: w.acme.ID, RuleID: rule.ID, UserID: "42-raised", RatePerSecond: 2, RateUnit: rules.PerSecond, Burst: 20, Reason: "a test"}
+	override := rules.Override{
+		TenantID: w.acme.ID, RuleID: rule.ID, UserID: "42-raised", RatePerSecond: 2,
+		RateUnit: rules.PerSecond, Burst: 20, Reason: "a test",
+	}
 	must(w.system().PutOverride(w.ctx(), override, rules.NoneStored))(t)
 	err := w.store.WriteUserMonths(w.ctx(), "w", 1, []traffic.UserMonth{
 		{Tenant: w.acme.ID, Month: month, User: "", Allowed: 1},
@@ -49,7 +54,8 @@ func TestUsersAreFoundByWhatIsKnownOfThem(t *testing.T) {
 				Plan   *string `json:"plan"`
 			}
 		}
-		for _, user := range read[list](t, w.want(w.send(by, "GET", "/api/v1/tenants/acme/known-users?"+query, nil), http.StatusOK)).Items {
+		for _, user := range read[list](t,
+			w.want(w.send(by, "GET", "/api/v1/tenants/acme/known-users?"+query, nil), http.StatusOK)).Items {
 			if (user.Plan != nil) != (user.UserID == "42-planned") {
 				t.Errorf("the plan of %s is %v", user.UserID, user.Plan)
 			}
@@ -72,7 +78,8 @@ func TestUsersAreFoundByWhatIsKnownOfThem(t *testing.T) {
 		}
 	}
 	for user, want := range map[string]bool{
-		"42": true, "42-counted": true, "42-denied": true, "42-long-ago": true, "42-planned": true, "42-raised": true, "007": false, "42-theirs": false,
+		"42": true, "42-counted": true, "42-denied": true, "42-long-ago": true, "42-planned": true, "42-raised": true,
+		"007": false, "42-theirs": false,
 	} {
 		got := read[struct {
 			Known bool `json:"known"`
@@ -91,11 +98,13 @@ func TestAUserWithMoreThanIsShownSaysSo(t *testing.T) {
 		var file strings.Builder
 		file.WriteString("rules:\n")
 		for n := range have {
-			fmt.Fprintf(&file, "  - {key_pattern: \"user:{user_id}:endpoint:/%d\", rate: 10/second, burst_capacity: 20}\n", n)
+			fmt.Fprintf(&file, "  - {key_pattern: \"user:{user_id}:endpoint:/%d\", rate: 10/second, burst_capacity: "+
+				"20}\n", n)
 		}
 		file.WriteString("overrides:\n")
 		for n := range have {
-			fmt.Fprintf(&file, "  - {rule: {key_pattern: \"user:{user_id}:endpoint:/%d\"}, user_id: many, rate: 20/second, burst_capacity: 40, reason: a test}\n", n)
+			fmt.Fprintf(&file, "  - {rule: {key_pattern: \"user:{user_id}:endpoint:/%d\"}, user_id: many, rate: "+
+				"20/second, burst_capacity: 40, reason: a test}\n", n)
 		}
 		yaml := map[string]string{"Content-Type": "application/yaml"}
 		w.want(w.do(by, request{"POST", "/api/v1/tenants/acme/import", file.String(), yaml}), http.StatusOK)
@@ -106,14 +115,16 @@ func TestAUserWithMoreThanIsShownSaysSo(t *testing.T) {
 			HasMore   bool  `json:"has_more_overrides"`
 		}](t, w.want(w.send(by, "GET", "/api/v1/tenants/acme/users/many", nil), http.StatusOK))
 		if len(user.Overrides) != 500 || user.HasMore != (have > 500) {
-			t.Errorf("of %d overrides %d are shown, and that there are more: %v", have, len(user.Overrides), user.HasMore)
+			t.Errorf("of %d overrides %d are shown, and that there are more: %v", have, len(user.Overrides),
+				user.HasMore)
 		}
 		buckets := read[struct {
 			Items   []any `json:"items"`
 			HasMore bool  `json:"has_more"`
 		}](t, w.want(w.send(by, "GET", "/api/v1/tenants/acme/users/many/buckets", nil), http.StatusOK))
 		if len(buckets.Items) != 500 || buckets.HasMore != (have > 500) {
-			t.Errorf("of %d buckets %d are shown, and that there are more: %v", have, len(buckets.Items), buckets.HasMore)
+			t.Errorf("of %d buckets %d are shown, and that there are more: %v", have, len(buckets.Items),
+				buckets.HasMore)
 		}
 	}
 }

@@ -28,7 +28,9 @@ type moment struct {
 }
 
 // GetUserStory handles GET …/users/{user_id}/story.
-func (s *surface) GetUserStory(ctx context.Context, request openapi.GetUserStoryRequestObject) (openapi.GetUserStoryResponseObject, error) {
+func (s *surface) GetUserStory(ctx context.Context,
+	request openapi.GetUserStoryRequestObject,
+) (openapi.GetUserStoryResponseObject, error) {
 	if err := wrongUser(request.UserId); err != nil {
 		return nil, err
 	}
@@ -78,11 +80,13 @@ func (s *surface) GetUserStory(ctx context.Context, request openapi.GetUserStory
 func (s *surface) userStory(ctx context.Context, userID string, since, until time.Time, limit int) ([]moment, error) {
 	tenant := requestOf(ctx).tenant.ID
 	// An hour is in the time if it began in it.
-	denials, err := s.Violations.DenialsOfUser(ctx, tenant, userID, since, until.Add(-time.Nanosecond).Truncate(time.Hour).Add(time.Hour), limit)
+	denials, err := s.Violations.DenialsOfUser(ctx, tenant, userID, since,
+		until.Add(-time.Nanosecond).Truncate(time.Hour).Add(time.Hour), limit)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := s.Stores.UserStory(ctx, tenant, userID, since, auth.AuditCursor{At: until, ID: math.MinInt64}, limit)
+	entries, err := s.Stores.UserStory(ctx, tenant, userID, since, auth.LogCursor{At: until, ID: math.MinInt64},
+		limit)
 	if err != nil {
 		return nil, err
 	}
@@ -112,13 +116,16 @@ func (s *surface) showMoments(ctx context.Context, moments []moment) ([]openapi.
 	shown := make([]openapi.UserMoment, len(moments))
 	for i := range moments {
 		shown[i] = openapi.UserMoment{
-			At: moments[i].at, Denials: nullable.NewNullNullable[openapi.UserDenials](), Entry: nullable.NewNullNullable[openapi.AuditEntry](),
+			At: moments[i].at, Denials: nullable.NewNullNullable[openapi.UserDenials](),
+			Entry: nullable.NewNullNullable[openapi.AuditEntry](),
 		}
 		if d := moments[i].denial; d != nil {
 			denials := openapi.UserDenials{
-				RuleId: int64(d.Rule), Rule: nullable.NewNullNullable[openapi.RuleName](), Mode: openapi.Mode(d.Mode), Denied: d.Denied, Exact: d.Exact,
+				RuleId: int64(d.Rule), Rule: nullable.NewNullNullable[openapi.RuleName](), Mode: openapi.Mode(d.Mode),
+				Denied: d.Denied, Exact: d.Exact,
 			}
-			at, isFound := slices.BinarySearchFunc(found, d.Rule, func(r rules.Rule, id rules.RuleID) int { return cmp.Compare(r.ID, id) })
+			at, isFound := slices.BinarySearchFunc(found, d.Rule,
+				func(r rules.Rule, id rules.RuleID) int { return cmp.Compare(r.ID, id) })
 			if isFound {
 				denials.Rule.Set(nameRule(&found[at]))
 			}

@@ -26,13 +26,16 @@ func TestTheStoryOfAUserIsOneOrderInPages(t *testing.T) {
 	w.violate(denied(w.other, at, func(v *violations.Violation) { v.Count = 1000 }))
 	w.violate(
 		denied(w.acme, at, func(v *violations.Violation) { v.Rule, v.Count = one.ID, 5 }),
-		denied(w.acme, at.Add(time.Minute), func(v *violations.Violation) { v.Rule, v.Count, v.Mode = other.ID, 6, rules.ModeShadow }),
+		denied(w.acme, at.Add(time.Minute),
+			func(v *violations.Violation) { v.Rule, v.Count, v.Mode = other.ID, 6, rules.ModeShadow }),
 		denied(w.acme, at.Add(-time.Hour), func(v *violations.Violation) { v.Rule = one.ID }),
 		denied(w.acme, at, func(v *violations.Violation) { v.UserID, v.Subject = "7", "7" }),
 	)
 	plan := w.plan(w.acme)
-	w.want(w.send(by, "PUT", "/api/v1/tenants/acme/users/42/plan", map[string]any{"plan": plan}, "If-Match", "*"), http.StatusOK)
-	w.want(w.send(by, "PUT", "/api/v1/tenants/acme/users/7/plan", map[string]any{"plan": plan}, "If-Match", "*"), http.StatusOK)
+	w.want(w.send(by, "PUT", "/api/v1/tenants/acme/users/42/plan", map[string]any{"plan": plan}, "If-Match", "*"),
+		http.StatusOK)
+	w.want(w.send(by, "PUT", "/api/v1/tenants/acme/users/7/plan", map[string]any{"plan": plan}, "If-Match", "*"),
+		http.StatusOK)
 	path := "/api/v1/tenants/acme/users/42/story?from=" + stamp(at.Add(-time.Hour))
 	type story struct {
 		Items []struct {
@@ -54,12 +57,14 @@ func TestTheStoryOfAUserIsOneOrderInPages(t *testing.T) {
 		NextCursor *string `json:"next_cursor"`
 	}
 	want := []string{
-		"user 42", fmt.Sprintf("%d 5 enforce", one.ID), fmt.Sprintf("%d 6 shadow", other.ID), fmt.Sprintf("%d 1 enforce", one.ID),
+		"user 42", fmt.Sprintf("%d 5 enforce", one.ID), fmt.Sprintf("%d 6 shadow", other.ID),
+		fmt.Sprintf("%d 1 enforce", one.ID),
 	}
 	for limit := 1; limit <= 5; limit++ {
 		var got []string
 		for cursor := ""; ; {
-			page := read[story](t, w.want(w.send(by, "GET", fmt.Sprintf("%s&limit=%d%s", path, limit, cursor), nil), http.StatusOK))
+			page := read[story](t, w.want(w.send(by, "GET", fmt.Sprintf("%s&limit=%d%s", path, limit, cursor), nil),
+				http.StatusOK))
 			for _, item := range page.Items {
 				if item.Entry != nil {
 					got = append(got, item.Entry.Object.Kind+" "+item.Entry.Object.ID)
@@ -105,7 +110,8 @@ func TestARuleEndsByItself(t *testing.T) {
 		ExpiresAt *string `json:"expires_at"`
 	}
 	const body = `{"key_pattern":"ip:203.0.113.9","name":"temporary","action":"block","expires_at":"2099-01-02T03:04:05Z"}`
-	made := read[rule](t, w.want(w.send(by, "POST", "/api/v1/tenants/acme/rules", json.RawMessage(body)), http.StatusCreated))
+	made := read[rule](t, w.want(w.send(by, "POST", "/api/v1/tenants/acme/rules", json.RawMessage(body)),
+		http.StatusCreated))
 	if made.ExpiresAt == nil || *made.ExpiresAt != "2099-01-02T03:04:05Z" {
 		t.Fatalf("the new rule ends at %v", made.ExpiresAt)
 	}
@@ -117,7 +123,8 @@ func TestARuleEndsByItself(t *testing.T) {
 		`{"expires_at":"0001-01-01T00:00:00Z"}`:         "refused",
 		`{"expires_at":"2099-01-01T00:00:00.1234567Z"}`: "refused",
 	} {
-		w.want(w.send(by, "PATCH", path, map[string]any{"expires_at": "2099-01-02T03:04:05Z"}, "If-Match", "*"), http.StatusOK)
+		w.want(w.send(by, "PATCH", path, map[string]any{"expires_at": "2099-01-02T03:04:05Z"}, "If-Match", "*"),
+			http.StatusOK)
 		if want == "refused" {
 			got := w.want(w.send(by, "PATCH", path, json.RawMessage(body), "If-Match", "*"), http.StatusBadRequest)
 			if pointers := pointersOf(t, got); !slices.Equal(pointers, []string{"/expires_at"}) {
@@ -152,7 +159,10 @@ func TestARulesDurationIsCountedByTheDatabase(t *testing.T) {
 		status       int
 		length       time.Duration
 	}{
-		{"POST", `{"key_pattern":"ip:203.0.113.9","name":"temporary","action":"block","expires_in_seconds":3600}`, http.StatusCreated, time.Hour},
+		{
+			"POST", `{"key_pattern":"ip:203.0.113.9","name":"temporary","action":"block","expires_in_seconds":3600}`,
+			http.StatusCreated, time.Hour,
+		},
 		{"PATCH", `{"expires_in_seconds":900}`, http.StatusOK, 15 * time.Minute},
 		{"PATCH", `{"expires_in_seconds":0}`, http.StatusOK, 0},
 	} {

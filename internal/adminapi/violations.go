@@ -35,7 +35,8 @@ func showViolation(v *violations.Violation) openapi.Violation {
 		Algorithm: openapi.Algorithm(cmp.Or(v.Algorithm, rules.TokenBucket)), LimitText: v.LimitText,
 		UserId: orNull(v.UserID), IpAddress: nullable.NewNullNullable[string](), Endpoint: orNull(v.Endpoint),
 		Method: orNull(v.Method), Plan: orNull(v.Plan), Cost: v.Cost.Float(),
-		TokensAtTime: nullable.NewNullNullable[float64](), QueueMs: nullable.NewNullNullable[int64](), RetryAfterMs: orNull(v.RetryAfter.Milliseconds()),
+		TokensAtTime: nullable.NewNullNullable[float64](), QueueMs: nullable.NewNullNullable[int64](),
+		RetryAfterMs: orNull(v.RetryAfter.Milliseconds()),
 	}
 	if v.IP.IsValid() {
 		shown.IpAddress.Set(v.IP.String())
@@ -117,7 +118,9 @@ func wrongQuery(name, detail string) error {
 }
 
 // ListViolations handles GET …/violations.
-func (s *surface) ListViolations(ctx context.Context, request openapi.ListViolationsRequestObject) (openapi.ListViolationsResponseObject, error) {
+func (s *surface) ListViolations(ctx context.Context,
+	request openapi.ListViolationsRequestObject,
+) (openapi.ListViolationsResponseObject, error) {
 	q := requestOf(ctx)
 	place, err := after(ctx, 1)
 	if err != nil {
@@ -147,7 +150,9 @@ func (s *surface) ListViolations(ctx context.Context, request openapi.ListViolat
 }
 
 // GetViolation handles GET …/violations/{violation_id}.
-func (s *surface) GetViolation(ctx context.Context, request openapi.GetViolationRequestObject) (openapi.GetViolationResponseObject, error) {
+func (s *surface) GetViolation(ctx context.Context,
+	request openapi.GetViolationRequestObject,
+) (openapi.GetViolationResponseObject, error) {
 	tenant := requestOf(ctx).tenant.ID
 	id, err := violations.ParseID(request.ViolationId)
 	if err != nil {

@@ -29,9 +29,12 @@ func lately() time.Time { return time.Now().UTC().Truncate(time.Minute).Add(-10 
 func denied(tenant rules.Tenant, at time.Time, change ...func(*violations.Violation)) violations.Violation {
 	v := violations.Violation{
 		ID: violations.ID{At: at.UTC().Truncate(time.Microsecond)}, Tenant: tenant.ID, Rule: 12, Subject: "42",
-		Reason: "limit_exceeded", Scope: rules.ScopeUser, Mode: rules.ModeEnforce, Pattern: "user:{user_id}", Version: 3,
-		Rate: 10, Burst: 50, UserID: "42", IP: netip.MustParseAddr("203.0.113.9"), Endpoint: "/api/search", Method: "GET",
-		Plan: "free", Cost: violations.Token, Tokens: 650_000, TokensKnown: true, RetryAfter: 35 * time.Millisecond, Count: 1,
+		Reason: "limit_exceeded", Scope: rules.ScopeUser, Mode: rules.ModeEnforce, Pattern: "user:{user_id}",
+		Version: 3,
+		Rate:    10, Burst: 50, UserID: "42", IP: netip.MustParseAddr("203.0.113.9"), Endpoint: "/api/search",
+		Method: "GET",
+		Plan:   "free", Cost: violations.Token, Tokens: 650_000, TokensKnown: true, RetryAfter: 35 * time.Millisecond,
+		Count: 1,
 	}
 	for _, f := range change {
 		f(&v)
@@ -107,12 +110,16 @@ func TestViolationsAreListedByFilter(t *testing.T) {
 	second := func(n int) time.Time { return at.Add(time.Duration(n) * time.Second) }
 	all := w.violate(
 		denied(w.acme, second(0)),
-		denied(w.acme, second(1), func(v *violations.Violation) { v.Rule, v.Mode, v.Plan = 13, rules.ModeShadow, "pro" }),
+		denied(w.acme, second(1), func(v *violations.Violation) {
+			v.Rule, v.Mode, v.Plan = 13, rules.ModeShadow,
+				"pro"
+		}),
 		denied(w.acme, second(2), func(v *violations.Violation) {
 			v.UserID, v.Subject, v.Endpoint = "a/b\u2028 '=1", "a/b\u2028 '=1", "/api/search/deep"
 		}),
 		denied(w.acme, second(3), func(v *violations.Violation) {
-			v.UserID, v.Subject, v.IP, v.Scope, v.Endpoint = "", "2001:db8::/64", netip.MustParseAddr("2001:db8::1"), rules.ScopeIP, "/files/*"
+			v.UserID, v.Subject, v.IP, v.Scope, v.Endpoint = "", "2001:db8::/64", netip.MustParseAddr("2001:db8::1"),
+				rules.ScopeIP, "/files/*"
 		}),
 	)
 	theirs := w.violate(denied(w.other, second(0)), denied(w.other, second(1)))
@@ -201,7 +208,8 @@ func TestFiltersThatMeanNothingArePointedAt(t *testing.T) {
 	by := w.person(w.acme, auth.Viewer)
 	for _, path := range []string{"", "/export", "/tail"} {
 		for query, pointer := range map[string]string{
-			"ip=everywhere": "/query/ip", "ip=1.2.3.4/40": "/query/ip", "rule_id=x": "/query/rule_id", "mode=off": "/query/mode",
+			"ip=everywhere": "/query/ip", "ip=1.2.3.4/40": "/query/ip", "rule_id=x": "/query/rule_id",
+			"mode=off": "/query/mode",
 			"user_id=": "/query/user_id", "colour=red": "/query/colour",
 		} {
 			got := w.want(w.send(by, "GET", ours+path+"?"+query, nil), http.StatusBadRequest)
@@ -249,7 +257,8 @@ func TestAViolationIsShownWithItsRuleAndItsMinute(t *testing.T) {
 	if got.Violation.Count != 11 || got.DeniedInMinute != 16 || got.Rule == nil || got.Rule.RuleID != rule.ID {
 		t.Errorf("the violation is shown as %+v", got)
 	}
-	if len(got.Beside) != 2 || got.Beside[0].ViolationID != all[2].ID.String() || got.Beside[1].ViolationID != all[1].ID.String() {
+	if len(got.Beside) != 2 || got.Beside[0].ViolationID != all[2].ID.String() ||
+		got.Beside[1].ViolationID != all[1].ID.String() {
 		t.Errorf("beside it are %+v, want the two of its user and minute", got.Beside)
 	}
 	if got := get(2); got.Rule != nil || got.DeniedInMinute != 1 {
@@ -288,7 +297,8 @@ func TestExportedViolationsAreThoseOfTheFilterAndInert(t *testing.T) {
 	w.violate(denied(w.other, at))
 	all := w.violate(denied(w.acme, at, formula), denied(w.acme, at.Add(time.Second)),
 		denied(w.acme, at.Add(2*time.Second), func(v *violations.Violation) {
-			v.UserID, v.IP, v.Endpoint, v.Method, v.Plan, v.TokensKnown, v.RetryAfter = "", netip.Addr{}, "", "", "", false, 0
+			v.UserID, v.IP, v.Endpoint, v.Method, v.Plan, v.TokensKnown, v.RetryAfter = "", netip.Addr{}, "", "", "",
+				false, 0
 		}))
 	got := w.want(w.send(by, "GET", ours+"/export", nil), http.StatusOK)
 	records := must(csv.NewReader(strings.NewReader(got.body)).ReadAll())(t)
@@ -299,7 +309,10 @@ func TestExportedViolationsAreThoseOfTheFilterAndInert(t *testing.T) {
 	if records[3][column("user_id")] != "'=cmd()" || records[3][column("endpoint")] != "a;'=HYPERLINK(A1);b" {
 		t.Errorf("a spreadsheet would compute %q", records[3])
 	}
-	for _, name := range []string{"user_id", "ip_address", "endpoint", "method", "plan", "tokens_at_time", "retry_after_ms"} {
+	for _, name := range []string{
+		"user_id", "ip_address", "endpoint", "method", "plan", "tokens_at_time",
+		"retry_after_ms",
+	} {
 		if cell := records[1][column(name)]; cell != "" {
 			t.Errorf("what the check had no %s for is exported as %q", name, cell)
 		}
@@ -339,8 +352,8 @@ func TestManyViolationsAreExportedInConstantMemory(t *testing.T) { //nolint:para
 			t.Fatal(err)
 		}
 	}
-	// Small buffers and no compression stop the server while nobody reads. Otherwise it runs on during a collection, and
-	// what it allocates meanwhile counts as live.
+	// Small buffers and no compression stop the server while nobody reads. Otherwise it runs on during a collection,
+	// and what it allocates meanwhile counts as live.
 	const buffer = 64 << 10
 	server := httptest.NewUnstartedServer(w.handler)
 	server.Config.ConnState = func(c net.Conn, state http.ConnState) {
@@ -350,13 +363,16 @@ func TestManyViolationsAreExportedInConstantMemory(t *testing.T) { //nolint:para
 	}
 	server.Start()
 	defer server.Close()
-	transport := &http.Transport{DisableCompression: true, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		if err == nil {
-			err = c.(*net.TCPConn).SetReadBuffer(buffer)
-		}
-		return c, err
-	}}
+	transport := &http.Transport{
+		DisableCompression: true,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			if err == nil {
+				err = c.(*net.TCPConn).SetReadBuffer(buffer)
+			}
+			return c, err
+		},
+	}
 	defer transport.CloseIdleConnections()
 	lines, size, most := 0, 0, uint64(0)
 	before := heap()

@@ -56,8 +56,8 @@ func (w *world) do(by caller, q request) answer {
 	return got
 }
 
-// serve reports whether a request was answered, or else its connection was broken off in the middle of the answer, which a real
-// server does when a handler panics so. Such an answer has the status 0.
+// serve reports whether a request was answered, or else its connection was broken off in the middle of the answer,
+// which a real server does when a handler panics so. Such an answer has the status 0.
 func (w *world) serve(to http.ResponseWriter, r *http.Request) (isWhole bool) {
 	defer func() {
 		switch cause := recover(); cause {
@@ -123,7 +123,8 @@ func (w *world) holds(operation *openapi3.Operation, got answer) {
 	content := described.Value.Content.Get(mediaType)
 	if content == nil {
 		if len(described.Value.Content) > 0 || got.body != "" {
-			w.t.Errorf("%s answered %d as %q, which openapi.yaml does not have", operation.OperationID, got.status, mediaType)
+			w.t.Errorf("%s answered %d as %q, which openapi.yaml does not have", operation.OperationID, got.status,
+				mediaType)
 		}
 		return
 	}
@@ -135,7 +136,8 @@ func (w *world) holds(operation *openapi3.Operation, got answer) {
 		w.t.Errorf("%s answered %d with no JSON: %v\n%s", operation.OperationID, got.status, err, got.body)
 		return
 	}
-	if err := content.Schema.Value.VisitJSON(value, openapi3.MultiErrors(), openapi3.EnableFormatValidation()); err != nil {
+	if err := content.Schema.Value.VisitJSON(value, openapi3.MultiErrors(),
+		openapi3.EnableFormatValidation()); err != nil {
 		w.t.Errorf("%s answered %d not as openapi.yaml says: %v\n%s", operation.OperationID, got.status, err, got.body)
 	}
 }
@@ -150,7 +152,7 @@ func (w *world) want(got answer, status int) answer {
 }
 
 // read decodes a body.
-func read[T any](t *testing.T, got answer) T {
+func read[T any](t testing.TB, got answer) T {
 	t.Helper()
 	var value T
 	if err := json.NewDecoder(strings.NewReader(got.body)).Decode(&value); err != nil && err != io.EOF {
@@ -169,7 +171,7 @@ type problem struct {
 	} `json:"errors"`
 }
 
-func pointersOf(t *testing.T, got answer) (pointers []string) {
+func pointersOf(t testing.TB, got answer) (pointers []string) {
 	t.Helper()
 	for _, e := range read[problem](t, got).Errors {
 		pointers = append(pointers, e.Pointer)
@@ -180,7 +182,10 @@ func pointersOf(t *testing.T, got answer) (pointers []string) {
 // json is a request with a body, for any version.
 func (w *world) json(method, path string, body any) request {
 	w.t.Helper()
-	return request{method: method, path: path, body: string(must(json.Marshal(body))(w.t)), header: map[string]string{"If-Match": "*"}}
+	return request{
+		method: method, path: path, body: string(must(json.Marshal(body))(w.t)),
+		header: map[string]string{"If-Match": "*"},
+	}
 }
 
 func formatID[T ~int64](id T) string { return strconv.FormatInt(int64(id), 10) }

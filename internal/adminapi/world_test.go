@@ -23,18 +23,19 @@ import (
 	"github.com/sluicegate/sluice/api"
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/checkjson"
+	"github.com/sluicegate/sluice/internal/checks/checkjson"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/membucket"
-	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/oidc"
 	"github.com/sluicegate/sluice/internal/oidc/oidctest"
 	"github.com/sluicegate/sluice/internal/pgstore"
-	"github.com/sluicegate/sluice/internal/redisbucket"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/store/membucket"
+	"github.com/sluicegate/sluice/internal/store/redisbucket"
+	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(devdbtest.Main(m)) }
@@ -53,11 +54,11 @@ var description = sync.OnceValues(func() (*openapi3.T, error) {
 	return openapi3.NewLoader().LoadFromData(api.Description)
 })
 
-// world is the whole surface on a database and a Redis of its own, with the tenants acme and other, which
-// own the same things, closed, which is suspended, and strict, which requires a second factor. What a test does to it through do is held
-// against openapi.yaml.
+// world is the whole surface on a database and a Redis of its own, with the tenants acme and other, which own the same
+// things, closed, which is suspended, and strict, which requires a second factor. What a test does to it through do is
+// held against openapi.yaml.
 type world struct {
-	t           *testing.T
+	t           testing.TB
 	handler     http.Handler
 	description *openapi3.T
 	url         string // of the database
@@ -98,7 +99,7 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
+func newWorld(t testing.TB, change ...func(*adminapi.Config)) *world {
 	t.Helper()
 	w := &world{t: t}
 	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -109,7 +110,8 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	t.Cleanup(func() { _ = client.Close() })
 	buckets := redisbucket.New(client, patience)
 	w.buckets = buckets
-	w.watcher = snapshot.NewWatcher(w.store, snapshot.WatcherOptions{PollInterval: time.Second, RereadInterval: time.Minute, Logger: log})
+	w.watcher = snapshot.NewWatcher(w.store,
+		snapshot.WatcherOptions{PollInterval: time.Second, RereadInterval: time.Minute, Logger: log})
 	vault := must(auth.NewVault("c2l4dGVlbiBieXRlcyBhbmQgc2l4dGVlbiBtb3JlISE="))(t)
 	w.store.SealWith(vault)
 	w.gate = auth.NewGate(w.store, auth.Options{Mail: true, Vault: vault})
@@ -119,8 +121,11 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 	w.access = auth.NewAccessLog(w.store, log, time.Now)
 	config := adminapi.Config{
 		Access: w.access, AccessEvents: w.store,
-		Stores: w.store, As: func(by rules.Actor) adminapi.Writer { return w.store.As(by) },
-		People: w.store, Once: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store, AuditWebhooks: w.store, Fleet: w.store, Recorded: w.store, TrafficBudget: 1 << 20, Version: "test", Snapshots: w.watcher, Buckets: buckets,
+		Stores: w.store, As: w.store.As,
+		People: w.store, Idempotency: w.store, Gate: w.gate, Violations: w.store, Alerts: w.store,
+		AuditWebhooks: w.store,
+		Fleet:         w.store, Recorded: w.store, TrafficBudget: 1 << 20, Version: "test", Snapshots: w.watcher,
+		Buckets: buckets,
 		KeyUsed: func(*snapshot.Key, time.Time) {}, PlainCookies: true,
 		CheckTarget: func(_ context.Context, url string) error {
 			if strings.Contains(url, "//10.") {
@@ -134,11 +139,14 @@ func newWorld(t *testing.T, change ...func(*adminapi.Config)) *world {
 		ExplainCheck: func(ctx context.Context, tenant *snapshot.Tenant, check enforce.Check) ([]byte, error) {
 			return checkjson.ExplainCheck(ctx, limiter, check, tenant, time.Now())
 		},
-		Readiness: func() httpapi.Readiness { return httpapi.Readiness{RulesLoaded: true, Database: "up", Redis: "up"} },
-		Requests:  &httpapi.Requests{Log: log, Observer: w.metrics.Requests("admin"), Deadline: 20 * time.Second},
+		Readiness: func() httpapi.Readiness {
+			return httpapi.Readiness{Open: true, RulesLoaded: true, Database: "up", Redis: "up"}
+		},
+		Requests: &httpapi.Requests{Log: log, Observer: w.metrics.Requests("admin"), Deadline: 20 * time.Second},
 	}
 	w.provider = oidctest.Start(t)
-	config.Providers = must(oidc.New([]oidc.Settings{w.provider.Settings("idp")}, oidc.Options{URL: func() string { return loopback }}))(t)
+	config.Providers = must(oidc.New([]oidc.Settings{w.provider.Settings("idp")},
+		oidc.Options{URL: func() string { return loopback }}))(t)
 	for _, f := range change {
 		f(&config)
 	}
@@ -162,7 +170,7 @@ func must[T any](value T, err error) func(testing.TB) T {
 	}
 }
 
-func (w *world) system() adminapi.Writer {
+func (w *world) system() pgstore.Writer {
 	return w.store.As(rules.Actor{Kind: rules.ActorSystem, Name: "test"})
 }
 
@@ -187,6 +195,23 @@ func (w *world) count(sql string) (n int) {
 		w.t.Fatal(err)
 	}
 	return n
+}
+
+// work attempts the jobs of some kinds that wait, also those that are due later.
+func (w *world) work(kinds ...jobs.Kind) {
+	w.t.Helper()
+	w.exec("UPDATE job SET next_run_at = now() WHERE state = 'waiting' AND lease_ends_at IS NULL")
+	w.round(kinds...)
+}
+
+// round attempts the jobs of some kinds that are due.
+func (w *world) round(kinds ...jobs.Kind) {
+	w.t.Helper()
+	runner := jobs.New(w.store, kinds, slog.New(slog.NewTextHandler(&w.log, nil)))
+	if err := runner.Round(w.ctx()); err != nil {
+		w.t.Fatal(err)
+	}
+	runner.Wait()
 }
 
 // refresh makes what is in the database known to the process, which the Watcher does each second.
@@ -266,7 +291,8 @@ func (w *world) session(account auth.Account) (token string, id int64) {
 	_, _ = rand.Read(random[:])
 	token = base64.RawURLEncoding.EncodeToString(random[:])
 	session := must(w.store.CreateSession(w.ctx(), auth.NewSession{
-		Session: auth.Session{Account: account, SecondFactor: true}, Token: sha256.Sum256([]byte(token)), PasswordHash: passwordHash(),
+		Session: auth.Session{Account: account, SecondFactor: true}, Token: sha256.Sum256([]byte(token)),
+		PasswordHash: passwordHash(),
 	}, auth.Live{}))(w.t)
 	w.secrets = append(w.secrets, token)
 	return token, session.ID

@@ -6,8 +6,8 @@
 //   - cmd/admin: app/control, the control plane and its commands
 //   - cmd/sluice: app/dev, which runs both
 //
-// A plane is a value built from a config.Config. Building it binds its listeners; it runs until its context ends. All that
-// a process shares is made here and passed down; there are no globals below.
+// A plane is a value built from a config.Config. Building it binds its listeners; it runs until its context ends. All
+// that a process shares is made here and passed down; there are no globals below.
 package app
 
 import (
@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/pgstore"
 )
 
@@ -38,8 +39,8 @@ const (
 	exitConditionMet = 3
 )
 
-// Main reads the configuration, runs the program until it is done or a SIGINT or SIGTERM (a second one kills the process),
-// and returns the exit status. Only the program's result goes to standard output.
+// Main reads the configuration, runs the program until it is done or a SIGINT or SIGTERM (a second one kills the
+// process), and returns the exit status. Only the program's result goes to standard output.
 func Main(binary string, run func(context.Context, config.Config, *slog.Logger) error) int {
 	cfg, err := config.Parse(binary, os.Args[1:], os.Environ())
 	if err != nil {
@@ -56,6 +57,7 @@ func Main(binary string, run func(context.Context, config.Config, *slog.Logger) 
 	defer stop()
 	context.AfterFunc(ctx, stop) // the next signal kills the process
 	log := cfg.Logger(os.Stderr)
+	slog.SetDefault(log)      // for panics of what has no log of its own
 	if cfg.Command.Serves() { // its log outlives the command line
 		log.InfoContext(ctx, "starting", "config", cfg)
 	}
@@ -79,10 +81,10 @@ const closePatience = time.Second
 // minute: the end of the process closes its connections, too.
 func CloseStore(store *pgstore.Store) {
 	closed := make(chan struct{})
-	go func() {
+	panics.Go(nil, "the end of connections to the database", func() {
 		defer close(closed)
 		store.Close()
-	}()
+	})
 	select {
 	case <-closed:
 	case <-time.After(closePatience):

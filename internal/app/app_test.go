@@ -28,7 +28,8 @@ func TestAServerLogsItsConfigurationWithoutSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(logged); !strings.Contains(text, "msg=starting config.command=api") || !strings.Contains(text, "@db/sluice") || strings.Contains(text, "hunter2") {
+	if text := string(logged); !strings.Contains(text, "msg=starting config.command=api") ||
+		!strings.Contains(text, "@db/sluice") || strings.Contains(text, "hunter2") {
 		t.Errorf("it logged %q", text)
 	}
 }

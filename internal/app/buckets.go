@@ -14,20 +14,19 @@ import (
 	"github.com/sluicegate/sluice/internal/certs"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/lease"
-	"github.com/sluicegate/sluice/internal/membucket"
-	"github.com/sluicegate/sluice/internal/metrics"
-	"github.com/sluicegate/sluice/internal/redisbucket"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/enforce/lease"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/store/membucket"
+	"github.com/sluicegate/sluice/internal/store/redisbucket"
+	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 )
 
 // Buckets are a process's buckets: in Redis or PostgreSQL, and in memory, for rules that fail local.
 type Buckets struct {
 	Local  *membucket.Store
-	redis  *redisbucket.Store   // nil unless buckets are there
-	pg     *pgBuckets           // nil unless buckets are in PostgreSQL
-	cached *enforce.DenialCache // in front of Redis or PostgreSQL
-	Leases *lease.Buckets       // in front of that; nil if they are off, or without Redis
+	redis  *redisbucket.Store // nil unless buckets are there
+	pg     *pgBuckets         // nil unless buckets are in PostgreSQL
+	Leases *lease.Buckets     // in front of Redis; nil if they are off, or without Redis
 	client redis.UniversalClient
 	health atomic.Pointer[health] // nil until the first ping
 	Pinged chan struct{}          // closed when health is known
@@ -65,7 +64,7 @@ func OpenBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*Buc
 		if b.pg, err = openPGBuckets(ctx, cfg, log); err != nil {
 			return nil, err
 		}
-		b.cached = enforce.NewDenialCache(b.pg.store, nil)
+		b.pg.store.RecallDenials()
 		return b, nil
 	}
 	options, err := redisbucket.Options(string(cfg.RedisURL), cfg.StoreBudget)
@@ -83,17 +82,11 @@ func OpenBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*Buc
 	redis.SetLogger(driverLog{log}) // it is global
 	b.client = redis.NewUniversalClient(options)
 	b.redis = redisbucket.NewPrefixed(b.client, cfg.StoreBudget, cfg.RedisPrefix)
-	b.cached = enforce.NewDenialCache(b.redis, nil)
+	b.redis.RecallDenials()
 	if cfg.Leases != config.LeasesOff {
-		b.Leases = lease.Open(ctx, lendingCache{b.cached, b.redis}, nil, log)
+		b.Leases = lease.Open(ctx, b.redis, nil, log)
 	}
 	return b, nil
-}
-
-// lendingCache recalls denials in front of Redis, and lends what Redis lends.
-type lendingCache struct {
-	*enforce.DenialCache
-	enforce.Lender
 }
 
 // Shared returns the buckets that decide checks.
@@ -101,8 +94,10 @@ func (b *Buckets) Shared() enforce.ReservingBuckets {
 	switch {
 	case b.Leases != nil:
 		return b.Leases
-	case b.cached != nil:
-		return b.cached
+	case b.redis != nil:
+		return b.redis
+	case b.pg != nil:
+		return b.pg.store
 	}
 	return b.Local
 }
@@ -118,8 +113,8 @@ func (b *Buckets) Creditor() enforce.Creditor {
 	return b.Local
 }
 
-// Manageable returns the buckets that checks take from, or nil if those are in the memory of other processes. checksHere says
-// whether this process answers checks.
+// Manageable returns the buckets that checks take from, or nil if those are in the memory of other processes.
+// checksHere says whether this process answers checks.
 func (b *Buckets) Manageable(checksHere bool) ManageableBuckets {
 	switch {
 	case b.redis != nil:
@@ -138,8 +133,8 @@ type ManageableBuckets interface {
 	enforce.Creditor
 }
 
-// Lender returns the store that lends tokens to clients: not what this process holds itself. It is nil if the store lends
-// nothing.
+// Lender returns the store that lends tokens to clients: not what this process holds itself. It is nil if the store
+// lends nothing.
 func (b *Buckets) Lender() enforce.Lender {
 	switch {
 	case b.redis != nil:
@@ -153,23 +148,25 @@ func (b *Buckets) Lender() enforce.Lender {
 // Lends reports whether the Lender may lend now: every process that shares it knows that buckets lend.
 func (b *Buckets) Lends() bool { return b.redis == nil || b.Leases != nil && b.Leases.IsOn() }
 
-// Settler returns an EditSettler of the shared buckets and those in memory.
-func (b *Buckets) Settler(snapshot func() *snapshot.Snapshot, poll time.Duration, log *slog.Logger) *enforce.EditSettler {
-	stores := []enforce.SettledStore{b.Local}
+// EditApplier returns one of the shared buckets and those in memory.
+func (b *Buckets) EditApplier(snapshot func() *snapshot.Snapshot, poll time.Duration,
+	log *slog.Logger,
+) *enforce.EditApplier {
+	stores := []enforce.EditableStore{b.Local}
 	if b.redis != nil {
 		stores = append(stores, b.redis)
 	}
 	if b.pg != nil {
 		stores = append(stores, b.pg.store)
 	}
-	return enforce.NewEditSettler(snapshot, min(2*poll, settleDelay), log, stores...)
+	return enforce.NewEditApplier(snapshot, min(2*poll, editDelay), log, stores...)
 }
 
-// settleDelay caps the time for other processes to read an edit. It is well below the ten seconds that a full bucket is
+// editDelay caps the time for other processes to read an edit. It is well below the ten seconds that a full bucket is
 // kept.
-const settleDelay = 4 * time.Second
+const editDelay = 4 * time.Second
 
-// Close gives leased and borrowed tokens back and closes the connections.
+// Close gives leased tokens back and closes the connections.
 func (b *Buckets) Close() error {
 	if b.pg != nil {
 		b.pg.store.Close()
@@ -180,7 +177,6 @@ func (b *Buckets) Close() error {
 	if b.client == nil {
 		return nil
 	}
-	b.redis.Close()
 	if err := b.client.Close(); err != nil {
 		return fmt.Errorf("close the redis client: %w", err)
 	}
@@ -210,7 +206,8 @@ func (b *Buckets) leased() metrics.Leases {
 	whole := func(tokens enforce.Tokens) float64 { return float64(tokens) / float64(enforce.Token) }
 	return metrics.Leases{
 		Buckets: b.Leases.Len(), Served: b.Leases.Served(), Split: b.Leases.Split(), Asks: b.Leases.Asks(),
-		Lent: whole(moved.Lent), Spent: whole(moved.Spent), GivenBack: whole(moved.Back), Forfeited: whole(moved.Forfeited),
+		Lent: whole(moved.Lent), Spent: whole(moved.Spent), GivenBack: whole(moved.Back),
+		Forfeited: whole(moved.Forfeited),
 	}
 }
 
@@ -246,8 +243,8 @@ func (b *Buckets) nodes() []redisbucket.Node {
 	return nodes
 }
 
-// State returns the word for readyz (memory if buckets are there, else up, down, or partial) and, if partial, the nodes that
-// are down.
+// State returns the word for readyz (memory if buckets are there, else up, down, or partial) and, if partial, the nodes
+// that are down.
 func (b *Buckets) State() (word string, down []string) {
 	if b.pg != nil {
 		return b.pg.state(), nil
@@ -271,11 +268,13 @@ func (b *Buckets) warnings() []string {
 	var warnings []string
 	if _, down := b.State(); len(down) > 0 {
 		warnings = append(warnings, fmt.Sprintf(
-			"these nodes of the redis cluster do not answer, and failure modes decide for the tenants whose buckets they keep: %s",
+			"these nodes of the redis cluster do not answer, and failure modes decide for the tenants whose buckets "+
+				"they keep: %s",
 			strings.Join(down, ", ")))
 	}
 	if time.Since(time.Unix(0, b.shedAt.Load())) < overloadShown {
-		warnings = append(warnings, "redis is overloaded: in the last seconds failure modes decided checks of the tenants that send "+
+		warnings = append(warnings, "redis is overloaded: in the last seconds failure modes decided checks of the "+
+			"tenants that send "+
 			"most, because more waited than redis decides in time; see sluice_store_shed_checks_total")
 	}
 	if h := b.health.Load(); h != nil {
@@ -296,14 +295,15 @@ const (
 	settingsEvery = time.Minute
 )
 
-// watch pings Redis, or PostgreSQL with buckets there, until ctx ends. It logs when a node stops or resumes answering, and settings under which limits do not
-// hold.
-func (b *Buckets) watch(ctx context.Context) error {
+// watch pings Redis, or PostgreSQL with buckets there, until ctx ends. It logs when a node stops or resumes answering,
+// and settings under which limits do not hold.
+func (b *Buckets) watch(ctx context.Context) {
 	if b.pg != nil {
-		return b.pg.watch(ctx, b.Pinged)
+		b.pg.watch(ctx, b.Pinged)
+		return
 	}
 	if b.redis == nil {
-		return nil
+		return
 	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -312,7 +312,7 @@ func (b *Buckets) watch(ctx context.Context) error {
 	for {
 		now := health{nodes: b.redis.Ping(ctx), warnings: last.warnings}
 		if ctx.Err() != nil {
-			return nil
+			return
 		}
 		if b.logPings(last.nodes, now.nodes) {
 			checked = time.Time{}
@@ -333,7 +333,7 @@ func (b *Buckets) watch(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
 		}
 	}
@@ -352,7 +352,8 @@ func (b *Buckets) logPings(last, now []redisbucket.Node) (back bool) {
 			b.log.Info("Redis answers pings again", "node", node.Addr)
 			back = true
 		default:
-			b.log.Error("Redis did not answer a ping in time; failure modes decide its checks", "node", node.Addr, "error", explainRedis(node.Err))
+			b.log.Error("Redis did not answer a ping in time; failure modes decide its checks", "node", node.Addr,
+				"error", explainRedis(node.Err))
 		}
 	}
 	return back
@@ -361,10 +362,12 @@ func (b *Buckets) logPings(last, now []redisbucket.Node) (back bool) {
 // explainRedis names the options that a refusal is about.
 func explainRedis(err error) error {
 	switch {
-	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "ERR AUTH"):
+	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOAUTH"),
+		redis.HasErrorPrefix(err, "ERR AUTH"):
 		return fmt.Errorf("check the user and password in SLUICE_REDIS_URL or SLUICE_REDIS_PASSWORD: %w", err)
 	case redis.HasErrorPrefix(err, "NOPERM"):
-		return fmt.Errorf("the ACL of the user in SLUICE_REDIS_URL does not allow a command; docs/production.md lists those that it needs: %w", err)
+		return fmt.Errorf("the ACL of the user in SLUICE_REDIS_URL does not allow a command; docs/production.md "+
+			"lists those that it needs: %w", err)
 	}
 	return err
 }
@@ -382,8 +385,8 @@ func (b *Buckets) checkSettings(ctx context.Context) (warnings []string, ok bool
 	}
 }
 
-// driverLog logs the Redis driver's messages at debug level, because watch sums up failed dials and the like. The driver
-// would write them to standard error.
+// driverLog logs the Redis driver's messages at debug level, because watch sums up failed dials and the like. The
+// driver would write them to standard error.
 type driverLog struct{ log *slog.Logger }
 
 // Printf implements the driver's interface.

@@ -1,80 +1,19 @@
 package app
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sluicegate/sluice/internal/config"
-	"github.com/sluicegate/sluice/internal/devdb"
-	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/redisbucket"
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/store/redisbucket"
 )
-
-// TestAProcessThatEndsReportsWhatItsChecksBorrowed, before it closes its connections.
-func TestAProcessThatEndsReportsWhatItsChecksBorrowed(t *testing.T) {
-	t.Parallel()
-	cluster, err := devdb.StartRedisCluster(t.Context(), t.TempDir(), 1, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cluster.Kill)
-	open := func() *Buckets {
-		cfg := config.Config{RedisURL: config.ConnURL(cluster.URL()), StoreBudget: time.Minute, Leases: config.LeasesOff}
-		b, err := OpenBuckets(t.Context(), cfg, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	check := enforce.BucketCheck{Cost: enforce.Token}
-	for shard := range uint8(2) {
-		check.Tiers = append(check.Tiers, enforce.Tier{
-			Key: enforce.Key{Tenant: 1, Rule: 1, Subject: "42", Shard: shard + 1}, Limit: enforce.Limit{Rate: rules.MinRate, Burst: 100},
-		})
-	}
-	look := check
-	look.Look = true
-	looked := func(b *Buckets) ([]enforce.Tier, error) {
-		checks := []enforce.BucketCheck{look}
-		err := b.Shared().Take(context.Background(), checks) // as from enforce.Limiter
-		return checks[0].Tiers, err
-	}
-	ending, other := open(), open()
-	defer func() { _ = other.Close() }()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for _, err = looked(other); err != nil; _, err = looked(other) { // until the cluster is whole
-		select {
-		case <-tick.C:
-		case <-t.Context().Done():
-			t.Fatal(err)
-		}
-	}
-	if err := ending.Shared().Take(context.Background(), []enforce.BucketCheck{check}); err != nil {
-		t.Fatal(err)
-	}
-	if err := ending.Close(); err != nil {
-		t.Fatal(err)
-	}
-	tiers, err := looked(other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tier := range tiers {
-		if left := tier.Bucket.Level.Micros.Whole(); tier.Out != 0 || left != 99 {
-			t.Errorf("of shard %d %d tokens are left, and %s still lent", tier.Key.Shard, left, tier.Out)
-		}
-	}
-}
 
 func TestReadinessNamesTheNodesThatAreDown(t *testing.T) {
 	t.Parallel()
-	b, err := OpenBuckets(t.Context(), config.Config{RedisURL: "redis://127.0.0.1:1,127.0.0.1:2"}, slog.New(slog.DiscardHandler))
+	b, err := OpenBuckets(t.Context(), config.Config{RedisURL: "redis://127.0.0.1:1,127.0.0.1:2"},
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

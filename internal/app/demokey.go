@@ -6,7 +6,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/config"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 // DemoToken is the public API key of the tenant that sluice dev creates.
@@ -27,14 +27,10 @@ func demoKeyWarnings(command config.Command, snapshot *snapshot.Snapshot, now ti
 
 // warnOfDemoKey logs that warning once rules are loaded.
 func (p *Process) warnOfDemoKey(ctx context.Context) {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for p.Watcher.Snapshot() == nil {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	select {
+	case <-ctx.Done():
+		return
+	case <-p.Watcher.Loaded():
 	}
 	for _, warning := range demoKeyWarnings(p.Config.Command, p.Watcher.Snapshot(), time.Now()) {
 		p.Log.WarnContext(ctx, warning)

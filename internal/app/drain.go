@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // drain is the time between the order to stop and stopping, in which readyz sends load balancers elsewhere.
@@ -14,12 +12,12 @@ type drain struct{ began atomic.Bool }
 
 func (d *drain) draining() bool { return d.began.Load() }
 
-// begin returns a group for the parts of a process, and the context that they work in. It ends when a part fails, or the
-// delay after ctx has ended.
-func (d *drain) begin(ctx context.Context, delay time.Duration, log *slog.Logger) (*errgroup.Group, context.Context) {
-	group, failing := errgroup.WithContext(context.WithoutCancel(ctx))
+// begin returns a group for the parts of a process, and the context that they work in. It ends when a part fails, or
+// the delay after ctx has ended.
+func (d *drain) begin(ctx context.Context, delay time.Duration, log *slog.Logger) (*Parts, context.Context) {
+	group, failing := NewParts(context.WithoutCancel(ctx), log)
 	working, stop := context.WithCancel(failing)
-	group.Go(func() error {
+	group.Go("drain", func() error {
 		defer stop()
 		select {
 		case <-failing.Done():

@@ -11,16 +11,19 @@ import (
 func TestAProgramLinksOnlyItsPlane(t *testing.T) {
 	t.Parallel()
 	decides := []string{
-		"/internal/checkapi", "/internal/rlsapi", "github.com/valyala/fasthttp", "google.golang.org/grpc", "go.opentelemetry.io/otel/sdk/trace",
+		"/internal/checks/checkapi", "/internal/checks/envoy", "github.com/valyala/fasthttp", "google.golang.org/grpc",
+		"go.opentelemetry.io/otel/sdk/trace",
 	}
 	controls := []string{
-		"/internal/adminapi", "/internal/oidc", "/internal/mailer", "sluice/web", "github.com/getkin/kin-openapi/openapi3",
+		"/internal/adminapi", "/internal/oidc", "/internal/notify/mailer", "sluice/web",
+		"github.com/getkin/kin-openapi/openapi3",
 		"github.com/santhosh-tekuri/jsonschema/v6", "github.com/pressly/goose/v3", "github.com/wneessen/go-mail",
 	}
 	for program, links := range map[string]struct{ decides, controls bool }{
 		"api": {true, false}, "admin": {false, true}, "sluice": {true, true},
 	} {
-		list, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "github.com/sluicegate/sluice/cmd/"+program).Output()
+		list, err := exec.CommandContext(t.Context(), "go", "list", "-deps",
+			"github.com/sluicegate/sluice/cmd/"+program).Output()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/certs"
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 )
 
-// Listener is a bound address and the server of its requests.
+// Listener is an address and the server of its requests.
 type Listener struct {
-	net.Listener
-	server Server
+	name, addr string
+	secure     *tls.Config // nil without TLS
+	server     Server
+	bound      net.Listener // nil until Open
 }
 
 // Server is an *http.Server, or one of checks or gRPC.
@@ -24,34 +27,57 @@ type Server interface {
 	Close() error
 }
 
-// Listen binds an address. With a certificate its connections are TLS, of HTTP/1.1 only unless a protocol is named: the
-// limits of connections and requests are written for one request at a time. Metrics show when the certificate expires, by
-// name.
-func (p *Process) Listen(name, addr string, files certs.Files, server Server, protocols ...string) (*Listener, error) {
+// NewListener returns a Listener that refuses connections until Open. With a certificate its connections are TLS, of
+// HTTP/1.1 only unless a protocol is named: the limits of connections and requests are written for one request at a
+// time. Metrics show when the certificate expires, by name.
+func (p *Process) NewListener(name, addr string, files certs.Files, server Server, protocols ...string) (*Listener,
+	error,
+) {
 	source, err := certs.Open(files, p.Log)
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("listen for %s requests: %w", name, err)
-	}
+	l := &Listener{name: name, addr: addr, server: server}
 	if files.Cert.Path != "" {
 		if len(protocols) == 0 {
 			protocols = []string{"http/1.1"}
 		}
-		l = tls.NewListener(l, source.Server(protocols...))
+		l.secure = source.Server(protocols...)
 	}
 	if !source.Expiry().IsZero() {
 		p.Metrics.Certificate(name, source.Expiry)
 	}
-	return &Listener{l, server}, nil
+	return l, nil
 }
 
-// Serve serves until ctx ends, then accepts no more connections and waits for the requests in flight.
+// Open binds the address, unless it is bound.
+func (l *Listener) Open() error {
+	if l.bound != nil {
+		return nil
+	}
+	bound, err := net.Listen("tcp", l.addr)
+	if err != nil {
+		return fmt.Errorf("listen for %s requests: %w", l.name, err)
+	}
+	if l.secure != nil {
+		bound = tls.NewListener(bound, l.secure)
+	}
+	l.bound = bound
+	return nil
+}
+
+// Name is of what it serves.
+func (l *Listener) Name() string { return l.name }
+
+// Addr is the address that Open has bound.
+func (l *Listener) Addr() net.Addr { return l.bound.Addr() }
+
+// Serve serves an open Listener until ctx ends, then accepts no more connections and waits for the requests in flight.
 func (l *Listener) Serve(ctx context.Context, drain time.Duration) error {
 	failed := make(chan error, 1)
-	go func() { failed <- l.server.Serve(l.Listener) }()
+	panics.Go(nil, "serving "+l.name, func() {
+		failed <- panics.Do(nil, "serving "+l.name, func() error { return l.server.Serve(l.bound) })
+	})
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
@@ -61,14 +87,18 @@ func (l *Listener) Serve(ctx context.Context, drain time.Duration) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	if err := l.server.Shutdown(limited); err != nil {
-		return fmt.Errorf("requests at %s did not end within %s: %w", l.Addr(), drain, errors.Join(err, l.server.Close()))
+		return fmt.Errorf("requests at %s did not end within %s: %w", l.Addr(), drain,
+			errors.Join(err, l.server.Close()))
 	}
 	return nil
 }
 
-// Close closes a listener that never served.
+// Close closes a Listener that never served.
 func (l *Listener) Close() error {
-	if err := l.Listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+	if l.bound == nil {
+		return nil
+	}
+	if err := l.bound.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("close the listener at %s: %w", l.Addr(), err)
 	}
 	return nil

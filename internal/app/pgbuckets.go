@@ -8,15 +8,17 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/config"
-	"github.com/sluicegate/sluice/internal/metrics"
-	"github.com/sluicegate/sluice/internal/pgbucket"
+	"github.com/sluicegate/sluice/internal/jobs/panics"
+	"github.com/sluicegate/sluice/internal/store/pgbucket"
+	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 )
 
 // pgBuckets are buckets in PostgreSQL.
 type pgBuckets struct {
-	store   *pgbucket.Store
-	log     *slog.Logger
-	answers atomic.Bool // the latest ping
+	store     *pgbucket.Store
+	log       *slog.Logger
+	answers   atomic.Bool // the latest ping
+	firstPing sync.Once
 }
 
 func openPGBuckets(ctx context.Context, cfg config.Config, log *slog.Logger) (*pgBuckets, error) {
@@ -55,17 +57,21 @@ func (b *pgBuckets) observe(m *metrics.Metrics) *metrics.Decisions {
 
 // watch pings PostgreSQL and removes idle buckets until ctx ends. It closes pinged after the first ping, and logs when
 // PostgreSQL stops or resumes answering.
-func (b *pgBuckets) watch(ctx context.Context, pinged chan<- struct{}) error {
-	var cleaning sync.WaitGroup
-	defer cleaning.Wait()
-	cleaning.Go(func() { b.store.Run(ctx, b.log) })
+func (b *pgBuckets) watch(ctx context.Context, pinged chan<- struct{}) {
+	var cleaning panics.Group
+	ctx, stop := context.WithCancel(ctx)
+	defer func() {
+		stop()
+		_ = cleaning.Wait()
+	}()
+	cleaning.Loop(ctx, b.log, "the cleaning of buckets", func(ctx context.Context) { b.store.Run(ctx, b.log) })
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	answered := true
-	for first := true; ; first = false {
+	for {
 		err := b.store.Ping(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return
 		}
 		switch {
 		case err != nil && answered:
@@ -75,12 +81,10 @@ func (b *pgBuckets) watch(ctx context.Context, pinged chan<- struct{}) error {
 		}
 		answered = err == nil
 		b.answers.Store(answered)
-		if first {
-			close(pinged)
-		}
+		b.firstPing.Do(func() { close(pinged) })
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
 		}
 	}

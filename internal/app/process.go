@@ -9,20 +9,20 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"slices"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/metrics"
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 )
 
-// Process is what a plane runs on: the database, the buckets, the rules in memory, and the listener for metrics and probes.
-// The two planes of sluice dev share one.
+// Process is what a plane runs on: the database, the buckets, the rules in memory, and the listener for metrics and
+// probes. The two planes of sluice dev share one.
 type Process struct {
 	Config    config.Config
 	Log       *slog.Logger
@@ -35,13 +35,17 @@ type Process struct {
 
 	scrapes *Listener
 	drain   drain
+	checked chan struct{} // closed when the schema was found not to be behind
+	opened  atomic.Bool   // the plane's addresses are open
 }
 
 // Open opens the parts of a process and binds the address of its metrics. Database and Redis need not answer yet. The
 // Watcher calls slowed, which may be nil; see snapshot.WatcherOptions.
-func Open(ctx context.Context, cfg config.Config, slowed func([]rules.Slowdown), log *slog.Logger) (_ *Process, err error) {
-	p := &Process{Config: cfg, Log: log}
-	defer func() { //nolint:contextcheck // Close has deadlines of its own
+func Open(ctx context.Context, cfg config.Config, slowed func([]rules.Slowdown), log *slog.Logger) (_ *Process,
+	err error,
+) {
+	p := &Process{Config: cfg, Log: log, checked: make(chan struct{})}
+	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
 		}
@@ -58,8 +62,10 @@ func Open(ctx context.Context, cfg config.Config, slowed func([]rules.Slowdown),
 	p.KeyUses = snapshot.NewKeyUses(p.Store, log)
 	p.Metrics = showRules(p.Store, p.Watcher)
 	p.Decisions = p.Buckets.observe(p.Metrics)
-	p.scrapes, err = p.listenForScrapes()
-	return p, err
+	if p.scrapes, err = p.newScrapes(); err != nil {
+		return p, err
+	}
+	return p, p.scrapes.Open()
 }
 
 // showRules returns metrics with those of the rules in memory.
@@ -77,8 +83,8 @@ func showRules(store *pgstore.Store, watcher *snapshot.Watcher) *metrics.Metrics
 	return m
 }
 
-// listenForScrapes serves the metrics, health and, if the option says so, profiles.
-func (p *Process) listenForScrapes() (*Listener, error) {
+// newScrapes serves the metrics, health and, if the option says so, profiles.
+func (p *Process) newScrapes() (*Listener, error) {
 	scrapes := http.NewServeMux()
 	scrapes.Handle("GET /metrics", p.Metrics.Handler())
 	scrapes.Handle("/", httpapi.HealthHandler(config.ReadBuild().Version, p.Readiness))
@@ -89,28 +95,54 @@ func (p *Process) listenForScrapes() (*Listener, error) {
 		scrapes.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		scrapes.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	return p.Listen("metrics", p.Config.MetricsAddr, p.Config.MetricsCerts(), httpapi.NewServer(scrapes, p.Log))
+	return p.NewListener("metrics", p.Config.MetricsAddr, p.Config.MetricsCerts(), httpapi.NewServer(scrapes, p.Log))
 }
 
 // MetricsAddr is the address of the metrics.
 func (p *Process) MetricsAddr() net.Addr { return p.scrapes.Addr() }
 
-// Begin returns a group for the parts of a plane, and the context that they work in. It ends when a part fails, or the drain
-// delay after ctx has ended. Meanwhile readyz says that the process is draining.
-func (p *Process) Begin(ctx context.Context) (*errgroup.Group, context.Context) {
+// Begin returns a group for the parts of a plane, and the context that they work in. It ends when a part fails, or the
+// drain delay after ctx has ended. Meanwhile readyz says that the process is draining.
+func (p *Process) Begin(ctx context.Context) (*Parts, context.Context) {
 	return p.drain.begin(ctx, p.Config.DrainDelay, p.Log)
 }
 
-// RunParts runs the process's parts in the group of one plane. Metrics are served until drained ends, because a plane has some
-// until its last request is answered. The group fails if the database's schema is behind this binary or metrics cannot be
-// served.
-func (p *Process) RunParts(ctx, drained context.Context, group *errgroup.Group) {
-	group.Go(func() error { return p.checkSchema(ctx) })
-	group.Go(func() error { p.Watcher.Run(ctx); return nil })
-	group.Go(func() error { p.warnOfDemoKey(ctx); return nil })
-	group.Go(func() error { p.KeyUses.Run(ctx); return nil })
-	group.Go(func() error { return p.Buckets.watch(ctx) })
-	group.Go(func() error { return p.scrapes.Serve(drained, p.Config.ShutdownTimeout) })
+// RunParts runs the process's parts in the group of one plane. Metrics are served until drained ends, because a plane
+// has some until its last request is answered. The group fails if the database's schema is behind this binary or
+// metrics cannot be served.
+func (p *Process) RunParts(ctx, drained context.Context, group *Parts) {
+	p.Log.InfoContext(ctx, "answering metrics and probes", "metrics_addr", p.MetricsAddr().String())
+	group.Go("the look at the schema", func() error { return p.checkSchema(ctx) })
+	group.Loop(ctx, "the watcher of rules", p.Watcher.Run)
+	group.Loop(ctx, "the warning of the demo key", p.warnOfDemoKey)
+	group.Loop(ctx, "the last uses of keys", p.KeyUses.Run)
+	group.Loop(ctx, "the watch of buckets", p.Buckets.watch)
+	group.Go("metrics", func() error { return p.scrapes.Serve(drained, p.Config.ShutdownTimeout) })
+}
+
+// AwaitRules waits until the schema was checked and rules were loaded, and reports whether that was before ctx ended. A
+// plane opens its addresses afterwards: a caller whose connection is refused asks another process or decides by its
+// failure mode at once, and proxies such as nginx hand an error to their visitors instead.
+func (p *Process) AwaitRules(ctx context.Context) bool {
+	for _, done := range []<-chan struct{}{p.checked, p.Watcher.Loaded()} {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-done:
+		}
+	}
+	return true
+}
+
+// Listen opens the addresses of a plane. The process is ready when they are open.
+func (p *Process) Listen(listeners ...*Listener) error {
+	for _, l := range listeners {
+		if err := l.Open(); err != nil {
+			return err
+		}
+	}
+	p.opened.Store(true)
+	return nil
 }
 
 // Close releases what Open opened.
@@ -128,18 +160,23 @@ func (p *Process) Close() error {
 	return errors.Join(errs...)
 }
 
-// checkSchema waits until the database answers, and refuses a schema that is behind. Meanwhile the process lives: a restart
-// would not bring the database back.
+// checkSchema waits until the database answers, and refuses a schema that is behind. Meanwhile the process lives: a
+// restart would not bring the database back.
 func (p *Process) checkSchema(ctx context.Context) error {
-	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
-		err := pgstore.CheckSchema(ctx, string(p.Config.DatabaseURL))
-		if err == nil || errors.Is(err, pgstore.ErrSchemaBehind) {
+	for {
+		err := panics.Do(p.Log, "the look at the schema",
+			func() error { return pgstore.CheckSchema(ctx, string(p.Config.DatabaseURL)) })
+		if err == nil {
+			close(p.checked)
+			return nil
+		}
+		if errors.Is(err, pgstore.ErrSchemaBehind) {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(wait):
+		case <-time.After(time.Second): // no longer, because the plane's addresses open afterwards
 		}
 	}
 }
@@ -148,6 +185,7 @@ func (p *Process) checkSchema(ctx context.Context) error {
 func (p *Process) Readiness() httpapi.Readiness {
 	latest := p.Watcher.Snapshot()
 	state := httpapi.Readiness{
+		Open:        p.opened.Load(),
 		Draining:    p.drain.draining(),
 		RulesLoaded: latest != nil,
 		RulesAge:    p.Watcher.Age(),
@@ -170,6 +208,7 @@ func unknownRuleWarnings(snapshot *snapshot.Snapshot) []string {
 	if snapshot == nil || snapshot.Sizes().UnknownRules == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d active rules have words that this process does not know, and act by their failure mode; "+
+	return []string{fmt.Sprintf("%d active rules have words that this process does not know, and act by their "+
+		"failure mode; "+
 		"upgrade this process, or edit the rules", snapshot.Sizes().UnknownRules)}
 }

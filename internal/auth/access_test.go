@@ -22,20 +22,24 @@ func TestAFloodFillsOnlyItsPartOfTheLog(t *testing.T) {
 	for range 1000 {
 		failed("203.0.113.7", "the same")
 	}
-	for n := range 1000 { // one network that changes its browser
+	for n := range 1000 { // one network with changing browsers
 		failed("203.0.113.7", fmt.Sprint(n))
 	}
 	for n := range 1000 { // many networks
 		failed(fmt.Sprintf("2001:db8:%x::1", n), "")
 	}
-	log.Note(AccessEvent{Kind: AccessSignedIn, Account: 7, Who: "ada@example.com", IP: netip.MustParseAddr("198.51.100.1")})
+	log.Note(AccessEvent{
+		Kind: AccessSignedIn, Account: 7, Who: "ada@example.com",
+		IP: netip.MustParseAddr("198.51.100.1"),
+	})
 	log.Flush(t.Context())
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
-	if want := accessOfAll + 2; len(lines) != want { // the rest of the failures, and the sign-in
+	if want := accessOfAll + 2; len(lines) != want { // the overflow of the failures, and the sign-in
 		t.Errorf("%d lines were logged, want %d", len(lines), want)
 	}
 	for _, want := range []string{
-		`event=sign_in_failed count=1000 account_id=0 who="" key_id="" tenant="" ip=203.0.113.7`, `event=signed_in count=1 account_id=7 who=ada@example.com`,
+		`event=sign_in_failed count=1000 account_id=0 who="" key_id="" tenant="" ip=203.0.113.7`,
+		`event=signed_in count=1 account_id=7 who=ada@example.com`,
 		fmt.Sprintf("event=sign_in_failed count=%d", 3000-1000-(accessOfAll-1)),
 	} {
 		if !strings.Contains(text.String(), want) {
@@ -53,16 +57,21 @@ func TestAFloodFillsOnlyItsPartOfTheLog(t *testing.T) {
 
 func TestAStrangerWritesNoLineOfTheLog(t *testing.T) {
 	t.Parallel()
-	const forged = "curl\nlevel=INFO msg=access event=signed_in who=ada@example.com\r\n\x1b[2K\"}\n{\"event\":\"signed_in\"}"
+	const forged = "curl\nlevel=INFO msg=access event=signed_in " +
+		"who=ada@example.com\r\n\x1b[2K\"}\n{\"event\":\"signed_in\"}"
 	for name, handler := range map[string]func(io.Writer) slog.Handler{
 		"text": func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, nil) },
 		"json": func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, nil) },
 	} {
 		var text bytes.Buffer
 		log := NewAccessLog(nil, slog.New(handler(&text)), time.Now)
-		log.Note(AccessEvent{Kind: AccessSignInFailed, IP: netip.MustParseAddr("203.0.113.7"), UserAgent: forged, Detail: forged, Who: forged, Tenant: forged})
+		log.Note(AccessEvent{
+			Kind: AccessSignInFailed, IP: netip.MustParseAddr("203.0.113.7"), UserAgent: forged,
+			Detail: forged, Who: forged, Tenant: forged,
+		})
 		log.Flush(t.Context())
-		if lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"); len(lines) != 1 || strings.ContainsAny(lines[0], "\r\x1b") {
+		if lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"); len(lines) != 1 ||
+			strings.ContainsAny(lines[0], "\r\x1b") {
 			t.Errorf("as %s the log is %q, want one line of visible characters", name, text.String())
 		}
 	}

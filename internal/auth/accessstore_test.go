@@ -14,7 +14,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// fickleStore is a store of the security log that fails as it is told.
+// fickleStore fails on demand.
 type fickleStore struct {
 	AccessStore
 	fail   func(events []AccessEvent) error
@@ -69,7 +69,8 @@ func TestTheSecurityLogLosesNothingWhileTheDatabaseIsAway(t *testing.T) {
 			t.Errorf("%q was stored as an address", e.Typed)
 		}
 	}
-	if lines := strings.Count(text.String(), "msg=access"); lines != 3 || strings.Count(text.String(), "wait in memory") != 1 {
+	if lines := strings.Count(text.String(), "msg=access"); lines != 3 ||
+		strings.Count(text.String(), "wait in memory") != 1 {
 		t.Errorf("%d lines tell of 3 events:\n%s", lines, text.String())
 	}
 }
@@ -103,7 +104,10 @@ func TestADayOfAttacksIsBounded(t *testing.T) {
 	const minutes, each = 24 * 60, 400
 	for minute := range minutes {
 		for n := range each {
-			log.Note(AccessEvent{Kind: AccessSignInFailed, IP: netip.AddrFrom4([4]byte{203, byte(minute), byte(n >> 8), byte(n)})})
+			log.Note(AccessEvent{
+				Kind: AccessSignInFailed,
+				IP:   netip.AddrFrom4([4]byte{203, byte(minute), byte(n >> 8), byte(n)}),
+			})
 		}
 		for n := range 10 { // an account that loops
 			log.Note(AccessEvent{Kind: AccessExported, Account: 7, Detail: fmt.Sprint(n)})
@@ -121,7 +125,8 @@ func TestADayOfAttacksIsBounded(t *testing.T) {
 		}
 	}
 	if strange > accessOfAllDaily+minutes || known > accessOfAccountDaily+minutes || events != minutes*(each+10) {
-		t.Errorf("a day has %d entries of strangers and %d of an account, with %d events in all, want at most %d, %d, and exactly %d",
+		t.Errorf("a day has %d entries of strangers and %d of an account, with %d events in all, want at most %d, "+
+			"%d, and exactly %d",
 			strange, known, events, accessOfAllDaily+minutes, accessOfAccountDaily+minutes, minutes*(each+10))
 	}
 }

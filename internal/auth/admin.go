@@ -8,9 +8,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// CreateAdmin makes a platform admin: a new account, or the one with the address, which gets this password,
-// is enabled again and signed out everywhere. It is the way back in for those who lost theirs. It is
-// rules.FieldErrors on email and password.
+// CreateAdmin creates a platform admin. An existing account with the address gets the password, is enabled and signed
+// out everywhere. Operators use this to recover a lost account. It returns rules.FieldErrors on email and password.
 func (g *Gate) CreateAdmin(ctx context.Context, by rules.Actor, email, password string) (Account, error) {
 	admin := Account{Email: email, PlatformAdmin: true}
 	wrong := append(admin.Validate(), wrongPassword("password", password, email)...)
@@ -37,9 +36,8 @@ func (g *Gate) CreateAdmin(ctx context.Context, by rules.Actor, email, password 
 	return account, nil
 }
 
-// SetPassword gives the account with an address another password, and signs it out everywhere; what it may
-// do stays as it is. It is for who lost theirs and cannot change it themselves. It is rules.ErrNotFound if there is no such
-// account, and rules.FieldErrors on password.
+// SetPassword replaces the password of an account and signs it out everywhere; its roles stay. It returns
+// rules.ErrNotFound for an unknown address, and rules.FieldErrors on password.
 func (g *Gate) SetPassword(ctx context.Context, by rules.Actor, email, password string) (Account, error) {
 	if wrong := wrongPassword("password", password, email); len(wrong) > 0 {
 		return Account{}, wrong
@@ -56,16 +54,15 @@ func (g *Gate) SetPassword(ctx context.Context, by rules.Actor, email, password 
 	return account, nil
 }
 
-// operator is the Browser of a command.
 var operator = Browser{UserAgent: "the command line of an operator"}
 
-// replacedByOperator lets an account sign in at once with the password that a command gave it, and tells its holder.
+// replacedByOperator resets the account's failed attempts and notifies it.
 func (g *Gate) replacedByOperator(ctx context.Context, account Account) {
 	g.forget(ctx, addressSubject(account.Email))
 	g.notify(ctx, account, NoticePassword, operator)
 }
 
-// replacePassword changes the password of the account with an address, and ends all its sessions.
+// replacePassword also ends all sessions of the account.
 func (g *Gate) replacePassword(ctx context.Context, by rules.Actor, email, hash string) (Account, error) {
 	account, from, err := g.store.PasswordOf(ctx, email, "")
 	if err != nil {

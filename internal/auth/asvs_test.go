@@ -17,8 +17,8 @@ const (
 	asvsBegins = "## OWASP ASVS 5.0, level 2\n"
 )
 
-// asvs has how many requirements of levels 1 and 2 each section of the chapters has, in the release 5.0.0. They are numbered from 1;
-// requirements of level 3 follow.
+// asvs counts the requirements of levels 1 and 2 in each section of release 5.0.0, numbered from 1; requirements of
+// level 3 follow.
 var asvs = map[string]int{
 	"4.1": 3, "4.2": 1, "4.3": 2, "4.4": 4,
 	"6.1": 3, "6.2": 12, "6.3": 4, "6.4": 4, "6.5": 5, "6.6": 3, "6.8": 4,
@@ -27,11 +27,11 @@ var asvs = map[string]int{
 	"16.1": 1, "16.2": 5, "16.3": 4, "16.4": 3, "16.5": 3,
 }
 
-// asvsLimits are rows of other chapters, about limits.
+// asvsLimits are rows about limits in other chapters.
 var asvsLimits = []string{"2.1.3", "15.1.3", "2.3.2", "2.3.3", "2.3.4", "2.4.1", "15.2.2"}
 
-// TestEveryRowOfASVSHasAnAnswer reads the tables of docs/security.md: each requirement has one row, and what is met names tests
-// that exist or says that there is nothing to test.
+// TestEveryRowOfASVSHasAnAnswer reads the tables of docs/security.md: each requirement has a row, and one that is met
+// names existing tests or says that there is nothing to test.
 func TestEveryRowOfASVSHasAnAnswer(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(repository + "/docs/security.md")
@@ -86,7 +86,7 @@ var (
 	reasoned = regexp.MustCompile(`^(not applicable|not met( in full)?)(: |, )\S+ \S+`)
 )
 
-// requirements spells the ranges and lists of a row's first cell out: "6.5.3, 6.5.4" and "4.4.1–4.4.4".
+// requirements expands a row's first cell: "6.5.3, 6.5.4" and "4.4.1–4.4.4".
 func requirements(cell string) (all []string) {
 	for one := range strings.SplitSeq(cell, ", ") {
 		first, last, isRange := strings.Cut(one, "–")
@@ -104,7 +104,7 @@ func requirements(cell string) (all []string) {
 	return all
 }
 
-// testsOf returns the Go tests of the repository by name, and the files of the UI's tests by path.
+// testsOf returns the names of the repository's Go tests, and the paths of the UI's.
 func testsOf(t *testing.T) map[string]bool {
 	t.Helper()
 	tests := map[string]bool{}

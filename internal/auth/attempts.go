@@ -12,23 +12,23 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Pace is how failed attempts slow further ones down.
+// Pace is the back-off after failed attempts.
 type Pace struct {
-	Free    int           // attempts that make nobody wait
-	Longest time.Duration // up to which the wait doubles, from 1 s; at most 64 s
+	Free    int           // attempts without a wait
+	Longest time.Duration // bound of the wait, which doubles from 1 s; at most 64 s
 }
 
-// The paces of who comes from one place, and of an address wherever attempts at it come from. The loose one
-// slows who has many networks: it also holds up an owner in a new browser, so it starts late and ends early.
+// Tight limits attempts on an address from one network. Loose limits attempts on an address from anywhere, i.e. a
+// distributed attack. Loose also slows the owner in a new browser, so it starts late and waits little.
 var (
 	Tight = Pace{Free: 5, Longest: time.Minute}
 	Loose = Pace{Free: 100, Longest: 4 * time.Second}
 )
 
-// ForgottenAfter is how long after the last one attempts stop counting.
+// ForgottenAfter is the time after the last attempt when its counter is reset.
 const ForgottenAfter = 24 * time.Hour
 
-// WaitAfter is how long after an attempt the next one is looked at, if that many have failed.
+// WaitAfter returns the wait after this many failures.
 func (p Pace) WaitAfter(failures int) time.Duration {
 	if failures < p.Free {
 		return 0
@@ -37,7 +37,7 @@ func (p Pace) WaitAfter(failures int) time.Duration {
 	return min(p.Longest, time.Second<<min(failures-p.Free, doublings))
 }
 
-// subjectOf hashes what is counted for, in a namespace of its kind.
+// subjectOf hashes a subject in the namespace of its kind.
 func subjectOf(kind string, what []byte) Subject {
 	return sha256.Sum256(append([]byte(kind+"\x00"), what...))
 }
@@ -46,31 +46,28 @@ func addressSubject(email string) Subject {
 	return subjectOf("address", []byte(foldAddress(email)))
 }
 
-// accountSubject is that of an address. An unproven account has its own, because its success must not make up for
-// guesses at the account of the person who has the address.
-func accountSubject(account *Account, email string) Subject {
-	if account.Proven() {
-		return addressSubject(email)
-	}
-	return subjectOf("unproven", binary.BigEndian.AppendUint64(nil, uint64(account.ID)))
+// claimSubject counts attempts on an address at a tenant's sign-in. It is separate, because signing in to an unproven
+// account must not reset the guesses at the account that has proven the address.
+func claimSubject(tenant, email string) Subject {
+	return subjectOf("claim", []byte(tenant+"\x00"+foldAddress(email)))
 }
 
-// addressLimits are those of attempts at an address from where no device of its account is known.
+// addressLimits returns the limits for a browser that has not signed in before.
 func addressLimits(subject Subject, from netip.Addr) []Limit {
 	return []Limit{{Counter{subject, anywhere}, Loose}, {Counter{subject, networkOf(from)}, Tight}}
 }
 
-// sessionLimits count for the holder of a session, who may be a thief that guesses the password; and
-// guesses at the sign-in must not keep the owner from changing it.
+// sessionLimits returns the limits of a session, whose holder may be a thief that guesses the password. They are
+// separate from the address's, because guesses at the sign-in must not keep the owner from a password change.
 func sessionLimits(id int64) []Limit {
 	subject := subjectOf("session", binary.BigEndian.AppendUint64(nil, uint64(id)))
 	return []Limit{{Counter{subject, anywhere}, Tight}}
 }
 
-// anywhere is the network of what is counted wherever it comes from. It sorts before all others.
+// anywhere is the network of counters for all networks. It sorts first.
 var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
-// networkOf returns the network whose attempts are counted together. Callers without an address share that of "::".
+// networkOf returns the network that shares a counter. Callers without an address share "::".
 func networkOf(ip netip.Addr) netip.Prefix {
 	if !ip.IsValid() {
 		ip = netip.IPv6Unspecified()
@@ -78,17 +75,16 @@ func networkOf(ip netip.Addr) netip.Prefix {
 	return rules.CustomerNetwork(ip)
 }
 
-// mostWaits bounds the memory of a flood; 10,000 waits take about 2 MB.
 const mostWaits = 10_000
 
-// waits remembers who was told to wait, so that a flood of guesses at one account is refused without a
-// write to the database, which counts for all processes.
+// waits caches who must wait, so that a flood of guesses at one account causes no writes to the database. mostWaits
+// bounds the memory to about 2 MB.
 type waits struct {
 	sync.Mutex
 	until map[Counter]time.Time
 }
 
-// left is the longest wait of any of the limits.
+// left returns the longest wait of the limits.
 func (w *waits) left(limits []Limit, now time.Time) (longest time.Duration) {
 	w.Lock()
 	defer w.Unlock()
@@ -105,7 +101,7 @@ func (w *waits) remember(counter Counter, until, now time.Time) {
 		maps.DeleteFunc(w.until, func(_ Counter, until time.Time) bool { return !until.After(now) })
 	}
 	if len(w.until) >= mostWaits || w.until == nil {
-		w.until = map[Counter]time.Time{} // what is lost here, the database still knows
+		w.until = map[Counter]time.Time{} // the database still has the waits
 	}
 	w.until[counter] = until
 }
@@ -116,13 +112,13 @@ func (w *waits) forget(subject Subject) {
 	maps.DeleteFunc(w.until, func(counter Counter, _ time.Time) bool { return counter.Subject == subject })
 }
 
-// judge counts an attempt and compares its password. It is TooSoonError, ErrBusy or ErrWrongPassword unless that
-// fits. It counts when it is its turn: who is turned away, or gives up before, has not guessed.
+// judge compares the password and counts the attempt. It returns TooSoonError, ErrBusy or ErrWrongPassword if it does
+// not match. An attempt that never reached the hasher is not counted.
 func (g *Gate) judge(ctx context.Context, limits []Limit, isKnown bool, password, hash string) (weak bool, err error) {
 	if wait := g.waits.left(limits, g.options.Now()); wait > 0 {
 		return false, TooSoonError{wait}
 	}
-	done, err := g.hasher.turn(ctx, isKnown)
+	done, err := g.hasher.acquire(ctx, isKnown)
 	if err != nil {
 		return false, err
 	}
@@ -137,7 +133,7 @@ func (g *Gate) judge(ctx context.Context, limits []Limit, isKnown bool, password
 	return weak, err
 }
 
-// count counts an attempt, or is TooSoonError.
+// count counts an attempt, or returns TooSoonError.
 func (g *Gate) count(ctx context.Context, limits []Limit) error {
 	now := g.options.Now()
 	if wait := g.waits.left(limits, now); wait > 0 {

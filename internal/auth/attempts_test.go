@@ -17,8 +17,14 @@ import (
 func TestWaitsDoubleUpToTheLongest(t *testing.T) {
 	t.Parallel()
 	for pace, waits := range map[auth.Pace]map[int]time.Duration{
-		auth.Tight: {0: 0, 4: 0, 5: time.Second, 6: 2 * time.Second, 10: 32 * time.Second, 11: time.Minute, 1 << 40: time.Minute},
-		auth.Loose: {0: 0, 99: 0, 100: time.Second, 101: 2 * time.Second, 102: 4 * time.Second, 1 << 40: 4 * time.Second},
+		auth.Tight: {
+			0: 0, 4: 0, 5: time.Second, 6: 2 * time.Second, 10: 32 * time.Second, 11: time.Minute,
+			1 << 40: time.Minute,
+		},
+		auth.Loose: {
+			0: 0, 99: 0, 100: time.Second, 101: 2 * time.Second, 102: 4 * time.Second,
+			1 << 40: 4 * time.Second,
+		},
 	} {
 		for failures, want := range waits {
 			if got := pace.WaitAfter(failures); got != want {
@@ -43,7 +49,7 @@ func TestWhatOneCustomerHasIsOneNetwork(t *testing.T) {
 	}
 }
 
-// guess tries wrong passwords until one is not looked at, at most so many times.
+// guess tries up to most wrong passwords, until one is refused unchecked.
 func guess(t *testing.T, gate *auth.Gate, email string, most int) (looked int, wait time.Duration) {
 	t.Helper()
 	for looked = range most {
@@ -131,7 +137,8 @@ func TestASuccessForgetsFailures(t *testing.T) {
 func TestOldFailuresAreCleared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, auth.Options{})
-	w.exec(t, "INSERT INTO sign_in_attempt SELECT sha256(n::text::bytea), '::/64', 1, now() - interval '25 hours' FROM generate_series(1, 25) AS n")
+	w.exec(t, "INSERT INTO sign_in_attempt SELECT sha256(n::text::bytea), '::/64', 1, now() - interval '25 hours' "+
+		"FROM generate_series(1, 25) AS n")
 	for range 3 {
 		_, _ = w.SignIn(t.Context(), adaEmail, "guess", laptop())
 	}
@@ -140,24 +147,26 @@ func TestOldFailuresAreCleared(t *testing.T) {
 	}
 }
 
-// TestParallelGuessesDoNotPassTogether lets 100 guesses in two processes come at once, each time when one
-// of them may be looked at.
+// TestParallelGuessesDoNotPassTogether sends 100 guesses at once to two processes, each time when one of them may be
+// checked.
 func TestParallelGuessesDoNotPassTogether(t *testing.T) {
 	t.Parallel()
 	w := newStillWorld(t, auth.Options{})
 	for range auth.Tight.Free {
 		_, _ = w.SignIn(t.Context(), adaEmail, "guess", auth.Browser{})
 	}
-	w.exec(t, "UPDATE sign_in_attempt SET attempts = 20") // so that no second wait ends while the test runs
+	w.exec(t, "UPDATE sign_in_attempt SET attempts = 20") // no second wait may end during the test
 	for round := range 4 {
-		w.exec(t, "UPDATE sign_in_attempt SET last_at = clock_timestamp() - interval '59 seconds' - $1 * interval '2 seconds'", round%2)
+		w.exec(t, "UPDATE sign_in_attempt SET last_at = clock_timestamp() - interval '59 seconds' - $1 * interval '2 "+
+			"seconds'", round%2)
 		gates := []*auth.Gate{w.newGate(w.store, auth.Options{}), w.newGate(w.store, auth.Options{})}
 		before := w.hashes.Load()
 		var all sync.WaitGroup
 		for i := range 100 {
 			all.Go(func() {
 				_, err := gates[i%2].SignIn(t.Context(), adaEmail, "guess", auth.Browser{})
-				if !errors.Is(err, auth.ErrWrongPassword) && !errors.Is(err, auth.ErrBusy) && !errors.As(err, &auth.TooSoonError{}) {
+				if !errors.Is(err, auth.ErrWrongPassword) && !errors.Is(err, auth.ErrBusy) &&
+					!errors.As(err, &auth.TooSoonError{}) {
 					t.Error(err)
 				}
 			})
@@ -169,7 +178,7 @@ func TestParallelGuessesDoNotPassTogether(t *testing.T) {
 	}
 }
 
-// network is a browser in the nth of many networks.
+// network returns a browser in the nth network.
 func network(n int) auth.Browser {
 	return auth.Browser{IP: netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, byte(n >> 8), byte(n), 15: 1})}
 }
@@ -181,11 +190,12 @@ func TestANewBrowserIsNotKeptOutByGuessesFromAnotherNetwork(t *testing.T) {
 		_, err := w.SignIn(t.Context(), adaEmail, "guess", network(0))
 		wantError(t, err, auth.ErrWrongPassword)
 	}
-	// The wait of that network becomes as long as any, and it goes on guessing, in two processes.
+	// That network gets the longest wait, and goes on guessing in two processes.
 	w.exec(t, "UPDATE sign_in_attempt SET attempts = 1000, last_at = clock_timestamp() WHERE network <> '0.0.0.0/0'")
 	for _, gate := range []*auth.Gate{w.Gate, w.newGate(w.store, auth.Options{})} {
 		for range auth.Loose.Free {
-			if _, err := gate.SignIn(t.Context(), adaEmail, "guess", network(0)); !errors.As(err, &auth.TooSoonError{}) {
+			if _, err := gate.SignIn(t.Context(), adaEmail, "guess", network(0)); !errors.As(err,
+				&auth.TooSoonError{}) {
 				t.Fatalf("a guess is answered by %v", err)
 			}
 		}
@@ -203,16 +213,18 @@ func TestGuessesFromManyNetworksAreSlowed(t *testing.T) {
 		_, err := w.SignIn(t.Context(), adaEmail, "guess", network(n))
 		wantError(t, err, auth.ErrWrongPassword)
 	}
-	w.exec(t, "UPDATE sign_in_attempt SET attempts = 1000 WHERE network = '0.0.0.0/0'") // no second wait ends meanwhile
+	// no second wait may end meanwhile
+	w.exec(t, "UPDATE sign_in_attempt SET attempts = 1000 WHERE network = '0.0.0.0/0'")
 	for _, ago := range []time.Duration{0, auth.Loose.Longest} {
 		w.exec(t, "UPDATE sign_in_attempt SET last_at = clock_timestamp() - $1::interval", ago)
 		var counted atomic.Int64
 		var all sync.WaitGroup
-		for guesser := range 10 { // a hundred at once would wait for each other for longer than a query may take
+		for guesser := range 10 { // a hundred at once would wait for each other longer than a query's timeout
 			all.Go(func() {
 				for n := range 10 {
-					// What the gate asks before it looks at a password, without the bound of those that are at once.
-					_, wait, err := w.store.Attempt(t.Context(), auth.AddressLimits(adaEmail, network(1000+10*guesser+n).IP))
+					// The gate's question before it checks a password, without the bound of the hasher.
+					_, wait, err := w.store.Attempt(t.Context(),
+						auth.AddressLimits(adaEmail, network(1000+10*guesser+n).IP))
 					if err != nil || wait > auth.Loose.Longest {
 						t.Errorf("the wait is %s, error %v", wait, err)
 					}
@@ -274,7 +286,8 @@ func TestAKnownDeviceIsNotKeptOutByOthersGuesses(t *testing.T) {
 	flood := func() {
 		w.exec(t, "UPDATE sign_in_attempt SET attempts = 100, last_at = clock_timestamp()")
 		guess(t, w.Gate, adaEmail, 6)
-		w.exec(t, "UPDATE sign_in_attempt SET attempts = 100, last_at = clock_timestamp() WHERE subject = $1", subjectBytes(adaEmail))
+		w.exec(t, "UPDATE sign_in_attempt SET attempts = 100, last_at = clock_timestamp() WHERE subject = $1",
+			subjectBytes(adaEmail))
 	}
 	signIn := func(from auth.Browser) error {
 		_, err := w.SignIn(ctx, adaEmail, adaPassword, from)
@@ -286,7 +299,10 @@ func TestAKnownDeviceIsNotKeptOutByOthersGuesses(t *testing.T) {
 	}
 	damaged := []byte(home.Device)
 	damaged[3] ^= 1
-	for name, device := range map[string]string{"none": "", "another account's": evil.Device, "a damaged": string(damaged), "an empty": "AAAA"} {
+	for name, device := range map[string]string{
+		"none": "", "another account's": evil.Device,
+		"a damaged": string(damaged), "an empty": "AAAA",
+	} {
 		if err := signIn(auth.Browser{Device: device}); !errors.As(err, &auth.TooSoonError{}) {
 			t.Errorf("with %s device token: %v", name, err)
 		}
@@ -367,7 +383,7 @@ func TestAFloodOfGuessesIsNotCountedInTheDatabase(t *testing.T) {
 	}
 }
 
-// waitingStore makes everybody wait.
+// waitingStore makes every attempt wait.
 type waitingStore struct{ auth.Store }
 
 func (waitingStore) Attempt(_ context.Context, limits []auth.Limit) (auth.Counter, time.Duration, error) {

@@ -8,13 +8,13 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// AuditID numbers the entries of the audit log, in no particular order between tenants.
+// AuditID is the id of an entry. Ids of different tenants have no order.
 type AuditID int64
 
-// AuditAction is what happened to an object.
+// AuditAction is the kind of a change.
 type AuditAction string
 
-// What can happen to a row, and to a bucket.
+// Actions on rows and on buckets.
 const (
 	AuditCreate AuditAction = "create"
 	AuditUpdate AuditAction = "update"
@@ -23,69 +23,57 @@ const (
 	AuditCredit AuditAction = "credit"
 )
 
-// AuditObject is what was changed.
+// AuditObject is the changed object.
 type AuditObject struct {
-	// Kind is tenant, plan, rule, override, user, api_key, member, invitation, alert or bucket; on the
-	// platform it is tenant or account.
+	// Kind is tenant, plan, rule, override, user, api_key, member, invitation, alert or bucket; for the platform tenant
+	// or account.
 	Kind string
-	// ID is what the API calls it: a rule's number, a plan's name, a user's id; an override's is its rule
-	// and user, as in 12:42.
+	// ID is the API's: a rule's number, a plan's name, a user's id. An override's is its rule and user, as in 12:42.
 	ID string
 }
 
-// AuditEntry is one change to one object.
+// AuditEntry is a change of one object.
 type AuditEntry struct {
 	ID     AuditID
 	At     time.Time
 	Actor  rules.Actor
 	Action AuditAction
 	Object AuditObject
-	// Change is the same for all that one write changed.
+	// Change is the same for all entries of one write.
 	Change int64
-	// Before and After are the object as it is stored, without what must stay secret; nil where there
-	// was or is none.
+	// Before and After are the stored object without its secrets, or nil.
 	Before, After json.RawMessage
 }
 
-// AuditFilter selects entries; what is left empty selects all.
+// AuditFilter selects entries; empty fields select all.
 type AuditFilter struct {
 	From, Until time.Time // From <= At < Until
 	ActorID     string
-	Action      AuditAction // looks at a bounded number of entries a page, unlike the others
+	Action      AuditAction // reads a bounded number of entries a page, unlike the others
 	ObjectKind  string
 	ObjectID    string // with ObjectKind
 	Change      int64
 }
 
-// AuditCursor is a place in the log; the zero value is its latest end.
-type AuditCursor struct {
+// LogCursor is a position in the audit log or the security log; the zero value is its latest end.
+type LogCursor struct {
 	At time.Time
-	ID AuditID
+	ID int64
 }
 
-// AuditLog reads what a Store wrote, the latest first.
+// AuditLog reads the entries of a Store, latest first.
 type AuditLog interface {
-	// AuditOfUser returns up to limit entries that name a tenant's user, the latest first.
+	// AuditOfUser returns up to limit entries about a tenant's user, latest first.
 	AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, limit int) ([]AuditEntry, error)
-	// UserStory returns up to limit entries since a time and before the cursor about a user's plan and overrides, the latest
-	// first. Entries about overrides of more than 500 rules are left out.
-	UserStory(ctx context.Context, tenant rules.TenantID, userID string, since time.Time, before AuditCursor, limit int) ([]AuditEntry, error)
-	// Audit returns the entries before the cursor, at most limit, and where to go on; the zero cursor
-	// at the end.
-	Audit(ctx context.Context, tenant rules.TenantID, filter AuditFilter, before AuditCursor, limit int) ([]AuditEntry, AuditCursor, error)
+	// UserStory returns up to limit entries about a user's plan and overrides, since a time and before the cursor,
+	// latest first. It reads overrides of at most 500 rules.
+	UserStory(ctx context.Context, tenant rules.TenantID, userID string, since time.Time, before LogCursor,
+		limit int) ([]AuditEntry, error)
+	// Audit returns up to limit entries before the cursor, and the next cursor, which is zero at the end.
+	Audit(ctx context.Context, tenant rules.TenantID, filter AuditFilter, before LogCursor, limit int) ([]AuditEntry,
+		LogCursor, error)
 	AuditEntry(ctx context.Context, tenant rules.TenantID, id AuditID) (AuditEntry, error)
-	// PlatformAudit returns what happened to accounts, and that tenants came, were suspended and went: the
-	// entries before an id, at most limit; 0 is no bound. They have numbers of their own, and no Change.
+	// PlatformAudit returns up to limit entries before an id (0: the latest) about accounts, and about the creation,
+	// suspension and removal of tenants. Their ids are separate, and they have no Change.
 	PlatformAudit(ctx context.Context, before AuditID, limit int) ([]AuditEntry, error)
-}
-
-// AuditWriter records changes outside the store and undoes recorded ones, in the name of one Actor.
-type AuditWriter interface {
-	// RecordChange runs a change to something that is not in this store, such as a bucket, and
-	// writes it to the audit log: the entry is written first and stays only if the change was made.
-	RecordChange(ctx context.Context, tenant rules.TenantID, object AuditObject, action AuditAction, change func(context.Context) (before, after any, err error)) error
-	// Revert undoes one change, as a change of its own, if what it changed is still as it left it; else
-	// it is ErrChanged. What cannot be undone (a revoked key, a bucket, a created tenant) is ErrFinal. It
-	// returns the id of the new entry.
-	Revert(ctx context.Context, tenant rules.TenantID, audit AuditID) (AuditID, error)
 }

@@ -3,35 +3,34 @@ package auth
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// AuditWebhook is where a tenant's audit log is sent.
+// AuditWebhook is the receiver of a tenant's audit log.
 type AuditWebhook struct {
 	Tenant  rules.TenantID
-	URL     string // Secret signs what is posted to it
+	URL     string // Secret signs the posts to it
 	Secret  string
-	Active  bool  // while it is off, entries wait
-	Version int64 // 1 for a new one, raised by each change to it
-	// SecretIsClosed means that the secret is sealed under a key that is not configured. Secret is empty then, and nothing can be
-	// sent.
+	Active  bool  // entries wait while it is off
+	Version int64 // 1 for a new one, raised by each change
+	// SecretIsClosed means that no configured key opens the secret. Secret is empty, and nothing can be sent.
 	SecretIsClosed bool
 }
 
-// Validate returns all that is wrong with it. Whether its URL may be posted to is judged by webhook.Sender.
+// Validate returns the mistakes. webhook.Sender decides whether the URL may be called.
 func (w *AuditWebhook) Validate() (wrong rules.FieldErrors) {
 	wrong.Add("url", rules.WrongWebhookURL(w.URL))
 	return wrong
 }
 
-// MaxAuditWaiting caps AuditProgress.Waiting, because counting more takes long.
+// MaxAuditWaiting bounds AuditProgress.Waiting, because counting more is slow.
 const MaxAuditWaiting = 10_000
 
-// AuditProgress is how far a tenant's audit log was sent, and how the latest attempt ended.
+// AuditProgress is the state of sending a tenant's audit log.
 type AuditProgress struct {
 	SentTo        AuditID   // the last entry that was received
 	Waiting       int64     // entries to be sent, at most MaxAuditWaiting
@@ -39,7 +38,7 @@ type AuditProgress struct {
 	Skipped       int64     // entries that retention deleted before they were received
 
 	Failures      int       // attempts since the last success
-	NextAttemptAt time.Time // while entries wait
+	NextAttemptAt time.Time // while entries wait, else zero
 	UnderWay      bool      // an attempt is in flight
 	AttemptedAt   time.Time // zero: not yet
 	SucceededAt   time.Time // zero: not yet
@@ -50,143 +49,188 @@ type AuditProgress struct {
 
 // AuditTest is the latest test of a webhook.
 type AuditTest struct {
-	Waits   bool      // it is to be sent
-	EndedAt time.Time // of the latest one; zero: there was none
-	Status  int       // of its answer; 0 for none
+	Waits   bool      // it is queued
+	EndedAt time.Time // of the latest test; zero: none
+	Status  int       // of the answer; 0 for none
 	Error   string
 }
 
-// AuditWebhookStore keeps one webhook for each tenant. Changes are logged in the actor's name. A tenant without one is
-// rules.ErrNotFound. A method that takes an Expected, or a webhook with its Version, returns rules.ErrChanged unless that
-// version is stored.
+// AuditWebhookStore stores one webhook for each tenant. Changes are recorded in the actor's name. For a tenant without
+// one the methods return rules.ErrNotFound. With an Expected or a Version that does not match they return
+// rules.ErrChanged.
 type AuditWebhookStore interface {
 	AuditWebhook(ctx context.Context, tenant rules.TenantID) (AuditWebhook, AuditProgress, error)
-	// CreateAuditWebhook begins with the entry of the creation itself. It is rules.ErrExists if the tenant has one.
+	// CreateAuditWebhook starts with the entry of its own creation. It returns rules.ErrExists if the tenant has a
+	// webhook.
 	CreateAuditWebhook(ctx context.Context, by rules.Actor, webhook AuditWebhook) (AuditWebhook, error)
-	// UpdateAuditWebhook keeps the secret, and how far the log was sent. What waits is due at once.
+	// UpdateAuditWebhook keeps the secret and the progress. Waiting entries become due at once.
 	UpdateAuditWebhook(ctx context.Context, by rules.Actor, webhook AuditWebhook) (AuditWebhook, error)
-	// RotateAuditSecret replaces the secret. Later posts are signed with the new one.
-	RotateAuditSecret(ctx context.Context, by rules.Actor, tenant rules.TenantID, expected rules.Expected, secret string) (AuditWebhook, error)
+	// RotateAuditSecret replaces the secret for all later posts.
+	RotateAuditSecret(ctx context.Context, by rules.Actor, tenant rules.TenantID, expected rules.Expected,
+		secret string) (AuditWebhook, error)
 	RemoveAuditWebhook(ctx context.Context, by rules.Actor, tenant rules.TenantID, expected rules.Expected) error
-	// TestAuditWebhook asks for a test, which is attempted once, also if the webhook is off. It is rules.ErrInUse while the
-	// previous one waits.
+	// TestAuditWebhook queues a test, which is attempted once, even if the webhook is off. It returns rules.ErrInUse
+	// while another test is queued.
 	TestAuditWebhook(ctx context.Context, tenant rules.TenantID) error
 }
 
-// AuditOutbox has the webhooks of all tenants.
+// AuditOutbox stores the webhooks of all tenants and the audit entries that wait to be sent.
 type AuditOutbox interface {
-	// ClaimAuditErrands leases up to limit webhooks that have something to send; tenants take turns. Nobody else gets them
-	// until the lease ends.
-	ClaimAuditErrands(ctx context.Context, now, leaseEnds time.Time, limit int) ([]AuditErrand, error)
-	// AuditAfter returns up to limit entries after one, in the order in which they became visible.
+	// AuditErrand returns a tenant's webhook, or rules.ErrNotFound.
+	AuditErrand(ctx context.Context, tenant rules.TenantID) (AuditErrand, error)
+	// AuditAfter returns up to limit entries after an entry, in the order of their visibility.
 	AuditAfter(ctx context.Context, tenant rules.TenantID, after AuditID, limit int) ([]AuditEntry, error)
-	// FinishAuditErrand stores the result of an attempt. It does nothing if the lease ended and another attempt began.
-	FinishAuditErrand(ctx context.Context, errand AuditErrand) error
+	// FinishAuditBatch stores the result of an attempt: the last entry that was received (0: none), the status of the
+	// answer (0: none), and an error. It has no effect if another claim was made since, or if the job is gone.
+	FinishAuditBatch(ctx context.Context, job *jobs.Job, received AuditID, status int, failure string) error
+	// FinishAuditTest stores the result of a test like FinishAuditBatch. If it was received, waiting entries become due
+	// at once.
+	FinishAuditTest(ctx context.Context, job *jobs.Job, received bool, status int, failure string) error
+	// RestAuditWebhook ends a tenant's job if no entries are left, so that the next one makes a new job. Otherwise it
+	// returns when the job is due again.
+	RestAuditWebhook(ctx context.Context, job *jobs.Job) (again time.Time, err error)
 }
 
-// AuditErrand is one attempt to send entries, or a test.
+// AuditErrand is an attempt to send entries, or a test.
 type AuditErrand struct {
 	AuditWebhook
 	AuditProgress
 	TenantSlug string
-	LeaseEnds  time.Time
 	IsTest     bool
 }
 
-// AuditBatch is what one post says.
+// AuditBatch is the content of a post.
 type AuditBatch struct {
 	Errand  *AuditErrand
 	Entries []AuditEntry // none for a test
 }
 
-// AuditSender posts batches to their receivers.
+// AuditSender posts batches to receivers.
 type AuditSender interface {
-	// SendAudit returns the status of the answer, or 0 and an error without one, within a few seconds. The tenant sees the
-	// error.
+	// SendAudit returns the status of the answer, or 0 and an error that the tenant sees, within a few seconds.
 	SendAudit(ctx context.Context, batch *AuditBatch) (status int, err error)
 }
 
+// The kinds of jobs that send audit logs and tests. A tenant has one job of each.
 const (
-	// auditBatch and auditBatchBytes bound a post. One entry is sent however large it is.
+	AuditWebhookKind = "audit webhook" // the database's function enqueue_audit_webhook names it, too
+	AuditTestKind    = "audit webhook test"
+)
+
+const (
+	// auditBatch and auditBatchBytes bound a post. A single entry is sent whatever its size.
 	auditBatch      = 100
 	auditBatchBytes = 1 << 20
-	// auditAtOnce caps the attempts in flight of this process. A receiver that does not answer holds one for 10 s.
+	// auditAtOnce bounds this process's attempts in flight. A receiver that does not answer occupies one for 10 s.
 	auditAtOnce = 32
 )
 
-// AuditCourier sends the audit logs of tenants to their webhooks.
+// AuditKinds returns the jobs that send the audit logs of tenants to their webhooks.
 //
-// Each tenant's entries are sent in order, one batch at a time, and again until a receiver answers with 2xx. A batch
-// arrives twice if a process dies between sending it and storing that, so receivers recognize entries by their ids. A
-// receiver that is away is tried again for as long as entries are kept, with pauses of up to four hours. Tenants take turns,
-// so nobody waits for another one's receiver.
-type AuditCourier struct {
+// A tenant's entries are sent in order, a batch at a time, until the receiver answers 2xx. If a process dies between a
+// post and storing its result, the batch is sent again, so receivers recognize entries by their ids. Back-off grows to
+// four hours and ends only with the retention of entries. A test has one attempt, since its sender watches and can
+// repeat it.
+func AuditKinds(outbox AuditOutbox, sender AuditSender) []jobs.Kind {
+	c := auditCourier{outbox, sender}
+	return []jobs.Kind{
+		{
+			Name: AuditWebhookKind, AtOnce: auditAtOnce, PerTenant: 1, Longest: time.Minute, Attempts: jobs.Endless,
+			Do: c.sendBatch,
+		},
+		{
+			Name: AuditTestKind, AtOnce: auditAtOnce, PerTenant: 1, Longest: time.Minute, Attempts: 1,
+			Do: c.sendTest, GiveUp: c.giveUpTest,
+		},
+	}
+}
+
+type auditCourier struct {
 	outbox AuditOutbox
 	sender AuditSender
-	log    *slog.Logger
-	runner *jobs.Runner[AuditErrand]
 }
 
-// NewAuditCourier returns an AuditCourier without attempts in flight.
-func NewAuditCourier(outbox AuditOutbox, sender AuditSender, log *slog.Logger) *AuditCourier {
-	c := &AuditCourier{outbox: outbox, sender: sender, log: log}
-	c.runner = jobs.NewRunner(jobs.Queue[AuditErrand]{
-		Claim: func(ctx context.Context, now, leaseEnds time.Time, _, limit int) ([]AuditErrand, error) {
-			return outbox.ClaimAuditErrands(ctx, now, leaseEnds, limit) // a tenant has one webhook
-		},
-		Attempt: c.attempt, AtOnce: auditAtOnce, PerTenant: 1,
-		Failing: "audit logs are not sent", Recovered: "audit logs are sent again",
-	}, log)
-	return c
-}
+const secretIsClosed = "the secret is sealed under a key that this server does not have; rotate it"
 
-// Run sends until ctx ends. Any number of processes may do so.
-func (c *AuditCourier) Run(ctx context.Context) { c.runner.Run(ctx) }
-
-// Deliver attempts what is due, without waiting for the attempts; Wait does.
-func (c *AuditCourier) Deliver(ctx context.Context, now time.Time) error {
-	return c.runner.Claim(ctx, now)
-}
-
-// Wait waits for the attempts in flight.
-func (c *AuditCourier) Wait() { c.runner.Wait() }
-
-var errSecretIsClosed = errors.New("the secret is sealed under a key that this server does not have; rotate it")
-
-func (c *AuditCourier) attempt(ctx context.Context, errand *AuditErrand, now time.Time) {
-	batch := AuditBatch{Errand: errand}
-	if !errand.IsTest {
-		entries, err := c.outbox.AuditAfter(ctx, errand.Tenant, errand.SentTo, auditBatch)
-		if err != nil {
-			if ctx.Err() == nil {
-				c.log.WarnContext(ctx, "an audit log was not read, so it is sent after the lease", "tenant", errand.TenantSlug, "error", err)
-			}
-			return
+func (c auditCourier) sendBatch(ctx context.Context, job *jobs.Job) (again time.Time, err error) {
+	errand, err := c.outbox.AuditErrand(ctx, rules.TenantID(job.Tenant))
+	if errors.Is(err, rules.ErrNotFound) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	var entries []AuditEntry
+	if errand.Active {
+		if entries, err = c.outbox.AuditAfter(ctx, errand.Tenant, errand.SentTo, auditBatch); err != nil {
+			return time.Time{}, err
 		}
-		batch.Entries = upToBytes(entries, auditBatchBytes)
 	}
-	var status int
-	var err error
-	switch {
-	case batch.isEmpty():
-	case errand.SecretIsClosed:
-		err = errSecretIsClosed
-	default:
-		status, err = c.sender.SendAudit(ctx, &batch)
+	if len(entries) == 0 {
+		return c.outbox.RestAuditWebhook(ctx, job)
 	}
-	if ctx.Err() != nil {
-		return // this process is stopping; another one tries after the lease
+	entries = upToBytes(entries, auditBatchBytes)
+	status, failure, err := c.send(ctx, &AuditBatch{Errand: &errand, Entries: entries})
+	if err != nil {
+		return time.Time{}, err
 	}
-	if err := c.outbox.FinishAuditErrand(ctx, batch.attempted(now, status, err)); err != nil && ctx.Err() == nil {
-		c.log.WarnContext(ctx, "the result of sending an audit log was not stored, so its entries are sent again",
-			"tenant", errand.TenantSlug, "error", err)
+	var received AuditID
+	if isReceived(status, failure) {
+		received = entries[len(entries)-1].ID
 	}
+	storing, cancel := jobs.Storing(ctx)
+	defer cancel()
+	if err := c.outbox.FinishAuditBatch(storing, job, received, status, failure); err != nil {
+		return time.Time{}, err
+	}
+	if received == 0 {
+		return time.Time{}, jobs.Elsewhere(fmt.Errorf("the receiver answered %d %s", status, failure))
+	}
+	return jobs.DueNow, nil
 }
 
-// isEmpty reports whether retention has deleted what was claimed, so that there is nothing to attempt.
-func (b *AuditBatch) isEmpty() bool { return !b.Errand.IsTest && len(b.Entries) == 0 }
+func (c auditCourier) sendTest(ctx context.Context, job *jobs.Job) (again time.Time, err error) {
+	errand, err := c.outbox.AuditErrand(ctx, rules.TenantID(job.Tenant))
+	if errors.Is(err, rules.ErrNotFound) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	errand.IsTest = true
+	status, failure, err := c.send(ctx, &AuditBatch{Errand: &errand})
+	if err != nil {
+		return time.Time{}, err
+	}
+	storing, cancel := jobs.Storing(ctx)
+	defer cancel()
+	return time.Time{}, c.outbox.FinishAuditTest(storing, job, isReceived(status, failure), status, failure)
+}
 
-// upToBytes returns the first entries whose images are within a number of bytes, and at least one.
+func (c auditCourier) giveUpTest(ctx context.Context, job *jobs.Job, err error) error {
+	return c.outbox.FinishAuditTest(ctx, job, false, 0, jobs.ShortLine(err.Error()))
+}
+
+func isReceived(status int, failure string) bool {
+	return failure == "" && status >= 200 && status < 300
+}
+
+// send posts a batch. failure is what the tenant sees, and err that ctx ended before the batch was received.
+func (c auditCourier) send(ctx context.Context, batch *AuditBatch) (status int, failure string, err error) {
+	if batch.Errand.SecretIsClosed {
+		return 0, secretIsClosed, nil
+	}
+	status, err = c.sender.SendAudit(ctx, batch)
+	if err != nil {
+		failure = jobs.ShortLine(err.Error())
+	}
+	if !isReceived(status, failure) {
+		err = ctx.Err()
+	}
+	return status, failure, err
+}
+
+// upToBytes returns the first entries whose images fit into a number of bytes, at least one.
 func upToBytes(entries []AuditEntry, limit int) []AuditEntry {
 	size := 0
 	for i := range entries {
@@ -196,34 +240,4 @@ func upToBytes(entries []AuditEntry, limit int) []AuditEntry {
 		}
 	}
 	return entries
-}
-
-// attempted returns the errand after an attempt. A test is attempted once: its sender is watching and can repeat it. What
-// follows a success is due at once.
-func (b *AuditBatch) attempted(now time.Time, status int, err error) AuditErrand {
-	e := *b.Errand
-	shown := ""
-	if err != nil {
-		shown = jobs.ShortLine(err.Error())
-	}
-	e.NextAttemptAt = now
-	if b.isEmpty() {
-		return e
-	}
-	received := err == nil && status >= 200 && status < 300
-	if e.IsTest {
-		e.Test = AuditTest{EndedAt: now, Status: status, Error: shown}
-		if !received && e.Failures > 0 {
-			e.NextAttemptAt = now.Add(jobs.Pause(e.Failures))
-		}
-		return e
-	}
-	e.AttemptedAt, e.Status, e.Error = now, status, shown
-	if !received {
-		e.Failures++
-		e.NextAttemptAt = now.Add(jobs.Pause(e.Failures))
-		return e
-	}
-	e.SucceededAt, e.Failures, e.SentTo = now, 0, b.Entries[len(b.Entries)-1].ID
-	return e
 }

@@ -8,10 +8,12 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// BeginConfirmAt is the part of signing in again at a provider that comes before the browser is sent there: an account with a
-// second factor shows a code of it, and codeShown then tells ConfirmAt so. It is rules.FieldErrors if no identity of the
-// provider is linked with the session's account, ErrNeedsCode, ErrWrongCode or TooSoonError.
-func (g *Gate) BeginConfirmAt(ctx context.Context, session Session, provider *IdentityProvider, code string, from Browser) (codeShown bool, err error) {
+// BeginConfirmAt is the first step of step-up authentication at a provider, before the browser is sent there. An
+// account with a second factor enters a code, and codeShown passes that on to ConfirmAt. It returns rules.FieldErrors
+// if no identity of the provider is linked, ErrNeedsCode, ErrWrongCode or TooSoonError.
+func (g *Gate) BeginConfirmAt(ctx context.Context, session Session, provider *IdentityProvider, code string,
+	from Browser,
+) (codeShown bool, err error) {
 	account := session.Account
 	linked, err := g.store.Identities(ctx, account.ID)
 	if err != nil {
@@ -36,10 +38,12 @@ func (g *Gate) BeginConfirmAt(ctx context.Context, session Session, provider *Id
 	return true, nil
 }
 
-// ConfirmAt makes a session fresh: its owner has signed in again at a provider, in a flow that was not used before. The
-// identity must be linked with the session's account. What the provider's groups give is set, as at each sign-in. Errors of a
-// person's are ProviderError.
-func (g *Gate) ConfirmAt(ctx context.Context, requestID string, session Session, codeShown bool, flow Digest, identity Identity) error {
+// ConfirmAt completes step-up authentication at a provider, for a flow that was not used before. The identity must be
+// linked with the session's account. The provider's groups are applied, as at each sign-in. Mistakes that the user can
+// fix are returned as ProviderError.
+func (g *Gate) ConfirmAt(ctx context.Context, requestID string, session Session, codeShown bool, flow Digest,
+	identity Identity,
+) error {
 	if err := identity.judge(); err != nil {
 		return err
 	}
@@ -54,9 +58,10 @@ func (g *Gate) ConfirmAt(ctx context.Context, requestID string, session Session,
 		return err
 	}
 	if err != nil || account.ID != session.Account.ID {
-		return ProviderError{ProviderOtherAccount, identity.describe() + " was to confirm a session of " + session.Account.Email}
+		return ProviderError{ProviderOtherAccount, identity.describe() + " was to confirm a session of " +
+			session.Account.Email}
 	}
-	if _, err := g.settle(ctx, identity.actor(requestID), account, &identity); err != nil {
+	if _, err := g.syncAccount(ctx, identity.actor(requestID), account, &identity); err != nil {
 		return err
 	}
 	return g.store.ConfirmSession(ctx, session.ID)

@@ -8,9 +8,9 @@ import (
 	"encoding/binary"
 )
 
-// A device token is a nonce and its HMAC-SHA-256, in unpadded base64url. The key is the account's password
-// hash: that needs no table and no secret of the process, and a password change makes strangers of all
-// devices. The hash cannot be searched by way of a token, because its 128-bit salt is as secret as it is.
+// A device token is a nonce and its HMAC-SHA-256, in unpadded base64url. The HMAC's key is the account's password hash:
+// no table or process secret is needed, and a password change invalidates all devices. A token does not help to guess
+// the hash, because the 128-bit salt is secret.
 const (
 	nonceLength  = 16
 	deviceLength = nonceLength + sha256.Size
@@ -18,12 +18,11 @@ const (
 
 func newDevice(account AccountID, passwordHash string) string {
 	nonce := make([]byte, nonceLength, deviceLength)
-	_, _ = rand.Read(nonce) // it never fails; see its documentation
+	_, _ = rand.Read(nonce)
 	return base64.RawURLEncoding.EncodeToString(append(nonce, signDevice(nonce, account, passwordHash)...))
 }
 
-// deviceLimits are those of attempts from a device, if the token was made for the account. It may be in any
-// network: only who has signed in before has it.
+// deviceLimits returns the limits for a browser that has signed in to this account before, whatever its network.
 func deviceLimits(token string, account AccountID, passwordHash string) ([]Limit, bool) {
 	device, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(device) != deviceLength {

@@ -18,99 +18,102 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The second factor of an account is a secret that it shares with an app, which makes a code of it every 30 s: RFC 6238 with
-// SHA-1 and six digits, which all apps know. Codes of the step before and after the present one are taken too, because clocks
-// differ. A code is taken once.
+// The second factor is RFC 6238 with SHA-1, six digits and 30 s, which all apps support. The codes of the steps before
+// and after the present one are accepted, because clocks differ. A code is accepted once.
 const (
 	codeStep    = 30 * time.Second
 	codeDigits  = 6
 	codeDrift   = 1  // steps
 	secretBytes = 20 // as RFC 4226 recommends for SHA-1
 
-	// RecoveryCodes is how many codes an account gets for the day on which it has lost its app.
+	// RecoveryCodes is the number of codes that replace a lost app.
 	RecoveryCodes = 10
 	// recoveryBytes are 120 random bits, so that a plain digest of a code may be stored.
 	recoveryBytes = 15
 
-	// PendingLife is how long a sign-in waits for the second factor, and pendingTries how many codes it takes.
+	// PendingLife is how long a sign-in waits for the second factor, pendingTries how many codes it accepts.
 	PendingLife  = 5 * time.Minute
 	pendingTries = 5
-	// maxPending is how many sign-ins of an account wait at once; further ones end the oldest.
+	// maxPending bounds the waiting sign-ins of an account; further ones end the oldest.
 	maxPending = 10
 
-	// FreshFor is how long after signing in, or signing in again, a session may do what is dangerous.
+	// FreshFor is how long after an authentication a session may perform dangerous operations.
 	FreshFor = 10 * time.Minute
 )
 
 var codeOptions = hotp.ValidateOpts{Digits: otp.DigitsSix, Algorithm: otp.AlgorithmSHA1}
 
-// What the second factor adds to the answers of a Gate.
+// The errors that the second factor adds.
 var (
-	// ErrWrongCode is for a code that is wrong, or was used before.
+	// ErrWrongCode means that the code is wrong or was used before.
 	ErrWrongCode = errors.New("wrong code")
-	// ErrNeedsCode is for an account with a second factor whose code is missing.
+	// ErrNeedsCode means that the account's code is missing.
 	ErrNeedsCode = errors.New("the code of the second factor is missing")
 )
 
-// SecondFactorError is for a sign-in that is half done: FinishSignIn with the token and a code completes it. The token gives
+// SecondFactorError is returned by a sign-in that FinishSignIn completes with the token and a code. The token gives
 // access to nothing else.
 type SecondFactorError struct {
 	Token     string
 	ExpiresAt time.Time
 }
 
-// Error leaves out the token.
+// Error does not contain the token.
 func (SecondFactorError) Error() string { return "the second factor is needed" }
 
-// SecondFactor is what is stored of an account's second factor.
+// SecondFactor is the stored second factor of an account.
 type SecondFactor struct {
-	Since         time.Time // zero: it waits for its first code
+	Since         time.Time // zero: waits for its first code
 	Sealed        []byte
-	RecoveryCodes int // that are left
+	RecoveryCodes int // unused ones
 }
 
-// FactorStore keeps second factors, and sign-ins that wait for them.
+// FactorStore stores second factors, and sign-ins that wait for them.
 type FactorStore interface {
-	// SecondFactor is rules.ErrNotFound if there is none.
+	// SecondFactor returns rules.ErrNotFound if there is none.
 	SecondFactor(ctx context.Context, account AccountID) (SecondFactor, error)
-	// BeginSecondFactor stores a secret that waits for its first code. It is rules.ErrExists if the account has a factor.
+	// BeginSecondFactor stores a secret that waits for its first code. It returns rules.ErrExists if the account has a
+	// factor.
 	BeginSecondFactor(ctx context.Context, account AccountID, sealed []byte) error
-	// TurnSecondFactorOn makes the waiting factor count, stores recovery codes, and ends all sessions of the account but one.
-	// It is rules.ErrExists if the account has a factor.
+	// TurnSecondFactorOn activates the waiting factor, stores recovery codes, and ends all other sessions. It returns
+	// rules.ErrExists if the account has a factor.
 	TurnSecondFactorOn(ctx context.Context, by rules.Actor, session Session, codes []Digest) (Account, error)
-	// TurnSecondFactorOff is rules.ErrNotFound if the account has no factor. With endSessions it ends all sessions.
+	// TurnSecondFactorOff returns rules.ErrNotFound if the account has no factor. endSessions ends all sessions.
 	TurnSecondFactorOff(ctx context.Context, by rules.Actor, account AccountID, endSessions bool) (Account, error)
 	ReplaceRecoveryCodes(ctx context.Context, by rules.Actor, account AccountID, codes []Digest) error
-	// UseTimeStep uses up the codes of a time step and of earlier ones. It is rules.ErrNotFound if they were used before.
+	// UseTimeStep invalidates the codes of this and earlier time steps. It returns rules.ErrNotFound if the step was
+	// used before.
 	UseTimeStep(ctx context.Context, account AccountID, step int64, sealed, sealedAgain []byte) error
-	// UseRecoveryCode is rules.ErrNotFound for a code that is none of the account's, or not any more.
+	// UseRecoveryCode returns rules.ErrNotFound for an invalid code.
 	UseRecoveryCode(ctx context.Context, account AccountID, code Digest) error
 
-	// CreatePending stores a sign-in that waits for the second factor. Like CreateSession it is rules.ErrNotFound if the
-	// account has got another password or was disabled meanwhile.
-	CreatePending(ctx context.Context, account AccountID, passwordHash string, token Digest, expiresAt, now time.Time, most int) error
-	// TryPending counts an attempt at a pending sign-in's second factor. It is rules.ErrNotFound if that is over.
-	TryPending(ctx context.Context, token Digest, now time.Time, most int) (account Account, passwordHash string, tries int, err error)
-	// EndPending is rules.ErrNotFound if it has ended before.
+	// CreatePending stores a sign-in that waits for the second factor. It returns rules.ErrNotFound if the account was
+	// disabled or got another password meanwhile.
+	CreatePending(ctx context.Context, account AccountID, passwordHash string, token Digest, expiresAt, now time.Time,
+		most int) error
+	// TryPending counts an attempt at a waiting sign-in. It returns rules.ErrNotFound if that has ended.
+	TryPending(ctx context.Context, token Digest, now time.Time, most int) (account Account, passwordHash string,
+		tries int, err error)
+	// EndPending returns rules.ErrNotFound if the sign-in has ended before.
 	EndPending(ctx context.Context, token Digest) error
-	// ConfirmSession notes that the session's owner has signed in again.
+	// ConfirmSession records a step-up authentication.
 	ConfirmSession(ctx context.Context, session int64) error
 }
 
-// Enrolment is what an app needs to make codes. It is shown once.
+// Enrolment is the input for an authenticator app. It is shown once.
 type Enrolment struct {
-	Secret string // in base32, for typing
+	Secret string // base32
 	URI    string // otpauth://…, for a QR code
 }
 
 const factorUse = "second factor"
 
-// BeginSecondFactor makes a secret for the account of a session. It counts once TurnSecondFactorOn has seen a code made of
-// it. It is ErrNoSecretKey, or rules.ErrExists if the account has a factor.
+// BeginSecondFactor creates a secret for the session's account, which TurnSecondFactorOn activates. It returns
+// ErrNoSecretKey, or rules.ErrExists if the account has a factor.
 func (g *Gate) BeginSecondFactor(ctx context.Context, session Session) (Enrolment, error) {
 	account := session.Account
 	secret := make([]byte, secretBytes)
-	_, _ = rand.Read(secret) // it never fails; see its documentation
+	_, _ = rand.Read(secret)
 	sealed, err := g.options.Vault.seal(factorUse, int64(account.ID), secret)
 	if err != nil {
 		return Enrolment{}, err
@@ -133,10 +136,12 @@ func base32Text(secret []byte) string {
 	return base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(secret)
 }
 
-// TurnSecondFactorOn makes the factor of a session's account count, if the code was made of its secret. It ends all other
-// sessions, and returns the recovery codes, which are never shown again. It is ErrWrongCode, TooSoonError, rules.ErrNotFound
-// if no factor waits, or rules.ErrExists if the account has one.
-func (g *Gate) TurnSecondFactorOn(ctx context.Context, by rules.Actor, session Session, code string, from Browser) ([]string, error) {
+// TurnSecondFactorOn activates the factor of a session's account if the code is right. It ends all other sessions, and
+// returns the recovery codes, which are never shown again. It returns ErrWrongCode, TooSoonError, rules.ErrNotFound if
+// no factor waits, or rules.ErrExists if the account has one.
+func (g *Gate) TurnSecondFactorOn(ctx context.Context, by rules.Actor, session Session, code string,
+	from Browser,
+) ([]string, error) {
 	account := session.Account
 	factor, err := g.store.SecondFactor(ctx, account.ID)
 	switch {
@@ -162,7 +167,7 @@ func (g *Gate) TurnSecondFactorOn(ctx context.Context, by rules.Actor, session S
 	return codes, nil
 }
 
-// TurnSecondFactorOff removes the factor of an account and its recovery codes.
+// TurnSecondFactorOff removes an account's factor and recovery codes.
 func (g *Gate) TurnSecondFactorOff(ctx context.Context, by rules.Actor, account Account, from Browser) error {
 	by.Act = "turn the second factor off"
 	if _, err := g.store.TurnSecondFactorOff(ctx, by, account.ID, false); err != nil {
@@ -172,8 +177,8 @@ func (g *Gate) TurnSecondFactorOff(ctx context.Context, by rules.Actor, account 
 	return nil
 }
 
-// RemoveSecondFactor removes the lost factor of the account with an address, and ends its sessions. It is rules.ErrNotFound
-// if there is no such account, or it has no factor.
+// RemoveSecondFactor removes a lost factor and ends the account's sessions, for operators. It returns rules.ErrNotFound
+// if there is no such account or factor.
 func (g *Gate) RemoveSecondFactor(ctx context.Context, by rules.Actor, email string) (Account, error) {
 	account, _, err := g.store.PasswordOf(ctx, email, "")
 	if err != nil {
@@ -187,8 +192,10 @@ func (g *Gate) RemoveSecondFactor(ctx context.Context, by rules.Actor, email str
 	return account, nil
 }
 
-// ReplaceRecoveryCodes makes new recovery codes for an account with a factor. The former ones end.
-func (g *Gate) ReplaceRecoveryCodes(ctx context.Context, by rules.Actor, account Account, from Browser) ([]string, error) {
+// ReplaceRecoveryCodes creates new recovery codes and invalidates the former ones.
+func (g *Gate) ReplaceRecoveryCodes(ctx context.Context, by rules.Actor, account Account, from Browser) ([]string,
+	error,
+) {
 	codes, digests := newRecoveryCodes()
 	by.Act = "replace the recovery codes"
 	if err := g.store.ReplaceRecoveryCodes(ctx, by, account.ID, digests); err != nil {
@@ -198,7 +205,7 @@ func (g *Gate) ReplaceRecoveryCodes(ctx context.Context, by rules.Actor, account
 	return codes, nil
 }
 
-// SecondFactor returns the state of an account's factor; the zero value for none. It has no secret.
+// SecondFactor returns the state of an account's factor without its secret; the zero value for none.
 func (g *Gate) SecondFactor(ctx context.Context, account AccountID) (SecondFactor, error) {
 	factor, err := g.store.SecondFactor(ctx, account)
 	if errors.Is(err, rules.ErrNotFound) || err == nil && factor.Since.IsZero() {
@@ -208,11 +215,11 @@ func (g *Gate) SecondFactor(ctx context.Context, account AccountID) (SecondFacto
 	return factor, err
 }
 
-// newRecoveryCodes makes codes such as ABCDEF-GHJKLM-NPQRST-UVWXYZ.
+// newRecoveryCodes returns codes such as ABCDEF-GHJKLM-NPQRST-UVWXYZ.
 func newRecoveryCodes() (codes []string, digests []Digest) {
 	for range RecoveryCodes {
 		random := make([]byte, recoveryBytes)
-		_, _ = rand.Read(random) // it never fails; see its documentation
+		_, _ = rand.Read(random)
 		text := base32Text(random)
 		codes = append(codes, text[:6]+"-"+text[6:12]+"-"+text[12:18]+"-"+text[18:])
 		digests = append(digests, recoveryDigest(text))
@@ -224,7 +231,7 @@ func recoveryDigest(code string) Digest {
 	return sha256.Sum256([]byte("sluice recovery code\x00" + code))
 }
 
-// tidyCode removes what people type around the letters and digits of a code.
+// tidyCode removes separators that people type.
 func tidyCode(code string) string {
 	return strings.Map(func(r rune) rune {
 		if r == ' ' || r == '-' {
@@ -234,8 +241,8 @@ func tidyCode(code string) string {
 	}, strings.ToUpper(code))
 }
 
-// factorLimits count the codes that are tried for an account. A browser in which the account has signed in before has a
-// count of its own, so that somebody with the password does not keep its owner out.
+// factorLimits returns the limits for an account's codes. A known device has a separate counter, so that an attacker
+// with the password does not lock out the owner.
 func factorLimits(account *Account, hash string, from Browser) []Limit {
 	subject := subjectOf("second factor", binary.BigEndian.AppendUint64(nil, uint64(account.ID)))
 	if device, ok := deviceLimits(from.Device, account.ID, hash); ok {
@@ -244,7 +251,7 @@ func factorLimits(account *Account, hash string, from Browser) []Limit {
 	return []Limit{{Counter{subject, anywhere}, Tight}}
 }
 
-// useCode uses up a code of the app or a recovery code. It is ErrWrongCode or TooSoonError.
+// useCode uses up a code of the app or a recovery code. It returns ErrWrongCode or TooSoonError.
 func (g *Gate) useCode(ctx context.Context, account *Account, hash, code string, from Browser) error {
 	limits := factorLimits(account, hash, from)
 	if err := g.count(ctx, limits); err != nil {
@@ -274,7 +281,6 @@ func (g *Gate) useCode(ctx context.Context, account *Account, hash, code string,
 	return nil
 }
 
-// useTimeStep uses up a code of the app.
 func (g *Gate) useTimeStep(ctx context.Context, account AccountID, factor SecondFactor, code string) error {
 	secret, isStale, err := g.options.Vault.open(factorUse, int64(account), factor.Sealed)
 	if err != nil {
@@ -292,16 +298,16 @@ func (g *Gate) useTimeStep(ctx context.Context, account AccountID, factor Second
 	}
 	err = g.store.UseTimeStep(ctx, account, step, factor.Sealed, sealed)
 	if errors.Is(err, rules.ErrNotFound) {
-		return ErrWrongCode // it was used before
+		return ErrWrongCode // used before
 	}
 	return err
 }
 
-// matchingStep returns the time step whose code it is. All steps are compared, whichever it is.
+// matchingStep compares all steps, in constant time.
 func matchingStep(secret []byte, code string, now time.Time) (step int64, ok bool) {
 	present, text := now.Unix()/int64(codeStep/time.Second), base32Text(secret)
 	for candidate := present - codeDrift; candidate <= present+codeDrift; candidate++ {
-		// An error is a code of another form.
+		// An error means that the code has another form.
 		if fits, err := hotp.ValidateCustom(code, uint64(candidate), text, codeOptions); err == nil && fits {
 			step, ok = candidate, true
 		}

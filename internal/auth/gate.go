@@ -9,26 +9,25 @@ import (
 	"time"
 )
 
-// What a Gate answers beside rules.FieldErrors, rules.ErrNotFound and the store's errors.
+// The errors of a Gate beside rules.FieldErrors, rules.ErrNotFound and the store's errors.
 var (
-	// ErrWrongPassword is for an address without an account, a wrong password and a disabled account; the
-	// three cannot be told apart.
+	// ErrWrongPassword means an unknown address, a wrong password or a disabled account; a caller cannot tell which.
 	ErrWrongPassword = errors.New("wrong e-mail address or password")
-	// ErrBusy is for an attempt that was not looked at, because too many are at once. It does not count.
+	// ErrBusy means that too many passwords are being hashed. The attempt was not counted.
 	ErrBusy = errors.New("too many passwords to judge at once")
-	// ErrSignedOut is for a token without a live session.
+	// ErrSignedOut means that the token has no live session.
 	ErrSignedOut = errors.New("not signed in")
 )
 
-// TooSoonError is for an attempt that was not looked at, because too many have failed before.
+// TooSoonError refuses an attempt after too many failures. The password was not checked.
 type TooSoonError struct{ Wait time.Duration }
 
-// Error says how long to wait, in seconds rounded up.
+// Error contains the wait in seconds, rounded up.
 func (e TooSoonError) Error() string {
 	return fmt.Sprintf("too many failed attempts; try again in %s", (e.Wait + time.Second - 1).Truncate(time.Second))
 }
 
-// Gate is how people get in. It is safe for concurrent use.
+// Gate signs people in. It is safe for concurrent use.
 type Gate struct {
 	store   Store
 	hasher  *hasher
@@ -37,23 +36,22 @@ type Gate struct {
 	options Options
 }
 
-// Options of a Gate; zero values choose the defaults.
+// Options configure a Gate; zero values mean the defaults.
 type Options struct {
-	// IdleLimit ends a session that was not used for so long (24 h), AbsoluteLimit any session (7 days).
+	// IdleLimit ends a session that was not used for this long (24 h), AbsoluteLimit any session (7 days).
 	IdleLimit, AbsoluteLimit time.Duration
-	// Hashes is how many passwords are hashed at once, 19 MiB each (the CPUs, at most 4), beside one that is
-	// kept for who is known: see the package's Cost.
+	// Hashes bounds the passwords that are hashed at once, 19 MiB each (the CPUs, at most 4). One more is reserved for
+	// known callers: see hasher.
 	Hashes int
-	// Mail says that a PostOffice sends queued mail.
+	// Mail means that a PostOffice sends queued mail.
 	Mail bool
-	// Vault seals the secrets of second factors; without a key in it there are none.
+	// Vault seals the secrets of second factors. Without a key there are no second factors.
 	Vault Vault
-	// RequireFactor says who must have a second factor.
+	// RequireFactor decides who must have a second factor.
 	RequireFactor RequireFactor
-	// NoPasswords lets people sign in at providers only, and by the link of a command.
+	// NoPasswords limits sign-ins to providers and links of SignInLink.
 	NoPasswords bool
-	// Unfinished is told what failed after a change was made: its notice was not queued, or the failed attempts before it still
-	// count. The change succeeds all the same.
+	// Unfinished receives errors after a successful change: a notice was not queued, or failed attempts were not reset.
 	Unfinished func(ctx context.Context, err error)
 	// Now is the clock (time.Now).
 	Now func() time.Time
@@ -79,12 +77,11 @@ func NewGate(store Store, options Options) *Gate {
 	return &Gate{store: store, hasher: newHasher(options.Hashes), options: options}
 }
 
-// finishTimeout is how long a step of finish may take.
 const finishTimeout = 5 * time.Second
 
-// finish takes a step that follows a change that was made. A caller who hangs up does not stop it: a thief would leave no notice
-// that way. A step that fails does not fail the change, because its answer may be the only copy of a secret, such as new
-// recovery codes.
+// finish runs a step after a successful change. The step runs even if the caller hangs up, because a thief could avoid
+// the notice that way. A failed step does not fail the change, whose answer may be the only copy of a secret, such as
+// new recovery codes.
 func (g *Gate) finish(ctx context.Context, step func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
@@ -93,23 +90,23 @@ func (g *Gate) finish(ctx context.Context, step func(context.Context) error) {
 	}
 }
 
-// Browser is where somebody signs in from. Its texts are what the browser sent, however wrong.
+// Browser is the origin of a sign-in. Its texts are unvalidated input.
 type Browser struct {
-	Session   string // the token of the session that it has, to be ended at sign-in; "" for none
-	Device    string // the device token that it has; "" for none
-	Tenant    string // the slug of the tenant at whose address it signs in; "" for the common one
-	Provider  string // the slug of the provider that it comes from; "" for none
+	Session   string // token of the browser's session, which a sign-in ends; "" for none
+	Device    string // device token; "" for none
+	Tenant    string // slug of the tenant whose sign-in is used; "" for the common one
+	Provider  string // slug of the provider that it comes from; "" for none
 	UserAgent string
 	IP        netip.Addr // failures are counted by its network
 }
 
-// Entry is what a sign-in gives the browser: a session, and two secrets to keep.
+// Entry is the result of a sign-in: a session and two secrets for the browser.
 type Entry struct {
 	Session Session
-	// Token continues the session. It goes into a cookie that ends with the browser or at AbsoluteLimit.
+	// Token continues the session, in a cookie that ends with the browser or at AbsoluteLimit.
 	Token string
-	// Device tells at later sign-ins that the account was here before. It goes into a cookie that
-	// lives for a year, and gives access to nothing.
+	// Device marks the browser as known at later sign-ins, in a cookie that lives for a year. It gives access to
+	// nothing.
 	Device string
 }
 

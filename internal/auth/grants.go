@@ -9,7 +9,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// grants returns what groups give: the highest role in each tenant, by slug, and whether they make a platform admin.
+// grants returns the highest role of the groups in each tenant, by slug, and whether they make a platform admin.
 func (p *IdentityProvider) grants(groups []string) (roles map[string]Role, isAdmin bool) {
 	roles = map[string]Role{}
 	for _, grant := range p.Grants {
@@ -24,8 +24,8 @@ func (p *IdentityProvider) grants(groups []string) (roles map[string]Role, isAdm
 	return roles, isAdmin
 }
 
-// grant makes an account's roles those that its groups give now. Roles that people gave stay. What must stay because nobody
-// else is in charge does, until the next sign-in.
+// grant sets an account's roles to those of its groups. Roles given by people stay, and so does the last owner's or
+// admin's, until the next sign-in.
 func (g *Gate) grant(ctx context.Context, by rules.Actor, account Account, identity *Identity) (Account, error) {
 	by.Act = "follow the groups of " + identity.Provider.Name
 	roles, isAdmin := identity.Provider.grants(identity.Groups)
@@ -43,7 +43,8 @@ func (g *Gate) grant(ctx context.Context, by rules.Actor, account Account, ident
 		if is.Role == wanted || is.Role != "" && is.Issuer != issuer {
 			continue
 		}
-		err := g.store.GrantRole(ctx, by, account.ID, GrantedRole{Tenant: is.Tenant, Slug: is.Slug, Role: wanted, Issuer: issuer})
+		err := g.store.GrantRole(ctx, by, account.ID,
+			GrantedRole{Tenant: is.Tenant, Slug: is.Slug, Role: wanted, Issuer: issuer})
 		switch {
 		case errors.Is(err, ErrLastOwner), errors.Is(err, ErrUnproven), errors.Is(err, rules.ErrNotFound),
 			errors.As(err, new(rules.QuotaError)): // the role stays unchanged
@@ -57,7 +58,6 @@ func (g *Gate) grant(ctx context.Context, by rules.Actor, account Account, ident
 	return account, nil
 }
 
-// grantAdmin makes an account a platform admin, or no longer one.
 func (g *Gate) grantAdmin(ctx context.Context, by rules.Actor, account *Account, issuer string, isAdmin bool) error {
 	byIssuer := account.PlatformAdmin && account.AdminBy == issuer
 	if isAdmin == account.PlatformAdmin || !isAdmin && !byIssuer || isAdmin && !account.Proven() {

@@ -9,34 +9,30 @@ import (
 	"strings"
 
 	"github.com/alexedwards/argon2id"
-
-	"github.com/sluicegate/sluice/internal/meter"
 )
 
-// presentCost is the least that OWASP's Password Storage Cheat Sheet recommends for argon2id, 19 MiB and two passes. It may
-// be raised: hashes carry their own cost, and weaker ones are renewed at the next sign-in.
+// presentCost is the minimum of OWASP's Password Storage Cheat Sheet for argon2id: 19 MiB and two passes. It may be
+// raised: hashes contain their cost, and weaker ones are replaced at the next sign-in.
 var presentCost = argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// maxMemory and maxIterations keep a damaged hash from taking the process down.
+// maxMemory and maxIterations keep a corrupt hash from taking the process down.
 const (
 	maxMemory     = 1024 * 1024 // KiB
 	maxIterations = 64
 )
 
-// maxWaiting caps how many wait for their turn to hash a password. More would only wait for the end of their request, so
-// they are refused at once.
+// maxWaiting bounds the callers that wait to hash a password. More would only wait for their request's deadline.
 const maxWaiting = 16
 
-// hasher hashes passwords, a bounded number at once: without the bound 64 parallel sign-ins took 229 MiB.
-//
-// One slot and a queue are kept for callers with a session, a device or an invitation, so that a flood of anonymous
-// sign-ins does not keep them out.
+// hasher bounds the passwords that are hashed at once: without a semaphore 64 parallel sign-ins took 229 MiB. A slot
+// and a queue are reserved for callers with a session, a device or an invitation, so that a flood of anonymous sign-ins
+// does not lock them out.
 type hasher struct {
 	cost             argon2id.Params
 	slots, kept      chan struct{}
-	strangers, known chan struct{} // callers that wait
-	dummy            string        // fits no password, and takes as long as another to find that out
-	before           func()        // is called before each run of argon2, for tests
+	strangers, known chan struct{} // waiting callers
+	dummy            string        // hash of no password, at the usual cost
+	before           func()        // called before each run of argon2, for tests
 }
 
 func newHasher(slots int) *hasher {
@@ -47,38 +43,38 @@ func newHasher(slots int) *hasher {
 	}
 }
 
-// HashPassword returns the hash to store for a password. It neither judges the password nor bounds how many run at once:
-// a Gate does.
+// HashPassword hashes a password, without validation and without the bound of a Gate.
 func HashPassword(password string) string { return hashed(password, &presentCost) }
 
-// hashed returns a hash in the PHC string format: $argon2id$v=19$m=19456,t=2,p=1$<salt>$<key>.
+// hashed returns the PHC string format: $argon2id$v=19$m=19456,t=2,p=1$<salt>$<key>.
 func hashed(password string, cost *argon2id.Params) string {
 	hash, err := argon2id.CreateHash(password, cost)
 	if err != nil {
-		panic(err) // crypto/rand never fails; see its documentation
+		panic(err) // crypto/rand never fails
 	}
 	return hash
 }
 
-// noPasswordSalt is the salt of hashes that no password fits.
+// noPasswordSalt marks hashes that no password matches.
 const noPasswordSalt = "no password here"
 
-// NoPassword returns the hash of an account that cannot sign in by password. It costs a guesser as much as another,
-// and processes that do not know its meaning refuse every password too. Its random part is as secret as that of another.
+// NoPassword returns the hash of an account without a password. Guessing costs as much as for any other hash, and older
+// processes also refuse every password.
 func NoPassword() string {
 	key := make([]byte, presentCost.KeyLength)
-	_, _ = rand.Read(key) // it never fails; see its documentation
-	return fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$%s$%s", presentCost.Memory, presentCost.Iterations, presentCost.Parallelism,
+	_, _ = rand.Read(key)
+	return fmt.Sprintf("$argon2id$v=19$m=%d,t=%d,p=%d$%s$%s", presentCost.Memory, presentCost.Iterations,
+		presentCost.Parallelism,
 		base64.RawStdEncoding.EncodeToString([]byte(noPasswordSalt)), base64.RawStdEncoding.EncodeToString(key))
 }
 
-// HasPassword reports whether a hash is of a password, and not of NoPassword.
+// HasPassword reports whether a hash is not one of NoPassword.
 func HasPassword(hash string) bool {
 	return !strings.Contains(hash, "$"+base64.RawStdEncoding.EncodeToString([]byte(noPasswordSalt))+"$")
 }
 
-// turn waits for a slot, or is ErrBusy at once if too many wait already.
-func (h *hasher) turn(ctx context.Context, isKnown bool) (done func(), err error) {
+// acquire waits for a slot, or returns ErrBusy if too many callers wait.
+func (h *hasher) acquire(ctx context.Context, isKnown bool) (done func(), err error) {
 	queue, kept := h.strangers, chan struct{}(nil) // never ready
 	if isKnown {
 		queue, kept = h.known, h.kept
@@ -97,7 +93,6 @@ func (h *hasher) turn(ctx context.Context, isKnown bool) (done func(), err error
 	default:
 		return nil, ErrBusy
 	}
-	defer meter.Wait(ctx)()
 	select {
 	case h.slots <- struct{}{}:
 		return endSlot, nil
@@ -108,9 +103,9 @@ func (h *hasher) turn(ctx context.Context, isKnown bool) (done func(), err error
 	}
 }
 
-// hash returns the hash to store for a known caller's password, once it is its turn.
+// hash hashes the password of a known caller.
 func (h *hasher) hash(ctx context.Context, password string) (string, error) {
-	done, err := h.turn(ctx, true)
+	done, err := h.acquire(ctx, true)
 	if err != nil {
 		return "", err
 	}
@@ -119,8 +114,8 @@ func (h *hasher) hash(ctx context.Context, password string) (string, error) {
 	return hashed(password, &h.cost), nil
 }
 
-// verify reports whether a password fits a stored hash, and whether that is weaker than a new one would be. The
-// caller has its turn.
+// verify reports whether a password matches a stored hash, and whether the hash is weaker than presentCost. The caller
+// must hold a slot.
 func (h *hasher) verify(password, stored string) (fits, weak bool, err error) {
 	if err := checkHash(stored); err != nil {
 		return false, false, err
@@ -133,12 +128,14 @@ func (h *hasher) verify(password, stored string) (fits, weak bool, err error) {
 	return fits, cost.Memory < h.cost.Memory || cost.Iterations < h.cost.Iterations, nil
 }
 
-var errUnreadableHash = errors.New("the stored password hash is not one of argon2id, or its parameters are out of bounds")
+var errUnreadableHash = errors.New(
+	"the stored password hash is not one of argon2id, or its parameters are out of bounds")
 
-// checkHash refuses a stored hash that cannot be read or would cost too much to verify.
+// checkHash refuses a stored hash that cannot be read or is too expensive to verify.
 func checkHash(stored string) error {
 	cost, salt, key, err := argon2id.DecodeHash(stored)
-	if err != nil || cost.Memory > maxMemory || cost.Iterations < 1 || cost.Iterations > maxIterations || cost.Parallelism < 1 ||
+	if err != nil || cost.Memory > maxMemory || cost.Iterations < 1 || cost.Iterations > maxIterations ||
+		cost.Parallelism < 1 ||
 		len(salt) < 8 || len(key) < 16 || len(key) > 64 {
 		return errUnreadableHash
 	}

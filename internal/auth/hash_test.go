@@ -11,7 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// TestHashingIsBounded holds the first hashes until all others wait for their turn or were turned away.
+// TestHashingIsBounded holds the first hashes until all others wait or were refused.
 func TestHashingIsBounded(t *testing.T) {
 	t.Parallel()
 	const signIns, slots, waiting = 64, 3, 16
@@ -115,15 +115,15 @@ func TestPasswordsThatAreGuessedFirstAreRefused(t *testing.T) {
 		"aaaaaaaaaaaa":                     true,
 		"AaAaAaAaAaAa":                     true,
 		"correct horse battery staple":     false,
-		"Sluice2026!":                      true, // the words that a guesser takes from the context
+		"Sluice2026!":                      true, // words that a guesser takes from the context
 		"sluice-admin-1":                   true,
 		"Ratelimit#42":                     true,
 		"example2026":                      true,
-		"L0velace.Lovelace":                false, // l and velace are no such words
+		"L0velace.Lovelace":                false, // l and velace are not such words
 		"lovelace_ada_1815":                true,
 		"admin password":                   true,
 		"sluice gates open":                false,
-		"20260101!!":                       false, // no letter, and so no word
+		"20260101!!":                       false, // no letters, so no words
 		"com2026com2026":                   false,
 	} {
 		if wrong := auth.WrongPassword("password", password, "Ada.Lovelace@example.com"); refused != (wrong != nil) {

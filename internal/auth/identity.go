@@ -12,38 +12,38 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// IdentityProvider is where people sign in elsewhere, and the rules for who of them may come in here.
+// IdentityProvider is an OpenID provider and the rules for its people.
 type IdentityProvider struct {
 	Slug, Name string
-	// Issuer is who vouches for its people. An identity is known by its issuer and subject, never by an address.
+	// Issuer identifies the provider. An identity is known by issuer and subject, never by an address.
 	Issuer       string
 	EmailDomains []string // of verified addresses, in lower case; empty for any
-	NeedsClaim   string   // name=value; "" for none. Identity.HasClaim says whether somebody has it
-	// CreatesAccounts makes an account at the first sign-in of somebody whose address has none.
+	NeedsClaim   string   // name=value; "" for none. Identity.HasClaim is the result
+	// CreatesAccounts creates an account at the first sign-in of an unknown identity.
 	CreatesAccounts bool
 	Grants          []Grant
-	// CountsAsTwoFactors: who signs in there, with the FactorClaim if there is one, is asked for no second factor here.
+	// CountsAsTwoFactors skips the second factor here after a sign-in there, with the FactorClaim if there is one.
 	CountsAsTwoFactors bool
 	FactorClaim        string // name=value, such as amr=mfa; "" for none
-	SignsOut           bool   // signing out of Sluice signs out there too
+	SignsOut           bool   // signing out also signs out there
 }
 
-// Grant is what the members of a group have: a role in the tenant with a slug, or platform admin.
+// Grant gives the members of a group a role in a tenant, or platform admin.
 type Grant struct {
 	Group, Tenant string
 	Role          Role
 	PlatformAdmin bool
 }
 
-// Identity is a person as a provider knows and has just vouched for.
+// Identity is a person whom a provider has just authenticated.
 type Identity struct {
 	Provider      *IdentityProvider
 	Subject       string
-	Email         string // as the provider tells it; it may be anything
-	EmailVerified bool   // the provider says so
+	Email         string // unvalidated
+	EmailVerified bool   // according to the provider
 	Name          string
-	HasClaim      bool // that the provider's rule needs
-	TwoFactors    bool // this sign-in there counts as two factors
+	HasClaim      bool // the claim of NeedsClaim
+	TwoFactors    bool // this sign-in counts as two factors
 	Groups        []string
 }
 
@@ -51,87 +51,94 @@ type Identity struct {
 type LinkedIdentity struct {
 	ID              int64
 	Issuer, Subject string
-	Email           string // as the provider told it last
+	Email           string // at the last sign-in, according to the provider
 	CreatedAt       time.Time
-	LastUsedAt      time.Time // to the minute; zero: never to sign in
+	LastUsedAt      time.Time // to the minute; zero: never
 }
 
-// ProviderReason is why somebody who came from a provider may not come in.
+// ProviderReason is why a sign-in at a provider was refused.
 type ProviderReason string
 
 // The reasons.
 const (
-	ProviderAway            ProviderReason = "unavailable"      // it does not answer, or is too busy
-	ProviderDenied          ProviderReason = "denied"           // it refused, or the person did there
-	ProviderWrong           ProviderReason = "wrong_answer"     // its answer cannot be trusted
-	ProviderFlowEnded       ProviderReason = "expired"          // the browser began no such sign-in, or long ago, or has used it
+	ProviderAway   ProviderReason = "unavailable"  // no answer, or too busy
+	ProviderDenied ProviderReason = "denied"       // by the provider, or by the person there
+	ProviderWrong  ProviderReason = "wrong_answer" // the answer cannot be trusted
+	// the flow is unknown, too old or used
+	ProviderFlowEnded       ProviderReason = "expired"
 	ProviderEmailUnverified ProviderReason = "email_unverified" // a new account needs a verified address
-	ProviderEmailDomain     ProviderReason = "email_domain"     // the provider's rule lets other domains in only
+	ProviderEmailDomain     ProviderReason = "email_domain"     // the provider's rule excludes the address's domain
 	ProviderClaim           ProviderReason = "claim"            // the provider's rule needs a claim
-	ProviderNoAccount       ProviderReason = "no_account"       // the identity has none, and none is made
-	ProviderAccountExists   ProviderReason = "account_exists"   // the address has one that is not linked
+	ProviderNoAccount       ProviderReason = "no_account"       // none is linked, and none is created
+	ProviderAccountExists   ProviderReason = "account_exists"   // the address has an account that is not linked
 	ProviderAccountDisabled ProviderReason = "account_disabled"
-	ProviderIdentityTaken   ProviderReason = "identity_taken"  // it is linked with another account
-	ProviderSessionChanged  ProviderReason = "session_changed" // the session that it was for is not in this browser any more
-	ProviderOtherAccount    ProviderReason = "other_account"   // the identity that was to confirm a session is not its account's
-	ProviderTellsNoTime     ProviderReason = "no_auth_time"    // the provider does not say when the person signed in there
-	ProviderNotAsked        ProviderReason = "not_asked_again" // the provider took an earlier sign-in where a new one was wanted
+	ProviderIdentityTaken   ProviderReason = "identity_taken" // linked with another account
+	// the browser has another session now
+	ProviderSessionChanged ProviderReason = "session_changed"
+	// the confirming identity is not linked with the session's account
+	ProviderOtherAccount ProviderReason = "other_account"
+	// the provider does not say when the person signed in there
+	ProviderTellsNoTime ProviderReason = "no_auth_time"
+	// the provider reused an earlier sign-in where a new one is required
+	ProviderNotAsked ProviderReason = "not_asked_again"
 )
 
-// ProviderError refuses somebody who came from a provider.
+// ProviderError refuses a sign-in at a provider.
 type ProviderError struct {
 	Reason ProviderReason
 	Detail string // for platform admins; without secrets
 }
 
-// Error has both.
+// Error contains both.
 func (e ProviderError) Error() string { return fmt.Sprintf("%s: %s", e.Reason, e.Detail) }
 
-// What changes of how an account signs in answer.
+// The errors of changes to how an account signs in.
 var (
-	// ErrLastWayIn is for an identity without which its account could not sign in.
+	// ErrLastWayIn means that the account could not sign in without the identity.
 	ErrLastWayIn = errors.New("the last way to sign in")
-	// ErrPasswordsOff is for a password where people sign in at providers only.
+	// ErrPasswordsOff means that people can only sign in at providers.
 	ErrPasswordsOff = errors.New("signing in by password is off")
 )
 
-// GrantedRole is the role of an account in a tenant, as far as grants go.
+// GrantedRole is the role of an account in a tenant.
 type GrantedRole struct {
 	Tenant rules.TenantID
 	Slug   string
 	Role   Role   // "" for none
-	Issuer string // whose groups gave it; "" for a person, or an invitation
+	Issuer string // of the groups; "" for a person or an invitation
 }
 
-// IdentityStore keeps the identities of accounts.
+// IdentityStore stores the identities of accounts.
 type IdentityStore interface {
-	// AccountOf returns the account that an identity signs in to, and its password's hash.
+	// AccountOf returns the account of an identity, and its password's hash.
 	AccountOf(ctx context.Context, issuer, subject string) (Account, string, error)
-	// CreateWithIdentity makes an account that has proven its address, and its identity. It is rules.ErrExists if another
-	// account has proven the address, or has the identity.
-	CreateWithIdentity(ctx context.Context, by rules.Actor, account Account, passwordHash string, identity LinkedIdentity) (Account, error)
-	// Link adds an identity to an account. It is rules.ErrExists if an account has it.
+	// CreateWithIdentity creates an account with a proven address, and its identity. It returns rules.ErrExists if
+	// another account has proven the address or has the identity.
+	CreateWithIdentity(ctx context.Context, by rules.Actor, account Account, passwordHash string,
+		identity LinkedIdentity) (Account, error)
+	// Link adds an identity to an account. It returns rules.ErrExists if an account has it.
 	Link(ctx context.Context, by rules.Actor, account AccountID, identity LinkedIdentity) error
-	// Unlink removes an identity of an account. With needsOther it is ErrLastWayIn unless the account has another
+	// Unlink removes an identity of an account. With needsOther it returns ErrLastWayIn unless the account has another
 	// identity of one of the issuers.
-	Unlink(ctx context.Context, by rules.Actor, account AccountID, identity int64, needsOther bool, issuers []string) error
-	Identities(ctx context.Context, account AccountID) ([]LinkedIdentity, error) // the oldest first
-	// IdentityUsed notes a sign-in, and the address that the provider told.
+	Unlink(ctx context.Context, by rules.Actor, account AccountID, identity int64, needsOther bool,
+		issuers []string) error
+	Identities(ctx context.Context, account AccountID) ([]LinkedIdentity, error) // oldest first
+	// IdentityUsed records a sign-in, and the address from the provider.
 	IdentityUsed(ctx context.Context, identity LinkedIdentity) error
-	// UseFlow notes that a sign-in was used. It is rules.ErrExists for one that was used before; it is forgotten after until.
+	// UseFlow marks a sign-in flow as used, until a time. It returns rules.ErrExists for a used one.
 	UseFlow(ctx context.Context, flow Digest, until time.Time) error
 
-	// GrantedRoles returns the roles of an account in the tenants with the slugs, and all that an issuer's groups gave it.
+	// GrantedRoles returns the roles of an account in these tenants, and all that the issuer's groups gave.
 	GrantedRoles(ctx context.Context, account AccountID, issuer string, slugs []string) ([]GrantedRole, error)
-	// GrantRole makes the role of an account in a tenant what an issuer's groups say; "" ends the membership. It does
-	// nothing to a role that the issuer did not give. It is ErrLastOwner if nobody else owns the tenant.
+	// GrantRole sets the role of an account in a tenant from an issuer's groups; "" ends the membership. A role from
+	// elsewhere stays unchanged. It returns ErrLastOwner if nobody else owns the tenant.
 	GrantRole(ctx context.Context, by rules.Actor, account AccountID, granted GrantedRole) error
-	// GrantAdmin makes an account a platform admin, or no longer one, if the issuer made it one. It is ErrLastAdmin if there
-	// would be none.
+	// GrantAdmin makes an account a platform admin, or revokes that if the issuer had granted it. It returns
+	// ErrLastAdmin if there would be none.
 	GrantAdmin(ctx context.Context, by rules.Actor, account AccountID, issuer string, isAdmin bool) error
 }
 
-// judge returns a ProviderError unless the provider's rule lets the identity in. It holds for every sign-in, not the first alone.
+// judge returns a ProviderError unless the provider's rules admit the identity. It runs at every sign-in.
 func (i *Identity) judge() error {
 	p := i.Provider
 	if !i.HasClaim {
@@ -143,8 +150,10 @@ func (i *Identity) judge() error {
 	if !i.EmailVerified {
 		return ProviderError{ProviderEmailUnverified, i.describe() + " has no verified address"}
 	}
-	if _, domain, _ := strings.Cut(foldAddress(i.Email), "@"); !isAddress(i.Email) || !slices.Contains(p.EmailDomains, domain) {
-		return ProviderError{ProviderEmailDomain, i.describe() + " is of another domain than " + strings.Join(p.EmailDomains, ", ")}
+	if _, domain, _ := strings.Cut(foldAddress(i.Email), "@"); !isAddress(i.Email) ||
+		!slices.Contains(p.EmailDomains, domain) {
+		return ProviderError{ProviderEmailDomain, i.describe() + " is of another domain than " +
+			strings.Join(p.EmailDomains, ", ")}
 	}
 	return nil
 }
@@ -161,18 +170,20 @@ func (i *Identity) linked(now time.Time) LinkedIdentity {
 	return LinkedIdentity{Issuer: i.Provider.Issuer, Subject: i.Subject, Email: email, LastUsedAt: now}
 }
 
-// proves reports whether the provider says that an account's address is this person's.
+// proves reports whether the provider vouches for the account's address.
 func (i *Identity) proves(account *Account) bool {
 	return i.EmailVerified && isAddress(i.Email) && SameAddress(i.Email, account.Email)
 }
 
-// flowKept is longer than a flow lives.
+// flowKept exceeds the life of a flow.
 const flowKept = time.Hour
 
-// SignInWith opens a session for the account of an identity, of a sign-in flow that was not used before. If no account has the
-// identity and the provider's rule says so, an account is made. What the groups give is set before. It is
-// SecondFactorError for an account with a second factor, unless the provider counts as two. Errors of a person's are ProviderError.
-func (g *Gate) SignInWith(ctx context.Context, requestID string, flow Digest, identity Identity, from Browser) (Entry, error) {
+// SignInWith opens a session for an identity, for a flow that was not used before. It creates an account if the
+// provider's rule allows that, and applies the groups first. It returns SecondFactorError for an account with a second
+// factor, unless the sign-in counts as two. Mistakes that the user can fix are returned as ProviderError.
+func (g *Gate) SignInWith(ctx context.Context, requestID string, flow Digest, identity Identity, from Browser) (Entry,
+	error,
+) {
 	entry, err := g.signInWith(ctx, requestID, flow, identity, from)
 	if err != nil {
 		return Entry{}, fmt.Errorf("sign in with %s: %w", identity.Provider.Slug, err)
@@ -180,7 +191,9 @@ func (g *Gate) SignInWith(ctx context.Context, requestID string, flow Digest, id
 	return entry, nil
 }
 
-func (g *Gate) signInWith(ctx context.Context, requestID string, flow Digest, identity Identity, from Browser) (Entry, error) {
+func (g *Gate) signInWith(ctx context.Context, requestID string, flow Digest, identity Identity, from Browser) (Entry,
+	error,
+) {
 	if err := identity.judge(); err != nil {
 		return Entry{}, err
 	}
@@ -200,7 +213,7 @@ func (g *Gate) signInWith(ctx context.Context, requestID string, flow Digest, id
 	if !account.DisabledAt.IsZero() {
 		return Entry{}, ProviderError{ProviderAccountDisabled, account.Email + " is disabled"}
 	}
-	if account, err = g.settle(ctx, by, account, &identity); err != nil {
+	if account, err = g.syncAccount(ctx, by, account, &identity); err != nil {
 		return Entry{}, err
 	}
 	from.Provider = identity.Provider.Slug
@@ -222,9 +235,12 @@ func (g *Gate) signInWith(ctx context.Context, requestID string, flow Digest, id
 	return entry, nil
 }
 
-// actor is in whose name a sign-in changes things.
+// actor returns the author of the changes of a sign-in.
 func (i *Identity) actor(requestID string) rules.Actor {
-	return rules.Actor{Kind: rules.ActorSystem, Name: "sign-in at " + i.Provider.Name, Act: "sign in at a provider", RequestID: requestID}
+	return rules.Actor{
+		Kind: rules.ActorSystem, Name: "sign-in at " + i.Provider.Name, Act: "sign in at a provider",
+		RequestID: requestID,
+	}
 }
 
 func (g *Gate) useFlow(ctx context.Context, flow Digest) error {
@@ -235,8 +251,8 @@ func (g *Gate) useFlow(ctx context.Context, flow Digest) error {
 	return err
 }
 
-// createFor makes an account for an identity, if the rule says so. An address that an account has proven is not enough to become
-// that account: whoever controls the provider, or the address there, would take it over.
+// createFor creates an account for an identity, if the rule allows that. A matching address does not link an existing
+// account: whoever controls the provider, or the address there, could take the account over.
 func (g *Gate) createFor(ctx context.Context, by rules.Actor, identity *Identity) (Account, string, error) {
 	refuse := func(reason ProviderReason, why string) (Account, string, error) {
 		return Account{}, "", ProviderError{reason, identity.describe() + " " + why}
@@ -265,7 +281,7 @@ func (g *Gate) createFor(ctx context.Context, by rules.Actor, identity *Identity
 	return account, hash, err
 }
 
-// tidyName makes what a provider calls somebody a name that can be stored.
+// tidyName returns a valid name, or "".
 func tidyName(name string) string {
 	account := Account{Email: "a@example.com", Name: strings.Join(strings.Fields(name), " ")}
 	if utf8.RuneCountInString(account.Name) > maxNameLength {
@@ -277,8 +293,8 @@ func tidyName(name string) string {
 	return account.Name
 }
 
-// settle brings an account in line with what its provider says: the proof of its address, and what its groups give.
-func (g *Gate) settle(ctx context.Context, by rules.Actor, account Account, identity *Identity) (Account, error) {
+// syncAccount updates an account from its provider: the proof of its address, and its groups' roles.
+func (g *Gate) syncAccount(ctx context.Context, by rules.Actor, account Account, identity *Identity) (Account, error) {
 	if !account.Proven() && identity.proves(&account) {
 		proven, err := g.store.ProveAddress(ctx, by, account.ID, rules.AnyVersion)
 		switch {
@@ -291,13 +307,16 @@ func (g *Gate) settle(ctx context.Context, by rules.Actor, account Account, iden
 	return g.grant(ctx, by, account, identity)
 }
 
-// Identities returns what an account signs in with beside its password.
+// Identities returns the linked identities of an account.
 func (g *Gate) Identities(ctx context.Context, account AccountID) ([]LinkedIdentity, error) {
 	return g.store.Identities(ctx, account)
 }
 
-// Link adds an identity to the account of a session, of a sign-in flow that was not used before. Errors of a person's are ProviderError.
-func (g *Gate) Link(ctx context.Context, by rules.Actor, session Session, flow Digest, identity Identity, from Browser) error {
+// Link links an identity with a session's account, for a flow that was not used before. Mistakes that the user can fix
+// are returned as ProviderError.
+func (g *Gate) Link(ctx context.Context, by rules.Actor, session Session, flow Digest, identity Identity,
+	from Browser,
+) error {
 	if err := identity.judge(); err != nil {
 		return err
 	}
@@ -324,8 +343,11 @@ func (g *Gate) Link(ctx context.Context, by rules.Actor, session Session, flow D
 	return nil
 }
 
-// Unlink removes an identity from the account of a session. It is ErrLastWayIn if the account could not sign in without it.
-func (g *Gate) Unlink(ctx context.Context, by rules.Actor, session Session, id int64, configured []*IdentityProvider, from Browser) error {
+// Unlink removes an identity from the account of a session. It returns ErrLastWayIn if the account could not sign in
+// without it.
+func (g *Gate) Unlink(ctx context.Context, by rules.Actor, session Session, id int64, configured []*IdentityProvider,
+	from Browser,
+) error {
 	var issuers []string
 	for _, p := range configured {
 		issuers = append(issuers, p.Issuer)

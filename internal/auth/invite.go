@@ -7,14 +7,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// invitationLife is how long an invitation can be accepted.
 const invitationLife = 7 * 24 * time.Hour
 
-// Invite makes an invitation to a tenant. With Options.Mail its link is sent to the address, and the token is "", so that
-// the inviter cannot act for the invitee. Without mail it returns the token for the link, which is never shown again.
-// The invitation that the address may have had is revoked. It is rules.FieldErrors, ErrTooMuchMail, or rules.ErrExists if
-// a member has the address.
-func (g *Gate) Invite(ctx context.Context, by rules.Actor, invitation Invitation) (_ Invitation, token string, err error) {
+// Invite invites an address to a tenant, and revokes its earlier invitation. With Options.Mail the link is mailed and
+// the token is "", so that the inviter cannot act for the invitee. Without mail it returns the token of the link, which
+// is never shown again. It returns rules.FieldErrors, ErrTooMuchMail, or rules.ErrExists if a member has the address.
+func (g *Gate) Invite(ctx context.Context, by rules.Actor, invitation Invitation) (_ Invitation, token string,
+	err error,
+) {
 	if wrong := invitation.Validate(); len(wrong) > 0 {
 		return Invitation{}, "", wrong
 	}
@@ -26,12 +26,12 @@ func (g *Gate) Invite(ctx context.Context, by rules.Actor, invitation Invitation
 		return Invitation{}, "", err
 	}
 	if invitation.ByMail {
-		token = "" // and its digest is replaced when the mail is sent
+		token = "" // the digest is replaced when the mail is sent
 	}
 	return created, token, nil
 }
 
-// Invitation returns the open invitation with a token and its tenant, or rules.ErrNotFound.
+// Invitation returns the open invitation of a token and its tenant, or rules.ErrNotFound.
 func (g *Gate) Invitation(ctx context.Context, token string) (Invitation, rules.Tenant, error) {
 	if len(token) != tokenLength {
 		return Invitation{}, rules.Tenant{}, rules.ErrNotFound
@@ -39,20 +39,20 @@ func (g *Gate) Invitation(ctx context.Context, token string) (Invitation, rules.
 	return g.store.InvitationOf(ctx, digestOf(token))
 }
 
-// Accept makes the account of a session a member, or raises its role. It is rules.ErrNotFound if the
-// invitation is not open any more, and ErrOtherAddress unless the account has its address: the tenant's
-// owner has invited a person, and somebody else may have got hold of the link. It is ErrSuspended while the
-// tenant is.
+// Accept makes the session's account a member, or raises its role. It returns rules.ErrNotFound if the invitation is
+// not open, ErrSuspended for a suspended tenant, and ErrOtherAddress unless the account has the invited address,
+// because somebody else may have got hold of the link.
 func (g *Gate) Accept(ctx context.Context, by rules.Actor, session Session, token string) (Member, error) {
 	return g.store.Accept(ctx, by, digestOf(token), session.Account.ID)
 }
 
-// AcceptAsNew makes an account of the invited address, signs it in, and makes it a member. It is
-// rules.FieldErrors on name and password, rules.ErrNotFound if the invitation is not open any more, and
-// rules.ErrExists if the address has an account, who should sign in and accept, and ErrSuspended while the
-// tenant is suspended. A link that came by mail proves the address. Another one proves only that the inviter meant its
-// holder, so the account is unproven, whoever has the address elsewhere.
-func (g *Gate) AcceptAsNew(ctx context.Context, requestID, token, name, password string, from Browser) (Member, Entry, error) {
+// AcceptAsNew creates an account with the invited address, signs it in, and makes it a member. It returns
+// rules.FieldErrors on name and password, rules.ErrNotFound if the invitation is not open, rules.ErrExists if the
+// address has an account (which should sign in and Accept), and ErrSuspended for a suspended tenant. A mailed link
+// proves the address. With any other link the account is unproven.
+func (g *Gate) AcceptAsNew(ctx context.Context, requestID, token, name, password string, from Browser) (Member, Entry,
+	error,
+) {
 	invitation, tenant, err := g.Invitation(ctx, token)
 	switch {
 	case err != nil:
@@ -60,7 +60,7 @@ func (g *Gate) AcceptAsNew(ctx context.Context, requestID, token, name, password
 	case g.options.NoPasswords:
 		return Member{}, Entry{}, ErrPasswordsOff
 	case tenant.Suspended:
-		return Member{}, Entry{}, ErrSuspended // before hashing; the store looks again
+		return Member{}, Entry{}, ErrSuspended // before hashing; the store checks again
 	}
 	account := Account{Email: invitation.Email, Name: name}
 	wrong := append(account.Validate(), wrongPassword("password", password, account.Email)...)

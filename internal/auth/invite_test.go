@@ -3,6 +3,7 @@ package auth_test
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,21 +20,23 @@ func TestAnInvitationMakesANewMember(t *testing.T) {
 	ctx := t.Context()
 	token := w.invite(t, "bob@example.com", auth.Editor)
 	invitation, tenant, err := w.Invitation(ctx, token)
-	if err != nil || tenant.Slug != "acme" || invitation.Email != "bob@example.com" || invitation.InvitedBy != adaEmail {
+	if err != nil || tenant.Slug != "acme" || invitation.Email != "bob@example.com" ||
+		invitation.InvitedBy != adaEmail {
 		t.Errorf("the link shows %+v to %+v, %v", invitation, tenant, err)
 	}
 	if life := invitation.ExpiresAt.Sub(invitation.CreatedAt).Round(time.Minute); life != 7*24*time.Hour {
 		t.Errorf("it is open for %s", life)
 	}
 	member, entry, err := w.AcceptAsNew(ctx, "", token, "Bob", adaPassword, laptop())
-	if err != nil || member.Role != auth.Editor || member.TenantID != w.tenant || member.Account.Name != "Bob" || member.Account.PlatformAdmin {
+	if err != nil || member.Role != auth.Editor || member.TenantID != w.tenant || member.Account.Name != "Bob" ||
+		member.Account.PlatformAdmin {
 		t.Errorf("the member is %+v, %v", member, err)
 	}
 	if session := must(w.Authenticate(ctx, entry.Token))(t); session.Account != member.Account {
 		t.Errorf("the session is %+v", session)
 	}
 	at := laptop()
-	at.Tenant = "acme" // the link came from the inviter, so the address is not proven
+	at.Tenant = "acme" // the inviter passed the link on, so the address is not proven
 	must(w.SignIn(ctx, "bob@example.com", adaPassword, at))(t)
 	if role := must(w.store.RoleIn(ctx, w.tenant, member.Account.ID))(t); role != auth.Editor {
 		t.Errorf("the role is %s", role)
@@ -47,8 +50,12 @@ func TestAnInvitationThatIsNotOpenIsNotFound(t *testing.T) {
 		"made up":  func(*testing.T, *world) string { return strings.Repeat("A", 43) },
 		"no token": func(*testing.T, *world) string { return "" },
 		"of a week": func(t *testing.T, w *world) string {
-			past := w.newGate(w.store, auth.Options{Now: func() time.Time { return time.Now().Add(-7*24*time.Hour - time.Second) }})
-			_, token, err := past.Invite(ctx, w.ada.Actor(), auth.Invitation{TenantID: w.tenant, Email: "bob@example.com", Role: auth.Viewer})
+			past := w.newGate(w.store, auth.Options{Now: func() time.Time {
+				return time.Now().Add(
+					-7*24*time.Hour - time.Second)
+			}})
+			_, token, err := past.Invite(ctx, w.ada.Actor(),
+				auth.Invitation{TenantID: w.tenant, Email: "bob@example.com", Role: auth.Viewer})
 			return must(token, err)(t)
 		},
 		"revoked": func(t *testing.T, w *world) string {
@@ -116,10 +123,12 @@ func TestAnAccountAcceptsWhatIsMadeOutToIt(t *testing.T) {
 	if member := must(accept(forBob))(t); member.Role != auth.Editor || member.TenantID != other {
 		t.Errorf("the member is %+v", member)
 	}
-	_, _, err = w.Invite(ctx, w.ada.Actor(), auth.Invitation{TenantID: other, Email: "bob@EXAMPLE.com", Role: auth.Owner})
+	_, _, err = w.Invite(ctx, w.ada.Actor(),
+		auth.Invitation{TenantID: other, Email: "bob@EXAMPLE.com", Role: auth.Owner})
 	wantError(t, err, rules.ErrExists)
 	tenants := must(w.store.Memberships(ctx, bob.Account.ID, "", 10))(t)
-	if len(tenants) != 2 || tenants[0].Tenant.Slug != "acme" || tenants[1].Tenant.Slug != "other" || tenants[1].Role != auth.Editor {
+	if len(tenants) != 2 || tenants[0].Tenant.Slug != "acme" || tenants[1].Tenant.Slug != "other" ||
+		tenants[1].Role != auth.Editor {
 		t.Errorf("the memberships are %+v", tenants)
 	}
 }
@@ -135,7 +144,8 @@ func TestAcceptingKeepsAHigherRole(t *testing.T) {
 			t.Run(fmt.Sprintf("%s invited as %s", has, invited), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, auth.Options{})
-				bob := must(w.store.CreateAccount(t.Context(), w.ada.Actor(), auth.Account{Email: "bob@example.com"}, "hash"))(t)
+				bob := must(w.store.CreateAccount(t.Context(), w.ada.Actor(), auth.Account{Email: "bob@example.com"},
+					"hash"))(t)
 				token := w.invite(t, bob.Email, invited)
 				must(w.store.AddMember(t.Context(), w.ada.Actor(), w.tenant, bob.ID, has))(t)
 				member := must(w.Accept(t.Context(), bob.Actor(), auth.Session{Account: bob}, token))(t)
@@ -204,23 +214,99 @@ func TestWrongInvitationsAndAccountsAreRefused(t *testing.T) {
 	}
 }
 
-// Signing in to an account that claims an address must not make up for guesses at the account that has proven it.
+// Signing in to an unproven account must not reset the guesses at the account that has proven the address.
 func TestAnUnprovenAccountDoesNotHelpToGuess(t *testing.T) {
 	t.Parallel()
 	w := newStillWorld(t, auth.Options{})
 	ctx := t.Context()
-	if _, _, err := w.AcceptAsNew(ctx, "", w.invite(t, adaEmail+"x", auth.Viewer), "", adaPassword, auth.Browser{}); err != nil {
-		t.Fatal(err)
-	}
-	w.exec(t, "UPDATE account SET email = $1 WHERE unproven_in IS NOT NULL", adaEmail)
-	claim := laptop()
-	claim.Tenant = "acme"
+	claimed := w.claim(t)
 	for range auth.Tight.Free {
 		_, err := w.SignIn(ctx, adaEmail, "guess", laptop())
 		wantError(t, err, auth.ErrWrongPassword)
-		must(w.SignIn(ctx, adaEmail, adaPassword, claim))(t)
+		must(w.SignIn(ctx, adaEmail, claimed, laptopAt("acme")))(t)
 	}
 	if _, err := w.SignIn(ctx, adaEmail, "guess", laptop()); !errors.As(err, &auth.TooSoonError{}) {
 		t.Errorf("a further guess is %v, want a wait", err)
+	}
+}
+
+// claim creates an unproven account of the tenant acme with Ada's address, and returns its password.
+func (w *world) claim(t *testing.T) string {
+	t.Helper()
+	const password = "an engine of difference"
+	if _, _, err := w.AcceptAsNew(t.Context(), "", w.invite(t, adaEmail+"x", auth.Viewer), "", password,
+		auth.Browser{}); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(t, "UPDATE account SET email = $1 WHERE unproven_in IS NOT NULL", adaEmail)
+	return password
+}
+
+func laptopAt(tenant string) auth.Browser {
+	from := laptop()
+	from.Tenant = tenant
+	return from
+}
+
+// The UI leads everybody to a tenant's address, so an unproven account there must not lock out the owner of its
+// address.
+func TestAClaimedAddressKeepsNobodyOutAtTheTenant(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, auth.Options{})
+	claimed := w.claim(t)
+	entry, err := w.SignIn(t.Context(), adaEmail, adaPassword, laptopAt("acme"))
+	if err != nil || !entry.Session.Account.Proven() {
+		t.Errorf("the person with the address is answered %+v, %v", entry.Session.Account, err)
+	}
+	entry, err = w.SignIn(t.Context(), adaEmail, claimed, laptopAt("acme"))
+	if err != nil || entry.Session.Account.Proven() {
+		t.Errorf("the account that claims it is answered %+v, %v", entry.Session.Account, err)
+	}
+	for _, tenant := range []string{"", "other"} {
+		_, err := w.SignIn(t.Context(), adaEmail, claimed, laptopAt(tenant))
+		wantError(t, err, auth.ErrWrongPassword)
+	}
+}
+
+func TestGuessesAtATenantCountForTheAddress(t *testing.T) {
+	t.Parallel()
+	w := newStillWorld(t, auth.Options{})
+	claimed := w.claim(t)
+	for range auth.Tight.Free {
+		_, err := w.SignIn(t.Context(), adaEmail, "guess", laptopAt("acme"))
+		wantError(t, err, auth.ErrWrongPassword)
+		must(w.SignIn(t.Context(), adaEmail, claimed, laptopAt("acme")))(t)
+	}
+	for _, tenant := range []string{"", "acme", "nowhere"} {
+		if _, err := w.SignIn(t.Context(), adaEmail, "guess", laptopAt(tenant)); !errors.As(err, &auth.TooSoonError{}) {
+			t.Errorf("a further guess at %q is %v, want a wait", tenant, err)
+		}
+	}
+	must(w.SignIn(t.Context(), adaEmail, claimed, laptopAt("acme")))(t) // others' guesses do not lock it out
+}
+
+// A refusal, its time and the following waits must not reveal whether a tenant has an unproven account with the
+// address.
+func TestRefusalsAtATenantTellNobodyWhoseAddressIsClaimed(t *testing.T) {
+	t.Parallel()
+	w := newStillWorld(t, auth.Options{})
+	w.claim(t)
+	for i, who := range []struct{ email, tenant string }{
+		{adaEmail, "acme"}, {adaEmail, "nowhere"}, {"bob@example.com", "acme"}, {"bob@example.com", "nowhere"},
+	} {
+		from := laptopAt(who.tenant)
+		from.IP = netip.AddrFrom4([4]byte{203, 0, byte(i), 9})
+		for attempt := range auth.Tight.Free + 1 {
+			w.hashes.Store(0)
+			_, err := w.SignIn(t.Context(), who.email, "guess", from)
+			want, wantsWait := int64(2), attempt == auth.Tight.Free
+			if wantsWait {
+				want = 0
+			}
+			if got := w.hashes.Load(); errors.As(err, &auth.TooSoonError{}) != wantsWait || got != want {
+				t.Errorf("attempt %d at %s of %s took %d hashes and answered %v", attempt, who.email, who.tenant, got,
+					err)
+			}
+		}
 	}
 }

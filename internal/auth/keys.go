@@ -15,20 +15,20 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Key is an API key as checks know it: never the secret, only its digest.
+// Key is an API key for checks, with the digest of its secret.
 type Key struct {
-	ID          string // the part between slk_ and the secret; public
+	ID          string // public: the part between slk_ and the secret
 	TenantID    rules.TenantID
 	Digest      [32]byte // SHA-256 of the secret
 	Permissions []Permission
-	Networks    []netip.Prefix // where it may be used from; empty: anywhere
+	Networks    []netip.Prefix // allowed sources; empty: anywhere
 	ExpiresAt   time.Time      // zero: never
 	Revoked     bool
 	Revision    int64
 }
 
-// AllowsFrom reports whether the key may be used from an address. Only a key without a list may be used from an unknown
-// one.
+// AllowsFrom reports whether the key may be used from an address. Only a key without networks may be used from an
+// unknown one.
 func (k *Key) AllowsFrom(addr netip.Addr) bool {
 	if len(k.Networks) == 0 {
 		return true
@@ -37,7 +37,7 @@ func (k *Key) AllowsFrom(addr netip.Addr) bool {
 	return slices.ContainsFunc(k.Networks, func(network netip.Prefix) bool { return network.Contains(addr) })
 }
 
-// Refusal says to its holder why a key is not in force; "" if it is.
+// Refusal tells the holder why the key is not valid; "" if it is.
 func (k *Key) Refusal(now time.Time) string {
 	switch {
 	case k.Revoked:
@@ -48,28 +48,28 @@ func (k *Key) Refusal(now time.Time) string {
 	return ""
 }
 
-// NamedKey is an API key as people manage it.
+// NamedKey is an API key for people.
 type NamedKey struct {
 	Key
 	Name       string
 	CreatedAt  time.Time
 	RevokedAt  time.Time // zero: it is not
 	LastUsedAt time.Time // zero: never; to the minute
-	// CreatedBy made the key; its Kind is "" for keys of releases that did not record it.
+	// CreatedBy is the creator; its Kind is "" for keys of releases that did not record it.
 	CreatedBy rules.Actor
-	// CreatorLeft is for a creator who can no longer act here: a person without membership, or a disabled account.
+	// CreatorLeft means that the creator's account is disabled or no longer a member.
 	CreatorLeft bool
-	// KeptAt is when somebody decided that the key stays although its creator has left; zero: nobody has.
+	// KeptAt is when somebody decided to keep the key although its creator has left; zero: nobody has.
 	KeptAt time.Time
 }
 
 const (
 	maxKeyNameLength = 100 // in characters
-	// maxKeyNetworks bounds what each use of a key compares.
+	// maxKeyNetworks bounds the comparisons of each use.
 	maxKeyNetworks = 50
 )
 
-// Validate returns all that is wrong with a tenant's API key, as people describe it, that is to be used from now on.
+// Validate returns the mistakes in a new API key of a tenant.
 func (k *NamedKey) Validate(now time.Time) rules.FieldErrors {
 	return k.validate(now, TenantPermissions)
 }
@@ -100,61 +100,31 @@ func (k *NamedKey) validate(now time.Time, known []Permission) rules.FieldErrors
 	return errs
 }
 
-// KeyReader reads API keys for people; checks read them by way of a Snapshot.
+// KeyReader reads API keys for people; checks read a Snapshot. The keys of tenant 0 are service keys, which belong to
+// the platform and act in every tenant.
 type KeyReader interface {
-	// Keys lists the latest first, those created before the one with the id before; "" is no bound.
+	// Keys lists keys, latest first, before the key with an id; "" is no bound.
 	Keys(ctx context.Context, tenant rules.TenantID, before string, limit int) ([]NamedKey, error)
 	Key(ctx context.Context, tenant rules.TenantID, keyID string) (NamedKey, error)
 }
 
-// KeyStore writes API keys, in the name of one Actor.
-type KeyStore interface {
-	KeyReader
-
-	CreateKey(ctx context.Context, key NamedKey) (NamedKey, error)
-	// RotateKey creates a key with the old one's name, permissions and networks, and its expiry unless next has one of its
-	// own, and lets the old one expire after the grace period, or earlier if it would anyway. It returns both. A key that is revoked or
-	// expired cannot be rotated: ErrInUse is not it, but FieldErrors on key_id.
-	RotateKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected, next NamedKey, grace time.Duration) (old, created NamedKey, err error)
-	// RevokeKey cannot be undone. A key that is revoked already is ErrNotFound.
-	RevokeKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected) error
-	// KeepKey notes that a key stays although its creator has left. It is rules.ErrFinal for one that is revoked, and
-	// ErrCreatorStays if the creator has not left.
-	KeepKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected) (NamedKey, error)
-}
-
-// ErrCreatorStays means that there is nothing to decide about a key.
+// ErrCreatorStays means that the key's creator has not left.
 var ErrCreatorStays = errors.New("the key's creator has not left")
 
-// ServiceKeyStore keeps service keys, which belong to the platform and act in every tenant.
-type ServiceKeyStore interface {
-	// ServiceKeys lists the latest first, those created before the one with the id before; "" is no bound.
-	ServiceKeys(ctx context.Context, before string, limit int) ([]NamedKey, error)
-	ServiceKey(ctx context.Context, keyID string) (NamedKey, error)
-	// ServiceKeyUsed notes the use of a key, to the minute.
-	ServiceKeyUsed(ctx context.Context, keyID string) error
-	CreateServiceKey(ctx context.Context, by rules.Actor, key NamedKey) (NamedKey, error)
-	// RotateServiceKey, RevokeServiceKey and KeepServiceKey are as those of KeyStore.
-	RotateServiceKey(ctx context.Context, by rules.Actor, keyID string, expected rules.Expected, next NamedKey, grace time.Duration) (created NamedKey, err error)
-	RevokeServiceKey(ctx context.Context, by rules.Actor, keyID string, expected rules.Expected) (NamedKey, error)
-	KeepServiceKey(ctx context.Context, by rules.Actor, keyID string, expected rules.Expected) (NamedKey, error)
-}
-
-// tokenPrefix begins every API key, so that scanners for leaked secrets know one.
+// tokenPrefix lets scanners for leaked secrets recognize API keys.
 const tokenPrefix = "slk_"
 
-// NewKeyToken makes up an API key: the token that its holder keeps, slk_<key id>_<secret>, and the
-// public part and the digest that are stored. The secret has 128 random bits, so that a plain
-// digest of it cannot be searched.
+// NewKeyToken creates an API key: its token slk_<key id>_<secret>, its public id, and the digest to store. The secret
+// has 128 random bits, so that a plain digest is safe.
 func NewKeyToken() (token, keyID string, digest [32]byte) {
 	var random [8 + 16]byte
-	_, _ = rand.Read(random[:]) // it never fails; see its documentation
+	_, _ = rand.Read(random[:])
 	keyID = hex.EncodeToString(random[:8])
 	secret := hex.EncodeToString(random[8:])
 	return tokenPrefix + keyID + "_" + secret, keyID, DigestSecret(secret)
 }
 
-// servicePrefix begins the ids of service keys, so that only their holders make a process look for one.
+// servicePrefix marks the ids of service keys, so that other ids cause no lookup.
 const servicePrefix = "svc"
 
 // NewServiceKeyToken is NewKeyToken for a service key.
@@ -163,17 +133,17 @@ func NewServiceKeyToken() (token, keyID string, digest [32]byte) {
 	return strings.Replace(token, keyID, servicePrefix+keyID, 1), servicePrefix + keyID, digest
 }
 
-// IsServiceKeyID reports whether an id is that of a service key, if there is such a key.
+// IsServiceKeyID reports whether an id has the form of a service key's.
 func IsServiceKeyID(keyID string) bool {
 	return len(keyID) == len(servicePrefix)+16 && strings.HasPrefix(keyID, servicePrefix)
 }
 
-// SplitKeyToken takes an API key apart. Key ids contain no underscore.
+// SplitKeyToken splits an API key. Key ids contain no underscore.
 func SplitKeyToken(token string) (keyID, secret string, ok bool) {
 	rest, isToken := strings.CutPrefix(token, tokenPrefix)
 	keyID, secret, _ = strings.Cut(rest, "_")
 	return keyID, secret, isToken && keyID != "" && secret != ""
 }
 
-// DigestSecret returns what is stored of a key's secret.
+// DigestSecret returns the stored digest of a secret.
 func DigestSecret(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }

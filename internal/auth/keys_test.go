@@ -16,7 +16,10 @@ func TestANewTokenComesApartIntoWhatIsStored(t *testing.T) {
 
 func TestWhatIsNoToken(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "slk_", "slk_demo", "slk_demo_", "slk__secret", "demo_secret", "SLK_demo_secret"} {
+	for _, text := range []string{
+		"", "slk_", "slk_demo", "slk_demo_", "slk__secret", "demo_secret",
+		"SLK_demo_secret",
+	} {
 		if id, secret, ok := SplitKeyToken(text); ok {
 			t.Errorf("%q came apart into %q and %q", text, id, secret)
 		}

@@ -8,15 +8,12 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// linkSignIn is the purpose of links that a command makes.
 const linkSignIn MailKind = "sign_in"
 
-// signInLinkLife is how long such a link can be used.
 const signInLinkLife = 15 * time.Minute
 
-// SignInLink makes the token of a link that signs the account with an address in, once. It is the way back in where passwords
-// are off and no provider answers, for those who may reach the database anyway. It is rules.ErrNotFound if there is no such
-// account, or it is disabled.
+// SignInLink creates the token of a link that signs an account in, once. Operators use it where passwords are off and
+// no provider answers. It returns rules.ErrNotFound if the account does not exist or is disabled.
 func (g *Gate) SignInLink(ctx context.Context, email string) (token string, err error) {
 	account, _, err := g.store.PasswordOf(ctx, email, "")
 	if err == nil && !account.DisabledAt.IsZero() {
@@ -29,8 +26,8 @@ func (g *Gate) SignInLink(ctx context.Context, email string) (token string, err 
 	return token, g.store.CreateMailedLink(ctx, account.ID, linkSignIn, digest, g.options.Now().Add(signInLinkLife))
 }
 
-// SignInByLink uses a link of SignInLink up, and opens a session. It is rules.ErrNotFound for a link that is not open, and
-// SecondFactorError for an account with a second factor.
+// SignInByLink uses up a link of SignInLink, and opens a session. It returns rules.ErrNotFound for a link that is not
+// open, and SecondFactorError for an account with a second factor.
 func (g *Gate) SignInByLink(ctx context.Context, token string, from Browser) (Entry, error) {
 	if len(token) != tokenLength {
 		return Entry{}, rules.ErrNotFound

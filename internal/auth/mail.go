@@ -1,10 +1,12 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -12,10 +14,10 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// MailKind is what a message is for.
+// MailKind is the purpose of a message.
 type MailKind string
 
-// The kinds of mail.
+// The kinds.
 const (
 	MailInvitation MailKind = "invitation"
 	MailReset      MailKind = "password_reset"
@@ -24,17 +26,17 @@ const (
 	MailTest       MailKind = "test"
 	MailKeysExpire MailKind = "keys_expire"
 	MailKeysLeft   MailKind = "keys_left"
-	MailAlert      MailKind = "alert" // queries count it apart
+	MailAlert      MailKind = "alert" // counted separately by queries
 )
 
 // The facts of mail about an alert, beside those of its tenant.
 const (
 	FactAlert   = "alert" // its name
 	FactAlertID = "alert_id"
-	FactText    = "text" // what happened; nothing about a user, because a sent message cannot be erased
+	FactText    = "text" // never about a user, because a sent message cannot be erased
 )
 
-// MailState is how far a message is.
+// MailState is the state of a message.
 type MailState string
 
 // A message is queued until the mail server accepts it or the last attempt fails.
@@ -44,10 +46,10 @@ const (
 	MailFailed MailState = "failed"
 )
 
-// ErrTooMuchMail is for a message that its tenant may not queue now; see MailLimits.
+// ErrTooMuchMail means that a limit is reached; see MailLimits.
 var ErrTooMuchMail = errors.New("too much mail")
 
-// ErrMailRefused is wrapped by a MailSender's error if another attempt would fail in the same way.
+// ErrMailRefused is wrapped by a MailSender's permanent errors.
 var ErrMailRefused = errors.New("refused for good")
 
 // MailLimits bound the mail of one tenant.
@@ -56,65 +58,67 @@ type MailLimits struct {
 	Day    int64 // messages within 24 hours
 }
 
-// TenantMail are the limits of invitations, and again of alerts. They keep a tenant from using this server to flood people.
+// TenantMail bounds a tenant's invitations, and separately its alerts, so that a tenant cannot flood people with mail.
 var TenantMail = MailLimits{Queued: 100, Day: 200}
 
-// Mail is a message to a person and the state of sending it. It holds no secret: the token of its link is made when it
-// is sent.
+// Mail is a message to a person and its state. It contains no secret: the token of its link is created when it is sent.
 type Mail struct {
 	ID         int64
-	Tenant     rules.TenantID // in whose share it is sent; 0 is the platform's own
+	Tenant     rules.TenantID // whose share it uses; 0 is the platform's
 	Kind       MailKind
 	To         string
-	Account    AccountID // 0: none is known
-	Invitation int64     // 0: it is about none
+	Account    AccountID // 0: unknown
+	Invitation int64     // 0: none
 	Facts      map[string]string
 	CreatedAt  time.Time
-	GiveUpAt   time.Time // it is not sent later
+	GiveUpAt   time.Time // deadline of the last attempt
 
 	State         MailState
 	Attempts      int
-	NextAttemptAt time.Time // while it is queued
+	NextAttemptAt time.Time // while it is queued; zero if that was not read
 	AttemptedAt   time.Time // zero: not yet
 	Error         string    // of the latest attempt
 }
 
-// Letter is a message with what its recipient reads.
+// Letter is a message with the content for its recipient.
 type Letter struct {
 	Mail
 	TenantName string
 	InvitedBy  string
 	Role       Role
 	ExpiresAt  time.Time // of the link
-	Token      string    // for the link; "" has none
+	Token      string    // of the link; "" for none
 }
 
-// MailStore keeps mail until it is sent.
+// MailStore has mail, and the links in it.
 type MailStore interface {
-	// QueueMail stores a message that is due at once. It is ErrTooMuchMail above the limits, of which 0 is none, and for a
-	// notice that the account was sent within a day.
+	// QueueMail stores a message and its job, which is due at once. It returns ErrTooMuchMail above the limits (0 is
+	// none), and for a notice that was already sent to the account within a day.
 	QueueMail(ctx context.Context, mail Mail, limits MailLimits) (Mail, error)
-	// ClaimMail leases up to limit due messages; tenants take turns. Nobody else gets them until the lease ends. A tenant
-	// has at most perTenant leases in all processes.
-	ClaimMail(ctx context.Context, now, leaseEnds time.Time, perTenant, limit int) ([]Mail, error)
-	// FinishMail stores the result of an attempt. It does nothing if the lease ended and another attempt began.
-	FinishMail(ctx context.Context, mail Mail) error
-	// DropMail deletes a message that is not to be sent.
-	DropMail(ctx context.Context, mail Mail) error
-	// Mails lists all tenants' messages, the latest first, those before an id; 0 is no bound.
+	// MailToSend returns a message, or rules.ErrNotFound if it was sent or is gone.
+	MailToSend(ctx context.Context, tenant rules.TenantID, id int64) (Mail, error)
+	// FinishMail stores the State and the Error after an attempt, unless the message was sent meanwhile. A failure is
+	// not stored if another claim was made since, or if the job is gone.
+	FinishMail(ctx context.Context, job *jobs.Job, mail *Mail) error
+	// GiveUpMail ends a message that was not sent, like FinishMail.
+	GiveUpMail(ctx context.Context, job *jobs.Job, id int64, failure string) error
+	// DropMail deletes a message that was not sent.
+	DropMail(ctx context.Context, mail *Mail) error
+	// Mails lists all tenants' messages, latest first, before an id; 0 is no bound.
 	Mails(ctx context.Context, before int64, limit int) ([]Mail, error)
 	// RenewInvitation replaces the token of an open invitation, and returns the invitation and its tenant.
-	RenewInvitation(ctx context.Context, tenant rules.TenantID, id int64, token Digest) (Invitation, rules.Tenant, error)
-	// CreateMailedLink stores the token of a link to an account, in place of its former one for the same purpose.
+	RenewInvitation(ctx context.Context, tenant rules.TenantID, id int64, token Digest) (Invitation, rules.Tenant,
+		error)
+	// CreateMailedLink stores the token of a link to an account, and replaces the former one for this purpose.
 	CreateMailedLink(ctx context.Context, account AccountID, purpose MailKind, token Digest, expiresAt time.Time) error
 	// MailedLinkOf returns the account of an open link.
 	MailedLinkOf(ctx context.Context, purpose MailKind, token Digest) (Account, error)
-	// UseLink uses a link up, and returns its account and the hash of the password.
+	// UseLink uses up a link, and returns its account and password hash.
 	UseLink(ctx context.Context, purpose MailKind, token Digest) (Account, string, error)
-	// ResetPassword uses a link up, replaces the password and ends all sessions.
+	// ResetPassword uses up a link, replaces the password and ends all sessions.
 	ResetPassword(ctx context.Context, by rules.Actor, token Digest, passwordHash string) (Account, error)
-	// ProveByMail uses a link up; its account has proven its address. It is ErrOtherAddress for a link of another account,
-	// and rules.ErrExists if another account has proven the address.
+	// ProveByMail uses up a link, which proves the account's address. It returns ErrOtherAddress for a link of another
+	// account, and rules.ErrExists if another account has proven the address.
 	ProveByMail(ctx context.Context, by rules.Actor, token Digest, account AccountID) (Account, error)
 }
 
@@ -125,77 +129,106 @@ type MailSender interface {
 }
 
 const (
-	// mailAtOnce caps the connections to the mail server of this process, mailPerTenant those for one tenant in all
-	// processes. The platform's own mail, such as a password reset, counts as one more tenant.
+	// mailAtOnce bounds this process's connections to the mail server, mailPerTenant a tenant's in all processes. The
+	// platform's own mail counts as a tenant's.
 	mailAtOnce    = 8
 	mailPerTenant = 2
 )
+
+// MailJob is the kind of jobs that send mail; queries of mail name it, too. A job is about the id of a message.
+const MailJob = "mail"
 
 // PostOffice sends queued mail.
 type PostOffice struct {
 	store  Store
 	sender MailSender
 	log    *slog.Logger
-	runner *jobs.Runner[Mail]
 
 	sent, failed atomic.Int64 // attempts
 }
 
-// NewPostOffice returns a PostOffice without attempts in flight.
+// NewPostOffice returns a PostOffice.
 func NewPostOffice(store Store, sender MailSender, log *slog.Logger) *PostOffice {
-	p := &PostOffice{store: store, sender: sender, log: log}
-	p.runner = jobs.NewRunner(jobs.Queue[Mail]{
-		Claim: store.ClaimMail, Attempt: p.attempt, AtOnce: mailAtOnce, PerTenant: mailPerTenant,
-		Failing: "mail is not sent", Recovered: "mail is sent again",
-	}, log)
-	return p
+	return &PostOffice{store: store, sender: sender, log: log}
 }
 
-// Run sends mail until ctx ends. Any number of processes may do so.
-func (p *PostOffice) Run(ctx context.Context) { p.runner.Run(ctx) }
-
-// Deliver attempts what is due, without waiting for the attempts; Wait does.
-func (p *PostOffice) Deliver(ctx context.Context, now time.Time) error {
-	return p.runner.Claim(ctx, now)
+// Jobs returns the jobs that send mail.
+func (p *PostOffice) Jobs() jobs.Kind {
+	return jobs.Kind{
+		Name: MailJob, AtOnce: mailAtOnce, PerTenant: mailPerTenant, Longest: time.Minute,
+		Do: p.attempt, GiveUp: p.giveUp,
+	}
 }
 
-// Wait waits for the attempts in flight.
-func (p *PostOffice) Wait() { p.runner.Wait() }
-
-// Attempts returns how many letters the mail server accepted, and how many attempts failed, since this process began.
+// Attempts returns the accepted letters and failed attempts since the process started.
 func (p *PostOffice) Attempts() (sent, failed int64) { return p.sent.Load(), p.failed.Load() }
 
-func (p *PostOffice) attempt(ctx context.Context, mail *Mail, now time.Time) {
-	letter, err := p.write(ctx, *mail)
+func mailOf(job *jobs.Job) (int64, error) {
+	id, err := strconv.ParseInt(job.About, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read the id of a message: %w", err)
+	}
+	return id, nil
+}
+
+// attempt sends a message. Its error is that of this platform's mail server or database, so the job is parked at last.
+// A refusal for good, and one after which there is no time left, end the message at once.
+func (p *PostOffice) attempt(ctx context.Context, job *jobs.Job) (again time.Time, err error) {
+	id, err := mailOf(job)
+	if err != nil {
+		return again, err
+	}
+	mail, err := p.store.MailToSend(ctx, rules.TenantID(job.Tenant), id)
 	if errors.Is(err, rules.ErrNotFound) {
-		// Nobody is to get it any more: the invitation was revoked, for example.
-		if err := p.store.DropMail(ctx, *mail); err != nil && ctx.Err() == nil {
-			p.log.WarnContext(ctx, "mail that is not to be sent was not deleted", "mail_id", mail.ID, "error", err)
-		}
-		return
+		return again, nil
+	}
+	if err != nil {
+		return again, err
+	}
+	if time.Now().After(mail.GiveUpAt) { // it waited for long, or was parked
+		return again, p.store.GiveUpMail(ctx, job, id, cmp.Or(mail.Error, "its time ended before it was sent"))
+	}
+	letter, err := p.write(ctx, mail)
+	if errors.Is(err, rules.ErrNotFound) {
+		// The message has lost its purpose: the invitation was revoked, for example.
+		return again, p.store.DropMail(ctx, &mail)
 	}
 	if err == nil {
 		err = p.sender.Send(ctx, &letter)
 	}
-	if ctx.Err() != nil {
-		return // this process is stopping; another one tries after the lease
+	if err != nil && ctx.Err() != nil {
+		return again, ctx.Err()
 	}
+	storing, cancel := jobs.Storing(ctx)
+	defer cancel()
+	mail.State, mail.Error = MailSent, ""
 	if err == nil {
 		p.sent.Add(1)
-	} else {
-		p.failed.Add(1)
+		return again, p.store.FinishMail(storing, job, &mail)
 	}
-	done := mail.attempted(now, err)
-	if done.State == MailFailed {
-		p.log.WarnContext(ctx, "mail was not sent", "mail_id", mail.ID, "kind", string(mail.Kind), "error", done.Error)
+	p.failed.Add(1)
+	mail.State, mail.Error = MailQueued, jobs.ShortLine(err.Error())
+	isOver := errors.Is(err, ErrMailRefused) || time.Now().Add(jobs.Pause(job.Attempts)).After(mail.GiveUpAt)
+	if isOver {
+		mail.State = MailFailed
+		p.log.WarnContext(ctx, "mail was not sent", "mail_id", mail.ID, "kind", string(mail.Kind), "error", mail.Error)
 	}
-	if err := p.store.FinishMail(ctx, done); err != nil && ctx.Err() == nil {
-		p.log.WarnContext(ctx, "the result of sending mail was not stored, so it is sent again", "mail_id", mail.ID, "error", err)
+	if storeErr := p.store.FinishMail(storing, job, &mail); storeErr != nil || isOver {
+		return again, storeErr
 	}
+	return again, err
 }
 
-// write makes the letter of a message, and the token of its link. A later attempt makes another token, which replaces
-// this one, so the database never holds a token. It is rules.ErrNotFound if the message has lost its purpose.
+func (p *PostOffice) giveUp(ctx context.Context, job *jobs.Job, err error) error {
+	id, idErr := mailOf(job)
+	if idErr != nil {
+		return nil //nolint:nilerr // there is no message to end
+	}
+	return p.store.GiveUpMail(ctx, job, id, jobs.ShortLine(err.Error()))
+}
+
+// write creates the letter of a message, and the token of its link. Each attempt replaces the token, so the database
+// never contains one. It returns rules.ErrNotFound if the message has lost its purpose.
 func (p *PostOffice) write(ctx context.Context, mail Mail) (Letter, error) {
 	letter := Letter{Mail: mail}
 	switch mail.Kind {
@@ -213,14 +246,15 @@ func (p *PostOffice) write(ctx context.Context, mail Mail) (Letter, error) {
 		letter.Token, letter.ExpiresAt = token, invitation.ExpiresAt
 		return letter, nil
 	}
-	return Letter{}, fmt.Errorf("write mail of the kind %q, which this version does not know: %w", mail.Kind, ErrMailRefused)
+	return Letter{}, fmt.Errorf("write mail of the kind %q, which this version does not know: %w", mail.Kind,
+		ErrMailRefused)
 }
 
-// linkLife is how long the link of a reset or a proof can be used after it was sent.
+// linkLife is the life of a reset or proof link after it was sent.
 const linkLife = time.Hour
 
-// writeLink makes the link of a password reset or a proof of address. A reset was asked for by an address, which is
-// looked up only here, so that who asks learns nothing from the answer's time.
+// writeLink creates the link of a password reset or a proof of address. The address of a reset is looked up only here,
+// so that the time of the answer to its request reveals nothing.
 func (p *PostOffice) writeLink(ctx context.Context, letter Letter) (Letter, error) {
 	var account Account
 	var err error
@@ -241,25 +275,11 @@ func (p *PostOffice) writeLink(ctx context.Context, letter Letter) (Letter, erro
 	return letter, p.store.CreateMailedLink(ctx, account.ID, letter.Kind, digest, letter.ExpiresAt)
 }
 
-// attempted returns the message after an attempt.
-func (m Mail) attempted(now time.Time, err error) Mail {
-	m.AttemptedAt, m.Error = now, ""
-	if err == nil {
-		m.State = MailSent
-		return m
-	}
-	m.Error = jobs.ShortLine(err.Error())
-	m.NextAttemptAt = now.Add(jobs.Pause(m.Attempts))
-	if errors.Is(err, ErrMailRefused) || m.Attempts >= jobs.MaxAttempts || m.NextAttemptAt.After(m.GiveUpAt) {
-		m.State = MailFailed
-	}
-	return m
-}
-
-// TestMail queues a message that shows whether mail works. It is rules.FieldErrors on to.
+// TestMail queues a test message. It returns rules.FieldErrors on to.
 func (g *Gate) TestMail(ctx context.Context, to string) (Mail, error) {
 	if !isAddress(to) {
 		return Mail{}, rules.FieldErrors{{Field: "to", Message: wrongAddress(to).Message}}
 	}
-	return g.store.QueueMail(ctx, Mail{Kind: MailTest, To: to, GiveUpAt: g.options.Now().Add(time.Minute)}, MailLimits{})
+	return g.store.QueueMail(ctx, Mail{Kind: MailTest, To: to, GiveUpAt: g.options.Now().Add(time.Minute)},
+		MailLimits{})
 }

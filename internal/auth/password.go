@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/sluicegate/sluice/internal/commonpasswords"
+	"github.com/sluicegate/sluice/internal/auth/commonpasswords"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -18,8 +18,8 @@ const (
 
 const maxPasswordBytes = maxPasswordLength * utf8.UTFMax
 
-// wrongPassword judges a new password of the account with an address, as NIST SP 800-63B advises: by its
-// length and by what a guesser tries first, and not by which kinds of characters it has.
+// wrongPassword validates a new password as NIST SP 800-63B advises: by its length and by lists of likely guesses, not
+// by kinds of characters.
 func wrongPassword(field, password, email string) rules.FieldErrors {
 	local, _, _ := strings.Cut(email, "@")
 	folded := strings.ToLower(password)
@@ -42,11 +42,11 @@ func wrongPassword(field, password, email string) rules.FieldErrors {
 	return rules.FieldErrors{{Field: field, Message: wrong}}
 }
 
-// minContextWord is the length of the shortest part of an address that is a word, in characters.
+// minContextWord is the minimal length of a part of an address that counts as a word, in characters.
 const minContextWord = 3
 
-// contextWords are what a guesser who knows where a password is for tries first: names of the product, and the parts of the address but the last,
-// which is a top-level domain. docs/security.md lists them.
+// contextWords returns words that a guesser would try: names of the product, and the parts of the address without its
+// top-level domain. docs/security.md lists them.
 func contextWords(email string) []string {
 	words := []string{"sluice", "rate", "limit", "admin", "password"}
 	parts := strings.FieldsFunc(strings.ToLower(email), func(r rune) bool { return !unicode.IsLetter(r) })
@@ -61,7 +61,6 @@ func contextWords(email string) []string {
 	return words
 }
 
-// letters leaves out what people put between and behind words.
 func letters(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsLetter(r) {
@@ -71,9 +70,9 @@ func letters(text string) string {
 	}, text)
 }
 
-// consistsOf reports whether a text is words one behind the other, in any order and number.
+// consistsOf reports whether a text is a sequence of the words.
 func consistsOf(text string, words []string) bool {
-	ends := make([]bool, len(text)+1) // whether words may end before a byte
+	ends := make([]bool, len(text)+1) // at each byte, whether a sequence may end before it
 	ends[0] = true
 	for at := range text {
 		for _, word := range words {

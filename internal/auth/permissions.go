@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Permission is one thing an API key may do.
+// Permission is a permission of an API key.
 type Permission string
 
-// What a tenant's API keys may do at the check endpoint: ask checks, ask for explanations, give back what others reserved,
-// report how what stands behind the limits does, and hold tokens to decide checks without asking.
+// Permissions at the check endpoint: ask checks, ask for explanations, return reserved tokens, report the health of
+// backends, and lease tokens.
 const (
 	PermissionCheck   Permission = "check"
 	PermissionExplain Permission = "explain"
@@ -21,12 +22,12 @@ const (
 	PermissionLease   Permission = "lease"
 )
 
-// What keys may do in the admin API. Each but read is an area to change, and to read; read is for all areas. Manage is what
-// an editor may: read, rules and users.
+// Permissions in the admin API. Each but read allows to change and read an area; read allows to read all areas. Manage
+// is an editor's: read, rules and users.
 const (
 	PermissionRead     Permission = "read"
 	PermissionRules    Permission = "rules" // and plans, overrides, gateways, imports
-	PermissionUsers    Permission = "users" // their plans and buckets
+	PermissionUsers    Permission = "users" // plans and buckets of users
 	PermissionSettings Permission = "settings"
 	PermissionMembers  Permission = "members" // and invitations
 	PermissionKeys     Permission = "keys"
@@ -34,29 +35,33 @@ const (
 	PermissionManage   Permission = "manage"
 )
 
-// What only service keys may do: create, suspend and remove tenants; and manage accounts.
+// Permissions of service keys only: create, suspend and remove tenants; manage accounts.
 const (
 	PermissionTenants  Permission = "tenants"
 	PermissionAccounts Permission = "accounts"
 )
 
-var checkPermissions = []Permission{PermissionCheck, PermissionExplain, PermissionRefund, PermissionReport, PermissionLease}
+var checkPermissions = []Permission{
+	PermissionCheck, PermissionExplain, PermissionRefund, PermissionReport,
+	PermissionLease,
+}
 
-// managed is what PermissionManage is made of, and areas is all of a tenant.
+// managed is PermissionManage, areas are all permissions in a tenant.
 var (
 	managed = []Permission{PermissionRead, PermissionRules, PermissionUsers}
-	areas   = slices.Concat(managed, []Permission{PermissionSettings, PermissionMembers, PermissionKeys, PermissionAlerts})
+	areas   = slices.Concat(managed,
+		[]Permission{PermissionSettings, PermissionMembers, PermissionKeys, PermissionAlerts})
 )
 
-// TenantPermissions are all permissions of a tenant's keys, ServicePermissions all of service keys, which act in every
-// tenant, and Permissions both.
+// TenantPermissions are the permissions of tenants' keys, ServicePermissions those of service keys, which act in every
+// tenant.
 var (
 	TenantPermissions  = slices.Concat(checkPermissions, areas, []Permission{PermissionManage})
 	ServicePermissions = slices.Concat(areas, []Permission{PermissionManage, PermissionTenants, PermissionAccounts})
 	Permissions        = slices.Concat(TenantPermissions, []Permission{PermissionTenants, PermissionAccounts})
 )
 
-// Has reports whether the key has a permission, by itself or as a part of PermissionManage.
+// Has reports whether the key has a permission, directly or by PermissionManage.
 func (k *Key) Has(permission Permission) bool {
 	return slices.Contains(k.Permissions, permission) ||
 		slices.Contains(k.Permissions, PermissionManage) && slices.Contains(managed, permission)
@@ -65,9 +70,9 @@ func (k *Key) Has(permission Permission) bool {
 // MayRead reports whether the key may read an area.
 func (k *Key) MayRead(area Permission) bool { return k.Has(area) || k.Has(PermissionRead) }
 
-// MayGive returns what the key would need to give another one these permissions and networks: nobody gets more in the
-// admin API by way of a key than the key has. It is "" if nothing is missing. Permissions of the check endpoint can be given
-// without having them, because a key that makes keys for services sends no checks itself.
+// MayGive returns what the key lacks to create another one with these permissions, networks and expiry, or "". In the
+// admin API nobody can get more by a key than the key itself has. Permissions of the check endpoint are exempt, because
+// a key that creates keys for services sends no checks.
 func (k *Key) MayGive(other *Key) (missing string) {
 	for _, permission := range other.Permissions {
 		if slices.Contains(checkPermissions, permission) {
@@ -88,13 +93,18 @@ func (k *Key) MayGive(other *Key) (missing string) {
 			return own.Bits() <= network.Bits() && own.Contains(network.Addr())
 		})
 	}
-	if len(k.Networks) > 0 && (len(other.Networks) == 0 || slices.ContainsFunc(other.Networks, func(n netip.Prefix) bool { return !inside(n) })) {
+	if len(k.Networks) > 0 && (len(other.Networks) == 0 ||
+		slices.ContainsFunc(other.Networks, func(n netip.Prefix) bool { return !inside(n) })) {
 		return "use from anywhere; give the new key networks inside of its own"
+	}
+	if end := k.ExpiresAt; !end.IsZero() && (other.ExpiresAt.IsZero() || other.ExpiresAt.After(end)) {
+		return "time after its own end; give the new key expires_at of " + end.UTC().Format(time.RFC3339Nano) +
+			" or earlier"
 	}
 	return ""
 }
 
-// ParseNetworks reads where a key may be used from: addresses, and networks in CIDR notation.
+// ParseNetworks reads addresses and networks in CIDR notation.
 func ParseNetworks(texts []string) (networks []netip.Prefix, wrong rules.FieldErrors) {
 	for i, text := range texts {
 		if ip, err := netip.ParseAddr(text); err == nil && ip.Zone() == "" {
@@ -112,12 +122,11 @@ func ParseNetworks(texts []string) (networks []netip.Prefix, wrong rules.FieldEr
 	return networks, wrong
 }
 
-// roleParts are what each role is made of.
 var roleParts = map[Role][]Permission{
 	Viewer: {PermissionRead}, Editor: managed, Owner: areas,
 }
 
-// Role returns the highest role that may do nothing which the key may not, or "" for a key of single areas.
+// Role returns the highest role whose permissions the key has, or "".
 func (k *Key) Role() Role {
 	for _, role := range slices.Backward(roles) {
 		if !slices.ContainsFunc(roleParts[role], func(part Permission) bool { return !k.Has(part) }) {

@@ -3,6 +3,7 @@ package auth
 import (
 	"net/netip"
 	"testing"
+	"time"
 )
 
 func keyWith(permissions ...Permission) *Key { return &Key{Permissions: permissions} }
@@ -25,6 +26,8 @@ func TestAKeyGivesNoMoreThanItHas(t *testing.T) {
 	t.Parallel()
 	office, desk := netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.1.2.0/24")
 	from := func(key *Key, networks ...netip.Prefix) *Key { key.Networks = networks; return key }
+	noon := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	until := func(end time.Time, key *Key) *Key { key.ExpiresAt = end; return key }
 	tests := map[string]struct {
 		giver, given *Key
 		may          bool
@@ -37,10 +40,30 @@ func TestAKeyGivesNoMoreThanItHas(t *testing.T) {
 		"manage for some parts":      {keyWith(PermissionKeys, PermissionRules), keyWith(PermissionManage), false},
 		"checks, which it lacks":     {keyWith(PermissionKeys), keyWith(PermissionCheck), true},
 		"tenants, from manage":       {keyWith(PermissionManage), keyWith(PermissionTenants), false},
-		"a smaller network":          {from(keyWith(PermissionKeys), office), from(keyWith(PermissionKeys), desk), true},
-		"a larger network":           {from(keyWith(PermissionKeys), desk), from(keyWith(PermissionKeys), office), false},
-		"one network too many":       {from(keyWith(PermissionKeys), desk), from(keyWith(PermissionKeys), desk, office), false},
-		"anywhere, from a network":   {from(keyWith(PermissionKeys), desk), keyWith(PermissionKeys), false},
+		"until its own end": {
+			until(noon, keyWith(PermissionKeys)), until(noon, keyWith(PermissionCheck)),
+			true,
+		},
+		"beyond its own end": {
+			until(noon, keyWith(PermissionKeys)),
+			until(noon.Add(1), keyWith(PermissionCheck)), false,
+		},
+		"for ever":                 {until(noon, keyWith(PermissionKeys)), keyWith(PermissionCheck), false},
+		"for ever, which it lives": {keyWith(PermissionKeys), keyWith(PermissionCheck), true},
+		"until an end, living on":  {keyWith(PermissionKeys), until(noon, keyWith(PermissionCheck)), true},
+		"a smaller network": {
+			from(keyWith(PermissionKeys), office), from(keyWith(PermissionKeys), desk),
+			true,
+		},
+		"a larger network": {
+			from(keyWith(PermissionKeys), desk), from(keyWith(PermissionKeys), office),
+			false,
+		},
+		"one network too many": {
+			from(keyWith(PermissionKeys), desk), from(keyWith(PermissionKeys), desk, office),
+			false,
+		},
+		"anywhere, from a network": {from(keyWith(PermissionKeys), desk), keyWith(PermissionKeys), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +107,10 @@ func TestNetworksOfAKey(t *testing.T) {
 	if key.AllowsFrom(netip.Addr{}) || !new(Key).AllowsFrom(netip.Addr{}) {
 		t.Error("an unknown address is judged wrongly")
 	}
-	if _, wrong := ParseNetworks([]string{"10.0.0.0/8", "nowhere", "10.0.0.1%eth0", "::ffff:10.0.0.0/104"}); len(wrong) != 3 || wrong[0].Field != "networks[1]" {
+	if _, wrong := ParseNetworks([]string{
+		"10.0.0.0/8", "nowhere", "10.0.0.1%eth0",
+		"::ffff:10.0.0.0/104",
+	}); len(wrong) != 3 || wrong[0].Field != "networks[1]" {
 		t.Errorf("wrong networks: %v", wrong)
 	}
 }

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"net/netip"
 	"time"
@@ -10,20 +11,19 @@ import (
 )
 
 const (
-	// resetGivenUp is when a message that was asked for in a hurry is not sent any more.
+	// resetGivenUp bounds the life of an urgent message.
 	resetGivenUp  = 15 * time.Minute
 	noticeGivenUp = 24 * time.Hour
 )
 
-// resetPace is how requests for reset links slow further ones down, for an address from one network.
+// resetPace limits reset requests for an address from one network.
 var resetPace = Pace{Free: 3, Longest: time.Minute}
 
-// platformMail keeps a flood of made-up addresses from filling the database.
+// platformMail keeps a flood of invented addresses from filling the database.
 var platformMail = MailLimits{Queued: 10_000}
 
-// AskReset queues a link to the account that has proven an address. It does the same for an address without an account,
-// in the same time: only the PostOffice looks the account up. It is rules.FieldErrors on email, TooSoonError or
-// ErrTooMuchMail.
+// AskReset queues a reset link to the account that has proven an address. It behaves the same for an unknown address:
+// only the PostOffice looks the account up. It returns rules.FieldErrors on email, TooSoonError or ErrTooMuchMail.
 func (g *Gate) AskReset(ctx context.Context, email string, from netip.Addr) error {
 	if g.options.NoPasswords {
 		return ErrPasswordsOff
@@ -38,12 +38,13 @@ func (g *Gate) AskReset(ctx context.Context, email string, from netip.Addr) erro
 	} else if wait > 0 {
 		return TooSoonError{wait}
 	}
-	_, err := g.store.QueueMail(ctx, Mail{Kind: MailReset, To: email, GiveUpAt: g.options.Now().Add(resetGivenUp)}, platformMail)
+	_, err := g.store.QueueMail(ctx, Mail{Kind: MailReset, To: email, GiveUpAt: g.options.Now().Add(resetGivenUp)},
+		platformMail)
 	return err
 }
 
-// Reset gives the account of a reset link another password, and ends all its sessions. The link is used up. It is
-// rules.ErrNotFound for a link that is not open, and rules.FieldErrors on password.
+// Reset uses up a reset link, replaces the password and ends all sessions. It returns rules.ErrNotFound for a link that
+// is not open, and rules.FieldErrors on password.
 func (g *Gate) Reset(ctx context.Context, requestID, token, password string, from Browser) (Account, error) {
 	if g.options.NoPasswords {
 		return Account{}, ErrPasswordsOff
@@ -72,10 +73,10 @@ func (g *Gate) Reset(ctx context.Context, requestID, token, password string, fro
 	return account, nil
 }
 
-// AskProof queues a link to an account that has not proven its address.
+// AskProof queues a link with which an account proves its address.
 func (g *Gate) AskProof(ctx context.Context, account Account) error {
-	subject := accountSubject(&account, account.Email)
-	limits := []Limit{{Counter{subjectOf("proof", subject[:]), anywhere}, resetPace}}
+	subject := subjectOf("proof", binary.BigEndian.AppendUint64(nil, uint64(account.ID)))
+	limits := []Limit{{Counter{subject, anywhere}, resetPace}}
 	if _, wait, err := g.store.Attempt(ctx, limits); err != nil {
 		return err
 	} else if wait > 0 {
@@ -87,8 +88,8 @@ func (g *Gate) AskProof(ctx context.Context, account Account) error {
 	return err
 }
 
-// Prove uses up a link that was mailed to the account of a session, which thereby has proven its address. Having the
-// link is not enough: otherwise the person who has the address would prove a stranger's claim to it by a click.
+// Prove uses up a link that was mailed to the session's account, which proves the address. The link alone is not
+// enough: the owner of the address would otherwise prove a stranger's claim by a click.
 func (g *Gate) Prove(ctx context.Context, by rules.Actor, session Session, token string) (Account, error) {
 	if len(token) != tokenLength {
 		return Account{}, rules.ErrNotFound
@@ -96,10 +97,10 @@ func (g *Gate) Prove(ctx context.Context, by rules.Actor, session Session, token
 	return g.store.ProveByMail(ctx, by, digestOf(token), session.Account.ID)
 }
 
-// Notice is what the holder of an account is told.
+// Notice is a notice to the holder of an account.
 type Notice string
 
-// What accounts are told by mail.
+// The notices, sent by mail.
 const (
 	NoticeBrowser   Notice = "new_browser"
 	NoticePassword  Notice = "password_changed"
@@ -112,25 +113,27 @@ const (
 	NoticeUnlinked  Notice = "identity_unlinked"
 )
 
-// notify queues a notice to an account. Of a new browser and of guesses it is sent once a day, of a change each time. Nobody is told about an account that is
-// unproven: the address may be a stranger's.
+// notify queues a notice to an account. Notices about new browsers and guesses are sent at most daily; notices about
+// changes always. An unproven account gets none, because the address may be a stranger's.
 func (g *Gate) notify(ctx context.Context, account Account, notice Notice, from Browser) {
 	if !g.options.Mail || !account.Proven() {
 		return
 	}
 	facts := map[string]string{"notice": string(notice), "browser": tidyUserAgent(from.UserAgent)}
-	if from.IP.IsValid() { // a command's is not
+	if from.IP.IsValid() { // a command has none
 		facts["ip"] = rules.PlainIP(from.IP).String()
 	}
 	if notice != NoticeBrowser && notice != NoticeGuesses {
-		facts["at"] = g.options.Now().UTC().Format(time.RFC3339Nano) // the store leaves out a notice with the same facts
+		// a unique fact, since the store drops a notice with the same facts
+		facts["at"] = g.options.Now().UTC().Format(time.RFC3339Nano)
 	}
 	g.finish(ctx, func(ctx context.Context) error {
 		_, err := g.store.QueueMail(ctx, Mail{
-			Kind: MailNotice, To: account.Email, Account: account.ID, GiveUpAt: g.options.Now().Add(noticeGivenUp), Facts: facts,
+			Kind: MailNotice, To: account.Email, Account: account.ID, GiveUpAt: g.options.Now().Add(noticeGivenUp),
+			Facts: facts,
 		}, platformMail)
 		if errors.Is(err, ErrTooMuchMail) {
-			return nil // it was sent a while ago, or others wait already
+			return nil // sent recently, or too many are queued
 		}
 		return err
 	})

@@ -15,13 +15,13 @@ import (
 	"strings"
 )
 
-// SecretKeyBytes is the length of a key of a Vault.
+// SecretKeyBytes is the length of a Vault's key.
 const SecretKeyBytes = 32
 
-// Vault encrypts secrets before they are stored, such as those of second factors and alerts. So who reads the database or a
+// Vault encrypts stored secrets, such as those of second factors and alerts, so that a reader of the database or a
 // backup cannot use them. The zero Vault has no key, and seals nothing.
 type Vault struct {
-	keys []vaultKey // the first one seals; the others open what they sealed when they were the first
+	keys []vaultKey // the first one seals; the others open older secrets
 }
 
 type vaultKey struct {
@@ -29,17 +29,18 @@ type vaultKey struct {
 	box cipher.AEAD
 }
 
-// keyIDLength is that of the beginning of a sealed secret, by which its key is found.
+// keyIDLength is the length of the key's id at the beginning of a sealed secret.
 const keyIDLength = 4
 
 var (
-	// ErrClosed is for what no key of a Vault opens.
-	ErrClosed = errors.New("the secret is sealed under a key that is not configured; keep former keys in SLUICE_SECRET_KEY, after the present one")
-	// ErrNoSecretKey is for what needs a Vault with a key.
+	// ErrClosed means that no key of the Vault opens the secret.
+	ErrClosed = errors.New("the secret is sealed under a key that is not configured; keep former keys in " +
+		"SLUICE_SECRET_KEY, after the present one")
+	// ErrNoSecretKey means that the operation needs a Vault with a key.
 	ErrNoSecretKey = errors.New("no secret key is configured")
 )
 
-// NewVault reads keys: 32 random bytes each, in base64, separated by commas. The first one seals. An empty text makes a
+// NewVault reads keys: 32 random bytes each, in base64, separated by commas. The first one seals. An empty text gives a
 // Vault without keys.
 func NewVault(keys string) (Vault, error) {
 	var v Vault
@@ -60,7 +61,7 @@ func NewVault(keys string) (Vault, error) {
 	return v, nil
 }
 
-// newVaultKey derives the id and the key of encryption, so that the id tells nothing about the latter.
+// newVaultKey derives id and encryption key, so that the id reveals nothing about the key.
 func newVaultKey(key []byte) (made vaultKey, err error) {
 	id, err := hkdf.Key(sha256.New, key, nil, "sluice vault key id", keyIDLength)
 	if err != nil {
@@ -82,20 +83,20 @@ func newVaultKey(key []byte) (made vaultKey, err error) {
 // HasKey reports whether the Vault can seal.
 func (v Vault) HasKey() bool { return len(v.keys) > 0 }
 
-// seal encrypts a secret for one use, such as "second factor" of one account. It is the key's id, a nonce, and the result of
-// AES-256-GCM.
+// seal encrypts a secret for one use, such as "second factor" of one account: the key's id, a nonce, and AES-256-GCM's
+// output.
 func (v Vault) seal(use string, owner int64, secret []byte) ([]byte, error) {
 	if !v.HasKey() {
 		return nil, ErrNoSecretKey
 	}
 	key := v.keys[0]
 	nonce := make([]byte, key.box.NonceSize())
-	_, _ = rand.Read(nonce) // it never fails; see its documentation
+	_, _ = rand.Read(nonce)
 	sealed := append(key.id[:], nonce...)
 	return key.box.Seal(sealed, nonce, secret, purpose(use, owner)), nil
 }
 
-// open decrypts what seal made for the same use and owner. isStale reports that another key than the first one sealed it.
+// open decrypts what seal made for the same use and owner. isStale means that not the first key sealed it.
 func (v Vault) open(use string, owner int64, sealed []byte) (secret []byte, isStale bool, err error) {
 	for i, key := range v.keys {
 		rest, ok := bytes.CutPrefix(sealed, key.id[:])
@@ -110,17 +111,17 @@ func (v Vault) open(use string, owner int64, sealed []byte) (secret []byte, isSt
 	return nil, false, ErrClosed
 }
 
-// purpose binds a sealed secret to its place, so that one copied to another row cannot be opened there.
+// purpose binds a sealed secret to its row, so that it cannot be opened in another one.
 func purpose(use string, owner int64) []byte {
 	return binary.BigEndian.AppendUint64([]byte("sluice "+use+"\x00"), uint64(owner))
 }
 
-// sealedText begins a sealed secret in a column of text, where others are stored as they are. No secret that is stored as it
-// is begins so: they are URLs, and keys without a colon.
+// sealedText marks a sealed secret in a text column that may also contain plain ones. No plain secret begins so: they
+// are URLs, and keys without a colon.
 const sealedText = "sealed:"
 
-// SealText seals a secret for a column of text: "sealed:", the key's id in hexadecimal, and the rest in base64. An empty
-// secret, and any secret of a Vault without a key, stays as it is.
+// SealText seals a secret for a text column: "sealed:", the key's id in hexadecimal, and the rest in base64. An empty
+// secret, and any secret of a Vault without a key, stays plain.
 func (v Vault) SealText(use string, owner int64, secret string) (string, error) {
 	if secret == "" || !v.HasKey() {
 		return secret, nil
@@ -132,7 +133,8 @@ func (v Vault) SealText(use string, owner int64, secret string) (string, error) 
 	return v.SealedPrefix() + base64.RawURLEncoding.EncodeToString(sealed[keyIDLength:]), nil
 }
 
-// OpenText returns the secret of a text that SealText made for the same use and owner. A text that is not sealed is the secret.
+// OpenText returns the secret of a text that SealText made for the same use and owner. A text that is not sealed is the
+// secret.
 func (v Vault) OpenText(use string, owner int64, stored string) (string, error) {
 	text, isSealed := strings.CutPrefix(stored, sealedText)
 	if !isSealed {
@@ -151,7 +153,7 @@ func (v Vault) OpenText(use string, owner int64, stored string) (string, error) 
 	return string(secret), err
 }
 
-// SealedPrefix begins what SealText makes, and differs from key to key. It is "" without a key.
+// SealedPrefix is the prefix of SealText's results for the first key; "" without a key.
 func (v Vault) SealedPrefix() string {
 	if !v.HasKey() {
 		return ""

@@ -8,8 +8,9 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// SignIn opens a session for the account with an address, and ends the one that the browser had. It is
-// ErrWrongPassword, a TooSoonError or ErrBusy for who may not come in, and SecondFactorError for who is to show a code.
+// SignIn opens a session for the account with an address, and ends the browser's former one. At a tenant's sign-in
+// (Browser.Tenant) the password decides between the account that joined by a link and the one that has proven the
+// address. It returns ErrWrongPassword, a TooSoonError or ErrBusy, and SecondFactorError if a code is missing.
 func (g *Gate) SignIn(ctx context.Context, email, password string, from Browser) (Entry, error) {
 	entry, err := g.signIn(ctx, email, password, from)
 	if err != nil {
@@ -23,70 +24,132 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 		return Entry{}, ErrPasswordsOff
 	}
 	if len(email) > maxEmailLength || len(password) > maxPasswordBytes {
-		return Entry{}, ErrWrongPassword // no account has such
+		return Entry{}, ErrWrongPassword // longer than any account's
 	}
-	account, hash, err := g.store.PasswordOf(ctx, email, from.Tenant)
-	isKnown := err == nil
-	limits, isKnownDevice := addressLimits(accountSubject(&account, email), from.IP), false
-	switch {
-	case errors.Is(err, rules.ErrNotFound):
-		hash = g.hasher.dummy
-	case err != nil:
+	candidates, err := g.candidates(ctx, email, from)
+	if err != nil {
 		return Entry{}, err
-	default:
-		if device, ok := deviceLimits(from.Device, account.ID, hash); ok {
-			limits, isKnownDevice = device, true
+	}
+	spray := g.sprays.left(from.IP, g.options.Now())
+	var tooSoon *TooSoonError
+	isWrong := false
+	for i := range candidates {
+		// A device exempts its own account only. A stranger who claimed this address by a link has a device too, and
+		// must not guess the password of the account that has proven the address.
+		if spray > 0 && !candidates[i].isKnownDevice {
+			tooSoon = &TooSoonError{spray}
+			continue
+		}
+		entry, err := g.signInAs(ctx, &candidates[i], password, from)
+		var wait TooSoonError
+		switch {
+		case errors.Is(err, ErrWrongPassword):
+			isWrong = true
+		case errors.As(err, &wait):
+			tooSoon = &wait // the other account need not wait
+		default:
+			return entry, err
 		}
 	}
-	if wait := g.sprays.left(from.IP, g.options.Now()); wait > 0 && !isKnownDevice {
-		return Entry{}, TooSoonError{wait}
-	}
-	weak, err := g.judge(ctx, limits, isKnownDevice, password, hash)
-	if err == nil && (!isKnown || !account.DisabledAt.IsZero()) {
-		err = ErrWrongPassword
-	}
-	if errors.Is(err, ErrWrongPassword) {
+	if isWrong {
 		g.sprays.failed(from.IP, g.options.Now())
+	}
+	if tooSoon != nil {
+		return Entry{}, *tooSoon
+	}
+	return Entry{}, ErrWrongPassword
+}
+
+// candidate is an account that a sign-in may mean, or the dummy for one that does not exist.
+type candidate struct {
+	account       Account
+	hash          string
+	limits        []Limit
+	exists        bool
+	isKnownDevice bool
+}
+
+// candidates returns the accounts that a sign-in may mean. With dummies a refusal costs and counts the same for unknown
+// addresses. The dummy for an account that joined a tenant by a link is last, so that others sign in there at the cost
+// of one hash.
+func (g *Gate) candidates(ctx context.Context, email string, from Browser) ([]candidate, error) {
+	holder, err := g.candidate(ctx, email, "", addressSubject(email), from)
+	if err != nil || from.Tenant == "" {
+		return []candidate{holder}, err
+	}
+	joined, err := g.candidate(ctx, email, from.Tenant, claimSubject(from.Tenant, email), from)
+	if joined.exists {
+		return []candidate{joined, holder}, err
+	}
+	return []candidate{holder, joined}, err
+}
+
+func (g *Gate) candidate(ctx context.Context, email, tenant string, subject Subject, from Browser) (candidate, error) {
+	c := candidate{limits: addressLimits(subject, from.IP)}
+	var err error
+	c.account, c.hash, err = g.store.PasswordOf(ctx, email, tenant)
+	switch {
+	case errors.Is(err, rules.ErrNotFound):
+		c.hash = g.hasher.dummy
+		return c, nil
+	case err != nil:
+		return candidate{}, err
+	}
+	c.exists = true
+	if device, ok := deviceLimits(from.Device, c.account.ID, c.hash); ok {
+		c.limits, c.isKnownDevice = device, true
+	}
+	return c, nil
+}
+
+func (g *Gate) signInAs(ctx context.Context, c *candidate, password string, from Browser) (Entry, error) {
+	weak, err := g.judge(ctx, c.limits, c.isKnownDevice, password, c.hash)
+	if err == nil && (!c.exists || !c.account.DisabledAt.IsZero()) {
+		err = ErrWrongPassword
 	}
 	if err != nil {
 		return Entry{}, err
 	}
-	entry, err := g.enter(ctx, account, hash, from)
+	hash := c.hash
+	entry, err := g.enter(ctx, c.account, hash, from)
 	isPending := errors.As(err, new(SecondFactorError))
 	switch {
 	case errors.Is(err, rules.ErrNotFound):
-		return Entry{}, ErrWrongPassword // since a moment ago
+		return Entry{}, ErrWrongPassword // changed a moment ago
 	case err != nil && !isPending:
 		return Entry{}, err
 	}
 	if weak {
-		renewed, err := g.rehash(ctx, account.ID, hash, password)
+		renewed, err := g.rehash(ctx, c.account.ID, hash, password)
 		switch {
 		case err == nil:
 			hash = renewed
-		case !errors.Is(err, ErrBusy): // the next sign-in renews it
+		case !errors.Is(err, ErrBusy): // the next sign-in renews the hash
 			g.options.Unfinished(ctx, err)
 		}
 	}
-	g.forget(ctx, limits[0].Subject)
+	g.forget(ctx, c.limits[0].Subject)
 	if isPending {
 		return Entry{}, err
 	}
-	entry.Device = newDevice(account.ID, hash)
-	if !isKnownDevice {
-		g.notify(ctx, account, NoticeBrowser, from)
+	entry.Device = newDevice(c.account.ID, hash)
+	if !c.isKnownDevice {
+		g.notify(ctx, c.account, NoticeBrowser, from)
 	}
 	return entry, nil
 }
 
-// openSession makes a new token always: one that was planted in the browser before is worth nothing. Only enter,
-// FinishSignIn and ChangePassword call it, after all factors of the account are proven.
-func (g *Gate) openSession(ctx context.Context, account Account, hash string, from Browser, secondFactor bool) (Entry, error) {
+// openSession always creates a new token, which defeats session fixation. Only enter, FinishSignIn and ChangePassword
+// call it, after all factors of the account are proven.
+func (g *Gate) openSession(ctx context.Context, account Account, hash string, from Browser, secondFactor bool) (Entry,
+	error,
+) {
 	token, digest := newToken()
 	created := NewSession{
 		Session: Session{
-			Account: account, UserAgent: tidyUserAgent(from.UserAgent), IP: rules.PlainIP(from.IP), SecondFactor: secondFactor,
-			Provider: from.Provider,
+			Account: account, UserAgent: tidyUserAgent(from.UserAgent), IP: rules.PlainIP(from.IP),
+			SecondFactor: secondFactor,
+			Provider:     from.Provider,
 		},
 		Token: digest, PasswordHash: hash,
 	}
@@ -113,13 +176,13 @@ func (g *Gate) live() Live {
 	return Live{SeenSince: now.Add(-g.options.IdleLimit), CreatedSince: now.Add(-g.options.AbsoluteLimit)}
 }
 
-// Authenticate returns the session with a token, or ErrSignedOut. The session counts as used.
+// Authenticate returns the session of a token, or ErrSignedOut, and resets its idle limit.
 func (g *Gate) Authenticate(ctx context.Context, token string) (Session, error) {
 	return g.session(ctx, token, Used)
 }
 
-// Recheck is Authenticate for a request that goes on without its owner, such as a stream: the session
-// does not count as used, so the idle limit still ends it.
+// Recheck is Authenticate without resetting the idle limit, for a request that continues without its owner, such as a
+// stream.
 func (g *Gate) Recheck(ctx context.Context, token string) (Session, error) {
 	return g.session(ctx, token, LookedAt)
 }
@@ -135,7 +198,7 @@ func (g *Gate) session(ctx context.Context, token string, use Use) (Session, err
 	return session, err
 }
 
-// SignOut ends the session. One that has ended already is no error.
+// SignOut ends the session. An ended one is no error.
 func (g *Gate) SignOut(ctx context.Context, session Session) error {
 	err := g.store.EndSession(ctx, session.Account.ID, session.ID)
 	if errors.Is(err, rules.ErrNotFound) {
@@ -144,16 +207,16 @@ func (g *Gate) SignOut(ctx context.Context, session Session) error {
 	return err
 }
 
-// Sessions lists the live sessions of an account, the latest first. Store.EndSession ends one of them,
-// Store.EndSessions all.
+// Sessions lists the live sessions of an account, latest first. Store.EndSession ends one of them, Store.EndSessions
+// all.
 func (g *Gate) Sessions(ctx context.Context, account AccountID) ([]Session, error) {
 	return g.store.Sessions(ctx, account, g.live())
 }
 
-// ChangePassword ends all sessions of the account and opens a new one: whoever has a copy of this session's
-// token is out as well. It returns the new secrets of this browser; ErrWrongPassword or a TooSoonError is
-// about the current password, rules.FieldErrors on new_password about the next, rules.ErrChanged about
-// another change at the same time. With any other error the password may be changed and nobody signed in.
+// ChangePassword ends all sessions of the account and opens a new one, because somebody else may have a copy of this
+// session's token. It returns ErrWrongPassword or a TooSoonError about the current password, rules.FieldErrors on
+// new_password, or rules.ErrChanged for a concurrent change. After any other error the password may be changed and
+// nobody signed in.
 func (g *Gate) ChangePassword(ctx context.Context, session Session, current, next string, from Browser) (Entry, error) {
 	account := session.Account
 	if g.options.NoPasswords {

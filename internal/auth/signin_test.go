@@ -78,7 +78,8 @@ func TestASignInEndsTheSessionThatTheBrowserHad(t *testing.T) {
 	_, err := w.Authenticate(t.Context(), planted.Token)
 	wantError(t, err, auth.ErrSignedOut)
 	must(w.Authenticate(t.Context(), elsewhere.Token))(t)
-	if sessions := must(w.Sessions(t.Context(), w.ada.ID))(t); len(sessions) != 2 || sessions[0].ID != entry.Session.ID {
+	if sessions := must(w.Sessions(t.Context(), w.ada.ID))(t); len(sessions) != 2 ||
+		sessions[0].ID != entry.Session.ID {
 		t.Errorf("the sessions are %+v, want 2, the latest first", sessions)
 	}
 }
@@ -102,7 +103,7 @@ func TestSessionsEnd(t *testing.T) {
 			w.exec(t, "UPDATE session SET last_seen_at = now() + interval '6 days 23 hours'")
 		}, then: after(7*24*time.Hour - 10*time.Minute)},
 		"by signing out": {do: func(t *testing.T, w *world, s auth.Session) {
-			for range 2 { // the second does no harm
+			for range 2 { // the second changes nothing
 				if err := w.SignOut(t.Context(), s); err != nil {
 					t.Error(err)
 				}
@@ -190,7 +191,7 @@ func TestAPasswordChangeEndsAllSessionsForANewOne(t *testing.T) {
 
 	renewed := must(w.ChangePassword(t.Context(), here.Session, adaPassword, next, laptop()))(t)
 	must(w.Authenticate(t.Context(), renewed.Token))(t)
-	for _, token := range []string{here.Token, there.Token} { // a thief may have a copy of this one
+	for _, token := range []string{here.Token, there.Token} { // a thief may have a copy of this session's token
 		_, err = w.Authenticate(t.Context(), token)
 		wantError(t, err, auth.ErrSignedOut)
 	}
@@ -232,7 +233,8 @@ func TestTheDatabaseHoldsNoSecret(t *testing.T) {
 	_, _ = w.SignIn(t.Context(), "my password is hunter2hunter2", "x", laptop())
 	for _, secret := range []string{adaPassword, entry.Token, entry.Device, token, "hunter2"} {
 		for _, table := range []string{"account", "session", "invitation", "sign_in_attempt"} {
-			n := w.count(t, "SELECT count(*) FROM "+table+" AS r WHERE strpos(r::text, $1) > 0 OR strpos(r::text, $2) > 0",
+			n := w.count(t, "SELECT count(*) FROM "+table+" AS r WHERE strpos(r::text, $1) > 0 OR strpos(r::text, "+
+				"$2) > 0",
 				secret, hex.EncodeToString([]byte(secret)))
 			if n > 0 {
 				t.Errorf("%q stands in %s", secret, table)
@@ -257,7 +259,8 @@ func TestCreateAdminIsTheWayBackIn(t *testing.T) {
 	if admin.ID != member.Account.ID || !admin.PlatformAdmin || !admin.DisabledAt.IsZero() {
 		t.Errorf("the admin is %+v, want account %d", admin, member.Account.ID)
 	}
-	if told := w.count(t, "SELECT count(*) FROM mail WHERE recipient = 'bob@example.com' AND facts->>'notice' = 'password_changed'"); told != 1 {
+	if told := w.count(t, "SELECT count(*) FROM mail WHERE recipient = 'bob@example.com' AND facts->>'notice' = "+
+		"'password_changed'"); told != 1 {
 		t.Errorf("the account was told %d times", told)
 	}
 	must(commands.SignIn(ctx, "bob@example.com", next, laptop()))(t)
@@ -287,10 +290,12 @@ func TestSettingAPasswordGivesNothingElse(t *testing.T) {
 		t.Error("who got a password is a platform admin")
 	}
 	if n := w.count(t, `SELECT count(*) FROM platform_audit_event
-		WHERE object_id = $1 AND actor_name = $2 AND after ? 'password_hash_changed'`, fmt.Sprint(member.Account.ID), by.Name); n != 1 {
+		WHERE object_id = $1 AND actor_name = $2 AND after ? 'password_hash_changed'`, fmt.Sprint(member.Account.ID),
+		by.Name); n != 1 {
 		t.Errorf("the log has it %d times", n)
 	}
-	if told := w.count(t, "SELECT count(*) FROM mail WHERE recipient = 'bob@example.com' AND facts->>'notice' = 'password_changed'"); told != 1 {
+	if told := w.count(t, "SELECT count(*) FROM mail WHERE recipient = 'bob@example.com' AND facts->>'notice' = "+
+		"'password_changed'"); told != 1 {
 		t.Errorf("the account was told %d times", told)
 	}
 	_, err = commands.SetPassword(ctx, by, "eve@example.com", next)
@@ -300,7 +305,8 @@ func TestSettingAPasswordGivesNothingElse(t *testing.T) {
 
 	member.Account.DisabledAt = time.Now()
 	must(w.store.UpdateAccount(ctx, w.ada.Actor(), member.Account))(t)
-	if account := must(commands.SetPassword(ctx, by, "bob@example.com", "the finest difference engine"))(t); account.DisabledAt.IsZero() {
+	if account := must(commands.SetPassword(ctx, by, "bob@example.com",
+		"the finest difference engine"))(t); account.DisabledAt.IsZero() {
 		t.Error("an account that was disabled is enabled")
 	}
 }

@@ -9,26 +9,25 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Who guesses one common password at many addresses makes no address wait. So failures are also counted by network, for all
-// addresses together. Known devices are exempt, so whoever shares a network with an attacker signs in from the usual
-// browser.
+// Password spraying tries one common password at many addresses, so that no address is slowed. Failures are therefore
+// also counted by network. Known devices are exempt, so that people who share a network with an attacker can sign in
+// from their usual browser.
 const (
-	// freeSprays is how many failures of a network make nobody wait: an office after a holiday has dozens.
+	// freeSprays is the number of failures of a network without a wait: an office after a holiday has dozens.
 	freeSprays = 60
-	// sprayEvery is how often one more is let through then, and one is forgotten.
+	// sprayEvery is the time to forget a failure, and then the time between attempts.
 	sprayEvery = 6 * time.Second
-	// maxSprays bounds the memory: about 1 MB.
-	maxSprays = 10_000
+	maxSprays  = 10_000
 )
 
-// sprays counts the failures of networks, in this process. A failure takes sprayEvery to be forgotten.
+// sprays counts the failures of networks in this process, in about 1 MB.
 type sprays struct {
 	sync.Mutex
 	// forgottenAt is when all failures of a network are forgotten.
 	forgottenAt map[netip.Prefix]time.Time
 }
 
-// left is how long attempts from a network have to wait.
+// left returns the wait for attempts from a network.
 func (s *sprays) left(from netip.Addr, now time.Time) time.Duration {
 	s.Lock()
 	defer s.Unlock()

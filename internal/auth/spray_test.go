@@ -11,14 +11,15 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// spray tries one password at so many addresses, each time from another machine of a network, and returns how many tries
-// were looked at.
+// spray tries one password at many addresses, each time from another machine of a network, and returns how many tries
+// were checked.
 func spray(t *testing.T, gate *auth.Gate, network string, tries int) (looked int) {
 	t.Helper()
 	base := netip.MustParsePrefix(network).Addr().As16()
 	for i := range tries {
 		base[15] = byte(i)
-		_, err := gate.SignIn(t.Context(), fmt.Sprintf("%s-%d@example.com", network, i), "Summer2026", auth.Browser{IP: netip.AddrFrom16(base)})
+		_, err := gate.SignIn(t.Context(), fmt.Sprintf("%s-%d@example.com", network, i), "Summer2026",
+			auth.Browser{IP: netip.AddrFrom16(base)})
 		var tooSoon auth.TooSoonError
 		switch {
 		case errors.As(err, &tooSoon):
@@ -59,6 +60,31 @@ func TestOnePasswordAtManyAddressesIsSlowedByNetwork(t *testing.T) {
 	if looked := spray(t, w.Gate, "203.0.113.0/24", 20); looked != 10 {
 		t.Errorf("a minute later %d guesses are looked at, want 10", looked)
 	}
+}
+
+// A stranger who claimed an address by a link has a device of that account. The device must not help to guess the
+// password of the account that has proven the address.
+func TestADeviceExemptsOnlyItsOwnAccountFromTheLimitOfANetwork(t *testing.T) {
+	t.Parallel()
+	start := time.Now()
+	w := newStillWorld(t, auth.Options{Now: func() time.Time { return start }})
+	claimed := w.claim(t)
+	stranger := laptopAt("acme")
+	stranger.Device = must(w.SignIn(t.Context(), adaEmail, claimed, laptopAt("acme")))(t).Device
+	owner := laptopAt("acme")
+	owner.Device = must(w.SignIn(t.Context(), adaEmail, adaPassword, laptopAt("acme")))(t).Device
+	spray(t, w.Gate, "203.0.113.0/24", 60)
+	w.hashes.Store(0)
+	for _, guess := range []string{"Summer2026", adaPassword} {
+		if _, err := w.SignIn(t.Context(), adaEmail, guess, stranger); !errors.As(err, &auth.TooSoonError{}) {
+			t.Errorf("the guess %q is answered %v, want a wait", guess, err)
+		}
+	}
+	if hashes := w.hashes.Load(); hashes != 2 {
+		t.Errorf("%d passwords are compared, want 2, of the stranger's own account", hashes)
+	}
+	must(w.SignIn(t.Context(), adaEmail, claimed, stranger))(t)
+	must(w.SignIn(t.Context(), adaEmail, adaPassword, owner))(t)
 }
 
 func TestRememberedSpraysAreBounded(t *testing.T) {

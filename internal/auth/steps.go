@@ -9,9 +9,9 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// enter is where every way in ends once the first factor is proven. It opens a session; or, for an account with a second
-// factor, it is SecondFactorError, and FinishSignIn opens the session. hash is the account's password hash that the first
-// factor was judged by. It is rules.ErrNotFound if the account has changed since, or is disabled.
+// enter completes the first factor of every kind of sign-in. It opens a session or, for an account with a second
+// factor, returns SecondFactorError for FinishSignIn. hash is the password hash that the first factor was checked with:
+// enter returns rules.ErrNotFound if the account has changed since, or is disabled.
 func (g *Gate) enter(ctx context.Context, account Account, hash string, from Browser) (Entry, error) {
 	if !account.HasSecondFactor() {
 		return g.openSession(ctx, account, hash, from, false)
@@ -25,8 +25,8 @@ func (g *Gate) enter(ctx context.Context, account Account, hash string, from Bro
 	return Entry{}, SecondFactorError{token, expires}
 }
 
-// FinishSignIn opens the session of a sign-in that waits for the second factor, and ends the one that the browser had. It is
-// ErrSignedOut if the sign-in is over, ErrWrongCode, or TooSoonError.
+// FinishSignIn opens the session of a sign-in that waits for the second factor, and ends the browser's former one. It
+// returns ErrSignedOut if the sign-in has ended, ErrWrongCode, or TooSoonError.
 func (g *Gate) FinishSignIn(ctx context.Context, token, code string, from Browser) (Entry, error) {
 	entry, err := g.finishSignIn(ctx, token, code, from)
 	if err != nil {
@@ -35,7 +35,7 @@ func (g *Gate) FinishSignIn(ctx context.Context, token, code string, from Browse
 	return entry, nil
 }
 
-// finishSignIn returns the account with an error too, for the log.
+// finishSignIn also returns the account with an error, for the log.
 func (g *Gate) finishSignIn(ctx context.Context, token, code string, from Browser) (entry Entry, err error) {
 	if len(token) != tokenLength {
 		return Entry{}, ErrSignedOut
@@ -55,7 +55,7 @@ func (g *Gate) finishSignIn(ctx context.Context, token, code string, from Browse
 		}
 		return entry, err
 	}
-	// Of two that finish it at once, one does.
+	// Only one of two concurrent calls succeeds.
 	err = g.store.EndPending(ctx, digest)
 	if err == nil {
 		_, isKnownDevice := deviceLimits(from.Device, account.ID, hash)
@@ -69,7 +69,7 @@ func (g *Gate) finishSignIn(ctx context.Context, token, code string, from Browse
 	return entry, err
 }
 
-// ConfirmIdentity makes a session fresh: its owner has signed in again. An account with a second factor needs a code. It is
+// ConfirmIdentity is step-up authentication by password, and by code if the account has a second factor. It returns
 // ErrWrongPassword, ErrNeedsCode, ErrWrongCode, TooSoonError or ErrBusy.
 func (g *Gate) ConfirmIdentity(ctx context.Context, session Session, password, code string, from Browser) error {
 	account := session.Account
@@ -100,17 +100,16 @@ func (g *Gate) ConfirmIdentity(ctx context.Context, session Session, password, c
 	return nil
 }
 
-// IsFresh reports whether the session's owner has signed in, or signed in again, within FreshFor.
+// IsFresh reports whether the session was authenticated or stepped up within FreshFor.
 func (s *Session) IsFresh(now time.Time) bool { return now.Sub(s.ConfirmedAt) < FreshFor }
 
-// HasTwoFactors reports whether the session satisfies a required second factor: its account has one, or it began by a
-// sign-in at a provider that counts as two. A factor of Sluice's own is judged by the account, because it may have been turned
-// off since.
+// HasTwoFactors reports whether the session satisfies a required second factor: its account has one, or the provider of
+// its sign-in counts as two. Our own factor is read from the account, because it may have been turned off since.
 func (s *Session) HasTwoFactors() bool {
 	return s.Account.HasSecondFactor() || s.SecondFactor && s.Provider != ""
 }
 
-// RequireFactor says which accounts must have a second factor, whatever their tenants require.
+// RequireFactor decides which accounts must have a second factor, whatever their tenants require.
 type RequireFactor string
 
 // The requirements of the platform.
@@ -126,5 +125,5 @@ func (g *Gate) RequiresSecondFactor(account *Account) bool {
 	return required == RequireEveryone || required == RequireAdmins && account.PlatformAdmin
 }
 
-// TakesSecondFactors reports whether accounts can have a second factor: there is a key to seal its secret.
+// TakesSecondFactors reports whether accounts can have a second factor, which needs a key to seal its secret.
 func (g *Gate) TakesSecondFactors() bool { return g.options.Vault.HasKey() }

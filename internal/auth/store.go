@@ -11,21 +11,20 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// What a store answers beside rules.ErrNotFound and the like.
+// The errors of a store beside rules.ErrNotFound and the like.
 var (
-	// ErrLastOwner is for a change that would leave a tenant without an owner who can sign in.
+	// ErrLastOwner means that the tenant would have no owner who can sign in.
 	ErrLastOwner = errors.New("the last owner of the tenant")
-	// ErrLastAdmin is for a change that would leave no platform admin who can sign in.
+	// ErrLastAdmin means that no platform admin could sign in.
 	ErrLastAdmin = errors.New("the last platform admin")
-	// ErrOtherAddress is for an invitation that was made out to another address than the account's.
+	// ErrOtherAddress means that the invitation is for another address than the account's.
 	ErrOtherAddress = errors.New("the invitation is for another address")
-	// ErrUnproven is for an account that has not proven its address and would join another tenant.
-	ErrUnproven = errors.New("the account has not proven its address")
-	// ErrSuspended is for an invitation to a tenant that is suspended.
+	// ErrUnproven means that an account without a proven address cannot join another tenant.
+	ErrUnproven  = errors.New("the account has not proven its address")
 	ErrSuspended = errors.New("the tenant is suspended")
 )
 
-// OnlyOwnerError is the ErrLastOwner of an account that is not to be disabled.
+// OnlyOwnerError is the ErrLastOwner of disabling an account.
 type OnlyOwnerError struct{ Tenants []string } // their slugs
 
 // Error names the tenants.
@@ -33,33 +32,32 @@ func (e OnlyOwnerError) Error() string {
 	return fmt.Sprintf("the last owner of %s", strings.Join(e.Tenants, ", "))
 }
 
-// Unwrap is ErrLastOwner.
+// Unwrap returns ErrLastOwner.
 func (OnlyOwnerError) Unwrap() error { return ErrLastOwner }
 
-// MaxSessions is how many sessions an account has at most; further sign-ins end the oldest.
+// MaxSessions bounds the sessions of an account; further sign-ins end the oldest.
 const MaxSessions = 100
 
-// Digest is the SHA-256 of a secret token; the token itself is never stored.
+// Digest is the SHA-256 of a secret token, which itself is never stored.
 type Digest [32]byte
 
-// Subject is who failed sign-ins are counted for: an address, one device of an account, or a session. It is a
-// digest, because people type passwords as addresses by mistake.
+// Subject is counted for failed sign-ins: an address, a device of an account, or a session. It is a digest, because
+// people type passwords as addresses by mistake.
 type Subject [32]byte
 
-// Counter names what is counted: attempts for a subject that come from a network, or from 0.0.0.0/0 for those
-// from anywhere.
+// Counter counts the attempts on a subject from a network; 0.0.0.0/0 is anywhere.
 type Counter struct {
 	Subject Subject
 	Network netip.Prefix
 }
 
-// Limit slows down what a counter counts.
+// Limit is the pace of a counter.
 type Limit struct {
 	Counter
 	Pace Pace
 }
 
-// Use says whether a session is used by its owner or only looked at.
+// Use says whether a session's owner uses it.
 type Use bool
 
 // The uses of a session.
@@ -68,7 +66,7 @@ const (
 	LookedAt Use = false
 )
 
-// Live says which sessions have not ended by themselves.
+// Live selects the sessions within their idle and absolute limits.
 type Live struct {
 	SeenSince    time.Time
 	CreatedSince time.Time
@@ -78,90 +76,91 @@ type Live struct {
 type NewSession struct {
 	Session
 	Token Digest
-	// PasswordHash is what the password was judged by.
+	// PasswordHash is the hash that the password was checked with.
 	PasswordHash string
-	// Replaces is the token of the session that the browser had before; zero for none.
+	// Replaces is the digest of the browser's former session; zero for none.
 	Replaces Digest
 }
 
-// Store is where accounts, sessions, members and invitations are written down. Changes to what a tenant owns
-// are written to the tenant's audit log in the same transaction, those to accounts to the platform's; by says in whose name.
+// Store stores accounts, sessions, members and invitations. Changes in a tenant are recorded in the tenant's audit log
+// in the same transaction, changes of accounts in the platform's, in the name of by.
 type Store interface {
-	ServiceKeyStore
 	MailStore
 	FactorStore
 	IdentityStore
 
-	// CreateAccount is rules.ErrExists if the address is taken by an account that has proven it or, for one that has not,
-	// by another of the same tenant.
+	// CreateAccount returns rules.ErrExists if an account has proven the address or, for an unproven account, if
+	// another one of the same tenant has it.
 	CreateAccount(ctx context.Context, by rules.Actor, account Account, passwordHash string) (Account, error)
 	Account(ctx context.Context, id AccountID) (Account, error)
-	// PasswordOf returns the account that has proven an e-mail address and its password's hash. With the slug of a tenant
-	// it prefers the account with this address that is unproven there.
+	// PasswordOf returns the account that has proven an address, and its password hash. With a tenant's slug it returns
+	// the unproven account with the address that joined there by a link.
 	PasswordOf(ctx context.Context, email, slug string) (account Account, passwordHash string, err error)
-	// PasswordHash returns the hash of an account's password.
 	PasswordHash(ctx context.Context, id AccountID) (string, error)
-	// ProveAddress makes an account the one that has proven its address. It is rules.ErrExists if another one has.
+	// ProveAddress records that an account has proven its address. It returns rules.ErrExists if another one has.
 	ProveAddress(ctx context.Context, by rules.Actor, id AccountID, expected rules.Expected) (Account, error)
-	// Accounts lists by e-mail address those whose address or name contains the text, after a place.
+	// Accounts lists accounts whose address or name contains the text, by address, after a cursor.
 	Accounts(ctx context.Context, text string, after AccountPlace, limit int) ([]Account, error)
 	// UpdateAccount changes the name, PlatformAdmin and whether it is disabled, at the account's Version. Disabling
-	// ends all its sessions. Open invitations by an account that may no longer invite are revoked.
-	// It is ErrLastAdmin or an OnlyOwnerError if the change would leave nobody in charge.
+	// ends all sessions. Open invitations by an account that may no longer invite are revoked. It returns ErrLastAdmin
+	// or an OnlyOwnerError if the change would leave nobody in charge.
 	UpdateAccount(ctx context.Context, by rules.Actor, account Account) (Account, error)
-	// ChangePassword replaces the hash, and ends all sessions of the account. It is rules.ErrChanged if the
-	// account has another hash than from.
+	// ChangePassword replaces the hash, and ends all sessions. It returns rules.ErrChanged if the hash is not from.
 	ChangePassword(ctx context.Context, by rules.Actor, id AccountID, from, to string) error
-	// Rehash replaces the hash by another one of the same password. It does nothing if the account has
-	// another hash than from.
+	// Rehash replaces the hash by another one of the same password, unless the hash is not from.
 	Rehash(ctx context.Context, id AccountID, from, to string) error
 
-	// CreateSession is rules.ErrNotFound if the account has got another password, was disabled, or has got a second
-	// factor that was not shown, meanwhile.
-	// It ends the session that the new one replaces, those that are not live, and those above MaxSessions.
+	// CreateSession returns rules.ErrNotFound if the account was disabled, got another password, or got a second factor
+	// that was not used, meanwhile. It ends the replaced session, expired ones, and those above MaxSessions.
 	CreateSession(ctx context.Context, session NewSession, live Live) (Session, error)
-	// SessionOf returns the session with a token, if it is live and its account not disabled. With use
-	// Used, it notes at most once a minute that the session was seen, which puts its idle limit off.
+	// SessionOf returns the session of a token, if it is live and its account not disabled. With Used it resets the
+	// idle limit, at most once a minute.
 	SessionOf(ctx context.Context, token Digest, live Live, use Use) (Session, error)
-	Sessions(ctx context.Context, account AccountID, live Live) ([]Session, error) // the latest first
+	Sessions(ctx context.Context, account AccountID, live Live) ([]Session, error) // latest first
 	EndSession(ctx context.Context, account AccountID, id int64) error
 	EndSessions(ctx context.Context, account AccountID) (ended int64, err error)
-	// SignOutAccount is EndSessions in the name of somebody else, which the platform's audit log has.
+	// SignOutAccount is EndSessions by somebody else, recorded in the platform's audit log.
 	SignOutAccount(ctx context.Context, by rules.Actor, account AccountID) error
 
 	// Memberships lists the tenants of an account by slug.
 	Memberships(ctx context.Context, account AccountID, after string, limit int) ([]Membership, error)
-	// RoleIn is rules.ErrNotFound if the account is no member of the tenant.
+	// RoleIn returns rules.ErrNotFound if the account is not a member of the tenant.
 	RoleIn(ctx context.Context, tenant rules.TenantID, account AccountID) (Role, error)
-	Members(ctx context.Context, tenant rules.TenantID, after AccountPlace, limit int) ([]Member, error) // by e-mail address
+	// by e-mail address
+	Members(ctx context.Context, tenant rules.TenantID, after AccountPlace, limit int) ([]Member, error)
 	Member(ctx context.Context, tenant rules.TenantID, account AccountID) (Member, error)
-	// AddMember makes an account a member without an invitation; rules.ErrExists if it is one, ErrUnproven if it is an
-	// unproven account of another tenant.
+	// AddMember makes an account a member without an invitation. It returns rules.ErrExists for a member, and
+	// ErrUnproven for an unproven account of another tenant.
 	AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, role Role) (Member, error)
-	// ChangeRole and RemoveMember revoke the open invitations by an account that is no longer an owner.
+	// ChangeRole and RemoveMember revoke the open invitations by an account that is no longer an owner. With cancels,
+	// RemoveMember also cancels the account's waiting scheduled changes.
 	ChangeRole(ctx context.Context, by rules.Actor, member Member) (Member, error) // at its Version; or ErrLastOwner
-	RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, expected rules.Expected) error
+	RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account AccountID, expected rules.Expected,
+		cancels bool) error
 
-	// Invite revokes an open invitation of the same address. It is rules.ErrNotFound for an account that is neither
-	// an owner nor a platform admin any more, and rules.ErrExists if a member has that address.
+	// Invite revokes an open invitation of the same address. It returns rules.ErrNotFound if the inviter is no longer
+	// an owner or platform admin, and rules.ErrExists if a member has the address.
 	Invite(ctx context.Context, by rules.Actor, invitation Invitation, token Digest) (Invitation, error)
-	// Invitations lists the open ones, the latest first, those before an id; 0 is no bound.
+	// Invitations lists the open invitations, latest first, before an id; 0 is no bound.
 	Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]Invitation, error)
 	RevokeInvitation(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64) error
-	// InvitationOf returns the open invitation with a token, and its tenant.
+	// InvitationOf returns the open invitation of a token, and its tenant.
 	InvitationOf(ctx context.Context, token Digest) (Invitation, rules.Tenant, error)
-	// Accept uses an invitation up: the account becomes a member, or keeps a higher role that it has. It is
-	// ErrOtherAddress unless the account has the invitation's address, ErrUnproven if it is an unproven account of another
-	// tenant, and ErrSuspended while the tenant is. An invitation by mail proves the account's address.
+	// Accept uses up an invitation: the account becomes a member, or keeps its higher role. It returns ErrOtherAddress
+	// unless the account has the invited address, ErrUnproven for an unproven account of another tenant, and
+	// ErrSuspended for a suspended tenant. A mailed invitation proves the address.
 	Accept(ctx context.Context, by rules.Actor, token Digest, account AccountID) (Member, error)
-	// AcceptAsNew creates the account of the invited address as well, or nothing at all. Of by only the
-	// RequestID is used: the new account is the actor. Unless the invitation came by mail, the account is unproven.
+	// AcceptAsNew also creates the account of the invited address, in one transaction. The new account is the actor,
+	// with the RequestID of by. It is unproven unless the invitation was mailed.
 	AcceptAsNew(ctx context.Context, by rules.Actor, token Digest, account Account, passwordHash string) (Member, error)
 
-	// Attempt counts an attempt to sign in, before its password is looked at, for all of the limits. If it comes too
-	// soon for any (see Pace.WaitAfter) it is counted for none, and the longest wait is returned with its counter.
-	// Limits come in the order of their networks, 0.0.0.0/0 first.
+	// ServiceKeyUsed records the use of a service key, to the minute.
+	ServiceKeyUsed(ctx context.Context, keyID string) error
+
+	// Attempt counts an attempt for all limits, before its password is checked. If it is too soon for any (see
+	// Pace.WaitAfter), nothing is counted, and the longest wait is returned with its counter. Limits must be sorted by
+	// network, 0.0.0.0/0 first.
 	Attempt(ctx context.Context, limits []Limit) (by Counter, wait time.Duration, err error)
-	// ForgetAttempts is for a subject that has signed in; it forgets attempts from everywhere.
+	// ForgetAttempts resets the counters of a subject that has signed in.
 	ForgetAttempts(ctx context.Context, subject Subject) error
 }

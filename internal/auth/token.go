@@ -6,14 +6,14 @@ import (
 	"encoding/base64"
 )
 
-// tokenLength is that of 32 bytes in unpadded base64url.
+// tokenLength is the length of 32 bytes in unpadded base64url.
 const tokenLength = 43
 
-// newToken makes up the secret of a session or an invitation. Its 256 random bits cannot be searched, so
-// a plain digest of it may be stored.
+// newToken creates the secret of a session or an invitation. It has 256 random bits, so that a plain digest may be
+// stored.
 func newToken() (token string, digest Digest) {
 	var random [32]byte
-	_, _ = rand.Read(random[:]) // it never fails; see its documentation
+	_, _ = rand.Read(random[:]) // never fails
 	token = base64.RawURLEncoding.EncodeToString(random[:])
 	return token, digestOf(token)
 }

@@ -11,15 +11,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// The longest texts: an address in bytes (RFC 5321, section 4.5.3.1.3, without its brackets), the
-// others in characters.
+// The longest texts: an address in bytes (RFC 5321, section 4.5.3.1.3, without its brackets), the others in characters.
 const (
 	maxEmailLength     = 254
 	maxNameLength      = 100
 	maxUserAgentLength = 256
 )
 
-// Validate returns all that is wrong with an account as people describe it.
+// Validate returns the mistakes in an account's address and name.
 func (a *Account) Validate() rules.FieldErrors {
 	var errs rules.FieldErrors
 	if !isAddress(a.Email) {
@@ -32,7 +31,7 @@ func (a *Account) Validate() rules.FieldErrors {
 	return errs
 }
 
-// Validate returns all that is wrong with an invitation as people describe it.
+// Validate returns the mistakes in an invitation's address and role.
 func (i *Invitation) Validate() rules.FieldErrors {
 	var errs rules.FieldErrors
 	if !isAddress(i.Email) {
@@ -41,12 +40,15 @@ func (i *Invitation) Validate() rules.FieldErrors {
 	return append(errs, i.Role.Validate()...)
 }
 
-// Validate returns what is wrong with a role, if anything is.
+// Validate returns the mistake in a role, if any.
 func (r Role) Validate() rules.FieldErrors {
 	if slices.Contains(roles, r) {
 		return nil
 	}
-	return rules.FieldErrors{{Field: "role", Message: fmt.Sprintf("must be viewer, editor or owner, got %q", string(r))}}
+	return rules.FieldErrors{{
+		Field:   "role",
+		Message: fmt.Sprintf("must be viewer, editor or owner, got %q", string(r)),
+	}}
 }
 
 func wrongAddress(email string) rules.FieldError {
@@ -54,7 +56,7 @@ func wrongAddress(email string) rules.FieldError {
 		"must be an e-mail address such as ada@example.com, of at most %d bytes, got %.80q", maxEmailLength, email)}
 }
 
-// isAddress accepts what RFC 5322 calls an addr-spec, without display names, comments and quoting.
+// isAddress accepts an addr-spec of RFC 5322 without display name, comments and quotes.
 func isAddress(email string) bool {
 	if len(email) > maxEmailLength || !isLine(email) || strings.ContainsAny(email, ` "`) {
 		return false
@@ -63,17 +65,16 @@ func isAddress(email string) bool {
 	return err == nil && parsed.Name == "" && parsed.Address == email
 }
 
-// isLine says whether a text is one line of visible characters, without space around it.
+// isLine accepts one line of visible characters without space around it.
 func isLine(text string) bool {
 	return utf8.ValidString(text) && strings.TrimSpace(text) == text &&
 		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// SameAddress says whether two e-mail addresses are one account's.
+// SameAddress reports whether two e-mail addresses are equal but for the case of ASCII letters.
 func SameAddress(a, b string) bool { return foldAddress(a) == foldAddress(b) }
 
-// foldAddress gives addresses that are one account's the same form. It folds ASCII letters only, like
-// the database: Unicode's rules make one of addresses that are two.
+// foldAddress folds only ASCII letters, like the database: Unicode folding would merge different addresses.
 func foldAddress(email string) string {
 	return strings.Map(func(r rune) rune {
 		if 'A' <= r && r <= 'Z' {
@@ -83,7 +84,7 @@ func foldAddress(email string) string {
 	}, email)
 }
 
-// tidyUserAgent makes a text that can be stored and shown of what a browser calls itself.
+// tidyUserAgent removes what cannot be stored or shown.
 func tidyUserAgent(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {

@@ -39,13 +39,15 @@ func newWorld(t *testing.T, options auth.Options) *world {
 	return newWorldOn(t, devdbtest.Postgres(t), options)
 }
 
-// newStillWorld is newWorld with a database whose clock stands still, so that no wait ends because the machine is
-// slow. Whatever reads clock_timestamp() there reads that clock; now() goes on.
+// newStillWorld is newWorld with a stopped clock_timestamp() in the database, so that no wait ends because the machine
+// is slow. now() continues.
 func newStillWorld(t *testing.T, options auth.Options) *world {
 	t.Helper()
 	url := devdbtest.Postgres(t)
 	if _, err := connect(t, url).Exec(t.Context(), `DO $$ BEGIN
-		EXECUTE format('CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE RETURN %L::timestamptz', now());
+		EXECUTE format(
+			'CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE RETURN %L::timestamptz',
+			now());
 		EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database());
 	END $$`); err != nil {
 		t.Fatal(err)
@@ -66,7 +68,7 @@ func newWorldOn(t *testing.T, url string, options auth.Options) *world {
 	return w
 }
 
-// newGate is another process of the same installation.
+// newGate returns another process of the same installation.
 func (w *world) newGate(store auth.Store, options auth.Options) *auth.Gate {
 	gate := auth.NewGate(store, options)
 	gate.WatchHashes(func() { w.hashes.Add(1) })
@@ -76,7 +78,8 @@ func (w *world) newGate(store auth.Store, options auth.Options) *auth.Gate {
 func (w *world) newTenant(t *testing.T, slug string) (id rules.TenantID) {
 	t.Helper()
 	connection := connect(t, w.url)
-	err := connection.QueryRow(t.Context(), "INSERT INTO tenant (slug, name) VALUES ($1, $1) RETURNING tenant_id", slug).Scan(&id)
+	err := connection.QueryRow(t.Context(), "INSERT INTO tenant (slug, name) VALUES ($1, $1) RETURNING tenant_id",
+		slug).Scan(&id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +94,6 @@ func (w *world) exec(t *testing.T, sql string, args ...any) {
 	}
 }
 
-// count returns the number that a query answers.
 func (w *world) count(t *testing.T, sql string, args ...any) (n int) {
 	t.Helper()
 	connection := connect(t, w.url)
@@ -101,7 +103,7 @@ func (w *world) count(t *testing.T, sql string, args ...any) (n int) {
 	return n
 }
 
-// join makes a new account by an invitation, and proves its address.
+// join creates an account by an invitation, and proves its address.
 func (w *world) join(t *testing.T, email string, role auth.Role) (auth.Member, auth.Entry) {
 	t.Helper()
 	member, entry, err := w.AcceptAsNew(t.Context(), "", w.invite(t, email, role), "", adaPassword, auth.Browser{})
@@ -133,7 +135,7 @@ func laptop() auth.Browser {
 	return auth.Browser{UserAgent: "Lynx\n/2.8\xff", IP: netip.MustParseAddr("::ffff:203.0.113.9")}
 }
 
-// must(f())(t) is f's value, and ends the test if there was an error.
+// must(f())(t) returns f's value, or fails the test.
 func must[T any](value T, err error) func(testing.TB) T {
 	return func(tb testing.TB) T {
 		tb.Helper()

@@ -1,11 +1,9 @@
-// Package certs reads certificates, keys and certificate authorities from files, for servers and clients.
+// Package certs reads certificates, keys and authorities from files, for servers and clients.
 //
-// Files are read again when they change, without a restart: before a handshake, at most once a second, the package compares
-// their sizes and times. Files that cannot be used, as when only one of two has been replaced yet, leave the last good ones
-// in force; the log says why, once for each change. New connections use the new files; open ones keep theirs.
-//
-// Errors name the option that gave the file, and never contain what is in it. A handshake costs the few microseconds of
-// asking for the files' times; a connection after its handshake costs nothing.
+// Changed files are read again without a restart: before a handshake, at most once a second, their sizes and times are
+// compared. Unusable files, such as a certificate whose key is not replaced yet, leave the last good ones in force and
+// are logged once. New connections use the new files; open ones keep theirs. Errors name the option of the file, and
+// never its content. A handshake costs a few microseconds.
 package certs
 
 import (
@@ -21,21 +19,21 @@ import (
 	"time"
 )
 
-// File is a PEM file, and the option that named it.
+// File is a PEM file and the option that named it.
 type File struct{ Path, Option string }
 
-// Files are what a server or client proves itself with, and whom it believes. All may be missing.
+// Files are the certificate of a server or client and the authorities that it trusts. All are optional.
 type Files struct {
 	Cert, Key File // of this side; both or none
-	// CA has the certificate authorities of the other side. Without it, a server asks for no certificate and a client
-	// believes those of the operating system.
+	// CA signs the other side's certificate. Without it, a server asks for none and a client trusts the operating
+	// system's authorities.
 	CA File
 }
 
-// checkEvery is how long files are taken to be unchanged.
+// checkEvery bounds how often the files' times are read.
 const checkEvery = time.Second
 
-// Source has the current content of Files. It is safe for concurrent use.
+// Source holds the current content of Files. It is safe for concurrent use.
 type Source struct {
 	files Files
 	log   *slog.Logger
@@ -52,13 +50,13 @@ type content struct {
 	ca   *x509.CertPool
 }
 
-// stamp tells whether a file has changed. Replaced links, as of Kubernetes' mounted secrets, change it too.
+// stamp detects a changed file, also behind a replaced link such as those of Kubernetes' mounted secrets.
 type stamp struct {
 	modified time.Time
 	size     int64
 }
 
-// Open reads the files. Its error names the option of the first file that cannot be used.
+// Open reads the files. Its error names the option of the first unusable file.
 func Open(files Files, log *slog.Logger) (*Source, error) {
 	s := &Source{files: files, log: log, now: time.Now}
 	s.checked, s.seen = s.now(), s.stamps()
@@ -91,7 +89,7 @@ func (s *Source) readPair() (*tls.Certificate, error) {
 		return nil, fmt.Errorf("%s: %w", s.files.Key.Option, err)
 	}
 	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil { // its text has no part of the files
+	if err != nil { // the error contains no part of the files
 		return nil, fmt.Errorf("%s and %s: %w", s.files.Cert.Option, s.files.Key.Option, err)
 	}
 	if now := s.now(); now.After(pair.Leaf.NotAfter) {
@@ -125,7 +123,7 @@ func (s *Source) stamps() (stamps [3]stamp) {
 	return stamps
 }
 
-// content returns what the files have, or last had when they could be used.
+// content returns the last good content of the files.
 func (s *Source) content() content {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +147,7 @@ func (s *Source) content() content {
 	return fresh
 }
 
-// option names the files in the log.
+// option identifies the files in logs.
 func (s *Source) option() string {
 	if s.files.Cert.Path != "" {
 		return s.files.Cert.Option
@@ -157,7 +155,7 @@ func (s *Source) option() string {
 	return s.files.CA.Option
 }
 
-// Expiry returns when the certificate of this side expires, or the zero time without one.
+// Expiry returns the expiry of this side's certificate, or zero without one.
 func (s *Source) Expiry() time.Time {
 	if cert := s.content().cert; cert != nil {
 		return cert.Leaf.NotAfter
@@ -165,14 +163,17 @@ func (s *Source) Expiry() time.Time {
 	return time.Time{}
 }
 
-// Server returns the configuration of a listener, which needs a certificate. protocols are offered in the handshake, the
-// preferred first: h2, http/1.1. With a CA, clients must show a certificate that it signed.
+// Server returns the configuration of a listener, which needs a certificate. protocols are offered in order of
+// preference: h2, http/1.1. With a CA, clients must show a certificate that it signed.
 func (s *Source) Server(protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: protocols,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			now := s.content()
-			c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, Certificates: []tls.Certificate{*now.cert}}
+			c := &tls.Config{
+				MinVersion: tls.VersionTLS12, NextProtos: protocols,
+				Certificates: []tls.Certificate{*now.cert},
+			}
 			if now.ca != nil {
 				c.ClientCAs, c.ClientAuth = now.ca, tls.RequireAndVerifyClientCert
 			}
@@ -181,12 +182,12 @@ func (s *Source) Server(protocols ...string) *tls.Config {
 	}
 }
 
-// Dialer connects to servers by TLS. Its errors about the server's certificate name the option of the CA, or ask for it.
+// Dialer connects by TLS. Its errors about the server's certificate name the option of the CA.
 type Dialer struct {
 	*Source
-	// ServerName is the name that certificates must have; "" is the host of the address.
+	// ServerName is the required name of the certificate; "" is the host of the address.
 	ServerName string
-	// Timeout bounds connecting and the handshake together.
+	// Timeout bounds the connection and the handshake together.
 	Timeout time.Duration
 }
 
@@ -205,9 +206,11 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 	case err == nil:
 		return conn, nil
 	case errors.As(err, &refused) && d.files.CA.Path != "":
-		return nil, fmt.Errorf("connect to %s: the authorities of %s do not vouch for its certificate: %w", addr, d.files.CA.Option, err)
+		return nil, fmt.Errorf("connect to %s: its certificate is not signed by the authorities of %s: %w", addr,
+			d.files.CA.Option, err)
 	case errors.As(err, &refused):
-		return nil, fmt.Errorf("connect to %s: its certificate is not trusted; name its authority by %s: %w", addr, d.files.CA.Option, err)
+		return nil, fmt.Errorf("connect to %s: its certificate is not trusted; name its authority by %s: %w", addr,
+			d.files.CA.Option, err)
 	}
 	return nil, fmt.Errorf("connect to %s by TLS: %w", addr, err)
 }

@@ -36,7 +36,7 @@ func serve(t *testing.T, s *Source) (addr string) {
 				return
 			}
 			go func() {
-				_, _ = c.Write([]byte("x")) // which begins with the handshake
+				_, _ = c.Write([]byte("x")) // begins with the handshake
 				_ = c.Close()
 			}()
 		}
@@ -51,7 +51,7 @@ func shown(t *testing.T, addr string, config *tls.Config) (name string, err erro
 		return "", err
 	}
 	defer c.Close()
-	if _, err := c.Read(make([]byte, 1)); err != nil { // a server's refusal comes after the client's handshake
+	if _, err := c.Read(make([]byte, 1)); err != nil { // the server refuses after the client's handshake
 		return "", err
 	}
 	return c.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
@@ -73,14 +73,15 @@ func TestAServerShowsItsFilesAsTheyAreNow(t *testing.T) {
 			t.Fatalf("the server shows %q, %v, want %q", got, err, name)
 		}
 	}
-	elapse := func() { s.checked = time.Time{} } // as if a second had passed; the server is idle
+	elapse := func() { s.checked = time.Time{} } // as if a second had passed
 	want("first")
 
 	other := ca.Valid(t, "second")
 	replace(t, other.CertFile, pair.CertFile) // its key is still the old one
 	elapse()
 	want("first")
-	if got := logged.String(); strings.Count(got, "OPTION_CERT and OPTION_KEY") != 1 || strings.Contains(got, "PRIVATE") {
+	if got := logged.String(); strings.Count(got, "OPTION_CERT and OPTION_KEY") != 1 ||
+		strings.Contains(got, "PRIVATE") {
 		t.Errorf("it logged %q, want one line that names both options", got)
 	}
 	replace(t, other.KeyFile, pair.KeyFile)
@@ -101,7 +102,7 @@ func replace(t *testing.T, from, to string) {
 	if err := os.WriteFile(to, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Two writes within one tick of the file system's clock would have one time, and may have one size.
+	// Two writes within a tick of the file system's clock have one time, and may have one size.
 	if err := os.Chtimes(to, time.Time{}, time.Now().Add(time.Duration(len(from))*time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -142,12 +143,27 @@ func TestFilesThatCannotBeUsedAreRefusedByOption(t *testing.T) {
 		files Files
 		want  string
 	}{
-		"a missing certificate":  {files(certstest.Pair{CertFile: "nowhere", KeyFile: pair.KeyFile}, ""), "OPTION_CERT: open nowhere"},
-		"a missing key":          {files(certstest.Pair{CertFile: pair.CertFile, KeyFile: "nowhere"}, ""), "OPTION_KEY: open nowhere"},
-		"a key of another":       {files(certstest.Pair{CertFile: pair.CertFile, KeyFile: other.KeyFile}, ""), "OPTION_CERT and OPTION_KEY: tls: private key does not match"},
-		"a key that is none":     {files(certstest.Pair{CertFile: pair.CertFile, KeyFile: empty}, ""), "OPTION_CERT and OPTION_KEY: tls: "},
-		"an expired certificate": {files(ca.Issue(t, "c", time.Now().Add(-time.Minute)), ""), "OPTION_CERT: the certificate in "},
-		"no authority":           {files(pair, empty), "OPTION_CA: " + empty + " has no certificate in PEM"},
+		"a missing certificate": {
+			files(certstest.Pair{CertFile: "nowhere", KeyFile: pair.KeyFile}, ""),
+			"OPTION_CERT: open nowhere",
+		},
+		"a missing key": {
+			files(certstest.Pair{CertFile: pair.CertFile, KeyFile: "nowhere"}, ""),
+			"OPTION_KEY: open nowhere",
+		},
+		"a key of another": {
+			files(certstest.Pair{CertFile: pair.CertFile, KeyFile: other.KeyFile}, ""),
+			"OPTION_CERT and OPTION_KEY: tls: private key does not match",
+		},
+		"a key that is none": {
+			files(certstest.Pair{CertFile: pair.CertFile, KeyFile: empty}, ""),
+			"OPTION_CERT and OPTION_KEY: tls: ",
+		},
+		"an expired certificate": {
+			files(ca.Issue(t, "c", time.Now().Add(-time.Minute)), ""),
+			"OPTION_CERT: the certificate in ",
+		},
+		"no authority": {files(pair, empty), "OPTION_CA: " + empty + " has no certificate in PEM"},
 	} {
 		_, err := Open(test.files, slog.New(slog.DiscardHandler))
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") {
@@ -172,8 +188,8 @@ func TestADialerVerifiesTheServer(t *testing.T) {
 	}{
 		"the right authority":       {ca.CAFile, "", ""},
 		"the right name":            {ca.CAFile, "server", ""},
-		"another name":              {ca.CAFile, "else", "OPTION_CA do not vouch"},
-		"another authority":         {other.CAFile, "", "OPTION_CA do not vouch"},
+		"another name":              {ca.CAFile, "else", "not signed by the authorities of OPTION_CA"},
+		"another authority":         {other.CAFile, "", "not signed by the authorities of OPTION_CA"},
 		"the system's, which is no": {"", "", "name its authority by OPTION_CA"},
 	} {
 		d := Dialer{Source: open(files(certstest.Pair{}, test.ca)), ServerName: test.server, Timeout: time.Minute}

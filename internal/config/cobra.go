@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// run lets cobra find the command and read its flags. Help, versions and shell completion go to answer.
+// run finds the command and reads its flags. Help, versions and shell completion are written to answer.
 func (p *parser) run(binary string, answer io.Writer) (*cobra.Command, error) {
 	root := p.newCommand(Command(binary), binary)
 	for _, c := range everyCommand {
@@ -20,7 +20,7 @@ func (p *parser) run(binary string, answer io.Writer) (*cobra.Command, error) {
 		}
 	}
 	if root.HasSubCommands() {
-		root.TraverseChildren = true // a flag in front of the command is unknown
+		root.TraverseChildren = true // a flag before the command is unknown
 		root.SuggestionsMinimumDistance = 2
 		root.RunE = func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -36,17 +36,16 @@ func (p *parser) run(binary string, answer io.Writer) (*cobra.Command, error) {
 	root.SetVersionTemplate("{{.Version}}")
 	root.SetFlagErrorFunc(p.unknownFlag)
 	root.SetOut(answer)
-	root.SetErr(io.Discard) // what shell completion says to its developers
+	root.SetErr(io.Discard) // messages of shell completion for its developers
 	root.SetArgs(p.args)
 	cmd, err := root.ExecuteC()
 	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) { // in front of the command; pflag's own words would show its value
+	if errors.As(err, &unknown) { // before the command; pflag's message would contain the value
 		err = fmt.Errorf("%s: %s has no such option", typed(unknown), binary)
 	}
 	return cmd, err
 }
 
-// names lists the commands of a binary.
 func names(root *cobra.Command) string {
 	var names []string
 	for _, cmd := range root.Commands() {
@@ -55,7 +54,7 @@ func names(root *cobra.Command) string {
 	return strings.Join(names, ", ")
 }
 
-// newCommand has the flags of every command, so that one that another command takes is told from a misspelt one.
+// newCommand defines the flags of all commands, so that a flag of another command is told apart from a misspelt one.
 func (p *parser) newCommand(c Command, use string) *cobra.Command {
 	binary, _, _ := strings.Cut(string(c), " ")
 	cmd := &cobra.Command{
@@ -84,14 +83,14 @@ func (p *parser) newCommand(c Command, use string) *cobra.Command {
 		if choices := strings.Split(o.value.kind, "|"); len(choices) > 1 {
 			complete := cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)
 			if err := cmd.RegisterFlagCompletionFunc(o.name, complete); err != nil {
-				panic(err) // two options have one name
+				panic(err) // two options with one name
 			}
 		}
 	}
 	return cmd
 }
 
-// flagValue notes the text of a flag; it is judged with the variables.
+// flagValue records the text of a flag, which is validated together with the variables.
 type flagValue struct {
 	parser *parser
 	option option
@@ -105,7 +104,7 @@ func (v flagValue) Set(text string) error {
 	return nil
 }
 
-// unknownFlag notes each flag that does not exist, and reads the others. Help is answered whatever else is wrong.
+// unknownFlag reports each unknown flag, and reads the others. Help has precedence over errors.
 func (p *parser) unknownFlag(cmd *cobra.Command, err error) error {
 	p.command = Command(cmd.CommandPath())
 	_, args, _ := cmd.Root().Traverse(p.args)
@@ -120,7 +119,7 @@ func (p *parser) unknownFlag(cmd *cobra.Command, err error) error {
 	for errors.As(err, &unknown) {
 		flag := typed(unknown)
 		p.complain("%s: %s has no such option%s", flag, p.command, p.suggest(flag, option.flag))
-		if unknown.GetSpecifiedShortnames() != "" { // where the next flag begins is not known
+		if unknown.GetSpecifiedShortnames() != "" { // the position of the next flag is unknown
 			return nil
 		}
 		p.flags = nil
@@ -133,7 +132,7 @@ func (p *parser) unknownFlag(cmd *cobra.Command, err error) error {
 	return nil
 }
 
-// typed is an unknown flag without its value, which may be a secret.
+// typed returns an unknown flag without its value, which may be a secret.
 func typed(unknown *pflag.NotExistError) string {
 	if letters, _, _ := strings.Cut(unknown.GetSpecifiedShortnames(), "="); letters != "" {
 		return "-" + letters
@@ -141,7 +140,7 @@ func typed(unknown *pflag.NotExistError) string {
 	return "--" + unknown.GetSpecifiedName()
 }
 
-// usage is a cobra usage function: it prints the flags of a command under their headings.
+// usage prints the flags of a command under their headings.
 func (p *parser) usage(cmd *cobra.Command) error {
 	cmd.Printf("Usage: %s\n\nA variable in brackets can be set instead of its flag; the flag wins.\n", cmd.UseLine())
 	for i, o := range p.options {

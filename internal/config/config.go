@@ -10,23 +10,24 @@ import (
 	"github.com/sluicegate/sluice/internal/certs"
 )
 
-// Config is how one process was asked to run. The table of options says what each field means; options that
-// the command does not take hold their zero value.
+// Config is the configuration of a process. The table of options documents the fields; options of other commands are
+// zero.
 type Config struct {
 	Command Command
-	// Answer is the text that --help, --version or shell completion asked for. If it is not empty, the process
-	// prints it and ends; no other field means anything then.
+	// Answer is the output of --help, --version or shell completion. If it is not empty, the process prints it and
+	// exits, and all other fields are undefined.
 	Answer string
 
-	// DatabaseURL and RedisURL have the passwords that were given by options of their own.
-	DatabaseURL ConnURL // "" only for "sluice dev", which then starts a private database
-	Buckets     string  // one of the constants Buckets…; "" is for BucketStore to say
+	// DatabaseURL and RedisURL include the passwords of separate options.
+	DatabaseURL ConnURL // "" only for "sluice dev", which starts a private database
+	Buckets     string  // a constant Buckets…; "" for the default of BucketStore
 	RedisURL    ConnURL // "sluice dev" starts a private Redis if it can
 	RedisTLS    TLS
 	RedisPrefix string
 	DataDir     string
 
-	// CheckAddr, GRPCAddr, AdminAddr and MetricsAddr are host:port; an empty host is every interface, port 0 a free one.
+	// CheckAddr, GRPCAddr, AdminAddr and MetricsAddr are host:port. An empty host is every interface, port 0 a free
+	// one.
 	CheckAddr      string
 	GRPCAddr       string // "" for no gRPC
 	AdminAddr      string
@@ -37,7 +38,6 @@ type Config struct {
 	MetricsTLS     TLS
 	CheckURL       string // without /v1/check; "" if unknown
 	TrustedProxies []netip.Prefix
-	AdminWork      Work
 
 	StoreBudget         time.Duration
 	CheckMaxConnections int
@@ -49,7 +49,7 @@ type Config struct {
 	Recording      bool
 	FlushInterval  time.Duration
 	RecorderMemory int // MiB
-	// In MiB: memory for recorded checks that wait, and what the database keeps of a tenant and of all.
+	// In MiB: memory for unwritten recorded checks, and the database's budgets for a tenant and for all.
 	TrafficMemory       int
 	TrafficTenantBudget int
 	TrafficBudget       int
@@ -57,13 +57,13 @@ type Config struct {
 	ViolationRetention  time.Duration
 	CountRetention      time.Duration
 	AuditRetention      time.Duration // 0 for ever
-	TenantGrace         time.Duration // in which a removed tenant can be restored
+	TenantGrace         time.Duration // life of a removed tenant
 	// SecurityLogRetention is at least 30 days.
 	SecurityLogRetention time.Duration
 	WebhookAllow         []netip.Prefix
-	AdminURL             string // of the web UI, without a slash at its end; "" if unknown
+	AdminURL             string // base URL of the web UI, without a slash at its end; "" if unknown
 	SMTP                 SMTP
-	SecretKeys           Secret // of an auth.Vault; "" has none
+	SecretKeys           Secret // of an auth.Vault; "" for none
 	RequireFactor        auth.RequireFactor
 	OIDC                 OIDC
 	PasswordSignIn       bool
@@ -81,11 +81,6 @@ type Config struct {
 	databasePassword, redisPassword, sentinelPassword Secret
 }
 
-// Work limits what the admin API does for its callers, in milliseconds a second; 0 is no limit.
-type Work struct {
-	Tenant, Account, Platform, Network int
-}
-
 // SMTP is the mail server; without an Addr no mail is sent.
 type SMTP struct {
 	Addr     string // host:port
@@ -95,7 +90,7 @@ type SMTP struct {
 	From     string
 }
 
-// OIDC is where the providers of OpenID Connect are described: in a File, and one of them here.
+// OIDC are the OpenID Connect providers: those of a File, and one more.
 type OIDC struct {
 	File           string // "" for none
 	Issuer         string // "" for none
@@ -106,20 +101,20 @@ type OIDC struct {
 	CreateAccounts bool
 }
 
-// Where buckets are.
+// The stores of buckets.
 const (
 	BucketsInRedis    = "redis"
 	BucketsInMemory   = "memory"
 	BucketsInPostgres = "postgres"
 )
 
-// Whether tokens of busy buckets are leased.
+// The modes of leases.
 const (
 	LeasesAuto = "auto"
 	LeasesOff  = "off"
 )
 
-// BucketStore returns where buckets are: where Buckets says, else in Redis if there is a URL, else in memory.
+// BucketStore returns the store of buckets: Buckets, by default Redis if there is a URL, else memory.
 func (c Config) BucketStore() string {
 	switch {
 	case c.Buckets != "":
@@ -130,26 +125,26 @@ func (c Config) BucketStore() string {
 	return BucketsInMemory
 }
 
-// TLS names the PEM files of a listener, or of the client of Redis. A listener without a certificate does not use TLS.
+// TLS names the PEM files of a listener or of the Redis client. A listener without a certificate does not use TLS.
 type TLS struct {
 	Cert, Key  string
 	CA         string // of a listener's clients, or of Redis
-	ServerName string // of Redis; "" is the host that is connected to
+	ServerName string // of Redis; "" is the host of the address
 }
 
-// CheckCerts are the files of CheckTLS, with the options that name them.
+// CheckCerts returns the files of CheckTLS with the names of their options.
 func (c Config) CheckCerts() certs.Files { return c.CheckTLS.files("check", "client-ca") }
 
-// GRPCCerts are those of GRPCTLS.
+// GRPCCerts is CheckCerts for GRPCTLS.
 func (c Config) GRPCCerts() certs.Files { return c.GRPCTLS.files("grpc", "client-ca") }
 
-// AdminCerts are those of AdminTLS.
+// AdminCerts is CheckCerts for AdminTLS.
 func (c Config) AdminCerts() certs.Files { return c.AdminTLS.files("admin", "client-ca") }
 
-// MetricsCerts are those of MetricsTLS.
+// MetricsCerts is CheckCerts for MetricsTLS.
 func (c Config) MetricsCerts() certs.Files { return c.MetricsTLS.files("metrics", "client-ca") }
 
-// RedisCerts are those of RedisTLS.
+// RedisCerts is CheckCerts for RedisTLS.
 func (c Config) RedisCerts() certs.Files { return c.RedisTLS.files("redis", "ca") }
 
 func (t TLS) files(of, ca string) certs.Files {
@@ -159,18 +154,17 @@ func (t TLS) files(of, ca string) certs.Files {
 	return certs.Files{Cert: file(t.Cert, "cert"), Key: file(t.Key, "key"), CA: file(t.CA, ca)}
 }
 
-// Arguments are what a one-shot command works on.
+// Arguments are the arguments of one-shot commands.
 type Arguments struct {
 	Email       string
 	Slug        string
 	Name        string
 	DefaultPlan string
-	Spread      bool
 	Tenant      string // a slug
 	Enforcement string // on or shadow
 	Confirm     string // the slug again
 	Permissions []auth.Permission
-	// ServicePermissions and ExpiresIn are of a service key.
+	// ServicePermissions and ExpiresIn are for a service key.
 	ServicePermissions []auth.Permission
 	ExpiresIn          time.Duration
 	File               string // "-" is standard input
@@ -181,7 +175,7 @@ type Arguments struct {
 	FailIf             string // a condition; "" for none
 }
 
-// Logger returns the logger that the configuration describes.
+// Logger returns the configured logger.
 func (c Config) Logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: timeInUTC}
 	if c.LogFormat == "json" {
@@ -190,7 +184,7 @@ func (c Config) Logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// timeInUTC makes the times of all processes' lines comparable, wherever they run.
+// timeInUTC makes the log lines of all processes comparable.
 func timeInUTC(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
 		a.Value = slog.TimeValue(a.Value.Time().UTC())
@@ -198,7 +192,7 @@ func timeInUTC(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// LogValue shows every option that the command takes, with secrets left out.
+// LogValue contains the command's options without secrets.
 func (c Config) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("command", string(c.Command))}
 	for _, o := range c.options() {

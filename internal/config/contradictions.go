@@ -10,9 +10,9 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// contradictions notes what is wrong with options that are each right by themselves.
+// contradictions reports options that are valid alone but not together.
 func (p *parser) contradictions(c *Config) {
-	// named writes an option as it was given, and its value.
+	// named formats an option as it was given, with its value.
 	named := func(name string) string {
 		o := p.options[slices.IndexFunc(p.options, func(o option) bool { return o.name == name })]
 		if s := p.given[name]; s.text != "" {
@@ -21,7 +21,10 @@ func (p *parser) contradictions(c *Config) {
 		return o.flag() + " " + o.value.show() + " (the default)"
 	}
 	listeners := []struct{ name, addr string }{
-		{"check-addr", c.CheckAddr}, {"grpc-addr", c.GRPCAddr}, {"admin-addr", c.AdminAddr}, {"metrics-addr", c.MetricsAddr},
+		{"check-addr", c.CheckAddr},
+		{"grpc-addr", c.GRPCAddr},
+		{"admin-addr", c.AdminAddr},
+		{"metrics-addr", c.MetricsAddr},
 	}
 	for i, one := range listeners {
 		for _, other := range listeners[i+1:] {
@@ -39,7 +42,8 @@ func (p *parser) contradictions(c *Config) {
 	p.contradictTLS(c)
 	p.contradictMail(c)
 	if c.RequireFactor != auth.RequireNobody && c.SecretKeys == "" && c.Command != SluiceDev {
-		p.complain("%s needs a --secret-key or SLUICE_SECRET_KEY; without it nobody can set up a second factor", named("require-second-factor"))
+		p.complain("%s needs a --secret-key or SLUICE_SECRET_KEY; without it nobody can set up a second factor",
+			named("require-second-factor"))
 	}
 	p.contradictSignIn(c)
 	if c.Buckets == BucketsInRedis && c.RedisURL == "" && c.Command != SluiceDev {
@@ -58,8 +62,8 @@ func (p *parser) contradictions(c *Config) {
 	}
 }
 
-// sameAddress reports whether both cannot be listened on at once: the port is the same, and so are the hosts, or one
-// of them is every interface. Port 0 is a free port, another one each time.
+// sameAddress reports whether only one of two addresses can be listened on: the port is the same, and the hosts are
+// equal or one is every interface. Port 0 never conflicts.
 func sameAddress(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)
@@ -83,12 +87,17 @@ func isLoopback(addr string) bool {
 	return host == "localhost" || (err == nil && ip.IsLoopback())
 }
 
-// contradictTLS notes files of TLS that are of no use without others.
 func (p *parser) contradictTLS(c *Config) {
 	for _, side := range []struct {
 		name string
 		TLS
-	}{{"check", c.CheckTLS}, {"grpc", c.GRPCTLS}, {"admin", c.AdminTLS}, {"metrics", c.MetricsTLS}, {"redis", c.RedisTLS}} {
+	}{
+		{"check", c.CheckTLS},
+		{"grpc", c.GRPCTLS},
+		{"admin", c.AdminTLS},
+		{"metrics", c.MetricsTLS},
+		{"redis", c.RedisTLS},
+	} {
 		name, t, prefix := side.name, side.TLS, "--"+side.name+"-tls-"
 		if (t.Cert == "") != (t.Key == "") {
 			p.complain("%scert and %skey need each other; give both", prefix, prefix)
@@ -102,7 +111,6 @@ func (p *parser) contradictTLS(c *Config) {
 	}
 }
 
-// contradictMail notes what mail lacks.
 func (p *parser) contradictMail(c *Config) {
 	switch {
 	case c.SMTP.Addr == "" && (c.SMTP.From != "" || c.SMTP.User != ""):
@@ -115,12 +123,13 @@ func (p *parser) contradictMail(c *Config) {
 	}
 }
 
-// contradictSignIn notes what signing in with OpenID Connect lacks.
 func (p *parser) contradictSignIn(c *Config) {
 	one, hasProviders := c.OIDC, c.OIDC.File != "" || c.OIDC.Issuer != ""
 	switch {
-	case one.Issuer == "" && (one.ClientID != "" || one.ClientSecret != "" || len(one.EmailDomains) > 0 || one.CreateAccounts):
-		p.complain("--oidc-client-id, --oidc-client-secret, --oidc-email-domains and --oidc-create-accounts need --oidc-issuer, the provider")
+	case one.Issuer == "" && (one.ClientID != "" || one.ClientSecret != "" || len(one.EmailDomains) > 0 ||
+		one.CreateAccounts):
+		p.complain("--oidc-client-id, --oidc-client-secret, --oidc-email-domains and --oidc-create-accounts need " +
+			"--oidc-issuer, the provider")
 	case one.Issuer != "" && (one.ClientID == "" || one.ClientSecret == ""):
 		p.complain("--oidc-issuer needs --oidc-client-id and --oidc-client-secret")
 	}

@@ -39,24 +39,28 @@ func TestDocumentationHasTheTableOfOptions(t *testing.T) {
 	}
 }
 
-// markdown is the table of options as the documentation shows it.
+// markdown is the documentation's table of options.
 func markdown() string {
 	var b strings.Builder
 	group := ""
 	for _, o := range new(Config).options() {
-		if o.group == arguments {
-			continue // each belongs to one command, whose help has it
+		if o.group == arguments || o.valueOf != "" {
+			continue // arguments belong to one command and are in its help; files stand in the row of their option
 		}
 		if o.group != group {
 			group = o.group
 			fmt.Fprintf(&b, "\n## %s\n\n| option | default | taken by | meaning |\n| --- | --- | --- | --- |\n", group)
 		}
-		fmt.Fprintf(&b, "| `%s`<br>`%s` | %s | %s | %s |\n", o.flag(), o.env(), defaults(o), takers(o), o.help)
+		names := fmt.Sprintf("`%s`<br>`%s`", o.flag(), o.env())
+		if o.value.secret {
+			names += fmt.Sprintf("<br>`%s`", envName(o.name+fileSuffix))
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", names, defaults(o), takers(o), o.help)
 	}
 	return b.String() + "\n"
 }
 
-// defaults lists the option's defaults, each with the commands that have another than most.
+// defaults lists the option's defaults, with the commands that deviate.
 func defaults(o option) string {
 	if o.normal == required {
 		return "required"
@@ -73,13 +77,16 @@ func defaults(o option) string {
 	return text
 }
 
+// takers leaves sluice dev out beside others: its help says what it takes.
 func takers(o option) string {
 	if len(o.takers) == len(everyCommand) {
 		return "all"
 	}
 	var names []string
 	for _, c := range o.takers {
-		names = append(names, "`"+string(c)+"`")
+		if c != SluiceDev || len(o.takers) == 1 {
+			names = append(names, "`"+string(c)+"`")
+		}
 	}
 	return strings.Join(names, ", ")
 }

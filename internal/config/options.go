@@ -2,7 +2,6 @@ package config
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -10,34 +9,36 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// option is one row of the table of options.
+// option is a row of the table of options.
 type option struct {
-	group     string // its heading in help
-	name      string // as a flag, without the dashes
-	letter    string // its short flag, or ""
+	group     string // heading in help
+	name      string // of the flag, without dashes
+	letter    string // short flag, or ""
 	takers    []Command
-	normal    string // the default, as a person would write it, or required
+	normal    string // the default as people write it, or required
 	normalFor map[Command]string
 	value     value
 	help      string
-	valueOf   string // names the option whose value is in the file that this one names; "" for others
+	valueOf   string // for an option that names a file: the option whose value is in the file; else ""
 }
 
 const (
-	arguments = "Arguments" // the group of options that have no environment variable
+	arguments = "Arguments" // group of options without an environment variable
 	required  = "required"  // by every command but "sluice dev", which starts what it needs
 	envPrefix = "SLUICE_"
 )
 
-// options is the table. Setting a value changes c.
+// options is the table. Its values point into c.
 func (c *Config) options() []option {
 	return withFiles(slices.Concat(
 		group(arguments,
-			row("email", only(AdminCreateAdmin, AdminSetPassword, AdminRemoveFactor, AdminSignInLink), required, text(&c.Arguments.Email, "ADDRESS"),
+			row("email", only(AdminCreateAdmin, AdminSetPassword, AdminRemoveFactor, AdminSignInLink), required,
+				text(&c.Arguments.Email, "ADDRESS"),
 				"The address to sign in with."),
 			row("slug", only(AdminCreateTenant), required, text(&c.Arguments.Slug, "SLUG"),
 				"The tenant's name in URLs and commands."),
-			row("tenant", only(AdminCreateKey, AdminEnforcement, AdminApply, AdminExport, AdminImportEnvoy, AdminRemoveTenant, AdminRestoreTenant, AdminReplay), required,
+			row("tenant", only(AdminCreateKey, AdminEnforcement, AdminApply, AdminExport, AdminImportEnvoy,
+				AdminRemoveTenant, AdminRestoreTenant, AdminReplay), required,
 				text(&c.Arguments.Tenant, "SLUG"),
 				"The slug of the tenant."),
 			row("enforcement", only(AdminEnforcement), required,
@@ -45,19 +46,19 @@ func (c *Config) options() []option {
 				"shadow makes every rule of the tenant a shadow rule, so that nothing is denied; on ends that."),
 			row("confirm", only(AdminRemoveTenant), required, text(&c.Arguments.Confirm, "SLUG"),
 				"The slug again, so that no other tenant is removed by mistake."),
-			row("name", only(AdminCreateTenant, AdminCreateKey, AdminCreateServiceKey), required, text(&c.Arguments.Name, "NAME"),
+			row("name", only(AdminCreateTenant, AdminCreateKey, AdminCreateServiceKey), required,
+				text(&c.Arguments.Name, "NAME"),
 				"What people call it."),
 			row("default-plan", only(AdminCreateTenant), "", text(&c.Arguments.DefaultPlan, "PLAN"),
 				"The plan of users who were assigned none. It is created with the tenant."),
-			row("spread", only(AdminCreateTenant), "false", toggle(&c.Arguments.Spread),
-				"Keep the tenant's buckets on all masters of a Redis Cluster, because it is too busy for one. This never changes."),
 			row("permissions", only(AdminCreateKey), "check",
 				permissions(&c.Arguments.Permissions, auth.TenantPermissions...),
 				"What the key may do, separated by commas."),
 			row("service-permissions", only(AdminCreateServiceKey), "read",
 				permissions(&c.Arguments.ServicePermissions, auth.ServicePermissions...),
 				"What the key may do in every tenant, separated by commas."),
-			row("expires-in", only(AdminCreateServiceKey), "8760h", duration(&c.Arguments.ExpiresIn, time.Hour, 10*366*24*time.Hour),
+			row("expires-in", only(AdminCreateServiceKey), "8760h",
+				duration(&c.Arguments.ExpiresIn, time.Hour, 10*366*24*time.Hour),
 				"When the key expires, from now."),
 			row("grant-to", only(AdminMigrate), "", text(&c.Arguments.GrantTo, "ROLE"),
 				"The database role that the other programs run as; it may then read and write rows, and only add "+
@@ -73,43 +74,42 @@ func (c *Config) options() []option {
 			row("to", only(AdminReplay), "0s", text(&c.Arguments.To, "TIME"),
 				"Their end, likewise; 0s is now."),
 			row("fail-if", only(AdminReplay), "", text(&c.Arguments.FailIf, "CONDITION"),
-				"End with status 3 if this is true: newly_denied > 0.1%. The figures are denied_then, denied_now, newly_denied and "+
+				"End with status 3 if this is true: newly_denied > 0.1%. The figures are denied_then, denied_now, "+
+					"newly_denied and "+
 					"no_longer_denied, in checks or percents of all; of several, separated by commas, one is enough."),
 		),
 		group("Stores",
 			row("database-url", everyCommand, required, connURL(&c.DatabaseURL, "postgres", "postgresql"),
-				"PostgreSQL 15 or later, as postgres://user:password@host:5432/name. sslmode=verify-full, sslrootcert, "+
-					"sslcert and sslkey after a ? are about TLS, as in libpq; new connections read the files again. Without the URL, "+
-					"sluice dev runs a private one."),
+				"PostgreSQL 15 or later, as postgres://user:password@host:5432/name. TLS as in libpq: "+
+					"?sslmode=verify-full. Without it, sluice dev runs a private one."),
 			row("database-password", everyCommand, "", secretText(&c.databasePassword),
 				"The password of PostgreSQL, if the URL has none."),
 			row("buckets", servers, "", word(&c.Buckets, BucketsInRedis, BucketsInMemory, BucketsInPostgres),
-				"Where buckets are. postgres: in the database, for deployments without Redis; docs/operations.md says what "+
-					"it bears. memory: in each api process, so that limits hold per process. Without it: redis if there is "+
-					"a redis-url, else memory."),
+				"Where buckets are: redis, postgres (the database), or memory (limits hold per api process). Without "+
+					"it: redis if there is a redis-url, else memory."),
 			row("redis-url", servers, "",
 				connURL(&c.RedisURL, "redis", "rediss", "redis+sentinel", "rediss+sentinel"),
-				"Redis, as redis://host:6379 or rediss:// for TLS. Without it buckets are in the memory of each "+
-					"api process, so that limits hold per process; sluice dev runs a private Redis if one is installed."),
+				"Redis, as redis://host:6379, or rediss:// for TLS. Without it, sluice dev runs a private one if "+
+					"Redis is installed."),
 			row("redis-password", servers, "", secretText(&c.redisPassword),
-				"The password of Redis, if the URL has none. The user of an ACL is in the URL: redis://user@host:6379."),
+				"The password of Redis, if the URL has none. An ACL's user is in the URL: redis://user@host:6379."),
 			row("redis-sentinel-password", servers, "", secretText(&c.sentinelPassword),
 				"The password of the sentinels, if the URL has none."),
 			row("redis-tls-ca", servers, "", text(&c.RedisTLS.CA, "FILE"),
-				"The certificate authorities of Redis and its sentinels, in PEM. Without it those of the operating "+
-					"system are trusted. Needs a rediss:// URL, as do the other options of its TLS."),
+				"Certificate authorities of Redis and its sentinels, in PEM; default: the operating system's. Needs "+
+					"a rediss:// URL."),
 			row("redis-tls-cert", servers, "", text(&c.RedisTLS.Cert, "FILE"),
-				"The certificate that is shown to Redis and its sentinels, in PEM."),
+				"The certificate shown to Redis and its sentinels, in PEM."),
 			row("redis-tls-key", servers, "", text(&c.RedisTLS.Key, "FILE"),
 				"The key of that certificate, in PEM."),
 			row("redis-tls-server-name", servers, "", text(&c.RedisTLS.ServerName, "NAME"),
-				"The name that the certificates of Redis must have, where it is not the host in the address: sentinels "+
-					"and clusters often name their nodes by IP address."),
+				"The name in Redis's certificates, if it is not the host in the address: sentinels and clusters "+
+					"often name nodes by IP address."),
 			row("redis-prefix", servers, "", keyPrefix(&c.RedisPrefix),
-				"What this deployment's keys in Redis begin with. Deployments that share a Redis database, each "+
-					"with a PostgreSQL of its own, need different ones: their tenants have the same numbers."),
+				"The beginning of all keys in Redis. Deployments that share a Redis database need different ones."),
 			row("store-budget", servers, "50ms", duration(&c.StoreBudget, time.Millisecond, 10*time.Second),
-				"The time Redis, or PostgreSQL with buckets there, has to answer. After it the failure mode of each rule decides."),
+				"The time Redis, or PostgreSQL with buckets there, has to answer. After it the failure mode of each "+
+					"rule decides."),
 			row("data-dir", only(SluiceDev), ".sluice", text(&c.DataDir, "DIRECTORY"),
 				"Where the private database is kept between runs; the private Redis keeps nothing."),
 		),
@@ -117,30 +117,24 @@ func (c *Config) options() []option {
 			row("check-addr", deciders, ":8080", address(&c.CheckAddr),
 				"Where checks are answered.").on(SluiceDev, "127.0.0.1:8080"),
 			row("check-max-connections", deciders, "16384", count(&c.CheckMaxConnections, 16, 1_000_000),
-				"How many connections may be open where checks are answered. At the limit, new ones take the place "+
-					"of the longest idle. An idle connection takes about 24 KiB of memory and a file descriptor. With "+
-					"gRPC a quarter of them is for it."),
+				"How many connections the check port may have; at the limit, new ones replace idle ones. An idle one "+
+					"takes about 24 KiB and a file descriptor. With gRPC a quarter of them is for it."),
 			row("grpc-addr", deciders, "", address(&c.GRPCAddr),
-				"Where Envoy's rate limit service is answered over gRPC. Without it there is none.").on(SluiceDev, "127.0.0.1:8082"),
+				"Where Envoy's rate limit service is answered over gRPC. Without it there is none.").on(SluiceDev,
+				"127.0.0.1:8082"),
 			row("admin-addr", only(AdminServe, SluiceDev), ":8081", address(&c.AdminAddr),
-				"Where the admin API and the web UI are. Browsers keep its cookies only over TLS, or on "+
-					"loopback.").on(SluiceDev, "127.0.0.1:8081"),
+				"Where the admin API and the web UI are. Browsers keep its cookies only over TLS, or on loopback.").
+				on(SluiceDev, "127.0.0.1:8081"),
 			row("check-url", only(AdminServe, SluiceDev), "", webURL(&c.CheckURL),
-				"Where services reach the check endpoint, such as https://limits.example.com. The UI puts it into "+
-					"the code that it offers to copy; without it there is a placeholder. sluice dev knows its own."),
+				"Where services reach the check endpoint, such as https://limits.example.com, for the code that the "+
+					"UI shows. sluice dev knows its own."),
 			row("trusted-proxies", only(API, AdminServe), "", networks(&c.TrustedProxies),
-				"Networks of the proxies in front of the program, separated by commas. Whoever connects from "+
-					"there is told apart by X-Forwarded-For, to which each proxy must append its client's address. The "+
-					"check API needs them for API keys with networks only."),
+				"Addresses or networks of the proxies in front of the program, separated by commas. Behind them the "+
+					"caller's address is that of X-Forwarded-For, to which each proxy must append its "+
+					"client's address."),
 			row("metrics-addr", servers, ":9090", address(&c.MetricsAddr),
-				"Where Prometheus reads /metrics, without a password. /healthz and /readyz are answered there as "+
-					"well.").on(AdminServe, ":9091").on(SluiceDev, "127.0.0.1:9090"),
-		),
-		group("Limits of the admin API",
-			work("admin-tenant-work", 100, &c.AdminWork.Tenant, "the members and API keys of one tenant"),
-			work("admin-account-work", 75, &c.AdminWork.Account, "one account or API key"),
-			work("admin-platform-work", 500, &c.AdminWork.Platform, "one platform admin or service key, whose work counts for no tenant"),
-			work("admin-network-work", 500, &c.AdminWork.Network, "all who are not signed in, sign-ins included, from one /24 of IPv4 or /48 of IPv6"),
+				"Where /metrics, /healthz and /readyz are answered, without a password.").
+				on(AdminServe, ":9091").on(SluiceDev, "127.0.0.1:9090"),
 		),
 		group("TLS of the listeners", slices.Concat(
 			listenerTLS("check", only(API), &c.CheckTLS),
@@ -150,15 +144,13 @@ func (c *Config) options() []option {
 		)...),
 		group("Decisions and rules",
 			row("local-buckets", deciders, "1000000", count(&c.LocalBuckets, 1, 1_000_000_000),
-				"How many buckets a process keeps in its own memory at most, for rules that fail local and for "+
-					"running without Redis; those that would be full soonest make room."),
+				"How many buckets a process keeps in its own memory at most, for rules that fail local and without "+
+					"Redis."),
 			row("leases", deciders, LeasesAuto, word(&c.Leases, LeasesAuto, LeasesOff),
-				"auto: Redis lends tokens of busy buckets to this process ahead of demand, so that their checks need no round "+
-					"trip, and to clients that decide checks themselves, while every process knows leases; rules can be left "+
-					"out with lease: never. off: every check asks Redis."),
+				"auto: Redis lends tokens of busy buckets to this process and to clients with handles, so that their "+
+					"checks need no round trip. off: every check asks Redis."),
 			row("jwks-allow", deciders, "", networks(&c.JWKSAllow),
-				"Networks that the keys of gateways' tokens may be read from although they are private, separated by "+
-					"commas. Without it keys are read from public addresses only."),
+				"Private networks that the keys of gateways' tokens may be read from, separated by commas."),
 			row("poll-interval", servers, "1s", duration(&c.PollInterval, 10*time.Millisecond, time.Hour),
 				"How often to look for changed rules."),
 			row("reread-interval", servers, "60s", duration(&c.RereadInterval, time.Second, 24*time.Hour),
@@ -168,21 +160,20 @@ func (c *Config) options() []option {
 			row("recording", deciders, "true", toggle(&c.Recording),
 				"Count decisions and violations, and write them to the database."),
 			row("flush-interval", deciders, "1s", duration(&c.FlushInterval, 10*time.Millisecond, time.Minute),
-				"How often to write what was recorded. A process that is killed loses what it recorded since; one "+
-					"that writes a lot makes longer pauses, up to 10s, and holds counts of many rules' decisions back "+
-					"for as long."),
+				"How often to write what was recorded. A killed process loses what it recorded since; one that "+
+					"writes a lot pauses up to 10s."),
 			row("recorder-memory", deciders, "64", count(&c.RecorderMemory, 1, 1<<14),
-				"The memory, in MiB, for what is recorded and not written yet. What does not fit is counted "+
-					"without its subject."),
+				"The memory, in MiB, for counts and violations that are not written yet. What does not fit is "+
+					"counted without its subject."),
 			row("traffic-memory", deciders, "32", count(&c.TrafficMemory, 1, 1<<14),
-				"The memory, in MiB, for checks that are recorded for replays and not written yet. What does not fit is "+
-					"dropped and counted."),
+				"The memory, in MiB, for recorded checks that are not written yet. What does not fit is dropped and "+
+					"counted."),
 			row("traffic-tenant-budget", servers, "512", count(&c.TrafficTenantBudget, 1, 1<<22),
-				"How many MiB of recorded checks the database keeps of one tenant. A tenant that needs more is recorded "+
-					"as a sample of its users and addresses. Give all processes the same."),
+				"How many MiB of recorded checks the database keeps of one tenant; beyond it the tenant is sampled. "+
+					"Give all processes the same."),
 			row("traffic-budget", servers, "8192", count(&c.TrafficBudget, 1, 1<<22),
-				"How many MiB of recorded checks the database keeps of all tenants. When they are used up, tenants with "+
-					"more than an equal part stop recording. Give all processes the same."),
+				"How many MiB of recorded checks the database keeps in all; beyond it the largest tenants stop "+
+					"recording. Give all processes the same."),
 			row("details-per-second", deciders, "3", count(&c.DetailsPerSecond, 1, 1000),
 				"How many different violations of one rule and subject a second keeps in detail. All are counted."),
 			row("violation-retention", keepers, "720h",
@@ -190,44 +181,44 @@ func (c *Config) options() []option {
 				"How long violations are kept in detail, in whole days."),
 			row("count-retention", keepers, "9504h",
 				duration(&c.CountRetention, 24*time.Hour, 10*366*24*time.Hour),
-				"How long decisions and violations are kept as counts per minute; the default is 13 months."),
+				"How long counts of decisions and violations are kept; the default is 13 months."),
 			row("audit-retention", keepers, "0s", duration(&c.AuditRetention, 0, 20*366*24*time.Hour),
 				"How long entries of the audit logs are kept, at least 720h; 0s keeps them for ever."),
-			row("security-log-retention", keepers, "2160h", duration(&c.SecurityLogRetention, 30*24*time.Hour, 10*366*24*time.Hour),
-				"How long entries of the security log, of who got in and who did not, are kept."),
+			row("security-log-retention", keepers, "2160h",
+				duration(&c.SecurityLogRetention, 30*24*time.Hour, 10*366*24*time.Hour),
+				"How long entries of the security log are kept."),
 			row("tenant-grace", keepers, "720h", duration(&c.TenantGrace, time.Hour, 400*24*time.Hour),
-				"How long a removed tenant can be restored. After it all that is stored of the tenant is erased."),
+				"How long a removed tenant can be restored before it is erased."),
 			row("webhook-allow", keepers, "", networks(&c.WebhookAllow),
-				"Networks that alerts and audit logs may be posted to although they are private, separated by commas. Without it "+
-					"they go to public addresses only."),
+				"Private networks that alerts and audit logs may be posted to, separated by commas."),
 		),
 		group("Mail", append([]option{
 			row("admin-url", []Command{AdminServe, AdminSignInLink, SluiceDev}, "", webURL(&c.AdminURL),
-				"Where people reach the web UI, such as https://sluice.example.com; links in mail lead there, and providers of "+
-					"OpenID Connect send browsers back there."),
+				"Where people reach the web UI, such as https://sluice.example.com: for links in mail and OpenID "+
+					"Connect."),
 		}, mailOptions(c)...)...),
 		group("People",
 			row("secret-key", keepers, "", secretKeys(&c.SecretKeys),
-				"Keys that encrypt secrets in the database, such as those of second factors and alerts. Without a key nobody "+
-					"can set up a second factor, and the secrets of alerts are stored in plain text. A key is 32 random bytes in base64: openssl rand -base64 32. To change it, put "+
-					"the new one before the former, with a comma. sluice dev makes one in its data directory."),
-			row("require-second-factor", keepers, "", word((*string)(&c.RequireFactor), string(auth.RequireAdmins), string(auth.RequireEveryone)),
-				"Whose account needs a second factor to do anything: admins (platform admins) or everyone. Without it each tenant "+
+				"Keys that encrypt secrets in the database, such as those of second factors and alerts: 32 random "+
+					"bytes in base64 (openssl rand -base64 32). To change it, put the new one before the former, with "+
+					"a comma. sluice dev makes one."),
+			row("require-second-factor", keepers, "",
+				word((*string)(&c.RequireFactor), string(auth.RequireAdmins), string(auth.RequireEveryone)),
+				"Whose account needs a second factor: admins (platform admins) or everyone. Without it each tenant "+
 					"decides by its setting require_second_factor."),
 		),
 		group("Sign-in", signInOptions(c)...),
 		group("Process",
 			row("drain-delay", only(API, AdminServe), "0s", duration(&c.DrainDelay, 0, time.Hour),
-				"How long a process goes on as ever after SIGINT or SIGTERM while /readyz says 503, so that load "+
-					"balancers stop sending to it. Longer than it takes them to notice: 5s to 15s are usual."),
+				"How long a process goes on after SIGINT or SIGTERM while /readyz says 503. Longer than load "+
+					"balancers take to notice: 5s to 15s are usual."),
 			row("shutdown-timeout", servers, "10s", duration(&c.ShutdownTimeout, 100*time.Millisecond, time.Hour),
 				"The time that requests in flight have to end after SIGINT or SIGTERM."),
 			row("pprof", servers, "false", toggle(&c.Pprof),
-				"Answer /debug/pprof/ where the metrics are, for go tool pprof. Profiles show what the process does "+
-					"and its command line, and taking one costs processor time."),
+				"Answer /debug/pprof/ where the metrics are, for go tool pprof."),
 			row("trace-endpoint", only(API), "", webURL(&c.TraceEndpoint),
-				"An OpenTelemetry collector that takes OTLP over HTTP, such as http://collector:4318. Checks whose "+
-					"traceparent says that their trace is sampled become spans there."),
+				"An OpenTelemetry collector that takes OTLP over HTTP, such as http://collector:4318. Checks with a "+
+					"sampled traceparent become spans there."),
 			row("log-level", everyCommand, "info", level(&c.LogLevel),
 				"The least severe events to log."),
 			row("log-format", everyCommand, "text", word(&c.LogFormat, "text", "json"),
@@ -236,24 +227,23 @@ func (c *Config) options() []option {
 	))
 }
 
-// signInOptions are about how people sign in.
 func signInOptions(c *Config) []option {
 	return []option{
 		row("password-sign-in", keepers, "true", toggle(&c.PasswordSignIn),
-			"Let people sign in by password. Without it they sign in with OpenID Connect only, and admin sign-in-link is the way "+
-				"back in."),
+			"Let people sign in by password. Without it they sign in with OpenID Connect only, or by admin "+
+				"sign-in-link."),
 		row("oidc-file", keepers, "", text(&c.OIDC.File, "FILE"),
-			"The providers of OpenID Connect, in YAML or JSON; docs/security.md describes it. Needs --admin-url, as do the other "+
-				"options of OpenID Connect."),
+			"The providers of OpenID Connect, in YAML or JSON; docs/security.md describes it. Needs --admin-url, as "+
+				"do the other options of OpenID Connect."),
 		row("oidc-issuer", keepers, "", text(&c.OIDC.Issuer, "URL"),
-			"The issuer of one provider that needs no file, such as https://login.example.com. Its slug is sso, so it sends "+
-				"browsers back to /api/v1/auth/sso/callback."),
+			"The issuer of one provider that needs no file, such as https://login.example.com. Its callback is "+
+				"/api/v1/auth/sso/callback."),
 		row("oidc-client-id", keepers, "", text(&c.OIDC.ClientID, "ID"),
-			"What that provider knows Sluice by."),
+			"The client ID at that provider."),
 		row("oidc-client-secret", keepers, "", secretText(&c.OIDC.ClientSecret),
-			"The secret that belongs to it, at least 16 characters."),
+			"The client secret, at least 16 characters."),
 		row("oidc-name", keepers, "Single sign-on", text(&c.OIDC.Name, "NAME"),
-			"What the button at sign-in says."),
+			"The text of the button at sign-in."),
 		row("oidc-email-domains", keepers, "", list(&c.OIDC.EmailDomains, "DOMAINS"),
 			"The domains whose verified addresses may sign in there, separated by commas. Without it any may."),
 		row("oidc-create-accounts", keepers, "false", toggle(&c.OIDC.CreateAccounts),
@@ -261,22 +251,14 @@ func signInOptions(c *Config) []option {
 	}
 }
 
-// work is an allowance of the admin API.
-func work(name string, normal int, at *int, whose string) option {
-	return row(name, only(AdminServe, SluiceDev), strconv.Itoa(normal), count(at, 0, 1_000_000),
-		"How many milliseconds a second the admin API and its database may work for "+whose+", in each process; 0 for no limit. What is "+
-			"not used in 20 seconds is lost.")
-}
-
-// mailOptions are about the mail server.
 func mailOptions(c *Config) []option {
 	return []option{
 		row("smtp-addr", keepers, "", address(&c.SMTP.Addr),
-			"The mail server, such as smtp.example.com:587. With it, invitations go to the invitee by mail; without it, inviters "+
-				"pass links on, and the new account's address counts as unproven. Needs --mail-from and --admin-url."),
+			"The mail server, such as smtp.example.com:587. Without it inviters pass links on, and the new accounts' "+
+				"addresses are not verified. Needs --mail-from and --admin-url."),
 		row("smtp-tls", keepers, "starttls", word(&c.SMTP.TLS, "starttls", "tls", "none"),
-			"How the connection to the mail server is encrypted: starttls (usual at port 587; a server without it is "+
-				"refused), tls from the first byte (port 465), or none, for a server on this machine."),
+			"How the connection is encrypted: starttls (usual at port 587), tls from the first byte (port 465), or "+
+				"none, for a server on this machine."),
 		row("smtp-user", keepers, "", text(&c.SMTP.User, "USER"),
 			"The user at the mail server. Without it there is no authentication."),
 		row("smtp-password", keepers, "", secretText(&c.SMTP.Password),
@@ -286,20 +268,19 @@ func mailOptions(c *Config) []option {
 	}
 }
 
-// listenerTLS is the TLS of a listener: --check-tls-cert and so on.
+// listenerTLS returns a listener's TLS options: --check-tls-cert and so on.
 func listenerTLS(listener string, takers []Command, t *TLS) []option {
 	return []option{
 		row(listener+"-tls-cert", takers, "", text(&t.Cert, "FILE"),
-			"The certificate to show at --"+listener+"-addr, in PEM, followed by those between it and its authority. "+
-				"With it the address speaks TLS only. The files of TLS are read again when they change."),
+			"The certificate chain of --"+listener+"-addr, in PEM. With it the address speaks TLS only."),
 		row(listener+"-tls-key", takers, "", text(&t.Key, "FILE"),
 			"The key of that certificate, in PEM."),
 		row(listener+"-tls-client-ca", takers, "", text(&t.CA, "FILE"),
-			"Certificate authorities in PEM. With it, clients must show a certificate that one of them signed."),
+			"Certificate authorities, in PEM, one of which must have signed the client's certificate."),
 	}
 }
 
-// withFiles adds, after each option that is a secret, one that names a file with its value.
+// withFiles adds, after each secret option, one that names a file with its value.
 func withFiles(options []option) (all []option) {
 	for _, o := range options {
 		all = append(all, o)
@@ -322,7 +303,7 @@ func row(name string, takers []Command, normal string, value value, help string)
 
 func only(commands ...Command) []Command { return commands }
 
-// group puts options under one heading.
+// group sets the heading of options.
 func group(heading string, options ...option) []option {
 	for i := range options {
 		options[i].group = heading
@@ -332,14 +313,14 @@ func group(heading string, options ...option) []option {
 
 func (o option) short(letter string) option { o.letter = letter; return o }
 
-// on gives the option another default for one command.
+// on sets the default for one command.
 func (o option) on(c Command, normal string) option { o.normalFor[c] = normal; return o }
 
 func (o option) takenBy(c Command) bool { return slices.Contains(o.takers, c) }
 
 func (o option) flag() string { return "--" + o.name }
 
-// env is the option's environment variable, or "" if it has none.
+// env returns the environment variable, or "".
 func (o option) env() string {
 	if o.group == arguments {
 		return ""
@@ -351,7 +332,7 @@ func envName(name string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// defaultFor returns the text of the option's default for a command, or "", and whether it must be given instead.
+// defaultFor returns the default for a command, and whether the option is required.
 func (o option) defaultFor(c Command) (normal string, must bool) {
 	if text, ok := o.normalFor[c]; ok {
 		return text, false

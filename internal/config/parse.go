@@ -13,8 +13,8 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// Parse reads the configuration of a process: binary is "api", "admin" or "sluice", args are what follows the
-// program's name, and environ is in the form of os.Environ. The error lists every problem, one a line.
+// Parse reads the configuration of a process: binary is "api", "admin" or "sluice", args excludes the program's name,
+// and environ has the form of os.Environ. The error has one line for each problem.
 func Parse(binary string, args, environ []string) (Config, error) {
 	var c Config
 	p := parser{options: c.options(), args: args}
@@ -28,8 +28,8 @@ func Parse(binary string, args, environ []string) (Config, error) {
 		p.problems = []error{err}
 	} else {
 		p.command = c.Command
-		p.settle(environ)
-		if cmd.Flags().NArg() > 0 && len(p.problems) == 0 { // else it may be the value of what is wrong
+		p.assign(environ)
+		if cmd.Flags().NArg() > 0 && len(p.problems) == 0 { // otherwise it may be the value of an invalid flag
 			p.complain("unexpected argument %q", cmd.Flags().Arg(0))
 		}
 		if len(p.problems) == 0 {
@@ -44,28 +44,27 @@ func Parse(binary string, args, environ []string) (Config, error) {
 	return c, nil
 }
 
-// parser collects settings and problems.
 type parser struct {
 	options  []option
 	args     []string
 	command  Command
-	flags    []setting          // in the order in which they were given
-	given    map[string]setting // flags and variables, by the option's name
+	flags    []setting          // in their order
+	given    map[string]setting // flags and variables, by option
 	problems []error
 }
 
-// setting is the text that was given for an option.
+// setting is the given text of an option.
 type setting struct {
 	option option
 	text   string
-	from   string // the flag or variable that gave it
+	from   string // its flag or variable
 }
 
 func (p *parser) complain(format string, args ...any) {
 	p.problems = append(p.problems, fmt.Errorf(format, args...))
 }
 
-// readEnvironment notes the variables that the command takes.
+// readEnvironment reads the command's variables.
 func (p *parser) readEnvironment(environ []string) {
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
 		name, text, _ := strings.Cut(variable, "=")
@@ -81,19 +80,19 @@ func (p *parser) readEnvironment(environ []string) {
 	}
 }
 
-// kubernetesName matches the variables that Kubernetes puts into every container for a Service whose name begins
-// with sluice.
+// kubernetesName matches the variables that Kubernetes sets in every container for a Service whose name begins with
+// sluice.
 var kubernetesName = regexp.MustCompile(
 	`^SLUICE_(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// fromKubernetes reports whether Kubernetes set a variable. The value tells its plain …_PORT from a misspelt
-// option: tcp://10.0.0.1:80.
+// fromKubernetes reports whether Kubernetes set a variable. Its …_PORT differs from a misspelt option by the value:
+// tcp://10.0.0.1:80.
 func fromKubernetes(name, text string) bool {
 	return kubernetesName.MatchString(name) &&
 		(!strings.HasSuffix(name, "_PORT") || strings.HasSuffix(name, "_SERVICE_PORT") || strings.Contains(text, "://"))
 }
 
-// readFlags notes the flags, which win over variables.
+// readFlags overrides variables by flags.
 func (p *parser) readFlags() {
 	seen := map[string]bool{}
 	for _, s := range p.flags {
@@ -111,8 +110,8 @@ func (p *parser) readFlags() {
 	}
 }
 
-// settle sets every option of the command to its flag, its variable or its default.
-func (p *parser) settle(environ []string) {
+// assign sets every option of the command from its flag, variable or default.
+func (p *parser) assign(environ []string) {
 	unknownFlags := p.problems
 	p.problems, p.given = nil, map[string]setting{}
 	p.readEnvironment(environ)
@@ -132,7 +131,8 @@ func (p *parser) settle(environ []string) {
 		case text == "" && must && o.env() == "":
 			p.complain("--%s is required by %s", o.name, p.command)
 		case text == "" && must:
-			p.complain("--%s is required by %s; it can also be given as %s, or in a file by %s", o.name, p.command, o.env(), o.env()+"_FILE")
+			p.complain("--%s is required by %s; it can also be given as %s, or in a file by %s", o.name, p.command,
+				o.env(), o.env()+"_FILE")
 		case text == "":
 		default:
 			err := o.value.set(text)
@@ -145,7 +145,7 @@ func (p *parser) settle(environ []string) {
 	}
 }
 
-// readSecret reads the value of an option from the file that was given for it, if any, and reports whether it could.
+// readSecret reads an option's value from its file, if one was given, and reports success.
 func (p *parser) readSecret(o option) bool {
 	file := p.given[o.name+fileSuffix]
 	if file.text == "" {
@@ -171,8 +171,7 @@ func (p *parser) readSecret(o option) bool {
 	return false
 }
 
-// suggest returns "; did you mean …?" for the name that a wrong one was most likely meant to be, or "" if none
-// is near.
+// suggest returns "; did you mean …?" for the most similar name, or "" if none is similar.
 func (p *parser) suggest(wrong string, nameOf func(option) string) string {
 	best, nearest := max(2, len(wrong)/3)+1, ""
 	for _, o := range p.options {

@@ -10,7 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// database is what the commands do not start without.
+// database is required by the commands.
 const database = "SLUICE_DATABASE_URL=postgres://sluice:hunter2@db.internal:5432/sluice"
 
 func mustParse(t *testing.T, binary string, args []string, environ ...string) Config {
@@ -57,7 +57,8 @@ func TestDefaultsAreThoseOfTheProduct(t *testing.T) {
 	if got := allowing.WebhookAllow; len(got) != 2 || got[0].String() != "10.0.0.0/8" || got[1].String() != "::1/128" {
 		t.Errorf("alerts may be posted to %v", got)
 	}
-	behind := mustParse(t, "admin", []string{"serve", "--database-url", "postgres://localhost/sluice", "--trusted-proxies", "10.1.2.3"})
+	behind := mustParse(t, "admin",
+		[]string{"serve", "--database-url", "postgres://localhost/sluice", "--trusted-proxies", "10.1.2.3"})
 	if got := behind.TrustedProxies; len(got) != 1 || got[0].String() != "10.1.2.3/32" {
 		t.Errorf("X-Forwarded-For is believed from %v", got)
 	}
@@ -76,13 +77,28 @@ func TestWhereAValueComesFrom(t *testing.T) {
 		env  string
 		want time.Duration
 	}{
-		"nothing given leaves the default":                 {nil, "", 50 * time.Millisecond},
-		"an environment variable replaces the default":     {nil, "SLUICE_STORE_BUDGET=20ms", 20 * time.Millisecond},
-		"a flag wins over the environment":                 {[]string{"--store-budget=30ms"}, "SLUICE_STORE_BUDGET=20ms", 30 * time.Millisecond},
-		"a flag wins over a bad value in the environment":  {[]string{"--store-budget=30ms"}, "SLUICE_STORE_BUDGET=x", 30 * time.Millisecond},
-		"a flag takes its value from the next argument":    {[]string{"--store-budget", "30ms"}, "", 30 * time.Millisecond},
-		"an empty variable is unset":                       {nil, "SLUICE_STORE_BUDGET=", 50 * time.Millisecond},
-		"an empty flag brings the default back":            {[]string{"--store-budget="}, "SLUICE_STORE_BUDGET=20ms", 50 * time.Millisecond},
+		"nothing given leaves the default":             {nil, "", 50 * time.Millisecond},
+		"an environment variable replaces the default": {nil, "SLUICE_STORE_BUDGET=20ms", 20 * time.Millisecond},
+		"a flag wins over the environment": {
+			[]string{"--store-budget=30ms"},
+			"SLUICE_STORE_BUDGET=20ms", 30 * time.Millisecond,
+		},
+		"a flag wins over a bad value in the environment": {
+			[]string{"--store-budget=30ms"},
+			"SLUICE_STORE_BUDGET=x",
+			30 * time.Millisecond,
+		},
+		"a flag takes its value from the next argument": {
+			[]string{"--store-budget", "30ms"},
+			"",
+			30 * time.Millisecond,
+		},
+		"an empty variable is unset": {nil, "SLUICE_STORE_BUDGET=", 50 * time.Millisecond},
+		"an empty flag brings the default back": {
+			[]string{"--store-budget="},
+			"SLUICE_STORE_BUDGET=20ms",
+			50 * time.Millisecond,
+		},
 		"variables of other programs are none of business": {nil, "STORE_BUDGET=x", 50 * time.Millisecond},
 	}
 	for name, test := range tests {
@@ -101,19 +117,48 @@ func TestArgumentsOfOneShotCommands(t *testing.T) {
 		line string
 		want Arguments
 	}{
-		"create-tenant":                    {"create-tenant --slug acme --name Acme", Arguments{Slug: "acme", Name: "Acme"}},
-		"create-tenant that is spread":     {"create-tenant --slug acme --name Acme --spread", Arguments{Slug: "acme", Name: "Acme", Spread: true}},
-		"create-tenant with a plan":        {"create-tenant --slug acme --name Acme --default-plan free", Arguments{Slug: "acme", Name: "Acme", DefaultPlan: "free"}},
-		"create-key may check":             {"create-key --tenant acme --name ci", Arguments{Tenant: "acme", Name: "ci", Permissions: []auth.Permission{auth.PermissionCheck}}},
-		"create-key with permissions":      {"create-key --tenant acme --name ci --permissions manage,check", Arguments{Tenant: "acme", Name: "ci", Permissions: []auth.Permission{auth.PermissionManage, auth.PermissionCheck}}},
-		"set-enforcement":                  {"set-enforcement --tenant acme --enforcement shadow", Arguments{Tenant: "acme", Enforcement: "shadow"}},
-		"apply":                            {"apply --tenant acme -f rules.yaml", Arguments{Tenant: "acme", File: "rules.yaml"}},
-		"apply from standard input":        {"apply --tenant acme -f -", Arguments{Tenant: "acme", File: "-"}},
-		"apply in words":                   {"apply --tenant=acme --file=rules.yaml --prune --dry-run", Arguments{Tenant: "acme", File: "rules.yaml", DryRun: true, Prune: true}},
-		"apply with the dry run first":     {"apply --dry-run -f rules.yaml --tenant acme", Arguments{Tenant: "acme", File: "rules.yaml", DryRun: true}},
-		"apply with the dry run taken off": {"apply --dry-run=false -f rules.yaml --tenant acme", Arguments{Tenant: "acme", File: "rules.yaml"}},
-		"export":                           {"export --tenant acme", Arguments{Tenant: "acme"}},
-		"migrate":                          {"migrate", Arguments{}},
+		"create-tenant": {
+			"create-tenant --slug acme --name Acme",
+			Arguments{Slug: "acme", Name: "Acme"},
+		},
+		"create-tenant with a plan": {
+			"create-tenant --slug acme --name Acme --default-plan free",
+			Arguments{Slug: "acme", Name: "Acme", DefaultPlan: "free"},
+		},
+		"create-key may check": {
+			"create-key --tenant acme --name ci",
+			Arguments{Tenant: "acme", Name: "ci", Permissions: []auth.Permission{auth.PermissionCheck}},
+		},
+		"create-key with permissions": {
+			"create-key --tenant acme --name ci --permissions manage,check",
+			Arguments{
+				Tenant: "acme", Name: "ci",
+				Permissions: []auth.Permission{auth.PermissionManage, auth.PermissionCheck},
+			},
+		},
+		"set-enforcement": {
+			"set-enforcement --tenant acme --enforcement shadow",
+			Arguments{Tenant: "acme", Enforcement: "shadow"},
+		},
+		"apply": {
+			"apply --tenant acme -f rules.yaml",
+			Arguments{Tenant: "acme", File: "rules.yaml"},
+		},
+		"apply from standard input": {"apply --tenant acme -f -", Arguments{Tenant: "acme", File: "-"}},
+		"apply in words": {
+			"apply --tenant=acme --file=rules.yaml --prune --dry-run",
+			Arguments{Tenant: "acme", File: "rules.yaml", DryRun: true, Prune: true},
+		},
+		"apply with the dry run first": {
+			"apply --dry-run -f rules.yaml --tenant acme",
+			Arguments{Tenant: "acme", File: "rules.yaml", DryRun: true},
+		},
+		"apply with the dry run taken off": {
+			"apply --dry-run=false -f rules.yaml --tenant acme",
+			Arguments{Tenant: "acme", File: "rules.yaml"},
+		},
+		"export":  {"export --tenant acme", Arguments{Tenant: "acme"}},
+		"migrate": {"migrate", Arguments{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -236,11 +281,13 @@ func TestRefusals(t *testing.T) {
 		"a bad secret, without showing it": {
 			"api",
 			[]string{"SLUICE_REDIS_URL=http://:hunter2@cache:6379"},
-			[]string{"SLUICE_REDIS_URL is not a URL that begins with redis:// or rediss:// or redis+sentinel:// or rediss+sentinel://"},
+			[]string{"SLUICE_REDIS_URL is not a URL that begins with redis:// or rediss:// or redis+sentinel:// or " +
+				"rediss+sentinel://"},
 		},
 		"a bad secret in a flag, without showing it": {
 			"api --redis-url :hunter2@cache:6379", nil,
-			[]string{"--redis-url is not a URL that begins with redis:// or rediss:// or redis+sentinel:// or rediss+sentinel://"},
+			[]string{"--redis-url is not a URL that begins with redis:// or rediss:// or redis+sentinel:// or " +
+				"rediss+sentinel://"},
 		},
 		"a missing argument": {
 			"admin apply --tenant acme", nil,
@@ -266,7 +313,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// assertProblems checks the lines of an error but for the last, which points at --help.
+// assertProblems checks the lines of an error except for the last, which points at --help.
 func assertProblems(t *testing.T, err error, want []string) {
 	t.Helper()
 	if err == nil {
@@ -287,7 +334,8 @@ func TestAPIAndAdminNeedADatabase(t *testing.T) {
 		words := strings.Fields(line)
 		_, err := Parse(words[0], words[1:], nil)
 		assertProblems(t, err, []string{
-			"--database-url is required by " + line + "; it can also be given as SLUICE_DATABASE_URL, or in a file by SLUICE_DATABASE_URL_FILE",
+			"--database-url is required by " + line +
+				"; it can also be given as SLUICE_DATABASE_URL, or in a file by SLUICE_DATABASE_URL_FILE",
 		})
 	}
 }
@@ -326,16 +374,19 @@ func TestContradictions(t *testing.T) {
 	}{
 		"one address for two listeners": {
 			"api --metrics-addr :8080", nil,
-			[]string{"--check-addr :8080 (the default) and --metrics-addr :8080 are the same address; each listener needs its own"},
+			[]string{"--check-addr :8080 (the default) and --metrics-addr :8080 are the same address; each listener " +
+				"needs its own"},
 		},
 		"one port, once on every interface": {
 			"api --metrics-addr 127.0.0.1:8080",
 			[]string{"SLUICE_CHECK_ADDR=[::]:8080"},
-			[]string{"SLUICE_CHECK_ADDR [::]:8080 and --metrics-addr 127.0.0.1:8080 are the same address; each listener needs its own"},
+			[]string{"SLUICE_CHECK_ADDR [::]:8080 and --metrics-addr 127.0.0.1:8080 are the same address; each " +
+				"listener needs its own"},
 		},
 		"re-reading more often than polling": {
 			"api --poll-interval 2m", nil,
-			[]string{"--reread-interval 1m (the default) is shorter than --poll-interval 2m; every reading of all rules is also a poll"},
+			[]string{"--reread-interval 1m (the default) is shorter than --poll-interval 2m; every reading of all " +
+				"rules is also a poll"},
 		},
 		"a shutdown that cuts off a slow store": {
 			"api --shutdown-timeout 1s --store-budget 2s", nil,
@@ -345,13 +396,16 @@ func TestContradictions(t *testing.T) {
 			"sluice dev --check-addr 0.0.0.0:8080",
 			[]string{"SLUICE_ADMIN_ADDR=192.0.2.1:8081"},
 			[]string{
-				"--check-addr 0.0.0.0:8080 is not a loopback address; everybody knows the demo credentials of sluice dev, so that it serves this machine only: use 127.0.0.1, [::1] or localhost",
-				"SLUICE_ADMIN_ADDR 192.0.2.1:8081 is not a loopback address; everybody knows the demo credentials of sluice dev, so that it serves this machine only: use 127.0.0.1, [::1] or localhost",
+				"--check-addr 0.0.0.0:8080 is not a loopback address; everybody knows the demo credentials of sluice " +
+					"dev, so that it serves this machine only: use 127.0.0.1, [::1] or localhost",
+				"SLUICE_ADMIN_ADDR 192.0.2.1:8081 is not a loopback address; everybody knows the demo credentials of " +
+					"sluice dev, so that it serves this machine only: use 127.0.0.1, [::1] or localhost",
 			},
 		},
 		"demo credentials on every interface": {
 			"sluice dev --metrics-addr :9090", nil,
-			[]string{"--metrics-addr :9090 is not a loopback address; everybody knows the demo credentials of sluice dev, so that it serves this machine only: use 127.0.0.1, [::1] or localhost"},
+			[]string{"--metrics-addr :9090 is not a loopback address; everybody knows the demo credentials of sluice " +
+				"dev, so that it serves this machine only: use 127.0.0.1, [::1] or localhost"},
 		},
 	}
 	for name, test := range tests {
@@ -368,5 +422,8 @@ func TestAddressesThatOnlyLookAlikeAreFine(t *testing.T) {
 	t.Parallel()
 	mustParse(t, "api", []string{"--check-addr", "127.0.0.1:80", "--metrics-addr", "127.0.0.2:80"}, database)
 	mustParse(t, "api", []string{"--check-addr", ":0", "--metrics-addr", ":0"}, database)
-	mustParse(t, "sluice", []string{"dev", "--check-addr", "[::1]:0", "--admin-addr", "localhost:0", "--metrics-addr", "127.9.9.9:0"})
+	mustParse(t, "sluice", []string{
+		"dev", "--check-addr", "[::1]:0", "--admin-addr", "localhost:0", "--metrics-addr",
+		"127.9.9.9:0",
+	})
 }

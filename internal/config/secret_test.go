@@ -13,20 +13,26 @@ import (
 func TestConnURLHidesPasswords(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ url, want string }{
-		"none":                  {"", ""},
-		"no password":           {"redis://cache:6379/1", "redis://cache:6379/1"},
-		"password of a user":    {"postgres://app:hunter2@db:5432/x?sslmode=require", "postgres://app:xxxxx@db:5432/x?sslmode=require"},
-		"password alone":        {"rediss://:hunter2@cache:6379", "rediss://:xxxxx@cache:6379"},
-		"several hosts":         {"postgres://app:hunter2@a:5432,b:5432/x", "postgres://app:xxxxx@a:5432,b:5432/x"},
-		"password parameter":    {"postgres://db/x?password=hunter2", "postgres://db/x?password=xxxxx"},
-		"sentinel's parameter":  {"redis://a?sentinel_password=hunter2", "redis://a?sentinel_password=xxxxx"},
-		"several with brackets": {"redis://:hunter2@[2001:db8::1]:6379,[2001:db8::2]:6379", "redis://:xxxxx@[2001:db8::1]:6379,[2001:db8::2]:6379"},
-		"a user alone":          {"postgres://app@db/x", "postgres://app@db/x"},
-		"other parameters":      {"postgres://db/x?z=1&a=2", "postgres://db/x?z=1&a=2"},
-		"broken escape":         {"postgres://app:hunter2%@db/x", "postgres://app:xxxxx@db/x"},
-		"unescaped characters":  {"postgres://app:hunter2/?#@x@db/x", "postgres://app:xxxxx@db/x"},
-		"unreadable parameter":  {"postgres://db/x?password=hunter2%", "postgres://db/x?xxxxx"},
-		"no URL at all":         {"host=db password=hunter2", "(unreadable URL)"},
+		"none":        {"", ""},
+		"no password": {"redis://cache:6379/1", "redis://cache:6379/1"},
+		"password of a user": {
+			"postgres://app:hunter2@db:5432/x?sslmode=require",
+			"postgres://app:xxxxx@db:5432/x?sslmode=require",
+		},
+		"password alone":       {"rediss://:hunter2@cache:6379", "rediss://:xxxxx@cache:6379"},
+		"several hosts":        {"postgres://app:hunter2@a:5432,b:5432/x", "postgres://app:xxxxx@a:5432,b:5432/x"},
+		"password parameter":   {"postgres://db/x?password=hunter2", "postgres://db/x?password=xxxxx"},
+		"sentinel's parameter": {"redis://a?sentinel_password=hunter2", "redis://a?sentinel_password=xxxxx"},
+		"several with brackets": {
+			"redis://:hunter2@[2001:db8::1]:6379,[2001:db8::2]:6379",
+			"redis://:xxxxx@[2001:db8::1]:6379,[2001:db8::2]:6379",
+		},
+		"a user alone":         {"postgres://app@db/x", "postgres://app@db/x"},
+		"other parameters":     {"postgres://db/x?z=1&a=2", "postgres://db/x?z=1&a=2"},
+		"broken escape":        {"postgres://app:hunter2%@db/x", "postgres://app:xxxxx@db/x"},
+		"unescaped characters": {"postgres://app:hunter2/?#@x@db/x", "postgres://app:xxxxx@db/x"},
+		"unreadable parameter": {"postgres://db/x?password=hunter2%", "postgres://db/x?xxxxx"},
+		"no URL at all":        {"host=db password=hunter2", "(unreadable URL)"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +106,8 @@ func TestTheLogIsInUTC(t *testing.T) {
 		if err := handler.Handle(t.Context(), record); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(out.String(), "2026-11-30T18:00:00.000Z") && !strings.Contains(out.String(), "2026-11-30T18:00:00Z") {
+		if !strings.Contains(out.String(), "2026-11-30T18:00:00.000Z") &&
+			!strings.Contains(out.String(), "2026-11-30T18:00:00Z") {
 			t.Errorf("as %s it is %s", format, out.String())
 		}
 	}
@@ -116,7 +123,8 @@ func TestAMisplacedOrMisspeltFlagDoesNotShowItsPassword(t *testing.T) {
 		"api --redisurl redis://:hunter2@cache:6379",
 	} {
 		words := strings.Fields(line)
-		if _, err := Parse(words[0], words[1:], []string{database}); err == nil || strings.Contains(err.Error(), "hunter2") {
+		if _, err := Parse(words[0], words[1:], []string{database}); err == nil ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

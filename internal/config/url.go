@@ -6,15 +6,13 @@ import (
 	"strings"
 )
 
-// ConnURL says where a store is and how to sign in there. Printed, logged or encoded as text it
-// shows no password; string(u) is the whole URL.
+// ConnURL is the URL of a store, with credentials. Printed, logged or encoded it shows no password; string(u) is the
+// whole URL.
 type ConnURL string
 
 const hidden = "xxxxx"
 
-// String returns the URL with its passwords replaced by xxxxx.
-//
-// It reads the URL more loosely than url.Parse does, which knows no list of hosts: whatever stands
+// String replaces passwords by xxxxx. It parses less strictly than url.Parse, which knows no list of hosts: everything
 // before the last @ may be a password with characters that should have been percent-encoded.
 func (u ConnURL) String() string {
 	scheme, rest, ok := strings.Cut(string(u), "://")
@@ -53,18 +51,18 @@ func hidePasswords(query string) string {
 		}
 	}
 	if secrets == 0 {
-		return query // in the order it was written
+		return query // in the original order
 	}
 	return values.Encode()
 }
 
-// GoString keeps %#v from showing the password.
+// GoString hides the password from %#v.
 func (u ConnURL) GoString() string { return fmt.Sprintf("%q", u.String()) }
 
-// MarshalText keeps encoders and log handlers from showing the password.
+// MarshalText hides the password from encoders and log handlers.
 func (u ConnURL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-// putPasswords moves passwords that were given by options of their own into the URLs that they belong to.
+// putPasswords merges the separate password options into their URLs.
 func (p *parser) putPasswords(c *Config) {
 	for _, password := range []struct {
 		secret *Secret
@@ -73,15 +71,24 @@ func (p *parser) putPasswords(c *Config) {
 		of     string
 		put    func(u ConnURL, password string) (with ConnURL, ok bool)
 	}{
-		{&c.databasePassword, "database-password", &c.DatabaseURL, "database-url", func(u ConnURL, password string) (ConnURL, bool) {
-			return u.withParameter("password", password), !u.hasPassword() && !u.hasParameter("password")
-		}},
-		{&c.redisPassword, "redis-password", &c.RedisURL, "redis-url", func(u ConnURL, password string) (ConnURL, bool) {
-			return u.withPassword(password), !u.hasPassword()
-		}},
-		{&c.sentinelPassword, "redis-sentinel-password", &c.RedisURL, "redis-url", func(u ConnURL, password string) (ConnURL, bool) {
-			return u.withParameter("sentinel_password", password), !u.hasParameter("sentinel_password")
-		}},
+		{
+			&c.databasePassword, "database-password", &c.DatabaseURL, "database-url",
+			func(u ConnURL, password string) (ConnURL, bool) {
+				return u.withParameter("password", password), !u.hasPassword() && !u.hasParameter("password")
+			},
+		},
+		{
+			&c.redisPassword, "redis-password", &c.RedisURL, "redis-url",
+			func(u ConnURL, password string) (ConnURL, bool) {
+				return u.withPassword(password), !u.hasPassword()
+			},
+		},
+		{
+			&c.sentinelPassword, "redis-sentinel-password", &c.RedisURL, "redis-url",
+			func(u ConnURL, password string) (ConnURL, bool) {
+				return u.withParameter("sentinel_password", password), !u.hasParameter("sentinel_password")
+			},
+		},
 	} {
 		if *password.secret == "" {
 			continue
@@ -131,10 +138,10 @@ func (u ConnURL) withParameter(name, value string) ConnURL {
 	return u + ConnURL(separator+name+"="+url.QueryEscape(value))
 }
 
-// Secret is a text that is never printed, logged or encoded.
+// Secret is never printed, logged or encoded.
 type Secret string
 
-// String hides the secret.
+// String returns xxxxx.
 func (s Secret) String() string {
 	if s == "" {
 		return ""
@@ -142,8 +149,8 @@ func (s Secret) String() string {
 	return hidden
 }
 
-// GoString keeps %#v from showing the secret.
+// GoString hides the secret from %#v.
 func (s Secret) GoString() string { return fmt.Sprintf("%q", s.String()) }
 
-// MarshalText keeps encoders and log handlers from showing the secret.
+// MarshalText hides the secret from encoders and log handlers.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -18,36 +18,34 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// value reads and shows one option of a Config.
+// value parses and formats an option.
 type value struct {
-	kind   string                  // stands for the value in help; "" for a toggle; choices are separated by |
-	set    func(text string) error // reads a text that is not empty; its error completes the sentence "… is not"
-	show   func() string           // fit for a log: no secrets
-	secret bool                    // the text is not repeated when it is wrong
+	kind   string                  // placeholder in help; choices are separated by |
+	set    func(text string) error // parses a nonempty text; the error completes "… is not"
+	show   func() string           // for logs, without secrets
+	secret bool                    // errors must not contain the text
 }
 
 func text(at *string, kind string) value {
 	return checked(at, kind, "", func(string) bool { return true })
 }
 
-// secretText is a password.
 func secretText(at *Secret) value {
 	v := text((*string)(at), "PASSWORD")
 	v.show, v.secret = at.String, true
 	return v
 }
 
-// secretKeys are keys of an auth.Vault.
 func secretKeys(at *Secret) value {
-	v := checked((*string)(at), "KEYS", "32 bytes in base64, or several such keys separated by commas", func(s string) bool {
-		_, err := auth.NewVault(s)
-		return err == nil
-	})
+	v := checked((*string)(at), "KEYS", "32 bytes in base64, or several such keys separated by commas",
+		func(s string) bool {
+			_, err := auth.NewVault(s)
+			return err == nil
+		})
 	v.show, v.secret = at.String, true
 	return v
 }
 
-// word is one of several.
 func word(at *string, words ...string) value {
 	return checked(at, strings.Join(words, "|"), "one of "+strings.Join(words, ", "), func(s string) bool {
 		return slices.Contains(words, s)
@@ -56,21 +54,20 @@ func word(at *string, words ...string) value {
 
 var keyPrefixes = regexp.MustCompile(`^[a-zA-Z0-9_.:-]{1,32}$`)
 
-// keyPrefix begins the keys of one deployment. Braces would move them to other slots of a Redis Cluster.
+// keyPrefix is the prefix of a deployment's keys. Braces would move them to other slots of a Redis Cluster.
 func keyPrefix(at *string) value {
 	return checked(at, "PREFIX", "at most 32 letters, digits, underscores, dashes, dots and colons",
 		keyPrefixes.MatchString)
 }
 
-// mailFrom is who sends mail.
 func mailFrom(at *string) value {
-	return checked(at, "ADDRESS", "an e-mail address such as sluice@example.com or Sluice <sluice@example.com>", func(s string) bool {
-		_, err := mail.ParseAddress(s)
-		return err == nil
-	})
+	return checked(at, "ADDRESS", "an e-mail address such as sluice@example.com or Sluice <sluice@example.com>",
+		func(s string) bool {
+			_, err := mail.ParseAddress(s)
+			return err == nil
+		})
 }
 
-// address is where to listen.
 func address(at *string) value {
 	return checked(at, "HOST:PORT", "an address such as :8080, 127.0.0.1:8080 or [::1]:8080", func(s string) bool {
 		_, port, err := net.SplitHostPort(s)
@@ -79,7 +76,7 @@ func address(at *string) value {
 	})
 }
 
-// webURL is a base URL to which paths are appended.
+// webURL is a base URL, without a slash at its end.
 func webURL(at *string) value {
 	form := "a URL such as https://limits.example.com, without a query and credentials"
 	v := checked(at, "URL", form, func(s string) bool {
@@ -92,7 +89,7 @@ func webURL(at *string) value {
 	return v
 }
 
-// connURL is the URL of a store. Only the scheme is checked; the store's driver knows the rest.
+// connURL is the URL of a store. Only the scheme is checked; the driver checks the rest.
 func connURL(at *ConnURL, schemes ...string) value {
 	form := "a URL that begins with " + strings.Join(schemes, ":// or ") + "://"
 	v := checked((*string)(at), "URL", form, func(s string) bool {
@@ -103,7 +100,7 @@ func connURL(at *ConnURL, schemes ...string) value {
 	return v
 }
 
-// checked is a text of a form.
+// checked is a text with a required form.
 func checked(at *string, kind, form string, ok func(string) bool) value {
 	return value{kind: kind, show: func() string { return *at }, set: func(s string) error {
 		if !ok(s) {
@@ -114,20 +111,19 @@ func checked(at *string, kind, form string, ok func(string) bool) value {
 	}}
 }
 
-// toggleKind is how pflag knows that a flag alone means true.
+// toggleKind tells pflag that the flag alone means true.
 const toggleKind = "bool"
 
 func toggle(at *bool) value {
 	return parsed(at, toggleKind, "true or false", strconv.ParseBool, strconv.FormatBool)
 }
 
-// duration is a time span with its unit.
 func duration(at *time.Duration, least, most time.Duration) value {
 	form := fmt.Sprintf("a duration with its unit from %s to %s, such as 50ms, 1s or 2m", short(least), short(most))
 	return parsed(at, "DURATION", form, ranged(time.ParseDuration, least, most), short)
 }
 
-// short leaves out what time.Duration adds to whole minutes and hours: 1h rather than 1h0m0s.
+// short omits zero units: 1h instead of 1h0m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -146,15 +142,15 @@ func count(at *int, least, most int) value {
 
 func level(at *slog.Level) value {
 	words := []string{"debug", "info", "warn", "error"}
-	return parsed(at, strings.Join(words, "|"), "one of "+strings.Join(words, ", "), func(s string) (l slog.Level, err error) {
-		if !slices.Contains(words, s) {
-			return 0, strconv.ErrSyntax
-		}
-		return l, l.UnmarshalText([]byte(s))
-	}, func(l slog.Level) string { return strings.ToLower(l.String()) })
+	return parsed(at, strings.Join(words, "|"), "one of "+strings.Join(words, ", "),
+		func(s string) (l slog.Level, err error) {
+			if !slices.Contains(words, s) {
+				return 0, strconv.ErrSyntax
+			}
+			return l, l.UnmarshalText([]byte(s))
+		}, func(l slog.Level) string { return strings.ToLower(l.String()) })
 }
 
-// permissions are several of the things an API key may do.
 func permissions(at *[]auth.Permission, known ...auth.Permission) value {
 	form := "a list of " + join(known, ", ") + ", separated by commas"
 	return parsed(at, "LIST", form, func(s string) (list []auth.Permission, err error) {
@@ -171,7 +167,6 @@ func permissions(at *[]auth.Permission, known ...auth.Permission) value {
 	}, func(list []auth.Permission) string { return join(list, ",") })
 }
 
-// networks are several networks or addresses.
 func networks(at *[]netip.Prefix) value {
 	form := "a list of networks such as 10.1.0.0/16 or addresses, separated by commas"
 	return parsed(at, "LIST", form, func(s string) (list []netip.Prefix, err error) {
@@ -192,7 +187,6 @@ func networks(at *[]netip.Prefix) value {
 	}, func(list []netip.Prefix) string { return join(list, ",") })
 }
 
-// parsed is a value of any type that has a form as text.
 func parsed[T any](at *T, kind, form string, parse func(string) (T, error), format func(T) string) value {
 	return value{kind: kind, show: func() string { return format(*at) }, set: func(s string) error {
 		v, err := parse(s)
@@ -204,7 +198,6 @@ func parsed[T any](at *T, kind, form string, parse func(string) (T, error), form
 	}}
 }
 
-// list is several texts, separated by commas.
 func list(at *[]string, kind string) value {
 	show := func() string { return strings.Join(*at, ",") }
 	return value{kind: kind, show: show, set: func(s string) error {
@@ -215,7 +208,7 @@ func list(at *[]string, kind string) value {
 	}}
 }
 
-// ranged makes a parser refuse what is below the least or above the most.
+// ranged adds a range to a parser.
 func ranged[T int | time.Duration](parse func(string) (T, error), least, most T) func(string) (T, error) {
 	return func(s string) (T, error) {
 		v, err := parse(s)

@@ -7,17 +7,17 @@ import (
 	"runtime/debug"
 )
 
-// Build says what a binary was built from.
+// Build is what a binary was built from.
 type Build struct {
-	Version  string // of the module; "devel" if built from a checkout without version control
-	Revision string // the commit, with "-dirty" if there were changes on top; "" if not recorded
-	Go       string // the Go version
+	Version  string // of the module; "devel" for a checkout without version control
+	Revision string // commit, with "-dirty" for uncommitted changes; "" if not recorded
+	Go       string // Go version
 }
 
 // version is set by the linker in releases: -ldflags "-X github.com/sluicegate/sluice/internal/config.version=v1.4.0".
 var version string
 
-// ReadBuild reads what the Go tool chain recorded in the running binary.
+// ReadBuild reads the Go tool chain's record in the running binary.
 func ReadBuild() Build {
 	b := Build{Version: "devel", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
@@ -42,7 +42,6 @@ func ReadBuild() Build {
 	return b
 }
 
-// versionLine is the answer to --version.
 func versionLine(binary string) string {
 	b := ReadBuild()
 	line := fmt.Sprintf("%s %s", binary, b.Version)

@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// oldestPostgres is the first major version that knows UNIQUE NULLS NOT DISTINCT.
+// oldestPostgres is the first major version with UNIQUE NULLS NOT DISTINCT.
 const oldestPostgres = 15
 
 // oldestRedis is the oldest major version that Sluice supports.
 const oldestRedis = 7
 
-// wellKnownFolders is where packages put the server programs without adding them to PATH: Debian and
-// Ubuntu, Fedora and Red Hat, Homebrew on Apple and on Intel machines.
+// wellKnownFolders contain server programs outside PATH: on Debian and Ubuntu, Fedora and Red Hat, and with Homebrew on
+// Apple and Intel machines.
 var wellKnownFolders = []string{
 	"/usr/lib/postgresql/*/bin",
 	"/usr/pgsql-*/bin",
@@ -28,8 +28,7 @@ var wellKnownFolders = []string{
 	"/usr/local/opt/postgresql*/bin",
 }
 
-// findPostgres returns the folder with the programs of the newest Postgres, or of the version that
-// wrote the data if there are any.
+// findPostgres returns the folder of the newest Postgres or, for existing data, of the version that wrote it.
 func findPostgres(ctx context.Context, data string) (string, error) {
 	wanted, err := dataVersion(data)
 	if err != nil {
@@ -52,7 +51,7 @@ func findPostgres(ctx context.Context, data string) (string, error) {
 	}
 }
 
-// postgresFolders lists the folders that have both programs we need.
+// postgresFolders lists the folders that contain both postgres and initdb.
 func postgresFolders(ctx context.Context) []string {
 	var candidates []string
 	if program, err := exec.LookPath("postgres"); err == nil {
@@ -76,22 +75,22 @@ func postgresFolders(ctx context.Context) []string {
 	return folders
 }
 
-// versionNumber is in "postgres (PostgreSQL) 15.14 (Debian …)" and "Redis server v=7.0.15 sha=…".
+// versionNumber matches "postgres (PostgreSQL) 15.14 (Debian …)" and "Redis server v=7.0.15 sha=…".
 var versionNumber = regexp.MustCompile(`(?:\) |server v=)(\d+)`)
 
-// findRedis returns the path of redis-server.
 func findRedis(ctx context.Context) (string, error) {
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrNotInstalled, err)
 	}
 	if version := programVersion(ctx, binary); version < oldestRedis {
-		return "", fmt.Errorf("redis-server %d or later: %w: %s is version %d", oldestRedis, ErrNotInstalled, binary, version)
+		return "", fmt.Errorf("redis-server %d or later: %w: %s is version %d", oldestRedis, ErrNotInstalled, binary,
+			version)
 	}
 	return binary, nil
 }
 
-// programVersion returns the major version of a server, or 0 if it does not say.
+// programVersion returns a server's major version, or 0 if unknown.
 func programVersion(ctx context.Context, program string) int {
 	output, err := exec.CommandContext(ctx, program, "--version").Output()
 	if err != nil {
@@ -100,7 +99,6 @@ func programVersion(ctx context.Context, program string) int {
 	return parseVersion(string(output))
 }
 
-// parseVersion reads the major version from what a server says of itself.
 func parseVersion(text string) int {
 	match := versionNumber.FindStringSubmatch(text)
 	if match == nil {
@@ -113,7 +111,7 @@ func parseVersion(text string) int {
 	return version
 }
 
-// dataVersion returns the major version that wrote a data folder, or 0 if there is no such folder.
+// dataVersion returns the major version that wrote a data folder, or 0 if the folder does not exist.
 func dataVersion(data string) (int, error) {
 	text, err := os.ReadFile(filepath.Join(data, "PG_VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {

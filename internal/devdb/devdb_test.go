@@ -24,20 +24,20 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb"
 )
 
-// startsPostgresIn names a directory in which this binary, started anew, runs a Postgres for ever.
+// startsPostgresIn names a directory in which a child of this binary runs a Postgres.
 const startsPostgresIn = "DEVDB_TEST_STARTS_POSTGRES_IN"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(startsPostgresIn); dir != "" {
 		p, err := devdb.StartPostgres(context.Background(), dir, devdb.PostgresOptions{Throwaway: true})
-		_, _ = fmt.Fprintln(os.Stdout, err) // nil tells the test that the server is ready
+		_, _ = fmt.Fprintln(os.Stdout, err) // nil means that the server is ready
 		<-p.Done()
 		return
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// serverDir is a directory that the server's user can reach, as t.TempDir is not when we are root.
+// serverDir returns a directory that the server's user can reach, unlike t.TempDir under root.
 func serverDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sluice-test-devdb-")
@@ -82,7 +82,7 @@ func TestPostgresKeepsItsDataBetweenRuns(t *testing.T) {
 		"an orderly stop": (*devdb.Postgres).Stop,
 		"a crash":         func(p *devdb.Postgres) error { p.Kill(); return nil },
 	}
-	start := func() *devdb.Postgres { // one whose commits survive a crash
+	start := func() *devdb.Postgres { // commits must survive a crash
 		p, err := devdb.StartPostgres(t.Context(), dir, devdb.PostgresOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestPostgresKeepsItsDataBetweenRuns(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		p = start()
-		url, err := p.CreateDatabase(t.Context(), "kept", "") // leaves the one there is
+		url, err := p.CreateDatabase(t.Context(), "kept", "") // keeps the existing one
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestASecondServerInADirectoryIsRefusedByName(t *testing.T) {
 	t.Parallel()
 	dir := serverDir(t)
 	p := startPostgres(t, dir)
-	// It waits for a while, since the other one might be about to end.
+	// The start waits for a while, since the other server may be shutting down.
 	_, err := devdb.StartPostgres(t.Context(), dir, devdb.PostgresOptions{Throwaway: true})
 	if err == nil || !strings.Contains(err.Error(), "is in use by a running server (process ") {
 		t.Errorf("error is %v, want one that names the running process", err)
@@ -152,7 +152,7 @@ func TestAPidFileThatWasLeftBehindIsNoServer(t *testing.T) {
 	if err := startPostgres(t, dir).Stop(); err != nil {
 		t.Fatal(err)
 	}
-	// As after a reboot: the file names a process that lives and is something else.
+	// As after a reboot: the file names a live process that is another program.
 	left := fmt.Sprintf("%d\n%s\n1\n5432\n\n127.0.0.1\n", os.Getppid(), filepath.Join(dir, "data"))
 	if err := os.WriteFile(filepath.Join(dir, "data", "postmaster.pid"), []byte(left), 0o600); err != nil {
 		t.Fatal(err)
@@ -185,7 +185,8 @@ func TestAServerEndsWithTheProcessThatStartedIt(t *testing.T) {
 	}
 	_ = other.Wait() // it was killed
 	var p *devdb.Postgres
-	for deadline := time.Now().Add(time.Minute); ; { // a start waits for the other one, though not as long as it may take
+	// A start waits for the other server, but not as long as that may take.
+	for deadline := time.Now().Add(time.Minute); ; {
 		p, err = devdb.StartPostgres(t.Context(), dir, devdb.PostgresOptions{Throwaway: true})
 		if err == nil || time.Now().After(deadline) || !strings.Contains(err.Error(), "is in use by a running server") {
 			break
@@ -203,11 +204,13 @@ func TestAnErrorCarriesTheEndOfTheLog(t *testing.T) {
 	if err := startPostgres(t, dir).Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "data", "postgresql.conf"), []byte("no_such_setting = on\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "data", "postgresql.conf"), []byte("no_such_setting = on\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := devdb.StartPostgres(t.Context(), dir, devdb.PostgresOptions{})
-	if err == nil || !strings.Contains(err.Error(), "no_such_setting") && !strings.Contains(err.Error(), "postgresql.conf") {
+	if err == nil || !strings.Contains(err.Error(), "no_such_setting") &&
+		!strings.Contains(err.Error(), "postgresql.conf") {
 		t.Errorf("error is %v, want one with what the log says", err)
 	}
 	log, err := os.ReadFile(filepath.Join(dir, "postgres.log.1"))
@@ -218,7 +221,7 @@ func TestAnErrorCarriesTheEndOfTheLog(t *testing.T) {
 
 func TestADirectoryThatIsClosedToTheServersUserIsALinkToAnother(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "postgres") // whose parent is ours alone
+	dir := filepath.Join(t.TempDir(), "postgres") // only we can enter its parent
 	run := func() string {
 		p, err := devdb.StartPostgres(t.Context(), dir, devdb.PostgresOptions{Throwaway: true})
 		if err != nil {
@@ -248,7 +251,7 @@ func TestDataOfAVersionThatIsNotInstalled(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "data", "PG_VERSION"), []byte("9\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if postgres, err := user.Lookup("postgres"); err == nil && os.Geteuid() == 0 { // it is not given what is root's
+	if postgres, err := user.Lookup("postgres"); err == nil && os.Geteuid() == 0 { // root's directory is not given away
 		uid, _ := strconv.Atoi(postgres.Uid)
 		if err := os.Chown(dir, uid, -1); err != nil {
 			t.Fatal(err)
@@ -307,7 +310,7 @@ func TestAGuardedRedisIsClosedToOthers(t *testing.T) {
 	}
 }
 
-// ask sends one command to a Redis and returns the first line of its answer.
+// ask sends a command to a Redis and returns the first line of its answer.
 func ask(address, command string, patience time.Duration) (string, error) {
 	conn, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {
@@ -360,7 +363,7 @@ func TestRedisCanBeFrozenKilledAndRestarted(t *testing.T) {
 	if r.Addr() != address {
 		t.Errorf("it moved from %s to %s", address, r.Addr())
 	}
-	answers("$-1", "GET key") // an empty one
+	answers("$-1", "GET key") // empty after the restart
 	if err := r.Freeze(); err != nil {
 		t.Fatal(err)
 	}

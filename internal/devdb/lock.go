@@ -11,18 +11,17 @@ import (
 	"time"
 )
 
-// lockPatience covers a server that is shutting down because the process that started it died.
-const lockPatience = 5 * time.Second
+// lockTimeout covers a server that shuts down because its parent died.
+const lockTimeout = 5 * time.Second
 
-// lockDir takes the lock of a server's directory. The lock belongs to the open file, which the
-// server and its children inherit: it is held until the last of them has ended, and no earlier or
-// later. A pid file cannot say that, since pids are used again.
+// lockDir locks a server's directory. The lock belongs to the open file, which the server and its children inherit, so
+// it is held until the last of them has ended. A pid file cannot tell, since pids are reused.
 func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock directory: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
@@ -44,7 +43,7 @@ func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	}
 }
 
-// serverPID names the process that Postgres wrote down, if it did.
+// serverPID returns the process in Postgres' pid file, for an error.
 func serverPID(dir string) string {
 	pidFile, err := os.ReadFile(filepath.Join(dir, dataDir, "postmaster.pid"))
 	if err != nil {

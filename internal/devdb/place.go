@@ -9,16 +9,14 @@ import (
 	"syscall"
 )
 
-// elsewhere is where directories are made for a server whose user cannot get to the one wanted. Only
-// root needs it, and root may write there.
+// elsewhere contains the directories of servers whose user cannot reach the wanted one. Only root needs it.
 const elsewhere = "/var/lib/sluice"
 
-// place makes the directory of a server and returns where it really is.
+// place creates the directory of a server and returns its real path.
 //
-// A checkout below /root or in a private temporary directory is closed to the user that Postgres runs
-// as. Then dir becomes a symbolic link to a directory that is not; removing the link is removing
-// the data, as far as the next start is concerned. Root follows no other link, and gives away no
-// directory in which another's files are.
+// The user that Postgres runs as cannot enter a checkout below /root or a private temporary directory. Then dir becomes
+// a symbolic link to a directory below elsewhere; a removed link means lost data. Root follows no other link, and gives
+// no directory with another user's files away.
 func (u *runAs) place(dir string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // the server's user must get through it
 		return "", err
@@ -55,7 +53,7 @@ func (u *runAs) place(dir string) (string, error) {
 	return there, u.own(there)
 }
 
-// take makes a directory that exists, and that dir is or links to, the user's.
+// take gives the user an existing directory, which dir is or links to.
 func (u *runAs) take(dir, there string) error {
 	if u == nil {
 		return nil
@@ -90,8 +88,8 @@ func ownedBy(info fs.FileInfo, uid int) bool {
 	return ok && int(owner.Uid) == uid
 }
 
-// letThrough says whether the user can get through a folder and all above it, by their permission
-// bits alone; where other rules hold, the start fails and says so.
+// letThrough reports whether the user can reach a folder, by permission bits only. Where other rules apply, the start
+// fails with an error.
 func (u *runAs) letThrough(folder string) (bool, error) {
 	if u == nil {
 		return true, nil

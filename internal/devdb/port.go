@@ -6,17 +6,15 @@ import (
 	"strconv"
 )
 
-// Port is a loopback port that the system gives to nobody who asks for any free one, nor takes for an outgoing
-// connection, until it is released: whoever names it can still listen on it, and while nobody does,
-// connections are refused. So a server that was killed can come back at its address.
-//
-// Only Linux keeps ports so; elsewhere it is one that was free a moment ago.
+// Port is a reserved loopback port: the system gives it neither to listeners on any free port nor to outgoing
+// connections, while a server that names it can listen. A killed server can therefore come back at its address. On
+// systems other than Linux it is only a port that was free a moment ago.
 type Port struct {
 	number int
-	kept   *os.File // a socket that is bound and does not listen; nil elsewhere
+	kept   *os.File // a bound socket that does not listen; nil except on Linux
 }
 
-// ReservePort returns a port that nobody uses.
+// ReservePort reserves a free port.
 func ReservePort() (*Port, error) {
 	number, kept, err := reservePort()
 	if err != nil {
@@ -25,14 +23,14 @@ func ReservePort() (*Port, error) {
 	return &Port{number, kept}, nil
 }
 
-// Addr is host:port.
+// Addr returns host:port.
 func (p *Port) Addr() string { return address(p.number) }
 
 func (p *Port) String() string { return strconv.Itoa(p.number) }
 
-// Release lets the system give the port to others.
+// Release ends the reservation.
 func (p *Port) Release() {
 	if p.kept != nil {
-		_ = p.kept.Close() // fails only if it was released already
+		_ = p.kept.Close() // fails only if released before
 	}
 }

@@ -17,7 +17,7 @@ func TestAReservedPortIsOnlyForWhoeverNamesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(port.Release)
-	for range 3 { // as a server that is killed and comes back
+	for range 3 { // like a server that is killed and restarted
 		conn, err := net.Dial("tcp", port.Addr())
 		if err == nil && conn.LocalAddr().String() == conn.RemoteAddr().String() {
 			_ = conn.Close() // the system chose the same port for the near end: TCP lets a connection meet itself
@@ -40,9 +40,9 @@ func TestAReservedPortIsOnlyForWhoeverNamesIt(t *testing.T) {
 		}
 	}
 	if runtime.GOOS != "linux" {
-		return // as the type says
+		return // not reserved, as documented
 	}
-	// The system chooses a port by this rule, for outgoing connections too: nobody is bound to it.
+	// The system chooses a port by this rule, also for outgoing connections: no socket is bound to it.
 	alone := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var refused error
 		err := c.Control(func(fd uintptr) {

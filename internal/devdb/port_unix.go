@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// reservePort finds a port. These systems refuse it to a server while another socket is bound to it.
+// reservePort cannot keep the port bound: these systems would refuse it to the server.
 func reservePort() (number int, kept *os.File, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

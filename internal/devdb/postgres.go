@@ -22,35 +22,31 @@ const (
 	superuser = "sluice"
 )
 
-// PostgresOptions are the choices one has about a private Postgres.
+// PostgresOptions are options of a private Postgres.
 type PostgresOptions struct {
-	// Throwaway trades safety for speed: nothing is synced to disk, so that a crash of the machine
-	// may corrupt the data. For tests.
+	// Throwaway disables syncing to disk, for tests: fast, but a crash of the machine may corrupt the data.
 	Throwaway bool
 }
 
-// Postgres is a Postgres server of our own.
+// Postgres is a private Postgres server.
 type Postgres struct {
 	dir      string
-	binaries string   // the folder of postgres and initdb
-	as       *runAs   // nil: as this process's own user
-	lock     *os.File // held by this process and the server
+	binaries string   // folder of postgres and initdb
+	as       *runAs   // nil: this process's user
+	lock     *os.File // shared with the server
 	options  PostgresOptions
 	password string
 	port     *Port
 	proc     *process
 }
 
-// StartPostgres starts a Postgres server that listens on a free loopback port and lives in dir: its
-// data, its log, its password. All are created by the first start and kept for the next one. ctx
-// bounds only the start, which returns when the server answers queries.
+// StartPostgres starts a Postgres server on a free loopback port. Its data, log and password are in dir, created by the
+// first start and reused later. ctx bounds only the start, which returns once the server answers queries.
 //
-// Postgres refuses to run as root; then the server runs as user postgres, and dir is made to belong to
-// that user, unless it holds what is another's, which is an error. If a folder above keeps that user
-// out, dir becomes a link to a directory in /var/lib/sluice.
+// Postgres refuses root, so under root it runs as user postgres, who becomes the owner of dir; a directory with another
+// user's files is an error. If that user cannot reach dir, dir becomes a link to a directory in /var/lib/sluice.
 //
-// The error is ErrNotInstalled if there is no Postgres 15 or later, or none of the version that wrote
-// the data.
+// The error is ErrNotInstalled without a Postgres 15 or later, or without the version that wrote the data.
 func StartPostgres(ctx context.Context, dir string, options PostgresOptions) (*Postgres, error) {
 	p := &Postgres{options: options}
 	if err := p.prepare(ctx, dir); err != nil {
@@ -65,7 +61,7 @@ func StartPostgres(ctx context.Context, dir string, options PostgresOptions) (*P
 	return p, nil
 }
 
-// prepare leaves a locked directory with initialized data and nothing running in it.
+// prepare locks the directory and initializes the data.
 func (p *Postgres) prepare(ctx context.Context, dir string) (err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
@@ -86,8 +82,8 @@ func (p *Postgres) prepare(ctx context.Context, dir string) (err error) {
 		_ = p.lock.Close()
 		return err
 	}
-	// With the lock ours no server runs here, so a pid file is a dead one's. Postgres would ask
-	// whether its pid is alive, which after a reboot may be true of any program of the same user.
+	// The lock is ours, so no server runs and the pid file is stale. Postgres would check whether its pid is alive,
+	// which after a reboot may be any process of the user.
 	if err = os.Remove(p.path(dataDir, "postmaster.pid")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		_ = p.lock.Close()
 		return err
@@ -95,8 +91,8 @@ func (p *Postgres) prepare(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// initialize creates the data, once. The folder gets its name when it is complete, so that an
-// interrupted attempt is not mistaken for a database.
+// initialize creates the data once. The folder is renamed when complete, so that an interrupted attempt is not taken
+// for a database.
 func (p *Postgres) initialize(ctx context.Context) error {
 	passwordFile := p.path("password")
 	if _, err := os.Stat(p.path(dataDir)); err == nil {
@@ -135,7 +131,7 @@ func (p *Postgres) initialize(ctx context.Context) error {
 func (p *Postgres) start(ctx context.Context, port *Port) (*process, error) {
 	settings := []string{
 		"listen_addresses=127.0.0.1", "port=" + port.String(),
-		"unix_socket_directories=", // a socket's path is limited to 107 bytes, a directory's is not
+		"unix_socket_directories=", // a socket's path is limited to 107 bytes
 		"max_connections=200", "timezone=UTC", "log_timezone=UTC",
 	}
 	if p.options.Throwaway {
@@ -164,17 +160,18 @@ func (p *Postgres) start(ctx context.Context, port *Port) (*process, error) {
 	return proc, err
 }
 
-// asServer makes a command run in the server's directory and as its user.
+// asServer makes a command run as the server's user in its directory.
 func (p *Postgres) asServer(cmd *exec.Cmd) {
 	cmd.Dir = p.dir
-	cmd.Env = append(os.Environ(), "LC_ALL=C") // the log's language; macOS needs it set to start
+	cmd.Env = append(os.Environ(), "LC_ALL=C") // English logs; macOS needs a locale to start
 	cmd.SysProcAttr = sysProcAttr(syscall.SIGINT, p.as.credential())
 }
 
-// explain says what a refused start as another user most likely means.
+// explain adds the likely cause to a permission error.
 func (p *Postgres) explain(err error) error {
 	if p.as != nil && errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("user %s, whom Postgres runs as because it refuses root, cannot enter %s; choose a directory "+
+		return fmt.Errorf("user %s, whom Postgres runs as because it refuses root, cannot enter %s; choose a "+
+			"directory "+
 			"that it can reach: %w", p.as.name, p.dir, err)
 	}
 	return err
@@ -184,10 +181,10 @@ func (p *Postgres) path(elements ...string) string {
 	return filepath.Join(append([]string{p.dir}, elements...)...)
 }
 
-// Dir is where the server's files really are.
+// Dir returns the real path of the server's files.
 func (p *Postgres) Dir() string { return p.dir }
 
-// URL is the address of one of the server's databases, as a superuser.
+// URL returns the superuser's URL of a database.
 func (p *Postgres) URL(database string) string { return connectionURL(p.port, p.password, database) }
 
 func connectionURL(port *Port, password, database string) string {
@@ -198,8 +195,8 @@ func connectionURL(port *Port, password, database string) string {
 	return u.String()
 }
 
-// CreateDatabase creates a database and returns its address. If it exists already it is left as it
-// is. A template other than "" is copied; nobody may be connected to it meanwhile.
+// CreateDatabase creates a database, if it does not exist, and returns its URL. A template other than "" is copied, and
+// must have no connections meanwhile.
 func (p *Postgres) CreateDatabase(ctx context.Context, name, template string) (databaseURL string, err error) {
 	conn, err := pgx.Connect(ctx, p.URL("postgres"))
 	if err != nil {
@@ -227,14 +224,13 @@ func (p *Postgres) CreateDatabase(ctx context.Context, name, template string) (d
 // Done is closed when the server has ended.
 func (p *Postgres) Done() <-chan struct{} { return p.proc.done }
 
-// Stop ends the server in an orderly way: sessions are ended and everything is written to disk. It
-// returns when the server has ended, and does nothing if it had already.
+// Stop shuts the server down cleanly and waits for its end. It does nothing if the server has ended.
 func (p *Postgres) Stop() error {
 	err := p.proc.stop(syscall.SIGINT)
 	return errors.Join(err, p.unlock())
 }
 
-// Kill ends the server at once, as a crash would; the next start recovers. For tests.
+// Kill kills the server like a crash, for tests. The next start recovers.
 func (p *Postgres) Kill() {
 	p.proc.kill()
 	_ = p.unlock()
@@ -248,13 +244,13 @@ func (p *Postgres) unlock() error {
 	return nil
 }
 
-// runAs is the user that a server runs as when this process is root.
+// runAs is the user of a server when this process is root.
 type runAs struct {
 	name     string
 	uid, gid int
 }
 
-// serverUser returns the user of a name if this process is root, and nil if it is not.
+// serverUser returns the named user if this process is root, else nil.
 func serverUser(name string) (*runAs, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil //nolint:nilnil // nil is a meaningful value: run as whoever we are
@@ -285,5 +281,5 @@ func (u *runAs) own(path string) error {
 	if u == nil {
 		return nil
 	}
-	return os.Lchown(path, u.uid, u.gid) // of the path itself, whatever somebody made of it
+	return os.Lchown(path, u.uid, u.gid) // not the target of a link
 }

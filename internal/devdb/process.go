@@ -14,22 +14,21 @@ import (
 )
 
 const (
-	startPatience = 30 * time.Second // recovery after a crash included
-	stopPatience  = 30 * time.Second // a busy machine included
+	startTimeout  = 30 * time.Second // includes crash recovery
+	stopTimeout   = 30 * time.Second // includes a busy machine
 	probeInterval = 10 * time.Millisecond
 	portAttempts  = 5
-	tailBytes     = 2048 // of a log, in an error message
+	tailBytes     = 2048 // of the log, in errors
 )
 
-// process is one running server with its log file.
+// process is a running server.
 type process struct {
 	cmd     *exec.Cmd
 	logPath string
-	done    chan struct{} // closed when the process has ended
+	done    chan struct{} // closed at its end
 }
 
-// spawn starts a command whose output goes to a fresh log file; the log of the run before is kept
-// beside it as logPath.1.
+// spawn starts a command with a fresh log; the previous log becomes logPath.1.
 func spawn(cmd *exec.Cmd, logPath string) (*process, error) {
 	if err := os.Rename(logPath, logPath+".1"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("keep the last log: %w", err)
@@ -43,14 +42,14 @@ func spawn(cmd *exec.Cmd, logPath string) (*process, error) {
 	p := &process{cmd: cmd, logPath: logPath, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		// Linux sends the parent death signal when the thread that started the child ends, not
-		// when the parent does, so this thread is kept for as long as the child lives.
+		// Linux sends the parent death signal when the thread that started the child ends, not when the process does,
+		// so this thread must live as long as the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
+			_ = cmd.Wait() // the log tells how it ended
 			close(p.done)
 		}
 	}()
@@ -60,7 +59,7 @@ func spawn(cmd *exec.Cmd, logPath string) (*process, error) {
 	return p, nil
 }
 
-// stop asks the process to end, insists after stopPatience, and returns when it has ended.
+// stop sends a signal, kills the process after stopTimeout, and waits for its end.
 func (p *process) stop(ask syscall.Signal) error {
 	if !p.running() {
 		return nil
@@ -71,15 +70,14 @@ func (p *process) stop(ask syscall.Signal) error {
 	select {
 	case <-p.done:
 		return nil
-	case <-time.After(stopPatience):
+	case <-time.After(stopTimeout):
 	}
 	p.kill()
-	return fmt.Errorf("%s did not stop within %s and was killed; its log ends:\n%s", p.cmd.Path, stopPatience, p.tail())
+	return fmt.Errorf("%s did not stop within %s and was killed; its log ends:\n%s", p.cmd.Path, stopTimeout, p.tail())
 }
 
-// kill ends the process at once.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // fails only if it has ended
+	_ = p.cmd.Process.Kill() // fails only after its end
 	<-p.done
 }
 
@@ -99,7 +97,6 @@ func (p *process) running() bool {
 	}
 }
 
-// tail returns the end of the log.
 func (p *process) tail() string {
 	log, err := os.ReadFile(p.logPath)
 	if err != nil {
@@ -108,10 +105,10 @@ func (p *process) tail() string {
 	return strings.TrimSpace(string(log[max(0, len(log)-tailBytes):]))
 }
 
-// awaitReady probes the process until it answers. A process that ended or does not answer in time
-// is an error with the end of its log; in the second case it is killed.
+// awaitReady probes the process until it answers. Its errors contain the end of the log. A process that does not answer
+// in time is killed.
 func (p *process) awaitReady(ctx context.Context, probe func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
@@ -131,8 +128,8 @@ func (p *process) awaitReady(ctx context.Context, probe func(context.Context) er
 	}
 }
 
-// serve starts a server on a port of its own. Where ports cannot be kept, another program may take it before
-// the server does; then the next one is tried.
+// serve starts a server on a free port. Where ports cannot be reserved, another program may take the port first; then
+// serve tries another one.
 func serve(start func(port *Port) (*process, error)) (p *process, port *Port, err error) {
 	for range portAttempts {
 		if port, err = ReservePort(); err != nil {
@@ -149,5 +146,5 @@ func serve(start func(port *Port) (*process, error)) (p *process, port *Port, er
 	return nil, nil, err
 }
 
-// newPassword returns a random password with 130 bits of entropy that needs no quoting in a URL.
+// newPassword returns 130 random bits that need no quoting in a URL.
 func newPassword() string { return rand.Text() }

@@ -16,33 +16,30 @@ import (
 	"syscall"
 )
 
-// Redis is a redis-server of our own. Unless it is durable it writes nothing to disk but its log: buckets that are lost are full
-// buckets.
+// Redis is a private redis-server. Unless it is durable it stores nothing on disk: lost buckets are full buckets.
 type Redis struct {
 	binary   string
 	dir      string
-	as       *runAs // nil: as this process's own user
+	as       *runAs // nil: this process's user
 	password string // "": none
-	port     *Port  // kept for as long as r is, so that Restart finds it free
-	bus      *Port  // likewise, of a server of a cluster
+	port     *Port  // reserved for the life of r, for Restart
+	bus      *Port  // likewise, for a cluster's server
 	proc     *process
 
-	isDurable bool   // it writes each command to a file before it answers, and reads that when it starts again
-	master    *Redis // that it follows, until a sentinel says otherwise; or nil
-	monitors  *Redis // it is a sentinel, which keeps no data, of this master and its replicas
+	isDurable bool   // it writes each command to a file before the answer
+	master    *Redis // replicated master; nil for none
+	monitors  *Redis // for a sentinel: the monitored master
 }
 
-// StartRedis starts a redis-server that listens on a free loopback port and keeps its log in dir,
-// which is created. It returns when Redis answers; ctx bounds only that wait. It asks for no password,
-// and as root it runs as root, which suits tests alone. The error is ErrNotInstalled if there is no
-// redis-server 7 or later on PATH.
+// StartRedis starts a redis-server on a free loopback port, with its log in dir, which is created. It returns once
+// Redis answers; ctx bounds only that wait. It has no password, and under root it runs as root, so it is for tests. The
+// error is ErrNotInstalled without a redis-server 7 or later on PATH.
 func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	return startRedis(ctx, &Redis{dir: dir})
 }
 
-// StartGuardedRedis is StartRedis for a server that others on this machine must not use: it asks for
-// a random password, which URL has. If this process is root, it runs as user redis or else postgres,
-// if there is one.
+// StartGuardedRedis starts a Redis that other users of this machine cannot use: it requires a random password, which is
+// in its URL. Under root it runs as user redis or else postgres, if there is one.
 func StartGuardedRedis(ctx context.Context, dir string) (*Redis, error) {
 	r := &Redis{dir: dir, password: newPassword()}
 	for _, name := range []string{"redis", "postgres"} {
@@ -54,7 +51,7 @@ func StartGuardedRedis(ctx context.Context, dir string) (*Redis, error) {
 	return startRedis(ctx, r)
 }
 
-// StartDurableRedis is StartRedis for a server that Restart starts again with its data.
+// StartDurableRedis is StartRedis with data that survives Restart.
 func StartDurableRedis(ctx context.Context, dir string) (*Redis, error) {
 	return startRedis(ctx, &Redis{dir: dir, isDurable: true})
 }
@@ -69,7 +66,7 @@ func startRedis(ctx context.Context, r *Redis) (_ *Redis, err error) {
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("start Redis: %w", err)
 	}
-	if r.bus != nil { // the cluster knows its ports
+	if r.bus != nil { // a cluster's ports are reserved before
 		r.proc, err = r.start(ctx, r.port)
 	} else {
 		r.proc, r.port, err = serve(func(port *Port) (*process, error) { return r.start(ctx, port) })
@@ -81,12 +78,12 @@ func startRedis(ctx context.Context, r *Redis) (_ *Redis, err error) {
 }
 
 func (r *Redis) start(ctx context.Context, port *Port) (*process, error) {
-	dir, settings := r.dir, "" // of this process's user, whom replication may need to write there
+	dir, settings := r.dir, "" // writable, which replication may need
 	if r.as != nil {
-		dir = "/" // where every user can be; this one may not get to its own, and writes nothing
+		dir = "/" // the user may not be able to enter dir, and writes nothing
 	}
 	if r.password != "" {
-		settings = "requirepass " + r.password + "\n" // by standard input: everybody can read arguments
+		settings = "requirepass " + r.password + "\n" // on standard input, because everybody can read arguments
 	}
 	args := []string{
 		"--bind", "127.0.0.1", "--port", port.String(), "--dir", dir,
@@ -102,8 +99,10 @@ func (r *Redis) start(ctx context.Context, port *Port) (*process, error) {
 		args = append(args, "--replicaof", "127.0.0.1 "+masterPort, "--repl-diskless-sync-delay", "0")
 	}
 	if r.bus != nil {
-		args = append(args, "--cluster-enabled", "yes", "--cluster-port", r.bus.String(), "--cluster-config-file", clusterConfig,
-			"--cluster-require-full-coverage", "no", "--cluster-node-timeout", "60000", "--repl-diskless-sync-delay", "0")
+		args = append(args, "--cluster-enabled", "yes", "--cluster-port", r.bus.String(), "--cluster-config-file",
+			clusterConfig,
+			"--cluster-require-full-coverage", "no", "--cluster-node-timeout", "60000", "--repl-diskless-sync-delay",
+			"0")
 	}
 	args = append(args, "-")
 	if r.monitors != nil {
@@ -116,7 +115,7 @@ func (r *Redis) start(ctx context.Context, port *Port) (*process, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), r.binary, args...)
 	cmd.Dir = dir
 	cmd.Stdin = strings.NewReader(settings)
-	// A frozen Redis would keep any other signal pending for ever; it has nothing to save.
+	// A frozen Redis would not handle another signal, and has nothing to save.
 	cmd.SysProcAttr = sysProcAttr(syscall.SIGKILL, r.as.credential())
 	p, err := spawn(cmd, filepath.Join(r.dir, "redis.log"))
 	if err != nil {
@@ -126,8 +125,7 @@ func (r *Redis) start(ctx context.Context, port *Port) (*process, error) {
 	return p, err
 }
 
-// ping asks the Redis on a port whether it is the process that was started there: the port may have
-// been taken by another Redis in between.
+// ping checks that the Redis on the port is the process that was started: another Redis may have taken the port.
 func ping(ctx context.Context, port *Port, password string, pid int) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", port.Addr())
 	if err != nil {
@@ -139,7 +137,7 @@ func ping(ctx context.Context, port *Port, password string, pid int) error {
 			return err
 		}
 	}
-	commands := "INFO server\r\nQUIT\r\n" // so that a refusal, which names no process, ends as well
+	commands := "INFO server\r\nQUIT\r\n" // QUIT ends the connection after a refusal
 	if password != "" {
 		commands = "AUTH " + password + "\r\n" + commands
 	}
@@ -160,10 +158,10 @@ func ping(ctx context.Context, port *Port, password string, pid int) error {
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// Addr is host:port, the same for the life of r.
+// Addr returns host:port, which never changes.
 func (r *Redis) Addr() string { return r.port.Addr() }
 
-// URL is the address as a redis:// URL, with the password if there is one.
+// URL returns the redis:// URL, with the password if there is one.
 func (r *Redis) URL() string {
 	u := url.URL{Scheme: "redis", Host: r.Addr(), Path: "/0"}
 	if r.password != "" {
@@ -172,11 +170,10 @@ func (r *Redis) URL() string {
 	return u.String()
 }
 
-// Done is closed when the server that runs now has ended. After Restart it is another channel.
+// Done is closed when the current server has ended. Restart replaces the channel.
 func (r *Redis) Done() <-chan struct{} { return r.proc.done }
 
-// Stop ends the server in an orderly way, thawing it first, and returns when it has ended. It does
-// nothing if it has ended already.
+// Stop thaws the server, shuts it down cleanly and waits for its end. It does nothing if the server has ended.
 func (r *Redis) Stop() error {
 	if err := r.Thaw(); err != nil {
 		return err
@@ -184,18 +181,17 @@ func (r *Redis) Stop() error {
 	return r.proc.stop(syscall.SIGTERM)
 }
 
-// Kill ends the server at once, as a crash would, frozen or not.
+// Kill kills the server, frozen or not.
 func (r *Redis) Kill() { r.proc.kill() }
 
-// Freeze suspends the server: connections stay open and new ones are accepted by the kernel, but
-// nothing answers.
+// Freeze suspends the server: the kernel keeps and accepts connections, but nothing answers.
 func (r *Redis) Freeze() error { return r.proc.signal(syscall.SIGSTOP) }
 
-// Thaw lets a frozen server go on.
+// Thaw resumes a frozen server.
 func (r *Redis) Thaw() error { return r.proc.signal(syscall.SIGCONT) }
 
-// Restart kills the server if it still runs and starts one on the same port, which is empty unless r is durable. It returns
-// when that one answers. It must not be called while another method of r runs.
+// Restart kills the server and starts one on the same port, which is empty unless r is durable. It returns once that
+// answers. No other method of r may run meanwhile.
 func (r *Redis) Restart(ctx context.Context) error {
 	r.Kill()
 	p, err := r.start(ctx, r.port)

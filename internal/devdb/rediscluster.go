@@ -8,19 +8,18 @@ import (
 	"strings"
 )
 
-// clusterSlots is how many slots a Redis Cluster has.
 const clusterSlots = 16384
 
-// RedisCluster is a Redis Cluster of our own, whose masters share the slots evenly. A master that is lost leaves the slots of
-// the others served.
+// RedisCluster is a private Redis Cluster, whose masters share the slots evenly. The loss of a master does not affect
+// the slots of others.
 type RedisCluster struct {
 	Masters []*Redis
-	// Replicas follow the masters, if there are any: Replicas[i] follows Masters[i]. They take over only when told to.
+	// Replicas[i] replicates Masters[i], if there are replicas. Failover is manual.
 	Replicas []*Redis
 }
 
-// StartRedisCluster starts a cluster, whose servers keep their logs and configurations in folders of dir. It returns when each
-// server answers; they find each other by themselves, within a second or so. See StartRedis.
+// StartRedisCluster starts a cluster with logs and configurations in subfolders of dir. It returns once each server
+// answers; they find each other within about a second. See StartRedis.
 func StartRedisCluster(ctx context.Context, dir string, masters int, withReplicas bool) (_ *RedisCluster, err error) {
 	c := &RedisCluster{}
 	defer func() {
@@ -62,10 +61,10 @@ func StartRedisCluster(ctx context.Context, dir string, masters int, withReplica
 	return c, nil
 }
 
-// clusterConfig is the file in which a server keeps what it knows of its cluster.
+// clusterConfig is the file of a server's view of its cluster.
 const clusterConfig = "nodes.conf"
 
-// nodesOf returns what a server of a new cluster knows: all servers with their slots, so that none need be told.
+// nodesOf returns a complete initial view, so that the servers need no commands to meet.
 func nodesOf(all []*Redis, masters, self int) []byte {
 	id := func(i int) string { return fmt.Sprintf("%040x", i+1) }
 	var b strings.Builder
@@ -85,10 +84,10 @@ func nodesOf(all []*Redis, masters, self int) []byte {
 	return []byte(b.String())
 }
 
-// URL is the address of one of the servers, which tells a client of the others.
+// URL returns the address of one server, from which a client learns the others.
 func (c *RedisCluster) URL() string { return c.Masters[0].URL() + "?cluster=true" }
 
-// Kill ends all servers at once.
+// Kill kills all servers.
 func (c *RedisCluster) Kill() {
 	for _, r := range append(c.Masters, c.Replicas...) {
 		r.Kill()

@@ -8,16 +8,16 @@ import (
 	"path/filepath"
 )
 
-// RedisGroup is a master with a replica of our own, and a sentinel that has the replica take over soon after the master has died.
+// RedisGroup is a private master with a replica, and a sentinel that promotes the replica soon after the master's
+// death.
 type RedisGroup struct {
 	Master, Replica, Sentinel *Redis
 }
 
-// groupName is what the sentinel calls the group.
 const groupName = "main"
 
-// StartRedisGroup starts a group, whose servers keep their logs and configurations in folders of dir. It returns when each answers;
-// the replica follows, and the sentinel knows it, within seconds. See StartRedis.
+// StartRedisGroup starts a group with logs and configurations in subfolders of dir. It returns once each server
+// answers; the sentinel knows the replica within seconds. See StartRedis.
 func StartRedisGroup(ctx context.Context, dir string) (_ *RedisGroup, err error) {
 	g := &RedisGroup{}
 	defer func() {
@@ -38,7 +38,7 @@ func StartRedisGroup(ctx context.Context, dir string) (_ *RedisGroup, err error)
 // URL names the group by its sentinel.
 func (g *RedisGroup) URL() string { return "redis+sentinel://" + g.Sentinel.Addr() + "/" + groupName }
 
-// Kill ends all servers at once.
+// Kill kills all servers.
 func (g *RedisGroup) Kill() {
 	for _, r := range []*Redis{g.Sentinel, g.Master, g.Replica} {
 		if r != nil {
@@ -47,7 +47,7 @@ func (g *RedisGroup) Kill() {
 	}
 }
 
-// sentinelArgs writes the configuration of a sentinel, which rewrites it later.
+// sentinelArgs writes the configuration of a sentinel, which the sentinel rewrites later.
 func (r *Redis) sentinelArgs(port *Port) ([]string, error) {
 	host, masterPort, err := net.SplitHostPort(r.monitors.Addr())
 	if err != nil {
@@ -55,7 +55,8 @@ func (r *Redis) sentinelArgs(port *Port) ([]string, error) {
 	}
 	path := filepath.Join(r.dir, "sentinel.conf")
 	text := fmt.Sprintf("bind 127.0.0.1\nport %s\ndir %q\nsentinel monitor %[3]s %s %s 1\n"+
-		"sentinel down-after-milliseconds %[3]s 300\nsentinel failover-timeout %[3]s 2000\n", port, r.dir, groupName, host, masterPort)
+		"sentinel down-after-milliseconds %[3]s 300\nsentinel failover-timeout %[3]s 2000\n", port, r.dir, groupName,
+		host, masterPort)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("configure a sentinel: %w", err)
 	}

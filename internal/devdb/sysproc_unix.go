@@ -4,10 +4,9 @@ package devdb
 
 import "syscall"
 
-// sysProcAttr puts a server in its own process group, so that an interrupt typed at the terminal
-// reaches only this process, which then stops its servers in order. Only Linux can also send the
-// server a signal when this process is killed; elsewhere the server then stays until it is stopped
-// by hand, and StartPostgres says which process that is.
+// sysProcAttr puts a server into its own process group, so that an interrupt at the terminal reaches only this process,
+// which then stops its servers cleanly. If this process is killed, the server stays until it is stopped by hand;
+// StartPostgres then names its process.
 func sysProcAttr(_ syscall.Signal, as *syscall.Credential) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Credential: as}
 }

@@ -12,15 +12,12 @@ type Limit = rules.Limit
 
 // Level is what a bucket holds: Micros millionths of a token, plus Fraction / 2³² of one more.
 //
-// The two parts keep a bucket from drifting. Costs are whole millionths, so taking is exact.
-// Refilling splits the rate into its whole and fractional tokens per second: elapsed µs × whole
-// rate is an exact integer below 2⁵³, and elapsed × fractional rate is off by at most 2⁻⁵³ of the
-// elapsed time, so that all refills of a bucket together stay within one millionth of a token for
-// 285 years, however often it is asked. Rounding to 2⁻³² of a millionth adds at most 0.0002
-// millionths in a million takes. A plain float64 of tokens loses 0.06 tokens in the same million
-// takes from a burst of 1e9.
+// The two parts keep refills from drifting: costs are whole millionths, and all refills of a bucket together stay
+// within one millionth of a token for 285 years. A float64 of tokens loses 0.06 tokens in a million takes from a burst
+// of 1e9.
 //
-// Every store computes these steps on IEEE 754 doubles and so decides alike; the Redis scripts repeat them in Lua.
+// Every store computes these steps on IEEE 754 doubles. The Redis scripts repeat them in Lua, and all stores decide
+// alike.
 type Level struct {
 	Micros   Tokens
 	Fraction uint32
@@ -28,21 +25,19 @@ type Level struct {
 
 const fractions = 1 << 32 // fractions in a millionth
 
-// Holds reports whether the level covers a cost, to within half a millionth of a token. That is less than the smallest
-// cost, and enough that no rounding denies a caller that waited as told.
+// Holds reports whether the level covers a cost, to within half a millionth of a token. The tolerance keeps a rounding
+// error from denying a caller that waited for Retry-After.
 func (l Level) Holds(cost Tokens) bool {
 	return l.Micros >= cost || (l.Micros == cost-1 && l.Fraction >= fractions/2)
 }
 
-// earn adds what a limit earns in elapsed microseconds, capped at its burst.
 func (l Level) earn(elapsed int64, limit Limit) Level {
 	return l.earnUpTo(elapsed, limit.Rate, capacity(limit))
 }
 
-// earnUpTo adds what a rate earns in elapsed microseconds, capped.
 func (l Level) earnUpTo(elapsed int64, rate float64, most Tokens) Level {
-	// The float64 conversions keep the compiler from fusing a multiply and an add: Lua does not fuse, and both must round
-	// alike.
+	// The float64 conversions keep the compiler from fusing a multiply and an add, because Lua does not fuse and both
+	// must round alike.
 	whole := math.Floor(rate)
 	gain := float64(float64(elapsed) * (rate - whole))
 	gainWhole := math.Floor(gain)
@@ -58,10 +53,10 @@ func (l Level) earnUpTo(elapsed int64, rate float64, most Tokens) Level {
 	return Level{Micros: Tokens(micros), Fraction: uint32(fraction)}
 }
 
-// until returns how many microseconds of earning the level takes to reach an amount at a rate, rounded up and at least one.
+// until returns how many microseconds the level takes to reach an amount at a rate, rounded up and at least one.
 //
-// A hundredth of a microsecond is forgiven before rounding up, so that noise in the last bits of a division does not cost
-// a whole unit. At high rates it is a quarter of a millionth of a token, which Holds forgives, so waiting is enough.
+// A hundredth of a microsecond is forgiven before rounding up. Otherwise noise in the last bits of a division would
+// cost a whole microsecond.
 func (l Level) until(amount Tokens, rate float64) int64 {
 	missing := float64(amount-l.Micros) - float64(l.Fraction)/fractions
 	if missing <= 0 {
@@ -70,21 +65,21 @@ func (l Level) until(amount Tokens, rate float64) int64 {
 	return int64(min(max(1, math.Ceil(missing/rate-min(0.01, 0.25/rate))), 1e15))
 }
 
-// Bucket is what a store says of one rule's bucket for one subject: what can be taken from it at a time.
+// Bucket is a store's answer about one rule's bucket for one subject.
 type Bucket struct {
-	// Level is what can be taken.
+	// Level is the amount that can be taken.
 	Level Level
 	// Stamp is when Level was true, in microseconds since the Unix epoch on the store's clock.
 	Stamp int64
-	// Limit is the one in force, which may be later than the caller's.
+	// Limit is the limit in force, which can be newer than the caller's.
 	Limit Limit
 }
 
 // Holds reports whether the bucket covers a check's cost.
 func (b *Bucket) Holds(cost Tokens) bool { return b.Level.Holds(charge(b.Limit, cost)) }
 
-// until returns how long the bucket takes to hold an amount, rounded up to the microsecond. It is for limits whose Level
-// tells; Tier.Wait knows that of the others.
+// until returns how long the bucket takes to hold an amount, rounded up to the microsecond. Tier.Wait covers the limits
+// whose Level does not determine the wait.
 func (b *Bucket) until(amount Tokens) time.Duration {
 	if b.Level.Micros >= amount {
 		return 0
@@ -100,15 +95,15 @@ func (b *Bucket) until(amount Tokens) time.Duration {
 	return micros(earning)
 }
 
-// micros returns microseconds as a wait, which is at most a year.
+// micros converts microseconds to a wait of at most a year.
 func micros(n int64) time.Duration {
 	return min(time.Duration(min(max(n, 0), 1e15))*time.Microsecond, rules.MaxTimeToFull)
 }
 
-// capacity returns the most that a bucket holds.
 func capacity(limit Limit) Tokens { return Tokens(limit.Burst) * Token }
 
-// charge returns what a check of a cost takes. A log counts whole tokens, and places are one for a check.
+// charge returns the amount that a check of a cost takes. A log counts whole tokens, and a check takes one concurrency
+// slot.
 func charge(limit Limit, cost Tokens) Tokens {
 	switch limit.Kind {
 	case rules.KindSlidingWindowLog:
@@ -119,7 +114,8 @@ func charge(limit Limit, cost Tokens) Tokens {
 	return cost
 }
 
-// isListed reports whether a limit's buckets need more than a Level to say when they hold a cost.
+// isListed reports whether Level alone does not determine when the buckets of a limit hold a cost.
 func isListed(limit Limit) bool {
-	return limit.Kind == rules.KindSlidingWindow || limit.Kind == rules.KindSlidingWindowLog || limit.Kind == rules.KindConcurrency
+	return limit.Kind == rules.KindSlidingWindow || limit.Kind == rules.KindSlidingWindowLog ||
+		limit.Kind == rules.KindConcurrency
 }

@@ -63,9 +63,16 @@ func TestSettle(t *testing.T) {
 		"a cut caps at once":                            {9 * Token, cut, 4 * second, 2 * Token, cut, true, 0},
 		"an edit ahead of the clock holds from now":     {0, raised, 2 * second, Token, raised, true, 0},
 		"an edit from before the last look counts from that": {
-			0, Limit{Rate: 100, Burst: 1000, Since: 1}, 2 * second, 100 * Token, Limit{Rate: 100, Burst: 1000, Since: 1}, true, 0,
+			0,
+			Limit{Rate: 100, Burst: 1000, Since: 1},
+			2 * second, 100 * Token,
+			Limit{Rate: 100, Burst: 1000, Since: 1},
+			true, 0,
 		},
-		"an edit seen by a clock that went back adds nothing": {3 * Token, raised, second / 2, 3 * Token, raised, true, 0},
+		"an edit seen by a clock that went back adds nothing": {
+			3 * Token, raised, second / 2, 3 * Token, raised, true,
+			0,
+		},
 		"an older limit changes nothing": {
 			0, Limit{Rate: 100, Burst: 1000, Since: -1}, 2 * second, Token, old, false, 0,
 		},
@@ -73,13 +80,22 @@ func TestSettle(t *testing.T) {
 			0, Limit{Rate: 100, Burst: 1000, Since: 0}, 2 * second, Token, old, false, 0,
 		},
 		"a limit whose edit the database lost gives way to the older one, as of the reading": {
-			0, Limit{Rate: 5, Burst: 100, Since: -9}, 20 * second, 9_000_001 + 9_999_999*5, Limit{Rate: 5, Burst: 100, Since: 1}, true, readLater,
+			0,
+			Limit{Rate: 5, Burst: 100, Since: -9},
+			20 * second, 9_000_001 + 9_999_999*5,
+			Limit{Rate: 5, Burst: 100, Since: 1},
+			true, readLater,
 		},
 		"a limit that may still be committed does not": {
 			0, Limit{Rate: 5, Burst: 100, Since: -9}, 20 * second, 10 * Token, old, false, CommitTime,
 		},
 		"another limit of the same moment gives way to what the database holds": {
-			0, Limit{Rate: 1, Burst: 3, Since: 0}, 2 * second, Token, Limit{Rate: 1, Burst: 3, Since: 1}, true, readLater,
+			0,
+			Limit{Rate: 1, Burst: 3, Since: 0},
+			2 * second, Token,
+			Limit{Rate: 1, Burst: 3, Since: 1},
+			true,
+			readLater,
 		},
 		"the same limit is not lost, whenever it came into force": {
 			0, Limit{Rate: 1, Burst: 10, Since: -9}, 2 * second, Token, old, false, readLater,
@@ -90,13 +106,13 @@ func TestSettle(t *testing.T) {
 	}
 	for name, test := range tests {
 		b := State{Bucket: Bucket{Level: Level{Micros: test.level}, Stamp: second, Limit: old}}
-		mustWrite := b.Settle(test.limit, test.readAt, test.now)
+		mustWrite := b.Advance(test.limit, test.readAt, test.now)
 		want := State{Bucket: Bucket{Level: Level{Micros: test.want}, Stamp: test.now, Limit: test.wantLimit}}
 		if b != want || mustWrite != test.mustWrite {
 			t.Errorf("%s: %+v, must write %t; want %+v, %t", name, b, mustWrite, want, test.mustWrite)
 		}
 		again := b
-		if again.Settle(test.limit, test.readAt, test.now) || again != b {
+		if again.Advance(test.limit, test.readAt, test.now) || again != b {
 			t.Errorf("%s: settling again changed it to %+v", name, again)
 		}
 	}
@@ -112,10 +128,22 @@ func TestWaitAndTimeToFull(t *testing.T) {
 		wait, toFull time.Duration
 		never        bool
 	}{
-		"a cost that is there has no wait":   {rate: 1, burst: 10, level: 5 * Token, cost: 5 * Token, toFull: 5 * time.Second},
-		"a missing token at 10 per second":   {rate: 10, burst: 10, level: 0, cost: Token, wait: 100 * time.Millisecond, toFull: time.Second},
-		"a wait is rounded up":               {rate: 3, burst: 1, level: 0, cost: Token, wait: 333_334 * time.Microsecond, toFull: 333_334 * time.Microsecond},
-		"a wait is a microsecond at least":   {rate: 1e9, burst: 1, level: 0, cost: 1, wait: time.Microsecond, toFull: time.Microsecond},
+		"a cost that is there has no wait": {
+			rate: 1, burst: 10, level: 5 * Token, cost: 5 * Token,
+			toFull: 5 * time.Second,
+		},
+		"a missing token at 10 per second": {
+			rate: 10, burst: 10, level: 0, cost: Token, wait: 100 * time.Millisecond,
+			toFull: time.Second,
+		},
+		"a wait is rounded up": {
+			rate: 3, burst: 1, level: 0, cost: Token,
+			wait: 333_334 * time.Microsecond, toFull: 333_334 * time.Microsecond,
+		},
+		"a wait is a microsecond at least": {
+			rate: 1e9, burst: 1, level: 0, cost: 1, wait: time.Microsecond,
+			toFull: time.Microsecond,
+		},
 		"a full bucket is full":              {rate: 1, burst: 10, level: 10 * Token, cost: Token},
 		"a cost above the burst has no wait": {rate: 1, burst: 10, level: 10 * Token, cost: 10*Token + 1, never: true},
 		"no time is longer than a year": {
@@ -180,7 +208,7 @@ func TestWaitingAsToldIsEnoughAndNeverTooLong(t *testing.T) {
 		if off := early.above(Level{Micros: cost}); off > 1e-6 {
 			t.Errorf("a microsecond before the %v is over there are %g tokens to spare", wait, off)
 		}
-		b.Settle(b.Limit, 0, testEpoch+wait.Microseconds())
+		b.Advance(b.Limit, 0, testEpoch+wait.Microseconds())
 		if !b.Level.Holds(cost) {
 			t.Errorf("after %v the level is %+v, which does not hold %v", wait, b.Level, cost)
 		}
@@ -201,10 +229,10 @@ func TestWaitingIsEnoughHoweverOftenTheBucketIsWritten(t *testing.T) {
 		stops := rapid.SliceOfN(rapid.Int64Range(0, wait.Microseconds()), 0, 20).Draw(t, "stops")
 		for _, stop := range stops {
 			if at := testEpoch + stop; at > b.Stamp {
-				b.Settle(b.Limit, 0, at)
+				b.Advance(b.Limit, 0, at)
 			}
 		}
-		b.Settle(b.Limit, 0, testEpoch+wait.Microseconds())
+		b.Advance(b.Limit, 0, testEpoch+wait.Microseconds())
 		if !b.Level.Holds(cost) {
 			t.Errorf("after %v the level is %+v, which does not hold %v", wait, b.Level, cost)
 		}
@@ -268,7 +296,7 @@ func TestRandomHistoriesStayWithinAMillionthOfExactArithmetic(t *testing.T) {
 			if rapid.IntRange(0, 9).Draw(t, "edit") == 0 {
 				limit = anyLimit(max(limit.Since+1, now-rapid.Int64Range(-1e6, 1e7).Draw(t, "late"))).Draw(t, "limit")
 			}
-			b.Settle(limit, 0, now)
+			b.Advance(limit, 0, now)
 			want.settle(limit, now)
 			if off := math.Abs(want.above(b.Level)); off > 1e-6 {
 				t.Fatalf("level %+v is %g tokens off", b.Level, off)
@@ -295,14 +323,14 @@ func TestAMillionTakesDoNotDrift(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// Half full, so that neither end is ever reached: the exact level is what was earned
-			// since the start, less all costs.
+			// The bucket is half full, so that neither end is ever reached and the exact level is the earnings since
+			// the start less all costs.
 			b := NewState(test.limit, testEpoch)
 			b.Level.Micros /= 2
 			want := rationalOf(b)
 			var costs Tokens
 			for i := range int64(1_000_000) {
-				b.Settle(test.limit, 0, testEpoch+(i+1)*test.step)
+				b.Advance(test.limit, 0, testEpoch+(i+1)*test.step)
 				cost := max(1, b.Level.Micros-capacity(test.limit)/2)
 				b.Level.Micros -= cost
 				costs += cost

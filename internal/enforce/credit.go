@@ -11,31 +11,31 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Creditor is a store whose buckets people can reset or credit one by one. To look at a bucket, use Buckets.Take at a cost
-// of 0.
+// Creditor is a store whose single buckets can be reset or credited. Buckets.Take at a cost of 0 reads one.
 type Creditor interface {
-	// Credit adds an amount to a bucket, and returns the bucket settled before and after. See State.Credit; an amount of
-	// Fill resets the bucket, and a negative one takes away.
+	// Credit adds an amount to a bucket, and returns the bucket before and after; see State.Credit. Fill resets the
+	// bucket, and a negative amount takes away.
 	//
-	// The limit is the one that the caller knows, as in Take; a later one of the bucket stays in force. Crediting an unused
-	// bucket, which is full, writes nothing. Any other is written even at the same level, so that a clock that steps back
-	// does not undo a reset.
+	// The limit is the caller's, as in Take; a newer one of the bucket stays in force. Crediting an unused bucket
+	// writes nothing, because it is full. Every other credit is written, even at the same level, because a clock that
+	// steps back would otherwise undo a reset.
 	//
-	// An error means that the store could not answer in time; the bucket was credited at most once.
+	// An error means that the store gave no answer in time; the bucket was credited at most once.
 	Credit(ctx context.Context, key Key, limit Limit, amount Tokens) (before, after Bucket, err error)
 
-	// CreditOnce is Credit for a caller that retries. The store remembers a tenant's credits for a day by the callers' ids:
-	// a repeated id changes nothing and returns the first answer, or ErrCreditIDReused if the bucket or amount differs.
-	CreditOnce(ctx context.Context, id string, key Key, limit Limit, amount Tokens) (before, after Bucket, isRepeated bool, err error)
+	// CreditOnce is Credit with an idempotency key, kept per tenant for CreditsRemembered. A repeated id changes
+	// nothing and returns the first answer, or ErrCreditIDReused if the bucket or amount differs.
+	CreditOnce(ctx context.Context, id string, key Key, limit Limit, amount Tokens) (before, after Bucket,
+		isRepeated bool, err error)
 }
 
-// CreditsRemembered is how long CreditOnce remembers an id.
+// CreditsRemembered is how long CreditOnce keeps an id.
 const CreditsRemembered = 24 * time.Hour
 
-// ErrCreditIDReused means that the id named another credit before.
+// ErrCreditIDReused means that the id was used for another credit.
 var ErrCreditIDReused = errors.New("the id names another credit")
 
-// CreditFingerprint tells credits with one id apart.
+// CreditFingerprint identifies a credit's bucket and amount.
 func CreditFingerprint(key Key, amount Tokens) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%d %d %d %s", key.Tenant, key.Rule, amount, key.Subject))
 }
@@ -43,9 +43,9 @@ func CreditFingerprint(key Key, amount Tokens) [sha256.Size]byte {
 // Fill is the amount that fills any bucket.
 const Fill Tokens = math.MaxInt64
 
-// Credit adds an amount, perhaps a negative one, to the bucket, which must be settled. What is left stays between 0 and
-// the burst. A log gives back its latest tokens, a sliding window first those of its present window, and a concurrency
-// limit the places that were taken first; to take places away is not possible.
+// Credit adds an amount, which can be negative, to an advanced bucket, up to the burst and down to 0, or to the debt
+// that it had. A log gives back its latest tokens, a sliding window the tokens of its present window first, and a
+// concurrency limit its oldest slots. A negative credit takes no concurrency slots.
 func (s *State) Credit(amount Tokens) {
 	full := s.room()
 	if amount >= full-s.left() {
@@ -73,7 +73,7 @@ func (s *State) Credit(amount Tokens) {
 		s.logGiveBack(amount)
 	case rules.KindConcurrency:
 		for ; amount >= Token; amount -= Token {
-			s.Entries = s.Entries[placeBytes:]
+			s.Entries = s.Entries[holdBytes:]
 			s.Level.Micros += Token
 		}
 	default:

@@ -6,63 +6,71 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Check asks whether a request may pass, at a cost.
+// Check asks whether a request may pass at a cost.
 type Check struct {
 	rules.Request
-	// EffectivePlan is the plan that the check is judged on, from snapshot.Tenant.PlanOf; "" for none. Request.Plan is only
-	// what the caller named.
+	// EffectivePlan is the plan that decides, from snapshot.Tenant.PlanOf; "" for none. Request.Plan is the plan that
+	// the caller named.
 	EffectivePlan string
 	Cost          Tokens // 0 looks without taking
-	// Proxied: the caller is a proxy, which can neither wait nor release. A queue that would delay the check denies it, and
-	// concurrency rules are left out.
+	// Proxied: the caller is a proxy, which can neither wait nor release. A queue denies instead of delaying, and
+	// concurrency rules do not apply.
 	Proxied bool
-	// Reserve keeps what the check takes open for ReserveFor (0: DefaultReserveFor), so that it can be settled. A check that
-	// meets a concurrency rule reserves in any case.
+	// Reserve keeps a reservation for ReserveFor (0: DefaultReserveFor). A check that meets a concurrency rule always
+	// reserves.
 	Reserve    bool
 	ReserveFor time.Duration
-	// Key is the id of the API key that asks; only checks that reserve need it.
+	// Key is the id of the caller's API key. Only reservations need it.
 	Key string
 }
 
-// Reason says why a check was denied.
+// Reason is why a check was denied.
 type Reason string
 
-// The reasons. A blocked check and a cost above the limit have no finite wait.
+// The reasons. Blocked and CostExceedsLimit have no finite wait.
 const (
 	LimitExceeded       Reason = "limit_exceeded"
 	ConcurrencyExceeded Reason = "concurrency_exceeded"
 	Blocked             Reason = "blocked"
 	CostExceedsLimit    Reason = "cost_exceeds_limit"
-	// ReservationsExhausted: the tenant has MaxReservations open. No tier decides.
+	// ReservationsExhausted: the tenant has MaxReservations open, and no tier decides.
 	ReservationsExhausted Reason = "reservations_exhausted"
 	StoreUnavailable      Reason = "store_unavailable"
 )
+
+// Reasons lists all reasons. Every surface must have an answer for each.
+var Reasons = [...]Reason{
+	LimitExceeded, ConcurrencyExceeded, Blocked, CostExceedsLimit, ReservationsExhausted, StoreUnavailable,
+}
 
 // Decision answers a check.
 type Decision struct {
 	Allowed bool
 	Reason  Reason // "" when allowed
 	Plan    string // the check's EffectivePlan
-	// Bypassed: an enforced bypass rule let the check pass.
+	// Bypassed: an enforced bypass rule matched.
 	Bypassed bool
-	// Degraded: the failure mode of a tier acted, because the shared store did not answer or because this process cannot
-	// apply the rule.
+	// Degraded: a failure mode decided, because the shared store did not answer or this process cannot apply the rule.
 	Degraded bool
-	// Recalled: a DenialCache denied the check, without the store.
+	// Recalled: a DenialCache denied the check without the store.
 	Recalled bool
-	// Delay is how long the caller of an allowed check waits before it goes on: the longest of its enforced queues.
+	// Delay is how long the caller of an allowed check waits: the longest of its enforced queues.
 	Delay time.Duration
-	// Reservation names what an allowed check keeps open, if HasReservation.
+	// Reservation is valid if HasReservation.
 	Reservation    ReservationID
 	HasReservation bool
-	// Deciding is the index in Tiers of the tier that denied the check. If allowed, it is that of the enforced limit with
-	// the fewest whole tokens (ties: the longest reset, the lowest rule id), or -1 if there is none, or if reservations are exhausted.
+	// Deciding is the index in Tiers of the tier that denied the check. For an allowed check it is the enforced limit
+	// with the fewest whole tokens (ties: the longest reset, the lowest rule id). Deciding is -1 without such a tier
+	// and if reservations are exhausted.
 	Deciding int
-	// Tiers are in order of rule id. It lacks tiers that failed open, limits behind a bypass or a block and, in a recalled
-	// denial, tiers that may hold the cost.
+	// Tiers are in order of rule id. Tiers that failed open and limits behind a bypass or a block are left out, and
+	// tiers that may hold the cost are left out of a recalled denial.
 	Tiers []TierDecision
-	// Times is how many equal checks the decision is for: clients that hold leased tokens report theirs in bulk. 0 is one.
+	// Times is how many equal checks the decision is for, since clients report leased checks in bulk. 0 is one.
 	Times int64
+	// Reported is how many checks the client's whole report has; 0 for a check that the server decided. An observer
+	// whose work grows with Times must bound it per report, because one request can report billions of checks.
+	Reported int64
 
 	matches     []rules.Match // what Tiers point into
 	isExhausted bool
@@ -81,22 +89,21 @@ func (d *Decision) Reset() {
 // TierDecision is one matching rule's part of a decision.
 type TierDecision struct {
 	Match *rules.Match
-	// Allowed is this tier's own verdict.
+	// Allowed is the verdict of this tier alone.
 	Allowed bool
-	// Reason is why the tier denies; "" when it allows.
-	Reason Reason
-	// Limit is the limit in force; meaningless for block and bypass.
+	Reason  Reason
+	// Limit is the limit in force. Blocks and bypasses have none.
 	Limit Limit
-	// BucketRead: the tier is a limit whose bucket was read. Otherwise the fields below mean nothing.
+	// BucketRead: the tier is a limit whose bucket was read. Without it the fields below mean nothing.
 	BucketRead bool
-	// Remaining is what the bucket holds after the check, at least minus a millionth.
+	// Remaining is the level after the check, at least minus a millionth.
 	Remaining Tokens
-	// Out is what the bucket has lent to processes, as the store said, and Holders to how many.
+	// Out is the amount that the bucket has lent, and Holders the number of processes that hold it.
 	Out     Tokens
 	Holders int64
-	// RetryAfter is how long until the tier would allow the cost; 0 if it does or never will.
+	// RetryAfter is how long until the tier would allow the cost; 0 if it does now or never will.
 	RetryAfter time.Duration
-	// ResetAfter is how long until the bucket is full; 0 for a concurrency limit, because nobody knows.
+	// ResetAfter is how long until the bucket is full; 0 for a concurrency limit.
 	ResetAfter time.Duration
 	// Stamp is when the bucket was read, in microseconds since the Unix epoch on the store's clock.
 	Stamp int64
@@ -104,23 +111,22 @@ type TierDecision struct {
 	Delay time.Duration
 }
 
-// Enforced reports whether the tier can decide. A tier in a mode that this process does not know can decide too, by
-// failing closed.
+// Enforced reports whether the tier can decide. A tier in an unknown mode can also decide, by failing closed.
 func (t *TierDecision) Enforced() bool {
 	mode := t.Match.Mode
 	return mode == rules.ModeEnforce || mode != rules.ModeShadow && isUnknown(t.Match)
 }
 
-// DecidingTier returns the tier at Deciding, or nil.
+// DecidingTier returns the tier at Deciding, or nil. A zero Decision, which denies, has none.
 func (d *Decision) DecidingTier() *TierDecision {
-	if d.Deciding < 0 {
+	if d.Deciding < 0 || d.Deciding >= len(d.Tiers) {
 		return nil
 	}
 	return &d.Tiers[d.Deciding]
 }
 
-// MoreAfter returns how long until the bucket has more for this caller: its wait if the tier denies, else the time to the
-// next whole token, and 0 if it is full. A window that slides says when it is full.
+// MoreAfter returns how long until the bucket has more for this caller: the wait of a denial, else the time to the next
+// whole token, and 0 if the bucket is full. A sliding window reports when it is full.
 func (t *TierDecision) MoreAfter() time.Duration {
 	switch {
 	case t.RetryAfter > 0:
@@ -133,8 +139,8 @@ func (t *TierDecision) MoreAfter() time.Duration {
 	return bucket.until(Tokens(next) * Token)
 }
 
-// Window returns the time in which the burst is earned: the length of the present window, or how long an empty bucket takes
-// to fill.
+// Window returns the time that earns a burst: the length of the present window, or how long an empty bucket takes to
+// fill.
 func (t *TierDecision) Window() time.Duration {
 	if t.Limit.Kind == rules.KindFixedWindow {
 		start, end := t.Limit.WindowAt(t.Stamp)

@@ -10,15 +10,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/store/membucket"
 )
 
 // front is a DenialCache in front of buckets in memory, on one clock that a test moves, with a count of
 // the checks that went through.
 type front struct {
-	*enforce.DenialCache
+	*remembering
 	store *membucket.Store
 	now   int64 // microseconds
 	jump  int64 // by how much the store's clock is ahead
@@ -28,15 +28,25 @@ type front struct {
 func newFront() *front {
 	f := &front{now: start.UnixMicro()}
 	f.store = membucket.New(membucket.Options{Clock: func() int64 { return f.now + f.jump }})
-	f.DenialCache = f.another()
+	f.remembering = f.another()
 	return f
 }
 
 // another returns the cache of one more process on the same store.
-func (f *front) another() *enforce.DenialCache {
-	return enforce.NewDenialCache(counted{f.store, &f.sent}, func() time.Duration {
+func (f *front) another() *remembering {
+	return &remembering{counted{f.store, &f.sent}, enforce.NewDenialCache(func() time.Duration {
 		return time.Duration(f.now-start.UnixMicro()) * time.Microsecond
-	})
+	})}
+}
+
+// remembering is a store that owns a DenialCache.
+type remembering struct {
+	enforce.ReservingBuckets
+	cache *enforce.DenialCache
+}
+
+func (r *remembering) Take(ctx context.Context, checks []enforce.BucketCheck) error {
+	return r.cache.Take(checks, func(rest []enforce.BucketCheck) error { return r.ReservingBuckets.Take(ctx, rest) })
 }
 
 // counted counts the checks that reach a store.
@@ -84,17 +94,21 @@ func TestADenialIsRememberedWhileItIsCertain(t *testing.T) {
 		recalled bool
 	}{
 		"the same again": {0, 2, []enforce.Tier{minute}, true},
-		"a smaller cost that the bucket lacks too":    {0, 1.6, []enforce.Tier{minute}, true},
-		"a smaller cost that the bucket holds":        {0, 1.5, []enforce.Tier{minute}, false},
-		"a larger cost":                               {0, 9, []enforce.Tier{minute}, true},
-		"just before it has earned enough":            {990 * time.Millisecond, 2, []enforce.Tier{minute}, true},
-		"when it can have earned enough":              {999_100 * time.Microsecond, 2, []enforce.Tier{minute}, false},
-		"a cost that it will lack for long, at once":  {900 * time.Millisecond, 10, []enforce.Tier{minute}, true},
-		"the same after a second":                     {1001 * time.Millisecond, 10, []enforce.Tier{minute}, false},
-		"a look":                                      {0, 0, []enforce.Tier{minute}, false},
-		"a cost above the burst":                      {0, 11, []enforce.Tier{minute}, false},
-		"a cost above another tier's burst":           {0, 5, []enforce.Tier{minute, other}, false},
-		"a cost above a shadow tier's burst":          {0, 5, []enforce.Tier{minute, {Key: other.Key, Limit: other.Limit, Shadow: true}}, true},
+		"a smaller cost that the bucket lacks too":   {0, 1.6, []enforce.Tier{minute}, true},
+		"a smaller cost that the bucket holds":       {0, 1.5, []enforce.Tier{minute}, false},
+		"a larger cost":                              {0, 9, []enforce.Tier{minute}, true},
+		"just before it has earned enough":           {990 * time.Millisecond, 2, []enforce.Tier{minute}, true},
+		"when it can have earned enough":             {999_100 * time.Microsecond, 2, []enforce.Tier{minute}, false},
+		"a cost that it will lack for long, at once": {900 * time.Millisecond, 10, []enforce.Tier{minute}, true},
+		"the same after a second":                    {1001 * time.Millisecond, 10, []enforce.Tier{minute}, false},
+		"a look":                                     {0, 0, []enforce.Tier{minute}, false},
+		"a cost above the burst":                     {0, 11, []enforce.Tier{minute}, false},
+		"a cost above another tier's burst":          {0, 5, []enforce.Tier{minute, other}, false},
+		"a cost above a shadow tier's burst": {
+			0, 5,
+			[]enforce.Tier{minute, {Key: other.Key, Limit: other.Limit, Shadow: true}},
+			true,
+		},
 		"an edited limit":                             {0, 2, []enforce.Tier{edited}, false},
 		"a rule that no longer decides":               {0, 2, []enforce.Tier{shadow}, false},
 		"another bucket":                              {0, 2, []enforce.Tier{other}, false},
@@ -146,7 +160,10 @@ func TestOfABatchOnlyWhatIsNotCertainIsAsked(t *testing.T) {
 	var checks []enforce.BucketCheck
 	for i := range 6 {
 		tier := []enforce.Tier{empty, full}[i%2]
-		checks = append(checks, enforce.BucketCheck{Cost: enforce.Token * enforce.Tokens(i+1), Tiers: []enforce.Tier{tier}})
+		checks = append(checks, enforce.BucketCheck{
+			Cost:  enforce.Token * enforce.Tokens(i+1),
+			Tiers: []enforce.Tier{tier},
+		})
 	}
 	checks[2].Cost = enforce.Token // above its burst, check 4 is for the store
 	if err := f.Take(t.Context(), checks); err != nil {
@@ -173,19 +190,21 @@ func TestARecalledDenialIsDecidedByTheLongestWaitKnownAndStillCounted(t *testing
 		{ID: 4, Pattern: pattern(t, "endpoint:{endpoint}"), RatePerSecond: 0.1, Burst: 5, Mode: rules.ModeShadow},
 	}})
 	elapsed := func() time.Duration { return w.now.Sub(start) }
-	w.limiter = enforce.NewLimiter(enforce.NewDenialCache(w.shared, elapsed), w.shared, &w.seen, func() time.Time { return w.now })
+	w.limiter = enforce.NewLimiter(&remembering{w.shared, enforce.NewDenialCache(elapsed)}, w.shared, &w.seen,
+		func() time.Time { return w.now })
 	w.wantAllowed(w.check(5 * enforce.Token))
 	w.wantDenied(w.check(enforce.Token), 2, enforce.LimitExceeded, 10*time.Second)
 	answered := w.seen.answered.Load()
 	w.now = w.now.Add(100 * time.Millisecond)
 	d := w.check(enforce.Token)
-	// The wait is what it was, less the time since, but for what clocks may drift.
+	// The wait is shorter by the elapsed time, up to the drift of the clocks.
 	w.wantDenied(d, 2, enforce.LimitExceeded, 9900*time.Millisecond+102*time.Microsecond)
 	if !d.Recalled || len(d.Tiers) != 2 || d.Tiers[0].Match.Rule.ID != 1 || d.Tiers[1].Match.Rule.ID != 2 {
 		t.Errorf("recalled: %t, with the tiers %+v; want those of rules 1 and 2", d.Recalled, d.Tiers)
 	}
 	if w.seen.decided.Load() != 3 || w.seen.answered.Load() != answered {
-		t.Errorf("%d decisions and %d answers of the store were told, want 3 and %d", w.seen.decided.Load(), w.seen.answered.Load(), answered)
+		t.Errorf("%d decisions and %d answers of the store were told, want 3 and %d", w.seen.decided.Load(),
+			w.seen.answered.Load(), answered)
 	}
 }
 
@@ -195,11 +214,14 @@ func TestWhatIsRecalledTheStoreWouldHaveDenied(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		f := newFront()
-		processes := []*enforce.DenialCache{f.DenialCache, f.another()}
+		processes := []*remembering{f.remembering, f.another()}
 		limits := make([][]enforce.Limit, len(processes)) // as each process knows them
 		latest := make([]enforce.Limit, 3)
 		for rule := range latest {
-			latest[rule] = enforce.Limit{Rate: rapid.Float64Range(0.01, 1000).Draw(t, "rate"), Burst: rapid.Int64Range(1, 20).Draw(t, "burst"), Since: 1}
+			latest[rule] = enforce.Limit{
+				Rate:  rapid.Float64Range(0.01, 1000).Draw(t, "rate"),
+				Burst: rapid.Int64Range(1, 20).Draw(t, "burst"), Since: 1,
+			}
 		}
 		for i := range limits {
 			limits[i] = append(limits[i], latest...)
@@ -208,7 +230,10 @@ func TestWhatIsRecalledTheStoreWouldHaveDenied(t *testing.T) {
 			switch rapid.IntRange(0, 19).Draw(t, "step") {
 			case 0: // one process learns of an edit, and others later
 				rule := rapid.IntRange(0, 2).Draw(t, "edited")
-				latest[rule] = enforce.Limit{Rate: rapid.Float64Range(0.01, 1000).Draw(t, "new rate"), Burst: rapid.Int64Range(1, 20).Draw(t, "new burst"), Since: f.now + f.jump}
+				latest[rule] = enforce.Limit{
+					Rate:  rapid.Float64Range(0.01, 1000).Draw(t, "new rate"),
+					Burst: rapid.Int64Range(1, 20).Draw(t, "new burst"), Since: f.now + f.jump,
+				}
 				limits[rapid.IntRange(0, 1).Draw(t, "who")][rule] = latest[rule]
 				f.wait(time.Second + time.Microsecond) // by then what was remembered is forgotten
 			case 1:
@@ -224,7 +249,8 @@ func TestWhatIsRecalledTheStoreWouldHaveDenied(t *testing.T) {
 				before := inForce(t, f)
 				askOne(t, f, processes[who], limits[who])
 				if inForce(t, f) != before {
-					f.wait(time.Second + time.Microsecond) // an edit is known to all a second after it reached the store
+					// an edit is known to all a second after it reached the store
+					f.wait(time.Second + time.Microsecond)
 				}
 			}
 		}
@@ -246,12 +272,13 @@ func inForce(t *rapid.T, f *front) (since [3]int64) {
 }
 
 // askOne takes from some of the buckets and, if the denial was recalled, from the store as well.
-func askOne(t *rapid.T, f *front, process *enforce.DenialCache, limits []enforce.Limit) {
+func askOne(t *rapid.T, f *front, process *remembering, limits []enforce.Limit) {
 	check := enforce.BucketCheck{Cost: enforce.Tokens(rapid.Int64Range(1, 5_000_000).Draw(t, "cost"))}
 	for rule, limit := range limits {
 		if rapid.Bool().Draw(t, "matches") {
 			check.Tiers = append(check.Tiers, enforce.Tier{
-				Key: enforce.Key{Tenant: 1, Rule: rules.RuleID(rule)}, Limit: limit, Shadow: rapid.IntRange(0, 4).Draw(t, "shadow") == 0,
+				Key: enforce.Key{Tenant: 1, Rule: rules.RuleID(rule)}, Limit: limit,
+				Shadow: rapid.IntRange(0, 4).Draw(t, "shadow") == 0,
 			})
 		}
 	}
@@ -279,14 +306,17 @@ func askOne(t *rapid.T, f *front, process *enforce.DenialCache, limits []enforce
 func TestADenialCacheIsSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
 	store := membucket.New(membucket.Options{})
-	cache := enforce.NewDenialCache(store, nil)
+	cache := &remembering{store, enforce.NewDenialCache(nil)}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	allowed := 0
 	for range 8 {
 		wg.Go(func() {
 			for range 2000 {
-				checks := []enforce.BucketCheck{{Cost: enforce.Token, Tiers: []enforce.Tier{bucketOf(1, rules.MinRate, 500)}}}
+				checks := []enforce.BucketCheck{{
+					Cost:  enforce.Token,
+					Tiers: []enforce.Tier{bucketOf(1, rules.MinRate, 500)},
+				}}
 				if err := cache.Take(context.Background(), checks); err != nil {
 					t.Error(err)
 				}

@@ -28,7 +28,8 @@ func TestAKeyHasOneText(t *testing.T) {
 func TestTextsThatAreNoKeyAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"", ":", ":42", "12", "+12:42", "012:42", "-0:42", " 12:42", "12 :42", "1_2:42", "0x1:42", "x:42", "9223372036854775808:a",
+		"", ":", ":42", "12", "+12:42", "012:42", "-0:42", " 12:42", "12 :42", "1_2:42", "0x1:42", "x:42",
+		"9223372036854775808:a",
 	} {
 		if key, err := ParseKey(1, text); err == nil {
 			t.Errorf("%q is read as %+v", text, key)

@@ -6,25 +6,28 @@ import (
 	"math"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/enforce/lend"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// A process can lease tokens of a busy bucket ahead of demand, and spend them without asking the store. Tokens that are lent
-// out occupy the burst: the bucket fills up only to burst − out, where out is what is lent and not yet reported as spent or
-// given back. So the sum of the level and of all tokens that processes hold earns like one bucket, and in no interval more
-// than burst + rate × time is admitted, whoever crashes.
+// A process can lease tokens of a busy bucket ahead of demand and spend them without asking the store. Lent tokens
+// occupy the burst: the bucket fills up only to burst − out, where out is the amount lent and not yet reported as spent
+// or given back. The level and all lent tokens together therefore earn like one bucket, and no interval admits more
+// than burst + rate × time, whichever process crashes.
 //
-// A bucket does not know who holds its tokens. It keeps a few slots of time, each with what was lent to end in it. When a slot
-// has ended, and the guard after it, what is still lent in it counts as spent: its holder must have stopped before.
+// A bucket does not know its lease owners. It keeps a few time slots with the amount whose lease ends in each. Once a
+// slot and the guard after it have passed, the rest of the slot counts as spent, because its owners must have stopped
+// before.
 const (
-	// LeaseLife is how long leased tokens can be spent, on the clock of the process that asked, from when it asked.
-	LeaseLife = time.Second
-	// SlotLength is the length of a slot, and SlotGuard how much later it is forgotten: holders' clocks may run slower.
+	// LeaseLife is how long leased tokens can be spent after the request, on the requesting process's clock.
+	LeaseLife = lend.Life
+	// SlotLength is the length of a time slot. The slot is forgotten SlotGuard after its end, because owners' clocks
+	// may run slower.
 	SlotLength = 250 * time.Millisecond
-	SlotGuard  = 250 * time.Millisecond
-	// MaxSlots is how many slots have not been forgotten at one time.
-	MaxSlots = 6
-	// LeaseHorizon is the longest time between two asks of a holder over which it may earn its share of the rate.
+	SlotGuard  = lend.SlotGuard
+	// MaxSlots caps the time slots that are not forgotten.
+	MaxSlots = lend.MaxSlots
+	// LeaseHorizon caps the time between two requests of an owner that counts for its share of the rate.
 	LeaseHorizon = time.Second
 
 	slotLength, slotGuard = int64(SlotLength / time.Microsecond), int64(SlotGuard / time.Microsecond)
@@ -35,15 +38,15 @@ func CanLease(limit Limit) bool { return limit.Kind == rules.KindTokenBucket && 
 
 // Lender is a store whose buckets lend tokens.
 type Lender interface {
-	// Lease answers the asks of leases of one tenant, whose keys are distinct, in one round trip. See State.Lease. A bucket
-	// whose limit in force cannot be lent refuses. A bucket that nobody used, and that lends nothing, is not stored.
+	// Lease answers the lease requests of one tenant, with distinct keys, in one round trip; see State.Lease. A bucket
+	// whose limit in force cannot be lent refuses. An unused bucket that lends nothing is not stored.
 	//
-	// An error means that the store could not answer in time, except for the leases that it marked Answered. The
-	// reports of the others may have been counted, so they must not be repeated.
+	// An error means that the store gave no answer in time for the leases that are not marked Answered. Their reports
+	// may have been counted and must not be repeated.
 	Lease(ctx context.Context, leases []Lease) error
 }
 
-// Lease is what a holder asks of one bucket, and the answer.
+// Lease is a lease owner's request to one bucket, with the answer.
 type Lease struct {
 	Key   Key
 	Limit Limit // as the caller knows it
@@ -53,52 +56,39 @@ type Lease struct {
 	Answered bool
 }
 
-// Ask is what a holder reports of a bucket and asks of it.
-type Ask struct {
-	// Epoch is that of Returns and Presence.
-	Epoch int64
-	// Returns are what was spent and is given back since the holder's last ask, by slot.
-	Returns []Return
-	// Presence is the slot of the holder's last grant; 0 for none, or if the answer was lost.
-	Presence int64
-	// Held is what the holder has, what it asks with undecided checks included. Need is what these checks lack unless they
-	// find it in Held, and Want what the holder would like to have.
-	Held, Need, Want Tokens
-	// Since is how long ago the holder asked last, in microseconds; 0 if it never did.
-	Since int64
-	// Loan asks for tokens of checks that are being decided, and that are reported at once: the asker is no holder, and what it
-	// wants is lent as far as the bucket has it, whatever the shares of holders.
-	Loan bool
-}
+// Ask is a lease owner's report and request.
+type Ask = lend.Ask
 
-// Return is what became of tokens that were lent to end in a slot.
-type Return struct {
-	Slot        int64
-	Spent, Back Tokens
-}
+// Return reports lent tokens of one time slot as spent or given back.
+type Return = lend.Return
 
 // Grant is a bucket's answer to an Ask.
 type Grant struct {
-	// Amount is what is lent. It can be spent until LeaseLife after the ask was sent.
+	// Amount is the amount lent, and can be spent until LeaseLife after the request was sent.
 	Amount Tokens
 	// Slot and Epoch name the lease in later asks.
 	Slot, Epoch int64
-	// Level and Out are the bucket's, and Holders how many hold tokens of it, this one included.
+	// Level and Out are the bucket's. Holders counts the processes that hold its tokens, this one included.
 	Level   Level
 	Out     Tokens
 	Holders int64
 	Limit   Limit // in force
-	// Refused: the bucket lacked what was needed, and nothing is lent. Wait is until it holds that, in microseconds; 0 if
-	// it never does.
+	// Refused: the bucket lacked Need, and nothing is lent. Wait is how long until the bucket holds it, in
+	// microseconds; 0 if it never does.
 	Refused bool
 	Wait    int64
 }
 
-// slots is what a token bucket has lent, as State.Entries keeps it:
+// Pause is how long lease owners leave an empty bucket alone; see lend.Pause.
+func (g *Grant) Pause() time.Duration {
+	return lend.Pause(g.Level.Micros, g.Holders, g.Limit.Rate, g.Refused)
+}
+
+// slots are the time slots of a token bucket, as State.Entries keeps them:
 //
 //	epoch in µs (double); then {slot (double), out in millionths (double), holders (32 bits)}, the oldest first
 //
-// The epoch is when the list was made or the clock last stepped back. Slots of another epoch have other tokens.
+// The epoch is when the list was made or the clock last stepped back. Slot numbers of another epoch mean other tokens.
 type slots struct {
 	epoch int64
 	n     int
@@ -116,10 +106,8 @@ const (
 	slotBytes  = 8 + 8 + 4
 )
 
-// forgotten returns when the slot is forgotten.
 func (t *slot) forgotten() int64 { return (t.index+1)*slotLength + slotGuard }
 
-// lent reads the slots of a token bucket.
 func (s *State) lent() (l slots) {
 	if s.Limit.Kind != rules.KindTokenBucket || s.Entries == "" {
 		return l
@@ -127,13 +115,15 @@ func (s *State) lent() (l slots) {
 	l.epoch = timeAt(s.Entries, 0)
 	for at := epochBytes; at < len(s.Entries) && l.n < MaxSlots; at += slotBytes {
 		e := s.Entries[at:]
-		l.all[l.n] = slot{timeAt(e, 0), Tokens(timeAt(e, 8)), int64(uint32(e[16]) | uint32(e[17])<<8 | uint32(e[18])<<16 | uint32(e[19])<<24)}
+		l.all[l.n] = slot{
+			timeAt(e, 0), Tokens(timeAt(e, 8)),
+			int64(uint32(e[16]) | uint32(e[17])<<8 | uint32(e[18])<<16 | uint32(e[19])<<24),
+		}
 		l.n++
 	}
 	return l
 }
 
-// keep writes the slots.
 func (s *State) keep(l *slots) {
 	if l.n == 0 {
 		s.Entries = ""
@@ -162,7 +152,6 @@ func (l *slots) holders() (sum int64) {
 	return sum
 }
 
-// find returns a slot, or nil.
 func (l *slots) find(index int64) *slot {
 	for i := range l.n {
 		if l.all[i].index == index {
@@ -172,32 +161,29 @@ func (l *slots) find(index int64) *slot {
 	return nil
 }
 
-// forget drops the oldest slot.
 func (l *slots) forget() {
 	copy(l.all[:], l.all[1:l.n])
 	l.n--
 }
 
-// slotOf returns the slot in which tokens end that are lent now.
+// slotOf returns the time slot in which a lease made now ends.
 func slotOf(now int64) int64 { return (now + LeaseLife.Microseconds()) / slotLength }
 
-// room returns what the bucket holds at most beside what is lent. It is never below 0, also if the burst was cut.
+// room returns the most that the bucket can hold beside its lent tokens, and is 0 if the burst was cut below them.
 func room(limit Limit, l *slots) Tokens { return max(0, capacity(limit)-l.out()) }
 
-// room is what a State holds at most.
 func (s *State) room() Tokens {
 	l := s.lent()
 	return room(s.Limit, &l)
 }
 
-// Out returns what is lent.
+// Out returns the amount lent.
 func (s *State) Out() Tokens {
 	l := s.lent()
 	return l.out()
 }
 
-// Holders returns how many processes hold what is lent, 0 if nothing is. Those that the state has not heard of since count until it
-// forgets them.
+// Holders returns how many processes hold lent tokens. A process that is gone counts until its time slot is forgotten.
 func (s *State) Holders() int64 {
 	l := s.lent()
 	if l.out() == 0 {
@@ -206,13 +192,13 @@ func (s *State) Holders() int64 {
 	return l.holders()
 }
 
-// Epoch names the slots that the bucket has; 0 if it has lent nothing.
+// Epoch names the bucket's time slots; 0 if it has lent nothing.
 func (s *State) Epoch() int64 {
 	l := s.lent()
 	return l.epoch
 }
 
-// earnBeside earns until a time like a token bucket, but only up to what is not lent; slots are forgotten on the way.
+// earnBeside earns like a token bucket, but only up to room, and forgets time slots on the way.
 func (s *State) earnBeside(to int64) {
 	l := s.lent()
 	for now := s.Stamp; ; {
@@ -230,8 +216,8 @@ func (s *State) earnBeside(to int64) {
 	s.keep(&l)
 }
 
-// ticks returns a time on the clock by which the bucket earns: a refill in steps is a continuous one by a clock that ticks
-// once in each interval.
+// ticks returns a time on the clock by which the bucket earns. A refill in steps is a continuous one by a clock that
+// ticks once per interval.
 func (s *State) ticks(at int64) int64 {
 	if step := s.Limit.Interval; step > 0 {
 		return at - at%step
@@ -239,8 +225,7 @@ func (s *State) ticks(at int64) int64 {
 	return at
 }
 
-// stepBack puts all that is lent into the latest slot, because the clock stepped back: the slots' times are of the clock
-// before.
+// stepBack moves all lent tokens into the latest time slot after the clock stepped back.
 func (s *State) stepBack(now int64) {
 	l := s.lent()
 	if l.n == 0 {
@@ -251,7 +236,7 @@ func (s *State) stepBack(now int64) {
 	s.keep(&l)
 }
 
-// untilBeside returns after how many microseconds a bucket that has lent tokens holds an amount, which is at most its burst.
+// untilBeside returns after how many microseconds a bucket with lent tokens holds an amount of at most its burst.
 func (s *State) untilBeside(amount Tokens) int64 {
 	later := *s
 	for {
@@ -263,18 +248,18 @@ func (s *State) untilBeside(amount Tokens) int64 {
 				return wait
 			}
 		}
-		later.advance(l.all[0].forgotten())
+		later.earnUntil(l.all[0].forgotten())
 	}
 }
 
-// Lease takes a holder's report and answers what it asks. The state must be settled.
+// Lease counts an owner's report and answers its request. The state must be advanced.
 //
-// Reports of another epoch, and of slots that are forgotten, say nothing about tokens that are lent now. What is given back
-// can be lent and taken again.
+// Reports of another epoch or of forgotten time slots are ignored. Returned tokens can be lent and taken again.
 //
-// A grant covers what the holder needs, or is refused. Beyond that it is no more than the holder wants, than half of an
-// equal share of the level, or a share of what the bucket earned since the holder's last ask, and it leaves half of the
-// burst to others. A loan knows no shares.
+// A grant covers Need or is refused. Beyond Need it is the least of
+//   - Want
+//   - half of an equal share of the level, or a share of the earnings since the owner's last request if that is more
+//   - half of the burst, less the amount that is lent
 func (s *State) Lease(ask *Ask) Grant {
 	if !CanLease(s.Limit) {
 		return Grant{Level: s.View().Level, Holders: 1, Limit: s.Limit, Refused: true}
@@ -291,16 +276,14 @@ func (s *State) Lease(ask *Ask) Grant {
 		free := float64(s.Level.Micros - short)
 		holders := float64(g.Holders)
 		earned := float64(min(ask.Since, LeaseHorizon.Microseconds())) * s.Limit.Rate
-		most := min(float64(ask.Want-max(ask.Need, ask.Held)), free)
-		if !ask.Loan {
-			most = min(most, max(0.5*free/holders, earned/holders), 0.5*float64(capacity(s.Limit))-float64(l.out()+short))
-		}
+		most := min(float64(ask.Want-max(ask.Need, ask.Held)), free,
+			max(0.5*free/holders, earned/holders), 0.5*float64(capacity(s.Limit))-float64(l.out()+short))
 		g.Amount = short + Tokens(math.Floor(max(0, most)))
 		s.Level.Micros -= g.Amount
 	}
-	// A holder who gets nothing is counted too, so that the others' shares leave it some.
-	if g.Amount > 0 || !ask.Loan && (ask.Want > 0 || ask.Need > 0) {
-		l.lend(g.Slot, g.Amount, !ask.Loan)
+	// An owner that gets nothing is also counted, so that the shares of others leave some for it.
+	if g.Amount > 0 || ask.Want > 0 || ask.Need > 0 {
+		l.lend(g.Slot, g.Amount)
 	}
 	s.keep(&l)
 	g.Level, g.Out = s.Level, l.out()
@@ -310,7 +293,6 @@ func (s *State) Lease(ask *Ask) Grant {
 	return g
 }
 
-// takeBack counts what a holder returns.
 func (s *State) takeBack(ask *Ask, l *slots) {
 	var back Tokens
 	for _, r := range ask.Returns {
@@ -329,8 +311,8 @@ func (s *State) takeBack(ask *Ask, l *slots) {
 	}
 }
 
-// lend puts what is lent, and its holder if it is one, into a slot, which is the latest.
-func (l *slots) lend(index int64, amount Tokens, isHolder bool) {
+// lend adds an amount and its owner to the latest time slot.
+func (l *slots) lend(index int64, amount Tokens) {
 	t := l.find(index)
 	if t == nil {
 		if l.n == MaxSlots { // cannot be: older ones are forgotten
@@ -343,7 +325,5 @@ func (l *slots) lend(index int64, amount Tokens, isHolder bool) {
 		l.n++
 	}
 	t.out += amount
-	if isHolder {
-		t.holders++
-	}
+	t.holders++
 }

@@ -8,15 +8,13 @@ import (
 )
 
 const (
-	// maxLessees caps the clients of all buckets that are remembered, and maxLesseesOfTenant those of one tenant's.
+	// maxLessees caps the clients of all buckets, and maxLesseesOfTenant those of one tenant.
 	maxLessees, maxLesseesOfTenant = 1 << 16, 1 << 14
-	// lesseeForgotten is how long a client is remembered that does not ask: all that it held has ended.
+	// lesseeForgotten is when a silent client is forgotten. By then its leases have ended.
 	lesseeForgotten = 2 * time.Second
-	// lesseePace is the shortest time between two grants to a client.
-	lesseePace = 5 * time.Millisecond
+	lesseePace      = 5 * time.Millisecond
 )
 
-// lessee is one client of one bucket.
 type lessee struct {
 	key    Key
 	holder string
@@ -31,8 +29,8 @@ func lesseeOf(key Key, holder string) lessee {
 	return lessee{key, holder}
 }
 
-// lessees remembers what clients hold, so that none gets more than its share by asking for more, more often, or again for
-// what it holds already. A client that a busy process does not remember yet, and for which it has no room, gets nothing.
+// lessees keeps the leases of clients. A client cannot get more than its share by asking for more, more often, or
+// again. A client without room in the table gets nothing.
 type lessees struct {
 	now func() time.Time
 
@@ -42,7 +40,6 @@ type lessees struct {
 	swept    time.Time
 }
 
-// lent is what one client holds of one bucket.
 type lent struct {
 	asked    time.Time // last
 	epoch    int64     // of the last grant
@@ -51,7 +48,7 @@ type lent struct {
 	lots     [MaxSlots]lesseeLots
 }
 
-// lesseeLots is what was granted to end in a slot, less what was reported of it.
+// lesseeLots is the amount granted for a time slot, less the amount reported.
 type lesseeLots struct {
 	slot   int64
 	amount Tokens
@@ -68,8 +65,8 @@ func (l *lessees) len() int {
 	return len(l.all)
 }
 
-// ask returns what to ask of the store for a client, and false if there is nothing to ask. It must be followed by granted
-// if the store answers.
+// ask returns the request to send to the store for a client, and false if there is none. If the store answers, granted
+// must follow.
 func (l *lessees) ask(of lessee, ask Ask, limit Limit) (Ask, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +82,7 @@ func (l *lessees) ask(of lessee, ask Ask, limit Limit) (Ask, bool) {
 			return ask, len(ask.Returns) > 0
 		}
 	case ask.Want > 0 && now.Sub(e.asked) < lesseePace:
-		// Its presence stays, or a client that asks in a loop would seem to be many or none.
+		// Its presence stays in the store. Otherwise a client that asks in a loop would count as many or as none.
 		ask.Want, ask.Presence = 0, 0
 		e.report(&ask)
 		return ask, len(ask.Returns) > 0
@@ -105,8 +102,8 @@ func (l *lessees) ask(of lessee, ask Ask, limit Limit) (Ask, bool) {
 	return ask, true
 }
 
-// correct has a client be present once, whatever it says of its last grant, which it may have missed. A later epoch is from
-// another server process.
+// correct makes a client count once even if it missed its last grant and reports an older one. A later epoch comes from
+// another server.
 func (e *lent) correct(ask *Ask) {
 	switch {
 	case ask.Epoch > e.epoch:
@@ -118,7 +115,6 @@ func (e *lent) correct(ask *Ask) {
 	}
 }
 
-// granted remembers what the store granted.
 func (l *lessees) granted(to lessee, lease *Lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +144,6 @@ func (l *lessees) granted(to lessee, lease *Lease) {
 	at.ends = l.now().Add(LeaseLife)
 }
 
-// report deducts what the client reports.
 func (e *lent) report(ask *Ask) {
 	for _, r := range ask.Returns {
 		for i := range e.lots {
@@ -159,7 +154,6 @@ func (e *lent) report(ask *Ask) {
 	}
 }
 
-// held returns what the client was granted, and has not reported.
 func (e *lent) held(now time.Time) (sum Tokens) {
 	for i := range e.lots {
 		if now.Before(e.lots[i].ends) {
@@ -169,7 +163,6 @@ func (e *lent) held(now time.Time) (sum Tokens) {
 	return sum
 }
 
-// add remembers a client, or returns nil without room.
 func (l *lessees) add(of lessee, now time.Time) *lent {
 	isFull := len(l.all) >= maxLessees || l.ofTenant[of.key.Tenant] >= maxLesseesOfTenant
 	if since := now.Sub(l.swept); since > lesseeForgotten || isFull && since > lesseePace {

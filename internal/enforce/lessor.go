@@ -7,32 +7,32 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 const (
-	// LesseeAnswerLife is how long a client may act on a LesseeAnswer, from when it asked.
+	// LesseeAnswerLife is how long a client may act on a LesseeAnswer after its request.
 	LesseeAnswerLife = LeaseLife
 	// MaxLeasedTiers caps the limits of a check that a client can decide.
 	MaxLeasedTiers = 8
 
-	// lesseeLeastBurst and lesseeLeastRate (tokens per second) are of the smallest limits that clients hold tokens of. With
-	// a smaller one, a client that is killed costs its limit too much.
+	// lesseeLeastBurst and lesseeLeastRate (tokens per second) are the smallest limits that are lent to clients. A
+	// client that is killed would cost a smaller limit too much.
 	lesseeLeastBurst = 16
 	lesseeLeastRate  = 1.6
-	// lesseeShare is the part of a burst that the clients of a bucket hold together at most, and lesseeLot the longest time
-	// of its rate that one of them holds.
+	// lesseeShare caps the part of a burst that all clients hold together, and lesseeLot the time of a bucket's rate
+	// that one client holds.
 	lesseeShare = 0.5
 	lesseeLot   = 5 * time.Second
-	// inOneLease caps the buckets of one call to the store, so that it is never busy with one for long.
+	// inOneLease caps the buckets of one call to the store, which runs one script at a time.
 	inOneLease = 32
 )
 
-// Lessor lends tokens to clients that decide checks in their own process. It matches their checks, so that a client needs no
-// rules, and asks the store for what they may spend, never a Buckets of this process that holds tokens itself.
+// Lessor lends tokens to clients that decide checks in their own process. It matches their checks, and clients need no
+// rules. It asks the store itself, never a lease.Buckets.
 //
-// A client is believed: what it reports as spent, denied or given back is its word, about its own tenant. Its greed is not:
-// see lessees.
+// A client's report of spent, denied and returned tokens is trusted, because it concerns its own tenant. Its demand is
+// bounded; see lessees.
 type Lessor struct {
 	lender   Lender      // nil lends nothing
 	isOn     func() bool // nil is always
@@ -43,8 +43,8 @@ type Lessor struct {
 	stats    struct{ lent, spent, returned, allowed, denied, unplaced atomic.Int64 }
 }
 
-// NewLessor returns a Lessor. Without a lender every check with a limit is for the client to ask. observer is told of what
-// clients decided, in bulk: see Decision.Times. log is told when the store does not answer. A nil now is time.Now.
+// NewLessor returns a Lessor. Without a lender clients must ask for every check with a limit. observer gets the
+// clients' decisions in bulk (see Decision.Times), and log the store's errors. A nil now is time.Now.
 func NewLessor(lender Lender, observer Observer, now func() time.Time, log func(error)) *Lessor {
 	if now == nil {
 		now = time.Now
@@ -54,46 +54,54 @@ func NewLessor(lender Lender, observer Observer, now func() time.Time, log func(
 	return l
 }
 
-// LendWhile lends only while a function says so. It is called for each check of a client, and must be called before the first.
+// LendWhile lends only while isOn, which is called for each check of a client. Call it before the first Lease.
 func (l *Lessor) LendWhile(isOn func() bool) { l.isOn = isOn }
 
 func (l *Lessor) lends() bool { return l.lender != nil && (l.isOn == nil || l.isOn()) }
 
-// LesseeRequest is what a client asks and reports.
+// LesseeRequest is a client's request and report.
 type LesseeRequest struct {
-	// Holder names the client's process, among the keys of a tenant.
+	// Holder names the client's process within a tenant.
 	Holder  string
 	Checks  []LesseeCheck
 	Buckets []LesseeBucket // their keys are of the tenant, and distinct
 }
 
-// LesseeCheck is one check that a client decides itself, and how often it did since its last request.
+// LesseeCheck is one check that a client decides, and its decisions since the last request.
 type LesseeCheck struct {
 	Check   Check
 	Allowed int64
 	Denied  []LesseeDenials
 }
 
-// LesseeDenials counts the denials of a rule.
+func (c *LesseeCheck) decided() int64 {
+	n := c.Allowed
+	for i := range c.Denied {
+		n += c.Denied[i].Count
+	}
+	return n
+}
+
+// LesseeDenials counts the denials by a rule.
 type LesseeDenials struct {
 	Rule  rules.RuleID
 	Count int64
 }
 
-// LesseeBucket is what a client reports of a bucket, and what it would like to hold. Need and Since of the ask are ignored: a
-// client that needs tokens at once sends a check, and the Lessor knows when it asked last.
+// LesseeBucket is a client's report on a bucket and its request. Need and Since of the Ask are ignored: a client in
+// need sends a check, and the Lessor records when it last asked.
 type LesseeBucket struct {
 	Key Key
 	Ask Ask
 }
 
-// LesseeAnswer answers a LesseeRequest, for LesseeAnswerLife.
+// LesseeAnswer answers a LesseeRequest for LesseeAnswerLife.
 type LesseeAnswer struct {
 	Checks  []CheckAnswer // in the order of the request
 	Buckets []BucketAnswer
 }
 
-// CheckAnswer says how a client decides a check.
+// CheckAnswer is how a client decides a check.
 type CheckAnswer struct {
 	How     How
 	Plan    string
@@ -104,8 +112,8 @@ type CheckAnswer struct {
 // How is how a client decides a check.
 type How string
 
-// The ways to decide a check: ask for it; spend tokens of its buckets, or deny while one has none; let it pass, because no
-// rule limits it; deny it, because a rule blocks it.
+// The ways: ask the server; spend leased tokens, or deny while a bucket has none; let it pass, because no rule limits
+// it; deny it, because a rule blocks it.
 const (
 	HowAsk   How = "ask"
 	HowLease How = "lease"
@@ -117,20 +125,17 @@ const (
 type BucketAnswer struct {
 	Key   Key
 	Match rules.Match
-	// Answered: the request asked for the bucket, and the store answered with a Grant.
+	// Answered: the request asked for the bucket, and the store answered with Grant.
 	Answered bool
 	Grant    Grant
-	// Pause is how long the bucket is left alone, because it is empty: until then the client denies what it has no tokens for.
+	// Pause is how long the bucket is empty. The client denies checks without tokens until then.
 	Pause time.Duration
 }
 
-// lesseePause is how long an empty bucket is left alone at most.
-const lesseePause = 100 * time.Millisecond
-
-// Lease answers a client. It counts what the client reports even if the store does not answer; the buckets say whether it did.
+// Lease answers a client, and counts the client's decisions even if the store does not answer.
 func (l *Lessor) Lease(ctx context.Context, tenant *snapshot.Tenant, request *LesseeRequest) LesseeAnswer {
 	now := l.now()
-	a := answering{lessor: l, tenant: tenant, request: request, now: now, places: map[Key]int{}}
+	a := answering{lessor: l, tenant: tenant, request: request, now: now, indexes: map[Key]int{}}
 	a.decisions = make([]Decision, len(request.Checks))
 	a.answer.Checks = make([]CheckAnswer, len(request.Checks))
 	for i := range request.Checks {
@@ -138,23 +143,25 @@ func (l *Lessor) Lease(ctx context.Context, tenant *snapshot.Tenant, request *Le
 	}
 	a.lend(ctx)
 	for i := range request.Checks {
+		a.reported += request.Checks[i].decided()
+	}
+	for i := range request.Checks {
 		a.report(i)
 	}
 	return a.answer
 }
 
-// answering is one call of Lease.
 type answering struct {
 	lessor    *Lessor
 	tenant    *snapshot.Tenant
 	request   *LesseeRequest
 	now       time.Time
 	decisions []Decision // what the server makes of each check, before what the client did
-	places    map[Key]int
+	indexes   map[Key]int
 	answer    LesseeAnswer
+	reported  int64 // checks that the client decided
 }
 
-// match says how a check is decided.
 func (a *answering) match(i int) {
 	check, d := &a.request.Checks[i].Check, &a.decisions[i]
 	d.matches = a.tenant.Match(&check.Request, check.EffectivePlan, a.now, nil)
@@ -167,7 +174,7 @@ func (a *answering) match(i int) {
 	case HowLease:
 		for j := range d.Tiers {
 			if t := &d.Tiers[j]; isLimit(t.Match) {
-				answer.Buckets = append(answer.Buckets, a.place(t.Match))
+				answer.Buckets = append(answer.Buckets, a.index(t.Match))
 			}
 		}
 	}
@@ -189,7 +196,8 @@ func (a *answering) howTo(check *Check, d *Decision) How {
 			continue // a block in shadow
 		}
 		limits++
-		if !a.lessor.lends() || t.Match.Rule.NeverLeased || limits > MaxLeasedTiers || check.Reserve || check.Proxied || check.Cost == 0 ||
+		if !a.lessor.lends() || t.Match.Rule.NeverLeased || limits > MaxLeasedTiers || check.Reserve || check.Proxied ||
+			check.Cost == 0 ||
 			check.Cost > capacity(t.Limit) || !isWorthLending(t.Limit) {
 			return HowAsk
 		}
@@ -200,24 +208,23 @@ func (a *answering) howTo(check *Check, d *Decision) How {
 	return HowLease
 }
 
-// isWorthLending reports whether clients can hold tokens of a limit's buckets, and should.
+// isWorthLending reports whether clients may hold tokens of a limit's buckets.
 func isWorthLending(limit Limit) bool {
 	return CanLease(limit) && limit.Burst >= lesseeLeastBurst && limit.Rate >= lesseeLeastRate
 }
 
-// place returns the index of a match's bucket in the answer.
-func (a *answering) place(m *rules.Match) int {
+func (a *answering) index(m *rules.Match) int {
 	key := KeyOf(&a.tenant.Tenant, m)
-	at, known := a.places[key]
+	at, known := a.indexes[key]
 	if !known {
 		at = len(a.answer.Buckets)
-		a.places[key] = at
+		a.indexes[key] = at
 		a.answer.Buckets = append(a.answer.Buckets, BucketAnswer{Key: key, Match: *m})
 	}
 	return at
 }
 
-// lend makes the asks of the client's buckets. One that no check of the request takes from only gets reported.
+// lend sends the client's requests. A bucket that no check of the request takes from is only reported.
 func (a *answering) lend(ctx context.Context) {
 	if a.lessor.lender == nil {
 		return
@@ -225,12 +232,9 @@ func (a *answering) lend(ctx context.Context) {
 	var leases []Lease
 	for i := range a.request.Buckets {
 		b := &a.request.Buckets[i]
-		if m, found := a.tenant.Bucket(b.Key.Rule, b.Key.Subject, a.now); found { // a client does not know the shard
-			b.Key = KeyOf(&a.tenant.Tenant, &m)
-		}
 		var limit Limit
 		ask := b.Ask
-		if at, wanted := a.places[b.Key]; wanted {
+		if at, wanted := a.indexes[b.Key]; wanted {
 			limit = a.answer.Buckets[at].Match.Limit
 		} else if m, found := a.tenant.Bucket(b.Key.Rule, b.Key.Subject, a.now); found && CanLease(m.Limit) {
 			limit, ask.Want = m.Limit, 0
@@ -264,20 +268,17 @@ func (a *answering) granted(lease *Lease) {
 	}
 	l.stats.lent.Add(int64(lease.Grant.Amount))
 	l.lessees.granted(lesseeOf(lease.Key, a.request.Holder), lease)
-	at, wanted := a.places[lease.Key]
+	at, wanted := a.indexes[lease.Key]
 	if !wanted || lease.Ask.Want == 0 {
 		return
 	}
 	b := &a.answer.Buckets[at]
 	b.Answered, b.Grant = true, lease.Grant
-	holders := float64(max(1, b.Grant.Holders))
-	if b.Grant.Refused || float64(b.Grant.Level.Micros)/2/holders < float64(Token) {
-		b.Pause = min(time.Duration(holders/b.Grant.Limit.Rate*float64(time.Second)), lesseePause)
-	}
+	b.Pause = lease.Grant.Pause()
 }
 
-// report tells the observer what a client decided. What a rule denied that no longer limits the check is counted for
-// the first enforced rule that does, because a rule that changed since cannot be blamed any more.
+// report passes the client's decisions to the observer. Denials by a rule that no longer limits the check count for its
+// first enforced rule, because the rules may have changed since.
 func (a *answering) report(i int) {
 	r, d := &a.request.Checks[i], &a.decisions[i]
 	if r.Allowed > 0 {
@@ -289,7 +290,8 @@ func (a *answering) report(i int) {
 		if denials.Count == 0 {
 			continue
 		}
-		by := slices.IndexFunc(d.Tiers, func(t TierDecision) bool { return t.Match.Rule.ID == denials.Rule && t.Enforced() })
+		by := slices.IndexFunc(d.Tiers,
+			func(t TierDecision) bool { return t.Match.Rule.ID == denials.Rule && t.Enforced() })
 		if by < 0 {
 			by = slices.IndexFunc(d.Tiers, func(t TierDecision) bool { return t.Enforced() })
 		}
@@ -308,7 +310,7 @@ func (a *answering) report(i int) {
 	}
 }
 
-// observe tells of a decision on a check after setting its tiers' verdicts.
+// observe sets the verdicts of a decision's tiers and passes it to the observer.
 func (a *answering) observe(check *Check, d *Decision, judge func(*TierDecision)) {
 	for i := range d.Tiers {
 		t := &d.Tiers[i]
@@ -318,7 +320,7 @@ func (a *answering) observe(check *Check, d *Decision, judge func(*TierDecision)
 		}
 		if isLimit(t.Match) {
 			var bucket BucketAnswer
-			if at, known := a.places[KeyOf(&a.tenant.Tenant, t.Match)]; known {
+			if at, known := a.indexes[KeyOf(&a.tenant.Tenant, t.Match)]; known {
 				bucket = a.answer.Buckets[at]
 			}
 			bucket.describe(t, check.Cost)
@@ -328,33 +330,36 @@ func (a *answering) observe(check *Check, d *Decision, judge func(*TierDecision)
 		}
 	}
 	d.conclude()
+	d.Reported = a.reported
 	a.lessor.observer.Decided(a.tenant, check, d)
 }
 
-// describe says what a tier's bucket holds in the store. A bucket without an answer counts as empty.
+// describe fills a tier from the store's grant. A bucket without a grant, such as a window, counts as empty and not
+// read.
 func (b *BucketAnswer) describe(t *TierDecision, cost Tokens) {
 	bucket := Bucket{Limit: t.Limit}
 	if b.Answered {
 		bucket.Level, bucket.Limit = b.Grant.Level, b.Grant.Limit
 	}
-	t.BucketRead, t.Limit, t.Remaining = true, bucket.Limit, bucket.Level.Micros
+	t.BucketRead, t.Limit, t.Remaining = b.Answered, bucket.Limit, bucket.Level.Micros
 	t.RetryAfter, t.ResetAfter = bucket.until(cost), bucket.until(capacity(bucket.Limit))
 }
 
-// LessorStats counts what a Lessor did since its process began. Tokens are in millionths.
+// LessorStats counts since the process began. Tokens are in millionths.
 type LessorStats struct {
 	Lent, Spent, Returned int64
-	// Allowed and Denied are what clients decided; Unplaced are denials that no rule in force explains, and that are
-	// counted nowhere else.
+	// Allowed and Denied are decisions of clients. Unplaced are denials that no rule in force explains, counted nowhere
+	// else.
 	Allowed, Denied, Unplaced int64
 	// Lessees counts the clients of each bucket.
 	Lessees int
 }
 
-// Stats returns the counts.
+// Stats returns the present counts.
 func (l *Lessor) Stats() LessorStats {
 	return LessorStats{
 		Lent: l.stats.lent.Load(), Spent: l.stats.spent.Load(), Returned: l.stats.returned.Load(),
-		Allowed: l.stats.allowed.Load(), Denied: l.stats.denied.Load(), Unplaced: l.stats.unplaced.Load(), Lessees: l.lessees.len(),
+		Allowed: l.stats.allowed.Load(), Denied: l.stats.denied.Load(), Unplaced: l.stats.unplaced.Load(),
+		Lessees: l.lessees.len(),
 	}
 }

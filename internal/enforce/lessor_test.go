@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/store/membucket"
 )
 
 // lending is a Lessor over real buckets in memory.
@@ -19,7 +19,7 @@ type lending struct {
 	seen   []outcome
 }
 
-// outcome is what an observer was told of.
+// outcome is an observed decision.
 type outcome struct {
 	allowed, bypassed bool
 	reason            enforce.Reason
@@ -54,7 +54,7 @@ func lesseeCheck() enforce.LesseeCheck {
 	return enforce.LesseeCheck{Check: enforce.Check{Request: request(), EffectivePlan: "free", Cost: enforce.Token}}
 }
 
-// client is one process that spends what it is lent.
+// client is one process that spends its leases.
 type client struct {
 	*lending
 	name     string
@@ -78,7 +78,8 @@ func (c *client) renew() (got enforce.Tokens) {
 		ask.Presence, ask.Held = 0, 0
 	}
 	answer := c.lease(enforce.LesseeRequest{
-		Holder: c.name, Checks: []enforce.LesseeCheck{lesseeCheck()}, Buckets: []enforce.LesseeBucket{{Key: key, Ask: ask}},
+		Holder: c.name, Checks: []enforce.LesseeCheck{lesseeCheck()},
+		Buckets: []enforce.LesseeBucket{{Key: key, Ask: ask}},
 	})
 	b := &answer.Buckets[0]
 	if !b.Answered {
@@ -89,8 +90,8 @@ func (c *client) renew() (got enforce.Tokens) {
 	return b.Grant.Amount
 }
 
-// TestAGreedyClientGetsNoMoreThanItsShare: one client asks for everything every millisecond, and another one for what it needs
-// every ten.
+// TestAGreedyClientGetsNoMoreThanItsShare: one client asks for everything every millisecond, and another one for its
+// demand every ten.
 func TestAGreedyClientGetsNoMoreThanItsShare(t *testing.T) {
 	t.Parallel()
 	const rate, burst, seconds = 1000, 1000, 20
@@ -115,8 +116,8 @@ func TestAGreedyClientGetsNoMoreThanItsShare(t *testing.T) {
 	}
 }
 
-// TestAClientThatSpendsNothingHoldsAShare: a client that was alone holds half of the burst. Once another one comes, each gets half
-// of that, as soon as what was lent has ended.
+// TestAClientThatSpendsNothingHoldsAShare: a client alone holds half of the burst. After another one comes, each gets
+// half of that once the leases have ended.
 func TestAClientThatSpendsNothingHoldsAShare(t *testing.T) {
 	t.Parallel()
 	const burst = 1000
@@ -142,7 +143,8 @@ func TestAClientThatSpendsNothingHoldsAShare(t *testing.T) {
 func TestHowClientsDecide(t *testing.T) {
 	t.Parallel()
 	user := pattern(t, "user:{user_id}")
-	small, large := rule{Pattern: user, RatePerSecond: 100, Burst: 10}, rule{Pattern: user, RatePerSecond: 100, Burst: 100}
+	small, large := rule{Pattern: user, RatePerSecond: 100, Burst: 10},
+		rule{Pattern: user, RatePerSecond: 100, Burst: 100}
 	never := large
 	never.NeverLeased = true
 	named := func(id rules.RuleID, name string, r rule) rule {
@@ -155,17 +157,41 @@ func TestHowClientsDecide(t *testing.T) {
 		how     enforce.How
 		buckets int
 	}{
-		"no rule":              {how: enforce.HowPass},
-		"a limit":              {own: []rule{named(1, "", large)}, how: enforce.HowLease, buckets: 1},
-		"two limits":           {own: []rule{named(1, "a", large), named(2, "b", large)}, how: enforce.HowLease, buckets: 2},
-		"a shadow limit":       {own: []rule{named(1, "a", large), {ID: 2, Pattern: user, RatePerSecond: 9, Burst: 90, Mode: rules.ModeShadow}}, how: enforce.HowLease, buckets: 2},
+		"no rule": {how: enforce.HowPass},
+		"a limit": {own: []rule{named(1, "", large)}, how: enforce.HowLease, buckets: 1},
+		"two limits": {
+			own: []rule{named(1, "a", large), named(2, "b", large)}, how: enforce.HowLease,
+			buckets: 2,
+		},
+		"a shadow limit": {
+			own: []rule{
+				named(1, "a", large),
+				{ID: 2, Pattern: user, RatePerSecond: 9, Burst: 90, Mode: rules.ModeShadow},
+			}, how: enforce.HowLease,
+			buckets: 2,
+		},
 		"a small limit beside": {own: []rule{named(1, "a", large), named(2, "b", small)}, how: enforce.HowAsk},
 		"never leased beside":  {own: []rule{named(1, "a", large), named(2, "b", never)}, how: enforce.HowAsk},
-		"a slow limit":         {own: []rule{{ID: 1, Pattern: user, RatePerSecond: 1, Burst: 100}}, how: enforce.HowAsk},
-		"a bypass":             {own: []rule{named(1, "a", large), {ID: 2, Pattern: user, Action: rules.ActionBypass}}, how: enforce.HowPass},
-		"a block":              {own: []rule{named(1, "a", large), {ID: 2, Pattern: user, Action: rules.ActionBlock}}, how: enforce.HowBlock},
-		"a look":               {own: []rule{named(1, "", large)}, change: func(c *enforce.Check) { c.Cost = 0 }, how: enforce.HowAsk},
-		"a cost above all":     {own: []rule{named(1, "", large)}, change: func(c *enforce.Check) { c.Cost = 101 * enforce.Token }, how: enforce.HowAsk},
+		"a slow limit": {
+			own: []rule{{ID: 1, Pattern: user, RatePerSecond: 1, Burst: 100}},
+			how: enforce.HowAsk,
+		},
+		"a bypass": {
+			own: []rule{named(1, "a", large), {ID: 2, Pattern: user, Action: rules.ActionBypass}},
+			how: enforce.HowPass,
+		},
+		"a block": {
+			own: []rule{named(1, "a", large), {ID: 2, Pattern: user, Action: rules.ActionBlock}},
+			how: enforce.HowBlock,
+		},
+		"a look": {
+			own: []rule{named(1, "", large)}, change: func(c *enforce.Check) { c.Cost = 0 },
+			how: enforce.HowAsk,
+		},
+		"a cost above all": {
+			own:    []rule{named(1, "", large)},
+			change: func(c *enforce.Check) { c.Cost = 101 * enforce.Token }, how: enforce.HowAsk,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -176,7 +202,8 @@ func TestHowClientsDecide(t *testing.T) {
 			}
 			answer := l.lease(enforce.LesseeRequest{Holder: "a", Checks: []enforce.LesseeCheck{check}})
 			got := answer.Checks[0]
-			if got.How != test.how || len(got.Buckets) != test.buckets || (got.Block != nil) != (test.how == enforce.HowBlock) {
+			if got.How != test.how || len(got.Buckets) != test.buckets ||
+				(got.Block != nil) != (test.how == enforce.HowBlock) {
 				t.Errorf("%+v, want %s with %d buckets", got, test.how, test.buckets)
 			}
 		})
@@ -187,22 +214,35 @@ func TestHowClientsDecide(t *testing.T) {
 func TestWhatClientsDecidedIsCountedInBulk(t *testing.T) {
 	t.Parallel()
 	user := pattern(t, "user:{user_id}")
-	limits := []rule{{ID: 1, Pattern: user, RatePerSecond: 100, Burst: 100}, {ID: 2, Name: "b", Pattern: user, RatePerSecond: 100, Burst: 100}}
+	limits := []rule{
+		{ID: 1, Pattern: user, RatePerSecond: 100, Burst: 100},
+		{ID: 2, Name: "b", Pattern: user, RatePerSecond: 100, Burst: 100},
+	}
 	for name, test := range map[string]struct {
 		own    []rule
 		denied []enforce.LesseeDenials
 		want   []outcome
 	}{
 		"limits": {limits, []enforce.LesseeDenials{{Rule: 2, Count: 3}, {Rule: 1, Count: 4}}, []outcome{
-			{allowed: true, count: 1000}, {reason: enforce.LimitExceeded, rule: 2, count: 3}, {reason: enforce.LimitExceeded, rule: 1, count: 4},
+			{allowed: true, count: 1000},
+			{reason: enforce.LimitExceeded, rule: 2, count: 3},
+			{reason: enforce.LimitExceeded, rule: 1, count: 4},
 		}},
 		"a rule that is gone": {limits, []enforce.LesseeDenials{{Rule: 9, Count: 3}}, []outcome{
 			{allowed: true, count: 1000}, {reason: enforce.LimitExceeded, rule: 1, count: 3},
 		}},
-		"a block": {[]rule{{ID: 3, Pattern: user, Action: rules.ActionBlock}}, []enforce.LesseeDenials{{Rule: 3, Count: 5}}, []outcome{
-			{allowed: true, count: 1000}, {reason: enforce.Blocked, rule: 3, count: 5},
-		}},
-		"a bypass":  {[]rule{{ID: 3, Pattern: user, Action: rules.ActionBypass}}, nil, []outcome{{allowed: true, bypassed: true, count: 1000}}},
+		"a block": {
+			[]rule{{ID: 3, Pattern: user, Action: rules.ActionBlock}},
+			[]enforce.LesseeDenials{{Rule: 3, Count: 5}},
+			[]outcome{
+				{allowed: true, count: 1000}, {reason: enforce.Blocked, rule: 3, count: 5},
+			},
+		},
+		"a bypass": {
+			[]rule{{ID: 3, Pattern: user, Action: rules.ActionBypass}},
+			nil,
+			[]outcome{{allowed: true, bypassed: true, count: 1000}},
+		},
 		"no rule":   {nil, []enforce.LesseeDenials{{Rule: 3, Count: 5}}, []outcome{{allowed: true, count: 1000}}},
 		"no denial": {limits, []enforce.LesseeDenials{{Rule: 1}}, []outcome{{allowed: true, count: 1000}}},
 	} {
@@ -229,7 +269,8 @@ func TestLongSubjectsOfLesseesStayApart(t *testing.T) {
 		answer := l.lease(enforce.LesseeRequest{Holder: "h", Checks: []enforce.LesseeCheck{check}})
 		key := answer.Buckets[0].Key
 		answer = l.lease(enforce.LesseeRequest{
-			Holder: "h", Checks: []enforce.LesseeCheck{check}, Buckets: []enforce.LesseeBucket{{Key: key, Ask: enforce.Ask{Want: 50 * enforce.Token}}},
+			Holder: "h", Checks: []enforce.LesseeCheck{check},
+			Buckets: []enforce.LesseeBucket{{Key: key, Ask: enforce.Ask{Want: 50 * enforce.Token}}},
 		})
 		if got := answer.Buckets[0].Grant.Amount; got != 50*enforce.Token {
 			t.Errorf("%s is lent %v, want 50", last, got)

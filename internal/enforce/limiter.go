@@ -8,21 +8,23 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// Observer is told what the Limiter does. Its methods are called concurrently and must not block.
+// Observer observes the Limiter. Its methods are called concurrently and must not block.
 type Observer interface {
-	// Decided is called once for each decided check, but not for explanations. A decision that a client made itself may be
-	// for many: see Decision.Times. The memory of check and decision is reused after the call; the rules and strings in it can be kept.
+	// Decided is called once for each decided check, but not for explanations. Decisions of clients can be for many
+	// checks; see Decision.Times. The memory of check and decision is reused after the call; their rules and strings
+	// can be kept.
 	Decided(tenant *snapshot.Tenant, check *Check, decision *Decision)
 	// StoreAnswered is called once for each Take of the shared buckets, with its error.
 	StoreAnswered(took time.Duration, err error)
 }
 
-// SettlementObserver is an Observer that is told of settlements too.
+// SettlementObserver is an Observer that also observes settlements.
 type SettlementObserver interface {
-	// WindowSettled is called for each fixed window of the shared buckets from which a settlement took more.
+	// WindowSettled is called for each fixed window of the shared buckets from which a settlement took more than its
+	// estimate.
 	WindowSettled(tenant *snapshot.Tenant, match *rules.Match, window *SettledWindow)
 }
 
@@ -41,9 +43,9 @@ type Limiter struct {
 	lost     lostReservations
 }
 
-// NewLimiter returns a Limiter over the buckets that all processes share. Rules that fail local use local when those do not
-// answer; it must always answer. If the shared buckets are in this process, they can serve as both. now judges only when
-// overrides expire; nil is time.Now.
+// NewLimiter returns a Limiter over the shared buckets of all processes. Rules that fail local use local when the
+// shared buckets do not answer; local must always answer. Buckets in this process can serve as both. now only decides
+// when overrides expire; nil is time.Now.
 func NewLimiter(shared, local ReservingBuckets, observer Observer, now func() time.Time) *Limiter {
 	if now == nil {
 		now = time.Now
@@ -53,48 +55,118 @@ func NewLimiter(shared, local ReservingBuckets, observer Observer, now func() ti
 
 // Decide decides checks of one tenant in order: decisions[i] answers checks[i]. It reuses the memory of the decisions.
 //
-// Decide always answers within the time budget of the shared buckets: if those fail, each rule's failure mode decides. It
-// ignores the cancellation of ctx, so that a caller who leaves does not look like a failure of the store.
+// Decide always answers within the time budget of the shared buckets: if they fail, the failure modes decide. It
+// ignores the cancellation of ctx, because a caller that leaves must not look like a failure of the store.
 func (l *Limiter) Decide(ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision) {
+	_ = l.decide(ctx, tenant, checks, decisions, 1) // the cap is not for single checks
+}
+
+// MaxTogether caps the buckets of the checks of one DecideTogether, because one script blocks the store for all
+// callers.
+const MaxTogether = 256
+
+// ErrTooManyBuckets means that the checks of one DecideTogether have more than MaxTogether buckets. Nothing was taken.
+var ErrTooManyBuckets = errors.New("the checks reach too many buckets")
+
+// DecideTogether decides checks of one tenant that are parts of one request. Tokens are taken for all checks or, if one
+// is denied, for none, and allowed reports which. decisions[i] answers checks[i] at the largest cost of each
+// bucket, even in a denied request. It reuses the memory of the decisions.
+//
+// A bucket that several checks share is charged once, at the largest of their costs. A bypass or a block decides its
+// own check only. The observer gets all checks of an allowed request, and only the denied ones of a denied request.
+//
+// It answers within the time budget of the shared buckets, as Decide does. The only error is ErrTooManyBuckets.
+func (l *Limiter) DecideTogether(
+	ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision,
+) (allowed bool, err error) {
+	if err := l.decide(ctx, tenant, checks, decisions, len(checks)); err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(decisions, func(d Decision) bool { return !d.Allowed }), nil
+}
+
+// decide decides consecutive groups of checks, each of a size: 1, or all of them. A group is all or nothing.
+func (l *Limiter) decide(
+	ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision, size int,
+) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	now := l.now()
-	var err error // of the shared buckets
 	for i := range checks {
 		d := &decisions[i]
 		d.matches = tenant.Match(&checks[i].Request, checks[i].EffectivePlan, now, d.matches[:0])
 		d.begin(&checks[i])
 		d.failUnknown(checks[i].Cost)
-		s.add(tenant, i, &checks[i], d.Tiers)
 	}
-	if sent := s.bucketChecks(); len(sent) > 0 {
+	for from := 0; from < len(checks); from += size {
+		s.add(tenant, from, checks[from:from+size], decisions[from:from+size])
+		if size > 1 && len(s.tiers) > MaxTogether {
+			return ErrTooManyBuckets
+		}
+	}
+	var err error // of the shared buckets
+	sent := s.bucketChecks()
+	if len(sent) > 0 {
 		ctx = context.WithoutCancel(ctx)
 		err = l.takeShared(ctx, sent)
-		for k, i := range s.indices {
+		for k, from := range s.froms {
+			group := decisions[from : from+size]
 			switch {
 			case sent[k].Recalled:
-				decisions[i].recall(&sent[k])
+				s.answer(tenant, group, &sent[k], (*Decision).recall)
 			case err == nil || sent[k].Answered:
-				decisions[i].read(&sent[k])
+				s.answer(tenant, group, &sent[k], (*Decision).read)
 			default:
-				l.degrade(ctx, tenant, &checks[i], &decisions[i], sent[k].Reserve, false)
+				l.degrade(ctx, tenant, checks[from:from+size], group, sent[k].Reserve, false)
 			}
 		}
 	}
-	for i := range checks {
-		decisions[i].conclude()
-		l.observer.Decided(tenant, &checks[i], &decisions[i])
+	for from := 0; from < len(checks); from += size {
+		allowed := true
+		for i := from; i < from+size; i++ {
+			decisions[i].conclude()
+			allowed = allowed && decisions[i].Allowed
+		}
+		for i := from; i < from+size; i++ {
+			if allowed || !decisions[i].Allowed {
+				l.observer.Decided(tenant, &checks[i], &decisions[i])
+			}
+		}
 	}
 	if err != nil && !errors.Is(err, ErrNothingTaken) {
-		for k, i := range s.indices {
-			if !s.checks[k].Answered && !s.checks[k].Recalled && !(decisions[i].HasReservation && decisions[i].Allowed) {
-				l.lost.add(tenant.Tenant.ID, s.checks[k].Reserve, decisions[i].Allowed)
+		for k, i := range s.froms {
+			if !sent[k].Answered && !sent[k].Recalled && !(decisions[i].HasReservation && decisions[i].Allowed) {
+				l.lost.add(tenant.Tenant.ID, sent[k].Reserve, decisions[i].Allowed)
 			}
 		}
 	}
+	return nil
 }
 
-// Explain decides like Decide, but takes nothing. While the buckets can be read, the decision has a tier for every matched
+// Refund gives the check's cost back to the buckets of all limits that match, up to their bursts. Callers use it after
+// an earlier check took the cost. The decision has those buckets after the refund, and no blocks or bypasses.
+//
+// Buckets are credited one by one, so some may have their refund after an error.
+func (l *Limiter) Refund(ctx context.Context, to Creditor, tenant *snapshot.Tenant, check *Check) (d Decision,
+	err error,
+) {
+	d = Decision{Plan: check.EffectivePlan, matches: tenant.Match(&check.Request, check.EffectivePlan, l.now(), nil)}
+	apply := met(check)
+	d.keepMatches(func(m *rules.Match) bool { return isLimit(m) && apply(m) })
+	given := BucketCheck{Tiers: bucketTiers(tenant, d.Tiers, nil)}
+	for i := range given.Tiers {
+		tier := &given.Tiers[i]
+		if _, tier.Bucket, err = to.Credit(ctx, tier.Key, tier.Limit, check.Cost); err != nil {
+			return d, err
+		}
+		tier.Holds = true
+	}
+	d.read(&given)
+	d.conclude()
+	return d, nil
+}
+
+// Explain decides like Decide without taking. While the buckets can be read, the decision has a tier for every matched
 // rule, even for limits behind a block or a bypass.
 func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *Check) Decision {
 	matches := tenant.Match(&check.Request, check.EffectivePlan, l.now(), nil)
@@ -114,14 +186,16 @@ func (l *Limiter) Explain(ctx context.Context, tenant *snapshot.Tenant, check *C
 		case err == nil:
 			d.read(&looks[0])
 		case !d.Bypassed && !anyEnforced(matches, rules.ActionBlock):
-			l.degrade(ctx, tenant, check, &d, nil, true)
+			one := []Decision{d}
+			l.degrade(ctx, tenant, []Check{*check}, one, nil, true)
+			d = one[0]
 		}
 	}
 	d.conclude()
 	return d
 }
 
-// takeShared takes from the shared buckets and tells the observer, unless no check reached them.
+// takeShared takes from the shared buckets. takeShared calls the observer unless caches and leases answered all checks.
 func (l *Limiter) takeShared(ctx context.Context, checks []BucketCheck) error {
 	start := time.Now()
 	err := l.shared.Take(ctx, checks)
@@ -131,7 +205,7 @@ func (l *Limiter) takeShared(ctx context.Context, checks []BucketCheck) error {
 	return err
 }
 
-// begin starts a decision with the tiers that matter. If an enforced bypass or block matched, only those do.
+// begin starts a decision with the tiers that matter: an enforced bypass or block hides the limits.
 func (d *Decision) begin(check *Check) {
 	*d = Decision{Plan: check.EffectivePlan, matches: d.matches, Tiers: d.Tiers[:0]}
 	switch {
@@ -145,8 +219,8 @@ func (d *Decision) begin(check *Check) {
 	}
 }
 
-// failUnknown applies the failure modes of rules that this process cannot apply, before any take: closed denies; open and
-// local skip the tier, because this process has no buckets for such a rule.
+// failUnknown applies the failure modes of rules that this process cannot apply, before any take: closed denies; open
+// and local skip the tier, because such a rule has no buckets here.
 func (d *Decision) failUnknown(cost Tokens) {
 	if d.Bypassed || !d.hasUnknown() || d.denyTooLarge(cost) {
 		return
@@ -176,7 +250,6 @@ func (d *Decision) denyUnknown() bool {
 	})
 }
 
-// denyTooLarge denies a cost above an enforced limit's burst, and reports whether it did.
 func (d *Decision) denyTooLarge(cost Tokens) bool {
 	if !denyWhere(d.Tiers, CostExceedsLimit, func(t *TierDecision) bool {
 		return isLimit(t.Match) && charge(t.Match.Limit, cost) > capacity(t.Match.Limit)
@@ -187,36 +260,46 @@ func (d *Decision) denyTooLarge(cost Tokens) bool {
 	return true
 }
 
-// degrade decides a check whose shared buckets did not answer, by the failure mode of each tier. A look takes nothing
-// from this process's own buckets.
+// degrade decides a group of checks by failure modes after the shared buckets did not answer. A look takes nothing from
+// this process's own buckets.
 func (l *Limiter) degrade(
-	ctx context.Context, tenant *snapshot.Tenant, check *Check, d *Decision, reserve *Reservation, look bool,
+	ctx context.Context, tenant *snapshot.Tenant, checks []Check, decisions []Decision, reserve *Reservation, look bool,
 ) {
-	if !d.failOver(check.Cost) {
+	open := false
+	for i := range decisions {
+		if d := &decisions[i]; slices.ContainsFunc(d.Tiers, func(t TierDecision) bool { return isLimit(t.Match) }) {
+			open = d.failOver(checks[i].Cost) || open
+		}
+	}
+	if !open {
 		return
 	}
-	tiers := bucketTiers(tenant, d.Tiers, nil)
-	if len(tiers) == 0 {
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	s.add(tenant, 0, checks, decisions)
+	local := s.bucketChecks()
+	if len(local) == 0 {
 		return
 	}
-	local := bucketCheck(tenant, check, tiers)
-	local.Tiers, local.Look = tiers, look
-	local.Reserve = reserve // of the same id: the shared buckets may have taken
+	local[0].Look = local[0].Look || look
+	local[0].Reserve = reserve // of the same id: the shared buckets may have taken
 	if reserve != nil {
-		local.Holder = reserve.ID.Holder()
+		local[0].Holder = reserve.ID.Holder()
 	}
-	checks := []BucketCheck{local}
-	if err := l.local.Take(ctx, checks); err != nil {
-		denyWhere(d.Tiers, StoreUnavailable, func(t *TierDecision) bool { return isLimit(t.Match) })
+	if err := l.local.Take(ctx, local); err != nil {
+		for i := range decisions {
+			denyWhere(decisions[i].Tiers, StoreUnavailable,
+				func(t *TierDecision) bool { return isLimit(t.Match) && t.Allowed })
+		}
 		return
 	}
-	d.read(&checks[0])
+	s.answer(tenant, decisions, &local[0], (*Decision).read)
 }
 
-// failOver applies the failure modes of the tiers, and leaves those that this process's own buckets decide. It reports
-// whether the check is not denied yet.
+// failOver applies the failure modes of the tiers, and keeps those that this process's own buckets decide. failOver
+// reports whether the check is still undenied.
 func (d *Decision) failOver(cost Tokens) (open bool) {
-	// A store would deny such a cost too, so the decision is not degraded.
+	// A store would also deny this cost, so the decision is not degraded.
 	if d.denyTooLarge(cost) {
 		return false
 	}
@@ -231,6 +314,10 @@ func (d *Decision) failOver(cost Tokens) (open bool) {
 		return !isLimit(t.Match) || t.Match.FailureMode == rules.FailLocal
 	})
 	return true
+}
+
+func (d *Decision) isDenied() bool {
+	return slices.ContainsFunc(d.Tiers, func(t TierDecision) bool { return t.Enforced() && !t.Allowed })
 }
 
 // denyWhere denies the matching tiers and reports whether an enforced one is among them.
@@ -254,8 +341,7 @@ func (d *Decision) keep(wanted func(*TierDecision) bool) {
 	d.Tiers = kept
 }
 
-// read copies the store's answer into the decision. The check's tiers are those of the limits among d.Tiers, in the same
-// order.
+// read copies the store's answer into the decision. The check's tiers are the limits among d.Tiers, in the same order.
 func (d *Decision) read(check *BucketCheck) {
 	d.isExhausted = check.Exhausted
 	if check.Reserve != nil && check.Allowed {
@@ -292,7 +378,7 @@ func (d *Decision) read(check *BucketCheck) {
 	}
 }
 
-// recall is read for a recalled denial, in which a limit that does not deny has no answer.
+// recall is read for a recalled denial, in which only the denying limits have an answer.
 func (d *Decision) recall(check *BucketCheck) {
 	d.Recalled = true
 	d.read(check)
@@ -325,7 +411,7 @@ func (d *Decision) conclude() {
 	}
 }
 
-// decidesBefore reports whether a decides rather than b. Ties are left to the lower rule id, which comes first.
+// decidesBefore reports whether a decides rather than b. The lower rule id, which comes first, wins a tie.
 func decidesBefore(a, b *TierDecision) bool {
 	if order := cmp.Compare(precedence(a.Reason), precedence(b.Reason)); order != 0 {
 		return order > 0
@@ -339,7 +425,6 @@ func decidesBefore(a, b *TierDecision) bool {
 	return a.ResetAfter > b.ResetAfter
 }
 
-// precedence orders the reasons; the highest decides.
 func precedence(r Reason) int {
 	switch r {
 	case Blocked:
@@ -358,7 +443,7 @@ func precedence(r Reason) int {
 
 func (t *TierDecision) deny(reason Reason) { t.Allowed, t.Reason = false, reason }
 
-// keepMatches starts one tier for each wanted match. Limits allow until their buckets are read.
+// keepMatches starts a tier for each wanted match. Limits allow until their buckets are read.
 func (d *Decision) keepMatches(wanted func(*rules.Match) bool) {
 	d.Tiers = slices.Grow(d.Tiers[:0], len(d.matches))
 	for i := range d.matches {
@@ -376,7 +461,6 @@ func (d *Decision) keepMatches(wanted func(*rules.Match) bool) {
 
 func isLimit(m *rules.Match) bool { return m.Rule.Action == rules.ActionLimit && !isUnknown(m) }
 
-// isUnknown reports whether this process cannot apply the rule.
 func isUnknown(m *rules.Match) bool { return m.Rule.Unknown != "" }
 
 // met selects the rules that apply to a check.

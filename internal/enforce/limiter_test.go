@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/store/membucket"
 )
 
 const tenantID rules.TenantID = 7
@@ -35,7 +35,10 @@ type rule = rules.Rule
 
 func newWorld(t *testing.T, rows snapshot.Rows) *world {
 	t.Helper()
-	tenant := rules.Tenant{ID: tenantID, Slug: "acme", Settings: rules.DefaultSettings(), DefaultPlan: "free", Revision: 1}
+	tenant := rules.Tenant{
+		ID: tenantID, Slug: "acme", Settings: rules.DefaultSettings(), DefaultPlan: "free",
+		Revision: 1,
+	}
 	rows.Tenants = []rules.Tenant{tenant}
 	for _, plan := range []string{"free", "pro"} {
 		rows.Plans = append(rows.Plans, rules.Plan{TenantID: tenantID, Name: plan, Revision: 1})
@@ -75,7 +78,7 @@ func pattern(t *testing.T, text string) rules.Pattern {
 	return p
 }
 
-// outage is a store that can be told to fail.
+// outage is a store that fails on demand.
 type outage struct {
 	enforce.ReservingBuckets
 	err error
@@ -133,7 +136,8 @@ func (w *world) wantDenied(d enforce.Decision, by rules.RuleID, reason enforce.R
 	w.t.Helper()
 	tier := d.DecidingTier()
 	if d.Allowed || tier == nil || tier.Match.Rule.ID != by || d.Reason != reason || tier.RetryAfter != retryAfter {
-		w.t.Fatalf("got %+v deciding tier %+v, want denied by rule %d for %s with a wait of %s", d, tier, by, reason, retryAfter)
+		w.t.Fatalf("got %+v deciding tier %+v, want denied by rule %d for %s with a wait of %s", d, tier, by, reason,
+			retryAfter)
 	}
 }
 
@@ -216,7 +220,8 @@ func TestBypassPassesAndBlockDeniesBeforeAnyBucketIsAsked(t *testing.T) {
 		d := w.check(enforce.Token)
 		w.wantDenied(d, 2, enforce.Blocked, 0)
 		if len(d.Tiers) != 1 || w.seen.answered.Load() != 0 {
-			t.Errorf("a blocked check asked %d stores and lists %d tiers, want none and the block alone", w.seen.answered.Load(), len(d.Tiers))
+			t.Errorf("a blocked check asked %d stores and lists %d tiers, want none and the block alone",
+				w.seen.answered.Load(), len(d.Tiers))
 		}
 	})
 	t.Run("bypass wins over block", func(t *testing.T) {
@@ -247,7 +252,10 @@ func TestAShadowTierCountsAndNeverDecides(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, snapshot.Rows{Rules: []rule{
 		{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 1, Burst: 3},
-		{ID: 2, Pattern: pattern(t, "user:{user_id}"), Name: "half", RatePerSecond: 1, Burst: 2, Mode: rules.ModeShadow},
+		{
+			ID: 2, Pattern: pattern(t, "user:{user_id}"), Name: "half", RatePerSecond: 1, Burst: 2,
+			Mode: rules.ModeShadow,
+		},
 	}})
 	for i := range 3 {
 		d := w.check(enforce.Token)
@@ -378,7 +386,8 @@ func TestFailureModesDecideWhileTheStoreIsAway(t *testing.T) {
 		for _, cost := range []enforce.Tokens{0, enforce.Token, 3 * enforce.Token} {
 			check := enforce.Check{Request: request(), EffectivePlan: "free", Cost: cost}
 			explained := w.limiter.Explain(t.Context(), w.tenant, &check)
-			if told := w.decide(check); explained.Allowed != told.Allowed || explained.Reason != told.Reason || explained.Degraded != told.Degraded {
+			if told := w.decide(check); explained.Allowed != told.Allowed || explained.Reason != told.Reason ||
+				explained.Degraded != told.Degraded {
 				t.Errorf("cost %s: explained as %+v, and a check was told %+v", cost, explained, told)
 			}
 		}
@@ -398,7 +407,8 @@ func TestFailureModesDecideWhileTheStoreIsAway(t *testing.T) {
 	})
 	t.Run("block and bypass act as ever and are not degraded", func(t *testing.T) {
 		t.Parallel()
-		w := away(t, with(user, rules.FailClosed), rule{ID: 3, Pattern: pattern(t, "endpoint:/api/*"), Action: rules.ActionBlock})
+		w := away(t, with(user, rules.FailClosed),
+			rule{ID: 3, Pattern: pattern(t, "endpoint:/api/*"), Action: rules.ActionBlock})
 		d := w.check(enforce.Token)
 		w.wantDenied(d, 3, enforce.Blocked, 0)
 		if d.Degraded {
@@ -425,7 +435,8 @@ func TestACallerThatGoesAwayIsStillDecided(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	decisions := make([]enforce.Decision, 1)
-	w.limiter.Decide(ctx, w.tenant, []enforce.Check{{Request: request(), EffectivePlan: "free", Cost: enforce.Token}}, decisions)
+	w.limiter.Decide(ctx, w.tenant, []enforce.Check{{Request: request(), EffectivePlan: "free", Cost: enforce.Token}},
+		decisions)
 	if decisions[0].Degraded {
 		t.Error("the caller's own cancellation looked like a failing store")
 	}
@@ -463,7 +474,8 @@ func TestExplainTakesNothingAndShowsEveryTier(t *testing.T) {
 	for range 2 {
 		d := w.limiter.Explain(t.Context(), w.tenant, &check)
 		w.wantDenied(d, 3, enforce.Blocked, 0)
-		if len(d.Tiers) != 3 || d.Tiers[0].Remaining != 3*enforce.Token || d.Tiers[1].Reason != enforce.CostExceedsLimit {
+		if len(d.Tiers) != 3 || d.Tiers[0].Remaining != 3*enforce.Token ||
+			d.Tiers[1].Reason != enforce.CostExceedsLimit {
 			t.Fatalf("got %+v, want three tiers, the first full and the second too small", d.Tiers)
 		}
 	}

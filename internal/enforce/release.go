@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// SettleReservation settles a reservation of a tenant in the shared buckets or, if it is not there or they do not answer, in
-// this process's own, where a degraded decision left it. See Reserver.
-func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant, id ReservationID, with Settlement) (Settled, error) {
+// SettleReservation settles a reservation in the shared buckets. It also settles it in this
+// process's own buckets, where a degraded decision may have left it. See Reserver.
+func (l *Limiter) SettleReservation(ctx context.Context, tenant *snapshot.Tenant, id ReservationID,
+	with Settlement,
+) (Settled, error) {
 	with.Limit = func(rule rules.RuleID, subject string, isHashed bool) (Limit, bool) {
 		if isHashed {
 			return tenant.CommonLimit(rule)
@@ -44,21 +46,20 @@ func (l *Limiter) observeWindows(tenant *snapshot.Tenant, windows []SettledWindo
 	}
 }
 
-// The bounds of lostReservations.
 const (
-	// maxLost caps the reservations that wait for their release: about 1 MB. A tenant's share is maxLostOfTenant.
+	// maxLost caps the lost reservations: about 1 MB. maxLostOfTenant is a tenant's share.
 	maxLost         = 1 << 14
 	maxLostOfTenant = 1 << 10
-	// releaseTick is how often due ones are released.
-	releaseTick = time.Second
-	// releaseAgain is the pause after a store that did not answer, which doubles up to releaseSeldom, and the pause before a
-	// reservation that was not found is looked for once more: the check may have been on its way.
+	releaseTick     = time.Second
+	// releaseAgain is the first back-off after an unanswered release, doubled up to releaseSeldom. releaseAgain is also
+	// the pause before the second look for a reservation that was not found, whose check may still have been on its
+	// way.
 	releaseAgain  = 2 * time.Second
 	releaseSeldom = 30 * time.Second
 )
 
-// lostReservations are those of checks whose store gave no answer in time, and whose callers were given no reservation. The
-// store may have kept them. Nobody could settle such a reservation, and its place would be held until max_hold.
+// lostReservations are those of checks that the store did not answer in time. The store may have kept them, but no
+// caller knows their ids, so their concurrency slots would stay taken until max_hold.
 type lostReservations struct {
 	mu      sync.Mutex
 	waiting map[rules.TenantID][]lostReservation
@@ -71,17 +72,18 @@ type lostReservation struct {
 	passed     bool   // a failure mode let the check pass, so it keeps what it took
 	due, until time.Time
 	pause      time.Duration
-	missed     bool // not found once
+	missed     bool // one look has not found it
 }
 
-// add remembers a reservation; nil is none. One too many is held until it ends by itself.
+// add queues a reservation. Beyond the caps a reservation ends by itself.
 func (l *lostReservations) add(tenant rules.TenantID, reserve *Reservation, passed bool) {
 	if reserve == nil {
 		return
 	}
 	now := time.Now()
 	l.put(tenant, lostReservation{
-		id: reserve.ID, key: reserve.Key, passed: passed, due: now.Add(releaseTick), until: now.Add(reserve.Life), pause: releaseAgain,
+		id: reserve.ID, key: reserve.Key, passed: passed, due: now.Add(releaseTick), until: now.Add(reserve.Life),
+		pause: releaseAgain,
 	})
 }
 
@@ -122,7 +124,7 @@ func (l *lostReservations) pop(now time.Time) map[rules.TenantID]lostReservation
 	return due
 }
 
-// Run releases the places of checks whose store gave no answer, until ctx ends.
+// Run releases lost reservations until ctx ends.
 func (l *Limiter) Run(ctx context.Context) {
 	tick := time.NewTicker(releaseTick)
 	defer tick.Stop()
@@ -136,12 +138,11 @@ func (l *Limiter) Run(ctx context.Context) {
 	}
 }
 
-// release releases what is due at a time.
 func (l *Limiter) release(ctx context.Context, now time.Time) {
 	for due := l.lost.pop(now); len(due) > 0 && ctx.Err() == nil; due = l.lost.pop(now) {
 		for tenant, one := range due {
-			// A check that was denied after all gets back what it took.
-			settled, err := l.shared.SettleReservation(ctx, tenant, one.id, Settlement{HasCost: !one.passed, Key: one.key})
+			settled, err := l.shared.SettleReservation(ctx, tenant, one.id,
+				Settlement{HasCost: !one.passed, Key: one.key})
 			switch {
 			case settled.Found || err == nil && one.missed || now.After(one.until):
 				continue

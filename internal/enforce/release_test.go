@@ -52,7 +52,9 @@ type settling struct {
 	with    []Settlement
 }
 
-func (s *settling) SettleReservation(_ context.Context, _ rules.TenantID, _ ReservationID, with Settlement) (Settled, error) {
+func (s *settling) SettleReservation(_ context.Context, _ rules.TenantID, _ ReservationID, with Settlement) (Settled,
+	error,
+) {
 	n := len(s.with)
 	s.with = append(s.with, with)
 	return s.answers[n], s.errs[n]
@@ -68,12 +70,32 @@ func TestALostReservationIsReleasedOnceTheStoreAnswers(t *testing.T) {
 		errs    []error
 		after   []time.Duration // when it is tried
 	}{
-		"found":                      {false, []Settled{found}, []error{nil}, []time.Duration{time.Second}},
-		"passed":                     {true, []Settled{found}, []error{nil}, []time.Duration{time.Second}},
-		"on its way":                 {false, []Settled{none, found}, []error{nil, nil}, []time.Duration{time.Second, 3 * time.Second}},
-		"never executed":             {false, []Settled{none, none}, []error{nil, nil}, []time.Duration{time.Second, 3 * time.Second}},
-		"the store is away":          {false, []Settled{none, none, found}, []error{away, away, nil}, []time.Duration{time.Second, 3 * time.Second, 7 * time.Second}},
-		"the store is away too long": {false, []Settled{none, none}, []error{away, away}, []time.Duration{time.Second, 3 * time.Second}},
+		"found":  {false, []Settled{found}, []error{nil}, []time.Duration{time.Second}},
+		"passed": {true, []Settled{found}, []error{nil}, []time.Duration{time.Second}},
+		"on its way": {
+			false,
+			[]Settled{none, found},
+			[]error{nil, nil},
+			[]time.Duration{time.Second, 3 * time.Second},
+		},
+		"never executed": {
+			false,
+			[]Settled{none, none},
+			[]error{nil, nil},
+			[]time.Duration{time.Second, 3 * time.Second},
+		},
+		"the store is away": {
+			false,
+			[]Settled{none, none, found},
+			[]error{away, away, nil},
+			[]time.Duration{time.Second, 3 * time.Second, 7 * time.Second},
+		},
+		"the store is away too long": {
+			false,
+			[]Settled{none, none},
+			[]error{away, away},
+			[]time.Duration{time.Second, 3 * time.Second},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -12,17 +12,16 @@ import (
 
 // The bounds of reservations.
 const (
-	// MaxReservations is how many reservations a tenant may have open. One more is denied, with ReservationsExhausted.
+	// MaxReservations caps a tenant's open reservations. Further checks are denied with ReservationsExhausted.
 	MaxReservations = 100_000
-	// DefaultReserveFor is how long a reservation is open unless the check says otherwise, and MaxReserveFor the longest.
+	// DefaultReserveFor is how long a reservation is open by default, and MaxReserveFor the longest.
 	DefaultReserveFor = 10 * time.Minute
 	MaxReserveFor     = 24 * time.Hour
 )
 
-// ReservationID names a reservation of a tenant. It is random, so nobody can guess another's.
+// ReservationID names a reservation of a tenant. ReservationID is random and cannot be guessed.
 type ReservationID [16]byte
 
-// newReservationID returns a random id.
 func newReservationID() (id ReservationID) {
 	_, _ = rand.Read(id[:]) // it never fails
 	return id
@@ -37,51 +36,49 @@ func ParseReservationID(text string) (id ReservationID, ok bool) {
 	return id, err == nil && copy(id[:], b) == len(id) && len(b) == len(id)
 }
 
-// Holder returns who holds the places that a reservation took.
+// Holder returns the owner of the reservation's concurrency slots.
 func (id ReservationID) Holder() Holder { return Holder(id[:holderBytes]) }
 
-// Reservation asks a store to keep what a check took, so that it can be settled later.
+// Reservation asks a store to keep a check's charges for a settlement.
 type Reservation struct {
 	ID ReservationID
-	// Life is how long the reservation stays open: at most MaxReserveFor.
+	// Life is how long the reservation stays open, at most MaxReserveFor.
 	Life time.Duration
-	// Key is the id of the API key that reserves.
+	// Key is the id of the reserving API key.
 	Key string
-	// Optional: only shadow rules need the reservation. With MaxReservations open the check passes without it, and takes
-	// no place.
+	// Optional: only shadow rules need the reservation. With MaxReservations open the check passes without a
+	// reservation and takes no slot.
 	Optional bool
 }
 
-// Reserver is a store whose reservations can be settled. It keeps them beside their buckets, so they are lost only with
-// those.
+// Reserver is a store of reservations, and keeps them beside their buckets, so neither is lost without the other.
 type Reserver interface {
-	// SettleReservation settles a reservation, or extends it. It happens at most once, however many processes are asked. Charges of
-	// a reservation that is not open stay as they are, and Settled.Found is false.
+	// SettleReservation settles or extends a reservation, at most once across all processes. If it is not open,
+	// Settled.Found is false and nothing changes.
 	//
-	// An error means that the store could not answer in time, and the reservation may have been settled; or it is
-	// ErrRefundForbidden, and nothing has changed.
+	// ErrRefundForbidden means that nothing changed. Any other error means that the store gave no answer in time, and
+	// the reservation may have been settled.
 	SettleReservation(ctx context.Context, tenant rules.TenantID, id ReservationID, with Settlement) (Settled, error)
 }
 
-// Settlement says what becomes of a reservation.
+// Settlement is how to settle a reservation.
 type Settlement struct {
-	// Cost replaces the estimate, if HasCost; otherwise the estimate stays. Places are freed in both cases.
+	// Cost replaces the estimate if HasCost. Concurrency slots are freed in both cases.
 	Cost    Tokens
 	HasCost bool
-	// Extend keeps the reservation and its places for as long again, at most MaxReserveFor after the check, and settles
-	// nothing.
+	// Extend keeps the reservation and its slots open for its Life again, at most MaxReserveFor after the check, and
+	// settles nothing.
 	Extend bool
-	// Key is the id of the API key that settles. Only the key that reserved may give back, unless MayRefund.
+	// Key is the id of the settling API key. Only the reserving key may give back, unless MayRefund.
 	Key       string
 	MayRefund bool
-	// Limit returns the limit in force of a rule for a subject, of which a store may only have the digest (isHashed); ok is
-	// false if the caller does not know it. It may be nil. See LimitFor.
+	// Limit returns the limit in force of a rule for a subject, or for its digest (isHashed); ok is false if the caller
+	// does not know it. Limit may be nil. See LimitFor.
 	Limit func(rule rules.RuleID, subject string, isHashed bool) (limit Limit, ok bool)
 }
 
-// LimitFor returns the limit to settle a bucket by: the one in force if the caller knows it, else the one that the
-// reservation was made under. They differ after an edit. A bucket that was forgotten is full by the limit in force, and
-// would otherwise come back with the former burst.
+// LimitFor returns the caller's limit if it is newer than the reservation's. After an edit, a forgotten bucket is full
+// by the limit in force, and the old limit would bring back the former burst.
 func (w *Settlement) LimitFor(rule rules.RuleID, subject string, isHashed bool, reserved Limit) Limit {
 	if w.Limit != nil {
 		if limit, ok := w.Limit(rule, subject, isHashed); ok && limit.Since > reserved.Since {
@@ -91,44 +88,45 @@ func (w *Settlement) LimitFor(rule rules.RuleID, subject string, isHashed bool, 
 	return reserved
 }
 
-// Forbidden reports whether the settlement would give back what another key reserved.
+// Forbidden reports whether the settlement would give back the charges of another key.
 func (w Settlement) Forbidden(reservedBy string, estimate Tokens) bool {
 	return w.HasCost && w.Cost < estimate && w.Key != reservedBy && !w.MayRefund
 }
 
 // Settled is the answer to a Settlement.
 type Settled struct {
-	// Found: the reservation was open, and is settled or extended now.
+	// Found: the reservation was open, and is now settled or extended.
 	Found bool
-	// Charged is what the reservation cost in the end: the least that any of its buckets was charged. It is less than
-	// the cost where a bucket could not go deeper into debt, and more where its window had ended before a refund.
+	// Charged is the final cost: the least charge of any bucket. Charged is less than Cost if a bucket reached its
+	// deepest debt, and more if a window ended before a refund.
 	Charged Tokens
-	// Windows are the fixed windows from which the settlement took on top of the estimate, as they stand then.
+	// Windows are the fixed windows from which the settlement took more than the estimate.
 	Windows []SettledWindow
 }
 
-// SettledWindow is the bucket of a fixed window, from which a settlement took more.
+// SettledWindow is the bucket of a fixed window after a settlement took more.
 type SettledWindow struct {
 	Key    Key // never a long one: stores keep only its digest
 	Bucket Bucket
 	Taken  Tokens
 }
 
-// AddWindow adds a bucket from which the settlement took more, if it belongs to Windows. Keys of long subjects, or with their
-// digest instead, do not.
+// AddWindow adds a bucket to Windows if it is a fixed window from which the settlement took more. Keys of long subjects
+// are left out, because stores keep only their digest.
 func (s *Settled) AddWindow(key Key, bucket Bucket, taken Tokens) {
 	if bucket.Limit.Kind == rules.KindFixedWindow && taken > 0 && !key.IsLong() {
 		s.Windows = append(s.Windows, SettledWindow{key, bucket, taken})
 	}
 }
 
-// ErrRefundForbidden means that another key has reserved, and the settling one may not refund.
+// ErrRefundForbidden means that another key has reserved, and the settling key may not refund.
 var ErrRefundForbidden = errors.New("only the key that reserved may give back, or one with the permission refund")
 
 // Unreserve lets a check with an Optional reservation pass without it.
 func (c *BucketCheck) Unreserve() { c.Reserve, c.Holder = nil, Holder{} }
 
-// OpenReservation is a reservation as a store keeps it. Times are in microseconds since the Unix epoch on the store's clock.
+// OpenReservation is a reservation as a store keeps it. Times are in microseconds since the Unix epoch on the store's
+// clock.
 type OpenReservation struct {
 	Reservation
 	Taken   int64
@@ -137,16 +135,20 @@ type OpenReservation struct {
 	Charges []Charge
 }
 
-// Open returns the reservation of a check that was allowed at a time. Its charges have the keys of the check.
+// Open returns the reservation of a check that was allowed at a time.
 func (c *BucketCheck) Open(now int64) OpenReservation {
 	return OpenReservation{
-		Reservation: *c.Reserve, Taken: now, Ends: now + c.Reserve.Life.Microseconds(), Cost: c.Cost, Charges: c.Charges(),
+		Reservation: *c.Reserve, Taken: now, Ends: now + c.Reserve.Life.Microseconds(), Cost: c.Cost,
+		Charges: c.Charges(),
 	}
 }
 
-// Settle settles or extends a reservation that is open, on buckets in this process's memory. bucket returns that of a charge
-// by its place, or nil if nobody used it; keep replaces it. Buckets of long subjects have their digest as subject.
-func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) *State, keep func(i int, state State)) Settled {
+// Settle settles or extends an open reservation on buckets in this process's memory. bucket returns the bucket of a
+// charge by its index, or nil if nobody used it; keep replaces it. Buckets of long subjects have their digest as
+// subject.
+func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) *State,
+	keep func(i int, state State),
+) Settled {
 	settled, latest := Settled{Found: true, Charged: r.Cost}, r.Taken+MaxReserveFor.Microseconds()
 	switch {
 	case with.Extend:
@@ -161,7 +163,7 @@ func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) 
 		state, mustWrite := NewState(limit, now), false
 		if held := bucket(i); held != nil {
 			state = *held
-			mustWrite = state.Settle(limit, 0, now)
+			mustWrite = state.Advance(limit, 0, now)
 		}
 		before := state
 		if with.Extend {
@@ -179,14 +181,14 @@ func (r *OpenReservation) Settle(with Settlement, now int64, bucket func(i int) 
 	return settled
 }
 
-// Charge is what a reservation took from one bucket.
+// Charge is the amount that a reservation took from one bucket.
 type Charge struct {
 	Key    Key
 	Limit  Limit // in force at the time
 	Amount Tokens
 }
 
-// Charges returns what a check took from its buckets.
+// Charges returns the amounts that a check took.
 func (c *BucketCheck) Charges() []Charge {
 	var charges []Charge
 	for i := range c.Tiers {
@@ -198,11 +200,11 @@ func (c *BucketCheck) Charges() []Charge {
 	return charges
 }
 
-// Settle changes what a reservation took at a time, and returns what its bucket is charged now; counts is false where that
-// says nothing about the cost, as for places. The state must be settled.
+// Settle corrects an amount taken at a time, and returns the bucket's charge now; counts is false for concurrency
+// slots, which have no cost. The state must be advanced.
 //
-// What is given back goes into the same window only. What is taken on top can put a token bucket into debt, by at most one
-// burst; the other algorithms give what is left.
+// A refund goes back into the same window only. A surcharge can put a token bucket into debt, by at most one burst; the
+// other algorithms give what is left.
 func (c *Charge) Settle(s *State, with Settlement, taken int64, holder Holder) (charged Tokens, counts bool) {
 	if s.Limit.Kind == rules.KindConcurrency {
 		s.release(holder)
@@ -222,31 +224,31 @@ func (c *Charge) Settle(s *State, with Settlement, taken int64, holder Holder) (
 	return estimate + s.takeMore(wanted-estimate), true
 }
 
-// Extend restarts the time for which a place is held, if the state has it, but not beyond a latest time.
+// Extend restarts the time of a holder's concurrency slot, up to a latest time.
 func (s *State) Extend(holder Holder, latest int64) {
 	if s.Limit.Kind != rules.KindConcurrency {
 		return
 	}
-	for at := 0; at < len(s.Entries); at += placeBytes {
+	for at := 0; at < len(s.Entries); at += holdBytes {
 		if s.Entries[at:at+holderBytes] == string(holder[:]) {
-			s.Entries = s.Entries[:at] + placeOf(holder, min(s.Stamp+s.Limit.Interval, latest)) + s.Entries[at+placeBytes:]
+			s.Entries = s.Entries[:at] + holdOf(holder, min(s.Stamp+s.Limit.Interval, latest)) +
+				s.Entries[at+holdBytes:]
 			return
 		}
 	}
 }
 
-// release frees the place of a holder.
 func (s *State) release(holder Holder) {
-	for at := 0; at < len(s.Entries); at += placeBytes {
+	for at := 0; at < len(s.Entries); at += holdBytes {
 		if s.Entries[at:at+holderBytes] == string(holder[:]) {
-			s.Entries = s.Entries[:at] + s.Entries[at+placeBytes:]
+			s.Entries = s.Entries[:at] + s.Entries[at+holdBytes:]
 			s.Level.Micros += Token
 			return
 		}
 	}
 }
 
-// giveBack gives back what was taken at a time, as far as that still counts, and returns how much.
+// giveBack gives back an amount taken at a time, as far as it still counts, and returns how much.
 func (s *State) giveBack(amount Tokens, taken int64) Tokens {
 	full := s.room()
 	switch s.Limit.Kind {
@@ -274,7 +276,7 @@ func (s *State) giveBack(amount Tokens, taken int64) Tokens {
 	return amount
 }
 
-// takeMore takes on top, and returns how much.
+// takeMore takes a surcharge, and returns how much.
 func (s *State) takeMore(amount Tokens) Tokens {
 	switch s.Limit.Kind {
 	case rules.KindTokenBucket:

@@ -6,30 +6,68 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// scratch is the reusable memory of one Decide: the checks that it sends to the shared buckets.
+// scratch is the reusable memory of one Decide, with one bucket check per group.
 type scratch struct {
 	checks   []BucketCheck
-	indices  []int // checks[k] is for Decide's check at indices[k]
+	froms    []int // checks[k] is for the group of Decide's checks that begins at froms[k]
 	tiers    []Tier
-	tierEnds []int // of each check's tiers in tiers
+	tierEnds []int       // of each check's tiers in tiers
+	indexes  map[Key]int // in tiers, for a group of several checks
+	own      []Tier      // of one check of a group
 }
 
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
+var scratches = sync.Pool{New: func() any { return &scratch{indexes: map[Key]int{}} }}
 
-func (s *scratch) add(tenant *snapshot.Tenant, index int, check *Check, tiers []TierDecision) {
+// add makes one bucket check of the limits of a group, unless it has none.
+func (s *scratch) add(tenant *snapshot.Tenant, from int, checks []Check, decisions []Decision) {
 	before := len(s.tiers)
-	s.tiers = bucketTiers(tenant, tiers, s.tiers)
+	var group BucketCheck
+	if len(checks) == 1 {
+		s.tiers = bucketTiers(tenant, decisions[0].Tiers, s.tiers)
+		group = bucketCheck(tenant, &checks[0], s.tiers[before:])
+	} else {
+		group = s.merge(tenant, checks, decisions)
+	}
 	if len(s.tiers) > before {
-		s.checks = append(s.checks, bucketCheck(tenant, check, s.tiers[before:]))
-		s.indices = append(s.indices, index)
+		s.checks = append(s.checks, group)
+		s.froms = append(s.froms, from)
 		s.tierEnds = append(s.tierEnds, len(s.tiers))
 	}
 }
 
-// bucketChecks points the checks at their tiers, once appending moves these no more, and returns them.
+// merge adds the tiers of the undenied checks, each bucket once at the largest cost. The group takes nothing if one of
+// its checks is denied already.
+func (s *scratch) merge(tenant *snapshot.Tenant, checks []Check, decisions []Decision) (group BucketCheck) {
+	group.ReadAt = tenant.ReadAt()
+	before := len(s.tiers)
+	for i := range decisions {
+		group.NoDelay = group.NoDelay || checks[i].Proxied
+		if decisions[i].isDenied() {
+			group.Look = true
+			continue
+		}
+		s.own = bucketTiers(tenant, decisions[i].Tiers, s.own[:0])
+		for j := range s.own {
+			at, found := s.indexes[s.own[j].Key]
+			if !found {
+				at = len(s.tiers)
+				s.indexes[s.own[j].Key] = at
+				s.tiers = append(s.tiers, s.own[j])
+			}
+			s.tiers[at].Cost = max(s.tiers[at].Cost, checks[i].Cost)
+		}
+	}
+	for i := before; i < len(s.tiers); i++ {
+		group.Cost = max(group.Cost, s.tiers[i].Cost)
+		group.Mixed = group.Mixed || s.tiers[i].Cost != s.tiers[before].Cost
+	}
+	return group
+}
+
+// bucketChecks sets the checks' tiers, once appending no longer moves them, and returns the checks.
 func (s *scratch) bucketChecks() []BucketCheck {
 	start := 0
 	for k, end := range s.tierEnds {
@@ -39,21 +77,47 @@ func (s *scratch) bucketChecks() []BucketCheck {
 	return s.checks
 }
 
-// release gives the memory back, except that of large batches.
+// answer gives each undenied decision of a group the answers of its own tiers.
+func (s *scratch) answer(
+	tenant *snapshot.Tenant, decisions []Decision, check *BucketCheck, read func(*Decision, *BucketCheck),
+) {
+	if len(decisions) == 1 {
+		read(&decisions[0], check)
+		return
+	}
+	part := *check
+	part.Mixed = true
+	for i := range decisions {
+		d := &decisions[i]
+		if d.isDenied() {
+			continue
+		}
+		s.own = bucketTiers(tenant, d.Tiers, s.own[:0])
+		for j := range s.own {
+			s.own[j] = s.tiers[s.indexes[s.own[j].Key]]
+		}
+		if len(s.own) > 0 {
+			part.Tiers = s.own
+			read(d, &part)
+		}
+	}
+}
+
+// release returns the memory to the pool, unless a large batch grew it.
 func (s *scratch) release() {
 	if cap(s.checks) > keptChecks {
 		return
 	}
 	clear(s.checks)
 	clear(s.tiers)
-	s.checks, s.indices, s.tiers, s.tierEnds = s.checks[:0], s.indices[:0], s.tiers[:0], s.tierEnds[:0]
+	clear(s.own)
+	clear(s.indexes)
+	s.checks, s.froms, s.tiers, s.tierEnds, s.own = s.checks[:0], s.froms[:0], s.tiers[:0], s.tierEnds[:0], s.own[:0]
 	scratches.Put(s)
 }
 
-// keptChecks is the largest scratch that is reused.
 const keptChecks = 64
 
-// bucketCheck returns a check as a store sees it. Its tiers are set by the caller.
 func bucketCheck(tenant *snapshot.Tenant, check *Check, tiers []Tier) BucketCheck {
 	b := BucketCheck{Cost: check.Cost, ReadAt: tenant.ReadAt(), NoDelay: check.Proxied}
 	life, isOptional := time.Duration(0), !check.Reserve

@@ -6,7 +6,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 // setShadow turns the tenant's switch for bad days.
@@ -74,7 +74,8 @@ func TestInShadowEveryRuleActsAsAShadowRule(t *testing.T) {
 				explained := w.limiter.Explain(t.Context(), w.tenant, &check)
 				d := w.decide(check)
 				if explained.Allowed != d.Allowed || explained.Reason != d.Reason {
-					t.Errorf("in shadow %v: explained as %v %q, and decided %v %q", inShadow, explained.Allowed, explained.Reason, d.Allowed, d.Reason)
+					t.Errorf("in shadow %v: explained as %v %q, and decided %v %q", inShadow, explained.Allowed,
+						explained.Reason, d.Allowed, d.Reason)
 				}
 				if !inShadow {
 					if d.Reason != test.wasFor {
@@ -112,8 +113,11 @@ func TestInShadowEveryRuleActsAsAShadowRule(t *testing.T) {
 
 func TestTheSwitchIsInForceAtOnceForWhatADenialCacheRemembers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, snapshot.Rows{Rules: []rule{{ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 0.01, Burst: 1}}})
-	cache := enforce.NewDenialCache(w.shared, func() time.Duration { return w.now.Sub(start) })
+	w := newWorld(t, snapshot.Rows{Rules: []rule{{
+		ID: 1, Pattern: pattern(t, "user:{user_id}"), RatePerSecond: 0.01,
+		Burst: 1,
+	}}})
+	cache := &remembering{w.shared, enforce.NewDenialCache(func() time.Duration { return w.now.Sub(start) })}
 	w.limiter = enforce.NewLimiter(cache, w.shared, &w.seen, func() time.Time { return w.now })
 	w.wantAllowed(w.check(enforce.Token))
 	w.check(enforce.Token)

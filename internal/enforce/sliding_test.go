@@ -20,15 +20,15 @@ type burst struct {
 	share float64
 }
 
-// admits replays bursts on a full sliding window, and returns the most that it admits in any time as long as the window,
-// as a multiple of its burst.
+// admits replays bursts on a full sliding window, and returns the most that it admits in any time as long as the
+// window, as a multiple of its burst.
 func admits(t *testing.T, bursts []burst) float64 {
 	t.Helper()
 	limit := enforce.Limit{Kind: rules.KindSlidingWindow, Burst: slidingBurst, Interval: slidingWindow}
 	state := enforce.NewState(limit, 0)
 	admitted := make([]enforce.Tokens, len(bursts))
 	for i, one := range bursts {
-		state.Settle(limit, 0, one.at)
+		state.Advance(limit, 0, one.at)
 		left := state.View().Level.Micros
 		check := enforce.BucketCheck{
 			Cost:  max(enforce.Tokens(one.share*float64(left)), min(enforce.Token, left)),
@@ -89,7 +89,8 @@ func TestSlidingWindowAdmitsLessThanTwiceItsBurst(t *testing.T) {
 	}
 	t.Logf("adversarial bursts: at most %.9f times the burst in a window's length", worst)
 	if worst < 1.9 || worst >= 2 {
-		t.Errorf("%v times the burst in a window's length, want what the search must find, from 1.9, and less than 2", worst)
+		t.Errorf("%v times the burst in a window's length, want what the search must find, from 1.9, and less than 2",
+			worst)
 	}
 }
 
@@ -103,7 +104,8 @@ func TestSlidingWindowIsCloseToItsBurstOnRandomTraffic(t *testing.T) {
 			requests = append(requests, burst{at: int64(at)})
 		}
 		got := admits(t, requests)
-		t.Logf("random requests at %v times the limit for 200 windows: at most %.2f times the burst in a window's length", times, got)
+		t.Logf("random requests at %v times the limit for 200 windows: at most %.2f times the burst in a window's "+
+			"length", times, got)
 		if got >= 1.5 {
 			t.Errorf("at %v times the limit: %v times the burst", times, got)
 		}

@@ -10,15 +10,15 @@ import (
 
 // State is a bucket as a store keeps it. States are compared with ==.
 //
-// There is one idea of a bucket: it has a level, which it earns up to its burst, and which checks take from. Algorithms
-// differ in how it earns (see advance) and in what a check takes (see take). Only two keep a list beside it.
+// A bucket has a level, which earns up to the burst and which checks take from. The algorithms differ in how it earns
+// (see earnUntil) and in what a check takes (see take).
 type State struct {
-	// Bucket.Level is what is left. That of a sliding window leaves out the former window. It may be below 0: in debt, or
-	// because a list has more entries than an edited limit allows.
+	// Bucket.Level leaves out the former window of a sliding window. It is below 0 in debt, and when a list has more
+	// entries than an edited limit allows.
 	Bucket
-	// Former is what a sliding window's former window used.
+	// Former is the amount used in a sliding window's former window.
 	Former Tokens
-	// Entries is the list of a log, of the places of a concurrency limit, or of what a token bucket has lent.
+	// Entries is the list of a log, the concurrency slots, or the time slots of lent tokens.
 	Entries string
 }
 
@@ -27,23 +27,22 @@ func NewState(limit Limit, now int64) State {
 	return State{Bucket: Bucket{Level: Level{Micros: capacity(limit)}, Stamp: now, Limit: limit}}
 }
 
-// CommitTime is how long a transaction may take, in microseconds, from giving a limit its Since to committing. A full read
-// that began that much later than a Since has seen the limit if it exists. If a transaction takes longer, as a large import
-// might, a process that has not polled its limit yet may set buckets back to the former one.
+// CommitTime is how long a transaction may take, in microseconds, from setting a limit's Since to its commit. A full
+// read that began CommitTime after a Since has seen the limit if it exists. After a longer transaction, such as a large
+// import, processes that have not polled may set buckets back to the former limit.
 const CommitTime = int64(10 * time.Second / time.Microsecond)
 
-// Settle brings the bucket to now, with the caller's limit if that is later than the bucket's own: the bucket earns by the
-// old limit until the new one's Since and by the new one after it. A clock that went back adds nothing, and the bucket
-// goes on from the new time.
+// Advance brings the bucket to now, and to the caller's limit if it is newer: the bucket earns by the old limit until
+// the new one's Since and by the new one after it. A clock that went back earns nothing.
 //
-// readAt is when the caller last read the whole database; see BucketCheck.ReadAt. If that is more than CommitTime after
-// the bucket's limit came into force, and the caller's limit differs, then the database has lost the edit that made the
-// bucket's limit. The caller's limit replaces it as of readAt, with a Since CommitTime before readAt. So of processes that
-// hold different limits the one that read last decides, and an edit that it may not have read is later still.
+// readAt is when the caller last read the whole database; see BucketCheck.ReadAt. If the limits differ and readAt is
+// more than CommitTime after the bucket's limit came into force, the database has lost that limit. The caller's limit
+// then replaces it from readAt on. Its Since is readAt less CommitTime, so that a later reader, and an edit that this
+// one may have missed, still replace it.
 //
-// Settle reports whether the bucket must be written even if nothing is taken: its limit was edited, or its clock stepped
-// back, and without the write it would stay as it was.
-func (s *State) Settle(limit Limit, readAt, now int64) (mustWrite bool) {
+// Advance reports whether the bucket must be written even if nothing is taken, because its limit was edited or its
+// clock stepped back.
+func (s *State) Advance(limit Limit, readAt, now int64) (mustWrite bool) {
 	if s.Stamp > now {
 		s.Stamp, mustWrite = now, true
 		s.limitEntries()
@@ -58,16 +57,16 @@ func (s *State) Settle(limit Limit, readAt, now int64) (mustWrite bool) {
 		}
 	}
 	if limit != s.Limit {
-		s.advance(min(max(from, s.Stamp), now))
+		s.earnUntil(min(max(from, s.Stamp), now))
 		s.edit(limit)
 		mustWrite = true
 	}
-	s.advance(now)
+	s.earnUntil(now)
 	return mustWrite
 }
 
-// advance earns until a time, which is not before the Stamp.
-func (s *State) advance(to int64) {
+// earnUntil earns until a time at or after the Stamp.
+func (s *State) earnUntil(to int64) {
 	switch s.Limit.Kind {
 	case rules.KindFixedWindow:
 		if start, _ := s.Limit.WindowAt(to); start > s.Stamp {
@@ -94,8 +93,8 @@ func (s *State) advance(to int64) {
 	s.Stamp = to
 }
 
-// edit replaces the limit. A token bucket keeps its level. All others keep what was used, at most the new burst; so does a
-// bucket whose algorithm changes, except that places in flight and tokens have nothing to do with each other.
+// edit replaces the limit. A token bucket keeps its level. Others keep the amount used, up to the new burst, as does a
+// change of algorithm, except between tokens and concurrency slots.
 func (s *State) edit(limit Limit) {
 	former := s.Limit
 	switch {
@@ -121,12 +120,11 @@ func (s *State) edit(limit Limit) {
 	s.limitEntries()
 }
 
-// left returns what can be taken.
 func (s *State) left() Tokens {
 	if s.Limit.Kind != rules.KindSlidingWindow {
 		return s.Level.Micros
 	}
-	// The double arithmetic is that of the Redis scripts.
+	// The Redis scripts compute the same doubles.
 	_, end := s.Limit.WindowAt(s.Stamp)
 	covered := float64(end-s.Stamp) / float64(s.Limit.Interval)
 	return max(0, s.Level.Micros-Tokens(math.Floor(float64(s.Former)*covered)))
@@ -141,8 +139,8 @@ func (s *State) View() Bucket {
 	return view
 }
 
-// take takes an amount, of which charge made whole tokens or a place. It must be left. A place without a holder is not
-// taken, since nobody could release it: its caller does not know yet that the limit is of places.
+// take takes an amount from charge, which must be left. A concurrency slot needs a holder to be released, so a caller
+// that does not know of the concurrency limit yet takes none.
 func (s *State) take(amount Tokens, holder Holder) {
 	if s.Limit.Kind == rules.KindConcurrency && holder == (Holder{}) {
 		return
@@ -152,12 +150,12 @@ func (s *State) take(amount Tokens, holder Holder) {
 	case rules.KindSlidingWindowLog:
 		s.logTake(amount)
 	case rules.KindConcurrency:
-		s.Entries += placeOf(holder, s.Stamp+s.Limit.Interval)
+		s.Entries += holdOf(holder, s.Stamp+s.Limit.Interval)
 	}
 }
 
-// Wait returns how long a settled bucket takes to hold a cost, rounded up to the microsecond. ok is false for a cost above
-// the burst, which it never holds.
+// Wait returns how long an advanced bucket takes to hold a cost, rounded up to the microsecond. ok is false for a cost
+// above the burst.
 func (s *State) Wait(cost Tokens) (wait time.Duration, ok bool) {
 	amount := charge(s.Limit, cost)
 	if amount > capacity(s.Limit) {
@@ -172,12 +170,12 @@ func (s *State) Wait(cost Tokens) (wait time.Duration, ok bool) {
 	case rules.KindSlidingWindowLog:
 		return micros(s.logWait(amount)), true
 	case rules.KindConcurrency:
-		return PlaceWait, true
+		return SlotWait, true
 	}
 	return s.untilLevel(amount), true
 }
 
-// untilLevel returns how long a bucket whose Level tells, or that has lent tokens, takes to hold an amount.
+// untilLevel returns the wait of a bucket whose Level determines it, or that has lent tokens.
 func (s *State) untilLevel(amount Tokens) time.Duration {
 	if s.Entries != "" {
 		return micros(s.untilBeside(amount))
@@ -185,11 +183,11 @@ func (s *State) untilLevel(amount Tokens) time.Duration {
 	return s.until(amount)
 }
 
-// PlaceWait is the wait that a full concurrency limit reports. Nobody knows when a place is released.
-const PlaceWait = time.Second
+// SlotWait is the wait that a full concurrency limit reports, since slots are released at unknown times.
+const SlotWait = time.Second
 
-// slidingWait returns after how many microseconds a sliding window holds an amount: in this window once the part of the
-// former one that it covers is small enough, or else in the next.
+// slidingWait returns after how many microseconds a sliding window holds an amount: in this window once the former one
+// weighs little enough, or else in the next.
 func (s *State) slidingWait(amount Tokens) int64 {
 	_, end := s.Limit.WindowAt(s.Stamp)
 	room, former, least := s.Level.Micros-amount, s.Former, int64(1)
@@ -202,7 +200,7 @@ func (s *State) slidingWait(amount Tokens) int64 {
 	return max(least, end-s.Stamp-int64(covered))
 }
 
-// TimeToFull returns how long a settled bucket takes to be as if nobody had used it, rounded up to the microsecond.
+// TimeToFull returns how long an advanced bucket takes to be as if unused, rounded up to the microsecond.
 func (s *State) TimeToFull() time.Duration {
 	switch s.Limit.Kind {
 	case rules.KindSlidingWindow:
@@ -220,18 +218,18 @@ func (s *State) TimeToFull() time.Duration {
 	return s.untilLevel(capacity(s.Limit))
 }
 
-// Holder names who holds a place of a concurrency limit: the first bytes of a reservation's id.
+// Holder owns a concurrency slot: the first bytes of a reservation's id.
 type Holder [holderBytes]byte
 
-// The entries of a list are bytes, so that states can be compared and stores keep them as they are. Numbers are
+// The entries of a list are bytes, so that states compare with == and stores keep them unchanged. Numbers are
 // little-endian.
 //
-//	log     {time in µs (double), whole tokens (16 bits)}, the oldest first
-//	places  {holder, when it is forgotten in µs (double)}
+//	log          {time in µs (double), whole tokens (16 bits)}, the oldest first
+//	concurrency  {holder, when the slot is freed in µs (double)}
 const (
 	holderBytes = 8
 	logBytes    = 8 + 2
-	placeBytes  = holderBytes + 8
+	holdBytes   = holderBytes + 8
 )
 
 func timeAt(entries string, at int) int64 {
@@ -251,11 +249,10 @@ func appendTime(b []byte, at int64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(at)))
 }
 
-func placeOf(holder Holder, until int64) string {
-	return string(appendTime(append(make([]byte, 0, placeBytes), holder[:]...), until))
+func holdOf(holder Holder, until int64) string {
+	return string(appendTime(append(make([]byte, 0, holdBytes), holder[:]...), until))
 }
 
-// logTake adds whole tokens to the log.
 func (s *State) logTake(amount Tokens) {
 	count := uint16(amount / Token)
 	kept := s.Entries
@@ -267,7 +264,6 @@ func (s *State) logTake(amount Tokens) {
 	s.Entries = string(binary.LittleEndian.AppendUint16(entry, count))
 }
 
-// dropEntries drops what ended by a time.
 func (s *State) dropEntries(now int64) {
 	if s.Limit.Kind == rules.KindSlidingWindowLog {
 		ended := 0
@@ -279,16 +275,16 @@ func (s *State) dropEntries(now int64) {
 	}
 	for at := 0; at < len(s.Entries); {
 		if timeAt(s.Entries, at+holderBytes) > now {
-			at += placeBytes
+			at += holdBytes
 			continue
 		}
 		s.Level.Micros += Token
-		s.Entries = s.Entries[:at] + s.Entries[at+placeBytes:]
+		s.Entries = s.Entries[:at] + s.Entries[at+holdBytes:]
 	}
 }
 
-// limitEntries brings entries back into range after the clock stepped back or the limit was edited: no log entry is later
-// than now, and no place is held for longer than the limit allows.
+// limitEntries brings entries back into range after the clock stepped back or the limit was edited: no log entry is
+// later than now, and no slot is held for longer than the limit allows.
 func (s *State) limitEntries() {
 	switch s.Limit.Kind {
 	case rules.KindSlidingWindowLog:
@@ -303,7 +299,7 @@ func (s *State) limitEntries() {
 	case rules.KindConcurrency:
 		latest := s.Stamp + s.Limit.Interval
 		var kept []byte
-		for at := 0; at < len(s.Entries); at += placeBytes {
+		for at := 0; at < len(s.Entries); at += holdBytes {
 			kept = append(kept, s.Entries[at:at+holderBytes]...)
 			kept = appendTime(kept, min(timeAt(s.Entries, at+holderBytes), latest))
 		}
@@ -322,7 +318,6 @@ func (s *State) logWait(amount Tokens) int64 {
 	return 0
 }
 
-// lastEntryEnd returns when the last entry ends.
 func (s *State) lastEntryEnd() int64 {
 	last := s.Stamp
 	if s.Limit.Kind == rules.KindSlidingWindowLog {
@@ -331,7 +326,7 @@ func (s *State) lastEntryEnd() int64 {
 		}
 		return last
 	}
-	for at := 0; at < len(s.Entries); at += placeBytes {
+	for at := 0; at < len(s.Entries); at += holdBytes {
 		last = max(last, timeAt(s.Entries, at+holderBytes))
 	}
 	return last

@@ -6,7 +6,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 // togetherWorld has 3 tokens per user, 5 for all, a blocked user and a bypassed endpoint.
@@ -20,7 +20,10 @@ func togetherWorld(t *testing.T, failure rules.FailureMode) *world {
 }
 
 func ofUser(user string, tokens int) enforce.Check {
-	return enforce.Check{Request: rules.Request{UserID: user}, Cost: enforce.Tokens(tokens) * enforce.Token, Proxied: true}
+	return enforce.Check{
+		Request: rules.Request{UserID: user}, Cost: enforce.Tokens(tokens) * enforce.Token,
+		Proxied: true,
+	}
 }
 
 func (w *world) together(checks ...enforce.Check) (bool, []enforce.Decision) {

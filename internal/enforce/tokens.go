@@ -1,17 +1,9 @@
 package enforce
 
-import "strconv"
+import "github.com/sluicegate/sluice/internal/enforce/lend"
 
-// Tokens is an amount of tokens in millionths, the smallest cost, so that every cost and burst is exact.
-type Tokens int64
+// Tokens is an amount of tokens in millionths.
+type Tokens = lend.Tokens
 
 // Token is one token.
-const Token Tokens = 1_000_000
-
-// Whole returns the number of whole tokens, rounded down, never below 0.
-func (t Tokens) Whole() int64 { return int64(max(t, 0) / Token) }
-
-// String writes the amount in tokens, with as few decimals as it needs: 1, 0.5, 0.000001.
-func (t Tokens) String() string {
-	return strconv.FormatFloat(float64(t)/float64(Token), 'f', -1, 64)
-}
+const Token = lend.Token

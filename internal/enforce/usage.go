@@ -4,18 +4,20 @@ import (
 	"context"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// MaxUsage is how many limits of a user Usage looks at: fewer than a script of many checks has buckets.
+// MaxUsage caps the limits of a user that Usage reads, below the buckets of one script.
 const MaxUsage = 100
 
-// Usage looks at the limits of one user on a plan, in order of rule id, and takes nothing: see snapshot.Tenant.UserBuckets. hasMore
-// reports that there are more than MaxUsage. Rules that this process cannot apply are left out.
+// Usage reads the limits of one user on a plan, in order of rule id, and takes nothing; see
+// snapshot.Tenant.UserBuckets. hasMore reports that there are more than MaxUsage. Rules that this process cannot apply
+// are left out.
 //
-// It waits for the shared buckets as long as a check does. Failure modes do not apply: the error means that the buckets could
-// not be read.
-func (l *Limiter) Usage(ctx context.Context, tenant *snapshot.Tenant, userID, plan string) (limits []TierDecision, hasMore bool, err error) {
+// Failure modes do not apply: an error means that the buckets could not be read.
+func (l *Limiter) Usage(ctx context.Context, tenant *snapshot.Tenant, userID, plan string) (limits []TierDecision,
+	hasMore bool, err error,
+) {
 	d := Decision{matches: tenant.UserBuckets(userID, plan, l.now(), MaxUsage+1)}
 	if hasMore = len(d.matches) > MaxUsage; hasMore {
 		d.matches = d.matches[:MaxUsage]

@@ -1,12 +1,9 @@
-// Package fleet knows which processes answer checks, and how each of them is.
+// Package fleet knows the processes that answer checks and their state.
 //
-// Each process reports itself to a [Store] every [Interval], beside its checks and never in their way: a
-// report that the store does not take in time is skipped. A report counts the checks of about a minute. A process that
-// ends in order takes its report back; one that was killed is seen no more once its last report is older
-// than [Recent]. Ages are reckoned by the store's clock, so that clocks which differ do no harm.
-//
-// While the store is away nobody can report and nobody can look. What a process does then is in its
-// metrics and in its readiness.
+// Each process reports itself to a [Store] every [Interval], with its checks of about the last minute, independently of
+// its checks; a slow report is skipped. A process that stops deletes its report; one that was killed is forgotten when
+// its report is older than [Recent]. Ages use the store's clock. While the store is away, only metrics and readiness
+// show a process's state.
 package fleet
 
 import (
@@ -18,52 +15,53 @@ import (
 const (
 	// Interval is the pause between two reports.
 	Interval = 5 * time.Second
-	// Recent is how old the report of a process that lives can be.
+	// Recent is the highest age of a live process's report.
 	Recent = time.Minute
 
-	// counting is how far back the checks of a report are counted.
+	// counting is how far back a report's checks are counted.
 	counting = time.Minute
 
-	// patience is how long a report may take.
-	patience = 3 * time.Second
+	// reportTimeout bounds a report.
+	reportTimeout = 3 * time.Second
 )
 
-// Process is what a process says of itself.
+// Process is a process's description of itself.
 type Process struct {
-	ID        string // of one run
-	Name      string // of its host
+	ID        string // of this run
+	Name      string // of the host
 	Version   string
 	StartedAt time.Time
 
 	RulesLoaded bool
 	Rules       int64         // in memory, of all tenants
-	RulesAge    time.Duration // 0 while none were ever loaded
-	// Database says how reading rules goes: up, down or unknown.
+	RulesAge    time.Duration // 0 before the first load
+	// Database is up, down or unknown, by the last read of rules.
 	Database string
 	// Redis is up, down, or memory if none is configured; partial means that some nodes of a cluster are down.
 	Redis string
 	// RedisDown are the addresses of these nodes.
 	RedisDown []string
-	// Algorithms are those that the process knows, rules.WordAdapt, rules.WordLeases and rules.WordSpread. A rule of another one acts by its failure mode there.
+	// Algorithms are those that the process knows, with rules.WordAdapt and rules.WordLeases. A rule with another one
+	// acts by its failure mode there.
 	Algorithms []string
 }
 
-// Count is how many checks a process has decided since it began.
+// Count counts a process's decided checks.
 type Count struct {
-	Checks, Degraded int64 // Degraded are those among them that were decided without Redis
+	Checks, Degraded int64 // Degraded were decided without Redis
 }
 
-// Report is what a store knows of a process.
+// Report is a stored report.
 type Report struct {
 	Process
-	At time.Time // by the store's clock
+	At time.Time // on the store's clock
 
-	// Count is of Span, about the last minute: checks come in waves, so that a few seconds say little of a rate.
+	// Count is of Span, about the last minute: checks come in waves, so a few seconds would say little about the rate.
 	Count
 	Span time.Duration
 }
 
-// ChecksPerSecond is how many checks the process decided a second lately.
+// ChecksPerSecond returns the recent rate of checks.
 func (r *Report) ChecksPerSecond() float64 {
 	if r.Span <= 0 {
 		return 0
@@ -71,7 +69,7 @@ func (r *Report) ChecksPerSecond() float64 {
 	return float64(r.Checks) / r.Span.Seconds()
 }
 
-// DegradedShare is the part of the recent checks that was decided without Redis, from 0 to 1.
+// DegradedShare returns the share of recent checks that were decided without Redis, from 0 to 1.
 func (r *Report) DegradedShare() float64 {
 	if r.Checks == 0 {
 		return 0
@@ -79,24 +77,24 @@ func (r *Report) DegradedShare() float64 {
 	return float64(r.Degraded) / float64(r.Checks)
 }
 
-// Store is where processes report.
+// Store stores the reports.
 type Store interface {
-	// ReportProcess replaces a process's report, and forgets those of others that are a day old.
+	// ReportProcess replaces a process's report, and deletes reports older than a day.
 	ReportProcess(ctx context.Context, report *Report) error
-	// EndProcess takes a process's report back.
+	// EndProcess deletes a process's report.
 	EndProcess(ctx context.Context, id string) error
-	// Processes returns the reports that are no older than that, by name and start, and the store's time.
+	// Processes returns the reports of at most this age, by name and start, and the store's time.
 	Processes(ctx context.Context, within time.Duration) (reports []Report, now time.Time, err error)
 }
 
-// counted is what a process had counted at a time.
+// counted is a count at a time.
 type counted struct {
 	Count
 	at time.Time
 }
 
-// Keep reports a process until ctx ends, and then takes the report back. Look is asked for each report
-// and must answer from memory; it says how the process is and what it has counted since it began.
+// Keep reports a process until ctx ends, and then deletes the report. look must answer from memory; it returns the
+// process's state and its counts since the start.
 func Keep(ctx context.Context, store Store, look func() (Process, Count), log *slog.Logger) {
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
@@ -134,7 +132,7 @@ func Keep(ctx context.Context, store Store, look func() (Process, Count), log *s
 }
 
 func within(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	return do(ctx)
 }

@@ -16,10 +16,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// board is a Store that remembers everything it was told, and can be away.
+// board is an in-memory Store that can be away.
 type board struct {
 	mu      sync.Mutex
-	away    bool // whoever reports waits until its patience ends
+	away    bool // reports wait for their timeout
 	reports []fleet.Report
 	ended   []string
 }
@@ -79,7 +79,8 @@ func TestKeepReportsEveryFiveSecondsWhatWasCountedInTheLastMinute(t *testing.T) 
 		}
 		second, third, last := b.reports[1], b.reports[2], b.reports[len(b.reports)-1]
 		if second.Checks != 200 || second.Span != fleet.Interval {
-			t.Errorf("the second report counts %d checks in %s; want those of two looks in 5 s", second.Checks, second.Span)
+			t.Errorf("the second report counts %d checks in %s; want those of two looks in 5 s", second.Checks,
+				second.Span)
 		}
 		if third.Checks != 500 || third.Span != 4*fleet.Interval {
 			t.Errorf("the report after the outage counts %d checks in %s; want 500 in 20 s", third.Checks, third.Span)

@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// ReadBody reads a JSON body of at most limit bytes into buf, which it empties first. It answers
-// a *Problem if the body is larger or does not say that it is JSON.
+// ReadBody reads a JSON body of at most limit bytes into buf, which is emptied first. It returns a *Problem if the body
+// is larger or its type is not JSON.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Buffer) error {
 	if err := RequireJSON(r.Header.Get("Content-Type"), r.Header.Get("Content-Encoding")); err != nil {
 		return err
@@ -17,15 +17,14 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Bu
 	return ReadFile(w, r, limit, buf)
 }
 
-// ReadFile reads a body of any kind, of at most limit bytes, into buf, which it empties first. It answers
-// a *Problem if the body is larger, and if it ends early or comes too slowly: that is the caller's doing
-// and no failure here.
+// ReadFile reads a body of at most limit bytes into buf, which is emptied first. It returns a *Problem if the body is
+// larger, ends early or is too slow, which are the caller's mistakes.
 func ReadFile(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Buffer) error {
 	if r.ContentLength > limit {
 		return bodyTooLarge(limit)
 	}
 	body := r.Body
-	if r.ContentLength < 0 { // else net/http itself ends it there
+	if r.ContentLength < 0 { // otherwise net/http limits the body
 		body = http.MaxBytesReader(w, body, limit)
 	}
 	buf.Reset()
@@ -39,8 +38,8 @@ func ReadFile(w http.ResponseWriter, r *http.Request, limit int64, buf *bytes.Bu
 	return nil
 }
 
-// RequireJSON answers a *Problem unless these headers say that a body is JSON. They must even where only JSON
-// could be meant: a browser sends other types across sites without asking first, and this one it does not.
+// RequireJSON returns a *Problem unless the headers announce JSON. This prevents cross-site requests: browsers send
+// other types without asking first.
 func RequireJSON(contentType, contentEncoding string) error {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	if err == nil && mediaType == "application/json" && (contentEncoding == "" || contentEncoding == "identity") {
@@ -49,12 +48,11 @@ func RequireJSON(contentType, contentEncoding string) error {
 	return WrongMediaType.Problem("Send the body as JSON, uncompressed, with Content-Type: application/json.")
 }
 
-// bodyTooLarge is the answer to a body of more bytes than these.
 func bodyTooLarge(limit int64) *Problem {
 	return TooLarge.Problem(fmt.Sprintf("Send at most %d bytes.", limit))
 }
 
-// BrokenBody is the answer to a body that ends early or comes too slowly.
+// BrokenBody is the answer to a body that ends early or is too slow.
 func BrokenBody() *Problem {
 	return InvalidRequest.Problem("The body could not be read to its end; send it again.")
 }

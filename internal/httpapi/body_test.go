@@ -19,11 +19,14 @@ func TestBodiesMustBeJSONAndWithinTheLimit(t *testing.T) {
 		unknownLength         bool
 		status                int // 0: accepted
 	}{
-		"as long as allowed":              {contentType: "application/json", length: 10},
-		"with a charset":                  {contentType: "application/json; charset=utf-8", length: 1},
-		"with an odd spelling":            {contentType: "Application/JSON ;charset=utf-8", length: 1},
-		"one byte too long":               {contentType: "application/json", length: 11, status: 413},
-		"too long without saying so":      {contentType: "application/json", length: 11, unknownLength: true, status: 413},
+		"as long as allowed":   {contentType: "application/json", length: 10},
+		"with a charset":       {contentType: "application/json; charset=utf-8", length: 1},
+		"with an odd spelling": {contentType: "Application/JSON ;charset=utf-8", length: 1},
+		"one byte too long":    {contentType: "application/json", length: 11, status: 413},
+		"too long without saying so": {
+			contentType: "application/json", length: 11, unknownLength: true,
+			status: 413,
+		},
 		"without a media type":            {length: 1, status: 415},
 		"as a form":                       {contentType: "application/x-www-form-urlencoded", length: 1, status: 415},
 		"as text, like a cross-site form": {contentType: "text/plain", length: 1, status: 415},
@@ -57,7 +60,8 @@ func TestABodyThatBreaksOffIsTheCallersProblem(t *testing.T) {
 	r := httptest.NewRequest("POST", "/", io.MultiReader(strings.NewReader("{"), brokenReader{}))
 	r.Header.Set("Content-Type", "application/json")
 	var problem *httpapi.Problem
-	if err := httpapi.ReadBody(httptest.NewRecorder(), r, 10, new(bytes.Buffer)); !errors.As(err, &problem) || problem.Status != 400 {
+	if err := httpapi.ReadBody(httptest.NewRecorder(), r, 10, new(bytes.Buffer)); !errors.As(err, &problem) ||
+		problem.Status != 400 {
 		t.Errorf("answered %v, want status 400", err)
 	}
 }

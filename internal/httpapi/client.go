@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Client returns the address of a request's client, or the zero Addr if it is unknown. It is the peer's, unless the peer is
-// a trusted proxy. Each proxy appends its own peer's address to X-Forwarded-For, so the last address that is no trusted
-// proxy is the client. What stands before it may be forged.
+// Client returns the address of a request's client, or the zero Addr if it is unknown. It is the peer's, unless the
+// peer is a trusted proxy. Each proxy appends its peer's address to X-Forwarded-For, so the client is the last address
+// that is not a trusted proxy; earlier ones may be forged.
 func Client(peer netip.Addr, forwarded []string, trusted []netip.Prefix) netip.Addr {
 	client := plain(peer)
 	for _, text := range slices.Backward(strings.Split(strings.Join(forwarded, ","), ",")) {
@@ -22,7 +22,7 @@ func Client(peer netip.Addr, forwarded []string, trusted []netip.Prefix) netip.A
 	return client
 }
 
-// forwardedAddr reads one address of X-Forwarded-For. Some proxies append a port.
+// forwardedAddr reads an address of X-Forwarded-For, to which some proxies append a port.
 func forwardedAddr(text string) (netip.Addr, bool) {
 	text = strings.TrimSpace(text)
 	if withPort, err := netip.ParseAddrPort(text); err == nil {

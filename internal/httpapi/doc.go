@@ -1,17 +1,9 @@
-// Package httpapi is what Sluice's HTTP surfaces share: how an error looks, how strictly JSON is
-// read, what happens around every request, and how a server is built.
+// Package httpapi is shared by Sluice's HTTP surfaces: error answers, strict JSON, telemetry of requests, and servers.
 //
-// Every error answer is a problem document (RFC 9457) with a type that does not change. A [Handler]
-// returns its error and [WriteError] is the one place where errors become answers: a *[Problem] is
-// told to the caller; anything else is logged in full and told as an internal error, so that no
-// internal text ever reaches a caller.
-//
-// JSON is read so that two readers can never disagree about a body: unknown names, duplicate names,
-// trailing data, invalid UTF-8, lone surrogates and NUL are refused, each with a JSON pointer. A
-// [Reader] reads token by token without reflection, for hot paths, and refuses null too; [Decode]
-// fills a Go value, whose type says what null is.
-//
-// [Requests] surrounds each route of net/http: a request id, a deadline and recovery from panics. [Telemetry] is what every
-// surface tells of its requests, whatever its server: one log line at debug level, an [Observer] that learns how long the
-// route took, and spans of sampled traces. Nothing here logs a header, a body or a query.
+// Every error answer is a problem document (RFC 9457). A [Handler] returns an error, and [WriteError] answers it: a
+// *[Problem] is shown to the caller; anything else is logged and answered as an internal error. JSON is strict, so that
+// two readers cannot disagree about a body: unknown and duplicate names, trailing data, invalid UTF-8, lone surrogates
+// and NUL are refused. A [Reader] reads token by token without reflection, for hot paths; [Decode] fills a Go value.
+// [Requests] adds a request id, a deadline and panic recovery to a route of net/http; [Telemetry] logs, observes and
+// traces requests of every surface. Headers, bodies and queries are never logged.
 package httpapi

@@ -6,22 +6,25 @@ import (
 	"time"
 )
 
-// Readiness is what readyz reports.
+// Readiness is the content of readyz.
 type Readiness struct {
-	// RulesLoaded: rules were loaded at least once. This makes the process ready.
+	// Open means that the listeners for requests are open, which happens once rules are loaded. This makes the process
+	// ready.
+	Open bool
+	// RulesLoaded means that rules were loaded at least once.
 	RulesLoaded bool
-	// Draining: the process was told to stop and answers only until others take its requests. This makes it unready.
+	// Draining means that the process is stopping and only answers until others take over. This makes it unready.
 	Draining bool
-	// RulesAge is how long ago the rules were last known to be those of the database.
+	// RulesAge is the age of the rules: see snapshot.Watcher.Age.
 	RulesAge time.Duration
-	// Database and Redis are single words, such as up, down, or memory without Redis. They are public.
+	// Database and Redis are single public words, such as up, down, or memory without Redis.
 	Database, Redis string
-	// Warnings tell people what keeps limits from holding, such as a setting of Redis.
+	// Warnings describe what keeps limits from holding, such as a setting of Redis.
 	Warnings []string
 }
 
-// HealthHandler answers GET /healthz and /readyz as the check endpoint does. It serves the metrics port, which probes
-// reach however many connections the check port has.
+// HealthHandler answers GET /healthz and /readyz on the metrics port, where probes succeed however many connections the
+// check port has.
 func HealthHandler(version string, readiness func() Readiness) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+HealthPath, func(w http.ResponseWriter, _ *http.Request) {
@@ -38,38 +41,46 @@ func writeHealth(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a prober that has gone needs no answer
+	_, _ = w.Write(body) // the prober may have left
 }
 
-// Where probes ask.
+// The paths of probes.
 const (
 	HealthPath = "/healthz"
 	ReadyPath  = "/readyz"
 )
 
-// Alive is the answer of healthz, with the version of the process.
+// Alive returns the answer of healthz, with the version.
 func Alive(version string) []byte {
 	return append(AppendText([]byte(`{"status":"ok","version":`), version), '}')
 }
 
 // Status returns 503 until the process is ready, and while it drains.
 func (now *Readiness) Status() int {
-	if now.RulesLoaded && !now.Draining {
+	if now.Open && !now.Draining {
 		return http.StatusOK
 	}
 	return http.StatusServiceUnavailable
 }
 
+// Word returns the state as text.
+func (now *Readiness) Word() string {
+	switch {
+	case now.Draining:
+		return "draining"
+	case now.Open:
+		return "ready"
+	}
+	return "waiting for rules"
+}
+
 // AppendJSON appends the answer of readyz.
 func (now *Readiness) AppendJSON(b []byte) []byte {
-	word, age := "waiting for rules", []byte("null")
+	age := []byte("null")
 	if now.RulesLoaded {
-		word, age = "ready", AppendMillis(nil, now.RulesAge)
+		age = AppendMillis(nil, now.RulesAge)
 	}
-	if now.Draining {
-		word = "draining"
-	}
-	b = AppendString(append(b, `{"status":`...), word)
+	b = AppendString(append(b, `{"status":`...), now.Word())
 	b = strconv.AppendBool(append(b, `,"rules_loaded":`...), now.RulesLoaded)
 	b = append(append(b, `,"rules_age_ms":`...), age...)
 	b = AppendText(append(b, `,"database":`...), now.Database)

@@ -11,15 +11,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxFieldErrors is how many mistakes a caller is told of at once: a body can hold far more than anyone
-// reads, so that who looks for them should stop there.
+// MaxFieldErrors bounds the mistakes that are reported together, and thereby the work to find them.
 const MaxFieldErrors = 20
 
-const maxPointer = 1000 // bytes; nobody reads where in ten thousand brackets something is wrong
+const maxPointer = 1000 // bytes; a pointer into ten thousand brackets helps nobody
 
-// Reader reads one JSON body strictly, token by token. Values that are JSON but not what was
-// asked for are recorded, each under its pointer, and reading goes on, so that a caller is told
-// all that is wrong at once. A body that is not JSON ends the reading: More answers false and every
+// Reader reads a JSON body strictly, token by token. Values of a wrong kind are recorded with their pointers, and
+// reading continues, so that the caller learns all mistakes together. After invalid JSON, More returns false and every
 // other method the zero value.
 //
 // The zero Reader is ready for Reset. It is not safe for concurrent use.
@@ -29,14 +27,13 @@ type Reader struct {
 	broken  bool
 }
 
-// Reset starts reading the body in buf, which must stay unchanged until Close.
+// Reset starts reading the body in buf, which must not change until Close.
 func (r *Reader) Reset(buf *bytes.Buffer) {
 	r.decoder.Reset(buf)
 	r.fields, r.broken = nil, false
 }
 
-// Close checks that nothing follows the value that was read, and returns all that is wrong with the
-// body as one *Problem, or nil.
+// Close checks that nothing follows the value, and returns all mistakes as one *Problem, or nil.
 func (r *Reader) Close() error {
 	if !r.broken {
 		if _, err := r.decoder.ReadToken(); err == nil {
@@ -48,8 +45,7 @@ func (r *Reader) Close() error {
 	return BodyProblem(r.fields)
 }
 
-// BodyProblem is the answer to a body with these mistakes; nil without any. It tells the first
-// MaxFieldErrors.
+// BodyProblem returns the answer to a body with these mistakes, or nil. It contains the first MaxFieldErrors.
 func BodyProblem(mistakes []FieldError) error {
 	if len(mistakes) == 0 {
 		return nil
@@ -58,10 +54,10 @@ func BodyProblem(mistakes []FieldError) error {
 		mistakes[:min(len(mistakes), MaxFieldErrors)]...)
 }
 
-// Object opens an object. It answers false if something else stood there, which it then skipped.
+// Object opens an object. It skips another value and returns false.
 func (r *Reader) Object() bool { return r.open(jsontext.KindBeginObject, "must be an object") }
 
-// Array opens an array. It answers false if something else stood there, which it then skipped.
+// Array opens an array. It skips another value and returns false.
 func (r *Reader) Array() bool { return r.open(jsontext.KindBeginArray, "must be an array") }
 
 func (r *Reader) open(kind jsontext.Kind, detail string) bool {
@@ -74,23 +70,22 @@ func (r *Reader) open(kind jsontext.Kind, detail string) bool {
 	return !r.broken
 }
 
-// More says whether the opened object or array has another member, and closes it if not.
+// More reports whether the open object or array has another member, and closes it if not.
 func (r *Reader) More() bool {
 	switch r.decoder.PeekKind() {
 	case jsontext.KindEndObject, jsontext.KindEndArray:
 		r.token()
 		return false
 	case jsontext.KindInvalid:
-		r.token() // for its error
+		r.token() // records the error
 	}
 	return !r.broken
 }
 
-// Name reads a member's name. The token is valid until the next read; switching over its String
-// does not allocate.
+// Name reads a member's name. The token is valid until the next read; switching over its String does not allocate.
 func (r *Reader) Name() jsontext.Token { return r.token() }
 
-// Text reads a string of at most maxBytes bytes of UTF-8, without NUL.
+// Text reads a string of at most maxBytes bytes of UTF-8 without NUL.
 func (r *Reader) Text(maxBytes int) string {
 	if r.decoder.PeekKind() != jsontext.KindString {
 		r.Skip()
@@ -111,10 +106,10 @@ func (r *Reader) Text(maxBytes int) string {
 	return s
 }
 
-// IsNumber says whether the next value is a number.
+// IsNumber reports whether the next value is a number.
 func (r *Reader) IsNumber() bool { return r.decoder.PeekKind() == jsontext.KindNumber }
 
-// Number reads a number as it is written, so that no digit is lost.
+// Number returns a number as written, so that no digit is lost.
 func (r *Reader) Number() string {
 	if !r.IsNumber() {
 		r.Skip()
@@ -140,7 +135,7 @@ func (r *Reader) Bool() bool {
 	return false
 }
 
-// Skip reads a value of any kind.
+// Skip reads any value.
 func (r *Reader) Skip() {
 	if !r.broken {
 		if err := r.decoder.SkipValue(); err != nil {
@@ -149,21 +144,21 @@ func (r *Reader) Skip() {
 	}
 }
 
-// Refuse records what is wrong with the value, or the name, that was read last.
+// Refuse records a mistake in the last value or name.
 func (r *Reader) Refuse(detail string) {
 	if !r.broken {
 		r.RefuseAt(string(r.decoder.StackPointer()), detail)
 	}
 }
 
-// RefuseAt records what is wrong with the value at a pointer.
+// RefuseAt records a mistake in the value at a pointer.
 func (r *Reader) RefuseAt(pointer, detail string) {
-	if len(r.fields) < MaxFieldErrors { // the rest is not told
+	if len(r.fields) < MaxFieldErrors { // further ones are dropped
 		r.fields = append(r.fields, FieldError{pointer, detail})
 	}
 }
 
-// RefuseUnknown reads and refuses the member whose name was read last.
+// RefuseUnknown skips and refuses the member whose name was read last.
 func (r *Reader) RefuseUnknown(known string) {
 	r.Refuse("is not a known field; the fields are " + known)
 	r.Skip()
@@ -188,7 +183,7 @@ func (r *Reader) fail(err error) {
 	}
 }
 
-// syntaxError says where a body is not strict JSON, and why.
+// syntaxError describes where and why a body is not strict JSON.
 func syntaxError(err error) FieldError {
 	var syntax *jsontext.SyntacticError
 	switch {
@@ -208,14 +203,20 @@ func syntaxError(err error) FieldError {
 	}
 }
 
-// Decode fills v, a pointer, from a JSON body as strictly as a Reader does, except that it stops at
-// the first mistake and leaves null to v's type.
+// Decode fills v, a pointer, from a JSON body as strictly as a Reader, except that it stops at the first mistake and
+// leaves null to v's type.
 func Decode(body []byte, v any) error {
 	if mistake, ok := decode(body, v); !ok {
 		return BodyProblem([]FieldError{mistake})
 	}
 	return nil
 }
+
+// Wrong is what an Unmarshaler says of a value, as a FieldError's Detail.
+type Wrong string
+
+// Error returns the text.
+func (w Wrong) Error() string { return string(w) }
 
 func decode(body []byte, v any) (mistake FieldError, ok bool) {
 	err := json.Unmarshal(body, v, json.RejectUnknownMembers(true))
@@ -226,14 +227,15 @@ func decode(body []byte, v any) (mistake FieldError, ok bool) {
 		return FieldError{pointer, "contains the character NUL (\\u0000); remove it"}, !found
 	case errors.Is(err, json.ErrUnknownName) && errors.As(err, &semantic):
 		return FieldError{string(semantic.JSONPointer), "is not a known field; remove it"}, false
+	case errors.As(err, &semantic) && errors.As(err, new(Wrong)):
+		return FieldError{string(semantic.JSONPointer), semantic.Err.Error()}, false
 	case errors.As(err, &semantic):
 		return FieldError{string(semantic.JSONPointer), fmt.Sprintf("cannot be a JSON %v", semantic.JSONKind)}, false
 	}
 	return syntaxError(err), false
 }
 
-// findNUL returns the pointer of a string or name with NUL in it. JSON can only write it escaped,
-// so that most bodies need no second reading.
+// findNUL returns the pointer of a string or name with NUL. JSON must escape NUL, so most bodies need no second pass.
 func findNUL(body []byte) (pointer string, found bool) {
 	if !bytes.Contains(body, []byte(`\u0000`)) {
 		return "", false

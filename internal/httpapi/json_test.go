@@ -10,7 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
-// note is a small body, read by a Reader and by Decode.
+// note is a body for Reader and Decode.
 type note struct {
 	Text string   `json:"text"`
 	Tags []string `json:"tags"`
@@ -57,7 +57,10 @@ func TestGoodBodiesAreRead(t *testing.T) {
 		"with U+FFFD sent as a character": {`{"text":"\ufffd"}`, note{Text: "\ufffd"}},
 	}
 	for name, test := range tests {
-		for reader, read := range map[string]func(string) (note, error){"token by token": readNote, "into a value": decodeNote} {
+		for reader, read := range map[string]func(string) (note, error){
+			"token by token": readNote,
+			"into a value":   decodeNote,
+		} {
 			t.Run(name+" "+reader, func(t *testing.T) {
 				t.Parallel()
 				got, err := read(test.body)
@@ -106,7 +109,10 @@ func TestBadBodiesAreRefusedWhereTheyAreWrong(t *testing.T) {
 		"comment":                        {`{/**/}`, ""},
 	}
 	for name, test := range tests {
-		for reader, read := range map[string]func(string) (note, error){"token by token": readNote, "into a value": decodeNote} {
+		for reader, read := range map[string]func(string) (note, error){
+			"token by token": readNote,
+			"into a value":   decodeNote,
+		} {
 			t.Run(name+" "+reader, func(t *testing.T) {
 				t.Parallel()
 				_, err := read(test.body)
@@ -117,7 +123,8 @@ func TestBadBodiesAreRefusedWhereTheyAreWrong(t *testing.T) {
 				if problem.Status != 400 || problem.Type != httpapi.InvalidRequest.Type {
 					t.Errorf("problem is %d %s", problem.Status, problem.Type)
 				}
-				if len(problem.Fields) == 0 || problem.Fields[0].Pointer != test.pointer || problem.Fields[0].Detail == "" {
+				if len(problem.Fields) == 0 || problem.Fields[0].Pointer != test.pointer ||
+					problem.Fields[0].Detail == "" {
 					t.Errorf("errors are %q, want the first at %q", problem.Fields, test.pointer)
 				}
 			})

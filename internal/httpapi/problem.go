@@ -10,73 +10,92 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Kind is one sort of problem. Callers tell problems apart by Type, which never changes; Title is
-// the same for all problems of a kind.
+// Kind is a kind of problem. Callers distinguish problems by Type, which never changes; Title belongs to the kind.
 type Kind struct {
 	Type   string
 	Title  string
 	Status int
 }
 
-// typePrefix makes types absolute, as RFC 9457 section 3.1.1 recommends, without promising that a
-// page can be read there.
+// typePrefix makes types absolute, as RFC 9457 section 3.1.1 recommends, without promising a page.
 const typePrefix = "urn:sluice:problem:"
 
-// The kinds of problem that any surface can answer.
+// The kinds of problem of all surfaces.
 var (
-	InvalidRequest   = Kind{typePrefix + "invalid-request", "The request is not valid", http.StatusBadRequest}
-	Unauthorized     = Kind{typePrefix + "unauthorized", "The request is not authenticated", http.StatusUnauthorized}
-	Forbidden        = Kind{typePrefix + "forbidden", "The caller may not do this", http.StatusForbidden}
-	Suspended        = Kind{typePrefix + "tenant-suspended", "The tenant is suspended", http.StatusForbidden}
-	NeedsFactor      = Kind{typePrefix + "second-factor-required", "A second factor is required", http.StatusForbidden}
-	NotFresh         = Kind{typePrefix + "fresh-proof-required", "Sign in again to do this", http.StatusForbidden}
-	NotFound         = Kind{typePrefix + "not-found", "There is nothing here", http.StatusNotFound}
-	WrongMethod      = Kind{typePrefix + "method-not-allowed", "The method is not allowed here", http.StatusMethodNotAllowed}
-	Conflict         = Kind{typePrefix + "conflict", "What is stored does not allow this", http.StatusConflict}
-	OverQuota        = Kind{typePrefix + "quota-exceeded", "The tenant holds as much as it may", http.StatusConflict}
-	InUse            = Kind{typePrefix + "in-use", "Something still needs this", http.StatusConflict}
-	NoSharedStore    = Kind{typePrefix + "no-shared-store", "Buckets are not shared", http.StatusConflict}
-	KeyReused        = Kind{typePrefix + "idempotency-key-reused", "The Idempotency-Key was used before", http.StatusUnprocessableEntity}
-	InProgress       = Kind{typePrefix + "request-in-progress", "The request is still running", http.StatusConflict}
-	AnswerLost       = Kind{typePrefix + "answer-lost", "The answer is no longer known", http.StatusConflict}
-	Changed          = Kind{typePrefix + "precondition-failed", "Somebody else changed this", http.StatusPreconditionFailed}
-	Unconditional    = Kind{typePrefix + "precondition-required", "The change names no version", http.StatusPreconditionRequired}
-	TooSlow          = Kind{typePrefix + "request-timeout", "The request came too slowly", http.StatusRequestTimeout}
-	HeaderTooLarge   = Kind{typePrefix + "headers-too-large", "The headers are too large", http.StatusRequestHeaderFieldsTooLarge}
+	InvalidRequest = Kind{typePrefix + "invalid-request", "The request is not valid", http.StatusBadRequest}
+	Unauthorized   = Kind{typePrefix + "unauthorized", "The request is not authenticated", http.StatusUnauthorized}
+	Forbidden      = Kind{typePrefix + "forbidden", "The caller may not do this", http.StatusForbidden}
+	Suspended      = Kind{typePrefix + "tenant-suspended", "The tenant is suspended", http.StatusForbidden}
+	NeedsFactor    = Kind{typePrefix + "second-factor-required", "A second factor is required", http.StatusForbidden}
+	NotFresh       = Kind{typePrefix + "fresh-proof-required", "Sign in again to do this", http.StatusForbidden}
+	NotFound       = Kind{typePrefix + "not-found", "There is nothing here", http.StatusNotFound}
+	WrongMethod    = Kind{
+		typePrefix + "method-not-allowed", "The method is not allowed here",
+		http.StatusMethodNotAllowed,
+	}
+	Conflict      = Kind{typePrefix + "conflict", "What is stored does not allow this", http.StatusConflict}
+	OverQuota     = Kind{typePrefix + "quota-exceeded", "The tenant holds as much as it may", http.StatusConflict}
+	InUse         = Kind{typePrefix + "in-use", "Something still needs this", http.StatusConflict}
+	NoSharedStore = Kind{typePrefix + "no-shared-store", "Buckets are not shared", http.StatusConflict}
+	KeyReused     = Kind{
+		typePrefix + "idempotency-key-reused", "The Idempotency-Key was used before",
+		http.StatusUnprocessableEntity,
+	}
+	InProgress = Kind{typePrefix + "request-in-progress", "The request is still running", http.StatusConflict}
+	AnswerLost = Kind{typePrefix + "answer-lost", "The answer is no longer known", http.StatusConflict}
+	Changed    = Kind{
+		typePrefix + "precondition-failed", "Somebody else changed this",
+		http.StatusPreconditionFailed,
+	}
+	Unconditional = Kind{
+		typePrefix + "precondition-required", "The change names no version",
+		http.StatusPreconditionRequired,
+	}
+	TooSlow        = Kind{typePrefix + "request-timeout", "The request came too slowly", http.StatusRequestTimeout}
+	HeaderTooLarge = Kind{
+		typePrefix + "headers-too-large", "The headers are too large",
+		http.StatusRequestHeaderFieldsTooLarge,
+	}
 	LimitExceeded    = Kind{typePrefix + "limit-exceeded", "Too many requests", http.StatusTooManyRequests}
 	Blocked          = Kind{typePrefix + "blocked", "The request is blocked", http.StatusTooManyRequests}
 	CostExceedsLimit = Kind{typePrefix + "cost-exceeds-limit", "The request costs too much", http.StatusTooManyRequests}
-	StoreUnavailable = Kind{typePrefix + "store-unavailable", "The limits cannot be checked", http.StatusServiceUnavailable}
-	TooSoon          = Kind{typePrefix + "too-many-requests", "Too many attempts", http.StatusTooManyRequests}
-	TooLarge         = Kind{typePrefix + "body-too-large", "The body is too large", http.StatusRequestEntityTooLarge}
-	WrongMediaType   = Kind{typePrefix + "unsupported-media-type", "The body is of the wrong media type", http.StatusUnsupportedMediaType}
-	Internal         = Kind{typePrefix + "internal", "Something went wrong on our side", http.StatusInternalServerError}
-	Unavailable      = Kind{typePrefix + "unavailable", "The service cannot answer yet", http.StatusServiceUnavailable}
+	StoreUnavailable = Kind{
+		typePrefix + "store-unavailable", "The limits cannot be checked",
+		http.StatusServiceUnavailable,
+	}
+	TooSoon        = Kind{typePrefix + "too-many-requests", "Too many attempts", http.StatusTooManyRequests}
+	TooLarge       = Kind{typePrefix + "body-too-large", "The body is too large", http.StatusRequestEntityTooLarge}
+	WrongMediaType = Kind{
+		typePrefix + "unsupported-media-type", "The body is of the wrong media type",
+		http.StatusUnsupportedMediaType,
+	}
+	Internal    = Kind{typePrefix + "internal", "Something went wrong on our side", http.StatusInternalServerError}
+	Unavailable = Kind{typePrefix + "unavailable", "The service cannot answer yet", http.StatusServiceUnavailable}
 )
 
-// FieldError says what is wrong with one value of a body and what would be right.
+// FieldError is a mistake in a value of a body. Detail says what a right value is.
 type FieldError struct {
 	Pointer string // JSON pointer (RFC 6901); "" is the whole body
 	Detail  string
 }
 
-// Problem is an error that the caller is told as it is.
+// Problem is an error that is shown to the caller.
 type Problem struct {
 	Kind
 	Detail string
 	Fields []FieldError
 }
 
-// Problem returns a problem of the kind. The detail is for people: a sentence that says what to do.
+// Problem returns a problem of the kind. The detail is a sentence that says what to do.
 func (k Kind) Problem(detail string, fields ...FieldError) *Problem {
 	return &Problem{Kind: k, Detail: detail, Fields: fields}
 }
 
-// Error is the title and the detail.
+// Error returns the title and the detail.
 func (p *Problem) Error() string { return p.Title + ": " + p.Detail }
 
-// WriteError answers a request with an error: a *Problem, or *http.MaxBytesError, as it is;
-// anything else is logged and answered as an internal error.
+// WriteError answers a *Problem and a *http.MaxBytesError as they are; it logs any other error and answers an internal
+// error.
 func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
 	var p *Problem
 	var tooLarge *http.MaxBytesError
@@ -92,7 +111,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, log *slog.Logger, err er
 	p.write(w)
 }
 
-// Failure is the answer to a request that failed for a reason that its caller must not read.
+// Failure is the answer to an internal error.
 func Failure() *Problem {
 	return Internal.Problem("Try again; if it fails again, give the operators the request_id.")
 }
@@ -107,10 +126,10 @@ func (p *Problem) write(w http.ResponseWriter) {
 	h.Set("Content-Length", strconv.Itoa(len(b)))
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(b) // a caller that went away needs no answer
+	_, _ = w.Write(b) // the caller may have left
 }
 
-// Append appends the problem document, with the id of the request unless that is "".
+// Append appends the problem document, with the request id unless it is "".
 func (p *Problem) Append(b []byte, requestID string) []byte {
 	b = AppendString(append(b, `{"type":`...), p.Type)
 	b = AppendString(append(b, `,"title":`...), p.Title)
@@ -133,14 +152,14 @@ func (p *Problem) Append(b []byte, requestID string) []byte {
 	return append(b, '}')
 }
 
-// AppendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
+// AppendString appends a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendString(b []byte, s string) []byte {
-	// AppendQuote's only error is invalid UTF-8, which it has replaced by then.
+	// AppendQuote's only error is invalid UTF-8, which it has replaced.
 	b, _ = jsontext.AppendQuote(b, s)
 	return b
 }
 
-// AppendText appends a string, or null for one without a value.
+// AppendText appends a string, or null for "".
 func AppendText(b []byte, s string) []byte {
 	if s == "" {
 		return append(b, `null`...)
@@ -148,7 +167,7 @@ func AppendText(b []byte, s string) []byte {
 	return AppendString(b, s)
 }
 
-// AppendMillis appends a time in milliseconds, rounded up, so that waiting that long is enough.
+// AppendMillis appends milliseconds, rounded up, so that waiting that long is enough.
 func AppendMillis(b []byte, d time.Duration) []byte {
 	return strconv.AppendInt(b, int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }

@@ -54,7 +54,8 @@ func TestErrorsBecomeAnswersInOnePlace(t *testing.T) {
 			t.Parallel()
 			var logged bytes.Buffer
 			w := httptest.NewRecorder()
-			httpapi.WriteError(w, httptest.NewRequest("GET", "/", nil), slog.New(slog.NewTextHandler(&logged, nil)), test.err)
+			httpapi.WriteError(w, httptest.NewRequest("GET", "/", nil), slog.New(slog.NewTextHandler(&logged, nil)),
+				test.err)
 			if w.Code != test.status || w.Body.String() != test.body {
 				t.Errorf("answer is %d %s\nwant %d %s", w.Code, w.Body, test.status, test.body)
 			}

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Handler answers a request, or returns the error to answer it with; see WriteError.
+// Handler answers a request, or returns an error for WriteError.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
-// Requests is what surrounds every route of a surface.
+// Requests wraps every route of a surface.
 type Requests struct {
 	Log *slog.Logger
 	// Observer may be nil.
 	Observer Observer
-	// Deadline bounds the context of each request; 0 leaves it unbounded.
+	// Deadline bounds each request's context; 0 means no bound.
 	Deadline time.Duration
 }
 
-// RequestIDHeader tells a caller the id of its request. It is spelled as net/http keeps it.
+// RequestIDHeader carries the request's id, in net/http's canonical spelling.
 const RequestIDHeader = "X-Request-Id"
 
-// RequestID returns the id of the request that w answers. It lives in the answer's header.
+// RequestID returns the id of the request that w answers, from the answer's header.
 func RequestID(w http.ResponseWriter) string {
 	if values := w.Header()[RequestIDHeader]; len(values) > 0 {
 		return values[0]
@@ -31,25 +31,25 @@ func RequestID(w http.ResponseWriter) string {
 	return ""
 }
 
-// Route surrounds a handler. The name is what logs and the Observer call the route.
+// Route wraps a handler. The name identifies the route in logs and the Observer.
 func (q *Requests) Route(name string, handler Handler) http.Handler {
-	told := Telemetry{Log: q.Log, Observer: q.Observer}
+	telemetry := Telemetry{Log: q.Log, Observer: q.Observer}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()[RequestIDHeader] = []string{ChooseRequestID(r.Header[RequestIDHeader]...)}
 		answer := &response{ResponseWriter: w, request: r}
-		inFlight := told.Begin(name, answer)
+		inFlight := telemetry.Begin(name, answer)
 		defer func() { inFlight.End(r.Context(), answer.statusCode()) }()
 		if q.Deadline > 0 {
 			ctx, cancel := context.WithTimeout(r.Context(), q.Deadline)
 			defer cancel()
 			r = r.WithContext(ctx)
 		}
-		answer.run(told, name, r, handler) //nolint:contextcheck // r has it
+		answer.run(telemetry, name, r, handler) //nolint:contextcheck // r has it
 	})
 }
 
-// run runs the handler and answers with its error, or with its panic.
-func (w *response) run(told Telemetry, route string, r *http.Request, handler Handler) {
+// run answers with the handler's error or panic.
+func (w *response) run(telemetry Telemetry, route string, r *http.Request, handler Handler) {
 	defer func() {
 		cause := recover()
 		if cause == nil {
@@ -58,19 +58,19 @@ func (w *response) run(told Telemetry, route string, r *http.Request, handler Ha
 		if cause == http.ErrAbortHandler {
 			panic(cause)
 		}
-		told.LogPanic(r.Context(), route, w, cause)
+		telemetry.LogPanic(r.Context(), route, w, cause)
 		if w.status != 0 {
-			// Half an answer is on its way; only a broken connection says that it is not whole.
+			// Part of an answer is sent; only a broken connection shows that it is incomplete.
 			panic(http.ErrAbortHandler)
 		}
 		Failure().write(w)
 	}()
 	if err := handler(w, r); err != nil {
-		WriteError(w, r, told.Log, err)
+		WriteError(w, r, telemetry.Log, err)
 	}
 }
 
-// response remembers the status of an answer. It is the Details of its request.
+// response records the status of an answer. It is the Details of its request.
 type response struct {
 	http.ResponseWriter
 	request *http.Request
@@ -95,7 +95,7 @@ func (w *response) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap lets http.ResponseController reach what net/http provides.
+// Unwrap is for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *response) statusCode() int {
@@ -105,13 +105,13 @@ func (w *response) statusCode() int {
 	return w.status
 }
 
-// ChooseRequestID returns the id of a request that was sent with these: the caller's own if there is one alone
-// that is 1 to 64 letters, digits, dots, dashes and underscores, else a random one.
+// ChooseRequestID returns the id that the caller sent, if it is a single one of 1 to 64 letters, digits, dots, dashes
+// and underscores, else a random one.
 func ChooseRequestID(sent ...string) string {
 	if len(sent) == 1 && isRequestID(sent[0]) {
 		return sent[0]
 	}
-	// It tells requests apart and guards nothing, so it need not be unpredictable.
+	// The id is no secret, so a weak random number is enough.
 	const digits = "0123456789abcdef"
 	var id [16]byte
 	for i, n := 0, rand.Uint64(); i < len(id); i, n = i+1, n>>4 {

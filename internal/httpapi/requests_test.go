@@ -17,7 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 )
 
-// answered is an Observer that remembers the last request.
+// answered is an Observer that records the last request.
 type answered struct {
 	route  string
 	status int
@@ -89,16 +89,21 @@ func TestTheObserverIsToldOfEveryOutcome(t *testing.T) {
 			return err
 		}, 200},
 		"no answer at all": {func(http.ResponseWriter, *http.Request) error { return nil }, 200},
-		"a problem":        {func(http.ResponseWriter, *http.Request) error { return httpapi.Forbidden.Problem("No.") }, 403},
-		"an error":         {func(http.ResponseWriter, *http.Request) error { return errors.New("broken") }, 500},
-		"a panic":          {func(http.ResponseWriter, *http.Request) error { panic("broken") }, 500},
+		"a problem": {
+			func(http.ResponseWriter, *http.Request) error { return httpapi.Forbidden.Problem("No.") },
+			403,
+		},
+		"an error": {func(http.ResponseWriter, *http.Request) error { return errors.New("broken") }, 500},
+		"a panic":  {func(http.ResponseWriter, *http.Request) error { panic("broken") }, 500},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var observed answered
-			w := serve(&httpapi.Requests{Log: quiet(), Observer: &observed}, httptest.NewRequest("GET", "/thing/7", nil), test.handler)
-			if w.Code != test.status || observed.status != test.status || observed.route != "/thing/{id}" || observed.count != 1 {
+			w := serve(&httpapi.Requests{Log: quiet(), Observer: &observed},
+				httptest.NewRequest("GET", "/thing/7", nil), test.handler)
+			if w.Code != test.status || observed.status != test.status || observed.route != "/thing/{id}" ||
+				observed.count != 1 {
 				t.Errorf("answered %d and observed %+v, want %d", w.Code, observed, test.status)
 			}
 		})
@@ -191,13 +196,20 @@ func TestUnmatchedRequestsAreProblems(t *testing.T) {
 	}{
 		{"a path parameter is read", "GET", "/things/42", 200, "", "42", "/things/{id}"},
 		{"an unknown path is 404", "GET", "/things/42/parts", 404, "", "urn:sluice:problem:not-found", "unmatched"},
-		{"a wrong method is 405 and all right ones are told", "PUT", "/things/42", 405, "GET, HEAD, DELETE", "urn:sluice:problem:method-not-allowed", "unmatched"},
-		{"a made-up method is 405 too", "BREW", "/things/42", 405, "GET, HEAD, DELETE", "Use one of: GET, HEAD, DELETE.", "unmatched"},
+		{
+			"a wrong method is 405 and all right ones are told", "PUT", "/things/42", 405, "GET, HEAD, DELETE",
+			"urn:sluice:problem:method-not-allowed", "unmatched",
+		},
+		{
+			"a made-up method is 405 too", "BREW", "/things/42", 405, "GET, HEAD, DELETE",
+			"Use one of: GET, HEAD, DELETE.", "unmatched",
+		},
 	}
 	for _, test := range tests {
 		w := httptest.NewRecorder()
 		router.ServeHTTP(w, httptest.NewRequest(test.method, test.path, nil))
-		if w.Code != test.status || w.Header().Get("Allow") != test.allow || !strings.Contains(w.Body.String(), test.body) {
+		if w.Code != test.status || w.Header().Get("Allow") != test.allow ||
+			!strings.Contains(w.Body.String(), test.body) {
 			t.Errorf("%s: answered %d, Allow %q, %s", test.name, w.Code, w.Header().Get("Allow"), w.Body)
 		}
 		if observed.route != test.route || observed.status != test.status {

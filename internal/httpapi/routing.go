@@ -7,11 +7,11 @@ import (
 	"github.com/gorilla/mux"
 )
 
-// PathParam returns a path parameter of the route that matched, or "" if it has none of that name.
+// PathParam returns a path parameter of the matched route, or "".
 func PathParam(r *http.Request, name string) string { return mux.Vars(r)[name] }
 
-// AnswerUnmatched makes a router answer paths and methods it has no route for with problem
-// documents. Both count as one route, "unmatched", so that nobody can make up route names.
+// AnswerUnmatched makes a router answer unknown paths and methods with problem documents. Both are the route
+// "unmatched", so that callers cannot invent route names.
 func AnswerUnmatched(router *mux.Router, requests *Requests) {
 	router.NotFoundHandler = requests.Route("unmatched", func(http.ResponseWriter, *http.Request) error {
 		return NotFound.Problem("No resource has this path; compare it with the API description.")
@@ -23,7 +23,7 @@ func AnswerUnmatched(router *mux.Router, requests *Requests) {
 	})
 }
 
-// allowedMethods asks the router itself, so that Allow cannot differ from the routes.
+// allowedMethods asks the router, so that Allow always agrees with the routes.
 func allowedMethods(router *mux.Router, r *http.Request) []string {
 	var allowed []string
 	for _, method := range []string{

@@ -23,7 +23,7 @@ func TestTheServerKeepsConnectionsAndBoundsHeaders(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	// By hand: a Transport takes another connection if it learns too late that its request was written.
+	// A Transport would retry on another connection if it learns too late that its request was written.
 	conn, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestTheServerKeepsConnectionsAndBoundsHeaders(t *testing.T) {
 	}
 }
 
-// pipes is a listener whose connections have no buffer, and run by the clock of a synctest bubble.
+// pipes is a listener of unbuffered connections in a synctest bubble.
 type pipes struct {
 	accepted chan net.Conn
 	closed   chan struct{}
@@ -86,8 +86,11 @@ func TestConnectionsThatStallAreCut(t *testing.T) {
 		read bool // the answer to it
 		want time.Duration
 	}{
-		"half of the headers":       {"GET / HTTP/1.1\r\nHost: a\r\n", false, 5 * time.Second},
-		"half of the body":          {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{", false, 10 * time.Second},
+		"half of the headers": {"GET / HTTP/1.1\r\nHost: a\r\n", false, 5 * time.Second},
+		"half of the body": {
+			"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{", false,
+			10 * time.Second,
+		},
 		"an answer that is unread":  {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", false, 30 * time.Second},
 		"nothing after an answer":   {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", true, 2 * time.Minute},
 		"nothing from the start on": {"", false, 5 * time.Second},
@@ -97,7 +100,7 @@ func TestConnectionsThatStallAreCut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := httpapi.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if _, err := io.Copy(io.Discard, r.Body); err != nil {
-						panic(http.ErrAbortHandler) // as WriteError would answer; nobody reads that here
+						panic(http.ErrAbortHandler) // as for WriteError; nobody reads an answer here
 					}
 				}), quiet())
 				l := &pipes{make(chan net.Conn), make(chan struct{})}
@@ -130,7 +133,7 @@ func TestConnectionsThatStallAreCut(t *testing.T) {
 	}
 }
 
-// endings is a connection that tells when it is closed.
+// endings is a connection that reports its end.
 type endings struct {
 	net.Conn
 	closed chan struct{}

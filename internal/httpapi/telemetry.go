@@ -6,19 +6,19 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 )
 
-// Observer is told of every request that was answered. It is called from many goroutines at once
-// and must not block.
+// Observer is called for every answered request, concurrently, and must not block.
 type Observer interface {
-	// RequestAnswered names the route as it was registered, never the path: its values are few. traceID is that of a traced
-	// request, in hexadecimal, else "".
+	// RequestAnswered gets the name of a registered route, never a path. traceID is "" unless the request is traced.
 	RequestAnswered(route string, status int, took time.Duration, traceID string)
 }
 
-// Tracer starts spans of requests. It is safe for concurrent use.
+// Tracer starts spans. It is safe for concurrent use.
 type Tracer interface {
-	// Start returns nil unless the traceparent says that the caller's trace is sampled. Route is the name of a route, never a path.
+	// Start returns nil unless the caller's trace is sampled. route is the name of a route, never a path.
 	Start(traceparent, route string, details Details) Span
 }
 
@@ -28,21 +28,21 @@ type Span interface {
 	End(status int)
 }
 
-// Telemetry tells the Observer, the Tracer and the log of requests, alike for every surface. Observer and Tracer may be nil.
+// Telemetry reports requests to the Observer, the Tracer and the log. Observer and Tracer may be nil.
 type Telemetry struct {
 	Log      *slog.Logger
 	Observer Observer
 	Tracer   Tracer
 }
 
-// Details are what a request is logged and traced with. They are looked up only when they are needed.
+// Details are read only when a request is logged or traced.
 type Details interface {
 	Method() string
-	RequestHeader(name string) string // its first value, or ""
+	RequestHeader(name string) string // first value, or ""
 	RequestID() string                // or ""
 }
 
-// InFlight is a request that is being answered.
+// InFlight is a request in progress.
 type InFlight struct {
 	Telemetry
 	route   string
@@ -51,7 +51,7 @@ type InFlight struct {
 	span    Span
 }
 
-// Begin begins the time of a request, and its span if the caller's trace is sampled.
+// Begin starts the time of a request, and a span if the caller's trace is sampled.
 func (t Telemetry) Begin(route string, details Details) InFlight {
 	f := InFlight{Telemetry: t, route: route, details: details, began: time.Now()}
 	if t.Tracer != nil {
@@ -62,7 +62,7 @@ func (t Telemetry) Begin(route string, details Details) InFlight {
 	return f
 }
 
-// End tells of the answer.
+// End reports the answer.
 func (f *InFlight) End(ctx context.Context, status int) {
 	took, traceID := time.Since(f.began), ""
 	if f.span != nil {
@@ -78,9 +78,10 @@ func (f *InFlight) End(ctx context.Context, status int) {
 	}
 }
 
-// LogPanic logs what recover returned, with the stack. It does not panic itself.
+// LogPanic logs a recovered panic with its stack. It never panics.
 func (t Telemetry) LogPanic(ctx context.Context, route string, details Details, cause any) {
-	defer func() { _ = recover() }() // of the log or the details
+	defer func() { _ = recover() }() // a panic of the log or the details
+	panics.Count()
 	t.Log.ErrorContext(ctx, "panic", "request_id", details.RequestID(), "method", details.Method(), "route", route,
 		"cause", fmt.Sprint(cause), "stack", string(debug.Stack()))
 }

@@ -1,71 +1,175 @@
-// Package jobs runs work that waits in the database: webhooks, mail and replays.
+// Package jobs runs the work of the table job: one-off work, and periodic work.
 //
-// Any number of processes may run the same queue. A process claims due jobs under a lease and attempts them
-// concurrently, up to a cap. Nobody else gets a claimed job until its lease ends, because the process that holds it may
-// have died. So a job can be attempted twice, but it is never lost.
+// Any number of processes may run the same kinds. A process claims due jobs under a lease, attempts them, and renews
+// the lease meanwhile. When it dies the lease ends, and another process attempts the job again. So a job can be
+// attempted twice, but it is never lost.
 //
-// The claim divides attempts among tenants: each gets its first attempt before any gets its second, and each has a cap
-// in all processes together. A receiver that hangs therefore costs its own tenant's places only.
+// Tenants take turns: each gets its first attempt before any gets a second, and each has a cap in all processes
+// together. A failed attempt is repeated after a pause that doubles. After the last one the job is parked: it stays in
+// the table with its error until a platform admin retries or removes it. A panic is a failed attempt. What another
+// system causes, such as a receiver that refuses, is never parked: see Elsewhere. A job gets one attempt more if it is
+// unknown how the last one ended, because the process died or could not store the result.
 //
-// While the database is away nothing is claimed, and the log says so once.
+// Work that has a row of its own, such as a message, has a job about the row's id, made in the same transaction. The
+// job says when the work is attempted, and the row how it ended.
+//
+// A periodic kind has one job, and runs in one process at a time. It is never parked.
 package jobs
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
-	"strings"
+	"math"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 )
 
 const (
 	claimEvery = time.Second
-	// lease is longer than any attempt.
-	lease = time.Minute
+	// claimSoon follows an attempt that has ended, so that many short ones share a claim.
+	claimSoon = 100 * time.Millisecond
+	// Lease is how long the job of a process that died waits for another process.
+	Lease      = time.Minute
+	renewEvery = Lease / 4
+	// storeWithin bounds how long the result of an attempt may take to be stored.
+	storeWithin = 5 * time.Second
 
-	// MaxAttempts are made within about a day, with pauses that double from firstRetry to maxRetry.
+	// MaxAttempts are made within about twelve hours, with pauses that double from firstRetry to maxRetry.
 	MaxAttempts = 12
-	firstRetry  = 30 * time.Second
-	maxRetry    = 4 * time.Hour
+	// Endless is for Kind.Attempts: no attempt is the last.
+	Endless = math.MaxInt32
+
+	firstRetry = 30 * time.Second
+	maxRetry   = 4 * time.Hour
 )
 
-// Queue is one kind of work.
-type Queue[J any] struct {
-	// Claim leases up to limit due jobs. A tenant has at most perTenant leases in all processes.
-	Claim func(ctx context.Context, now, leaseEnds time.Time, perTenant, limit int) ([]J, error)
-	// Attempt does a job and stores the result. It takes less than a minute, or renews its lease itself. If ctx ends, the
-	// process is stopping and another one tries after the lease.
-	Attempt func(ctx context.Context, job *J, now time.Time)
-	// AtOnce caps the attempts in flight of this process, PerTenant those of a tenant in all processes.
+// Kind is one kind of work.
+type Kind struct {
+	Name string
+	// Every is the pause between the runs of a periodic kind; 0 is for one-off work.
+	Every time.Duration
+	// AtOnce caps the attempts in flight of this process, PerTenant those of one tenant in all processes. 0 is 1.
 	AtOnce, PerTenant int
-	// Failing and Recovered are log messages for when jobs cannot be claimed, and can be again.
-	Failing, Recovered string
+	// Longest bounds one attempt.
+	Longest time.Duration
+	// Attempts is how many may fail; 0 is MaxAttempts. It does not apply to periodic kinds. There is one more if it is
+	// unknown how the last one ended.
+	Attempts int
+	// Do makes one attempt. The returned time is when the job is due again; zero means that it is done. ctx ends after
+	// Longest, when the process stops, and when another process has the job or it is gone.
+	Do func(ctx context.Context, job *Job) (again time.Time, err error)
+	// GiveUp stores in the job's row that the last attempt failed, also if it panicked or its process died. It is
+	// called before the job is parked, and again if it fails. nil is for jobs without a row.
+	GiveUp func(ctx context.Context, job *Job, err error) error
 }
 
-// Runner runs a queue.
-type Runner[J any] struct {
-	queue Queue[J]
+// DueNow is for Do to return: the job is due again now.
+var DueNow = time.Unix(0, 0) //nolint:gochecknoglobals // a constant
+
+// Elsewhere marks an error of another system, such as a receiver that refuses. The attempt is repeated like any other
+// that failed, but it is neither logged nor counted, because tenants cause it. After the last attempt the job ends
+// instead of being parked: GiveUp has told the tenant, and a platform admin could do nothing.
+func Elsewhere(err error) error { return elsewhereError{err} }
+
+type elsewhereError struct{ error }
+
+func (e elsewhereError) Unwrap() error { return e.error }
+
+// IsElsewhere reports whether an error is marked by Elsewhere.
+func IsElsewhere(err error) bool {
+	var elsewhere elsewhereError
+	return errors.As(err, &elsewhere)
+}
+
+// Periodic returns a kind that does something every so often, and for at most an hour.
+func Periodic(name string, every time.Duration, do func(context.Context) error) Kind {
+	return Kind{Name: name, Every: every, Longest: time.Hour, Do: func(ctx context.Context, _ *Job) (time.Time, error) {
+		return time.Time{}, do(ctx)
+	}}
+}
+
+// Job is a claimed job.
+type Job struct {
+	Tenant   int64 // 0 for none
+	ID       int64
+	Kind     string
+	About    string // what it is about; a tenant has one job of a kind about the same thing
+	Attempts int    // this one included, since the last success
+	Claim    int64  // which claim this is
+}
+
+// Claim asks for jobs of a kind.
+type Claim struct {
+	Kind            string
+	Room, PerTenant int
+}
+
+// Result is how an attempt ended.
+type Result struct {
+	Done, Parked, Interrupted bool // at most one; an interrupted attempt does not count
+	// Pause is until the next attempt, or At is its time.
+	Pause time.Duration
+	At    time.Time
+	Error string // "" is a success
+	Took  time.Duration
+}
+
+// Store has the jobs of all tenants.
+type Store interface {
+	// PlanJobs makes the jobs of periodic kinds that are missing. A shorter Every brings the next run forward.
+	PlanJobs(ctx context.Context, kinds []Kind) error
+	// ClaimJobs leases due jobs, and counts those that are parked. No job is claimed twice, and all
+	// calls together stay within the cap of each tenant.
+	ClaimJobs(ctx context.Context, asked []Claim) (jobs []Job, parked int64, err error)
+	// RenewJobs renews leases, and returns the ids of the jobs that are still of these claims.
+	RenewJobs(ctx context.Context, held []Job) (ids []int64, err error)
+	// FinishJob stores a result, unless another claim was made since.
+	FinishJob(ctx context.Context, job *Job, result Result) error
+}
+
+// Runner runs kinds of work.
+type Runner struct {
+	store Store
+	kinds []Kind
 	log   *slog.Logger
 
-	slots    chan struct{} // has a token for each attempt in flight
-	ended    chan struct{} // has a value when an attempt has ended since the last claim
-	attempts sync.WaitGroup
-	claiming Outage
+	mu       sync.Mutex
+	inFlight map[int64]held // by job id
+	ended    chan struct{}  // has a value when an attempt has ended since the last claim
+	attempts panics.Group
+
+	planned   bool
+	renewedAt time.Time
+	claiming  Outage
+	parked    atomic.Int64
+	failed    atomic.Int64
 }
 
-// NewRunner returns a Runner without attempts in flight.
-func NewRunner[J any](queue Queue[J], log *slog.Logger) *Runner[J] {
-	return &Runner[J]{
-		queue: queue, log: log,
-		slots: make(chan struct{}, queue.AtOnce), ended: make(chan struct{}, 1),
-		claiming: Outage{Failing: queue.Failing, Recovered: queue.Recovered},
+type held struct {
+	job    Job
+	cancel context.CancelFunc
+}
+
+// New returns a Runner without attempts in flight.
+func New(store Store, kinds []Kind, log *slog.Logger) *Runner {
+	return &Runner{
+		store: store, kinds: kinds, log: log, inFlight: map[int64]held{}, ended: make(chan struct{}, 1),
+		claiming: Outage{Failing: "jobs cannot be claimed", Recovered: "jobs are claimed again"},
 	}
 }
 
+// Counts returns how many jobs are parked, and how many attempts of this process have failed.
+func (r *Runner) Counts() (parked, failed int64) { return r.parked.Load(), r.failed.Load() }
+
 // Run claims and attempts jobs until ctx ends, and waits for those in flight.
-func (r *Runner[J]) Run(ctx context.Context) {
+func (r *Runner) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := r.Claim(ctx, time.Now())
+		err := panics.Do(r.log, "a round of jobs", func() error { return r.Round(ctx) })
 		r.claiming.Note(ctx, r.log, err)
 		room := r.ended
 		if err != nil {
@@ -75,71 +179,195 @@ func (r *Runner[J]) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-time.After(claimEvery):
 		case <-room:
+			select {
+			case <-ctx.Done():
+			case <-time.After(claimSoon):
+			}
 		}
 	}
 	r.Wait()
 }
 
-// Claim claims due jobs, as many as there are free slots, and begins their attempts without waiting for them.
-func (r *Runner[J]) Claim(ctx context.Context, now time.Time) error {
-	room := cap(r.slots) - len(r.slots)
-	if room == 0 {
+// Wait waits for the attempts in flight.
+func (r *Runner) Wait() { _ = r.attempts.Wait() }
+
+// Round renews leases, claims due jobs, and begins their attempts without waiting for them.
+func (r *Runner) Round(ctx context.Context) error {
+	if err := r.renew(ctx); err != nil {
+		return err
+	}
+	if !r.planned {
+		if err := r.store.PlanJobs(ctx, r.kinds); err != nil {
+			return err
+		}
+		r.planned = true
+	}
+	asked := r.room()
+	if len(asked) == 0 {
 		return nil
 	}
-	jobs, err := r.queue.Claim(ctx, now, now.Add(lease), r.queue.PerTenant, room)
+	claimed, parked, err := r.store.ClaimJobs(ctx, asked)
 	if err != nil {
 		return err
 	}
-	for i := range jobs {
-		r.slots <- struct{}{}
-		r.attempts.Go(func() {
-			defer func() {
-				<-r.slots
-				select {
-				case r.ended <- struct{}{}:
-				default:
-				}
-			}()
-			r.queue.Attempt(ctx, &jobs[i], now)
-		})
+	r.parked.Store(parked)
+	for _, job := range claimed {
+		for _, kind := range r.kinds {
+			if kind.Name == job.Kind {
+				r.begin(ctx, kind, job)
+			}
+		}
 	}
 	return nil
 }
 
-// Wait waits for the attempts in flight.
-func (r *Runner[J]) Wait() { r.attempts.Wait() }
-
-// Pause returns the pause after a number of failed attempts.
-func Pause(attempts int) time.Duration {
-	pause := firstRetry
-	for range attempts - 1 {
-		pause = min(2*pause, maxRetry)
+// room returns what this process can take.
+func (r *Runner) room() (asked []Claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	busy := map[string]int{}
+	for _, h := range r.inFlight {
+		busy[h.job.Kind]++
 	}
-	return pause
+	for _, kind := range r.kinds {
+		if room := max(1, kind.AtOnce) - busy[kind.Name]; room > 0 {
+			asked = append(asked, Claim{kind.Name, room, max(1, kind.PerTenant)})
+		}
+	}
+	return asked
 }
 
-// ShortLine makes an error's text fit to be stored and shown.
-func ShortLine(text string) string {
-	const most = 500
-	text = strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
-	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+// renew renews the leases of the attempts in flight, and ends those whose job another process has or that is gone.
+func (r *Runner) renew(ctx context.Context) error {
+	r.mu.Lock()
+	jobs := make([]Job, 0, len(r.inFlight))
+	for _, h := range r.inFlight {
+		jobs = append(jobs, h.job)
+	}
+	r.mu.Unlock()
+	if len(jobs) == 0 || time.Since(r.renewedAt) < renewEvery {
+		return nil
+	}
+	ids, err := r.store.RenewJobs(ctx, jobs)
+	if err != nil {
+		return err
+	}
+	r.renewedAt = time.Now()
+	ours := map[int64]bool{}
+	for _, id := range ids {
+		ours[id] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, job := range jobs {
+		if h, ok := r.inFlight[job.ID]; ok && !ours[job.ID] && h.job.Claim == job.Claim {
+			h.cancel()
+		}
+	}
+	return nil
 }
 
-// Outage logs when something begins to fail, and when it works again.
-type Outage struct {
-	Failing, Recovered string // messages
-	isFailing          bool
+func (r *Runner) begin(ctx context.Context, kind Kind, job Job) {
+	working, cancel := context.WithTimeout(ctx, kind.Longest)
+	r.mu.Lock()
+	if former, ok := r.inFlight[job.ID]; ok { // its lease ended while the machine was suspended
+		former.cancel()
+	}
+	r.inFlight[job.ID] = held{job, cancel}
+	r.mu.Unlock()
+	r.attempts.Go(r.log, "job "+kind.Name, func() {
+		defer func() {
+			cancel()
+			r.mu.Lock()
+			if r.inFlight[job.ID].job.Claim == job.Claim { // else this process has claimed it again after its lease
+				delete(r.inFlight, job.ID)
+			}
+			r.mu.Unlock()
+			select {
+			case r.ended <- struct{}{}:
+			default:
+			}
+		}()
+		r.attempt(working, ctx, kind, &job)
+	})
 }
 
-// Note takes the result of one try. It is not safe for concurrent use.
-func (o *Outage) Note(ctx context.Context, log *slog.Logger, err error) {
+// ErrProcessEnded is the error of a job whose processes ended during the last attempts, or did not renew its lease.
+var ErrProcessEnded = errors.New("the process ended, or did not answer, during the last attempt")
+
+// attempt attempts a job and stores the result. stopping ends when the process stops.
+func (r *Runner) attempt(ctx, stopping context.Context, kind Kind, job *Job) {
+	began := time.Now()
+	var again time.Time
+	err := ErrProcessEnded
+	// One attempt more is made if nobody stored how the last one ended: the database may have been away.
+	if kind.Every > 0 || job.Attempts-1 <= kind.attempts() {
+		err = panics.Do(r.log, "job "+kind.Name, func() (err error) {
+			again, err = kind.Do(ctx, job)
+			return err
+		})
+	}
+	result := kind.result(job, again, err)
+	result.Took = time.Since(began)
+	after, cancel := Storing(ctx)
+	defer cancel()
 	switch {
-	case ctx.Err() != nil || o.isFailing == (err != nil):
-		return
-	case err != nil:
-		log.ErrorContext(ctx, o.Failing, "error", err)
+	case err == nil:
+	case stopping.Err() != nil:
+		result = Result{Interrupted: true}
+	case errors.Is(ctx.Err(), context.Canceled):
+		return // another process has the job, or it is gone
 	default:
-		log.InfoContext(ctx, o.Recovered)
+		if !IsElsewhere(err) {
+			r.failed.Add(1)
+			r.log.WarnContext(ctx, "a job failed", "kind", kind.Name, "tenant", job.Tenant, "about", job.About,
+				"attempts", job.Attempts, "parked", result.Parked, "error", err)
+		}
+		if result.Parked && !r.giveUp(after, kind, job, err) {
+			return
+		}
+		if result.Parked && IsElsewhere(err) {
+			result = Result{Done: true}
+		}
 	}
-	o.isFailing = err != nil
+	if err := r.store.FinishJob(after, job, result); err != nil {
+		r.log.WarnContext(after, "the result of a job was not stored, so it is attempted again after its lease",
+			"kind", kind.Name, "tenant", job.Tenant, "about", job.About, "error", err)
+	}
+}
+
+// Storing returns a context in which the result of an attempt is stored, although ctx may have ended meanwhile.
+func Storing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), storeWithin)
+}
+
+// giveUp reports whether the job's row knows that its last attempt failed. Else that is tried again after the lease.
+func (r *Runner) giveUp(ctx context.Context, kind Kind, job *Job, cause error) bool {
+	if kind.GiveUp == nil {
+		return true
+	}
+	err := panics.Do(r.log, "job "+kind.Name, func() error { return kind.GiveUp(ctx, job, cause) })
+	if err != nil {
+		r.log.WarnContext(ctx, "the end of a job was not stored, so it is stored after its lease",
+			"kind", kind.Name, "tenant", job.Tenant, "about", job.About, "error", err)
+	}
+	return err == nil
+}
+
+func (k *Kind) attempts() int { return cmp.Or(k.Attempts, MaxAttempts) }
+
+func (k *Kind) result(job *Job, again time.Time, err error) Result {
+	switch {
+	case err == nil && k.Every > 0:
+		return Result{Pause: k.Every}
+	case err == nil && !again.IsZero():
+		return Result{At: again}
+	case err == nil:
+		return Result{Done: true}
+	case k.Every > 0:
+		return Result{Error: ShortLine(err.Error()), Pause: min(k.Every, Pause(job.Attempts))}
+	case job.Attempts >= k.attempts():
+		return Result{Error: ShortLine(err.Error()), Parked: true}
+	}
+	return Result{Error: ShortLine(err.Error()), Pause: Pause(job.Attempts)}
 }

@@ -12,25 +12,24 @@ import (
 	"time"
 )
 
-// FlowLife is how long a person has to sign in at the provider.
+// FlowLife bounds the time for a sign-in at the provider.
 const FlowLife = 10 * time.Minute
 
-// flow is a sign-in that has begun. It travels in a cookie of the browser, encrypted, so that nothing is stored for people
-// who never come back, and so that an answer of the provider is of no use in another browser.
+// flow is the state of a sign-in, in an encrypted cookie. Nothing is stored for people who never come back, and a
+// provider's answer is useless in another browser.
 type flow struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`
-	Verifier string `json:"v"` // of PKCE
+	Verifier string `json:"v"` // PKCE
 	Next     string `json:"r,omitempty"`
-	Session  int64  `json:"l,omitempty"` // of the account that a new identity is for; 0 to sign in
-	// Confirm is the session whose owner signs in again; 0 for none. A process of a release before this field takes the
-	// flow for a plain sign-in.
+	Session  int64  `json:"l,omitempty"` // links a new identity with the session's account; 0 to sign in
+	// Confirm is the session of a step-up authentication; 0 for none. Processes of releases before this field take the
+	// flow for a sign-in.
 	Confirm   int64 `json:"c,omitempty"`
 	CodeShown bool  `json:"f,omitempty"`
 	Until     int64 `json:"u"` // Unix seconds
 }
 
-// began is when the flow began.
 func (f *flow) began() time.Time { return time.Unix(f.Until, 0).Add(-FlowLife) }
 
 func (f *flow) purpose() Purpose {
@@ -39,10 +38,11 @@ func (f *flow) purpose() Purpose {
 
 var errFlow = errors.New("the browser has no sign-in under way at this provider, or it is older than 10 minutes")
 
-// box returns the cipher of a provider's flows. Its key is derived from the client secret, which all processes have. A flow
-// of one provider cannot be opened as another's.
+// box returns the cipher of a provider's flows. Its key is derived from the client secret, which all processes share.
+// Providers cannot open each other's flows.
 func (s *Settings) box() (cipher.AEAD, error) {
-	key, err := hkdf.Key(sha256.New, []byte(s.ClientSecret), []byte(s.Issuer+"\x00"+s.ClientID), "sluice sign-in flow "+s.Slug, 32)
+	key, err := hkdf.Key(sha256.New, []byte(s.ClientSecret), []byte(s.Issuer+"\x00"+s.ClientID),
+		"sluice sign-in flow "+s.Slug, 32)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (p *provider) seal(f flow) (string, error) {
 		return "", err
 	}
 	nonce := make([]byte, p.box.NonceSize(), p.box.NonceSize()+len(text)+p.box.Overhead())
-	_, _ = rand.Read(nonce) // it never fails; see its documentation
+	_, _ = rand.Read(nonce)
 	return base64.RawURLEncoding.EncodeToString(p.box.Seal(nonce, nonce, text, nil)), nil
 }
 
@@ -75,9 +75,9 @@ func (p *provider) open(sealed string, now time.Time) (f flow, err error) {
 	return f, nil
 }
 
-// random returns 256 random bits as text.
+// random returns 256 random bits in base64url.
 func random() string {
 	var bits [32]byte
-	_, _ = rand.Read(bits[:]) // it never fails; see its documentation
+	_, _ = rand.Read(bits[:])
 	return base64.RawURLEncoding.EncodeToString(bits[:])
 }

@@ -21,12 +21,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(int) { http.DefaultTransport.(*http.Transport).CloseIdleConnections() }))
+	goleak.VerifyTestMain(m, goleak.Cleanup(
+		func(int) { http.DefaultTransport.(*http.Transport).CloseIdleConnections() }))
 }
 
 const ours = "https://sluice.example.com"
 
-// world is a provider and what asks it.
 type world struct {
 	*oidc.Providers
 	t        *testing.T
@@ -51,7 +51,10 @@ func newWorldOf(t *testing.T, provider *oidctest.Provider, settings ...oidc.Sett
 	t.Cleanup(transport.CloseIdleConnections)
 	providers, err := oidc.New(settings, oidc.Options{
 		URL: func() string { return ours }, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
-		Client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		Client: &http.Client{
+			Transport:     transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +63,7 @@ func newWorldOf(t *testing.T, provider *oidctest.Provider, settings ...oidc.Sett
 	return w
 }
 
-// start begins a sign-in and returns its cookie and the answer of the provider.
+// start begins a sign-in and returns its cookie and the provider's answer.
 func (w *world) start(purpose oidc.Purpose) (cookie string, answer url.Values) {
 	w.t.Helper()
 	address, cookie, err := w.Start(w.t.Context(), "idp", purpose)
@@ -93,20 +96,23 @@ func TestASignInTellsWhoTheProviderVouchesFor(t *testing.T) {
 		s.GroupsClaim, s.Groups = "realm.groups", []oidc.Group{{Group: "ops", Tenant: "acme", Role: auth.Editor}}
 		s.RequiredClaim = "employee=true"
 	})
-	w.provider.SignedIn(oidctest.Person("42", "Ada@Example.com"), oidctest.Claims{"realm": map[string]any{"groups": []string{"ops", "dev"}}, "employee": true})
+	w.provider.SignedIn(oidctest.Person("42", "Ada@Example.com"),
+		oidctest.Claims{"realm": map[string]any{"groups": []string{"ops", "dev"}}, "employee": true})
 	finished, err := w.finish(w.start(oidc.Purpose{Next: "/t/acme/overview#x", Session: 7}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := finished.Identity
-	if got.Provider.Issuer != w.provider.URL || got.Subject != "42" || got.Email != "Ada@Example.com" || !got.EmailVerified || got.Name != "42" ||
+	if got.Provider.Issuer != w.provider.URL || got.Subject != "42" || got.Email != "Ada@Example.com" ||
+		!got.EmailVerified || got.Name != "42" ||
 		!got.HasClaim || !slices.Equal(got.Groups, []string{"ops", "dev"}) {
 		t.Errorf("the identity is %+v", got)
 	}
 	if finished.Next != "/t/acme/overview#x" || finished.Session != 7 {
 		t.Errorf("the purpose became %+v", finished.Purpose)
 	}
-	w.provider.SignedIn(oidctest.Person("42", "ada@example.com"), oidctest.Claims{"email_verified": "false", "employee": "no"})
+	w.provider.SignedIn(oidctest.Person("42", "ada@example.com"),
+		oidctest.Claims{"email_verified": "false", "employee": "no"})
 	finished, err = w.signIn()
 	if err != nil || finished.Identity.HasClaim || finished.Identity.EmailVerified || finished.Identity.Groups != nil {
 		t.Errorf("without claims the identity is %+v, %v", finished.Identity, err)
@@ -124,7 +130,7 @@ func TestClaimsMayBeInTheUserInformation(t *testing.T) {
 	w.provider.Spoil(func(claims oidctest.Claims) { claims["sub"] = "somebody else" })
 	_, err = w.signIn()
 	wantReason(t, err, auth.ProviderWrong, "another user's information")
-	// A token's address is not verified by what the user information says of it.
+	// email_verified of the user information does not apply to the token's address.
 	w.provider.Hide("email_verified")
 	w.provider.Spoil(func(claims oidctest.Claims) { claims["email"] = "boss@example.com" })
 	if finished, err := w.signIn(); err != nil || finished.Identity.EmailVerified {
@@ -143,7 +149,8 @@ func TestTheRequestUsesPKCEAndSecretsOfItsOwn(t *testing.T) {
 		}
 		query := must(url.Parse(address))(t).Query()
 		for name, want := range map[string]string{
-			"response_type": "code", "client_id": oidctest.ClientID, "code_challenge_method": "S256", "scope": "openid email profile",
+			"response_type": "code", "client_id": oidctest.ClientID, "code_challenge_method": "S256",
+			"scope":        "openid email profile",
 			"redirect_uri": ours + "/api/v1/auth/idp/callback",
 		} {
 			if query.Get(name) != want {
@@ -193,17 +200,23 @@ func TestAnswersThatCannotBeTrusted(t *testing.T) {
 			w.now = w.now.Add(oidc.FlowLife + 2*time.Second)
 			return c
 		}, ended, ""},
-		"a changed cookie": {nil, func(_ *world, c string, _ url.Values) string { return c[:len(c)-2] + "xx" }, ended, ""},
+		"a changed cookie": {
+			nil, func(_ *world, c string, _ url.Values) string { return c[:len(c)-2] + "xx" }, ended,
+			"",
+		},
 		"a code of another session, injected": {nil, func(w *world, c string, answer url.Values) string {
 			_, theirs := w.start(oidc.Purpose{})
 			answer.Set("code", theirs.Get("code"))
 			return c
 		}, wrong, "invalid_grant"},
-		"that, at a provider that ignores PKCE": {func(w *world) { w.provider.IgnorePKCE() }, func(w *world, c string, answer url.Values) string {
-			_, theirs := w.start(oidc.Purpose{})
-			answer.Set("code", theirs.Get("code"))
-			return c
-		}, wrong, "nonce"},
+		"that, at a provider that ignores PKCE": {
+			func(w *world) { w.provider.IgnorePKCE() },
+			func(w *world, c string, answer url.Values) string {
+				_, theirs := w.start(oidc.Purpose{})
+				answer.Set("code", theirs.Get("code"))
+				return c
+			}, wrong, "nonce",
+		},
 		"an answer of another browser": {nil, func(w *world, _ string, _ url.Values) string {
 			mine, _ := w.start(oidc.Purpose{})
 			return mine
@@ -233,7 +246,11 @@ func TestAnswersThatCannotBeTrusted(t *testing.T) {
 			}
 			w.provider.Replay()
 		}, nil, wrong, "nonce"},
-		"no nonce":                 {func(w *world) { w.provider.Spoil(func(c oidctest.Claims) { delete(c, "nonce") }) }, nil, wrong, "nonce"},
+		"no nonce": {func(
+			w *world,
+		) {
+			w.provider.Spoil(func(c oidctest.Claims) { delete(c, "nonce") })
+		}, nil, wrong, "nonce"},
 		"another audience":         {spoil("aud", "another client"), nil, wrong, "audience"},
 		"two audiences, no azp":    {spoil("aud", []string{oidctest.ClientID, "another"}), nil, wrong, "azp"},
 		"another authorized party": {spoil("azp", "another client"), nil, wrong, "azp"},
@@ -243,7 +260,10 @@ func TestAnswersThatCannotBeTrusted(t *testing.T) {
 		"a long subject":           {spoil("sub", strings.Repeat("x", 256)), nil, wrong, "sub"},
 		"another access token":     {spoil("at_hash", "AAAAAAAAAAAAAAAAAAAAAA"), nil, wrong, "access token hash"},
 		"an unsigned token":        {func(w *world) { w.provider.Unsign(true) }, nil, wrong, "malformed jwt"},
-		"a refusal":                {func(w *world) { w.provider.Refuse("access_denied") }, nil, auth.ProviderDenied, "access_denied"},
+		"a refusal": {
+			func(w *world) { w.provider.Refuse("access_denied") }, nil, auth.ProviderDenied,
+			"access_denied",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -274,7 +294,7 @@ func TestProvidersAreNotMixedUp(t *testing.T) {
 	honest, evil := oidctest.Start(t), oidctest.Start(t)
 	w := newWorldOf(t, honest, honest.Settings("idp"), evil.Settings("evil"))
 	cookie, answer := w.start(oidc.Purpose{})
-	// The evil one sends the browser to its own callback, to be given the code that the honest one made.
+	// The evil provider sends the browser to its own callback, to receive the honest one's code.
 	_, err := w.Finish(t.Context(), "evil", cookie, answer, netip.Addr{})
 	wantReason(t, err, auth.ProviderFlowEnded, "")
 	address, evilCookie, err := w.Start(t.Context(), "evil", oidc.Purpose{})
@@ -286,8 +306,8 @@ func TestProvidersAreNotMixedUp(t *testing.T) {
 	wantReason(t, err, auth.ProviderWrong, "another provider")
 }
 
-// TestSilentProvidersAreNotMixedUp is the attack on a client whose providers do not name themselves: somebody begins at the evil one, which
-// sends the browser on to the honest one, to be given the code of the honest one afterwards.
+// TestSilentProvidersAreNotMixedUp attacks a client whose providers omit their issuer: a sign-in begins at the evil
+// provider, which forwards the browser to the honest one to receive its code.
 func TestSilentProvidersAreNotMixedUp(t *testing.T) {
 	t.Parallel()
 	honest, evil := oidctest.Start(t), oidctest.Start(t)
@@ -301,12 +321,13 @@ func TestSilentProvidersAreNotMixedUp(t *testing.T) {
 	sentOn := strings.Replace(address, evil.URL, honest.URL, 1)
 	back := must(url.Parse(must(url.Parse(sentOn))(t).Query().Get("redirect_uri")))(t)
 	if back.Path != oidc.CallbackPath("evil") {
-		t.Errorf("the evil one's answers come back to %s, so the honest one would not refuse to send its code there", back)
+		t.Errorf("the evil one's answers come back to %s, so the honest one would not refuse to send its code there",
+			back)
 	}
-	// An honest provider sends codes to the address alone that Sluice has for it, where the browser has no flow.
+	// The honest provider sends codes only to its own callback, where the browser has no flow.
 	_, err = w.Finish(t.Context(), "idp", cookie, honest.Visit(sentOn), netip.Addr{})
 	wantReason(t, err, auth.ProviderFlowEnded, "")
-	// The evil one's own ID token does not vouch for people of the honest one.
+	// The evil provider's ID token is not accepted for the honest one.
 	evil.Spoil(func(claims oidctest.Claims) { claims["iss"] = honest.URL })
 	_, err = w.Finish(t.Context(), "evil", cookie, evil.Visit(address), netip.Addr{})
 	wantReason(t, err, auth.ProviderWrong, "issued by")
@@ -318,7 +339,10 @@ func TestGroupsThatAreToldElsewhereAreNotTakenForNone(t *testing.T) {
 		s.GroupsClaim, s.Groups = "groups", []oidc.Group{{Group: "ops", Tenant: "acme", Role: auth.Editor}}
 	})
 	elsewhere := func(claim string) oidctest.Claims {
-		return oidctest.Claims{"_claim_names": map[string]string{claim: "src1"}, "_claim_sources": map[string]any{"src1": map[string]string{"endpoint": "https://graph.example.com/ada"}}}
+		return oidctest.Claims{
+			"_claim_names":   map[string]string{claim: "src1"},
+			"_claim_sources": map[string]any{"src1": map[string]string{"endpoint": "https://graph.example.com/ada"}},
+		}
 	}
 	w.provider.SignedIn(oidctest.Person("42", "ada@example.com"), elsewhere("groups"))
 	_, err := w.signIn()
@@ -336,11 +360,14 @@ func TestDiscoveryDocumentsThatCannotBeTrusted(t *testing.T) {
 		value any
 		words string
 	}{
-		"of another issuer":            {"issuer", "https://evil.example.com", "issuer"},
-		"without PKCE by S256":         {"code_challenge_methods_supported", []string{"plain"}, "PKCE"},
-		"with a script as the address": {"authorization_endpoint", "javascript://a/%0aalert(1)", "authorization_endpoint"},
-		"with a path as the way out":   {"end_session_endpoint", "/end", "end_session_endpoint"},
-		"without keys":                 {"jwks_uri", "", "jwks_uri"},
+		"of another issuer":    {"issuer", "https://evil.example.com", "issuer"},
+		"without PKCE by S256": {"code_challenge_methods_supported", []string{"plain"}, "PKCE"},
+		"with a script as the address": {
+			"authorization_endpoint", "javascript://a/%0aalert(1)",
+			"authorization_endpoint",
+		},
+		"with a path as the way out": {"end_session_endpoint", "/end", "end_session_endpoint"},
+		"without keys":               {"jwks_uri", "", "jwks_uri"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -371,7 +398,7 @@ func TestAProviderThatIsDownDelaysNobodyElse(t *testing.T) {
 	if _, _, err := w.Start(t.Context(), "down", oidc.Purpose{}); err != nil {
 		t.Errorf("it came back: %v", err)
 	}
-	// What was read once is used while the provider is down.
+	// The cached document is used while the provider is down.
 	down.GoDown(true)
 	w.now = w.now.Add(2 * time.Hour)
 	if _, _, err := w.Start(t.Context(), "down", oidc.Purpose{}); err != nil {
@@ -398,11 +425,13 @@ func TestFailuresAreBounded(t *testing.T) {
 	w := newWorld(t)
 	w.Note("idp", auth.ProviderError{Reason: auth.ProviderClaim, Detail: "lacks the claim"})
 	for i := range 30 {
-		w.Note("idp", auth.ProviderError{Reason: auth.ProviderDenied, Detail: string(rune('A'+i)) + "\n\x00 " + strings.Repeat("x", 1000)})
+		w.Note("idp", auth.ProviderError{Reason: auth.ProviderDenied, Detail: string(rune('A'+i)) + "\n\x00 " +
+			strings.Repeat("x", 1000)})
 		w.Note("idp", auth.ProviderError{Reason: auth.ProviderWrong, Detail: "the same"})
 	}
 	failures := w.Status(t.Context())[0].Failures
-	if len(failures) != 7 || failures[0].Detail != "the same" || failures[0].Count != 30 || failures[6].Reason != auth.ProviderClaim {
+	if len(failures) != 7 || failures[0].Detail != "the same" || failures[0].Count != 30 ||
+		failures[6].Reason != auth.ProviderClaim {
 		t.Errorf("there are %d failures: %+v", len(failures), failures)
 	}
 	if detail := failures[1].Detail; len(detail) > 400 || strings.ContainsAny(detail, "\n\x00") {
@@ -423,7 +452,7 @@ func TestSigningOutAtTheProvider(t *testing.T) {
 	}
 }
 
-// must(f())(t) is f's value, and ends the test if there was an error.
+// must(f())(t) returns f's value, or fails the test.
 func must[T any](value T, err error) func(testing.TB) T {
 	return func(tb testing.TB) T {
 		tb.Helper()

@@ -20,17 +20,17 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// found is what discovery has found out.
+// found is the result of discovery.
 type found struct {
 	provider    *oidc.Provider
 	endpoint    oauth2.Endpoint
 	verifier    *oidc.IDTokenVerifier
-	endSession  *url.URL // nil: there is none
-	namesItself bool     // every answer has the parameter iss
+	endSession  *url.URL // nil for none
+	namesItself bool     // every answer contains the parameter iss
 	at          time.Time
 }
 
-// discover returns what is known about the provider, after asking it if that is nothing yet or old.
+// discover returns the cached result, and calls the provider if that is missing or old.
 func (p *provider) discover(ctx context.Context) (*found, error) {
 	now := p.options.Now()
 	p.mu.Lock()
@@ -43,7 +43,7 @@ func (p *provider) discover(ctx context.Context) (*found, error) {
 	case isRecent:
 		return nil, failed
 	}
-	// Whoever asks first does not end it for the others by leaving.
+	// The first caller's cancellation must not fail the others.
 	result := p.discovery.DoChan("", func() (any, error) { return p.ask(context.WithoutCancel(ctx)) })
 	if known != nil {
 		return known, nil
@@ -74,7 +74,6 @@ func (p *provider) ask(ctx context.Context) (*found, error) {
 	return f, nil
 }
 
-// read reads the discovery document.
 func (p *provider) read(ctx context.Context) (*found, error) {
 	provider, err := oidc.NewProvider(ctx, p.Issuer)
 	if err != nil {
@@ -94,13 +93,14 @@ func (p *provider) read(ctx context.Context) (*found, error) {
 		return nil, errors.New("the provider does not support PKCE with S256")
 	}
 	f := &found{provider: provider, endpoint: provider.Endpoint(), namesItself: more.NamesItself, at: p.options.Now()}
-	// Said always, because the library would find out by sending the code twice.
+	// Set explicitly, because the library would find out by sending the code twice.
 	f.endpoint.AuthStyle = oauth2.AuthStyleInHeader
 	if len(more.AuthMethods) > 0 && !slices.Contains(more.AuthMethods, "client_secret_basic") {
 		f.endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
 	for name, address := range map[string]string{
-		"authorization_endpoint": provider.Endpoint().AuthURL, "token_endpoint": provider.Endpoint().TokenURL, "jwks_uri": more.JWKS,
+		"authorization_endpoint": provider.Endpoint().AuthURL, "token_endpoint": provider.Endpoint().TokenURL,
+		"jwks_uri": more.JWKS,
 	} {
 		if err := p.checkEndpoint(address); err != nil {
 			return nil, fmt.Errorf("the discovery document's %s %w", name, err)
@@ -110,13 +110,13 @@ func (p *provider) read(ctx context.Context) (*found, error) {
 		if err := p.checkEndpoint(more.EndSession); err != nil {
 			return nil, fmt.Errorf("the discovery document's end_session_endpoint %w", err)
 		}
-		f.endSession, _ = url.Parse(more.EndSession) // checked just now
+		f.endSession, _ = url.Parse(more.EndSession) // checked above
 	}
 	f.verifier = provider.Verifier(&oidc.Config{ClientID: p.ClientID, Now: p.options.Now})
 	return f, nil
 }
 
-// checkEndpoint holds addresses to TLS unless the issuer itself goes without. Its error completes a sentence.
+// checkEndpoint requires https unless the issuer uses http. Its error completes a sentence.
 func (p *provider) checkEndpoint(address string) error {
 	u, err := url.Parse(address)
 	isPlain := err == nil && u.Scheme == "http" && strings.HasPrefix(p.Issuer, "http://")
@@ -133,7 +133,7 @@ func (p *provider) oauth(f *found) *oauth2.Config {
 	}
 }
 
-// identify reads an answer to a flow.
+// identify validates an answer to a flow.
 func (p *provider) identify(ctx context.Context, f flow, query url.Values) (auth.Identity, error) {
 	for _, name := range []string{"state", "code", "iss", "error"} {
 		if len(query[name]) > 1 {
@@ -174,21 +174,22 @@ func (p *provider) identify(ctx context.Context, f flow, query url.Values) (auth
 	if err := p.checkToken(f, id, claims, token.AccessToken); err != nil {
 		return auth.Identity{}, err
 	}
-	// The user information tells who somebody is, and not how this sign-in went.
+	// The user information describes the person, not this sign-in.
 	twoFactors := p.Rule.CountsAsTwoFactors && (p.SecondFactorClaim == "" || hasClaim(claims, p.SecondFactorClaim))
 	if err := p.addUserInfo(ctx, found, token, id.Subject, claims); err != nil {
 		return auth.Identity{}, err
 	}
 	if isElsewhere(claims, p.GroupsClaim) {
-		return auth.Identity{}, fmt.Errorf("the provider does not tell %s itself (_claim_names), because this person is in too many groups; "+
-			"have it tell only those that are assigned to the application", p.GroupsClaim)
+		return auth.Identity{}, fmt.Errorf(
+			"the provider does not tell %s itself (_claim_names), because this person is in too many groups; "+
+				"have it tell only those that are assigned to the application", p.GroupsClaim)
 	}
 	identity := p.identity(id.Subject, claims)
 	identity.TwoFactors = twoFactors
 	return identity, nil
 }
 
-// checkToken checks what the library leaves to its callers.
+// checkToken does the checks that the library leaves to its callers.
 func (p *provider) checkToken(f flow, id *oidc.IDToken, claims map[string]any, accessToken string) error {
 	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(f.Nonce)) != 1 {
 		return errors.New("the ID token was made for another sign-in: its nonce is another one")
@@ -210,12 +211,13 @@ func (p *provider) checkToken(f flow, id *oidc.IDToken, claims map[string]any, a
 	return nil
 }
 
-// clockDrift is how much the clocks of a provider and of Sluice may differ.
+// clockDrift bounds the difference between the provider's clock and ours.
 const clockDrift = time.Minute
 
-// checkAuthTime refuses a person who signed in at the provider before the flow began, and was not asked again. max_age obliges
-// a provider to tell auth_time. One that does not may have ignored prompt=login too, so it confirms a session only if its settings say so. It may
-// link an identity: many providers leave auth_time out, and the person has just proven the account here.
+// checkAuthTime refuses a person who was not asked to authenticate again after the flow began. max_age requires the
+// provider to add auth_time. A provider without it may also ignore prompt=login, so it steps a session up only if its
+// settings allow that. It may link an identity: many providers omit auth_time, and the person has just proven the
+// account here.
 func (p *provider) checkAuthTime(f flow, claim any) error {
 	began := f.began()
 	switch {
@@ -224,7 +226,8 @@ func (p *provider) checkAuthTime(f flow, claim any) error {
 	case claim == nil:
 		return auth.ProviderError{
 			Reason: auth.ProviderTellsNoTime,
-			Detail: "the ID token has no auth_time, so nothing shows that the provider asked for the sign-in again; have it send that claim, or set trust_without_auth_time",
+			Detail: "the ID token has no auth_time, so nothing shows that the provider asked for the sign-in again; " +
+				"have it send that claim, or set trust_without_auth_time",
 		}
 	}
 	seconds, ok := claim.(float64)
@@ -245,8 +248,10 @@ func (p *provider) checkAuthTime(f flow, claim any) error {
 
 const maxSubject = 255 // OpenID Connect Core, section 2
 
-// addUserInfo adds the claims that some providers tell only there.
-func (p *provider) addUserInfo(ctx context.Context, f *found, token *oauth2.Token, subject string, claims map[string]any) error {
+// addUserInfo adds claims that some providers only have there.
+func (p *provider) addUserInfo(ctx context.Context, f *found, token *oauth2.Token, subject string,
+	claims map[string]any,
+) error {
 	claim, _, _ := strings.Cut(p.RequiredClaim, "=")
 	isComplete := claims["email"] != nil && (p.GroupsClaim == "" || lookUp(claims, p.GroupsClaim) != nil) &&
 		(claim == "" || lookUp(claims, claim) != nil)
@@ -267,7 +272,7 @@ func (p *provider) addUserInfo(ctx context.Context, f *found, token *oauth2.Toke
 	if err := info.Claims(&more); err != nil {
 		return fmt.Errorf("read the user's information: %w", err)
 	}
-	// The address and whether it is verified belong together, so they come from one place.
+	// email and email_verified must come from the same document.
 	if claims["email"] == nil {
 		delete(claims, "email_verified")
 	} else {
@@ -292,13 +297,13 @@ func (p *provider) identity(subject string, claims map[string]any) auth.Identity
 	return identity
 }
 
-// hasClaim reports whether a claim is, or has among its values, what name=value says.
+// hasClaim reports whether a claim equals or contains the value of name=value.
 func hasClaim(claims map[string]any, want string) bool {
 	name, value, _ := strings.Cut(want, "=")
 	return slices.Contains(texts(lookUp(claims, name)), value)
 }
 
-// lookUp returns a claim by its name or, if there is none, by the path that the name is with its dots: realm_access.roles.
+// lookUp returns a claim by its name or else by a dotted path: realm_access.roles.
 func lookUp(claims map[string]any, name string) any {
 	if value, ok := claims[name]; ok {
 		return value
@@ -310,14 +315,14 @@ func lookUp(claims map[string]any, name string) any {
 	return nil
 }
 
-// isElsewhere reports whether a claim is missing and to be asked for at another address, as Microsoft Entra ID has it for people in more than 200
-// groups. Taken for no groups it would end their roles.
+// isElsewhere reports whether a claim must be fetched from another address, as at Microsoft Entra ID for people in more
+// than 200 groups. Taking it for no groups would end their roles.
 func isElsewhere(claims map[string]any, name string) bool {
 	names, _ := claims["_claim_names"].(map[string]any)
 	return name != "" && names[name] != nil && lookUp(claims, name) == nil
 }
 
-// texts returns a claim's values: of a list its elements, else the one.
+// texts returns the elements of a list, or the single value.
 func texts(value any) (all []string) {
 	switch value := value.(type) {
 	case nil:
@@ -325,17 +330,20 @@ func texts(value any) (all []string) {
 		for _, one := range value {
 			all = append(all, texts(one)...)
 		}
-	case map[string]any: // no value to compare with
+	case map[string]any: // not comparable
 	default:
 		all = append(all, fmt.Sprint(value))
 	}
 	return all
 }
 
-// answeredError is the provider's own refusal.
+// answeredError maps the provider's error to a reason.
 func answeredError(query url.Values) error {
 	code := query.Get("error")
-	refused := auth.ProviderError{Reason: auth.ProviderWrong, Detail: line("the provider answered " + code + " " + query.Get("error_description"))}
+	refused := auth.ProviderError{
+		Reason: auth.ProviderWrong,
+		Detail: line("the provider answered " + code + " " + query.Get("error_description")),
+	}
 	switch code {
 	case "access_denied", "login_required", "consent_required", "interaction_required", "account_selection_required":
 		refused.Reason = auth.ProviderDenied
@@ -345,22 +353,25 @@ func answeredError(query url.Values) error {
 	return refused
 }
 
-// exchangeError is about the request to the token endpoint. What it says has no secrets: of the provider's answer it
-// has the error and its description.
+// exchangeError maps an error of the token endpoint to a reason. The detail contains only the error and description of
+// the answer, and no secret.
 func exchangeError(err error) error {
 	var answered *oauth2.RetrieveError
 	if !errors.As(err, &answered) {
 		return auth.ProviderError{Reason: auth.ProviderAway, Detail: words(err)}
 	}
-	refused := auth.ProviderError{Reason: auth.ProviderWrong, Detail: line(fmt.Sprintf("the token endpoint answered %d %s %s",
-		answered.Response.StatusCode, answered.ErrorCode, answered.ErrorDescription))}
+	refused := auth.ProviderError{
+		Reason: auth.ProviderWrong,
+		Detail: line(fmt.Sprintf("the token endpoint answered %d %s %s",
+			answered.Response.StatusCode, answered.ErrorCode, answered.ErrorDescription)),
+	}
 	if answered.Response.StatusCode >= http.StatusInternalServerError {
 		refused.Reason = auth.ProviderAway
 	}
 	return refused
 }
 
-// words are an error's, fit for a page: of a failed request without its address' query.
+// words formats an error for a page. Addresses lose their query.
 func words(err error) string {
 	var request *url.Error
 	if errors.As(err, &request) {
@@ -372,7 +383,7 @@ func words(err error) string {
 
 const maxWords = 300 // characters
 
-// line makes one short line of visible characters of a text that others wrote.
+// line makes a short printable line of an untrusted text.
 func line(text string) string {
 	text = strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -390,8 +401,8 @@ func isText(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
 }
 
-// newClient returns a client that follows no redirects, because a redirected request would take the client secret along,
-// and reads no more than maxAnswer.
+// newClient returns a client that follows no redirects, which would forward the client secret, and reads at most
+// maxAnswer.
 func newClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxResponseHeaderBytes = 64 << 10
@@ -403,7 +414,6 @@ func newClient() *http.Client {
 
 const maxAnswer = 1 << 20
 
-// bounded cuts answers off.
 type bounded struct{ next http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -19,7 +19,8 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 )
 
-// Bounds of a configuration. The least length of a client secret matters because keys are derived from it; see flow.
+// Bounds of a configuration. The minimal length of the client secret matters because keys are derived from it; see
+// flow.
 const (
 	maxProviders  = 50
 	maxGrants     = 1000
@@ -29,30 +30,30 @@ const (
 	maxNameLength = 50
 )
 
-// Settings describe one provider, as its entry in the file does.
+// Settings configure a provider, like its entry in the file.
 type Settings struct {
-	Slug             string   `yaml:"slug"`      // names it in addresses
-	Name             string   `yaml:"name"`      // on the button; the slug if it is empty
-	Issuer           string   `yaml:"issuer"`    // exactly as its tokens have it
-	ClientID         string   `yaml:"client_id"` // that the provider knows Sluice by
+	Slug             string   `yaml:"slug"`      // used in URLs
+	Name             string   `yaml:"name"`      // on the button; "" for the slug
+	Issuer           string   `yaml:"issuer"`    // exactly as in tokens
+	ClientID         string   `yaml:"client_id"` // of Sluice at the provider
 	ClientSecret     string   `yaml:"client_secret"`
 	ClientSecretFile string   `yaml:"client_secret_file"` // relative to the file of providers
-	Scopes           []string `yaml:"scopes"`             // openid, email and profile if it is empty
+	Scopes           []string `yaml:"scopes"`             // default openid, email and profile
 	EmailDomains     []string `yaml:"email_domains"`      // of verified addresses; empty for any
 	RequiredClaim    string   `yaml:"required_claim"`     // name=value; "" for none
 	CreateAccounts   bool     `yaml:"create_accounts"`    // at the first sign-in
 	GroupsClaim      string   `yaml:"groups_claim"`
 	Groups           []Group  `yaml:"groups"`
 	SecondFactor     string   `yaml:"second_factor"` // "provider": a sign-in there counts as two factors
-	// SecondFactorClaim, name=value, is what a sign-in must have to count as two factors; "" for nothing.
+	// SecondFactorClaim, name=value, is required for a sign-in to count as two factors; "" for none.
 	SecondFactorClaim string `yaml:"second_factor_claim"`
-	// TrustWithoutAuthTime takes the word of a provider that cannot tell when somebody signed in there: it was asked to ask
-	// again.
+	// TrustWithoutAuthTime accepts a step-up authentication from a provider without auth_time, trusting that it asked
+	// the person again.
 	TrustWithoutAuthTime bool `yaml:"trust_without_auth_time"`
-	SignOut              bool `yaml:"sign_out"` // signing out of Sluice signs out there too
+	SignOut              bool `yaml:"sign_out"` // signing out also signs out there
 }
 
-// Group is what the members of a group at the provider are given: a role in one tenant, or platform admin.
+// Group gives the members of a group a role in a tenant, or platform admin.
 type Group struct {
 	Group         string    `yaml:"group"`
 	Tenant        string    `yaml:"tenant"` // a slug
@@ -60,13 +61,13 @@ type Group struct {
 	PlatformAdmin bool      `yaml:"platform_admin"`
 }
 
-// String leaves the secret out.
+// String omits the secret.
 func (s Settings) String() string { return s.Slug + " " + s.Issuer }
 
-// GoString is String, for %#v.
+// GoString omits the secret from %#v.
 func (s Settings) GoString() string { return s.String() }
 
-// ReadFile reads the file of providers, which is YAML or JSON. An error names the entry that it is about.
+// ReadFile reads the file of providers, in YAML or JSON. Errors name the entry.
 func ReadFile(name string) ([]Settings, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -110,10 +111,9 @@ func parse(text []byte) ([]Settings, error) {
 	return file.Providers, nil
 }
 
-// goType is the end of the YAML decoder's messages about unknown fields, which means nothing to readers.
+// goType matches the end of the YAML decoder's messages about unknown fields, a Go type that means nothing to readers.
 var goType = regexp.MustCompile(` in type [\w. {}\[\]"` + "`" + `:]+`)
 
-// readSecret reads the client secret from its file, if it is in one.
 func (s *Settings) readSecret(folder string) error {
 	if s.ClientSecretFile == "" {
 		return nil
@@ -140,7 +140,7 @@ func entryName(i int, s *Settings) string {
 	return fmt.Sprintf("providers[%d] (%s)", i, s.Slug)
 }
 
-// check returns an error that lists all that is wrong, one line for each entry and setting.
+// check returns an error with a line for each mistake.
 func check(entries []Settings) error {
 	var wrong []error
 	if len(entries) > maxProviders {
@@ -157,7 +157,8 @@ func check(entries []Settings) error {
 			complain("slug %q is taken by another entry", s.Slug)
 		}
 		if issuers[s.Issuer] && s.Issuer != "" {
-			complain("issuer %q is taken by another entry; accounts are known by issuer, so each needs its own", s.Issuer)
+			complain("issuer %q is taken by another entry; accounts are known by issuer, so each needs its own",
+				s.Issuer)
 		}
 		slugs[s.Slug], issuers[s.Issuer] = true, true
 	}
@@ -174,7 +175,8 @@ func (s *Settings) check(complain func(format string, args ...any)) {
 	if !slugForm.MatchString(s.Slug) {
 		complain("slug must be 1 to 32 lower-case letters, digits and dashes, got %q", s.Slug)
 	}
-	if utf8.RuneCountInString(s.Name) > maxNameLength || !utf8.ValidString(s.Name) || strings.ContainsAny(s.Name, "\r\n\x00") {
+	if utf8.RuneCountInString(s.Name) > maxNameLength || !utf8.ValidString(s.Name) ||
+		strings.ContainsAny(s.Name, "\r\n\x00") {
 		complain("name must be one line of at most %d characters", maxNameLength)
 	}
 	if err := checkIssuer(s.Issuer); err != nil {
@@ -183,8 +185,10 @@ func (s *Settings) check(complain func(format string, args ...any)) {
 	if s.ClientID == "" {
 		complain("client_id is missing")
 	}
-	if len(s.ClientSecret) < minSecret || len(s.ClientSecret) > maxSecret || strings.ContainsAny(s.ClientSecret, "\r\n\x00") {
-		complain("client_secret, or the content of client_secret_file, must be one line of %d to %d characters", minSecret, maxSecret)
+	if len(s.ClientSecret) < minSecret || len(s.ClientSecret) > maxSecret ||
+		strings.ContainsAny(s.ClientSecret, "\r\n\x00") {
+		complain("client_secret, or the content of client_secret_file, must be one line of %d to %d characters",
+			minSecret, maxSecret)
 	}
 	for _, scope := range s.Scopes {
 		if !scopeForm.MatchString(scope) {
@@ -196,16 +200,19 @@ func (s *Settings) check(complain func(format string, args ...any)) {
 			complain("email_domains: %q must be a domain in lower case, such as example.com", domain)
 		}
 	}
-	if name, value, ok := strings.Cut(s.RequiredClaim, "="); s.RequiredClaim != "" && (!ok || name == "" || value == "") {
+	if name, value, ok := strings.Cut(s.RequiredClaim, "="); s.RequiredClaim != "" &&
+		(!ok || name == "" || value == "") {
 		complain("required_claim must be name=value, got %q", s.RequiredClaim)
 	}
 	if s.CreateAccounts && len(s.EmailDomains) == 0 && s.RequiredClaim == "" {
-		complain("create_accounts needs email_domains or required_claim; otherwise everybody with an account there could sign in here")
+		complain("create_accounts needs email_domains or required_claim; otherwise everybody with an account there " +
+			"could sign in here")
 	}
 	if s.SecondFactor != "" && s.SecondFactor != "provider" {
 		complain("second_factor must be provider or left out, got %q", s.SecondFactor)
 	}
-	if name, value, ok := strings.Cut(s.SecondFactorClaim, "="); s.SecondFactorClaim != "" && (!ok || name == "" || value == "") {
+	if name, value, ok := strings.Cut(s.SecondFactorClaim, "="); s.SecondFactorClaim != "" &&
+		(!ok || name == "" || value == "") {
 		complain("second_factor_claim must be name=value, such as amr=mfa, got %q", s.SecondFactorClaim)
 	}
 	if s.SecondFactorClaim != "" && s.SecondFactor == "" {
@@ -233,13 +240,14 @@ func (s *Settings) checkGroups(complain func(format string, args ...any)) {
 	}
 }
 
-// checkIssuer completes the sentence "issuer …".
+// checkIssuer returns an error that completes "issuer …".
 func checkIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
 	switch {
 	case err != nil, u.Host == "", u.Scheme != "https" && u.Scheme != "http":
 		return errors.New("must be a URL such as https://login.example.com")
-	case u.User != nil, u.RawQuery != "", u.Fragment != "", strings.HasSuffix(issuer, "?"), strings.HasSuffix(issuer, "#"):
+	case u.User != nil, u.RawQuery != "", u.Fragment != "", strings.HasSuffix(issuer, "?"),
+		strings.HasSuffix(issuer, "#"):
 		return errors.New("must have neither credentials nor a query or fragment")
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
 		return errors.New("must begin with https://; only a provider on this machine may do without")
@@ -252,7 +260,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// rule returns what the domain needs to know.
+// rule returns the domain's part of the settings.
 func (s *Settings) rule() *auth.IdentityProvider {
 	rule := &auth.IdentityProvider{
 		Slug: s.Slug, Name: s.Name, Issuer: s.Issuer, EmailDomains: slices.Clone(s.EmailDomains),
@@ -268,7 +276,7 @@ func (s *Settings) rule() *auth.IdentityProvider {
 	return rule
 }
 
-// scopes returns what is asked for, openid always.
+// scopes always contain openid.
 func (s *Settings) scopes() []string {
 	if len(s.Scopes) == 0 {
 		return []string{"openid", "email", "profile"}

@@ -3,52 +3,55 @@ package oidc
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 )
 
-// maxFailures is how many different failures of a provider are remembered, maxOfReason of one reason. People can make up the text
-// of an answer, and so fill no more than the places of its reason.
+// maxFailures bounds the different failures kept for a provider, maxOfReason those of one reason. People can invent the
+// text of an answer, and must not evict failures of other reasons.
 const (
 	maxFailures = 20
 	maxOfReason = 5
 )
 
-// Failure is why sign-ins failed.
+// Failure is a cause of failed sign-ins.
 type Failure struct {
-	At     time.Time // the last one's
-	Count  int       // how often
+	At     time.Time // of the last one
+	Count  int
 	Reason auth.ProviderReason
-	Detail string // in words; without secrets
+	Detail string // without secrets
 }
 
-// Status is how a provider does, as this process sees it.
+// Status is the state of a provider as seen by this process.
 type Status struct {
 	*auth.IdentityProvider
-	RedirectURL string // that the provider must allow
-	Problem     string // of the last discovery; "" if it worked
+	RedirectURL string // to be registered at the provider
+	Problem     string // of the last discovery, or ""
 	CheckedAt   time.Time
-	Failures    []Failure // the latest first; of this process, since it started
+	Failures    []Failure // of this process, latest first
 }
 
-// Status asks each provider for its discovery document, unless that was read within an hour, and returns how all of them do.
+// Status reads each provider's discovery document, unless cached, and returns the state of all providers.
 func (ps *Providers) Status(ctx context.Context) []Status {
 	if ps == nil {
 		return nil
 	}
 	all := make([]Status, len(ps.list))
-	var waiting sync.WaitGroup
+	var waiting panics.Group
 	for i, p := range ps.list {
-		waiting.Go(func() {
-			_, err := p.discover(ctx)
-			all[i] = Status{IdentityProvider: p.Rule, RedirectURL: ps.RedirectURL(p.Slug)}
+		all[i] = Status{IdentityProvider: p.Rule, RedirectURL: ps.RedirectURL(p.Slug)}
+		waiting.Go(nil, "the status of a provider", func() {
+			err := panics.Do(nil, "the discovery of a provider", func() error {
+				_, err := p.discover(ctx)
+				return err
+			})
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			all[i].CheckedAt = p.triedAt
 			if p.failed != nil {
-				err = p.failed // although an older document is still in use
+				err = p.failed // an older document may still be in use
 			}
 			if err != nil {
 				all[i].Problem = err.Error()
@@ -58,25 +61,25 @@ func (ps *Providers) Status(ctx context.Context) []Status {
 			}
 		})
 	}
-	waiting.Wait()
+	_ = waiting.Wait()
 	return all
 }
 
-// Note remembers that somebody who came from a provider was refused.
+// Note records that a sign-in at a provider was refused.
 func (ps *Providers) Note(slug string, refused auth.ProviderError) {
 	if p, err := ps.find(slug); err == nil {
 		_ = p.fail(refused)
 	}
 }
 
-// fail remembers a failure, and returns it.
+// fail records a failure, and returns it.
 func (p *provider) fail(refused auth.ProviderError) error {
 	refused.Detail = line(refused.Detail)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.options.Now().UTC()
 	failure := Failure{At: now, Count: 1, Reason: refused.Reason, Detail: refused.Detail}
-	ofReason, first := 0, 0 // the oldest that makes room
+	ofReason, first := 0, 0 // the oldest, to be evicted
 	for i, old := range slices.Backward(p.failures) {
 		if old.Reason != refused.Reason {
 			continue

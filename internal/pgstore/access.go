@@ -3,7 +3,6 @@ package pgstore
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
@@ -14,7 +13,7 @@ var _ auth.AccessStore = (*Store)(nil)
 
 // WriteAccess adds entries to the security log.
 func (s *Store) WriteAccess(ctx context.Context, events []auth.AccessEvent) error {
-	// It takes no place: callers who fill theirs must not keep the log from being written.
+	// No semaphore guards this write: callers who use up their connections must not keep the log from being written.
 	if err := s.queriesFor(classRecord, everyTenant).WriteAccess(ctx, accessColumns(events)); err != nil {
 		return fmt.Errorf("write to the security log: %w", domainError(err))
 	}
@@ -46,47 +45,33 @@ func accessColumns(events []auth.AccessEvent) (columns dbsqlc.WriteAccessParams)
 	return columns
 }
 
-// AccessEvents returns up to limit entries of the security log before a place, the latest first.
-func (s *Store) AccessEvents(ctx context.Context, filter auth.AccessFilter, before auth.AccessPlace, limit int) ([]auth.AccessEvent, error) {
-	before = accessPlace(before, filter.Until)
-	rows, err := askMuch(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AccessEvent, error) {
+// AccessEvents returns a page of the security log; see auth.AccessStore.
+func (s *Store) AccessEvents(
+	ctx context.Context, tenant rules.TenantID, filter auth.AccessFilter, before auth.LogCursor, limit int,
+) ([]auth.AccessEvent, error) {
+	before = firstCursor(before, filter.Until)
+	sees := everyTenant
+	if tenant != 0 {
+		sees = only(tenant)
+	}
+	rows, err := askMuch(ctx, s, sees, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AccessEvent, error) {
+		if tenant != 0 {
+			return q.AccessEventsOf(ctx, dbsqlc.AccessEventsOfParams{
+				TenantID: tenant, BeforeAt: before.At, BeforeID: before.ID, Since: filter.From,
+				AccountID: int64(filter.Account), Kind: string(filter.Kind), Ip: ipText(&filter),
+				PageSize: rowLimit(limit),
+			})
+		}
 		return q.AccessEvents(ctx, dbsqlc.AccessEventsParams{
-			BeforeAt: before.At, BeforeID: before.ID, Since: filter.From, AccountID: int64(filter.Account), Typed: filter.Typed, Email: filter.Email,
-			Kind: string(filter.Kind), Tenant: filter.Tenant, Ip: ipText(&filter), PageSize: rowLimit(limit),
+			BeforeAt: before.At, BeforeID: before.ID, Since: filter.From, AccountID: int64(filter.Account),
+			Typed: filter.Typed, Email: filter.Email, Kind: string(filter.Kind), Tenant: filter.Tenant,
+			Ip: ipText(&filter), PageSize: rowLimit(limit),
 		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the security log: %w", err)
 	}
 	return each(rows, accessEventFromRow), nil
-}
-
-// AccessEventsOf is AccessEvents for what happened in one tenant. Of the filter it ignores Typed, Email and Tenant.
-func (s *Store) AccessEventsOf(
-	ctx context.Context, tenant rules.TenantID, filter auth.AccessFilter, before auth.AccessPlace, limit int,
-) ([]auth.AccessEvent, error) {
-	before = accessPlace(before, filter.Until)
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AccessEvent, error) {
-		return q.AccessEventsOf(ctx, dbsqlc.AccessEventsOfParams{
-			TenantID: tenant, BeforeAt: before.At, BeforeID: before.ID, Since: filter.From, AccountID: int64(filter.Account),
-			Kind: string(filter.Kind), Ip: ipText(&filter), PageSize: rowLimit(limit),
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the security log of tenant %d: %w", tenant, err)
-	}
-	return each(rows, accessEventFromRow), nil
-}
-
-// accessPlace returns the earlier one of a place and an end.
-func accessPlace(before auth.AccessPlace, until time.Time) auth.AccessPlace {
-	if before == (auth.AccessPlace{}) {
-		before.At = latestEnd
-	}
-	if !until.IsZero() && until.Before(before.At) {
-		return auth.AccessPlace{At: until} // ids begin at 1
-	}
-	return before
 }
 
 func ipText(filter *auth.AccessFilter) string {
@@ -98,8 +83,10 @@ func ipText(filter *auth.AccessFilter) string {
 
 func accessEventFromRow(row dbsqlc.AccessEvent) auth.AccessEvent {
 	event := auth.AccessEvent{
-		ID: row.AccessID, At: row.At.UTC(), Count: row.Count, Kind: auth.AccessKind(row.Kind), Account: row.AccountID, Who: row.Who,
-		Typed: row.Typed, KeyID: row.KeyID, TenantID: row.TenantID, Tenant: row.Tenant, UserAgent: row.UserAgent, Detail: row.Detail,
+		ID: row.AccessID, At: row.At.UTC(), Count: row.Count, Kind: auth.AccessKind(row.Kind), Account: row.AccountID,
+		Who:   row.Who,
+		Typed: row.Typed, KeyID: row.KeyID, TenantID: row.TenantID, Tenant: row.Tenant, UserAgent: row.UserAgent,
+		Detail:    row.Detail,
 		RequestID: row.RequestID,
 	}
 	if row.Ip != nil {

@@ -15,7 +15,9 @@ import (
 )
 
 // CreateAccount stores an account and its password's hash.
-func (s *Store) CreateAccount(ctx context.Context, by rules.Actor, account auth.Account, passwordHash string) (auth.Account, error) {
+func (s *Store) CreateAccount(ctx context.Context, by rules.Actor, account auth.Account,
+	passwordHash string,
+) (auth.Account, error) {
 	var row dbsqlc.Account
 	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
 		row, err = createAccount(ctx, q, account, passwordHash)
@@ -27,7 +29,9 @@ func (s *Store) CreateAccount(ctx context.Context, by rules.Actor, account auth.
 	return accountFromRow(row), nil
 }
 
-func createAccount(ctx context.Context, q *dbsqlc.Queries, account auth.Account, passwordHash string) (dbsqlc.Account, error) {
+func createAccount(ctx context.Context, q *dbsqlc.Queries, account auth.Account, passwordHash string) (dbsqlc.Account,
+	error,
+) {
 	return q.CreateAccount(ctx, dbsqlc.CreateAccountParams{
 		Email: account.Email, Name: account.Name, IsPlatformAdmin: account.PlatformAdmin, PasswordHash: passwordHash,
 		UnprovenIn: tenantOrNull(account.UnprovenIn),
@@ -53,8 +57,10 @@ func tenantOrNull(tenant rules.TenantID) *int64 {
 }
 
 // ProveAddress makes an account the one that has proven its address.
-func (s *Store) ProveAddress(ctx context.Context, by rules.Actor, id auth.AccountID, expected rules.Expected) (proven auth.Account, err error) {
-	by.Act = cmp.Or(by.Act, "prove the address")
+func (s *Store) ProveAddress(ctx context.Context, by rules.Actor, id auth.AccountID,
+	expected rules.Expected,
+) (proven auth.Account, err error) {
+	by.Act = cmp.Or(by.Act, "verify the address")
 	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		stored, err := q.Account(ctx, id)
 		if err != nil {
@@ -78,7 +84,8 @@ func (s *Store) ProveAddress(ctx context.Context, by rules.Actor, id auth.Accoun
 
 // PasswordHash returns the hash of an account's password.
 func (s *Store) PasswordHash(ctx context.Context, id auth.AccountID) (string, error) {
-	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) { return q.Account(ctx, id) })
+	row, err := ask(ctx, s, everyTenant,
+		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Account, error) { return q.Account(ctx, id) })
 	if err != nil {
 		return "", fmt.Errorf("read the password's hash of account %d: %w", id, err)
 	}
@@ -111,7 +118,9 @@ func (s *Store) Accounts(ctx context.Context, text string, after auth.AccountPla
 
 // UpdateAccount changes all of an account except its address and password. If that removes access, the account's
 // sessions and invitations end.
-func (s *Store) UpdateAccount(ctx context.Context, by rules.Actor, account auth.Account) (updated auth.Account, err error) {
+func (s *Store) UpdateAccount(ctx context.Context, by rules.Actor, account auth.Account) (updated auth.Account,
+	err error,
+) {
 	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		stored, err := q.Account(ctx, account.ID)
 		if err != nil {
@@ -224,16 +233,13 @@ func missingOrChanged(ctx context.Context, q *dbsqlc.Queries, id auth.AccountID)
 
 // inTransaction runs a function in a transaction that belongs to no tenant.
 func (s *Store) inTransaction(ctx context.Context, do func(context.Context, *dbsqlc.Queries) error) error {
-	release, err := take(ctx, s.places.writes)
-	if err != nil {
-		return err
-	}
-	defer release()
 	return writeError(s.transaction(ctx, classWrite, everyTenant, do))
 }
 
 // inTransactionAs is inTransaction for writes that an audit log records.
-func (s *Store) inTransactionAs(ctx context.Context, by rules.Actor, do func(context.Context, *dbsqlc.Queries) error) error {
+func (s *Store) inTransactionAs(ctx context.Context, by rules.Actor,
+	do func(context.Context, *dbsqlc.Queries) error,
+) error {
 	return s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if err := q.SetActor(ctx, actorSetting(by)); err != nil {
 			return err
@@ -241,7 +247,7 @@ func (s *Store) inTransactionAs(ctx context.Context, by rules.Actor, do func(con
 		if err := do(ctx, q); err != nil {
 			return err
 		}
-		return commitOnce(ctx, q)
+		return commitIdempotent(ctx, q)
 	})
 }
 

@@ -22,9 +22,11 @@ func TestChangesToAccountsAreAuditedOnThePlatform(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log string
-	err := connect(t, p.url).QueryRow(ctx, `SELECT string_agg(concat_ws(' ', action, actor_id = $2, after->'is_platform_admin',
+	err := connect(t, p.url).QueryRow(ctx,
+		`SELECT string_agg(concat_ws(' ', action, actor_id = $2, after->'is_platform_admin',
 		after->'password_hash_changed', before ? 'password_hash' OR after ? 'password_hash'), '; ' ORDER BY audit_id)
-		FROM platform_audit_event WHERE object_kind = 'account' AND object_id = $1`, fmt.Sprint(viewer.ID), p.ours.by.ID).Scan(&log)
+		FROM platform_audit_event WHERE object_kind = 'account' AND object_id = $1`, fmt.Sprint(viewer.ID),
+		p.ours.by.ID).Scan(&log)
 	if want := "create f false; update t true f; update t true true f"; err != nil || log != want {
 		t.Errorf("the log is %q (%v), want %q", log, err, want)
 	}
@@ -40,7 +42,8 @@ func TestTwoAdminsWhoDemoteEachOtherLeaveOne(t *testing.T) {
 	ctx := t.Context()
 	var admins [2]auth.Account
 	for i := range admins {
-		admins[i] = must(p.CreateAccount(ctx, rules.Actor{}, auth.Account{Email: fmt.Sprintf("%d@example.com", i), PlatformAdmin: true}, someHash))(t)
+		admins[i] = must(p.CreateAccount(ctx, rules.Actor{},
+			auth.Account{Email: fmt.Sprintf("%d@example.com", i), PlatformAdmin: true}, someHash))(t)
 	}
 	for round := range 20 {
 		var errs [2]error
@@ -96,8 +99,9 @@ func TestOfTwoWhoEditAPersonOneIsTold(t *testing.T) {
 	_, err := p.ChangeRole(ctx, p.ours.by, viewer)
 	wantError(t, err, rules.ErrChanged)
 	stale := rules.Expected(viewer.Version)
-	wantError(t, p.RemoveMember(ctx, p.ours.by, p.ours.tenant, viewer.Account.ID, stale), rules.ErrChanged)
-	if err := p.RemoveMember(ctx, p.ours.by, p.ours.tenant, viewer.Account.ID, rules.Expected(changed.Version)); err != nil {
+	wantError(t, p.RemoveMember(ctx, p.ours.by, p.ours.tenant, viewer.Account.ID, stale, false), rules.ErrChanged)
+	if err := p.RemoveMember(ctx, p.ours.by, p.ours.tenant, viewer.Account.ID, rules.Expected(changed.Version),
+		false); err != nil {
 		t.Error(err)
 	}
 
@@ -171,7 +175,10 @@ func TestAnAccountHasABoundedNumberOfSessions(t *testing.T) {
 	ctx := t.Context()
 	ours, theirs := p.ours.owner.Account, p.theirs.owner.Account
 	create := func(account auth.Account, token string) auth.Session {
-		session := auth.NewSession{Session: auth.Session{Account: account}, Token: tokenOf(token), PasswordHash: someHash}
+		session := auth.NewSession{
+			Session: auth.Session{Account: account}, Token: tokenOf(token),
+			PasswordHash: someHash,
+		}
 		return must(p.CreateSession(ctx, session, auth.Live{}))(t)
 	}
 	other := create(theirs, "theirs")

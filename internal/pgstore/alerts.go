@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
@@ -29,7 +30,8 @@ const alertLock = 0x736c7563
 
 // Alerts returns a tenant's alerts by id.
 func (s *Store) Alerts(ctx context.Context, tenant rules.TenantID) ([]violations.Alert, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AlertsRow, error) { return q.Alerts(ctx, tenant) })
+	rows, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AlertsRow, error) { return q.Alerts(ctx, tenant) })
 	if err != nil {
 		return nil, fmt.Errorf("read alerts: %w", err)
 	}
@@ -40,7 +42,8 @@ func (s *Store) Alerts(ctx context.Context, tenant rules.TenantID) ([]violations
 
 // Alert returns one alert.
 func (s *Store) Alert(ctx context.Context, tenant rules.TenantID, id int64) (violations.Alert, error) {
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AlertRow, error) { return q.Alert(ctx, tenant, id) })
+	row, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AlertRow, error) { return q.Alert(ctx, tenant, id) })
 	if err != nil {
 		return violations.Alert{}, fmt.Errorf("read alert %d: %w", id, err)
 	}
@@ -55,8 +58,9 @@ func (s *Store) CreateAlert(ctx context.Context, by rules.Actor, alert violation
 			return 0, err
 		}
 		return q.CreateAlert(ctx, dbsqlc.CreateAlertParams{
-			TenantID: alert.Tenant, Name: alert.Name, Kind: string(alert.Kind), RuleID: ruleOrNil(alert.Rule), PerSubject: alert.PerSubject,
-			Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
+			TenantID: alert.Tenant, Name: alert.Name, Kind: string(alert.Kind), RuleID: ruleOrNil(alert.Rule),
+			PerSubject: alert.PerSubject,
+			Threshold:  alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
 			Format: string(alert.Format), Url: alert.URL, Email: alert.Email, Secret: secret, IsActive: alert.Active,
 		})
 	})
@@ -78,7 +82,8 @@ func (s *Store) UpdateAlert(ctx context.Context, by rules.Actor, alert violation
 			return 0, err
 		}
 		return alert.ID, foundOne(q.UpdateAlert(ctx, dbsqlc.UpdateAlertParams{
-			TenantID: alert.Tenant, AlertID: alert.ID, Name: alert.Name, Kind: string(alert.Kind), RuleID: ruleOrNil(alert.Rule),
+			TenantID: alert.Tenant, AlertID: alert.ID, Name: alert.Name, Kind: string(alert.Kind),
+			RuleID:     ruleOrNil(alert.Rule),
 			PerSubject: alert.PerSubject, Threshold: alert.Threshold, WindowMinutes: int32(alert.Window / time.Minute),
 			Format: string(alert.Format), Url: alert.URL, Email: alert.Email, Secret: secret, IsActive: alert.Active,
 		}))
@@ -112,7 +117,8 @@ func (s *Store) RotateAlertSecret(
 
 // SilenceAlert begins or ends a silence.
 func (s *Store) SilenceAlert(
-	ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected, silence violations.Silence,
+	ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected,
+	silence violations.Silence,
 ) (violations.Alert, error) {
 	act, until := "silence", &silence.Until
 	if silence.Until.IsZero() {
@@ -138,7 +144,9 @@ func (s *Store) SilenceAlert(
 }
 
 // RemoveAlert removes an alert and its deliveries.
-func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected) error {
+func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64,
+	expected rules.Expected,
+) error {
 	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, queries *dbsqlc.Queries) error {
 		if err := expectAlert(ctx, queries, tenant, id, expected); err != nil {
 			return err
@@ -151,10 +159,11 @@ func (s *Store) RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.Te
 	return nil
 }
 
-// changeAlert changes one alert in the name of an actor. An active alert needs a rule and somebody to tell; otherwise it would
-// never fire or reach nobody.
+// changeAlert changes one alert in the name of an actor. An active alert needs a rule and somebody to tell; otherwise
+// it would never fire or reach nobody.
 func (s *Store) changeAlert(
-	ctx context.Context, by rules.Actor, tenant rules.TenantID, change func(context.Context, *dbsqlc.Queries) (id int64, err error),
+	ctx context.Context, by rules.Actor, tenant rules.TenantID,
+	change func(context.Context, *dbsqlc.Queries) (id int64, err error),
 ) (changed violations.Alert, err error) {
 	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, queries *dbsqlc.Queries) error {
 		id, err := change(ctx, queries)
@@ -166,12 +175,18 @@ func (s *Store) changeAlert(
 			return err
 		}
 		if row.Alert.IsActive && row.RuleRemoved {
-			return rules.FieldErrors{{Field: "rule_id", Message: "was removed; choose another rule, or leave the alert off"}}
+			return rules.FieldErrors{{
+				Field:   "rule_id",
+				Message: "was removed; choose another rule, or leave the alert off",
+			}}
 		}
 		if row.Alert.IsActive && row.Alert.Format == string(violations.FormatEmail) {
 			_, err := queries.ProvenMember(ctx, tenant, row.Alert.Email)
 			if errors.Is(err, pgx.ErrNoRows) {
-				return rules.FieldErrors{{Field: "email", Message: "must be the proven address of a member of the tenant who can sign in"}}
+				return rules.FieldErrors{{
+					Field:   "email",
+					Message: "must be the verified address of a member of the tenant who can sign in",
+				}}
 			}
 			if err != nil {
 				return err
@@ -184,13 +199,17 @@ func (s *Store) changeAlert(
 }
 
 // expectAlert returns an error unless an alert has the expected version. The tenant is locked, so the version stays.
-func expectAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64, expected rules.Expected) error {
+func expectAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64,
+	expected rules.Expected,
+) error {
 	_, err := storedAlert(ctx, q, tenant, id, expected)
 	return err
 }
 
 // storedAlert returns an alert of the expected version.
-func storedAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64, expected rules.Expected) (dbsqlc.Alert, error) {
+func storedAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64,
+	expected rules.Expected,
+) (dbsqlc.Alert, error) {
 	row, err := q.Alert(ctx, tenant, id)
 	if err != nil {
 		return row.Alert, err
@@ -200,55 +219,81 @@ func storedAlert(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, 
 
 // TestAlert creates a test delivery that is due at once.
 func (s *Store) TestAlert(ctx context.Context, tenant rules.TenantID, id int64) (violations.Delivery, error) {
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Delivery, error) {
-		if _, err := q.Alert(ctx, tenant, id); err != nil {
-			return dbsqlc.Delivery{}, err
+	var row dbsqlc.Delivery
+	err := s.transaction(ctx, classWrite, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
+		_, err := q.Alert(ctx, tenant, id)
+		if err != nil {
+			return err
 		}
-		row, err := q.TestAlert(ctx, tenant, id)
-		if errors.Is(err, pgx.ErrNoRows) {
-			err = rules.ErrInUse
+		if row, err = q.TestAlert(ctx, tenant, id); errors.Is(err, pgx.ErrNoRows) {
+			return rules.ErrInUse
 		}
-		return row, err
+		if err != nil {
+			return err
+		}
+		return enqueue(ctx, q, tenant, violations.TestKind, row.DeliveryID, time.Time{})
 	})
 	if err != nil {
-		return violations.Delivery{}, fmt.Errorf("test alert %d: %w", id, err)
+		return violations.Delivery{}, fmt.Errorf("test alert %d: %w", id, domainError(err))
 	}
-	return deliveryFromRow(row), nil
+	return pendingFromRow(row), nil
 }
 
 // RetryDelivery makes a delivery due at once.
-func (s *Store) RetryDelivery(ctx context.Context, tenant rules.TenantID, alert, id int64) (violations.Delivery, error) {
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Delivery, error) {
-		row, err := q.RetryAlertDelivery(ctx, tenant, alert, id)
-		if !errors.Is(err, pgx.ErrNoRows) {
-			return row, err
+func (s *Store) RetryDelivery(ctx context.Context, tenant rules.TenantID, alert, id int64) (violations.Delivery,
+	error,
+) {
+	var row dbsqlc.Delivery
+	err := s.transaction(ctx, classWrite, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+		if row, err = q.RetryAlertDelivery(ctx, tenant, alert, id); errors.Is(err, pgx.ErrNoRows) {
+			if _, err = q.AlertDelivery(ctx, tenant, alert, id); err == nil {
+				err = rules.ErrFinal
+			}
 		}
-		if row, err = q.AlertDelivery(ctx, tenant, alert, id); err != nil {
-			return row, err
+		if err != nil {
+			return err
 		}
-		if row.State == string(violations.DeliveryDelivered) {
-			return row, rules.ErrFinal
+		kind := violations.DeliveryKind
+		if row.IsTest {
+			kind = violations.TestKind
 		}
-		return row, rules.ErrInUse
+		due, err := q.EnqueueJob(ctx, dbsqlc.EnqueueJobParams{
+			TenantID: tenant, Kind: kind, About: strconv.FormatInt(id, 10), IsRetry: true,
+		})
+		if err == nil && due == 0 {
+			err = rules.ErrInUse
+		}
+		return err
 	})
 	if err != nil {
-		return violations.Delivery{}, fmt.Errorf("retry delivery %d: %w", id, err)
+		return violations.Delivery{}, fmt.Errorf("retry delivery %d: %w", id, domainError(err))
 	}
-	return deliveryFromRow(row), nil
+	return pendingFromRow(row), nil
+}
+
+// pendingFromRow returns a delivery that is due now.
+func pendingFromRow(row dbsqlc.Delivery) violations.Delivery {
+	d := deliveryFromRow(row)
+	d.NextAttemptAt = time.Now().UTC()
+	return d
 }
 
 // AlertDeliveries returns deliveries, newest first.
-func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64, limit int) ([]violations.Delivery, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AlertDeliveriesBeforeRow, error) {
-		return q.AlertDeliveriesBefore(ctx, dbsqlc.AlertDeliveriesBeforeParams{
-			TenantID: tenant, AlertID: alert, Before: cmp.Or(before, math.MaxInt64), PageSize: rowLimit(limit),
+func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64,
+	limit int,
+) ([]violations.Delivery, error) {
+	rows, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AlertDeliveriesBeforeRow, error) {
+			return q.AlertDeliveriesBefore(ctx, dbsqlc.AlertDeliveriesBeforeParams{
+				TenantID: tenant, AlertID: alert, Before: cmp.Or(before, math.MaxInt64), PageSize: rowLimit(limit),
+			})
 		})
-	})
 	if err != nil {
 		return nil, fmt.Errorf("read deliveries: %w", err)
 	}
 	return each(rows, func(row dbsqlc.AlertDeliveriesBeforeRow) violations.Delivery {
 		delivery := deliveryFromRow(row.Delivery)
+		delivery.NextAttemptAt, delivery.UnderWay = sinceEpoch(row.NextRunAt), row.UnderWay
 		switch auth.MailState(row.MailState) {
 		case auth.MailQueued:
 			delivery.State, delivery.Error, delivery.InMail = violations.DeliveryPending, row.MailError, true
@@ -262,64 +307,63 @@ func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, aler
 
 // AlertingTenants returns the tenants that have active alerts.
 func (s *Store) AlertingTenants(ctx context.Context) ([]rules.TenantID, error) {
-	tenants, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]rules.TenantID, error) { return q.AlertingTenants(ctx) })
+	tenants, err := ask(ctx, s, everyTenant,
+		func(ctx context.Context, q *dbsqlc.Queries) ([]rules.TenantID, error) { return q.AlertingTenants(ctx) })
 	if err != nil {
 		return nil, fmt.Errorf("read which tenants have alerts: %w", err)
 	}
 	return tenants, nil
 }
 
-// ClaimDeliveries leases due deliveries.
-func (s *Store) ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, perTenant, limit int) ([]violations.Notice, error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ClaimAlertDeliveriesRow, error) {
-		return q.ClaimAlertDeliveries(ctx, dbsqlc.ClaimAlertDeliveriesParams{
-			Now: now, LeaseEnds: leaseEnds, PerTenant: int64(perTenant), AtMost: rowLimit(limit),
+// Notice returns a delivery to be attempted.
+func (s *Store) Notice(ctx context.Context, tenant rules.TenantID, id int64) (violations.Notice, error) {
+	row, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.DeliveryToSendRow, error) {
+			return q.DeliveryToSend(ctx, tenant, id)
 		})
-	})
 	if err != nil {
-		return nil, fmt.Errorf("claim deliveries: %w", err)
+		return violations.Notice{}, fmt.Errorf("read delivery %d: %w", id, err)
 	}
-	return each(rows, func(row dbsqlc.ClaimAlertDeliveriesRow) violations.Notice {
-		return violations.Notice{
-			Delivery: deliveryFromRow(row.Delivery), Of: s.alertFromRow(row.Alert, false, time.Time{}), TenantSlug: row.Slug, Pattern: row.RulePattern, Detail: row.RuleDetail,
-		}
-	}), nil
+	return violations.Notice{
+		Delivery: deliveryFromRow(row.Delivery), Of: s.alertFromRow(row.Alert, false, time.Time{}),
+		TenantSlug: row.Slug, Pattern: row.RulePattern, Detail: row.RuleDetail,
+	}, nil
 }
 
 // alertMailLife is how long a mail server may be away before the mail of an alert is given up.
 const alertMailLife = 4 * time.Hour
 
-// errOvertaken means that another process took an attempt over.
-var errOvertaken = errors.New("another attempt began")
+// errOvertaken rolls back the mail of a delivery that was delivered or silenced meanwhile.
+var errOvertaken = errors.New("the delivery was delivered meanwhile")
 
 // MailDelivery queues the message of a delivery, if its recipient still is a member.
-func (s *Store) MailDelivery(ctx context.Context, n *violations.Notice, now time.Time) (refused string, err error) {
+func (s *Store) MailDelivery(ctx context.Context, n *violations.Notice) (refused string, err error) {
 	err = s.transaction(ctx, classBackground, only(n.Tenant), func(ctx context.Context, queries *dbsqlc.Queries) error {
 		to, err := queries.ProvenMember(ctx, n.Tenant, n.Of.Email)
 		if errors.Is(err, pgx.ErrNoRows) {
-			refused = "the address is not the proven one of a member who can sign in"
+			refused = "the address is not the verified one of a member who can sign in"
 			return nil
 		}
 		if err != nil {
 			return err
 		}
 		mail, err := queueMail(ctx, queries, auth.Mail{
-			Tenant: n.Tenant, Kind: auth.MailAlert, To: to.Email, Account: to.AccountID, GiveUpAt: now.Add(alertMailLife),
+			Tenant: n.Tenant, Kind: auth.MailAlert, To: to.Email, Account: to.AccountID,
+			GiveUpAt: time.Now().Add(alertMailLife),
 			Facts: map[string]string{
 				auth.FactTenant: n.TenantSlug, auth.FactSlug: n.TenantSlug, auth.FactAlert: n.Of.Name,
 				auth.FactAlertID: strconv.FormatInt(n.Of.ID, 10), auth.FactText: n.Summary(),
 			},
 		}, auth.TenantMail)
 		if errors.Is(err, auth.ErrTooMuchMail) {
-			refused = fmt.Sprintf("alerts sent more than %d messages in a day, or %d wait for the mail server", auth.TenantMail.Day, auth.TenantMail.Queued)
+			refused = fmt.Sprintf("alerts sent more than %d messages in a day, or %d wait for the mail server",
+				auth.TenantMail.Day, auth.TenantMail.Queued)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		mailed, err := queries.DeliveryMailed(ctx, dbsqlc.DeliveryMailedParams{
-			AttemptedAt: now, MailID: mail.ID, TenantID: n.Tenant, DeliveryID: n.ID, Attempt: int32(n.Attempts),
-		})
+		mailed, err := queries.DeliveryMailed(ctx, mail.ID, n.Tenant, n.ID)
 		if err == nil && mailed == 0 {
 			err = errOvertaken
 		}
@@ -335,15 +379,32 @@ func (s *Store) MailDelivery(ctx context.Context, n *violations.Notice, now time
 }
 
 // FinishDelivery stores the result of an attempt.
-func (s *Store) FinishDelivery(ctx context.Context, d violations.Delivery) error {
-	_, err := ask(ctx, s, only(d.Tenant), func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
+func (s *Store) FinishDelivery(ctx context.Context, job *jobs.Job, id int64, status int, failure string,
+	delivered bool,
+) error {
+	tenant := rules.TenantID(job.Tenant)
+	_, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
 		return nil, q.FinishAlertDelivery(ctx, dbsqlc.FinishAlertDeliveryParams{
-			TenantID: d.Tenant, DeliveryID: d.ID, Attempt: int32(d.Attempts), State: string(d.State), AttemptedAt: d.AttemptedAt,
-			NextAttemptAt: d.NextAttemptAt, HttpStatus: int32(d.Status), Error: d.Error,
+			TenantID: tenant, DeliveryID: id, Delivered: delivered, HttpStatus: int32(status), Error: failure,
+			JobID: job.ID, Claim: job.Claim,
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("finish delivery %d: %w", d.ID, err)
+		return fmt.Errorf("finish delivery %d: %w", id, err)
+	}
+	return nil
+}
+
+// GiveUpDelivery ends a delivery without success.
+func (s *Store) GiveUpDelivery(ctx context.Context, job *jobs.Job, id int64, failure string) error {
+	tenant := rules.TenantID(job.Tenant)
+	_, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
+		return nil, q.GiveUpDelivery(ctx, dbsqlc.GiveUpDeliveryParams{
+			Error: failure, TenantID: tenant, DeliveryID: id, JobID: job.ID, Claim: job.Claim,
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("give delivery %d up: %w", id, err)
 	}
 	return nil
 }
@@ -359,19 +420,22 @@ func alertError(err error) error {
 
 func (s *Store) alertFromRow(row dbsqlc.Alert, ruleRemoved bool, raisedAt time.Time) violations.Alert {
 	alert := violations.Alert{
-		ID: row.AlertID, Tenant: row.TenantID, Name: row.Name, Kind: violations.AlertKind(row.Kind), PerSubject: row.PerSubject,
-		Threshold: row.Threshold, Window: time.Duration(row.WindowMinutes) * time.Minute,
-		Format: violations.Format(row.Format), URL: row.Url, Email: row.Email, Active: row.IsActive, Version: row.Version,
+		ID: row.AlertID, Tenant: row.TenantID, Name: row.Name, Kind: violations.AlertKind(row.Kind),
+		PerSubject: row.PerSubject,
+		Threshold:  row.Threshold, Window: time.Duration(row.WindowMinutes) * time.Minute,
+		Format: violations.Format(row.Format), URL: row.Url, Email: row.Email, Active: row.IsActive,
+		Version:     row.Version,
 		RuleRemoved: ruleRemoved,
-		Silence:     violations.Silence{Until: orZero(row.SilencedUntil), By: row.SilencedBy, Reason: row.SilenceReason},
+		Silence: violations.Silence{
+			Until: orZero(row.SilencedUntil), By: row.SilencedBy,
+			Reason: row.SilenceReason,
+		},
 	}
 	alert.Secret, alert.SecretIsClosed = s.opened(alertUse, row.TenantID, row.Secret)
 	if row.RuleID != nil {
 		alert.Rule = *row.RuleID
 	}
-	if raisedAt.Unix() > 0 {
-		alert.RaisedAt = raisedAt.UTC()
-	}
+	alert.RaisedAt = sinceEpoch(raisedAt)
 	return alert
 }
 
@@ -387,8 +451,8 @@ func deliveryFromRow(row dbsqlc.Delivery) violations.Delivery {
 		ID: row.DeliveryID, Tenant: row.TenantID, Alert: row.AlertID,
 		Firing:   violations.Firing{Subject: row.Subject, Denied: row.Denied, Since: row.Since.UTC()},
 		RaisedAt: row.RaisedAt.UTC(), State: violations.DeliveryState(row.State),
-		Attempts: int(row.Attempts), NextAttemptAt: row.NextAttemptAt.UTC(), AttemptedAt: orZero(row.AttemptedAt), Error: row.Error,
-		Test: row.IsTest, UnderWay: orZero(row.LeaseEndsAt).After(time.Now()), Silenced: row.Silenced,
+		Attempts: int(row.Attempts), AttemptedAt: orZero(row.AttemptedAt), Error: row.Error, Test: row.IsTest,
+		Silenced: row.Silenced,
 	}
 	if row.RuleID != nil {
 		d.Rule = *row.RuleID

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -28,24 +29,15 @@ func (r *receiver) Send(_ context.Context, notice *violations.Notice) (int, erro
 	return r.answer()
 }
 
-func (w *world) watch(sender violations.Sender) *violations.AlertWatch {
-	return violations.NewAlertWatch(w, sender, slog.New(slog.DiscardHandler))
+// deliver lets three processes attempt what is due.
+func (w *world) deliver(t *testing.T, sender violations.Sender) {
+	t.Helper()
+	w.work(t, violations.AlertKinds(w, sender, slog.New(slog.DiscardHandler))[1:]...)
 }
 
-// deliver lets three processes attempt what is due.
-func (w *world) deliver(t *testing.T, sender violations.Sender, at time.Time) {
+func (w *world) raiseAll(t *testing.T, now time.Time) error {
 	t.Helper()
-	var processes sync.WaitGroup
-	for range 3 {
-		processes.Go(func() {
-			watch := w.watch(sender)
-			if err := watch.Deliver(t.Context(), at); err != nil {
-				t.Error(err)
-			}
-			watch.Wait()
-		})
-	}
-	processes.Wait()
+	return violations.RaiseAll(t.Context(), w, now, slog.New(slog.DiscardHandler))
 }
 
 func TestADeliveryIsTriedUntilItIsAnswered(t *testing.T) {
@@ -55,37 +47,42 @@ func TestADeliveryIsTriedUntilItIsAnswered(t *testing.T) {
 	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
 	w.deny(t, w.ours.user, "42", now, 12)
 	target := &receiver{answer: func() (int, error) { return 0, errors.New("connection \x00\xff refused") }}
-	if err := w.watch(target).Raise(ctx, now); err != nil {
+	if err := w.raiseAll(t, now); err != nil {
 		t.Fatal(err)
 	}
-	deliver := func(at time.Time) violations.Delivery {
+	deliver := func() violations.Delivery {
 		t.Helper()
-		w.deliver(t, target, at)
+		w.deliver(t, target)
 		listed := must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 10))(t)
 		if len(listed) != 1 {
 			t.Fatalf("there are %d deliveries, want 1", len(listed))
 		}
 		return listed[0]
 	}
-	d := deliver(now)
+	d := deliver()
 	if d.State != violations.DeliveryPending || d.Attempts != 1 || !strings.Contains(d.Error, "refused") ||
-		!d.NextAttemptAt.Equal(now.Add(30*time.Second)) || d.Denied != 12 {
+		d.Denied != 12 {
 		t.Errorf("after an attempt it is %+v", d)
 	}
-	if d = deliver(now.Add(29 * time.Second)); d.Attempts != 1 {
+	wantPause(t, d.NextAttemptAt, 30*time.Second)
+	if d = deliver(); d.Attempts != 1 {
 		t.Error("it was tried again before its time")
 	}
 	target.answer = func() (int, error) { return 503, nil }
-	if d = deliver(now.Add(30 * time.Second)); d.Attempts != 2 || d.Status != 503 || !d.NextAttemptAt.Equal(now.Add(90*time.Second)) {
+	w.due(t)
+	if d = deliver(); d.Attempts != 2 || d.Status != 503 || d.Error != "" {
 		t.Errorf("after the second attempt it is %+v", d)
 	}
+	wantPause(t, d.NextAttemptAt, time.Minute)
 	target.answer = func() (int, error) { return 204, nil }
-	if d = deliver(now.Add(90 * time.Second)); d.State != violations.DeliveryDelivered || d.Status != 204 || d.Error != "" {
+	w.due(t)
+	if d = deliver(); d.State != violations.DeliveryDelivered || d.Status != 204 || d.Error != "" {
 		t.Errorf("after an answer it is %+v", d)
 	}
-	deliver(now.Add(4 * time.Minute))
-	if len(target.posts) != 3 {
-		t.Errorf("it was posted %d times, want 3", len(target.posts))
+	w.due(t)
+	deliver()
+	if len(target.posts) != 3 || w.jobsLike(t, "true") != 0 {
+		t.Errorf("it was posted %d times, want 3, and %d jobs are left", len(target.posts), w.jobsLike(t, "true"))
 	}
 }
 
@@ -99,18 +96,22 @@ func TestADeliveryIsGivenUpAtLastAndRetriedByHand(t *testing.T) {
 	target := &receiver{answer: func() (int, error) { return 302, nil }}
 	latest := func() violations.Delivery { return must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 1))(t)[0] }
 	for range 15 {
-		w.deliver(t, target, at)
-		at = latest().NextAttemptAt
+		w.deliver(t, target)
+		w.due(t)
 	}
 	d := latest()
-	if d.State != violations.DeliveryFailed || d.Attempts != 12 || len(target.posts) != 12 {
+	if d.State != violations.DeliveryFailed || d.Attempts != 12 || len(target.posts) != 12 || d.Status != 302 ||
+		d.Error != "" {
 		t.Errorf("after %d posts it is %+v, want 12 and failed", len(target.posts), d)
+	}
+	if w.jobsLike(t, "true") != 0 {
+		t.Error("a receiver's refusals are parked")
 	}
 	for range 2 {
 		if d = must(w.RetryDelivery(ctx, w.ours.ID, alert.ID, d.ID))(t); d.State != violations.DeliveryPending {
 			t.Errorf("after it was retried by hand it is %+v", d)
 		}
-		w.deliver(t, target, time.Now().Add(time.Second))
+		w.deliver(t, target)
 		target.answer = func() (int, error) { return 200, nil }
 	}
 	if d = latest(); d.State != violations.DeliveryDelivered || d.Attempts != 14 {
@@ -125,31 +126,121 @@ func TestADeliveryIsGivenUpAtLastAndRetriedByHand(t *testing.T) {
 func TestAWorkerThatDiedIsReplaced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ctx, now := t.Context(), time.Now().UTC().Truncate(time.Microsecond)
+	ctx, now := t.Context(), time.Now()
 	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
 	w.deny(t, w.ours.user, "42", now, 12)
 	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
-	lease := now.Add(time.Minute)
-	dead := must(w.ClaimDeliveries(ctx, now, lease, 4, 10))(t)
-	if len(dead) != 1 || dead[0].TenantSlug != "ours" || dead[0].Of.Secret != "hush" {
-		t.Fatalf("claimed %+v", dead)
+	late := w.claim(t, violations.DeliveryKind)
+	target := &receiver{answer: func() (int, error) { return 200, nil }}
+	w.deliver(t, target)
+	d := must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 1))(t)[0]
+	if len(target.posts) > 0 || !d.UnderWay {
+		t.Errorf("it was attempted twice within the lease, and is %+v", d)
 	}
-	if early := must(w.ClaimDeliveries(ctx, now.Add(59*time.Second), lease, 4, 10))(t); len(early) != 0 {
-		t.Error("it was claimed twice within the lease")
-	}
-	_, err := w.RetryDelivery(ctx, w.ours.ID, alert.ID, dead[0].ID)
+	_, err := w.RetryDelivery(ctx, w.ours.ID, alert.ID, d.ID)
 	wantError(t, err, rules.ErrInUse)
-	second := must(w.ClaimDeliveries(ctx, lease, lease.Add(time.Minute), 4, 10))(t)
-	if len(second) != 1 || second[0].Attempts != 2 {
-		t.Fatalf("after the lease %+v was claimed", second)
+	w.die(t)
+	w.deliver(t, target)
+	if d = must(w.AlertDeliveries(ctx, w.ours.ID, 0, 0, 1))(t)[0]; d.State != violations.DeliveryDelivered {
+		t.Errorf("after the lease it is %+v", d)
 	}
-	late := dead[0].Delivery
-	late.State, late.AttemptedAt = violations.DeliveryDelivered, now
-	if err := w.FinishDelivery(ctx, late); err != nil {
+	// The one that was thought dead stores that its attempt failed.
+	if err := w.FinishDelivery(ctx, &late, d.ID, 500, "late", false); err != nil {
 		t.Error(err)
 	}
-	if d := must(w.AlertDeliveries(ctx, w.ours.ID, 0, 0, 1))(t)[0]; d.State != violations.DeliveryPending {
-		t.Error("the one that was thought dead finished another's attempt")
+	if err := w.GiveUpDelivery(ctx, &late, d.ID, "late"); err != nil {
+		t.Error(err)
+	}
+	if again := must(w.AlertDeliveries(ctx, w.ours.ID, 0, 0, 1))(t)[0]; again != d {
+		t.Errorf("the one that was thought dead left %+v, want %+v", again, d)
+	}
+}
+
+func TestAProcessThatFrozeDoesNotReviveWhatWasGivenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, now := t.Context(), time.Now()
+	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
+	w.deny(t, w.ours.user, "42", now, 12)
+	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
+	w.deliver(t, &receiver{answer: func() (int, error) {
+		// It froze for longer than its lease, and another process made the last attempt.
+		exec(t, w.url, "DELETE FROM job")
+		exec(t, w.url, "UPDATE delivery SET state = 'failed', error = 'refused'")
+		return 500, nil
+	}})
+	if d := must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 1))(t)[0]; d.State != violations.DeliveryFailed ||
+		d.Error != "refused" {
+		t.Errorf("the process that froze left %+v", d)
+	}
+}
+
+func TestAnAnsweredDeliveryIsStoredThoughTheProcessStops(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, now := t.Context(), time.Now()
+	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
+	w.deny(t, w.ours.user, "42", now, 12)
+	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
+	working, stop := context.WithCancel(ctx)
+	target := &receiver{answer: func() (int, error) { stop(); return 200, nil }}
+	r := runner(w, slog.New(slog.DiscardHandler),
+		violations.AlertKinds(w, target, slog.New(slog.DiscardHandler))[1:]...)
+	if err := r.Round(working); err != nil {
+		t.Fatal(err)
+	}
+	r.Wait()
+	if d := must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 1))(t)[0]; d.State != violations.DeliveryDelivered ||
+		w.jobsLike(t, "true") != 0 {
+		t.Errorf("after it was answered it is %+v, and %d jobs are left", d, w.jobsLike(t, "true"))
+	}
+}
+
+func TestADeliveryWhoseProcessesDieIsParkedAndFailed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, now := t.Context(), time.Now()
+	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
+	w.deny(t, w.ours.user, "42", now, 12)
+	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
+	target := &receiver{answer: func() (int, error) { panic("poison") }}
+	latest := func() violations.Delivery { return must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 1))(t)[0] }
+	exec(t, w.url, "UPDATE job SET attempts = 11")
+	w.deliver(t, target)
+	if d := latest(); d.State != violations.DeliveryFailed || !strings.Contains(d.Error, "poison") {
+		t.Errorf("after the last panic it is %+v", d)
+	}
+	parked := must(w.ParkedJobs(ctx, 0, 10))(t)
+	if len(parked) != 1 || parked[0].Kind != violations.DeliveryKind || parked[0].Tenant != w.ours.Slug {
+		t.Fatalf("the parked jobs are %+v", parked)
+	}
+	target.answer = func() (int, error) { return 200, nil }
+	if err := w.As(tester).RetryJob(ctx, parked[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	w.deliver(t, target)
+	if d := latest(); d.State != violations.DeliveryDelivered || w.jobsLike(t, "true") != 0 {
+		t.Errorf("after it was retried it is %+v, and %d jobs are left", d, w.jobsLike(t, "true"))
+	}
+}
+
+func TestASilencedOrRemovedAlertsDeliveriesAreNotSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, now := t.Context(), time.Now()
+	silenced := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
+	removed := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
+	w.deny(t, w.ours.user, "42", now, 12)
+	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
+	must(w.SilenceAlert(ctx, tester, w.ours.ID, silenced.ID, rules.AnyVersion,
+		violations.Silence{Until: now.Add(time.Hour), By: "test"}))(t)
+	if err := w.RemoveAlert(ctx, tester, w.ours.ID, removed.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	target := &receiver{answer: func() (int, error) { return 200, nil }}
+	w.deliver(t, target)
+	if len(target.posts) != 0 || w.jobsLike(t, "true") != 0 {
+		t.Errorf("%d were sent, and %d jobs are left", len(target.posts), w.jobsLike(t, "true"))
 	}
 }
 
@@ -208,7 +299,8 @@ func TestATenantWhoseReceiverIsDeadHoldsNobodyBack(t *testing.T) {
 	var processes sync.WaitGroup
 	defer processes.Wait()
 	defer stop()
-	processes.Go(func() { violations.WatchAlerts(ctx, w, hole, slog.New(slog.DiscardHandler)) })
+	log := slog.New(slog.DiscardHandler)
+	processes.Go(func() { runner(w, log, violations.AlertKinds(w, hole, log)...).Run(ctx) })
 	<-hole.reached
 	test := must(w.TestAlert(t.Context(), w.theirs.ID, w.theirs.alert.ID))(t)
 	select {
@@ -222,8 +314,10 @@ func TestATenantWhoseReceiverIsDeadHoldsNobodyBack(t *testing.T) {
 	for range 3 {
 		<-hole.reached
 	}
-	if more := must(w.ClaimDeliveries(t.Context(), time.Now(), time.Now().Add(time.Minute), 4, 64))(t); len(more) > 0 {
-		t.Errorf("another process begins %d more attempts for a tenant that has four under way", len(more))
+	more, _, err := w.ClaimJobs(ctx, []jobs.Claim{{Kind: violations.DeliveryKind, Room: 64, PerTenant: 4}})
+	if err != nil || len(more) > 0 {
+		t.Errorf("another process begins %d more attempts for a tenant that has four under way: %v",
+			len(more), err)
 	}
 	close(hole.open)
 	for range deliveries - 4 {
@@ -249,11 +343,12 @@ func TestATenantWithAHundredAlertsThatFireHoldsNobodyBack(t *testing.T) {
 		must(w.CreateAlert(t.Context(), tester, alertOn(greedy.user, true)))(t)
 	}
 	exec(t, w.url, `INSERT INTO violation_minute (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
-		SELECT $1, date_trunc('minute', $3::timestamptz), $2, n::text, false, 100, 0 FROM generate_series(1, 20000) AS n`,
+		SELECT $1, date_trunc('minute', $3::timestamptz), $2, n::text, false, 100,
+			0 FROM generate_series(1, 20000) AS n`,
 		greedy.ID, greedy.user.ID, now)
 	must(w.CreateAlert(t.Context(), tester, alertOn(w.ours.user, false)))(t)
 	w.deny(t, w.ours.user, "42", now, 12)
-	_ = w.watch(nil).Raise(t.Context(), now) // what a greedy tenant's alerts end with is its own concern
+	_ = w.raiseAll(t, now) // what a greedy tenant's alerts end with is its own concern
 	if raised := must(w.AlertDeliveries(t.Context(), w.ours.ID, 0, 0, 10))(t); len(raised) != 1 {
 		t.Errorf("%d alerts were raised, want 1", len(raised))
 	}
@@ -273,7 +368,7 @@ func TestAlertsThatTakeLongAreRaisedByThemselves(t *testing.T) {
 	if _, err := held.Exec(t.Context(), "SELECT FROM alert WHERE alert_id = $1 FOR UPDATE", slow.ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.watch(nil).Raise(t.Context(), now); err == nil {
+	if err := w.raiseAll(t, now); err == nil {
 		t.Error("nobody hears that a tenant's alerts were not raised")
 	}
 	if raised := must(w.AlertDeliveries(t.Context(), third.ID, 0, 0, 10))(t); len(raised) != 1 {
@@ -294,14 +389,10 @@ func TestAnAlertWhoseReceiverIsAwayHasABoundedQueue(t *testing.T) {
 			t.Errorf("%d deliveries were made, want %d", raised, want)
 		}
 	}
-	claimed := must(w.ClaimDeliveries(t.Context(), now, now.Add(time.Minute), 3, 10))(t)
-	for i := range claimed {
-		claimed[i].State, claimed[i].AttemptedAt = violations.DeliveryDelivered, now
-		if err := w.FinishDelivery(t.Context(), claimed[i].Delivery); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if raised := must(w.RaiseAlerts(t.Context(), w.ours.ID, now))(t); len(claimed) != 3 || raised != 3 {
-		t.Errorf("after %d were delivered %d were made, want 3 and 3", len(claimed), raised)
+	target := &receiver{answer: func() (int, error) { return 200, nil }}
+	round(t, runner(w, slog.New(slog.DiscardHandler),
+		violations.AlertKinds(w, target, slog.New(slog.DiscardHandler))[1]))
+	if raised := must(w.RaiseAlerts(t.Context(), w.ours.ID, now))(t); len(target.posts) != 4 || raised != 4 {
+		t.Errorf("after %d were delivered %d were made, want 4 and 4", len(target.posts), raised)
 	}
 }

@@ -16,7 +16,10 @@ func (w *world) decide(t *testing.T, tenant rules.TenantID, rule rules.RuleID, a
 	t.Helper()
 	err := w.WriteViolations(t.Context(), &violations.Batch{
 		Writer: fmt.Sprint("decisions of ", tenant, rule), Number: at.UnixNano(),
-		Decisions: []violations.DecisionCount{{Tenant: tenant, Rule: rule, Minute: at.Truncate(time.Minute), Verdicts: v}},
+		Decisions: []violations.DecisionCount{{
+			Tenant: tenant, Rule: rule, Minute: at.Truncate(time.Minute),
+			Verdicts: v,
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +32,8 @@ func (w *world) crossQuota(t *testing.T, rule rules.Rule, subject string, at tim
 	err := w.WriteViolations(t.Context(), &violations.Batch{
 		Writer: fmt.Sprint("crossings of ", rule.ID, subject), Number: at.UnixNano(),
 		Crossings: []violations.Crossing{{
-			Tenant: rule.TenantID, Rule: rule.ID, Subject: subject, WindowStart: at, WindowEnd: at.Add(time.Hour), Share: 80, At: at,
+			Tenant: rule.TenantID, Rule: rule.ID, Subject: subject, WindowStart: at, WindowEnd: at.Add(time.Hour),
+			Share: 80, At: at,
 			Burst: 50, Mode: rules.ModeEnforce, Pattern: "user:{user_id}",
 		}},
 	})
@@ -162,23 +166,24 @@ func TestASilencedAlertRecordsAndSendsNothing(t *testing.T) {
 		must(w.RaiseAlerts(ctx, w.ours.ID, now.Add(time.Second)))(t)
 	}
 	target := &receiver{answer: func() (int, error) { return 200, nil }}
-	w.deliver(t, target, now.Add(time.Minute))
+	w.deliver(t, target)
 	recorded := must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 10))(t)
 	if len(recorded) != 2 || !recorded[0].Silenced || !recorded[1].Silenced || len(target.posts) > 0 {
 		t.Errorf("%d posts; recorded is %+v", len(target.posts), recorded)
 	}
 	must(w.TestAlert(ctx, w.ours.ID, alert.ID))(t)
-	w.deliver(t, target, time.Now().Add(time.Second))
+	w.deliver(t, target)
 	if len(target.posts) != 1 {
 		t.Errorf("a test was sent %d times", len(target.posts))
 	}
 
 	// It ends by itself, and what still holds is sent at once.
-	ended := must(w.SilenceAlert(ctx, tester, w.ours.ID, alert.ID, rules.AnyVersion, violations.Silence{Until: now.Add(2 * time.Minute)}))(t)
+	ended := must(w.SilenceAlert(ctx, tester, w.ours.ID, alert.ID, rules.AnyVersion,
+		violations.Silence{Until: now.Add(2 * time.Minute)}))(t)
 	if raised := must(w.RaiseAlerts(ctx, w.ours.ID, ended.Silence.Until.Add(time.Second)))(t); raised != 2 {
 		t.Errorf("%d deliveries after the silence, want 2", raised)
 	}
-	log, _, err := w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "alert"}, auth.AuditCursor{}, 10)
+	log, _, err := w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "alert"}, auth.LogCursor{}, 10)
 	if err != nil || len(log) != 3 || log[0].Actor.Act != "silence" {
 		t.Errorf("the audit log has %+v, %v", log, err)
 	}
@@ -189,13 +194,15 @@ func TestThePreviewOfABusyTenantIsBounded(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now().UTC().Truncate(time.Minute)
 	exec(t, w.url, `INSERT INTO violation_minute (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
-		SELECT $1, $3::timestamptz - make_interval(mins => n % 4000), $2, n::text, false, 1, 0 FROM generate_series(1, 250000) AS n`,
+		SELECT $1, $3::timestamptz - make_interval(mins => n % 4000), $2, n::text, false, 1,
+			0 FROM generate_series(1, 250000) AS n`,
 		w.ours.ID, w.ours.user.ID, now)
 	alert := alertOn(w.ours.user, false)
 	for _, rule := range []rules.RuleID{w.ours.user.ID, 0} {
 		alert.Rule = rule
 		counts, since, err := w.AlertCounts(t.Context(), &alert, now.Add(-week), now)
-		if err != nil || len(counts) == 0 || !since.After(now.Add(-4000*time.Minute)) || !since.Before(now.Add(-3000*time.Minute)) {
+		if err != nil || len(counts) == 0 || !since.After(now.Add(-4000*time.Minute)) ||
+			!since.Before(now.Add(-3000*time.Minute)) {
 			t.Errorf("rule %d: %d counts since %s, %v", rule, len(counts), since, err)
 		}
 	}

@@ -1,14 +1,19 @@
 package pgstore_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/mailer"
-	"github.com/sluicegate/sluice/internal/mailer/smtptest"
+	"github.com/sluicegate/sluice/internal/jobs"
+	"github.com/sluicegate/sluice/internal/notify/mailer"
+	"github.com/sluicegate/sluice/internal/notify/mailer/smtptest"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -33,7 +38,8 @@ func TestAnAlertIsMailedToProvenMembersOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ada := w.join(t, "Ada@example.com")
-	stranger := must(w.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: "stranger@example.com"}, "hash"))(t)
+	stranger := must(w.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: "stranger@example.com"},
+		"hash"))(t)
 	for _, email := range []string{stranger.Email, "nobody@example.com"} {
 		_, err := w.CreateAlert(t.Context(), tester, mailedTo(w.ours.user, email))
 		wantFields(t, err, "email")
@@ -62,23 +68,24 @@ func TestAMailedAlertHasTheStateOfItsMessage(t *testing.T) {
 	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
 	latest := func() violations.Delivery { return must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 1))(t)[0] }
 	never := &receiver{answer: func() (int, error) { t.Error("mail was posted"); return 500, nil }}
-	w.deliver(t, never, now)
+	w.deliver(t, never)
 	if d := latest(); d.State != violations.DeliveryPending || !d.InMail {
 		t.Errorf("before the mail server has it, the delivery is %+v", d)
 	}
 	server := smtptest.New(t, smtptest.Options{})
 	post := auth.NewPostOffice(w, must(mailer.New(mailer.Options{
-		Addr: server.Addr, TLS: mailer.StartTLS, From: "sluice@example.com", URL: "https://sluice.example.com", Trust: server.Trust,
+		Addr: server.Addr, TLS: mailer.StartTLS, From: "sluice@example.com", URL: "https://sluice.example.com",
+		Trust: server.Trust,
 	}))(t), slog.New(slog.DiscardHandler))
-	if err := post.Deliver(ctx, time.Now().Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	post.Wait()
+	w.work(t, post.Jobs())
 	sent := server.Messages()
 	if len(sent) != 1 || sent[0].To != "ada@example.com" || sent[0].Subject != "Alert of ours: too many" {
 		t.Fatalf("the server has %+v", sent)
 	}
-	for _, want := range []string{"user:{user_id} (all plans) denied 1,200 checks of one subject within 5 minutes.", "https://sluice.example.com/t/ours/settings/alerts?entry="} {
+	for _, want := range []string{
+		"user:{user_id} (all plans) denied 1,200 checks of one subject within 5 minutes.",
+		"https://sluice.example.com/t/ours/settings/alerts?entry=",
+	} {
 		if !strings.Contains(sent[0].Plain, want) {
 			t.Errorf("%q is not in\n%s", want, sent[0].Plain)
 		}
@@ -100,11 +107,12 @@ func TestAMemberWhoLeftGetsNoMailOfAlerts(t *testing.T) {
 	w.deny(t, w.ours.user, "42", now, 12)
 	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
 	exec(t, w.url, "DELETE FROM member WHERE account_id = $1", ada.ID)
-	w.deliver(t, nil, now)
+	w.deliver(t, nil)
 	d := must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 1))(t)[0]
-	if d.State != violations.DeliveryPending || d.InMail || !strings.Contains(d.Error, "member") || !d.NextAttemptAt.Equal(now.Add(30*time.Second)) {
+	if d.State != violations.DeliveryPending || d.InMail || !strings.Contains(d.Error, "member") {
 		t.Errorf("the delivery is %+v", d)
 	}
+	wantPause(t, d.NextAttemptAt, 30*time.Second)
 	if mails := must(w.Mails(ctx, 0, 10))(t); len(mails) > 0 {
 		t.Errorf("mail is queued: %+v", mails)
 	}
@@ -115,7 +123,8 @@ func TestAlertsKeepNobodyFromBeingInvited(t *testing.T) {
 	w := newWorld(t)
 	for _, kind := range []auth.MailKind{auth.MailAlert, auth.MailInvitation} {
 		for n := range 3 {
-			_, err := w.QueueMail(t.Context(), auth.Mail{Tenant: w.ours.ID, Kind: kind, To: "ada@example.com", GiveUpAt: time.Now().Add(time.Hour)},
+			_, err := w.QueueMail(t.Context(),
+				auth.Mail{Tenant: w.ours.ID, Kind: kind, To: "ada@example.com", GiveUpAt: time.Now().Add(time.Hour)},
 				auth.MailLimits{Queued: 2, Day: 2})
 			if n < 2 && err != nil {
 				t.Fatal(err)
@@ -124,5 +133,136 @@ func TestAlertsKeepNobodyFromBeingInvited(t *testing.T) {
 				wantError(t, err, auth.ErrTooMuchMail)
 			}
 		}
+	}
+}
+
+// office returns the jobs that send mail by a function.
+func (w *world) office(send func(letter *auth.Letter) error) jobs.Kind {
+	return auth.NewPostOffice(w, sender(send), slog.New(slog.DiscardHandler)).Jobs()
+}
+
+type sender func(letter *auth.Letter) error
+
+func (s sender) Send(_ context.Context, letter *auth.Letter) error { return s(letter) }
+
+func TestMailThatIsNotSentIsRepeatedAndParkedAndShown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	queue := func(giveUp time.Time) int64 {
+		return must(w.QueueMail(t.Context(), auth.Mail{Kind: auth.MailTest, To: "ada@example.com", GiveUpAt: giveUp},
+			auth.MailLimits{}))(t).ID
+	}
+	shown := func() auth.Mail { return must(w.Mails(t.Context(), 0, 1))(t)[0] }
+	away := w.office(func(*auth.Letter) error { return errors.New("the mail server is away") })
+	works := w.office(func(*auth.Letter) error { return nil })
+
+	queue(time.Now().Add(7 * 24 * time.Hour))
+	w.work(t, away)
+	if m := shown(); m.State != auth.MailQueued || m.Attempts != 1 || !strings.Contains(m.Error, "away") {
+		t.Errorf("after one attempt it is %+v", m)
+	}
+	wantPause(t, shown().NextAttemptAt, 30*time.Second)
+	for range 14 {
+		w.due(t)
+		w.work(t, away)
+	}
+	if m := shown(); m.State != auth.MailFailed || m.Attempts != 12 {
+		t.Errorf("after the last attempt it is %+v", m)
+	}
+	parked := must(w.ParkedJobs(t.Context(), 0, 10))(t)
+	if len(parked) != 1 || parked[0].Kind != auth.MailJob || !strings.Contains(parked[0].Error, "away") {
+		t.Fatalf("the parked jobs are %+v", parked)
+	}
+	if err := w.As(tester).RetryJob(t.Context(), parked[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	w.work(t, works)
+	if m := shown(); m.State != auth.MailSent || m.Error != "" || w.jobsLike(t, "true") != 0 {
+		t.Errorf("after it was retried it is %+v, and %d jobs are left", m, w.jobsLike(t, "true"))
+	}
+
+	// One that nobody takes, and one whose time ends before the next attempt, are over at once.
+	queue(time.Now().Add(7 * 24 * time.Hour))
+	w.work(t, w.office(func(*auth.Letter) error { return fmt.Errorf("no such mailbox: %w", auth.ErrMailRefused) }))
+	refused := shown()
+	queue(time.Now().Add(10 * time.Second))
+	w.work(t, away)
+	late := shown()
+	if refused.State != auth.MailFailed || late.State != auth.MailFailed || w.jobsLike(t, "true") != 0 {
+		t.Errorf("a refused one is %+v, and a late one %+v", refused, late)
+	}
+}
+
+func TestAProcessThatDiesWhileItSendsLosesNoMail(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	must(w.QueueMail(t.Context(), auth.Mail{
+		Kind: auth.MailTest, To: "ada@example.com", GiveUpAt: time.Now().Add(time.Hour),
+	}, auth.MailLimits{}))(t)
+	late := w.claim(t, auth.MailJob)
+	var sent atomic.Int64
+	works := w.office(func(*auth.Letter) error { sent.Add(1); return nil })
+	w.work(t, works)
+	if sent.Load() != 0 {
+		t.Error("it is sent twice within the lease")
+	}
+	w.die(t)
+	w.work(t, works)
+	m := must(w.Mails(t.Context(), 0, 1))(t)[0]
+	if sent.Load() != 1 || m.State != auth.MailSent {
+		t.Errorf("it was sent %d times, and is %+v", sent.Load(), m)
+	}
+	m.State, m.Error = auth.MailFailed, "late"
+	if err := w.FinishMail(t.Context(), &late, &m); err != nil {
+		t.Fatal(err)
+	}
+	if again := must(w.Mails(t.Context(), 0, 1))(t)[0]; again.State != auth.MailSent || again.Error != "" {
+		t.Errorf("the process that was thought dead left %+v", again)
+	}
+}
+
+func TestMailIsNotSentAfterItsTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	must(w.QueueMail(t.Context(), auth.Mail{
+		Kind: auth.MailTest, To: "ada@example.com", GiveUpAt: time.Now().Add(-time.Second),
+	}, auth.MailLimits{}))(t)
+	w.work(t, w.office(func(*auth.Letter) error { t.Error("it is sent"); return nil }))
+	if m := must(w.Mails(t.Context(), 0, 1))(t)[0]; m.State != auth.MailFailed || m.Error == "" ||
+		w.jobsLike(t, "true") != 0 {
+		t.Errorf("afterwards it is %+v, and %d jobs are left", m, w.jobsLike(t, "true"))
+	}
+}
+
+func TestMailThatTheServerHasIsStoredThoughTheProcessStops(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	must(w.QueueMail(t.Context(), auth.Mail{
+		Kind: auth.MailTest, To: "ada@example.com", GiveUpAt: time.Now().Add(time.Hour),
+	}, auth.MailLimits{}))(t)
+	ctx, stop := context.WithCancel(t.Context())
+	r := runner(w, slog.New(slog.DiscardHandler), w.office(func(*auth.Letter) error { stop(); return nil }))
+	if err := r.Round(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.Wait()
+	if m := must(w.Mails(t.Context(), 0, 1))(t)[0]; m.State != auth.MailSent || w.jobsLike(t, "true") != 0 {
+		t.Errorf("afterwards it is %+v, and %d jobs are left", m, w.jobsLike(t, "true"))
+	}
+}
+
+func TestAProcessThatFrozeDoesNotReviveMailThatWasGivenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	must(w.QueueMail(t.Context(), auth.Mail{
+		Kind: auth.MailTest, To: "ada@example.com", GiveUpAt: time.Now().Add(time.Hour),
+	}, auth.MailLimits{}))(t)
+	w.work(t, w.office(func(*auth.Letter) error {
+		exec(t, w.url, "DELETE FROM job")
+		exec(t, w.url, "UPDATE mail SET state = 'failed', error = 'refused'")
+		return errors.New("late")
+	}))
+	if m := must(w.Mails(t.Context(), 0, 1))(t)[0]; m.State != auth.MailFailed || m.Error != "refused" {
+		t.Errorf("the process that froze left %+v", m)
 	}
 }

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// alertRows caps the counts that raising all of a tenant's alerts looks at, and those of a preview. Each alert may look at an
-	// equal part. In an attack of more subjects the sums are of the newest counts, which are lower bounds.
+	// alertRows caps the counts that raising all of a tenant's alerts looks at, and those of a preview. Each alert may
+	// look at an equal part. In an attack of more subjects the sums are of the newest counts, which are lower bounds.
 	alertRows = 200_000
 	// fewestAlertRows is for tenants with so many alerts that their parts would be smaller.
 	fewestAlertRows = 5_000
@@ -38,11 +38,15 @@ func (s *Store) RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time
 		if len(alerts) == 0 {
 			return nil
 		}
-		counted, err := countForAlerts(ctx, queries, tenant, alerts, func(a *violations.Alert) time.Time { return a.RaisedBefore(now) }, now)
+		counted, err := countForAlerts(ctx, queries, tenant, alerts,
+			func(a *violations.Alert) time.Time { return a.RaisedBefore(now) }, now)
 		if err != nil {
 			return err
 		}
-		deliveries := dbsqlc.RaiseDeliveriesParams{TenantID: tenant, Now: now, MostPending: violations.MaxPendingDeliveries}
+		deliveries := dbsqlc.RaiseDeliveriesParams{
+			TenantID: tenant, Now: now,
+			MostPending: violations.MaxPendingDeliveries,
+		}
 		for i := range alerts {
 			alert := &alerts[i]
 			for _, firing := range alert.Firings(counted[i].counts, now) {
@@ -70,9 +74,11 @@ func (s *Store) RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time
 func (s *Store) AlertCounts(
 	ctx context.Context, alert *violations.Alert, since, until time.Time,
 ) (counts []violations.MinuteCount, lookedBackTo time.Time, err error) {
-	counted, err := ask(ctx, s, only(alert.Tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]countedForAlert, error) {
-		return countForAlerts(ctx, q, alert.Tenant, []violations.Alert{*alert}, func(*violations.Alert) time.Time { return since }, until)
-	})
+	counted, err := ask(ctx, s, only(alert.Tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]countedForAlert, error) {
+			return countForAlerts(ctx, q, alert.Tenant, []violations.Alert{*alert},
+				func(*violations.Alert) time.Time { return since }, until)
+		})
 	if err != nil {
 		return nil, time.Time{}, fmt.Errorf("count for an alert: %w", err)
 	}
@@ -80,7 +86,9 @@ func (s *Store) AlertCounts(
 }
 
 // CountedSince reads the first minute after a time in which a rule met a check.
-func (s *Store) CountedSince(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, since time.Time) (time.Time, error) {
+func (s *Store) CountedSince(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, since time.Time) (time.Time,
+	error,
+) {
 	minute, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) {
 		return q.CountedSince(ctx, tenant, rule, since)
 	})
@@ -132,7 +140,8 @@ func countForAlerts(
 		}
 		if row.Counts {
 			of.counts = append(of.counts, violations.MinuteCount{
-				Rule: rules.RuleID(row.RuleID), Subject: row.Subject, Minute: row.Minute.UTC(), Count: row.Counted, Checks: row.Checks,
+				Rule: rules.RuleID(row.RuleID), Subject: row.Subject, Minute: row.Minute.UTC(), Count: row.Counted,
+				Checks: row.Checks,
 			})
 		}
 	}

@@ -17,7 +17,8 @@ import (
 // alertOn is an alert of 10 denials in 5 minutes.
 func alertOn(rule rules.Rule, perSubject bool) violations.Alert {
 	return violations.Alert{
-		Tenant: rule.TenantID, Name: "too many", Kind: violations.AlertDenials, Rule: rule.ID, PerSubject: perSubject, Threshold: 10, Window: 5 * time.Minute,
+		Tenant: rule.TenantID, Name: "too many", Kind: violations.AlertDenials, Rule: rule.ID, PerSubject: perSubject,
+		Threshold: 10, Window: 5 * time.Minute,
 		Format: violations.FormatWebhook, URL: "https://example.com/hook", Secret: "hush", Active: true,
 	}
 }
@@ -28,7 +29,8 @@ func (w *world) deny(t *testing.T, rule rules.Rule, subject string, at time.Time
 	err := w.WriteViolations(t.Context(), &violations.Batch{
 		Writer: fmt.Sprint(rule.ID, subject, denied), Number: at.UnixNano(),
 		Tallies: []violations.Tally{{
-			Tenant: rule.TenantID, Rule: rule.ID, Minute: at.Truncate(time.Minute), Subject: subject, Denied: denied, DetailDropped: denied,
+			Tenant: rule.TenantID, Rule: rule.ID, Minute: at.Truncate(time.Minute), Subject: subject, Denied: denied,
+			DetailDropped: denied,
 		}},
 	})
 	if err != nil {
@@ -39,7 +41,8 @@ func (w *world) deny(t *testing.T, rule rules.Rule, subject string, at time.Time
 func wantFields(t *testing.T, err error, want ...string) {
 	t.Helper()
 	var fields rules.FieldErrors
-	if errors.As(err, &fields); !slices.EqualFunc(fields, want, func(f rules.FieldError, name string) bool { return f.Field == name }) {
+	if errors.As(err, &fields); !slices.EqualFunc(fields, want,
+		func(f rules.FieldError, name string) bool { return f.Field == name }) {
 		t.Errorf("the error is %v, want one about %q", err, want)
 	}
 }
@@ -60,8 +63,10 @@ func TestAnAlertIsTurnedOffWithItsRule(t *testing.T) {
 	if other := must(w.Alert(ctx, w.ours.ID, onDaily.ID))(t); other != onDaily {
 		t.Errorf("another rule's alert is %+v, want %+v", other, onDaily)
 	}
-	log, _, err := w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "alert", ObjectID: fmt.Sprint(onUser.ID)}, auth.AuditCursor{}, 10)
-	if err != nil || len(log) != 2 || log[0].Actor.Name != tester.Name || !strings.Contains(string(log[0].After), `"is_active": false`) {
+	log, _, err := w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "alert", ObjectID: fmt.Sprint(onUser.ID)},
+		auth.LogCursor{}, 10)
+	if err != nil || len(log) != 2 || log[0].Actor.Name != tester.Name ||
+		!strings.Contains(string(log[0].After), `"is_active": false`) {
 		t.Errorf("the audit log has %+v, %v", log, err)
 	}
 	on := off
@@ -82,7 +87,8 @@ func TestAnAlertIsKeptByItsTenant(t *testing.T) {
 	ctx := t.Context()
 	created := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, true)))(t)
 	theirs := w.theirs.alert
-	if got := must(w.Alerts(ctx, w.ours.ID))(t); !slices.Equal(got, []violations.Alert{created}) || created.Version != 1 {
+	if got := must(w.Alerts(ctx, w.ours.ID))(t); !slices.Equal(got, []violations.Alert{created}) ||
+		created.Version != 1 {
 		t.Errorf("our alerts are %+v, want %+v", got, created)
 	}
 	edited := created

@@ -55,10 +55,12 @@ func TestLimitsOfAllAlgorithmsAreStoredEditedPromotedAndReverted(t *testing.T) {
 			}
 
 			before, since := w.content(t), w.latest(t)
-			promoted := must(w.PromoteRule(ctx, ours, created.ID, rules.AnyVersion, w.ours.user.ID, rules.AnyVersion))(t)
+			promoted := must(w.PromoteRule(ctx, ours, created.ID, rules.AnyVersion, w.ours.user.ID,
+				rules.AnyVersion))(t)
 			sameLimit(t, promoted, candidate)
 			if !promoted.InForceSince.After(w.ours.user.InForceSince) {
-				t.Errorf("promoted, it is in force since %s, and the limit before since %s", promoted.InForceSince, w.ours.user.InForceSince)
+				t.Errorf("promoted, it is in force since %s, and the limit before since %s", promoted.InForceSince,
+					w.ours.user.InForceSince)
 			}
 			_, entries := w.written(t, ours, since)
 			for _, entry := range entries {
@@ -76,7 +78,8 @@ func TestLimitsOfAllAlgorithmsAreStoredEditedPromotedAndReverted(t *testing.T) {
 func sameLimit(t *testing.T, got, want rules.Rule) {
 	t.Helper()
 	if got.DescribeLimit() != want.DescribeLimit() || !got.Limit().SameAmounts(want.Limit()) {
-		t.Errorf("the limit is %s, %+v; want %s, %+v", got.DescribeLimit(), got.Limit(), want.DescribeLimit(), want.Limit())
+		t.Errorf("the limit is %s, %+v; want %s, %+v", got.DescribeLimit(), got.Limit(), want.DescribeLimit(),
+			want.Limit())
 	}
 	same(t, got.NotifyAt, want.NotifyAt)
 	same(t, got.Window, want.Window)
@@ -90,19 +93,25 @@ func TestEachPartOfALimitComesIntoForceLater(t *testing.T) {
 		change func(*rules.Rule)
 		later  bool
 	}{
-		"an algorithm of one shape": {"steps", func(r *rules.Rule) { r.Algorithm, r.RefillInterval = rules.LeakyBucket, 0 }, true},
-		"another window alike":      {"sliding", func(r *rules.Rule) { r.Algorithm = rules.FixedWindow }, true},
-		"a window":                  {"window", func(r *rules.Rule) { r.Window.Length = time.Minute }, true},
-		"a unit of the calendar":    {"quota", func(r *rules.Rule) { r.Window.Calendar, r.Window.StartDay = rules.CalendarWeek, 1 }, true},
-		"a zone":                    {"quota", func(r *rules.Rule) { r.Window.Zone = "" }, true},
-		"a day":                     {"quota", func(r *rules.Rule) { r.Window.StartDay = 30 }, true},
-		"an interval":               {"steps", func(r *rules.Rule) { r.RefillInterval = time.Minute }, true},
-		"no interval":               {"steps", func(r *rules.Rule) { r.RefillInterval = 0 }, true},
-		"a time to hold":            {"places", func(r *rules.Rule) { r.MaxHold = time.Minute }, true},
-		"a burst":                   {"places", func(r *rules.Rule) { r.Burst = 1 }, true},
-		"shares to note":            {"quota", func(r *rules.Rule) { r.NotifyAt = []int{50} }, false},
-		"no shares to note":         {"quota", func(r *rules.Rule) { r.NotifyAt = nil }, false},
-		"a description":             {"quota", func(r *rules.Rule) { r.Description = "new" }, false},
+		"an algorithm of one shape": {
+			"steps",
+			func(r *rules.Rule) { r.Algorithm, r.RefillInterval = rules.LeakyBucket, 0 }, true,
+		},
+		"another window alike": {"sliding", func(r *rules.Rule) { r.Algorithm = rules.FixedWindow }, true},
+		"a window":             {"window", func(r *rules.Rule) { r.Window.Length = time.Minute }, true},
+		"a unit of the calendar": {
+			"quota",
+			func(r *rules.Rule) { r.Window.Calendar, r.Window.StartDay = rules.CalendarWeek, 1 }, true,
+		},
+		"a zone":            {"quota", func(r *rules.Rule) { r.Window.Zone = "" }, true},
+		"a day":             {"quota", func(r *rules.Rule) { r.Window.StartDay = 30 }, true},
+		"an interval":       {"steps", func(r *rules.Rule) { r.RefillInterval = time.Minute }, true},
+		"no interval":       {"steps", func(r *rules.Rule) { r.RefillInterval = 0 }, true},
+		"a time to hold":    {"places", func(r *rules.Rule) { r.MaxHold = time.Minute }, true},
+		"a burst":           {"places", func(r *rules.Rule) { r.Burst = 1 }, true},
+		"shares to note":    {"quota", func(r *rules.Rule) { r.NotifyAt = []int{50} }, false},
+		"no shares to note": {"quota", func(r *rules.Rule) { r.NotifyAt = nil }, false},
+		"a description":     {"quota", func(r *rules.Rule) { r.Description = "new" }, false},
 	} {
 		rule := limit(t, w.ours.ID, "global", "", name)
 		limitsOfAlgorithms[test.from](&rule)
@@ -111,7 +120,8 @@ func TestEachPartOfALimitComesIntoForceLater(t *testing.T) {
 		test.change(&changed)
 		changed = must(w.UpdateRule(t.Context(), changed))(t)
 		if later := changed.InForceSince.After(rule.InForceSince); later != test.later || changed.Version != 2 {
-			t.Errorf("%s: version %d, in force since %s, before since %s", name, changed.Version, changed.InForceSince, rule.InForceSince)
+			t.Errorf("%s: version %d, in force since %s, before since %s", name, changed.Version, changed.InForceSince,
+				rule.InForceSince)
 		}
 	}
 }
@@ -123,35 +133,56 @@ func TestTheDatabaseRefusesLimitsThatCannotWork(t *testing.T) {
 		from   string
 		change func(*rules.Rule)
 	}{
-		"an unknown algorithm":       {"queue", func(r *rules.Rule) { r.Algorithm = "gcra" }},
-		"a queue without a rate":     {"queue", func(r *rules.Rule) { r.RatePerSecond = 0 }},
-		"a queue that is too slow":   {"queue", func(r *rules.Rule) { r.RatePerSecond, r.Burst = 1e-6, 1e6 }},
-		"a window with a rate":       {"window", func(r *rules.Rule) { r.RatePerSecond = 1 }},
-		"a window of no length":      {"window", func(r *rules.Rule) { r.Window = rules.Window{} }},
-		"a window of both":           {"window", func(r *rules.Rule) { r.Window.Calendar = rules.CalendarDay }},
-		"a window that is too long":  {"window", func(r *rules.Rule) { r.Window.Length = rules.MaxWindow + time.Second }},
-		"a zone without a calendar":  {"window", func(r *rules.Rule) { r.Window.Zone = "UTC" }},
-		"a day without a calendar":   {"window", func(r *rules.Rule) { r.Window.StartDay = 1 }},
-		"a month's 32nd":             {"quota", func(r *rules.Rule) { r.Window.StartDay = 32 }},
-		"a week's eighth day":        {"quota", func(r *rules.Rule) { r.Window.Calendar, r.Window.StartDay = rules.CalendarWeek, 8 }},
-		"a day's day":                {"quota", func(r *rules.Rule) { r.Window.Calendar, r.Window.StartDay = rules.CalendarDay, 1 }},
-		"a year":                     {"quota", func(r *rules.Rule) { r.Window.Calendar, r.Window.StartDay = "year", 0 }},
-		"a sliding month":            {"quota", func(r *rules.Rule) { r.Algorithm, r.NotifyAt = rules.SlidingWindow, nil }},
-		"a share above the limit":    {"quota", func(r *rules.Rule) { r.NotifyAt = []int{101} }},
-		"a share of nothing":         {"quota", func(r *rules.Rule) { r.NotifyAt = []int{0} }},
-		"too many shares":            {"quota", func(r *rules.Rule) { r.NotifyAt = []int{1, 2, 3, 4, 5, 6} }},
-		"a share of a log":           {"log", func(r *rules.Rule) { r.NotifyAt = []int{80} }},
-		"too long a log":             {"log", func(r *rules.Rule) { r.Burst = rules.MaxListed + 1 }},
-		"too many places":            {"places", func(r *rules.Rule) { r.Burst = rules.MaxListed + 1 }},
-		"places that are held on":    {"places", func(r *rules.Rule) { r.MaxHold = 0 }},
-		"places held for too long":   {"places", func(r *rules.Rule) { r.MaxHold += time.Second }},
-		"places with a window":       {"places", func(r *rules.Rule) { r.Window.Length = time.Second }},
-		"a queue that holds":         {"queue", func(r *rules.Rule) { r.MaxHold = time.Second }},
-		"a queue in steps":           {"queue", func(r *rules.Rule) { r.RefillInterval = time.Second }},
-		"steps that are too far":     {"steps", func(r *rules.Rule) { r.RefillInterval = rules.MaxWindow + time.Second }},
-		"a block with a window":      {"window", func(r *rules.Rule) { r.Action, r.Burst = rules.ActionBlock, 0 }},
-		"a block with places":        {"places", func(r *rules.Rule) { r.Action, r.Burst = rules.ActionBlock, 0 }},
-		"a block with steps":         {"steps", func(r *rules.Rule) { r.Action, r.RatePerSecond, r.Burst = rules.ActionBlock, 0, 0 }},
+		"an unknown algorithm":     {"queue", func(r *rules.Rule) { r.Algorithm = "gcra" }},
+		"a queue without a rate":   {"queue", func(r *rules.Rule) { r.RatePerSecond = 0 }},
+		"a queue that is too slow": {"queue", func(r *rules.Rule) { r.RatePerSecond, r.Burst = 1e-6, 1e6 }},
+		"a window with a rate":     {"window", func(r *rules.Rule) { r.RatePerSecond = 1 }},
+		"a window of no length":    {"window", func(r *rules.Rule) { r.Window = rules.Window{} }},
+		"a window of both":         {"window", func(r *rules.Rule) { r.Window.Calendar = rules.CalendarDay }},
+		"a window that is too long": {
+			"window",
+			func(r *rules.Rule) { r.Window.Length = rules.MaxWindow + time.Second },
+		},
+		"a zone without a calendar": {"window", func(r *rules.Rule) { r.Window.Zone = "UTC" }},
+		"a day without a calendar":  {"window", func(r *rules.Rule) { r.Window.StartDay = 1 }},
+		"a month's 32nd":            {"quota", func(r *rules.Rule) { r.Window.StartDay = 32 }},
+		"a week's eighth day": {
+			"quota",
+			func(r *rules.Rule) { r.Window.Calendar, r.Window.StartDay = rules.CalendarWeek, 8 },
+		},
+		"a day's day": {
+			"quota",
+			func(r *rules.Rule) { r.Window.Calendar, r.Window.StartDay = rules.CalendarDay, 1 },
+		},
+		"a year": {
+			"quota",
+			func(r *rules.Rule) { r.Window.Calendar, r.Window.StartDay = "year", 0 },
+		},
+		"a sliding month": {
+			"quota",
+			func(r *rules.Rule) { r.Algorithm, r.NotifyAt = rules.SlidingWindow, nil },
+		},
+		"a share above the limit":  {"quota", func(r *rules.Rule) { r.NotifyAt = []int{101} }},
+		"a share of nothing":       {"quota", func(r *rules.Rule) { r.NotifyAt = []int{0} }},
+		"too many shares":          {"quota", func(r *rules.Rule) { r.NotifyAt = []int{1, 2, 3, 4, 5, 6} }},
+		"a share of a log":         {"log", func(r *rules.Rule) { r.NotifyAt = []int{80} }},
+		"too long a log":           {"log", func(r *rules.Rule) { r.Burst = rules.MaxListed + 1 }},
+		"too many places":          {"places", func(r *rules.Rule) { r.Burst = rules.MaxListed + 1 }},
+		"places that are held on":  {"places", func(r *rules.Rule) { r.MaxHold = 0 }},
+		"places held for too long": {"places", func(r *rules.Rule) { r.MaxHold += time.Second }},
+		"places with a window":     {"places", func(r *rules.Rule) { r.Window.Length = time.Second }},
+		"a queue that holds":       {"queue", func(r *rules.Rule) { r.MaxHold = time.Second }},
+		"a queue in steps":         {"queue", func(r *rules.Rule) { r.RefillInterval = time.Second }},
+		"steps that are too far": {
+			"steps",
+			func(r *rules.Rule) { r.RefillInterval = rules.MaxWindow + time.Second },
+		},
+		"a block with a window": {"window", func(r *rules.Rule) { r.Action, r.Burst = rules.ActionBlock, 0 }},
+		"a block with places":   {"places", func(r *rules.Rule) { r.Action, r.Burst = rules.ActionBlock, 0 }},
+		"a block with steps": {
+			"steps",
+			func(r *rules.Rule) { r.Action, r.RatePerSecond, r.Burst = rules.ActionBlock, 0, 0 },
+		},
 		"a window that gives naught": {"window", func(r *rules.Rule) { r.Burst = 0 }},
 	} {
 		rule := limit(t, w.ours.ID, "global", "", name)

@@ -31,7 +31,8 @@ var errTooSoon = errors.New("too soon")
 func (s *Store) Attempt(ctx context.Context, limits []auth.Limit) (by auth.Counter, wait time.Duration, err error) {
 	ctx, cancel := s.within(ctx, classWrite)
 	defer cancel()
-	err = s.queriesFor(classWrite, everyTenant).ForgetOldAttempts(ctx, auth.ForgottenAfter.Seconds()) // outside of the transaction, since it locks other rows
+	// outside of the transaction, since it locks other rows
+	err = s.queriesFor(classWrite, everyTenant).ForgetOldAttempts(ctx, auth.ForgottenAfter.Seconds())
 	if err == nil {
 		err = s.transaction(ctx, classWrite, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 			for _, limit := range limits {

@@ -22,58 +22,65 @@ var latestEnd = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 // filter that one index serves (none, an actor, a kind of object, an object, a change) costs the same however long the
 // log is. Any other filter looks at 2,000 entries a page, so a short page may not be the last.
 func (s *Store) Audit(
-	ctx context.Context, tenant rules.TenantID, filter auth.AuditFilter, before auth.AuditCursor, limit int,
-) (entries []auth.AuditEntry, next auth.AuditCursor, err error) {
+	ctx context.Context, tenant rules.TenantID, filter auth.AuditFilter, before auth.LogCursor, limit int,
+) (entries []auth.AuditEntry, next auth.LogCursor, err error) {
 	if limit <= 0 {
 		return nil, next, nil
 	}
-	if before == (auth.AuditCursor{}) {
-		before.At = latestEnd
-	}
-	if !filter.Until.IsZero() && filter.Until.Before(before.At) {
-		before = auth.AuditCursor{At: filter.Until} // ids begin at 1
-	}
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
-		last, err := s.auditLookedAt(ctx, q, tenant, filter, before)
-		if err != nil {
-			return nil, err
-		}
-		next = last
-		if last == (auth.AuditCursor{}) {
-			last.At = filter.From
-		}
-		return q.AuditPage(ctx, dbsqlc.AuditPageParams{
-			TenantID:   tenant,
-			BeforeAt:   before.At,
-			BeforeID:   int64(before.ID),
-			LastAt:     last.At,
-			LastID:     int64(last.ID),
-			ChangeID:   filter.Change,
-			ObjectKind: filter.ObjectKind,
-			ObjectID:   filter.ObjectID,
-			ActorID:    filter.ActorID,
-			Action:     string(filter.Action),
-			PageSize:   rowLimit(limit) + 1, // one more shows whether a page follows
+	before = firstCursor(before, filter.Until)
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
+			last, err := s.auditLookedAt(ctx, q, tenant, filter, before)
+			if err != nil {
+				return nil, err
+			}
+			next = last
+			if last == (auth.LogCursor{}) {
+				last.At = filter.From
+			}
+			return q.AuditPage(ctx, dbsqlc.AuditPageParams{
+				TenantID:   tenant,
+				BeforeAt:   before.At,
+				BeforeID:   before.ID,
+				LastAt:     last.At,
+				LastID:     last.ID,
+				ChangeID:   filter.Change,
+				ObjectKind: filter.ObjectKind,
+				ObjectID:   filter.ObjectID,
+				ActorID:    filter.ActorID,
+				Action:     string(filter.Action),
+				PageSize:   rowLimit(limit) + 1, // one more shows whether a page follows
+			})
 		})
-	})
 	if err != nil {
 		return nil, next, fmt.Errorf("read the audit log: %w", err)
 	}
 	if len(rows) > limit {
 		rows = rows[:limit]
-		next = auth.AuditCursor{At: rows[limit-1].At.UTC(), ID: auth.AuditID(rows[limit-1].AuditID)}
+		next = auth.LogCursor{At: rows[limit-1].At.UTC(), ID: rows[limit-1].AuditID}
 	}
 	return each(rows, auditEntryFromRow), next, nil
 }
 
+// firstCursor returns before, but no later than until; zero values are the latest end.
+func firstCursor(before auth.LogCursor, until time.Time) auth.LogCursor {
+	if before == (auth.LogCursor{}) {
+		before.At = latestEnd
+	}
+	if !until.IsZero() && until.Before(before.At) {
+		return auth.LogCursor{At: until} // ids begin at 1
+	}
+	return before
+}
+
 // auditLookedAt returns the last entry that a page looks at, or the zero cursor if it looks at all.
 func (s *Store) auditLookedAt(
-	ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, filter auth.AuditFilter, before auth.AuditCursor,
-) (last auth.AuditCursor, err error) {
+	ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, filter auth.AuditFilter, before auth.LogCursor,
+) (last auth.LogCursor, err error) {
 	rest := filter
 	rest.From, rest.Until = time.Time{}, time.Time{}
 	found := dbsqlc.AuditLookedAtParams{
-		TenantID: tenant, BeforeAt: before.At, BeforeID: int64(before.ID), Since: filter.From, Number: s.lookedAt,
+		TenantID: tenant, BeforeAt: before.At, BeforeID: before.ID, Since: filter.From, Number: s.lookedAt,
 	}
 	switch {
 	case rest.Change != 0:
@@ -93,7 +100,7 @@ func (s *Store) auditLookedAt(
 	if errors.Is(err, pgx.ErrNoRows) {
 		return last, nil
 	}
-	return auth.AuditCursor{At: row.At.UTC(), ID: auth.AuditID(row.AuditID)}, err
+	return auth.LogCursor{At: row.At.UTC(), ID: row.AuditID}, err
 }
 
 // AuditEntry returns one entry of a tenant's audit log.
@@ -109,7 +116,9 @@ func (s *Store) AuditEntry(ctx context.Context, tenant rules.TenantID, id auth.A
 
 // PlatformAudit returns up to limit entries of the platform's audit log, the latest first, before an id.
 func (s *Store) PlatformAudit(ctx context.Context, before auth.AuditID, limit int) ([]auth.AuditEntry, error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlatformAuditEvent, error) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlatformAuditEvent,
+		error,
+	) {
 		return q.PlatformAuditPage(ctx, int64(before), rowLimit(limit))
 	})
 	if err != nil {
@@ -149,7 +158,8 @@ func (s Writer) RecordChange(
 	logErr := cmp.Or(errBefore, errAfter, s.writeEntry(context.WithoutCancel(ctx), tenant, entry, nil))
 	switch {
 	case logErr != nil && isUnknown:
-		return fmt.Errorf("%s %s %s may have been made, and is not in the audit log: %w", action, object.Kind, object.ID, errors.Join(logErr, err))
+		return fmt.Errorf("%s %s %s may have been made, and is not in the audit log: %w", action, object.Kind,
+			object.ID, errors.Join(logErr, err))
 	case logErr != nil:
 		return fmt.Errorf("%s %s %s was made, and is not in the audit log: %w", action, object.Kind, object.ID, logErr)
 	case isUnknown:
@@ -159,7 +169,9 @@ func (s Writer) RecordChange(
 }
 
 // writeEntry writes an entry of the audit log, or rolls it back and returns undo if that is not nil.
-func (s Writer) writeEntry(ctx context.Context, tenant rules.TenantID, entry dbsqlc.WriteAuditParams, undo error) error {
+func (s Writer) writeEntry(ctx context.Context, tenant rules.TenantID, entry dbsqlc.WriteAuditParams,
+	undo error,
+) error {
 	return s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if _, err := q.WriteAudit(ctx, entry); err != nil {
 			return err

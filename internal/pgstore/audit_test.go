@@ -12,15 +12,17 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 // written returns what the audit log of a tenant got since an entry, the oldest first, each as
 // "update rule 12".
-func (w *world) written(t *testing.T, tenant rules.TenantID, since auth.AuditID) (lines []string, entries []auth.AuditEntry) {
+func (w *world) written(t *testing.T, tenant rules.TenantID, since auth.AuditID) (lines []string,
+	entries []auth.AuditEntry,
+) {
 	t.Helper()
-	all, _, err := w.Audit(t.Context(), tenant, auth.AuditFilter{}, auth.AuditCursor{}, 1000)
+	all, _, err := w.Audit(t.Context(), tenant, auth.AuditFilter{}, auth.LogCursor{}, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +39,7 @@ func (w *world) written(t *testing.T, tenant rules.TenantID, since auth.AuditID)
 // latest returns the last entry's id.
 func (w *world) latest(t *testing.T) auth.AuditID {
 	t.Helper()
-	all, _, err := w.Audit(t.Context(), w.ours.ID, auth.AuditFilter{}, auth.AuditCursor{}, 1)
+	all, _, err := w.Audit(t.Context(), w.ours.ID, auth.AuditFilter{}, auth.LogCursor{}, 1)
 	if err != nil || len(all) == 0 {
 		t.Fatal(all, err)
 	}
@@ -75,7 +77,8 @@ func writes(t *testing.T) map[string]write {
 		"RestoreTenant": {func(ctx context.Context, w *world) error {
 			tenant := w.ours.Tenant
 			tenant.Suspended = true
-			return errors.Join(second(w.UpdateTenant(ctx, tenant)), w.RemoveTenant(ctx, w.ours.ID, rules.AnyVersion), second(w.RestoreTenant(ctx, "ours")))
+			return errors.Join(second(w.UpdateTenant(ctx, tenant)), w.RemoveTenant(ctx, w.ours.ID, rules.AnyVersion),
+				second(w.RestoreTenant(ctx, "ours")))
 		}, []string{"update tenant ours", "remove tenant ours", "create tenant ours"}, ""},
 		"CreatePlan": {func(ctx context.Context, w *world) error {
 			return second(w.CreatePlan(ctx, rules.Plan{TenantID: w.ours.ID, Name: "gold"}))
@@ -128,7 +131,8 @@ func writes(t *testing.T) map[string]write {
 		}, []string{"remove override R:42"}, ""},
 		"Assign": {func(ctx context.Context, w *world) error {
 			for _, plan := range []string{"free", "", "pro"} {
-				if _, err := w.Assign(ctx, rules.Assignment{TenantID: w.ours.ID, UserID: "42", Plan: plan}, rules.AnyVersion); err != nil {
+				if _, err := w.Assign(ctx, rules.Assignment{TenantID: w.ours.ID, UserID: "42", Plan: plan},
+					rules.AnyVersion); err != nil {
 					return err
 				}
 			}
@@ -152,7 +156,8 @@ func writes(t *testing.T) map[string]write {
 			return second(w.CreateKey(ctx, key))
 		}, []string{"create api_key fresh"}, ""},
 		"RotateKey": {func(ctx context.Context, w *world) error {
-			_, _, err := w.RotateKey(ctx, w.ours.ID, "ours", rules.AnyVersion, auth.NamedKey{Key: auth.Key{ID: "next"}}, time.Hour)
+			_, _, err := w.RotateKey(ctx, w.ours.ID, "ours", rules.AnyVersion, auth.NamedKey{Key: auth.Key{ID: "next"}},
+				time.Hour)
 			return err
 		}, []string{"create api_key next", "update api_key ours"}, "rotate"},
 		"RevokeKey": {func(ctx context.Context, w *world) error {
@@ -177,7 +182,7 @@ func writes(t *testing.T) map[string]write {
 			return nil
 		}, nil, ""},
 		"Revert": {func(ctx context.Context, w *world) error {
-			entries, _, err := w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "user"}, auth.AuditCursor{}, 1)
+			entries, _, err := w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "user"}, auth.LogCursor{}, 1)
 			if err != nil {
 				return err
 			}
@@ -199,8 +204,10 @@ func TestEveryWriteIsInTheAuditLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, entries := w.written(t, w.ours.ID, since)
-			letters := strings.NewReplacer("rule "+fmt.Sprint(w.ours.user.ID), "rule R", "rule "+fmt.Sprint(w.ours.daily.ID), "rule D",
-				"override "+fmt.Sprint(w.ours.user.ID)+":", "override R:", "rule "+fmt.Sprint(w.ours.daily.ID+1), "rule N")
+			letters := strings.NewReplacer("rule "+fmt.Sprint(w.ours.user.ID), "rule R",
+				"rule "+fmt.Sprint(w.ours.daily.ID), "rule D",
+				"override "+fmt.Sprint(w.ours.user.ID)+":", "override R:", "rule "+fmt.Sprint(w.ours.daily.ID+1),
+				"rule N")
 			for i := range got {
 				got[i] = letters.Replace(got[i])
 			}
@@ -210,7 +217,8 @@ func TestEveryWriteIsInTheAuditLog(t *testing.T) {
 			w.countsAgree(t)
 			for i, entry := range entries {
 				w.judge(t, entry)
-				if act := entry.Actor.Act; i == len(entries)-1 && !strings.HasPrefix(act, test.act) || test.act == "" && act != "" {
+				if act := entry.Actor.Act; i == len(entries)-1 && !strings.HasPrefix(act, test.act) || test.act == "" &&
+					act != "" {
 					t.Errorf("%s: it was done to %q, want %q", got[i], act, test.act)
 				}
 			}
@@ -231,10 +239,12 @@ func (w *world) judge(t *testing.T, entry auth.AuditEntry) {
 	}
 	before, after := entry.Before != nil, entry.After != nil
 	want := map[auth.AuditAction][2]bool{
-		auth.AuditCreate: {false, true}, auth.AuditUpdate: {true, true}, auth.AuditRemove: {true, false}, auth.AuditCredit: {true, true},
+		auth.AuditCreate: {false, true}, auth.AuditUpdate: {true, true}, auth.AuditRemove: {true, false},
+		auth.AuditCredit: {true, true},
 	}[entry.Action]
 	if [2]bool{before, after} != want {
-		t.Errorf("entry %d, %s %s, has a before: %t, and an after: %t", entry.ID, entry.Action, entry.Object.Kind, before, after)
+		t.Errorf("entry %d, %s %s, has a before: %t, and an after: %t", entry.ID, entry.Action, entry.Object.Kind,
+			before, after)
 	}
 	for _, image := range []json.RawMessage{entry.Before, entry.After} {
 		if strings.Contains(string(image), "digest") || strings.Contains(string(image), "tenant_id") {
@@ -262,7 +272,8 @@ func TestAnEntryHasTheObjectBeforeAndAfter(t *testing.T) {
 		Description string  `json:"description"`
 		Version     int64   `json:"version"`
 	}
-	if err := errors.Join(json.Unmarshal(entries[0].Before, &before), json.Unmarshal(entries[0].After, &after)); err != nil {
+	if err := errors.Join(json.Unmarshal(entries[0].Before, &before),
+		json.Unmarshal(entries[0].After, &after)); err != nil {
 		t.Fatal(err)
 	}
 	if before.Burst != 50 || after.Burst != 60 || before.Rate != 10 || after.Description != "for <all>" ||
@@ -291,7 +302,10 @@ func TestAStatementByHandIsLoggedAsTheDatabaseUsers(t *testing.T) {
 	exec(t, w.url, `UPDATE rate_limit_rule SET updated_at = now(), revision = revision WHERE tenant_id = $1`, w.ours.ID)
 	exec(t, w.url, `UPDATE api_key SET digest = sha256('other') WHERE tenant_id = $1`, w.ours.ID)
 	got, entries := w.written(t, w.ours.ID, since)
-	want := []string{fmt.Sprintf("update rule %d", w.ours.user.ID), fmt.Sprintf("update rule %d", w.ours.daily.ID), "update api_key ours"}
+	want := []string{
+		fmt.Sprintf("update rule %d", w.ours.user.ID), fmt.Sprintf("update rule %d", w.ours.daily.ID),
+		"update api_key ours",
+	}
 	slices.Sort(got[:2])
 	if !slices.Equal(got, want) {
 		t.Fatalf("the log got %q, want %q", got, want)
@@ -302,7 +316,8 @@ func TestAStatementByHandIsLoggedAsTheDatabaseUsers(t *testing.T) {
 		}
 	}
 	if entries[0].Change != entries[1].Change || entries[1].Change == entries[2].Change {
-		t.Errorf("two rows of one statement are changes %d and %d, and the next one's %d", entries[0].Change, entries[1].Change, entries[2].Change)
+		t.Errorf("two rows of one statement are changes %d and %d, and the next one's %d", entries[0].Change,
+			entries[1].Change, entries[2].Change)
 	}
 }
 
@@ -315,7 +330,7 @@ func TestTheAuditLogIsFilteredAndPaged(t *testing.T) {
 	rule := w.ours.user
 	rule.Burst++
 	must(other.UpdateRule(ctx, rule))(t)
-	all, _, err := w.Audit(ctx, ours, auth.AuditFilter{}, auth.AuditCursor{}, 1000)
+	all, _, err := w.Audit(ctx, ours, auth.AuditFilter{}, auth.LogCursor{}, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,14 +339,35 @@ func TestTheAuditLogIsFilteredAndPaged(t *testing.T) {
 		filter auth.AuditFilter
 		keep   func(auth.AuditEntry) bool
 	}{
-		"everything":          {auth.AuditFilter{}, func(auth.AuditEntry) bool { return true }},
-		"an actor":            {auth.AuditFilter{ActorID: "other"}, func(e auth.AuditEntry) bool { return e.Actor.ID == "other" }},
-		"an action":           {auth.AuditFilter{Action: "create"}, func(e auth.AuditEntry) bool { return e.Action == "create" }},
-		"a kind":              {auth.AuditFilter{ObjectKind: "rule"}, func(e auth.AuditEntry) bool { return e.Object.Kind == "rule" }},
-		"an object":           {auth.AuditFilter{ObjectKind: "rule", ObjectID: ruleID}, func(e auth.AuditEntry) bool { return e.Object == auth.AuditObject{Kind: "rule", ID: ruleID} }},
-		"a change":            {auth.AuditFilter{Change: all[1].Change}, func(e auth.AuditEntry) bool { return e.Change == all[1].Change }},
-		"a kind and an actor": {auth.AuditFilter{ObjectKind: "rule", ActorID: "7"}, func(e auth.AuditEntry) bool { return e.Object.Kind == "rule" && e.Actor.ID == "7" }},
-		"a time":              {auth.AuditFilter{From: all[4].At, Until: all[1].At}, func(e auth.AuditEntry) bool { return !e.At.Before(all[4].At) && e.At.Before(all[1].At) }},
+		"everything": {auth.AuditFilter{}, func(auth.AuditEntry) bool { return true }},
+		"an actor": {
+			auth.AuditFilter{ActorID: "other"},
+			func(e auth.AuditEntry) bool { return e.Actor.ID == "other" },
+		},
+		"an action": {
+			auth.AuditFilter{Action: "create"},
+			func(e auth.AuditEntry) bool { return e.Action == "create" },
+		},
+		"a kind": {
+			auth.AuditFilter{ObjectKind: "rule"},
+			func(e auth.AuditEntry) bool { return e.Object.Kind == "rule" },
+		},
+		"an object": {
+			auth.AuditFilter{ObjectKind: "rule", ObjectID: ruleID},
+			func(e auth.AuditEntry) bool { return e.Object == auth.AuditObject{Kind: "rule", ID: ruleID} },
+		},
+		"a change": {
+			auth.AuditFilter{Change: all[1].Change},
+			func(e auth.AuditEntry) bool { return e.Change == all[1].Change },
+		},
+		"a kind and an actor": {
+			auth.AuditFilter{ObjectKind: "rule", ActorID: "7"},
+			func(e auth.AuditEntry) bool { return e.Object.Kind == "rule" && e.Actor.ID == "7" },
+		},
+		"a time": {
+			auth.AuditFilter{From: all[4].At, Until: all[1].At},
+			func(e auth.AuditEntry) bool { return !e.At.Before(all[4].At) && e.At.Before(all[1].At) },
+		},
 		"a time and an action": {auth.AuditFilter{From: all[4].At, Action: "create"}, func(e auth.AuditEntry) bool {
 			return !e.At.Before(all[4].At) && e.Action == "create"
 		}},
@@ -345,7 +381,7 @@ func TestTheAuditLogIsFilteredAndPaged(t *testing.T) {
 				want = append(want, entry.ID)
 			}
 		}
-		for cursor, pages := (auth.AuditCursor{}), 0; ; pages++ {
+		for cursor, pages := (auth.LogCursor{}), 0; ; pages++ {
 			entries, next, err := w.Audit(ctx, ours, test.filter, cursor, 2)
 			if err != nil || len(entries) > 2 || pages > 100 {
 				t.Fatalf("%s: page %d has %d entries (%v)", name, pages, len(entries), err)
@@ -353,7 +389,7 @@ func TestTheAuditLogIsFilteredAndPaged(t *testing.T) {
 			for _, entry := range entries {
 				got = append(got, entry.ID)
 			}
-			if cursor = next; next == (auth.AuditCursor{}) {
+			if cursor = next; next == (auth.LogCursor{}) {
 				break
 			}
 		}
@@ -366,7 +402,7 @@ func TestTheAuditLogIsFilteredAndPaged(t *testing.T) {
 func TestAnotherTenantsEntriesAreNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	theirs, _, err := w.Audit(t.Context(), w.theirs.ID, auth.AuditFilter{}, auth.AuditCursor{}, 1)
+	theirs, _, err := w.Audit(t.Context(), w.theirs.ID, auth.AuditFilter{}, auth.LogCursor{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,7 +411,8 @@ func TestAnotherTenantsEntriesAreNotFound(t *testing.T) {
 	_, err = w.Revert(t.Context(), w.ours.ID, theirs[0].ID)
 	wantError(t, err, rules.ErrNotFound)
 	for _, filter := range []auth.AuditFilter{{Change: theirs[0].Change}, {ObjectKind: "api_key", ObjectID: "theirs"}} {
-		if entries, _, err := w.Audit(t.Context(), w.ours.ID, filter, auth.AuditCursor{}, 9); err != nil || len(entries) > 0 {
+		if entries, _, err := w.Audit(t.Context(), w.ours.ID, filter, auth.LogCursor{}, 9); err != nil ||
+			len(entries) > 0 {
 			t.Errorf("%+v found %+v (%v)", filter, entries, err)
 		}
 	}

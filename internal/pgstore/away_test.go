@@ -16,9 +16,11 @@ func TestWhatPassesByItselfIsAnOutage(t *testing.T) {
 	t.Parallel()
 	refused := func(code string) error { return fmt.Errorf("write: %w", &pgconn.PgError{Code: code}) }
 	for err, want := range map[error]bool{
-		refused("25006"): true, refused("53300"): true, refused("53100"): true, refused("08006"): true, refused("57P01"): true,
-		refused("57P03"): true, refused("40001"): true, refused("40P01"): true, io.ErrUnexpectedEOF: true, &pgconn.ConnectError{}: true,
-		refused("42P01"): false, refused("23514"): false, refused(""): false, errors.New("else"): false,
+		refused("25006"): true, refused("53300"): true, refused("53100"): true, refused("08006"): true,
+		refused("57P01"): true,
+		refused("57P03"): true, refused("40001"): true, refused("40P01"): true, io.ErrUnexpectedEOF: true,
+		&pgconn.ConnectError{}: true,
+		refused("42P01"):       false, refused("23514"): false, refused(""): false, errors.New("else"): false,
 		fmt.Errorf("%w: %w", context.Canceled, io.ErrUnexpectedEOF): false,
 	} {
 		if got := errors.Is(domainError(err), rules.ErrAway); got != want {

@@ -5,7 +5,9 @@ const rowsPerTrip = 1000
 
 // inTrips sends one statement for each row, rowsPerTrip of them in a round trip, and returns the answers. On an error
 // it returns the first failed row's error and index; later errors only say that the transaction is over.
-func inTrips[Param, Row any](params []Param, send func([]Param, func(int, Row, error))) (answers []Row, failed int, err error) {
+func inTrips[Param, Row any](params []Param, send func([]Param, func(int, Row, error))) (answers []Row, failed int,
+	err error,
+) {
 	answers = make([]Row, 0, len(params))
 	for len(answers) < len(params) && err == nil {
 		sent := len(answers)

@@ -11,12 +11,12 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 func TestNoStatementStaysPrepared(t *testing.T) {
 	t.Parallel()
-	for mode, want := range map[string]bool{"": false, "&default_query_exec_mode=cache_statement": true} {
+	for _, mode := range []string{"", "&default_query_exec_mode=cache_statement"} {
 		address := devdbtest.Postgres(t)
 		if !strings.Contains(address, "?") {
 			address += "?"
@@ -27,7 +27,7 @@ func TestNoStatementStaysPrepared(t *testing.T) {
 		if _, err := store.TenantBySlug(t.Context(), "acme"); !errors.Is(err, rules.ErrNotFound) {
 			t.Error(err)
 		}
-		if n := must(store.PreparedStatements(t.Context()))(t); n > 0 != want {
+		if n := must(store.PreparedStatements(t.Context()))(t); n > 0 {
 			t.Errorf("with %q there are %d prepared statements", mode, n)
 		}
 	}
@@ -37,7 +37,10 @@ func TestAConfigurationSaysWhatStandsAgainstRemovingItsPlans(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.assign(t, w.ours.ID, "free", "1", "2")
-	want := map[string]string{"free": "2 users are on it and it is the tenant's default", "pro": "1 user is on it", "only-ours": ""}
+	want := map[string]string{
+		"free": "2 users are on it and it is the tenant's default", "pro": "1 user is on it",
+		"only-ours": "",
+	}
 	for _, plan := range must(w.Config(t.Context(), w.ours.ID))(t).Plans {
 		if plan.InUse != want[plan.Name] {
 			t.Errorf("plan %s: %q, want %q", plan.Name, plan.InUse, want[plan.Name])
@@ -55,7 +58,8 @@ func TestManyRulesAreWrittenInFewTrips(t *testing.T) {
 		changes.Rules = append(changes.Rules, ruleset.Change[rules.Rule]{After: &rule})
 	}
 	write := func() (ruleset.Changes, error) {
-		return w.ChangeConfig(t.Context(), w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) { return changes, nil })
+		return w.ChangeConfig(t.Context(), w.ours.ID,
+			func(ruleset.Config) (ruleset.Changes, error) { return changes, nil })
 	}
 	changes.Rules[1234].After.Burst = -1
 	if _, err := write(); err == nil || !strings.Contains(err.Error(), "rule global [pro] rule 1234: ") {
@@ -64,7 +68,8 @@ func TestManyRulesAreWrittenInFewTrips(t *testing.T) {
 	changes.Rules[1234].After.Burst = 7
 	stored := must(write())(t)
 	for i, change := range stored.Rules {
-		if change.After.Name != fmt.Sprintf("rule %d", i) || change.After.ID == 0 || i > 0 && change.After.ID <= stored.Rules[i-1].After.ID {
+		if change.After.Name != fmt.Sprintf("rule %d", i) || change.After.ID == 0 || i > 0 &&
+			change.After.ID <= stored.Rules[i-1].After.ID {
 			t.Fatalf("row %d is stored as %+v", i, change.After)
 		}
 	}

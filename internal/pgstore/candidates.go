@@ -10,7 +10,8 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// CreateCandidate creates a shadow rule that is tried for the live rule in its CandidateFor, under a free name.
+// CreateCandidate creates a shadow rule that is tried for the live rule in its CandidateFor, under a free name. It
+// returns rules.ErrExists if the live rule has a candidate, and rules.ErrInUse unless the live rule CanBeTried.
 func (s Writer) CreateCandidate(ctx context.Context, candidate rules.Rule) (created rules.Rule, err error) {
 	err = s.inTenant(ctx, classWrite, candidate.TenantID, func(ctx context.Context, w write) error {
 		live, err := w.ruleAt(ctx, candidate.CandidateFor, rules.AnyVersion)
@@ -33,7 +34,8 @@ func (s Writer) CreateCandidate(ctx context.Context, candidate rules.Rule) (crea
 		}
 		candidate.Pattern, candidate.Plan, candidate.Mode = live.Pattern, live.Plan, rules.ModeShadow
 		candidate.Name = live.CandidateName(func(name string) bool {
-			return slices.ContainsFunc(alike, func(r dbsqlc.RateLimitRule) bool { return r.Name == name && orEmpty(r.Plan) == live.Plan })
+			return slices.ContainsFunc(alike,
+				func(r dbsqlc.RateLimitRule) bool { return r.Name == name && orEmpty(r.Plan) == live.Plan })
 		})
 		if err := w.requireRoom(ctx, &candidate); err != nil {
 			return err
@@ -48,7 +50,8 @@ func (s Writer) CreateCandidate(ctx context.Context, candidate rules.Rule) (crea
 	return created, nil
 }
 
-// withCandidates adds the candidates of rules that are removed. A file that removes a rule says itself which others stay.
+// withCandidates adds the candidates of rules that are removed. A file that removes a rule says itself which others
+// stay.
 func (w write) withCandidates(ctx context.Context, ids []rules.RuleID) ([]rules.RuleID, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -66,12 +69,14 @@ func (w write) withCandidates(ctx context.Context, ids []rules.RuleID) ([]rules.
 func (s *Store) Additional(
 	ctx context.Context, tenant rules.TenantID, live, candidate rules.RuleID, steps violations.Steps, limit int,
 ) (found violations.Additional, err error) {
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ComparedSubjectsRow, error) {
-		return q.ComparedSubjects(ctx, dbsqlc.ComparedSubjectsParams{
-			TenantID: tenant, Live: int64(live), Candidate: int64(candidate), Since: steps.Since, Until: steps.Until,
-			AtMost: int64(s.topRows), PageSize: int64(rowLimit(limit)),
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ComparedSubjectsRow, error) {
+			return q.ComparedSubjects(ctx, dbsqlc.ComparedSubjectsParams{
+				TenantID: tenant, Live: int64(live), Candidate: int64(candidate), Since: steps.Since,
+				Until:  steps.Until,
+				AtMost: int64(s.topRows), PageSize: int64(rowLimit(limit)),
+			})
 		})
-	})
 	if err != nil {
 		return found, fmt.Errorf("read whom candidate %d of rule %d would deny in addition: %w", candidate, live, err)
 	}

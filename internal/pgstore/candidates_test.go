@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -23,7 +23,8 @@ func TestARuleHasOneCandidateWhichGoesWithIt(t *testing.T) {
 	ctx, ours := t.Context(), w.ours
 	must(w.CreateRule(ctx, limit(t, ours.ID, "user:{user_id}", "free", "daily-candidate")))(t)
 	candidate := w.try(t, ours.daily, 5)
-	if candidate.Mode != rules.ModeShadow || candidate.Name != "daily-candidate-2" || candidate.Plan != "free" || candidate.CandidateFor != ours.daily.ID || candidate.Burst != 5 {
+	if candidate.Mode != rules.ModeShadow || candidate.Name != "daily-candidate-2" || candidate.Plan != "free" ||
+		candidate.CandidateFor != ours.daily.ID || candidate.Burst != 5 {
 		t.Errorf("the candidate is %+v", candidate)
 	}
 	again := ours.daily
@@ -52,7 +53,8 @@ func TestARuleHasOneCandidateWhichGoesWithIt(t *testing.T) {
 	wantError(t, err, rules.ErrNotFound)
 
 	third := w.try(t, ours.user, 7)
-	must(w.ChangeRules(ctx, ours.ID, []ruleset.RuleChange{{Rule: rules.Rule{ID: ours.user.ID}, Expected: rules.AnyVersion, Remove: true}}, false))(t)
+	must(w.ChangeRules(ctx, ours.ID,
+		[]ruleset.RuleChange{{Rule: rules.Rule{ID: ours.user.ID}, Expected: rules.AnyVersion, Remove: true}}, false))(t)
 	_, err = w.Rule(ctx, ours.ID, third.ID)
 	wantError(t, err, rules.ErrNotFound)
 }
@@ -100,24 +102,31 @@ func TestAComparisonShowsWhatTheCandidateWouldDenyInAddition(t *testing.T) {
 	} {
 		exec(t, w.url, insert, w.ours.ID, row.at, row.rule, row.subject, row.other, row.denied)
 	}
-	exec(t, w.url, `INSERT INTO decision_minute VALUES ($1, $2, $4, 90, 10, 0, 0, 0), ($1, $3, $4, 60, 30, 0, 0, 0), ($1, $2, $5, 500, 500, 0, 0, 0)`,
+	exec(t, w.url,
+		`INSERT INTO decision_minute VALUES ($1, $2, $4, 90, 10, 0, 0, 0, 0), ($1, $3, $4, 60, 30, 0, 0, 0, 0),
+		($1, $2, $5, 500, 500, 0, 0, 0, 0)`,
 		w.ours.ID, live.ID, candidate.ID, minute, minute.Add(-time.Minute))
 	c := must(violations.Compare(ctx, w, w.ours.ID, live.ID, candidate.ID, began, minute.Add(10*time.Minute), 1))(t)
-	if c.Points[0] != (violations.ComparedPoint{At: minute, Checks: 100, LiveDenied: 10, CandidateDenied: 30}) || len(c.Points) != 10 {
+	if c.Points[0] != (violations.ComparedPoint{At: minute, Checks: 100, LiveDenied: 10, CandidateDenied: 30}) ||
+		len(c.Points) != 10 {
 		t.Errorf("the points are %+v", c.Points)
 	}
 	if c.Live.Checks() != 100 || c.Live.Denied != 10 || c.Candidate.Checks() != 90 || c.Candidate.Denied != 30 {
 		t.Errorf("in all %+v and %+v", c.Live, c.Candidate)
 	}
-	if a := c.Additional; a.Subjects != 2 || !slices.Equal(a.Most, []violations.ComparedSubject{{Subject: "both", LiveDenied: 7, CandidateDenied: 9}}) || !a.LookedBackTo.IsZero() {
+	if a := c.Additional; a.Subjects != 2 ||
+		!slices.Equal(a.Most, []violations.ComparedSubject{{Subject: "both", LiveDenied: 7, CandidateDenied: 9}}) ||
+		!a.LookedBackTo.IsZero() {
 		t.Errorf("those who are denied in addition are %+v", a)
 	}
 	c = must(violations.Compare(ctx, w, w.ours.ID, live.ID, candidate.ID, began, minute.Add(-time.Second), 1))(t)
 	if !c.Since.Equal(minute) || len(c.Points) != 0 || c.Live != (violations.Verdicts{}) || c.Additional.Subjects != 0 {
 		t.Errorf("before the first whole minute the comparison is %+v", c)
 	}
-	c = must(violations.Compare(ctx, w, w.ours.ID, live.ID, candidate.ID, minute.Add(-time.Second), minute.Add(10*time.Minute), 1))(t)
+	c = must(violations.Compare(ctx, w, w.ours.ID, live.ID, candidate.ID, minute.Add(-time.Second),
+		minute.Add(10*time.Minute), 1))(t)
 	if !c.Since.Equal(minute.Add(time.Minute)) {
-		t.Errorf("a candidate of the last second of a minute, which not every process knows at its end, is compared since %v", c.Since)
+		t.Errorf("a candidate of the last second of a minute, which not every process knows at its end, is compared "+
+			"since %v", c.Since)
 	}
 }

@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// A class of query says how long PostgreSQL may work on it. Nothing runs without one: queriesFor, transaction and oneView,
-// the only ways to the database, take a class and end what takes longer. The client gives up at the timeout and the server
-// serverPatience later, so that a query ends even if its process has gone.
+// A class of query says how long PostgreSQL may work on it. Nothing runs without one: queriesFor, transaction and
+// oneView, the only ways to the database, take a class and end what takes longer. The client gives up at the timeout
+// and the server serverPatience later, so that a query ends even if its process has gone.
 type class string
 
 const (
-	classLookup     class = "lookup"     // one row by its key, which each request begins with
-	classRead       class = "read"       // a page of a list
+	classRead       class = "read"       // one row by its key, or a page of a list
 	classHeavy      class = "heavy"      // charts, tops, exports and logs: many rows for one answer
 	classWrite      class = "write"      // a change by one request
 	classBulk       class = "bulk"       // a change of many rows, such as an import
@@ -27,7 +26,6 @@ const (
 //
 //nolint:gochecknoglobals // a constant
 var timeouts = map[class]time.Duration{
-	classLookup:     5 * time.Second,
 	classRead:       5 * time.Second,
 	classHeavy:      5 * time.Second,
 	classWrite:      5 * time.Second,

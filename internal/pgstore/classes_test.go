@@ -12,7 +12,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -24,7 +24,8 @@ func TestTheServerHasTheTimeoutOfEachClass(t *testing.T) {
 		settings, errs := w.InClass(t.Context(), class, "SELECT current_setting('statement_timeout')")
 		for i, way := range []string{"a query", "a transaction"} {
 			got, err := time.ParseDuration(settings[i])
-			if want := timeout + 500*time.Millisecond; errs[i] != nil || err != nil || got > want || got < want-time.Second-time.Since(began) {
+			if want := timeout + 500*time.Millisecond; errs[i] != nil || err != nil || got > want ||
+				got < want-time.Second-time.Since(began) {
 				t.Errorf("%s: %s has the timeout %q (%v), want %s", class, way, settings[i], errs[i], want)
 			}
 		}
@@ -45,7 +46,9 @@ func TestWhatTakesTooLongEnds(t *testing.T) {
 	}
 	conn := connect(t, w.url)
 	for sleeping := 1; sleeping > 0; { // no test ends while the server works on
-		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_sleep(600)::text%' AND state = 'active' AND pid <> pg_backend_pid()").Scan(&sleeping)
+		err := conn.QueryRow(t.Context(),
+			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE "+
+				"'%pg_sleep(600)::text%' AND state = 'active' AND pid <> pg_backend_pid()").Scan(&sleeping)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,20 +62,24 @@ func TestRealQueriesBelongToTheirClass(t *testing.T) {
 	now := time.Now()
 	w.record(t, now, func(*violations.Violation) {})
 	lock := must(connect(t, w.url).Begin(t.Context()))(t)
-	must(lock.Exec(t.Context(), `LOCK TABLE tenant, plan, plan_assignment, rate_limit_violation, violation_minute, decision_minute, decision_span,
+	must(lock.Exec(t.Context(),
+		`LOCK TABLE tenant, plan, plan_assignment, rate_limit_violation, violation_minute, decision_minute, decision_span,
 		recorder_batch, api_key, key_notice, tenant_use IN ACCESS EXCLUSIVE MODE`))(t)
 	methods := map[string]func(context.Context) error{
-		"lookup": func(ctx context.Context) error { return second(w.TenantBySlug(ctx, "ours")) },
-		"read":   func(ctx context.Context) error { return second(w.Plans(ctx, w.ours.ID, "", 10)) },
+		"read": func(ctx context.Context) error { return second(w.Plans(ctx, w.ours.ID, "", 10)) },
 		"heavy": func(ctx context.Context) error {
-			return second(w.TopRules(ctx, w.ours.ID, violations.Steps{Since: now.Add(-time.Hour), Until: now, Step: time.Minute}, 10))
+			return second(w.TopRules(ctx, w.ours.ID,
+				violations.Steps{Since: now.Add(-time.Hour), Until: now, Step: time.Minute}, 10))
 		},
 		"write": func(ctx context.Context) error {
 			return second(w.CreatePlan(ctx, rules.Plan{TenantID: w.ours.ID, Name: "late"}))
 		},
 		"bulk": func(ctx context.Context) error { return second(w.AssignAll(ctx, w.ours.ID, onPlan("free", "1"))) },
 		"record": func(ctx context.Context) error {
-			return w.WriteViolations(ctx, &violations.Batch{Writer: "late", Number: 1, Tallies: []violations.Tally{tallyOf(violation(w.ours.ID, now), 1)}})
+			return w.WriteViolations(ctx, &violations.Batch{
+				Writer: "late", Number: 1,
+				Tallies: []violations.Tally{tallyOf(violation(w.ours.ID, now), 1)},
+			})
 		},
 		"background": func(ctx context.Context) error { return second(w.QuotaUses(ctx)) },
 		"notice":     func(ctx context.Context) error { return second(w.TellOfKeysLeft(ctx, now, false)) },
@@ -100,7 +107,8 @@ func TestRealQueriesBelongToTheirClass(t *testing.T) {
 	}
 }
 
-// TestNoQueryRunsWithoutAClass reads the source: only wall.go reaches the pool and makes queries, and it asks for a class.
+// TestNoQueryRunsWithoutAClass reads the source: only wall.go reaches the pool and makes queries, and it asks for a
+// class.
 func TestNoQueryRunsWithoutAClass(t *testing.T) {
 	t.Parallel()
 	files := must(filepath.Glob("*.go"))(t)

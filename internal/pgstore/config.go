@@ -11,16 +11,11 @@ import (
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // Config returns a tenant's plans, rules and unexpired overrides in one snapshot of the database.
 func (s *Store) Config(ctx context.Context, tenant rules.TenantID) (config ruleset.Config, err error) {
-	release, err := take(ctx, s.places.bulk)
-	if err != nil {
-		return ruleset.Config{}, err
-	}
-	defer release()
 	err = s.oneView(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
 		config, err = s.config(ctx, q, tenant)
 		return err
@@ -48,14 +43,18 @@ func (s *Store) config(ctx context.Context, queries *dbsqlc.Queries, tenant rule
 	if err != nil {
 		return ruleset.Config{}, err
 	}
-	config := ruleset.Config{Plans: plans, Rules: s.rulesFromRows(ctx, ruleRows), Gateways: each(gatewayRows, gatewayFromRow)}
+	config := ruleset.Config{
+		Plans: plans, Rules: s.rulesFromRows(ctx, ruleRows),
+		Gateways: each(gatewayRows, gatewayFromRow),
+	}
 	identities := make(map[rules.RuleID]rules.RuleIdentity, len(config.Rules))
 	for i := range config.Rules {
 		identities[config.Rules[i].ID] = config.Rules[i].Identity()
 	}
 	for _, row := range overrideRows {
 		if identity, ok := identities[row.RuleID]; ok { // an unreadable rule was left out
-			config.Overrides = append(config.Overrides, ruleset.ConfigOverride{Rule: identity, Override: overrideFromRow(row)})
+			config.Overrides = append(config.Overrides,
+				ruleset.ConfigOverride{Rule: identity, Override: overrideFromRow(row)})
 		}
 	}
 	slices.SortFunc(config.Rules, func(a, b rules.Rule) int { return a.Identity().Compare(b.Identity()) })
@@ -177,7 +176,9 @@ func (w write) applyPlans(ctx context.Context, changes []ruleset.Change[rules.Pl
 }
 
 // applyRemovals removes overrides and rules. Plans are removed last, when no rule uses them.
-func (w write) applyRemovals(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes ruleset.Changes) error {
+func (w write) applyRemovals(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID,
+	changes ruleset.Changes,
+) error {
 	var overrides []rules.Override
 	var overrideNames []ruleset.OverrideIdentity
 	for _, c := range changes.Overrides {
@@ -204,12 +205,15 @@ func (w write) applyRemovals(ctx context.Context, ids map[rules.RuleIdentity]rul
 }
 
 // applyRules creates and updates rules, and adds new ids to ids.
-func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes []ruleset.Change[rules.Rule]) error {
+func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID,
+	changes []ruleset.Change[rules.Rule],
+) error {
 	plans, err := w.planSet(ctx)
 	if err != nil {
 		return err
 	}
-	var created, updated []rules.Rule
+	var updated []ruleset.Change[rules.Rule]
+	var created []rules.Rule
 	var createdAt, updatedAt []int // indexes in changes
 	for i, c := range changes {
 		switch {
@@ -217,7 +221,8 @@ func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.
 		case c.Before != nil:
 			rule := *c.After
 			rule.ID = ids[rule.Identity()]
-			updated, updatedAt = append(updated, rule), append(updatedAt, i)
+			updated = append(updated, ruleset.Change[rules.Rule]{Before: c.Before, After: &rule})
+			updatedAt = append(updatedAt, i)
 		case !plans[c.After.Plan]:
 			return fmt.Errorf("rule %s: %w", c.After.Identity(), noSuchPlan("plan", c.After.Plan))
 		default:
@@ -226,7 +231,7 @@ func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.
 	}
 	stored, failed, err := w.updateRules(ctx, updated)
 	if err != nil {
-		return fmt.Errorf("rule %s: %w", updated[failed].Identity(), err)
+		return fmt.Errorf("rule %s: %w", updated[failed].After.Identity(), err)
 	}
 	for i := range stored {
 		changes[updatedAt[i]].After = &stored[i]
@@ -242,7 +247,9 @@ func (w write) applyRules(ctx context.Context, ids map[rules.RuleIdentity]rules.
 	return nil
 }
 
-func (w write) applyOverrides(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID, changes []ruleset.Change[ruleset.ConfigOverride]) error {
+func (w write) applyOverrides(ctx context.Context, ids map[rules.RuleIdentity]rules.RuleID,
+	changes []ruleset.Change[ruleset.ConfigOverride],
+) error {
 	var overrides []rules.Override
 	var at []int // indexes in changes
 	for i, c := range changes {

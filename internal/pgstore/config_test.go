@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 func TestChangeConfigWritesWhatTheFunctionDerives(t *testing.T) {
@@ -20,10 +20,15 @@ func TestChangeConfigWritesWhatTheFunctionDerives(t *testing.T) {
 	user := limit(t, 0, "user:{user_id}", "", "")
 	user.Burst = 60
 	desired := ruleset.Config{
-		Plans: []rules.Plan{{Name: "gold"}, {Name: "free", Description: "for nothing"}, {Name: "pro", Description: "for a living"}},
+		Plans: []rules.Plan{
+			{Name: "gold"},
+			{Name: "free", Description: "for nothing"},
+			{Name: "pro", Description: "for a living"},
+		},
 		Rules: []rules.Rule{ip, user, limit(t, 0, "user:{user_id}", "gold", "new")},
 		Overrides: []ruleset.ConfigOverride{{
-			Rule: rules.RuleIdentity{Pattern: "user:{user_id}", Plan: "gold", Name: "new"}, Override: overrideOf(rules.Rule{}, "7"),
+			Rule:     rules.RuleIdentity{Pattern: "user:{user_id}", Plan: "gold", Name: "new"},
+			Override: overrideOf(rules.Rule{}, "7"),
 		}},
 	}
 	diff := func(current ruleset.Config) (ruleset.Changes, error) {
@@ -82,7 +87,7 @@ func TestChangeConfigIsAllOrNothing(t *testing.T) {
 		want    string
 	}{
 		"the function's error":       {added(&rule), refused, "refused"},
-		"a limit out of range":       {added(&wrong), nil, "rate_limit_rule_rate_check"},
+		"a limit out of range":       {added(&wrong), nil, "rate_per_second: must be from"},
 		"an identity that is taken":  {added(&taken), nil, "a rule with this pattern, plan and name exists already"},
 		"a plan that does not exist": {added(&unplanned), nil, `"silver" is none`},
 		"a plan with a user": {ruleset.Changes{
@@ -91,7 +96,8 @@ func TestChangeConfigIsAllOrNothing(t *testing.T) {
 	}
 	before := dump(t, connect(t, w.url), ours)
 	for name, test := range tests {
-		_, err := w.ChangeConfig(ctx, ours, func(ruleset.Config) (ruleset.Changes, error) { return test.changes, test.err })
+		_, err := w.ChangeConfig(ctx, ours,
+			func(ruleset.Config) (ruleset.Changes, error) { return test.changes, test.err })
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error is %v, want one with %q", name, err, test.want)
 		}
@@ -134,7 +140,8 @@ func TestConcurrentWritersOfATenantFollowOneAnother(t *testing.T) {
 func TestConfigLeavesOutExpiredOverrides(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	exec(t, w.url, `UPDATE rate_limit_override SET in_force_since = now() - interval '2 hours', expires_at = now() - interval '1 hour'
+	exec(t, w.url,
+		`UPDATE rate_limit_override SET in_force_since = now() - interval '2 hours', expires_at = now() - interval '1 hour'
 		WHERE tenant_id = $1`, w.ours.ID)
 	if config := must(w.Config(t.Context(), w.ours.ID))(t); len(config.Overrides) != 0 {
 		t.Errorf("the configuration has %+v", config.Overrides)

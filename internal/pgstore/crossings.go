@@ -43,27 +43,30 @@ var farAhead = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Crossings reads a page by the index of the user, of the rule, or of the time.
 func (s *Store) Crossings(
-	ctx context.Context, tenant rules.TenantID, filter violations.CrossingFilter, before violations.CrossingPlace, limit int,
+	ctx context.Context, tenant rules.TenantID, filter violations.CrossingFilter, before violations.CrossingPlace,
+	limit int,
 ) ([]violations.Crossing, error) {
 	if before == (violations.CrossingPlace{}) {
 		before = violations.CrossingPlace{At: farAhead, Number: math.MaxInt64}
 	}
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.QuotaCrossing, error) {
-		switch {
-		case filter.UserID != "":
-			return q.CrossingsOfUserBefore(ctx, dbsqlc.CrossingsOfUserBeforeParams{
-				TenantID: tenant, UserID: filter.UserID, RuleID: int64(filter.Rule),
-				BeforeAt: before.At, BeforeID: before.Number, PageSize: rowLimit(limit),
+	rows, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.QuotaCrossing, error) {
+			switch {
+			case filter.UserID != "":
+				return q.CrossingsOfUserBefore(ctx, dbsqlc.CrossingsOfUserBeforeParams{
+					TenantID: tenant, UserID: filter.UserID, RuleID: int64(filter.Rule),
+					BeforeAt: before.At, BeforeID: before.Number, PageSize: rowLimit(limit),
+				})
+			case filter.Rule != 0:
+				return q.CrossingsOfRuleBefore(ctx, dbsqlc.CrossingsOfRuleBeforeParams{
+					TenantID: tenant, RuleID: filter.Rule, BeforeAt: before.At, BeforeID: before.Number,
+					PageSize: rowLimit(limit),
+				})
+			}
+			return q.CrossingsBefore(ctx, dbsqlc.CrossingsBeforeParams{
+				TenantID: tenant, BeforeAt: before.At, BeforeID: before.Number, PageSize: rowLimit(limit),
 			})
-		case filter.Rule != 0:
-			return q.CrossingsOfRuleBefore(ctx, dbsqlc.CrossingsOfRuleBeforeParams{
-				TenantID: tenant, RuleID: filter.Rule, BeforeAt: before.At, BeforeID: before.Number, PageSize: rowLimit(limit),
-			})
-		}
-		return q.CrossingsBefore(ctx, dbsqlc.CrossingsBeforeParams{
-			TenantID: tenant, BeforeAt: before.At, BeforeID: before.Number, PageSize: rowLimit(limit),
 		})
-	})
 	if err != nil {
 		return nil, fmt.Errorf("read crossings: %w", err)
 	}
@@ -73,7 +76,8 @@ func (s *Store) Crossings(
 func crossingFromRow(row dbsqlc.QuotaCrossing) violations.Crossing {
 	return violations.Crossing{
 		Number: row.CrossingID, Tenant: row.TenantID, Rule: row.RuleID, Subject: row.Subject,
-		WindowStart: row.WindowStart.UTC(), WindowEnd: row.WindowEnd.UTC(), Share: int(row.Share), At: row.CrossedAt.UTC(),
+		WindowStart: row.WindowStart.UTC(), WindowEnd: row.WindowEnd.UTC(), Share: int(row.Share),
+		At:   row.CrossedAt.UTC(),
 		Used: tokens(row.Used), Burst: row.BurstCapacity,
 		Mode: rules.Mode(row.Mode), RuleName: row.RuleName, Pattern: row.KeyPattern, UserID: orEmpty(row.UserID),
 	}

@@ -16,7 +16,8 @@ func crossing(tenant rules.TenantID, at time.Time, change ...func(*violations.Cr
 	hour := at.Truncate(time.Hour)
 	c := violations.Crossing{
 		Tenant: tenant, Rule: 12, Subject: "42", WindowStart: hour, WindowEnd: hour.Add(time.Hour), Share: 80, At: at,
-		Used: 80_500_000, Burst: 100, Mode: rules.ModeEnforce, RuleName: "hourly", Pattern: "user:{user_id}", UserID: "42",
+		Used: 80_500_000, Burst: 100, Mode: rules.ModeEnforce, RuleName: "hourly", Pattern: "user:{user_id}",
+		UserID: "42",
 	}
 	for _, f := range change {
 		f(&c)
@@ -45,7 +46,8 @@ func TestOfSeveralRecordsOfACrossingTheEarliestIsKept(t *testing.T) {
 	same := func(change func(*violations.Crossing)) violations.Crossing { return crossing(w.ours.ID, at, change) }
 	w.cross(t, "a", same(func(c *violations.Crossing) { c.At, c.Used = at.Add(time.Second), 90_000_000 }))
 	w.cross(t, "b",
-		same(func(c *violations.Crossing) { c.At, c.Used = at.Add(time.Minute), 99_000_000 }), // twice in one batch, as after a reset
+		// twice in one batch, as after a reset
+		same(func(c *violations.Crossing) { c.At, c.Used = at.Add(time.Minute), 99_000_000 }),
 		same(func(*violations.Crossing) {}),
 		same(func(c *violations.Crossing) { c.Used = 81_500_000 })) // at the same moment
 	w.cross(t, "b", same(func(c *violations.Crossing) { c.Used = 81_000_000 }))
@@ -75,7 +77,8 @@ func TestRecordersWriteTheSameCrossingsAtOnce(t *testing.T) {
 	at := lately()
 	var rows []violations.Crossing
 	for i := range 200 {
-		rows = append(rows, crossing(w.ours.ID, at, func(c *violations.Crossing) { c.Subject, c.UserID = fmt.Sprint(i), fmt.Sprint(i) }))
+		rows = append(rows, crossing(w.ours.ID, at,
+			func(c *violations.Crossing) { c.Subject, c.UserID = fmt.Sprint(i), fmt.Sprint(i) }))
 	}
 	var writers sync.WaitGroup
 	for writer := range 4 {
@@ -105,7 +108,8 @@ func TestCrossingsAreReadInPagesByRuleAndUser(t *testing.T) {
 	at := lately()
 	for i := range 7 {
 		w.cross(t, "a",
-			crossing(w.ours.ID, at.Add(time.Duration(i/2)*time.Hour), func(c *violations.Crossing) { c.Share = 80 + i }),
+			crossing(w.ours.ID, at.Add(time.Duration(i/2)*time.Hour),
+				func(c *violations.Crossing) { c.Share = 80 + i }),
 			crossing(w.ours.ID, at, func(c *violations.Crossing) { c.Rule, c.Share = 13, 80+i }),
 			crossing(w.ours.ID, at, func(c *violations.Crossing) { c.Subject, c.UserID, c.Share = "7", "7", 80+i }),
 			crossing(w.theirs.ID, at, func(c *violations.Crossing) { c.Share = 80 + i }))

@@ -16,12 +16,12 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// BenchmarkEffect shows effects of a tenant that recorded 10 million checks in the last day, among 1.2 million blocks of 1,000 others.
-// Loading them takes minutes, and 2 GB.
+// BenchmarkEffect shows effects of a tenant that recorded 10 million checks in the last day, among 1.2 million blocks
+// of 1,000 others. Loading them takes minutes, and 2 GB.
 func BenchmarkEffect(b *testing.B) {
 	const (
 		checks, users    = 10_000_000, 100_000
@@ -50,11 +50,13 @@ func BenchmarkEffect(b *testing.B) {
 	store := must(pgstore.Open(ctx, as.String(), slog.New(slog.DiscardHandler)))(b)
 	b.Cleanup(store.Close)
 	sql("INSERT INTO tenant (slug, name) SELECT 't' || n, 'T' FROM generate_series(1, 1000) AS n")
-	tenant := must(store.As(tester).CreateTenant(ctx, rules.Tenant{Slug: "busy", Name: "Busy", DefaultPlan: "free", Settings: rules.DefaultSettings()}))(b)
+	tenant := must(store.As(tester).CreateTenant(ctx,
+		rules.Tenant{Slug: "busy", Name: "Busy", DefaultPlan: "free", Settings: rules.DefaultSettings()}))(b)
 	sql("UPDATE tenant SET record_days = 7 WHERE tenant_id = $1", tenant.ID)
 	limitOf := func(pattern string, rate float64, burst int64) rules.Rule {
 		return rules.Rule{
-			TenantID: tenant.ID, Pattern: must(rules.ParsePattern(pattern))(b), RatePerSecond: rate, RateUnit: rules.PerSecond, Burst: burst,
+			TenantID: tenant.ID, Pattern: must(rules.ParsePattern(pattern))(b), RatePerSecond: rate,
+			RateUnit: rules.PerSecond, Burst: burst,
 			Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true,
 		}
 	}
@@ -77,9 +79,12 @@ func BenchmarkEffect(b *testing.B) {
 	for n := range slots {
 		at := now.Add(-24 * time.Hour).Add(time.Duration(n) * slot)
 		sql(`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload)
-			SELECT t.tenant_id, (at AT TIME ZONE 'UTC')::date, 'w', $2::bigint * 1000000 + n, at, at + interval '1 minute', n % 6, 0, 100, 100, 0, 0,
-				(SELECT array_agg('user-' || u * n) FROM generate_series(1, 10) AS u), decode(repeat(md5(n::text), 15), 'hex')
-			FROM generate_series(1, $3::integer) AS n, LATERAL (SELECT $1::timestamptz + n * interval '0.07 seconds' AS at) AS b, tenant AS t
+			SELECT t.tenant_id, (at AT TIME ZONE 'UTC')::date, 'w', $2::bigint * 1000000 + n, at,
+				at + interval '1 minute', n % 6, 0, 100, 100, 0, 0,
+				(SELECT array_agg('user-' || u * n) FROM generate_series(1, 10) AS u),
+					decode(repeat(md5(n::text), 15), 'hex')
+			FROM generate_series(1, $3::integer) AS n,
+				LATERAL (SELECT $1::timestamptz + n * interval '0.07 seconds' AS at) AS b, tenant AS t
 			WHERE t.slug = 't' || 1 + (n * 7919 + $2::bigint) % 1000`, at, n, others/slots)
 		// A process makes a block a minute of each stratum with many checks, and one in five minutes of the others.
 		runs := map[[2]int][]traffic.Run{}
@@ -96,7 +101,8 @@ func BenchmarkEffect(b *testing.B) {
 				key[1] = 0
 			}
 			runs[key] = append(runs[key], traffic.Run{
-				UserID: user, Endpoint: fmt.Sprint("/api/", random.IntN(100)), Method: "GET", IP: ip, Cost: 1_000_000, Plan: "free", Times: []uint32{uint32(after)},
+				UserID: user, Endpoint: fmt.Sprint("/api/", random.IntN(100)), Method: "GET", IP: ip, Cost: 1_000_000,
+				Plan: "free", Times: []uint32{uint32(after)},
 			})
 		}
 		var blocks []traffic.Block
@@ -111,7 +117,10 @@ func BenchmarkEffect(b *testing.B) {
 				last = first.Truncate(24 * time.Hour).Add(24*time.Hour - time.Millisecond)
 			}
 			number++
-			block := traffic.Block{Tenant: tenant.ID, Writer: "w", Number: number, First: first, Last: last, Stratum: key[0]}
+			block := traffic.Block{
+				Tenant: tenant.ID, Writer: "w", Number: number, First: first, Last: last,
+				Stratum: key[0],
+			}
 			block.Seen = int64(len(of))
 			block.SetRuns(of)
 			blocks = append(blocks, block)
@@ -123,14 +132,18 @@ func BenchmarkEffect(b *testing.B) {
 			sql("VACUUM ANALYZE traffic_block") // as autovacuum does when a fifth is new
 		}
 	}
-	b.Logf("%d blocks of the tenant and %d of others were written in %v", number, others, time.Since(began).Round(time.Second))
+	b.Logf("%d blocks of the tenant and %d of others were written in %v", number, others,
+		time.Since(began).Round(time.Second))
 
 	of := func(all ...rules.Rule) *replay.Candidate {
 		return &replay.Candidate{Config: ruleset.Config{Rules: all}}
 	}
 	override := func(user string) *replay.Candidate {
 		return &replay.Candidate{Config: ruleset.Config{Overrides: []ruleset.ConfigOverride{{
-			Rule: each.Identity(), Override: rules.Override{RuleID: each.ID, UserID: user, RatePerSecond: 5, RateUnit: rules.PerSecond, Burst: 5},
+			Rule: each.Identity(), Override: rules.Override{
+				RuleID: each.ID, UserID: user, RatePerSecond: 5,
+				RateUnit: rules.PerSecond, Burst: 5,
+			},
 		}}}}
 	}
 	for _, c := range []struct {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
@@ -46,7 +46,8 @@ func (w *world) writeBlocks(t *testing.T, like traffic.Block, blocks int, run tr
 	}
 }
 
-// TestAnEffectLooksAtTheLatest100000Checks: however the checks of the day are spread over time and users, and whatever is asked.
+// TestAnEffectLooksAtTheLatest100000Checks: however the checks of the day are spread over time and users, and whatever
+// is asked.
 func TestAnEffectLooksAtTheLatest100000Checks(t *testing.T) {
 	t.Parallel()
 	const most = 100_000
@@ -55,7 +56,8 @@ func TestAnEffectLooksAtTheLatest100000Checks(t *testing.T) {
 	record := func(t *testing.T, w *world, user string, first time.Time, blocks, checks int) {
 		t.Helper()
 		run := traffic.Run{UserID: user, Endpoint: "/a", Cost: oneToken, Times: everyMillisecond(checks)}
-		w.writeBlocks(t, traffic.Block{Writer: user, First: first, Stratum: traffic.StratumOfUser(w.ours.ID, user)}, blocks, run)
+		w.writeBlocks(t, traffic.Block{Writer: user, First: first, Stratum: traffic.StratumOfUser(w.ours.ID, user)},
+			blocks, run)
 	}
 	heavy := func(w *world) string { return w.userOf(traffic.Strata - 1) } // in every sample
 	shared := replay.Candidate{Config: ruleset.Config{Rules: []rules.Rule{limit(t, 0, "global", "", "all")}}}
@@ -74,8 +76,13 @@ func TestAnEffectLooksAtTheLatest100000Checks(t *testing.T) {
 		"an override of a heavy user": {func(t *testing.T, w *world) {
 			record(t, w, "42", now.Add(-10*time.Minute), 12, 30_000)
 		}, func(w *world) *replay.Candidate {
-			override := rules.Override{RuleID: w.ours.user.ID, UserID: "42", RatePerSecond: 1, RateUnit: rules.PerSecond, Burst: 5}
-			return &replay.Candidate{Config: ruleset.Config{Overrides: []ruleset.ConfigOverride{{Rule: w.ours.user.Identity(), Override: override}}}}
+			override := rules.Override{
+				RuleID: w.ours.user.ID, UserID: "42", RatePerSecond: 1,
+				RateUnit: rules.PerSecond, Burst: 5,
+			}
+			return &replay.Candidate{Config: ruleset.Config{
+				Overrides: []ruleset.ConfigOverride{{Rule: w.ours.user.Identity(), Override: override}},
+			}}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,13 +94,15 @@ func TestAnEffectLooksAtTheLatest100000Checks(t *testing.T) {
 			last := now.Add(-10*time.Minute + 12*30*time.Second - time.Millisecond)
 			first := last.Add(-(most - 1) * time.Millisecond)
 			if result.Read != most || !result.First.Equal(first) || !result.Last.Equal(last) {
-				t.Errorf("it looked at %d checks from %s to %s, want the latest %d from %s to %s", result.Read, result.First, result.Last, most, first, last)
+				t.Errorf("it looked at %d checks from %s to %s, want the latest %d from %s to %s", result.Read,
+					result.First, result.Last, most, first, last)
 			}
 		})
 	}
 }
 
-// TestAnEffectIsOfTheSampleHoweverMuchIsBesideIt: denied checks and costs outside of the sample do not push its checks out.
+// TestAnEffectIsOfTheSampleHoweverMuchIsBesideIt: denied checks and costs outside of the sample do not push its checks
+// out.
 func TestAnEffectIsOfTheSampleHoweverMuchIsBesideIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -105,21 +114,35 @@ func TestAnEffectIsOfTheSampleHoweverMuchIsBesideIt(t *testing.T) {
 	for at := range 50 {
 		checks.Times = append(checks.Times, uint32(at*1000))
 	}
-	extras := traffic.Run{UserID: outside, Endpoint: "/a", Cost: oneToken, Decider: 1, Flags: traffic.Denied | traffic.Extra, Times: everyMillisecond(30_000)}
-	w.writeBlocks(t, traffic.Block{Writer: "extras", First: now.Add(-30 * time.Minute), Stratum: traffic.StratumOfExtras, Level: level}, 40, extras)
+	extras := traffic.Run{
+		UserID: outside, Endpoint: "/a", Cost: oneToken, Decider: 1,
+		Flags: traffic.Denied | traffic.Extra, Times: everyMillisecond(30_000),
+	}
+	w.writeBlocks(t, traffic.Block{
+		Writer: "extras", First: now.Add(-30 * time.Minute),
+		Stratum: traffic.StratumOfExtras, Level: level,
+	}, 40, extras)
 	sums := traffic.Run{Endpoint: "/a", Flags: traffic.Sum}
 	for second := range 300 {
 		sums.Times, sums.Costs = append(sums.Times, uint32(second*1000)), append(sums.Costs, 100*oneToken)
 	}
 	for hour := range 20 {
 		begins := now.Add(-time.Duration(hour+1) * time.Hour)
-		w.writeBlocks(t, traffic.Block{Writer: "sample", First: begins, Stratum: 2, Level: level}, sampled/20/50, checks)
-		w.writeBlocks(t, traffic.Block{Writer: "sums", First: begins, Stratum: traffic.StratumOfSums, Level: level}, 12, sums)
+		w.writeBlocks(t, traffic.Block{Writer: "sample", First: begins, Stratum: 2, Level: level}, sampled/20/50,
+			checks)
+		w.writeBlocks(t, traffic.Block{Writer: "sums", First: begins, Stratum: traffic.StratumOfSums, Level: level}, 12,
+			sums)
 	}
 	each := replay.Candidate{Config: ruleset.Config{Rules: []rules.Rule{limit(t, 0, "user:{user_id}", "", "each")}}}
 	all := replay.Candidate{Config: ruleset.Config{Rules: []rules.Rule{limit(t, 0, "global", "", "all")}}}
-	override := rules.Override{RuleID: w.ours.user.ID, UserID: inSample, RatePerSecond: 1, RateUnit: rules.PerSecond, Burst: 5}
-	raise := replay.Candidate{Config: ruleset.Config{Overrides: []ruleset.ConfigOverride{{Rule: w.ours.user.Identity(), Override: override}}}}
+	override := rules.Override{
+		RuleID: w.ours.user.ID, UserID: inSample, RatePerSecond: 1, RateUnit: rules.PerSecond,
+		Burst: 5,
+	}
+	raise := replay.Candidate{Config: ruleset.Config{Overrides: []ruleset.ConfigOverride{{
+		Rule:     w.ours.user.Identity(),
+		Override: override,
+	}}}}
 	for name, test := range map[string]struct {
 		candidate replay.Candidate
 		read      int64
@@ -132,7 +155,8 @@ func TestAnEffectIsOfTheSampleHoweverMuchIsBesideIt(t *testing.T) {
 	} {
 		result := must(replay.Effect(t.Context(), w, w.ours.ID, &test.candidate, now))(t)
 		if result.Read < test.read || result.Share != test.share {
-			t.Errorf("%s: it looked at %d checks since %s, as a share of %g, want %d and %g", name, result.Read, result.First, result.Share, test.read, test.share)
+			t.Errorf("%s: it looked at %d checks since %s, as a share of %g, want %d and %g", name, result.Read,
+				result.First, result.Share, test.read, test.share)
 		}
 	}
 }
@@ -143,11 +167,19 @@ func TestAnEffectSaysHowFarBackItLooked(t *testing.T) {
 	w := newWorld(t)
 	w.recordFor(t, 7)
 	now := time.Now().UTC().Truncate(time.Hour)
-	exec(t, w.url, fmt.Sprintf(`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload)
+	exec(t, w.url,
+		fmt.Sprintf(
+			`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload)
 		SELECT %d, ((at AT TIME ZONE 'UTC')::date), 'w', n, at, at, 0, 0, 500, 500, 0, 0, ARRAY['43'], ''
-		FROM generate_series(1, 25000) AS n, LATERAL (SELECT timestamptz '%s' - n * interval '2 seconds' AS at) AS b`, w.ours.ID, now.Format(time.RFC3339)))
-	override := rules.Override{RuleID: w.ours.user.ID, UserID: "42", RatePerSecond: 1, RateUnit: rules.PerSecond, Burst: 5}
-	candidate := replay.Candidate{Config: ruleset.Config{Overrides: []ruleset.ConfigOverride{{Rule: w.ours.user.Identity(), Override: override}}}}
+		FROM generate_series(1, 25000) AS n, LATERAL (SELECT timestamptz '%s' - n * interval '2 seconds' AS at) AS b`,
+			w.ours.ID, now.Format(time.RFC3339)))
+	override := rules.Override{
+		RuleID: w.ours.user.ID, UserID: "42", RatePerSecond: 1, RateUnit: rules.PerSecond,
+		Burst: 5,
+	}
+	candidate := replay.Candidate{Config: ruleset.Config{
+		Overrides: []ruleset.ConfigOverride{{Rule: w.ours.user.Identity(), Override: override}},
+	}}
 	result := must(replay.Effect(t.Context(), w, w.ours.ID, &candidate, now))(t)
 	if want := now.Add(-20_000 * 2 * time.Second); result.Read != 0 || !result.Since.Equal(want) {
 		t.Errorf("it looked at %d checks since %s, want none since %s", result.Read, result.Since, want)

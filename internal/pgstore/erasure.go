@@ -12,21 +12,24 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-var (
-	_ rules.Eraser      = Writer{}
-	_ rules.UserRecords = (*Store)(nil)
-)
+var _ rules.UserRecords = (*Store)(nil)
 
-// EraseUser erases a user from what is stored of a tenant.
+// EraseUser erases a user from what is stored of a tenant: it removes the plan, overrides and crossings, and makes
+// violations, counts, deliveries and the audit log anonymous. It is not one transaction: repeat it after an error.
+// Checks in flight may still record the user, and other processes keep the user's plan and overrides for up to a
+// minute.
 //
-// The first transaction locks the tenant. The second one reads all of the tenant's counts, because a user may be part of a
-// subject; it takes at most five minutes and locks nobody. The audit entry that is the receipt comes last.
+// The first transaction locks the tenant. The second one reads all of the tenant's counts, because a user may be part
+// of a subject; it takes at most five minutes and locks nobody. The audit entry that is the receipt comes last.
 func (s Writer) EraseUser(ctx context.Context, tenant rules.TenantID, userID string) (erased rules.Erasure, err error) {
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // never fails
 	erased = rules.Erasure{ID: "erased-" + hex.EncodeToString(random), At: time.Now().UTC()}
 	writer := s.acting("erase user")
-	err = writer.inBulk(ctx, tenant, func(ctx context.Context, w write) error { return w.erase(ctx, userID, &erased) })
+	// Only the receipt marks the request as carried out, so a request that ended midway can be repeated.
+	err = writer.inBulk(auth.WithoutIdempotency(ctx), tenant, func(ctx context.Context, w write) error {
+		return w.erase(ctx, userID, &erased)
+	})
 	if err == nil {
 		err = s.eraseSubjects(ctx, tenant, userID, &erased)
 	}
@@ -76,11 +79,6 @@ func (w write) erase(ctx context.Context, userID string, erased *rules.Erasure) 
 // eraseSubjects moves the counts of a user's subjects to those of all other subjects, and takes the subjects from
 // deliveries.
 func (s *Store) eraseSubjects(ctx context.Context, tenant rules.TenantID, userID string, erased *rules.Erasure) error {
-	release, err := take(ctx, s.places.bulk)
-	if err != nil {
-		return err
-	}
-	defer release()
 	return writeError(s.transaction(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
 		counted, err := q.CountedSubjectsWith(ctx, tenant, userID)
 		if err != nil {
@@ -118,17 +116,21 @@ func (s *Store) eraseSubjects(ctx context.Context, tenant rules.TenantID, userID
 }
 
 // CountsOfUser returns how often the user's buckets were denied. It reads all of the tenant's counts.
-func (s *Store) CountsOfUser(ctx context.Context, tenant rules.TenantID, userID string) (counts []rules.SubjectCount, err error) {
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.CountedSubjectsWithRow, error) {
-		return q.CountedSubjectsWith(ctx, tenant, userID)
-	})
+func (s *Store) CountsOfUser(ctx context.Context, tenant rules.TenantID, userID string) (counts []rules.SubjectCount,
+	err error,
+) {
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.CountedSubjectsWithRow, error) {
+			return q.CountedSubjectsWith(ctx, tenant, userID)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read the counts of a user: %w", err)
 	}
 	for _, row := range rows {
 		if isSubjectOf(row.KeyPattern, row.Subject, userID) {
 			counts = append(counts, rules.SubjectCount{
-				Rule: row.RuleID, Subject: row.Subject, First: row.FirstAt.UTC(), Last: row.LastAt.UTC(), Denied: row.Denied,
+				Rule: row.RuleID, Subject: row.Subject, First: row.FirstAt.UTC(), Last: row.LastAt.UTC(),
+				Denied: row.Denied,
 			})
 		}
 	}
@@ -137,10 +139,13 @@ func (s *Store) CountsOfUser(ctx context.Context, tenant rules.TenantID, userID 
 
 // AuditOfUser returns up to limit entries that name a user, the latest first. It reads all entries about overrides and
 // buckets.
-func (s *Store) AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, limit int) ([]auth.AuditEntry, error) {
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
-		return q.AuditOfUser(ctx, tenant, userID, rowLimit(limit))
-	})
+func (s *Store) AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, limit int) ([]auth.AuditEntry,
+	error,
+) {
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
+			return q.AuditOfUser(ctx, tenant, userID, rowLimit(limit))
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read the audit entries about a user: %w", err)
 	}
@@ -160,9 +165,11 @@ func isSubjectOf(pattern, subject, userID string) bool {
 // writeReceipt logs an erasure under its id.
 func (s Writer) writeReceipt(ctx context.Context, tenant rules.TenantID, erased *rules.Erasure) error {
 	after, err := auditImage(map[string]any{
-		"assignments": erased.Assignments, "overrides": erased.Overrides, "violations": erased.Violations, "crossings": erased.Crossings,
+		"assignments": erased.Assignments, "overrides": erased.Overrides, "violations": erased.Violations,
+		"crossings":  erased.Crossings,
 		"counts":     erased.Counts,
-		"deliveries": erased.Deliveries, "traffic_blocks": erased.Blocks, "audit_entries": erased.AuditEntries, "rules": erased.Rules,
+		"deliveries": erased.Deliveries, "traffic_blocks": erased.Blocks, "audit_entries": erased.AuditEntries,
+		"rules": erased.Rules,
 	})
 	if err != nil {
 		return err

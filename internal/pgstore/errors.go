@@ -98,9 +98,11 @@ func explain(err error) error {
 	var closed *net.OpError
 	switch {
 	case errors.As(err, &refusal) && strings.HasPrefix(refusal.Code, "28"): // invalid authorization
-		return fmt.Errorf("check the user, password and certificate in SLUICE_DATABASE_URL or SLUICE_DATABASE_PASSWORD: %w", err)
+		return fmt.Errorf("check the user, password and certificate in SLUICE_DATABASE_URL or "+
+			"SLUICE_DATABASE_PASSWORD: %w", err)
 	case errors.As(err, &certificate):
-		return fmt.Errorf("the server's certificate is not trusted; check sslrootcert and the host in SLUICE_DATABASE_URL: %w", err)
+		return fmt.Errorf("the server's certificate is not trusted; check sslrootcert and the host in "+
+			"SLUICE_DATABASE_URL: %w", err)
 	case errors.As(err, &alert), errors.As(err, &closed) && closed.Op == "remote error":
 		return fmt.Errorf("the server refused the handshake; check sslcert and sslkey in SLUICE_DATABASE_URL: %w", err)
 	}

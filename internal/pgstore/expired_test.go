@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // temporary creates rules of a tenant that end at a time.
@@ -18,8 +18,9 @@ func (w *world) temporary(t *testing.T, tenant rules.TenantID, number int, ends 
 	for i := range number {
 		pattern := must(rules.ParsePattern(fmt.Sprintf("ip:203.0.113.%d", i)))(t)
 		made = append(made, must(w.CreateRule(t.Context(), rules.Rule{
-			TenantID: tenant, Name: "temporary", Pattern: pattern, Action: rules.ActionBlock, Mode: rules.ModeEnforce, Algorithm: rules.TokenBucket,
-			RateUnit: rules.PerSecond, Active: true, ExpiresAt: ends,
+			TenantID: tenant, Name: "temporary", Pattern: pattern, Action: rules.ActionBlock, Mode: rules.ModeEnforce,
+			Algorithm: rules.TokenBucket,
+			RateUnit:  rules.PerSecond, Active: true, ExpiresAt: ends,
 		}))(t))
 	}
 	return made
@@ -50,8 +51,10 @@ func TestARuleThatEndedLongAgoIsRemovedAndCanBeBroughtBack(t *testing.T) {
 	live := w.ours.user
 	live.ExpiresAt = now.Add(time.Hour)
 	must(w.UpdateRule(ctx, live))(t)
-	exec(t, w.url, fmt.Sprintf(`UPDATE rate_limit_rule SET updated_at = now() - interval '2 hours' WHERE rule_id IN (%d, %d, %d, %d)`,
-		ended.ID, tried.ID, later.ID, live.ID))
+	exec(t, w.url,
+		fmt.Sprintf(
+			`UPDATE rate_limit_rule SET updated_at = now() - interval '2 hours' WHERE rule_id IN (%d, %d, %d, %d)`,
+			ended.ID, tried.ID, later.ID, live.ID))
 	exec(t, w.url, fmt.Sprintf(`UPDATE rate_limit_rule SET candidate_for = %d WHERE rule_id = %d`, tried.ID, edited.ID))
 	held := w.rulesHeld(t)
 
@@ -71,11 +74,12 @@ func TestARuleThatEndedLongAgoIsRemovedAndCanBeBroughtBack(t *testing.T) {
 		t.Errorf("the tenant holds %d rules, want %d", now, held-1)
 	}
 	filter := auth.AuditFilter{ObjectKind: "rule", ObjectID: fmt.Sprint(ended.ID)}
-	entries, _, err := w.Audit(ctx, w.ours.ID, filter, auth.AuditCursor{}, 1)
+	entries, _, err := w.Audit(ctx, w.ours.ID, filter, auth.LogCursor{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(entries) != 1 || entries[0].Actor.Kind != rules.ActorSystem || entries[0].Actor.Act != "remove an expired rule" || entries[0].Action != auth.AuditRemove {
+	if len(entries) != 1 || entries[0].Actor.Kind != rules.ActorSystem ||
+		entries[0].Actor.Act != "remove an expired rule" || entries[0].Action != auth.AuditRemove {
 		t.Fatalf("the audit log has %+v", entries)
 	}
 	must(w.Revert(ctx, w.ours.ID, entries[0].ID))(t)
@@ -91,7 +95,7 @@ func TestARuleThatEndedLongAgoIsRemovedAndCanBeBroughtBack(t *testing.T) {
 func TestManyExpiredRulesOfATenantWaitForThoseOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ctx, now := t.Context(), time.Now()
+	ctx, now := t.Context(), time.Now().Truncate(time.Microsecond)
 	other := must(w.CreateTenant(ctx, rules.Tenant{Slug: "other", Name: "Other", Settings: rules.DefaultSettings()}))(t)
 	w.temporary(t, w.ours.ID, 130, now.Add(-time.Hour))
 	w.temporary(t, other.ID, 2, now.Add(-time.Minute))
@@ -107,7 +111,7 @@ func TestManyExpiredRulesOfATenantWaitForThoseOfOthers(t *testing.T) {
 func TestAChangeThatIsScheduledWhileItsExpiredRuleIsRemovedIsNotLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ctx, now := t.Context(), time.Now()
+	ctx, now := t.Context(), time.Now().Truncate(time.Microsecond)
 	both := w.temporary(t, w.ours.ID, 2, now.Add(-time.Hour))
 	kept, lost := both[0], both[1]
 	before := time.Now().Add(time.Minute)
@@ -136,17 +140,19 @@ func TestAChangeThatIsScheduledWhileItsExpiredRuleIsRemovedIsNotLost(t *testing.
 	}
 }
 
-// TestACandidateMadeDuringTheRemovalOfAnExpiredRuleKeepsIt: the rule was found to have none, and its removal waits for the write that makes one.
+// TestACandidateMadeDuringTheRemovalOfAnExpiredRuleKeepsIt: the rule was found to have none, and its removal waits for
+// the write that makes one.
 func TestACandidateMadeDuringTheRemovalOfAnExpiredRuleKeepsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ctx, now := t.Context(), time.Now().UTC()
+	ctx, now := t.Context(), time.Now().UTC().Truncate(time.Microsecond)
 	old := w.temporary(t, w.ours.ID, 2, now.Add(-time.Hour))
 	ended, candidate := old[0], old[1]
 	exec(t, w.url, "UPDATE rate_limit_rule SET updated_at = now() - interval '2 hours' WHERE rule_id = $1", ended.ID)
 	writing := must(connect(t, w.url).Begin(ctx))(t)
 	must(writing.Exec(ctx, "SELECT FROM tenant WHERE tenant_id = $1 FOR NO KEY UPDATE", w.ours.ID))(t)
-	must(writing.Exec(ctx, "UPDATE rate_limit_rule SET candidate_for = $1 WHERE rule_id = $2", ended.ID, candidate.ID))(t)
+	must(writing.Exec(ctx, "UPDATE rate_limit_rule SET candidate_for = $1 WHERE rule_id = $2", ended.ID,
+		candidate.ID))(t)
 	type result struct {
 		removed int
 		err     error
@@ -158,7 +164,8 @@ func TestACandidateMadeDuringTheRemovalOfAnExpiredRuleKeepsIt(t *testing.T) {
 	}()
 	watching := connect(t, w.url)
 	for held := 0; held == 0 && len(ends) == 0; {
-		const query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+		const query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type " +
+			"= 'Lock'"
 		if err := watching.QueryRow(ctx, query).Scan(&held); err != nil {
 			t.Fatal(err)
 		}

@@ -2,10 +2,12 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
 )
 
 // ReadInPagesOf makes Read use smaller pages, so that a test need not write thousands of rows.
@@ -24,7 +26,9 @@ func (s *Store) CompareHeld(perPage int32) { s.countsPerPage = perPage }
 func (s *Store) CountUsersOfMonths(users int32) { s.userMonths = users }
 
 // RemoveExpiredRule is what a round does with a rule that it has found.
-func (s *Store) RemoveExpiredRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID, before time.Time) (bool, error) {
+func (s *Store) RemoveExpiredRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID, before time.Time) (bool,
+	error,
+) {
 	return s.As(rules.Actor{Kind: rules.ActorSystem}).removeExpired(ctx, tenant, id, before)
 }
 
@@ -36,17 +40,18 @@ func (s *Store) PreparedStatements(ctx context.Context) (n int, err error) {
 
 // ConnectionOf returns a connection whose statements run in the scope of a tenant.
 func (s *Store) ConnectionOf(tenant rules.TenantID) dbsqlc.DBTX {
-	return walled{s.pool, only(tenant), s.timeouts[classRead]}
+	return s.walled(classRead, only(tenant))
 }
 
 // ConnectionOfAll returns a connection whose statements run in the scope of every tenant.
 func (s *Store) ConnectionOfAll() dbsqlc.DBTX {
-	return walled{s.pool, everyTenant, s.timeouts[classRead]}
+	return s.walled(classRead, everyTenant)
 }
 
 // TransactionOf runs a function in a transaction and the scope of a tenant.
 func (s *Store) TransactionOf(ctx context.Context, tenant rules.TenantID, do func(*dbsqlc.Queries) error) error {
-	return s.transaction(ctx, classWrite, only(tenant), func(_ context.Context, q *dbsqlc.Queries) error { return do(q) })
+	return s.transaction(ctx, classWrite, only(tenant),
+		func(_ context.Context, q *dbsqlc.Queries) error { return do(q) })
 }
 
 // Classes are all classes of queries, with their timeouts.
@@ -63,12 +68,19 @@ func (s *Store) LimitClass(name string, timeout time.Duration) { s.timeouts[clas
 
 // InClass runs a statement by itself and then in a transaction, and returns what each answers.
 func (s *Store) InClass(ctx context.Context, name, sql string) (answers [2]string, errs [2]error) {
-	errs[0] = walled{s.pool, everyTenant, s.timeouts[class(name)]}.QueryRow(ctx, sql).Scan(&answers[0])
+	errs[0] = s.walled(class(name), everyTenant).QueryRow(ctx, sql).Scan(&answers[0])
 	errs[1] = s.begin(ctx, class(name), everyTenant, "BEGIN", func(ctx context.Context, tx dbsqlc.DBTX) error {
 		return tx.QueryRow(ctx, sql).Scan(&answers[1])
 	})
 	return answers, errs
 }
 
-// WorkTracer is what a Store tells meters with.
-type WorkTracer = workTracer
+// KeepViolations runs all kinds of retention, and adds up what they did.
+func (s *Store) KeepViolations(ctx context.Context, now time.Time, keep violations.Retention) (all Kept, err error) {
+	for _, one := range s.retentions(keep) {
+		kept, failed := one.do(ctx, now)
+		all = Kept{all.DaysMade + kept.DaysMade, all.DaysDropped + kept.DaysDropped, all.RowsDropped + kept.RowsDropped}
+		err = errors.Join(err, failed)
+	}
+	return all, err
+}

@@ -38,7 +38,7 @@ func (s *Store) BeginSecondFactor(ctx context.Context, account auth.AccountID, s
 		if err != nil {
 			return err
 		}
-		return commitOnce(ctx, q)
+		return commitIdempotent(ctx, q)
 	})
 	if err != nil {
 		return fmt.Errorf("begin the second factor of account %d: %w", account, err)
@@ -47,7 +47,9 @@ func (s *Store) BeginSecondFactor(ctx context.Context, account auth.AccountID, s
 }
 
 // TurnSecondFactorOn makes the waiting factor count. The session stays, the account's others end.
-func (s *Store) TurnSecondFactorOn(ctx context.Context, by rules.Actor, session auth.Session, codes []auth.Digest) (account auth.Account, err error) {
+func (s *Store) TurnSecondFactorOn(ctx context.Context, by rules.Actor, session auth.Session,
+	codes []auth.Digest,
+) (account auth.Account, err error) {
 	id := session.Account.ID
 	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := q.TurnSecondFactorOn(ctx, id)
@@ -70,7 +72,9 @@ func (s *Store) TurnSecondFactorOn(ctx context.Context, by rules.Actor, session 
 }
 
 // TurnSecondFactorOff removes a factor and its recovery codes.
-func (s *Store) TurnSecondFactorOff(ctx context.Context, by rules.Actor, id auth.AccountID, endSessions bool) (account auth.Account, err error) {
+func (s *Store) TurnSecondFactorOff(ctx context.Context, by rules.Actor, id auth.AccountID,
+	endSessions bool,
+) (account auth.Account, err error) {
 	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := q.TurnSecondFactorOff(ctx, id)
 		if err != nil {
@@ -93,7 +97,9 @@ func (s *Store) TurnSecondFactorOff(ctx context.Context, by rules.Actor, id auth
 }
 
 // ReplaceRecoveryCodes replaces the codes of an account that has a factor.
-func (s *Store) ReplaceRecoveryCodes(ctx context.Context, by rules.Actor, account auth.AccountID, codes []auth.Digest) error {
+func (s *Store) ReplaceRecoveryCodes(ctx context.Context, by rules.Actor, account auth.AccountID,
+	codes []auth.Digest,
+) error {
 	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if err := foundOne(q.NoteRecoveryCodes(ctx, account)); err != nil {
 			return err
@@ -143,7 +149,8 @@ func (s *Store) UseRecoveryCode(ctx context.Context, account auth.AccountID, cod
 
 // CreatePending stores a sign-in that waits for the second factor, and deletes old ones.
 func (s *Store) CreatePending(
-	ctx context.Context, account auth.AccountID, passwordHash string, token auth.Digest, expiresAt, now time.Time, most int,
+	ctx context.Context, account auth.AccountID, passwordHash string, token auth.Digest, expiresAt, now time.Time,
+	most int,
 ) error {
 	err := s.inTransaction(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if err := foundOne(q.CreatePendingSignIn(ctx, dbsqlc.CreatePendingSignInParams{
@@ -160,10 +167,13 @@ func (s *Store) CreatePending(
 }
 
 // TryPending counts an attempt at a pending sign-in's second factor.
-func (s *Store) TryPending(ctx context.Context, token auth.Digest, now time.Time, most int) (account auth.Account, passwordHash string, tries int, err error) {
-	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.TryPendingSignInRow, error) {
-		return q.TryPendingSignIn(ctx, token[:], now, int32(most))
-	})
+func (s *Store) TryPending(ctx context.Context, token auth.Digest, now time.Time, most int) (account auth.Account,
+	passwordHash string, tries int, err error,
+) {
+	row, err := ask(ctx, s, everyTenant,
+		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.TryPendingSignInRow, error) {
+			return q.TryPendingSignIn(ctx, token[:], now, int32(most))
+		})
 	if err != nil {
 		return auth.Account{}, "", 0, fmt.Errorf("continue a sign-in: %w", err)
 	}

@@ -44,13 +44,16 @@ func (s *Store) EndProcess(ctx context.Context, id string) error {
 }
 
 // Processes returns at most a thousand reports.
-func (s *Store) Processes(ctx context.Context, within time.Duration) (reports []fleet.Report, now time.Time, err error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (rows []dbsqlc.ApiProcess, err error) {
-		if now, err = q.Now(ctx); err != nil {
-			return nil, err
-		}
-		return q.Processes(ctx, within.Seconds())
-	})
+func (s *Store) Processes(ctx context.Context, within time.Duration) (reports []fleet.Report, now time.Time,
+	err error,
+) {
+	rows, err := ask(ctx, s, everyTenant,
+		func(ctx context.Context, q *dbsqlc.Queries) (rows []dbsqlc.ApiProcess, err error) {
+			if now, err = q.Now(ctx); err != nil {
+				return nil, err
+			}
+			return q.Processes(ctx, within.Seconds())
+		})
 	if err != nil {
 		return nil, now, fmt.Errorf("read the reports of processes: %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // Gateways returns a tenant's mappings by kind.
@@ -36,8 +36,10 @@ func (s *Store) Gateway(ctx context.Context, tenant rules.TenantID, kind rules.G
 	return gatewayFromRow(row), nil
 }
 
-// PutGateway creates or replaces the mapping of its kind.
-func (s Writer) PutGateway(ctx context.Context, gateway rules.Gateway, expected rules.Expected) (put rules.Gateway, err error) {
+// PutGateway creates the mapping of its kind (rules.NoneStored) or replaces it (its Revision, or rules.AnyVersion).
+func (s Writer) PutGateway(ctx context.Context, gateway rules.Gateway, expected rules.Expected) (put rules.Gateway,
+	err error,
+) {
 	err = s.inTenant(ctx, classWrite, gateway.TenantID, func(ctx context.Context, w write) error {
 		stored, err := w.gatewayAt(ctx, gateway.Kind, expected)
 		if err != nil {
@@ -57,7 +59,9 @@ func (s Writer) PutGateway(ctx context.Context, gateway rules.Gateway, expected 
 }
 
 // RemoveGateway removes a mapping, so that the default one holds.
-func (s Writer) RemoveGateway(ctx context.Context, tenant rules.TenantID, kind rules.GatewayKind, expected rules.Expected) error {
+func (s Writer) RemoveGateway(ctx context.Context, tenant rules.TenantID, kind rules.GatewayKind,
+	expected rules.Expected,
+) error {
 	err := s.inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error {
 		stored, err := w.gatewayAt(ctx, kind, expected)
 		if err != nil {
@@ -114,12 +118,14 @@ func (w write) applyGateways(ctx context.Context, changes []ruleset.Change[rules
 // sameDocument compares two JSON texts; the database formats them anew.
 func sameDocument(a, b string) bool {
 	var one, other any
-	return json.Unmarshal([]byte(a), &one) == nil && json.Unmarshal([]byte(b), &other) == nil && reflect.DeepEqual(one, other)
+	return json.Unmarshal([]byte(a), &one) == nil && json.Unmarshal([]byte(b), &other) == nil &&
+		reflect.DeepEqual(one, other)
 }
 
 func gatewayFromRow(row dbsqlc.Gateway) rules.Gateway {
 	return rules.Gateway{
-		TenantID: row.TenantID, Kind: row.Kind, Document: string(row.Document), Revision: row.Revision, Removed: row.RemovedAt != nil,
+		TenantID: row.TenantID, Kind: row.Kind, Document: string(row.Document), Revision: row.Revision,
+		Removed: row.RemovedAt != nil,
 	}
 }
 

@@ -6,11 +6,12 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 func authorizeBy(tenant rules.TenantID, header string) rules.Gateway {
-	return rules.Gateway{TenantID: tenant, Kind: rules.GatewayAuthorize, Document: `{"user":{"header":"` + header + `"}}`}
+	return rules.Gateway{TenantID: tenant, Kind: rules.GatewayAuthorize, Document: `{"user":{"header":"` + header +
+		`"}}`}
 }
 
 func TestAMappingIsKeptByKind(t *testing.T) {
@@ -25,7 +26,8 @@ func TestAMappingIsKeptByKind(t *testing.T) {
 		t.Errorf("the same mapping has revision %d, want %d", same.Revision, first.Revision)
 	}
 	second := must(w.PutGateway(ctx, authorizeBy(w.ours.ID, "X-B"), rules.Expected(first.Revision)))(t)
-	if _, err := w.PutGateway(ctx, authorizeBy(w.ours.ID, "X-C"), rules.Expected(first.Revision)); !errors.Is(err, rules.ErrChanged) {
+	if _, err := w.PutGateway(ctx, authorizeBy(w.ours.ID, "X-C"), rules.Expected(first.Revision)); !errors.Is(err,
+		rules.ErrChanged) {
 		t.Errorf("a lost race: %v", err)
 	}
 	stored := must(w.Gateways(ctx, w.ours.ID))(t)
@@ -57,7 +59,8 @@ func TestAChangedMappingReachesASnapshotAndCanBeUndone(t *testing.T) {
 	}
 	undo := func() {
 		t.Helper()
-		entries, _, err := w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "gateway", ObjectID: "authorize"}, auth.AuditCursor{}, 1)
+		entries, _, err := w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "gateway", ObjectID: "authorize"},
+			auth.LogCursor{}, 1)
 		if err != nil || len(entries) != 1 {
 			t.Fatalf("the audit log has %v, %v", entries, err)
 		}

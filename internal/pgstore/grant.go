@@ -9,9 +9,9 @@ import (
 )
 
 // Grant gives a role the rights that the programs need, and revokes all others. The role reads and writes rows of every
-// table, but it can only read and append to the audit logs and the security log, and only read the schema's version. It may become the tenant
-// role; see Secure. It must not own the tables, since owners may do everything. Run Grant again for tables of later
-// migrations, as `admin migrate --grant-to` does.
+// table, but it can only read and append to the audit logs and the security log, and only read the schema's version. It
+// may become the tenant role; see Secure. It must not own the tables, since owners may do everything. Run Grant again
+// for tables of later migrations, as `admin migrate --grant-to` does.
 func Grant(ctx context.Context, databaseURL, role string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeouts[classBulk])
 	defer cancel()
@@ -49,8 +49,8 @@ func grant(ctx context.Context, tx pgx.Tx, role string) error {
 		"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM " + name,
 		"GRANT USAGE ON SCHEMA public TO " + name,
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO " + name,
-		"REVOKE UPDATE, DELETE ON audit_event, platform_audit_event FROM " + name,
-		"REVOKE INSERT, UPDATE, DELETE ON goose_db_version FROM " + name,
+		"REVOKE UPDATE, DELETE ON audit_event, platform_audit_event, access_event FROM " + name,
+		"REVOKE INSERT, UPDATE, DELETE ON " + VersionTable + " FROM " + name,
 		"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO " + name,
 		"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO " + name,
 	} {
@@ -58,20 +58,8 @@ func grant(ctx context.Context, tx pgx.Tx, role string) error {
 			return err
 		}
 	}
-	var hasSecurityLog bool // a schema of the release before has none
-	if err := tx.QueryRow(ctx, "SELECT to_regclass('public.access_event') IS NOT NULL").Scan(&hasSecurityLog); err != nil {
-		return err
-	}
-	if hasSecurityLog {
-		if _, err := tx.Exec(ctx, "REVOKE UPDATE, DELETE ON access_event FROM "+name); err != nil {
-			return err
-		}
-	}
 	var tenantRole string
-	switch err := tx.QueryRow(ctx, findTenantRole).Scan(&tenantRole); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil // the schema is an older one
-	case err != nil:
+	if err := tx.QueryRow(ctx, findTenantRole).Scan(&tenantRole); err != nil {
 		return fmt.Errorf("look for the role for tenants: %w", err)
 	}
 	if err := keepFromInheriting(ctx, tx, role, tenantRole); err != nil {

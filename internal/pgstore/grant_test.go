@@ -11,7 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // TestTheAuditLogCannotBeTamperedWith tries as the role that the programs run as, which all other tests
@@ -26,7 +26,8 @@ func TestTheAuditLogCannotBeTamperedWith(t *testing.T) {
 		"DELETE FROM audit_event",
 		"TRUNCATE audit_event",
 		"INSERT INTO audit_event SELECT * FROM audit_event ON CONFLICT DO NOTHING",
-		"INSERT INTO audit_event OVERRIDING SYSTEM VALUE SELECT * FROM audit_event ON CONFLICT (tenant_id, audit_id) DO UPDATE SET act = ''",
+		"INSERT INTO audit_event OVERRIDING SYSTEM VALUE SELECT * FROM audit_event ON CONFLICT (tenant_id, audit_id) " +
+			"DO UPDATE SET act = ''",
 	} {
 		for role, url := range map[string]string{"runtime": runtime, "owner": w.url} {
 			_, err := connect(t, url).Exec(t.Context(), statement)
@@ -49,7 +50,7 @@ func TestTheRuntimeRoleChangesRowsAndNothingElse(t *testing.T) {
 		"CREATE TABLE mine (n int)",
 		"DROP TABLE api_key_use",
 		"CREATE OR REPLACE FUNCTION audit_change() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
-		"INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)",
+		"INSERT INTO schema_version (version_id, is_applied) VALUES (99, true)",
 	} {
 		_, err := connect(t, runtime).Exec(t.Context(), statement)
 		var refusal *pgconn.PgError
@@ -75,7 +76,8 @@ func TestGrantingAgainCoversNewTablesAndTakesBackWhatWasTooMuch(t *testing.T) {
 	}
 	exec(t, runtime, "INSERT INTO later VALUES (1)")
 	var may bool
-	err := connect(t, runtime).QueryRow(t.Context(), "SELECT has_table_privilege('audit_event', 'UPDATE, DELETE, TRUNCATE')").Scan(&may)
+	err := connect(t, runtime).QueryRow(t.Context(),
+		"SELECT has_table_privilege('audit_event', 'UPDATE, DELETE, TRUNCATE')").Scan(&may)
 	if err != nil || may {
 		t.Errorf("it may still change the audit log: %t (%v)", may, err)
 	}
@@ -87,7 +89,8 @@ func TestARoleThatCouldChangeTheLogIsRefused(t *testing.T) {
 	exec(t, url, `CREATE ROLE "the owner" LOGIN`)
 	exec(t, url, `ALTER TABLE plan OWNER TO "the owner"`)
 	for role, want := range map[string]string{
-		"the owner": "owns tables", "nobody there": "no such role", "sluice": "superuser", `x"; DROP TABLE plan; --`: "no such role",
+		"the owner": "owns tables", "nobody there": "no such role", "sluice": "superuser",
+		`x"; DROP TABLE plan; --`: "no such role",
 	} {
 		if err := pgstore.Grant(t.Context(), url, role); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", role, err)
@@ -150,7 +153,8 @@ func TestACutTransactionLeavesAllAsItWas(t *testing.T) {
 			running = false
 		default:
 			_, err := killer.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-				WHERE datname = current_database() AND usename LIKE 'runtime%' AND xact_start IS NOT NULL AND random() < 0.05`)
+				WHERE datname = current_database() AND usename LIKE 'runtime%' AND xact_start IS NOT NULL
+					AND random() < 0.05`)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,9 @@ var _ auth.IdentityStore = (*Store)(nil)
 
 // AccountOf returns the account that an identity signs in to, and its password's hash.
 func (s *Store) AccountOf(ctx context.Context, issuer, subject string) (auth.Account, string, error) {
-	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AccountOfIdentityRow, error) {
+	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.AccountOfIdentityRow,
+		error,
+	) {
 		return q.AccountOfIdentity(ctx, issuer, subject)
 	})
 	if err != nil {
@@ -27,7 +29,9 @@ func (s *Store) AccountOf(ctx context.Context, issuer, subject string) (auth.Acc
 }
 
 // CreateWithIdentity makes an account and its identity.
-func (s *Store) CreateWithIdentity(ctx context.Context, by rules.Actor, account auth.Account, passwordHash string, identity auth.LinkedIdentity) (created auth.Account, err error) {
+func (s *Store) CreateWithIdentity(ctx context.Context, by rules.Actor, account auth.Account, passwordHash string,
+	identity auth.LinkedIdentity,
+) (created auth.Account, err error) {
 	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := createAccount(ctx, q, account, passwordHash)
 		if err != nil {
@@ -42,8 +46,13 @@ func (s *Store) CreateWithIdentity(ctx context.Context, by rules.Actor, account 
 	return created, nil
 }
 
-func createIdentity(ctx context.Context, q *dbsqlc.Queries, account auth.AccountID, identity auth.LinkedIdentity) error {
-	params := dbsqlc.CreateIdentityParams{AccountID: account, Issuer: identity.Issuer, Subject: identity.Subject, Email: identity.Email}
+func createIdentity(ctx context.Context, q *dbsqlc.Queries, account auth.AccountID,
+	identity auth.LinkedIdentity,
+) error {
+	params := dbsqlc.CreateIdentityParams{
+		AccountID: account, Issuer: identity.Issuer, Subject: identity.Subject,
+		Email: identity.Email,
+	}
 	if !identity.LastUsedAt.IsZero() {
 		used := identity.LastUsedAt.Truncate(time.Minute)
 		params.LastUsedAt = &used
@@ -62,8 +71,11 @@ func (s *Store) Link(ctx context.Context, by rules.Actor, account auth.AccountID
 	return nil
 }
 
-// Unlink removes an identity of an account. The account is locked, so that of two who remove the last two, the second fails.
-func (s *Store) Unlink(ctx context.Context, by rules.Actor, account auth.AccountID, identity int64, needsOther bool, issuers []string) error {
+// Unlink removes an identity of an account. The account is locked, so that of two who remove the last two, the second
+// fails.
+func (s *Store) Unlink(ctx context.Context, by rules.Actor, account auth.AccountID, identity int64, needsOther bool,
+	issuers []string,
+) error {
 	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if _, err := q.LockAccount(ctx, account); err != nil {
 			return err
@@ -85,9 +97,10 @@ func (s *Store) Unlink(ctx context.Context, by rules.Actor, account auth.Account
 
 // Identities returns the identities of an account, the oldest first.
 func (s *Store) Identities(ctx context.Context, account auth.AccountID) ([]auth.LinkedIdentity, error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AccountIdentity, error) {
-		return q.Identities(ctx, account)
-	})
+	rows, err := ask(ctx, s, everyTenant,
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AccountIdentity, error) {
+			return q.Identities(ctx, account)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read the identities of account %d: %w", account, err)
 	}
@@ -125,10 +138,13 @@ func (s *Store) UseFlow(ctx context.Context, flow auth.Digest, until time.Time) 
 }
 
 // GrantedRoles returns the roles of an account that groups may give.
-func (s *Store) GrantedRoles(ctx context.Context, account auth.AccountID, issuer string, slugs []string) ([]auth.GrantedRole, error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.GrantedRolesRow, error) {
-		return q.GrantedRoles(ctx, account, slugs, issuer)
-	})
+func (s *Store) GrantedRoles(ctx context.Context, account auth.AccountID, issuer string,
+	slugs []string,
+) ([]auth.GrantedRole, error) {
+	rows, err := ask(ctx, s, everyTenant,
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.GrantedRolesRow, error) {
+			return q.GrantedRoles(ctx, account, slugs, issuer)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read the roles of account %d: %w", account, err)
 	}
@@ -172,7 +188,9 @@ func (s *Store) GrantRole(ctx context.Context, by rules.Actor, account auth.Acco
 }
 
 // GrantAdmin makes an account a platform admin, or no longer one.
-func (s *Store) GrantAdmin(ctx context.Context, by rules.Actor, account auth.AccountID, issuer string, isAdmin bool) error {
+func (s *Store) GrantAdmin(ctx context.Context, by rules.Actor, account auth.AccountID, issuer string,
+	isAdmin bool,
+) error {
 	err := s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		stored, err := q.LockAccount(ctx, account)
 		if err != nil || stored.IsPlatformAdmin == isAdmin || !isAdmin && stored.AdminBy != issuer {

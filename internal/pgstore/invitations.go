@@ -14,7 +14,9 @@ import (
 )
 
 // Invite stores an invitation, and replaces the open one of the same address.
-func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invitation, token auth.Digest) (created auth.Invitation, err error) {
+func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invitation,
+	token auth.Digest,
+) (created auth.Invitation, err error) {
 	tenant := invitation.TenantID
 	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		inviter, err := accountOf(by)
@@ -59,7 +61,8 @@ func (s *Store) Invite(ctx context.Context, by rules.Actor, invitation auth.Invi
 			return nil
 		}
 		mail, err := queueMail(ctx, q, auth.Mail{
-			Tenant: tenant, Kind: auth.MailInvitation, To: created.Email, Invitation: created.ID, GiveUpAt: created.ExpiresAt,
+			Tenant: tenant, Kind: auth.MailInvitation, To: created.Email, Invitation: created.ID,
+			GiveUpAt: created.ExpiresAt,
 		}, auth.TenantMail)
 		created.Mail = &mail
 		return err
@@ -83,15 +86,18 @@ func accountOf(by rules.Actor) (*auth.AccountID, error) {
 }
 
 // Invitations returns a tenant's open invitations, the latest first, before an id.
-func (s *Store) Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]auth.Invitation, error) {
-	invitations, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]auth.Invitation, error) {
-		rows, err := q.InvitationsBefore(ctx, tenant, before, rowLimit(limit))
-		if err != nil {
-			return nil, err
-		}
-		invitations := each(rows, invitationFromRow)
-		return invitations, addMail(ctx, q, tenant, invitations)
-	})
+func (s *Store) Invitations(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]auth.Invitation,
+	error,
+) {
+	invitations, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]auth.Invitation, error) {
+			rows, err := q.InvitationsBefore(ctx, tenant, before, rowLimit(limit))
+			if err != nil {
+				return nil, err
+			}
+			invitations := each(rows, invitationFromRow)
+			return invitations, addMail(ctx, q, tenant, invitations)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read invitations: %w", err)
 	}
@@ -129,7 +135,9 @@ func (s *Store) RevokeInvitation(ctx context.Context, by rules.Actor, tenant rul
 
 // InvitationOf returns the open invitation with a token, and its tenant.
 func (s *Store) InvitationOf(ctx context.Context, token auth.Digest) (auth.Invitation, rules.Tenant, error) {
-	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.InvitationByTokenRow, error) {
+	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.InvitationByTokenRow,
+		error,
+	) {
 		return q.InvitationByToken(ctx, token[:])
 	})
 	if err != nil {
@@ -139,7 +147,9 @@ func (s *Store) InvitationOf(ctx context.Context, token auth.Digest) (auth.Invit
 }
 
 // Accept makes an account a member by an invitation to its address.
-func (s *Store) Accept(ctx context.Context, by rules.Actor, token auth.Digest, account auth.AccountID) (member auth.Member, err error) {
+func (s *Store) Accept(ctx context.Context, by rules.Actor, token auth.Digest,
+	account auth.AccountID,
+) (member auth.Member, err error) {
 	open, _, err := s.InvitationOf(ctx, token)
 	if err != nil {
 		return auth.Member{}, err
@@ -174,7 +184,9 @@ func (s *Store) Accept(ctx context.Context, by rules.Actor, token auth.Digest, a
 }
 
 // AcceptAsNew creates an account for the invited address and makes it a member.
-func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Digest, account auth.Account, passwordHash string) (member auth.Member, err error) {
+func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Digest, account auth.Account,
+	passwordHash string,
+) (member auth.Member, err error) {
 	open, _, err := s.InvitationOf(ctx, token)
 	if err != nil {
 		return auth.Member{}, err
@@ -185,30 +197,33 @@ func (s *Store) AcceptAsNew(ctx context.Context, by rules.Actor, token auth.Dige
 	}
 	actor := account.Actor()
 	actor.RequestID = by.RequestID
-	err = s.inTenantReaching(ctx, everyTenant, actor, open.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
-		if err := mayAccept(ctx, q, open); err != nil {
+	err = s.inTenantReaching(ctx, everyTenant, actor, open.TenantID,
+		func(ctx context.Context, q *dbsqlc.Queries) error {
+			if err := mayAccept(ctx, q, open); err != nil {
+				return err
+			}
+			created, err := createInvited(ctx, q, account, passwordHash)
+			if err != nil {
+				return err
+			}
+			actor.ID = created.Actor().ID // assigned just now
+			if err := q.SetActor(ctx, actorSetting(actor)); err != nil {
+				return err
+			}
+			member, err = useInvitation(ctx, q, open, created.ID)
 			return err
-		}
-		created, err := createInvited(ctx, q, account, passwordHash)
-		if err != nil {
-			return err
-		}
-		actor.ID = created.Actor().ID // assigned just now
-		if err := q.SetActor(ctx, actorSetting(actor)); err != nil {
-			return err
-		}
-		member, err = useInvitation(ctx, q, open, created.ID)
-		return err
-	})
+		})
 	if err != nil {
 		return auth.Member{}, fmt.Errorf("accept invitation %d: %w", open.ID, err)
 	}
 	return member, nil
 }
 
-// createInvited creates the account of an invited address. An unproven account belongs to the tenant that invited it, so
-// whoever the tenant gives another invitation to takes it over, with a new password and without its sessions.
-func createInvited(ctx context.Context, q *dbsqlc.Queries, account auth.Account, passwordHash string) (auth.Account, error) {
+// createInvited creates the account of an invited address. An unproven account belongs to the tenant that invited it,
+// so whoever the tenant gives another invitation to takes it over, with a new password and without its sessions.
+func createInvited(ctx context.Context, q *dbsqlc.Queries, account auth.Account, passwordHash string) (auth.Account,
+	error,
+) {
 	if !account.Proven() {
 		row, err := q.UnprovenAccount(ctx, int64(account.UnprovenIn), account.Email)
 		switch {
@@ -238,7 +253,9 @@ func mayAccept(ctx context.Context, q *dbsqlc.Queries, invitation auth.Invitatio
 }
 
 // useInvitation makes an account a member, or raises its role, by an invitation that mayAccept let pass.
-func useInvitation(ctx context.Context, q *dbsqlc.Queries, invitation auth.Invitation, account auth.AccountID) (auth.Member, error) {
+func useInvitation(ctx context.Context, q *dbsqlc.Queries, invitation auth.Invitation,
+	account auth.AccountID,
+) (auth.Member, error) {
 	tenant := invitation.TenantID
 	if err := q.UseInvitation(ctx, int64(account), tenant, invitation.ID); err != nil {
 		return auth.Member{}, err

@@ -26,7 +26,10 @@ func TestWhatBelongsToAnotherTenantIsNotFound(t *testing.T) {
 			_, err := w.UpdateRule(ctx, stolen)
 			return err
 		},
-		"removing a rule": func(ctx context.Context) error { return w.RemoveRule(ctx, ours, theirs.ID, rules.AnyVersion) },
+		"removing a rule": func(ctx context.Context) error {
+			return w.RemoveRule(ctx, ours, theirs.ID,
+				rules.AnyVersion)
+		},
 		"overriding a rule": func(ctx context.Context) error {
 			_, err := w.PutOverride(ctx, overrideOf(stolen, "7"), rules.AnyVersion)
 			return err
@@ -35,20 +38,32 @@ func TestWhatBelongsToAnotherTenantIsNotFound(t *testing.T) {
 			_, err := w.PutOverride(ctx, overrideOf(stolen, "42"), rules.AnyVersion)
 			return err
 		},
-		"removing an override": func(ctx context.Context) error { return w.RemoveOverride(ctx, ours, theirs.ID, "42", rules.AnyVersion) },
-		"reading an override":  func(ctx context.Context) error { return second(w.Override(ctx, ours, theirs.ID, "42")) },
-		"reading a plan":       func(ctx context.Context) error { return second(w.Plan(ctx, ours, "only-theirs")) },
+		"removing an override": func(ctx context.Context) error {
+			return w.RemoveOverride(ctx, ours, theirs.ID, "42",
+				rules.AnyVersion)
+		},
+		"reading an override": func(ctx context.Context) error {
+			return second(w.Override(ctx, ours, theirs.ID,
+				"42"))
+		},
+		"reading a plan": func(ctx context.Context) error { return second(w.Plan(ctx, ours, "only-theirs")) },
 		"updating a plan": func(ctx context.Context) error {
 			return second(w.UpdatePlan(ctx, rules.Plan{TenantID: ours, Name: "only-theirs", Revision: -1}))
 		},
-		"removing a plan": func(ctx context.Context) error { return w.RemovePlan(ctx, ours, "only-theirs", rules.AnyVersion) },
-		"reading a key":   func(ctx context.Context) error { return second(w.Key(ctx, ours, "theirs")) },
+		"removing a plan": func(ctx context.Context) error {
+			return w.RemovePlan(ctx, ours, "only-theirs",
+				rules.AnyVersion)
+		},
+		"reading a key": func(ctx context.Context) error { return second(w.Key(ctx, ours, "theirs")) },
 		"rotating a key": func(ctx context.Context) error {
 			_, _, err := w.RotateKey(ctx, ours, "theirs", rules.AnyVersion, auth.NamedKey{Key: auth.Key{ID: "x"}}, 0)
 			return err
 		},
 		"listing keys after one": func(ctx context.Context) error { return second(w.Keys(ctx, ours, "theirs", 10)) },
-		"revoking a key":         func(ctx context.Context) error { return w.RevokeKey(ctx, ours, w.theirs.key.ID, rules.AnyVersion) },
+		"revoking a key": func(ctx context.Context) error {
+			return w.RevokeKey(ctx, ours, w.theirs.key.ID,
+				rules.AnyVersion)
+		},
 	}
 	for name, do := range tests {
 		t.Run(name, func(t *testing.T) { wantError(t, do(t.Context()), rules.ErrNotFound) })
@@ -123,9 +138,18 @@ func TestForeignKeysRefuseAnotherTenantsRows(t *testing.T) {
 		"an override of its rule": {`INSERT INTO rate_limit_override
 			(tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, in_force_since, revision)
 			VALUES ($1, $2, '42', 1, 'second', 1, now(), 1)`, []any{w.ours.ID, w.theirs.user.ID}},
-		"a rule for its plan":           {"UPDATE rate_limit_rule SET plan = 'only-theirs' WHERE tenant_id = $1", []any{w.ours.ID}},
-		"a user on its plan":            {"UPDATE plan_assignment SET plan = 'only-theirs' WHERE tenant_id = $1", []any{w.ours.ID}},
-		"its plan as default":           {"UPDATE tenant SET default_plan = 'only-theirs' WHERE tenant_id = $1", []any{w.ours.ID}},
+		"a rule for its plan": {
+			"UPDATE rate_limit_rule SET plan = 'only-theirs' WHERE tenant_id = $1",
+			[]any{w.ours.ID},
+		},
+		"a user on its plan": {
+			"UPDATE plan_assignment SET plan = 'only-theirs' WHERE tenant_id = $1",
+			[]any{w.ours.ID},
+		},
+		"its plan as default": {
+			"UPDATE tenant SET default_plan = 'only-theirs' WHERE tenant_id = $1",
+			[]any{w.ours.ID},
+		},
 		"a plan of a tenant that isn't": {"INSERT INTO plan (tenant_id, name, revision) VALUES (0, 'free', 1)", nil},
 	}
 	for name, test := range tests {

@@ -15,7 +15,7 @@ import (
 var _ auth.KeyNoticeStore = (*Store)(nil)
 
 const (
-	// keyNoticeLock lets one process at a time tell people about keys.
+	// keyNoticeLock is an advisory lock: one process at a time sends notices about keys.
 	keyNoticeLock = 0x736c75696365_03
 	// keysPerRound caps the keys of one transaction. The next round goes on.
 	keysPerRound = 2000
@@ -37,7 +37,7 @@ type keyNotice struct {
 	creators   []string // ids of accounts
 }
 
-// TellOfExpiringKeys queues mail about keys that expire soon. What people were told of is noted in the same transaction.
+// TellOfExpiringKeys queues mail about keys that expire soon. The same transaction marks these keys as notified.
 func (s *Store) TellOfExpiringKeys(ctx context.Context, now time.Time) (messages int, err error) {
 	dayEnds := now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
 	err = s.tellOfKeys(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
@@ -114,10 +114,9 @@ func (s *Store) TellOfKeysLeft(ctx context.Context, now time.Time, byMail bool) 
 	return left, nil
 }
 
-// tellOfKeys runs a function in a transaction, unless another process is doing so.
 func (s *Store) tellOfKeys(ctx context.Context, do func(context.Context, *dbsqlc.Queries) error) error {
 	return s.transaction(ctx, classNotice, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
-		ours, err := q.TryUpkeep(ctx, keyNoticeLock)
+		ours, err := q.TryLock(ctx, keyNoticeLock)
 		if err != nil || !ours {
 			return err
 		}
@@ -135,7 +134,9 @@ func lastNotice(notices *[]*keyNotice, tenant rules.TenantID, slug, name string)
 }
 
 // mailKeyNotices queues a message to each person whom a notice concerns, in the share of its tenant.
-func mailKeyNotices(ctx context.Context, q *dbsqlc.Queries, kind auth.MailKind, notices []*keyNotice, giveUpAt time.Time) (messages int, err error) {
+func mailKeyNotices(ctx context.Context, q *dbsqlc.Queries, kind auth.MailKind, notices []*keyNotice,
+	giveUpAt time.Time,
+) (messages int, err error) {
 	for _, n := range notices {
 		people, err := n.recipients(ctx, q)
 		if err != nil {
@@ -150,7 +151,10 @@ func mailKeyNotices(ctx context.Context, q *dbsqlc.Queries, kind auth.MailKind, 
 			facts[auth.FactTenant], facts[auth.FactSlug] = n.name, n.slug
 		}
 		for _, person := range people {
-			mail := auth.Mail{Tenant: n.tenant, Kind: kind, To: person.Email, Account: person.AccountID, Facts: facts, GiveUpAt: giveUpAt}
+			mail := auth.Mail{
+				Tenant: n.tenant, Kind: kind, To: person.Email, Account: person.AccountID, Facts: facts,
+				GiveUpAt: giveUpAt,
+			}
 			if _, err := queueMail(ctx, q, mail, auth.MailLimits{}); err != nil {
 				return messages, err
 			}

@@ -10,22 +10,26 @@ import (
 	"time"
 )
 
-// TestKeysOfThoseWhoStayAreNotRead has many keys of one creator. The search for keys that were left behind jumps over them.
+// TestKeysOfThoseWhoStayAreNotRead has many keys of one creator. The search for keys that were left behind jumps over
+// them.
 func TestKeysOfThoseWhoStayAreNotRead(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
 	for _, sql := range []string{
 		"ALTER TABLE api_key DISABLE TRIGGER USER", "DELETE FROM api_key",
 		"INSERT INTO account (email, password_hash) VALUES ('stays@example.com', ''), ('leaves@example.com', '')",
-		"INSERT INTO member (tenant_id, account_id, role) SELECT max(tenant_id), (SELECT account_id FROM account WHERE email LIKE 'stays%'), 'owner' FROM tenant",
+		"INSERT INTO member (tenant_id, account_id, role) SELECT max(tenant_id), (SELECT account_id FROM account " +
+			"WHERE email LIKE 'stays%'), 'owner' FROM tenant",
 		`INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, revision, created_by_kind, created_by_id, created_by_name)
-			SELECT (SELECT max(tenant_id) FROM tenant), who || i, 'key', sha256(''), '{check}', 1, 'account', (SELECT account_id::text FROM account WHERE starts_with(email, who)), who
+			SELECT (SELECT max(tenant_id) FROM tenant), who || i, 'key', sha256(''), '{check}', 1, 'account',
+				(SELECT account_id::text FROM account WHERE starts_with(email, who)), who
 			FROM (VALUES ('stays', 20000), ('leaves', 3)) AS v (who, keys), generate_series(1, keys) AS i`,
 		"ANALYZE api_key, account, member",
 	} {
 		exec(t, w.url, sql)
 	}
-	_, query, _ := strings.Cut(string(must(os.ReadFile("../../db/queries/platform.sql"))(t)), "-- name: KeysLeftBehind :many\n")
+	_, query, _ := strings.Cut(string(must(os.ReadFile("../../db/queries/platform.sql"))(t)),
+		"-- name: KeysLeftBehind :many\n")
 	query, _, _ = strings.Cut(query, ";")
 	query = strings.NewReplacer("sqlc.arg(now)", "now()", "sqlc.arg(at_most)", "100").Replace(query)
 	plan := lines(t, connect(t, w.url), "EXPLAIN (ANALYZE, TIMING OFF) "+query)

@@ -8,46 +8,93 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// Keys returns up to limit API keys of a tenant, revoked ones included, the latest first, before an id.
+// Keys returns up to limit API keys of a tenant, or service keys for tenant 0, revoked ones included, the latest first,
+// before an id.
 func (s *Store) Keys(ctx context.Context, tenant rules.TenantID, before string, limit int) ([]auth.NamedKey, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.KeysRow, error) {
+	keys, err := ask(ctx, s, keysOf(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]auth.NamedKey, error) {
 		var createdAt *time.Time
 		if before != "" {
-			key, err := q.Key(ctx, tenant, before)
+			key, err := readKey(ctx, q, tenant, before)
 			if err != nil {
 				return nil, err
 			}
-			createdAt = &key.ApiKey.CreatedAt
+			createdAt = &key.CreatedAt
 		}
-		return q.Keys(ctx, dbsqlc.KeysParams{
+		if tenant == 0 {
+			rows, err := q.ServiceKeys(ctx, createdAt, before, rowLimit(limit))
+			return each(rows, serviceKeyFromRow), err
+		}
+		rows, err := q.Keys(ctx, dbsqlc.KeysParams{
 			TenantID: tenant, BeforeCreatedAt: createdAt, BeforeKeyID: before, PageSize: rowLimit(limit),
 		})
+		return each(rows, usedKeyFromRow), err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read API keys: %w", err)
 	}
-	return each(rows, usedKeyFromRow), nil
+	return keys, nil
 }
 
-// Key returns one API key, even if it is revoked.
+// Key returns one API key of a tenant, or a service key for tenant 0, even if it is revoked.
 func (s *Store) Key(ctx context.Context, tenant rules.TenantID, keyID string) (auth.NamedKey, error) {
-	row, err := lookUp(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.KeyRow, error) {
-		return q.Key(ctx, tenant, keyID)
+	key, err := ask(ctx, s, keysOf(tenant), func(ctx context.Context, q *dbsqlc.Queries) (auth.NamedKey, error) {
+		return readKey(ctx, q, tenant, keyID)
 	})
 	if err != nil {
 		return auth.NamedKey{}, fmt.Errorf("read API key %q: %w", keyID, err)
 	}
+	return key, nil
+}
+
+// keysOf returns what a reader of a tenant's keys, or of service keys, may see.
+func keysOf(tenant rules.TenantID) scope {
+	if tenant == 0 {
+		return everyTenant
+	}
+	return only(tenant)
+}
+
+func readKey(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, keyID string) (auth.NamedKey, error) {
+	if tenant == 0 {
+		row, err := q.ServiceKey(ctx, keyID)
+		if err != nil {
+			return auth.NamedKey{}, err
+		}
+		return serviceKeyFromRow(dbsqlc.ServiceKeysRow(row)), nil
+	}
+	row, err := q.Key(ctx, tenant, keyID)
+	if err != nil {
+		return auth.NamedKey{}, err
+	}
 	return usedKeyFromRow(dbsqlc.KeysRow(row)), nil
 }
 
-// CreateKey stores an API key with the digest of its secret.
+// keyTable is a write of a tenant's API keys, or of service keys, which have no tenant. It is a struct, because the
+// linker keeps every query of what an interface may hold.
+type keyTable struct {
+	q        *dbsqlc.Queries
+	tenant   rules.TenantID
+	revision int64
+}
+
+// inKeys runs a function in a write of a tenant's API keys, or of service keys for tenant 0.
+func (s Writer) inKeys(ctx context.Context, tenant rules.TenantID, do func(context.Context, keyTable) error) error {
+	if tenant == 0 {
+		return s.inTransactionAs(ctx, s.by, func(ctx context.Context, q *dbsqlc.Queries) error {
+			return do(ctx, keyTable{q: q})
+		})
+	}
+	return s.inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error { return do(ctx, w.keys()) })
+}
+
+// CreateKey stores an API key with the digest of its secret; a service key if it has no tenant.
 func (s Writer) CreateKey(ctx context.Context, key auth.NamedKey) (created auth.NamedKey, err error) {
-	err = s.inTenant(ctx, classWrite, key.TenantID, func(ctx context.Context, w write) error {
+	err = s.inKeys(ctx, key.TenantID, func(ctx context.Context, keys keyTable) error {
 		key.CreatedBy = s.by
-		created, err = w.createKey(ctx, key)
+		created, err = keys.createKey(ctx, key)
 		return err
 	})
 	if err != nil {
@@ -56,12 +103,15 @@ func (s Writer) CreateKey(ctx context.Context, key auth.NamedKey) (created auth.
 	return created, nil
 }
 
-// RotateKey creates a key that replaces an old one, and lets the old one expire.
+// RotateKey creates a key with the old one's name, permissions, networks and, unless next has one, expiry. The old one
+// expires after the grace period, or at its own expiry if that is earlier. A revoked or expired key is FieldErrors on
+// key_id.
 func (s Writer) RotateKey(
-	ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected, next auth.NamedKey, grace time.Duration,
+	ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected, next auth.NamedKey,
+	grace time.Duration,
 ) (old, created auth.NamedKey, err error) {
-	err = s.acting("rotate").inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error {
-		if old, err = w.keyAt(ctx, keyID, expected); err != nil {
+	err = s.acting("rotate").inKeys(ctx, tenant, func(ctx context.Context, keys keyTable) error {
+		if old, err = keys.keyAt(ctx, keyID, expected); err != nil {
 			return err
 		}
 		now := time.Now()
@@ -72,11 +122,11 @@ func (s Writer) RotateKey(
 		if next.ExpiresAt.IsZero() {
 			next.ExpiresAt = old.ExpiresAt
 		}
-		if created, err = w.createKey(ctx, next); err != nil {
+		if created, err = keys.createKey(ctx, next); err != nil {
 			return err
 		}
 		if end := now.Add(grace); old.ExpiresAt.IsZero() || end.Before(old.ExpiresAt) {
-			old, err = w.expireKey(ctx, keyID, end)
+			old, err = keys.expireKey(ctx, keyID, end)
 		}
 		return err
 	})
@@ -88,8 +138,8 @@ func (s Writer) RotateKey(
 
 // RevokeKey ends an API key for good. A revoked key is rules.ErrNotFound.
 func (s Writer) RevokeKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected) error {
-	err := s.inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error {
-		key, err := w.keyAt(ctx, keyID, rules.AnyVersion)
+	err := s.inKeys(ctx, tenant, func(ctx context.Context, keys keyTable) error {
+		key, err := keys.keyAt(ctx, keyID, rules.AnyVersion)
 		if err != nil {
 			return err
 		}
@@ -99,7 +149,7 @@ func (s Writer) RevokeKey(ctx context.Context, tenant rules.TenantID, keyID stri
 		if err := expect(expected, key.Revision); err != nil {
 			return err
 		}
-		return foundOne(w.RevokeKey(ctx, w.revision, w.tenant, keyID))
+		return keys.revokeKey(ctx, keyID)
 	})
 	if err != nil {
 		return fmt.Errorf("revoke API key %q: %w", keyID, err)
@@ -107,10 +157,13 @@ func (s Writer) RevokeKey(ctx context.Context, tenant rules.TenantID, keyID stri
 	return nil
 }
 
-// KeepKey notes that a key stays although its creator has left.
-func (s Writer) KeepKey(ctx context.Context, tenant rules.TenantID, keyID string, expected rules.Expected) (kept auth.NamedKey, err error) {
-	err = s.acting("keep").inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error {
-		key, err := w.keyAt(ctx, keyID, expected)
+// KeepKey notes that a key stays although its creator has left. It returns rules.ErrFinal for a revoked key, and
+// auth.ErrCreatorStays if the creator has not left.
+func (s Writer) KeepKey(ctx context.Context, tenant rules.TenantID, keyID string,
+	expected rules.Expected,
+) (kept auth.NamedKey, err error) {
+	err = s.acting("keep").inKeys(ctx, tenant, func(ctx context.Context, keys keyTable) error {
+		key, err := keys.keyAt(ctx, keyID, expected)
 		switch {
 		case err != nil:
 			return err
@@ -119,10 +172,10 @@ func (s Writer) KeepKey(ctx context.Context, tenant rules.TenantID, keyID string
 		case !key.CreatorLeft:
 			return auth.ErrCreatorStays
 		}
-		if err := w.keepKey(ctx, keyID, time.Now()); err != nil {
+		if err := keys.keepKey(ctx, keyID, time.Now()); err != nil {
 			return err
 		}
-		kept, err = w.keyAt(ctx, keyID, rules.AnyVersion)
+		kept, err = keys.keyAt(ctx, keyID, rules.AnyVersion)
 		return err
 	})
 	if err != nil {
@@ -131,32 +184,37 @@ func (s Writer) KeepKey(ctx context.Context, tenant rules.TenantID, keyID string
 	return kept, nil
 }
 
-// keepKey sets since when a key is kept; zero: it is not.
-func (w write) keepKey(ctx context.Context, keyID string, at time.Time) error {
-	_, err := w.Queries.KeepKey(ctx, dbsqlc.KeepKeyParams{KeptAt: orNull(at), Revision: w.revision, TenantID: w.tenant, KeyID: keyID})
-	return err
-}
+func (w write) keys() keyTable { return keyTable{w.Queries, w.tenant, w.revision} }
 
-// keyAt returns a key if its revision is the expected one.
-func (w write) keyAt(ctx context.Context, keyID string, expected rules.Expected) (auth.NamedKey, error) {
-	row, err := w.Key(ctx, w.tenant, keyID)
+// keyAt locks and returns a key if its revision is the expected one.
+func (k keyTable) keyAt(ctx context.Context, keyID string, expected rules.Expected) (auth.NamedKey, error) {
+	if k.tenant == 0 {
+		if _, err := k.q.LockServiceKey(ctx, keyID); err != nil {
+			return auth.NamedKey{}, err
+		}
+	}
+	key, err := readKey(ctx, k.q, k.tenant, keyID)
 	if err != nil {
 		return auth.NamedKey{}, err
 	}
-	return usedKeyFromRow(dbsqlc.KeysRow(row)), expect(expected, row.ApiKey.Revision)
+	return key, expect(expected, key.Revision)
 }
 
-func (w write) createKey(ctx context.Context, key auth.NamedKey) (auth.NamedKey, error) {
-	row, err := w.CreateKey(ctx, dbsqlc.CreateKeyParams{
-		TenantID:    w.tenant,
-		KeyID:       key.ID,
-		Name:        key.Name,
-		Digest:      key.Digest[:],
-		Permissions: key.Permissions,
-		ExpiresAt:   orNull(key.ExpiresAt),
-		Revision:    w.revision,
-		Networks:    listOf(key.Networks),
-
+func (k keyTable) createKey(ctx context.Context, key auth.NamedKey) (auth.NamedKey, error) {
+	if k.tenant == 0 {
+		row, err := k.q.CreateServiceKey(ctx, dbsqlc.CreateServiceKeyParams{
+			KeyID: key.ID, Name: key.Name, Digest: key.Digest[:], Permissions: key.Permissions,
+			Networks: listOf(key.Networks), ExpiresAt: orNull(key.ExpiresAt),
+			CreatedByKind: string(key.CreatedBy.Kind), CreatedByID: key.CreatedBy.ID, CreatedByName: key.CreatedBy.Name,
+		})
+		if err != nil {
+			return auth.NamedKey{}, err
+		}
+		return serviceKeyFromRow(dbsqlc.ServiceKeysRow{ServiceKey: row}), nil
+	}
+	row, err := k.q.CreateKey(ctx, dbsqlc.CreateKeyParams{
+		TenantID: k.tenant, KeyID: key.ID, Name: key.Name, Digest: key.Digest[:], Permissions: key.Permissions,
+		ExpiresAt: orNull(key.ExpiresAt), Revision: k.revision, Networks: listOf(key.Networks),
 		CreatedByKind: string(key.CreatedBy.Kind), CreatedByID: key.CreatedBy.ID, CreatedByName: key.CreatedBy.Name,
 	})
 	if err != nil {
@@ -165,18 +223,56 @@ func (w write) createKey(ctx context.Context, key auth.NamedKey) (auth.NamedKey,
 	return namedKeyFromRow(row), nil
 }
 
-// listOf makes nil an empty list, because columns of lists are not null.
-func listOf[T any](list []T) []T { return append([]T{}, list...) }
-
 // expireKey sets when a key expires; zero is never.
-func (w write) expireKey(ctx context.Context, keyID string, at time.Time) (auth.NamedKey, error) {
-	row, err := w.ExpireKey(ctx, dbsqlc.ExpireKeyParams{
-		ExpiresAt: orNull(at), Revision: w.revision, TenantID: w.tenant, KeyID: keyID,
+func (k keyTable) expireKey(ctx context.Context, keyID string, at time.Time) (auth.NamedKey, error) {
+	if k.tenant == 0 {
+		row, err := k.q.EndServiceKey(ctx, &at, nil, keyID)
+		if err != nil {
+			return auth.NamedKey{}, err
+		}
+		return serviceKeyFromRow(dbsqlc.ServiceKeysRow{ServiceKey: row}), nil
+	}
+	row, err := k.q.ExpireKey(ctx, dbsqlc.ExpireKeyParams{
+		ExpiresAt: orNull(at), Revision: k.revision, TenantID: k.tenant, KeyID: keyID,
 	})
 	if err != nil {
 		return auth.NamedKey{}, err
 	}
 	return namedKeyFromRow(row), nil
+}
+
+func (k keyTable) revokeKey(ctx context.Context, keyID string) error {
+	if k.tenant == 0 {
+		now := time.Now()
+		_, err := k.q.EndServiceKey(ctx, nil, &now, keyID)
+		return err
+	}
+	return foundOne(k.q.RevokeKey(ctx, k.revision, k.tenant, keyID))
+}
+
+// keepKey sets since when a key is kept; zero: it is not.
+func (k keyTable) keepKey(ctx context.Context, keyID string, at time.Time) error {
+	if k.tenant == 0 {
+		return k.q.KeepServiceKey(ctx, keyID)
+	}
+	_, err := k.q.KeepKey(ctx, dbsqlc.KeepKeyParams{
+		KeptAt: orNull(at), Revision: k.revision, TenantID: k.tenant, KeyID: keyID,
+	})
+	return err
+}
+
+// listOf makes nil an empty list, because columns of lists are not null.
+func listOf[T any](list []T) []T { return append([]T{}, list...) }
+
+// ServiceKeyUsed notes that a service key was used, at most once a minute.
+func (s *Store) ServiceKeyUsed(ctx context.Context, keyID string) error {
+	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
+		return struct{}{}, q.ServiceKeyUsed(ctx, keyID)
+	})
+	if err != nil {
+		return fmt.Errorf("record the use of service key %q: %w", keyID, err)
+	}
+	return nil
 }
 
 // RecordKeyUses stores when API keys were last used; see snapshot.KeyUses. Key ids are unique among all tenants.

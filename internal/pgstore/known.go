@@ -11,44 +11,20 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// requireKnown refuses rules whose algorithm a live process does not know, or which adapt while one knows nothing of that. Every write that puts a rule into force
-// comes here. Rules that take no part in checks are accepted, so that a rule can always be turned off. Whatever reports
-// itself knows token buckets, so rules of these cost no query.
+// requireKnown refuses rules whose algorithm a live process does not know, or which adapt while one knows nothing of
+// that. Every write that puts a rule into force calls this. Rules that take no part in checks are accepted, so that a
+// rule can always be turned off. Whatever reports itself knows token buckets, so rules of these cost no query.
 func (w write) requireKnown(ctx context.Context, all ...rules.Rule) error {
-	if err := requireFits(ctx, w.Queries, w.tenant, all); err != nil {
-		return err
-	}
 	return requireKnown(ctx, w.Queries, all)
 }
 
-// RequireKnown returns the error with which a write of a tenant's rules would be refused, because a live process does not know
-// what one of them needs, or because the tenant's buckets are spread.
-func (s *Store) RequireKnown(ctx context.Context, tenant rules.TenantID, all []rules.Rule) error {
+// RequireKnown returns rules.UnknownToProcessError if a live process does not know a feature that one of the rules
+// needs. A write of these rules would be refused with the same error.
+func (s *Store) RequireKnown(ctx context.Context, all []rules.Rule) error {
 	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (struct{}, error) {
-		if err := requireFits(ctx, q, tenant, all); err != nil {
-			return struct{}{}, err
-		}
 		return struct{}{}, requireKnown(ctx, q, all)
 	})
 	return err
-}
-
-// requireFits refuses rules that a tenant whose buckets are spread cannot have. Most rules fit any tenant and cost no query.
-func requireFits(ctx context.Context, queries *dbsqlc.Queries, id rules.TenantID, all []rules.Rule) error {
-	for i := range all {
-		wrong := all[i].WrongIfSpread()
-		if len(wrong) == 0 {
-			continue
-		}
-		switch tenant, err := queries.Tenant(ctx, id); {
-		case err != nil:
-			return err
-		case tenant.Buckets == rules.BucketsSpread:
-			return wrong
-		}
-		return nil
-	}
-	return nil
 }
 
 func requireKnown(ctx context.Context, queries *dbsqlc.Queries, all []rules.Rule) error {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 func TestRulesAreFilteredAndPaged(t *testing.T) {
@@ -17,7 +17,8 @@ func TestRulesAreFilteredAndPaged(t *testing.T) {
 	w := newWorld(t)
 	ctx, ours := t.Context(), w.ours.ID
 	for i := range 20 {
-		rule := limit(t, ours, []string{"global", "ip:{ip}", "endpoint:/Api/search"}[i%3], []string{"", "free", "pro"}[i%3], fmt.Sprint("n", i))
+		rule := limit(t, ours, []string{"global", "ip:{ip}", "endpoint:/Api/search"}[i%3],
+			[]string{"", "free", "pro"}[i%3], fmt.Sprint("n", i))
 		rule.Active, rule.Description = i%2 == 0, []string{"Größe 50%", "plain"}[i%2]
 		if i%5 == 0 {
 			rule.Mode = rules.ModeShadow
@@ -33,18 +34,39 @@ func TestRulesAreFilteredAndPaged(t *testing.T) {
 		filter rules.RuleFilter
 		keep   func(rules.Rule) bool
 	}{
-		"everything":      {rules.RuleFilter{}, func(rules.Rule) bool { return true }},
-		"a scope":         {rules.RuleFilter{Scope: rules.ScopeIP}, func(r rules.Rule) bool { return r.Scope() == rules.ScopeIP }},
-		"a plan":          {rules.RuleFilter{Plan: &pro}, func(r rules.Rule) bool { return r.Plan == "pro" }},
-		"all plans":       {rules.RuleFilter{Plan: &none}, func(r rules.Rule) bool { return r.Plan == "" }},
-		"a mode":          {rules.RuleFilter{Mode: rules.ModeShadow}, func(r rules.Rule) bool { return r.Mode == rules.ModeShadow }},
-		"an action":       {rules.RuleFilter{Action: rules.ActionBlock}, func(r rules.Rule) bool { return r.Action == rules.ActionBlock }},
-		"inactive ones":   {rules.RuleFilter{Active: &inactive}, func(r rules.Rule) bool { return !r.Active }},
-		"a pattern":       {rules.RuleFilter{Pattern: "ip:{ip}"}, func(r rules.Rule) bool { return r.Pattern.String() == "ip:{ip}" }},
-		"text in pattern": {rules.RuleFilter{Text: "/api/S"}, func(r rules.Rule) bool { return r.Scope() == rules.ScopeEndpoint }},
-		"text of LIKE":    {rules.RuleFilter{Text: "E 50%"}, func(r rules.Rule) bool { return r.Description == "Größe 50%" }},
-		"text in a name":  {rules.RuleFilter{Text: "DAILY"}, func(r rules.Rule) bool { return r.Name == "daily" }},
-		"two of them":     {rules.RuleFilter{Plan: &pro, Active: &inactive}, func(r rules.Rule) bool { return r.Plan == "pro" && !r.Active }},
+		"everything": {rules.RuleFilter{}, func(rules.Rule) bool { return true }},
+		"a scope": {
+			rules.RuleFilter{Scope: rules.ScopeIP},
+			func(r rules.Rule) bool { return r.Scope() == rules.ScopeIP },
+		},
+		"a plan":    {rules.RuleFilter{Plan: &pro}, func(r rules.Rule) bool { return r.Plan == "pro" }},
+		"all plans": {rules.RuleFilter{Plan: &none}, func(r rules.Rule) bool { return r.Plan == "" }},
+		"a mode": {
+			rules.RuleFilter{Mode: rules.ModeShadow},
+			func(r rules.Rule) bool { return r.Mode == rules.ModeShadow },
+		},
+		"an action": {
+			rules.RuleFilter{Action: rules.ActionBlock},
+			func(r rules.Rule) bool { return r.Action == rules.ActionBlock },
+		},
+		"inactive ones": {rules.RuleFilter{Active: &inactive}, func(r rules.Rule) bool { return !r.Active }},
+		"a pattern": {
+			rules.RuleFilter{Pattern: "ip:{ip}"},
+			func(r rules.Rule) bool { return r.Pattern.String() == "ip:{ip}" },
+		},
+		"text in pattern": {
+			rules.RuleFilter{Text: "/api/S"},
+			func(r rules.Rule) bool { return r.Scope() == rules.ScopeEndpoint },
+		},
+		"text of LIKE": {
+			rules.RuleFilter{Text: "E 50%"},
+			func(r rules.Rule) bool { return r.Description == "Größe 50%" },
+		},
+		"text in a name": {rules.RuleFilter{Text: "DAILY"}, func(r rules.Rule) bool { return r.Name == "daily" }},
+		"two of them": {
+			rules.RuleFilter{Plan: &pro, Active: &inactive},
+			func(r rules.Rule) bool { return r.Plan == "pro" && !r.Active },
+		},
 		"what no rule is": {rules.RuleFilter{Text: "nowhere"}, func(rules.Rule) bool { return false }},
 	}
 	w.LookAt(4)
@@ -99,8 +121,10 @@ func TestMatrixRowsComeWhole(t *testing.T) {
 			pages++
 		}
 		want := []string{
-			"global cell", "global [free] cell", "global [pro] cell", "ip:{ip} cell", "ip:{ip} [free] cell", "ip:{ip} [pro] cell",
-			"user:{user_id}", "user:{user_id} cell", "user:{user_id} [free] cell", "user:{user_id} [pro] cell", "user:{user_id} [free] daily",
+			"global cell", "global [free] cell", "global [pro] cell", "ip:{ip} cell", "ip:{ip} [free] cell",
+			"ip:{ip} [pro] cell",
+			"user:{user_id}", "user:{user_id} cell", "user:{user_id} [free] cell", "user:{user_id} [pro] cell",
+			"user:{user_id} [free] daily",
 		}
 		if !slices.Equal(got, want) || pages != wantPages-limitIsExact(limit) {
 			t.Errorf("in %d pages of %d rows: %q", pages, limit, got)
@@ -122,7 +146,10 @@ func TestEveryListGoesOnWhereItStopped(t *testing.T) {
 	ctx, ours := t.Context(), w.ours
 	w.assign(t, ours.ID, "pro", "a1", "a2", "b%", "b_", "ü")
 	for i := range 3 {
-		must(w.CreateKey(ctx, auth.NamedKey{Name: "k", Key: auth.Key{ID: fmt.Sprint("k", i), TenantID: ours.ID, Permissions: ours.key.Permissions}}))(t)
+		must(w.CreateKey(ctx, auth.NamedKey{
+			Name: "k",
+			Key:  auth.Key{ID: fmt.Sprint("k", i), TenantID: ours.ID, Permissions: ours.key.Permissions},
+		}))(t)
 	}
 	must(w.PutOverride(ctx, overrideOf(ours.daily, "42"), rules.NoneStored))(t)
 	tests := map[string]struct {
@@ -139,15 +166,18 @@ func TestEveryListGoesOnWhereItStopped(t *testing.T) {
 			return names(must(w.Plans(ctx, ours.ID, after, 2))(t), func(p rules.PlanUse) string { return p.Name })
 		}, []string{"free", "only-ours", "pro"}},
 		"users": {func(after string) []string {
-			return names(must(w.Assignments(ctx, ours.ID, "", "", after, 2))(t), func(a rules.Assignment) string { return a.UserID })
+			return names(must(w.Assignments(ctx, ours.ID, "", "", after, 2))(t),
+				func(a rules.Assignment) string { return a.UserID })
 		}, []string{"42", "a1", "a2", "b%", "b_", "ü"}},
 		"users with a prefix": {func(after string) []string {
-			return names(must(w.Assignments(ctx, ours.ID, "pro", "b_", after, 1))(t), func(a rules.Assignment) string { return a.UserID })
+			return names(must(w.Assignments(ctx, ours.ID, "pro", "b_", after, 1))(t),
+				func(a rules.Assignment) string { return a.UserID })
 		}, []string{"b_"}},
 		"overrides of a user": {func(after string) []string {
 			var id rules.RuleID
 			_, _ = fmt.Sscan(after, &id)
-			return names(must(w.OverridesOfUser(ctx, ours.ID, "42", id, 1))(t), func(o rules.Override) string { return fmt.Sprint(o.RuleID) })
+			return names(must(w.OverridesOfUser(ctx, ours.ID, "42", id, 1))(t),
+				func(o rules.Override) string { return fmt.Sprint(o.RuleID) })
 		}, []string{fmt.Sprint(ours.user.ID), fmt.Sprint(ours.daily.ID)}},
 		"overrides of a tenant": {func(after string) []string {
 			return placesOf(must(w.FindOverrides(ctx, ours.ID, rules.OverrideFilter{}, placeOf(after), 1))(t))
@@ -224,7 +254,8 @@ func TestOverridesAreFilteredAndPaged(t *testing.T) {
 			var want []string
 			for _, override := range slices.SortedStableFunc(slices.Values(all), func(a, b rules.Override) int {
 				if byEnd {
-					return cmp.Or(a.ExpiresAt.Compare(b.ExpiresAt), cmp.Compare(a.RuleID, b.RuleID), cmp.Compare(a.UserID, b.UserID))
+					return cmp.Or(a.ExpiresAt.Compare(b.ExpiresAt), cmp.Compare(a.RuleID, b.RuleID),
+						cmp.Compare(a.UserID, b.UserID))
 				}
 				return cmp.Or(cmp.Compare(a.UserID, b.UserID), cmp.Compare(a.RuleID, b.RuleID))
 			}) {
@@ -238,7 +269,8 @@ func TestOverridesAreFilteredAndPaged(t *testing.T) {
 				for pages := 0; ; pages++ {
 					page := must(w.FindOverrides(ctx, ours.ID, filter, place, limit))(t)
 					got = append(got, placesOf(page)...)
-					if place = page.Next; place == (rules.OverridePlace{}) || pages > 50 || len(page.Overrides) > limit {
+					if place = page.Next; place == (rules.OverridePlace{}) || pages > 50 ||
+						len(page.Overrides) > limit {
 						break
 					}
 				}
@@ -268,13 +300,16 @@ func (w *world) countsAgree(t *testing.T) {
 			coalesce((SELECT rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0),
 			coalesce((SELECT users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)
 		) IS DISTINCT FROM (
-			(SELECT count(*) FROM rate_limit_rule AS r WHERE r.tenant_id = p.tenant_id AND r.plan = p.name AND r.removed_at IS NULL),
-			(SELECT count(*) FROM plan_assignment AS t WHERE t.tenant_id = p.tenant_id AND t.plan = p.name AND t.removed_at IS NULL)
+			(SELECT count(*) FROM rate_limit_rule AS r WHERE r.tenant_id = p.tenant_id AND r.plan = p.name
+				AND r.removed_at IS NULL),
+			(SELECT count(*) FROM plan_assignment AS t WHERE t.tenant_id = p.tenant_id AND t.plan = p.name
+				AND t.removed_at IS NULL)
 		)`).Scan(&wrong)
 	if err != nil || wrong > 0 {
 		t.Errorf("%d plans have other counts than are there (%v)", wrong, err)
 	}
-	held := lines(t, connect(t, w.url), `SELECT concat_ws(' ', tenant_id, thing, held, 'of', count_held(tenant_id, thing)) FROM tenant_use
+	held := lines(t, connect(t, w.url),
+		`SELECT concat_ws(' ', tenant_id, thing, held, 'of', count_held(tenant_id, thing)) FROM tenant_use
 		WHERE held <> count_held(tenant_id, thing)`)
 	if len(held) > 0 {
 		t.Errorf("tenants hold other numbers than are noted: %q", held)
@@ -287,7 +322,8 @@ func TestPlansKnowHowManyNeedThem(t *testing.T) {
 	want := map[string][2]int64{"free": {1, 0}, "only-ours": {0, 0}, "pro": {0, 1}}
 	for _, plan := range must(w.Plans(t.Context(), w.ours.ID, "", 10))(t) {
 		if got := [2]int64{plan.Rules, plan.Users}; got != want[plan.Name] || plan.IsDefault != (plan.Name == "free") {
-			t.Errorf("plan %s has %d rules and %d users, default: %t", plan.Name, plan.Rules, plan.Users, plan.IsDefault)
+			t.Errorf("plan %s has %d rules and %d users, default: %t", plan.Name, plan.Rules, plan.Users,
+				plan.IsDefault)
 		}
 	}
 	exec(t, w.url, "UPDATE plan_assignment SET plan = 'free' WHERE tenant_id = $1", w.ours.ID)
@@ -319,7 +355,8 @@ func TestARemovedTenantIsFoundByNobody(t *testing.T) {
 	_, err = w.Config(ctx, ours.ID)
 	wantError(t, err, rules.ErrNotFound)
 	wantError(t, w.RemoveTenant(ctx, ours.ID, rules.AnyVersion), rules.ErrNotFound)
-	if _, err := w.CreateTenant(ctx, rules.Tenant{Slug: "ours", Name: "X", Settings: rules.DefaultSettings()}); err == nil {
+	if _, err := w.CreateTenant(ctx,
+		rules.Tenant{Slug: "ours", Name: "X", Settings: rules.DefaultSettings()}); err == nil {
 		t.Error("its slug is free again")
 	}
 	if left := must(w.Tenants(ctx, "", "", 10))(t); len(left) != 1 || left[0].ID != w.theirs.ID {
@@ -356,7 +393,8 @@ func TestAKeyIsRotated(t *testing.T) {
 	if wait := time.Until(old.ExpiresAt); wait < 59*time.Minute || wait > time.Hour {
 		t.Errorf("the old key expires in %s", wait)
 	}
-	if created.ID != "second" || created.Name != "ci" || !slices.Equal(created.Permissions, w.ours.key.Permissions) || !created.ExpiresAt.IsZero() {
+	if created.ID != "second" || created.Name != "ci" || !slices.Equal(created.Permissions, w.ours.key.Permissions) ||
+		!created.ExpiresAt.IsZero() {
 		t.Errorf("the new key is %+v", created)
 	}
 	again, _, err := w.RotateKey(ctx, ours, "ours", rules.AnyVersion, next("third"), 2*time.Hour)
@@ -377,7 +415,8 @@ func TestTheLastUseOfAKeyIsKept(t *testing.T) {
 	w := newWorld(t)
 	at := time.Now().Truncate(time.Minute).UTC()
 	for _, use := range []time.Time{at, at.Add(-time.Hour)} {
-		if err := w.RecordKeyUses(t.Context(), []snapshot.KeyUse{{KeyID: "ours", At: use}, {KeyID: "nobody's", At: use}}); err != nil {
+		if err := w.RecordKeyUses(t.Context(),
+			[]snapshot.KeyUse{{KeyID: "ours", At: use}, {KeyID: "nobody's", At: use}}); err != nil {
 			t.Fatal(err)
 		}
 	}

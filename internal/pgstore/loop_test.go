@@ -7,13 +7,16 @@ import (
 
 	"github.com/sluicegate/sluice/internal/adapt"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 // slow reports that a backend is overloaded.
 func (w *world) slow(t *testing.T) {
 	t.Helper()
-	report := adapt.BackendReport{Tenant: w.ours.ID, Report: adapt.Report{Backend: "search", Seen: adapt.Seen{Requests: 100}}}
+	report := adapt.BackendReport{
+		Tenant: w.ours.ID,
+		Report: adapt.Report{Backend: "search", Seen: adapt.Seen{Requests: 100}},
+	}
 	report.Latency[adapt.Bucket(time.Second)] = 100
 	if err := w.WriteReports(t.Context(), []adapt.BackendReport{report}); err != nil {
 		t.Fatal(err)
@@ -57,7 +60,8 @@ func TestTheControlLoopStepsRulesThatCanHelpTheBackend(t *testing.T) {
 	}
 
 	// Ten seconds later the next process goes on where the last one was.
-	exec(t, w.url, "UPDATE rate_limit_step SET stepped_at = stepped_at - interval '1 minute' WHERE tenant_id = $1", w.ours.ID)
+	exec(t, w.url, "UPDATE rate_limit_step SET stepped_at = stepped_at - interval '1 minute' WHERE tenant_id = $1",
+		w.ours.ID)
 	if shares := w.round(t); shares[live.ID] != 49 {
 		t.Errorf("a minute later the share is %v", shares)
 	}
@@ -65,7 +69,8 @@ func TestTheControlLoopStepsRulesThatCanHelpTheBackend(t *testing.T) {
 	// Without reports the step is not renewed.
 	before := w.polledStep(t, live)
 	exec(t, w.url, "DELETE FROM backend_report")
-	exec(t, w.url, "UPDATE rate_limit_step SET ends_at = clock_timestamp() + interval '10 seconds' WHERE tenant_id = $1", w.ours.ID)
+	exec(t, w.url, "UPDATE rate_limit_step SET ends_at = clock_timestamp() + interval '10 seconds' WHERE tenant_id = "+
+		"$1", w.ours.ID)
 	w.round(t)
 	if after := w.polledStep(t, live); !after.InForceSince.Equal(before.InForceSince) {
 		t.Errorf("without reports a step was renewed: %+v", after)

@@ -10,25 +10,30 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
 var _ auth.MailStore = (*Store)(nil)
 
-// QueueMail stores a message that is due at once.
+// QueueMail stores a message and its job, which is due at once.
 func (s *Store) QueueMail(ctx context.Context, mail auth.Mail, limits auth.MailLimits) (auth.Mail, error) {
-	queued, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (auth.Mail, error) {
-		return queueMail(ctx, q, mail, limits)
+	var queued auth.Mail
+	err := s.transaction(ctx, classWrite, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+		queued, err = queueMail(ctx, q, mail, limits)
+		return err
 	})
 	if err != nil {
-		return auth.Mail{}, fmt.Errorf("queue mail: %w", err)
+		return auth.Mail{}, fmt.Errorf("queue mail: %w", domainError(err))
 	}
 	return queued, nil
 }
 
 // CreateMailedLink stores the link of a message, in place of the account's former one for the same purpose.
-func (s *Store) CreateMailedLink(ctx context.Context, account auth.AccountID, purpose auth.MailKind, token auth.Digest, expiresAt time.Time) error {
+func (s *Store) CreateMailedLink(ctx context.Context, account auth.AccountID, purpose auth.MailKind, token auth.Digest,
+	expiresAt time.Time,
+) error {
 	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
 		return nil, q.CreateMailedLink(ctx, dbsqlc.CreateMailedLinkParams{
 			AccountID: account, Purpose: string(purpose), TokenDigest: token[:], ExpiresAt: expiresAt,
@@ -73,7 +78,9 @@ func (s *Store) UseLink(ctx context.Context, purpose auth.MailKind, token auth.D
 }
 
 // ResetPassword uses a link up: it replaces the password and ends all sessions.
-func (s *Store) ResetPassword(ctx context.Context, by rules.Actor, token auth.Digest, passwordHash string) (account auth.Account, err error) {
+func (s *Store) ResetPassword(ctx context.Context, by rules.Actor, token auth.Digest,
+	passwordHash string,
+) (account auth.Account, err error) {
 	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		id, err := q.UseMailedLink(ctx, token[:], string(auth.MailReset))
 		if err != nil {
@@ -96,8 +103,10 @@ func (s *Store) ResetPassword(ctx context.Context, by rules.Actor, token auth.Di
 }
 
 // ProveByMail uses a link up that proves the address of an account.
-func (s *Store) ProveByMail(ctx context.Context, by rules.Actor, token auth.Digest, account auth.AccountID) (proven auth.Account, err error) {
-	by.Act = "prove the address by mail"
+func (s *Store) ProveByMail(ctx context.Context, by rules.Actor, token auth.Digest,
+	account auth.AccountID,
+) (proven auth.Account, err error) {
+	by.Act = "verify the address by mail"
 	err = s.inTransactionAs(ctx, by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		id, err := q.UseMailedLink(ctx, token[:], string(auth.MailProof))
 		if err != nil {
@@ -129,7 +138,8 @@ func queueMail(ctx context.Context, q *dbsqlc.Queries, mail auth.Mail, limits au
 		facts = []byte("{}")
 	}
 	row, err := q.QueueMail(ctx, dbsqlc.QueueMailParams{
-		Facts: facts, TenantID: int64(mail.Tenant), Kind: string(mail.Kind), Recipient: mail.To, AccountID: int64(mail.Account), InvitationID: invitation,
+		Facts: facts, TenantID: int64(mail.Tenant), Kind: string(mail.Kind), Recipient: mail.To,
+		AccountID: int64(mail.Account), InvitationID: invitation,
 		GiveUpAt: mail.GiveUpAt, MostQueued: limits.Queued, MostADay: limits.Day,
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -138,31 +148,31 @@ func queueMail(ctx context.Context, q *dbsqlc.Queries, mail auth.Mail, limits au
 	if err != nil {
 		return auth.Mail{}, err
 	}
+	queued := mailFromRow(row)
+	queued.NextAttemptAt = queued.CreatedAt
+	return queued, enqueue(ctx, q, mail.Tenant, auth.MailJob, queued.ID, time.Time{})
+}
+
+// MailToSend returns a message that was not sent.
+func (s *Store) MailToSend(ctx context.Context, tenant rules.TenantID, id int64) (auth.Mail, error) {
+	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Mail, error) {
+		return q.MailToSend(ctx, tenant, id)
+	})
+	if err != nil {
+		return auth.Mail{}, fmt.Errorf("read mail %d: %w", id, err)
+	}
 	return mailFromRow(row), nil
 }
 
-// ClaimMail leases due mail.
-func (s *Store) ClaimMail(ctx context.Context, now, leaseEnds time.Time, perTenant, limit int) ([]auth.Mail, error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Mail, error) {
-		return q.ClaimMail(ctx, dbsqlc.ClaimMailParams{
-			Now: now, LeaseEnds: leaseEnds, PerTenant: int64(perTenant), AtMost: rowLimit(limit),
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("claim mail: %w", err)
-	}
-	return each(rows, mailFromRow), nil
-}
-
 // FinishMail stores the result of an attempt, and deletes some old mail.
-func (s *Store) FinishMail(ctx context.Context, mail auth.Mail) error {
+func (s *Store) FinishMail(ctx context.Context, job *jobs.Job, mail *auth.Mail) error {
 	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
 		if err := q.DropOldMail(ctx); err != nil {
 			return nil, err
 		}
 		return nil, q.FinishMail(ctx, dbsqlc.FinishMailParams{
-			State: string(mail.State), AttemptedAt: mail.AttemptedAt, NextAttemptAt: mail.NextAttemptAt, Error: mail.Error,
-			TenantID: mail.Tenant, MailID: mail.ID, Attempt: int32(mail.Attempts),
+			State: string(mail.State), Error: mail.Error, TenantID: mail.Tenant, MailID: mail.ID,
+			JobID: job.ID, Claim: job.Claim,
 		})
 	})
 	if err != nil {
@@ -171,10 +181,23 @@ func (s *Store) FinishMail(ctx context.Context, mail auth.Mail) error {
 	return nil
 }
 
-// DropMail deletes a message.
-func (s *Store) DropMail(ctx context.Context, mail auth.Mail) error {
+// GiveUpMail ends a message that was not sent.
+func (s *Store) GiveUpMail(ctx context.Context, job *jobs.Job, id int64, failure string) error {
 	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
-		return nil, q.DropMail(ctx, mail.Tenant, mail.ID, int32(mail.Attempts))
+		return nil, q.GiveUpMail(ctx, dbsqlc.GiveUpMailParams{
+			Error: failure, TenantID: rules.TenantID(job.Tenant), MailID: id, JobID: job.ID, Claim: job.Claim,
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("give mail %d up: %w", id, err)
+	}
+	return nil
+}
+
+// DropMail deletes a message that was not sent.
+func (s *Store) DropMail(ctx context.Context, mail *auth.Mail) error {
+	_, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (any, error) {
+		return nil, q.DropMail(ctx, mail.Tenant, mail.ID)
 	})
 	if err != nil {
 		return fmt.Errorf("delete mail %d: %w", mail.ID, err)
@@ -184,17 +207,24 @@ func (s *Store) DropMail(ctx context.Context, mail auth.Mail) error {
 
 // Mails returns the mail of all tenants, the latest first, before an id.
 func (s *Store) Mails(ctx context.Context, before int64, limit int) ([]auth.Mail, error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.Mail, error) {
-		return q.MailsBefore(ctx, before, rowLimit(limit))
-	})
+	rows, err := ask(ctx, s, everyTenant,
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MailsBeforeRow, error) {
+			return q.MailsBefore(ctx, before, rowLimit(limit))
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read mail: %w", err)
 	}
-	return each(rows, mailFromRow), nil
+	return each(rows, func(row dbsqlc.MailsBeforeRow) auth.Mail {
+		mail := mailFromRow(row.Mail)
+		mail.NextAttemptAt = orZero(row.NextRunAt)
+		return mail
+	}), nil
 }
 
 // RenewInvitation replaces the token of an open invitation.
-func (s *Store) RenewInvitation(ctx context.Context, tenant rules.TenantID, id int64, token auth.Digest) (auth.Invitation, rules.Tenant, error) {
+func (s *Store) RenewInvitation(ctx context.Context, tenant rules.TenantID, id int64,
+	token auth.Digest,
+) (auth.Invitation, rules.Tenant, error) {
 	var of rules.Tenant
 	invitation, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (auth.Invitation, error) {
 		row, err := q.Tenant(ctx, tenant)
@@ -214,8 +244,8 @@ func (s *Store) RenewInvitation(ctx context.Context, tenant rules.TenantID, id i
 func mailFromRow(row dbsqlc.Mail) auth.Mail {
 	mail := auth.Mail{
 		ID: row.MailID, Tenant: row.TenantID, Kind: auth.MailKind(row.Kind), To: row.Recipient, Account: row.AccountID,
-		CreatedAt: row.CreatedAt.UTC(), GiveUpAt: row.GiveUpAt.UTC(), State: auth.MailState(row.State), Attempts: int(row.Attempts),
-		NextAttemptAt: row.NextAttemptAt.UTC(), AttemptedAt: orZero(row.AttemptedAt), Error: row.Error,
+		CreatedAt: row.CreatedAt.UTC(), GiveUpAt: row.GiveUpAt.UTC(), State: auth.MailState(row.State),
+		Attempts: int(row.Attempts), AttemptedAt: orZero(row.AttemptedAt), Error: row.Error,
 	}
 	if row.InvitationID != nil {
 		mail.Invitation = *row.InvitationID

@@ -10,8 +10,12 @@ import (
 )
 
 // Memberships returns an account's tenants by slug, beginning after one.
-func (s *Store) Memberships(ctx context.Context, account auth.AccountID, after string, limit int) ([]auth.Membership, error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembershipsAfterRow, error) {
+func (s *Store) Memberships(ctx context.Context, account auth.AccountID, after string, limit int) ([]auth.Membership,
+	error,
+) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembershipsAfterRow,
+		error,
+	) {
 		return q.MembershipsAfter(ctx, account, after, rowLimit(limit))
 	})
 	if err != nil {
@@ -24,7 +28,7 @@ func (s *Store) Memberships(ctx context.Context, account auth.AccountID, after s
 
 // RoleIn returns the role that an account has in a tenant.
 func (s *Store) RoleIn(ctx context.Context, tenant rules.TenantID, account auth.AccountID) (auth.Role, error) {
-	role, err := lookUp(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (auth.Role, error) {
+	role, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (auth.Role, error) {
 		return q.RoleIn(ctx, tenant, account)
 	})
 	if err != nil {
@@ -34,12 +38,15 @@ func (s *Store) RoleIn(ctx context.Context, tenant rules.TenantID, account auth.
 }
 
 // Members returns a tenant's members by e-mail address, beginning after a place.
-func (s *Store) Members(ctx context.Context, tenant rules.TenantID, after auth.AccountPlace, limit int) ([]auth.Member, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembersAfterRow, error) {
-		return q.MembersAfter(ctx, dbsqlc.MembersAfterParams{
-			TenantID: tenant, After: after.Email, AfterID: int64(after.ID), PageSize: rowLimit(limit),
+func (s *Store) Members(ctx context.Context, tenant rules.TenantID, after auth.AccountPlace, limit int) ([]auth.Member,
+	error,
+) {
+	rows, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MembersAfterRow, error) {
+			return q.MembersAfter(ctx, dbsqlc.MembersAfterParams{
+				TenantID: tenant, After: after.Email, AfterID: int64(after.ID), PageSize: rowLimit(limit),
+			})
 		})
-	})
 	if err != nil {
 		return nil, fmt.Errorf("read members: %w", err)
 	}
@@ -58,7 +65,9 @@ func (s *Store) Member(ctx context.Context, tenant rules.TenantID, account auth.
 }
 
 // AddMember makes an account a member.
-func (s *Store) AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account auth.AccountID, role auth.Role) (added auth.Member, err error) {
+func (s *Store) AddMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account auth.AccountID,
+	role auth.Role,
+) (added auth.Member, err error) {
 	err = s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if _, err := q.AddressOf(ctx, account); err != nil {
 			return err
@@ -99,14 +108,23 @@ func (s *Store) ChangeRole(ctx context.Context, by rules.Actor, member auth.Memb
 	return changed, nil
 }
 
-// RemoveMember ends a membership; the account stays.
-func (s *Store) RemoveMember(ctx context.Context, by rules.Actor, tenant rules.TenantID, account auth.AccountID, expected rules.Expected) error {
+// RemoveMember ends a membership; the account stays. cancels is whether the scheduled changes of the account that wait
+// are canceled.
+func (s *Store) RemoveMember(
+	ctx context.Context, by rules.Actor, tenant rules.TenantID, account auth.AccountID, expected rules.Expected,
+	cancels bool,
+) error {
 	err := s.inTenantAs(ctx, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if err := mayLose(ctx, q, tenant, account, expected, ""); err != nil {
 			return err
 		}
 		if err := q.RemoveMember(ctx, tenant, account); err != nil {
 			return err
+		}
+		if cancels {
+			if err := q.CancelScheduledBy(ctx, tenant, scheduledKind, int64(account)); err != nil {
+				return err
+			}
 		}
 		return q.RevokeInvitationsBy(ctx, tenant, int64(account))
 	})
@@ -118,7 +136,9 @@ func (s *Store) RemoveMember(ctx context.Context, by rules.Actor, tenant rules.T
 
 // mayLose returns an error if a member may not lose the role. The tenant is locked, so when two owners remove each
 // other the second one fails.
-func mayLose(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, account auth.AccountID, expected rules.Expected, role auth.Role) error {
+func mayLose(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, account auth.AccountID,
+	expected rules.Expected, role auth.Role,
+) error {
 	stored, err := readMember(ctx, q, tenant, account)
 	if err == nil {
 		err = expect(expected, stored.Version)
@@ -136,7 +156,9 @@ func mayLose(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, acco
 	return err
 }
 
-func readMember(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, account auth.AccountID) (auth.Member, error) {
+func readMember(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, account auth.AccountID) (auth.Member,
+	error,
+) {
 	row, err := q.Member(ctx, tenant, account)
 	if err != nil {
 		return auth.Member{}, err
@@ -149,7 +171,8 @@ func memberFromRow(row dbsqlc.MemberRow) auth.Member {
 		TenantID: row.Member.TenantID,
 		Account: accountFromRow(dbsqlc.Account{
 			AccountID: row.AccountID, Email: row.Email, Name: row.Name, IsPlatformAdmin: row.IsPlatformAdmin,
-			CreatedAt: row.AccountCreatedAt, DisabledAt: row.DisabledAt, Version: row.AccountVersion, UnprovenIn: row.UnprovenIn,
+			CreatedAt: row.AccountCreatedAt, DisabledAt: row.DisabledAt, Version: row.AccountVersion,
+			UnprovenIn:     row.UnprovenIn,
 			SecondFactorAt: row.SecondFactorAt,
 		}),
 		Role:      row.Member.Role,

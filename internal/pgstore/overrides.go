@@ -15,10 +15,16 @@ import (
 )
 
 // Overrides returns up to limit overrides of a rule by user, expired ones included, beginning after one user.
-func (s *Store) Overrides(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, after string, limit int) ([]rules.Override, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
-		return q.OverridesAfter(ctx, dbsqlc.OverridesAfterParams{TenantID: tenant, RuleID: rule, After: after, PageSize: rowLimit(limit)})
-	})
+func (s *Store) Overrides(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, after string,
+	limit int,
+) ([]rules.Override, error) {
+	rows, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
+			return q.OverridesAfter(ctx, dbsqlc.OverridesAfterParams{
+				TenantID: tenant, RuleID: rule, After: after,
+				PageSize: rowLimit(limit),
+			})
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read overrides of rule %d: %w", rule, err)
 	}
@@ -37,9 +43,10 @@ func (s *Store) FindOverrides(
 	if !isIndexed(filter) {
 		most = max(most, int(s.lookedAt))
 	}
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
-		return overridesAfter(ctx, q, tenant, &filter, after, rowLimit(most))
-	})
+	rows, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
+			return overridesAfter(ctx, q, tenant, &filter, after, rowLimit(most))
+		})
 	if err != nil {
 		return page, fmt.Errorf("find overrides: %w", err)
 	}
@@ -64,7 +71,8 @@ func (s *Store) FindOverrides(
 
 // overridesAfter reads rows in the filter's order, from the first that it can select.
 func overridesAfter(
-	ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, filter *rules.OverrideFilter, after rules.OverridePlace, most int32,
+	ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, filter *rules.OverrideFilter,
+	after rules.OverridePlace, most int32,
 ) ([]dbsqlc.RateLimitOverride, error) {
 	if !filter.ByEnd {
 		first := cmp.Or(filter.User, filter.UserPrefix)
@@ -108,9 +116,13 @@ var endOfTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 func (s *Store) OverridesOfUser(
 	ctx context.Context, tenant rules.TenantID, userID string, after rules.RuleID, limit int,
 ) ([]rules.Override, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
-		return q.OverridesOfUser(ctx, dbsqlc.OverridesOfUserParams{TenantID: tenant, UserID: userID, After: after, PageSize: rowLimit(limit)})
-	})
+	rows, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitOverride, error) {
+			return q.OverridesOfUser(ctx, dbsqlc.OverridesOfUserParams{
+				TenantID: tenant, UserID: userID, After: after,
+				PageSize: rowLimit(limit),
+			})
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read overrides of user %q: %w", userID, err)
 	}
@@ -118,18 +130,24 @@ func (s *Store) OverridesOfUser(
 }
 
 // Override returns a user's override for a rule, even if it expired.
-func (s *Store) Override(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, userID string) (rules.Override, error) {
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitOverride, error) {
-		return q.Override(ctx, tenant, rule, userID)
-	})
+func (s *Store) Override(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, userID string) (rules.Override,
+	error,
+) {
+	row, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitOverride, error) {
+			return q.Override(ctx, tenant, rule, userID)
+		})
 	if err != nil {
 		return rules.Override{}, fmt.Errorf("read the override of rule %d for user %q: %w", rule, userID, err)
 	}
 	return overrideFromRow(row), nil
 }
 
-// PutOverride creates or replaces a user's override for a rule.
-func (s Writer) PutOverride(ctx context.Context, override rules.Override, expected rules.Expected) (stored rules.Override, err error) {
+// PutOverride creates the user's override for the rule (rules.NoneStored) or replaces the existing one (its Revision,
+// or rules.AnyStored).
+func (s Writer) PutOverride(ctx context.Context, override rules.Override,
+	expected rules.Expected,
+) (stored rules.Override, err error) {
 	err = s.inTenant(ctx, classWrite, override.TenantID, func(ctx context.Context, w write) error {
 		if stored, err = w.overrideAt(ctx, override.RuleID, override.UserID, expected); err != nil {
 			return err
@@ -170,7 +188,9 @@ func (s Writer) RemoveOverride(
 }
 
 // overrideAt returns the stored override, or zero if there is none, if its revision is the expected one.
-func (w write) overrideAt(ctx context.Context, rule rules.RuleID, userID string, expected rules.Expected) (rules.Override, error) {
+func (w write) overrideAt(ctx context.Context, rule rules.RuleID, userID string,
+	expected rules.Expected,
+) (rules.Override, error) {
 	row, err := w.Override(ctx, w.tenant, rule, userID)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -198,7 +218,9 @@ func (w write) removeOverride(ctx context.Context, rule rules.RuleID, userID str
 }
 
 // putOverrides returns the index of the row that an error is about.
-func (w write) putOverrides(ctx context.Context, all []rules.Override) (stored []rules.Override, failed int, err error) {
+func (w write) putOverrides(ctx context.Context, all []rules.Override) (stored []rules.Override, failed int,
+	err error,
+) {
 	params := each(all, func(override rules.Override) dbsqlc.PutOverrideParams {
 		return dbsqlc.PutOverrideParams{
 			UserID:        override.UserID,
@@ -212,9 +234,10 @@ func (w write) putOverrides(ctx context.Context, all []rules.Override) (stored [
 			RuleID:        override.RuleID,
 		}
 	})
-	rows, failed, err := inTrips(params, func(trip []dbsqlc.PutOverrideParams, each func(int, dbsqlc.RateLimitOverride, error)) {
-		w.PutOverride(ctx, trip).QueryRow(each)
-	})
+	rows, failed, err := inTrips(params,
+		func(trip []dbsqlc.PutOverrideParams, each func(int, dbsqlc.RateLimitOverride, error)) {
+			w.PutOverride(ctx, trip).QueryRow(each)
+		})
 	return each(rows, overrideFromRow), failed, err
 }
 

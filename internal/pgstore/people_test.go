@@ -72,7 +72,8 @@ func (p *people) rows(t *testing.T, connection *pgx.Conn) (text string) {
 func (p *people) hire(t *testing.T, slug string) (s staff) {
 	t.Helper()
 	ctx := t.Context()
-	err := connect(t, p.url).QueryRow(ctx, "INSERT INTO tenant (slug, name) VALUES ($1, $1) RETURNING tenant_id", slug).Scan(&s.tenant)
+	err := connect(t, p.url).QueryRow(ctx, "INSERT INTO tenant (slug, name) VALUES ($1, $1) RETURNING tenant_id",
+		slug).Scan(&s.tenant)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,8 @@ func (p *people) hire(t *testing.T, slug string) (s staff) {
 
 func (p *people) account(t *testing.T, email string) auth.Account {
 	t.Helper()
-	return must(p.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: email, Name: "N " + email}, someHash))(t)
+	return must(p.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: email, Name: "N " + email},
+		someHash))(t)
 }
 
 func tokenOf(text string) (digest auth.Digest) {
@@ -121,13 +123,14 @@ func TestPeopleOfAnotherTenantAreNotFound(t *testing.T) {
 			return err
 		},
 		"removing a member": func(ctx context.Context) error {
-			return p.RemoveMember(ctx, p.ours.by, ours, theirs.viewer.Account.ID, rules.AnyVersion)
+			return p.RemoveMember(ctx, p.ours.by, ours, theirs.viewer.Account.ID, rules.AnyVersion, false)
 		},
 		"revoking an invitation": func(ctx context.Context) error {
 			return p.RevokeInvitation(ctx, p.ours.by, ours, theirs.invitation.ID)
 		},
 		"inviting to a tenant that isn't": func(ctx context.Context) error {
-			_, err := p.Invite(ctx, p.ours.by, auth.Invitation{Email: "a@b.c", Role: auth.Viewer, ExpiresAt: tomorrow()}, tokenOf("x"))
+			_, err := p.Invite(ctx, p.ours.by,
+				auth.Invitation{Email: "a@b.c", Role: auth.Viewer, ExpiresAt: tomorrow()}, tokenOf("x"))
 			return err
 		},
 		"adding a member to a tenant that isn't": func(ctx context.Context) error {
@@ -181,7 +184,7 @@ func TestTwoOwnersWhoRemoveEachOtherLeaveOne(t *testing.T) {
 	p := newPeople(t)
 	ctx, tenant := t.Context(), p.ours.tenant
 	remove := func(m auth.Member) error {
-		return p.RemoveMember(ctx, p.ours.by, tenant, m.Account.ID, rules.AnyVersion)
+		return p.RemoveMember(ctx, p.ours.by, tenant, m.Account.ID, rules.AnyVersion, false)
 	}
 	demote := func(m auth.Member) error {
 		m.Role = auth.Editor
@@ -220,7 +223,7 @@ func TestWhoMayInviteNoLongerHasNoOpenInvitations(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(context.Context, *people, auth.Member) error{
 		"removed": func(ctx context.Context, p *people, m auth.Member) error {
-			return p.RemoveMember(ctx, p.ours.by, p.ours.tenant, m.Account.ID, rules.AnyVersion)
+			return p.RemoveMember(ctx, p.ours.by, p.ours.tenant, m.Account.ID, rules.AnyVersion, false)
 		},
 		"demoted": func(ctx context.Context, p *people, m auth.Member) error {
 			m.Role = auth.Editor
@@ -252,7 +255,8 @@ func TestWhoMayInviteNoLongerHasNoOpenInvitations(t *testing.T) {
 			_, err := p.AcceptAsNew(ctx, rules.Actor{}, tokenOf("back door"), auth.Account{}, someHash)
 			wantError(t, err, rules.ErrNotFound)
 			wantError(t, invite("late"), rules.ErrNotFound)
-			if open := must(p.Invitations(ctx, p.ours.tenant, 0, 10))(t); len(open) != 1 || open[0] != p.ours.invitation {
+			if open := must(p.Invitations(ctx, p.ours.tenant, 0, 10))(t); len(open) != 1 ||
+				open[0] != p.ours.invitation {
 				t.Errorf("the open invitations are %+v, want the first owner's", open)
 			}
 		})
@@ -267,7 +271,7 @@ func TestChangesToPeopleAreAuditedInTheirActorsName(t *testing.T) {
 	viewer := p.ours.viewer
 	viewer.Role = auth.Editor
 	must(p.ChangeRole(ctx, by, viewer))(t)
-	if err := p.RemoveMember(ctx, by, tenant, viewer.Account.ID, rules.AnyVersion); err != nil {
+	if err := p.RemoveMember(ctx, by, tenant, viewer.Account.ID, rules.AnyVersion, false); err != nil {
 		t.Fatal(err)
 	}
 	must(p.AddMember(ctx, by, tenant, viewer.Account.ID, auth.Viewer))(t)
@@ -302,7 +306,7 @@ func TestChangesToPeopleAreAuditedInTheirActorsName(t *testing.T) {
 		{by, auth.AuditRemove, memberOf(viewer)},
 		{by, auth.AuditUpdate, memberOf(viewer)},
 	}
-	entries, _, err := p.Audit(ctx, tenant, auth.AuditFilter{}, auth.AuditCursor{}, 100)
+	entries, _, err := p.Audit(ctx, tenant, auth.AuditFilter{}, auth.LogCursor{}, 100)
 	if err != nil || len(entries) != len(want)+earlier {
 		t.Fatalf("there are %d entries (%v), want %d", len(entries), err, len(want)+earlier)
 	}
@@ -310,7 +314,8 @@ func TestChangesToPeopleAreAuditedInTheirActorsName(t *testing.T) {
 		if got := (change{entry.Actor, entry.Action, entry.Object}); got != want[i] {
 			t.Errorf("entry %d is %+v, want %+v", i, got, want[i])
 		}
-		if images := string(entry.Before) + string(entry.After); strings.Contains(images, "token") || strings.Contains(images, `\\x`) {
+		if images := string(entry.Before) + string(entry.After); strings.Contains(images, "token") ||
+			strings.Contains(images, `\\x`) {
 			t.Errorf("entry %d shows a secret: %s", i, images)
 		}
 	}

@@ -69,7 +69,7 @@ func (s Writer) UpdatePlan(ctx context.Context, plan rules.Plan) (updated rules.
 	return updated, nil
 }
 
-// RemovePlan removes an unused plan.
+// RemovePlan removes a plan. It returns rules.ErrInUse while rules or users are on it or it is the tenant's default.
 func (s Writer) RemovePlan(ctx context.Context, tenant rules.TenantID, name string, expected rules.Expected) error {
 	err := s.inTenant(ctx, classWrite, tenant, func(ctx context.Context, w write) error {
 		stored, err := w.Plan(ctx, w.tenant, name)
@@ -142,8 +142,8 @@ func (w write) planSet(ctx context.Context) (map[string]bool, error) {
 	return plans, err
 }
 
-// requirePlan refuses a reference to a plan that does not exist; "" refers to none. The foreign key alone would accept a
-// plan that was removed.
+// requirePlan refuses a reference to a plan that does not exist; "" refers to none. The foreign key alone would accept
+// a plan that was removed.
 func (w write) requirePlan(ctx context.Context, field, name string) error {
 	if name == "" {
 		return nil

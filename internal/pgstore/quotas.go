@@ -15,7 +15,7 @@ import (
 
 var _ rules.QuotaStore = (*Store)(nil)
 
-// Quotas returns what a tenant holds and may hold.
+// Quotas returns how many of each thing a tenant has, and its quotas.
 func (s *Store) Quotas(ctx context.Context, tenant rules.TenantID) (rules.Quotas, error) {
 	quotas, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (rules.Quotas, error) {
 		return quotasOf(ctx, q, tenant)
@@ -39,11 +39,12 @@ func (s *Store) QuotaUses(ctx context.Context) (map[rules.Thing]rules.QuotaUse, 
 	return uses, nil
 }
 
-// countsPerPage is how many numbers of what tenants hold are compared by one statement. Each counts up to a million rows.
+// countsPerPage is how many numbers of what tenants hold are compared by one statement. Each counts up to a million
+// rows.
 const countsPerPage = 100
 
-// recountHeld corrects numbers of what tenants hold, which SQL by hand can make wrong. A tenant that is being written for long is
-// left to the next round.
+// recountHeld corrects the stored numbers of what tenants have, which manual SQL can make wrong. A tenant whose row
+// stays locked is left to the next round.
 func (s *Store) recountHeld(ctx context.Context) error {
 	var failed []error
 	for after := (dbsqlc.HeldCountsRow{}); ; {
@@ -75,10 +76,11 @@ func (s *Store) recountHeld(ctx context.Context) error {
 	}
 }
 
-// recountFailures end a round: perhaps the database is away.
+// recountFailures is how many failures end a round, since the database may be away.
 const recountFailures = 10
 
-// PutQuotas replaces a tenant's exceptions. The tenant role may not write them, so this runs in the scope of all tenants.
+// PutQuotas replaces a tenant's exceptions. The tenant role may not write them, so this runs in the scope of all
+// tenants.
 func (s *Store) PutQuotas(
 	ctx context.Context, by rules.Actor, tenant rules.TenantID, exceptions rules.Exceptions, expected rules.Expected,
 ) (rules.Quotas, error) {
@@ -91,7 +93,8 @@ func (s *Store) PutQuotas(
 	err := s.inTenantReaching(ctx, everyTenant, by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		_, err := q.PutQuotas(ctx, dbsqlc.PutQuotasParams{
 			TenantID: int64(tenant), Expected: int64(expected),
-			Plans: of(rules.ThingPlans), Rules: of(rules.ThingRules), Overrides: of(rules.ThingOverrides), Users: of(rules.ThingUsers),
+			Plans: of(rules.ThingPlans), Rules: of(rules.ThingRules), Overrides: of(rules.ThingOverrides),
+			Users:   of(rules.ThingUsers),
 			ApiKeys: of(rules.ThingKeys), Alerts: of(rules.ThingAlerts), Members: of(rules.ThingMembers),
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -125,7 +128,8 @@ func quotaOf(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, thin
 
 func quotaFromRow(row dbsqlc.QuotasRow) rules.Quota {
 	return rules.Quota{
-		Thing: rules.Thing(row.Thing), Held: row.Held, Allowed: row.Allowed, Default: row.DefaultQuota, IsDefault: row.IsDefault,
+		Thing: rules.Thing(row.Thing), Held: row.Held, Allowed: row.Allowed, Default: row.DefaultQuota,
+		IsDefault: row.IsDefault,
 	}
 }
 

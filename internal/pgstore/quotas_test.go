@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 var allThings = rules.Things
@@ -55,20 +55,30 @@ var creations = map[string]struct {
 	}},
 	"ChangeConfig with plans": {rules.ThingPlans, func(ctx context.Context, _ *testing.T, w *world, n int) error {
 		return second(w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) {
-			return ruleset.Changes{Plans: []ruleset.Change[rules.Plan]{{After: &rules.Plan{TenantID: w.ours.ID, Name: fmt.Sprint("plan-", n)}}}}, nil
+			return ruleset.Changes{Plans: []ruleset.Change[rules.Plan]{{After: &rules.Plan{
+				TenantID: w.ours.ID,
+				Name:     fmt.Sprint("plan-", n),
+			}}}}, nil
 		}))
 	}},
-	"ChangeConfig with overrides": {rules.ThingOverrides, func(ctx context.Context, _ *testing.T, w *world, n int) error {
-		override := ruleset.ConfigOverride{Rule: w.ours.user.Identity(), Override: overrideOf(w.ours.user, fmt.Sprint("user-", n))}
-		return second(w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) {
-			return ruleset.Changes{Overrides: []ruleset.Change[ruleset.ConfigOverride]{{After: &override}}}, nil
-		}))
-	}},
+	"ChangeConfig with overrides": {
+		rules.ThingOverrides,
+		func(ctx context.Context, _ *testing.T, w *world, n int) error {
+			override := ruleset.ConfigOverride{
+				Rule:     w.ours.user.Identity(),
+				Override: overrideOf(w.ours.user, fmt.Sprint("user-", n)),
+			}
+			return second(w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) {
+				return ruleset.Changes{Overrides: []ruleset.Change[ruleset.ConfigOverride]{{After: &override}}}, nil
+			}))
+		},
+	},
 	"PutOverride": {rules.ThingOverrides, func(ctx context.Context, _ *testing.T, w *world, n int) error {
 		return second(w.PutOverride(ctx, overrideOf(w.ours.user, fmt.Sprint("user-", n)), rules.AnyVersion))
 	}},
 	"Assign": {rules.ThingUsers, func(ctx context.Context, _ *testing.T, w *world, n int) error {
-		return second(w.Assign(ctx, rules.Assignment{TenantID: w.ours.ID, UserID: fmt.Sprint("user-", n), Plan: "pro"}, rules.AnyVersion))
+		return second(w.Assign(ctx, rules.Assignment{TenantID: w.ours.ID, UserID: fmt.Sprint("user-", n), Plan: "pro"},
+			rules.AnyVersion))
 	}},
 	"AssignAll": {rules.ThingUsers, func(ctx context.Context, _ *testing.T, w *world, n int) error {
 		return second(w.AssignAll(ctx, w.ours.ID, onPlan("pro", fmt.Sprint("user-", n))))
@@ -77,7 +87,8 @@ var creations = map[string]struct {
 		return second(w.CreateKey(ctx, keyNamed(w.ours.ID, fmt.Sprint("key", n))))
 	}},
 	"RotateKey": {rules.ThingKeys, func(ctx context.Context, _ *testing.T, w *world, n int) error {
-		_, _, err := w.RotateKey(ctx, w.ours.ID, w.ours.key.ID, rules.AnyVersion, keyNamed(w.ours.ID, fmt.Sprint("key", n)), time.Hour)
+		_, _, err := w.RotateKey(ctx, w.ours.ID, w.ours.key.ID, rules.AnyVersion,
+			keyNamed(w.ours.ID, fmt.Sprint("key", n)), time.Hour)
 		return err
 	}},
 	"CreateAlert": {rules.ThingAlerts, func(ctx context.Context, _ *testing.T, w *world, _ int) error {
@@ -87,12 +98,15 @@ var creations = map[string]struct {
 		return second(w.AddMember(ctx, tester, w.ours.ID, w.anAccount(t, n), auth.Viewer))
 	}},
 	"GrantRole": {rules.ThingMembers, func(ctx context.Context, t *testing.T, w *world, n int) error {
-		return w.GrantRole(ctx, tester, w.anAccount(t, n), auth.GrantedRole{Tenant: w.ours.ID, Slug: "ours", Role: auth.Viewer, Issuer: "https://idp"})
+		return w.GrantRole(ctx, tester, w.anAccount(t, n),
+			auth.GrantedRole{Tenant: w.ours.ID, Slug: "ours", Role: auth.Viewer, Issuer: "https://idp"})
 	}},
 	"a statement by hand": {rules.ThingRules, func(ctx context.Context, t *testing.T, w *world, n int) error {
-		_, err := connect(t, w.url).Exec(ctx, `INSERT INTO rate_limit_rule (tenant_id, key_pattern, scope, rate_per_second, rate_unit, burst_capacity,
+		_, err := connect(t, w.url).Exec(ctx,
+			`INSERT INTO rate_limit_rule (tenant_id, key_pattern, scope, rate_per_second, rate_unit, burst_capacity,
 				algorithm, mode, action, is_active, in_force_since, revision)
-			VALUES ($1, $2, 'endpoint', 1, 'second', 1, 'token_bucket', 'enforce', 'limit', true, now(), 1)`, w.ours.ID, fmt.Sprint("endpoint:/", n))
+			VALUES ($1, $2, 'endpoint', 1, 'second', 1, 'token_bucket', 'enforce', 'limit', true, now(), 1)`, w.ours.ID,
+			fmt.Sprint("endpoint:/", n))
 		if err != nil && strings.Contains(err.Error(), "may hold") {
 			return rules.QuotaError{Thing: rules.ThingRules, Allowed: w.quota(t, rules.ThingRules).Allowed}
 		}
@@ -101,14 +115,18 @@ var creations = map[string]struct {
 }
 
 func keyNamed(tenant rules.TenantID, id string) auth.NamedKey {
-	return auth.NamedKey{Key: auth.Key{TenantID: tenant, ID: id, Permissions: []auth.Permission{auth.PermissionCheck}}, Name: "ci"}
+	return auth.NamedKey{
+		Key:  auth.Key{TenantID: tenant, ID: id, Permissions: []auth.Permission{auth.PermissionCheck}},
+		Name: "ci",
+	}
 }
 
 func (w *world) anAccount(t *testing.T, n int) auth.AccountID {
 	t.Helper()
 	var id auth.AccountID
 	err := connect(t, w.url).QueryRow(t.Context(),
-		"INSERT INTO account (email, password_hash) VALUES ($1, '') RETURNING account_id", fmt.Sprintf("somebody%d@example.com", n)).Scan(&id)
+		"INSERT INTO account (email, password_hash) VALUES ($1, '') RETURNING account_id",
+		fmt.Sprintf("somebody%d@example.com", n)).Scan(&id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,13 +222,18 @@ func TestAFileIsRefusedAsAWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, before := t.Context(), dump(t, connect(t, w.url), w.ours.ID)
-	must(w.PutQuotas(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 3, rules.ThingUsers: 7_000}, rules.NoneStored))(t)
+	must(w.PutQuotas(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 3, rules.ThingUsers: 7_000},
+		rules.NoneStored))(t)
 	var over rules.QuotaError
 	err := w.importRules(ctx, t, "endpoint:/a", "endpoint:/b", "endpoint:/c")
-	if !errors.As(err, &over) || over != (rules.QuotaError{Thing: rules.ThingRules, Held: 2, WouldHold: 5, Allowed: 3}) {
+	if !errors.As(err, &over) || over != (rules.QuotaError{
+		Thing: rules.ThingRules, Held: 2, WouldHold: 5,
+		Allowed: 3,
+	}) {
 		t.Errorf("rules: %v", err)
 	}
-	want := "the tenant's capacity is 3 rules; it holds 2 and would hold 5. Remove some, or ask a platform admin to raise the capacity"
+	want := "the tenant's capacity is 3 rules; it holds 2 and would hold 5. Remove some, or ask a platform admin to " +
+		"raise the capacity"
 	if over.Error() != want {
 		t.Errorf("it says %q, want %q", over.Error(), want)
 	}
@@ -219,7 +242,10 @@ func TestAFileIsRefusedAsAWhole(t *testing.T) {
 		users = append(users, fmt.Sprint("user-", n))
 	}
 	err = second(w.AssignAll(ctx, w.ours.ID, onPlan("pro", append(users, "42")...)))
-	if !errors.As(err, &over) || over != (rules.QuotaError{Thing: rules.ThingUsers, Held: 1, WouldHold: 12_001, Allowed: 7_000}) {
+	if !errors.As(err, &over) || over != (rules.QuotaError{
+		Thing: rules.ThingUsers, Held: 1, WouldHold: 12_001,
+		Allowed: 7_000,
+	}) {
 		t.Errorf("users: %v", err)
 	}
 	withoutQuotas := func(text string) string {
@@ -249,15 +275,22 @@ func TestAQuotaIsTheNetOfAFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
-	must(w.PutQuotas(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 2, rules.ThingPlans: 3, rules.ThingOverrides: 1}, rules.NoneStored))(t)
+	must(w.PutQuotas(ctx, tester, w.ours.ID,
+		rules.Exceptions{rules.ThingRules: 2, rules.ThingPlans: 3, rules.ThingOverrides: 1}, rules.NoneStored))(t)
 	rule, override := limit(t, w.ours.ID, "endpoint:/new", "", ""), overrideOf(w.ours.user, "new")
 	gone := ruleset.ConfigOverride{Rule: w.ours.user.Identity(), Override: w.ours.override}
 	plan := rules.Plan{TenantID: w.ours.ID, Name: "only-ours"}
 	must(w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) {
 		return ruleset.Changes{
-			Plans:     []ruleset.Change[rules.Plan]{{After: &rules.Plan{TenantID: w.ours.ID, Name: "new"}}, {Before: &plan}},
-			Rules:     []ruleset.Change[rules.Rule]{{After: &rule}, {Before: &w.ours.daily}},
-			Overrides: []ruleset.Change[ruleset.ConfigOverride]{{After: &ruleset.ConfigOverride{Rule: gone.Rule, Override: override}}, {Before: &gone}},
+			Plans: []ruleset.Change[rules.Plan]{
+				{After: &rules.Plan{TenantID: w.ours.ID, Name: "new"}},
+				{Before: &plan},
+			},
+			Rules: []ruleset.Change[rules.Rule]{{After: &rule}, {Before: &w.ours.daily}},
+			Overrides: []ruleset.Change[ruleset.ConfigOverride]{{After: &ruleset.ConfigOverride{
+				Rule:     gone.Rule,
+				Override: override,
+			}}, {Before: &gone}},
 		}, nil
 	}))(t)
 	w.countsAgree(t)
@@ -267,11 +300,13 @@ func TestWhatWasRemovedMakesRoomAndItsRestorationNeedsIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx := t.Context()
-	must(w.PutQuotas(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 2, rules.ThingOverrides: 1}, rules.NoneStored))(t)
+	must(w.PutQuotas(ctx, tester, w.ours.ID, rules.Exceptions{rules.ThingRules: 2, rules.ThingOverrides: 1},
+		rules.NoneStored))(t)
 	if err := w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID, rules.AnyVersion); err != nil { // and its override
 		t.Fatal(err)
 	}
-	removal := must(first2(w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "rule"}, auth.AuditCursor{}, 1)))(t)[0].ID
+	removal := must(first2(w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "rule"}, auth.LogCursor{}, 1)))(
+		t)[0].ID
 	if q := w.quota(t, rules.ThingOverrides); q.Held != 0 {
 		t.Errorf("%d overrides are held", q.Held)
 	}
@@ -291,7 +326,8 @@ func TestWhatWasRemovedMakesRoomAndItsRestorationNeedsIt(t *testing.T) {
 	if err := second(w.CreateKey(ctx, keyNamed(w.ours.ID, "next"))); !errors.As(err, &over) {
 		t.Errorf("a key too many ends with %v", err)
 	}
-	exec(t, w.url, "UPDATE api_key SET expires_at = now() - interval '1 second' WHERE tenant_id = $1 AND key_id = 'brief'", w.ours.ID)
+	exec(t, w.url, "UPDATE api_key SET expires_at = now() - interval '1 second' WHERE tenant_id = $1 AND key_id = "+
+		"'brief'", w.ours.ID)
 	must(w.CreateKey(ctx, keyNamed(w.ours.ID, "next")))(t)
 }
 
@@ -303,9 +339,13 @@ func TestQuotasAreThePlatforms(t *testing.T) {
 	if defaults.Version != 0 || len(defaults.Of) != len(allThings) {
 		t.Errorf("the quotas are %+v", defaults)
 	}
-	held := map[rules.Thing]int64{rules.ThingPlans: 3, rules.ThingRules: 2, rules.ThingOverrides: 1, rules.ThingUsers: 1, rules.ThingKeys: 1}
+	held := map[rules.Thing]int64{
+		rules.ThingPlans: 3, rules.ThingRules: 2, rules.ThingOverrides: 1,
+		rules.ThingUsers: 1, rules.ThingKeys: 1,
+	}
 	for i, q := range defaults.Of {
-		if q.Thing != allThings[i] || q.Allowed != q.Default || q.Default == 0 || !q.IsDefault || q.Held != held[q.Thing] {
+		if q.Thing != allThings[i] || q.Allowed != q.Default || q.Default == 0 || !q.IsDefault ||
+			q.Held != held[q.Thing] {
 			t.Errorf("quota %d is %+v", i, q)
 		}
 	}
@@ -315,7 +355,7 @@ func TestQuotasAreThePlatforms(t *testing.T) {
 	}
 	wantError(t, second(w.PutQuotas(ctx, tester, w.ours.ID, nil, rules.NoneStored)), rules.ErrChanged)
 	wantError(t, second(w.PutQuotas(ctx, tester, 4711, nil, rules.AnyVersion)), rules.ErrNotFound)
-	log := must(first2(w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "quotas"}, auth.AuditCursor{}, 2)))(t)
+	log := must(first2(w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "quotas"}, auth.LogCursor{}, 2)))(t)
 	if len(log) != 1 || log[0].Actor.ID != tester.ID || !strings.Contains(string(log[0].After), `"rules": 5`) {
 		t.Errorf("the log has %+v", log)
 	}
@@ -323,7 +363,8 @@ func TestQuotasAreThePlatforms(t *testing.T) {
 	// The role that acts for a tenant can change neither, nor count for others.
 	process, role := connect(t, runtimeOf(t, w.url)), tenantRoleOf(t, connect(t, w.url))
 	for _, sql := range []string{
-		"UPDATE tenant_quota SET rules = 1000", "INSERT INTO tenant_quota (tenant_id) VALUES ($1)", "DELETE FROM tenant_quota",
+		"UPDATE tenant_quota SET rules = 1000", "INSERT INTO tenant_quota (tenant_id) VALUES ($1)",
+		"DELETE FROM tenant_quota",
 		"UPDATE tenant_use SET held = 0", "DELETE FROM tenant_use", "SELECT change_held($1, 'rules', -1)",
 	} {
 		var args []any
@@ -334,7 +375,8 @@ func TestQuotasAreThePlatforms(t *testing.T) {
 			t.Errorf("%s ends with %v", sql, err)
 		}
 	}
-	if _, err := asTenant(t, process, role, fmt.Sprint(w.ours.ID), "SELECT count_held_now($1)", w.theirs.ID); !isRefusal(err) {
+	if _, err := asTenant(t, process, role, fmt.Sprint(w.ours.ID), "SELECT count_held_now($1)",
+		w.theirs.ID); !isRefusal(err) {
 		t.Errorf("counting for another tenant ends with %v", err)
 	}
 }
@@ -345,7 +387,10 @@ func TestInvitingNeedsRoomForAMember(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	w.allow(t, rules.ThingMembers, 1)
-	invitation := auth.Invitation{TenantID: w.ours.ID, Email: "ada@example.com", Role: auth.Viewer, InvitedBy: "x", ExpiresAt: tomorrow()}
+	invitation := auth.Invitation{
+		TenantID: w.ours.ID, Email: "ada@example.com", Role: auth.Viewer, InvitedBy: "x",
+		ExpiresAt: tomorrow(),
+	}
 	system := rules.Actor{Kind: rules.ActorSystem}
 	must(w.Invite(ctx, system, invitation, auth.Digest{1}))(t)
 	must(w.AddMember(ctx, tester, w.ours.ID, w.anAccount(t, 1), auth.Owner))(t)
@@ -357,7 +402,8 @@ func TestInvitingNeedsRoomForAMember(t *testing.T) {
 	if err := second(w.AcceptAsNew(ctx, system, auth.Digest{1}, auth.Account{}, "hash")); !errors.As(err, &over) {
 		t.Errorf("accepting ends with %v", err)
 	}
-	if accounts := lines(t, connect(t, w.url), "SELECT email FROM account WHERE email = 'ada@example.com'"); len(accounts) > 0 {
+	if accounts := lines(t, connect(t, w.url),
+		"SELECT email FROM account WHERE email = 'ada@example.com'"); len(accounts) > 0 {
 		t.Error("the refused invitee has an account")
 	}
 }
@@ -373,15 +419,22 @@ func TestTenantsNearTheirQuotasAreCounted(t *testing.T) {
 		t.Fatalf("with the defaults %v are near", before)
 	}
 	for _, o := range []owned{w.ours, w.theirs} {
-		must(w.CreateKey(t.Context(), auth.NamedKey{Key: auth.Key{ID: fmt.Sprintf("more%d", o.ID), TenantID: o.ID, Permissions: []auth.Permission{auth.PermissionCheck}}, Name: "more"}))(t)
+		must(w.CreateKey(t.Context(), auth.NamedKey{Key: auth.Key{
+			ID: fmt.Sprintf("more%d", o.ID), TenantID: o.ID,
+			Permissions: []auth.Permission{auth.PermissionCheck},
+		}, Name: "more"}))(t)
 	}
 	keys, users := w.quota(t, rules.ThingKeys).Held, w.quota(t, rules.ThingUsers).Held
 	must(w.PutQuotas(t.Context(), tester, w.ours.ID, rules.Exceptions{
 		rules.ThingKeys: keys, rules.ThingAlerts: 0, rules.ThingUsers: users + 1_000_000,
 	}, rules.AnyVersion))(t)
-	exec(t, w.url, `INSERT INTO tenant_use (tenant_id, thing, held) VALUES ($1, 'rules', 9000), ($2, 'rules', 8999), ($1, 'plans', 950), ($2, 'plans', 1000)
+	exec(t, w.url,
+		`INSERT INTO tenant_use (tenant_id, thing, held) VALUES ($1, 'rules', 9000), ($2, 'rules', 8999), ($1, 'plans', 950), ($2, 'plans', 1000)
 		ON CONFLICT (tenant_id, thing) DO UPDATE SET held = excluded.held`, w.ours.ID, w.theirs.ID)
-	want := map[rules.Thing]rules.QuotaUse{rules.ThingRules: {Near: 1}, rules.ThingPlans: {Near: 1, Full: 1}, rules.ThingKeys: {Full: 1}}
+	want := map[rules.Thing]rules.QuotaUse{
+		rules.ThingRules: {Near: 1}, rules.ThingPlans: {Near: 1, Full: 1},
+		rules.ThingKeys: {Full: 1},
+	}
 	if got := must(w.QuotaUses(t.Context()))(t); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("near are %v, want %v", got, want)
 	}
@@ -410,7 +463,8 @@ func TestWrongCountsRefuseNoRemovalAndAreCorrected(t *testing.T) {
 	exec(t, w.url, "UPDATE tenant_use SET held = 100 WHERE thing = 'alerts'")
 	exec(t, w.url, "UPDATE tenant_use SET held = held - 1 WHERE thing = 'rules'")
 	must(w.KeepViolations(ctx, time.Now(), keep))(t)
-	if got := lines(t, connect(t, w.url), `SELECT concat_ws(' ', thing, held, 'of', count_held(tenant_id, thing)) FROM tenant_use
+	if got := lines(t, connect(t, w.url),
+		`SELECT concat_ws(' ', thing, held, 'of', count_held(tenant_id, thing)) FROM tenant_use
 		WHERE held <> count_held(tenant_id, thing)`); len(got) > 0 {
 		t.Errorf("counted wrong are %q", got)
 	}
@@ -426,14 +480,16 @@ func TestCountsAreCorrectedPageByPageBesideWriters(t *testing.T) {
 	w.CompareHeld(2)
 	exec(t, w.url, "UPDATE tenant_use SET held = held + 7 WHERE thing IN ('rules', 'users')")
 	wrong := func() []string {
-		return lines(t, connect(t, w.url), "SELECT concat_ws(' ', tenant_id, thing) FROM tenant_use WHERE held <> count_held(tenant_id, thing)")
+		return lines(t, connect(t, w.url),
+			"SELECT concat_ws(' ', tenant_id, thing) FROM tenant_use WHERE held <> count_held(tenant_id, thing)")
 	}
 	if got := wrong(); len(got) != 4 {
 		t.Fatalf("counted wrong are %q, want two things of two tenants", got)
 	}
 	writer := must(connect(t, w.url).Begin(t.Context()))(t)
 	must(writer.Exec(t.Context(), "SELECT FROM tenant WHERE tenant_id = $1 FOR NO KEY UPDATE", w.ours.ID))(t)
-	_, err := connect(t, w.url).Exec(t.Context(), "SELECT set_config('lock_timeout', '1ms', false); SELECT recount_held("+fmt.Sprint(w.ours.ID)+", 'rules')")
+	_, err := connect(t, w.url).Exec(t.Context(),
+		"SELECT set_config('lock_timeout', '1ms', false); SELECT recount_held("+fmt.Sprint(w.ours.ID)+", 'rules')")
 	if err == nil || !strings.Contains(err.Error(), "lock timeout") {
 		t.Errorf("beside a writer of the tenant its rules are counted: %v", err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 // tenantsPerTrip is how many tenants' pages one round trip reads.
@@ -21,14 +21,17 @@ const tenantsPerTrip = 100
 // If nothing is newer it costs one query over the tenants: 2 ms with 1,000 of them. One new assignment among 100,000
 // makes that 3 ms, and reading all takes 0.6 s (BenchmarkRead, two cores shared with the database).
 func (s *Store) Read(ctx context.Context, newerThan map[rules.TenantID]int64, visit func(snapshot.Rows) error) error {
-	err := s.oneView(ctx, classLoad, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error { return s.read(ctx, q, newerThan, visit) })
+	err := s.oneView(ctx, classLoad, everyTenant,
+		func(ctx context.Context, q *dbsqlc.Queries) error { return s.read(ctx, q, newerThan, visit) })
 	if err != nil {
 		return fmt.Errorf("read rules: %w", err)
 	}
 	return nil
 }
 
-func (s *Store) read(ctx context.Context, q *dbsqlc.Queries, newerThan map[rules.TenantID]int64, visit func(snapshot.Rows) error) error {
+func (s *Store) read(ctx context.Context, q *dbsqlc.Queries, newerThan map[rules.TenantID]int64,
+	visit func(snapshot.Rows) error,
+) error {
 	ids, revisions := make([]int64, 0, len(newerThan)), make([]int64, 0, len(newerThan))
 	for id, revision := range newerThan {
 		ids, revisions = append(ids, int64(id)), append(revisions, revision)
@@ -77,7 +80,9 @@ func (s *Store) read(ctx context.Context, q *dbsqlc.Queries, newerThan map[rules
 	return s.readTables(ctx, q, starts, visit)
 }
 
-func (s *Store) readTables(ctx context.Context, q *dbsqlc.Queries, starts []position, visit func(snapshot.Rows) error) error {
+func (s *Store) readTables(ctx context.Context, q *dbsqlc.Queries, starts []position,
+	visit func(snapshot.Rows) error,
+) error {
 	plans := table[dbsqlc.Plan]{
 		query: func(at []position, each func(int, []dbsqlc.Plan, error)) {
 			q.NewerPlans(ctx, params(at, s.plansAfter)).Query(each)
@@ -205,13 +210,15 @@ func (s *Store) plansAfter(p position) dbsqlc.NewerPlansParams {
 
 func (s *Store) rulesAfter(p position) dbsqlc.NewerRulesParams {
 	return dbsqlc.NewerRulesParams{
-		TenantID: p.tenant, AfterRevision: p.revision, AfterRuleID: int64(p.rule), WithRemoved: !p.whole, PageSize: s.pageSize,
+		TenantID: p.tenant, AfterRevision: p.revision, AfterRuleID: int64(p.rule), WithRemoved: !p.whole,
+		PageSize: s.pageSize,
 	}
 }
 
 func (s *Store) overridesAfter(p position) dbsqlc.NewerOverridesParams {
 	return dbsqlc.NewerOverridesParams{
-		TenantID: p.tenant, AfterRevision: p.revision, AfterRuleID: int64(p.rule), AfterUserID: p.text, PageSize: s.pageSize,
+		TenantID: p.tenant, AfterRevision: p.revision, AfterRuleID: int64(p.rule), AfterUserID: p.text,
+		PageSize: s.pageSize,
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 // erasedAtOnce is how many rows of a removed tenant one transaction erases.
 const erasedAtOnce = 2000
 
-// RestoreTenant undoes RemoveTenant.
+// RestoreTenant undoes RemoveTenant; the tenant stays suspended. It returns rules.ErrNotFound for a slug of no removed
+// tenant, and rules.ErrFinal once the erasure has begun.
 func (s Writer) RestoreTenant(ctx context.Context, slug string) (restored rules.Tenant, err error) {
 	err = s.inTransactionAs(ctx, s.by, func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := q.RestoreTenant(ctx, slug)
@@ -36,15 +37,17 @@ func (s Writer) RestoreTenant(ctx context.Context, slug string) (restored rules.
 
 // RemovedTenants returns up to limit removed tenants by slug, beginning after one.
 func (s *Store) RemovedTenants(ctx context.Context, after string, limit int) ([]rules.RemovedTenant, error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RemovedTenantsRow, error) {
-		return q.RemovedTenants(ctx, after, rowLimit(limit))
-	})
+	rows, err := ask(ctx, s, everyTenant,
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RemovedTenantsRow, error) {
+			return q.RemovedTenants(ctx, after, rowLimit(limit))
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read removed tenants: %w", err)
 	}
 	return each(rows, func(row dbsqlc.RemovedTenantsRow) rules.RemovedTenant {
 		removed := rules.RemovedTenant{
-			Slug: row.Slug, Name: row.Name, RemovedAt: row.RemovedAt.UTC(), BeganAt: orZero(row.BeganAt), ErasedAt: orZero(row.DoneAt),
+			Slug: row.Slug, Name: row.Name, RemovedAt: row.RemovedAt.UTC(), BeganAt: orZero(row.BeganAt),
+			ErasedAt: orZero(row.DoneAt),
 		}
 		if json.Unmarshal(row.Erased, &removed.Rows) != nil {
 			removed.Rows = nil // cannot happen: the database's function counts them
@@ -53,8 +56,8 @@ func (s *Store) RemovedTenants(ctx context.Context, after string, limit int) ([]
 	}), nil
 }
 
-// EraseRemovedTenants erases what is stored of tenants that were removed before a time. Each step is a short transaction
-// that one process does and others skip. It returns how many tenants are erased wholly.
+// EraseRemovedTenants erases what is stored of tenants that were removed before a time. Each step is a short
+// transaction. A tenant that fails does not keep later ones from being erased. It returns how many are erased wholly.
 func (s *Store) EraseRemovedTenants(ctx context.Context, before time.Time) (erased int, err error) {
 	tenants, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]rules.TenantID, error) {
 		return q.RemovedTenantsToErase(ctx, before)
@@ -62,27 +65,29 @@ func (s *Store) EraseRemovedTenants(ctx context.Context, before time.Time) (eras
 	if err != nil {
 		return 0, fmt.Errorf("look for removed tenants: %w", err)
 	}
+	var failures []error
 	for _, tenant := range tenants {
-		for step := (eraseStep{}); !step.isDone; {
-			step = eraseStep{}
-			err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
-				if err := q.SetActor(ctx, actorSetting(rules.Actor{Kind: rules.ActorSystem, Name: "sluice", Act: "erase a removed tenant"})); err != nil {
+		isDone := false
+		for err = nil; err == nil && !isDone; {
+			err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+				if err := q.SetActor(ctx, actorSetting(rules.Actor{
+					Kind: rules.ActorSystem, Name: "sluice",
+					Act: "erase a removed tenant",
+				})); err != nil {
 					return err
 				}
-				step.isOurs = true
-				step.isDone, err = q.EraseRemovedTenant(ctx, int64(tenant), erasedAtOnce)
+				isDone, err = q.EraseRemovedTenant(ctx, int64(tenant), erasedAtOnce)
 				return err
 			})
-			if err != nil {
-				return erased, fmt.Errorf("erase removed tenant %d: %w", tenant, err)
-			}
-			if !step.isOurs {
-				return erased, nil // another process does upkeep
-			}
 		}
-		erased++
+		switch {
+		case err == nil:
+			erased++
+		case ctx.Err() != nil:
+			return erased, err
+		default:
+			failures = append(failures, fmt.Errorf("erase removed tenant %d: %w", tenant, err))
+		}
 	}
-	return erased, nil
+	return erased, errors.Join(failures...)
 }
-
-type eraseStep struct{ isOurs, isDone bool }

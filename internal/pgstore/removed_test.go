@@ -15,10 +15,12 @@ import (
 func rowsOf(t *testing.T, conn *pgx.Conn, tenant rules.TenantID) (rows map[string]int) {
 	t.Helper()
 	rows = map[string]int{}
-	for _, table := range lines(t, conn, `SELECT relname::text FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+	for _, table := range lines(t, conn,
+		`SELECT relname::text FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
 		WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND attname = 'tenant_id' AND NOT attisdropped`) {
 		var n int
-		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM "+table+" WHERE tenant_id = $1", tenant).Scan(&n); err != nil {
+		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM "+table+" WHERE tenant_id = $1",
+			tenant).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		if n > 0 {
@@ -33,8 +35,10 @@ func TestARemovedTenantIsRestoredOrErased(t *testing.T) {
 	w := openWorld(t)
 	fillEveryTable(t, w)
 	ctx, owner := t.Context(), connect(t, w.url)
-	exec(t, w.url, "INSERT INTO account (email, password_hash, unproven_in) VALUES ('claimed@example.com', 'x', $1)", w.ours.ID)
-	exec(t, w.url, "INSERT INTO session (account_id, token_digest) SELECT account_id, sha256('') FROM account WHERE unproven_in = $1", w.ours.ID)
+	exec(t, w.url, "INSERT INTO account (email, password_hash, unproven_in) VALUES ('claimed@example.com', 'x', $1)",
+		w.ours.ID)
+	exec(t, w.url, "INSERT INTO session (account_id, token_digest) SELECT account_id, sha256('') FROM account WHERE "+
+		"unproven_in = $1", w.ours.ID)
 	remove := func() {
 		t.Helper()
 		tenant := must(w.Tenant(ctx, w.ours.ID))(t)
@@ -80,11 +84,13 @@ func TestARemovedTenantIsRestoredOrErased(t *testing.T) {
 		}
 	}
 	receipt := must(w.RemovedTenants(ctx, "", 10))(t)
-	if len(receipt) != 1 || receipt[0].Slug != "ours" || receipt[0].ErasedAt.IsZero() || receipt[0].Rows["rate_limit_rule"] != int64(ours["rate_limit_rule"]) ||
+	if len(receipt) != 1 || receipt[0].Slug != "ours" || receipt[0].ErasedAt.IsZero() ||
+		receipt[0].Rows["rate_limit_rule"] != int64(ours["rate_limit_rule"]) ||
 		receipt[0].Rows["rate_limit_violation"] == 0 {
 		t.Errorf("the receipt is %+v", receipt)
 	}
-	log := lines(t, owner, "SELECT concat_ws(' ', action, object_id, before) FROM platform_audit_event ORDER BY audit_id DESC LIMIT 1")
+	log := lines(t, owner, "SELECT concat_ws(' ', action, object_id, before) FROM platform_audit_event ORDER BY "+
+		"audit_id DESC LIMIT 1")
 	if len(log) != 1 || !strings.HasPrefix(log[0], "remove ours {\"rows\": {") {
 		t.Errorf("the platform's log ends with %q", log)
 	}
@@ -92,7 +98,34 @@ func TestARemovedTenantIsRestoredOrErased(t *testing.T) {
 	if erased := must(w.EraseRemovedTenants(ctx, time.Now().Add(time.Hour)))(t); erased != 0 {
 		t.Error("it is erased again")
 	}
-	if _, err := connect(t, runtimeOf(t, w.url)).Exec(ctx, "SELECT erase_removed_tenant($1, 10)", w.theirs.ID); err == nil {
+	if _, err := connect(t, runtimeOf(t, w.url)).Exec(ctx, "SELECT erase_removed_tenant($1, 10)",
+		w.theirs.ID); err == nil {
 		t.Error("a tenant that is not removed can be erased")
+	}
+}
+
+// TestARemovedTenantThatCannotBeErasedBlocksNoOther lets the database refuse to erase the first of two tenants.
+func TestARemovedTenantThatCannotBeErasedBlocksNoOther(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	ctx := t.Context()
+	for _, id := range []rules.TenantID{w.theirs.ID, w.ours.ID} {
+		tenant := must(w.Tenant(ctx, id))(t)
+		tenant.Suspended = true
+		must(w.UpdateTenant(ctx, tenant))(t)
+		if err := w.RemoveTenant(ctx, id, rules.AnyVersion); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(t, w.url, fmt.Sprintf(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN RAISE EXCEPTION 'refused by a test'; END $$;
+		CREATE TRIGGER refuse BEFORE DELETE ON rate_limit_rule FOR EACH ROW WHEN (OLD.tenant_id = %d)
+			EXECUTE FUNCTION refuse()`, w.theirs.ID))
+	erased, err := w.EraseRemovedTenants(ctx, time.Now().Add(time.Hour))
+	if erased != 1 || err == nil || !strings.Contains(err.Error(), fmt.Sprintf("tenant %d: ", w.theirs.ID)) {
+		t.Errorf("%d tenants are erased, want 1: %v", erased, err)
+	}
+	if left := rowsOf(t, connect(t, w.url), w.ours.ID); len(left) != 1 || left["tenant"] != 1 {
+		t.Errorf("of the other tenant are left %v", left)
 	}
 }

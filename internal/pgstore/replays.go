@@ -2,42 +2,30 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 var (
-	_ replay.Store     = (*Store)(nil)
-	_ replay.Reader    = (*Store)(nil)
-	_ replay.Requester = Writer{}
+	_ replay.Store  = (*Store)(nil)
+	_ replay.Reader = (*Store)(nil)
 )
 
-const (
-	// maxHistory caps the audit entries that a history is made of. What was before the oldest of them is unknown.
-	maxHistory = 20_000
-	// replayLock lets one process at a time claim a replay.
-	replayLock = 0x736c75696365_02
-)
+// maxHistory caps the audit entries that a history is made of. Earlier states are unknown.
+const maxHistory = 20_000
 
-// History returns what checks depended on since a time: what stands now, with the entries of the audit log undone.
+// History returns the state that checks depended on since a time, by undoing the audit log's entries on the present
+// state.
 func (s *Store) History(ctx context.Context, tenant rules.TenantID, since time.Time) (*replay.History, error) {
-	release, err := take(ctx, s.places.bulk)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
 	h := &replay.History{KnownSince: since}
-	err = s.oneView(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
+	err := s.oneView(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := q.Tenant(ctx, tenant)
 		if err != nil {
 			return domainError(err)
@@ -73,7 +61,7 @@ func (s *Store) History(ctx context.Context, tenant rules.TenantID, since time.T
 	return h, nil
 }
 
-// past is what stood at some time.
+// past is the state at some time.
 type past struct {
 	tenant    rules.Tenant
 	rules     map[rules.RuleID]rules.Rule
@@ -107,30 +95,12 @@ func (p *past) rows() (rows snapshot.Rows) {
 	return rows
 }
 
-// pastRule is a rule as the audit log shows it.
-type pastRule struct {
-	ruleImage
-	Name         string    `json:"name"`
-	KeyPattern   string    `json:"key_pattern"`
-	Plan         *string   `json:"plan"`
-	Version      int64     `json:"version"`
-	InForceSince time.Time `json:"in_force_since"`
-}
-
-func (i *pastRule) rule(tenant rules.TenantID) (rules.Rule, error) {
-	pattern, err := rules.ParsePattern(i.KeyPattern)
-	rule := i.ruleImage.rule()
-	rule.TenantID, rule.Name, rule.Pattern, rule.Plan = tenant, i.Name, pattern, orEmpty(i.Plan)
-	rule.Version, rule.InForceSince = i.Version, i.InForceSince.UTC()
-	return rule, err
-}
-
 type pastOverride struct {
 	overrideImage
 	InForceSince time.Time `json:"in_force_since"`
 }
 
-// undo goes back over an entry, and notes it as a change forward.
+// undo applies the inverse of an entry, and adds the entry to the history as a change.
 func (p *past) undo(h *replay.History, entry *dbsqlc.TrafficHistoryRow) error {
 	change := replay.Change{At: entry.At.UTC()}
 	id := p.tenant.ID
@@ -146,31 +116,25 @@ func (p *past) undo(h *replay.History, entry *dbsqlc.TrafficHistoryRow) error {
 			p.tenant.InShadow, p.tenant.Settings = was.InShadow, was.Settings
 		}
 	case "rule":
-		before, err := decodeImage[pastRule](entry.Before)
+		before, err := decodeImage[ruleImage](entry.Before)
 		if err != nil {
 			return err
 		}
-		after, err := decodeImage[pastRule](entry.After)
+		after, err := decodeImage[ruleImage](entry.After)
 		if err != nil {
 			return err
 		}
 		if after != nil {
-			rule, err := after.rule(id)
-			if err != nil {
-				return err
-			}
-			change.Rules = []rules.Rule{rule}
-			delete(p.rules, rule.ID)
+			after.TenantID = id
+			change.Rules = []rules.Rule{after.Rule}
+			delete(p.rules, after.ID)
 		}
 		if before != nil {
-			rule, err := before.rule(id)
-			if err != nil {
-				return err
-			}
-			p.rules[rule.ID] = rule
+			before.TenantID = id
+			p.rules[before.ID] = before.Rule
 			if after == nil {
-				rule.Removed = true
-				change.Rules = []rules.Rule{rule}
+				before.Removed = true
+				change.Rules = []rules.Rule{before.Rule}
 			}
 		}
 	case "override":
@@ -202,7 +166,7 @@ func (p *past) undo(h *replay.History, entry *dbsqlc.TrafficHistoryRow) error {
 	return nil
 }
 
-// RequestReplay lets a replay wait for a process.
+// RequestReplay queues a replay, or returns replay.ErrTooMany. It deletes old ones beyond replay.MaxKept.
 func (s Writer) RequestReplay(ctx context.Context, tenant rules.TenantID, request []byte) (job replay.Job, err error) {
 	err = s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		open, err := q.OpenReplays(ctx, tenant)
@@ -218,8 +182,11 @@ func (s Writer) RequestReplay(ctx context.Context, tenant rules.TenantID, reques
 		row, err := q.RequestReplay(ctx, dbsqlc.RequestReplayParams{
 			TenantID: tenant, ByKind: string(s.by.Kind), ByID: s.by.ID, ByName: s.by.Name, Request: request,
 		})
+		if err != nil {
+			return err
+		}
 		job = replayFromRow(row)
-		return err
+		return enqueue(ctx, q, tenant, replay.JobKind, job.ID, time.Time{})
 	})
 	if err != nil {
 		return replay.Job{}, fmt.Errorf("request a replay: %w", err)
@@ -227,7 +194,7 @@ func (s Writer) RequestReplay(ctx context.Context, tenant rules.TenantID, reques
 	return job, nil
 }
 
-// CancelReplay ends one that waits or runs. One that has ended stays as it is.
+// CancelReplay ends a replay that waits or runs. A replay that has ended stays unchanged.
 func (s Writer) CancelReplay(ctx context.Context, tenant rules.TenantID, id int64) (job replay.Job, err error) {
 	err = s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, q *dbsqlc.Queries) error {
 		if _, err := q.CancelReplay(ctx, tenant, id); err != nil {
@@ -247,12 +214,13 @@ func replayFromRow(row dbsqlc.Replay) replay.Job {
 	return replay.Job{
 		Tenant: row.TenantID, ID: row.ReplayID, RequestedAt: row.RequestedAt.UTC(),
 		By:      row.RequestedByName,
-		Request: row.Request, State: replay.State(row.State), Attempts: int(row.Attempts), Progress: row.Progress, StartedAt: orZero(row.StartedAt),
+		Request: row.Request, State: replay.State(row.State), Claim: row.Claim, Progress: row.Progress,
+		StartedAt:  orZero(row.StartedAt),
 		FinishedAt: orZero(row.FinishedAt), Failure: row.Failure, Result: row.Result,
 	}
 }
 
-// Replay returns one.
+// Replay returns one replay.
 func (s *Store) Replay(ctx context.Context, tenant rules.TenantID, id int64) (replay.Job, error) {
 	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Replay, error) {
 		return q.Replay(ctx, tenant, id)
@@ -263,7 +231,7 @@ func (s *Store) Replay(ctx context.Context, tenant rules.TenantID, id int64) (re
 	return replayFromRow(row), nil
 }
 
-// Replays returns a page, the latest first, without files and results.
+// Replays returns a page of replays, the latest first, without files and results.
 func (s *Store) Replays(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]replay.Job, error) {
 	if before == 0 {
 		before = math.MaxInt64
@@ -276,53 +244,46 @@ func (s *Store) Replays(ctx context.Context, tenant rules.TenantID, before int64
 	}
 	return each(rows, func(row dbsqlc.ReplaysRow) replay.Job {
 		return replay.Job{
-			Tenant: row.TenantID, ID: row.ReplayID, RequestedAt: row.RequestedAt.UTC(), By: row.RequestedByName, Request: row.Request,
-			State: replay.State(row.State), Progress: row.Progress, StartedAt: orZero(row.StartedAt), FinishedAt: orZero(row.FinishedAt),
-			Failure: row.Failure,
+			Tenant: row.TenantID, ID: row.ReplayID, RequestedAt: row.RequestedAt.UTC(), By: row.RequestedByName,
+			Request: row.Request,
+			State:   replay.State(row.State), Progress: row.Progress, StartedAt: orZero(row.StartedAt),
+			FinishedAt: orZero(row.FinishedAt),
+			Failure:    row.Failure,
 		}
 	}), nil
 }
 
-// ClaimReplay takes one that waits, or returns rules.ErrNotFound.
-func (s *Store) ClaimReplay(ctx context.Context, holder string, lease time.Duration) (job replay.Job, err error) {
-	err = s.transaction(ctx, classBackground, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
-		ours, err := q.TryUpkeep(ctx, replayLock)
-		if err != nil {
-			return err
-		}
-		if !ours {
-			return rules.ErrNotFound
-		}
-		row, err := q.ClaimReplay(ctx, holder, lease.Seconds())
-		if errors.Is(err, pgx.ErrNoRows) {
-			return rules.ErrNotFound
-		}
-		job = replayFromRow(row)
-		return err
-	})
-	return job, err
-}
-
-// RenewReplay keeps a claimed one. isOver means that it is to end: somebody canceled it, or another process has it.
-func (s *Store) RenewReplay(ctx context.Context, job *replay.Job, holder string, progress float64, lease time.Duration) (isOver bool, err error) {
-	isOver, err = s.queriesFor(classBackground, only(job.Tenant)).RenewReplay(ctx, dbsqlc.RenewReplayParams{
-		TenantID: job.Tenant, ReplayID: job.ID, Holder: holder, Progress: progress, LeaseSeconds: lease.Seconds(),
-	})
-	if errors.Is(err, pgx.ErrNoRows) {
-		return true, nil
+// BeginReplay lets a claim of a job run a replay.
+func (s *Store) BeginReplay(ctx context.Context, tenant rules.TenantID, id, claim int64) (replay.Job, error) {
+	row, err := s.queriesFor(classBackground, only(tenant)).BeginReplay(ctx, claim, tenant, id)
+	if err == nil && row.State != string(replay.Running) {
+		err = rules.ErrNotFound // it was canceled while no process ran it
 	}
-	return isOver, err
+	if err != nil {
+		return replay.Job{}, fmt.Errorf("begin replay %d: %w", id, domainError(err))
+	}
+	return replayFromRow(row), nil
 }
 
-// ReleaseReplay lets another process take a claimed one at once.
-func (s *Store) ReleaseReplay(ctx context.Context, job *replay.Job, holder string) error {
-	return s.queriesFor(classBackground, only(job.Tenant)).ReleaseReplay(ctx, job.Tenant, job.ID, holder)
-}
-
-// FinishReplay stores how a claimed one ended.
-func (s *Store) FinishReplay(ctx context.Context, job *replay.Job, holder string) error {
-	_, err := s.queriesFor(classBackground, only(job.Tenant)).FinishReplay(ctx, dbsqlc.FinishReplayParams{
-		TenantID: job.Tenant, ReplayID: job.ID, Holder: holder, State: string(job.State), Failure: job.Failure, Result: job.Result,
+// NoteReplay stores how far a replay is, and returns whether somebody canceled it.
+func (s *Store) NoteReplay(ctx context.Context, job *replay.Job, progress float64) (isCanceled bool, err error) {
+	isCanceled, err = s.queriesFor(classBackground, only(job.Tenant)).NoteReplay(ctx, dbsqlc.NoteReplayParams{
+		Progress: progress, TenantID: job.Tenant, ReplayID: job.ID, Claim: job.Claim,
 	})
-	return err
+	if err != nil {
+		return false, fmt.Errorf("store the progress of replay %d: %w", job.ID, domainError(err))
+	}
+	return isCanceled, nil
+}
+
+// FinishReplay stores the end of a replay.
+func (s *Store) FinishReplay(ctx context.Context, job *replay.Job) (stored bool, err error) {
+	rows, err := s.queriesFor(classBackground, only(job.Tenant)).FinishReplay(ctx, dbsqlc.FinishReplayParams{
+		TenantID: job.Tenant, ReplayID: job.ID, Claim: job.Claim, State: string(job.State), Failure: job.Failure,
+		Result: job.Result,
+	})
+	if err != nil {
+		return false, fmt.Errorf("store the end of replay %d: %w", job.ID, domainError(err))
+	}
+	return rows > 0, nil
 }

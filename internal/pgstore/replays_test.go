@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -68,7 +71,8 @@ func TestAHistoryHasWhatStoodAndWhatChanged(t *testing.T) {
 			}
 		}
 	}
-	if len(got) != 4 || got[0] != "raised" || got[1] != "overridden" || got[2] != "no longer overridden" || got[3] != "removed" {
+	if len(got) != 4 || got[0] != "raised" || got[1] != "overridden" || got[2] != "no longer overridden" ||
+		got[3] != "removed" {
 		t.Errorf("the changes are %v", got)
 	}
 }
@@ -79,7 +83,10 @@ func (w *world) recordRun(t *testing.T, tenant rules.TenantID, user string, chec
 	stored := must(w.Tenant(t.Context(), tenant))(t)
 	stored.Settings.RecordDays = 7
 	must(w.UpdateTenant(t.Context(), stored))(t)
-	block := traffic.Block{Tenant: tenant, Writer: "w", Number: 1, First: time.Now().Add(-time.Minute), Last: time.Now().Add(-time.Minute + time.Second)}
+	block := traffic.Block{
+		Tenant: tenant, Writer: "w", Number: 1, First: time.Now().Add(-time.Minute),
+		Last: time.Now().Add(-time.Minute + time.Second),
+	}
 	var times []uint32
 	for i := range checks {
 		times = append(times, i)
@@ -98,18 +105,20 @@ func lastHour(t *testing.T) []byte {
 	}))(t)
 }
 
-func runnerOf(store replay.Store) *replay.Runner {
-	return replay.NewRunner(store, func(context.Context, rules.TenantID) ([]string, error) { return []string{"free"}, nil }, nil)
+func runnerOf(w *world, store replay.Store) *jobs.Runner {
+	plans := func(context.Context, rules.TenantID) ([]string, error) { return []string{"free"}, nil }
+	log := slog.New(slog.DiscardHandler)
+	return runner(w, log, replay.Jobs(store, plans, log))
 }
 
-// runAll runs what waits, as far as there are places for it.
-func runAll(t *testing.T, store replay.Store) {
+// claimReplay claims the job of a replay as a process that does nothing more.
+func (w *world) claimReplay(t *testing.T) jobs.Job {
 	t.Helper()
-	runner := runnerOf(store)
-	if err := runner.Claim(t.Context()); err != nil {
-		t.Fatal(err)
+	claimed, _, err := w.ClaimJobs(t.Context(), []jobs.Claim{{Kind: replay.JobKind, Room: 1, PerTenant: 1}})
+	if err != nil || len(claimed) != 1 {
+		t.Fatalf("%+v is claimed: %v", claimed, err)
 	}
-	runner.Wait()
+	return claimed[0]
 }
 
 func TestAReplayWaitsRunsAndEnds(t *testing.T) {
@@ -120,22 +129,25 @@ func TestAReplayWaitsRunsAndEnds(t *testing.T) {
 	request := lastHour(t)
 	job := must(w.RequestReplay(ctx, ours, request))(t)
 	canceled := must(w.RequestReplay(ctx, ours, request))(t)
-	if ended := must(w.CancelReplay(ctx, ours, canceled.ID))(t); ended.State != replay.Canceled || ended.FinishedAt.IsZero() {
+	if ended := must(w.CancelReplay(ctx, ours, canceled.ID))(t); ended.State != replay.Canceled ||
+		ended.FinishedAt.IsZero() {
 		t.Errorf("what waited is canceled, and is %+v", ended)
 	}
 	if _, err := w.CancelReplay(ctx, w.theirs.ID, job.ID); !errors.Is(err, rules.ErrNotFound) {
 		t.Errorf("another tenant cancels ours: %v", err)
 	}
-	runAll(t, w.Store)
+	round(t, runnerOf(w, w))
 	job = must(w.Replay(ctx, ours, job.ID))(t)
 	var result replay.Result
-	if job.State != replay.Done || json.Unmarshal(job.Result, &result) != nil || result.DeniedNow.Value != 48 || result.Users[0].UserID != "77" {
+	if job.State != replay.Done || json.Unmarshal(job.Result, &result) != nil || result.DeniedNow.Value != 48 ||
+		result.Users[0].UserID != "77" {
 		t.Errorf("the replay is %s %s, with %+v", job.State, job.Failure, result)
 	}
 	if done := must(w.CancelReplay(ctx, ours, job.ID))(t); done.State != replay.Done {
 		t.Errorf("a replay that was done is %s after its cancellation", done.State)
 	}
-	if all := must(w.Replays(ctx, ours, 0, 10))(t); len(all) != 2 || all[0].State != replay.Canceled || all[1].ID != job.ID || len(all[1].Result) > 0 {
+	if all := must(w.Replays(ctx, ours, 0, 10))(t); len(all) != 2 || all[0].State != replay.Canceled ||
+		all[1].ID != job.ID || len(all[1].Result) > 0 {
 		t.Errorf("the replays are %+v", all)
 	}
 	for range replay.MaxOpen {
@@ -145,17 +157,23 @@ func TestAReplayWaitsRunsAndEnds(t *testing.T) {
 		t.Errorf("one more than may wait: %v", err)
 	}
 	log := lines(t, connect(t, w.url), `SELECT action || ' ' || object_id FROM audit_event
-		WHERE tenant_id = $1 AND object_kind = 'replay' AND object_id::bigint <= $2 ORDER BY audit_id`, ours, canceled.ID)
-	want := []string{fmt.Sprint("create ", job.ID), fmt.Sprint("create ", canceled.ID), fmt.Sprint("update ", canceled.ID)}
+		WHERE tenant_id = $1 AND object_kind = 'replay' AND object_id::bigint <= $2 ORDER BY audit_id`, ours,
+		canceled.ID)
+	want := []string{
+		fmt.Sprint("create ", job.ID), fmt.Sprint("create ", canceled.ID),
+		fmt.Sprint("update ", canceled.ID),
+	}
 	if !slices.Equal(log, want) {
 		t.Errorf("the audit log has %q, want %q", log, want)
 	}
 	// One that runs may have read the user's checks. It begins again, and what it finds is not stored.
-	running := must(w.ClaimReplay(ctx, "slow", time.Minute))(t)
+	round(t, runnerOf(w, w)) // the job of the one that was canceled has nothing to do
+	claimed := w.claimReplay(t)
+	running := must(w.BeginReplay(ctx, ours, must(strconv.ParseInt(claimed.About, 10, 64))(t), claimed.Claim))(t)
 	must(w.EraseUser(ctx, ours, "77"))(t)
 	running.State, running.Result = replay.Done, []byte(`{"users": [{"user_id": "77"}]}`)
-	if err := w.FinishReplay(ctx, &running, "slow"); err != nil {
-		t.Fatal(err)
+	if stored := must(w.FinishReplay(ctx, &running))(t); stored {
+		t.Error("what one that ran meanwhile found is stored")
 	}
 	if again := must(w.Replay(ctx, ours, running.ID))(t); again.State != replay.Waiting || again.Result != nil {
 		t.Errorf("one that ran meanwhile is %s, with %s", again.State, again.Result)
@@ -193,7 +211,8 @@ func hold(store *pgstore.Store, tenant rules.TenantID) *heldStore {
 	return &heldStore{Store: store, tenant: tenant, reached: make(chan struct{}, 10), held: make(chan struct{})}
 }
 
-func (s *heldStore) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Range) iter.Seq2[traffic.Block, error] {
+func (s *heldStore) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Range) iter.Seq2[traffic.Block,
+	error] {
 	if tenant != s.tenant {
 		return s.Store.Blocks(ctx, tenant, of)
 	}
@@ -227,7 +246,8 @@ func (w *world) state(t *testing.T, tenant rules.TenantID, id int64, want replay
 	}
 }
 
-// TestALongReplayDelaysNoOtherTenants lets one tenant's replays hang: another tenant's runs meanwhile, and only one of its own.
+// TestALongReplayDelaysNoOtherTenants lets one tenant's replays hang: another tenant's runs meanwhile, and only one of
+// its own.
 func TestALongReplayDelaysNoOtherTenants(t *testing.T) {
 	t.Parallel()
 	w := openWorld(t)
@@ -239,13 +259,13 @@ func TestALongReplayDelaysNoOtherTenants(t *testing.T) {
 		greedy = append(greedy, must(w.RequestReplay(ctx, ours, lastHour(t)))(t))
 	}
 	store := hold(w.Store, ours)
-	runner := runnerOf(store)
-	if err := runner.Claim(ctx); err != nil {
+	runner := runnerOf(w, store)
+	if err := runner.Round(ctx); err != nil {
 		t.Fatal(err)
 	}
 	<-store.reached
 	small := must(w.RequestReplay(ctx, theirs, lastHour(t)))(t)
-	if err := runner.Claim(ctx); err != nil {
+	if err := runner.Round(ctx); err != nil {
 		t.Fatal(err)
 	}
 	w.state(t, theirs, small.ID, replay.Done)
@@ -260,7 +280,7 @@ func TestALongReplayDelaysNoOtherTenants(t *testing.T) {
 	must(w.CancelReplay(ctx, ours, greedy[0].ID))(t)
 	w.state(t, ours, greedy[0].ID, replay.Canceled)
 	close(store.held)
-	if err := runner.Claim(ctx); err != nil {
+	if err := runner.Round(ctx); err != nil {
 		t.Fatal(err)
 	}
 	runner.Wait()
@@ -275,37 +295,81 @@ func TestAReplayOfAProcessThatEndedIsTakenUpOrEnds(t *testing.T) {
 	job := must(w.RequestReplay(ctx, ours, lastHour(t)))(t)
 	store := hold(w.Store, ours)
 	stopping, stop := context.WithCancel(ctx)
-	runner := runnerOf(store)
-	if err := runner.Claim(stopping); err != nil {
+	runner := runnerOf(w, store)
+	if err := runner.Round(stopping); err != nil {
 		t.Fatal(err)
 	}
 	<-store.reached
 	stop()
 	runner.Wait()
-	if left := must(w.Replay(ctx, ours, job.ID))(t); left.State != replay.Running || left.Attempts != 0 {
-		t.Errorf("after its process stopped the replay is %s, begun %d times", left.State, left.Attempts)
+	if left := must(w.Replay(ctx, ours, job.ID))(t); left.State != replay.Running ||
+		w.jobsLike(t, "attempts = 0 AND lease_ends_at IS NULL") != 1 {
+		t.Errorf("after its process stopped the replay is %s, and its job does not wait for another one", left.State)
 	}
-	runAll(t, w.Store)
+	round(t, runnerOf(w, w))
 	w.state(t, ours, job.ID, replay.Done)
 
 	doomed := must(w.RequestReplay(ctx, ours, lastHour(t)))(t)
-	for range 3 { // processes that are killed at once
-		if claimed := must(w.ClaimReplay(ctx, "killed", 0))(t); claimed.ID != doomed.ID {
-			t.Fatalf("replay %d was claimed, want %d", claimed.ID, doomed.ID)
-		}
+	for range 3 { // processes that are killed
+		claimed := w.claimReplay(t)
+		must(w.BeginReplay(ctx, ours, doomed.ID, claimed.Claim))(t)
+		w.die(t)
 	}
-	runAll(t, w.Store)
-	if ended := w.state(t, ours, doomed.ID, replay.Failed); !strings.Contains(ended.Failure, "ended before it 3 times") {
+	round(t, runnerOf(w, w))
+	if ended := w.state(t, ours, doomed.ID, replay.Failed); !strings.Contains(ended.Failure,
+		"ended before it 3 times") {
 		t.Errorf("it failed because: %s", ended.Failure)
 	}
+	if w.jobsLike(t, "true") != 0 {
+		t.Error("a job is left that does nothing when it is retried")
+	}
+}
+
+func TestAReplayThatIsRestartedBeginsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	w.recordRun(t, ours, "77", 50)
+	job := must(w.RequestReplay(ctx, ours, lastHour(t)))(t)
+	store := hold(w.Store, ours)
+	r := runnerOf(w, store)
+	if err := r.Round(ctx); err != nil {
+		t.Fatal(err)
+	}
+	<-store.reached
+	must(w.EraseUser(ctx, ours, "78"))(t)
+	close(store.held)
+	r.Wait()
+	if left := must(w.Replay(ctx, ours, job.ID))(t); left.State != replay.Waiting {
+		t.Fatalf("the replay is %s with %s, want one that waits", left.State, left.Result)
+	}
+	round(t, r)
+	w.state(t, ours, job.ID, replay.Done)
+	if w.jobsLike(t, "true") != 0 {
+		t.Error("a job is left of a replay that is done")
+	}
+}
+
+func TestAReplayThatIsCanceledWhileNoProcessRunsItEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	job := must(w.RequestReplay(ctx, ours, lastHour(t)))(t)
+	must(w.BeginReplay(ctx, ours, job.ID, w.claimReplay(t).Claim))(t)
+	must(w.CancelReplay(ctx, ours, job.ID))(t)
+	w.die(t)
+	round(t, runnerOf(w, w))
+	w.state(t, ours, job.ID, replay.Canceled)
 }
 
 func TestAReplayWhoseRuleNamesAnErasedUserIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	exec(t, w.url, `INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request, state, result) VALUES
+	exec(t, w.url,
+		`INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request, state, result) VALUES
 		($1, '', '', '', '{"file": "rules: []"}', 'done', '{"rules": [{"rule": "user:mallory"}], "users": []}'),
-		($1, '', '', '', '{"file": "rules: []"}', 'done', '{"left_out": [{"rule": "user:mallory [free]", "why": "it reserves"}]}'),
+		($1, '', '', '', '{"file": "rules: []"}', 'done',
+			'{"left_out": [{"rule": "user:mallory [free]", "why": "it reserves"}]}'),
 		($1, '', '', '', '{"file": "rules: [{key_pattern: \"user:mallory\"}]"}', 'waiting', null),
 		($1, '', '', '', '{"file": "rules: []"}', 'done', '{"rules": [{"rule": "user:{user_id}"}], "users": [{"user_id": "mallory@example.com"}]}')`, w.ours.ID)
 	must(w.EraseUser(t.Context(), w.ours.ID, "mallory"))(t)

@@ -15,29 +15,34 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Revert undoes one entry of the audit log, if its object is still as the entry left it in all that people can change.
-// A removed rule returns under its id. Other objects of the same change stay as they are, such as the overrides of a
-// removed rule, which have their own entries. The exception is a promotion: undoing the live rule's update also
-// restores the shadow rule and its candidate. Undoing a rule's creation can remove many overrides.
-func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID) (revert auth.AuditID, err error) {
-	err = s.acting(fmt.Sprintf("revert %d", audit)).inTenant(ctx, classBulk, tenant, func(ctx context.Context, w write) error {
-		row, err := w.AuditEntry(ctx, w.tenant, int64(audit))
-		if err != nil {
-			return err
-		}
-		entry := auditEntryFromRow(row)
-		if err := w.revert(ctx, entry); err != nil {
-			return err
-		}
-		if entry.Actor.Act == actPromote && entry.Action == auth.AuditUpdate {
-			if err := w.restorePromoted(ctx, entry.Change); err != nil {
+// Revert undoes one entry of the audit log and returns the id of the new entry. It returns rules.ErrChanged if the
+// object was changed later, and rules.ErrFinal for changes that cannot be undone. An entry is undone if its object is
+// still as the entry left it in all that people can change. A removed rule returns under its id. Other objects of the
+// same change stay as they are, such as the overrides of a removed rule, which have their own entries. The exception is
+// a promotion: undoing the live rule's update also restores the shadow rule and its candidate. Undoing a rule's
+// creation can remove many overrides.
+func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID) (revert auth.AuditID,
+	err error,
+) {
+	err = s.acting(fmt.Sprintf("revert %d", audit)).inTenant(ctx, classBulk, tenant,
+		func(ctx context.Context, w write) error {
+			row, err := w.AuditEntry(ctx, w.tenant, int64(audit))
+			if err != nil {
 				return err
 			}
-		}
-		id, err := w.LatestOfChange(ctx, w.tenant, row.ObjectKind, row.ObjectID)
-		revert = auth.AuditID(id)
-		return err
-	})
+			entry := auditEntryFromRow(row)
+			if err := w.revert(ctx, entry); err != nil {
+				return err
+			}
+			if entry.Actor.Act == actPromote && entry.Action == auth.AuditUpdate {
+				if err := w.restorePromoted(ctx, entry.Change); err != nil {
+					return err
+				}
+			}
+			id, err := w.LatestOfChange(ctx, w.tenant, row.ObjectKind, row.ObjectID)
+			revert = auth.AuditID(id)
+			return err
+		})
 	if err != nil {
 		return 0, fmt.Errorf("revert audit entry %d: %w", audit, err)
 	}
@@ -60,7 +65,7 @@ func (w write) restorePromoted(ctx context.Context, promotion int64) error {
 		if err != nil {
 			return fmt.Errorf("read the promoted rule: %w", err)
 		}
-		switch _, err := w.Rule(ctx, w.tenant, rule.RuleID); {
+		switch _, err := w.Rule(ctx, w.tenant, rule.ID); {
 		case errors.Is(err, pgx.ErrNoRows):
 			if err := w.reviveRule(ctx, rule); err != nil {
 				return err
@@ -94,7 +99,9 @@ func (w write) revert(ctx context.Context, entry auth.AuditEntry) error {
 }
 
 // revertWith decodes the images of an entry: nil before a creation and after a removal.
-func revertWith[Image any](ctx context.Context, entry auth.AuditEntry, revert func(ctx context.Context, before, after *Image) error) error {
+func revertWith[Image any](ctx context.Context, entry auth.AuditEntry,
+	revert func(ctx context.Context, before, after *Image) error,
+) error {
 	before, err := decodeImage[Image](entry.Before)
 	if err != nil {
 		return fmt.Errorf("read the object before: %w", err)
@@ -146,8 +153,9 @@ func (i *tenantImage) tenant() rules.Tenant {
 		Name: i.Name, DefaultPlan: orEmpty(i.DefaultPlan), Suspended: i.SuspendedAt != nil,
 		InShadow: i.Enforcement == rules.EnforcementShadow,
 		Settings: rules.Settings{
-			RetryJitterPercent: i.RetryJitterPercent, IPv4Prefix: i.IPv4Prefix, IPv6Prefix: i.IPv6Prefix, FailureMode: i.FailureMode,
-			FixedRates: i.FixedRates, RecordDays: i.RecordDays,
+			RetryJitterPercent: i.RetryJitterPercent, IPv4Prefix: i.IPv4Prefix, IPv6Prefix: i.IPv6Prefix,
+			FailureMode: i.FailureMode,
+			FixedRates:  i.FixedRates, RecordDays: i.RecordDays,
 		},
 	}
 }
@@ -195,68 +203,52 @@ func (w write) revertPlan(ctx context.Context, before, after *planImage) error {
 	return err
 }
 
-type ruleImage struct {
-	RuleID        rules.RuleID    `json:"rule_id"`
-	RatePerSecond float64         `json:"rate_per_second"`
-	RateUnit      rules.RateUnit  `json:"rate_unit"`
-	BurstCapacity int64           `json:"burst_capacity"`
-	Algorithm     rules.Algorithm `json:"algorithm"`
-	Mode          rules.Mode      `json:"mode"`
-	Action        rules.Action    `json:"action"`
-	FailureMode   *string         `json:"failure_mode"`
-	IsActive      bool            `json:"is_active"`
-	Description   string          `json:"description"`
+// ruleImage is a rule as the audit log shows it.
+type ruleImage struct{ rules.Rule }
 
-	// Entries older than these fields have none of them.
-	WindowSeconds         *int32  `json:"window_seconds"`
-	WindowCalendar        *string `json:"window_calendar"`
-	WindowZone            *string `json:"window_zone"`
-	WindowStartDay        *int16  `json:"window_start_day"`
-	RefillIntervalSeconds *int32  `json:"refill_interval_seconds"`
-	MaxHoldSeconds        *int32  `json:"max_hold_seconds"`
-	NotifyAt              []int16 `json:"notify_at"`
-
-	AdaptBackend      *string  `json:"adapt_backend"`
-	AdaptFloorPercent *int16   `json:"adapt_floor_percent"`
-	AdaptP99Ms        *int32   `json:"adapt_p99_ms"`
-	AdaptErrorPercent *float64 `json:"adapt_error_percent"`
-
-	NeverLeased bool       `json:"never_leased"`
-	ExpiresAt   *time.Time `json:"expires_at"`
-}
-
-// rule returns the image without the fields that identify a rule.
-func (i *ruleImage) rule() rules.Rule {
-	return rules.Rule{
-		ID: i.RuleID, RatePerSecond: i.RatePerSecond, RateUnit: i.RateUnit, Burst: i.BurstCapacity,
-		Algorithm: i.Algorithm, Mode: i.Mode, Action: i.Action, FailureMode: rules.FailureMode(orEmpty(i.FailureMode)),
-		Active: i.IsActive, Description: i.Description,
-		Window:         windowOf(i.WindowSeconds, i.WindowCalendar, i.WindowZone, i.WindowStartDay),
-		RefillInterval: seconds(i.RefillIntervalSeconds), MaxHold: seconds(i.MaxHoldSeconds), NotifyAt: percents(i.NotifyAt),
-		Adapt: adaptOf(i.AdaptBackend, i.AdaptFloorPercent, i.AdaptP99Ms, i.AdaptErrorPercent), NeverLeased: i.NeverLeased,
-		ExpiresAt: orZero(i.ExpiresAt),
+// UnmarshalJSON leaves fields that the image does not have as those of a new rule.
+func (i *ruleImage) UnmarshalJSON(text []byte) error {
+	i.Rule = rules.Standard()
+	image := struct {
+		RuleID       rules.RuleID `json:"rule_id"`
+		Name         string       `json:"name"`
+		KeyPattern   string       `json:"key_pattern"`
+		Plan         *string      `json:"plan"`
+		Version      int64        `json:"version"`
+		InForceSince time.Time    `json:"in_force_since"`
+		rules.Fields
+	}{Fields: i.Fields()}
+	if err := json.Unmarshal(text, &image); err != nil {
+		return err
 	}
+	if wrong := i.SetFields(&image.Fields); len(wrong) > 0 {
+		return wrong
+	}
+	i.ID, i.Name, i.Plan = image.RuleID, image.Name, orEmpty(image.Plan)
+	i.Version, i.InForceSince = image.Version, image.InForceSince.UTC()
+	var err error
+	i.Pattern, err = rules.ParsePattern(image.KeyPattern)
+	return err
 }
 
 func (w write) revertRule(ctx context.Context, before, after *ruleImage) error {
 	if after == nil {
 		return w.reviveRule(ctx, before)
 	}
-	stored, err := w.ruleAt(ctx, after.RuleID, rules.AnyVersion)
-	left := after.rule()
-	if err := unlessChanged(sameRule(&stored, &left), err); err != nil {
+	stored, err := w.ruleAt(ctx, after.ID, rules.AnyVersion)
+	if err := unlessChanged(stored.HasSameFields(&after.Rule), err); err != nil {
 		return err
 	}
 	if before == nil {
-		return w.removeRule(ctx, after.RuleID)
+		return w.removeRule(ctx, after.ID)
 	}
-	_, err = w.updateRule(ctx, before.rule())
+	_, err = w.updateRule(ctx, &stored, &before.Rule)
 	return err
 }
 
 // reviveRule restores a removed rule if no other has its pattern, plan and name.
 func (w write) reviveRule(ctx context.Context, before *ruleImage) error {
-	row, err := w.RemovedRule(ctx, w.tenant, before.RuleID)
+	row, err := w.RemovedRule(ctx, w.tenant, before.ID)
 	if err != nil {
 		return unlessChanged(true, err)
 	}
@@ -264,14 +256,14 @@ func (w write) reviveRule(ctx context.Context, before *ruleImage) error {
 	if err != nil {
 		return err
 	}
-	left := before.rule()
-	if err := unlessChanged(sameRule(&stored, &left), nil); err != nil {
+	if err := unlessChanged(stored.HasSameFields(&before.Rule), nil); err != nil {
 		return err
 	}
-	if err := errors.Join(w.requireRoom(ctx, &stored), w.requireKnown(ctx, stored), w.requireAdaptRoom(ctx, []rules.Rule{stored})); err != nil {
+	if err := errors.Join(w.requireRoom(ctx, &stored), w.requireKnown(ctx, stored),
+		w.requireAdaptRoom(ctx, []rules.Rule{stored})); err != nil {
 		return err
 	}
-	return w.ReviveRule(ctx, w.revision, w.tenant, before.RuleID)
+	return w.ReviveRule(ctx, w.revision, w.tenant, before.ID)
 }
 
 type overrideImage struct {
@@ -286,7 +278,8 @@ type overrideImage struct {
 
 func (i *overrideImage) override() rules.Override {
 	return rules.Override{
-		RuleID: i.RuleID, UserID: i.UserID, RatePerSecond: i.RatePerSecond, RateUnit: i.RateUnit, Burst: i.BurstCapacity,
+		RuleID: i.RuleID, UserID: i.UserID, RatePerSecond: i.RatePerSecond, RateUnit: i.RateUnit,
+		Burst:  i.BurstCapacity,
 		Reason: i.Reason, ExpiresAt: orZero(i.ExpiresAt),
 	}
 }
@@ -347,20 +340,22 @@ func (w write) revertKey(ctx context.Context, before, after *keyImage) error {
 	if after == nil {
 		return fmt.Errorf("a revoked API key stays revoked: %w", rules.ErrFinal)
 	}
-	stored, err := w.keyAt(ctx, after.KeyID, rules.AnyVersion)
-	asLeft := stored.RevokedAt.IsZero() && stored.Name == after.Name && stored.ExpiresAt.Equal(orZero(after.ExpiresAt)) &&
+	keys := w.keys()
+	stored, err := keys.keyAt(ctx, after.KeyID, rules.AnyVersion)
+	asLeft := stored.RevokedAt.IsZero() && stored.Name == after.Name &&
+		stored.ExpiresAt.Equal(orZero(after.ExpiresAt)) &&
 		stored.KeptAt.Equal(orZero(after.KeptAt))
 	if err := unlessChanged(asLeft, err); err != nil {
 		return err
 	}
 	switch {
 	case before == nil:
-		return foundOne(w.RevokeKey(ctx, w.revision, w.tenant, after.KeyID))
+		return keys.revokeKey(ctx, after.KeyID)
 	case !stored.ExpiresAt.IsZero() && !stored.ExpiresAt.After(time.Now()), before.Name != after.Name:
 		return fmt.Errorf("an expired API key and a key's name cannot be restored: %w", rules.ErrFinal)
 	}
-	if _, err = w.expireKey(ctx, before.KeyID, orZero(before.ExpiresAt)); err == nil {
-		err = w.keepKey(ctx, before.KeyID, orZero(before.KeptAt))
+	if _, err = keys.expireKey(ctx, before.KeyID, orZero(before.ExpiresAt)); err == nil {
+		err = keys.keepKey(ctx, before.KeyID, orZero(before.KeptAt))
 	}
 	return err
 }

@@ -17,12 +17,17 @@ func (w *world) content(t *testing.T) (text string) {
 	t.Helper()
 	query := `SELECT coalesce(string_agg(line, E'\n' ORDER BY line), '') FROM (
 		SELECT 'tenant ' || (to_jsonb(t) - $2::text[])::text AS line FROM tenant t WHERE tenant_id = $1
-		UNION ALL SELECT 'plan ' || (to_jsonb(t) - $2::text[])::text FROM plan t WHERE tenant_id = $1 AND removed_at IS NULL
+		UNION ALL SELECT 'plan ' || (to_jsonb(t) - $2::text[])::text FROM plan t WHERE tenant_id = $1
+			AND removed_at IS NULL
 		UNION ALL SELECT 'use ' || to_jsonb(t)::text FROM plan_use t WHERE tenant_id = $1 AND rules + users > 0
-		UNION ALL SELECT 'rule ' || (to_jsonb(t) - $2::text[])::text FROM rate_limit_rule t WHERE tenant_id = $1 AND removed_at IS NULL
-		UNION ALL SELECT 'override ' || (to_jsonb(t) - $2::text[])::text FROM rate_limit_override t WHERE tenant_id = $1 AND removed_at IS NULL
-		UNION ALL SELECT 'user ' || (to_jsonb(t) - $2::text[])::text FROM plan_assignment t WHERE tenant_id = $1 AND removed_at IS NULL
-		UNION ALL SELECT 'key ' || (to_jsonb(t) - $2::text[])::text FROM api_key t WHERE tenant_id = $1 AND revoked_at IS NULL
+		UNION ALL SELECT 'rule ' || (to_jsonb(t) - $2::text[])::text FROM rate_limit_rule t WHERE tenant_id = $1
+			AND removed_at IS NULL
+		UNION ALL SELECT 'override ' || (to_jsonb(t) - $2::text[])::text FROM rate_limit_override t
+			WHERE tenant_id = $1 AND removed_at IS NULL
+		UNION ALL SELECT 'user ' || (to_jsonb(t) - $2::text[])::text FROM plan_assignment t WHERE tenant_id = $1
+			AND removed_at IS NULL
+		UNION ALL SELECT 'key ' || (to_jsonb(t) - $2::text[])::text FROM api_key t WHERE tenant_id = $1
+			AND revoked_at IS NULL
 	) AS lines`
 	raised := []string{"revision", "version", "updated_at", "created_at", "in_force_since"}
 	if err := connect(t, w.url).QueryRow(t.Context(), query, w.ours.ID, raised).Scan(&text); err != nil {
@@ -35,7 +40,10 @@ func (w *world) content(t *testing.T) (text string) {
 // as before; and then reverts the reverts.
 func TestEveryWriteCanBeReverted(t *testing.T) {
 	t.Parallel()
-	final := []string{"RemoveTenant", "RestoreTenant", "RevokeKey", "RecordChange", "RecordChange that fails", "RecordKeyUses"}
+	final := []string{
+		"RemoveTenant", "RestoreTenant", "RevokeKey", "RecordChange", "RecordChange that fails",
+		"RecordKeyUses",
+	}
 	for name, test := range writes(t) {
 		if slices.Contains(final, name) {
 			continue
@@ -91,7 +99,8 @@ func TestWhatCannotBeRevertedSaysWhy(t *testing.T) {
 			return w.RevokeKey(ctx, w.ours.ID, "ours", rules.AnyVersion)
 		}, nil, rules.ErrFinal},
 		"a key that has expired since": {func(ctx context.Context, w *world) error {
-			_, _, err := w.RotateKey(ctx, w.ours.ID, "ours", rules.AnyVersion, auth.NamedKey{Key: auth.Key{ID: "next"}}, 0)
+			_, _, err := w.RotateKey(ctx, w.ours.ID, "ours", rules.AnyVersion, auth.NamedKey{Key: auth.Key{ID: "next"}},
+				0)
 			return errors.Join(err, w.RevokeKey(ctx, w.ours.ID, "next", rules.AnyVersion))
 		}, nil, rules.ErrChanged},
 		"a bucket": {func(ctx context.Context, w *world) error {
@@ -114,9 +123,12 @@ func TestWhatCannotBeRevertedSaysWhy(t *testing.T) {
 		}, func(ctx context.Context, w *world) error {
 			return w.RemoveRule(ctx, w.ours.ID, w.ours.user.ID, rules.AnyVersion)
 		}, rules.ErrChanged},
-		"a removed rule whose place was taken": {func(ctx context.Context, w *world) error {
-			return w.RemoveRule(ctx, w.ours.ID, w.ours.daily.ID, rules.AnyVersion)
-		}, func(ctx context.Context, w *world) error { return second(w.CreateRule(ctx, w.ours.daily)) }, rules.ErrExists},
+		"a removed rule whose place was taken": {
+			func(ctx context.Context, w *world) error {
+				return w.RemoveRule(ctx, w.ours.ID, w.ours.daily.ID, rules.AnyVersion)
+			}, func(ctx context.Context, w *world) error { return second(w.CreateRule(ctx, w.ours.daily)) },
+			rules.ErrExists,
+		},
 		"a plan that is used since": {func(ctx context.Context, w *world) error {
 			return second(w.CreatePlan(ctx, rules.Plan{TenantID: w.ours.ID, Name: "gold"}))
 		}, func(ctx context.Context, w *world) error {
@@ -192,8 +204,10 @@ func TestARuleRemovedAndRevivedBetweenTwoPollsLosesItsOverrides(t *testing.T) {
 	_, entries := w.written(t, w.ours.ID, since)
 	must(w.Revert(t.Context(), w.ours.ID, entries[len(entries)-1].ID))(t)
 	rows := w.poll(t, known)
-	if len(rows.Rules) != 1 || rows.Rules[0].Removed || len(rows.Overrides) != 1 || !rows.Overrides[0].RemovedAt.Before(rows.Rules[0].InForceSince) {
-		t.Errorf("the poll read the rules %+v and the overrides %+v, want the override removed before the rule is in force", rows.Rules, rows.Overrides)
+	if len(rows.Rules) != 1 || rows.Rules[0].Removed || len(rows.Overrides) != 1 ||
+		!rows.Overrides[0].RemovedAt.Before(rows.Rules[0].InForceSince) {
+		t.Errorf("the poll read the rules %+v and the overrides %+v, want the override removed before the rule is in "+
+			"force", rows.Rules, rows.Overrides)
 	}
 }
 
@@ -220,7 +234,8 @@ func TestUndoingAPromotionBringsTheCandidateBack(t *testing.T) {
 	if after := w.content(t); after != before {
 		t.Errorf("it was\n%s\nand is, with the promotion undone,\n%s", before, after)
 	}
-	if back := must(w.Rule(ctx, ours.ID, candidate.ID))(t); back.Mode != rules.ModeShadow || back.RatePerSecond != 20 || back.Burst != 70 {
+	if back := must(w.Rule(ctx, ours.ID, candidate.ID))(t); back.Mode != rules.ModeShadow || back.RatePerSecond != 20 ||
+		back.Burst != 70 {
 		t.Errorf("the candidate is back as %+v", back)
 	}
 	_, entries := w.written(t, ours.ID, since)
@@ -256,7 +271,8 @@ func TestUndoingAPromotionRestoresTheShadowRuleWithItsCandidate(t *testing.T) {
 	before, since := w.content(t), w.latest(t)
 	must(w.PromoteRule(ctx, ours.ID, former.ID, rules.AnyVersion, ours.user.ID, rules.AnyVersion))(t)
 	_, entries := w.written(t, ours.ID, since)
-	promotion := slices.IndexFunc(entries, func(e auth.AuditEntry) bool { return e.Object.ID == fmt.Sprint(ours.user.ID) })
+	promotion := slices.IndexFunc(entries,
+		func(e auth.AuditEntry) bool { return e.Object.ID == fmt.Sprint(ours.user.ID) })
 	must(w.Revert(ctx, ours.ID, entries[promotion].ID))(t)
 	if after := w.content(t); after != before {
 		t.Errorf("it was\n%s\nand is, with the promotion undone,\n%s", before, after)

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 // rowCounts says how many rows of each kind were read.
@@ -60,7 +60,8 @@ func TestAPollReadsWhatWasWritten(t *testing.T) {
 			plan := must(w.Plan(ctx, w.ours.ID, "pro"))(t).Plan
 			_, planErr := w.UpdatePlan(ctx, plan)
 			_, overrideErr := w.PutOverride(ctx, w.ours.override, rules.Expected(w.ours.override.Revision))
-			_, assignErr := w.Assign(ctx, rules.Assignment{TenantID: w.ours.ID, UserID: "42", Plan: "pro"}, rules.AnyVersion)
+			_, assignErr := w.Assign(ctx, rules.Assignment{TenantID: w.ours.ID, UserID: "42", Plan: "pro"},
+				rules.AnyVersion)
 			_, tenantErr := w.UpdateTenant(ctx, w.ours.Tenant)
 			return errors.Join(planErr, overrideErr, assignErr, tenantErr)
 		}, rowCounts{}},
@@ -94,7 +95,8 @@ func TestAPollReadsWhatWasWritten(t *testing.T) {
 			return err
 		}, rowCounts{}},
 		"a change of nothing": {func(ctx context.Context, w *world) error {
-			_, err := w.ChangeConfig(ctx, w.ours.ID, func(ruleset.Config) (ruleset.Changes, error) { return ruleset.Changes{}, nil })
+			_, err := w.ChangeConfig(ctx, w.ours.ID,
+				func(ruleset.Config) (ruleset.Changes, error) { return ruleset.Changes{}, nil })
 			return err
 		}, rowCounts{}},
 		"a write that failed": {func(ctx context.Context, w *world) error {
@@ -118,7 +120,8 @@ func TestAPollReadsWhatWasWritten(t *testing.T) {
 			}
 			for _, tenant := range rows.Tenants {
 				if tenant.ID != w.ours.ID || tenant.Revision != known[tenant.ID]+1 {
-					t.Errorf("tenant %d has revision %d, want tenant %d and %d", tenant.ID, tenant.Revision, w.ours.ID, known[w.ours.ID]+1)
+					t.Errorf("tenant %d has revision %d, want tenant %d and %d", tenant.ID, tenant.Revision, w.ours.ID,
+						known[w.ours.ID]+1)
 				}
 			}
 			if got := count(w.poll(t, w.revisions(t))); got != (rowCounts{}) {
@@ -132,11 +135,13 @@ func TestAPollAfterOneOfManyAssignmentsChangedReadsThatOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	exec(t, w.url, `INSERT INTO plan_assignment (tenant_id, user_id, plan, revision)
-		SELECT t.tenant_id, 'user-' || n, 'pro', t.revision FROM tenant AS t, generate_series(1, 10000) AS n WHERE t.tenant_id = $1`, w.ours.ID)
+		SELECT t.tenant_id, 'user-' || n, 'pro', t.revision FROM tenant AS t, generate_series(1, 10000) AS n
+			WHERE t.tenant_id = $1`, w.ours.ID)
 	known := w.revisions(t)
 	w.assign(t, w.ours.ID, "free", "user-77")
 	rows := w.poll(t, known)
-	if got, want := count(rows), (rowCounts{Tenants: 1, Assignments: 1}); got != want || rows.Assignments[0].UserID != "user-77" {
+	if got, want := count(rows), (rowCounts{Tenants: 1, Assignments: 1}); got != want ||
+		rows.Assignments[0].UserID != "user-77" {
 		t.Errorf("the poll read %+v, want %+v", got, want)
 	}
 	if got := count(w.poll(t, w.revisions(t))); got != (rowCounts{}) {
@@ -188,11 +193,14 @@ func TestKeysThatWereRevokedLongAgoAreNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	before, known := len(w.poll(t, nil).Keys), w.revisions(t)
-	exec(t, w.url, `INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, revoked_at, revision)
-		SELECT $1, 'old' || i, 'old', sha256(''), '{check}', now() - interval '31 days', $2 + 1 FROM generate_series(1, 1000) AS i`, w.ours.ID, known[w.ours.ID])
+	exec(t, w.url, `INSERT INTO api_key (tenant_id, key_id, name, digest, permissions, revoked_at, revision,
+			created_by_kind, created_by_id, created_by_name)
+		SELECT $1, 'old' || i, 'old', sha256(''), '{check}', now() - interval '31 days', $2 + 1, '', '',
+			'' FROM generate_series(1, 1000) AS i`, w.ours.ID, known[w.ours.ID])
 	exec(t, w.url, "UPDATE tenant SET revision = revision + 1 WHERE tenant_id = $1", w.ours.ID)
 	if got := len(w.poll(t, nil).Keys); got != before {
-		t.Errorf("a read of everything has %d keys, want %d: the revoked one of today, and none of a month ago", got, before)
+		t.Errorf("a read of everything has %d keys, want %d: the revoked one of today, and none of a month ago", got,
+			before)
 	}
 	if got := len(w.poll(t, known).Keys); got != 1000 { // a process that runs must hear of each
 		t.Errorf("a poll has %d keys, want all that are newer", got)
@@ -270,7 +278,8 @@ func TestAReadEndsWithTheFirstErrorOfItsVisitor(t *testing.T) {
 func TestAPatternThatDoesNotParseLeavesOutOneRule(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	exec(t, w.url, "UPDATE rate_limit_rule SET key_pattern = 'nonsense::' WHERE tenant_id = $1 AND rule_id = $2", w.ours.ID, w.ours.user.ID)
+	exec(t, w.url, "UPDATE rate_limit_rule SET key_pattern = 'nonsense::' WHERE tenant_id = $1 AND rule_id = $2",
+		w.ours.ID, w.ours.user.ID)
 	rows := w.poll(t, nil)
 	if len(rows.Rules) != 3 {
 		t.Errorf("%d rules were read, want the 3 whose patterns parse", len(rows.Rules))
@@ -279,11 +288,13 @@ func TestAPatternThatDoesNotParseLeavesOutOneRule(t *testing.T) {
 		t.Errorf("%d unreadable rules were counted, want 1", n)
 	}
 	if config := must(w.Config(t.Context(), w.ours.ID))(t); len(config.Rules) != 1 || len(config.Overrides) != 0 {
-		t.Errorf("the configuration has %d rules and %d overrides, want 1 and none", len(config.Rules), len(config.Overrides))
+		t.Errorf("the configuration has %d rules and %d overrides, want 1 and none", len(config.Rules),
+			len(config.Overrides))
 	}
 }
 
-// A file that names users on their plans is read, and writes no row: not even a lock, which PostgreSQL stores in the row.
+// A file that names users on their plans is read, and writes no row: not even a lock, which PostgreSQL stores in the
+// row.
 func TestUsersWhoStayOnTheirPlanAreNotWritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -41,7 +42,6 @@ func tenantFromRow(row dbsqlc.Tenant) rules.Tenant {
 		DefaultPlan: orEmpty(row.DefaultPlan),
 		Suspended:   row.SuspendedAt != nil,
 		InShadow:    row.Enforcement == rules.EnforcementShadow,
-		Spread:      row.Buckets == rules.BucketsSpread,
 		Settings: rules.Settings{
 			RetryJitterPercent: int(row.RetryJitterPercent),
 			IPv4Prefix:         int(row.Ipv4Prefix),
@@ -78,37 +78,57 @@ func ruleFromRow(row dbsqlc.RateLimitRule) (rules.Rule, error) {
 	if err != nil {
 		return rules.Rule{}, fmt.Errorf("stored pattern of rule %d: %w", row.RuleID, err)
 	}
-	return rules.Rule{
-		ID:             row.RuleID,
-		TenantID:       row.TenantID,
-		Name:           row.Name,
-		Pattern:        pattern,
-		Plan:           orEmpty(row.Plan),
-		RatePerSecond:  row.RatePerSecond,
-		RateUnit:       oneOf(row.RateUnit, rules.PerSecond, rules.PerMinute, rules.PerHour, rules.PerDay),
-		Burst:          row.BurstCapacity,
-		Algorithm:      oneOf(row.Algorithm, rules.Algorithms...),
-		Window:         windowOf(row.WindowSeconds, row.WindowCalendar, row.WindowZone, row.WindowStartDay),
-		RefillInterval: seconds(row.RefillIntervalSeconds),
-		MaxHold:        seconds(row.MaxHoldSeconds),
-		NotifyAt:       percents(row.NotifyAt),
-		Adapt:          adaptOf(row.AdaptBackend, row.AdaptFloorPercent, row.AdaptP99Ms, row.AdaptErrorPercent),
-		Mode:           oneOf(row.Mode, rules.ModeEnforce, rules.ModeShadow),
-		Action:         oneOf(row.Action, rules.ActionLimit, rules.ActionBlock, rules.ActionBypass),
-		FailureMode:    oneOf(rules.FailureMode(orEmpty(row.FailureMode)), rules.FailLocal, rules.FailOpen, rules.FailClosed),
-		NeverLeased:    row.NeverLeased,
-		CandidateFor:   rules.RuleID(orZeroValue(row.CandidateFor)),
-		ExpiresAt:      orZero(row.ExpiresAt),
-		Active:         row.IsActive,
-		Description:    row.Description,
-		Version:        row.Version,
-		InForceSince:   row.InForceSince.UTC(),
-		CreatedAt:      row.CreatedAt.UTC(),
-		UpdatedAt:      row.UpdatedAt.UTC(),
-		Revision:       row.Revision,
-		Removed:        row.RemovedAt != nil,
-	}, nil
+	rule := rules.Standard()
+	fields := rule.Fields()
+	if len(row.Parameters) > len("{}") {
+		if err := json.Unmarshal(row.Parameters, &fields); err != nil {
+			return rules.Rule{}, fmt.Errorf("stored parameters of rule %d: %w", row.RuleID, err)
+		}
+	}
+	fields.RatePerSecond, fields.BurstCapacity = row.RatePerSecond, row.BurstCapacity
+	fields.RateUnit = oneOf(row.RateUnit, rules.PerSecond, rules.PerMinute, rules.PerHour, rules.PerDay)
+	fields.Algorithm = oneOf(row.Algorithm, rules.Algorithms...)
+	fields.Mode = oneOf(row.Mode, rules.ModeEnforce, rules.ModeShadow)
+	fields.Action = oneOf(row.Action, rules.ActionLimit, rules.ActionBlock, rules.ActionBypass)
+	fields.FailureMode, fields.IsActive, fields.ExpiresAt = row.FailureMode, row.IsActive, row.ExpiresAt
+	fields.Description = row.Description
+	if wrong := rule.SetFields(&fields); len(wrong) > 0 {
+		return rules.Rule{}, fmt.Errorf("stored parameters of rule %d: %w", row.RuleID, wrong)
+	}
+	rule.FailureMode = oneOf(rule.FailureMode, rules.FailLocal, rules.FailOpen, rules.FailClosed)
+	rule.ID, rule.TenantID, rule.Name, rule.Pattern = row.RuleID, row.TenantID, row.Name, pattern
+	rule.Plan, rule.CandidateFor = orEmpty(row.Plan), rules.RuleID(orZeroValue(row.CandidateFor))
+	rule.Version, rule.Revision, rule.Removed = row.Version, row.Revision, row.RemovedAt != nil
+	rule.InForceSince, rule.CreatedAt, rule.UpdatedAt = row.InForceSince.UTC(), row.CreatedAt.UTC(), row.UpdatedAt.UTC()
+	return rule, nil
 }
+
+// columns are the fields of a rule that have a column each. The others are in the column parameters.
+var columns = []string{
+	"rate_per_second", "rate_unit", "burst_capacity", "algorithm", "mode", "action", "failure_mode", "is_active",
+	"expires_at", "description",
+}
+
+// parametersOf returns what is stored of the fields without a column.
+func parametersOf(fields *rules.Fields) ([]byte, error) {
+	parameters := map[string]any{}
+	for name, value := range fields.Chosen() {
+		if !slices.Contains(columns, name) {
+			parameters[name] = value
+		}
+	}
+	return json.Marshal(parameters)
+}
+
+// knownParameters are the names of the fields without a column.
+var knownParameters = func() (names []string) {
+	for name := range rules.Named(new(rules.Fields)) {
+		if !slices.Contains(columns, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}()
 
 // oneOf returns the constant that equals a word, so that a hundred thousand rules share the memory of their words.
 func oneOf[T ~string](word T, constants ...T) T {
@@ -118,15 +138,16 @@ func oneOf[T ~string](word T, constants ...T) T {
 	return word
 }
 
-// rulesFromRows skips rules whose pattern does not parse. Only something other than Sluice can have written them, and
-// one such row must not block all others.
+// rulesFromRows skips rules whose pattern or parameters do not parse. Only something other than Sluice can have written
+// them, and one such row must not block all others.
 func (s *Store) rulesFromRows(ctx context.Context, rows []dbsqlc.RateLimitRule) []rules.Rule {
 	readable := make([]rules.Rule, 0, len(rows))
 	for _, row := range rows {
 		rule, err := ruleFromRow(row)
 		if err != nil {
 			s.unreadable.Add(1)
-			s.log.ErrorContext(ctx, "a stored rule was skipped: its pattern does not parse", "tenant_id", row.TenantID, "rule_id", row.RuleID, "error", err)
+			s.log.ErrorContext(ctx, "a stored rule was skipped: it cannot be read", "tenant_id", row.TenantID,
+				"rule_id", row.RuleID, "error", err)
 			continue
 		}
 		readable = append(readable, rule)
@@ -195,12 +216,26 @@ func usedKeyFromRow(row dbsqlc.KeysRow) auth.NamedKey {
 	return key
 }
 
+func serviceKeyFromRow(row dbsqlc.ServiceKeysRow) auth.NamedKey {
+	k := row.ServiceKey
+	return usedKeyFromRow(dbsqlc.KeysRow{
+		ApiKey: dbsqlc.ApiKey{
+			KeyID: k.KeyID, Name: k.Name, Digest: k.Digest, Permissions: k.Permissions, Networks: k.Networks,
+			ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, Revision: k.Version, CreatedAt: k.CreatedAt,
+			KeptAt: k.KeptAt, CreatedByKind: k.CreatedByKind, CreatedByID: k.CreatedByID,
+			CreatedByName: k.CreatedByName,
+		},
+		LastUsedAt: k.LastUsedAt, CreatorLeft: row.CreatorLeft,
+	})
+}
+
 func auditEntryFromRow(row dbsqlc.AuditEvent) auth.AuditEntry {
 	return auth.AuditEntry{
 		ID: auth.AuditID(row.AuditID),
 		At: row.At.UTC(),
 		Actor: rules.Actor{
-			Kind: rules.ActorKind(row.ActorKind), ID: row.ActorID, Name: row.ActorName, Act: row.Act, RequestID: row.RequestID,
+			Kind: rules.ActorKind(row.ActorKind), ID: row.ActorID, Name: row.ActorName, Act: row.Act,
+			RequestID: row.RequestID,
 		},
 		Action: auth.AuditAction(row.Action),
 		Object: auth.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
@@ -215,7 +250,8 @@ func platformAuditEntryFromRow(row dbsqlc.PlatformAuditEvent) auth.AuditEntry {
 		ID: auth.AuditID(row.AuditID),
 		At: row.At.UTC(),
 		Actor: rules.Actor{
-			Kind: rules.ActorKind(row.ActorKind), ID: row.ActorID, Name: row.ActorName, Act: row.Act, RequestID: row.RequestID,
+			Kind: rules.ActorKind(row.ActorKind), ID: row.ActorID, Name: row.ActorName, Act: row.Act,
+			RequestID: row.RequestID,
 		},
 		Action: auth.AuditAction(row.Action),
 		Object: auth.AuditObject{Kind: row.ObjectKind, ID: row.ObjectID},
@@ -224,69 +260,12 @@ func platformAuditEntryFromRow(row dbsqlc.PlatformAuditEvent) auth.AuditEntry {
 	}
 }
 
-// shapeColumns are the columns of a rule's limit that most rules leave null.
-type shapeColumns struct {
-	WindowSeconds, RefillIntervalSeconds, MaxHoldSeconds *int32
-	WindowCalendar, WindowZone                           *string
-	WindowStartDay                                       *int16
-	NotifyAt                                             []int16
-	AdaptBackend                                         *string
-	AdaptFloorPercent                                    *int16
-	AdaptP99Ms                                           *int32
-	AdaptErrorPercent                                    *float64
-}
-
-// shapeOf expects a valid rule, whose numbers are in the columns' range.
-func shapeOf(rule *rules.Rule) shapeColumns {
-	columns := shapeColumns{
-		WindowSeconds:         unlessZero(int32(rule.Window.Length / time.Second)),
-		WindowCalendar:        unlessZero(string(rule.Window.Calendar)),
-		WindowZone:            unlessZero(rule.Window.Zone),
-		WindowStartDay:        unlessZero(int16(rule.Window.StartDay)),
-		RefillIntervalSeconds: unlessZero(int32(rule.RefillInterval / time.Second)),
-		MaxHoldSeconds:        unlessZero(int32(rule.MaxHold / time.Second)),
-		AdaptBackend:          unlessZero(rule.Adapt.Backend),
-		AdaptFloorPercent:     unlessZero(int16(rule.Adapt.FloorPercent)),
-		AdaptP99Ms:            unlessZero(int32(rule.Adapt.P99 / time.Millisecond)),
-		AdaptErrorPercent:     unlessZero(rule.Adapt.ErrorPercent),
-	}
-	for _, percent := range rule.NotifyAt {
-		columns.NotifyAt = append(columns.NotifyAt, int16(percent))
-	}
-	return columns
-}
-
-func windowOf(length *int32, calendar, zone *string, startDay *int16) rules.Window {
-	return rules.Window{
-		Length:   seconds(length),
-		Calendar: oneOf(rules.CalendarUnit(orZeroValue(calendar)), rules.CalendarDay, rules.CalendarWeek, rules.CalendarMonth),
-		Zone:     orZeroValue(zone),
-		StartDay: int(orZeroValue(startDay)),
-	}
-}
-
-func adaptOf(backend *string, floor *int16, p99 *int32, errorPercent *float64) rules.Adapt {
-	return rules.Adapt{
-		Backend: orZeroValue(backend), FloorPercent: int(orZeroValue(floor)),
-		P99: time.Duration(orZeroValue(p99)) * time.Millisecond, ErrorPercent: orZeroValue(errorPercent),
-	}
-}
-
-func seconds(n *int32) time.Duration { return time.Duration(orZeroValue(n)) * time.Second }
-
 // wholeSeconds returns nil for none.
 func wholeSeconds(length *time.Duration) *int64 {
 	if length == nil {
 		return nil
 	}
 	return new(int64(*length / time.Second))
-}
-
-func percents(column []int16) []int {
-	if len(column) == 0 {
-		return nil
-	}
-	return each(column, func(percent int16) int { return int(percent) })
 }
 
 func orEmpty(text *string) string { return orZeroValue(text) }
@@ -309,6 +288,14 @@ func unlessZero[T comparable](value T) *T {
 
 func orZero(t *time.Time) time.Time {
 	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// sinceEpoch is for queries that return the epoch for no time.
+func sinceEpoch(t time.Time) time.Time {
+	if t.Unix() <= 0 {
 		return time.Time{}
 	}
 	return t.UTC()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // actPromote is the audit log's word for a promotion.
@@ -20,7 +20,8 @@ const actPromote = "promote"
 // PromoteRule copies a shadow rule's limit to the live rule beside it and removes the shadow rule. Without a live rule
 // it enforces the shadow rule itself. The enforced rule is active.
 func (s Writer) PromoteRule(
-	ctx context.Context, tenant rules.TenantID, candidate rules.RuleID, expected rules.Expected, live rules.RuleID, liveExpected rules.Expected,
+	ctx context.Context, tenant rules.TenantID, candidate rules.RuleID, expected rules.Expected, live rules.RuleID,
+	liveExpected rules.Expected,
 ) (inForce rules.Rule, err error) {
 	err = s.acting(actPromote).inTenant(ctx, classBulk, tenant, func(ctx context.Context, w write) error {
 		shadow, err := w.ruleAt(ctx, candidate, expected)
@@ -31,15 +32,20 @@ func (s Writer) PromoteRule(
 			return rules.FieldErrors{{Field: "rule_id", Message: "must be a shadow rule"}}
 		}
 		if live == 0 {
-			shadow.Mode, shadow.Active = rules.ModeEnforce, true
-			inForce, err = w.updateRule(ctx, shadow)
+			enforced := shadow
+			enforced.Mode, enforced.Active = rules.ModeEnforce, true
+			inForce, err = w.updateRule(ctx, &shadow, &enforced)
 			return err
 		}
 		if inForce, err = w.ruleAt(ctx, live, liveExpected); err != nil {
 			return fmt.Errorf("live rule %d: %w", live, err)
 		}
-		if inForce.Mode != rules.ModeEnforce || inForce.Plan != shadow.Plan || inForce.Pattern.String() != shadow.Pattern.String() {
-			return rules.FieldErrors{{Field: "into_rule_id", Message: "must be an enforced rule with the shadow rule's pattern and plan"}}
+		if inForce.Mode != rules.ModeEnforce || inForce.Plan != shadow.Plan ||
+			inForce.Pattern.String() != shadow.Pattern.String() {
+			return rules.FieldErrors{{
+				Field:   "into_rule_id",
+				Message: "must be an enforced rule with the shadow rule's pattern and plan",
+			}}
 		}
 		return w.promote(ctx, &shadow, &inForce)
 	})
@@ -50,14 +56,15 @@ func (s Writer) PromoteRule(
 }
 
 func (w write) promote(ctx context.Context, shadow, live *rules.Rule) error {
-	after := *live
-	after.RatePerSecond, after.RateUnit, after.Burst = shadow.RatePerSecond, shadow.RateUnit, shadow.Burst
-	after.Algorithm, after.Action, after.FailureMode = shadow.Algorithm, shadow.Action, shadow.FailureMode
-	after.Window, after.RefillInterval, after.MaxHold, after.NotifyAt = shadow.Window, shadow.RefillInterval, shadow.MaxHold, shadow.NotifyAt
-	after.Adapt, after.NeverLeased = shadow.Adapt, shadow.NeverLeased
-	after.Active = true
-	if !sameRule(live, &after) {
-		updated, _, err := w.updateRules(ctx, []rules.Rule{after}, shadow.ID)
+	after, fields := *live, shadow.Fields()
+	kept := live.Fields()
+	fields.Mode, fields.ExpiresAt, fields.Description = kept.Mode, kept.ExpiresAt, kept.Description
+	fields.IsActive = true
+	if wrong := after.SetFields(&fields); len(wrong) > 0 {
+		return wrong
+	}
+	if !live.HasSameFields(&after) {
+		updated, _, err := w.updateRules(ctx, []ruleset.Change[rules.Rule]{{Before: live, After: &after}}, shadow.ID)
 		if err != nil {
 			return err
 		}
@@ -67,7 +74,9 @@ func (w write) promote(ctx context.Context, shadow, live *rules.Rule) error {
 }
 
 // ChangeRules creates, updates and removes many rules, all or none. It returns each rule before and after; both are the
-// same for an update without effect. A dry run is rolled back.
+// same for an update without effect. A dry run is rolled back. An error about single changes is a
+// ruleset.RuleChangeErrors. If a rule for all plans is removed, and rules with its pattern and name are created for
+// plans, these inherit its overrides: the rule of the user's plan or, for a user without one, each of them.
 func (s Writer) ChangeRules(
 	ctx context.Context, tenant rules.TenantID, changes []ruleset.RuleChange, dryRun bool,
 ) (made []ruleset.RuleChanged, err error) {
@@ -142,7 +151,9 @@ func (w write) rulesToChange(ctx context.Context, changes []ruleset.RuleChange) 
 
 // findRoom notes the changes that cannot create their rule: its plan does not exist, its identity is taken, or too many
 // rules have its pattern and plan.
-func (w write) findRoom(ctx context.Context, changes []ruleset.RuleChange, removed map[rules.RuleID]bool, wrong ruleset.RuleChangeErrors) error {
+func (w write) findRoom(ctx context.Context, changes []ruleset.RuleChange, removed map[rules.RuleID]bool,
+	wrong ruleset.RuleChangeErrors,
+) error {
 	var patterns []string
 	for i := range changes {
 		if changes[i].Rule.ID == 0 {
@@ -186,10 +197,13 @@ func (w write) findRoom(ctx context.Context, changes []ruleset.RuleChange, remov
 }
 
 // changeRules makes checked changes. Removals come first, since a new rule may have the identity of a removed one.
-func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Rule, changes []ruleset.RuleChange) ([]ruleset.RuleChanged, error) {
+func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Rule,
+	changes []ruleset.RuleChange,
+) ([]ruleset.RuleChanged, error) {
 	made := make([]ruleset.RuleChanged, len(changes))
 	var removed []rules.RuleID
-	var updated, created []rules.Rule
+	var updated []ruleset.Change[rules.Rule]
+	var created []rules.Rule
 	var removedAt, updatedAt, createdAt []int // indexes in changes
 	for i := range changes {
 		rule := changes[i].Rule
@@ -202,8 +216,9 @@ func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Ru
 			removed, removedAt = append(removed, rule.ID), append(removedAt, i)
 		case rule.ID == 0:
 			created, createdAt = append(created, rule), append(createdAt, i)
-		case !sameRule(made[i].Before, &rule):
-			updated, updatedAt = append(updated, rule), append(updatedAt, i)
+		case !made[i].Before.HasSameFields(&rule):
+			updated = append(updated, ruleset.Change[rules.Rule]{Before: made[i].Before, After: &rule})
+			updatedAt = append(updatedAt, i)
 		}
 	}
 	if len(removed)+len(updated)+len(created) == 0 {
@@ -248,10 +263,12 @@ func (w write) changeRules(ctx context.Context, before map[rules.RuleID]rules.Ru
 // maxMovedOverrides bounds what one save writes and holds in memory: rules times overrides could be millions.
 const maxMovedOverrides = 5000
 
-// moveOverrides gives overrides of removed rules for all plans to the rules that were created for plans in their place, and notes
-// whose were moved. Checks of users without an assigned plan may name any, so each of the new rules gets theirs. It refuses to
-// move more than maxMovedOverrides.
-func (w write) moveOverrides(ctx context.Context, overrides []dbsqlc.UnexpiredOverridesOfRulesRow, made []ruleset.RuleChanged) error {
+// moveOverrides gives overrides of removed rules for all plans to the rules that were created for plans in their place,
+// and notes whose were moved. Checks of users without an assigned plan may name any, so each of the new rules gets
+// theirs. It refuses to move more than maxMovedOverrides.
+func (w write) moveOverrides(ctx context.Context, overrides []dbsqlc.UnexpiredOverridesOfRulesRow,
+	made []ruleset.RuleChanged,
+) error {
 	removed := map[rules.RuleID]int{}               // indexes in made
 	heirs := map[rules.RuleIdentity][]*rules.Rule{} // by the identity that the rule for all plans had
 	for i := range made {
@@ -277,9 +294,14 @@ func (w write) moveOverrides(ctx context.Context, overrides []dbsqlc.UnexpiredOv
 			}
 		}
 		if len(moved) > maxMovedOverrides {
-			return ruleset.RuleChangeErrors{removed[from.Before.ID]: rules.FieldErrors{{Field: "rule_id", Message: fmt.Sprintf(
-				"has overrides that the new rules would take over, more than the %d that one save can move; create the new rules first, "+
-					"and remove this one in a later save, which removes its overrides", maxMovedOverrides)}}}
+			return ruleset.RuleChangeErrors{removed[from.Before.ID]: rules.FieldErrors{{
+				Field: "rule_id",
+				Message: fmt.Sprintf(
+					"has overrides that the new rules would take over, more than the %d that one save can move; "+
+						"create "+
+						"the new rules first, "+
+						"and remove this one in a later save, which removes its overrides", maxMovedOverrides),
+			}}}
 		}
 		if len(moved) > known {
 			from.OverridesMoved = append(from.OverridesMoved, override.UserID)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 func TestManyRulesAreChangedAtOnce(t *testing.T) {
@@ -35,25 +35,30 @@ func TestManyRulesAreChangedAtOnce(t *testing.T) {
 	}
 	known := w.revisions(t)
 	before := dump(t, connect(t, w.url), ours.ID)
-	planned := must(w.ChangeRules(ctx, ours.ID, []ruleset.RuleChange{{Rule: limit(t, ours.ID, "global", "pro", "")}}, true))(t)
+	planned := must(w.ChangeRules(ctx, ours.ID, []ruleset.RuleChange{{Rule: limit(t, ours.ID, "global", "pro", "")}},
+		true))(t)
 	if after := dump(t, connect(t, w.url), ours.ID); planned[0].After.ID != 0 || after != before {
 		t.Errorf("a dry run made %+v; our rows were\n%s\nand are now\n%s", planned[0].After, before, after)
 	}
 	same := must(w.ChangeRules(ctx, ours.ID, []ruleset.RuleChange{{Rule: *made[1].After, Expected: 2}}, false))(t)
 	if same[0].Before.Version != 2 || same[0].After.Version != 2 || w.revisions(t)[ours.ID] != known[ours.ID] {
-		t.Errorf("a change of nothing is %+v, and the revision %d was %d", same[0], w.revisions(t)[ours.ID], known[ours.ID])
+		t.Errorf("a change of nothing is %+v, and the revision %d was %d", same[0], w.revisions(t)[ours.ID],
+			known[ours.ID])
 	}
 }
 
-// TestASplitMovesABoundedNumberOfOverrides has 2,501 users without an assigned plan, whose overrides two rules would take over.
+// TestASplitMovesABoundedNumberOfOverrides has 2,501 users without an assigned plan, whose overrides two rules would
+// take over.
 func TestASplitMovesABoundedNumberOfOverrides(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, ours := t.Context(), w.ours
 	must(w.PutOverride(ctx, overrideOf(ours.user, "0"), rules.NoneStored))(t)
 	exec(t, w.url, `
-		INSERT INTO rate_limit_override (tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, in_force_since, revision)
-		SELECT tenant_id, rule_id, 'n' || n, rate_per_second, rate_unit, burst_capacity, reason, in_force_since, revision
+		INSERT INTO rate_limit_override (tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity,
+			reason, in_force_since, revision)
+		SELECT tenant_id, rule_id, 'n' || n, rate_per_second, rate_unit, burst_capacity, reason, in_force_since,
+			revision
 		FROM rate_limit_override, generate_series(1, 2500) AS n WHERE tenant_id = $1 AND user_id = '0'`, ours.ID)
 	changes := []ruleset.RuleChange{
 		{Rule: limit(t, ours.ID, "user:{user_id}", "free", "")},
@@ -70,15 +75,18 @@ func TestASplitMovesABoundedNumberOfOverrides(t *testing.T) {
 	if after := dump(t, connect(t, w.url), ours.ID); after != before {
 		t.Error("the refused save changed something")
 	}
-	for name, parts := range map[string][]ruleset.RuleChange{"new rules": {changes[0], changes[2]}, "removal": {changes[1]}} {
+	for name, parts := range map[string][]ruleset.RuleChange{
+		"new rules": {changes[0], changes[2]},
+		"removal":   {changes[1]},
+	} {
 		if _, err := w.ChangeRules(ctx, ours.ID, parts, true); err != nil {
 			t.Errorf("only the %s: %v", name, err)
 		}
 	}
 }
 
-// TestASplitKeepsOverrides takes a limit of all plans apart: users with an assigned plan keep their override on it, others on each of
-// the new rules, and the rest is named.
+// TestASplitKeepsOverrides takes a limit of all plans apart: users with an assigned plan keep their override on it,
+// others on each of the new rules, and the rest is named.
 func TestASplitKeepsOverrides(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -88,7 +96,8 @@ func TestASplitKeepsOverrides(t *testing.T) {
 	for _, user := range []string{"anyone", "own", "gone"} {
 		must(w.PutOverride(ctx, overrideOf(ours.user, user), rules.NoneStored))(t)
 	}
-	exec(t, w.url, `UPDATE rate_limit_override SET expires_at = now() WHERE tenant_id = $1 AND user_id = 'gone'`, ours.ID)
+	exec(t, w.url, `UPDATE rate_limit_override SET expires_at = now() WHERE tenant_id = $1 AND user_id = 'gone'`,
+		ours.ID)
 	changes := []ruleset.RuleChange{
 		{Rule: rules.Rule{ID: ours.user.ID}, Expected: rules.AnyVersion, Remove: true},
 		{Rule: limit(t, ours.ID, "user:{user_id}", "free", "")},
@@ -98,8 +107,10 @@ func TestASplitKeepsOverrides(t *testing.T) {
 	planned := must(w.ChangeRules(ctx, ours.ID, changes, true))(t)
 	made := must(w.ChangeRules(ctx, ours.ID, changes, false))(t)
 	for name, removal := range map[string]ruleset.RuleChanged{"planned": planned[0], "made": made[0]} {
-		if !slices.Equal(removal.OverridesMoved, []string{"42", "anyone"}) || !slices.Equal(removal.OverridesRemoved, []string{"own"}) {
-			t.Errorf("%s: overrides of %q were moved, and of %q removed", name, removal.OverridesMoved, removal.OverridesRemoved)
+		if !slices.Equal(removal.OverridesMoved, []string{"42", "anyone"}) ||
+			!slices.Equal(removal.OverridesRemoved, []string{"own"}) {
+			t.Errorf("%s: overrides of %q were moved, and of %q removed", name, removal.OverridesMoved,
+				removal.OverridesRemoved)
 		}
 	}
 	free, pro, hourly := made[1].After.ID, made[2].After.ID, made[3].After.ID
@@ -146,7 +157,10 @@ func TestEveryBadChangeIsNamedAndNoneIsMade(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(bad)); !slices.Equal(got, []int{1, 2, 3, 4, 5, 7, 8}) {
 		t.Errorf("the changes %v are wrong: %v", got, bad)
 	}
-	for i, want := range map[int]error{2: rules.ErrExists, 3: rules.ErrExists, 4: rules.ErrChanged, 5: rules.ErrNotFound, 8: rules.ErrNotFound} {
+	for i, want := range map[int]error{
+		2: rules.ErrExists, 3: rules.ErrExists, 4: rules.ErrChanged,
+		5: rules.ErrNotFound, 8: rules.ErrNotFound,
+	} {
 		wantError(t, bad[i], want)
 	}
 	_, err = w.ChangeRules(t.Context(), ours.ID, []ruleset.RuleChange{changes[0], {Rule: wrong}}, false)
@@ -172,10 +186,12 @@ func TestTooManyRulesWithOnePatternAreRefused(t *testing.T) {
 		t.Errorf("CreateRule: %v", err)
 	}
 	var bad ruleset.RuleChangeErrors
-	if _, err := w.ChangeRules(t.Context(), w.ours.ID, []ruleset.RuleChange{{Rule: one}}, false); !errors.As(err, &bad) || !asFieldErrors(bad[0], &wrong) {
+	if _, err := w.ChangeRules(t.Context(), w.ours.ID, []ruleset.RuleChange{{Rule: one}}, false); !errors.As(err,
+		&bad) || !asFieldErrors(bad[0], &wrong) {
 		t.Errorf("ChangeRules: %v", err)
 	}
-	must(w.ChangeRules(t.Context(), w.ours.ID, []ruleset.RuleChange{{Rule: one}, {Rule: *made[3].After, Expected: 1, Remove: true}}, false))(t)
+	must(w.ChangeRules(t.Context(), w.ours.ID,
+		[]ruleset.RuleChange{{Rule: one}, {Rule: *made[3].After, Expected: 1, Remove: true}}, false))(t)
 	one.Plan = "free"
 	must(w.CreateRule(t.Context(), one))(t)
 }
@@ -187,7 +203,8 @@ func TestARuleWithManyOverridesIsRemoved(t *testing.T) {
 	const many = 10_000 // a hundred times what a page has; some seconds if each took a search of all
 	exec(t, w.url, `INSERT INTO rate_limit_override
 			(tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, in_force_since, revision)
-		SELECT $1, $2, 'user-' || n, 1, 'second', 1, now(), 1 FROM generate_series(1, $3::int) AS n`, w.ours.ID, w.ours.daily.ID, many)
+		SELECT $1, $2, 'user-' || n, 1, 'second', 1, now(), 1 FROM generate_series(1, $3::int) AS n`, w.ours.ID,
+		w.ours.daily.ID, many)
 	since := w.latest(t)
 	began := time.Now()
 	if err := w.RemoveRule(t.Context(), w.ours.ID, w.ours.daily.ID, rules.AnyVersion); err != nil {
@@ -195,10 +212,13 @@ func TestARuleWithManyOverridesIsRemoved(t *testing.T) {
 	}
 	t.Logf("%d overrides were removed in %s", many, time.Since(began))
 	var entries, changes, first int64
-	err := connect(t, w.url).QueryRow(t.Context(), `SELECT count(*), count(DISTINCT change_id), min(audit_id) - min(change_id)
-		FROM audit_event WHERE tenant_id = $1 AND audit_id > $2 AND action = 'remove'`, w.ours.ID, since).Scan(&entries, &changes, &first)
+	err := connect(t, w.url).QueryRow(t.Context(),
+		`SELECT count(*), count(DISTINCT change_id), min(audit_id) - min(change_id)
+		FROM audit_event WHERE tenant_id = $1 AND audit_id > $2 AND action = 'remove'`, w.ours.ID, since).Scan(&entries,
+		&changes, &first)
 	if err != nil || entries != many+1 || changes != 1 || first != 0 {
-		t.Errorf("the log got %d entries of %d changes, the first %d after the change's id (%v)", entries, changes, first, err)
+		t.Errorf("the log got %d entries of %d changes, the first %d after the change's id (%v)", entries, changes,
+			first, err)
 	}
 }
 
@@ -233,7 +253,8 @@ func TestAShadowRuleIsPromoted(t *testing.T) {
 	}
 
 	live := must(w.PromoteRule(ctx, ours.ID, candidate.ID, 1, ours.user.ID, 1))(t)
-	if live.ID != ours.user.ID || live.Burst != 70 || live.RatePerSecond != 20 || live.FailureMode != rules.FailClosed ||
+	if live.ID != ours.user.ID || live.Burst != 70 || live.RatePerSecond != 20 ||
+		live.FailureMode != rules.FailClosed ||
 		live.Mode != rules.ModeEnforce || live.Name != "" || !live.InForceSince.After(ours.user.InForceSince) {
 		t.Errorf("the live rule is %+v", live)
 	}
@@ -244,7 +265,8 @@ func TestAShadowRuleIsPromoted(t *testing.T) {
 
 	shadow.Active = false
 	alone := must(w.CreateRule(ctx, shadow))(t)
-	if promoted := must(w.PromoteRule(ctx, ours.ID, alone.ID, 1, 0, 0))(t); promoted.ID != alone.ID || promoted.Mode != rules.ModeEnforce || !promoted.Active {
+	if promoted := must(w.PromoteRule(ctx, ours.ID, alone.ID, 1, 0, 0))(t); promoted.ID != alone.ID ||
+		promoted.Mode != rules.ModeEnforce || !promoted.Active {
 		t.Errorf("without a live rule it becomes %+v", promoted)
 	}
 }
@@ -265,7 +287,8 @@ func TestOfTwoEditorsOneWins(t *testing.T) {
 		"rules": func(n int) error {
 			rule := ours.daily
 			rule.Burst += int64(n)
-			_, err := w.ChangeRules(ctx, ours.ID, []ruleset.RuleChange{{Rule: rule, Expected: rules.Expected(rule.Version)}}, false)
+			_, err := w.ChangeRules(ctx, ours.ID,
+				[]ruleset.RuleChange{{Rule: rule, Expected: rules.Expected(rule.Version)}}, false)
 			var bad ruleset.RuleChangeErrors
 			if errors.As(err, &bad) {
 				return bad[0]
@@ -294,7 +317,8 @@ func TestOfTwoEditorsOneWins(t *testing.T) {
 		},
 		"assignment": func(n int) error {
 			to := []string{"free", "only-ours"}[n%2]
-			return second(w.Assign(ctx, rules.Assignment{TenantID: ours.ID, UserID: "42", Plan: to}, rules.Expected(assigned.Revision)))
+			return second(w.Assign(ctx, rules.Assignment{TenantID: ours.ID, UserID: "42", Plan: to},
+				rules.Expected(assigned.Revision)))
 		},
 		"key": func(int) error { return w.RevokeKey(ctx, ours.ID, "ours", rules.Expected(ours.key.Revision)) },
 	}

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // Rules returns up to limit rules of a tenant that a filter selects, by id, beginning after one. A filter looks at
@@ -21,31 +21,32 @@ func (s *Store) Rules(
 	if limit <= 0 {
 		return page, nil
 	}
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
-		last := rules.RuleID(math.MaxInt64)
-		if filter != (rules.RuleFilter{}) && filter.Pattern == "" { // an index finds the few rules of a pattern
-			end, err := q.RulesLookedAt(ctx, tenant, after, s.lookedAt)
-			switch {
-			case err == nil:
-				last, page.Next = end, end
-			case !errors.Is(err, pgx.ErrNoRows):
-				return nil, err
+	rows, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
+			last := rules.RuleID(math.MaxInt64)
+			if filter != (rules.RuleFilter{}) && filter.Pattern == "" { // an index finds the few rules of a pattern
+				end, err := q.RulesLookedAt(ctx, tenant, after, s.lookedAt)
+				switch {
+				case err == nil:
+					last, page.Next = end, end
+				case !errors.Is(err, pgx.ErrNoRows):
+					return nil, err
+				}
 			}
-		}
-		return q.RulesPage(ctx, dbsqlc.RulesPageParams{
-			TenantID:   tenant,
-			After:      after,
-			Last:       last,
-			Scope:      string(filter.Scope),
-			Plan:       filter.Plan,
-			Mode:       string(filter.Mode),
-			Action:     string(filter.Action),
-			IsActive:   filter.Active,
-			KeyPattern: filter.Pattern,
-			Containing: filter.Text,
-			PageSize:   rowLimit(limit) + 1, // one more shows whether a page follows
+			return q.RulesPage(ctx, dbsqlc.RulesPageParams{
+				TenantID:   tenant,
+				After:      after,
+				Last:       last,
+				Scope:      string(filter.Scope),
+				Plan:       filter.Plan,
+				Mode:       string(filter.Mode),
+				Action:     string(filter.Action),
+				IsActive:   filter.Active,
+				KeyPattern: filter.Pattern,
+				Containing: filter.Text,
+				PageSize:   rowLimit(limit) + 1, // one more shows whether a page follows
+			})
 		})
-	})
 	if err != nil {
 		return rules.RulePage{}, fmt.Errorf("read rules: %w", err)
 	}
@@ -58,22 +59,25 @@ func (s *Store) Rules(
 }
 
 // Matrix returns the rules of the next limit rows of a tenant's plan matrix.
-func (s *Store) Matrix(ctx context.Context, tenant rules.TenantID, after rules.RuleIdentity, limit int) ([]rules.Rule, error) {
+func (s *Store) Matrix(ctx context.Context, tenant rules.TenantID, after rules.RuleIdentity, limit int) ([]rules.Rule,
+	error,
+) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
-		last, err := q.MatrixLast(ctx, dbsqlc.MatrixLastParams{
-			TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name, Number: int64(limit),
+	rows, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
+			last, err := q.MatrixLast(ctx, dbsqlc.MatrixLastParams{
+				TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name, Number: int64(limit),
+			})
+			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+				return nil, err
+			}
+			return q.MatrixPage(ctx, dbsqlc.MatrixPageParams{
+				TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name,
+				ToEnd: err != nil, LastPattern: last.KeyPattern, LastName: last.Name,
+			})
 		})
-		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-			return nil, err
-		}
-		return q.MatrixPage(ctx, dbsqlc.MatrixPageParams{
-			TenantID: tenant, AfterPattern: after.Pattern, AfterName: after.Name,
-			ToEnd: err != nil, LastPattern: last.KeyPattern, LastName: last.Name,
-		})
-	})
 	if err != nil {
 		return nil, fmt.Errorf("read the plan matrix: %w", err)
 	}
@@ -93,9 +97,10 @@ func (s *Store) Rule(ctx context.Context, tenant rules.TenantID, id rules.RuleID
 
 // RulesByID returns the rules that exist among some ids.
 func (s *Store) RulesByID(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
-		return q.RulesByID(ctx, tenant, ruleNumbers(ids))
-	})
+	rows, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
+			return q.RulesByID(ctx, tenant, ruleNumbers(ids))
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read %d rules: %w", len(ids), err)
 	}
@@ -104,9 +109,10 @@ func (s *Store) RulesByID(ctx context.Context, tenant rules.TenantID, ids []rule
 
 // RulesEver returns rules by id, also those that were removed.
 func (s *Store) RulesEver(ctx context.Context, tenant rules.TenantID, ids []rules.RuleID) ([]rules.Rule, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
-		return q.RulesEver(ctx, tenant, ruleNumbers(ids))
-	})
+	rows, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitRule, error) {
+			return q.RulesEver(ctx, tenant, ruleNumbers(ids))
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read %d rules of any time: %w", len(ids), err)
 	}
@@ -117,7 +123,7 @@ func ruleNumbers(ids []rules.RuleID) []int64 {
 	return each(ids, func(id rules.RuleID) int64 { return int64(id) })
 }
 
-// CreateRule creates a rule.
+// CreateRule returns rules.FieldErrors on key_pattern if rules.MaxRulesPerPattern is reached.
 func (s Writer) CreateRule(ctx context.Context, rule rules.Rule) (created rules.Rule, err error) {
 	err = s.inTenant(ctx, classWrite, rule.TenantID, func(ctx context.Context, w write) error {
 		if err := w.requireRoom(ctx, &rule); err != nil {
@@ -139,10 +145,10 @@ func (s Writer) UpdateRule(ctx context.Context, rule rules.Rule) (updated rules.
 		if updated, err = w.ruleAt(ctx, rule.ID, rules.Expected(rule.Version)); err != nil {
 			return err
 		}
-		if sameRule(&updated, &rule) {
+		if updated.HasSameFields(&rule) {
 			return errUnchanged
 		}
-		updated, err = w.updateRule(ctx, rule)
+		updated, err = w.updateRule(ctx, &updated, &rule)
 		return err
 	})
 	if err != nil {
@@ -201,22 +207,13 @@ func (w write) requireRoom(ctx context.Context, rule *rules.Rule) error {
 
 func tooManyAlike() error {
 	return rules.FieldErrors{{
-		Field: "key_pattern", Message: fmt.Sprintf("must be another one: at most %d rules can have the same pattern and plan", rules.MaxRulesPerPattern),
+		Field: "key_pattern", Message: fmt.Sprintf(
+			"must be another one: at most %d rules can have the same pattern and plan", rules.MaxRulesPerPattern),
 	}}
 }
 
-// sameRule compares what can be changed of a rule.
-func sameRule(a, b *rules.Rule) bool {
-	return a.RatePerSecond == b.RatePerSecond && a.RateUnit == b.RateUnit && a.Burst == b.Burst &&
-		a.Algorithm == b.Algorithm && a.Mode == b.Mode && a.Action == b.Action &&
-		a.FailureMode == b.FailureMode && a.Active == b.Active && a.Description == b.Description &&
-		a.Window == b.Window && a.RefillInterval == b.RefillInterval && a.MaxHold == b.MaxHold && slices.Equal(a.NotifyAt, b.NotifyAt) &&
-		a.Adapt == b.Adapt && a.NeverLeased == b.NeverLeased && a.ExpiresAt.Equal(b.ExpiresAt) &&
-		a.ExpiresIn == b.ExpiresIn // an end that is counted from now is another one
-}
-
-func (w write) updateRule(ctx context.Context, rule rules.Rule) (rules.Rule, error) {
-	updated, _, err := w.updateRules(ctx, []rules.Rule{rule})
+func (w write) updateRule(ctx context.Context, before, after *rules.Rule) (rules.Rule, error) {
+	updated, _, err := w.updateRules(ctx, []ruleset.Change[rules.Rule]{{Before: before, After: after}})
 	return first(updated), err
 }
 
@@ -231,94 +228,81 @@ func (w write) removeRule(ctx context.Context, id rules.RuleID) error {
 
 // The functions below return the index of the row that an error is about.
 
+// wrongRule returns why a rule is not valid. Callers answer for its plan.
+func wrongRule(rule *rules.Rule) error {
+	if wrong := rule.Validate(map[string]bool{rule.Plan: true}); len(wrong) > 0 {
+		return wrong
+	}
+	return nil
+}
+
 // createRules expects that the rules' plans exist.
 func (w write) createRules(ctx context.Context, all []rules.Rule) (created []rules.Rule, failed int, err error) {
 	if err := errors.Join(w.requireKnown(ctx, all...), w.requireAdaptRoom(ctx, all)); err != nil {
 		return nil, 0, err
 	}
-	params := each(all, func(rule rules.Rule) dbsqlc.CreateRuleParams {
-		shape := shapeOf(&rule)
-		return dbsqlc.CreateRuleParams{
-			TenantID:              w.tenant,
-			Name:                  rule.Name,
-			KeyPattern:            rule.Pattern.String(),
-			Scope:                 rule.Scope(),
-			Plan:                  rule.Plan,
-			RatePerSecond:         rule.RatePerSecond,
-			RateUnit:              rule.RateUnit,
-			BurstCapacity:         rule.Burst,
-			Algorithm:             rule.Algorithm,
-			Mode:                  rule.Mode,
-			Action:                rule.Action,
-			FailureMode:           string(rule.FailureMode),
-			NeverLeased:           rule.NeverLeased,
-			ExpiresAt:             orNull(rule.ExpiresAt),
-			ExpiresInSeconds:      wholeSeconds(rule.ExpiresIn),
-			IsActive:              rule.Active,
-			Description:           rule.Description,
-			Revision:              w.revision,
-			WindowSeconds:         shape.WindowSeconds,
-			WindowCalendar:        shape.WindowCalendar,
-			WindowZone:            shape.WindowZone,
-			WindowStartDay:        shape.WindowStartDay,
-			RefillIntervalSeconds: shape.RefillIntervalSeconds,
-			MaxHoldSeconds:        shape.MaxHoldSeconds,
-			NotifyAt:              shape.NotifyAt,
-			AdaptBackend:          shape.AdaptBackend,
-			AdaptFloorPercent:     shape.AdaptFloorPercent,
-			AdaptP99Ms:            shape.AdaptP99Ms,
-			AdaptErrorPercent:     shape.AdaptErrorPercent,
-			CandidateFor:          unlessZero(int64(rule.CandidateFor)),
+	params := make([]dbsqlc.CreateRuleParams, len(all))
+	for i := range all {
+		rule, fields := &all[i], all[i].Fields()
+		if err := wrongRule(rule); err != nil {
+			return nil, i, err
 		}
-	})
-	rows, failed, err := inTrips(params, func(trip []dbsqlc.CreateRuleParams, each func(int, dbsqlc.RateLimitRule, error)) {
-		w.CreateRule(ctx, trip).QueryRow(each)
-	})
+		parameters, err := parametersOf(&fields)
+		if err != nil {
+			return nil, i, err
+		}
+		params[i] = dbsqlc.CreateRuleParams{
+			TenantID: w.tenant, Name: rule.Name, KeyPattern: rule.Pattern.String(), Scope: rule.Scope(),
+			Plan:          rule.Plan,
+			RatePerSecond: fields.RatePerSecond, RateUnit: fields.RateUnit, BurstCapacity: fields.BurstCapacity,
+			Algorithm: fields.Algorithm, Mode: fields.Mode, Action: fields.Action, FailureMode: fields.FailureMode,
+			IsActive: fields.IsActive, Description: fields.Description, ExpiresAt: fields.ExpiresAt,
+			ExpiresInSeconds: wholeSeconds(rule.ExpiresIn), Parameters: parameters,
+			CandidateFor: unlessZero(int64(rule.CandidateFor)), Revision: w.revision,
+		}
+	}
+	rows, failed, err := inTrips(params,
+		func(trip []dbsqlc.CreateRuleParams, each func(int, dbsqlc.RateLimitRule, error)) {
+			w.CreateRule(ctx, trip).QueryRow(each)
+		})
 	if err != nil {
 		return nil, failed, err
 	}
 	return rulesAsStored(rows)
 }
 
-// updateRules lets rules adapt in the place of rules that the caller is about to remove.
-func (w write) updateRules(ctx context.Context, all []rules.Rule, removed ...rules.RuleID) (updated []rules.Rule, failed int, err error) {
+// updateRules expects the stored rules as Before. It lets rules adapt in the place of rules that the caller is about to
+// remove.
+func (w write) updateRules(ctx context.Context, changes []ruleset.Change[rules.Rule], removed ...rules.RuleID) (
+	updated []rules.Rule, failed int, err error,
+) {
+	all := each(changes, func(change ruleset.Change[rules.Rule]) rules.Rule { return *change.After })
 	if err := errors.Join(w.requireKnown(ctx, all...), w.requireAdaptRoom(ctx, all, removed...)); err != nil {
 		return nil, 0, err
 	}
-	params := each(all, func(rule rules.Rule) dbsqlc.UpdateRuleParams {
-		shape := shapeOf(&rule)
-		return dbsqlc.UpdateRuleParams{
-			RatePerSecond:         rule.RatePerSecond,
-			RateUnit:              rule.RateUnit,
-			BurstCapacity:         rule.Burst,
-			Algorithm:             rule.Algorithm,
-			Mode:                  rule.Mode,
-			Action:                rule.Action,
-			FailureMode:           string(rule.FailureMode),
-			NeverLeased:           rule.NeverLeased,
-			ExpiresAt:             orNull(rule.ExpiresAt),
-			ExpiresInSeconds:      wholeSeconds(rule.ExpiresIn),
-			IsActive:              rule.Active,
-			Description:           rule.Description,
-			Revision:              w.revision,
-			TenantID:              w.tenant,
-			RuleID:                rule.ID,
-			WindowSeconds:         shape.WindowSeconds,
-			WindowCalendar:        shape.WindowCalendar,
-			WindowZone:            shape.WindowZone,
-			WindowStartDay:        shape.WindowStartDay,
-			RefillIntervalSeconds: shape.RefillIntervalSeconds,
-			MaxHoldSeconds:        shape.MaxHoldSeconds,
-			NotifyAt:              shape.NotifyAt,
-			AdaptBackend:          shape.AdaptBackend,
-			AdaptFloorPercent:     shape.AdaptFloorPercent,
-			AdaptP99Ms:            shape.AdaptP99Ms,
-			AdaptErrorPercent:     shape.AdaptErrorPercent,
+	params := make([]dbsqlc.UpdateRuleParams, len(changes))
+	for i := range changes {
+		rule, fields := changes[i].After, changes[i].After.Fields()
+		if err := wrongRule(rule); err != nil {
+			return nil, i, err
 		}
-	})
-	rows, failed, err := inTrips(params, func(trip []dbsqlc.UpdateRuleParams, each func(int, dbsqlc.RateLimitRule, error)) {
-		w.UpdateRule(ctx, trip).QueryRow(each)
-	})
+		parameters, err := parametersOf(&fields)
+		if err != nil {
+			return nil, i, err
+		}
+		params[i] = dbsqlc.UpdateRuleParams{
+			RatePerSecond: fields.RatePerSecond, RateUnit: fields.RateUnit, BurstCapacity: fields.BurstCapacity,
+			Algorithm: fields.Algorithm, Mode: fields.Mode, Action: fields.Action, FailureMode: fields.FailureMode,
+			IsActive: fields.IsActive, Description: fields.Description, ExpiresAt: fields.ExpiresAt,
+			ExpiresInSeconds: wholeSeconds(rule.ExpiresIn), Known: knownParameters, Parameters: parameters,
+			LimitChanges: rule.LimitDiffers(changes[i].Before), Revision: w.revision, TenantID: w.tenant,
+			RuleID: rule.ID,
+		}
+	}
+	rows, failed, err := inTrips(params,
+		func(trip []dbsqlc.UpdateRuleParams, each func(int, dbsqlc.RateLimitRule, error)) {
+			w.UpdateRule(ctx, trip).QueryRow(each)
+		})
 	if err != nil {
 		return nil, failed, err
 	}

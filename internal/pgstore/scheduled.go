@@ -14,13 +14,17 @@ import (
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// Schedule lets a change wait for its time, all of its rules or none. after are its rules, in the same order, as the change would
-// leave them now, at their Versions. A change without a start is made at once, all of it or nothing; it begins at the database's
-// time.
-func (s Writer) Schedule(ctx context.Context, change rules.ScheduledChange, after []rules.Rule) (scheduled rules.ScheduledChange, err error) {
+// Schedule stores a change, which takes effect at StartsAt, for all its rules or none. after holds the rules as the
+// change would leave them now, in the change's order, at their Versions. A change without a start is made at once, at
+// the database's time. The change that it replaces is canceled: rules.ErrChanged if that no longer waits. Errors are
+// rules.ErrTooManyScheduled, or by rule index: rules.FieldErrors on change if nothing would change, rules.ErrChanged,
+// rules.ErrNotFound or rules.ErrScheduledOverlap.
+func (s Writer) Schedule(ctx context.Context, change rules.ScheduledChange,
+	after []rules.Rule,
+) (scheduled rules.ScheduledChange, err error) {
 	waits := !change.StartsAt.IsZero()
 	create := func(ctx context.Context, w write) error {
 		change := change // a transaction may be tried again
@@ -81,21 +85,28 @@ func (w write) createScheduled(
 		return row, nil, fmt.Errorf("encode a scheduled change: %w", err)
 	}
 	if row, err = w.CreateScheduledChange(ctx, dbsqlc.CreateScheduledChangeParams{
-		TenantID: w.tenant, ByKind: string(by.Kind), ByID: by.ID, ByName: by.Name, Title: titleOf(after, fields), Patch: asked,
+		TenantID: w.tenant, ByKind: string(by.Kind), ByID: by.ID, ByName: by.Name, Title: titleOf(after, fields),
+		Patch:    asked,
 		StartsAt: change.StartsAt, EndsAt: orNull(change.EndsAt),
 	}); err != nil {
 		return row, nil, err
 	}
+	if err := enqueue(ctx, w.Queries, w.tenant, scheduledKind, row.ChangeID, change.StartsAt); err != nil {
+		return row, nil, err
+	}
 	parts, err = w.CreateScheduledRules(ctx, dbsqlc.CreateScheduledRulesParams{
-		TenantID: w.tenant, ChangeID: row.ChangeID, AllFields: each(fields, func(one []byte) string { return string(one) }),
-		RuleIds: each(change.Rules, func(one rules.ScheduledRule) int64 { return int64(one.RuleID) }),
-		Patches: each(change.Rules, func(one rules.ScheduledRule) string { return string(one.Patch) }),
+		TenantID: w.tenant, ChangeID: row.ChangeID,
+		AllFields: each(fields, func(one []byte) string { return string(one) }),
+		RuleIds:   each(change.Rules, func(one rules.ScheduledRule) int64 { return int64(one.RuleID) }),
+		Patches:   each(change.Rules, func(one rules.ScheduledRule) string { return string(one.Patch) }),
 	})
 	return row, parts, err
 }
 
-// fieldsToSchedule returns the columns that each rule's change sets, or all reasons against the changes.
-func (w write) fieldsToSchedule(ctx context.Context, change *rules.ScheduledChange, after []rules.Rule) (fields [][]byte, err error) {
+// fieldsToSchedule returns the fields that each rule's change sets, or all reasons against the changes.
+func (w write) fieldsToSchedule(ctx context.Context, change *rules.ScheduledChange,
+	after []rules.Rule,
+) (fields [][]byte, err error) {
 	ids := each(after, func(rule rules.Rule) rules.RuleID { return rule.ID })
 	live, err := w.liveRules(ctx, ids)
 	if err != nil {
@@ -155,8 +166,11 @@ func (w write) liveRules(ctx context.Context, ids []rules.RuleID) (map[rules.Rul
 	return live, nil
 }
 
-// CancelScheduled cancels a change that waits, and takes back one that is in force. Others stay as they are.
-func (s Writer) CancelScheduled(ctx context.Context, tenant rules.TenantID, id int64) (after rules.ScheduledChange, err error) {
+// CancelScheduled cancels a waiting change, and takes back one that is in force. A change that has ended stays
+// unchanged.
+func (s Writer) CancelScheduled(ctx context.Context, tenant rules.TenantID, id int64) (after rules.ScheduledChange,
+	err error,
+) {
 	err = s.acting(scheduledAct(id)).inTenant(ctx, classBulk, tenant, func(ctx context.Context, w write) error {
 		row, parts, err := scheduledAt(ctx, w.Queries, tenant, id)
 		if err != nil {
@@ -180,7 +194,6 @@ func (s Writer) CancelScheduled(ctx context.Context, tenant rules.TenantID, id i
 	return after, nil
 }
 
-// cancelReplaced cancels the change that another takes the place of.
 func (w write) cancelReplaced(ctx context.Context, id int64) error {
 	row, err := w.ScheduledChange(ctx, w.tenant, id)
 	switch {
@@ -199,8 +212,9 @@ func (w write) cancelWaiting(ctx context.Context, row dbsqlc.ScheduledChange) (d
 	return w.stepScheduled(ctx, row)
 }
 
-// scheduledAt returns one change and what it does to each of its rules.
-func scheduledAt(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64) (dbsqlc.ScheduledChange, []dbsqlc.ScheduledChangeRule, error) {
+func scheduledAt(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, id int64) (dbsqlc.ScheduledChange,
+	[]dbsqlc.ScheduledChangeRule, error,
+) {
 	row, err := q.ScheduledChange(ctx, tenant, id)
 	if err != nil {
 		return row, nil, err
@@ -209,33 +223,37 @@ func scheduledAt(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, 
 	return row, parts, err
 }
 
-// ScheduledChange returns one.
+// ScheduledChange returns one change.
 func (s *Store) ScheduledChange(ctx context.Context, tenant rules.TenantID, id int64) (rules.ScheduledChange, error) {
-	change, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (rules.ScheduledChange, error) {
-		row, parts, err := scheduledAt(ctx, q, tenant, id)
-		return scheduledFromRow(row, parts), err
-	})
+	change, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) (rules.ScheduledChange, error) {
+			row, parts, err := scheduledAt(ctx, q, tenant, id)
+			return scheduledFromRow(row, parts), err
+		})
 	if err != nil {
 		return rules.ScheduledChange{}, fmt.Errorf("read the scheduled change %d: %w", id, err)
 	}
 	return change, nil
 }
 
-// ScheduledChanges returns a page, the latest first, before an id; 0 begins at the latest.
+// ScheduledChanges returns a page of changes with ids below before, latest first; 0 begins at the latest.
 func (s *Store) ScheduledChanges(
 	ctx context.Context, tenant rules.TenantID, rule rules.RuleID, isOpen bool, before int64, limit int,
 ) ([]rules.ScheduledChange, error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	found, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (found []rules.ScheduledChange, err error) {
+	found, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (found []rules.ScheduledChange,
+		err error,
+	) {
 		rows, err := q.ScheduledChanges(ctx, dbsqlc.ScheduledChangesParams{
 			TenantID: tenant, Before: before, RuleID: int64(rule), IsOpen: isOpen, PageSize: rowLimit(limit),
 		})
 		if err != nil {
 			return nil, err
 		}
-		parts, err := q.ScheduledRules(ctx, tenant, each(rows, func(row dbsqlc.ScheduledChange) int64 { return row.ChangeID }))
+		parts, err := q.ScheduledRules(ctx, tenant,
+			each(rows, func(row dbsqlc.ScheduledChange) int64 { return row.ChangeID }))
 		if err != nil {
 			return nil, err
 		}
@@ -243,7 +261,10 @@ func (s *Store) ScheduledChanges(
 		for _, part := range parts {
 			of[part.ChangeID] = append(of[part.ChangeID], part)
 		}
-		return each(rows, func(row dbsqlc.ScheduledChange) rules.ScheduledChange { return scheduledFromRow(row, of[row.ChangeID]) }), nil
+		return each(rows, func(row dbsqlc.ScheduledChange) rules.ScheduledChange {
+			return scheduledFromRow(row,
+				of[row.ChangeID])
+		}), nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list scheduled changes: %w", err)
@@ -253,33 +274,28 @@ func (s *Store) ScheduledChanges(
 
 // DatabaseTime returns the time by the database's clock.
 func (s *Store) DatabaseTime(ctx context.Context) (time.Time, error) {
-	now, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) { return q.DatabaseTime(ctx) })
+	now, err := ask(ctx, s, everyTenant,
+		func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) { return q.DatabaseTime(ctx) })
 	if err != nil {
 		return now, fmt.Errorf("read the database's time: %w", err)
 	}
 	return now, nil
 }
 
-// ClaimScheduled leases due changes, at most one of a tenant. It returns them without their rules.
-func (s *Store) ClaimScheduled(ctx context.Context, now, leaseEnds time.Time, limit int) ([]rules.ScheduledChange, error) {
-	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ScheduledChange, error) {
-		return q.ClaimScheduledChanges(ctx, leaseEnds, now, rowLimit(limit))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("claim scheduled changes: %w", err)
-	}
-	return each(rows, func(row dbsqlc.ScheduledChange) rules.ScheduledChange { return scheduledFromRow(row, nil) }), nil
-}
-
 func scheduledFromRow(row dbsqlc.ScheduledChange, parts []dbsqlc.ScheduledChangeRule) rules.ScheduledChange {
 	change := rules.ScheduledChange{
-		ID: row.ChangeID, TenantID: row.TenantID, Title: cmp.Or(row.Title, "1 rule"), RequestedAt: row.RequestedAt.UTC(),
-		By:       rules.Actor{Kind: rules.ActorKind(row.RequestedByKind), ID: row.RequestedByID, Name: row.RequestedByName},
+		ID: row.ChangeID, TenantID: row.TenantID, Title: cmp.Or(row.Title, "1 rule"),
+		RequestedAt: row.RequestedAt.UTC(),
+		By: rules.Actor{
+			Kind: rules.ActorKind(row.RequestedByKind), ID: row.RequestedByID,
+			Name: row.RequestedByName,
+		},
 		StartsAt: row.StartsAt.UTC(), EndsAt: orZero(row.EndsAt), State: rules.ScheduledState(row.State),
 		AppliedAt: orZero(row.AppliedAt), EndedAt: orZero(row.EndedAt), Failure: row.Failure,
 	}
 	for i := range parts {
-		change.Rules = append(change.Rules, rules.ScheduledRule{RuleID: parts[i].RuleID, Patch: parts[i].Patch, Failure: parts[i].Failure})
+		change.Rules = append(change.Rules,
+			rules.ScheduledRule{RuleID: parts[i].RuleID, Patch: parts[i].Patch, Failure: parts[i].Failure})
 	}
 	return change
 }

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -44,13 +46,15 @@ func withBurst(burst int64, all ...rules.Rule) []rules.Rule {
 func (w *world) runScheduled(t *testing.T, now time.Time) (steps int) {
 	t.Helper()
 	for {
-		due := must(w.ClaimScheduled(t.Context(), now, now.Add(time.Minute), 4))(t)
-		if len(due) == 0 {
+		var due int
+		err := connect(t, w.url).QueryRow(t.Context(), "SELECT count(*) FROM scheduled_change WHERE due_at <= $1",
+			now).Scan(&due)
+		if err != nil || due == 0 {
 			return steps
 		}
-		for i := range due {
-			steps++
-			if err := w.StepScheduled(t.Context(), &due[i], now); err != nil {
+		steps += due
+		for _, tenant := range []rules.TenantID{w.ours.ID, w.theirs.ID} {
+			if _, err := w.StepScheduledOf(t.Context(), tenant, 0, now); err != nil {
 				t.Error(err)
 			}
 		}
@@ -63,7 +67,8 @@ func (w *world) scheduledIs(t *testing.T, change rules.ScheduledChange, burst in
 	rule := must(w.Rule(t.Context(), change.TenantID, change.Rules[0].RuleID))(t)
 	now := must(w.ScheduledChange(t.Context(), change.TenantID, change.ID))(t)
 	if rule.Burst != burst || now.State != state {
-		t.Errorf("the burst is %d and the change %s (%s), want %d and %s", rule.Burst, now.State, now.Failure, burst, state)
+		t.Errorf("the burst is %d and the change %s (%s), want %d and %s", rule.Burst, now.State, now.Failure, burst,
+			state)
 	}
 }
 
@@ -85,7 +90,8 @@ func TestAScheduledChangeIsMadeAndTakenBackInTheNameOfWhoScheduledIt(t *testing.
 	w.scheduledIs(t, change, 20, rules.ScheduledInForce)
 	w.runScheduled(t, friday.Add(time.Hour)) // a process that is late
 	w.scheduledIs(t, change, rule.Burst, rules.ScheduledDone)
-	if got := must(w.Rule(ctx, rule.TenantID, rule.ID))(t); got.Description != "edited before monday" || !got.ExpiresAt.Equal(edited.ExpiresAt) || got.RatePerSecond != rule.RatePerSecond {
+	if got := must(w.Rule(ctx, rule.TenantID, rule.ID))(t); got.Description != "edited before monday" ||
+		!got.ExpiresAt.Equal(edited.ExpiresAt) || got.RatePerSecond != rule.RatePerSecond {
 		t.Errorf("what the change does not name became %+v", got)
 	}
 	stays := w.schedule(t, 30, time.Time{}, must(w.Rule(ctx, rule.TenantID, rule.ID))(t))
@@ -97,7 +103,8 @@ func TestAScheduledChangeIsMadeAndTakenBackInTheNameOfWhoScheduledIt(t *testing.
 		rule.TenantID, fmt.Sprint(change.ID), fmt.Sprint("scheduled change ", change.ID))
 	by, act := tester.Name+" ", fmt.Sprintf(" scheduled change %d update", change.ID)
 	want := []string{
-		by + " create waiting", tester.Name + act, tester.Name + act + " in_force", tester.Name + act, tester.Name + act + " done",
+		by + " create waiting", tester.Name + act, tester.Name + act + " in_force", tester.Name + act,
+		tester.Name + act + " done",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the audit log has %q, want %q", got, want)
@@ -133,14 +140,10 @@ func TestTwoProcessesMakeAScheduledChangeOnce(t *testing.T) {
 	w := newWorld(t)
 	ctx, rule := t.Context(), w.ours.user
 	change := w.schedule(t, 20, friday, rule)
-	due := must(w.ClaimScheduled(ctx, monday, monday.Add(time.Minute), 4))(t)
-	if again := must(w.ClaimScheduled(ctx, monday, monday.Add(time.Minute), 4))(t); len(due) != 1 || len(again) != 0 {
-		t.Fatalf("%d processes' claims", len(due)+len(again))
-	}
-	// The first process died or is slow, so another one claims the change after the lease, and both make it.
-	later := must(w.ClaimScheduled(ctx, monday.Add(2*time.Minute), monday.Add(3*time.Minute), 4))(t)
-	for _, claimed := range [][]rules.ScheduledChange{later, due} {
-		if err := w.StepScheduled(ctx, &claimed[0], monday.Add(2*time.Minute)); err != nil {
+	// The first process is slow, so another one claims the change after the lease, and both make it.
+	due := must(w.ScheduledChange(ctx, w.ours.ID, change.ID))(t)
+	for range 2 {
+		if err := w.StepScheduled(ctx, &due, monday.Add(2*time.Minute)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -166,7 +169,8 @@ func TestAScheduledChangeThatCannotBeMadeSaysWhy(t *testing.T) {
 	must(w.UpdateRule(ctx, block))(t)
 	w.runScheduled(t, monday)
 	w.scheduledIs(t, change, rule.Burst, rules.ScheduledFailed)
-	if got := must(w.ScheduledChange(ctx, w.ours.ID, change.ID))(t); !strings.HasPrefix(got.Failure, "The rule would not be valid: rate") {
+	if got := must(w.ScheduledChange(ctx, w.ours.ID, change.ID))(t); !strings.HasPrefix(got.Failure,
+		"The rule would not be valid: rate") {
 		t.Errorf("a window with a rate fails by %q", got.Failure)
 	}
 
@@ -192,19 +196,18 @@ func TestManyDueChangesDelayNoOtherTenants(t *testing.T) {
 	_, err := w.Schedule(ctx, scheduled(time.Time{}, greedy.user), withBurst(20, greedy.user))
 	wantError(t, err, rules.ErrTooManyScheduled)
 	small := w.schedule(t, 20, friday, w.theirs.user)
-	due := must(w.ClaimScheduled(ctx, monday, monday.Add(time.Minute), 4))(t)
-	if len(due) != 2 || !slices.ContainsFunc(due, func(c rules.ScheduledChange) bool { return c.ID == small.ID && c.TenantID == w.theirs.ID }) {
-		t.Errorf("the first claim has %+v, want one of each tenant", due)
+	exec(t, w.url, "UPDATE job SET next_run_at = now() WHERE about <> ''")
+	kind := w.ScheduledWork()
+	due, _, err := w.ClaimJobs(ctx, []jobs.Claim{{Kind: kind.Name, Room: kind.AtOnce, PerTenant: kind.PerTenant}})
+	if err != nil || len(due) != 2 || !slices.ContainsFunc(due, func(j jobs.Job) bool {
+		return j.About == strconv.FormatInt(small.ID, 10) && j.Tenant == int64(w.theirs.ID)
+	}) {
+		t.Errorf("the first claim has %+v (%v), want one of each tenant", due, err)
 	}
-	for i := range due {
-		if err := w.StepScheduled(ctx, &due[i], monday); err != nil {
-			t.Error(err)
-		}
+	if steps := w.runScheduled(t, monday); steps != rules.MaxScheduled+1 {
+		t.Errorf("%d steps follow, want %d", steps, rules.MaxScheduled+1)
 	}
 	w.scheduledIs(t, small, 20, rules.ScheduledInForce)
-	if steps := w.runScheduled(t, monday); steps != rules.MaxScheduled-1 {
-		t.Errorf("%d steps follow, want %d", steps, rules.MaxScheduled-1)
-	}
 }
 
 func TestChangesThatOverlap(t *testing.T) {
@@ -242,8 +245,12 @@ func TestAScheduledChangeIsReplacedWhileItWaits(t *testing.T) {
 	later := scheduled(friday.Add(time.Hour), rule) // of the same time, which only the first would forbid
 	later.Replaces = first.ID
 	second := must(w.Schedule(t.Context(), later, withBurst(70, rule)))(t)
-	if got := must(w.Writer.ScheduledChange(t.Context(), w.ours.ID, first.ID))(t); got.State != rules.ScheduledCanceled {
+	if got := must(w.Writer.ScheduledChange(t.Context(), w.ours.ID,
+		first.ID))(t); got.State != rules.ScheduledCanceled {
 		t.Errorf("the replaced change is %s", got.State)
+	}
+	if n := w.jobsLike(t, "about = '"+strconv.FormatInt(first.ID, 10)+"'"); n != 0 {
+		t.Errorf("the replaced change has left %d jobs", n)
 	}
 	w.runScheduled(t, monday)
 	if got := must(w.Rule(t.Context(), w.ours.ID, rule.ID))(t); got.Burst != 70 {

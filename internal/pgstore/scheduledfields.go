@@ -39,24 +39,24 @@ func isLimitOnly(fields []byte) bool {
 	return len(named) == 0
 }
 
-// columnsOf returns what can be changed of a rule, by column.
-func columnsOf(rule *rules.Rule) (map[string]json.RawMessage, error) {
-	text, err := json.Marshal(imageOf(rule))
+// fieldsOf returns what can be changed of a rule, by name.
+func fieldsOf(rule *rules.Rule) (map[string]json.RawMessage, error) {
+	text, err := json.Marshal(rule.Fields())
 	if err != nil {
 		return nil, fmt.Errorf("encode rule %d: %w", rule.ID, err)
 	}
-	columns := map[string]json.RawMessage{}
-	err = json.Unmarshal(text, &columns)
-	return columns, err
+	fields := map[string]json.RawMessage{}
+	err = json.Unmarshal(text, &fields)
+	return fields, err
 }
 
-// changedFields returns the columns that differ, as they are after. It is rules.FieldErrors if there are none.
+// changedFields returns the fields that differ, as they are after. It is rules.FieldErrors if there are none.
 func changedFields(before, after *rules.Rule) ([]byte, error) {
-	was, err := columnsOf(before)
+	was, err := fieldsOf(before)
 	if err != nil {
 		return nil, err
 	}
-	becomes, err := columnsOf(after)
+	becomes, err := fieldsOf(after)
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +71,9 @@ func changedFields(before, after *rules.Rule) ([]byte, error) {
 	return json.Marshal(becomes)
 }
 
-// fieldsLike returns the rule's values of the columns that fields names.
+// fieldsLike returns the rule's values of the fields that others name.
 func fieldsLike(rule *rules.Rule, fields []byte) ([]byte, error) {
-	values, err := columnsOf(rule)
+	values, err := fieldsOf(rule)
 	if err != nil {
 		return nil, err
 	}
@@ -87,26 +87,11 @@ func fieldsLike(rule *rules.Rule, fields []byte) ([]byte, error) {
 	return json.Marshal(named)
 }
 
-// withFields returns the rule with some columns set.
+// withFields returns the rule with some fields set.
 func withFields(rule *rules.Rule, fields []byte) (rules.Rule, error) {
-	image := imageOf(rule)
-	if err := json.Unmarshal(fields, &image); err != nil {
-		return rules.Rule{}, fmt.Errorf("read the fields of a scheduled change: %w", err)
+	after := *rule
+	if wrong := after.Set(fields); len(wrong) > 0 {
+		return rules.Rule{}, fmt.Errorf("read the fields of a scheduled change: %w", wrong)
 	}
-	after := image.rule()
-	after.TenantID, after.Pattern, after.Plan, after.Name, after.Version = rule.TenantID, rule.Pattern, rule.Plan, rule.Name, rule.Version
 	return after, nil
-}
-
-// imageOf is the inverse of ruleImage.rule.
-func imageOf(rule *rules.Rule) ruleImage {
-	shape := shapeOf(rule)
-	return ruleImage{
-		RuleID: rule.ID, RatePerSecond: rule.RatePerSecond, RateUnit: rule.RateUnit, BurstCapacity: rule.Burst, Algorithm: rule.Algorithm,
-		Mode: rule.Mode, Action: rule.Action, FailureMode: unlessZero(string(rule.FailureMode)), IsActive: rule.Active, Description: rule.Description,
-		WindowSeconds: shape.WindowSeconds, WindowCalendar: shape.WindowCalendar, WindowZone: shape.WindowZone, WindowStartDay: shape.WindowStartDay,
-		RefillIntervalSeconds: shape.RefillIntervalSeconds, MaxHoldSeconds: shape.MaxHoldSeconds, NotifyAt: shape.NotifyAt,
-		AdaptBackend: shape.AdaptBackend, AdaptFloorPercent: shape.AdaptFloorPercent, AdaptP99Ms: shape.AdaptP99Ms,
-		AdaptErrorPercent: shape.AdaptErrorPercent, NeverLeased: rule.NeverLeased, ExpiresAt: orNull(rule.ExpiresAt),
-	}
 }

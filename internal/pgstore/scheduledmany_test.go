@@ -9,7 +9,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // column creates limits of one plan.
@@ -17,7 +17,8 @@ func (w *world) column(t *testing.T, number int) (all []rules.Rule) {
 	t.Helper()
 	plan := must(w.CreatePlan(t.Context(), rules.Plan{TenantID: w.ours.ID, Name: "column"}))(t).Name
 	for i := range number {
-		all = append(all, must(w.CreateRule(t.Context(), limit(t, w.ours.ID, fmt.Sprintf("endpoint:/%d", i), plan, "")))(t))
+		all = append(all, must(w.CreateRule(t.Context(),
+			limit(t, w.ours.ID, fmt.Sprintf("endpoint:/%d", i), plan, "")))(t))
 	}
 	return all
 }
@@ -39,7 +40,9 @@ func (w *world) burstsAre(t *testing.T, all []rules.Rule, want ...int64) {
 }
 
 // endedAs fails unless a change is in a state, with these failures of itself and of its rules.
-func (w *world) endedAs(t *testing.T, change rules.ScheduledChange, state rules.ScheduledState, failure string, ofRules ...string) {
+func (w *world) endedAs(t *testing.T, change rules.ScheduledChange, state rules.ScheduledState, failure string,
+	ofRules ...string,
+) {
 	t.Helper()
 	now := must(w.ScheduledChange(t.Context(), change.TenantID, change.ID))(t)
 	var got []string
@@ -47,7 +50,8 @@ func (w *world) endedAs(t *testing.T, change rules.ScheduledChange, state rules.
 		got = append(got, rule.Failure)
 	}
 	if now.State != state || now.Failure != failure || !slices.Equal(got, ofRules) {
-		t.Errorf("the change is %s, %q and %q, want %s, %q and %q", now.State, now.Failure, got, state, failure, ofRules)
+		t.Errorf("the change is %s, %q and %q, want %s, %q and %q", now.State, now.Failure, got, state, failure,
+			ofRules)
 	}
 }
 
@@ -84,13 +88,16 @@ func TestAChangeOfAColumnIsMadeAndTakenBackAsOne(t *testing.T) {
 	}
 	w.burstsAre(t, all, was, was, was)
 	w.endedAs(t, change, rules.ScheduledDone, "", "", "", "")
-	if listed := must(w.ScheduledChanges(ctx, w.ours.ID, all[1].ID, false, 0, 10))(t); len(listed) != 1 || len(listed[0].Rules) != 3 {
+	if listed := must(w.ScheduledChanges(ctx, w.ours.ID, all[1].ID, false, 0, 10))(t); len(listed) != 1 ||
+		len(listed[0].Rules) != 3 {
 		t.Errorf("the second rule has the changes %+v", listed)
 	}
 
 	// Each step is one change in the audit log, with an entry of each rule.
-	got := lines(t, connect(t, w.url), `SELECT concat_ws(' ', count(*), count(*) FILTER (WHERE object_kind = 'rule'), min(actor_name))
-		FROM audit_event WHERE tenant_id = $1 AND act = $2 GROUP BY change_id ORDER BY change_id`, w.ours.ID, fmt.Sprint("scheduled change ", change.ID))
+	got := lines(t, connect(t, w.url),
+		`SELECT concat_ws(' ', count(*), count(*) FILTER (WHERE object_kind = 'rule'), min(actor_name))
+		FROM audit_event WHERE tenant_id = $1 AND act = $2 GROUP BY change_id ORDER BY change_id`, w.ours.ID,
+		fmt.Sprint("scheduled change ", change.ID))
 	if want := slices.Repeat([]string{"4 3 " + tester.Name}, 2); !slices.Equal(got, want) {
 		t.Errorf("the audit log has %q, want %q", got, want)
 	}
@@ -178,7 +185,10 @@ func TestAChangeOfManyRulesIsScheduledAsAWholeOrNot(t *testing.T) {
 		t.Fatalf("scheduling answers %v", err)
 	}
 	var fields rules.FieldErrors
-	for i, want := range map[int]error{0: rules.ErrScheduledOverlap, 1: rules.ErrChanged, 2: rules.ErrNotFound, 6: rules.ErrNotFound} {
+	for i, want := range map[int]error{
+		0: rules.ErrScheduledOverlap, 1: rules.ErrChanged, 2: rules.ErrNotFound,
+		6: rules.ErrNotFound,
+	} {
 		if !errors.Is(wrong[i], want) {
 			t.Errorf("change %d: %v, want %v", i, wrong[i], want)
 		}
@@ -209,7 +219,7 @@ func TestAChangeWithoutAStartIsMadeAtOnce(t *testing.T) {
 		t.Errorf("the change is %+v", change)
 	}
 	filter := auth.AuditFilter{ObjectKind: "rule", ObjectID: fmt.Sprint(all[0].ID)}
-	entries, _, err := w.Audit(ctx, w.ours.ID, filter, auth.AuditCursor{}, 1)
+	entries, _, err := w.Audit(ctx, w.ours.ID, filter, auth.LogCursor{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +231,8 @@ func TestAChangeWithoutAStartIsMadeAtOnce(t *testing.T) {
 	w.endedAs(t, change, rules.ScheduledDone, "", "", "")
 }
 
-// TestAScheduledChangeIsMadeAlsoIfWhoScheduledItHasLeft: it is the tenant's by then, as a limit is that somebody has saved.
+// TestAScheduledChangeIsMadeAlsoIfWhoScheduledItHasLeft: it is the tenant's by then, as a limit is that somebody has
+// saved.
 func TestAScheduledChangeIsMadeAlsoIfWhoScheduledItHasLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -232,13 +243,13 @@ func TestAScheduledChangeIsMadeAlsoIfWhoScheduledItHasLeft(t *testing.T) {
 	must(w.AddMember(ctx, tester, w.ours.ID, stays.ID, auth.Owner))(t) // somebody must
 	by := rules.Actor{Kind: rules.ActorAccount, ID: fmt.Sprint(leaver.ID), Name: leaver.Email}
 	change := must(w.As(by).Schedule(ctx, scheduled(friday, w.ours.user), withBurst(20, w.ours.user)))(t)
-	if err := w.RemoveMember(ctx, tester, w.ours.ID, leaver.ID, rules.AnyVersion); err != nil {
+	if err := w.RemoveMember(ctx, tester, w.ours.ID, leaver.ID, rules.AnyVersion, false); err != nil {
 		t.Fatal(err)
 	}
 	w.runScheduled(t, monday)
 	w.scheduledIs(t, change, 20, rules.ScheduledInForce)
 	filter := auth.AuditFilter{ObjectKind: "rule", ObjectID: fmt.Sprint(w.ours.user.ID)}
-	entries, _, err := w.Audit(ctx, w.ours.ID, filter, auth.AuditCursor{}, 1)
+	entries, _, err := w.Audit(ctx, w.ours.ID, filter, auth.LogCursor{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

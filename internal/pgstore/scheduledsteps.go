@@ -4,30 +4,97 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/jobs"
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
-// StepScheduled makes a due change, or takes it back, in the name of who scheduled it, also if they have left since. It does
-// nothing if another process did, or if the change was canceled. What cannot be done fails for good, unless the database is away.
+// scheduledKind is the kind of job that makes a tenant's due changes and takes them back.
+const scheduledKind = "scheduled changes"
+
+// ScheduledWork returns the kind of job that makes due changes of rules and takes them back. A job makes all of its
+// tenant's due changes, the earliest first, so changes of one rule keep their order although attempts can fail. Due
+// times are compared with the database's clock, because it also set the start of changes that begin at once.
+func (s *Store) ScheduledWork() jobs.Kind {
+	const atOnce, longest = 4, 5 * time.Minute
+	return jobs.Kind{
+		Name: scheduledKind, AtOnce: atOnce, PerTenant: 1, Longest: longest,
+		Do: func(ctx context.Context, job *jobs.Job) (time.Time, error) {
+			change, err := strconv.ParseInt(job.About, 10, 64)
+			if err != nil {
+				return time.Time{}, fmt.Errorf("read the id of a scheduled change: %w", err)
+			}
+			now, err := s.DatabaseTime(ctx)
+			if err != nil {
+				return time.Time{}, err
+			}
+			return s.StepScheduledOf(ctx, rules.TenantID(job.Tenant), change, now)
+		},
+	}
+}
+
+// StepScheduledOf makes a tenant's due changes or takes them back, and returns when one of them is due again.
+func (s *Store) StepScheduledOf(ctx context.Context, tenant rules.TenantID, id int64, now time.Time) (again time.Time,
+	err error,
+) {
+	for failed := int64(0); ; {
+		first, err := ask(ctx, s, only(tenant),
+			func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.ScheduledChange, error) {
+				return q.FirstOpenScheduledChange(ctx, tenant)
+			})
+		if errors.Is(err, rules.ErrNotFound) || err == nil && first.DueAt.After(now) {
+			break
+		}
+		if err == nil {
+			due := scheduledFromRow(first, nil)
+			err = s.StepScheduled(ctx, &due, now)
+		}
+		if err != nil && (ctx.Err() != nil || failed == first.ChangeID) {
+			return time.Time{}, err
+		}
+		if err != nil { // it has failed for good, unless it is the first again
+			failed = first.ChangeID
+			s.log.WarnContext(ctx, "a scheduled change was not made or taken back", "tenant", int64(tenant), "change",
+				first.ChangeID, "error", err)
+		}
+	}
+	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.ScheduledChange, error) {
+		return q.ScheduledChange(ctx, tenant, id)
+	})
+	if errors.Is(err, rules.ErrNotFound) || err == nil && row.DueAt == nil {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	return *row.DueAt, nil
+}
+
+// StepScheduled makes a due change or takes it back, as the account that scheduled it, even if that account has left
+// the tenant. A change that another process stepped or that was canceled stays unchanged. Any error except an outage of
+// the database fails the change for good.
 func (s *Store) StepScheduled(ctx context.Context, due *rules.ScheduledChange, now time.Time) error {
 	writer := s.As(due.By).acting(scheduledAct(due.ID))
-	err := writer.inTenant(ctx, classBulk, due.TenantID, func(ctx context.Context, w write) error {
-		row, parts, err := scheduledAt(ctx, w.Queries, due.TenantID, due.ID)
-		switch {
-		case err != nil:
+	err := panics.Do(s.log, "a scheduled change", func() error {
+		return writer.inTenant(ctx, classBulk, due.TenantID, func(ctx context.Context, w write) error {
+			row, parts, err := scheduledAt(ctx, w.Queries, due.TenantID, due.ID)
+			switch {
+			case err != nil:
+				return err
+			case row.State != string(due.State) || row.DueAt == nil || row.DueAt.After(now):
+				return errUnchanged
+			case due.State == rules.ScheduledInForce:
+				_, err = w.takeBack(ctx, row, parts, now)
+			default:
+				_, err = w.makeScheduled(ctx, row, parts, now)
+			}
 			return err
-		case row.State != string(due.State) || row.DueAt == nil || row.DueAt.After(now):
-			return errUnchanged
-		case due.State == rules.ScheduledInForce:
-			_, err = w.takeBack(ctx, row, parts, now)
-		default:
-			_, err = w.makeScheduled(ctx, row, parts, now)
-		}
-		return err
+		})
 	})
 	if err == nil || isAway(err) || errors.Is(err, rules.ErrAway) || errors.Is(err, rules.ErrBeingWritten) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
@@ -44,7 +111,7 @@ const removedBefore = "The rule was removed before."
 
 func scheduledAct(id int64) string { return fmt.Sprintf("scheduled change %d", id) }
 
-// refusalOf says for people why a rule cannot be changed. It is empty for other errors.
+// refusalOf returns the reason, for people, why a rule cannot be changed, or "" for other errors.
 func refusalOf(err error) string {
 	var wrong rules.FieldErrors
 	var unknown rules.UnknownToProcessError
@@ -57,7 +124,6 @@ func refusalOf(err error) string {
 	return ""
 }
 
-// failScheduled notes that a change could not be made or taken back.
 func (s Writer) failScheduled(ctx context.Context, due *rules.ScheduledChange, failure string, now time.Time) error {
 	return s.inTenantAs(ctx, s.by, due.TenantID, func(ctx context.Context, q *dbsqlc.Queries) error {
 		row, err := q.ScheduledChange(ctx, due.TenantID, due.ID)
@@ -70,8 +136,8 @@ func (s Writer) failScheduled(ctx context.Context, due *rules.ScheduledChange, f
 	})
 }
 
-// makeNow makes a change that was just created, all of it or nothing. Its entries in the audit log name it, as those of changes
-// that waited do.
+// makeNow makes a change that was just created, for all its rules or none. Its audit entries name the change, as for
+// changes that waited.
 func (w write) makeNow(
 	ctx context.Context, by rules.Actor, row dbsqlc.ScheduledChange, parts []dbsqlc.ScheduledChangeRule, now time.Time,
 ) (dbsqlc.ScheduledChange, error) {
@@ -94,7 +160,6 @@ func (w write) makeNow(
 	return w.stepMade(ctx, row, parts, changed, now)
 }
 
-// makeScheduled makes a change whose time has come.
 func (w write) makeScheduled(
 	ctx context.Context, row dbsqlc.ScheduledChange, parts []dbsqlc.ScheduledChangeRule, now time.Time,
 ) (dbsqlc.ScheduledChange, error) {
@@ -110,13 +175,11 @@ func (w write) makeScheduled(
 	return w.stepMade(ctx, row, parts, changed, now)
 }
 
-// madeFields are what making a change sets.
 func madeFields(part *dbsqlc.ScheduledChangeRule, live *rules.Rule) (fields []byte, refusal string, err error) {
 	part.Before, err = fieldsLike(live, part.Fields)
 	return part.Fields, "", err
 }
 
-// stepMade notes that a change was made of some rules.
 func (w write) stepMade(
 	ctx context.Context, row dbsqlc.ScheduledChange, parts []dbsqlc.ScheduledChangeRule, changed int, now time.Time,
 ) (dbsqlc.ScheduledChange, error) {
@@ -132,7 +195,7 @@ func (w write) stepMade(
 	return w.stepScheduled(ctx, row)
 }
 
-// takeBack sets the fields of a change to what they were, except of rules of which somebody edited one of them.
+// takeBack restores the fields that a change set. A rule is left out if one of these fields was edited meanwhile.
 func (w write) takeBack(
 	ctx context.Context, row dbsqlc.ScheduledChange, parts []dbsqlc.ScheduledChangeRule, now time.Time,
 ) (dbsqlc.ScheduledChange, error) {
@@ -145,7 +208,7 @@ func (w write) takeBack(
 	back, err := w.setParts(ctx, parts, "The rule was removed, so nothing was taken back.",
 		func(part *dbsqlc.ScheduledChangeRule, live *rules.Rule) (fields []byte, refusal string, err error) {
 			asLeft, err := withFields(live, part.Fields)
-			if err == nil && !sameRule(live, &asLeft) {
+			if err == nil && !live.HasSameFields(&asLeft) {
 				refusal = "Somebody edited the rule meanwhile, so nothing was taken back."
 			}
 			return part.Before, refusal, err
@@ -160,18 +223,19 @@ func (w write) takeBack(
 	return w.stepScheduled(ctx, row)
 }
 
-// setParts sets the fields that a function returns of each rule, and stores what became of each part. A rule is left out, with a
-// Failure, if it was removed, if the function refuses it, or if it would not be valid. What was left out before stays so. It
-// returns how many rules were not left out.
+// setParts sets the fields that fieldsOf returns for each rule, stores the result of each part, and returns how many
+// rules were set. A rule is left out, with a Failure, if it was removed, if fieldsOf refuses it, or if it would not be
+// valid. Parts with a Failure are skipped.
 func (w write) setParts(
 	ctx context.Context, parts []dbsqlc.ScheduledChangeRule, removed string,
 	fieldsOf func(part *dbsqlc.ScheduledChangeRule, live *rules.Rule) (fields []byte, refusal string, err error),
 ) (set int, err error) {
-	live, err := w.liveRules(ctx, each(parts, func(part dbsqlc.ScheduledChangeRule) rules.RuleID { return part.RuleID }))
+	live, err := w.liveRules(ctx, each(parts,
+		func(part dbsqlc.ScheduledChangeRule) rules.RuleID { return part.RuleID }))
 	if err != nil {
 		return 0, err
 	}
-	var changed []rules.Rule
+	var changed []ruleset.Change[rules.Rule]
 	for i := range parts {
 		part := &parts[i]
 		if part.Failure != "" {
@@ -200,8 +264,8 @@ func (w write) setParts(
 			continue
 		}
 		set++
-		if !sameRule(&rule, &after) {
-			changed = append(changed, after)
+		if !rule.HasSameFields(&after) {
+			changed = append(changed, ruleset.Change[rules.Rule]{Before: &rule, After: &after})
 		}
 	}
 	if err := w.updateMany(ctx, changed); err != nil {
@@ -217,14 +281,14 @@ func (w write) setParts(
 
 // requireValid refuses a rule that nobody could save now.
 func (w write) requireValid(ctx context.Context, rule *rules.Rule) error {
-	if wrong := rule.Validate(map[string]bool{rule.Plan: true}); len(wrong) > 0 {
-		return wrong
+	if err := wrongRule(rule); err != nil {
+		return err
 	}
 	return w.requireKnown(ctx, *rule)
 }
 
 // updateMany updates valid rules. A tenant's rules are counted once, at the end.
-func (w write) updateMany(ctx context.Context, changed []rules.Rule) error {
+func (w write) updateMany(ctx context.Context, changed []ruleset.Change[rules.Rule]) error {
 	if len(changed) == 0 {
 		return nil
 	}
@@ -238,6 +302,11 @@ func (w write) updateMany(ctx context.Context, changed []rules.Rule) error {
 }
 
 func (w write) stepScheduled(ctx context.Context, row dbsqlc.ScheduledChange) (dbsqlc.ScheduledChange, error) {
+	if row.DueAt == nil { // nothing is left to do, perhaps long before its job is due
+		if err := w.DropJobAbout(ctx, w.tenant, scheduledKind, strconv.FormatInt(row.ChangeID, 10)); err != nil {
+			return row, err
+		}
+	}
 	return w.StepScheduledChange(ctx, dbsqlc.StepScheduledChangeParams{
 		State: row.State, DueAt: row.DueAt, AppliedAt: row.AppliedAt, EndedAt: row.EndedAt, Failure: row.Failure,
 		TenantID: row.TenantID, ChangeID: row.ChangeID,

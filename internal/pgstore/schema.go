@@ -15,14 +15,23 @@ import (
 	"github.com/sluicegate/sluice/db"
 )
 
-// versionTable is where goose keeps which migrations were applied.
-const versionTable = "goose_db_version"
+const (
+	// VersionTable is where goose keeps which migrations were applied.
+	VersionTable = "schema_version"
+	// unreleasedTable was VersionTable before the first release, whose migrations became one.
+	unreleasedTable = "goose_db_version"
+)
 
-// ErrSchemaBehind means that the database must be migrated first.
-var ErrSchemaBehind = errors.New("run `admin migrate`")
+var (
+	// ErrSchemaBehind means that the database must be migrated first.
+	ErrSchemaBehind = errors.New("run `admin migrate`")
+	// ErrUnreleased means that a version from before the first release made the database. It cannot be migrated.
+	ErrUnreleased = errors.New("the database was made by a version from before the first release, and there is no " +
+		"migration from it; use an empty database")
+)
 
 // CheckSchema returns an error, which says what to run, if a schema is older than this binary needs. A newer schema is
-// fine: the release before runs on the new schema while a release is rolled out.
+// fine: processes of the previous release run on the new schema while a release is rolled out.
 func CheckSchema(ctx context.Context, databaseURL string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeouts[classRead])
 	defer cancel()
@@ -40,7 +49,8 @@ func CheckSchema(ctx context.Context, databaseURL string) (err error) {
 		return fmt.Errorf("check the schema: %w", err)
 	}
 	if current < wanted {
-		return fmt.Errorf("the database schema is at version %d and this binary needs %d: %w", current, wanted, ErrSchemaBehind)
+		return fmt.Errorf("the database schema is at version %d and this binary needs %d: %w", current, wanted,
+			ErrSchemaBehind)
 	}
 	if err := checkTenantRole(ctx, conn); err != nil {
 		return fmt.Errorf("check the roles: %w", err)
@@ -78,9 +88,11 @@ func checkTenantRole(ctx context.Context, conn *pgx.Conn) error {
 	case err != nil:
 		return err
 	case !may:
-		return fmt.Errorf("role %[1]s may not become %[2]s: %[3]w with --grant-to %[1]s, or GRANT %[2]s TO %[1]s", login, role, ErrSchemaBehind)
+		return fmt.Errorf("role %[1]s may not become %[2]s: %[3]w with --grant-to %[1]s, or GRANT %[2]s TO %[1]s",
+			login, role, ErrSchemaBehind)
 	case inherits:
-		return fmt.Errorf("role %[1]s inherits the restrictions of %[2]s: %[3]w with --grant-to %[1]s", login, role, ErrSchemaBehind)
+		return fmt.Errorf("role %[1]s inherits the restrictions of %[2]s: %[3]w with --grant-to %[1]s", login, role,
+			ErrSchemaBehind)
 	}
 	return nil
 }
@@ -95,14 +107,23 @@ func SchemaVersion(ctx context.Context, databaseURL string) (version int64, err 
 	return schemaVersion(ctx, conn)
 }
 
-// schemaVersion reads the version. Unlike goose it does not create the table, because a process's role may lack the right.
+// schemaVersion reads the version. Unlike goose it does not create the table, because a process's role may lack the
+// right.
 func schemaVersion(ctx context.Context, conn *pgx.Conn) (version int64, err error) {
-	var migrated bool
-	err = conn.QueryRow(ctx, "SELECT to_regclass('"+versionTable+"') IS NOT NULL").Scan(&migrated)
-	if err != nil || !migrated {
+	var migrated, unreleased bool
+	err = conn.QueryRow(ctx, "SELECT to_regclass('"+VersionTable+"') IS NOT NULL, to_regclass('"+unreleasedTable+"') "+
+		"IS NOT NULL").
+		Scan(&migrated, &unreleased)
+	switch {
+	case err != nil:
 		return 0, err
+	case unreleased && !migrated:
+		return 0, ErrUnreleased
+	case !migrated:
+		return 0, nil
 	}
-	err = conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+versionTable+" WHERE is_applied").Scan(&version)
+	err = conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+VersionTable+" WHERE is_applied").Scan(
+		&version)
 	return version, err
 }
 
@@ -118,7 +139,7 @@ func ConnConfig(databaseURL string) (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read SLUICE_DATABASE_URL: %w", err)
 	}
-	setDefaults(config, databaseURL)
+	setDefaults(config)
 	return config, nil
 }
 

@@ -22,7 +22,8 @@ func TestOnlyQueriesThatMustCrossTenantsRunInTheScopeOfAll(t *testing.T) {
 	mayCross := map[string]bool{}
 	for _, file := range must(filepath.Glob("../../db/queries/*.sql"))(t) {
 		text := string(must(os.ReadFile(file))(t))
-		isPlatforms := filepath.Base(file) == "platform.sql" || !strings.Contains(text, "tenant_id") // a table without tenants
+		// a table without tenants
+		isPlatforms := filepath.Base(file) == "platform.sql" || !strings.Contains(text, "tenant_id")
 		for _, name := range queryName.FindAllStringSubmatch(text, -1) {
 			mayCross[name[1]] = isPlatforms || slices.Contains(besides, name[1])
 		}
@@ -50,7 +51,8 @@ func TestOnlyQueriesThatMustCrossTenantsRunInTheScopeOfAll(t *testing.T) {
 					if allowed, isQuery := mayCross[method.Sel.Name]; isQuery {
 						found++
 						if !allowed {
-							t.Errorf("%s: %s is asked in the scope of every tenant", set.Position(method.Pos()), method.Sel.Name)
+							t.Errorf("%s: %s is asked in the scope of every tenant", set.Position(method.Pos()),
+								method.Sel.Name)
 						}
 					}
 				}

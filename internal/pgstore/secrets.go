@@ -17,8 +17,8 @@ const (
 	auditUse = "audit webhook"
 )
 
-// SealWith makes the Store seal the secrets of alerts and audit webhooks, and open those that are sealed. It must be called
-// before the Store's first use. Without it, or without a key in the vault, secrets are stored as they are.
+// SealWith makes the Store seal the secrets of alerts and audit webhooks, and open those that are sealed. It must be
+// called before the Store's first use. Without it, or without a key in the vault, secrets are stored as they are.
 func (s *Store) SealWith(vault auth.Vault) { s.vault = vault }
 
 // opened returns a stored secret. isClosed means that it is sealed under a key that is not configured.
@@ -27,8 +27,8 @@ func (s *Store) opened(use string, tenant rules.TenantID, stored string) (secret
 	return secret, err != nil
 }
 
-// sealedAgain returns what is stored for an alert's secret in place of what is stored now, which stays if it is for the same
-// secret. So a change of another field shows no change of the secret.
+// sealedAgain returns what is stored for an alert's secret in place of what is stored now, which stays if it is for the
+// same secret. So a change of another field shows no change of the secret.
 func (s *Store) sealedAgain(alert *violations.Alert, stored string) (string, error) {
 	secret, isClosed := s.opened(alertUse, alert.Tenant, stored)
 	if isClosed && alert.SecretIsClosed && alert.Secret == "" || !isClosed && alert.Secret == secret {
@@ -40,19 +40,21 @@ func (s *Store) sealedAgain(alert *violations.Alert, stored string) (string, err
 // secretsPerPage is how many secrets SealSecrets reads at once.
 const secretsPerPage = 500
 
-// SealSecrets seals the secrets that are stored as they are, or sealed under a former key, under the present one. Each is a
-// transaction of its own, which the audit log shows as the system's. It returns how many it sealed, and how many it
-// cannot open.
+// SealSecrets seals the secrets that are stored as they are, or sealed under a former key, under the present one. Each
+// is a transaction of its own, which the audit log shows as the system's. It returns how many it sealed, and how many
+// it cannot open.
 func (s *Store) SealSecrets(ctx context.Context) (sealed, closed int, err error) {
 	if !s.vault.HasKey() {
 		return 0, 0, nil
 	}
 	for after := (dbsqlc.SecretsToSealRow{}); ; {
-		page, err := askFor(ctx, s, classBackground, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.SecretsToSealRow, error) {
-			return q.SecretsToSeal(ctx, dbsqlc.SecretsToSealParams{
-				Prefix: s.vault.SealedPrefix(), AfterTenant: int64(after.TenantID), AfterAlert: after.AlertID, PageSize: secretsPerPage,
+		page, err := askFor(ctx, s, classBackground, everyTenant,
+			func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.SecretsToSealRow, error) {
+				return q.SecretsToSeal(ctx, dbsqlc.SecretsToSealParams{
+					Prefix: s.vault.SealedPrefix(), AfterTenant: int64(after.TenantID), AfterAlert: after.AlertID,
+					PageSize: secretsPerPage,
+				})
 			})
-		})
 		if err != nil {
 			return sealed, closed, fmt.Errorf("look for secrets to seal: %w", err)
 		}
@@ -74,7 +76,8 @@ func (s *Store) SealSecrets(ctx context.Context) (sealed, closed int, err error)
 	}
 }
 
-// sealSecret seals one secret, unless it was changed meanwhile. Its version stays, because nothing that people see changes.
+// sealSecret seals one secret, unless it was changed meanwhile. Its version stays, because nothing that people see
+// changes.
 func (s *Store) sealSecret(ctx context.Context, row dbsqlc.SecretsToSealRow) (isSealed bool, err error) {
 	use := alertUse
 	if row.AlertID == 0 {

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/violations"
@@ -21,7 +20,8 @@ func secretKey() string {
 func (w *world) storedSecrets(t *testing.T) map[int64]string {
 	t.Helper()
 	rows := must(connect(t, w.url).Query(t.Context(),
-		"SELECT alert_id, secret FROM alert WHERE tenant_id = $1 UNION ALL SELECT 0, secret FROM audit_webhook WHERE tenant_id = $1", w.ours.ID))(t)
+		"SELECT alert_id, secret FROM alert WHERE tenant_id = $1 UNION ALL SELECT 0, secret FROM audit_webhook WHERE "+
+			"tenant_id = $1", w.ours.ID))(t)
 	defer rows.Close()
 	stored := map[int64]string{}
 	for rows.Next() {
@@ -49,7 +49,8 @@ func TestSecretsOfAlertsAreStoredSealed(t *testing.T) {
 	w.hook(t, w.ours.ID, "https://example.com/audit")
 	stored := w.storedSecrets(t)
 	for id, secret := range stored {
-		if !strings.HasPrefix(secret, "sealed:") || strings.Contains(secret, "whs_first") || strings.Contains(secret, "hush") {
+		if !strings.HasPrefix(secret, "sealed:") || strings.Contains(secret, "whs_first") ||
+			strings.Contains(secret, "hush") {
 			t.Errorf("the secret of alert %d is stored as %q", id, secret)
 		}
 	}
@@ -59,9 +60,8 @@ func TestSecretsOfAlertsAreStoredSealed(t *testing.T) {
 	if hook, _, err := w.AuditWebhook(ctx, w.ours.ID); err != nil || hook.Secret != "hush" {
 		t.Errorf("the audit webhook is %+v, %v", hook, err)
 	}
-	must(w.TestAlert(ctx, w.ours.ID, alert.ID))(t)
-	now := time.Now().Add(time.Second)
-	if due := must(w.ClaimDeliveries(ctx, now, now.Add(time.Minute), 9, 9))(t); len(due) != 1 || due[0].Of.Secret != "whs_first" {
+	test := must(w.TestAlert(ctx, w.ours.ID, alert.ID))(t)
+	if due := must(w.Notice(ctx, w.ours.ID, test.ID))(t); due.Of.Secret != "whs_first" {
 		t.Errorf("what is to be delivered is %+v", due)
 	}
 
@@ -72,7 +72,8 @@ func TestSecretsOfAlertsAreStoredSealed(t *testing.T) {
 	}
 	alert.Secret = "whs_second"
 	alert = must(w.UpdateAlert(ctx, tester, alert))(t)
-	if again := w.storedSecrets(t)[alert.ID]; again == stored[alert.ID] || !strings.HasPrefix(again, "sealed:") || alert.Secret != "whs_second" {
+	if again := w.storedSecrets(t)[alert.ID]; again == stored[alert.ID] || !strings.HasPrefix(again, "sealed:") ||
+		alert.Secret != "whs_second" {
 		t.Errorf("another secret is stored as %q, and read as %q", again, alert.Secret)
 	}
 	alert = must(w.RotateAlertSecret(ctx, tester, w.ours.ID, alert.ID, 3, "whs_third"))(t)
@@ -97,7 +98,8 @@ func TestSecretsOfBeforeAreSealedAndKeysCanBeChanged(t *testing.T) {
 		t.Helper()
 		sealed, closed, err := w.SealSecrets(ctx)
 		if err != nil || sealed != wantSealed || closed != wantClosed {
-			t.Errorf("%d secrets were sealed and %d are closed, want %d and %d; %v", sealed, closed, wantSealed, wantClosed, err)
+			t.Errorf("%d secrets were sealed and %d are closed, want %d and %d; %v", sealed, closed, wantSealed,
+				wantClosed, err)
 		}
 	}
 	open := func() violations.Alert { return must(w.Alert(ctx, w.ours.ID, alert.ID))(t) }
@@ -110,14 +112,16 @@ func TestSecretsOfBeforeAreSealedAndKeysCanBeChanged(t *testing.T) {
 	must(w.UpdateAlert(ctx, tester, open()))(t)
 	seal(3, 0) // the other tenant has one too
 	seal(0, 0)
-	if stored := w.storedSecrets(t); !strings.HasPrefix(stored[alert.ID], "sealed:") || !strings.HasPrefix(stored[0], "sealed:") {
+	if stored := w.storedSecrets(t); !strings.HasPrefix(stored[alert.ID], "sealed:") ||
+		!strings.HasPrefix(stored[0], "sealed:") {
 		t.Errorf("the secrets are stored as %v", stored)
 	}
 	if got := open(); got.Secret != "hush" || got.Version != 2 {
 		t.Errorf("once it is sealed, the alert is %+v", got)
 	}
-	log := must(first2(w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "alert"}, auth.AuditCursor{}, 1)))(t)
-	if len(log) != 1 || log[0].Actor.Name != "sluice" || log[0].Actor.Act != "seal the secret" || strings.Contains(string(log[0].After), "secret") {
+	log := must(first2(w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "alert"}, auth.LogCursor{}, 1)))(t)
+	if len(log) != 1 || log[0].Actor.Name != "sluice" || log[0].Actor.Act != "seal the secret" ||
+		strings.Contains(string(log[0].After), "secret") {
 		t.Errorf("the log has %+v", log)
 	}
 
@@ -153,8 +157,9 @@ func TestAnAlertWhoseKeyIsGoneCanBeTurnedOffAndMended(t *testing.T) {
 	}
 	must(w.TestAlert(ctx, w.ours.ID, id))(t)
 	never := &receiver{answer: func() (int, error) { t.Error("it was posted"); return 500, nil }}
-	w.deliver(t, never, time.Now().Add(time.Second))
-	if d := must(w.AlertDeliveries(ctx, w.ours.ID, id, 0, 1))(t)[0]; d.State != violations.DeliveryFailed || !strings.Contains(d.Error, "sealed under a key") {
+	w.deliver(t, never)
+	if d := must(w.AlertDeliveries(ctx, w.ours.ID, id, 0, 1))(t)[0]; d.State != violations.DeliveryFailed ||
+		!strings.Contains(d.Error, "sealed under a key") {
 		t.Errorf("the delivery is %+v", d)
 	}
 
@@ -170,7 +175,8 @@ func TestAnAlertWhoseKeyIsGoneCanBeTurnedOffAndMended(t *testing.T) {
 	if wrong := alert.Validate(); len(wrong) > 0 {
 		t.Errorf("it cannot be mended: %v", wrong)
 	}
-	if alert = must(w.UpdateAlert(ctx, tester, alert))(t); alert.SecretIsClosed || alert.Target() != "https://hooks.example.com/anotherpath" {
+	if alert = must(w.UpdateAlert(ctx, tester, alert))(t); alert.SecretIsClosed ||
+		alert.Target() != "https://hooks.example.com/anotherpath" {
 		t.Errorf("mended, it is %+v", alert)
 	}
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // Row-level security has two policies on each table with a column tenant_id. every_row lets all roles see all rows, as
-// before; what a role may do is a matter of its grants. one_tenant restricts that for one role, the tenant role: it sees
-// and writes the rows of the tenant in the setting sluice.tenant, and none without it. The processes log in as another
-// role, and become the tenant role for the time of a query or transaction (see scope).
+// before; what a role may do is a matter of its grants. one_tenant restricts that for one role, the tenant role: it
+// sees and writes the rows of the tenant in the setting sluice.tenant, and none without it. The processes log in as
+// another role, and become the tenant role for the time of a query or transaction (see scope).
 //
 // The owner of the tables is exempt (there is no FORCE ROW LEVEL SECURITY), because pg_dump refuses tables that it may
 // see only in part, and because the functions that make partitions run as the owner. Queries for a tenant never run as
@@ -26,8 +26,10 @@ const (
 	findTenantRole = `SELECT r.rolname FROM pg_policy AS p JOIN pg_roles AS r ON r.oid = ANY (p.polroles)
 		WHERE p.polrelid = to_regclass('public.tenant') AND p.polname = 'one_tenant'`
 
-	// Two databases on a server have two tenant roles. Else whoever logs in to one could read the other.
-	nameTenantRole = `SELECT coalesce((` + findTenantRole + `), (left(current_database(), 56) || '_tenant')::name::text)`
+	// Two databases on one server have two tenant roles: with a shared role, a login of one database could read the
+	// other.
+	nameTenantRole = `SELECT coalesce((` + findTenantRole +
+		`), (left(current_database(), 56) || '_tenant')::name::text)`
 
 	// Partitions are reached through their parent alone, so they need no policies and get no grants.
 	findTenantTables = `SELECT c.oid::regclass::text FROM pg_class AS c
@@ -41,7 +43,7 @@ const (
 		FROM pg_class AS c WHERE c.oid = $1::text::regclass`
 
 	// The cast is part of the setting's side, so that the condition is served by the indexes, which all begin with
-	// tenant_id. The setting is '' after a transaction in which it was set.
+	// tenant_id. PostgreSQL leaves the setting at '' after a transaction that set it.
 	oneTenant = `CREATE POLICY one_tenant ON %s AS RESTRICTIVE TO %s
 		USING (tenant_id = nullif(current_setting('sluice.tenant', true), '')::bigint)`
 
@@ -85,7 +87,8 @@ func Secure(ctx context.Context, databaseURL string) (err error) {
 	if err != nil {
 		return fmt.Errorf("grant to %s: %w", role, err)
 	}
-	// The role that migrates may run commands too. If it may not grant this, CheckSchema tells those who try.
+	// The role that migrates may run commands too. Without the right to grant this, CheckSchema reports the missing
+	// grant at the next command.
 	_ = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		var self string
 		if err := tx.QueryRow(ctx, "SELECT current_user").Scan(&self); err != nil {
@@ -106,8 +109,10 @@ func createTenantRole(ctx context.Context, conn *pgx.Conn, role string) error {
 		var refusal *pgconn.PgError
 		switch {
 		case errors.As(err, &refusal) && refusal.Code == stateInsufficientPrivilege:
-			return fmt.Errorf("row-level security needs a role, and this login may not create roles. Let one that may run "+
-				"CREATE ROLE %[1]s NOLOGIN; GRANT %[1]s TO %[2]s WITH ADMIN OPTION; then run `admin migrate` again: %[3]w",
+			return fmt.Errorf("row-level security needs a role, and this login may not create roles. Let one that "+
+				"may run "+
+				"CREATE ROLE %[1]s NOLOGIN; GRANT %[1]s TO %[2]s WITH ADMIN OPTION; then run `admin migrate` again: "+
+				"%[3]w",
 				quoteName(role), quoteName(conn.Config().User), err)
 		case errors.As(err, &refusal) && (refusal.Code == stateDuplicateObject || refusal.Code == stateUniqueViolation):
 			return nil // another migration was faster
@@ -117,13 +122,15 @@ func createTenantRole(ctx context.Context, conn *pgx.Conn, role string) error {
 		return fmt.Errorf("create role %s: %w", role, err)
 	}
 	if unfit {
-		return fmt.Errorf("role %s is to be restricted by row-level security, but it may log in, is a superuser or has BYPASSRLS; "+
+		return fmt.Errorf("role %s is to be restricted by row-level security, but it may log in, is a superuser or "+
+			"has BYPASSRLS; "+
 			"rename it, and run `admin migrate` again", role)
 	}
 	return nil
 }
 
-// secureTable sets the policies of one table. It gives up on a lock quickly, because others would queue behind it.
+// secureTable sets the policies of one table. The lock timeout is short, because other statements queue behind a
+// waiting lock.
 func secureTable(ctx context.Context, tx pgx.Tx, table, role string) error {
 	if _, err := tx.Exec(ctx, grantLock); err != nil {
 		return fmt.Errorf("wait for another process that migrates: %w", err)
@@ -149,8 +156,8 @@ func secureTable(ctx context.Context, tx pgx.Tx, table, role string) error {
 	return err
 }
 
-// grantToTenantRole gives the tenant role what queries for a tenant need, and revokes all other rights. Of accounts,
-// which belong to no tenant, it sees who somebody is, and never a password's hash.
+// grantToTenantRole gives the tenant role what queries for a tenant need, and revokes all other rights. In the table
+// account, which belongs to no tenant, the role may read names and addresses but no password hashes.
 func grantToTenantRole(ctx context.Context, tx pgx.Tx, role string, tables []string) error {
 	if _, err := tx.Exec(ctx, grantLock); err != nil {
 		return fmt.Errorf("wait for another process that grants: %w", err)
@@ -165,7 +172,8 @@ func grantToTenantRole(ctx context.Context, tx pgx.Tx, role string, tables []str
 		"REVOKE INSERT, DELETE ON tenant FROM " + to,
 		"REVOKE INSERT, UPDATE, DELETE ON tenant_quota, tenant_use FROM " + to, // a tenant does not raise its own
 		"REVOKE INSERT, UPDATE, DELETE ON access_event FROM " + to,
-		"GRANT SELECT (account_id, email, name, is_platform_admin, disabled_at, created_at, version, unproven_in, second_factor_at) ON account TO " + to,
+		"GRANT SELECT (account_id, email, name, is_platform_admin, disabled_at, created_at, version, unproven_in, " +
+			"second_factor_at) ON account TO " + to,
 		"GRANT UPDATE (updated_at) ON account TO " + to, // to lock a row FOR SHARE
 		"GRANT INSERT ON platform_audit_event TO " + to, // by the trigger that logs a suspension
 		"GRANT SELECT ON api_process, leader TO " + to,
@@ -178,7 +186,8 @@ func grantToTenantRole(ctx context.Context, tx pgx.Tx, role string, tables []str
 // letBecomeTenant lets a login role become the tenant role.
 func letBecomeTenant(ctx context.Context, tx pgx.Tx, login, role string) error {
 	var may, membershipsInherit bool
-	err := tx.QueryRow(ctx, "SELECT pg_has_role($1::name, $2::name, "+mayBecome+"), "+inheritedByMembership, login, role).
+	err := tx.QueryRow(ctx, "SELECT pg_has_role($1::name, $2::name, "+mayBecome+"), "+inheritedByMembership, login,
+		role).
 		Scan(&may, &membershipsInherit)
 	if err != nil || may {
 		return err
@@ -191,7 +200,8 @@ func letBecomeTenant(ctx context.Context, tx pgx.Tx, login, role string) error {
 }
 
 // keepFromInheriting keeps a login role from inheriting the tenant role's rights. With them it would inherit the
-// restriction, and see no row in the scope of every tenant. Since PostgreSQL 16 a membership says so, before that a role.
+// restriction, and see no row in the scope of every tenant. Since PostgreSQL 16 a membership says so, before that a
+// role.
 func keepFromInheriting(ctx context.Context, tx pgx.Tx, login, role string) error {
 	var membershipsInherit, inherits bool
 	var others int
@@ -202,18 +212,21 @@ func keepFromInheriting(ctx context.Context, tx pgx.Tx, login, role string) erro
 	case err != nil || membershipsInherit || !inherits:
 		return err
 	case others > 0:
-		return fmt.Errorf("role %[1]s inherits the rights of other roles, and would inherit the restrictions of %[2]s with them; grant "+
-			"%[1]s itself what it needs of those roles, and run ALTER ROLE %[1]s NOINHERIT", quoteName(login), quoteName(role))
+		return fmt.Errorf("role %[1]s inherits the rights of other roles, and would inherit the restrictions of "+
+			"%[2]s with them; grant "+
+			"%[1]s itself what it needs of those roles, and run ALTER ROLE %[1]s NOINHERIT", quoteName(login),
+			quoteName(role))
 	}
 	return changeRole(ctx, tx, "ALTER ROLE "+quoteName(login)+" NOINHERIT")
 }
 
-// changeRole runs a statement, or says that somebody else must.
+// changeRole runs a statement. Without the right to, the error says that an administrator must.
 func changeRole(ctx context.Context, tx pgx.Tx, statement string) error {
 	_, err := tx.Exec(ctx, statement)
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && refusal.Code == stateInsufficientPrivilege {
-		return fmt.Errorf("this login may not change roles. Let one that may run %s; then run `admin migrate` again: %w", statement, err)
+		return fmt.Errorf("this login may not change roles. Let one that may run %s; then run `admin migrate` again: "+
+			"%w", statement, err)
 	}
 	return err
 }

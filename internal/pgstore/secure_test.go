@@ -62,8 +62,9 @@ func TestAnOwnerWithoutTheRightToCreateRolesIsToldWhatToRun(t *testing.T) {
 	exec(t, superURL, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'secret'", app))
 	u := must(url.Parse(superURL))(t)
 	u.User = url.UserPassword(app, "secret")
-	exec(t, ownerURL, "GRANT SELECT ON goose_db_version TO "+app)
-	if err := pgstore.CheckSchema(t.Context(), u.String()); err == nil || !strings.Contains(err.Error(), "--grant-to "+app) {
+	exec(t, ownerURL, "GRANT SELECT ON schema_version TO "+app)
+	if err := pgstore.CheckSchema(t.Context(), u.String()); err == nil ||
+		!strings.Contains(err.Error(), "--grant-to "+app) {
 		t.Errorf("a role without grants is told %v", err)
 	}
 	byHand(pgstore.Grant(t.Context(), ownerURL, app)) // before PostgreSQL 16 it must be made NOINHERIT
@@ -106,7 +107,8 @@ func TestAnOwnerWhoMayCreateRolesNeedsNobody(t *testing.T) {
 	}
 }
 
-// TestMigrateSecuresAgain migrates a database that lost its tenant role, as a dump that was restored on another server has.
+// TestMigrateSecuresAgain migrates a database that lost its tenant role, as a dump that was restored on another server
+// has.
 func TestMigrateSecuresAgain(t *testing.T) {
 	t.Parallel()
 	databaseURL := devdbtest.EmptyPostgres(t)
@@ -125,7 +127,8 @@ func TestMigrateSecuresAgain(t *testing.T) {
 	exec(t, databaseURL, "CREATE TABLE later (tenant_id bigint PRIMARY KEY)")
 	exec(t, databaseURL, fmt.Sprintf("DROP OWNED BY %[1]s; DROP ROLE %[1]s", role))
 	exec(t, databaseURL, "DROP POLICY every_row ON plan; ALTER TABLE gateway DISABLE ROW LEVEL SECURITY")
-	if err := pgstore.CheckSchema(t.Context(), databaseURL); err == nil || !strings.Contains(err.Error(), "`admin migrate`") {
+	if err := pgstore.CheckSchema(t.Context(), databaseURL); err == nil ||
+		!strings.Contains(err.Error(), "`admin migrate`") {
 		t.Errorf("without its role the schema is fine: %v", err)
 	}
 	for range 2 {
@@ -135,7 +138,8 @@ func TestMigrateSecuresAgain(t *testing.T) {
 	}
 	want := fmt.Sprint(len(tablesOfTenants(t, conn)))
 	got := lines(t, conn, `SELECT count(*)::text FROM pg_class WHERE relrowsecurity
-		AND (SELECT count(*) FROM pg_policy WHERE polrelid = pg_class.oid) = 2 AND has_table_privilege($1, oid, 'SELECT')`, tenantRoleOf(t, conn))
+		AND (SELECT count(*) FROM pg_policy WHERE polrelid = pg_class.oid) = 2
+			AND has_table_privilege($1, oid, 'SELECT')`, tenantRoleOf(t, conn))
 	if got[0] != want {
 		t.Errorf("%s tables of %s are secured", got[0], want)
 	}
@@ -151,7 +155,8 @@ func TestARoleOfTheReleaseBeforeGoesOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	before := roleOf(t, w.url) + "_before"
-	exec(t, w.url, fmt.Sprintf("CREATE ROLE %[1]s LOGIN PASSWORD 'secret'; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO %[1]s", before))
+	exec(t, w.url, fmt.Sprintf("CREATE ROLE %[1]s LOGIN PASSWORD 'secret'; GRANT SELECT, INSERT, UPDATE, DELETE ON "+
+		"ALL TABLES IN SCHEMA public TO %[1]s", before))
 	u := must(url.Parse(w.url))(t)
 	u.User = url.UserPassword(before, "secret")
 	if got := lines(t, connect(t, u.String()), "SELECT slug FROM tenant ORDER BY slug"); len(got) != 2 {

@@ -11,7 +11,9 @@ import (
 )
 
 // CreateSession stores a session and deletes the account's expired ones.
-func (s *Store) CreateSession(ctx context.Context, session auth.NewSession, live auth.Live) (created auth.Session, err error) {
+func (s *Store) CreateSession(ctx context.Context, session auth.NewSession, live auth.Live) (created auth.Session,
+	err error,
+) {
 	var ip *netip.Addr
 	if session.IP.IsValid() {
 		ip = &session.IP
@@ -41,9 +43,10 @@ func (s *Store) CreateSession(ctx context.Context, session auth.NewSession, live
 
 // SessionOf returns the session with a token. Failing to note its use is not an error.
 func (s *Store) SessionOf(ctx context.Context, token auth.Digest, live auth.Live, use auth.Use) (auth.Session, error) {
-	row, err := lookUp(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.SessionByTokenRow, error) {
-		return q.SessionByToken(ctx, token[:], live.SeenSince, live.CreatedSince)
-	})
+	row, err := ask(ctx, s, everyTenant,
+		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.SessionByTokenRow, error) {
+			return q.SessionByToken(ctx, token[:], live.SeenSince, live.CreatedSince)
+		})
 	if err != nil {
 		return auth.Session{}, fmt.Errorf("read a session by its token: %w", err)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 func TestAChangedLimitComesIntoForceLater(t *testing.T) {
@@ -98,7 +98,10 @@ func TestEachLimitOfAUserIsLaterThanTheOneBefore(t *testing.T) {
 				last = since
 			}
 			later("a higher burst", put(func(o *rules.Override) { o.Burst = 600 }))
-			if since := put(func(o *rules.Override) { o.Burst, o.Reason, o.ExpiresAt = 600, "longer", tomorrow() }); !since.Equal(last) {
+			if since := put(func(o *rules.Override) {
+				o.Burst, o.Reason, o.ExpiresAt = 600, "longer",
+					tomorrow()
+			}); !since.Equal(last) {
 				t.Errorf("another reason and expiry put the same limit into force anew")
 			}
 			later("the removal", removed())
@@ -124,7 +127,8 @@ func TestAnOverrideThatWouldEndBeforeItBeginsIsRefused(t *testing.T) {
 	override := overrideOf(w.ours.user, "42")
 	override.ExpiresAt = time.Now().Add(-time.Hour)
 	var wrong rules.FieldErrors
-	if _, err := w.PutOverride(t.Context(), override, rules.AnyVersion); !asFieldErrors(err, &wrong) || wrong[0].Field != "expires_at" {
+	if _, err := w.PutOverride(t.Context(), override, rules.AnyVersion); !asFieldErrors(err, &wrong) ||
+		wrong[0].Field != "expires_at" {
 		t.Errorf("error is %v, want one of the field expires_at", err)
 	}
 }
@@ -147,13 +151,15 @@ func TestAnOverrideIsLaterThanEveryVersionOfTheRuleCountsAsAfterTheOneBefore(t *
 	w := newWorld(t)
 	ctx, ours, rule := t.Context(), w.ours.ID, w.ours.user
 	const version = 3_600_000_000 // as many microseconds are an hour
-	exec(t, w.url, `UPDATE rate_limit_rule SET version = $2 WHERE tenant_id = $1 AND rule_id = $3`, ours, int64(version), rule.ID)
+	exec(t, w.url, `UPDATE rate_limit_rule SET version = $2 WHERE tenant_id = $1 AND rule_id = $3`, ours,
+		int64(version), rule.ID)
 	must(w.PutOverride(ctx, overrideOf(rule, "42"), rules.AnyVersion))(t)
 	before := time.Now()
 	if err := w.RemoveOverride(ctx, ours, rule.ID, "42", rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
-	if revived := must(w.PutOverride(ctx, overrideOf(rule, "42"), rules.AnyVersion))(t); revived.InForceSince.Before(before.Add(time.Hour - time.Minute)) {
+	if revived := must(w.PutOverride(ctx, overrideOf(rule, "42"), rules.AnyVersion))(t); revived.InForceSince.Before(
+		before.Add(time.Hour - time.Minute)) {
 		t.Errorf("in force since %s, which is not an hour after the removal at about %s", revived.InForceSince, before)
 	}
 	expiring := overrideOf(rule, "43")
@@ -161,8 +167,10 @@ func TestAnOverrideIsLaterThanEveryVersionOfTheRuleCountsAsAfterTheOneBefore(t *
 	must(w.PutOverride(ctx, expiring, rules.AnyVersion))(t)
 	ended := expiring.ExpiresAt
 	expiring.ExpiresAt = tomorrow()
-	if revived := must(w.PutOverride(ctx, expiring, rules.AnyVersion))(t); !revived.InForceSince.After(ended.Add(time.Hour)) {
-		t.Errorf("in force since %s, although the rule's limit counts as %s", revived.InForceSince, ended.Add(time.Hour))
+	if revived := must(w.PutOverride(ctx, expiring, rules.AnyVersion))(t); !revived.InForceSince.After(
+		ended.Add(time.Hour)) {
+		t.Errorf("in force since %s, although the rule's limit counts as %s", revived.InForceSince,
+			ended.Add(time.Hour))
 	}
 }
 

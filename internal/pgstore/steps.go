@@ -140,7 +140,8 @@ func (s *Store) PutSteps(
 func stepFromRow(row dbsqlc.RateLimitStep) rules.Step {
 	return rules.Step{
 		TenantID: row.TenantID, RuleID: row.RuleID, Percent: int(row.Percent), SteppedAt: row.SteppedAt.UTC(),
-		InForceSince: row.InForceSince.UTC(), EndsAt: row.EndsAt.UTC(), Cause: row.Cause, Memory: row.Memory, Revision: row.Revision,
+		InForceSince: row.InForceSince.UTC(), EndsAt: row.EndsAt.UTC(), Cause: row.Cause, Memory: row.Memory,
+		Revision: row.Revision,
 	}
 }
 
@@ -179,14 +180,17 @@ func (s *Store) Adapting(ctx context.Context, tenant rules.TenantID) (standing [
 	}
 	for _, rule := range s.rulesFromRows(ctx, found.rules) {
 		if rule.Adapts() {
-			standing = append(standing, adapt.Standing{Rule: rule, Step: steps[rule.ID], Seen: seen[rule.Adapt.Backend]})
+			standing = append(standing, adapt.Standing{
+				Rule: rule, Step: steps[rule.ID],
+				Seen: seen[rule.Adapt.Backend],
+			})
 		}
 	}
 	return standing, nil
 }
 
-// requireAdaptRoom refuses to let more than rules.MaxAdapting rules of a tenant adapt, besides rules that are about to be
-// removed.
+// requireAdaptRoom refuses to let more than rules.MaxAdapting rules of a tenant adapt, besides rules that are about to
+// be removed.
 func (w write) requireAdaptRoom(ctx context.Context, all []rules.Rule, removed ...rules.RuleID) error {
 	var adapting []int64
 	written := ruleNumbers(removed)
@@ -205,7 +209,8 @@ func (w write) requireAdaptRoom(ctx context.Context, all []rules.Rule, removed .
 	}
 	if others+int64(len(adapting)) > rules.MaxAdapting {
 		return rules.FieldErrors{{
-			Field: "adapt", Message: fmt.Sprintf("must be left out: at most %d rules of a tenant can adapt", rules.MaxAdapting),
+			Field: "adapt", Message: fmt.Sprintf("must be left out: at most %d rules of a tenant can adapt",
+				rules.MaxAdapting),
 		}}
 	}
 	return nil

@@ -55,7 +55,8 @@ func TestStepsAreReadByPollsAndNotAudited(t *testing.T) {
 	}
 	known, since := w.revisions(t), w.latest(t)
 	step := w.step(t, rule, 70)
-	if step.Percent != 70 || step.Cause != "slow" || step.EndsAt.Sub(step.InForceSince).Round(time.Second) != adapt.Holds {
+	if step.Percent != 70 || step.Cause != "slow" ||
+		step.EndsAt.Sub(step.InForceSince).Round(time.Second) != adapt.Holds {
 		t.Errorf("the step is %+v", step)
 	}
 	if !step.InForceSince.After(rule.InForceSince) {
@@ -146,7 +147,8 @@ func TestStepsEndAtOnceWhenRatesAreFixed(t *testing.T) {
 		t.Error("the switch was not stored")
 	}
 	after := w.polledStep(t, rule)
-	if !after.EndsAt.After(before.InForceSince) || !after.EndsAt.Before(before.EndsAt.Add(-adapt.Holds/2)) || after.Revision <= before.Revision {
+	if !after.EndsAt.After(before.InForceSince) || !after.EndsAt.Before(before.EndsAt.Add(-adapt.Holds/2)) ||
+		after.Revision <= before.Revision {
 		t.Errorf("the step was %+v and is %+v", before, after)
 	}
 	steps := []rules.Step{{RuleID: rule.ID, Percent: 50, SteppedAt: time.Now(), Memory: "{}"}}
@@ -166,7 +168,8 @@ func TestALimitComesIntoForceAfterTheStepsBeforeIt(t *testing.T) {
 	rule := w.adapting(t, "a")
 	// As if the clock had stepped back since.
 	step := w.step(t, rule, 70)
-	exec(t, w.url, `UPDATE rate_limit_step SET in_force_since = in_force_since + interval '1 hour', ends_at = ends_at + interval '1 hour'
+	exec(t, w.url,
+		`UPDATE rate_limit_step SET in_force_since = in_force_since + interval '1 hour', ends_at = ends_at + interval '1 hour'
 		WHERE tenant_id = $1`, w.ours.ID)
 	rule.RatePerSecond = 20
 	rule = must(w.UpdateRule(t.Context(), rule))(t)
@@ -182,7 +185,8 @@ func TestALimitComesIntoForceAfterTheStepsBeforeIt(t *testing.T) {
 	if rule = must(w.UpdateRule(t.Context(), rule))(t); !rule.InForceSince.After(before) {
 		t.Error("a rule that stops adapting is not in force anew, so buckets would stay at the step")
 	}
-	must(w.PutSteps(t.Context(), "leader", w.ours.ID, []rules.Step{{RuleID: rule.ID, Percent: 50, SteppedAt: time.Now(), Memory: "{}"}}, adapt.Holds))(t)
+	must(w.PutSteps(t.Context(), "leader", w.ours.ID,
+		[]rules.Step{{RuleID: rule.ID, Percent: 50, SteppedAt: time.Now(), Memory: "{}"}}, adapt.Holds))(t)
 	if got := w.polledStep(t, rule); got.Percent != 70 {
 		t.Errorf("a rule that does not adapt got the step %+v", got)
 	}
@@ -191,9 +195,11 @@ func TestALimitComesIntoForceAfterTheStepsBeforeIt(t *testing.T) {
 func TestATenantHasABoundedNumberOfRulesThatAdapt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	exec(t, w.url, `INSERT INTO rate_limit_rule (tenant_id, key_pattern, scope, name, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
-			action, is_active, in_force_since, revision, adapt_backend, adapt_floor_percent, adapt_p99_ms)
-		SELECT $1, 'global', 'global', 'n' || n, 10, 'second', 50, 'token_bucket', 'enforce', 'limit', true, now(), 1, 'b', 10, 100
+	exec(t, w.url,
+		`INSERT INTO rate_limit_rule (tenant_id, key_pattern, scope, name, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
+			action, is_active, in_force_since, revision, parameters)
+		SELECT $1, 'global', 'global', 'n' || n, 10, 'second', 50, 'token_bucket', 'enforce', 'limit', true, now(), 1,
+			'{"adapt": {"backend": "b", "floor_percent": 10, "p99_ms": 100}}'
 		FROM generate_series(1, $2) AS n`, w.ours.ID, rules.MaxAdapting-1)
 	last := w.adapting(t, "last")
 	one := limit(t, w.ours.ID, "user:{user_id}", "", "one more")
@@ -210,7 +216,8 @@ func TestATenantHasABoundedNumberOfRulesThatAdapt(t *testing.T) {
 	last = must(w.UpdateRule(t.Context(), last))(t)
 	live := must(w.CreateRule(t.Context(), limit(t, w.ours.ID, last.Pattern.String(), last.Plan, "live")))(t)
 	since := w.latest(t)
-	if live = must(w.PromoteRule(t.Context(), w.ours.ID, last.ID, rules.Expected(last.Version), live.ID, rules.Expected(live.Version)))(t); live.Adapt != last.Adapt {
+	if live = must(w.PromoteRule(t.Context(), w.ours.ID, last.ID, rules.Expected(last.Version), live.ID,
+		rules.Expected(live.Version)))(t); live.Adapt != last.Adapt {
 		t.Errorf("the promoted rule adapts as %+v", live.Adapt)
 	}
 	_, entries := w.written(t, w.ours.ID, since)
@@ -224,7 +231,10 @@ func TestATenantHasABoundedNumberOfRulesThatAdapt(t *testing.T) {
 func TestRulesDoNotAdaptWhileAnOlderProcessLives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.report(t, fleet.Report{Process: fleet.Process{ID: "old", Name: "api-1", Version: "v1", Algorithms: []string{"token_bucket", "leaky_bucket"}}})
+	w.report(t, fleet.Report{Process: fleet.Process{
+		ID: "old", Name: "api-1", Version: "v1",
+		Algorithms: []string{"token_bucket", "leaky_bucket"},
+	}})
 	rule := limit(t, w.ours.ID, "user:{user_id}", "", "a")
 	rule.Adapt = toSearch
 	var unknown rules.UnknownToProcessError
@@ -246,9 +256,15 @@ func TestAWordIsKnownToAllOnceNoOlderProcessLives(t *testing.T) {
 		}
 	}
 	knownToAll(true, "without processes")
-	w.report(t, fleet.Report{Process: fleet.Process{ID: "new", Name: "api-2", Version: "v2", Algorithms: []string{"token_bucket", rules.WordLeases}}})
+	w.report(t, fleet.Report{Process: fleet.Process{
+		ID: "new", Name: "api-2", Version: "v2",
+		Algorithms: []string{"token_bucket", rules.WordLeases},
+	}})
 	knownToAll(true, "a process of this release")
-	w.report(t, fleet.Report{Process: fleet.Process{ID: "old", Name: "api-1", Version: "v1", Algorithms: []string{"token_bucket"}}})
+	w.report(t, fleet.Report{Process: fleet.Process{
+		ID: "old", Name: "api-1", Version: "v1",
+		Algorithms: []string{"token_bucket"},
+	}})
 	knownToAll(false, "beside one of an older release")
 	if err := w.EndProcess(t.Context(), "old"); err != nil {
 		t.Fatal(err)
@@ -260,7 +276,10 @@ func TestReportsOfSeveralProcessesAreSummedUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	report := func(tenant rules.TenantID, backend string, n int64) adapt.BackendReport {
-		r := adapt.BackendReport{Tenant: tenant, Report: adapt.Report{Backend: backend, Seen: adapt.Seen{Requests: 10 * n, Errors: n}}}
+		r := adapt.BackendReport{
+			Tenant: tenant,
+			Report: adapt.Report{Backend: backend, Seen: adapt.Seen{Requests: 10 * n, Errors: n}},
+		}
 		r.Latency[3], r.Latency[len(r.Latency)-1] = 5*n, 2*n
 		return r
 	}
@@ -301,11 +320,13 @@ func TestHowRulesThatAdaptStand(t *testing.T) {
 	a, b := w.adapting(t, "a"), w.adapting(t, "b")
 	w.step(t, b, 40)
 	seen := adapt.Seen{Requests: 30, Errors: 2}
-	if err := w.WriteReports(t.Context(), []adapt.BackendReport{{Tenant: w.ours.ID, Report: adapt.Report{Backend: "search", Seen: seen}}}); err != nil {
+	if err := w.WriteReports(t.Context(),
+		[]adapt.BackendReport{{Tenant: w.ours.ID, Report: adapt.Report{Backend: "search", Seen: seen}}}); err != nil {
 		t.Fatal(err)
 	}
 	standing := must(w.Adapting(t.Context(), w.ours.ID))(t)
-	if len(standing) != 2 || standing[0].Rule.ID != a.ID || standing[0].Step != nil || standing[1].Step == nil || standing[1].Step.Percent != 40 {
+	if len(standing) != 2 || standing[0].Rule.ID != a.ID || standing[0].Step != nil || standing[1].Step == nil ||
+		standing[1].Step.Percent != 40 {
 		t.Fatalf("%+v", standing)
 	}
 	for _, s := range standing {

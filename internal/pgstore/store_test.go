@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/awake"
+	"github.com/sluicegate/sluice/internal/devdb/awake"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -27,7 +27,10 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 		t.Parallel()
 		tenant := rules.Tenant{
 			Slug: "full", Name: "Full", DefaultPlan: "basic", Suspended: true, InShadow: true,
-			Settings: rules.Settings{RetryJitterPercent: 50, IPv4Prefix: 24, IPv6Prefix: 48, FailureMode: rules.FailClosed},
+			Settings: rules.Settings{
+				RetryJitterPercent: 50, IPv4Prefix: 24, IPv6Prefix: 48,
+				FailureMode: rules.FailClosed,
+			},
 		}
 		created := must(w.CreateTenant(ctx, tenant))(t)
 		tenant.ID, tenant.Version, tenant.Revision, tenant.CreatedAt = created.ID, 1, 1, created.CreatedAt
@@ -43,7 +46,8 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 		rule.Action, rule.RatePerSecond, rule.Burst = rules.ActionBlock, 0, 0
 		rule.FailureMode, rule.Description, rule.RateUnit = rules.FailOpen, "two\nlines", rules.PerDay
 		created := must(w.CreateRule(ctx, rule))(t)
-		if created.ID <= w.ours.daily.ID || created.InForceSince.IsZero() || created.CreatedAt.IsZero() || created.UpdatedAt.IsZero() {
+		if created.ID <= w.ours.daily.ID || created.InForceSince.IsZero() || created.CreatedAt.IsZero() ||
+			created.UpdatedAt.IsZero() {
 			t.Errorf("the store left out what it adds: %+v", created)
 		}
 		rule.ID, rule.Version, rule.Revision = created.ID, 1, created.Revision
@@ -64,7 +68,10 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 		key := auth.NamedKey{Name: "deploy", Key: auth.Key{
 			ID: "abc", TenantID: ours, Digest: [32]byte{31: 9}, ExpiresAt: tomorrow(),
 			Permissions: []auth.Permission{auth.PermissionManage, auth.PermissionExplain},
-			Networks:    []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")},
+			Networks: []netip.Prefix{
+				netip.MustParsePrefix("203.0.113.0/24"),
+				netip.MustParsePrefix("2001:db8::/32"),
+			},
 		}}
 		created := must(w.CreateKey(ctx, key))(t)
 		key.CreatedAt, key.Revision = created.CreatedAt, created.Revision
@@ -145,7 +152,8 @@ func TestRefusalsSayWhatIsWrong(t *testing.T) {
 			return err
 		}, rules.ErrNotFound, "not found"},
 		"a key that is revoked already": {func(ctx context.Context) error {
-			return errors.Join(w.RevokeKey(ctx, ours, w.ours.key.ID, rules.AnyVersion), w.RevokeKey(ctx, ours, w.ours.key.ID, rules.AnyVersion))
+			return errors.Join(w.RevokeKey(ctx, ours, w.ours.key.ID, rules.AnyVersion),
+				w.RevokeKey(ctx, ours, w.ours.key.ID, rules.AnyVersion))
 		}, rules.ErrNotFound, "revoke API key"},
 		"a tenant that is not there": {func(ctx context.Context) error {
 			return w.RemovePlan(ctx, 0, "pro", rules.AnyVersion)
@@ -199,7 +207,8 @@ func TestListsContinueAfterARow(t *testing.T) {
 	ctx, ours := t.Context(), w.ours
 	w.assign(t, ours.ID, "pro", "43", "44")
 	must(w.PutOverride(ctx, overrideOf(ours.user, "43"), rules.AnyVersion))(t)
-	if page := must(w.Rules(ctx, ours.ID, rules.RuleFilter{}, ours.user.ID, 1))(t).Rules; len(page) != 1 || page[0].ID != ours.daily.ID {
+	if page := must(w.Rules(ctx, ours.ID, rules.RuleFilter{}, ours.user.ID, 1))(t).Rules; len(page) != 1 ||
+		page[0].ID != ours.daily.ID {
 		t.Errorf("after the first rule comes %+v", page)
 	}
 	if page := must(w.Overrides(ctx, ours.ID, ours.user.ID, "42", 5))(t); len(page) != 1 || page[0].UserID != "43" {
@@ -218,7 +227,8 @@ func TestADatabaseThatDoesNotAnswerIsAnErrorInTime(t *testing.T) {
 	t.Parallel()
 	blackHole := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = blackHole.Close() })
-	store := must(pgstore.Open(t.Context(), "postgres://u@"+blackHole.Addr().String()+"/d?sslmode=disable", slog.New(slog.DiscardHandler)))(t)
+	store := must(pgstore.Open(t.Context(), "postgres://u@"+blackHole.Addr().String()+"/d?sslmode=disable",
+		slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(store.Close)
 	watch := awake.Start()
 	defer watch.Stop()

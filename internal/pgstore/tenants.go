@@ -14,19 +14,9 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 	if wrong := tenant.Settings.Validate(); len(wrong) > 0 {
 		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, wrong)
 	}
-	release, err := take(ctx, s.places.writes)
-	if err != nil {
-		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, err)
-	}
-	defer release()
 	err = s.transaction(ctx, classWrite, everyTenant, func(ctx context.Context, queries *dbsqlc.Queries) error {
 		if err := queries.SetActor(ctx, actorSetting(s.by)); err != nil {
 			return err
-		}
-		if tenant.Spread {
-			if err := requireKnownWord(ctx, queries, rules.WordSpread); err != nil {
-				return err
-			}
 		}
 		row, err := queries.CreateTenant(ctx, dbsqlc.CreateTenantParams{
 			Slug:               tenant.Slug,
@@ -42,18 +32,18 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 			RecordDays:         int16(tenant.Settings.RecordDays),
 
 			RequireSecondFactor: tenant.Settings.RequireSecondFactor,
-			Buckets:             tenant.Buckets(),
 		})
 		if err != nil {
 			return err
 		}
 		created = tenantFromRow(row)
 		if tenant.DefaultPlan != "" {
-			if _, err = (write{queries, row.TenantID, row.Revision}).createPlan(ctx, rules.Plan{Name: tenant.DefaultPlan}); err != nil {
+			if _, err = (write{queries, row.TenantID, row.Revision}).createPlan(ctx,
+				rules.Plan{Name: tenant.DefaultPlan}); err != nil {
 				return err
 			}
 		}
-		return commitOnce(ctx, queries)
+		return commitIdempotent(ctx, queries)
 	})
 	if err != nil {
 		return rules.Tenant{}, fmt.Errorf("create tenant %s: %w", tenant.Slug, writeError(err))
@@ -61,7 +51,8 @@ func (s Writer) CreateTenant(ctx context.Context, tenant rules.Tenant) (created 
 	return created, nil
 }
 
-// UpdateTenant changes all of a tenant except its slug and where its buckets are, if its Version is still the stored one.
+// UpdateTenant changes all of a tenant except its slug and where its buckets are, if its Version is still the stored
+// one.
 func (s Writer) UpdateTenant(ctx context.Context, tenant rules.Tenant) (updated rules.Tenant, err error) {
 	if wrong := tenant.Settings.Validate(); len(wrong) > 0 {
 		return rules.Tenant{}, fmt.Errorf("update tenant %d: %w", tenant.ID, wrong)
@@ -88,7 +79,8 @@ func (s Writer) UpdateTenant(ctx context.Context, tenant rules.Tenant) (updated 
 	return updated, nil
 }
 
-// RemoveTenant removes a suspended tenant for good. Its rows stay stored but are never found.
+// RemoveTenant removes a suspended tenant; it returns rules.ErrInUse for one that is not suspended. The slug stays
+// taken. The rows are erased after a grace period, during which RestoreTenant undoes it.
 func (s Writer) RemoveTenant(ctx context.Context, id rules.TenantID, expected rules.Expected) error {
 	err := s.inTenant(ctx, classWrite, id, func(ctx context.Context, w write) error {
 		stored, err := w.Tenant(ctx, w.tenant)
@@ -155,7 +147,7 @@ func (s *Store) Tenant(ctx context.Context, id rules.TenantID) (rules.Tenant, er
 
 // TenantBySlug returns the tenant with a slug.
 func (s *Store) TenantBySlug(ctx context.Context, slug string) (rules.Tenant, error) {
-	row, err := lookUp(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Tenant, error) {
+	row, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.Tenant, error) {
 		return q.TenantBySlug(ctx, slug)
 	})
 	if err != nil {

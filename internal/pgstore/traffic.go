@@ -25,14 +25,14 @@ var (
 )
 
 const (
-	// blocksPerPage blocks are held at once while a range is read: some megabytes.
+	// blocksPerPage is how many blocks are in memory at once while a range is read: some megabytes.
 	blocksPerPage = 16
-	// latestBlocks caps the blocks that Latest looks at. A process makes at most seven a minute of a tenant, unless it has more
-	// checks than fit.
+	// latestBlocks caps the blocks that Latest looks at. A process makes at most seven a minute of a tenant, unless it
+	// has more checks than fit.
 	latestBlocks = 20_000
 	// longestBlock is far more than the time from a block's first to its last check: recorders end it after 5 minutes.
 	longestBlock = time.Hour
-	// rewrittenPerPage blocks of a user are looked up at once.
+	// rewrittenPerPage is how many blocks of a user are looked up at once.
 	rewrittenPerPage = 200
 )
 
@@ -79,7 +79,9 @@ func dayOf(at time.Time) pgtype.Date {
 }
 
 // TrafficUsage returns what tenants use.
-func (s *Store) TrafficUsage(ctx context.Context, of []rules.TenantID) (usage []traffic.Usage, all int64, tenants int, err error) {
+func (s *Store) TrafficUsage(ctx context.Context, of []rules.TenantID) (usage []traffic.Usage, all int64, tenants int,
+	err error,
+) {
 	ids := make([]int64, len(of))
 	for i, id := range of {
 		ids[i] = int64(id)
@@ -126,17 +128,19 @@ func (s *Store) UsageOf(ctx context.Context, tenant rules.TenantID) (u traffic.U
 	return u, nil
 }
 
-// Blocks reads a page at a time, of one day after the other: so each page is a place in the index.
+// Blocks reads a page at a time, day by day: a page is then one range of the index.
 func (s *Store) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Range) iter.Seq2[traffic.Block, error] {
 	return func(yield func(traffic.Block, error) bool) {
 		p := dbsqlc.TrafficBlocksParams{
 			TenantID: tenant, Day: dayOf(of.Since), Since: of.Since, Until: of.Until,
-			LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), AfterAt: of.Since.Add(-longestBlock), PageSize: blocksPerPage,
+			LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), AfterAt: of.Since.Add(-longestBlock),
+			PageSize: blocksPerPage,
 		}
 		for last := dayOf(of.Until).Time; !p.Day.Time.After(last); {
-			rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficBlock, error) {
-				return q.TrafficBlocks(ctx, p)
-			})
+			rows, err := askMuch(ctx, s, only(tenant),
+				func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficBlock, error) {
+					return q.TrafficBlocks(ctx, p)
+				})
 			if err != nil {
 				yield(traffic.Block{}, fmt.Errorf("read recorded checks: %w", err))
 				return
@@ -156,19 +160,21 @@ func (s *Store) Blocks(ctx context.Context, tenant rules.TenantID, of traffic.Ra
 	}
 }
 
-// BlocksOfUser finds the blocks at first, and reads a page of them at a time. It looks for the user in the newest 20,000 blocks.
+// BlocksOfUser first lists the blocks with the user among the newest 20,000, then reads them in pages.
 func (s *Store) BlocksOfUser(
 	ctx context.Context, tenant rules.TenantID, user string, of traffic.Range, checks int64,
 ) (since time.Time, blocks iter.Seq2[traffic.Block, error], err error) {
 	if since, err = s.Latest(ctx, tenant, of, math.MaxInt64, math.MaxInt64); err != nil {
 		return since, nil, err
 	}
-	places, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficPlacesOfUserRow, error) {
-		return q.TrafficPlacesOfUser(ctx, dbsqlc.TrafficPlacesOfUserParams{
-			TenantID: tenant, UserID: user, FirstDay: dayOf(since), LastDay: dayOf(of.Until), Since: since, Until: of.Until,
-			LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), Begun: since.Add(-longestBlock),
+	places, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficPlacesOfUserRow, error) {
+			return q.TrafficPlacesOfUser(ctx, dbsqlc.TrafficPlacesOfUserParams{
+				TenantID: tenant, UserID: user, FirstDay: dayOf(since), LastDay: dayOf(of.Until), Since: since,
+				Until:        of.Until,
+				LeastStratum: int16(of.LeastStratum), MostStratum: mostStratum(of), Begun: since.Add(-longestBlock),
+			})
 		})
-	})
 	if err != nil {
 		return since, nil, fmt.Errorf("find the recorded checks of a user: %w", err)
 	}
@@ -178,21 +184,26 @@ func (s *Store) BlocksOfUser(
 			break
 		}
 	}
-	places = slices.DeleteFunc(places, func(place dbsqlc.TrafficPlacesOfUserRow) bool { return place.LastAt.Before(since) })
+	places = slices.DeleteFunc(places,
+		func(place dbsqlc.TrafficPlacesOfUserRow) bool { return place.LastAt.Before(since) })
 	slices.Reverse(places)
 	return since, s.blocksAt(ctx, tenant, places), nil
 }
 
-func (s *Store) blocksAt(ctx context.Context, tenant rules.TenantID, places []dbsqlc.TrafficPlacesOfUserRow) iter.Seq2[traffic.Block, error] {
+func (s *Store) blocksAt(ctx context.Context, tenant rules.TenantID,
+	places []dbsqlc.TrafficPlacesOfUserRow,
+) iter.Seq2[traffic.Block, error] {
 	return func(yield func(traffic.Block, error) bool) {
 		for page := range slices.Chunk(places, blocksPerPage) {
 			p := dbsqlc.TrafficBlocksAtParams{TenantID: tenant}
 			for _, place := range page {
-				p.Days, p.Writers, p.Numbers = append(p.Days, place.Day), append(p.Writers, place.Writer), append(p.Numbers, place.Number)
+				p.Days, p.Writers, p.Numbers = append(p.Days, place.Day), append(p.Writers, place.Writer),
+					append(p.Numbers, place.Number)
 			}
-			rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficBlock, error) {
-				return q.TrafficBlocksAt(ctx, p)
-			})
+			rows, err := askMuch(ctx, s, only(tenant),
+				func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficBlock, error) {
+					return q.TrafficBlocksAt(ctx, p)
+				})
 			if err != nil {
 				yield(traffic.Block{}, fmt.Errorf("read recorded checks: %w", err))
 				return
@@ -219,7 +230,9 @@ func blockFromRow(row *dbsqlc.TrafficBlock) traffic.Block {
 }
 
 // Latest looks at the rows of the newest 20,000 blocks and not at their checks.
-func (s *Store) Latest(ctx context.Context, tenant rules.TenantID, of traffic.Range, checks, seen int64) (time.Time, error) {
+func (s *Store) Latest(ctx context.Context, tenant rules.TenantID, of traffic.Range, checks, seen int64) (time.Time,
+	error,
+) {
 	since, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (time.Time, error) {
 		return q.LatestTraffic(ctx, dbsqlc.LatestTrafficParams{
 			TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
@@ -240,11 +253,12 @@ func (s *Store) Latest(ctx context.Context, tenant rules.TenantID, of traffic.Ra
 
 // Summary describes a range.
 func (s *Store) Summary(ctx context.Context, tenant rules.TenantID, of traffic.Range) (sum traffic.Summary, err error) {
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficSummaryRow, error) {
-		return q.TrafficSummary(ctx, dbsqlc.TrafficSummaryParams{
-			TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TrafficSummaryRow, error) {
+			return q.TrafficSummary(ctx, dbsqlc.TrafficSummaryParams{
+				TenantID: tenant, FirstDay: dayOf(of.Since), LastDay: dayOf(of.Until), Since: of.Since, Until: of.Until,
+			})
 		})
-	})
 	if err != nil {
 		return sum, fmt.Errorf("describe recorded checks: %w", err)
 	}
@@ -269,20 +283,16 @@ func (s *Store) Summary(ctx context.Context, tenant rules.TenantID, of traffic.R
 	return sum, nil
 }
 
-// eraseTraffic takes a user's checks out of recorded blocks, and deletes the replays that name the user. Replays that run begin
-// again, because they may have read the user's checks. It reads the users of all blocks, and rewrites those with the user one
-// by one.
+// eraseTraffic takes a user's checks out of recorded blocks, and deletes the replays that name the user. Replays that
+// run begin again, because they may have read the user's checks. The users of all blocks are read, and blocks with the
+// user are rewritten one by one.
 func (s *Store) eraseTraffic(ctx context.Context, tenant rules.TenantID, userID string) (blocks int64, err error) {
-	release, err := take(ctx, s.places.bulk)
-	if err != nil {
-		return 0, err
-	}
-	defer release()
 	ctx, cancel := s.within(ctx, classLoad)
 	defer cancel()
 	q := s.queriesFor(classLoad, only(tenant))
 	p := dbsqlc.TrafficBlocksOfUserParams{
-		TenantID: tenant, UserID: userID, AfterDay: pgtype.Date{Time: time.Unix(0, 0), Valid: true}, PageSize: rewrittenPerPage,
+		TenantID: tenant, UserID: userID, AfterDay: pgtype.Date{Time: time.Unix(0, 0), Valid: true},
+		PageSize: rewrittenPerPage,
 	}
 	for {
 		places, err := q.TrafficBlocksOfUser(ctx, p)
@@ -307,9 +317,12 @@ func (s *Store) eraseTraffic(ctx context.Context, tenant rules.TenantID, userID 
 	return blocks, err
 }
 
-func (s *Store) eraseFromBlock(ctx context.Context, tenant rules.TenantID, place dbsqlc.TrafficBlocksOfUserRow, userID string) error {
+func (s *Store) eraseFromBlock(ctx context.Context, tenant rules.TenantID, place dbsqlc.TrafficBlocksOfUserRow,
+	userID string,
+) error {
 	return s.transaction(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
-		row, err := q.TrafficBlock(ctx, dbsqlc.TrafficBlockParams{TenantID: tenant, Day: place.Day, Writer: place.Writer, Number: place.Number})
+		row, err := q.TrafficBlock(ctx,
+			dbsqlc.TrafficBlockParams{TenantID: tenant, Day: place.Day, Writer: place.Writer, Number: place.Number})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // it was dropped meanwhile
 		}
@@ -363,17 +376,10 @@ func (s *Store) keepTraffic(ctx context.Context, now time.Time) (dropped int64, 
 			return q.DropReplays(ctx, now.AddDate(0, 0, -rules.MaxRecordDays), blocksPerDrop)
 		},
 	} {
-		rows := int64(blocksPerDrop)
-		for pieces := 0; rows == blocksPerDrop && pieces < longestDrop; pieces++ {
-			rows = 0
-			err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
-				rows, err = drop(ctx, q)
-				return err
-			})
-			if err != nil {
-				return dropped, fmt.Errorf("drop old %s: %w", what, err)
-			}
-			dropped += rows
+		rows, err := s.dropPieces(ctx, blocksPerDrop, drop)
+		dropped += rows
+		if err != nil {
+			return dropped, fmt.Errorf("drop old %s: %w", what, err)
 		}
 	}
 	return dropped, nil

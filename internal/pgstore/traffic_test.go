@@ -37,7 +37,8 @@ func TestRecordedBlocksAreReadInOrderAndOnce(t *testing.T) {
 	ctx, ours := t.Context(), w.ours.ID
 	now := time.Now().UTC().Truncate(time.Second)
 	blocks := []traffic.Block{
-		blockOf(ours, 2, now.Add(-time.Hour), 0, "42"), blockOf(ours, 1, now.Add(-2*time.Hour), 3, "43"), blockOf(w.theirs.ID, 3, now, 0, "42"),
+		blockOf(ours, 2, now.Add(-time.Hour), 0, "42"), blockOf(ours, 1, now.Add(-2*time.Hour), 3, "43"),
+		blockOf(w.theirs.ID, 3, now, 0, "42"),
 	}
 	if err := w.WriteTraffic(ctx, blocks); err != nil {
 		t.Fatal(err)
@@ -72,7 +73,8 @@ func TestRecordedBlocksAreReadInOrderAndOnce(t *testing.T) {
 		t.Errorf("blocks %v of the sample are read, want 1", got)
 	}
 	usage := must(w.UsageOf(ctx, ours))(t)
-	if usage.Checks != 4 || usage.Seen != 20 || usage.Dropped != 2 || usage.Bytes != int64(blocks[0].Bytes()+blocks[1].Bytes()) {
+	if usage.Checks != 4 || usage.Seen != 20 || usage.Dropped != 2 ||
+		usage.Bytes != int64(blocks[0].Bytes()+blocks[1].Bytes()) {
 		t.Errorf("the use is %+v", usage)
 	}
 	all, total, tenants, err := w.TrafficUsage(ctx, []rules.TenantID{ours, w.theirs.ID})
@@ -93,7 +95,10 @@ func TestTheLatestBlocksOfAUserAreFound(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Second)
 	long := blockOf(ours, 1, now.Add(-50*time.Minute), 0, "42")
 	long.Last = now.Add(-20 * time.Minute)
-	blocks := []traffic.Block{long, blockOf(ours, 6, now.Add(-25*time.Minute), 0, "43"), blockOf(ours, 7, now.Add(-5*time.Minute), traffic.StratumOfExtras, "42")}
+	blocks := []traffic.Block{
+		long, blockOf(ours, 6, now.Add(-25*time.Minute), 0, "43"),
+		blockOf(ours, 7, now.Add(-5*time.Minute), traffic.StratumOfExtras, "42"),
+	}
 	for n := range 4 { // numbers 2 to 5, of two checks of each user
 		blocks = append(blocks, blockOf(ours, int64(n+2), now.Add(-time.Duration(40-10*n)*time.Minute), 0, "42", "43"))
 	}

@@ -50,35 +50,46 @@ func (s *Store) WriteUserMonths(ctx context.Context, writer string, number int64
 func (s *Store) UserMonths(
 	ctx context.Context, tenant rules.TenantID, month time.Time, after string, isFirst bool, limit int,
 ) ([]traffic.UserMonth, error) {
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.UserMonthsRow, error) {
-		return q.UserMonths(ctx, dbsqlc.UserMonthsParams{
-			TenantID: tenant, Month: dayOf(month), FromUser: after, IsFirst: isFirst, PageSize: rowLimit(limit),
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.UserMonthsRow, error) {
+			return q.UserMonths(ctx, dbsqlc.UserMonthsParams{
+				TenantID: tenant, Month: dayOf(month), FromUser: after, IsFirst: isFirst, PageSize: rowLimit(limit),
+			})
 		})
-	})
 	if err != nil {
 		return nil, fmt.Errorf("read the users of a month: %w", err)
 	}
-	return each(rows, func(row dbsqlc.UserMonthsRow) traffic.UserMonth { return userMonthFromRow(dbsqlc.MonthsOfUserRow(row)) }), nil
+	return each(rows, func(row dbsqlc.UserMonthsRow) traffic.UserMonth {
+		return userMonthFromRow(
+			dbsqlc.MonthsOfUserRow(row))
+	}), nil
 }
 
 // MonthsOfUser reads one row for each month.
-func (s *Store) MonthsOfUser(ctx context.Context, tenant rules.TenantID, user string, months []time.Time) ([]traffic.UserMonth, error) {
-	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MonthsOfUserRow, error) {
-		return q.MonthsOfUser(ctx, tenant, each(months, dayOf), user)
-	})
+func (s *Store) MonthsOfUser(ctx context.Context, tenant rules.TenantID, user string,
+	months []time.Time,
+) ([]traffic.UserMonth, error) {
+	rows, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.MonthsOfUserRow, error) {
+			return q.MonthsOfUser(ctx, tenant, each(months, dayOf), user)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read the months of a user: %w", err)
 	}
 	return each(rows, userMonthFromRow), nil
 }
 
-// KnownUsers looks at the newest scanBound rows of violations.
-func (s *Store) KnownUsers(ctx context.Context, tenant rules.TenantID, prefix string, month time.Time, limit int) ([]traffic.KnownUser, error) {
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.KnownUsersRow, error) {
-		return q.KnownUsers(ctx, dbsqlc.KnownUsersParams{
-			TenantID: tenant, Prefix: prefix, Month: dayOf(month), MonthBefore: dayOf(month.AddDate(0, -1, 0)), AtMost: scanBound, PageSize: rowLimit(limit),
+// KnownUsers looks at the newest lookAt rows of violations.
+func (s *Store) KnownUsers(ctx context.Context, tenant rules.TenantID, prefix string, month time.Time,
+	limit int,
+) ([]traffic.KnownUser, error) {
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.KnownUsersRow, error) {
+			return q.KnownUsers(ctx, dbsqlc.KnownUsersParams{
+				TenantID: tenant, Prefix: prefix, Month: dayOf(month), MonthBefore: dayOf(month.AddDate(0, -1, 0)),
+				AtMost: lookAt, PageSize: rowLimit(limit),
+			})
 		})
-	})
 	if err != nil {
 		return nil, fmt.Errorf("find users: %w", err)
 	}

@@ -54,7 +54,10 @@ func TestUsersAreCountedOnceByMonthWhileTheirTenantRecords(t *testing.T) {
 			t, 2,
 			traffic.UserMonth{Tenant: ours, Month: october, User: "42", Allowed: 9, Cost: 9},
 			traffic.UserMonth{Tenant: ours, Month: november, User: "", Allowed: 5, Cost: 5},
-			traffic.UserMonth{Tenant: ours, Month: november, User: "42", Allowed: 2, Denied: 1, Cost: 1, CostParts: 999_999},
+			traffic.UserMonth{
+				Tenant: ours, Month: november, User: "42", Allowed: 2, Denied: 1, Cost: 1,
+				CostParts: 999_999,
+			},
 			traffic.UserMonth{Tenant: ours, Month: november, User: "7", Allowed: 1, Cost: 1},
 			traffic.UserMonth{Tenant: theirs, Month: november, User: "42", Allowed: 100, Cost: 100},
 		)
@@ -91,11 +94,16 @@ func TestAMonthWithTooManyUsersGetsNoMore(t *testing.T) {
 	w.countUsers(t, 1, many...)
 	w.countUsers(
 		t, 2,
-		traffic.UserMonth{Tenant: w.ours.ID, Month: month, User: "", Allowed: 1}, traffic.UserMonth{Tenant: w.ours.ID, Month: month, User: "1", Allowed: 1},
-		traffic.UserMonth{Tenant: w.ours.ID, Month: month, User: "late", Allowed: 1}, traffic.UserMonth{Tenant: w.ours.ID, Month: month.AddDate(0, 1, 0), User: "late", Allowed: 1},
+		traffic.UserMonth{Tenant: w.ours.ID, Month: month, User: "", Allowed: 1},
+		traffic.UserMonth{Tenant: w.ours.ID, Month: month, User: "1", Allowed: 1},
+		traffic.UserMonth{Tenant: w.ours.ID, Month: month, User: "late", Allowed: 1},
+		traffic.UserMonth{Tenant: w.ours.ID, Month: month.AddDate(0, 1, 0), User: "late", Allowed: 1},
 		traffic.UserMonth{Tenant: other.ID, Month: month, User: "late", Allowed: 1},
 	)
-	want := []string{": 1 0 0.000000", "0: 1 0 0.000000", "1: 2 0 0.000000", "2: 1 0 0.000000", "3: 1 0 0.000000", "4: 1 0 0.000000"}
+	want := []string{
+		": 1 0 0.000000", "0: 1 0 0.000000", "1: 2 0 0.000000", "2: 1 0 0.000000", "3: 1 0 0.000000",
+		"4: 1 0 0.000000",
+	}
 	if got := w.usersOf(t, w.ours.ID, month); !slices.Equal(got, want) {
 		t.Errorf("the users are %q, want %q", got, want)
 	}
@@ -114,7 +122,8 @@ func TestMonthsAreDroppedWithOtherCounts(t *testing.T) {
 		t, 1, traffic.UserMonth{Tenant: w.ours.ID, Month: month.AddDate(0, -4, 0), User: "42", Allowed: 1},
 		traffic.UserMonth{Tenant: w.ours.ID, Month: month, User: "42", Allowed: 1},
 	)
-	must(w.KeepViolations(t.Context(), now, violations.Retention{Details: 24 * time.Hour, Counts: 60 * 24 * time.Hour}))(t)
+	must(w.KeepViolations(t.Context(), now,
+		violations.Retention{Details: 24 * time.Hour, Counts: 60 * 24 * time.Hour}))(t)
 	months := must(w.MonthsOfUser(t.Context(), w.ours.ID, "42", []time.Time{month.AddDate(0, -4, 0), month}))(t)
 	if len(months) != 1 || !months[0].Month.Equal(month) {
 		t.Errorf("the months %+v remain", months)
@@ -144,8 +153,10 @@ func TestTheUsersOfAMonthAreCountedAsTheyCome(t *testing.T) {
 			t.Errorf("counted are %q users, want %q", got, want)
 		}
 	}
-	exec(t, w.url, "INSERT INTO user_month VALUES ($1, $2, 'of before', 1, 0, 1)", w.ours.ID, month) // there was no count
-	for range 2 {                                                                                    // the second time, the answer to the first was lost
+	// there was no count
+	exec(t, w.url, "INSERT INTO user_month VALUES ($1, $2, 'of before', 1, 0, 1)", w.ours.ID, month)
+	// the second time, the answer to the first was lost
+	for range 2 {
 		w.countUsers(t, 1, of(""), of("42"))
 	}
 	want("2 of 2")
@@ -173,9 +184,13 @@ func TestProcessesTogetherCountTheUsersOfAMonth(t *testing.T) {
 			for batch := range 5 {
 				var counts []traffic.UserMonth
 				for user := range 20 { // each user comes by two processes
-					counts = append(counts, traffic.UserMonth{Tenant: w.ours.ID, Month: month, User: fmt.Sprintf("%d-%d-%02d", process/2, batch, user), Allowed: 1})
+					counts = append(counts, traffic.UserMonth{
+						Tenant: w.ours.ID, Month: month,
+						User: fmt.Sprintf("%d-%d-%02d", process/2, batch, user), Allowed: 1,
+					})
 				}
-				if err := w.WriteUserMonths(t.Context(), fmt.Sprint("process ", process), int64(batch), counts); err != nil {
+				if err := w.WriteUserMonths(t.Context(), fmt.Sprint("process ", process), int64(batch),
+					counts); err != nil {
 					t.Error(err)
 				}
 			}
@@ -193,19 +208,24 @@ func TestABatchOfCountsReadsItsUsersOnly(t *testing.T) {
 	w := newWorld(t)
 	w.recordFor(t, 1)
 	month := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
-	exec(t, w.url, "INSERT INTO user_month SELECT $1, $2, 'user-' || i, 1, 0, 1 FROM generate_series(1, 20000) AS i", w.ours.ID, month)
-	w.countUsers(t, 1, traffic.UserMonth{Tenant: w.ours.ID, Month: month, User: "user-1", Allowed: 1}) // counts all once
+	exec(t, w.url, "INSERT INTO user_month SELECT $1, $2, 'user-' || i, 1, 0, 1 FROM generate_series(1, 20000) AS i",
+		w.ours.ID, month)
+	// counts all once
+	w.countUsers(t, 1, traffic.UserMonth{Tenant: w.ours.ID, Month: month, User: "user-1", Allowed: 1})
 	exec(t, w.url, "ANALYZE user_month, month_users, tenant")
 	for _, name := range []string{"BeginMonthUsers", "CountUserMonths"} {
-		_, query, ok := strings.Cut(string(must(os.ReadFile("../../db/queries/platform.sql"))(t)), "-- name: "+name+" :exec\n")
+		_, query, ok := strings.Cut(string(must(os.ReadFile("../../db/queries/platform.sql"))(t)),
+			"-- name: "+name+" :exec\n")
 		if !ok {
 			t.Fatalf("there is no %s", name)
 		}
 		query, _, _ = strings.Cut(query, ";")
 		tenant := fmt.Sprint(w.ours.ID)
 		query = strings.NewReplacer(
-			"sqlc.arg(tenant_ids)", "'{"+tenant+","+tenant+"}'", "sqlc.arg(months)", "'{2026-11-01,2026-11-01}'", "sqlc.arg(user_ids)", "'{user-2,new}'",
-			"sqlc.arg(allowed)", "'{1,1}'", "sqlc.arg(denied)", "'{0,0}'", "sqlc.arg(cost)", "'{1,1}'", "sqlc.arg(cost_parts)", "'{0,0}'",
+			"sqlc.arg(tenant_ids)", "'{"+tenant+","+tenant+"}'", "sqlc.arg(months)", "'{2026-11-01,2026-11-01}'",
+			"sqlc.arg(user_ids)", "'{user-2,new}'",
+			"sqlc.arg(allowed)", "'{1,1}'", "sqlc.arg(denied)", "'{0,0}'", "sqlc.arg(cost)", "'{1,1}'",
+			"sqlc.arg(cost_parts)", "'{0,0}'",
 			"sqlc.arg(at_most)", "100000",
 		).Replace(query)
 		plan := lines(t, connect(t, w.url), "EXPLAIN (ANALYZE, TIMING OFF) "+query)
@@ -213,7 +233,8 @@ func TestABatchOfCountsReadsItsUsersOnly(t *testing.T) {
 			if found := regexp.MustCompile(`actual rows=(\d+) loops=(\d+)`).FindStringSubmatch(node); found != nil {
 				rows, loops := must(strconv.Atoi(found[1]))(t), must(strconv.Atoi(found[2]))(t)
 				if rows*loops > 50 {
-					t.Errorf("%s: 20,000 users, and a step reads %d rows:\n%s", name, rows*loops, strings.Join(plan, "\n"))
+					t.Errorf("%s: 20,000 users, and a step reads %d rows:\n%s", name, rows*loops,
+						strings.Join(plan, "\n"))
 				}
 			}
 		}

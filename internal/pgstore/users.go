@@ -17,12 +17,15 @@ const usersPerStatement = 5000
 
 // Assignments returns up to limit assignments by user id, beginning after one: those of a plan ("" for all) whose user
 // id has a prefix.
-func (s *Store) Assignments(ctx context.Context, tenant rules.TenantID, plan, prefix, after string, limit int) ([]rules.Assignment, error) {
-	rows, err := askFor(ctx, s, classFor(limit), only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlanAssignment, error) {
-		return q.AssignmentsAfter(ctx, dbsqlc.AssignmentsAfterParams{
-			TenantID: tenant, After: after, Prefix: prefix, Plan: plan, PageSize: rowLimit(limit),
+func (s *Store) Assignments(ctx context.Context, tenant rules.TenantID, plan, prefix, after string,
+	limit int,
+) ([]rules.Assignment, error) {
+	rows, err := askFor(ctx, s, classFor(limit), only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PlanAssignment, error) {
+			return q.AssignmentsAfter(ctx, dbsqlc.AssignmentsAfterParams{
+				TenantID: tenant, After: after, Prefix: prefix, Plan: plan, PageSize: rowLimit(limit),
+			})
 		})
-	})
 	if err != nil {
 		return nil, fmt.Errorf("read plan assignments: %w", err)
 	}
@@ -41,7 +44,9 @@ func (s *Store) Assignment(ctx context.Context, tenant rules.TenantID, userID st
 }
 
 // Assign puts a user on a plan or, with "", back on the tenant's default; then the returned assignment is Removed.
-func (s Writer) Assign(ctx context.Context, assignment rules.Assignment, expected rules.Expected) (stored rules.Assignment, err error) {
+func (s Writer) Assign(ctx context.Context, assignment rules.Assignment,
+	expected rules.Expected,
+) (stored rules.Assignment, err error) {
 	err = s.inTenant(ctx, classWrite, assignment.TenantID, func(ctx context.Context, w write) error {
 		stored, err = w.assign(ctx, assignment, expected)
 		return err
@@ -52,7 +57,9 @@ func (s Writer) Assign(ctx context.Context, assignment rules.Assignment, expecte
 	return stored, nil
 }
 
-func (w write) assign(ctx context.Context, assignment rules.Assignment, expected rules.Expected) (rules.Assignment, error) {
+func (w write) assign(ctx context.Context, assignment rules.Assignment, expected rules.Expected) (rules.Assignment,
+	error,
+) {
 	row, err := w.Assignment(ctx, w.tenant, assignment.UserID)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return rules.Assignment{}, err
@@ -61,7 +68,8 @@ func (w write) assign(ctx context.Context, assignment rules.Assignment, expected
 		return rules.Assignment{}, err
 	}
 	after := rules.Assignment{
-		TenantID: w.tenant, UserID: assignment.UserID, Plan: assignment.Plan, Revision: w.revision, Removed: assignment.Plan == "",
+		TenantID: w.tenant, UserID: assignment.UserID, Plan: assignment.Plan, Revision: w.revision,
+		Removed: assignment.Plan == "",
 	}
 	if row.Plan == after.Plan {
 		after.Revision = row.Revision
@@ -76,7 +84,9 @@ func (w write) assign(ctx context.Context, assignment rules.Assignment, expected
 
 // AssignAll assigns many users and returns how many were on another plan before. Unlike others it validates, because
 // one malformed id among thousands would fail the statement without saying which.
-func (s Writer) AssignAll(ctx context.Context, tenant rules.TenantID, assignments []rules.Assignment) (changed int64, err error) {
+func (s Writer) AssignAll(ctx context.Context, tenant rules.TenantID, assignments []rules.Assignment) (changed int64,
+	err error,
+) {
 	plans := map[string]bool{"": true}
 	named := make(map[string]bool, len(assignments))
 	for i := range assignments {

@@ -21,10 +21,10 @@ const maxStoryRules = 500
 
 // UserStory reads the entries of each object by the log's index.
 func (s *Store) UserStory(
-	ctx context.Context, tenant rules.TenantID, userID string, since time.Time, before auth.AuditCursor, limit int,
+	ctx context.Context, tenant rules.TenantID, userID string, since time.Time, before auth.LogCursor, limit int,
 ) ([]auth.AuditEntry, error) {
-	if before == (auth.AuditCursor{}) {
-		before = auth.AuditCursor{At: farAhead, ID: math.MaxInt64}
+	if before == (auth.LogCursor{}) {
+		before = auth.LogCursor{At: farAhead, ID: math.MaxInt64}
 	}
 	rows, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
 		overridden, err := q.RulesEverOverridden(ctx, tenant, userID, maxStoryRules)
@@ -33,7 +33,7 @@ func (s *Store) UserStory(
 		}
 		params := dbsqlc.AuditOfObjectsParams{
 			TenantID: tenant, ObjectKind: "user", ObjectIds: []string{userID}, Since: since,
-			BeforeAt: before.At, BeforeID: int64(before.ID), PageSize: rowLimit(limit),
+			BeforeAt: before.At, BeforeID: before.ID, PageSize: rowLimit(limit),
 		}
 		rows, err := q.AuditOfObjects(ctx, params)
 		if err != nil {
@@ -51,14 +51,18 @@ func (s *Store) UserStory(
 		}
 		rows = append(rows, ofRules...)
 		params.ObjectKind = "override"
-		params.ObjectIds = each(overridden, func(rule rules.RuleID) string { return strconv.FormatInt(int64(rule), 10) + ":" + userID })
+		params.ObjectIds = each(overridden,
+			func(rule rules.RuleID) string { return strconv.FormatInt(int64(rule), 10) + ":" + userID })
 		ofOverrides, err := q.AuditOfObjects(ctx, params)
 		return append(rows, ofOverrides...), err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the story of a user: %w", err)
 	}
-	slices.SortFunc(rows, func(a, b dbsqlc.AuditEvent) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.AuditID, a.AuditID)) })
+	slices.SortFunc(rows, func(a, b dbsqlc.AuditEvent) int {
+		return cmp.Or(b.At.Compare(a.At),
+			cmp.Compare(b.AuditID, a.AuditID))
+	})
 	return each(rows[:min(len(rows), limit)], auditEntryFromRow), nil
 }
 
@@ -66,11 +70,13 @@ func (s *Store) UserStory(
 func (s *Store) DenialsOfUser(
 	ctx context.Context, tenant rules.TenantID, userID string, since, until time.Time, limit int,
 ) ([]violations.UserDenials, error) {
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.DenialsOfUserRow, error) {
-		return q.DenialsOfUser(ctx, dbsqlc.DenialsOfUserParams{
-			TenantID: tenant, UserID: userID, Since: since, Until: until, AtMost: int64(s.topRows), PageSize: rowLimit(limit),
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.DenialsOfUserRow, error) {
+			return q.DenialsOfUser(ctx, dbsqlc.DenialsOfUserParams{
+				TenantID: tenant, UserID: userID, Since: since, Until: until, AtMost: int64(s.topRows),
+				PageSize: rowLimit(limit),
+			})
 		})
-	})
 	if err != nil {
 		return nil, fmt.Errorf("count the denials of a user: %w", err)
 	}

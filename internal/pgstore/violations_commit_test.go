@@ -87,7 +87,10 @@ func TestABatchWhoseCommitWasNotAnsweredIsCountedOnce(t *testing.T) {
 	for range denials {
 		r.Record(time.Now(), &violations.Check{
 			Tenant: w.ours.ID, Request: &rules.Request{UserID: "42"}, Plan: "free", Cost: violations.Token,
-			Tiers: []violations.Tier{{Rule: &w.ours.user, Mode: rules.ModeEnforce, Subject: "42", Reason: "limit_exceeded", BucketRead: true}},
+			Tiers: []violations.Tier{{
+				Rule: &w.ours.user, Mode: rules.ModeEnforce, Subject: "42",
+				Reason: "limit_exceeded", BucketRead: true,
+			}},
 		})
 	}
 	connection := connect(t, w.url)
@@ -113,7 +116,8 @@ func TestABatchWhoseCommitWasNotAnsweredIsCountedOnce(t *testing.T) {
 	running.Wait() // it writes what it has, until the answer comes through
 	var denied, decided int64
 	err := connection.QueryRow(t.Context(), `SELECT (SELECT sum(denied) FROM violation_minute WHERE tenant_id = $1),
-		(SELECT sum(allowed + denied) FROM decision_minute WHERE tenant_id = $1 AND rule_id = 0)`, w.ours.ID).Scan(&denied, &decided)
+		(SELECT sum(allowed + denied) FROM decision_minute WHERE tenant_id = $1 AND rule_id = 0)`,
+		w.ours.ID).Scan(&denied, &decided)
 	if err != nil {
 		t.Fatal(err)
 	}

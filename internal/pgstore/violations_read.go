@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -17,49 +18,74 @@ import (
 var _ violations.Store = (*Store)(nil)
 
 const (
-	// scanChunk rows are held at once while scanning for a filter. A page looks at scanBound rows at most, which takes
-	// about 50 ms (see docs/violations.md).
-	scanChunk = 1000
-	scanBound = 10_000
+	// exportChunk rows of an export are held at once.
+	exportChunk = 1000
+	// lookAt is how many rows a page looks at, at most.
+	lookAt = 10_000
 )
 
 // Violations returns a page; see violations.Store. It reads the index of the first of these that the filter names
 // exactly: user, address, endpoint, rule. Without one it reads all rows of the time.
 func (s *Store) Violations(
-	ctx context.Context, tenant rules.TenantID, filter *violations.Filter, before violations.ID, limit int,
+	ctx context.Context, tenant rules.TenantID, f *violations.Filter, before violations.ID, limit int,
 ) (page violations.Page, err error) {
-	chunk := scanChunk
-	if indexed(filter) {
-		chunk = min(chunk, limit+1) // the index finds just the wanted rows
+	if before == (violations.ID{}) || before.At.After(f.Until) {
+		before = violations.ID{At: f.Until}
 	}
-	looked := 0
-	for v, err := range s.scan(ctx, tenant, filter, before, chunk) {
-		if err != nil {
-			return violations.Page{}, fmt.Errorf("read violations: %w", err)
-		}
-		wanted := filter.Wants(&v)
-		if full := len(page.Violations) == limit; full && wanted || looked == scanBound {
-			page.Next = before
-			return page, nil
-		}
-		looked++
-		before = v.ID
-		if wanted {
-			page.Violations = append(page.Violations, v)
-		}
+	of := dbsqlc.LastLookedAtParams{
+		TenantID: tenant, Since: f.Since, BeforeAt: before.At, BeforeID: before.Number, LookAt: lookAt,
 	}
+	of.ByUser, of.ByAddress, of.ByEndpoint, of.ByRule = indexOf(f)
+	wanted := dbsqlc.ViolationsBeforeParams{
+		TenantID: tenant, Since: f.Since, BeforeAt: before.At, BeforeID: before.Number, LookAt: lookAt,
+		ByUser: of.ByUser, ByAddress: of.ByAddress, ByEndpoint: of.ByEndpoint, ByRule: of.ByRule,
+		RuleID: int64(f.Rule), Scope: string(f.Scope), Mode: string(f.Mode), Plan: f.Plan, Network: networkText(f),
+		Endpoint: f.Endpoint, EndpointPrefix: f.EndpointPrefix, PageSize: rowLimit(limit) + 1,
+	}
+	class := classFor(limit)
+	if !indexed(f) {
+		class = classHeavy
+	}
+	var rows []dbsqlc.RateLimitViolation
+	var last []dbsqlc.LastLookedAtRow
+	err = s.oneView(ctx, class, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+		if rows, err = q.ViolationsBefore(ctx, wanted); err != nil || len(rows) > limit || indexed(f) {
+			return err
+		}
+		last, err = q.LastLookedAt(ctx, of)
+		return err
+	})
+	if err != nil {
+		return violations.Page{}, fmt.Errorf("read violations: %w", domainError(err))
+	}
+	switch {
+	case len(rows) > limit:
+		rows = rows[:limit]
+		page.Next = violations.ID{At: rows[limit-1].RequestedAt.UTC(), Number: rows[limit-1].ViolationID}
+	case len(last) == 2: // there are rows that it did not look at
+		page.Next = violations.ID{At: last[0].RequestedAt.UTC(), Number: last[0].ViolationID}
+	}
+	page.Violations = each(rows, violationFromRow)
 	return page, nil
 }
 
-// AllViolations reads a chunk at a time.
-func (s *Store) AllViolations(ctx context.Context, tenant rules.TenantID, filter *violations.Filter) iter.Seq2[violations.Violation, error] {
+// AllViolations reads a page at a time.
+func (s *Store) AllViolations(ctx context.Context, tenant rules.TenantID,
+	filter *violations.Filter,
+) iter.Seq2[violations.Violation, error] {
 	return func(yield func(violations.Violation, error) bool) {
-		for v, err := range s.scan(ctx, tenant, filter, violations.ID{}, scanChunk) {
-			if err != nil {
-				yield(violations.Violation{}, fmt.Errorf("read violations: %w", err))
+		for page := (violations.Page{}); ; {
+			var err error
+			if page, err = s.Violations(ctx, tenant, filter, page.Next, exportChunk); err != nil {
+				yield(violations.Violation{}, err)
 				return
 			}
-			if filter.Wants(&v) && !yield(v, nil) {
+			for _, v := range page.Violations {
+				if !yield(v, nil) {
+					return
+				}
+			}
+			if page.Next == (violations.ID{}) {
 				return
 			}
 		}
@@ -68,9 +94,10 @@ func (s *Store) AllViolations(ctx context.Context, tenant rules.TenantID, filter
 
 // Violation returns one row.
 func (s *Store) Violation(ctx context.Context, tenant rules.TenantID, id violations.ID) (violations.Violation, error) {
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitViolation, error) {
-		return q.Violation(ctx, tenant, id.At, id.Number)
-	})
+	row, err := ask(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.RateLimitViolation, error) {
+			return q.Violation(ctx, tenant, id.At, id.Number)
+		})
 	if err != nil {
 		return violations.Violation{}, fmt.Errorf("read violation %s: %w", id, err)
 	}
@@ -78,7 +105,9 @@ func (s *Store) Violation(ctx context.Context, tenant rules.TenantID, id violati
 }
 
 // ViolationsBeside returns other violations of the same user and minute.
-func (s *Store) ViolationsBeside(ctx context.Context, of *violations.Violation, limit int) (beside []violations.Violation, err error) {
+func (s *Store) ViolationsBeside(ctx context.Context, of *violations.Violation,
+	limit int,
+) (beside []violations.Violation, err error) {
 	minute := of.ID.At.Truncate(time.Minute)
 	filter := &violations.Filter{Since: minute, Until: minute.Add(time.Minute), UserID: of.UserID}
 	if of.UserID == "" {
@@ -98,18 +127,20 @@ func (s *Store) ViolationsBeside(ctx context.Context, of *violations.Violation, 
 
 // ViolationsArrived returns recently written rows.
 func (s *Store) ViolationsArrived(
-	ctx context.Context, tenant rules.TenantID, filter *violations.Filter, since time.Time, within time.Duration, limit int,
+	ctx context.Context, tenant rules.TenantID, filter *violations.Filter, since time.Time, within time.Duration,
+	limit int,
 ) (arrived []violations.Violation, more bool, err error) {
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
-		return q.ViolationsArrived(ctx, dbsqlc.ViolationsArrivedParams{
-			TenantID: tenant, Since: orNull(since), Seconds: within.Seconds(), PageSize: rowLimit(limit),
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
+			return q.ViolationsArrived(ctx, dbsqlc.ViolationsArrivedParams{
+				TenantID: tenant, Since: orNull(since), Seconds: within.Seconds(), PageSize: rowLimit(limit),
+			})
 		})
-	})
 	if err != nil {
 		return nil, false, fmt.Errorf("read the violations that arrived: %w", err)
 	}
 	for _, row := range rows {
-		if v := violationFromRow(row); filter.WantsOtherwise(&v) {
+		if v := violationFromRow(row); filter.Wants(&v) {
 			arrived = append(arrived, v)
 		}
 	}
@@ -146,7 +177,21 @@ func (s *Store) DeniedInMinute(ctx context.Context, of *violations.Violation) (i
 	return max(denied, of.Count), nil
 }
 
-// indexed reports whether an index finds just what a filter selects.
+// indexOf returns what the index has that finds the rows to look at; zero values for all rows of the time.
+func indexOf(f *violations.Filter) (user string, address *netip.Addr, endpoint string, rule int64) {
+	switch {
+	case f.UserID != "":
+		return f.UserID, nil, "", 0
+	case f.IP.IsSingleIP():
+		single := f.IP.Addr()
+		return "", &single, "", 0
+	case f.Endpoint != "":
+		return "", nil, f.Endpoint, 0
+	}
+	return "", nil, "", int64(f.Rule)
+}
+
+// indexed reports whether that index finds just what a filter selects.
 func indexed(f *violations.Filter) bool {
 	rest := *f
 	rest.Since, rest.Until = time.Time{}, time.Time{}
@@ -163,60 +208,11 @@ func indexed(f *violations.Filter) bool {
 	return rest == violations.Filter{}
 }
 
-// scan yields a tenant's rows before an id, newest first, including all that a filter selects. It reads chunk rows at a
-// time, each within a statement's deadline.
-func (s *Store) scan(
-	ctx context.Context, tenant rules.TenantID, f *violations.Filter, before violations.ID, chunk int,
-) iter.Seq2[violations.Violation, error] {
-	if before == (violations.ID{}) || before.At.After(f.Until) {
-		before = violations.ID{At: f.Until}
+func networkText(f *violations.Filter) string {
+	if !f.IP.IsValid() {
+		return ""
 	}
-	return func(yield func(violations.Violation, error) bool) {
-		for rows := chunk; rows == chunk; {
-			page, err := askFor(ctx, s, classFor(chunk), only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RateLimitViolation, error) {
-				return violationsBefore(ctx, q, tenant, f, before, int32(chunk))
-			})
-			if err != nil {
-				yield(violations.Violation{}, err)
-				return
-			}
-			for _, row := range page {
-				v := violationFromRow(row)
-				before = v.ID
-				if !yield(v, nil) {
-					return
-				}
-			}
-			rows = len(page)
-		}
-	}
-}
-
-func violationsBefore(
-	ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, f *violations.Filter, before violations.ID, rows int32,
-) ([]dbsqlc.RateLimitViolation, error) {
-	switch {
-	case f.UserID != "":
-		return q.ViolationsOfUserBefore(ctx, dbsqlc.ViolationsOfUserBeforeParams{
-			TenantID: tenant, UserID: f.UserID, Since: f.Since, BeforeAt: before.At, BeforeID: before.Number, PageSize: rows,
-		})
-	case f.IP.IsSingleIP():
-		return q.ViolationsFromAddressBefore(ctx, dbsqlc.ViolationsFromAddressBeforeParams{
-			TenantID: tenant, IpAddress: f.IP.Addr(), Since: f.Since, BeforeAt: before.At, BeforeID: before.Number, PageSize: rows,
-		})
-	case f.Endpoint != "":
-		return q.ViolationsAtEndpointBefore(ctx, dbsqlc.ViolationsAtEndpointBeforeParams{
-			TenantID: tenant, Endpoint: f.Endpoint, Since: f.Since, BeforeAt: before.At, BeforeID: before.Number, PageSize: rows,
-		})
-	case f.Rule != 0:
-		return q.ViolationsOfRuleBefore(ctx, dbsqlc.ViolationsOfRuleBeforeParams{
-			TenantID: tenant, RuleID: f.Rule, Since: f.Since, BeforeAt: before.At, BeforeID: before.Number, PageSize: rows,
-		})
-	default:
-		return q.ViolationsBefore(ctx, dbsqlc.ViolationsBeforeParams{
-			TenantID: tenant, Since: f.Since, BeforeAt: before.At, BeforeID: before.Number, PageSize: rows,
-		})
-	}
+	return f.IP.String()
 }
 
 func violationFromRow(row dbsqlc.RateLimitViolation) violations.Violation {

@@ -29,23 +29,29 @@ func TestFilters(t *testing.T) {
 		filter violations.Filter
 		want   int
 	}{
-		"all":                          {violations.Filter{}, 6},
-		"a rule":                       {violations.Filter{Rule: 13}, 1},
-		"a rule without any":           {violations.Filter{Rule: 99}, 0},
-		"a scope":                      {violations.Filter{Scope: rules.ScopeUser}, 5},
-		"a mode":                       {violations.Filter{Mode: rules.ModeShadow}, 1},
-		"a plan":                       {violations.Filter{Plan: "free"}, 5},
-		"a user":                       {violations.Filter{UserID: "42"}, 5},
-		"an address":                   {violations.Filter{IP: netip.MustParsePrefix("203.0.113.200/32")}, 1},
-		"a network":                    {violations.Filter{IP: netip.MustParsePrefix("203.0.113.128/25")}, 1},
-		"a network of IPv6":            {violations.Filter{IP: netip.MustParsePrefix("2001:db8::/32")}, 1},
-		"an endpoint":                  {violations.Filter{Endpoint: "/api/search"}, 4},
-		"a beginning of endpoints":     {violations.Filter{EndpointPrefix: "/api/s"}, 5},
-		"a time":                       {violations.Filter{Since: at.Add(-30 * time.Minute), Until: at}, 1},
-		"a time that ends as one was":  {violations.Filter{Since: at.Add(-time.Hour), Until: at.Add(-30 * time.Minute)}, 0},
-		"a user and a rule":            {violations.Filter{UserID: "42", Rule: 13}, 0},
-		"a user and a mode":            {violations.Filter{UserID: "42", Mode: rules.ModeShadow}, 1},
-		"an address and an endpoint":   {violations.Filter{IP: netip.MustParsePrefix("203.0.113.200/32"), Endpoint: "/api"}, 1},
+		"all":                      {violations.Filter{}, 6},
+		"a rule":                   {violations.Filter{Rule: 13}, 1},
+		"a rule without any":       {violations.Filter{Rule: 99}, 0},
+		"a scope":                  {violations.Filter{Scope: rules.ScopeUser}, 5},
+		"a mode":                   {violations.Filter{Mode: rules.ModeShadow}, 1},
+		"a plan":                   {violations.Filter{Plan: "free"}, 5},
+		"a user":                   {violations.Filter{UserID: "42"}, 5},
+		"an address":               {violations.Filter{IP: netip.MustParsePrefix("203.0.113.200/32")}, 1},
+		"a network":                {violations.Filter{IP: netip.MustParsePrefix("203.0.113.128/25")}, 1},
+		"a network of IPv6":        {violations.Filter{IP: netip.MustParsePrefix("2001:db8::/32")}, 1},
+		"an endpoint":              {violations.Filter{Endpoint: "/api/search"}, 4},
+		"a beginning of endpoints": {violations.Filter{EndpointPrefix: "/api/s"}, 5},
+		"a time":                   {violations.Filter{Since: at.Add(-30 * time.Minute), Until: at}, 1},
+		"a time that ends as one was": {
+			violations.Filter{Since: at.Add(-time.Hour), Until: at.Add(-30 * time.Minute)},
+			0,
+		},
+		"a user and a rule": {violations.Filter{UserID: "42", Rule: 13}, 0},
+		"a user and a mode": {violations.Filter{UserID: "42", Mode: rules.ModeShadow}, 1},
+		"an address and an endpoint": {violations.Filter{
+			IP:       netip.MustParsePrefix("203.0.113.200/32"),
+			Endpoint: "/api",
+		}, 1},
 		"text that looks like a query": {violations.Filter{UserID: "' OR true --"}, 0},
 	}
 	for name, test := range tests {
@@ -97,7 +103,8 @@ func TestPagesHoldEachRowOnceWhileOthersArrive(t *testing.T) {
 		for _, v := range page.Violations {
 			seen = append(seen, v.ID)
 		}
-		w.record(t, at.Add(time.Duration(len(seen))*time.Second), func(*violations.Violation) {}) // newer: on no later page
+		// newer: on no later page
+		w.record(t, at.Add(time.Duration(len(seen))*time.Second), func(*violations.Violation) {})
 		if next = page.Next; next == (violations.ID{}) {
 			break
 		}
@@ -116,10 +123,12 @@ func TestAPageWithoutAnIndexSaysHowFarItLooked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	at := lately()
-	exec(t, w.url, `INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason,
-			key_pattern, rule_version, rate_per_second, burst_capacity, plan, cost)
-		SELECT $1, $2::timestamptz + i * interval '1 millisecond', $2, 1, 12, '12:42', 'user', 'enforce', 'limit_exceeded', 'global', 1, 1, 1,
-			CASE WHEN i = 0 THEN 'rare' ELSE 'free' END, 1
+	exec(t, w.url,
+		`INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason,
+			key_pattern, rule_version, rate_per_second, burst_capacity, plan, cost, algorithm, limit_text)
+		SELECT $1, $2::timestamptz + i * interval '1 millisecond', $2, 1, 12, '12:42', 'user', 'enforce',
+			'limit_exceeded', 'global', 1, 1, 1,
+			CASE WHEN i = 0 THEN 'rare' ELSE 'free' END, 1, '', ''
 		FROM generate_series(0, 24999) AS i`, w.ours.ID, at)
 	filter := around(at)
 	filter.Plan = "rare"
@@ -136,7 +145,8 @@ func TestAPageWithoutAnIndexSaysHowFarItLooked(t *testing.T) {
 		t.Errorf("%d rows on %d pages, want 1 on 3", found, pages)
 	}
 	filter.Plan, filter.UserID = "free", "nobody"
-	if page := must(w.Violations(t.Context(), w.ours.ID, &filter, violations.ID{}, 10))(t); page.Next != (violations.ID{}) {
+	if page := must(w.Violations(t.Context(), w.ours.ID, &filter, violations.ID{},
+		10))(t); page.Next != (violations.ID{}) {
 		t.Error("a user without violations has a second page")
 	}
 	exported := 0
@@ -159,7 +169,8 @@ func TestWhatElseHappenedInThatMinute(t *testing.T) {
 	w.record(t, at, func(*violations.Violation) {}, nobody)
 	w.record(t, at.Add(49*time.Second), func(v *violations.Violation) { v.Rule = 13 }, nobody)
 	w.record(t, at.Add(51*time.Second), func(*violations.Violation) {})
-	w.record(t, at.Add(5*time.Second), func(v *violations.Violation) { v.UserID, v.IP = "7", netip.MustParseAddr("203.0.113.10") })
+	w.record(t, at.Add(5*time.Second),
+		func(v *violations.Violation) { v.UserID, v.IP = "7", netip.MustParseAddr("203.0.113.10") })
 	filter := around(at)
 	for user, want := range map[string]int{"42": 1, "": 4} { // by the address, if there is no user
 		filter.UserID = user
@@ -178,7 +189,8 @@ func TestWhatElseHappenedInThatMinute(t *testing.T) {
 			t.Errorf("%d rows beside that of user %q, want %d: %+v", len(beside), user, want, beside)
 		}
 	}
-	if _, err := w.Violation(t.Context(), w.ours.ID, violations.ID{At: at, Number: 1 << 40}); !errors.Is(err, rules.ErrNotFound) {
+	if _, err := w.Violation(t.Context(), w.ours.ID, violations.ID{At: at, Number: 1 << 40}); !errors.Is(err,
+		rules.ErrNotFound) {
 		t.Errorf("a violation that is not: %v", err)
 	}
 	theirs := must(w.Violations(t.Context(), w.theirs.ID, &filter, violations.ID{}, 1))(t)
@@ -192,9 +204,11 @@ func TestArrivedAreThoseThatWereWrittenLately(t *testing.T) {
 	w := newWorld(t)
 	w.record(t, lately().Add(-24*time.Hour), func(*violations.Violation) {}) // long ago, but written now
 	exec(t, w.url, "UPDATE rate_limit_violation SET recorded_at = recorded_at - interval '2 hours'")
-	w.record(t, lately().Add(-23*time.Hour), func(*violations.Violation) {}, func(v *violations.Violation) { v.UserID = "7" })
+	w.record(t, lately().Add(-23*time.Hour), func(*violations.Violation) {},
+		func(v *violations.Violation) { v.UserID = "7" })
 	for user, want := range map[string]int{"": 2, "7": 1, "8": 0} {
-		arrived, more, err := w.ViolationsArrived(t.Context(), w.ours.ID, &violations.Filter{UserID: user}, time.Time{}, time.Hour, 100)
+		arrived, more, err := w.ViolationsArrived(t.Context(), w.ours.ID, &violations.Filter{UserID: user}, time.Time{},
+			time.Hour, 100)
 		if err != nil || more {
 			t.Fatalf("more than 100 arrived: %t, %v", more, err)
 		}

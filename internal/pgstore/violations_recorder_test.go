@@ -26,9 +26,11 @@ func TestARecorderCountsExactlyWhatItIsFed(t *testing.T) {
 			feeding.Go(func() {
 				for i := range each {
 					r.Record(time.Now(), &violations.Check{
-						Tenant: w.ours.ID, Request: &rules.Request{UserID: fmt.Sprint(i % subjects)}, Plan: "free", Cost: violations.Token,
+						Tenant: w.ours.ID, Request: &rules.Request{UserID: fmt.Sprint(i % subjects)}, Plan: "free",
+						Cost: violations.Token,
 						Tiers: []violations.Tier{{
-							Rule: &w.ours.user, Mode: rules.ModeEnforce, Subject: fmt.Sprint(i % subjects), Reason: "limit_exceeded", BucketRead: true,
+							Rule: &w.ours.user, Mode: rules.ModeEnforce, Subject: fmt.Sprint(i % subjects),
+							Reason: "limit_exceeded", BucketRead: true,
 						}},
 					})
 				}
@@ -53,7 +55,10 @@ func TestARecorderCountsExactlyWhatItIsFed(t *testing.T) {
 	if denied != all || counted != all {
 		t.Errorf("%d denials are counted, %d as rows and dropped detail, want %d", denied, counted, all)
 	}
-	of := violations.TopOf{Dimension: violations.ByUser, Since: began.Add(-time.Minute), Until: time.Now().Add(time.Minute)}
+	of := violations.TopOf{
+		Dimension: violations.ByUser, Since: began.Add(-time.Minute),
+		Until: time.Now().Add(time.Minute),
+	}
 	top := must(w.Top(t.Context(), w.ours.ID, of, 2*subjects))(t)
 	if len(top.Values) != subjects {
 		t.Errorf("%d users are known, want %d", len(top.Values), subjects)

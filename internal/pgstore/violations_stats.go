@@ -25,18 +25,28 @@ func spanOf(step time.Duration) (minutes int32) {
 }
 
 // Decisions reads minutes, or the longest spans that fit the steps.
-func (s *Store) Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps violations.Steps) ([]violations.Point, error) {
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.DecisionsBySpanRow, error) {
-		if span := spanOf(steps.Step); span > 0 {
-			return q.DecisionsBySpan(ctx, dbsqlc.DecisionsBySpanParams{
-				TenantID: tenant, RuleID: rule, SpanMinutes: span, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(),
+func (s *Store) Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID,
+	steps violations.Steps,
+) ([]violations.Point, error) {
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.DecisionsBySpanRow, error) {
+			if span := spanOf(steps.Step); span > 0 {
+				return q.DecisionsBySpan(ctx, dbsqlc.DecisionsBySpanParams{
+					TenantID: tenant, RuleID: rule, SpanMinutes: span, Since: steps.Since, Until: steps.Until,
+					StepSeconds: steps.Step.Seconds(),
+				})
+			}
+			minutes, err := q.DecisionsByMinute(ctx, dbsqlc.DecisionsByMinuteParams{
+				TenantID: tenant, RuleID: rule, Since: steps.Since, Until: steps.Until,
+				StepSeconds: steps.Step.Seconds(),
 			})
-		}
-		minutes, err := q.DecisionsByMinute(ctx, dbsqlc.DecisionsByMinuteParams{
-			TenantID: tenant, RuleID: rule, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(),
+			return each(minutes,
+					func(m dbsqlc.DecisionsByMinuteRow) dbsqlc.DecisionsBySpanRow {
+						return dbsqlc.DecisionsBySpanRow(
+							m)
+					}),
+				err
 		})
-		return each(minutes, func(m dbsqlc.DecisionsByMinuteRow) dbsqlc.DecisionsBySpanRow { return dbsqlc.DecisionsBySpanRow(m) }), err
-	})
 	if err != nil {
 		return nil, fmt.Errorf("read how checks were decided: %w", err)
 	}
@@ -51,16 +61,23 @@ func (s *Store) Decisions(ctx context.Context, tenant rules.TenantID, rule rules
 func (s *Store) Totals(
 	ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps violations.Steps,
 ) (totals map[rules.RuleID]violations.Verdicts, err error) {
-	byHour := dbsqlc.TotalsByHourParams{TenantID: tenant, RuleIds: ruleNumbers(of), Since: steps.Since, Until: steps.Until}
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TotalsByHourRow, error) {
-		if steps.Step < time.Hour {
-			byHour.InnerSince, byHour.InnerUntil = steps.Within(time.Hour)
-			return q.TotalsByHour(ctx, byHour)
-		}
-		byHour.InnerSince, byHour.InnerUntil = steps.Within(24 * time.Hour)
-		byDay, err := q.TotalsByDay(ctx, dbsqlc.TotalsByDayParams(byHour))
-		return each(byDay, func(row dbsqlc.TotalsByDayRow) dbsqlc.TotalsByHourRow { return dbsqlc.TotalsByHourRow(row) }), err
-	})
+	byHour := dbsqlc.TotalsByHourParams{
+		TenantID: tenant, RuleIds: ruleNumbers(of), Since: steps.Since,
+		Until: steps.Until,
+	}
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TotalsByHourRow, error) {
+			if steps.Step < time.Hour {
+				byHour.InnerSince, byHour.InnerUntil = steps.Within(time.Hour)
+				return q.TotalsByHour(ctx, byHour)
+			}
+			byHour.InnerSince, byHour.InnerUntil = steps.Within(24 * time.Hour)
+			byDay, err := q.TotalsByDay(ctx, dbsqlc.TotalsByDayParams(byHour))
+			return each(byDay, func(row dbsqlc.TotalsByDayRow) dbsqlc.TotalsByHourRow {
+				return dbsqlc.TotalsByHourRow(
+					row)
+			}), err
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read what %d rules decided: %w", len(of), err)
 	}
@@ -72,33 +89,43 @@ func (s *Store) Totals(
 }
 
 // TotalsOfDays reads sums of days.
-func (s *Store) TotalsOfDays(ctx context.Context, tenant rules.TenantID, since, until time.Time) ([]violations.RuleVerdicts, error) {
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TotalsByRuleRow, error) {
-		return q.TotalsByRule(ctx, tenant, since, until)
-	})
+func (s *Store) TotalsOfDays(ctx context.Context, tenant rules.TenantID, since,
+	until time.Time,
+) ([]violations.RuleVerdicts, error) {
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TotalsByRuleRow, error) {
+			return q.TotalsByRule(ctx, tenant, since, until)
+		})
 	if err != nil {
 		return nil, fmt.Errorf("read what all rules decided: %w", err)
 	}
 	return each(rows, func(row dbsqlc.TotalsByRuleRow) violations.RuleVerdicts {
-		return violations.RuleVerdicts{Rule: row.RuleID, Verdicts: verdicts(row.Allowed, row.Denied, row.Bypassed, row.Degraded, row.CostTaken)}
+		return violations.RuleVerdicts{
+			Rule:     row.RuleID,
+			Verdicts: verdicts(row.Allowed, row.Denied, row.Bypassed, row.Degraded, row.CostTaken),
+		}
 	}), nil
 }
 
 // TopRules reads minutes or spans like Decisions.
-func (s *Store) TopRules(ctx context.Context, tenant rules.TenantID, steps violations.Steps, limit int) (top violations.RuleTop, err error) {
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RulesByDenialsInSpansRow, error) {
-		if span := spanOf(steps.Step); span > 0 {
-			return q.RulesByDenialsInSpans(ctx, dbsqlc.RulesByDenialsInSpansParams{
-				TenantID: tenant, SpanMinutes: span, Since: steps.Since, Until: steps.Until, AtMost: s.topRows, PageSize: rowLimit(limit),
+func (s *Store) TopRules(ctx context.Context, tenant rules.TenantID, steps violations.Steps,
+	limit int,
+) (top violations.RuleTop, err error) {
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.RulesByDenialsInSpansRow, error) {
+			if span := spanOf(steps.Step); span > 0 {
+				return q.RulesByDenialsInSpans(ctx, dbsqlc.RulesByDenialsInSpansParams{
+					TenantID: tenant, SpanMinutes: span, Since: steps.Since, Until: steps.Until, AtMost: s.topRows,
+					PageSize: rowLimit(limit),
+				})
+			}
+			minutes, err := q.RulesByDenialsInMinutes(ctx, dbsqlc.RulesByDenialsInMinutesParams{
+				TenantID: tenant, Since: steps.Since, Until: steps.Until, AtMost: s.topRows, PageSize: rowLimit(limit),
 			})
-		}
-		minutes, err := q.RulesByDenialsInMinutes(ctx, dbsqlc.RulesByDenialsInMinutesParams{
-			TenantID: tenant, Since: steps.Since, Until: steps.Until, AtMost: s.topRows, PageSize: rowLimit(limit),
+			return each(minutes, func(m dbsqlc.RulesByDenialsInMinutesRow) dbsqlc.RulesByDenialsInSpansRow {
+				return dbsqlc.RulesByDenialsInSpansRow(m)
+			}), err
 		})
-		return each(minutes, func(m dbsqlc.RulesByDenialsInMinutesRow) dbsqlc.RulesByDenialsInSpansRow {
-			return dbsqlc.RulesByDenialsInSpansRow(m)
-		}), err
-	})
 	if err != nil {
 		return top, fmt.Errorf("read which rules denied most: %w", err)
 	}
@@ -128,25 +155,13 @@ func (s *Store) ViolationsInSteps(
 	params := dbsqlc.ViolationsInStepsParams{
 		TenantID: tenant, Since: steps.Since, Until: steps.Until, StepSeconds: steps.Step.Seconds(), AtMost: s.topRows,
 		RuleID: int64(f.Rule), Scope: string(f.Scope), Mode: string(f.Mode), Plan: f.Plan,
-		UserID: f.UserID, Endpoint: f.Endpoint, EndpointPrefix: f.EndpointPrefix,
+		UserID: f.UserID, Network: networkText(f), Endpoint: f.Endpoint, EndpointPrefix: f.EndpointPrefix,
 	}
-	if f.IP.IsValid() {
-		params.Network = f.IP.String()
-	}
-	switch {
-	case f.UserID != "":
-		params.ByUser = f.UserID
-	case f.IP.IsSingleIP():
-		address := f.IP.Addr()
-		params.ByAddress = &address
-	case f.Endpoint != "":
-		params.ByEndpoint = f.Endpoint
-	default:
-		params.ByRule = int64(f.Rule)
-	}
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ViolationsInStepsRow, error) {
-		return q.ViolationsInSteps(ctx, params)
-	})
+	params.ByUser, params.ByAddress, params.ByEndpoint, params.ByRule = indexOf(f)
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ViolationsInStepsRow, error) {
+			return q.ViolationsInSteps(ctx, params)
+		})
 	if err != nil {
 		return counts, fmt.Errorf("count violations over time: %w", err)
 	}
@@ -158,19 +173,25 @@ func (s *Store) ViolationsInSteps(
 }
 
 // Top reads the newest violations.MaxTopRows counts and as many detail rows.
-func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.TopOf, limit int) (top violations.Top, err error) {
-	rows, err := askMuch(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {
-		return q.TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
-			Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until, RuleID: int64(of.Rule), Mode: string(of.Mode),
-			AtMost: int64(s.topRows), PageSize: rowLimit(limit) + 1, // and the row without a value
+func (s *Store) Top(ctx context.Context, tenant rules.TenantID, of violations.TopOf, limit int) (top violations.Top,
+	err error,
+) {
+	rows, err := askMuch(ctx, s, only(tenant),
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.TopOfViolationsRow, error) {
+			return q.TopOfViolations(ctx, dbsqlc.TopOfViolationsParams{
+				Dimension: string(of.Dimension), TenantID: tenant, Since: of.Since, Until: of.Until,
+				RuleID: int64(of.Rule),
+				Mode:   string(of.Mode),
+				AtMost: int64(s.topRows), PageSize: rowLimit(limit) + 1, // and the row without a value
+			})
 		})
-	})
 	if err != nil {
 		return top, fmt.Errorf("read what violations share: %w", err)
 	}
 	for _, row := range rows {
 		if row.Value != "" {
-			top.Values = append(top.Values, violations.TopValue{Value: row.Value, Denied: row.Denied, LastAt: row.LastAt.UTC()})
+			top.Values = append(top.Values,
+				violations.TopValue{Value: row.Value, Denied: row.Denied, LastAt: row.LastAt.UTC()})
 			continue
 		}
 		top.Unattributed = row.Unattributed

@@ -15,15 +15,19 @@ func TestStats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, at := t.Context(), lately()
-	verdicts := func(tenant rules.TenantID, rule rules.RuleID, at time.Time, allowed, denied int64) violations.DecisionCount {
+	verdicts := func(tenant rules.TenantID, rule rules.RuleID, at time.Time, allowed,
+		denied int64,
+	) violations.DecisionCount {
 		return violations.DecisionCount{
-			Tenant: tenant, Rule: rule, Minute: at, Verdicts: violations.Verdicts{Allowed: allowed, Denied: denied, Taken: allowed},
+			Tenant: tenant, Rule: rule, Minute: at,
+			Verdicts: violations.Verdicts{Allowed: allowed, Denied: denied, Taken: allowed},
 		}
 	}
 	err := w.WriteViolations(ctx, &violations.Batch{Writer: "stats", Number: 1, Decisions: []violations.DecisionCount{
 		verdicts(w.ours.ID, 0, at, 30, 10), verdicts(w.ours.ID, 12, at, 35, 5), verdicts(w.ours.ID, 13, at, 20, 20),
 		verdicts(w.ours.ID, 0, at.Add(-2*time.Minute), 60, 0), verdicts(w.ours.ID, 0, at.Add(-7*time.Minute), 1, 3),
-		verdicts(w.ours.ID, 14, at, 40, 0), verdicts(w.theirs.ID, 0, at, 1000, 1000), verdicts(w.theirs.ID, 12, at, 1000, 1000),
+		verdicts(w.ours.ID, 14, at, 40, 0), verdicts(w.theirs.ID, 0, at, 1000, 1000),
+		verdicts(w.theirs.ID, 12, at, 1000, 1000),
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +43,8 @@ func TestStats(t *testing.T) {
 	if chart.Total.ShareDenied() != 0.1 || chart.Total.Taken != 90 || chart.Before.ShareDenied() != 0.75 {
 		t.Errorf("in total %+v, and before %+v", chart.Total, chart.Before)
 	}
-	for _, since := range []time.Time{at.Add(-time.Minute), at.Add(-24 * 30 * time.Hour)} { // from minutes, and from spans
+	// from minutes, and from spans
+	for _, since := range []time.Time{at.Add(-time.Minute), at.Add(-24 * 30 * time.Hour)} {
 		top := must(w.TopRules(ctx, w.ours.ID, violations.StepsFor(since, at.Add(time.Minute)), 10))(t)
 		var ids []rules.RuleID
 		for _, r := range top.Rules {
@@ -69,17 +74,21 @@ func TestTotalsAreTheSumOfTheirSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, length := range []time.Duration{
-		5 * time.Minute, 50 * time.Minute, time.Hour, 61 * time.Minute, 24 * time.Hour, 7 * 24 * time.Hour, 8 * 24 * time.Hour, 30 * 24 * time.Hour,
+		5 * time.Minute, 50 * time.Minute, time.Hour, 61 * time.Minute, 24 * time.Hour, 7 * 24 * time.Hour,
+		8 * 24 * time.Hour, 30 * 24 * time.Hour,
 	} {
 		since, step := end.Add(-length), time.Minute
 		if length > 7*24*time.Hour {
 			step = time.Hour
 		}
-		totals := must(violations.Totals(ctx, w.Store, w.ours.ID, []rules.RuleID{0, 1, 99}, since, end.Add(time.Minute)))(t)
+		totals := must(violations.Totals(ctx, w.Store, w.ours.ID, []rules.RuleID{0, 1, 99}, since,
+			end.Add(time.Minute)))(t)
 		for rule := range rules.RuleID(2) {
 			var want violations.Verdicts
-			for _, point := range must(w.Decisions(ctx, w.ours.ID, rule, violations.StepsOf(since, end.Add(time.Minute), step)))(t) {
-				want.Allowed, want.Denied, want.Taken = want.Allowed+point.Allowed, want.Denied+point.Denied, want.Taken+point.Taken
+			for _, point := range must(w.Decisions(ctx, w.ours.ID, rule,
+				violations.StepsOf(since, end.Add(time.Minute), step)))(t) {
+				want.Allowed, want.Denied, want.Taken = want.Allowed+point.Allowed, want.Denied+point.Denied,
+					want.Taken+point.Taken
 			}
 			if totals[rule] != want {
 				t.Errorf("over %s rule %d decided %+v, want %+v", length, rule, totals[rule], want)
@@ -98,7 +107,8 @@ func TestTopsLookAtFewRows(t *testing.T) {
 	ctx, at := t.Context(), lately()
 	w.LookAtTop(3)
 	w.record(t, at.Add(-time.Minute), func(v *violations.Violation) { v.Mode, v.UserID = rules.ModeShadow, "7" })
-	w.record(t, at, func(*violations.Violation) {}, func(v *violations.Violation) { v.Rule = 13 }, func(v *violations.Violation) { v.Rule = 14 })
+	w.record(t, at, func(*violations.Violation) {}, func(v *violations.Violation) { v.Rule = 13 },
+		func(v *violations.Violation) { v.Rule = 14 })
 	top := must(w.Top(ctx, w.ours.ID, violations.TopOf{
 		Dimension: violations.ByEndpoint, Since: at.Add(-time.Hour), Until: at.Add(time.Hour), Mode: rules.ModeShadow,
 	}, 10))(t)
@@ -108,13 +118,15 @@ func TestTopsLookAtFewRows(t *testing.T) {
 	batch := violations.Batch{Writer: "tops", Number: 1}
 	for i := range 4 {
 		batch.Decisions = append(batch.Decisions, violations.DecisionCount{
-			Tenant: w.ours.ID, Rule: rules.RuleID(i + 1), Minute: at.Add(time.Duration(-i) * time.Minute), Verdicts: violations.Verdicts{Denied: 1},
+			Tenant: w.ours.ID, Rule: rules.RuleID(i + 1), Minute: at.Add(time.Duration(-i) * time.Minute),
+			Verdicts: violations.Verdicts{Denied: 1},
 		})
 	}
 	if err := w.WriteViolations(ctx, &batch); err != nil {
 		t.Fatal(err)
 	}
-	byRule := must(w.TopRules(ctx, w.ours.ID, violations.StepsOf(at.Add(-time.Hour), at.Add(time.Hour), time.Minute), 10))(t)
+	byRule := must(w.TopRules(ctx, w.ours.ID, violations.StepsOf(at.Add(-time.Hour), at.Add(time.Hour), time.Minute),
+		10))(t)
 	if len(byRule.Rules) != 3 || !byRule.LookedBackTo.Equal(at.Add(-2*time.Minute)) {
 		t.Errorf("looking at 3 rows found %+v", byRule)
 	}
@@ -131,7 +143,8 @@ func TestViolationsAreCountedInTheirSteps(t *testing.T) {
 		func(v *violations.Violation) { v.ID.At, v.Count = at.Add(3*time.Minute), 5 },
 	)
 	filter := violations.Filter{UserID: "42"}
-	got := must(w.ViolationsInSteps(t.Context(), w.ours.ID, &filter, violations.StepsOf(at, at.Add(4*time.Minute), time.Minute)))(t)
+	got := must(w.ViolationsInSteps(t.Context(), w.ours.ID, &filter,
+		violations.StepsOf(at, at.Add(4*time.Minute), time.Minute)))(t)
 	want := []violations.StepCount{{At: at, Checks: 7}, {At: at.Add(3 * time.Minute), Checks: 5}}
 	if !reflect.DeepEqual(got.Counts, want) || got.LookedAt != 3 || !got.LookedBackTo.Equal(at) {
 		t.Errorf("the steps are %+v, want %+v from 3 rows back to %s", got, want, at)
@@ -152,10 +165,22 @@ func TestTop(t *testing.T) {
 		of   violations.TopOf
 		want []violations.TopValue
 	}{
-		"users":            {violations.TopOf{Dimension: violations.ByUser}, []violations.TopValue{{Value: "42", Denied: 7}, {Value: "7", Denied: 6}}},
-		"users of a rule":  {violations.TopOf{Dimension: violations.ByUser, Rule: 12}, []violations.TopValue{{Value: "7", Denied: 6}, {Value: "42", Denied: 3}}},
-		"addresses":        {violations.TopOf{Dimension: violations.ByIP}, []violations.TopValue{{Value: "2001:db8::1", Denied: 100}, {Value: "203.0.113.9", Denied: 13}}},
-		"endpoints":        {violations.TopOf{Dimension: violations.ByEndpoint}, []violations.TopValue{{Value: "/api/search", Denied: 113}}},
+		"users": {
+			violations.TopOf{Dimension: violations.ByUser},
+			[]violations.TopValue{{Value: "42", Denied: 7}, {Value: "7", Denied: 6}},
+		},
+		"users of a rule": {
+			violations.TopOf{Dimension: violations.ByUser, Rule: 12},
+			[]violations.TopValue{{Value: "7", Denied: 6}, {Value: "42", Denied: 3}},
+		},
+		"addresses": {
+			violations.TopOf{Dimension: violations.ByIP},
+			[]violations.TopValue{{Value: "2001:db8::1", Denied: 100}, {Value: "203.0.113.9", Denied: 13}},
+		},
+		"endpoints": {
+			violations.TopOf{Dimension: violations.ByEndpoint},
+			[]violations.TopValue{{Value: "/api/search", Denied: 113}},
+		},
 		"of an empty time": {violations.TopOf{Dimension: violations.ByUser, Until: at}, nil},
 	}
 	for name, test := range tests {
@@ -187,9 +212,12 @@ func TestTopsAreExactWhereCountsNameTheValue(t *testing.T) {
 	byAddress := must(w.CreateRule(t.Context(), limit(t, ours, "ip:{ip}", "", "")))(t)
 	ofAll := must(w.CreateRule(t.Context(), limit(t, ours, "global", "", "")))(t)
 	number := int64(0)
-	write := func(at time.Time, rule rules.RuleID, subject string, detailed, dropped int64, change func(*violations.Violation)) {
+	write := func(at time.Time, rule rules.RuleID, subject string, detailed, dropped int64,
+		change func(*violations.Violation),
+	) {
 		tally := violations.Tally{
-			Tenant: ours, Rule: rule, Minute: at, Subject: subject, Other: subject == "other", Denied: detailed + dropped, DetailDropped: dropped,
+			Tenant: ours, Rule: rule, Minute: at, Subject: subject, Other: subject == "other",
+			Denied: detailed + dropped, DetailDropped: dropped,
 		}
 		if detailed > 0 {
 			v := violation(ours, at)
@@ -201,7 +229,8 @@ func TestTopsAreExactWhereCountsNameTheValue(t *testing.T) {
 			tally.Subject = ""
 		}
 		number++
-		if err := w.WriteViolations(t.Context(), &violations.Batch{Writer: t.Name(), Number: number, Tallies: []violations.Tally{tally}}); err != nil {
+		if err := w.WriteViolations(t.Context(),
+			&violations.Batch{Writer: t.Name(), Number: number, Tallies: []violations.Tally{tally}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -221,12 +250,32 @@ func TestTopsAreExactWhereCountsNameTheValue(t *testing.T) {
 		unattributed int64
 	}{
 		// Of whom the address is nobody knows.
-		"users":             {violations.TopOf{Dimension: violations.ByUser}, map[string]int64{"a": 1_000_000, "b": 505}, 30 + 20 + 99 + 7},
-		"users of a rule":   {violations.TopOf{Dimension: violations.ByUser, Rule: w.ours.user.ID}, map[string]int64{"a": 1_000_000, "b": 500}, 30},
-		"users of a mode":   {violations.TopOf{Dimension: violations.ByUser, Mode: rules.ModeShadow}, nil, 0},
-		"addresses":         {violations.TopOf{Dimension: violations.ByIP, Rule: byAddress.ID}, map[string]int64{"203.0.113.9": 100, "2001:db8::1": 2}, 7},
-		"networks":          {violations.TopOf{Dimension: violations.ByNetwork, Rule: byAddress.ID}, map[string]int64{"203.0.113.0/24": 100, "2001:db8::/48": 9}, 0},
-		"networks of all":   {violations.TopOf{Dimension: violations.ByNetwork}, map[string]int64{"203.0.113.0/24": 100, "2001:db8::/48": 9}, 999_990 + 500 + 30 + 20},
+		"users": {
+			violations.TopOf{Dimension: violations.ByUser},
+			map[string]int64{"a": 1_000_000, "b": 505},
+			30 + 20 + 99 + 7,
+		},
+		"users of a rule": {
+			violations.TopOf{Dimension: violations.ByUser, Rule: w.ours.user.ID},
+			map[string]int64{"a": 1_000_000, "b": 500},
+			30,
+		},
+		"users of a mode": {violations.TopOf{Dimension: violations.ByUser, Mode: rules.ModeShadow}, nil, 0},
+		"addresses": {
+			violations.TopOf{Dimension: violations.ByIP, Rule: byAddress.ID},
+			map[string]int64{"203.0.113.9": 100, "2001:db8::1": 2},
+			7,
+		},
+		"networks": {
+			violations.TopOf{Dimension: violations.ByNetwork, Rule: byAddress.ID},
+			map[string]int64{"203.0.113.0/24": 100, "2001:db8::/48": 9},
+			0,
+		},
+		"networks of all": {
+			violations.TopOf{Dimension: violations.ByNetwork},
+			map[string]int64{"203.0.113.0/24": 100, "2001:db8::/48": 9},
+			999_990 + 500 + 30 + 20,
+		},
 		"endpoints of none": {violations.TopOf{Dimension: violations.ByEndpoint, Rule: 999}, nil, 0},
 	} {
 		of := test.of
@@ -240,7 +289,8 @@ func TestTopsAreExactWhereCountsNameTheValue(t *testing.T) {
 			got[value.Value] = value.Denied
 		}
 		if !reflect.DeepEqual(got, test.want) || top.Unattributed != test.unattributed || !top.LookedBackTo.IsZero() {
-			t.Errorf("%s: %v, %d unattributed, back to %s; want %v and %d", name, got, top.Unattributed, top.LookedBackTo, test.want, test.unattributed)
+			t.Errorf("%s: %v, %d unattributed, back to %s; want %v and %d", name, got, top.Unattributed,
+				top.LookedBackTo, test.want, test.unattributed)
 		}
 	}
 	write(at.Add(-time.Minute), w.ours.user.ID, "old", 0, 1, nil)

@@ -24,7 +24,8 @@ func violation(tenant rules.TenantID, at time.Time) violations.Violation {
 		ID: violations.ID{At: at}, Tenant: tenant, Rule: 12, Subject: "42", Reason: "limit_exceeded",
 		Scope: rules.ScopeUser, Mode: rules.ModeEnforce, Pattern: "user:{user_id}", Version: 3, Rate: 0.5, Burst: 50,
 		UserID: "42", IP: netip.MustParseAddr("203.0.113.9"), Endpoint: "/api/search", Method: "GET", Plan: "free",
-		Cost: 1_500_000, Tokens: 650_000, TokensKnown: true, RetryAfter: 35 * time.Millisecond, Count: 2, LastAt: at.Add(time.Millisecond),
+		Cost: 1_500_000, Tokens: 650_000, TokensKnown: true, RetryAfter: 35 * time.Millisecond, Count: 2,
+		LastAt: at.Add(time.Millisecond),
 	}
 }
 
@@ -103,7 +104,8 @@ func TestAViolationIsReadBackAsItWasWritten(t *testing.T) {
 			v.UserID, v.Endpoint, v.Plan, v.Subject, v.Pattern = odd, odd, odd, odd+":"+odd, "user:"+odd
 		},
 		"the longest texts": func(v *violations.Violation) {
-			v.UserID, v.Endpoint, v.Subject = strings.Repeat("u", 256), strings.Repeat("é", 512), strings.Repeat("s", 1024)
+			v.UserID, v.Endpoint, v.Subject = strings.Repeat("u", 256), strings.Repeat("é", 512),
+				strings.Repeat("s", 1024)
 		},
 		"IPv6":                   func(v *violations.Violation) { v.IP = netip.MustParseAddr("2001:db8::1") },
 		"the largest cost":       func(v *violations.Violation) { v.Cost = 1_000_000_000_000_000 - 1 },
@@ -118,7 +120,8 @@ func TestAViolationIsReadBackAsItWasWritten(t *testing.T) {
 			want := violation(w.ours.ID, at)
 			vary(&want)
 			filters := map[string]violations.Filter{
-				"rule": {Rule: 12}, "user": {UserID: want.UserID}, "endpoint": {Endpoint: want.Endpoint}, "plan": {Plan: want.Plan},
+				"rule": {Rule: 12}, "user": {UserID: want.UserID}, "endpoint": {Endpoint: want.Endpoint},
+				"plan":            {Plan: want.Plan},
 				"endpoint prefix": {EndpointPrefix: want.Endpoint[:len(want.Endpoint)/2]},
 			}
 			if want.IP.IsValid() {
@@ -175,7 +178,9 @@ func TestABatchIsCountedOnce(t *testing.T) {
 	}
 	writers.Wait()
 	var counted int64
-	err := connect(t, w.url).QueryRow(t.Context(), "SELECT sum(denied) FROM violation_minute WHERE tenant_id = $1 AND rule_id = 12 AND subject = '42'", w.ours.ID).Scan(&counted)
+	err := connect(t, w.url).QueryRow(t.Context(),
+		"SELECT sum(denied) FROM violation_minute WHERE tenant_id = $1 AND rule_id = 12 AND subject = '42'",
+		w.ours.ID).Scan(&counted)
 	if err != nil || counted != 6*7 {
 		t.Errorf("%d denials are counted (%v), want %d", counted, err, 6*7)
 	}
@@ -184,7 +189,8 @@ func TestABatchIsCountedOnce(t *testing.T) {
 	if len(page.Violations) != 6 {
 		t.Errorf("%d rows are there, want 6", len(page.Violations))
 	}
-	for _, step := range []time.Duration{time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour} { // the minutes, and each span
+	// the minutes, and each span
+	for _, step := range []time.Duration{time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour} {
 		steps := violations.Steps{Since: at.Truncate(day), Until: at.Truncate(day).Add(day), Step: step}
 		points := must(w.Decisions(t.Context(), w.ours.ID, 0, steps))(t)
 		want := violations.Verdicts{Allowed: 18, Denied: 42, Degraded: 6, Taken: 16, TakenParts: 500_000}

@@ -46,26 +46,34 @@ const (
 	enterTransaction = enterTenant + andIdle + "$4, true)"
 )
 
-// queriesFor returns queries that run outside of a transaction, each in a scope, within the time of a class, and in one round
-// trip.
+// queriesFor returns queries that run outside of a transaction, each in a scope, within the time of a class, and in one
+// round trip.
 func (s *Store) queriesFor(class class, of scope) *dbsqlc.Queries {
-	return dbsqlc.New(walled{s.pool, of, s.timeouts[class]})
+	return dbsqlc.New(s.walled(class, of))
 }
 
-// transaction runs a function in a transaction and a scope, within the time of a class. To begin and to enter the scope costs
-// no round trip of its own, and a function without a statement costs none at all.
-func (s *Store) transaction(ctx context.Context, class class, of scope, do func(context.Context, *dbsqlc.Queries) error) error {
-	return s.begin(ctx, class, of, "BEGIN", func(ctx context.Context, tx dbsqlc.DBTX) error { return do(ctx, dbsqlc.New(tx)) })
+// transaction runs a function in a transaction and a scope, within the time of a class. To begin and to enter the scope
+// costs no round trip of its own, and a function without a statement costs none at all.
+func (s *Store) transaction(ctx context.Context, class class, of scope,
+	do func(context.Context, *dbsqlc.Queries) error,
+) error {
+	return s.begin(ctx, class, of, "BEGIN",
+		func(ctx context.Context, tx dbsqlc.DBTX) error { return do(ctx, dbsqlc.New(tx)) })
 }
 
 // oneView is transaction for reads that must see one state of the database.
-func (s *Store) oneView(ctx context.Context, class class, of scope, do func(context.Context, *dbsqlc.Queries) error) error {
-	return s.begin(ctx, class, of, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", func(ctx context.Context, tx dbsqlc.DBTX) error {
-		return do(ctx, dbsqlc.New(tx))
-	})
+func (s *Store) oneView(ctx context.Context, class class, of scope,
+	do func(context.Context, *dbsqlc.Queries) error,
+) error {
+	return s.begin(ctx, class, of, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+		func(ctx context.Context, tx dbsqlc.DBTX) error {
+			return do(ctx, dbsqlc.New(tx))
+		})
 }
 
-func (s *Store) begin(ctx context.Context, class class, of scope, begin string, do func(context.Context, dbsqlc.DBTX) error) error {
+func (s *Store) begin(ctx context.Context, class class, of scope, begin string,
+	do func(context.Context, dbsqlc.DBTX) error,
+) error {
 	ctx, cancel := s.within(ctx, class)
 	defer cancel()
 	conn, err := s.pool.Acquire(ctx)
@@ -84,11 +92,11 @@ func (s *Store) begin(ctx context.Context, class class, of scope, begin string, 
 		}
 		tx.enter, tx.settings = enterTransaction, []any{role, of.tenantSetting(), limit, limit}
 	}
-	return tx.end(ctx, do(ctx, tx))
+	return tx.end(ctx, do(ctx, sending(tx.send)))
 }
 
-// beginning is a transaction that begins with its first statement: what begins it and enters its scope is sent together with
-// that.
+// beginning is a transaction that begins with its first statement: what begins it and enters its scope is sent together
+// with that.
 type beginning struct {
 	conn     *pgx.Conn
 	begin    string
@@ -98,9 +106,7 @@ type beginning struct {
 	tx pgx.Tx // nil before the first statement
 }
 
-var _ dbsqlc.DBTX = (*beginning)(nil)
-
-func (b *beginning) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+func (b *beginning) send(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
 	if b.tx != nil {
 		return b.tx.SendBatch(ctx, batch)
 	}
@@ -119,25 +125,6 @@ func (b *beginning) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchRe
 	return results
 }
 
-func (b *beginning) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	if b.tx != nil {
-		return b.tx.Exec(ctx, sql, args...)
-	}
-	return execOf(b.SendBatch(ctx, batchOf(sql, args)))
-}
-
-func (b *beginning) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if b.tx != nil {
-		return b.tx.Query(ctx, sql, args...)
-	}
-	return rowsOf(b.SendBatch(ctx, batchOf(sql, args)))
-}
-
-func (b *beginning) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	rows, err := b.Query(ctx, sql, args...)
-	return tripRow{rows, err}
-}
-
 // end commits, or rolls back after an error.
 func (b *beginning) end(ctx context.Context, err error) error {
 	switch {
@@ -153,23 +140,21 @@ func (b *beginning) end(ctx context.Context, err error) error {
 // walled runs each statement in a scope. It sends the settings and the statement together, before the one Sync message
 // that ends PostgreSQL's implicit transaction. So the settings hold for the statement and end with it, also behind a
 // pooler in transaction mode.
-type walled struct {
-	pool    *pgxpool.Pool
-	of      scope
-	timeout time.Duration
+func (s *Store) walled(class class, of scope) dbsqlc.DBTX {
+	return sending(func(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+		return s.sendIn(ctx, class, of, batch)
+	})
 }
 
-var _ dbsqlc.DBTX = walled{}
-
-func (w walled) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
-	ctx, cancel := context.WithTimeout(ctx, w.timeout)
-	conn, err := w.pool.Acquire(ctx)
+func (s *Store) sendIn(ctx context.Context, class class, of scope, batch *pgx.Batch) pgx.BatchResults {
+	ctx, cancel := s.within(ctx, class)
+	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		cancel()
 		return refused{err}
 	}
 	var all pgx.Batch
-	if w.of.every {
+	if of.every {
 		all.Queue(limitStatement, serverLimit(ctx))
 	} else {
 		role, err := tenantRole(ctx, conn.Conn())
@@ -178,7 +163,7 @@ func (w walled) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResult
 			cancel()
 			return refused{err}
 		}
-		all.Queue(enterTenant, role, w.of.tenantSetting(), serverLimit(ctx))
+		all.Queue(enterTenant, role, of.tenantSetting(), serverLimit(ctx))
 	}
 	all.QueuedQueries = append(all.QueuedQueries, batch.QueuedQueries...)
 	trip := &trip{BatchResults: conn.SendBatch(ctx, &all), conn: conn, cancel: cancel}
@@ -189,27 +174,33 @@ func (w walled) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResult
 	return trip
 }
 
-func (w walled) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return execOf(w.SendBatch(ctx, batchOf(sql, args)))
+// sending is a dbsqlc.DBTX that sends everything as a batch.
+type sending func(context.Context, *pgx.Batch) pgx.BatchResults
+
+var _ dbsqlc.DBTX = sending(nil)
+
+// SendBatch sends a batch.
+func (send sending) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	return send(ctx, batch)
 }
 
-func (w walled) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return rowsOf(w.SendBatch(ctx, batchOf(sql, args)))
-}
-
-// batchOf returns a batch of one statement. execOf and rowsOf return its answer.
-func batchOf(sql string, args []any) *pgx.Batch {
-	batch := new(pgx.Batch)
+// one sends one statement.
+func (send sending) one(ctx context.Context, sql string, args []any) pgx.BatchResults {
+	var batch pgx.Batch
 	batch.Queue(sql, args...)
-	return batch
+	return send(ctx, &batch)
 }
 
-func execOf(trip pgx.BatchResults) (pgconn.CommandTag, error) {
+// Exec runs a statement that returns no rows.
+func (send sending) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	trip := send.one(ctx, sql, args)
 	tag, err := trip.Exec()
 	return tag, cmp.Or(err, trip.Close()) // an implicit transaction ends with Close
 }
 
-func rowsOf(trip pgx.BatchResults) (pgx.Rows, error) {
+// Query runs a statement. The rows end its round trip.
+func (send sending) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	trip := send.one(ctx, sql, args)
 	rows, err := trip.Query()
 	if err != nil {
 		_ = trip.Close() // it returns the same error
@@ -218,8 +209,9 @@ func rowsOf(trip pgx.BatchResults) (pgx.Rows, error) {
 	return &tripRows{Rows: rows, trip: trip}, nil
 }
 
-func (w walled) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	rows, err := w.Query(ctx, sql, args...)
+// QueryRow runs a statement that returns one row.
+func (send sending) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	rows, err := send.Query(ctx, sql, args...)
 	return tripRow{rows, err}
 }
 

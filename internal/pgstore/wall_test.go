@@ -21,13 +21,13 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 const insufficientPrivilege = "42501"
 
-// TestEachTableOfTenantsHasItsPolicies reads the catalog, so that a new table without policies, or with rights that nobody
-// meant to give, fails.
+// TestEachTableOfTenantsHasItsPolicies reads the catalog, so that a new table without policies, or with rights that
+// nobody meant to give, fails.
 func TestEachTableOfTenantsHasItsPolicies(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, devdbtest.Postgres(t))
@@ -35,10 +35,12 @@ func TestEachTableOfTenantsHasItsPolicies(t *testing.T) {
 	var policies []string
 	for _, table := range tablesOfTenants(t, conn) {
 		policies = append(policies, table+" every_row PERMISSIVE {public} ALL true", fmt.Sprintf(
-			"%s one_tenant RESTRICTIVE {%s} ALL (tenant_id = (NULLIF(current_setting('sluice.tenant'::text, true), ''::text))::bigint)", table, role))
+			"%s one_tenant RESTRICTIVE {%s} ALL (tenant_id = (NULLIF(current_setting('sluice.tenant'::text, true), "+
+				"''::text))::bigint)", table, role))
 	}
 	got := lines(t, conn, `SELECT concat_ws(' ', tablename, policyname, permissive, roles, cmd, qual, with_check)
-		FROM pg_policies JOIN pg_class ON relname = tablename AND relnamespace = 'public'::regnamespace AND relrowsecurity
+		FROM pg_policies JOIN pg_class ON relname = tablename AND relnamespace = 'public'::regnamespace
+			AND relrowsecurity
 		WHERE schemaname = 'public' ORDER BY tablename, policyname`)
 	if !slices.Equal(got, policies) {
 		t.Errorf("policies in force are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(policies, "\n"))
@@ -65,7 +67,8 @@ func TestEachTableOfTenantsHasItsPolicies(t *testing.T) {
 		t.Errorf("the tenant role has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(rights, "\n"))
 	}
 	hidden := lines(t, conn, `SELECT attname FROM pg_attribute
-		WHERE attrelid = 'account'::regclass AND attnum > 0 AND NOT has_column_privilege($1, attrelid, attnum, 'SELECT')`, role)
+		WHERE attrelid = 'account'::regclass AND attnum > 0
+			AND NOT has_column_privilege($1, attrelid, attnum, 'SELECT')`, role)
 	if !slices.Contains(hidden, "password_hash") {
 		t.Errorf("of accounts the tenant role cannot see %v, want password_hash among them", hidden)
 	}
@@ -82,11 +85,13 @@ func TestRawSQLOfATenantReachesOneTenant(t *testing.T) {
 	for _, table := range tablesOfTenants(t, owner) {
 		var rowsOfOurs, rowsOfTheirs int
 		var copied string
-		err := owner.QueryRow(t.Context(), fmt.Sprintf(`SELECT count(*) FILTER (WHERE tenant_id = $1), count(*) FILTER (WHERE tenant_id = $2),
+		err := owner.QueryRow(t.Context(),
+			fmt.Sprintf(`SELECT count(*) FILTER (WHERE tenant_id = $1), count(*) FILTER (WHERE tenant_id = $2),
 			(array_agg(to_jsonb(x)::text) FILTER (WHERE tenant_id = $2))[1] FROM %s AS x`, table), ours, theirs).
 			Scan(&rowsOfOurs, &rowsOfTheirs, &copied)
 		if err != nil || rowsOfOurs == 0 || rowsOfTheirs == 0 {
-			t.Errorf("%s: %d rows are ours and %d theirs (%v), so nothing is shown", table, rowsOfOurs, rowsOfTheirs, err)
+			t.Errorf("%s: %d rows are ours and %d theirs (%v), so nothing is shown", table, rowsOfOurs, rowsOfTheirs,
+				err)
 			continue
 		}
 		try := func(tenant, sql string, args ...any) (int64, error) {
@@ -106,21 +111,25 @@ func TestRawSQLOfATenantReachesOneTenant(t *testing.T) {
 			column = "updated_at" // its own id is never updated, whoever tries
 		}
 		for what, sql := range map[string]string{
-			"read": "SELECT FROM %s WHERE tenant_id = $1", "update": "UPDATE %s SET " + column + " = " + column + " WHERE tenant_id = $1",
+			"read": "SELECT FROM %s WHERE tenant_id = $1", "update": "UPDATE %s SET " + column + " = " + column +
+				" WHERE tenant_id = $1",
 			"delete": "DELETE FROM %s WHERE tenant_id = $1", "lock": "SELECT FROM %s WHERE tenant_id = $1 FOR UPDATE",
 		} {
 			if n, err := try(me, fmt.Sprintf(sql, table), theirs); n != 0 || err != nil && !isRefusal(err) {
 				t.Errorf("%s: we %s %d of their rows (%v)", table, what, n, err)
 			}
 		}
-		if _, err := try(me, fmt.Sprintf("UPDATE %s SET tenant_id = $1", table), theirs); table != "tenant" && !isRefusal(err) {
+		if _, err := try(me, fmt.Sprintf("UPDATE %s SET tenant_id = $1", table), theirs); table != "tenant" &&
+			!isRefusal(err) {
 			t.Errorf("%s: giving our rows to them ends with %v", table, err)
 		}
-		insert := fmt.Sprintf("INSERT INTO %[1]s OVERRIDING SYSTEM VALUE SELECT (jsonb_populate_record(NULL::%[1]s, $1::jsonb)).*", table)
+		insert := fmt.Sprintf("INSERT INTO %[1]s OVERRIDING SYSTEM VALUE SELECT (jsonb_populate_record(NULL::%[1]s, "+
+			"$1::jsonb)).*", table)
 		if _, err := try(me, insert, copied); !isRefusal(err) {
 			t.Errorf("%s: inserting a row of theirs ends with %v", table, err)
 		}
-		if n, err := asTenant(t, process, "", "", "SELECT FROM "+table+" WHERE tenant_id IN ($1, $2)", ours, theirs); err != nil || n != int64(rowsOfOurs+rowsOfTheirs) {
+		if n, err := asTenant(t, process, "", "", "SELECT FROM "+table+" WHERE tenant_id IN ($1, $2)", ours,
+			theirs); err != nil || n != int64(rowsOfOurs+rowsOfTheirs) {
 			t.Errorf("%s: the login role sees %d rows (%v), want all %d", table, n, err, rowsOfOurs+rowsOfTheirs)
 		}
 	}
@@ -149,7 +158,8 @@ func TestAQueryThatForgetsItsTenantFindsOneTenant(t *testing.T) {
 	ctx, ours := t.Context(), w.ours.ID
 	const forgetful = "SELECT count(*), min(tenant_id), max(tenant_id) FROM rate_limit_rule"
 	var n, first, last int64
-	if err := w.ConnectionOf(ours).QueryRow(ctx, forgetful).Scan(&n, &first, &last); err != nil || n != 2 || first != int64(ours) || last != first {
+	if err := w.ConnectionOf(ours).QueryRow(ctx, forgetful).Scan(&n, &first, &last); err != nil || n != 2 ||
+		first != int64(ours) || last != first {
 		t.Errorf("it finds %d rules of tenants %d to %d (%v), want our two", n, first, last, err)
 	}
 	if err := w.ConnectionOfAll().QueryRow(ctx, forgetful).Scan(&n, &first, &last); err != nil || n != 4 {
@@ -176,10 +186,12 @@ func TestScopesLeaveNothingBehind(t *testing.T) {
 			t.Helper()
 			var user, tenant, limit string
 			err := store.ConnectionOfAll().QueryRow(t.Context(),
-				"SELECT current_user, coalesce(current_setting('sluice.tenant', true), ''), current_setting('idle_in_transaction_session_timeout')").
+				"SELECT current_user, coalesce(current_setting('sluice.tenant', true), ''), "+
+					"current_setting('idle_in_transaction_session_timeout')").
 				Scan(&user, &tenant, &limit)
 			if err != nil || user != roleOf(t, w.url) || tenant != "" || limit != "0" {
-				t.Errorf("%s: after %s the connection is %q's, of tenant %q, limited to %s (%v)", mode, after, user, tenant, limit, err)
+				t.Errorf("%s: after %s the connection is %q's, of tenant %q, limited to %s (%v)", mode, after, user,
+					tenant, limit, err)
 			}
 		}
 		ctx, ours := t.Context(), w.ours.ID
@@ -221,7 +233,8 @@ func TestTheServerGivesUpWithItsClient(t *testing.T) {
 	defer cancel()
 	_, err := w.ConnectionOf(w.ours.ID).Exec(ctx, "SELECT pg_sleep(600)")
 	wantError(t, err, context.DeadlineExceeded)
-	const running = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_sleep(600)%' AND pid <> pg_backend_pid()"
+	const running = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE " +
+		"'%pg_sleep(600)%' AND pid <> pg_backend_pid()"
 	for deadline := time.Now().Add(time.Minute); ; {
 		var n int
 		if err := watch.QueryRow(t.Context(), running).Scan(&n); err != nil {
@@ -249,16 +262,21 @@ func TestAScopeCostsNoRoundTrip(t *testing.T) {
 		do   func() error
 		want int64
 	}{
-		"a read for a tenant":             {func() error { return second(store.Rule(ctx, ours, w.ours.user.ID)) }, 1},
-		"a read for the platform":         {func() error { return second(store.TenantBySlug(ctx, "ours")) }, 1},
-		"a transaction without statement": {func() error { return store.TransactionOf(ctx, ours, func(*dbsqlc.Queries) error { return nil }) }, 0},
+		"a read for a tenant":     {func() error { return second(store.Rule(ctx, ours, w.ours.user.ID)) }, 1},
+		"a read for the platform": {func() error { return second(store.TenantBySlug(ctx, "ours")) }, 1},
+		"a transaction without statement": {func() error {
+			return store.TransactionOf(ctx, ours,
+				func(*dbsqlc.Queries) error { return nil })
+		}, 0},
 		// The first statement locks the tenant, and the last one commits.
 		"a write": {func() error {
 			written++
-			return second(store.As(tester).CreatePlan(ctx, rules.Plan{TenantID: ours, Name: fmt.Sprint("plan-", written)}))
+			return second(store.As(tester).CreatePlan(ctx,
+				rules.Plan{TenantID: ours, Name: fmt.Sprint("plan-", written)}))
 		}, 3},
 		"a look for what is newer": {func() error {
-			return store.Read(ctx, map[rules.TenantID]int64{ours: 1 << 40, w.theirs.ID: 1 << 40}, func(snapshot.Rows) error { return nil })
+			return store.Read(ctx, map[rules.TenantID]int64{ours: 1 << 40, w.theirs.ID: 1 << 40},
+				func(snapshot.Rows) error { return nil })
 		}, 2},
 	} {
 		for range 2 { // the first time describes the statements, once for each connection
@@ -273,8 +291,8 @@ func TestAScopeCostsNoRoundTrip(t *testing.T) {
 	}
 }
 
-// countTrips returns the address of a proxy before a database, and a counter of the times when its client sent something
-// after it had received something.
+// countTrips returns the address of a proxy before a database, and a counter of the times when its client sent
+// something after it had received something.
 func countTrips(t *testing.T, databaseURL string) (proxied string, trips *atomic.Int64) {
 	t.Helper()
 	trips = new(atomic.Int64)
@@ -342,11 +360,15 @@ func BenchmarkAScope(b *testing.B) {
 	databaseURL := devdbtest.Postgres(b)
 	store := must(pgstore.Open(b.Context(), databaseURL, slog.New(slog.DiscardHandler)))(b)
 	defer store.Close()
-	tenant := must(store.As(tester).CreateTenant(b.Context(), rules.Tenant{Slug: "ours", Name: "Ours", Settings: rules.DefaultSettings()}))(b)
+	tenant := must(store.As(tester).CreateTenant(b.Context(),
+		rules.Tenant{Slug: "ours", Name: "Ours", Settings: rules.DefaultSettings()}))(b)
 	pool := must(pgxpool.New(b.Context(), databaseURL+"&default_query_exec_mode=cache_describe"))(b)
 	defer pool.Close()
 	const query = "SELECT * FROM plan WHERE tenant_id = $1 ORDER BY name LIMIT 50"
-	for name, conn := range map[string]dbsqlc.DBTX{"alone": pool, "of a tenant": store.ConnectionOf(tenant.ID), "of all": store.ConnectionOfAll()} {
+	for name, conn := range map[string]dbsqlc.DBTX{
+		"alone": pool, "of a tenant": store.ConnectionOf(tenant.ID),
+		"of all": store.ConnectionOfAll(),
+	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				rows, err := conn.Query(b.Context(), query, tenant.ID)
@@ -373,7 +395,8 @@ func asTenant(t *testing.T, conn *pgx.Conn, role, tenant, sql string, args ...an
 	tx := must(conn.Begin(t.Context()))(t)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	if role != "" {
-		if _, err := tx.Exec(t.Context(), "SELECT set_config('role', $1, true), set_config('sluice.tenant', $2, true)", role, tenant); err != nil {
+		if _, err := tx.Exec(t.Context(), "SELECT set_config('role', $1, true), set_config('sluice.tenant', $2, true)",
+			role, tenant); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -391,7 +414,8 @@ func tenantRoleOf(t *testing.T, conn *pgx.Conn) string {
 func tablesOfTenants(t *testing.T, conn *pgx.Conn) []string {
 	t.Helper()
 	return lines(t, conn, `SELECT relname::text FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
-		WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition AND attname = 'tenant_id'
+		WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+			AND attname = 'tenant_id'
 		ORDER BY relname`)
 }
 
@@ -409,15 +433,18 @@ func fillEveryTable(t *testing.T, w *world) {
 		for _, sql := range []string{
 			"INSERT INTO member (tenant_id, account_id, role) VALUES ($1, 1, 'owner')",
 			`INSERT INTO invitation (tenant_id, email, role, token_digest, invited_by, expires_at)
-				VALUES ($1::bigint, 'a@example.com', 'viewer', sha256(convert_to($1::bigint::text, 'UTF8')), '', now())`,
-			"INSERT INTO api_key_use (tenant_id, key_id, last_used_at) SELECT tenant_id, key_id, now() FROM api_key WHERE tenant_id = $1",
+				VALUES ($1::bigint, 'a@example.com', 'viewer', sha256(convert_to($1::bigint::text, 'UTF8')), '',
+					now())`,
+			"INSERT INTO api_key_use (tenant_id, key_id, last_used_at) SELECT tenant_id, key_id, now() FROM api_key " +
+				"WHERE tenant_id = $1",
 			"INSERT INTO gateway (tenant_id, kind, document, revision) VALUES ($1, 'authorize', '{}', 1)",
 			`INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope, mode, reason,
-				key_pattern, rule_version, rate_per_second, burst_capacity, cost) VALUES ($1, now(), now(), 1, 1, '', '', '', '', '', 1, 1, 1, 1)`,
+				key_pattern, rule_version, rate_per_second, burst_capacity, cost, algorithm, limit_text)
+				VALUES ($1, now(), now(), 1, 1, '', '', '', '', '', 1, 1, 1, 1, '', '')`,
 			`INSERT INTO access_event (at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed, user_agent, detail, request_id)
 				VALUES (now(), $1, $1, '', 1, 'denied', 0, '', '', '', '', '', '')`,
 			"INSERT INTO violation_minute VALUES ($1, now(), 1, '', false, 1, 0)",
-			"INSERT INTO decision_minute VALUES ($1, 1, now(), 1, 1, 1, 1, 1)",
+			"INSERT INTO decision_minute VALUES ($1, 1, now(), 1, 1, 1, 1, 1, 1)",
 			"INSERT INTO decision_span VALUES ($1, 1, 60, now(), 1, 1, 1, 1, 1)",
 			"INSERT INTO mail (tenant_id, kind, recipient, give_up_at) VALUES ($1, 'test', 'a@example.com', now())",
 			"INSERT INTO bucket VALUES ($1, 1, '', '', 1)",
@@ -433,12 +460,15 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO traffic_day VALUES ($1, current_date, 1, 1, 1, 1, 0, 0, 0, now(), now())",
 			"INSERT INTO user_month VALUES ($1, current_date, '', 1, 1, 1)",
 			"INSERT INTO month_users VALUES ($1, current_date, 1)",
-			"INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request) VALUES ($1, '', '', '', '{}')",
+			"INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request) VALUES " +
+				"($1, '', '', '', '{}')",
 			`INSERT INTO scheduled_change (tenant_id, requested_by_kind, requested_by_id, requested_by_name, patch, starts_at, due_at)
 				VALUES ($1, '', '', '', '[]', now(), now())`,
 			`INSERT INTO scheduled_change_rule (tenant_id, change_id, rule_id, patch, fields)
-				SELECT tenant_id, (SELECT max(change_id) FROM scheduled_change WHERE tenant_id = $1), rule_id, '{}', '{}'
+				SELECT tenant_id, (SELECT max(change_id) FROM scheduled_change WHERE tenant_id = $1), rule_id, '{}',
+					'{}'
 				FROM rate_limit_rule WHERE tenant_id = $1 LIMIT 1`,
+			"INSERT INTO job (tenant_id, kind, next_run_at) VALUES ($1, 'test', now())",
 			"INSERT INTO key_notice (tenant_id, key_id, notice) VALUES ($1, '', 'expires_7')",
 			"INSERT INTO audit_webhook (tenant_id, url, secret, is_active) VALUES ($1, '', '', false)",
 			"INSERT INTO audit_webhook_progress (tenant_id, sent_to) VALUES ($1, 0)",
@@ -446,9 +476,10 @@ func fillEveryTable(t *testing.T, w *world) {
 			`INSERT INTO rate_limit_step SELECT tenant_id, rule_id, 50, now(), now(), now() + interval '1 minute', '', '', 1
 				FROM rate_limit_rule WHERE tenant_id = $1 LIMIT 1`,
 			`INSERT INTO alert (tenant_id, name, rule_id, per_subject, threshold, window_minutes, url, secret, is_active)
-				SELECT tenant_id, 'loud', rule_id, false, 1, 1, '', '', false FROM rate_limit_rule WHERE tenant_id = $1 LIMIT 1`,
-			`INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at)
-				SELECT tenant_id, alert_id, '', 1, now(), now(), now() FROM alert WHERE tenant_id = $1 LIMIT 1`,
+				SELECT tenant_id, 'loud', rule_id, false, 1, 1, '', '', false FROM rate_limit_rule WHERE tenant_id = $1
+					LIMIT 1`,
+			`INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at)
+				SELECT tenant_id, alert_id, '', 1, now(), now() FROM alert WHERE tenant_id = $1 LIMIT 1`,
 		} {
 			exec(t, w.url, sql, o.ID)
 		}
@@ -460,7 +491,10 @@ func TestProgramsOnlyAddToTheSecurityLog(t *testing.T) {
 	w := openWorld(t)
 	fillEveryTable(t, w)
 	process := connect(t, runtimeOf(t, w.url))
-	for _, sql := range []string{"UPDATE access_event SET ip = NULL", "DELETE FROM access_event", "TRUNCATE access_event"} {
+	for _, sql := range []string{
+		"UPDATE access_event SET ip = NULL", "DELETE FROM access_event",
+		"TRUNCATE access_event",
+	} {
 		if _, err := asTenant(t, process, "", "", sql); !isRefusal(err) {
 			t.Errorf("%s ends with %v", sql, err)
 		}
@@ -472,7 +506,8 @@ func TestProgramsOnlyAddToTheSecurityLog(t *testing.T) {
 	kept := keep
 	kept.Access = 90 * day
 	must(w.KeepViolations(t.Context(), time.Now(), kept))(t)
-	if got := lines(t, connect(t, w.url), "SELECT tenant_id::text FROM access_event"); len(got) != 1 || got[0] != fmt.Sprint(w.theirs.ID) {
+	if got := lines(t, connect(t, w.url), "SELECT tenant_id::text FROM access_event"); len(got) != 1 ||
+		got[0] != fmt.Sprint(w.theirs.ID) {
 		t.Errorf("after the retention the entries are of %q, want theirs alone", got)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -88,7 +88,10 @@ func (w *world) found(t *testing.T, slug string) owned {
 	o.override = must(w.PutOverride(ctx, overrideOf(o.user, "42"), rules.AnyVersion))(t)
 	w.assign(t, o.ID, "pro", "42")
 	o.key = must(w.CreateKey(ctx, auth.NamedKey{
-		Key:  auth.Key{TenantID: o.ID, ID: slug, Digest: [32]byte{1, 2, 3}, Permissions: []auth.Permission{auth.PermissionCheck}},
+		Key: auth.Key{
+			TenantID: o.ID, ID: slug, Digest: [32]byte{1, 2, 3},
+			Permissions: []auth.Permission{auth.PermissionCheck},
+		},
 		Name: "ci",
 	}))(t)
 	o.Tenant = must(w.Tenant(ctx, o.ID))(t)
@@ -183,11 +186,13 @@ func exec(t *testing.T, url, sql string, args ...any) {
 func dump(t *testing.T, connection *pgx.Conn, tenant rules.TenantID) (text string) {
 	t.Helper()
 	for _, table := range []string{
-		"tenant", "plan", "plan_use", "rate_limit_rule", "rate_limit_override", "plan_assignment", "api_key", "api_key_use", "audit_event",
+		"tenant", "plan", "plan_use", "rate_limit_rule", "rate_limit_override", "plan_assignment", "api_key",
+		"api_key_use", "audit_event",
 		"rate_limit_step", "backend_report",
 	} {
 		var rows string
-		query := fmt.Sprintf("SELECT coalesce(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM %s AS t WHERE tenant_id = $1", table)
+		query := fmt.Sprintf("SELECT coalesce(string_agg(t::text, E'\n' ORDER BY t::text), '') FROM %s AS t WHERE "+
+			"tenant_id = $1", table)
 		ctx := context.WithoutCancel(t.Context()) // also called when the test has ended
 		if err := connection.QueryRow(ctx, query, tenant).Scan(&rows); err != nil {
 			t.Fatal(err)
@@ -238,7 +243,8 @@ func (w *world) revisions(t *testing.T) map[rules.TenantID]int64 {
 // an hour since.
 func (w *world) setBack(t *testing.T) {
 	t.Helper()
-	exec(t, w.url, "UPDATE rate_limit_rule SET in_force_since = in_force_since + interval '1 hour' WHERE tenant_id = $1", w.ours.ID)
+	exec(t, w.url, "UPDATE rate_limit_rule SET in_force_since = in_force_since + interval '1 hour' WHERE tenant_id = "+
+		"$1", w.ours.ID)
 	exec(t, w.url, `UPDATE rate_limit_override SET in_force_since = in_force_since + interval '1 hour 1 minute',
 		removed_at = removed_at + interval '1 hour 2 minutes' WHERE tenant_id = $1`, w.ours.ID)
 }

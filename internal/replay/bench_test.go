@@ -12,11 +12,12 @@ import (
 
 	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// processorTime returns what this process has used of processors, which depends less on its neighbours than the time that passes.
+// processorTime returns what this process has used of processors, which depends less on its neighbours than the time
+// that passes.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
@@ -37,7 +38,8 @@ func BenchmarkADay(b *testing.B) {
 			b.Fatal(err)
 		}
 		rows.Rules = append(rows.Rules, rules.Rule{
-			ID: rules.RuleID(len(rows.Rules) + 1), TenantID: 1, Pattern: parsed, RatePerSecond: rate, RateUnit: rules.PerSecond, Burst: burst,
+			ID: rules.RuleID(len(rows.Rules) + 1), TenantID: 1, Pattern: parsed, RatePerSecond: rate,
+			RateUnit: rules.PerSecond, Burst: burst,
 			Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit, Active: true, Version: 1,
 		})
 	}
@@ -57,8 +59,10 @@ func BenchmarkADay(b *testing.B) {
 		for range perBlock {
 			user := int(math.Floor(random.ExpFloat64() * users / 5))
 			runs = append(runs, traffic.Run{
-				UserID: fmt.Sprint("user-", user%users), Endpoint: fmt.Sprint("/api/", random.IntN(limits)), Method: "GET", Cost: 1_000_000,
-				IP: netip.AddrFrom4([4]byte{10, byte(user >> 8), byte(user), 1}), Times: []uint32{uint32(random.Int64N(length.Milliseconds()))},
+				UserID: fmt.Sprint("user-", user%users), Endpoint: fmt.Sprint("/api/", random.IntN(limits)),
+				Method: "GET", Cost: 1_000_000,
+				IP:    netip.AddrFrom4([4]byte{10, byte(user >> 8), byte(user), 1}),
+				Times: []uint32{uint32(random.Int64N(length.Milliseconds()))},
 			})
 		}
 		block := traffic.Block{Tenant: 1, First: at, Last: at.Add(length)}
@@ -66,7 +70,8 @@ func BenchmarkADay(b *testing.B) {
 		bytes += block.Bytes()
 		blocks = append(blocks, block)
 	}
-	b.Logf("%d checks take %d MB as blocks, made in %v", perBlock*len(blocks), bytes>>20, time.Since(began).Round(time.Second))
+	b.Logf("%d checks take %d MB as blocks, made in %v", perBlock*len(blocks), bytes>>20,
+		time.Since(began).Round(time.Second))
 	candidate := rows.Rules[0]
 	candidate.RatePerSecond = 0.00005
 	runtime.GC()
@@ -84,6 +89,8 @@ func BenchmarkADay(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.Logf("%d checks in %v, with %v of processors, at most %d MB of heap with %d MB of blocks; %+v", result.Read, time.Since(start).Round(10*time.Millisecond), (processorTime(b) - worked).Round(10*time.Millisecond), peak>>20, bytes>>20, result.Counts)
+		b.Logf("%d checks in %v, with %v of processors, at most %d MB of heap with %d MB of blocks; %+v", result.Read,
+			time.Since(start).Round(10*time.Millisecond), (processorTime(b) - worked).Round(10*time.Millisecond),
+			peak>>20, bytes>>20, result.Counts)
 	}
 }

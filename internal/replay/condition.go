@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Condition is what must not come true of a replay: newly_denied > 0.1%. It may have several parts, separated by commas, of
-// which one is enough.
+// Condition is what must not come true of a replay: newly_denied > 0.1%. It may have several parts, separated by
+// commas, of which one is enough.
 type Condition []part
 
 type part struct {
@@ -18,8 +18,8 @@ type part struct {
 	percent bool
 }
 
-// ParseCondition reads a condition. Each part is a figure (denied_then, denied_now, newly_denied or no_longer_denied), > or >=,
-// and a number of checks or a percentage of all checks.
+// ParseCondition reads a condition. Each part is a figure (denied_then, denied_now, newly_denied or no_longer_denied),
+// > or >=, and a number of checks or a percentage of all checks.
 func ParseCondition(text string) (Condition, error) {
 	var c Condition
 	for _, piece := range strings.Split(text, ",") {
@@ -27,7 +27,8 @@ func ParseCondition(text string) (Condition, error) {
 		name, rest, found := strings.Cut(p.text, ">")
 		p.name = strings.TrimSpace(name)
 		if _, known := figures[p.name]; !found || !known {
-			return nil, fmt.Errorf("%q is not a condition such as newly_denied > 0.1%%; the figures are denied_then, denied_now, newly_denied and no_longer_denied", p.text)
+			return nil, fmt.Errorf("%q is not a condition such as newly_denied > 0.1%%; the figures are denied_then, "+
+				"denied_now, newly_denied and no_longer_denied", p.text)
 		}
 		rest, p.orEqual = strings.CutPrefix(rest, "=")
 		rest, p.percent = strings.CutSuffix(strings.TrimSpace(rest), "%")

@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicegate/sluice/internal/awake"
+	"github.com/sluicegate/sluice/internal/devdb/awake"
 	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// TestALongHistoryIsNoLargeOne replays a tenant that imported thousands of rules: the audit log has an entry for each. It is not
-// parallel, because it measures memory.
+// TestALongHistoryIsNoLargeOne replays a tenant that imported thousands of rules: the audit log has an entry for each.
+// It is not parallel, because it measures memory.
 func TestALongHistoryIsNoLargeOne(t *testing.T) { //nolint:paralleltest // it measures memory
 	const imported = 3000
 	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 0.001, 2))
@@ -25,7 +25,8 @@ func TestALongHistoryIsNoLargeOne(t *testing.T) { //nolint:paralleltest // it me
 	for i := range imported {
 		added := rule(t, rules.RuleID(i+2), fmt.Sprint("endpoint:/", i), "", 1000, 1000)
 		in.History.Changes = append(in.History.Changes, replay.Change{
-			At: noon.Add(25*time.Second + time.Duration(i)*time.Microsecond), Rows: snapshot.Rows{Rules: []rules.Rule{added}},
+			At:   noon.Add(25*time.Second + time.Duration(i)*time.Microsecond),
+			Rows: snapshot.Rows{Rules: []rules.Rule{added}},
 		})
 	}
 	in.Candidate = candidateOf(rule(t, 0, "endpoint:/2999", "", 0.001, 1))
@@ -45,10 +46,14 @@ func TestALargeCandidateIsFoundQuickly(t *testing.T) {
 	s.check(noon.Add(time.Second), &rules.Request{UserID: "0"}, "")
 	candidate := &replay.Candidate{}
 	for i := range held {
-		override := rules.Override{TenantID: 1, RuleID: 1, UserID: fmt.Sprint(i), RatePerSecond: 0.001, RateUnit: rules.PerSecond, Burst: 1}
+		override := rules.Override{
+			TenantID: 1, RuleID: 1, UserID: fmt.Sprint(i), RatePerSecond: 0.001,
+			RateUnit: rules.PerSecond, Burst: 1,
+		}
 		s.rows.Overrides = append(s.rows.Overrides, override)
 		if override.Burst = 2; i < given {
-			candidate.Config.Overrides = append(candidate.Config.Overrides, ruleset.ConfigOverride{Rule: limit.Identity(), Override: override})
+			candidate.Config.Overrides = append(candidate.Config.Overrides,
+				ruleset.ConfigOverride{Rule: limit.Identity(), Override: override})
 		}
 	}
 	in, watch := s.input(candidate, noon.Add(time.Minute)), awake.Start()

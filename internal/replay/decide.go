@@ -5,13 +5,13 @@ import (
 	"context"
 	"iter"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/membucket"
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/store/membucket"
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
@@ -85,8 +85,10 @@ func (r *run) newSubject(b *traffic.Block, of *traffic.Run) *subject {
 	}
 	settings := &r.in.History.Start.Tenants[0].Settings
 	tenant, draw := r.in.Tenant, r.in.Draw
-	s.in[byUser] = of.UserID != "" && traffic.StratumOfUser(tenant, of.UserID) >= r.in.Level && draw.HasUser(tenant, of.UserID)
-	s.in[byIP] = of.IP.IsValid() && traffic.StratumOfIP(tenant, of.IP, settings) >= r.in.Level && draw.HasIP(tenant, of.IP, settings)
+	s.in[byUser] = of.UserID != "" && traffic.StratumOfUser(tenant, of.UserID) >= r.in.Level &&
+		draw.HasUser(tenant, of.UserID)
+	s.in[byIP] = of.IP.IsValid() && traffic.StratumOfIP(tenant, of.IP, settings) >= r.in.Level &&
+		draw.HasIP(tenant, of.IP, settings)
 	switch {
 	case of.UserID != "":
 		s.in[byAll] = s.in[byUser]
@@ -94,7 +96,8 @@ func (r *run) newSubject(b *traffic.Block, of *traffic.Run) *subject {
 		s.in[byAll] = s.in[byIP]
 	default:
 		at := b.First.UnixMilli()
-		isRecorded := traffic.StratumOfEndpoint(tenant, of.Endpoint, at) >= r.in.Level || b.Level < r.in.Level && b.Stratum >= r.in.Level
+		isRecorded := traffic.StratumOfEndpoint(tenant, of.Endpoint, at) >= r.in.Level || b.Level < r.in.Level &&
+			b.Stratum >= r.in.Level
 		s.in[byAll] = isRecorded && draw.HasEndpoint(tenant, of.Endpoint, at)
 	}
 	if !s.in[byAll] && !s.in[byUser] && !s.in[byIP] {
@@ -106,8 +109,8 @@ func (r *run) newSubject(b *traffic.Block, of *traffic.Run) *subject {
 	return s
 }
 
-// windows returns all checks in order of time, a window at a time. Its work, and its caller's with a window, is done in turns; blocks
-// are waited for outside of them.
+// windows returns all checks in order of time, a window at a time. Its work, and its caller's with a window, is done in
+// turns; blocks are waited for outside of them.
 func (r *run) windows(ctx context.Context, turns *Turns) iter.Seq2[[]event, error] {
 	return func(yield func([]event, error) bool) {
 		var open []*cursor
@@ -262,20 +265,19 @@ func appendParts(events []event, at int64, s *subject, cost int64) []event {
 
 // decide decides events by both sets of rules.
 func (r *run) decide(ctx context.Context, events []event, parallel bool) error {
-	var both sync.WaitGroup
+	var both panics.Group
 	for side, d := range r.as {
 		if side == 1 && r.in.Candidate == nil {
 			d.decided = r.as[0].decided
 			break
 		}
 		if parallel && side == 0 && r.in.Candidate != nil {
-			both.Go(func() { d.decide(ctx, events) })
+			both.Go(nil, "one side of a replay", func() { d.decide(ctx, events) })
 			continue
 		}
 		d.decide(ctx, events)
 	}
-	both.Wait()
-	return ctx.Err()
+	return cmp.Or(both.Wait(), ctx.Err())
 }
 
 // decider decides checks in order of time, by one set of rules.
@@ -338,16 +340,25 @@ func (d *decider) decide(ctx context.Context, events []event) {
 			d.decided[i] = outcome{rule: run.Decider}
 			continue
 		}
-		d.now = e.at * 1000
-		c := &d.check[0]
-		*c = enforce.Check{EffectivePlan: run.Plan, Cost: enforce.Tokens(e.cost), Proxied: run.Flags.Is(traffic.Proxied)}
+		c := enforce.Check{
+			EffectivePlan: run.Plan, Cost: enforce.Tokens(e.cost),
+			Proxied: run.Flags.Is(traffic.Proxied),
+		}
 		c.Method, c.Endpoint = run.Method, run.Endpoint
 		if e.subject.role == counted {
 			c.UserID, c.IP, c.Attributes = run.UserID, run.IP, run.Attributes
 		}
-		d.limiter.Decide(ctx, d.course.at(d.tenant, d.now), d.check[:], d.decision[:])
+		d.ask(ctx, e.at*1000, c)
 		d.note(&d.decided[i])
 	}
+}
+
+// ask decides one check at a time in microseconds, which is not before that of the last one. The decision is
+// overwritten by the next.
+func (d *decider) ask(ctx context.Context, at int64, check enforce.Check) *enforce.Decision {
+	d.now, d.check[0] = at, check
+	d.limiter.Decide(ctx, d.course.at(d.tenant, at), d.check[:], d.decision[:])
+	return &d.decision[0]
 }
 
 // note keeps what matters of a decision.

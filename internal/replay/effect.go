@@ -14,29 +14,34 @@ const (
 	// effectRange is the time that an effect looks at, and effectChecks caps the checks that it counts.
 	effectRange  = 24 * time.Hour
 	effectChecks = 100_000
-	// leastSampled is the fewest checks for which a smaller sample is taken: the latest checks of a larger one say more than those of
-	// hardly any users.
+	// leastSampled is the fewest checks for which a smaller sample is taken: the latest checks of a larger one say more
+	// than those of hardly any users.
 	leastSampled = effectChecks / 10
-	// mostUnpacked caps the checks that are unpacked to find those that count. Sums are unpacked of a time in which so many were seen.
+	// mostUnpacked caps the checks that are unpacked to find those that count. Sums are unpacked of a time in which so
+	// many were seen.
 	mostUnpacked = 2_000_000
 )
 
 // ErrNotInSample means that the only user of a candidate is not in the sample that is recorded.
 var ErrNotInSample = errors.New("the user is not in the sample that is recorded")
 
-// Effect replays a candidate over at most 100,000 checks of the last day, fast enough to stand beside an editor. It compares with the
-// present rules and overrides, whatever was in force then, so that the difference is what the candidate alone makes.
+// Effect replays a candidate over at most 100,000 checks of the last day, fast enough to stand beside an editor. It
+// compares with the present rules and overrides, whatever was in force then, so that the difference is what the
+// candidate alone makes.
 //
-// If there are more, or only a sample is recorded, it takes a sample of the users and addresses, without the limits that they share. A
-// candidate that they share needs all checks, and what was asked outside of the sample. A candidate of one override takes the checks
-// of its user. Of what is still too much it takes the latest, and Result.First says since when. Buckets begin full. Result.Listed
-// stays empty.
+// If there are more, or only a sample is recorded, it takes a sample of the users and addresses, without the limits
+// that they share. A candidate that they share needs all checks, and what was asked outside of the sample. A candidate
+// of one override takes the checks of its user. Of what is still too much it takes the latest, and Result.First says
+// since when. Buckets begin full. Result.Listed stays empty.
 //
 // If it finds none, Result.Read is 0 and Result.Since says how far back it looked.
-func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate *Candidate, now time.Time) (*Result, error) {
+func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate *Candidate, now time.Time) (*Result,
+	error,
+) {
 	in := &Input{Tenant: tenant, Since: now.Add(-effectRange), Until: now, Candidate: candidate, User: candidate.user()}
 	e := &effect{
-		source: source, in: in, of: traffic.Range{Since: in.Since, Until: now, MostStratum: traffic.Strata - 1}, seen: math.MaxInt64,
+		source: source, in: in, of: traffic.Range{Since: in.Since, Until: now, MostStratum: traffic.Strata - 1},
+		seen: math.MaxInt64,
 	}
 	var err error
 	if e.sum, err = source.Summary(ctx, tenant, e.of); err != nil {
@@ -52,7 +57,8 @@ func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate
 	case candidate.isShared():
 		e.of.MostStratum, e.seen = traffic.StratumOfSums, mostUnpacked
 	case in.Level > 0 || e.sum.ChecksFrom(0) > effectChecks:
-		for in.Level < traffic.Strata-1 && e.sum.ChecksFrom(in.Level) > effectChecks && e.sum.ChecksFrom(in.Level+1) >= leastSampled {
+		for in.Level < traffic.Strata-1 && e.sum.ChecksFrom(in.Level) > effectChecks &&
+			e.sum.ChecksFrom(in.Level+1) >= leastSampled {
 			in.Level++
 		}
 		in.IsPartial, e.of.LeastStratum = true, in.Level
@@ -81,15 +87,17 @@ type effect struct {
 	seen int64
 }
 
-// read returns the checks to decide, and what decides them. Blocks do not say how many of their checks are of users in the sample rather
-// than of addresses, so if those that have enough checks have too few that count, it reads as many as it may.
+// read returns the checks to decide, and what decides them. Blocks do not say how many of their checks are of users in
+// the sample rather than of addresses, so if those that have enough checks have too few that count, it reads as many as
+// it may.
 func (e *effect) read(ctx context.Context) (r *run, events []event, err error) {
 	if e.in.History, err = e.source.History(ctx, e.in.Tenant, e.in.Until); err != nil {
 		return nil, nil, err
 	}
 	e.in.History.hold(e.in.Until)
 	if e.in.User != "" {
-		if e.in.Since, e.in.Blocks, err = e.source.BlocksOfUser(ctx, e.in.Tenant, e.in.User, e.of, mostUnpacked); err != nil {
+		if e.in.Since, e.in.Blocks, err = e.source.BlocksOfUser(ctx, e.in.Tenant, e.in.User, e.of,
+			mostUnpacked); err != nil {
 			return nil, nil, err
 		}
 		r = newRun(e.in, 0)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
@@ -23,7 +23,10 @@ type shelves struct {
 }
 
 func newShelves(all ...rules.Rule) *shelves {
-	return &shelves{rows: snapshot.Rows{Tenants: []rules.Tenant{{ID: 1, Settings: rules.DefaultSettings()}}, Rules: all}}
+	return &shelves{rows: snapshot.Rows{
+		Tenants: []rules.Tenant{{ID: 1, Settings: rules.DefaultSettings()}},
+		Rules:   all,
+	}}
 }
 
 // record adds a block of a stratum and level.
@@ -136,20 +139,25 @@ func TestAnEffectComparesWithWhatIsInForce(t *testing.T) {
 	s.rows.Rules[0].InForceSince = noon.Add(-time.Minute)
 	s.rows.Rules[1].ExpiresAt = noon.Add(-time.Minute)
 	raise := func(user string, expires time.Time) rules.Override {
-		return rules.Override{TenantID: 1, RuleID: 1, UserID: user, RatePerSecond: 0.001, Burst: 100, InForceSince: noon.Add(-time.Minute), ExpiresAt: expires}
+		return rules.Override{
+			TenantID: 1, RuleID: 1, UserID: user, RatePerSecond: 0.001, Burst: 100,
+			InForceSince: noon.Add(-time.Minute), ExpiresAt: expires,
+		}
 	}
 	s.rows.Overrides = []rules.Override{raise("raised", noon.Add(time.Hour)), raise("ended", noon.Add(-time.Second))}
 	for i, user := range []string{"raised", "ended"} {
-		s.record(noon.Add(-time.Hour), i, 0, traffic.Run{UserID: user, Endpoint: "/a", Cost: token, Times: times(10, 1)})
+		s.record(noon.Add(-time.Hour), i, 0,
+			traffic.Run{UserID: user, Endpoint: "/a", Cost: token, Times: times(10, 1)})
 	}
 	got := s.effect(t, candidateOf(rule(t, 0, "user:{user_id}", "", 0.001, 3)))
-	if got.DeniedThen.Value != 5 || got.NewlyDenied.Value != 2 || got.NoLongerDenied.Value != 0 || len(got.Users) != 1 || got.Users[0].UserID != "ended" {
+	if got.DeniedThen.Value != 5 || got.NewlyDenied.Value != 2 || got.NoLongerDenied.Value != 0 ||
+		len(got.Users) != 1 || got.Users[0].UserID != "ended" {
 		t.Errorf("the effect is %+v of %+v", got.Counts, got.Users)
 	}
 }
 
-// TestWhatIsBesideTheSampleTakesNoRoomOfChecks: however much was denied or asked outside of the sample, an effect has the checks
-// of the sample. Former releases kept both in blocks of the sample.
+// TestWhatIsBesideTheSampleTakesNoRoomOfChecks: however much was denied or asked outside of the sample, an effect has
+// the checks of the sample. Former releases kept both in blocks of the sample.
 func TestWhatIsBesideTheSampleTakesNoRoomOfChecks(t *testing.T) {
 	t.Parallel()
 	ofUser, ofAll := rule(t, 0, "user:{user_id}", "", 0.001, 10), rule(t, 0, "global", "", 0.001, 10)
@@ -157,7 +165,8 @@ func TestWhatIsBesideTheSampleTakesNoRoomOfChecks(t *testing.T) {
 	// sample is 1,000 checks of ten users, over three hours.
 	sample := func(s *shelves) {
 		for _, user := range inSample {
-			s.record(noon.Add(-3*time.Hour), 2, 1, traffic.Run{UserID: user, Endpoint: "/a", Cost: token, Times: times(100, 108_000)})
+			s.record(noon.Add(-3*time.Hour), 2, 1,
+				traffic.Run{UserID: user, Endpoint: "/a", Cost: token, Times: times(100, 108_000)})
 		}
 	}
 	// flood is a million denied checks of users outside of the sample in the last ten minutes.
@@ -165,7 +174,8 @@ func TestWhatIsBesideTheSampleTakesNoRoomOfChecks(t *testing.T) {
 		return func(s *shelves) {
 			for i := range 100 {
 				s.record(noon.Add(-10*time.Minute).Add(time.Duration(i)*6*time.Second), stratum, 1, traffic.Run{
-					UserID: sampledUsers(0, 1)[0], Endpoint: "/a", Cost: token, Decider: 1, Flags: traffic.Denied | traffic.Extra, Times: times(10_000, 0),
+					UserID: sampledUsers(0, 1)[0], Endpoint: "/a", Cost: token, Decider: 1,
+					Flags: traffic.Denied | traffic.Extra, Times: times(10_000, 0),
 				})
 			}
 		}
@@ -174,7 +184,10 @@ func TestWhatIsBesideTheSampleTakesNoRoomOfChecks(t *testing.T) {
 	sums := func(stratum int) func(*shelves) {
 		return func(s *shelves) {
 			for i := range 36 {
-				run := traffic.Run{Endpoint: "/a", Flags: traffic.Sum, Times: times(300, 1000), Costs: make([]int64, 300)}
+				run := traffic.Run{
+					Endpoint: "/a", Flags: traffic.Sum, Times: times(300, 1000),
+					Costs: make([]int64, 300),
+				}
 				for j := range run.Costs {
 					run.Costs[j] = 100 * token
 				}
@@ -201,7 +214,8 @@ func TestWhatIsBesideTheSampleTakesNoRoomOfChecks(t *testing.T) {
 			test.beside(s)
 			result := s.effect(t, candidateOf(test.candidate))
 			if result.Read < test.least || result.Share != 0.25 || len(result.Listed) > 0 {
-				t.Errorf("%d of 1000 checks were looked at, as a sample of %g; listed are %v", result.Read, result.Share, result.Listed)
+				t.Errorf("%d of 1000 checks were looked at, as a sample of %g; listed are %v", result.Read,
+					result.Share, result.Listed)
 			}
 			if result.NewlyDenied.Value < 0.8*float64(test.least)/result.Share {
 				t.Errorf("of %d checks %g are newly denied", result.Read, result.NewlyDenied.Value*result.Share)
@@ -216,7 +230,8 @@ func TestFloodsOfDeniedChecksAreNotRead(t *testing.T) {
 	s := newShelves()
 	s.record(noon.Add(-time.Minute), 2, 1, traffic.Run{UserID: sampledUsers(2, 1)[0], Cost: token, Times: times(5, 1)})
 	for i := range 10 {
-		s.record(noon.Add(-time.Duration(i)*time.Second), traffic.StratumOfExtras, 1, traffic.Run{UserID: "x", Flags: traffic.Denied | traffic.Extra, Times: times(5, 1)})
+		s.record(noon.Add(-time.Duration(i)*time.Second), traffic.StratumOfExtras, 1,
+			traffic.Run{UserID: "x", Flags: traffic.Denied | traffic.Extra, Times: times(5, 1)})
 	}
 	for _, of := range []string{"user:{user_id}", "global"} {
 		s.read = 0
@@ -226,8 +241,8 @@ func TestFloodsOfDeniedChecksAreNotRead(t *testing.T) {
 	}
 }
 
-// TestChecksOfAddressesInTheSampleTakeNoRoomOfUsers: a proxy's address may be in the sample, so that the checks of all users are recorded,
-// most of which say nothing of users.
+// TestChecksOfAddressesInTheSampleTakeNoRoomOfUsers: a proxy's address may be in the sample, so that the checks of all
+// users are recorded, most of which say nothing of users.
 func TestChecksOfAddressesInTheSampleTakeNoRoomOfUsers(t *testing.T) {
 	t.Parallel()
 	settings := rules.DefaultSettings()
@@ -241,7 +256,8 @@ func TestChecksOfAddressesInTheSampleTakeNoRoomOfUsers(t *testing.T) {
 	}
 	outside := sampledUsers(0, 1)[0]
 	for i := range 15 {
-		s.record(noon.Add(-time.Hour).Add(time.Duration(i)*time.Minute), 3, 3, traffic.Run{UserID: outside, IP: proxy, Cost: token, Times: times(10_000, 1)})
+		s.record(noon.Add(-time.Hour).Add(time.Duration(i)*time.Minute), 3, 3,
+			traffic.Run{UserID: outside, IP: proxy, Cost: token, Times: times(10_000, 1)})
 	}
 	if result := s.effect(t, candidateOf(rule(t, 0, "user:{user_id}", "", 0.001, 1))); result.Read != 1000 {
 		t.Errorf("%d of 1000 checks were looked at", result.Read)
@@ -254,11 +270,13 @@ func TestAnEffectOnFewBusyUsersHasThem(t *testing.T) {
 	s := newShelves()
 	for i, user := range append(sampledUsers(0, 6), sampledUsers(1, 2)...) {
 		for hour := range 5 {
-			s.record(noon.Add(-time.Duration(hour+1)*time.Hour), i/6, 0, traffic.Run{UserID: user, Cost: token, Times: times(20_000, 100)})
+			s.record(noon.Add(-time.Duration(hour+1)*time.Hour), i/6, 0,
+				traffic.Run{UserID: user, Cost: token, Times: times(20_000, 100)})
 		}
 	}
 	result := s.effect(t, candidateOf(rule(t, 0, "user:{user_id}", "", 0.001, 1)))
 	if result.Read != 100_000 || result.Share != 0.25 || len(result.Users) != 2 {
-		t.Errorf("%d checks of %d users were looked at, as a sample of %g", result.Read, len(result.Users), result.Share)
+		t.Errorf("%d checks of %d users were looked at, as a sample of %g", result.Read, len(result.Users),
+			result.Share)
 	}
 }

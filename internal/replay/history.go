@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 // History is what a tenant's checks depended on from a time until now.
@@ -17,16 +17,18 @@ type History struct {
 	Start snapshot.Rows
 	// Changes follow, in order of time.
 	Changes []Change
-	// KnownSince is later than the time asked for if the audit log does not reach back to it. What stood then stands for what
-	// was before.
+	// KnownSince is later than the time asked for if the audit log does not reach back to it. What stood then stands
+	// for what was before.
 	KnownSince time.Time
 }
 
 // hold makes what is in force at a time, which is that of the history's Start, stand for all time before it.
 func (h *History) hold(at time.Time) {
 	hasEnded := func(expires time.Time) bool { return !expires.IsZero() && !expires.After(at) }
-	h.Start.Rules = slices.DeleteFunc(slices.Clone(h.Start.Rules), func(r rules.Rule) bool { return hasEnded(r.ExpiresAt) })
-	h.Start.Overrides = slices.DeleteFunc(slices.Clone(h.Start.Overrides), func(o rules.Override) bool { return hasEnded(o.ExpiresAt) })
+	h.Start.Rules = slices.DeleteFunc(slices.Clone(h.Start.Rules),
+		func(r rules.Rule) bool { return hasEnded(r.ExpiresAt) })
+	h.Start.Overrides = slices.DeleteFunc(slices.Clone(h.Start.Overrides),
+		func(o rules.Override) bool { return hasEnded(o.ExpiresAt) })
 	for i := range h.Start.Rules {
 		h.Start.Rules[i].InForceSince = time.Time{}
 	}
@@ -52,16 +54,16 @@ type Candidate struct {
 	Remove []rules.RuleIdentity
 }
 
-// course is the rules of a tenant as time goes on. Only the present ones have an index: a history may have thousands of changes, and
-// each index holds all rules.
+// course is the rules of a tenant as time goes on. Only the present ones have an index: a history may have thousands of
+// changes, and each index holds all rules.
 type course struct {
 	start   snapshot.Rows
 	changes []Change // to come
 	now     *snapshot.Snapshot
 }
 
-// at returns the rules in force at a time, in microseconds, which is not before that of the last call. Changes of which no check was
-// between are made together.
+// at returns the rules in force at a time, in microseconds, which is not before that of the last call. Changes of which
+// no check was between are made together.
 func (c *course) at(tenant rules.TenantID, micros int64) *snapshot.Tenant {
 	if c.now == nil {
 		c.now = snapshot.New(c.start)
@@ -249,7 +251,8 @@ func longest(all *course) (most time.Duration) {
 		case rule.Window != rules.Window{}:
 			most = max(most, cmp.Or(time.Duration(limit.Interval)*time.Microsecond, mostWarm))
 		case limit.Rate > 0:
-			most = max(most, time.Duration(min(float64(limit.Burst)/limit.Rate, mostWarm.Seconds())*float64(time.Second)))
+			most = max(most, time.Duration(min(float64(limit.Burst)/limit.Rate,
+				mostWarm.Seconds())*float64(time.Second)))
 		}
 	}
 	return min(most, mostWarm)

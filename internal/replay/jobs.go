@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
@@ -20,23 +20,17 @@ type Reader interface {
 	Replays(ctx context.Context, tenant rules.TenantID, before int64, limit int) ([]Job, error)
 }
 
-// Requester asks for replays, in the name of somebody.
-type Requester interface {
-	// RequestReplay lets a replay wait for a process, or returns ErrTooMany. It deletes old ones beyond MaxKept.
-	RequestReplay(ctx context.Context, tenant rules.TenantID, request []byte) (Job, error)
-	// CancelReplay ends one that waits or runs. One that has ended stays as it is.
-	CancelReplay(ctx context.Context, tenant rules.TenantID, id int64) (Job, error)
-}
-
-// Store has the replays that wait, for a Runner.
+// Store has the replays that run. A replay is of the attempt that began it last.
 type Store interface {
 	Source
-	// ClaimReplay takes one that waits, of a tenant of which none runs, or returns rules.ErrNotFound.
-	ClaimReplay(ctx context.Context, holder string, lease time.Duration) (Job, error)
-	RenewReplay(ctx context.Context, job *Job, holder string, progress float64, lease time.Duration) (isOver bool, err error)
-	// ReleaseReplay lets another process take a claimed one at once.
-	ReleaseReplay(ctx context.Context, job *Job, holder string) error
-	FinishReplay(ctx context.Context, job *Job, holder string) error
+	// BeginReplay lets a claim of a job run a replay that waits or runs. It returns rules.ErrNotFound for one that was
+	// canceled, or is over or gone.
+	BeginReplay(ctx context.Context, tenant rules.TenantID, id, claim int64) (Job, error)
+	// NoteReplay stores how far a replay is, and returns whether somebody canceled it. It returns rules.ErrNotFound if
+	// it is to begin again.
+	NoteReplay(ctx context.Context, job *Job, progress float64) (isCanceled bool, err error)
+	// FinishReplay stores the end of a replay, unless it is to begin again.
+	FinishReplay(ctx context.Context, job *Job) (stored bool, err error)
 }
 
 const (
@@ -69,7 +63,7 @@ type Job struct {
 	By                                 string
 	Request                            []byte // a Request in JSON
 	State                              State
-	Attempts                           int     // processes that began it, with the present one
+	Claim                              int64   // of the job that runs it
 	Progress                           float64 // 0 to 1
 	Failure                            string  // for people
 	Result                             []byte  // a Result in JSON

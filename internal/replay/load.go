@@ -19,7 +19,8 @@ type Source interface {
 
 // Load reads what a replay needs. The blocks are read while it runs.
 func Load(
-	ctx context.Context, source Source, tenant rules.TenantID, since, until time.Time, candidate *Candidate, draw traffic.Draw,
+	ctx context.Context, source Source, tenant rules.TenantID, since, until time.Time, candidate *Candidate,
+	draw traffic.Draw,
 ) (*Input, error) {
 	in := &Input{Tenant: tenant, Since: since, Until: until, Candidate: candidate, Draw: draw}
 	of := traffic.Range{Since: since, Until: until}

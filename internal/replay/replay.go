@@ -117,7 +117,8 @@ type ofRule struct {
 
 func newRun(in *Input, buckets int) *run {
 	r := &run{
-		in: in, share: traffic.Share(in.Level) * in.Draw.Share(), maxBuckets: cmp.Or(buckets, maxBuckets), byRule: map[rules.RuleID]*ofRule{}, byShadow: map[rules.RuleID]*ofRule{}, byPlan: map[string]*tally{},
+		in: in, share: traffic.Share(in.Level) * in.Draw.Share(), maxBuckets: cmp.Or(buckets, maxBuckets),
+		byRule: map[rules.RuleID]*ofRule{}, byShadow: map[rules.RuleID]*ofRule{}, byPlan: map[string]*tally{},
 		byUser: map[string]*OfUser{}, listed: map[Listed]int64{}, first: math.MaxInt64,
 	}
 	ids := identities(in.History, in.Candidate)
@@ -132,7 +133,8 @@ func newRun(in *Input, buckets int) *run {
 	}
 	length := in.Until.Sub(in.Since)
 	for _, r.step = range []time.Duration{
-		time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
+		time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour,
+		24 * time.Hour,
 	} {
 		if length <= maxSteps*r.step {
 			break
@@ -270,7 +272,8 @@ func ruleIn(all map[rules.RuleID]*ofRule, id rules.RuleID) *ofRule {
 	return of
 }
 
-// shadow counts a check that a shadow rule would have denied, by one set of rules. The other outcome is by the other set.
+// shadow counts a check that a shadow rule would have denied, by one set of rules. The other outcome is by the other
+// set.
 func (r *run) shadow(id rules.RuleID, kind int, s *subject, by *decider, other *outcome) {
 	if !s.isIn(by.kindOf(id)) {
 		return
@@ -347,17 +350,20 @@ func (r *run) result() *Result {
 	plans := slices.Sorted(maps.Keys(r.byPlan))
 	for _, plan := range plans[:min(len(plans), maxListed)] {
 		of := r.byPlan[plan]
-		result.Plans = append(result.Plans, OfPlan{Plan: plan, Checks: of.figure(asked, r.share), Counts: of.counts(r.share)})
+		result.Plans = append(result.Plans,
+			OfPlan{Plan: plan, Checks: of.figure(asked, r.share), Counts: of.counts(r.share)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.byUser)) {
 		result.Users = append(result.Users, *r.byUser[name])
 	}
 	slices.SortStableFunc(result.Users, func(a, b OfUser) int {
-		return cmp.Or(cmp.Compare(b.NewlyDenied+b.NoLongerDenied, a.NewlyDenied+a.NoLongerDenied), cmp.Compare(b.DeniedNow, a.DeniedNow))
+		return cmp.Or(cmp.Compare(b.NewlyDenied+b.NoLongerDenied, a.NewlyDenied+a.NoLongerDenied),
+			cmp.Compare(b.DeniedNow, a.DeniedNow))
 	})
 	result.MoreUsers = max(0, len(result.Users)-maxUsers)
 	if r.moreUsers > 0 {
-		result.Notes = append(result.Notes, fmt.Sprintf("More than %d users and addresses were denied; the list has the first of them.", maxTallied))
+		result.Notes = append(result.Notes,
+			fmt.Sprintf("More than %d users and addresses were denied; the list has the first of them.", maxTallied))
 	}
 	result.Users = result.Users[:min(len(result.Users), maxUsers)]
 	for l, n := range r.listed {
@@ -378,7 +384,8 @@ func (r *run) result() *Result {
 	for _, d := range r.as {
 		if d.store.Evictions() > 0 {
 			result.IsEstimate = true
-			result.Notes = append(result.Notes, fmt.Sprintf("There were more than %d buckets, so the figures are estimates.", r.maxBuckets))
+			result.Notes = append(result.Notes,
+				fmt.Sprintf("There were more than %d buckets, so the figures are estimates.", r.maxBuckets))
 			break
 		}
 	}
@@ -396,7 +403,10 @@ func changedFirst(a, b bool) int {
 }
 
 func (r *run) ofRule(id rules.RuleID, mode rules.Mode, of *ofRule) OfRule {
-	shown := OfRule{RuleID: int64(id), Mode: string(mode), RecordedDenied: of.recorded, Counts: of.counts(r.share), FromOtherRules: of.fromOthers(r.share)}
+	shown := OfRule{
+		RuleID: int64(id), Mode: string(mode), RecordedDenied: of.recorded, Counts: of.counts(r.share),
+		FromOtherRules: of.fromOthers(r.share),
+	}
 	rule := r.world[1].names[id]
 	if rule == nil {
 		rule = r.world[0].names[id]

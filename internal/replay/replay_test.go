@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/replay"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/store/membucket"
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
@@ -72,7 +72,8 @@ func newStreet(t *testing.T, all ...rules.Rule) *street {
 	s.tenant = snapshot.New(s.rows).Tenant(1)
 	store := membucket.New(membucket.Options{Clock: func() int64 { return s.now }})
 	s.limiter = enforce.NewLimiter(store, store, s, func() time.Time { return time.UnixMicro(s.now) })
-	s.recorder = traffic.NewRecorder(s.shelf, traffic.Options{MaxBytes: 1 << 30, Now: func() time.Time { return time.UnixMicro(s.now) }})
+	s.recorder = traffic.NewRecorder(s.shelf,
+		traffic.Options{MaxBytes: 1 << 30, Now: func() time.Time { return time.UnixMicro(s.now) }})
 	return s
 }
 
@@ -81,7 +82,8 @@ func (*street) StoreAnswered(time.Duration, error) {}
 // Decided records a check as the app does.
 func (s *street) Decided(tenant *snapshot.Tenant, check *enforce.Check, decision *enforce.Decision) {
 	c := traffic.Check{
-		Tenant: 1, Settings: &tenant.Tenant.Settings, Request: &check.Request, Plan: decision.Plan, Cost: int64(check.Cost), At: s.now,
+		Tenant: 1, Settings: &tenant.Tenant.Settings, Request: &check.Request, Plan: decision.Plan,
+		Cost: int64(check.Cost), At: s.now,
 		Named: tenant.NamesAttribute, Denied: !decision.Allowed,
 	}
 	s.all++
@@ -137,7 +139,8 @@ func rule(t *testing.T, id rules.RuleID, pattern, plan string, rate float64, bur
 func everyKind(t *testing.T) []rules.Rule {
 	t.Helper()
 	all := []rules.Rule{
-		rule(t, 1, "user:{user_id}", "", 0.06, 3), rule(t, 2, "user:{user_id}", "pro", 0.05, 2), rule(t, 3, "endpoint:/search", "", 0.8, 5),
+		rule(t, 1, "user:{user_id}", "", 0.06, 3), rule(t, 2, "user:{user_id}", "pro", 0.05, 2),
+		rule(t, 3, "endpoint:/search", "", 0.8, 5),
 		rule(t, 4, "ip:{ip}", "", 0.18, 4), rule(t, 5, "global", "", 3.4, 8), rule(t, 6, "user:bad", "", 0, 0),
 		rule(t, 7, "user:{user_id}:endpoint:{endpoint}", "", 0, 9), rule(t, 8, "attr.org:{attr.org}", "", 0.5, 12),
 		rule(t, 9, "user:{user_id}:attr.org:acme", "", 0.004, 1), rule(t, 10, "endpoint:/export", "", 0.9, 5),
@@ -149,7 +152,8 @@ func everyKind(t *testing.T) []rules.Rule {
 	return all
 }
 
-// arrive sends random checks for an hour. With spread, no two come in the same millisecond, and each comes at a whole one.
+// arrive sends random checks for an hour. With spread, no two come in the same millisecond, and each comes at a whole
+// one.
 func (s *street) arrive(spread bool) (until time.Time) {
 	random := rand.New(rand.NewPCG(1, 2))
 	at := noon
@@ -175,11 +179,14 @@ func (s *street) arrive(spread bool) (until time.Time) {
 	return at
 }
 
-// TestTheReplayOfTheRulesInForceIsWhatWasDecided is the contract of a replay: whole, in one process, from an empty store,
-// without leases.
+// TestTheReplayOfTheRulesInForceIsWhatWasDecided is the contract of a replay: whole, in one process, from an empty
+// store, without leases.
 func TestTheReplayOfTheRulesInForceIsWhatWasDecided(t *testing.T) {
 	t.Parallel()
-	for name, spread := range map[string]bool{"exactly, at whole milliseconds": true, "within one percent, at any time": false} {
+	for name, spread := range map[string]bool{
+		"exactly, at whole milliseconds":  true,
+		"within one percent, at any time": false,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStreet(t, everyKind(t)...)
@@ -189,13 +196,15 @@ func TestTheReplayOfTheRulesInForceIsWhatWasDecided(t *testing.T) {
 				t.Fatalf("%d of %d checks were replayed", result.Read, s.all)
 			}
 			if result.Share != 1 || result.IsEstimate {
-				t.Errorf("everything was recorded, and the result is of a share of %g, an estimate: %v", result.Share, result.IsEstimate)
+				t.Errorf("everything was recorded, and the result is of a share of %g, an estimate: %v", result.Share,
+					result.IsEstimate)
 			}
 			got := map[rules.RuleID]int64{}
 			for _, of := range result.Rules {
 				got[rules.RuleID(of.RuleID)] = int64(of.DeniedThen.Value)
 				if of.Mode == string(rules.ModeEnforce) && of.RecordedDenied != s.denied[rules.RuleID(of.RuleID)] {
-					t.Errorf("rule %d denied %d, and %d are recorded", of.RuleID, s.denied[rules.RuleID(of.RuleID)], of.RecordedDenied)
+					t.Errorf("rule %d denied %d, and %d are recorded", of.RuleID, s.denied[rules.RuleID(of.RuleID)],
+						of.RecordedDenied)
 				}
 			}
 			if len(s.denied) < 7 {
@@ -234,13 +243,15 @@ func TestACandidateShowsWhoIsDeniedAndWhoNoLonger(t *testing.T) {
 			s.check(at.Add(time.Duration(i+1)*time.Millisecond), &rules.Request{UserID: "busy", Endpoint: "/a"}, "pro")
 		}
 	}
-	in := s.input(candidateOf(rule(t, 0, "user:{user_id}", "", 0.5, 3), rule(t, 0, "user:busy", "pro", 100, 100)), noon.Add(time.Minute))
+	in := s.input(candidateOf(rule(t, 0, "user:{user_id}", "", 0.5, 3), rule(t, 0, "user:busy", "pro", 100, 100)),
+		noon.Add(time.Minute))
 	result := s.replay(in)
 	again := s.replay(in)
 	if !reflect.DeepEqual(result, again) {
 		t.Errorf("the same replay gives\n%+v and then\n%+v", result, again)
 	}
-	if result.Checks != (replay.Figure{Value: 240}) || result.DeniedThen.Value != float64(s.denied[1]) || result.NewlyDenied.Value == 0 || result.Share != 1 {
+	if result.Checks != (replay.Figure{Value: 240}) || result.DeniedThen.Value != float64(s.denied[1]) ||
+		result.NewlyDenied.Value == 0 || result.Share != 1 {
 		t.Errorf("the result is %+v", result)
 	}
 	if result.DeniedNow.Value != result.DeniedThen.Value+result.NewlyDenied.Value-result.NoLongerDenied.Value {
@@ -257,7 +268,8 @@ func TestACandidateShowsWhoIsDeniedAndWhoNoLonger(t *testing.T) {
 	if steps != result.NewlyDenied.Value || users["calm"]+users["busy"] != int64(steps) || users["calm"] == 0 {
 		t.Errorf("steps have %g and users %v of %g", steps, users, result.NewlyDenied.Value)
 	}
-	if plans := result.Plans; len(plans) != 2 || plans[0].Plan != "free" || plans[0].NewlyDenied.Value != float64(users["calm"]) {
+	if plans := result.Plans; len(plans) != 2 || plans[0].Plan != "free" ||
+		plans[0].NewlyDenied.Value != float64(users["calm"]) {
 		t.Errorf("the plans are %+v", plans)
 	}
 	if !result.Rules[0].IsChanged {
@@ -272,13 +284,15 @@ func TestACandidateShowsWhoIsDeniedAndWhoNoLonger(t *testing.T) {
 	}
 }
 
-// figuresOf returns the figures of a result's rules by rule and mode: denied then, newly, no longer, from other rules, and denied now.
+// figuresOf returns the figures of a result's rules by rule and mode: denied then, newly, no longer, from other rules,
+// and denied now.
 func figuresOf(result *replay.Result) map[string][5]float64 {
 	figures := map[string][5]float64{}
 	for i := range result.Rules {
 		of := &result.Rules[i]
 		figures[of.Rule+" "+of.Mode] = [5]float64{
-			of.DeniedThen.Value, of.NewlyDenied.Value, of.NoLongerDenied.Value, of.FromOtherRules.Value, of.DeniedNow.Value,
+			of.DeniedThen.Value, of.NewlyDenied.Value, of.NoLongerDenied.Value, of.FromOtherRules.Value,
+			of.DeniedNow.Value,
 		}
 	}
 	return figures
@@ -310,7 +324,8 @@ func TestWhatAShadowRuleWouldDenyIsApartFromWhatIsDenied(t *testing.T) {
 	tried.Mode = rules.ModeEnforce
 	result := s.replay(s.input(candidateOf(tried), noon.Add(time.Minute)))
 	want := map[string][5]float64{"user:{user_id} enforce": {0, 2, 0, 0, 2}, "user:{user_id} shadow": {2, 0, 2, 0, 0}}
-	if got := figuresOf(result); !reflect.DeepEqual(got, want) || result.NoLongerDenied.Value != 0 || result.DeniedThen.Value != 0 {
+	if got := figuresOf(result); !reflect.DeepEqual(got, want) || result.NoLongerDenied.Value != 0 ||
+		result.DeniedThen.Value != 0 {
 		t.Errorf("the figures of the rules are %v, not %v, and in all %+v", got, want, result.Counts)
 	}
 }
@@ -325,13 +340,19 @@ func TestAReplayUsesTheRulesThatWereInForce(t *testing.T) {
 			s.tenant = snapshot.New(snapshot.Rows{Tenants: s.rows.Tenants, Rules: []rules.Rule{after}}).Tenant(1)
 		}
 		for i := range 3 {
-			s.check(noon.Add(time.Duration(second)*time.Second+time.Duration(i)*time.Millisecond), &rules.Request{UserID: "42"}, "")
+			s.check(noon.Add(time.Duration(second)*time.Second+time.Duration(i)*time.Millisecond),
+				&rules.Request{UserID: "42"}, "")
 		}
 	}
 	in := s.input(nil, noon.Add(time.Minute))
-	in.History.Changes = []replay.Change{{At: noon.Add(30 * time.Second), Rows: snapshot.Rows{Rules: []rules.Rule{after}}}}
-	if result := s.replay(in); result.Agreeing != result.Read || int64(result.DeniedThen.Value) != s.denied[1] || s.denied[1] == 0 {
-		t.Errorf("%d of %d checks are decided as they were; %d were denied, the replay denies %g", result.Agreeing, result.Read, s.denied[1], result.DeniedThen.Value)
+	in.History.Changes = []replay.Change{{
+		At:   noon.Add(30 * time.Second),
+		Rows: snapshot.Rows{Rules: []rules.Rule{after}},
+	}}
+	if result := s.replay(in); result.Agreeing != result.Read || int64(result.DeniedThen.Value) != s.denied[1] ||
+		s.denied[1] == 0 {
+		t.Errorf("%d of %d checks are decided as they were; %d were denied, the replay denies %g", result.Agreeing,
+			result.Read, s.denied[1], result.DeniedThen.Value)
 	}
 	in.Candidate = candidateOf(before)
 	if result := s.replay(in); result.NewlyDenied.Value < 50 {
@@ -342,17 +363,20 @@ func TestAReplayUsesTheRulesThatWereInForce(t *testing.T) {
 // TestAnEstimateFromASampleHoldsTheTruth replays whole traffic as a quarter of its users.
 func TestAnEstimateFromASampleHoldsTheTruth(t *testing.T) {
 	t.Parallel()
-	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 1, 2), rule(t, 2, "endpoint:/a", "", 1000, 2000), rule(t, 3, "attr.org:{attr.org}", "", 1, 1))
+	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 1, 2), rule(t, 2, "endpoint:/a", "", 1000, 2000),
+		rule(t, 3, "attr.org:{attr.org}", "", 1, 1))
 	random := rand.New(rand.NewPCG(3, 4))
 	for ms := 0; ms < 60_000; ms += 1 + random.IntN(4) {
-		s.check(noon.Add(time.Duration(ms)*time.Millisecond), &rules.Request{UserID: fmt.Sprint(random.IntN(500)), Endpoint: "/a"}, "")
+		s.check(noon.Add(time.Duration(ms)*time.Millisecond),
+			&rules.Request{UserID: fmt.Sprint(random.IntN(500)), Endpoint: "/a"}, "")
 	}
 	candidate := candidateOf(rule(t, 0, "user:{user_id}", "", 0.3, 2))
 	in := s.input(candidate, noon.Add(time.Minute))
 	truth := s.replay(in)
 	in.Level = 1
 	estimate := s.replay(in)
-	if truth.NewlyDenied.Value < 100 || truth.NewlyDenied.Error != 0 || estimate.Share != 0.25 || estimate.Read > truth.Read/2 {
+	if truth.NewlyDenied.Value < 100 || truth.NewlyDenied.Error != 0 || estimate.Share != 0.25 ||
+		estimate.Read > truth.Read/2 {
 		t.Fatalf("the truth is %+v, the estimate %+v", truth.Counts, estimate.Counts)
 	}
 	for name, of := range map[string][2]replay.Figure{
@@ -373,7 +397,8 @@ func TestChecksThatAnotherRuleDeniesHaveAnErrorOfTheirOwn(t *testing.T) {
 	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 1, 2), rule(t, 2, "user:{user_id}", "pro", 0.5, 1))
 	random := rand.New(rand.NewPCG(3, 4))
 	for ms := 0; ms < 60_000; ms += 1 + random.IntN(4) {
-		s.check(noon.Add(time.Duration(ms)*time.Millisecond), &rules.Request{UserID: fmt.Sprint(random.IntN(500))}, "pro")
+		s.check(noon.Add(time.Duration(ms)*time.Millisecond), &rules.Request{UserID: fmt.Sprint(random.IntN(500))},
+			"pro")
 	}
 	in := s.input(candidateOf(rule(t, 0, "user:{user_id}", "", 0.1, 1)), noon.Add(time.Minute))
 	moved := func(level int) map[string]replay.Figure {
@@ -403,7 +428,8 @@ func TestDenialsOfALimitThatIsLeftOutStand(t *testing.T) {
 	s := newStreet(t, rule(t, 1, "user:{user_id}", "", 2, 2), shared)
 	random := rand.New(rand.NewPCG(3, 4))
 	for ms := 0; ms < 60_000; ms += random.IntN(6) { // 400 a second of 500 users
-		s.check(noon.Add(time.Duration(ms)*time.Millisecond), &rules.Request{UserID: fmt.Sprint(random.IntN(500)), Endpoint: "/a"}, "")
+		s.check(noon.Add(time.Duration(ms)*time.Millisecond),
+			&rules.Request{UserID: fmt.Sprint(random.IntN(500)), Endpoint: "/a"}, "")
 	}
 	candidate := candidateOf(rule(t, 0, "user:{user_id}", "", 0.1, 2))
 	in := s.input(candidate, noon.Add(time.Minute))
@@ -414,7 +440,8 @@ func TestDenialsOfALimitThatIsLeftOutStand(t *testing.T) {
 		t.Fatalf("left out are %+v, and the share is %g", estimate.LeftOut, estimate.Share)
 	}
 	for name, of := range map[string][2]replay.Figure{
-		"denied then": {truth.DeniedThen, estimate.DeniedThen}, "denied now": {truth.DeniedNow, estimate.DeniedNow}, "newly denied": {truth.NewlyDenied, estimate.NewlyDenied},
+		"denied then": {truth.DeniedThen, estimate.DeniedThen}, "denied now": {truth.DeniedNow, estimate.DeniedNow},
+		"newly denied": {truth.NewlyDenied, estimate.NewlyDenied},
 	} {
 		if off := math.Abs(of[0].Value - of[1].Value); off > 1.5*of[1].Error || of[0].Value < 1000 {
 			t.Errorf("%s: %g, and the estimate is %g ± %g", name, of[0].Value, of[1].Value, of[1].Error)
@@ -429,16 +456,21 @@ func TestDenialsOfALimitThatIsLeftOutStand(t *testing.T) {
 func TestNothingRecordedIsSaid(t *testing.T) {
 	t.Parallel()
 	s := newStreet(t, rule(t, 1, "global", "", 1, 1))
-	if _, err := replay.Run(t.Context(), s.input(nil, noon.Add(time.Minute)), replay.Options{}); !errors.Is(err, replay.ErrNothing) {
+	if _, err := replay.Run(t.Context(), s.input(nil, noon.Add(time.Minute)), replay.Options{}); !errors.Is(err,
+		replay.ErrNothing) {
 		t.Errorf("the error is %v", err)
 	}
 }
 
 func TestAConditionIsReadAndJudged(t *testing.T) {
 	t.Parallel()
-	result := &replay.Result{Checks: replay.Figure{Value: 1000}, Counts: replay.Counts{NewlyDenied: replay.Figure{Value: 2}}}
+	result := &replay.Result{
+		Checks: replay.Figure{Value: 1000},
+		Counts: replay.Counts{NewlyDenied: replay.Figure{Value: 2}},
+	}
 	for text, want := range map[string]bool{
-		"newly_denied > 0.1%": true, "newly_denied > 0.2%": false, "newly_denied>=2": true, "no_longer_denied > 0": false, "denied_now > 5, newly_denied >= 0.2 %": true,
+		"newly_denied > 0.1%": true, "newly_denied > 0.2%": false, "newly_denied>=2": true,
+		"no_longer_denied > 0": false, "denied_now > 5, newly_denied >= 0.2 %": true,
 	} {
 		c, err := replay.ParseCondition(text)
 		if err != nil {
@@ -449,7 +481,10 @@ func TestAConditionIsReadAndJudged(t *testing.T) {
 			t.Errorf("%s is %v", text, met)
 		}
 	}
-	for _, text := range []string{"", "newly > 1", "newly_denied", "newly_denied > x", "newly_denied < 1", "newly_denied > -1", "newly_denied > 101%"} {
+	for _, text := range []string{
+		"", "newly > 1", "newly_denied", "newly_denied > x", "newly_denied < 1",
+		"newly_denied > -1", "newly_denied > 101%",
+	} {
 		if _, err := replay.ParseCondition(text); err == nil {
 			t.Errorf("%q is taken for a condition", text)
 		}

@@ -9,8 +9,8 @@ import (
 type Result struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
-	// First and Last are the times of the earliest and the latest check that was looked at; zero if there was none. The latest checks
-	// of a range that ends now are not recorded yet.
+	// First and Last are the times of the earliest and the latest check that was looked at; zero if there was none. The
+	// latest checks of a range that ends now are not recorded yet.
 	First, Last time.Time `json:"-"`
 	// Read is how many recorded checks were replayed, without those before the range.
 	Read int64 `json:"read"`
@@ -21,12 +21,13 @@ type Result struct {
 
 	Checks Figure `json:"checks"`
 	Counts
-	// RecordedDenied is how many checks of the sample were denied when they came, and Agreeing how many were then decided as
-	// the replay of the rules in force decides, with those of LeftOut.
+	// RecordedDenied is how many checks of the sample were denied when they came, and Agreeing how many were then
+	// decided as the replay of the rules in force decides, with those of LeftOut.
 	RecordedDenied int64 `json:"recorded_denied"`
 	Agreeing       int64 `json:"agreeing"`
 
-	// Rules are those with the most checks that are decided otherwise, then the candidate's; MoreRules is how many others there are.
+	// Rules are those with the most checks that are decided otherwise, then the candidate's; MoreRules is how many
+	// others there are.
 	Rules     []OfRule `json:"rules"`
 	MoreRules int      `json:"more_rules"`
 	Plans     []OfPlan `json:"plans"`
@@ -45,8 +46,8 @@ type Result struct {
 	// Reserving, Dropped are checks of the time that were not recorded: they reserve, or had no room.
 	Reserving int64 `json:"reserving"`
 	Dropped   int64 `json:"dropped"`
-	// RecordedSince is when recording began, if that is after Since. RulesKnownSince is when the audit log begins, if that is after
-	// Since: before it, the rules of that time stand for the earlier ones. Both are zero otherwise.
+	// RecordedSince is when recording began, if that is after Since. RulesKnownSince is when the audit log begins, if
+	// that is after Since: before it, the rules of that time stand for the earlier ones. Both are zero otherwise.
 	RecordedSince   time.Time `json:"recorded_since,omitzero"`
 	RulesKnownSince time.Time `json:"rules_known_since,omitzero"`
 	// Notes say what else to know.
@@ -69,10 +70,11 @@ type Figure struct {
 	Error float64 `json:"error"`
 }
 
-// OfRule are the checks that a rule denies or, in shadow mode, would deny. A rule that was in both modes is listed twice.
+// OfRule are the checks that a rule denies or, in shadow mode, would deny. A rule that was in both modes is listed
+// twice.
 //
-// A check that several rules deny counts for the one that decides, which is the one with the longest wait. So a check that is
-// denied either way can change its rule: see OfRule.FromOtherRules.
+// A check that several rules deny counts for the one that decides, which is the one with the longest wait. So a check
+// that is denied either way can change its rule: see OfRule.FromOtherRules.
 type OfRule struct {
 	RuleID int64  `json:"rule_id"` // 0 for a new rule
 	Rule   string `json:"rule"`
@@ -83,8 +85,8 @@ type OfRule struct {
 	// RecordedDenied is how many checks of the sample the rule denied when they came.
 	RecordedDenied int64 `json:"recorded_denied"`
 	Counts
-	// FromOtherRules is how many checks that were denied then, and still are, another rule denied then, without those that another
-	// rule denies now. DeniedNow is DeniedThen, NewlyDenied and this, without NoLongerDenied.
+	// FromOtherRules is how many checks that were denied then, and still are, another rule denied then, without those
+	// that another rule denies now. DeniedNow is DeniedThen, NewlyDenied and this, without NoLongerDenied.
 	FromOtherRules Figure `json:"from_other_rules"`
 }
 

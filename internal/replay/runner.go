@@ -3,18 +3,22 @@ package replay
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/jobs"
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
+
+// JobKind is the kind of jobs that run replays. A job is about the id of one.
+const JobKind = "replay"
 
 const (
 	// atOnce replays run in one process, of different tenants. They take turns on half of a processor, and each has two
@@ -22,110 +26,113 @@ const (
 	atOnce       = 4
 	bucketsOfOne = 250_000
 
-	// lease is how long the replay of a killed process waits for another one.
-	lease      = 30 * time.Second
-	renewEvery = 2 * time.Second
-	// maxAttempts ends a replay whose processes were killed, perhaps by it.
+	// noteEvery is how often a replay's progress is stored, and how soon it notices that it was canceled.
+	noteEvery = 2 * time.Second
+	// maxAttempts ends a replay whose processes were killed, perhaps by it. Its job ends, too, instead of being parked,
+	// because whoever asked for it is told and can ask again.
 	maxAttempts = 3
 	// longestRun bounds how long a tenant keeps one of atOnce places.
 	longestRun = 3 * time.Hour
 )
 
-// Runner runs the replays that wait, by a jobs.Runner.
-type Runner struct {
-	store  Store
-	plans  func(ctx context.Context, tenant rules.TenantID) ([]string, error)
-	holder string
-	log    *slog.Logger
-	turns  *Turns
-	queue  *jobs.Runner[Job]
+type runner struct {
+	store Store
+	plans func(ctx context.Context, tenant rules.TenantID) ([]string, error)
+	log   *slog.Logger
+	turns *Turns
 }
 
-// NewRunner returns a Runner. plans returns the names of a tenant's plans.
-func NewRunner(store Store, plans func(context.Context, rules.TenantID) ([]string, error), log *slog.Logger) *Runner {
-	r := &Runner{
-		store: store, plans: plans, holder: rand.Text(), log: cmp.Or(log, slog.New(slog.DiscardHandler)), turns: NewTurns(),
+// Jobs returns the jobs that run replays, one at a time for each tenant. plans returns the names of a tenant's plans.
+func Jobs(store Store, plans func(context.Context, rules.TenantID) ([]string, error), log *slog.Logger) jobs.Kind {
+	r := &runner{store: store, plans: plans, log: log, turns: NewTurns()}
+	return jobs.Kind{
+		Name: JobKind, AtOnce: atOnce, PerTenant: 1, Longest: longestRun + time.Minute, Attempts: jobs.Endless,
+		Do: r.attempt,
 	}
-	r.queue = jobs.NewRunner(jobs.Queue[Job]{
-		Claim: r.claim, Attempt: r.attempt, AtOnce: atOnce, PerTenant: 1,
-		Failing: "replays are not run", Recovered: "replays are run again",
-	}, r.log)
-	return r
-}
-
-// Run runs replays until ctx ends. Another process begins those again that this interrupts.
-func (r *Runner) Run(ctx context.Context) { r.queue.Run(ctx) }
-
-// Claim begins replays that wait, as many as there are places, and does not wait for them.
-func (r *Runner) Claim(ctx context.Context) error { return r.queue.Claim(ctx, time.Now()) }
-
-// Wait waits for the replays that run.
-func (r *Runner) Wait() { r.queue.Wait() }
-
-// claim is a Queue's Claim. The store keeps a tenant to one replay at a time.
-func (r *Runner) claim(ctx context.Context, _, _ time.Time, _, limit int) (claimed []Job, err error) {
-	for len(claimed) < limit {
-		job, err := r.store.ClaimReplay(ctx, r.holder, lease)
-		if err != nil {
-			if errors.Is(err, rules.ErrNotFound) || len(claimed) > 0 {
-				break
-			}
-			return nil, err
-		}
-		claimed = append(claimed, job)
-	}
-	return claimed, nil
 }
 
 var (
-	errCanceled = errors.New("the replay was canceled")
-	errKilled   = errors.New("the processes that ran the replay ended")
-	errTooLong  = errors.New("the replay took too long")
+	errCanceled  = errors.New("the replay was canceled")
+	errRestarted = errors.New("the replay begins again")
+	errTooLong   = errors.New("the replay took too long")
+	errKilled    = errors.New("the processes that ran the replay ended before it")
 )
 
-func (r *Runner) attempt(ctx context.Context, job *Job, _ time.Time) {
+// begin returns a replay that runs now, or an error that wraps rules.ErrNotFound if it is canceled, over or gone.
+func (r *runner) begin(ctx context.Context, job *jobs.Job) (Job, error) {
+	id, err := strconv.ParseInt(job.About, 10, 64)
+	if err != nil {
+		return Job{}, fmt.Errorf("read the id of a replay: %w", err)
+	}
+	return r.store.BeginReplay(ctx, rules.TenantID(job.Tenant), id, job.Claim)
+}
+
+func (r *runner) attempt(ctx context.Context, job *jobs.Job) (again time.Time, err error) {
+	begun, err := r.begin(ctx, job)
+	if errors.Is(err, rules.ErrNotFound) {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	var result *Result
+	var cause error
+	if err = errKilled; job.Attempts <= maxAttempts {
+		result, cause, err = r.run(ctx, &begun)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return time.Time{}, err // the process stops
+	case errors.Is(cause, errRestarted):
+		return jobs.DueNow, nil
+	case err != nil && errors.Is(cause, errCanceled):
+		begun.State = Canceled
+	case err != nil:
+		begun.State, begun.Failure = Failed, failureText(cmp.Or(cause, err))
+		r.log.WarnContext(ctx, "a replay failed", "tenant", begun.Tenant, "replay", begun.ID, "error", err)
+	default:
+		begun.State = Done
+		begun.Result, _ = json.Marshal(result) // plain data
+	}
+	stored, err := r.store.FinishReplay(context.WithoutCancel(ctx), &begun)
+	if err == nil && !stored {
+		return jobs.DueNow, nil // it was restarted meanwhile
+	}
+	return time.Time{}, err
+}
+
+// run runs a replay, and meanwhile stores its progress. cause says why it ended early. A panic is an error, because
+// another attempt would end alike.
+func (r *runner) run(ctx context.Context, job *Job) (result *Result, cause, err error) {
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	limited, cancel := context.WithTimeoutCause(working, longestRun, errTooLong)
 	defer cancel()
 	var progress atomic.Uint64 // in millionths
-	renewed := make(chan struct{})
-	go func() {
-		defer close(renewed)
-		r.renew(limited, job, &progress, end)
-	}()
-	result, err := r.replay(limited, job, func(done float64) { progress.Store(uint64(done * 1e6)) })
-	cause := context.Cause(limited)
+	var noting panics.Group
+	noting.Loop(limited, r.log, "the progress of a replay",
+		func(ctx context.Context) { r.note(ctx, job, &progress, end) })
+	err = panics.Do(r.log, "a replay", func() (err error) {
+		result, err = r.replay(limited, job, func(done float64) { progress.Store(uint64(done * 1e6)) })
+		return err
+	})
+	cause = context.Cause(limited)
 	end(nil)
-	<-renewed
-	after := context.WithoutCancel(ctx)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		if err := r.store.ReleaseReplay(after, job, r.holder); err != nil {
-			r.log.WarnContext(ctx, "an interrupted replay begins again later", "tenant", job.Tenant, "replay", job.ID, "error", err)
-		}
-		return
-	case err != nil && errors.Is(cause, errCanceled):
-		job.State = Canceled
-	case err != nil:
-		job.State, job.Failure = Failed, failureText(cmp.Or(cause, err))
-		r.log.WarnContext(ctx, "a replay failed", "tenant", job.Tenant, "replay", job.ID, "error", err)
-	default:
-		job.State = Done
-		job.Result, _ = json.Marshal(result) // plain data
-	}
-	if err := r.store.FinishReplay(after, job, r.holder); err != nil {
-		r.log.ErrorContext(ctx, "the end of a replay could not be stored", "tenant", job.Tenant, "replay", job.ID, "error", err)
-	}
+	_ = noting.Wait()
+	return result, cause, err
 }
 
-// renew keeps the lease, and ends the work when somebody cancels it.
-func (r *Runner) renew(ctx context.Context, job *Job, progress *atomic.Uint64, end context.CancelCauseFunc) {
-	tick := time.NewTicker(renewEvery)
+// note stores the progress, and ends the work when somebody cancels or restarts it.
+func (r *runner) note(ctx context.Context, job *Job, progress *atomic.Uint64, end context.CancelCauseFunc) {
+	tick := time.NewTicker(noteEvery)
 	defer tick.Stop()
 	for {
-		isOver, err := r.store.RenewReplay(ctx, job, r.holder, float64(progress.Load())/1e6, lease)
-		if err == nil && isOver {
+		isCanceled, err := r.store.NoteReplay(ctx, job, float64(progress.Load())/1e6)
+		switch {
+		case errors.Is(err, rules.ErrNotFound):
+			end(errRestarted)
+			return
+		case err == nil && isCanceled:
 			end(errCanceled)
 			return
 		}
@@ -146,17 +153,15 @@ func failureText(err error) string {
 	case errors.Is(err, errTooLong):
 		return fmt.Sprintf("It took longer than %.0f hours; choose a shorter time, or a sample.", longestRun.Hours())
 	case errors.Is(err, errKilled):
-		return fmt.Sprintf("The programs that ran it ended before it %d times; choose a shorter time, or a sample.", maxAttempts)
+		return fmt.Sprintf("The programs that ran it ended before it %d times; choose a shorter time, or a sample.",
+			maxAttempts)
 	case errors.As(err, &mistakes):
 		return mistakes.Error()
 	}
 	return "It could not be run; the log says why. Try it again."
 }
 
-func (r *Runner) replay(ctx context.Context, job *Job, progress func(float64)) (*Result, error) {
-	if job.Attempts > maxAttempts {
-		return nil, errKilled
-	}
+func (r *runner) replay(ctx context.Context, job *Job, progress func(float64)) (*Result, error) {
 	var q Request
 	if err := json.Unmarshal(job.Request, &q); err != nil {
 		return nil, fmt.Errorf("read the request: %w", err)

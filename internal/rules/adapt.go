@@ -8,15 +8,14 @@ import (
 
 // Adapt says how a rule's rate follows the health of the backend behind it. The zero value leaves the rate alone.
 type Adapt struct {
-	// Backend names what services report on; "" for a rule that does not adapt. Rules with one backend follow the same
-	// reports.
+	// Backend names the backend whose health reports the rule follows; "" for a rule that does not adapt.
 	Backend string
-	// FloorPercent is the least share of the rule's rate, from 1 to 99.
+	// FloorPercent is the lowest share of the rule's rate, from 1 to 99.
 	FloorPercent int
-	// P99 is the longest 99th percentile of latency that is fine, in whole milliseconds up to MaxP99; 0 for no such target.
+	// P99 is the target for the 99th percentile of latency, in whole milliseconds up to MaxP99; 0 for no such target.
 	P99 time.Duration
-	// ErrorPercent is the largest share of failed requests that is fine, from MinErrorPercent to MaxErrorPercent; 0 for no
-	// such target.
+	// ErrorPercent is the highest acceptable share of failed requests, from MinErrorPercent to MaxErrorPercent; 0 for
+	// no such target.
 	ErrorPercent float64
 }
 
@@ -26,7 +25,8 @@ const (
 	MaxP99           = time.Minute
 	MinErrorPercent  = 0.01
 	MaxErrorPercent  = 50.0
-	// MaxAdapting is how many rules of a tenant can adapt. The control loop judges each of them every two seconds.
+	// MaxAdapting bounds the adapting rules of a tenant, because the control loop judges each of them every two
+	// seconds.
 	MaxAdapting = 100
 )
 
@@ -35,8 +35,7 @@ func (r *Rule) Adapts() bool {
 	return r.Adapt.Backend != "" && r.Action == ActionLimit && r.Algorithm.HasRate()
 }
 
-// IsBackendName reports whether a text can name a backend: as a plan's name, up to MaxBackendLength letters, digits, '_',
-// '.' and '-'.
+// IsBackendName reports whether a text can name a backend: up to MaxBackendLength letters, digits, '_', '.' and '-'.
 func IsBackendName(text string) bool {
 	if text == "" || len(text) > MaxBackendLength {
 		return false
@@ -49,7 +48,6 @@ func IsBackendName(text string) bool {
 	return true
 }
 
-// wrongAdapt judges how a limit adapts. The fields are those of the object adapt.
 func (r *Rule) wrongAdapt() (errs FieldErrors) {
 	a := r.Adapt
 	if a == (Adapt{}) {
@@ -60,7 +58,8 @@ func (r *Rule) wrongAdapt() (errs FieldErrors) {
 		return errs
 	}
 	if !IsBackendName(a.Backend) {
-		errs.Add("adapt.backend", fmt.Sprintf("must be 1 to %d letters, digits, '_', '.' and '-', got %q", MaxBackendLength, a.Backend))
+		errs.Add("adapt.backend", fmt.Sprintf("must be 1 to %d letters, digits, '_', '.' and '-', got %q",
+			MaxBackendLength, a.Backend))
 	}
 	errs.Add("adapt.floor_percent", r.wrongFloor())
 	if a.P99 < 0 || a.P99 > MaxP99 || a.P99%time.Millisecond != 0 {
@@ -83,33 +82,35 @@ func (r *Rule) wrongFloor() string {
 	if lowest < MinRate || float64(r.Burst)/lowest > MaxTimeToFull.Seconds() {
 		least := math.Ceil(100 * max(MinRate, float64(r.Burst)/MaxTimeToFull.Seconds()) / r.RatePerSecond)
 		if least > 99 {
-			return "must be left out with adapt: at any lower rate a bucket of this burst would take more than a year to fill"
+			return "must be left out with adapt: at any lower rate a bucket of this burst would take more than a " +
+				"year to fill"
 		}
-		return fmt.Sprintf("must be at least %.0f: at a lower rate a bucket of this burst would take more than a year to fill", least)
+		return fmt.Sprintf("must be at least %.0f: at a lower rate a bucket of this burst would take more than a "+
+			"year to fill", least)
 	}
 	return ""
 }
 
-// Step is the share of its rate that a rule has for now. It ends by itself unless the control loop renews it, so that the
-// configured rate is in force again when the loop is dead.
+// Step is the share of its rate that a rule has for now. A step expires unless the control loop renews it, so that the
+// configured rate returns when the loop is dead.
 type Step struct {
 	TenantID TenantID
 	RuleID   RuleID
 	Percent  int // of the rule's rate, from 1 to 100
 	// SteppedAt is when the share last changed.
 	SteppedAt time.Time
-	// InForceSince is when the step was written or renewed, on the database's clock. A renewal is a new limit of the same
-	// amounts, so that a process that missed one cannot leave buckets at the configured rate for long.
+	// InForceSince is when the step was written or renewed, on the database's clock. A renewal counts as a new limit of
+	// the same amounts: otherwise a process that missed it would leave buckets at the configured rate.
 	InForceSince time.Time
 	EndsAt       time.Time
-	// Cause says why, for people: "p99 is 412 ms and should be at most 300 ms".
+	// Cause is a sentence for people: "p99 is 412 ms and should be at most 300 ms".
 	Cause string
-	// Memory is what the control loop remembers, in JSON.
+	// Memory is the control loop's state, in JSON.
 	Memory   string
 	Revision int64
 }
 
-// Rate returns the rate that the step leaves of a configured one.
+// Rate applies the step to a configured rate.
 func (s *Step) Rate(configured float64) float64 { return ShareOf(configured, s.Percent) }
 
 // ShareOf returns a share of a rate, in percent.

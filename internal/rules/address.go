@@ -2,11 +2,10 @@ package rules
 
 import "net/netip"
 
-// PlainIP returns an address in the one form that rules compare and violations keep: IPv4 inside IPv6 is IPv4, and
-// there is no zone.
+// PlainIP normalizes an address for rules and violations: IPv4-mapped IPv6 becomes IPv4, and the zone is dropped.
 func PlainIP(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
 
-// PlainNetwork returns a network in that form.
+// PlainNetwork normalizes a network as PlainIP does an address.
 func PlainNetwork(network netip.Prefix) netip.Prefix {
 	if network.Addr().Is4In6() && network.Bits() >= 96 {
 		return netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96)
@@ -14,12 +13,12 @@ func PlainNetwork(network netip.Prefix) netip.Prefix {
 	return network
 }
 
-// SiteNetwork returns what a provider gives to one site at most: the /24 of an IPv4 address, or the /48 of an IPv6 address.
-// It is the zero Prefix for no address.
+// SiteNetwork returns the largest network that providers give to one site: the /24 of an IPv4 address, or the /48 of an
+// IPv6 address. It returns the zero Prefix for the zero Addr.
 func SiteNetwork(ip netip.Addr) netip.Prefix { return networkOf(ip, 24, 48) }
 
-// CustomerNetwork returns what one customer of a provider usually has: an IPv4 address, or the /64 of an IPv6 address,
-// in which any machine may take as many addresses as it likes. It is the zero Prefix for no address.
+// CustomerNetwork returns the network of one customer: an IPv4 address, or the /64 of an IPv6 address, since any
+// machine may use all addresses of a /64. It returns the zero Prefix for the zero Addr.
 func CustomerNetwork(ip netip.Addr) netip.Prefix { return networkOf(ip, 32, 64) }
 
 func networkOf(ip netip.Addr, v4, v6 int) netip.Prefix {

@@ -11,27 +11,27 @@ import (
 	_ "time/tzdata" // a container may have no zones of its own
 )
 
-// CalendarUnit is a window of the calendar.
+// CalendarUnit is the unit of a calendar window.
 type CalendarUnit string
 
-// The units. A week begins on a Monday and a month on its first day, unless the window says otherwise.
+// The units. A week begins on Monday and a month on its first day unless Window.StartDay says otherwise.
 const (
 	CalendarDay   CalendarUnit = "day"
 	CalendarWeek  CalendarUnit = "week"
 	CalendarMonth CalendarUnit = "month"
 )
 
-// Window is the window of a rule that counts in windows: a length, aligned to the Unix epoch, or a unit of the calendar.
-// The zero Window is none.
+// Window is the window of a windowed rule: a length, aligned to the Unix epoch, or a calendar unit. The zero Window is
+// none.
 type Window struct {
 	// Length is in whole seconds, up to MaxWindow; 0 for a window of the calendar.
 	Length time.Duration
 	// Calendar is "" for a window with a Length.
 	Calendar CalendarUnit
-	// Zone is the IANA name of the time zone in which a calendar's days begin; "" is UTC.
+	// Zone is the IANA name of the time zone whose midnight begins a calendar window; "" is UTC.
 	Zone string
-	// StartDay is the day on which a week (1, Monday, to 7) or a month (1 to 31) begins; 0 is the first. A month
-	// without that day begins on its last.
+	// StartDay is the first day of a week (1, Monday, to 7) or of a month (1 to 31); 0 means 1. A month that lacks the
+	// day begins on its last.
 	StartDay int
 }
 
@@ -48,7 +48,7 @@ func ParseWindow(text string) (Window, error) {
 	return Window{Length: length}, nil
 }
 
-// String writes the window's length or unit as ParseWindow reads it.
+// String formats the window's length or unit for ParseWindow.
 func (w Window) String() string {
 	if w.Calendar != "" {
 		return string(w.Calendar)
@@ -59,16 +59,18 @@ func (w Window) String() string {
 // ParseDuration parses a whole number of seconds, minutes or hours: 30s, 5m, 24h.
 func ParseDuration(text string) (time.Duration, error) {
 	units := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour}
-	if last := len(text) - 1; last > 0 && last <= 9 && text[0] != '0' && isDigits(text[:last]) && units[text[last]] != 0 {
+	if last := len(text) - 1; last > 0 && last <= 9 && text[0] != '0' && isDigits(text[:last]) &&
+		units[text[last]] != 0 {
 		n, err := strconv.ParseInt(text[:last], 10, 64)
 		if unit := units[text[last]]; err == nil && n <= int64(MaxWindow/unit) {
 			return time.Duration(n) * unit, nil
 		}
 	}
-	return 0, fmt.Errorf("must be a duration such as 30s, 5m or 24h, at most %s, got %q", FormatDuration(MaxWindow), text)
+	return 0, fmt.Errorf("must be a duration such as 30s, 5m or 24h, at most %s, got %q", FormatDuration(MaxWindow),
+		text)
 }
 
-// FormatDuration writes a duration of whole seconds in the largest unit that divides it; "" for 0.
+// FormatDuration formats whole seconds in the largest unit that divides them; "" for 0.
 func FormatDuration(d time.Duration) string {
 	switch {
 	case d == 0:
@@ -81,7 +83,7 @@ func FormatDuration(d time.Duration) string {
 	return strconv.FormatInt(int64(d/time.Second), 10) + "s"
 }
 
-// interval returns the window as Limit.Interval has it.
+// interval encodes the window as Limit.Interval.
 func (w Window) interval() int64 {
 	if w.Calendar == "" {
 		return w.Length.Microseconds()
@@ -89,23 +91,21 @@ func (w Window) interval() int64 {
 	return calendarOf(w).code
 }
 
-// calendar computes the windows of a Window of the calendar.
 type calendar struct {
 	unit     CalendarUnit
 	startDay int
 	zone     *time.Location
 	code     int64 // below 0; the same in every process
-	// latest are the starts that startsAround returned last.
+	// latest caches the last answer of startsAround.
 	latest atomic.Pointer[[4]int64]
 }
 
 var (
 	calendarsMu sync.Mutex
-	// calendars are those of all limits that this process made, by code. There are at most some 40 for each time zone.
+	// calendars holds every calendar that this process has used, by code: at most about 40 for each time zone.
 	calendars atomic.Pointer[map[int64]*calendar]
 )
 
-// calendarOf returns the calendar of a window.
 func calendarOf(w Window) *calendar {
 	startDay := max(1, w.StartDay)
 	if w.Calendar == CalendarDay {
@@ -123,7 +123,7 @@ func calendarOf(w Window) *calendar {
 	}
 	location, err := time.LoadLocation(zone)
 	if err != nil {
-		location = time.UTC // a zone that a newer process knows; rows are validated
+		location = time.UTC // only a newer process knows the zone; rows are validated
 	}
 	calendarsMu.Lock()
 	defer calendarsMu.Unlock()
@@ -139,7 +139,7 @@ func calendarOf(w Window) *calendar {
 	return c
 }
 
-// calendarAt returns the calendar with a code. For one that only another process knows it returns nil.
+// calendarAt returns the calendar with a code, or nil if only another process knows the code.
 func calendarAt(code int64) *calendar {
 	if held := calendars.Load(); held != nil {
 		return (*held)[code]
@@ -147,7 +147,6 @@ func calendarAt(code int64) *calendar {
 	return nil
 }
 
-// longest returns the longest window of the calendar.
 func (c *calendar) longest() time.Duration {
 	const day = 24 * time.Hour
 	switch {
@@ -161,8 +160,8 @@ func (c *calendar) longest() time.Duration {
 	return 31*day + 2*time.Hour
 }
 
-// windowAt returns the start and end of the window that holds a time. An unknown calendar has one window, which began
-// before every time and never ends, so that its buckets earn nothing.
+// windowAt returns the window that contains a time. An unknown calendar has one window without an end, so that its
+// buckets earn nothing.
 func (c *calendar) windowAt(at int64) (start, end int64) {
 	if c == nil {
 		return 0, at + MaxTimeToFull.Microseconds()
@@ -172,7 +171,7 @@ func (c *calendar) windowAt(at int64) (start, end int64) {
 }
 
 func (c *calendar) startsAround(now int64) [4]int64 {
-	if c == nil { // all are ahead, so that a store does not decide
+	if c == nil { // all in the future, so that the store does not choose one
 		year := MaxTimeToFull.Microseconds()
 		return [4]int64{now + year, now + 2*year, now + 3*year, now + 4*year}
 	}
@@ -181,7 +180,7 @@ func (c *calendar) startsAround(now int64) [4]int64 {
 	}
 	local := time.UnixMicro(now).In(c.zone)
 	var starts [4]int64
-	// The window of a neighbouring period may hold the time: a month may begin on its last day.
+	// The period before or after may contain the time: a month may begin on its last day.
 	period := 1
 	for c.start(local, period) > now {
 		period--
@@ -201,7 +200,7 @@ func (c *calendar) startsAround(now int64) [4]int64 {
 	return starts
 }
 
-// start returns when the window begins that is some periods after a time's own.
+// start returns the start of the window that is this many periods after the one of local.
 func (c *calendar) start(local time.Time, periods int) int64 {
 	year, month, day := local.Date()
 	switch c.unit {
@@ -218,7 +217,7 @@ func (c *calendar) start(local time.Time, periods int) int64 {
 	return startOfDay(year, month, day, c.zone).UnixMicro()
 }
 
-// startOfDay returns the first moment of a day, which is after midnight where clocks are put forward at midnight.
+// startOfDay returns the first moment of a day. Where clocks go forward at midnight, that is later than midnight.
 func startOfDay(year int, month time.Month, day int, zone *time.Location) time.Time {
 	midnight := time.Date(year, month, day, 0, 0, 0, 0, zone)
 	wanted := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
@@ -232,13 +231,13 @@ func startOfDay(year int, month time.Month, day int, zone *time.Location) time.T
 	return end
 }
 
-// wrong returns what is wrong with a window of an algorithm.
 func (w Window) wrong() FieldErrors {
 	var errs FieldErrors
 	switch w.Calendar {
 	case "":
 		if w.Length < time.Second || w.Length > MaxWindow || w.Length%time.Second != 0 {
-			errs.Add("window", fmt.Sprintf("must be day, week, month or whole seconds up to %s, such as 30s, 5m or 24h", FormatDuration(MaxWindow)))
+			errs.Add("window", fmt.Sprintf("must be day, week, month or whole seconds up to %s, such as 30s, 5m or 24h",
+				FormatDuration(MaxWindow)))
 		}
 		if w.Zone != "" {
 			errs.Add("window_zone", "must be left out: only windows of day, week and month have a time zone")
@@ -265,7 +264,7 @@ func (w Window) wrong() FieldErrors {
 	return errs
 }
 
-// mustBeNone returns an error for each part of a window that a rule cannot have.
+// mustBeNone returns an error for each part of a window that the rule cannot have.
 func (w Window) mustBeNone(why string) FieldErrors {
 	var errs FieldErrors
 	errs.addIf(w.Length != 0 || w.Calendar != "", "window", "must be left out: "+why)
@@ -275,7 +274,7 @@ func (w Window) mustBeNone(why string) FieldErrors {
 }
 
 func wrongZone(name string) string {
-	// LoadLocation takes "Local", which differs from machine to machine.
+	// LoadLocation accepts "Local", which differs from machine to machine.
 	if _, err := time.LoadLocation(name); err != nil || strings.EqualFold(name, "local") {
 		return fmt.Sprintf("must be a time zone such as Europe/Berlin or UTC, got %q", name)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// DescribeLimit writes the limit of a rule that limits as people say it:
+// DescribeLimit describes the limit of a rule with ActionLimit for people:
 //
 //	10 per second, bursts to 50
 //	5 every 10 s, bursts to 20
@@ -33,12 +33,14 @@ func (r *Rule) DescribeLimit() string {
 	}
 	step := r.RatePerSecond * r.RefillInterval.Seconds()
 	if whole := math.Round(step); whole >= 1 && math.Abs(step-whole) < 1e-9*whole {
-		return grouped(strconv.FormatFloat(whole, 'f', -1, 64)) + " every " + DescribeDuration(r.RefillInterval) + ", bursts to " + burst
+		return grouped(strconv.FormatFloat(whole, 'f', -1, 64)) + " every " + DescribeDuration(r.RefillInterval) +
+			", bursts to " + burst
 	}
-	return describeRate(r.RatePerSecond, r.RateUnit) + " in steps of " + DescribeDuration(r.RefillInterval) + ", bursts to " + burst
+	return describeRate(r.RatePerSecond, r.RateUnit) + " in steps of " + DescribeDuration(r.RefillInterval) +
+		", bursts to " + burst
 }
 
-// DescribeAmounts writes an override's rate and burst without its rule: 10 per second, bursts to 50.
+// DescribeAmounts describes an override's rate and burst without its rule: 10 per second, bursts to 50.
 func DescribeAmounts(perSecond float64, unit RateUnit, burst int64) string {
 	if perSecond == 0 {
 		return "burst " + grouped(strconv.FormatInt(burst, 10))
@@ -46,7 +48,7 @@ func DescribeAmounts(perSecond float64, unit RateUnit, burst int64) string {
 	return describeRate(perSecond, unit) + ", bursts to " + grouped(strconv.FormatInt(burst, 10))
 }
 
-// Describe writes a limit of the rule, which may be an override's, as DescribeLimit writes the rule's own.
+// Describe describes another limit of the rule, such as an override, as DescribeLimit does.
 func (r *Rule) Describe(limit Limit) string {
 	own := *r
 	own.RatePerSecond, own.Burst = limit.Rate, limit.Burst
@@ -58,7 +60,7 @@ func describeRate(perSecond float64, unit RateUnit) string {
 	return grouped(number) + " per " + string(unit)
 }
 
-// describe writes the window so that it can stand after "per" and "in any".
+// describe returns a text that follows "per" and "in any".
 func (w Window) describe() string {
 	switch w.Length {
 	case 0:
@@ -95,8 +97,8 @@ func ordinal(n int) string {
 	return strconv.Itoa(n) + ending
 }
 
-// DescribeDuration writes a duration of whole seconds as people say it: 10 s, 90 s, 2 min 30 s, 36 h, 7 days. A unit is
-// used from two of it, and for exactly one. The UI writes durations alike: both read the cases of testdata/grammar.json.
+// DescribeDuration describes whole seconds for people: 10 s, 90 s, 2 min 30 s, 36 h, 7 days. A unit is used for exactly
+// one or from two. The UI does the same; both are tested with testdata/grammar.json.
 func DescribeDuration(d time.Duration) string {
 	var text []byte
 	for _, unit := range [...]struct {

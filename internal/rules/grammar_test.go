@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// grammar is testdata/grammar.json: what patterns and rates mean here and in the UI, whose tests read the file too.
+// grammar is testdata/grammar.json, the cases of patterns and rates that the UI's tests read too.
 type grammar struct {
 	Patterns []struct {
 		Text, Prints string // Prints is "" where it is Text
@@ -45,7 +45,6 @@ type grammar struct {
 	}
 }
 
-// spanCase is a duration or a window.
 type spanCase struct {
 	Text, Prints string // Prints is "" where it is Text
 	Seconds      int64
@@ -76,7 +75,8 @@ func TestGrammar(t *testing.T) {
 			want = c.Text
 		}
 		if err != nil || p.String() != want || p.Scope() != c.Scope || p.SplitsByUser() != c.SplitsByUser {
-			t.Errorf("%s is %s of scope %s, splits by user: %v, error %v; want %+v", c.Text, p, p.Scope(), p.SplitsByUser(), err, c)
+			t.Errorf("%s is %s of scope %s, splits by user: %v, error %v; want %+v", c.Text, p, p.Scope(),
+				p.SplitsByUser(), err, c)
 		}
 	}
 	for _, c := range cases.InvalidPatterns {
@@ -120,7 +120,8 @@ func TestGrammarOfDurationsAndWindows(t *testing.T) {
 	}
 	for _, c := range cases.Windows {
 		w, err := ParseWindow(c.Text)
-		if want := (Window{Length: time.Duration(c.Seconds) * time.Second, Calendar: c.Calendar}); err != nil || w != want || w.String() != c.prints() {
+		if want := (Window{Length: time.Duration(c.Seconds) * time.Second, Calendar: c.Calendar}); err != nil ||
+			w != want || w.String() != c.prints() {
 			t.Errorf("%s is read as %+v and written as %s, error %v; want %+v", c.Text, w, w, err, c)
 		}
 	}
@@ -131,7 +132,7 @@ func TestGrammarOfDurationsAndWindows(t *testing.T) {
 	}
 }
 
-// The UI also rounds what it measured; limits are exact, so only whole seconds are written here.
+// The UI also formats measured durations, with decimals; limits are whole seconds.
 func TestDurationsAreDescribedAsPeopleSayThem(t *testing.T) {
 	t.Parallel()
 	for _, c := range readGrammar(t).Spoken {

@@ -7,14 +7,14 @@ import (
 	"unicode"
 )
 
-// RuleIdentity is what names a rule within its tenant.
+// RuleIdentity identifies a rule within its tenant.
 type RuleIdentity struct {
 	Pattern string // canonical text
 	Plan    string // "" for all plans
 	Name    string
 }
 
-// Identity returns what names the rule within its tenant.
+// Identity returns the rule's identity.
 func (r *Rule) Identity() RuleIdentity {
 	return RuleIdentity{Pattern: r.Pattern.String(), Plan: r.Plan, Name: r.Name}
 }
@@ -28,7 +28,7 @@ func (id RuleIdentity) Compare(other RuleIdentity) int {
 	)
 }
 
-// String names the rule for people: user:{user_id} [free] daily.
+// String formats the identity for people: user:{user_id} [free] daily.
 func (id RuleIdentity) String() string {
 	text := Visible(id.Pattern)
 	if id.Plan != "" {
@@ -40,7 +40,7 @@ func (id RuleIdentity) String() string {
 	return text
 }
 
-// Visible keeps a text that could break a line or steer a terminal from doing so.
+// Visible quotes a text that could break a line or control a terminal.
 func Visible(text string) string {
 	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text

@@ -9,49 +9,45 @@ import (
 	"unicode/utf8"
 )
 
-// Pattern is a parsed key pattern: which requests match, and which of them share a bucket. It is
-// immutable; the zero Pattern is invalid and matches nothing.
+// Pattern is a parsed, immutable key pattern. It selects requests and assigns them to buckets. The zero Pattern is
+// invalid and matches nothing.
 //
 // A pattern is the word global alone, or segments joined with a colon, each field at most once:
 //
-//	pattern  = "global" / segment *( ":" segment )
-//	segment  = "user:" value / "ip:" value / "attr." name ":" value / "endpoint:" endpoint
-//	value    = placeholder / text
+//	pattern = "global" / segment *( ":" segment )
+//	segment = "user:" value / "ip:" value / "attr." name ":" value / "endpoint:" endpoint
+//	value = placeholder / text
 //	endpoint = placeholder / [ method " " ] text [ "*" ]
-//	text     = bare / DQUOTE quoted DQUOTE
+//	text = bare / DQUOTE quoted DQUOTE
 //
-// A placeholder is {user_id}, {endpoint}, {ip} or {attr.NAME} and fits its own field alone. It
-// matches every value and gives each its own bucket; a text matches that value and all that match
-// share a bucket. Other braces are text, as in /users/{id}, but a bare text that is nothing except
-// one {word} is refused, because it is most likely a misspelt placeholder.
+// A placeholder is {user_id}, {endpoint}, {ip} or {attr.NAME}, for its own field only. It matches every value and gives
+// each a bucket of its own. A text matches one value, in one bucket. Other braces are text, as in /users/{id}, but a
+// bare {word} is refused as a probable misspelling of a placeholder.
 //
-// Quotes take text as it is: what stands in them is never a placeholder, a method or a star, so
-// user:"{user_id}" is the one user with that name. A quote inside is doubled. Text must be quoted
-// if it contains a colon or a quote, begins or ends with a space, or looks like a placeholder, and in
-// an endpoint also if it contains a space or a star.
+// Quoted text is literal: user:"{user_id}" is the one user with that name. A quote inside is doubled. Text must be
+// quoted if it contains a colon or a quote, begins or ends with a space, or looks like a placeholder. In an endpoint it
+// must also be quoted if it contains a space or a star.
 //
-// An endpoint may begin with a method in capital letters, which then must be the request's, and may
-// end with /*, which matches whatever begins with the text before the star: /api/* matches
-// /api/search and not /api. Both stay outside quotes: POST "/v1/charges:capture", "/users/:id/"*.
-// Stars elsewhere are refused unless quoted ("/files/*name"), so that nobody takes one for a
-// wildcard.
+// An endpoint may begin with a method in capital letters, which must equal the request's. It may end with /*, which
+// matches every endpoint with the text before the star as its prefix: /api/* matches /api/search and not /api. Both
+// stay outside quotes: POST "/v1/charges:capture", "/users/:id/"*. Other stars are refused unless quoted
+// ("/files/*name"), because a reader would take them for wildcards.
 //
-// An ip is an address or a network in CIDR notation without host bits; IPv6 needs quotes for its
-// colons. ::ffff:a.b.c.d is IPv4.
+// An ip is an address or a network in CIDR notation without host bits; IPv6 needs quotes for its colons. ::ffff:a.b.c.d
+// is IPv4.
 //
-// One meaning has one text, which String prints: quotes only where they must be, addresses in their
-// shortest form, and after the fields of the scope the others in the order user, attr (by name),
-// endpoint, ip.
+// String prints the canonical text of a meaning: quotes only where required, addresses in their shortest form, first
+// the fields of the scope, then user, attr (by name), endpoint, ip.
 type Pattern struct {
 	text     string
 	scope    Scope
 	segments []Segment
 }
 
-// Field is what a segment of a pattern looks at.
+// Field is the part of a request that a segment tests.
 type Field string
 
-// The fields. Global looks at nothing and is a pattern by itself.
+// The fields. Global tests nothing and is a pattern by itself.
 const (
 	FieldUser      Field = "user"
 	FieldEndpoint  Field = "endpoint"
@@ -60,21 +56,21 @@ const (
 	FieldGlobal    Field = "global"
 )
 
-// Segment is one condition of a pattern. All of them must hold for a request to match.
+// Segment is one condition of a pattern. A request matches if all of them hold.
 type Segment struct {
 	Field     Field
 	Attribute string // the attribute's name, for FieldAttribute
-	// Placeholder says that any value matches and each has its own bucket. If false, the rest
-	// says which values match, and all of them share a bucket.
+	// Placeholder matches any value and gives each its own bucket. If false, the fields below select the values, and
+	// all of them share a bucket.
 	Placeholder bool
 	Value       string       // a user id, attribute value or endpoint; with Below the part up to the star
 	Method      string       // endpoint only: matches this method alone; "" for all
-	Below       bool         // endpoint only: matches whatever starts with Value
+	Below       bool         // endpoint only: matches every endpoint with the prefix Value
 	Prefix      netip.Prefix // ip only
 }
 
-// The longest parts of a pattern, in bytes. A whole pattern is shorter than the longest endpoint
-// that a check may carry, so endpoints need no bound of their own.
+// The longest parts of a pattern, in bytes. A pattern is shorter than the longest endpoint of a check, so endpoints
+// need no bound of their own.
 const (
 	maxPatternLength        = 512
 	MaxUserIDLength         = 256
@@ -82,8 +78,8 @@ const (
 	MaxAttributeValueLength = 256
 )
 
-// ParsePattern reads a key pattern; see Pattern for the grammar. Its errors say the byte at which
-// the text stops making sense, counted from 0, and what was expected there.
+// ParsePattern reads a key pattern; see Pattern for the grammar. An error names the byte, counted from 0, at which the
+// text is wrong, and what was expected there.
 func ParsePattern(text string) (Pattern, error) {
 	if err := checkPatternText(text); err != nil {
 		return Pattern{}, err
@@ -100,7 +96,8 @@ func ParsePattern(text string) (Pattern, error) {
 			return Pattern{}, err
 		}
 		if slices.ContainsFunc(segments, segment.sameField) {
-			return Pattern{}, patternError(start, "%s stands here a second time: each field can be given once", segment.name())
+			return Pattern{}, patternError(start, "%s stands here a second time: each field can be given once",
+				segment.name())
 		}
 		segments = append(segments, segment)
 		if scan.done() {
@@ -117,7 +114,8 @@ func checkPatternText(text string) error {
 		return patternError(0, "expected global, or a segment such as user:{user_id}, found nothing")
 	}
 	if len(text) > maxPatternLength {
-		return patternError(maxPatternLength, "expected the end: a pattern has at most %d bytes, this one has %d", maxPatternLength, len(text))
+		return patternError(maxPatternLength, "expected the end: a pattern has at most %d bytes, this one has %d",
+			maxPatternLength, len(text))
 	}
 	if at := strings.IndexByte(text, 0); at >= 0 {
 		return patternError(at, "expected text, found a NUL byte")
@@ -136,7 +134,7 @@ func patternError(at int, format string, args ...any) error {
 	return fmt.Errorf("at byte %d: %s", at, fmt.Sprintf(format, args...))
 }
 
-// newPattern puts the segments into their one order and prints them.
+// newPattern sorts the segments into canonical order.
 func newPattern(segments []Segment) Pattern {
 	scope := segments[0].Field.scope()
 	rank := func(s Segment) int {
@@ -155,17 +153,17 @@ func newPattern(segments []Segment) Pattern {
 	return Pattern{text: strings.Join(texts, ":"), scope: scope, segments: segments}
 }
 
-// String prints the pattern in its one canonical form, which ParsePattern reads back.
+// String returns the canonical text.
 func (p Pattern) String() string { return p.text }
 
-// Scope is the tier of limit that a rule with this pattern is: the field of its first segment. A
-// caller's attributes belong to the user. The zero Pattern has none.
+// Scope returns the tier of a rule with this pattern: the field of its first segment. Attributes belong to the user.
+// The zero Pattern has none.
 func (p Pattern) Scope() Scope { return p.scope }
 
-// Segments are the pattern's conditions, in the order they are printed. Do not change them.
+// Segments returns the pattern's conditions in printed order. Do not modify them.
 func (p Pattern) Segments() []Segment { return p.segments }
 
-// SplitsByUser reports whether the pattern contains user:{user_id}, so that each user has separate buckets.
+// SplitsByUser reports whether the pattern contains user:{user_id}, so that each user has buckets of their own.
 func (p Pattern) SplitsByUser() bool {
 	for i := range p.segments {
 		if p.segments[i].Field == FieldUser && p.segments[i].Placeholder {
@@ -182,7 +180,6 @@ func (f Field) scope() Scope {
 	return Scope(f)
 }
 
-// name is what stands before the segment's colon.
 func (s Segment) name() string {
 	if s.Field == FieldAttribute {
 		return "attr." + s.Attribute
@@ -192,7 +189,7 @@ func (s Segment) name() string {
 
 func (s Segment) sameField(other Segment) bool { return s.name() == other.name() }
 
-// placeholder is the one placeholder that fits the segment.
+// placeholder returns the only placeholder that is valid in the segment.
 func (s Segment) placeholder() string {
 	if s.Field == FieldUser {
 		return "{user_id}"
@@ -200,7 +197,6 @@ func (s Segment) placeholder() string {
 	return "{" + s.name() + "}"
 }
 
-// text prints the segment.
 func (s Segment) text() string {
 	switch {
 	case s.Field == FieldGlobal:
@@ -222,7 +218,7 @@ func (s Segment) text() string {
 	return s.name() + ":" + text
 }
 
-// quote puts a text into quotes if it would not be read back as itself without.
+// quote quotes a text that the scanner would otherwise read differently.
 func (s Segment) quote(text string) string {
 	if strings.ContainsAny(text, `:"`) || strings.TrimSpace(text) != text || isBraced(text) ||
 		s.Field == FieldEndpoint && strings.ContainsAny(text, " *") {
@@ -231,7 +227,7 @@ func (s Segment) quote(text string) string {
 	return text
 }
 
-// isBraced reports whether a text is one {word} and nothing else.
+// isBraced reports whether a text is a single {word}.
 func isBraced(text string) bool {
 	inner, opens := strings.CutPrefix(text, "{")
 	inner, closes := strings.CutSuffix(inner, "}")

@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// patternScanner reads a pattern from left to right.
 type patternScanner struct {
 	text string
 	pos  int // of the next byte
@@ -16,7 +15,6 @@ func (p *patternScanner) done() bool { return p.pos == len(p.text) }
 
 func (p *patternScanner) rest() string { return p.text[p.pos:] }
 
-// skip steps over the byte if it comes next.
 func (p *patternScanner) skip(b byte) bool {
 	if p.done() || p.text[p.pos] != b {
 		return false
@@ -25,7 +23,7 @@ func (p *patternScanner) skip(b byte) bool {
 	return true
 }
 
-// upTo steps over everything before the next of the given bytes, or to the end.
+// upTo consumes everything before the next of the given bytes, or to the end.
 func (p *patternScanner) upTo(stops string) string {
 	start := p.pos
 	if n := strings.IndexAny(p.rest(), stops); n >= 0 {
@@ -74,7 +72,6 @@ func (p *patternScanner) segment() (Segment, error) {
 	return segment, nil
 }
 
-// field reads a field's name and the colon behind it.
 func (p *patternScanner) field() (Segment, error) {
 	start := p.pos
 	name := p.upTo(":")
@@ -84,12 +81,16 @@ func (p *patternScanner) field() (Segment, error) {
 	case isAttribute && IsAttributeName(attribute):
 		segment = Segment{Field: FieldAttribute, Attribute: attribute}
 	case isAttribute:
-		return Segment{}, patternError(start+len("attr."), "expected an attribute's name of 1 to %d letters, digits, '_', '.' or '-', found %q",
+		return Segment{}, patternError(start+len("attr."),
+			"expected an attribute's name of 1 to %d letters, digits, '_', '.' or '-', found %q",
 			MaxAttributeNameLength, attribute)
 	case segment.Field == FieldGlobal:
-		return Segment{}, patternError(start, "global stands alone: a pattern is either global or made of the other fields")
+		return Segment{}, patternError(start,
+			"global stands alone: a pattern is either global or made of the other fields")
 	case segment.Field != FieldUser && segment.Field != FieldEndpoint && segment.Field != FieldIP:
-		return Segment{}, patternError(start, "expected user, endpoint, ip or attr.NAME, found %q; a value that contains ':' is written in double quotes", name)
+		return Segment{}, patternError(start,
+			"expected user, endpoint, ip or attr.NAME, found %q; a value that contains ':' is written in double quotes",
+			name)
 	}
 	if !p.skip(':') {
 		return Segment{}, patternError(p.pos, "expected ':' and a value after %s", name)
@@ -97,17 +98,16 @@ func (p *patternScanner) field() (Segment, error) {
 	return segment, nil
 }
 
-// IsAttributeName reports whether a name is one that attributes can have, in checks and patterns alike.
+// IsAttributeName reports whether a name is valid for an attribute, in checks and patterns.
 func IsAttributeName(name string) bool {
 	return name != "" && len(name) <= MaxAttributeNameLength && strings.IndexFunc(name, isNotNameRune) < 0
 }
 
-// isNotNameRune tells what attribute and plan names are not made of.
 func isNotNameRune(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '.' && r != '-'
 }
 
-// method reads a method and the space behind it, if they come next.
+// method consumes a method and the space after it, if they come next.
 func (p *patternScanner) method() string {
 	method, _, spaced := strings.Cut(p.rest(), " ")
 	if !spaced || !isMethod(method) {
@@ -131,16 +131,19 @@ func (p *patternScanner) literal() (text string, quoted bool, err error) {
 	text = p.upTo(`:"`)
 	switch {
 	case strings.HasPrefix(p.rest(), `"`):
-		return "", false, patternError(p.pos, "expected no quote inside a bare value: write the whole value in double quotes, and each quote in it twice")
+		return "", false, patternError(p.pos,
+			"expected no quote inside a bare value: write the whole value in double quotes, and each quote in it twice")
 	case text == "":
-		return "", false, patternError(start, "expected a value, found nothing; a value that contains ':' is written in double quotes")
+		return "", false, patternError(start,
+			"expected a value, found nothing; a value that contains ':' is written in double quotes")
 	case strings.TrimSpace(text) != text:
-		return "", false, patternError(start, "expected a value without space around it, found %q; if the space belongs to it, write it in double quotes", text)
+		return "", false, patternError(start,
+			"expected a value without space around it, found %q; if the space belongs to it, write it in double quotes",
+			text)
 	}
 	return text, false, nil
 }
 
-// quoted reads up to the closing quote and past it.
 func (p *patternScanner) quoted(start int) (string, error) {
 	var text strings.Builder
 	for {
@@ -162,15 +165,17 @@ func (p *patternScanner) quoted(start int) (string, error) {
 func (s Segment) asPlaceholder(text string, at int) (Segment, error) {
 	switch {
 	case text != s.placeholder():
-		return Segment{}, patternError(at, "unknown placeholder %s: %s takes %s, or %q in double quotes for that very text", text, s.name(), s.placeholder(), text)
+		return Segment{}, patternError(at,
+			"unknown placeholder %s: %s takes %s, or %q in double quotes for that very text", text, s.name(),
+			s.placeholder(), text)
 	case s.Method != "":
-		return Segment{}, patternError(at, "expected an endpoint after the method %s, found %s, which stands for all of them", s.Method, text)
+		return Segment{}, patternError(at,
+			"expected an endpoint after the method %s, found %s, which stands for all of them", s.Method, text)
 	}
 	s.Placeholder = true
 	return s, nil
 }
 
-// cutStar separates the star of a bare endpoint that ends with /*.
 func cutStar(text string) (value string, below bool) {
 	if strings.HasSuffix(text, "/*") {
 		return strings.TrimSuffix(text, "*"), true
@@ -185,9 +190,11 @@ func (s Segment) checkEndpoint(quoted bool) error {
 	case quoted:
 		return nil
 	case strings.Contains(s.Value, "*"):
-		return fmt.Errorf("expected '*' only at the end, after '/', as in /api/*; if the star belongs to a route template, write it in double quotes: %q", s.Value)
+		return fmt.Errorf("expected '*' only at the end, after '/', as in /api/*; if the star belongs to a route "+
+			"template, write it in double quotes: %q", s.Value)
 	case strings.Contains(s.Value, " "):
-		return fmt.Errorf("expected no space except after a method in capital letters; if it belongs to the endpoint, write it in double quotes: %q", s.Value)
+		return fmt.Errorf("expected no space except after a method in capital letters; if it belongs to the "+
+			"endpoint, write it in double quotes: %q", s.Value)
 	}
 	return nil
 }
@@ -199,8 +206,7 @@ func checkLength(what, text string, most int) error {
 	return nil
 }
 
-// parseNetwork reads an address or a network in CIDR notation, and turns an IPv4-mapped IPv6 one
-// into IPv4.
+// parseNetwork reads an address or a network in CIDR notation; IPv4-mapped IPv6 becomes IPv4.
 func parseNetwork(text string) (netip.Prefix, error) {
 	addr, err := netip.ParseAddr(text)
 	if err == nil && addr.Zone() == "" {
@@ -209,7 +215,8 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	}
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
-		return netip.Prefix{}, fmt.Errorf(`expected {ip}, an address such as 203.0.113.7 or "2001:db8::1" in quotes, or a network such as 203.0.113.0/24, found %q`, text)
+		return netip.Prefix{}, fmt.Errorf(
+			`expected {ip}, an address such as 203.0.113.7 or "2001:db8::1" in quotes, or a network such as 203.0.113.0/24, found %q`, text)
 	}
 	prefix = PlainNetwork(prefix)
 	if masked := prefix.Masked(); masked != prefix {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Thing is a kind of thing that a quota limits.
+// Thing is a kind of row that a quota limits.
 type Thing string
 
-// The things that have quotas. An assigned plan is what is stored of a user. API keys count until they are revoked or
-// expire, overrides until they are removed.
+// The kinds with quotas. A user counts while a plan is assigned to it, an API key until it is revoked or expires, an
+// override until it is removed.
 const (
 	ThingPlans     Thing = "plans"
 	ThingRules     Thing = "rules"
@@ -22,14 +22,14 @@ const (
 	ThingMembers   Thing = "members"
 )
 
-// Things are all things with quotas, in the order in which people are shown them.
+// Things lists all kinds in the UI's order.
 var Things = []Thing{ThingPlans, ThingRules, ThingOverrides, ThingUsers, ThingKeys, ThingAlerts, ThingMembers}
 
 // MaxQuota is the highest quota that can be set.
 const MaxQuota = 1_000_000_000
 
-// Quota is how many of a thing a tenant holds and may hold. Held can be above Allowed: a quota that is lowered removes
-// nothing, and refuses more.
+// Quota is how many of a thing a tenant has (Held) and may have (Allowed). Held exceeds Allowed after the quota was
+// lowered: nothing is removed, but more is refused.
 type Quota struct {
 	Thing         Thing
 	Held, Allowed int64
@@ -37,7 +37,7 @@ type Quota struct {
 	IsDefault     bool  // the tenant has no exception
 }
 
-// Quotas are a tenant's, one for each of Things.
+// Quotas are a tenant's quotas, one for each of Things.
 type Quotas struct {
 	Version int64 // of the exceptions; 0 if the tenant never had any
 	Of      []Quota
@@ -45,14 +45,14 @@ type Quotas struct {
 
 // QuotaUse counts the tenants that are near a quota.
 type QuotaUse struct {
-	Near int // that hold 90 % of it, but not all
-	Full int // that hold all of it, or more
+	Near int // at 90 % of the quota or more, but below it
+	Full int // at the quota or above
 }
 
 // Exceptions are the quotas of a tenant that differ from the defaults.
 type Exceptions map[Thing]int64
 
-// Validate returns what is wrong.
+// Validate returns the mistakes.
 func (e Exceptions) Validate() (wrong FieldErrors) {
 	for _, thing := range Things {
 		if n, ok := e[thing]; ok && (n < 0 || n > MaxQuota) {
@@ -65,23 +65,24 @@ func (e Exceptions) Validate() (wrong FieldErrors) {
 // QuotaStore reads and changes quotas.
 type QuotaStore interface {
 	Quotas(ctx context.Context, tenant TenantID) (Quotas, error)
-	// PutQuotas replaces a tenant's exceptions, if their version is the expected one. It is ErrChanged if it is not.
+	// PutQuotas replaces a tenant's exceptions. It returns ErrChanged if their version is not the expected one.
 	PutQuotas(ctx context.Context, by Actor, tenant TenantID, exceptions Exceptions, expected Expected) (Quotas, error)
 }
 
-// QuotaError is for a write after which a tenant would hold more of a thing than it may. Nothing was written.
+// QuotaError refuses a write that would exceed a quota. Nothing was written.
 type QuotaError struct {
 	Thing                    Thing
 	Held, WouldHold, Allowed int64
 }
 
-// Error says what the quota is, what is held and would be, and who can raise it.
+// Error names the quota, the present and the attempted number, and the remedies.
 func (e QuotaError) Error() string {
-	return fmt.Sprintf("the tenant's capacity is %s; it holds %s and would hold %s. %s, or ask a platform admin to raise the capacity",
+	return fmt.Sprintf("the tenant's capacity is %s; it holds %s and would hold %s. %s, or ask a platform admin to "+
+		"raise the capacity",
 		counted(e.Allowed, e.Thing), amount(e.Held), amount(e.WouldHold), e.Thing.howToMakeRoom())
 }
 
-// Room returns the QuotaError of a write that adds so many, or nil.
+// Room returns a QuotaError if adding this many would exceed the quota, else nil.
 func (q *Quota) Room(added int64) error {
 	if added > 0 && q.Held+added > q.Allowed {
 		return QuotaError{Thing: q.Thing, Held: q.Held, WouldHold: q.Held + added, Allowed: q.Allowed}
@@ -102,7 +103,6 @@ func (t Thing) howToMakeRoom() string {
 	}
 }
 
-// counted writes "1 rule" or "10,000 rules".
 func counted(n int64, thing Thing) string {
 	name := strings.ReplaceAll(string(thing), "_", " ")
 	switch thing {

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// ParseRate reads a rate as people write it, a decimal number per unit: 1000/day, 10/second,
-// 0.5/minute. There are no short forms, signs or exponents. It answers in tokens per second, the
-// quotient of the number and the unit's length as a float64, which is what every other program
-// that divides the two gets. The range is not checked here.
+// ParseRate reads a decimal number per unit: 1000/day, 10/second, 0.5/minute. Short forms, signs and exponents are
+// refused. The result is in tokens per second: the float64 quotient of the number and the unit's length, as any other
+// program computes it. The range is not checked.
 func ParseRate(text string) (perSecond float64, unit RateUnit, err error) {
 	number, name, _ := strings.Cut(text, "/")
 	unit = RateUnit(name)
 	whole, decimals, pointed := strings.Cut(number, ".")
 	if unit.seconds() == 0 || !isDigits(whole) || (pointed && !isDigits(decimals)) {
-		return 0, "", fmt.Errorf("must be a number per second, minute, hour or day, such as 1000/day or 0.5/minute, got %q", text)
+		return 0, "", fmt.Errorf("must be a number per second, minute, hour or day, such as 1000/day or 0.5/minute, "+
+			"got %q", text)
 	}
 	perUnit, err := strconv.ParseFloat(number, 64)
 	if err != nil {
@@ -28,14 +28,13 @@ func isDigits(text string) bool {
 	return text != "" && strings.Trim(text, "0123456789") == ""
 }
 
-// FormatRate writes a rate so that ParseRate reads back the very same one: the shortest number per
-// its unit, or per second if no number per that unit gives exactly this rate.
+// FormatRate formats a rate so that ParseRate returns exactly the same float64: the shortest number per its unit, or
+// per second if no number per that unit is exact.
 func FormatRate(perSecond float64, unit RateUnit) string {
 	number, unit := ratePerUnit(perSecond, unit)
 	return number + "/" + string(unit)
 }
 
-// grouped puts a comma before each three digits of a number's whole part.
 func grouped(number string) string {
 	whole, decimals, pointed := strings.Cut(number, ".")
 	for at := len(whole) - 3; at > 0; at -= 3 {
@@ -47,7 +46,7 @@ func grouped(number string) string {
 	return whole
 }
 
-// DescribeRate writes different texts for different rates and for different units of one rate.
+// DescribeRate describes a rate for people. Different rates, and different units of one rate, give different texts.
 func DescribeRate(perSecond float64, unit RateUnit) string {
 	number, of := ratePerUnit(perSecond, unit)
 	text := grouped(number) + " per " + string(of)
@@ -57,8 +56,8 @@ func DescribeRate(perSecond float64, unit RateUnit) string {
 	return text
 }
 
-// ratePerUnit returns the shortest decimal that, divided by the unit, is exactly the rate. Where the
-// quotient's doubles lie closer than the number's, some rates have none.
+// ratePerUnit returns the shortest decimal that gives exactly the rate when divided by the unit. Some rates have none,
+// because doubles near the quotient are denser than doubles near the number.
 func ratePerUnit(perSecond float64, unit RateUnit) (number string, of RateUnit) {
 	perUnit := perSecond * unit.seconds()
 	for digits := 1; digits <= 17; digits++ {

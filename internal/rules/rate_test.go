@@ -11,7 +11,8 @@ import (
 func TestRatesThatAreNotANumberPerUnitAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"10", "10/s", "10/Day", "10 / day", "10/day ", "1_000/day", ".5/day", strings.Repeat("9", 400) + "/day", // the UI reads some of these
+		// the UI accepts some of these
+		"10", "10/s", "10/Day", "10 / day", "10/day ", "1_000/day", ".5/day", strings.Repeat("9", 400) + "/day",
 	} {
 		if rate, unit, err := ParseRate(text); err == nil {
 			t.Errorf("%q is read as %v per %s, want an error", text, rate, unit)
@@ -34,8 +35,7 @@ func TestEveryRateIsReadBackExactly(t *testing.T) {
 
 func TestARateWithoutANumberPerItsUnitIsWrittenPerSecond(t *testing.T) {
 	t.Parallel()
-	// Doubles just below 2 lie twice as near to each other as the numbers per hour that stand for
-	// them, so some of them are no quotient.
+	// Doubles just below 2 are twice as dense as the numbers per hour, so some of them are the quotient of none.
 	rate := 2.0
 	for range 1000 {
 		rate = math.Nextafter(rate, 0)

@@ -1,20 +1,21 @@
 package rules
 
-import "net/netip"
+import (
+	"net/netip"
+	"strings"
+)
 
-// Request is the identity and endpoint that a check asks about. A field that is empty has no
-// value: a rule that needs it does not match.
+// Request is the identity and endpoint of a check. A rule that needs an empty field does not match.
 type Request struct {
 	UserID     string
-	Plan       string // the plan the check names; "" leaves it to the user's assignment
+	Plan       string // named by the check; "" for the user's assigned plan
 	Endpoint   string // compared byte for byte
 	Method     string
 	IP         netip.Addr // the zero Addr for none; ::ffff:a.b.c.d is IPv4
 	Attributes []Attribute
 }
 
-// Attribute is one of the caller's own values, such as the model or the organisation. Names are
-// unique within a request.
+// Attribute is a value of the caller, such as the model or the organisation. Names are unique within a request.
 type Attribute struct{ Name, Value string }
 
 // Attribute returns the value of the attribute with that name, or "".
@@ -27,35 +28,34 @@ func (r *Request) Attribute(name string) string {
 	return ""
 }
 
-// Match is one rule that a request meets.
+// IsToken reports whether a text has only tchar of RFC 9110, section 5.6.2, as methods and names of headers do.
+func IsToken(text string) bool {
+	for i := range len(text) {
+		c := text[i]
+		isLetter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !isLetter && (c < '0' || c > '9') && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Match is a rule that matches a request.
 type Match struct {
 	Rule *Rule
-	// Limit is what holds for this request: the user's override if one is in force, else the
-	// rule's own. Its Since counts an override that ended. Meaningless for block and bypass.
+	// Limit is the user's override if one is in force, else the rule's own. Its Since counts an override that ended.
+	// Meaningless for block and bypass.
 	Limit Limit
-	// Mode is in force for the check: the rule's own, or ModeShadow while its tenant is in shadow. Whatever
-	// asks how a matched rule acts reads this and not Rule.Mode.
+	// Mode is the mode in force: the rule's own, or ModeShadow while its tenant is in shadow. Read this, not Rule.Mode.
 	Mode Mode
 	// FailureMode is the rule's, or its tenant's default.
 	FailureMode FailureMode
-	// Subject says whose bucket it is: the values of the pattern's placeholders, joined so that no
-	// two different lists of values are ever the same subject.
+	// Subject identifies the bucket: the values of the pattern's placeholders, encoded unambiguously by AppendSubject.
 	Subject string
 }
 
-// Shard returns which of the Shards a match's bucket is in, from 1, if its tenant's buckets are spread: by the user if the pattern
-// has {user_id}, so that a user's buckets are together; by the rule if the bucket is shared by many, as those of global and
-// endpoint:{endpoint} are; else by the subject.
-func (m *Match) Shard() uint8 {
-	holder, isShared := m.Rule.Pattern.holder(m.Subject)
-	if isShared {
-		return uint8(m.Rule.ID%Shards) + 1
-	}
-	return ShardOf(holder)
-}
-
-// Owner returns the user whose bucket a match is, or "" if it is not one user's, as those of global,
-// endpoint:/a and ip:{ip} are not.
+// Owner returns the user that owns the bucket, or "" for a shared bucket such as those of global, endpoint:/a and
+// ip:{ip}.
 func (m *Match) Owner() string {
 	return m.Rule.Pattern.OwnerOf(m.Subject)
 }

@@ -1,8 +1,7 @@
-// Package rules is the domain of limits: what tenants, plans, rules, overrides and key patterns are, which of them
-// are valid, and the [Store] that they are written to.
+// Package rules is the domain of limits: tenants, plans, rules, overrides and key patterns, and their validation.
 //
-// Everything here is plain data and pure functions over it; the package imports only the standard library. Which
-// rules a request meets is found by the package snapshot, and what follows from that is decided by enforce.
+// Everything here is plain data and pure functions; the package imports only the standard library. Package snapshot
+// finds the rules that match a request, and package enforce decides.
 package rules
 
 import (
@@ -13,13 +12,13 @@ import (
 // TenantID identifies a tenant: the isolation boundary that owns plans, rules, users and keys.
 type TenantID int64
 
-// RuleID identifies a rule. Ids are never used again, so neither are a deleted rule's buckets.
+// RuleID identifies a rule. Ids are never reused, so a deleted rule's buckets are not either.
 type RuleID int64
 
-// Scope says which tier of limit a rule is. It is the first segment of the rule's key pattern.
+// Scope is the tier of a rule: the first segment of its key pattern.
 type Scope string
 
-// The scopes, from the narrowest question to the widest.
+// The scopes, from the narrowest to the widest.
 const (
 	ScopeUser     Scope = "user"
 	ScopeEndpoint Scope = "endpoint"
@@ -27,11 +26,11 @@ const (
 	ScopeIP       Scope = "ip"
 )
 
-// RateUnit is the unit in which a person typed a rate. It changes how the rate is shown, never
-// what it means: rates are kept in tokens per second.
+// RateUnit is the unit in which a person typed a rate. It only affects how the rate is shown: rates are stored in
+// tokens per second.
 type RateUnit string
 
-// The units people use.
+// The units.
 const (
 	PerSecond RateUnit = "second"
 	PerMinute RateUnit = "minute"
@@ -39,7 +38,6 @@ const (
 	PerDay    RateUnit = "day"
 )
 
-// seconds returns the length of the unit in seconds, or 0 for a unit that does not exist.
 func (u RateUnit) seconds() float64 {
 	switch u {
 	case PerSecond:
@@ -57,27 +55,27 @@ func (u RateUnit) seconds() float64 {
 // Mode says whether a rule decides or only reports.
 type Mode string
 
-// A rule in ModeShadow counts and reports what it would have done, and never decides.
+// ModeShadow counts and reports decisions without enforcing them.
 const (
 	ModeEnforce Mode = "enforce"
 	ModeShadow  Mode = "shadow"
 )
 
-// Action is what a rule does to a check that it matches.
+// Action is the effect of a rule on a check that it matches.
 type Action string
 
-// A limit takes tokens; block always denies; bypass lets a check pass without any other rule.
+// ActionLimit takes tokens, ActionBlock always denies, ActionBypass allows the check without any other rule.
 const (
 	ActionLimit  Action = "limit"
 	ActionBlock  Action = "block"
 	ActionBypass Action = "bypass"
 )
 
-// FailureMode says how a limit answers while its bucket cannot be reached.
+// FailureMode is the behaviour of a limit while its bucket cannot be reached.
 type FailureMode string
 
-// FailLocal asks this process's own buckets with the same limits; FailOpen skips the tier;
-// FailClosed denies the check. The empty mode of a rule means its tenant's default.
+// FailLocal uses buckets in this process with the same limits, FailOpen skips the rule, FailClosed denies the check. An
+// empty mode means the tenant's default.
 const (
 	FailLocal  FailureMode = "local"
 	FailOpen   FailureMode = "open"
@@ -93,37 +91,34 @@ const (
 	LeaseNever Lease = "never"
 )
 
-// Tenant is one product or team with everything it owns.
+// Tenant is a product or team with everything that belongs to it.
 type Tenant struct {
 	ID          TenantID
 	Slug        string
 	Name        string
 	DefaultPlan string // the plan of users without an assignment; "" for none
 	Suspended   bool
-	// InShadow makes every rule of the tenant act as a shadow rule, so that nothing denies. Bypass rules,
-	// which have no shadow mode, act as ever.
-	InShadow bool
-	// Spread keeps the tenant's buckets on all masters of a Redis Cluster instead of together on one. It is chosen when the
-	// tenant is made.
-	Spread    bool
+	// InShadow makes every rule of the tenant a shadow rule, so that nothing is denied. Bypass rules have no shadow
+	// mode and still apply.
+	InShadow  bool
 	Settings  Settings
 	Version   int64 // 1 for a new tenant, raised by each change to the tenant itself
 	Revision  int64 // raised by every change that a check depends on
 	CreatedAt time.Time
-	// Removed marks a tenant that no query finds any more; a process that reads one forgets it.
+	// Removed marks a removed tenant, which a process that reads it forgets.
 	Removed bool
 }
 
-// Enforcement is a tenant's switch for bad days, as people write it.
+// Enforcement is the word for Tenant.InShadow: the tenant's emergency switch.
 type Enforcement string
 
-// EnforcementOn lets rules act in their own modes; EnforcementShadow makes all of them shadow rules.
+// EnforcementOn keeps the modes of the rules; EnforcementShadow makes all of them shadow rules.
 const (
 	EnforcementOn     Enforcement = "on"
 	EnforcementShadow Enforcement = "shadow"
 )
 
-// Enforcement returns how the tenant's switch for bad days stands.
+// Enforcement returns the position of the tenant's emergency switch.
 func (t *Tenant) Enforcement() Enforcement {
 	if t.InShadow {
 		return EnforcementShadow
@@ -131,44 +126,27 @@ func (t *Tenant) Enforcement() Enforcement {
 	return EnforcementOn
 }
 
-// Placement says where a Redis Cluster keeps a tenant's buckets, as people write it.
-type Placement string
-
-// BucketsTogether keeps them on one master, so that one script decides a check; BucketsSpread on all of them.
-const (
-	BucketsTogether Placement = "together"
-	BucketsSpread   Placement = "spread"
-)
-
-// Buckets returns where the tenant's buckets are kept.
-func (t *Tenant) Buckets() Placement {
-	if t.Spread {
-		return BucketsSpread
-	}
-	return BucketsTogether
-}
-
-// Settings are a tenant's own choices.
+// Settings are a tenant's settings.
 type Settings struct {
-	// RetryJitterPercent, 0 to 50, spreads Retry-After over identities.
+	// RetryJitterPercent, from 0 to 50, spreads Retry-After over identities.
 	RetryJitterPercent int
-	// IPv4Prefix (0 to 32, default 32) and IPv6Prefix (0 to 128, default 64) say how many leading
-	// bits of an address are one IP subject.
+	// IPv4Prefix (0 to 32, default 32) and IPv6Prefix (0 to 128, default 64) are the leading bits of an address that
+	// make one IP subject.
 	IPv4Prefix, IPv6Prefix int
-	// FailureMode is the mode of rules that name none.
+	// FailureMode is the mode of rules without one.
 	FailureMode FailureMode
-	// FixedRates keeps every rule at its configured rate, as if none adapted.
+	// FixedRates turns adaptation off: every rule keeps its configured rate.
 	FixedRates bool
-	// RecordDays is how many days of checks are recorded for replays, up to MaxRecordDays; 0 records none.
+	// RecordDays is how many days of checks are kept for replays, up to MaxRecordDays; 0 records none.
 	RecordDays int
-	// RequireSecondFactor keeps people without a second factor from all of the tenant.
+	// RequireSecondFactor refuses members without a second factor.
 	RequireSecondFactor bool
 }
 
-// MaxRecordDays is the longest time that checks are recorded for.
+// MaxRecordDays bounds Settings.RecordDays.
 const MaxRecordDays = 30
 
-// DefaultSettings are the settings of a tenant that has chosen nothing.
+// DefaultSettings returns the settings of a new tenant.
 func DefaultSettings() Settings {
 	return Settings{IPv4Prefix: 32, IPv6Prefix: 64, FailureMode: FailLocal}
 }
@@ -180,14 +158,13 @@ type Plan struct {
 	Description string
 	Revision    int64
 	Removed     bool
-	// InUse says why the plan cannot be removed, beside the rules that need it: "it is the tenant's
-	// default" or "12 users are on it"; "" if nothing stands against it. Only Store.Config fills it,
-	// and it is never written.
+	// InUse says why the plan cannot be removed, apart from its rules: "it is the tenant's default" or "12 users are on
+	// it"; "" if it can be. Only Store.Config fills this field, and it is never written.
 	InUse string
 }
 
-// Rule says which requests it matches, which bucket they share, and what that bucket allows.
-// Pattern, Plan and Name together identify it within its tenant and never change.
+// Rule selects requests, assigns them to buckets, and limits each bucket. Pattern, Plan and Name identify it within its
+// tenant and never change.
 type Rule struct {
 	ID            RuleID
 	TenantID      TenantID
@@ -201,48 +178,47 @@ type Rule struct {
 	RateUnit      RateUnit
 	Burst         int64
 	Algorithm     Algorithm
-	// Window is that of a window's algorithm, else zero.
+	// Window is zero unless the algorithm has a window.
 	Window Window
-	// RefillInterval, in whole seconds, lets a token bucket refill in steps; 0 is continuous.
+	// RefillInterval, in whole seconds, is the step of a token bucket's refill; 0 is continuous.
 	RefillInterval time.Duration
-	// MaxHold, in whole seconds, is how long a concurrency rule waits for a release before it frees the place.
+	// MaxHold, in whole seconds, is the time after which a concurrency slot is freed without a release.
 	MaxHold time.Duration
-	// NotifyAt are the shares of a fixed window's limit, in percent and ascending, whose crossing is noted.
+	// NotifyAt lists shares of a fixed window's limit, in ascending percent, at which a crossing is recorded.
 	NotifyAt []int
 	// Adapt lets the rate follow the health of a backend.
-	Adapt Adapt
-	// NeverLeased is LeaseNever.
+	Adapt       Adapt
 	NeverLeased bool
-	// CandidateFor is the live rule that this shadow rule is tried for, with its overrides; 0 for none.
+	// CandidateFor is the live rule that this shadow rule would replace; 0 for none. The live rule's overrides apply to
+	// it.
 	CandidateFor RuleID
 	Active       bool
-	// ExpiresAt is when the rule stops to match; zero: never. A past time is allowed: it ends the rule.
+	// ExpiresAt is when the rule stops matching; zero: never. A past time ends the rule.
 	ExpiresAt time.Time
-	// ExpiresIn, in whole seconds, makes ExpiresAt so long after a write of the rule, by the store's clock. Stored rules have
-	// none.
+	// ExpiresIn, in whole seconds, sets ExpiresAt relative to the time of the write, on the store's clock. Stored rules
+	// have none.
 	ExpiresIn    *time.Duration
 	Description  string
 	Version      int64     // 1 for a new rule, raised by each change to it
-	InForceSince time.Time // when its present limit came into force
+	InForceSince time.Time // start of the present limit
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 	Revision     int64
 	Removed      bool
 
-	// Unknown is the UnknownWord of a rule of a Snapshot, which fills it, so that no check has to look for it.
+	// Unknown is the rule's UnknownWord, computed once by the Snapshot for all checks.
 	Unknown string
 }
 
-// Scope is the tier of limit the rule is.
+// Scope returns the rule's tier.
 func (r *Rule) Scope() Scope { return r.Pattern.Scope() }
 
-// CanBeTried reports whether a candidate can be tried beside the rule.
+// CanBeTried reports whether the rule can have a candidate.
 func (r *Rule) CanBeTried() bool { return r.Mode == ModeEnforce && r.Action != ActionBypass }
 
-// CandidateName returns the first free name for a candidate of the rule: its own name with "candidate", "candidate-2" and so
-// on.
+// CandidateName returns the first free name for a candidate: the rule's name with "candidate", "candidate-2" and so on.
 func (r *Rule) CandidateName(isTaken func(name string) bool) string {
-	const room = maxRuleNameLength - len("-candidate-99") // at most MaxRulesPerPattern rules have names
+	const room = maxRuleNameLength - len("-candidate-99") // at most MaxRulesPerPattern names are taken
 	base := []rune(r.Name)
 	prefix := string(base[:min(len(base), room)])
 	if prefix != "" {
@@ -255,16 +231,15 @@ func (r *Rule) CandidateName(isTaken func(name string) bool) string {
 	return name
 }
 
-// ExpiredKept is how long a rule stays after its end, or its last edit after that. Then it is removed.
+// ExpiredKept is how long a rule is kept after its end, or after a later edit, before it is removed.
 const ExpiredKept = 7 * 24 * time.Hour
 
-// HasExpired reports whether the rule matches nothing any more.
+// HasExpired reports whether the rule has stopped matching.
 func (r *Rule) HasExpired(now time.Time) bool {
 	return !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(now)
 }
 
-// UnixMicro counts the zero time as 0: its true value is so far below that stores which compute
-// in doubles could not hold it.
+// UnixMicro returns 0 for the zero time, whose true value does not fit the doubles of some stores.
 func UnixMicro(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -272,8 +247,7 @@ func UnixMicro(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// Override is one user's own rate and burst for one rule. It holds for all of that user's buckets
-// of the rule, until ExpiresAt.
+// Override is one user's rate and burst for one rule, for all the user's buckets of the rule until ExpiresAt.
 type Override struct {
 	TenantID      TenantID
 	RuleID        RuleID
@@ -284,13 +258,13 @@ type Override struct {
 	Reason        string
 	ExpiresAt     time.Time // zero: never
 	InForceSince  time.Time
-	// RemovedAt is when the override was taken away; zero while it stands. A removed override is
-	// remembered, because the rule's own limit is in force again since that moment.
+	// RemovedAt is when the override was removed; zero while it exists. A removed override stays, because its removal
+	// is when the rule's own limit came into force.
 	RemovedAt time.Time
 	Revision  int64
 }
 
-// Assignment puts one user of a tenant on a plan.
+// Assignment puts a user on a plan.
 type Assignment struct {
 	TenantID TenantID
 	UserID   string
@@ -299,11 +273,10 @@ type Assignment struct {
 	Removed  bool
 }
 
-// GatewayKind is how gateways ask: each kind has a mapping of its own.
+// GatewayKind is the protocol of a gateway. Each kind has its own mapping.
 type GatewayKind string
 
-// GatewayAuthorize is for proxies that ask over HTTP, at /v1/authorize; GatewayDescriptors for those that speak Envoy's
-// rate limit protocol.
+// GatewayAuthorize is for proxies that call /v1/authorize; GatewayDescriptors for Envoy's rate limit protocol.
 const (
 	GatewayAuthorize   GatewayKind = "authorize"
 	GatewayDescriptors GatewayKind = "descriptors"
@@ -312,7 +285,7 @@ const (
 // GatewayKinds lists the kinds.
 func GatewayKinds() []GatewayKind { return []GatewayKind{GatewayAuthorize, GatewayDescriptors} }
 
-// Gateway is a tenant's mapping of requests to checks for one kind of gateway. A tenant without one has the default
+// Gateway is a tenant's mapping of requests to checks for one kind of gateway. A tenant without one uses the default
 // mapping.
 type Gateway struct {
 	TenantID TenantID
@@ -323,16 +296,10 @@ type Gateway struct {
 	Removed  bool
 }
 
-// Lease returns the rule's NeverLeased as people write it.
+// Lease returns the word for NeverLeased.
 func (r *Rule) Lease() Lease {
 	if r.NeverLeased {
 		return LeaseNever
 	}
 	return LeaseAuto
-}
-
-// ParseLease sets NeverLeased, and returns what is wrong with the word, or "".
-func (r *Rule) ParseLease(word Lease) (wrong string) {
-	r.NeverLeased = word == LeaseNever
-	return WrongChoice(word, LeaseAuto, LeaseNever)
 }

@@ -6,73 +6,72 @@ import (
 )
 
 const (
-	// MaxScheduled is how many changes of a tenant may wait or be in force until an end.
+	// MaxScheduled bounds the changes of a tenant that wait or are in force until an end.
 	MaxScheduled = 100
-	// MaxScheduledRules is how many rules one change can be of.
+	// MaxScheduledRules bounds the rules of one change.
 	MaxScheduledRules = 500
-	// MaxScheduledKept is how many changes of a tenant that are over are kept.
+	// MaxScheduledKept bounds the finished changes that are kept for a tenant.
 	MaxScheduledKept = 200
-	// MaxScheduledAhead is how far ahead a change can begin and end.
+	// MaxScheduledAhead bounds how far ahead a change can begin and end.
 	MaxScheduledAhead = 400 * 24 * time.Hour
 )
 
 var (
-	// ErrTooManyScheduled means that a tenant has MaxScheduled changes that wait or are in force until an end.
+	// ErrTooManyScheduled means that the tenant has reached MaxScheduled.
 	ErrTooManyScheduled = errors.New("too many changes are scheduled")
-	// ErrScheduledOverlap means that another change of a rule is scheduled for a part of the same time.
+	// ErrScheduledOverlap means that another change of a rule is scheduled for some of the same time.
 	ErrScheduledOverlap = errors.New("another change of the rule is scheduled for this time")
 )
 
-// ScheduledState is where a scheduled change stands.
+// ScheduledState is the state of a scheduled change.
 type ScheduledState string
 
 // The states. All but the first two are final.
 const (
 	ScheduledWaiting ScheduledState = "waiting"
-	// ScheduledInForce is made, and is to be taken back.
+	// ScheduledInForce has been applied and will be reverted.
 	ScheduledInForce ScheduledState = "in_force"
-	// ScheduledDone is made and stays, or was taken back.
+	// ScheduledDone has been applied for good, or reverted.
 	ScheduledDone ScheduledState = "done"
-	// ScheduledEdited was not taken back of all of its rules, because somebody edited what it had set, or removed a rule.
+	// ScheduledEdited was not fully reverted, because a rule was edited or removed meanwhile.
 	ScheduledEdited ScheduledState = "edited"
 	ScheduledFailed ScheduledState = "failed"
-	// ScheduledCanceled was never made.
+	// ScheduledCanceled was never applied.
 	ScheduledCanceled ScheduledState = "canceled"
 )
 
-// ScheduledChange is a change of one or more rules at a time to come.
+// ScheduledChange is a future change of one or more rules.
 //
-// At StartsAt it sets the fields that it changes, and leaves those that it does not, of all its rules in one transaction. At
-// EndsAt it sets them to what they were, in one transaction too. A rule that was removed by then is left out, and so is one that
-// would not be valid any more. At the end that goes also for a rule of which somebody has edited one of the fields. The others
-// are changed, and the rule that was left out says why.
+// At StartsAt it sets the changed fields of all its rules in one transaction; at EndsAt it restores them in another.
+// Left out, with a reason in ScheduledRule.Failure, is a rule that was removed or would become invalid, and at the end
+// also a rule in which somebody has edited one of the fields.
 type ScheduledChange struct {
 	ID               int64
 	TenantID         TenantID
-	Title            string // what it is of: "12 limits of pro"
+	Title            string // for people: "12 limits of pro"
 	Rules            []ScheduledRule
 	RequestedAt      time.Time
 	By               Actor
-	StartsAt, EndsAt time.Time // a zero end: it stays
-	// Lasts, in place of EndsAt, makes the end so long after the start, which the store chooses if the change begins now. Stored
-	// changes have none.
+	StartsAt, EndsAt time.Time // a zero end: permanent
+	// Lasts, instead of EndsAt, sets the end relative to the start, which the store chooses if the change begins now.
+	// Stored changes have none.
 	Lasts time.Duration
-	// Replaces is a change that waits and that this one takes the place of. Stored changes have none.
+	// Replaces is a waiting change that this one replaces. Stored changes have none.
 	Replaces           int64
 	State              ScheduledState
 	AppliedAt, EndedAt time.Time
 	Failure            string // for people
 }
 
-// ScheduledRule is what a scheduled change does to one rule.
+// ScheduledRule is the part of a scheduled change for one rule.
 type ScheduledRule struct {
 	RuleID RuleID
-	// Patch is the change as it was asked for; only people read it.
+	// Patch is the requested change, only for people to read.
 	Patch   []byte
-	Failure string // for people: why this rule was left out
+	Failure string // for people: why the rule was left out
 }
 
-// Validate returns what is wrong with the times. A change without a start begins now.
+// Validate returns the mistakes in the times. A change without a start begins now.
 func (c *ScheduledChange) Validate(now time.Time) (wrong FieldErrors) {
 	begins, ends, field := c.StartsAt, c.EndsAt, "ends_at"
 	switch {
@@ -98,7 +97,7 @@ func (c *ScheduledChange) Validate(now time.Time) (wrong FieldErrors) {
 	return wrong
 }
 
-// Overlaps reports whether one change begins while the other is in force, or both begin at one time.
+// Overlaps reports whether one change begins while the other is in force, or both begin at the same time.
 func (c *ScheduledChange) Overlaps(other *ScheduledChange) bool {
 	isIn := func(at time.Time, of *ScheduledChange) bool {
 		return at.Equal(of.StartsAt) || at.After(of.StartsAt) && at.Before(of.EndsAt)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// AppendSubject appends the next of several values to a subject, behind its length, as in
-// 2:42,11:/api/search, which reads back in one way only.
+// AppendSubject appends the next of several values, preceded by its length, as in 2:42,11:/api/search, so that lists of
+// values are unambiguous.
 func AppendSubject(subject []byte, value string) []byte {
 	if len(subject) > 0 {
 		subject = append(subject, ',')
@@ -15,8 +15,8 @@ func AppendSubject(subject []byte, value string) []byte {
 	return append(append(subject, ':'), value...)
 }
 
-// SubjectOfUser returns the subject that the user id alone makes; ok is false if there is none,
-// because the pattern does not ask for this user or because other values make it too.
+// SubjectOfUser returns the only subject of the user in this pattern; ok is false if the pattern excludes the user or
+// other values are part of the subject.
 func (p Pattern) SubjectOfUser(userID string) (subject string, ok bool) {
 	for i := range p.segments {
 		s := &p.segments[i]
@@ -32,8 +32,8 @@ func (p Pattern) SubjectOfUser(userID string) (subject string, ok bool) {
 	return subject, ok
 }
 
-// OnlyUser reports whether a user id alone fixes a bucket of the pattern: it asks for the user, and has no placeholder but
-// {user_id}. user is the one that the pattern names, or "" for any.
+// OnlyUser reports whether a user id alone determines a bucket: the pattern has a user segment and no placeholder but
+// {user_id}. user is the user that the pattern names, or "" for any.
 func (p Pattern) OnlyUser() (user string, ok bool) {
 	for i := range p.segments {
 		s := &p.segments[i]
@@ -50,8 +50,8 @@ func (p Pattern) OnlyUser() (user string, ok bool) {
 	return user, ok
 }
 
-// UserOfSubject returns the user whose bucket a subject of the pattern is, or "" if the pattern has
-// no {user_id}; ok is false if it is no subject of the pattern.
+// UserOfSubject returns the user in a subject of the pattern, or "" if the pattern has no {user_id}; ok is false for a
+// text that is no subject of the pattern.
 func (p Pattern) UserOfSubject(subject string) (user string, ok bool) {
 	at, placeholders := -1, 0
 	for i := range p.segments {
@@ -70,8 +70,7 @@ func (p Pattern) UserOfSubject(subject string) (user string, ok bool) {
 	return values[at], true
 }
 
-// OwnerOf returns whose bucket a subject of the pattern is: the user in the subject, or the one that the pattern names;
-// "" for a bucket that users share.
+// OwnerOf returns the user that owns a subject's bucket, or "" for a shared bucket.
 func (p Pattern) OwnerOf(subject string) string {
 	for i := range p.segments {
 		if s := &p.segments[i]; s.Field == FieldUser && !s.Placeholder {
@@ -82,8 +81,7 @@ func (p Pattern) OwnerOf(subject string) string {
 	return user
 }
 
-// splitSubject takes a subject apart into the values of so many placeholders, as AppendSubject put it
-// together; ok is false for any text that it never makes.
+// splitSubject decodes what AppendSubject encoded; ok is false for any other text.
 func splitSubject(subject string, placeholders int) (values []string, ok bool) {
 	switch placeholders {
 	case 0:

@@ -2,10 +2,10 @@ package rules
 
 import "slices"
 
-// UnknownWord returns the word because of which this process cannot apply the rule, with what it is, such as
-// "algorithm leaky_bucket"; "" if it can. A newer process may have written it. Such a rule acts by its failure mode,
-// and FailLocal counts as FailOpen: this process has no buckets for it either. The unit of the rate means nothing to
-// a check, and neither do algorithm and failure mode to a rule that has no bucket.
+// UnknownWord returns why this process cannot apply the rule, such as "algorithm leaky_bucket", or "" if it can. A
+// newer process may have written the rule. Such a rule acts by its failure mode, with FailLocal as FailOpen, because
+// this process has no bucket for it. The rate's unit does not matter to a check, nor algorithm and failure mode to a
+// rule without a bucket.
 func (r *Rule) UnknownWord() string {
 	switch {
 	case !knows(r.Action, ActionLimit, ActionBlock, ActionBypass):
@@ -22,8 +22,8 @@ func (r *Rule) UnknownWord() string {
 	return ""
 }
 
-// knows reports whether a word is known. An empty one stands for the default.
+// knows reports whether a word is known. An empty word means the default.
 func knows[T ~string](word T, known ...T) bool { return word == "" || slices.Contains(known, word) }
 
-// Known reports whether this process knows the failure mode; the empty one it does.
+// Known reports whether this process knows the failure mode; the empty mode is known.
 func (m FailureMode) Known() bool { return knows(m, FailLocal, FailOpen, FailClosed) }

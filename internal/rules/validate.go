@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// The longest texts: names of plans and tenants' slugs in bytes, the others in characters.
+// The longest texts: slugs and plan names in bytes, others in characters.
 const (
 	maxSlugLength        = 63
 	maxPlanNameLength    = 64
@@ -20,14 +20,13 @@ const (
 	MaxReasonLength      = 500
 )
 
-// maxNotifyAt is how many shares of a rule's limit can be noted.
 const maxNotifyAt = 5
 
-// MaxRulesPerPattern is how many rules may have one key pattern and one plan. Each of them matches
-// the same checks, and costs every one of those a bucket.
+// MaxRulesPerPattern bounds the rules of one key pattern and plan, since each of them costs every matching check a
+// bucket.
 const MaxRulesPerPattern = 64
 
-// Add notes that a field is wrong, unless there is nothing to say.
+// Add appends an error unless the message is "".
 func (e *FieldErrors) Add(field, message string) {
 	if message != "" {
 		*e = append(*e, FieldError{field, message})
@@ -40,12 +39,12 @@ func (e *FieldErrors) addIf(wrong bool, field, message string) {
 	}
 }
 
-// Validate returns all that is wrong with a tenant and its settings. Whether the default plan
-// exists is the store's to know.
+// Validate returns all mistakes in a tenant and its settings. The store checks that the default plan exists.
 func (t *Tenant) Validate() FieldErrors {
 	var errs FieldErrors
 	if !isSlug(t.Slug) {
-		errs.Add("slug", fmt.Sprintf("must be 1 to %d lower-case letters, digits and hyphens, with a hyphen neither first nor last, got %q", maxSlugLength, t.Slug))
+		errs.Add("slug", fmt.Sprintf("must be 1 to %d lower-case letters, digits and hyphens, with a hyphen neither "+
+			"first nor last, got %q", maxSlugLength, t.Slug))
 	}
 	if t.Name == "" {
 		errs.Add("name", "must not be empty")
@@ -55,7 +54,7 @@ func (t *Tenant) Validate() FieldErrors {
 	return errs
 }
 
-// Validate returns all that is wrong with a tenant's settings.
+// Validate returns all mistakes in a tenant's settings.
 func (s Settings) Validate() FieldErrors {
 	var errs FieldErrors
 	errs.Add("retry_jitter_percent", wrongWhole(int64(s.RetryJitterPercent), 0, 50))
@@ -66,20 +65,19 @@ func (s Settings) Validate() FieldErrors {
 	return errs
 }
 
-// Validate returns all that is wrong with a plan.
+// Validate returns all mistakes in a plan.
 func (p *Plan) Validate() FieldErrors {
 	var errs FieldErrors
 	if p.Name == "" || len(p.Name) > maxPlanNameLength || strings.IndexFunc(p.Name, isNotNameRune) >= 0 {
-		errs.Add("name", fmt.Sprintf("must be 1 to %d letters, digits, '_', '.' and '-', got %q", maxPlanNameLength, p.Name))
+		errs.Add("name", fmt.Sprintf("must be 1 to %d letters, digits, '_', '.' and '-', got %q", maxPlanNameLength,
+			p.Name))
 	}
 	errs.Add("description", wrongText(p.Description, maxDescriptionLength))
 	return errs
 }
 
-// Validate returns all that is wrong with a rule of a tenant that has these plans.
-//
-// A rule that blocks or bypasses takes no tokens: its rate and burst are 0. Its rate unit and
-// algorithm are those of any rule, so that every stored rule has them.
+// Validate returns all mistakes in a rule of a tenant with these plans. A rule that blocks or bypasses must have a rate
+// and burst of 0, but a valid rate unit and algorithm, as every stored rule has.
 func (r *Rule) Validate(plans map[string]bool) FieldErrors {
 	var errs FieldErrors
 	if len(r.Pattern.segments) == 0 {
@@ -99,7 +97,8 @@ func (r *Rule) Validate(plans map[string]bool) FieldErrors {
 		errs.Add("failure_mode", WrongChoice(r.FailureMode, FailLocal, FailOpen, FailClosed))
 	}
 	if !r.ExpiresAt.IsZero() {
-		errs.Add("expires_at", WrongExpiry(r.ExpiresAt, time.Time{})) // a file does not become wrong by waiting
+		// a past end is valid, because a file must not become invalid with time
+		errs.Add("expires_at", WrongExpiry(r.ExpiresAt, time.Time{}))
 	}
 	switch r.Action {
 	case ActionLimit:
@@ -112,7 +111,7 @@ func (r *Rule) Validate(plans map[string]bool) FieldErrors {
 	return errs
 }
 
-// wrongLimit judges the limit of a rule that limits: that it has what its algorithm needs, and nothing else.
+// wrongLimit checks that the limit has what its algorithm needs, and nothing else.
 func (r *Rule) wrongLimit() FieldErrors {
 	var errs FieldErrors
 	algorithm := r.Algorithm
@@ -124,7 +123,9 @@ func (r *Rule) wrongLimit() FieldErrors {
 	if algorithm.HasWindow() {
 		errs = append(errs, r.Window.wrong()...)
 		if r.Window.Calendar != "" && algorithm != FixedWindow {
-			errs.Add("window", fmt.Sprintf("must be a duration such as 60s: a %s moves with the time, and only fixed_window follows the calendar", algorithm))
+			errs.Add("window", fmt.Sprintf(
+				"must be a duration such as 60s: a %s moves with the time, and only fixed_window follows the calendar",
+				algorithm))
 		}
 	} else {
 		errs = append(errs, r.Window.mustBeNone(fmt.Sprintf("a %s has no window", algorithm))...)
@@ -133,13 +134,15 @@ func (r *Rule) wrongLimit() FieldErrors {
 	case algorithm == TokenBucket && r.RefillInterval != 0:
 		errs.Add("refill_interval", wrongSeconds(r.RefillInterval, MaxWindow))
 	case r.RefillInterval != 0:
-		errs.Add("refill_interval", fmt.Sprintf("must be left out: only a token_bucket refills in steps, and this is a %s", algorithm))
+		errs.Add("refill_interval", fmt.Sprintf(
+			"must be left out: only a token_bucket refills in steps, and this is a %s", algorithm))
 	}
 	switch {
 	case algorithm == Concurrency:
 		errs.Add("max_hold", wrongSeconds(r.MaxHold, MaxHold))
 	case r.MaxHold != 0:
-		errs.Add("max_hold", fmt.Sprintf("must be left out: only concurrency rules hold places, and this is a %s", algorithm))
+		errs.Add("max_hold", fmt.Sprintf("must be left out: only concurrency rules hold places, and this is a %s",
+			algorithm))
 	}
 	errs.Add("notify_at", r.wrongNotifyAt())
 	return append(errs, r.wrongAdapt()...)
@@ -147,20 +150,21 @@ func (r *Rule) wrongLimit() FieldErrors {
 
 func (r *Rule) wrongNotifyAt() string {
 	if len(r.NotifyAt) > 0 && r.Algorithm != FixedWindow {
-		return fmt.Sprintf("must be left out: only a fixed_window notes when a share of its limit is used, and this is a %s", r.Algorithm)
+		return fmt.Sprintf("must be left out: only a fixed_window notes when a share of its limit is used, and this "+
+			"is a %s", r.Algorithm)
 	}
 	if len(r.NotifyAt) > maxNotifyAt {
 		return fmt.Sprintf("must be at most %d shares, got %d", maxNotifyAt, len(r.NotifyAt))
 	}
 	for i, percent := range r.NotifyAt {
 		if percent < 1 || percent > 100 || i > 0 && percent <= r.NotifyAt[i-1] {
-			return fmt.Sprintf("must be whole percents from 1 to 100 in ascending order, such as 80 and 100, got %v", r.NotifyAt)
+			return fmt.Sprintf("must be whole percents from 1 to 100 in ascending order, such as 80 and 100, got %v",
+				r.NotifyAt)
 		}
 	}
 	return ""
 }
 
-// wrongWithoutRate judges the rate and burst of a window or of places.
 func wrongWithoutRate(algorithm Algorithm, rate float64, burst int64) FieldErrors {
 	var errs FieldErrors
 	if rate != 0 {
@@ -201,14 +205,15 @@ func (r *Rule) wrongWithoutLimit() FieldErrors {
 	return errs
 }
 
-// Validate returns all that is wrong with an override of the rule that is to hold from now on.
+// Validate returns all mistakes in an override of the rule that begins now.
 func (o *Override) Validate(rule *Rule, now time.Time) FieldErrors {
 	var errs FieldErrors
 	switch {
 	case rule.Action != ActionLimit:
 		errs.Add("rule", fmt.Sprintf("must be a rule that limits: a %s rule has no limit to override", rule.Action))
 	case !rule.Pattern.SplitsByUser():
-		errs.Add("rule", fmt.Sprintf("must be a rule with user:{user_id} in its pattern: the buckets of %s are not one user's", rule.Pattern))
+		errs.Add("rule", fmt.Sprintf("must be a rule with user:{user_id} in its pattern: the buckets of %s are not "+
+			"one user's", rule.Pattern))
 	}
 	errs.Add("user_id", wrongUserID(o.UserID))
 	errs.Add("rate_unit", wrongUnit(o.RateUnit))
@@ -227,7 +232,7 @@ func (o *Override) Validate(rule *Rule, now time.Time) FieldErrors {
 	return errs
 }
 
-// Validate returns all that is wrong with an assignment in a tenant that has these plans.
+// Validate returns all mistakes in an assignment of a tenant with these plans.
 func (a *Assignment) Validate(plans map[string]bool) FieldErrors {
 	var errs FieldErrors
 	errs.Add("user_id", wrongUserID(a.UserID))
@@ -237,7 +242,7 @@ func (a *Assignment) Validate(plans map[string]bool) FieldErrors {
 	return errs
 }
 
-// Validate returns all that is wrong with a limit's rate and burst by themselves.
+// Validate returns all mistakes in a limit's rate and burst.
 func (l Limit) Validate() FieldErrors {
 	if algorithm := l.Kind.Algorithm(); !algorithm.HasRate() {
 		return wrongWithoutRate(algorithm, l.Rate, l.Burst)
@@ -245,24 +250,26 @@ func (l Limit) Validate() FieldErrors {
 	return wrongAmounts(l.Rate, l.Burst)
 }
 
-// wrongAmounts judges a rate and burst, and how long they take to fill a bucket if both are in range.
+// wrongAmounts also bounds the time to fill, if rate and burst are in range.
 func wrongAmounts(rate float64, burst int64) FieldErrors {
 	var errs FieldErrors
 	if !(rate >= MinRate && rate <= MaxRate) { // written so that NaN is out of range
-		errs.Add("rate_per_second", fmt.Sprintf("must be from 0.000001 to 1000000000 tokens per second, got %s", strconv.FormatFloat(rate, 'g', -1, 64)))
+		errs.Add("rate_per_second", fmt.Sprintf("must be from 0.000001 to 1000000000 tokens per second, got %s",
+			strconv.FormatFloat(rate, 'g', -1, 64)))
 	}
 	errs.Add("burst_capacity", wrongWhole(burst, 1, MaxBurst))
 	if len(errs) > 0 {
 		return errs
 	}
 	if seconds := float64(burst) / rate; seconds > MaxTimeToFull.Seconds() {
-		errs.Add("burst_capacity", fmt.Sprintf("must be at most %d at this rate: a bucket of %d would take %.0f days to fill, and %.0f is the most",
+		errs.Add("burst_capacity", fmt.Sprintf(
+			"must be at most %d at this rate: a bucket of %d would take %.0f days to fill, and %.0f is the most",
 			int64(math.Floor(rate*MaxTimeToFull.Seconds())), burst, math.Ceil(seconds/86400), MaxTimeToFull.Hours()/24))
 	}
 	return errs
 }
 
-// The functions below return what is wrong with a value, to be read after its field's name, or "".
+// The functions below return the mistake in a value, to follow the field's name, or "".
 
 func wrongWhole(n, least, most int64) string {
 	if n < least || n > most {
@@ -271,7 +278,7 @@ func wrongWhole(n, least, most int64) string {
 	return ""
 }
 
-// WrongChoice judges a word that must be one of several.
+// WrongChoice checks a word that must be one of several.
 func WrongChoice[T ~string](value T, choices ...T) string {
 	names := make([]string, len(choices))
 	for i, choice := range choices {
@@ -294,7 +301,7 @@ func wrongUserID(id string) string {
 	return wrongBytes(id)
 }
 
-// WrongExpiry says what is wrong with when something is to end, to be read after its field's name, or "".
+// WrongExpiry returns the mistake in an end, to follow the field's name, or "".
 func WrongExpiry(at, now time.Time) string {
 	switch {
 	case !at.After(now):
@@ -307,7 +314,7 @@ func WrongExpiry(at, now time.Time) string {
 	return ""
 }
 
-// wrongBytes refuses what the database does not store as text.
+// wrongBytes refuses bytes that the database cannot store as text.
 func wrongBytes(text string) string {
 	switch {
 	case !utf8.ValidString(text):
@@ -318,7 +325,6 @@ func wrongBytes(text string) string {
 	return ""
 }
 
-// wrongText judges a text that may have several lines.
 func wrongText(text string, most int) string {
 	if n := utf8.RuneCountInString(text); n > most {
 		return fmt.Sprintf("must be at most %d characters long, got %d", most, n)
@@ -326,7 +332,7 @@ func wrongText(text string, most int) string {
 	return wrongBytes(text)
 }
 
-// WrongLine judges a name: one line, nothing invisible, no space around it.
+// WrongLine checks a name: one line of visible characters without space around it.
 func WrongLine(text string, most int) string {
 	if wrong := wrongText(text, most); wrong != "" {
 		return wrong

@@ -1,4 +1,4 @@
-// Package shares divides scarce things of a process, such as database connections, among tenants and their members.
+// Package shares has fair semaphores: they divide what a process has little of among tenants and their members.
 //
 // A [Shares] has a fixed number of places. Tenants and accounts each have a cap, so none can take all of them. Callers
 // that find no place wait in line. A free place goes to the tenant that holds the fewest, then to the account that
@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluicegate/sluice/internal/meter"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -32,19 +31,6 @@ var (
 type Caller struct {
 	Tenant  rules.TenantID // 0 for none
 	Account string         // a person or an API key; "" for the program itself
-}
-
-type callerKey struct{}
-
-// With returns a context whose work counts for a caller.
-func With(ctx context.Context, caller Caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, caller)
-}
-
-// CallerOf returns the caller that a context's work counts for. The program's own work has none.
-func CallerOf(ctx context.Context) (caller Caller, ok bool) {
-	caller, ok = ctx.Value(callerKey{}).(Caller)
-	return caller, ok
 }
 
 // Limits say how places are divided. A cap of 0 is no limit.
@@ -103,6 +89,9 @@ func New(limits Limits) *Shares {
 	return &Shares{limits: limits, tenants: map[rules.TenantID]int{}, owners: map[owner]int{}, waiting: map[owner]int{}}
 }
 
+// Limits returns what New was given.
+func (s *Shares) Limits() Limits { return s.limits }
+
 // Count is the use of Shares.
 type Count struct {
 	Held, Waiting int
@@ -133,9 +122,9 @@ func (s *Shares) Take(ctx context.Context, caller Caller) (release func(), err e
 	return s.await(ctx, w, patience.C)
 }
 
-// TakeAgain takes a place for work that gave its place back for a while, such as during a slow write to its client. It
-// waits until the context ends, because a refusal would waste the work done so far.
-func (s *Shares) TakeAgain(ctx context.Context, caller Caller) (release func(), err error) {
+// takeAgain is Take for work that gave its place back; see Place.Away. It waits until the context ends, because a
+// refusal would waste the work done so far.
+func (s *Shares) takeAgain(ctx context.Context, caller Caller) (release func(), err error) {
 	w := &waiter{caller, make(chan struct{})}
 	if err := s.enter(w, math.MaxInt); err != nil {
 		return nil, err
@@ -143,9 +132,80 @@ func (s *Shares) TakeAgain(ctx context.Context, caller Caller) (release func(), 
 	return s.await(ctx, w, nil)
 }
 
+// Try takes a place if one is free.
+func (s *Shares) Try(caller Caller) (release func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.isFree(caller) {
+		return nil, false
+	}
+	s.give(&waiter{caller, make(chan struct{})})
+	return func() { s.release(caller) }, true
+}
+
+// Place is the place of one request, for the request's goroutine alone. The zero value and nil hold none.
+type Place struct {
+	of      *Shares
+	caller  Caller
+	release func()
+}
+
+type placeKey struct{}
+
+// With returns the context of the request that has a place.
+func With(ctx context.Context, p *Place) context.Context {
+	return context.WithValue(ctx, placeKey{}, p)
+}
+
+// PlaceOf returns the place of a context's request; nil for the program's own work.
+func PlaceOf(ctx context.Context) *Place {
+	p, _ := ctx.Value(placeKey{}).(*Place)
+	return p
+}
+
+// Caller returns the caller who took the place.
+func (p *Place) Caller() Caller {
+	if p == nil {
+		return Caller{}
+	}
+	return p.caller
+}
+
+// Take waits for a place as Shares.Take does. Release gives it back.
+func (p *Place) Take(ctx context.Context, of *Shares, caller Caller) error {
+	release, err := of.Take(ctx, caller)
+	if err != nil {
+		return err
+	}
+	*p = Place{of, caller, release}
+	return nil
+}
+
+// Release gives the place back, if there is one.
+func (p *Place) Release() {
+	if p.release != nil {
+		p.release()
+		p.release = nil
+	}
+}
+
+// Away gives the place back while the request waits for something slow, such as its client's network, and then takes a
+// place again, unless the wait fails.
+func (p *Place) Away(ctx context.Context, wait func() error) error {
+	if p == nil || p.release == nil {
+		return wait()
+	}
+	p.Release()
+	if err := wait(); err != nil {
+		return err
+	}
+	release, err := p.of.takeAgain(ctx, p.caller)
+	p.release = release
+	return err
+}
+
 func (s *Shares) await(ctx context.Context, w *waiter, patience <-chan time.Time) (release func(), err error) {
 	release = func() { s.release(w.Caller) }
-	defer meter.Wait(ctx)()
 	select {
 	case <-w.ready:
 		return release, nil

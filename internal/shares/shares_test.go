@@ -30,8 +30,12 @@ func TestNobodyHoldsMoreThanTheirShare(t *testing.T) {
 		"an account's third":           {[]Caller{caller(1, "a"), caller(1, "a")}, caller(1, "a"), ErrAccount},
 		"an account in two tenants":    {[]Caller{caller(1, "a"), caller(2, "a")}, caller(3, "a"), ErrAccount},
 		"a greedy account's colleague": {[]Caller{caller(1, "a"), caller(1, "a")}, caller(1, "b"), nil},
-		"a tenant's fourth":            {[]Caller{caller(1, "a"), caller(1, "a"), caller(1, "b")}, caller(1, "c"), ErrTenant},
-		"a greedy tenant's neighbour":  {[]Caller{caller(1, "a"), caller(1, "a"), caller(1, "b")}, caller(2, "d"), nil},
+		"a tenant's fourth": {
+			[]Caller{caller(1, "a"), caller(1, "a"), caller(1, "b")},
+			caller(1, "c"),
+			ErrTenant,
+		},
+		"a greedy tenant's neighbour": {[]Caller{caller(1, "a"), caller(1, "a"), caller(1, "b")}, caller(2, "d"), nil},
 		"a fifth of all": {
 			[]Caller{caller(1, "a"), caller(1, "a"), caller(2, "b"), caller(2, "b")}, caller(3, "c"), ErrBusy,
 		},
@@ -113,7 +117,8 @@ func TestWaitingEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := s.Take(t.Context(), caller(1, "b")); !errors.Is(err, ErrTenant) || time.Since(began) != time.Second {
+		if _, err := s.Take(t.Context(), caller(1, "b")); !errors.Is(err, ErrTenant) ||
+			time.Since(began) != time.Second {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		gone, cancel := context.WithCancel(t.Context())
@@ -158,7 +163,8 @@ func TestTenantsAndAccountsTakeTurnsForOnePlace(t *testing.T) {
 		var order []string // one place: no two append at once
 		var group sync.WaitGroup
 		for _, c := range []Caller{
-			caller(1, "a"), caller(1, "a"), caller(1, "a"), caller(1, "b"), caller(1, "b"), caller(2, "c"), caller(2, "c"),
+			caller(1, "a"), caller(1, "a"), caller(1, "a"), caller(1, "b"), caller(1, "b"), caller(2, "c"),
+			caller(2, "c"),
 		} {
 			group.Go(func() {
 				release, err := s.Take(t.Context(), c)
@@ -190,7 +196,7 @@ func TestWorkThatTakesItsPlaceAgainIsNotRefused(t *testing.T) {
 		var group sync.WaitGroup
 		for range 3 {
 			group.Go(func() {
-				release, err := s.TakeAgain(t.Context(), caller(1, "a"))
+				release, err := s.takeAgain(t.Context(), caller(1, "a"))
 				if err != nil {
 					t.Error(err)
 					return
@@ -202,9 +208,9 @@ func TestWorkThatTakesItsPlaceAgainIsNotRefused(t *testing.T) {
 		held()
 		group.Wait()
 		gone, cancel := context.WithCancel(t.Context())
-		held, _ = s.TakeAgain(gone, caller(1, "a"))
+		held, _ = s.takeAgain(gone, caller(1, "a"))
 		cancel()
-		if _, err := s.TakeAgain(gone, caller(1, "a")); !errors.Is(err, context.Canceled) {
+		if _, err := s.takeAgain(gone, caller(1, "a")); !errors.Is(err, context.Canceled) {
 			t.Errorf("work whose client left got %v", err)
 		}
 		held()

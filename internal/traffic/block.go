@@ -12,29 +12,29 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Block is some checks of one tenant, day and stratum, as a store keeps them.
+// Block contains checks of one tenant, day and stratum, as stored.
 type Block struct {
 	Tenant rules.TenantID
-	// Writer names one Recorder, and Number one of its blocks, from 1. A block that is written twice is kept once.
+	// Writer identifies a Recorder, Number one of its blocks, from 1. A block that is written twice is stored once.
 	Writer string
 	Number int64
-	// First and Last are the times of the first and the last check, in milliseconds. All are of the same day in UTC.
+	// First and Last are the times of the first and last check, in milliseconds, on one day in UTC.
 	First, Last time.Time
-	// Stratum of its checks, StratumOfSums or StratumOfExtras.
+	// Stratum is the checks', StratumOfSums or StratumOfExtras.
 	Stratum int
-	// Level is the sample that was recorded when the block was made: 1/4^Level of all users and of all addresses.
+	// Level is the recorded sample at the time: 1/4^Level of all users and of all addresses.
 	Level int
-	// Checks is how many checks are in the block, without those of sums.
+	// Checks is the number of checks, without sums.
 	Checks int
 	Counts
-	// Users are the ids of the users in the block, in order of first use. They are beside the payload so that a store finds
-	// the blocks of a user who is to be erased.
+	// Users are the ids of the block's users, in order of first use. They are outside the payload so that a store finds
+	// the blocks of a user to be erased.
 	Users []string
 	// Payload is the compressed rest.
 	Payload []byte
 }
 
-// Bytes is what the block counts against budgets.
+// Bytes is the block's part of a budget.
 func (b *Block) Bytes() int {
 	n := len(b.Payload) + blockBytes
 	for _, user := range b.Users {
@@ -43,13 +43,13 @@ func (b *Block) Bytes() int {
 	return n
 }
 
-// blockBytes is roughly what a row costs beside its texts.
+// blockBytes approximates the size of a row without its texts.
 const blockBytes = 200
 
-// Counts say what became of a tenant's checks since its previous block.
+// Counts count a tenant's checks since its previous block.
 type Counts struct {
-	// Seen is how many checks came, LeftOut how many of them are never recorded because they reserve, and Dropped how many
-	// had no room.
+	// Seen are all checks. LeftOut are not recorded because they reserve, Dropped because of the memory's or a budget's
+	// bound.
 	Seen, LeftOut, Dropped int64
 }
 
@@ -59,18 +59,18 @@ func (c *Counts) add(other Counts) {
 	c.Dropped += other.Dropped
 }
 
-// Run is some checks that differ only in time.
+// Run is a set of checks that differ only in time.
 type Run struct {
 	UserID, Plan, Method, Endpoint string
 	IP                             netip.Addr
 	Attributes                     []rules.Attribute
 	Cost                           int64 // of each check, in millionths of a token
-	// Decider is the rule that denied the checks; 0 if they were allowed or nothing but exhausted reservations denied them.
+	// Decider is the rule that denied the checks; 0 if they were allowed, or denied only by exhausted reservations.
 	Decider rules.RuleID
 	Flags   Flags
-	// Times are in milliseconds since the Block's First, in ascending order.
+	// Times are in milliseconds since the Block's First, ascending.
 	Times []uint32
-	// Costs are those of sums, one for each time; nil otherwise.
+	// Costs are the costs of sums, one for each time; nil for others.
 	Costs []int64
 }
 
@@ -92,24 +92,25 @@ const (
 // Is reports whether a flag is set.
 func (f Flags) Is(flag Flags) bool { return f&flag != 0 }
 
-// IsExtra reports whether the run is only to be listed.
+// IsExtra reports whether the run may be listed, but not extrapolated.
 func (r *Run) IsExtra() bool { return r.Flags.Is(Extra) }
 
-// Request returns what the checks ask.
+// Request returns the checks' request.
 func (r *Run) Request() rules.Request {
 	return rules.Request{UserID: r.UserID, Method: r.Method, Endpoint: r.Endpoint, IP: r.IP, Attributes: r.Attributes}
 }
 
 const (
 	payloadVersion = 1
-	// maxPayload bounds the memory that a block takes when it is read.
+	// maxPayload bounds the memory to read a block.
 	maxPayload = 64 << 20
-	// MaxBlockChecks is the most checks of a block.
+	// MaxBlockChecks bounds the checks of a block.
 	MaxBlockChecks = 32 << 10
 )
 
 var (
-	encoder = must(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true)))
+	encoder = must(zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false),
+		zstd.WithLowerEncoderMem(true)))
 	decoder = must(zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxPayload)))
 
 	errCorrupt = errors.New("a recorded block is damaged")
@@ -122,9 +123,8 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// SetRuns packs runs into the block: its Users, Checks and Payload. Times of runs are relative to the block's First.
-//
-// The payload has one column after the other, so that like stands beside like. Texts are in a dictionary of the block.
+// SetRuns packs runs into the block: its Users, Checks and Payload. The runs' Times are relative to First. The payload
+// is stored column by column, and texts in a dictionary, so that it compresses well.
 func (b *Block) SetRuns(runs []Run) {
 	texts := dictionary{index: map[string]uint64{}}
 	users := dictionary{index: map[string]uint64{}}
@@ -195,7 +195,7 @@ func (d *dictionary) of(text string) uint64 {
 // Runs unpacks the block.
 func (b *Block) Runs() ([]Run, error) { return b.runs(nil) }
 
-// RunsOf unpacks the runs of one user only, which takes a fraction of the time.
+// RunsOf unpacks the runs of one user only, in a fraction of the time.
 func (b *Block) RunsOf(user string) ([]Run, error) { return b.runs(&user) }
 
 func (b *Block) runs(of *string) ([]Run, error) {
@@ -283,7 +283,7 @@ func (b *Block) runs(of *string) ([]Run, error) {
 	return runs, nil
 }
 
-// skipRun skips what columns have of a run behind its user.
+// skipRun skips the columns of a run after its user.
 func skipRun(columns *[8]reader, flags Flags) {
 	if size := columns[2].take(1); len(size) == 1 {
 		columns[2].take(int(size[0]))
@@ -314,7 +314,7 @@ func (b *Block) WithoutUser(user string) (rest Block, ok bool, err error) {
 	return rest, len(kept) > 0, nil
 }
 
-// reader reads what SetRuns wrote, and notes if it ends too early.
+// reader reads SetRuns' encoding, and records a premature end.
 type reader struct {
 	rest  []byte
 	wrong bool
@@ -346,7 +346,7 @@ func (r *reader) skip(numbers int) {
 	}
 }
 
-// count reads a length, which is never above what is left.
+// count reads a length, at most the number of remaining bytes.
 func (r *reader) count() int {
 	n := r.number()
 	if n > uint64(len(r.rest)) {

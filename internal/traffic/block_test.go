@@ -18,14 +18,16 @@ func TestTheRunsOfAUserAreThoseAmongAll(t *testing.T) {
 	var all []traffic.Run
 	for i := range 500 {
 		run := traffic.Run{
-			UserID: fmt.Sprint(random.IntN(10)), Plan: "free", Method: "GET", Endpoint: fmt.Sprint("/", random.IntN(5)), Cost: random.Int64N(1 << 40),
+			UserID: fmt.Sprint(random.IntN(10)), Plan: "free", Method: "GET", Endpoint: fmt.Sprint("/", random.IntN(5)),
+			Cost:    random.Int64N(1 << 40),
 			Decider: rules.RuleID(random.IntN(1000)), Times: []uint32{1, 500, 1 << 20},
 		}
 		switch i % 4 {
 		case 0:
 			run.IP = netip.MustParseAddr("2001:db8::1")
 		case 1:
-			run.IP, run.Attributes = netip.MustParseAddr("203.0.113.9"), []rules.Attribute{{Name: "org", Value: "acme"}, {Name: "key", Value: "k"}}
+			run.IP, run.Attributes = netip.MustParseAddr("203.0.113.9"),
+				[]rules.Attribute{{Name: "org", Value: "acme"}, {Name: "key", Value: "k"}}
 		case 2:
 			run.UserID, run.Flags, run.Costs = "", traffic.Sum, []int64{1, 1 << 30, 7}
 		}

@@ -2,11 +2,11 @@ package traffic
 
 import "context"
 
-// AdjustNow sets the samples as after usageEvery.
+// AdjustNow adjusts the samples, as usageEvery does.
 func AdjustNow(ctx context.Context, r *Recorder) {
 	r.pack(false)
 	r.adjust(ctx)
 }
 
-// PackNow packs what is in the buffers.
+// PackNow packs the buffers.
 func PackNow(r *Recorder) { r.pack(false) }

@@ -13,41 +13,44 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// UserMonth counts one user's recorded checks of a calendar month in UTC.
+// UserMonth counts a user's recorded checks in a calendar month in UTC.
 type UserMonth struct {
 	Tenant          rules.TenantID
-	Month           time.Time // when it began
+	Month           time.Time // its beginning
 	User            string    // "" for checks without a user
 	Allowed, Denied int64
-	// Cost is what the allowed checks cost, in whole tokens and millionths, because both together can exceed 64 bits.
+	// Cost is the cost of the allowed checks. Whole tokens and millionths are separate, because both together can
+	// exceed 64 bits.
 	Cost, CostParts int64
 }
 
-// MaxUserMonths is about how many users of a tenant are counted in one month. Those who come later are not counted.
+// MaxUserMonths is about how many users of a tenant are counted in a month. Further ones are not.
 const MaxUserMonths = 100_000
 
-// MonthReader reads counted checks of one tenant.
+// MonthReader reads the counts of one tenant.
 type MonthReader interface {
-	// UserMonths returns up to limit users of a month, by id, after an id. The first page begins with the checks without a
-	// user if isFirst is set.
-	UserMonths(ctx context.Context, tenant rules.TenantID, month time.Time, after string, isFirst bool, limit int) ([]UserMonth, error)
-	// MonthsOfUser returns the counts of one user in the given months, without months that have none.
+	// UserMonths returns up to limit users of a month, by id, after an id. With isFirst, the page begins with the
+	// checks without a user.
+	UserMonths(ctx context.Context, tenant rules.TenantID, month time.Time, after string, isFirst bool,
+		limit int) ([]UserMonth, error)
+	// MonthsOfUser returns a user's counts in the given months, without empty ones.
 	MonthsOfUser(ctx context.Context, tenant rules.TenantID, user string, months []time.Time) ([]UserMonth, error)
-	// KnownUsers lists by id the users whose id has a prefix and who have a plan or an override of their own, a check that was
-	// counted in a month or the one before, or one of the latest denials.
-	KnownUsers(ctx context.Context, tenant rules.TenantID, prefix string, month time.Time, limit int) ([]KnownUser, error)
+	// KnownUsers lists by id the users whose id has a prefix and who have an assigned plan, an override, a counted
+	// check in a month or the one before, or one of the latest denials.
+	KnownUsers(ctx context.Context, tenant rules.TenantID, prefix string, month time.Time, limit int) ([]KnownUser,
+		error)
 }
 
-// KnownUser is a user of whom something is known.
+// KnownUser is a result of KnownUsers.
 type KnownUser struct {
 	ID   string
 	Plan string // "" if none is assigned
 }
 
 const (
-	// maxHeldMonths bounds the users whose counts are not written yet; each takes about 300 bytes.
+	// maxHeldMonths bounds the users with unwritten counts, at about 300 bytes each.
 	maxHeldMonths = 32 << 10
-	// monthsPerBatch are written in one transaction.
+	// monthsPerBatch bounds a transaction.
 	monthsPerBatch = 2000
 	partsPerToken  = 1_000_000
 )
@@ -60,19 +63,19 @@ type monthKey struct {
 
 type monthCount struct{ allowed, denied, cost, parts int64 }
 
-// months counts checks by user and month until they are written. A tenant may use half of the places that others leave.
+// months are unwritten counts by user and month. A tenant may use half of what others leave.
 type months struct {
 	mu     sync.Mutex
 	counts map[monthKey]*monthCount
 	used   map[rules.TenantID]int
 
-	writing sync.Mutex // guards what follows
+	writing sync.Mutex // guards the fields below
 	batches []monthBatch
 	number  int64
 }
 
-// monthBatch is written in one transaction. Its number stays for all attempts, because the first may have succeeded without an
-// answer.
+// monthBatch is written in one transaction. It keeps its number for all attempts, because the first may have succeeded
+// without an answer.
 type monthBatch struct {
 	number int64
 	counts []UserMonth
@@ -109,13 +112,14 @@ func (m *months) add(tenant rules.TenantID, at int64, user []byte, isDenied bool
 	return isHalfFull
 }
 
-// compare orders by tenant, month and user. Processes that write the same rows do so in the same order.
+// compare gives all processes the same order, so that they do not deadlock on the same rows.
 func (k monthKey) compare(other monthKey) int {
-	return cmp.Or(cmp.Compare(k.tenant, other.tenant), cmp.Compare(k.month, other.month), strings.Compare(k.user, other.user))
+	return cmp.Or(cmp.Compare(k.tenant, other.tenant), cmp.Compare(k.month, other.month),
+		strings.Compare(k.user, other.user))
 }
 
-// take moves the first counts into a batch, unless an earlier one is not written yet. Counts are sorted by tenant, so that each batch is
-// of few tenants.
+// take moves the first counts into a batch, unless an earlier one is unwritten. Counts are sorted by tenant, so that a
+// batch has few tenants.
 func (m *months) take() {
 	if len(m.batches) > 0 {
 		return
@@ -127,8 +131,10 @@ func (m *months) take() {
 	for _, key := range keys[:cap(counts)] {
 		count := m.counts[key]
 		counts = append(counts, UserMonth{
-			Tenant: key.tenant, Month: time.Date(int(key.month/12), time.Month(key.month%12+1), 1, 0, 0, 0, 0, time.UTC), User: key.user,
-			Allowed: count.allowed, Denied: count.denied, Cost: count.cost + count.parts/partsPerToken, CostParts: count.parts % partsPerToken,
+			Tenant: key.tenant, Month: time.Date(int(key.month/12), time.Month(key.month%12+1), 1, 0, 0, 0, 0,
+				time.UTC), User: key.user,
+			Allowed: count.allowed, Denied: count.denied, Cost: count.cost + count.parts/partsPerToken,
+			CostParts: count.parts % partsPerToken,
 		})
 		delete(m.counts, key)
 		if m.used[key.tenant]--; m.used[key.tenant] == 0 {
@@ -140,13 +146,12 @@ func (m *months) take() {
 	}
 }
 
-// numbered appends a new batch.
 func (m *months) numbered(batches []monthBatch, counts []UserMonth) []monthBatch {
 	m.number++
 	return append(batches, monthBatch{m.number, counts})
 }
 
-// split puts the halves of the first batch, which was refused and so has written nothing, in its place. A batch of one user cannot be
+// split replaces the refused first batch, of which nothing was written, by its halves. A batch of one user cannot be
 // split.
 func (m *months) split() bool {
 	refused := m.batches[0].counts
@@ -158,8 +163,8 @@ func (m *months) split() bool {
 	return true
 }
 
-// writeMonths writes the counts of users. After an error they wait, and the same batch is written first. Of a batch that the sink
-// refuses only the users that it refuses by themselves are lost.
+// writeMonths writes the counts of users. After an error the same batch is tried first. From a refused batch only the
+// users that are refused alone are lost.
 func (r *Recorder) writeMonths(ctx context.Context) error {
 	m := r.months
 	m.writing.Lock()

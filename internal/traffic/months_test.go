@@ -11,7 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
-// counted adds up what a shelf has of a tenant's users and months.
+// counted adds up a tenant's users and months.
 func (s *shelf) counted(tenant rules.TenantID) map[string]traffic.UserMonth {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,14 +62,16 @@ func TestChecksAreCountedByUserAndMonthOfUTC(t *testing.T) {
 	}
 	got := sink.counted(1)
 	want := map[string]traffic.UserMonth{
-		"2026-11 42": {Allowed: 3, Cost: 3}, "2026-12 42": {Allowed: 3, Denied: 1, Cost: 3, CostParts: 500_001}, "2026-12 ": {Allowed: 1, Cost: 1},
+		"2026-11 42": {Allowed: 3, Cost: 3}, "2026-12 42": {Allowed: 3, Denied: 1, Cost: 3, CostParts: 500_001},
+		"2026-12 ": {Allowed: 1, Cost: 1},
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("the counts are %v, want %v", got, want)
 	}
 }
 
-// TestATenantWithManyUsersLeavesRoomForTheCountsOfOthers: one tenant names a new user with each check while the sink is away.
+// TestATenantWithManyUsersLeavesRoomForTheCountsOfOthers has a tenant with a new user in each check while the sink is
+// away.
 func TestATenantWithManyUsersLeavesRoomForTheCountsOfOthers(t *testing.T) {
 	t.Parallel()
 	sink := &shelf{err: errors.New("away")}
@@ -78,7 +80,7 @@ func TestATenantWithManyUsersLeavesRoomForTheCountsOfOthers(t *testing.T) {
 		c := check(fmt.Sprint("user-", i), noon)
 		c.Tenant = 2
 		r.Record(c)
-		if i%1000 == 0 { // so that the buffers have room
+		if i%1000 == 0 { // frees the buffers
 			_ = r.Flush(t.Context())
 		}
 	}
@@ -98,7 +100,7 @@ func TestATenantWithManyUsersLeavesRoomForTheCountsOfOthers(t *testing.T) {
 	}
 }
 
-// picky is a sink that refuses every batch with one of some users.
+// picky refuses every batch with one of these users.
 type picky struct {
 	shelf
 	refused map[string]bool
@@ -113,7 +115,7 @@ func (s *picky) WriteUserMonths(ctx context.Context, writer string, number int64
 	return s.shelf.WriteUserMonths(ctx, writer, number, counts)
 }
 
-// TestARefusedUserIsMissingAloneAndCounted: all others of the batch are counted.
+// The other users of a refused batch are counted.
 func TestARefusedUserIsMissingAloneAndCounted(t *testing.T) {
 	t.Parallel()
 	sink := &picky{refused: map[string]bool{"user-3": true, "user-40": true}}

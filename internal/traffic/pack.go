@@ -10,7 +10,7 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// packKey says which checks share a block.
+// packKey identifies the checks that share a block.
 type packKey struct {
 	tenant  rules.TenantID
 	day     int64 // since the Unix epoch, in UTC
@@ -18,30 +18,30 @@ type packKey struct {
 	level   int
 }
 
-// pack is a block in the making.
+// pack is an unfinished block.
 type pack struct {
 	began  time.Time
 	runs   map[string]*packedRun
 	checks int
-	bytes  int // of memory, roughly
+	bytes  int // approximate memory
 	first  int64
 	last   int64
 }
 
 type packedRun struct {
 	Run
-	at []int64 // in milliseconds; of sums, in whole seconds
+	at []int64 // in milliseconds; for sums, whole seconds
 }
 
 const (
 	dayMillis  = 24 * 60 * 60 * 1000
-	runBytes   = 300 // of memory, roughly, with its texts
+	runBytes   = 300 // approximate memory with texts
 	checkBytes = 8
-	// lateSums is how many seconds back a sum is looked for. One that comes later gets an entry of its own.
+	// lateSums is how many seconds back a sum is looked for. A later one gets a separate entry.
 	lateSums = 10
 )
 
-// unpack adds the checks of a buffer to packs.
+// unpack adds a buffer's checks to packs.
 func (r *Recorder) unpack(buffer []byte) {
 	in := reader{rest: buffer}
 	now := r.options.Now()
@@ -50,7 +50,7 @@ func (r *Recorder) unpack(buffer []byte) {
 		at := int64(binary.LittleEndian.Uint64(in.take(8)))
 		head := in.take(3)
 		stratum, level, flags := int(head[0]), int(head[1]), Flags(head[2])
-		// What follows the head is the same for all checks of a run, but that of sums begins behind the cost.
+		// Everything after the head is the same for all checks of a run; for sums, everything after the cost.
 		body := in.rest
 		cost := int64(in.number())
 		texts := in.rest
@@ -100,7 +100,7 @@ func (r *Recorder) unpack(buffer []byte) {
 	}
 }
 
-// add adds a check. identity is what all checks of its run have in common.
+// add adds a check. identity is common to all checks of its run.
 func (p *pack) add(flags Flags, identity []byte, at, cost int64) {
 	var key [512]byte
 	named := append(append(key[:0], byte(flags)), identity...)
@@ -151,7 +151,7 @@ func readRun(flags Flags, identity []byte) Run {
 	}
 }
 
-// block packs the runs, those that began first before the others.
+// block sorts the runs by their first check.
 func (p *pack) block(key packKey) Block {
 	all := make([]*packedRun, 0, len(p.runs))
 	for _, run := range p.runs {
@@ -184,9 +184,14 @@ func (p *pack) block(key packKey) Block {
 	return block
 }
 
-// compareRuns makes the order of runs that begin together the same each time.
+// compareRuns makes the order of runs that begin together deterministic.
 func compareRuns(a, b *Run) int {
-	for _, pair := range [][2]string{{a.UserID, b.UserID}, {a.Endpoint, b.Endpoint}, {a.Method, b.Method}, {a.Plan, b.Plan}} {
+	for _, pair := range [][2]string{
+		{a.UserID, b.UserID},
+		{a.Endpoint, b.Endpoint},
+		{a.Method, b.Method},
+		{a.Plan, b.Plan},
+	} {
 		switch {
 		case pair[0] < pair[1]:
 			return -1

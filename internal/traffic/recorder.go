@@ -14,35 +14,39 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Check is a decided check as the Recorder sees it. The Recorder keeps no reference to it.
+// Check is a decided check. The Recorder keeps no reference to it.
 type Check struct {
 	Tenant   rules.TenantID
 	Settings *rules.Settings
 	Request  *rules.Request
-	Plan     string // the plan that the check was judged on
+	Plan     string // plan of the decision
 	Cost     int64  // in millionths of a token
-	At       int64  // in microseconds since the Unix epoch, if possible on the clock of the buckets
+	At       int64  // in microseconds since the Unix epoch, if possible on the buckets' clock
+	// Times is the number of equal checks, spread over Span until At; 0 is one.
+	Times int64
+	Span  time.Duration
 	// Named reports whether a rule names an attribute. Others are not recorded.
 	Named   func(attribute string) bool
 	Denied  bool
 	Decider rules.RuleID // the rule that denied the check
-	// DeniedAlone: the bucket of that rule is the user's or address's own.
+	// DeniedAlone means that the bucket of that rule is the user's or address's own.
 	DeniedAlone bool
 	Proxied     bool
-	// Reserves: the check reserved, so that it is only counted.
+	// Reserves means that the check reserved, so that it is only counted.
 	Reserves bool
 }
 
-// Options bound what a Recorder keeps. A zero value takes the default.
+// Options bound a Recorder. A zero value means the default.
 type Options struct {
 	Budget Budget
-	// MaxBytes bounds, roughly, the memory of what is not written yet; default 32 MiB.
+	// MaxBytes bounds, roughly, the memory of unwritten checks; default 32 MiB.
 	MaxBytes int
-	// MaxAge is how long a busy tenant's checks wait to be packed; default a minute. Those of a tenant with few checks wait
-	// five times as long, so that blocks are worth their row.
+	// MaxAge is how long a busy tenant's checks wait to be packed; default a minute. A quiet tenant's wait five times
+	// as long, so that a block is worth its row.
 	MaxAge time.Duration
 	// Now is the clock of days and ages; nil is time.Now.
 	Now    func() time.Time
@@ -73,26 +77,26 @@ type Recorder struct {
 	writer  string
 	shards  []*shard
 	levels  atomic.Pointer[map[rules.TenantID]int]
-	stored  atomic.Int64  // bytes of all tenants, when they were last looked at
-	full    chan struct{} // has a value when a buffer is half full
-	packed  chan struct{} // has a value when a block waits to be written
+	stored  atomic.Int64  // bytes of all tenants when last read
+	full    chan struct{} // signals a half full buffer
+	packed  chan struct{} // signals a waiting block
 	months  *months
-	monthly chan struct{} // has a value when months has many users
+	monthly chan struct{} // signals that months has many users
 
 	recorded, dropped, lost, written, lostUsers atomic.Int64
 
-	packing sync.Mutex // guards what follows
+	packing sync.Mutex // guards the fields below
 	packs   map[packKey]*pack
 	tallies map[rules.TenantID]*Counts // not in a block yet
-	bytes   int                        // of packs, roughly
+	bytes   int                        // approximate memory of packs
 	number  int64
 
-	queue     sync.Mutex // guards what follows
+	queue     sync.Mutex // guards the fields below
 	waiting   []Block
 	waitBytes int
 }
 
-// NewRecorder returns a Recorder that writes to a sink once Run is called.
+// NewRecorder returns a Recorder; call Run to write.
 func NewRecorder(sink Sink, options Options) *Recorder {
 	options.MaxBytes = cmp.Or(options.MaxBytes, defaultMaxBytes)
 	options.MaxAge = cmp.Or(options.MaxAge, time.Minute)
@@ -110,13 +114,16 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 	r.levels.Store(&map[rules.TenantID]int{})
 	n := min(16, runtime.GOMAXPROCS(0))
 	for range n {
-		// A quarter of the memory is for buffers, of which each shard has two.
-		r.shards = append(r.shards, &shard{max: options.MaxBytes / 4 / 2 / n, used: map[rules.TenantID]int{}, counts: map[rules.TenantID]Counts{}})
+		// A quarter of the memory is for buffers, two for each shard.
+		r.shards = append(r.shards, &shard{
+			max: options.MaxBytes / 4 / 2 / n, used: map[rules.TenantID]int{},
+			counts: map[rules.TenantID]Counts{},
+		})
 	}
 	return r
 }
 
-// Drop counts checks that are not recorded, because there are too many of them.
+// Drop counts checks that are not recorded because there are too many.
 func (r *Recorder) Drop(tenant rules.TenantID, n int64) {
 	if n == 0 {
 		return
@@ -131,25 +138,26 @@ func (r *Recorder) Drop(tenant rules.TenantID, n int64) {
 	r.dropped.Add(n)
 }
 
-// Record takes a decided check. It never waits for the sink.
+// Record copies a decided check, without waiting for the sink. The work grows with the check's Times, which the caller
+// bounds.
 func (r *Recorder) Record(c *Check) {
 	level := (*r.levels.Load())[c.Tenant]
-	// Any shard will do. A random choice needs no shared memory.
+	// A random choice needs no shared memory.
 	s := r.shards[mathrand.IntN(len(r.shards))]
 	s.mu.Lock()
-	counts := s.counts[c.Tenant]
-	counts.Seen++
+	counts, n := s.counts[c.Tenant], max(1, c.Times)
+	counts.Seen += n
 	half := false
 	switch {
 	case c.Reserves:
-		counts.LeftOut++
+		counts.LeftOut += n
 	case level >= Stopped:
-		counts.Dropped++
+		counts.Dropped += n
 	default:
 		before := len(s.buffer)
-		if !s.add(c, level) {
-			counts.Dropped++
-			r.dropped.Add(1)
+		if dropped := n - s.addAll(c, level, n); dropped > 0 {
+			counts.Dropped += dropped
+			r.dropped.Add(dropped)
 		}
 		half = before < s.max/2 && len(s.buffer) >= s.max/2
 	}
@@ -167,10 +175,22 @@ func signal(c chan struct{}) {
 	}
 }
 
-// Run packs and writes until ctx ends. Then it writes the rest within grace.
+// Run packs and writes until ctx ends, and then writes the rest within grace.
 func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
-	var writing sync.WaitGroup
-	writing.Go(func() { r.write(ctx) })
+	var writing panics.Group
+	writing.Loop(ctx, r.log, "the writer of recorded checks", r.write)
+	panics.Loop(ctx, r.log, "the packer of recorded checks", r.packUntil)
+	_ = writing.Wait()
+	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := panics.Do(r.log, "the last write of recorded checks", func() error { return r.Flush(final) })
+	if err != nil {
+		r.log.ErrorContext(final, "recorded checks are lost: they could not be written before the process ended",
+			"error", err)
+	}
+}
+
+func (r *Recorder) packUntil(ctx context.Context) {
 	tick := time.NewTicker(packEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -181,15 +201,9 @@ func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
 		}
 		r.pack(false)
 	}
-	writing.Wait()
-	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	if err := r.Flush(final); err != nil {
-		r.log.ErrorContext(final, "recorded checks are lost: they could not be written before the process ended", "error", err)
-	}
 }
 
-// Flush packs and writes everything that was recorded until now.
+// Flush packs and writes everything.
 func (r *Recorder) Flush(ctx context.Context) error {
 	r.pack(true)
 	for {
@@ -203,7 +217,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	}
 }
 
-// pack moves checks from the buffers into packs, and makes blocks of the packs that are due.
+// pack moves checks from the buffers into packs, and finishes packs that are due.
 func (r *Recorder) pack(all bool) {
 	r.packing.Lock()
 	defer r.packing.Unlock()
@@ -223,11 +237,12 @@ func (r *Recorder) pack(all bool) {
 	now := r.options.Now()
 	for key, p := range r.packs {
 		age := now.Sub(p.began)
-		if all || p.checks >= MaxBlockChecks || age >= fewFactor*r.options.MaxAge || age >= r.options.MaxAge && p.checks >= busyChecks {
+		if all || p.checks >= MaxBlockChecks || age >= fewFactor*r.options.MaxAge || age >= r.options.MaxAge &&
+			p.checks >= busyChecks {
 			r.finish(key, p)
 		}
 	}
-	for r.bytes > r.options.MaxBytes/2 { // in use by many tenants; the largest is worth a block soonest
+	for r.bytes > r.options.MaxBytes/2 { // many tenants; the largest pack is closest to a block's size
 		var largest packKey
 		for key, p := range r.packs {
 			if held := r.packs[largest]; held == nil || p.bytes > held.bytes {
@@ -238,7 +253,7 @@ func (r *Recorder) pack(all bool) {
 	}
 }
 
-// finish makes a block of a pack.
+// finish turns a pack into a block.
 func (r *Recorder) finish(key packKey, p *pack) {
 	delete(r.packs, key)
 	r.bytes -= p.bytes
@@ -261,7 +276,7 @@ func (r *Recorder) finish(key packKey, p *pack) {
 	signal(r.packed)
 }
 
-// write writes blocks until ctx ends, and asks now and then what tenants may record.
+// write writes blocks until ctx ends, and adjusts the samples now and then.
 func (r *Recorder) write(ctx context.Context) {
 	usage := time.NewTicker(usageEvery)
 	defer usage.Stop()
@@ -272,8 +287,9 @@ func (r *Recorder) write(ctx context.Context) {
 		more, err := r.writeSome(ctx)
 		if err == nil && isDue {
 			isDue = false
-			if err := r.writeMonths(ctx); err != nil && ctx.Err() == nil { // blocks do not wait for them
-				r.log.ErrorContext(ctx, "counts of users' checks cannot be written; they wait in memory until the next minute", "error", err)
+			if err := r.writeMonths(ctx); err != nil && ctx.Err() == nil { // blocks do not wait for the counts
+				r.log.ErrorContext(ctx, "counts of users' checks cannot be written; they wait in memory until the "+
+					"next minute", "error", err)
 			}
 		}
 		if err != nil && ctx.Err() == nil && !away {
@@ -299,7 +315,7 @@ func (r *Recorder) write(ctx context.Context) {
 			case <-usage.C:
 				r.adjust(ctx)
 			}
-		default: // a backlog is when budgets matter most
+		default: // budgets matter most during a backlog
 			select {
 			case <-usage.C:
 				r.adjust(ctx)
@@ -346,7 +362,7 @@ func (r *Recorder) writeSome(ctx context.Context) (more bool, err error) {
 	return len(r.waiting) > 0, nil
 }
 
-// oneByOne writes blocks of which one is refused.
+// oneByOne writes blocks of which one was refused.
 func (r *Recorder) oneByOne(ctx context.Context, blocks []Block) error {
 	for i := range blocks {
 		err := r.sink.WriteTraffic(ctx, blocks[i:i+1])
@@ -378,7 +394,8 @@ func (r *Recorder) adjust(ctx context.Context) {
 	usage, all, tenants, err := r.sink.TrafficUsage(ctx, slices.Collect(maps.Keys(levels)))
 	if err != nil {
 		if ctx.Err() == nil {
-			r.log.WarnContext(ctx, "the use of recorded checks could not be read; samples stay as they are", "error", err)
+			r.log.WarnContext(ctx, "the use of recorded checks could not be read; samples stay as they are", "error",
+				err)
 		}
 		return
 	}
@@ -394,14 +411,14 @@ func (r *Recorder) adjust(ctx context.Context) {
 
 // Stats describe a Recorder.
 type Stats struct {
-	Recorded, Dropped int64 // checks, ever; dropped ones had no room in a buffer
-	Written           int64 // of those recorded
+	Recorded, Dropped int64 // checks since the start; dropped ones had no room in a buffer
+	Written           int64 // of the recorded ones
 	Lost              int64 // packed checks that could not be written
-	Bytes             int   // waiting to be written
-	LostUsers         int64 // users' counts of a month that the sink refused
+	Bytes             int   // unwritten
+	LostUsers         int64 // users whose month's counts were refused
 
-	Stored           int64 // bytes that the database keeps of all tenants; 0 before it was asked
-	Sampled, Stopped int   // tenants that this process records a part of, and nothing of, because of the budgets
+	Stored           int64 // bytes of all tenants in the database; 0 before the first read
+	Sampled, Stopped int   // tenants that are recorded in part, or not at all, because of the budgets
 }
 
 // Stats returns the present state.
@@ -409,7 +426,8 @@ func (r *Recorder) Stats() Stats {
 	r.queue.Lock()
 	defer r.queue.Unlock()
 	stats := Stats{
-		Recorded: r.recorded.Load(), Dropped: r.dropped.Load(), Written: r.written.Load(), Lost: r.lost.Load(), Bytes: r.waitBytes,
+		Recorded: r.recorded.Load(), Dropped: r.dropped.Load(), Written: r.written.Load(), Lost: r.lost.Load(),
+		Bytes:     r.waitBytes,
 		LostUsers: r.lostUsers.Load(), Stored: r.stored.Load(),
 	}
 	for _, level := range *r.levels.Load() {

@@ -20,15 +20,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The first block makes channels that all later blocks use. If a test made them in a bubble, other tests could not use them.
+	// The first block creates channels that all later blocks use. Created in a bubble, other tests could not use them.
 	new(traffic.Block).SetRuns([]traffic.Run{{UserID: "42", Times: []uint32{1}}})
 	goleak.VerifyTestMain(m)
 }
 
-// noon is the time of most checks.
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// shelf keeps blocks.
+// shelf is an in-memory Sink.
 type shelf struct {
 	mu     sync.Mutex
 	blocks map[string]traffic.Block
@@ -36,11 +35,15 @@ type shelf struct {
 	usage  []traffic.Usage
 	stored int64 // of all tenants
 	err    error
+	panics int // how many writes do
 }
 
 func (s *shelf) WriteTraffic(_ context.Context, blocks []traffic.Block) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.panics--; s.panics >= 0 {
+		panic("by the test")
+	}
 	if s.err != nil {
 		return s.err
 	}
@@ -72,7 +75,7 @@ func (s *shelf) TrafficUsage(context.Context, []rules.TenantID) ([]traffic.Usage
 	return s.usage, s.stored, 1, nil
 }
 
-// checks returns what is recorded of a tenant, as lines.
+// checks returns a tenant's recorded checks as lines.
 func (s *shelf) checks(t *testing.T, tenant rules.TenantID) (lines []string) {
 	t.Helper()
 	s.mu.Lock()
@@ -103,7 +106,10 @@ var settings = rules.DefaultSettings()
 func check(user string, at time.Time) *traffic.Check {
 	return &traffic.Check{
 		Tenant: 1, Settings: &settings, Plan: "free", Cost: 1_000_000, At: at.UnixMicro(),
-		Request: &rules.Request{UserID: user, Endpoint: "/search", Method: "GET", IP: netip.MustParseAddr("203.0.113.9")},
+		Request: &rules.Request{
+			UserID: user, Endpoint: "/search", Method: "GET",
+			IP: netip.MustParseAddr("203.0.113.9"),
+		},
 	}
 }
 
@@ -227,7 +233,8 @@ func TestASampleHasWholeUsersAndWhatTheOthersAskedInSum(t *testing.T) {
 		}
 	}
 	if sampled != int64(inSample*each) || summed != int64((users-inSample)*each) {
-		t.Errorf("%d checks are in the sample and %d in sums, want %d and %d", sampled, summed, inSample*each, (users-inSample)*each)
+		t.Errorf("%d checks are in the sample and %d in sums, want %d and %d", sampled, summed, inSample*each,
+			(users-inSample)*each)
 	}
 	if extra != each {
 		t.Errorf("%d denials are kept beside the sample, want %d", extra, each)
@@ -294,14 +301,15 @@ func TestRunWritesTheRestWhenItEnds(t *testing.T) {
 	}
 }
 
-// endless is a sink that is slower than what comes.
+// endless is a sink that is slower than the checks arrive.
 type endless struct {
 	recorder *traffic.Recorder
 	asked    chan struct{}
 }
 
 func (e *endless) WriteTraffic(context.Context, []traffic.Block) error {
-	for _, pause := range []time.Duration{time.Minute, time.Second} { // then the first check is in a block, and the second not yet
+	// the first check is in a block, the second not yet
+	for _, pause := range []time.Duration{time.Minute, time.Second} {
 		e.recorder.Record(check("42", time.Now()))
 		time.Sleep(pause) //nolint:forbidigo // the bubble's clock
 	}
@@ -339,7 +347,7 @@ func TestTheSampleFollowsTheBudgetThoughBlocksWait(t *testing.T) {
 	})
 }
 
-// slowMonths is a shelf whose writes of users' counts time out.
+// slowMonths is a shelf whose WriteUserMonths times out.
 type slowMonths struct {
 	shelf
 	tried int
@@ -351,7 +359,7 @@ func (s *slowMonths) WriteUserMonths(context.Context, string, int64, []traffic.U
 	return context.DeadlineExceeded
 }
 
-// TestBlocksDoNotWaitForTheCountsOfUsers: counts that cannot be written are tried once a minute, so blocks have the other 55 seconds.
+// Failed counts are tried again once a minute, so blocks have the other 55 seconds.
 func TestBlocksDoNotWaitForTheCountsOfUsers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -363,7 +371,7 @@ func TestBlocksDoNotWaitForTheCountsOfUsers(t *testing.T) {
 		running.Go(func() { r.Run(ctx, time.Nanosecond) })
 		<-time.After(10*time.Minute + 30*time.Second)
 		stop()
-		running.Wait() // it tries once more
+		running.Wait() // a last attempt
 		if tried := sink.tried - 1; tried < 9 || tried > 10 {
 			t.Errorf("counts are tried %d times in ten minutes, want once in each", tried)
 		}
@@ -421,13 +429,24 @@ func TestTheSampleFollowsTheBudget(t *testing.T) {
 		tenants int
 		want    int
 	}{
-		"a tenant within its budget records all":       {traffic.Usage{Days: 10, TodayBytes: 400, YesterdayBytes: 900}, 0, 1, 0},
+		"a tenant within its budget records all": {
+			traffic.Usage{Days: 10, TodayBytes: 400, YesterdayBytes: 900},
+			0, 1, 0,
+		},
 		"yesterday would have needed four times a day": {traffic.Usage{Days: 10, YesterdayBytes: 4000}, 0, 1, 1},
 		"half of the day's part is used":               {traffic.Usage{Days: 10, TodayBytes: 600}, 0, 1, 1},
-		"nearly all of the day's part is used":         {traffic.Usage{Days: 10, TodayBytes: 990}, 0, 1, traffic.Strata},
-		"the whole budget is used":                     {traffic.Usage{Days: 10, Bytes: 10_000}, 0, 1, traffic.Stopped},
-		"the total is used, by others":                 {traffic.Usage{Days: 10, Bytes: 500}, 100_000, 20, 0},
-		"the total is used, by this one too":           {traffic.Usage{Days: 10, Bytes: 6000}, 100_000, 20, traffic.Stopped},
+		"nearly all of the day's part is used": {
+			traffic.Usage{Days: 10, TodayBytes: 990},
+			0, 1,
+			traffic.Strata,
+		},
+		"the whole budget is used":     {traffic.Usage{Days: 10, Bytes: 10_000}, 0, 1, traffic.Stopped},
+		"the total is used, by others": {traffic.Usage{Days: 10, Bytes: 500}, 100_000, 20, 0},
+		"the total is used, by this one too": {
+			traffic.Usage{Days: 10, Bytes: 6000},
+			100_000, 20,
+			traffic.Stopped,
+		},
 	} {
 		if got := budget.Level(&c.usage, c.all, c.tenants); got != c.want {
 			t.Errorf("%s: level %d, want %d", name, got, c.want)
@@ -446,7 +465,7 @@ func TestRecordingAllocatesNothing(t *testing.T) { //nolint:paralleltest // coun
 	}
 }
 
-// BenchmarkRecord is what recording adds to a check, with the packing that another goroutine does.
+// BenchmarkRecord measures the cost of recording a check, with the packing by another goroutine.
 func BenchmarkRecord(b *testing.B) {
 	for _, users := range []int{1, 100_000} {
 		b.Run(fmt.Sprint(users, " users"), func(b *testing.B) {
@@ -467,4 +486,22 @@ func BenchmarkRecord(b *testing.B) {
 			b.ReportMetric(float64(r.Stats().Dropped)/float64(b.N), "dropped/op")
 		})
 	}
+}
+
+func TestWritesGoOnAfterAPanicInOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		sink := &shelf{panics: 1}
+		r := traffic.NewRecorder(sink, traffic.Options{MaxAge: time.Second})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); r.Run(ctx, time.Second) }()
+		r.Record(check("42", noon))
+		<-time.After(10 * time.Second)
+		if got := len(sink.checks(t, 1)); got != 1 {
+			t.Errorf("%d checks are recorded, want 1", got)
+		}
+		stop()
+		<-ended
+	})
 }

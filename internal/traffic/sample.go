@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// Strata is how many there are. The smallest sample is 1/4^(Strata-1).
+	// Strata is the number of strata. The smallest sample is 1/4^(Strata-1).
 	Strata = 6
 	// Stopped is the level at which nothing is recorded.
 	Stopped = Strata
-	// StratumOfSums is that of blocks beside the sample, with the costs outside of it. A reader who does not need them leaves them out.
+	// StratumOfSums is for blocks with the costs outside of the sample, which a reader may skip.
 	StratumOfSums = Strata
-	// StratumOfExtras is that of blocks with the denied checks outside of the sample.
+	// StratumOfExtras is for blocks with the denied checks outside of the sample.
 	StratumOfExtras = Strata + 1
 )
 
-// Share returns the part of all users that a sample has.
+// Share returns a sample's share of all users.
 func Share(level int) float64 { return 1 / float64(uint64(1)<<(2*min(level, Strata-1))) }
 
-// StratumOfUser returns a user's stratum: a sample of a level has the users whose stratum is at least the level.
+// StratumOfUser returns a user's stratum: a sample contains the users whose stratum is at least its level.
 func StratumOfUser(tenant rules.TenantID, user string) int {
 	if user == "" {
 		return 0
@@ -30,7 +30,7 @@ func StratumOfUser(tenant rules.TenantID, user string) int {
 	return stratum(hashText(start(tenant, 'u'), user))
 }
 
-// StratumOfIP is StratumOfUser for an address. A network of IPv6 counts as one address, as limits count it.
+// StratumOfIP is StratumOfUser for an address. A network of IPv6 counts as one address, as for limits.
 func StratumOfIP(tenant rules.TenantID, ip netip.Addr, settings *rules.Settings) int {
 	h, ok := hashIP(start(tenant, 'a'), ip, settings)
 	if !ok {
@@ -39,7 +39,7 @@ func StratumOfIP(tenant rules.TenantID, ip netip.Addr, settings *rules.Settings)
 	return stratum(h)
 }
 
-// StratumOfEndpoint is for checks without user and address: those of one endpoint and minute stay together.
+// StratumOfEndpoint is for checks without user and address; those of an endpoint and minute stay together.
 func StratumOfEndpoint(tenant rules.TenantID, endpoint string, at int64) int {
 	return stratum(hashEndpoint(start(tenant, 'e'), endpoint, at))
 }
@@ -47,14 +47,14 @@ func StratumOfEndpoint(tenant rules.TenantID, endpoint string, at int64) int {
 // MaxDraw is the highest Draw.Level.
 const MaxDraw = 3
 
-// Draw is a random part of what was recorded: 1/4^Level of the users and, separately, of the addresses, whole. The same Seed
-// draws the same ones. Which sample was recorded does not depend on it.
+// Draw is a random part of the recorded checks: 1/4^Level of the users and, separately, of the addresses, each in full.
+// A Seed always draws the same ones, independently of the recorded sample.
 type Draw struct {
 	Level int
 	Seed  uint64
 }
 
-// Share returns the part that is drawn.
+// Share returns the drawn share.
 func (d Draw) Share() float64 { return Share(d.Level) }
 
 // HasUser reports whether a user is drawn.
@@ -110,8 +110,8 @@ func hashEndpoint(h uint64, endpoint string, at int64) uint64 {
 	return hashText((h^uint64(at/time.Minute.Milliseconds()))*prime, endpoint)
 }
 
-// The hash is FNV-1a, finished by MurmurHash3's mixer, which spreads it over the leading bits. It must not change: blocks of
-// different processes and versions are read together.
+// The hash is FNV-1a, finished by MurmurHash3's mixer, which spreads it over the leading bits. It must not change:
+// blocks of different processes and versions are read together.
 const prime = 0x100000001b3
 
 func start(tenant rules.TenantID, kind byte) uint64 {
@@ -127,31 +127,31 @@ func stratum(h uint64) int {
 	return min(bits.LeadingZeros64(h)/2, Strata-1)
 }
 
-// Usage is what a tenant has recorded.
+// Usage describes a tenant's recorded checks.
 type Usage struct {
 	Tenant rules.TenantID
-	// Days is how long its blocks are kept; 0 if recording is off.
+	// Days is the retention of its blocks; 0 if recording is off.
 	Days int
-	// Bytes is what all its blocks take.
+	// Bytes is the size of all its blocks.
 	Bytes int64
-	// TodayBytes is what today's take. YesterdayBytes is what yesterday's would have taken without sampling.
+	// TodayBytes is the size of today's blocks. YesterdayBytes is what yesterday's would have been without sampling.
 	TodayBytes, YesterdayBytes int64
 	Counts
-	// Oldest and Newest are the times of the first and the last block; zero if there are none.
+	// Oldest and Newest are the times of the first and last block; zero if there are none.
 	Oldest, Newest time.Time
 	Checks         int64
-	Level          int // the highest of the last hour's blocks
+	Level          int // the highest in the last hour
 }
 
-// Budget bounds what is kept.
+// Budget bounds the stored blocks.
 type Budget struct {
 	// PerTenant and Total are in bytes.
 	PerTenant, Total int64
 }
 
-// Level returns the sample that a tenant records from now on: the larger of what keeps a day like yesterday within the
-// day's part of the budget, and of what is left of today's part. all is what all tenants take together, of which others
-// than this one is a count. When the total is used up, a tenant with more than an equal part stops.
+// Level returns the sample that a tenant records from now on: the larger of the level that keeps a day like yesterday
+// within a day's budget, and the level for the rest of today's budget. all is the size of all tenants' blocks, tenants
+// their number. When the total is used up, a tenant with more than an equal share stops.
 func (b Budget) Level(u *Usage, all int64, tenants int) int {
 	if u.Days < 1 {
 		return 0
@@ -171,7 +171,7 @@ func (b Budget) Level(u *Usage, all int64, tenants int) int {
 	for full := u.YesterdayBytes; full > day && level < Strata-1; full /= 4 {
 		level++
 	}
-	// Half of the day's part is for the first sample, half of the rest for the next, and so on.
+	// Half of the day's budget is for the first sample, half of the rest for the next, and so on.
 	for left, used := day, u.TodayBytes; level < Stopped; level++ {
 		part := left - left/2
 		if used < part {

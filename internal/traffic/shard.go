@@ -8,19 +8,19 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// shard is a buffer of checks that are not packed yet, written one behind the other.
+// shard is a buffer of checks that are not packed yet.
 type shard struct {
 	mu     sync.Mutex
 	buffer []byte
-	spare  []byte // the memory of the former buffer
+	spare  []byte // memory of the former buffer
 	max    int
-	used   map[rules.TenantID]int // bytes of the buffer
+	used   map[rules.TenantID]int // bytes in the buffer
 	counts map[rules.TenantID]Counts
-	// emptied has the other maps while their contents are read.
+	// emptied is the other map while its contents are read.
 	emptiedCounts map[rules.TenantID]Counts
 }
 
-// take empties the shard. Give the buffer back by reuse, with which the counts end.
+// take empties the shard. Return the buffer by reuse, which also ends the use of counts.
 func (s *shard) take() (buffer []byte, counts map[rules.TenantID]Counts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,8 +41,22 @@ func (s *shard) reuse(buffer []byte) {
 	clear(s.emptiedCounts)
 }
 
-// add writes a check into the buffer: whole if it is in the sample or denied, else what it cost. It reports false if there is
-// no room for its tenant.
+// addAll adds a check n times, at even distances until the check's time. It returns how many fit, and stops at the
+// first that does not.
+func (s *shard) addAll(c *Check, level int, n int64) (added int64) {
+	last := c.At
+	defer func() { c.At = last }()
+	for ; added < n; added++ {
+		c.At = last - (n-1-added)*c.Span.Microseconds()/n
+		if !s.add(c, level) {
+			return added
+		}
+	}
+	return added
+}
+
+// add writes a check into the buffer: in full if it is in the sample or denied, else its cost. It returns false if the
+// tenant's share is full.
 func (s *shard) add(c *Check, level int) bool {
 	q := c.Request
 	stratum := max(StratumOfUser(c.Tenant, q.UserID), StratumOfIP(c.Tenant, q.IP, c.Settings))
@@ -58,7 +72,7 @@ func (s *shard) add(c *Check, level int) bool {
 	}
 	isOutside := stratum < level
 	start := len(s.buffer)
-	if isOutside && !c.DeniedAlone { // a check that its user's own limit denied takes nothing that is shared
+	if isOutside && !c.DeniedAlone { // a check denied by its user's own limit takes nothing from shared limits
 		s.buffer = appendHead(s.buffer, c, stratum, level, Sum)
 		s.buffer = appendText(appendText(appendText(s.buffer, c.Plan), q.Method), q.Endpoint)
 	}
@@ -76,7 +90,7 @@ func (s *shard) add(c *Check, level int) bool {
 				s.buffer = appendText(appendText(s.buffer, a.Name), a.Value)
 			}
 		}
-		s.buffer = append(s.buffer, 0) // the end of the attributes: no name is empty
+		s.buffer = append(s.buffer, 0) // ends the attributes, since no name is empty
 	}
 	added := len(s.buffer) - start
 	mine := s.used[c.Tenant]

@@ -7,62 +7,64 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Alert tells people when what it counts of a rule reaches Threshold within Window.
+// Alert notifies people when its count for a rule reaches Threshold within Window.
 type Alert struct {
 	ID     int64
 	Tenant rules.TenantID
 	Name   string
 	Kind   AlertKind
-	// Rule is the one that is watched; 0 is each rule by itself and, for AlertDegraded, all checks together.
+	// Rule is the watched rule. 0 means each rule separately or, for AlertDegraded, all checks together.
 	Rule rules.RuleID
-	// PerSubject applies the threshold to each subject instead of to all of a rule together.
+	// PerSubject applies the threshold to each subject instead of the whole rule.
 	PerSubject bool
-	// Threshold is a number of denials, crossings or checks, and a percentage for AlertNearLimit.
+	// Threshold is a number of denials, crossings or checks; for AlertNearLimit a percentage.
 	Threshold int64
-	// Window is in whole minutes, the running one included.
+	// Window is in whole minutes, including the running one.
 	Window time.Duration
 	Format Format
-	// URL receives the deliveries, and Email does for FormatEmail. See SetURL for FormatSlack.
+	// URL receives the deliveries; for FormatEmail, Email does. The URL may contain a token, so people only see
+	// ShownURL. For FormatSlack it is already the ShownURL.
 	URL   string
 	Email string
-	// Secret signs webhooks; it is the URL for FormatSlack and the routing key for FormatPagerDuty.
+	// Secret signs webhooks; for FormatSlack it is the URL, for FormatPagerDuty the routing key.
 	Secret string
-	// SecretIsClosed means that the stored secret is sealed under a key that is not configured. Secret is empty then, unless it is
-	// to replace the stored one, and nothing can be sent.
+	// SecretIsClosed means that no configured key opens the stored secret. Nothing can be sent then, and Secret is
+	// empty unless it replaces the stored one.
 	SecretIsClosed bool
 
 	Active  bool
-	Version int64 // 1 for a new alert, raised by each change to it
-	// RuleRemoved means that the rule is gone. Its removal turned the alert off, and the alert stays off until it names
-	// another rule.
+	Version int64 // 1 for a new one, raised by each change
+	// RuleRemoved means that the rule was removed, which turned the alert off until it names another rule.
 	RuleRemoved bool
-	// RaisedAt is when it was raised last; zero for never.
+	// RaisedAt is when the alert was last raised; zero: never.
 	RaisedAt time.Time
 	Silence  Silence
 }
 
-// AlertKind is what an alert counts.
+// AlertKind is the quantity that an alert counts.
 type AlertKind string
 
 // The kinds of alerts.
 const (
-	AlertDenials   AlertKind = "denials"    // of the rule; for a shadow rule, what it would have denied
-	AlertNearLimit AlertKind = "near_limit" // percent of the rule's checks that it denied, or that left less than a fifth of its limit
-	AlertCrossings AlertKind = "crossings"  // of the rule's shares notify_at
-	AlertDegraded  AlertKind = "degraded"   // decisions without the shared buckets
+	AlertDenials AlertKind = "denials" // of the rule; for a shadow rule, those that it would have made
+	// percent of the rule's checks that were denied, or that left less than a fifth of the limit
+	AlertNearLimit AlertKind = "near_limit"
+	AlertCrossings AlertKind = "crossings" // of the rule's shares notify_at
+	AlertDegraded  AlertKind = "degraded"  // decisions without the shared buckets
 )
 
-// Silence keeps an alert from sending anything. What it would have sent is recorded.
+// Silence keeps an alert from sending. Deliveries are recorded but not sent.
 type Silence struct {
-	Until  time.Time // zero or in the past: it is not silenced
+	Until  time.Time // zero or in the past: not silenced
 	By     string
 	Reason string
 }
 
-// Holds reports whether the silence lasts at a time.
+// Holds reports whether the silence is in force at a time.
 func (s *Silence) Holds(now time.Time) bool { return s.Until.After(now) }
 
 // NewWebhookSecret returns a random secret that signs posts.
@@ -71,15 +73,15 @@ func NewWebhookSecret() string { return "whs_" + rand.Text() + rand.Text() }
 // The bounds of an alert.
 const (
 	maxAlertName   = 100
-	maxAlertWindow = time.Hour // its counts are read every few seconds
+	maxAlertWindow = time.Hour // the counts are read every few seconds
 	maxSilence     = 30 * 24 * time.Hour
 	maxReason      = 500
-	// MaxPendingDeliveries caps an alert's deliveries that wait for their receiver. Until one ends, no more are raised.
+	// MaxPendingDeliveries bounds an alert's waiting deliveries. At the bound, no more are created until one ends.
 	MaxPendingDeliveries = 100
 )
 
-// Validate returns all that is wrong with an alert. webhook.Sender judges whether its URL may be posted to, and the store
-// whether its address is a member's.
+// Validate returns all mistakes in an alert. webhook.Sender decides whether the URL may be called, the store whether
+// the address is a member's.
 func (a *Alert) Validate() (wrong rules.FieldErrors) {
 	if n := utf8.RuneCountInString(a.Name); n < 1 || n > maxAlertName {
 		wrong.Add("name", fmt.Sprintf("must have from 1 to %d characters", maxAlertName))
@@ -88,7 +90,7 @@ func (a *Alert) Validate() (wrong rules.FieldErrors) {
 	return append(wrong, a.wrongDestination()...)
 }
 
-// ValidateCondition returns what is wrong with when an alert is raised.
+// ValidateCondition returns the mistakes in the condition of an alert.
 func (a *Alert) ValidateCondition() (wrong rules.FieldErrors) {
 	switch a.Kind {
 	case AlertDenials, AlertCrossings:
@@ -97,7 +99,8 @@ func (a *Alert) ValidateCondition() (wrong rules.FieldErrors) {
 			wrong.Add("per", fmt.Sprintf("must be rule, because %s counts no subjects", a.Kind))
 		}
 	default:
-		wrong.Add("kind", fmt.Sprintf("must be %s, %s, %s or %s", AlertDenials, AlertNearLimit, AlertCrossings, AlertDegraded))
+		wrong.Add("kind", fmt.Sprintf("must be %s, %s, %s or %s", AlertDenials, AlertNearLimit, AlertCrossings,
+			AlertDegraded))
 	}
 	if a.Threshold < 1 {
 		wrong.Add("threshold", "must be at least 1")
@@ -106,12 +109,13 @@ func (a *Alert) ValidateCondition() (wrong rules.FieldErrors) {
 		wrong.Add("threshold", "must be at most 100, because it is a percentage")
 	}
 	if a.Window < time.Minute || a.Window > maxAlertWindow || a.Window%time.Minute != 0 {
-		wrong.Add("window_minutes", fmt.Sprintf("must be in whole minutes, from 1 to %d", int(maxAlertWindow/time.Minute)))
+		wrong.Add("window_minutes", fmt.Sprintf("must be in whole minutes, from 1 to %d",
+			int(maxAlertWindow/time.Minute)))
 	}
 	return wrong
 }
 
-// Validate returns what is wrong with a silence that begins now.
+// Validate returns the mistakes in a silence that begins now.
 func (s *Silence) Validate(now time.Time) (wrong rules.FieldErrors) {
 	if !s.Holds(now) || s.Until.After(now.Add(maxSilence)) {
 		wrong.Add("until", "must be a time within the next 30 days")
@@ -122,18 +126,18 @@ func (s *Silence) Validate(now time.Time) (wrong rules.FieldErrors) {
 	return wrong
 }
 
-// DeliveryState is how far a delivery is.
+// DeliveryState is the state of a delivery.
 type DeliveryState string
 
-// A delivery is pending until a 2xx answer makes it delivered or the last attempt makes it failed. One by mail is pending
-// until the mail server has accepted it.
+// A delivery is pending until a 2xx answer delivers it or the last attempt fails. A mailed one is pending until the
+// mail server has accepted it.
 const (
 	DeliveryPending   DeliveryState = "pending"
 	DeliveryDelivered DeliveryState = "delivered"
 	DeliveryFailed    DeliveryState = "failed"
 )
 
-// Delivery is one message of an alert and the state of sending it.
+// Delivery is a message of an alert and its state.
 type Delivery struct {
 	ID     int64
 	Tenant rules.TenantID
@@ -143,35 +147,38 @@ type Delivery struct {
 
 	State         DeliveryState
 	Attempts      int
-	NextAttemptAt time.Time // while it is pending
+	NextAttemptAt time.Time // while pending
 	AttemptedAt   time.Time // zero: not yet
 	Status        int       // of the latest answer; 0 for none
 	Error         string    // of the latest attempt
 	Test          bool      // requested by a person
 	UnderWay      bool      // an attempt is in flight
-	InMail        bool      // it waits for the mail server, or that refused it
-	Silenced      bool      // it was not sent, because its alert was silenced
+	InMail        bool      // it waits for the mail server, or was refused by it
+	Silenced      bool      // not sent, because the alert was silenced
 }
 
-// AlertStore keeps alerts and their deliveries, one tenant at a time. Changes are logged in the actor's name. A method
-// that takes an Expected, or an alert with its Version, returns rules.ErrChanged unless that version is stored.
+// AlertStore stores alerts and their deliveries. Changes are recorded in the actor's name. A method with an Expected,
+// or with an alert, returns rules.ErrChanged unless the version matches.
 type AlertStore interface {
 	Alerts(ctx context.Context, tenant rules.TenantID) ([]Alert, error) // by id
 	Alert(ctx context.Context, tenant rules.TenantID, id int64) (Alert, error)
-	// CreateAlert and UpdateAlert return a field error for a rule that the tenant never had and, if the alert is
-	// active, for one that was removed, and for an address that is not a proven one of a member.
+	// CreateAlert and UpdateAlert return a field error for a rule that the tenant never had, for a removed rule if the
+	// alert is active, and for an address that is not a member's proven one.
 	CreateAlert(ctx context.Context, by rules.Actor, alert Alert) (Alert, error)
 	UpdateAlert(ctx context.Context, by rules.Actor, alert Alert) (Alert, error)
-	// RotateAlertSecret replaces the secret. Later posts are signed with the new one.
-	RotateAlertSecret(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected, secret string) (Alert, error)
+	// RotateAlertSecret replaces the secret for all later posts.
+	RotateAlertSecret(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected,
+		secret string) (Alert, error)
 	// RemoveAlert removes the alert and its deliveries.
 	RemoveAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected) error
-	// SilenceAlert begins a silence, or ends it if its time is zero. What waits to be sent is not sent later.
-	SilenceAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected, silence Silence) (Alert, error)
-	// AlertCounts returns what an alert would have counted since a time, which its Preview judges. It looks at a bounded number of
-	// rows: back to lookedBackTo.
-	AlertCounts(ctx context.Context, alert *Alert, since, until time.Time) (counts []MinuteCount, lookedBackTo time.Time, err error)
-	// CountedSince returns the first minute after a time in which a rule, or any for 0, met a check. It is zero if none did.
+	// SilenceAlert begins a silence, or ends it if its time is zero. Waiting deliveries are not sent later.
+	SilenceAlert(ctx context.Context, by rules.Actor, tenant rules.TenantID, id int64, expected rules.Expected,
+		silence Silence) (Alert, error)
+	// AlertCounts returns an alert's counts since a time, for Preview. It reads a bounded number of rows, back to
+	// lookedBackTo.
+	AlertCounts(ctx context.Context, alert *Alert, since, until time.Time) (counts []MinuteCount,
+		lookedBackTo time.Time, err error)
+	// CountedSince returns the first minute after a time in which a rule (0: any) matched a check, or zero.
 	CountedSince(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, since time.Time) (time.Time, error)
 	// TestAlert creates a test delivery, which is attempted once. It returns rules.ErrInUse while the previous test is
 	// pending.
@@ -179,25 +186,28 @@ type AlertStore interface {
 	// RetryDelivery makes a pending or failed delivery due now. It returns rules.ErrInUse while an attempt is in
 	// flight, and rules.ErrFinal if it was delivered.
 	RetryDelivery(ctx context.Context, tenant rules.TenantID, alert, id int64) (Delivery, error)
-	// AlertDeliveries lists deliveries of one alert, or of all if alert is 0, newest first, with ids below before; 0
-	// begins with the newest.
+	// AlertDeliveries lists deliveries of an alert (0: of all), newest first, with ids below before (0: from the
+	// newest).
 	AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64, limit int) ([]Delivery, error)
 }
 
-// Outbox has the deliveries of all tenants.
+// Outbox has all tenants' deliveries.
 type Outbox interface {
-	// AlertingTenants returns the tenants that have active alerts.
 	AlertingTenants(ctx context.Context) ([]rules.TenantID, error)
-	// RaiseAlerts creates a delivery for each alert of a tenant that reached its threshold, unless there is one from
-	// within the alert's window. Concurrent calls create one. It takes a few seconds at most.
+	// RaiseAlerts creates a delivery for each alert of a tenant that has reached its threshold, unless one exists from
+	// within the alert's window. Concurrent calls create one. It takes at most a few seconds.
 	RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time.Time) (raised int64, err error)
-	// ClaimDeliveries leases up to limit due deliveries; tenants take turns. Nobody else gets them until the lease
-	// ends, because the process that holds them may have died. A tenant has at most perTenant leases in all processes,
-	// but concurrent claims may exceed that once.
-	ClaimDeliveries(ctx context.Context, now, leaseEnds time.Time, perTenant, limit int) ([]Notice, error)
-	// MailDelivery hands a delivery over to the mail, which has retries of its own, and returns "" or why it cannot. It
-	// changes nothing if the lease ended and another attempt began.
-	MailDelivery(ctx context.Context, notice *Notice, now time.Time) (refused string, err error)
-	// FinishDelivery stores the result of an attempt. It does nothing if the lease ended and another attempt began.
-	FinishDelivery(ctx context.Context, delivery Delivery) error
+	// Notice returns a delivery to be attempted, or rules.ErrNotFound if it was delivered or is gone.
+	Notice(ctx context.Context, tenant rules.TenantID, id int64) (Notice, error)
+	// MailDelivery queues a delivery as mail, which has its own retries, and returns "" or the reason why not. It does
+	// nothing if the delivery was delivered meanwhile.
+	MailDelivery(ctx context.Context, notice *Notice) (refused string, err error)
+	// FinishDelivery stores the result of an attempt: the status of the answer (0: none), an error, and whether that
+	// was a success. It does nothing if the delivery was delivered meanwhile. A failure is not stored if another claim
+	// was made since, or if the job is gone.
+	FinishDelivery(ctx context.Context, job *jobs.Job, id int64, status int, failure string,
+		delivered bool) error
+	// GiveUpDelivery ends a delivery without success, like FinishDelivery. An empty failure keeps the error of the last
+	// attempt.
+	GiveUpDelivery(ctx context.Context, job *jobs.Job, id int64, failure string) error
 }

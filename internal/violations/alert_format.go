@@ -2,30 +2,29 @@ package violations
 
 import (
 	"fmt"
-	"net/url"
 	"regexp"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Format is how an alert is sent.
+// Format is the receiver's protocol.
 type Format string
 
 // The formats of alerts.
 const (
 	FormatWebhook   Format = "webhook"   // signed JSON to any URL
-	FormatSlack     Format = "slack"     // to an incoming webhook of Slack, or of a chat that understands the same
-	FormatPagerDuty Format = "pagerduty" // to PagerDuty's Events API v2
+	FormatSlack     Format = "slack"     // an incoming webhook of Slack or a compatible chat
+	FormatPagerDuty Format = "pagerduty" // PagerDuty's Events API v2
 	FormatEmail     Format = "email"     // to a member of the tenant
 )
 
-// PagerDutyURL is where events go unless an alert says otherwise, for example to PagerDuty's service region in Europe.
+// PagerDutyURL is the default URL for events; the service region in Europe has another one.
 const PagerDutyURL = "https://events.pagerduty.com/v2/enqueue"
 
-// routingKey is the form of PagerDuty's integration keys.
+// routingKey matches PagerDuty's integration keys.
 var routingKey = regexp.MustCompile(`^[0-9A-Za-z]{32}$`)
 
-// Target returns the URL that deliveries are posted to; "" for mail.
+// Target returns the URL for posts; "" for mail.
 func (a *Alert) Target() string {
 	if a.Format == FormatSlack {
 		return a.Secret
@@ -33,7 +32,7 @@ func (a *Alert) Target() string {
 	return a.URL
 }
 
-// SetFormat changes the format, and forgets the destination of the former one.
+// SetFormat changes the format, and clears the destination of the former one.
 func (a *Alert) SetFormat(format Format) {
 	if a.Format == format {
 		return
@@ -48,31 +47,29 @@ func (a *Alert) SetFormat(format Format) {
 	}
 }
 
-// SetURL changes where deliveries are posted to. Anyone who knows the URL of a Slack webhook can post to its channel, so that
-// URL becomes the secret, and members see only its host. A URL as members see it changes nothing.
+// SetURL changes the URL for posts. Anyone who knows the URL of a Slack webhook can post to its channel, so that URL
+// becomes the secret. Setting the ShownURL changes nothing.
 func (a *Alert) SetURL(target string) {
-	if target == a.URL {
+	if target == a.ShownURL() {
 		return
 	}
 	a.URL = target
 	if a.Format == FormatSlack {
-		a.URL, a.Secret = hostOf(target), target
+		a.URL, a.Secret = rules.ShownURL(target), target
 	}
 }
 
-// hostOf returns a URL without what follows its host.
-func hostOf(target string) string {
-	at, err := url.Parse(target)
-	if err != nil || at.Host == "" {
-		return ""
+// ShownURL returns the URL without its secrets; see rules.ShownURL.
+func (a *Alert) ShownURL() string {
+	if a.Format == FormatSlack {
+		return a.URL
 	}
-	return at.Scheme + "://" + at.Host + "/…"
+	return rules.ShownURL(a.URL)
 }
 
-// wrongDestination returns what is wrong with where the alert is sent.
 func (a *Alert) wrongDestination() (wrong rules.FieldErrors) {
 	if a.SecretIsClosed && a.Secret == "" {
-		return nil // it was judged when it was stored, and can be turned off
+		return nil // it was valid when stored, and must be possible to turn off
 	}
 	switch a.Format {
 	case FormatWebhook, FormatSlack:
@@ -87,7 +84,8 @@ func (a *Alert) wrongDestination() (wrong rules.FieldErrors) {
 			wrong.Add("email", "must be the address of a member of the tenant")
 		}
 	default:
-		wrong.Add("format", fmt.Sprintf("must be %s, %s, %s or %s", FormatWebhook, FormatSlack, FormatPagerDuty, FormatEmail))
+		wrong.Add("format", fmt.Sprintf("must be %s, %s, %s or %s", FormatWebhook, FormatSlack, FormatPagerDuty,
+			FormatEmail))
 	}
 	return wrong
 }

@@ -9,40 +9,38 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// ErrRefused means that a batch has a row that the Sink can never store. Nothing of the batch was written.
+// ErrRefused means that the Sink can never store some row of a batch. Nothing was written.
 var ErrRefused = errors.New("refused")
 
-// Sink is where the Recorder writes.
+// Sink stores batches.
 type Sink interface {
 	// WriteViolations writes a batch, all or nothing, and adds its counts to the stored ones. A batch whose writer and
-	// number were written before is a success without effect. After any error but ErrRefused the batch may have been
-	// written.
-	//
-	// Times far ahead of the store's clock are moved close to it.
+	// number are stored already succeeds without effect, and after any error but ErrRefused the batch may have been
+	// written. Times far ahead of the store's clock are moved close to it.
 	WriteViolations(ctx context.Context, batch *Batch) error
 }
 
-// Batch is what one transaction writes.
+// Batch is the content of one transaction.
 type Batch struct {
-	// Writer names one Recorder, and Number one of its batches, from 1.
+	// Writer identifies a Recorder, Number one of its batches, from 1.
 	Writer string
 	Number int64
 
 	Decisions []DecisionCount
 	Tallies   []Tally
-	// Crossings are written unless they were before. Of several records of a crossing the store keeps the earliest or, of
-	// those of one moment, that with the least use.
+	// Crossings that are stored already are skipped. Of several records of a crossing the store keeps the earliest and,
+	// at the same time, the one with the least use.
 	Crossings []Crossing
 }
 
-// ShadowRules is in place of a rule in the count of what rules that were in shadow mode would have denied, one for each violation.
-// A rule's own count does not say in which mode the rule was.
+// ShadowRules is the rule id under which the denials of rules in shadow mode are counted, one for each violation,
+// because a rule's own count does not record its mode.
 const ShadowRules rules.RuleID = -1
 
-// DecisionCount counts the decisions of one minute.
+// DecisionCount counts the decisions of a minute.
 type DecisionCount struct {
 	Tenant rules.TenantID
-	// Rule is 0 for checks as a whole, or ShadowRules. Otherwise the counts are the rule's own verdicts on the checks that it matched.
+	// Rule is 0 for checks as a whole, or ShadowRules. Otherwise the counts are the rule's own verdicts.
 	Rule   rules.RuleID
 	Minute time.Time
 	Verdicts
@@ -50,14 +48,14 @@ type DecisionCount struct {
 
 // Verdicts count decisions by outcome.
 type Verdicts struct {
-	// Each check is one of these. Bypassed checks passed by a bypass rule.
+	// Each check is one of these. Bypassed checks were allowed by a bypass rule.
 	Allowed, Denied, Bypassed int64
-	// Degraded is how many of them were decided without the shared buckets.
+	// Degraded are those that were decided without the shared buckets.
 	Degraded int64
-	// NearLimit is how many of the allowed checks left less than a fifth of the rule's limit; of a rule only.
+	// NearLimit are the allowed checks that left less than a fifth of a rule's limit.
 	NearLimit int64
-	// Taken is what allowed checks cost or, of a rule, what they took from its buckets. It is kept in whole tokens and
-	// millionths, because a busy minute at the highest cost exceeds 64 bits.
+	// Taken is the cost of allowed checks or, for a rule, the tokens taken from its buckets. Whole tokens and
+	// millionths are separate, because a busy minute at the highest cost exceeds 64 bits.
 	Taken      int64
 	TakenParts Tokens
 }
@@ -72,29 +70,27 @@ func (v *Verdicts) add(other Verdicts) {
 	v.TakenParts += other.TakenParts
 }
 
-// Tally counts the violations of one subject in one minute, with their detail rows.
+// Tally counts the violations of a subject in a minute, with their detail rows.
 type Tally struct {
 	Tenant rules.TenantID
 	Rule   rules.RuleID
 	Minute time.Time
-	// Other means that the violations are of all subjects that had no room.
+	// Other means all subjects without memory of their own.
 	Other   bool
 	Subject string
 
-	// Denied is the sum of the details' counts and of DetailDropped.
+	// Denied is the sum of the details' counts and DetailDropped.
 	Denied        int64
 	DetailDropped int64
 	Details       []*Violation
 }
 
-// rows returns how many stored rows the tally takes.
 func (t *Tally) rows() int { return 1 + len(t.Details) }
 
-// maxBatchRows bounds how long a batch locks rows that others wait for.
+// maxBatchRows bounds how long a batch locks rows that other writers need.
 const maxBatchRows = 2000
 
-// batches divides what was taken from memory into batches. Decisions come first: they are few, and all processes write
-// the same rows.
+// batches splits the counts. Decisions come first: they are few, and all processes write the same rows.
 func (r *Recorder) batches(decisions []DecisionCount, tallies []Tally, crossings []Crossing) (batches []*Batch) {
 	for len(decisions) > 0 {
 		n := min(len(decisions), maxBatchRows)
@@ -116,16 +112,14 @@ func (r *Recorder) batches(decisions []DecisionCount, tallies []Tally, crossings
 	return batches
 }
 
-// number gives a batch the next number.
 func (r *Recorder) number(b *Batch) *Batch {
 	r.written++
 	b.Writer, b.Number = r.writer, r.written
 	return b
 }
 
-// split halves a refused batch to find the wrong row. A single refused row is replaced by the nearest form that may be
-// accepted: a detail is dropped, a subject becomes other. If that is refused too, its counts are lost; lost is how many
-// violations or checks.
+// split halves a refused batch to find the bad row. A single row is replaced by a simpler form: a detail is dropped, a
+// subject becomes other. If that is refused too, lost is the number of lost violations or checks.
 func (r *Recorder) split(b *Batch) (parts []*Batch, lost int64) {
 	switch {
 	case len(b.Decisions) > 1:
@@ -153,7 +147,7 @@ func (r *Recorder) split(b *Batch) (parts []*Batch, lost int64) {
 	return parts, 0
 }
 
-// split returns what to write instead of a refused tally.
+// split returns the replacement of a refused tally.
 func (t Tally) split() []Tally {
 	if len(t.Details) == 0 {
 		t.Other, t.Subject = true, ""

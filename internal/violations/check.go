@@ -7,29 +7,29 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Check is a decided check as the Recorder sees it. The Recorder keeps no reference to it.
+// Check is a decided check. The Recorder keeps no reference to it.
 type Check struct {
 	Tenant  rules.TenantID
 	Request *rules.Request
-	Plan    string // the plan that the check was judged on
+	Plan    string // plan of the decision
 	Cost    Tokens
 
 	Allowed bool
-	// Bypassed means that a bypass rule let it pass.
+	// Bypassed means that a bypass rule allowed the check.
 	Bypassed bool
-	// Degraded means that it was decided without the shared buckets.
+	// Degraded means a decision without the shared buckets.
 	Degraded bool
-	// Tiers are the results of the rules that were evaluated. Deciding is the index of the one that denied the check;
-	// it means nothing otherwise.
+	// Tiers are the results of the evaluated rules. Deciding is the index of the one that denied the check, else
+	// meaningless.
 	Tiers    []Tier
 	Deciding int
-	// Times is how many equal checks this is; 0 is one.
+	// Times is the number of equal checks; 0 is one.
 	Times int64
 }
 
 func (c *Check) times() int64 { return max(1, c.Times) }
 
-// Tier is one rule's result in a check.
+// Tier is a rule's result.
 type Tier struct {
 	Rule *rules.Rule
 	// Mode is the rule's own, or shadow while its tenant is in shadow.
@@ -37,16 +37,15 @@ type Tier struct {
 	Subject string
 	// Allowed is the rule's own verdict.
 	Allowed bool
-	Reason  string // "" when allowed
+	Reason  string // "" if allowed
 	Limit   rules.Limit
-	// BucketRead means that Remaining is what the bucket held after the check.
+	// BucketRead means that Remaining is the bucket's level after the check.
 	BucketRead bool
 	Remaining  Tokens
 	RetryAfter time.Duration
 }
 
-// violation returns a row for the check's tier. It copies texts, because those of a check may be slices of a large
-// request body.
+// violation copies texts, because a check's may be parts of a large request body.
 func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 	v := &Violation{
 		ID:          ID{At: now},
@@ -77,7 +76,7 @@ func (c *Check) violation(t *Tier, subject string, now time.Time) *Violation {
 	return v
 }
 
-// sameAs reports whether the row can count the check's tier as well.
+// sameAs reports whether the row also describes the check's tier.
 func (v *Violation) sameAs(c *Check, t *Tier) bool {
 	return v.UserID == c.Request.UserID && v.Endpoint == c.Request.Endpoint && v.Method == c.Request.Method &&
 		v.IP == rules.PlainIP(c.Request.IP) && v.Plan == c.Plan && v.Cost == c.Cost &&

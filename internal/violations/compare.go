@@ -10,43 +10,47 @@ import (
 // takesEffect is how long a change of rules takes to reach every process.
 const takesEffect = 2 * time.Second
 
-// Comparison shows a live rule and its candidate on the same checks. Steps are those that begin when both rules are in force
-// everywhere. There are none until the first of them begins.
+// Comparison compares a live rule with its candidate on the same checks. Steps begin once both rules are in force
+// everywhere; until then there are none.
 type Comparison struct {
 	Steps
-	// Points has one for each step.
+	// Points has one element for each step.
 	Points []ComparedPoint
-	// Live is of the checks that the live rule matched, Candidate of those that passed: its denials are additional.
+	// Live counts the checks that the live rule matched, Candidate the allowed ones, since the candidate's denials are
+	// additional.
 	Live, Candidate Verdicts
 	Additional      Additional
 }
 
-// ComparedPoint is one step of a Comparison.
+// ComparedPoint is a step of a Comparison.
 type ComparedPoint struct {
 	At time.Time
-	// Checks are those that the live rule matched. CandidateDenied are checks that passed and the candidate would have denied.
+	// Checks are those that the live rule matched. CandidateDenied are allowed checks that the candidate would have
+	// denied.
 	Checks, LiveDenied, CandidateDenied int64
 }
 
-// Additional has the subjects of checks that passed and a candidate would have denied.
+// Additional are the subjects of allowed checks that a candidate would have denied.
 type Additional struct {
-	// Subjects is their number, and Most those with the most such checks.
+	// Subjects is their number, Most are those with the most such checks.
 	Subjects int64
 	Most     []ComparedSubject
-	// LookedBackTo is set if the counts before it were too many to be read.
+	// LookedBackTo is set if older counts were too many to read.
 	LookedBackTo time.Time
 }
 
-// ComparedSubject is how many checks of a subject the live rule denied, and how many others the candidate would have denied.
+// ComparedSubject counts the checks of a subject that the live rule denied, and those that only the candidate would
+// have denied.
 type ComparedSubject struct {
 	Subject                     string
 	LiveDenied, CandidateDenied int64
 }
 
-// Compare compares a live rule with its candidate, which are both in force since a time; up to limit subjects are listed. A
-// candidate is tried on checks that pass. So it tells what it would deny in addition, and not what it would let pass.
+// Compare compares a live rule with its candidate, both in force since a time, with up to limit subjects. A candidate
+// only sees allowed checks, so the result shows additional denials, but not what the candidate would allow.
 func Compare(
-	ctx context.Context, store Store, tenant rules.TenantID, live, candidate rules.RuleID, since, until time.Time, limit int,
+	ctx context.Context, store Store, tenant rules.TenantID, live, candidate rules.RuleID, since, until time.Time,
+	limit int,
 ) (c Comparison, err error) {
 	c.Steps = StepsFor(since, until)
 	if ready := since.Add(takesEffect); c.Since.Before(ready) {

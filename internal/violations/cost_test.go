@@ -30,7 +30,7 @@ func TestMemoryStaysWithinItsBound(t *testing.T) { //nolint:paralleltest // meas
 		check.Request.Endpoint = fmt.Sprintf("/endpoint/%d", i)
 		r.Record(noon.Add(time.Duration(i%120)*time.Second), check)
 	}
-	// What waits to be written may take half; the rest is for what is being written.
+	// Unwritten counts may take half of the memory.
 	if used := heap() - before; used > bound/2*11/10 {
 		t.Errorf("%d MiB are used, want at most half of %d and a tenth of that", used>>20, bound>>20)
 	}
@@ -48,7 +48,7 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// BenchmarkRecord is what recording adds to a check.
+// BenchmarkRecord measures the cost of recording a check.
 func BenchmarkRecord(b *testing.B) {
 	for _, subjects := range []int{1, 100_000} {
 		b.Run(fmt.Sprint(subjects, " subjects"), func(b *testing.B) {

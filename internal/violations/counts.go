@@ -9,8 +9,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// counters count decisions. All checks of a tenant count in the same place, so there are several counters to spread the
-// locking; a check uses any of them.
+// counters count decisions. There are several to spread the locking, because all checks of a tenant share their counts;
+// a check uses any of them.
 type counters struct {
 	mu      sync.Mutex
 	tenants map[rules.TenantID]*tenantCounts
@@ -18,7 +18,7 @@ type counters struct {
 	most    int
 }
 
-// tenantCounts are kept together so that a check touches few cache lines.
+// tenantCounts are adjacent, so that a check touches few cache lines.
 type tenantCounts struct {
 	checks series
 	rules  map[rules.RuleID]*series
@@ -29,7 +29,7 @@ type ruleKey struct {
 	rule   rules.RuleID
 }
 
-// series has the unwritten minutes of one rule or of a tenant's checks; nearly always one.
+// series are the unwritten minutes of a rule or of a tenant's checks, nearly always one.
 type series struct {
 	latest  minuteVerdicts
 	earlier []minuteVerdicts
@@ -40,14 +40,14 @@ type minuteVerdicts struct {
 	Verdicts
 }
 
-// verdictsBytes is about what a minute of a series takes in memory, its share of the map included.
+// verdictsBytes approximates the memory of a minute of a series, with its share of the map.
 const verdictsBytes = 200
 
 func newCounters(maxBytes int) *counters {
 	return &counters{tenants: map[rules.TenantID]*tenantCounts{}, most: maxBytes / verdictsBytes}
 }
 
-// add counts a check and the verdicts of its tiers. A shadow tier counts only for checks that pass, as its violations do.
+// add counts a check and its tiers. A shadow tier counts only for allowed checks, like its violations.
 func (c *counters) add(minute int64, check *Check) {
 	whole := check.verdicts(check.Allowed)
 	if check.Allowed && !check.Bypassed {
@@ -80,7 +80,7 @@ func (c *counters) add(minute int64, check *Check) {
 	}
 }
 
-// series returns the counts of a rule, which begin with the minute if there are none.
+// series returns the counts of a rule, creating them if needed.
 func (c *counters) series(counts *tenantCounts, rule rules.RuleID, minute int64) *series {
 	s, ok := counts.rules[rule]
 	if !ok {
@@ -90,7 +90,6 @@ func (c *counters) series(counts *tenantCounts, rule rules.RuleID, minute int64)
 	return s
 }
 
-// verdicts counts a check, or one rule's part of it.
 func (c *Check) verdicts(allowed bool) (v Verdicts) {
 	switch {
 	case c.Bypassed:
@@ -106,10 +105,9 @@ func (c *Check) verdicts(allowed bool) (v Verdicts) {
 	return v
 }
 
-// nearLimitShare is the share of a limit, one of so many, that counts as nearly used up.
+// nearLimitShare is the inverse of the share of a limit below which it counts as nearly used up.
 const nearLimitShare = 5
 
-// isNearLimit reports whether the check left less than that share.
 func (t *Tier) isNearLimit() bool {
 	return t.Remaining*nearLimitShare < Tokens(t.Limit.Burst)*Token // at most 5e15
 }
@@ -119,13 +117,12 @@ func (v *Verdicts) take(cost Tokens, times int64) {
 	v.Taken, v.TakenParts = int64(cost/Token)*times+int64(parts/Token), parts%Token
 }
 
-// begin returns a series that begins with a minute.
 func (c *counters) begin(minute int64) series {
 	c.minutes++
 	return series{latest: minuteVerdicts{minute: minute}}
 }
 
-// at returns the counts of a minute or, without room for another minute, those of the last one.
+// at returns the counts of a minute, or of the last one if there is no memory for another.
 func (c *counters) at(s *series, minute int64) *Verdicts {
 	if s.latest.minute < minute && c.minutes < c.most {
 		s.earlier = append(s.earlier, s.latest)
@@ -135,7 +132,6 @@ func (c *counters) at(s *series, minute int64) *Verdicts {
 	return &s.latest.Verdicts
 }
 
-// take returns all counts and begins anew.
 func (c *counters) take() map[rules.TenantID]*tenantCounts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,9 +141,9 @@ func (c *counters) take() map[rules.TenantID]*tenantCounts {
 }
 
 // sums add up several counters, by rule and minute.
-type sums map[place]Verdicts
+type sums map[sumKey]Verdicts
 
-type place struct {
+type sumKey struct {
 	ruleKey
 	minute int64 // since the Unix epoch
 }
@@ -163,15 +159,14 @@ func (s sums) add(tenants map[rules.TenantID]*tenantCounts) {
 
 func (s sums) addSeries(key ruleKey, counted *series) {
 	for _, minute := range append(counted.earlier, counted.latest) {
-		at := place{key, minute.minute}
+		at := sumKey{key, minute.minute}
 		verdicts := s[at]
 		verdicts.add(minute.Verdicts)
 		s[at] = verdicts
 	}
 }
 
-// decisions returns the sums in the order of the store's keys, so that processes that write the same rows do not
-// deadlock.
+// decisions sorts by the store's keys, so that processes that write the same rows do not deadlock.
 func (s sums) decisions() []DecisionCount {
 	counts := make([]DecisionCount, 0, len(s))
 	for at, verdicts := range s {

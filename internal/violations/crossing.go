@@ -7,42 +7,41 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Use is how much of a window's limit a bucket has used after a check or a settlement.
+// Use is the usage of a fixed window after a check or after the end of a reservation.
 type Use struct {
 	Tenant rules.TenantID
 	Rule   *rules.Rule
 	// Mode is the rule's own, or shadow while its tenant is in shadow.
 	Mode    rules.Mode
 	Subject string
-	// Limit is the one in force, of a fixed window.
+	// Limit is the limit in force, of a fixed window.
 	Limit rules.Limit
-	// Used is what the window has used, and Taken what the check or settlement took of it.
+	// Used is the window's usage, and Taken the part of it that the check or reservation took.
 	Used, Taken Tokens
-	// At is when, in microseconds since the Unix epoch on the buckets' clock.
+	// At is in microseconds since the Unix epoch, on the buckets' clock.
 	At int64
 }
 
-// Crossing is the moment when the use of a bucket's window reached a share of its limit. There is at most one for each
-// bucket, window and share.
+// Crossing is the moment when the usage of a window reached a share of its limit: at most one for each bucket, window
+// and share.
 type Crossing struct {
-	// Number is above 0, and higher in rows that were written later.
+	// Number is above 0, and higher in later rows.
 	Number  int64
 	Tenant  rules.TenantID
 	Rule    rules.RuleID
-	Subject string // a long one ends in its digest
-	// WindowStart is included and WindowEnd is not.
+	Subject string // a long one ends in a digest
+	// WindowStart is inclusive, WindowEnd exclusive.
 	WindowStart, WindowEnd time.Time
-	Share                  int // of Burst, in percent
+	Share                  int // percent of Burst
 	At                     time.Time
 
-	// Used is what the window had used, Burst its limit, and Mode the rule's, all at that time. RuleName and Pattern are
-	// the rule's.
+	// Used, Burst and Mode are those at that time.
 	Used     Tokens
 	Burst    int64
 	Mode     rules.Mode
 	RuleName string
 	Pattern  string
-	// UserID is whose bucket it is; "" for a bucket that users share.
+	// UserID owns the bucket; "" for a shared bucket.
 	UserID string
 }
 
@@ -52,21 +51,18 @@ type CrossingFilter struct {
 	UserID string
 }
 
-// CrossingPlace is a place in a list of crossings, which is in the order of At and Number, the latest first.
+// CrossingPlace is a cursor in a list of crossings, which is sorted by At and Number, latest first.
 type CrossingPlace struct {
 	At     time.Time
 	Number int64
 }
 
-// Place returns where the crossing is in a list.
+// Place returns the crossing's cursor.
 func (c *Crossing) Place() CrossingPlace { return CrossingPlace{c.At, c.Number} }
 
-// Note records which of the rule's shares the use has reached, once for each bucket, window and share. It never waits
-// for the sink.
-//
-// The check that crosses a share notes it. If that record is lost, because its process was killed or had no room, a later
-// check of the same window notes it. A process remembers what it has noted, so that this happens once. The sink keeps the
-// earliest of several records of one crossing.
+// Note records the shares that the usage has reached, once for each bucket, window and share, without waiting for the
+// sink. If the record of the crossing check is lost, a later check of the window records it; the sink keeps the
+// earliest.
 func (r *Recorder) Note(u *Use) {
 	if shares := u.Rule.NotifyAt; len(shares) == 0 || !reaches(u.Used, shares[0], u.Limit.Burst) {
 		return
@@ -74,13 +70,12 @@ func (r *Recorder) Note(u *Use) {
 	r.shardOf(u.Subject, u.Rule.ID).note(u)
 }
 
-// reaches reports whether a use is at least a share of a limit.
+// reaches reports whether a usage is at least a share of a limit.
 func reaches(used Tokens, share int, burst int64) bool {
 	return used*100 >= Tokens(share)*Tokens(burst)*Token // at most 1e17
 }
 
-// note appends the crossings that the use shows and that are not known yet. Crossings are divided among tenants as
-// details are.
+// note appends unknown crossings. Tenants share their memory as for details.
 func (s *shard) note(u *Use) {
 	start, end := u.Limit.WindowAt(u.At)
 	key := windowKey{ruleKey{u.Tenant, u.Rule.ID}, start, u.Subject}
@@ -92,15 +87,15 @@ func (s *shard) note(u *Use) {
 			return
 		}
 		crosses := !reaches(u.Used-u.Taken, share, u.Limit.Burst)
-		if shares.has(share) && !crosses { // the check that crosses may come after a later one of another caller
+		if shares.has(share) && !crosses { // with concurrent callers the crossing check may be noted after a later one
 			continue
 		}
 		if !isKept {
-			key.subject = strings.Clone(key.subject) // the caller's may be a slice of a large request
+			key.subject = strings.Clone(key.subject) // the caller's may be part of a large request
 			isKept = s.noted.keep(key, shares)
 		}
 		if !isKept && !crosses {
-			continue // nothing would keep every later check from noting it too
+			continue // otherwise every later check would note it
 		}
 		if !s.details.take(u.Tenant, 1) || !s.bytes.take(u.Tenant, crossingBytes+len(key.subject)) {
 			return // a later check notes it
@@ -112,7 +107,7 @@ func (s *shard) note(u *Use) {
 	}
 }
 
-// crossingBytes is about the memory of a crossing, without its subject.
+// crossingBytes approximates the memory of a crossing, without its subject.
 const crossingBytes = 256
 
 func (u *Use) crossing(subject string, share int, start, end int64) Crossing {
@@ -125,30 +120,30 @@ func (u *Use) crossing(subject string, share int, start, end int64) Crossing {
 	return c
 }
 
-// windowKey names a window of a bucket.
+// windowKey identifies a window of a bucket.
 type windowKey struct {
 	ruleKey
 	start   int64 // in microseconds since the Unix epoch
 	subject string
 }
 
-// shareSet is a set of percents.
+// shareSet is a set of percentages.
 type shareSet [2]uint64
 
 func (s *shareSet) add(share int)     { s[share/64] |= 1 << (share % 64) }
 func (s shareSet) has(share int) bool { return s[share/64]&(1<<(share%64)) != 0 }
 
-// notedShares remember what was noted of the windows in use. Every notedFor the windows that nobody used since the last
-// time are forgotten. Tenants share the room.
+// notedShares caches the recorded shares of windows in use. Windows unused for notedFor are evicted. Tenants share the
+// memory.
 type notedShares struct {
 	current, former map[windowKey]shareSet
-	room            room // bytes, of current
+	room            room // bytes of current
 	turnedAt        time.Time
 }
 
 const (
 	notedFor = time.Hour
-	// notedBytes is about the memory of one entry, without its subject.
+	// notedBytes approximates the memory of an entry, without its subject.
 	notedBytes = 160
 )
 
@@ -156,7 +151,7 @@ func newNotedShares(maxBytes int) notedShares {
 	return notedShares{current: map[windowKey]shareSet{}, room: newRoom(maxBytes)}
 }
 
-// find returns what was noted of a window; ok is false if nothing is kept of it.
+// find returns the recorded shares of a window; ok is false for an unknown one.
 func (n *notedShares) find(key windowKey) (shares shareSet, ok bool) {
 	if shares, ok = n.current[key]; ok {
 		return shares, true
@@ -168,7 +163,6 @@ func (n *notedShares) find(key windowKey) (shares shareSet, ok bool) {
 	return shares, ok
 }
 
-// keep keeps what was noted of a window, if there is room.
 func (n *notedShares) keep(key windowKey, shares shareSet) bool {
 	if !n.room.take(key.tenant, notedBytes+len(key.subject)) {
 		return false
@@ -177,7 +171,7 @@ func (n *notedShares) keep(key windowKey, shares shareSet) bool {
 	return true
 }
 
-// turn forgets the windows that were not used for long.
+// turn evicts windows that were not used since the last turn.
 func (n *notedShares) turn(now time.Time) {
 	if now.Sub(n.turnedAt) < notedFor {
 		return

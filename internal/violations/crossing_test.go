@@ -19,7 +19,7 @@ var quotaRule = func() *rules.Rule {
 	return rule
 }()
 
-// used is a use of the quota by a user, in tokens, of which the last one was taken just now.
+// used is a user's usage of the quota in tokens; the last token was taken just now.
 func used(tenant rules.TenantID, user string, tokens float64, at time.Time) *violations.Use {
 	return &violations.Use{
 		Tenant: tenant, Rule: quotaRule, Mode: rules.ModeEnforce, Subject: user, Limit: quotaRule.Limit(),
@@ -59,20 +59,24 @@ func TestACrossingIsNotedOncePerWindowAndShare(t *testing.T) {
 	r.Note(used(1, "42", 79.999999, noon.Add(time.Hour)))                         // the next window
 	r.Note(used(1, "42", 100, noon.Add(time.Hour+time.Second)))                   // by one large check
 	r.Note(used(1, "7", 80, noon.Add(time.Minute)))                               // another user
-	r.Note(&violations.Use{Rule: userRule, Used: 1000, Limit: quotaRule.Limit()}) // a rule that notes nothing
+	r.Note(&violations.Use{Rule: userRule, Used: 1000, Limit: quotaRule.Limit()}) // a rule without shares
 	flush(t, r)
-	slices.SortStableFunc(l.crossings, func(a, b violations.Crossing) int { return strings.Compare(a.UserID, b.UserID) })
-	wantNoted(t, l.crossings, "42 80 80 1m19s", "42 100 100 1m39s", "42 80 100 1h0m1s", "42 100 100 1h0m1s", "7 80 80 1m0s")
+	slices.SortStableFunc(l.crossings,
+		func(a, b violations.Crossing) int { return strings.Compare(a.UserID, b.UserID) })
+	wantNoted(t, l.crossings, "42 80 80 1m19s", "42 100 100 1m39s", "42 80 100 1h0m1s", "42 100 100 1h0m1s",
+		"7 80 80 1m0s")
 	want := violations.Crossing{
-		Tenant: 1, Rule: 15, Subject: "42", WindowStart: noon, WindowEnd: noon.Add(time.Hour), Share: 80, At: noon.Add(79 * time.Second),
-		Used: 80 * violations.Token, Burst: 100, Mode: rules.ModeEnforce, RuleName: "hourly", Pattern: "user:{user_id}", UserID: "42",
+		Tenant: 1, Rule: 15, Subject: "42", WindowStart: noon, WindowEnd: noon.Add(time.Hour), Share: 80,
+		At:   noon.Add(79 * time.Second),
+		Used: 80 * violations.Token, Burst: 100, Mode: rules.ModeEnforce, RuleName: "hourly", Pattern: "user:{user_id}",
+		UserID: "42",
 	}
 	if got := l.crossings[0]; got != want {
 		t.Errorf("the crossing is\n%+v, want\n%+v", got, want)
 	}
 }
 
-// TestALostCrossingIsNotedByALaterCheck loses what a killed process had not written.
+// TestALostCrossingIsNotedByALaterCheck loses the unwritten records of a killed process.
 func TestALostCrossingIsNotedByALaterCheck(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -86,7 +90,7 @@ func TestALostCrossingIsNotedByALaterCheck(t *testing.T) {
 	wantNoted(t, l.crossings, "42 80 90 0s")
 }
 
-// TestTheCheckThatCrossesIsNotedAfterALaterOne has two callers whose answers of one moment are noted in another order.
+// TestTheCheckThatCrossesIsNotedAfterALaterOne has two concurrent callers whose answers are noted out of order.
 func TestTheCheckThatCrossesIsNotedAfterALaterOne(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -98,7 +102,7 @@ func TestTheCheckThatCrossesIsNotedAfterALaterOne(t *testing.T) {
 	wantNoted(t, l.crossings, "42 80 81 0s", "42 80 80 0s") // the store keeps the latter
 }
 
-// TestTenantsShareTheRoomOfCrossings lets one tenant cross for far more users than there is room for.
+// TestTenantsShareTheRoomOfCrossings lets a tenant cross for far more users than there is memory for.
 func TestTenantsShareTheRoomOfCrossings(t *testing.T) {
 	t.Parallel()
 	const users = 20_000
@@ -115,13 +119,14 @@ func TestTenantsShareTheRoomOfCrossings(t *testing.T) {
 		r.Note(used(2, fmt.Sprint(i), 80, noon))
 	}
 	flush(t, r)
-	if n := len(slices.DeleteFunc(slices.Clone(l.crossings), func(c violations.Crossing) bool { return c.Tenant == 1 })); n != quiet {
+	if n := len(slices.DeleteFunc(slices.Clone(l.crossings),
+		func(c violations.Crossing) bool { return c.Tenant == 1 })); n != quiet {
 		t.Errorf("%d crossings of the other tenant are noted, want %d", n, quiet)
 	}
 	if n := len(l.crossings) - quiet; n == 0 || n > users/2 {
 		t.Errorf("%d crossings of the greedy tenant are noted at once, want some and not most", n)
 	}
-	// The room is free after each flush, so later checks note the rest, as far as the process can remember it.
+	// Each flush frees memory, so later checks note the rest, as far as the cache can remember it.
 	for range 100 {
 		for i := range users {
 			r.Note(used(1, fmt.Sprint(i), 90, noon.Add(time.Minute)))
@@ -136,7 +141,7 @@ func TestTenantsShareTheRoomOfCrossings(t *testing.T) {
 	if len(l.crossings) != before {
 		t.Errorf("%d crossings are noted again and again", len(l.crossings)-before)
 	}
-	// One that the process cannot remember is noted by the check that crosses.
+	// A crossing that the cache cannot remember is noted by the check that crosses.
 	r.Note(used(1, fmt.Sprint(users), 80.5, noon))
 	r.Note(used(1, fmt.Sprint(users), 81.5, noon))
 	flush(t, r)
@@ -165,7 +170,7 @@ func TestARefusedCrossingDoesNotKeepOthersBack(t *testing.T) {
 	}
 }
 
-// TestNotingCostsNoAllocation judges the checks that are not the first above a share.
+// TestNotingCostsNoAllocation measures the checks after the first above a share.
 func TestNotingCostsNoAllocation(t *testing.T) {
 	r := violations.NewRecorder(newLedger(), violations.Options{})
 	below, above := used(1, "42", 79, noon), used(1, "42", 99, noon)

@@ -3,93 +3,84 @@ package violations
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
+	"strconv"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/jobs"
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Sender posts a notice to its receiver.
+// Sender posts notices to receivers.
 type Sender interface {
-	// Send returns the status of the answer, or 0 and an error without one, within a few seconds. The tenant sees the
-	// error.
+	// Send returns the status of the answer, or 0 and an error that the tenant sees, within a few seconds.
 	Send(ctx context.Context, notice *Notice) (status int, err error)
 }
 
+// The kinds of jobs about a delivery: one that was raised, and a test. Queries of deliveries name them, too.
+const (
+	DeliveryKind = "alert delivery"
+	TestKind     = "alert test"
+)
+
 const (
 	raiseEvery = 10 * time.Second
-	// raiseAtOnce is how many tenants are raised concurrently, so that a slow one does not hold back all others.
+	// raiseAtOnce is the number of tenants processed concurrently, so that a slow one does not block all others.
 	raiseAtOnce = 2
 	// raiseRound bounds a round, because each tenant takes seconds while the database hangs.
 	raiseRound = time.Minute
 
-	// attemptsAtOnce caps the attempts in flight of this process, attemptsPerTenant those of a tenant in all processes.
-	// A receiver that does not answer holds an attempt for 10 s.
+	// attemptsAtOnce bounds this process's attempts in flight, attemptsPerTenant a tenant's in all processes. A
+	// receiver that does not answer occupies an attempt for 10 s.
 	attemptsAtOnce    = 64
 	attemptsPerTenant = 4
 )
 
-// WatchAlerts raises alerts and delivers them until ctx ends. Any number of processes may do so: each alert is raised
-// once, and each attempt is made by one of them. A delivery arrives twice if a process dies between sending it and
-// storing that; receivers recognize it by its id.
-//
-// Tenants do not wait for each other: each is raised by its own statements, and attempts take turns.
-func WatchAlerts(ctx context.Context, outbox Outbox, sender Sender, log *slog.Logger) {
-	w := NewAlertWatch(outbox, sender, log)
-	var loops sync.WaitGroup
-	loops.Go(func() {
-		for pause := time.Duration(0); wait(ctx, pause); pause = raiseEvery {
-			w.raising.Note(ctx, log, w.Raise(ctx, time.Now()))
-		}
-	})
-	loops.Go(func() { w.deliveries.Run(ctx) })
-	loops.Wait()
-}
-
-// AlertWatch does the rounds of WatchAlerts.
-type AlertWatch struct {
-	outbox Outbox
-	sender Sender
-	log    *slog.Logger
-
-	deliveries *jobs.Runner[Notice]
-	raising    jobs.Outage
-}
-
-// NewAlertWatch returns an AlertWatch without attempts in flight.
-func NewAlertWatch(outbox Outbox, sender Sender, log *slog.Logger) *AlertWatch {
-	w := &AlertWatch{
-		outbox: outbox, sender: sender, log: log,
-		raising: jobs.Outage{Failing: "alerts are not raised", Recovered: "alerts are raised again"},
+// AlertKinds returns the jobs that raise and deliver alerts. If a process dies between a post and storing its result,
+// the delivery is sent again, so receivers recognize deliveries by id. A test has one attempt, since its sender watches
+// and can repeat it, and does not wait for what was raised.
+func AlertKinds(outbox Outbox, sender Sender, log *slog.Logger) []jobs.Kind {
+	c := courier{outbox, sender}
+	delivery := jobs.Kind{
+		Name: DeliveryKind, AtOnce: attemptsAtOnce, PerTenant: attemptsPerTenant, Longest: time.Minute,
+		Do: c.attempt, GiveUp: c.giveUp,
 	}
-	w.deliveries = jobs.NewRunner(jobs.Queue[Notice]{
-		Claim: outbox.ClaimDeliveries, Attempt: w.attempt, AtOnce: attemptsAtOnce, PerTenant: attemptsPerTenant,
-		Failing: "alerts are not delivered", Recovered: "alerts are delivered again",
-	}, log)
-	return w
+	test := delivery
+	test.Name, test.Attempts = TestKind, 1
+	return []jobs.Kind{
+		{
+			Name: "raise alerts", Every: raiseEvery, Longest: raiseRound,
+			Do: func(ctx context.Context, _ *jobs.Job) (time.Time, error) {
+				return time.Time{}, RaiseAll(ctx, outbox, time.Now(), log)
+			},
+		},
+		delivery, test,
+	}
 }
 
-// Raise raises the alerts of all tenants. A failure for one tenant does not stop the others.
-func (w *AlertWatch) Raise(ctx context.Context, now time.Time) error {
-	tenants, err := w.outbox.AlertingTenants(ctx)
+// RaiseAll raises the alerts of all tenants. An error of one tenant does not stop the others.
+func RaiseAll(ctx context.Context, outbox Outbox, now time.Time, log *slog.Logger) error {
+	tenants, err := outbox.AlertingTenants(ctx)
 	if err != nil {
 		return err
 	}
-	// A random order, so that a round that is cut short does not always skip the same tenants.
+	// A random order, so that a round that runs out of time does not always skip the same tenants.
 	rand.Shuffle(len(tenants), func(i, j int) { tenants[i], tenants[j] = tenants[j], tenants[i] })
-	ctx, cancel := context.WithTimeout(ctx, raiseRound)
-	defer cancel()
 	todo := make(chan rules.TenantID)
 	failed := make([]error, raiseAtOnce)
-	var raising sync.WaitGroup
+	var raising panics.Group
 	for i := range failed {
-		raising.Go(func() {
+		raising.Go(log, "raising alerts", func() {
 			for tenant := range todo {
-				if _, err := w.outbox.RaiseAlerts(ctx, tenant, now); err != nil {
-					failed[i] = err // only the last: in an outage they are alike
+				err := panics.Do(log, "raising alerts", func() error {
+					_, err := outbox.RaiseAlerts(ctx, tenant, now)
+					return err
+				})
+				if err != nil {
+					failed[i] = err // the last one is enough, since an outage's errors are alike
 				}
 			}
 		})
@@ -98,61 +89,76 @@ func (w *AlertWatch) Raise(ctx context.Context, now time.Time) error {
 		todo <- tenant
 	}
 	close(todo)
-	raising.Wait()
-	return errors.Join(failed...)
+	panicked := raising.Wait()
+	return errors.Join(errors.Join(failed...), panicked)
 }
 
-// Deliver claims due deliveries, as many as there are free slots, and begins their attempts without waiting for them.
-func (w *AlertWatch) Deliver(ctx context.Context, now time.Time) error {
-	return w.deliveries.Claim(ctx, now)
+type courier struct {
+	outbox Outbox
+	sender Sender
 }
 
-// Wait waits for the attempts in flight.
-func (w *AlertWatch) Wait() { w.deliveries.Wait() }
+const secretIsClosed = "the secret is sealed under a key that this server does not have; give it anew"
 
-var errSecretIsClosed = errors.New("the secret is sealed under a key that this server does not have; give it anew")
-
-func (w *AlertWatch) attempt(ctx context.Context, notice *Notice, now time.Time) {
+func (c courier) attempt(ctx context.Context, job *jobs.Job) (again time.Time, err error) {
+	tenant := rules.TenantID(job.Tenant)
+	id, err := deliveryOf(job)
+	if err != nil {
+		return again, err
+	}
+	notice, err := c.outbox.Notice(ctx, tenant, id)
+	if errors.Is(err, rules.ErrNotFound) {
+		return again, nil
+	}
+	if err != nil {
+		return again, err
+	}
 	var status int
-	var err error
+	var failure string
 	switch {
 	case notice.Of.Format == FormatEmail:
-		refused, mailErr := w.outbox.MailDelivery(ctx, notice, now)
-		if mailErr != nil && ctx.Err() == nil {
-			w.log.WarnContext(ctx, "an alert was not handed over to the mail, so it is tried again",
-				"tenant", notice.TenantSlug, "delivery_id", notice.ID, "error", mailErr)
+		if failure, err = c.outbox.MailDelivery(ctx, &notice); err != nil || failure == "" {
+			return again, err
 		}
-		if mailErr != nil || refused == "" {
-			return
-		}
-		err = errors.New(refused)
 	case notice.Of.SecretIsClosed:
-		err = errSecretIsClosed
+		failure = secretIsClosed
 	default:
-		status, err = w.sender.Send(ctx, notice)
+		var sendErr error
+		if status, sendErr = c.sender.Send(ctx, &notice); sendErr != nil {
+			failure = jobs.ShortLine(sendErr.Error())
+		}
 	}
-	if ctx.Err() != nil {
-		return // this process is stopping; another one tries after the lease
+	delivered := failure == "" && status >= 200 && status < 300
+	if !delivered && ctx.Err() != nil {
+		return again, ctx.Err()
 	}
-	if err := w.outbox.FinishDelivery(ctx, notice.attempted(now, status, err)); err != nil && ctx.Err() == nil {
-		w.log.WarnContext(ctx, "the result of a webhook was not stored, so it is sent again",
-			"tenant", notice.TenantSlug, "delivery_id", notice.ID, "error", err)
+	storing, cancel := jobs.Storing(ctx)
+	defer cancel()
+	if err := c.outbox.FinishDelivery(storing, job, id, status, failure, delivered); err != nil {
+		return again, err
 	}
+	if !delivered {
+		err = jobs.Elsewhere(fmt.Errorf("the receiver answered %d %s", status, failure))
+	}
+	return again, err
 }
 
-// attempted returns the delivery after an attempt. A test is attempted once: its sender is watching and can repeat it.
-func (d Delivery) attempted(now time.Time, status int, err error) Delivery {
-	d.AttemptedAt, d.Status, d.Error = now, status, ""
+func (c courier) giveUp(ctx context.Context, job *jobs.Job, err error) error {
+	id, idErr := deliveryOf(job)
+	if idErr != nil {
+		return nil //nolint:nilerr // there is no delivery to end
+	}
+	failure := ""
+	if !jobs.IsElsewhere(err) { // which FinishDelivery has stored
+		failure = jobs.ShortLine(err.Error())
+	}
+	return c.outbox.GiveUpDelivery(ctx, job, id, failure)
+}
+
+func deliveryOf(job *jobs.Job) (int64, error) {
+	id, err := strconv.ParseInt(job.About, 10, 64)
 	if err != nil {
-		d.Error = jobs.ShortLine(err.Error())
+		return 0, fmt.Errorf("read the id of a delivery: %w", err)
 	}
-	switch {
-	case err == nil && status >= 200 && status < 300:
-		d.State = DeliveryDelivered
-	case d.Attempts >= jobs.MaxAttempts, d.Test:
-		d.State = DeliveryFailed
-	default:
-		d.NextAttemptAt = now.Add(jobs.Pause(d.Attempts))
-	}
-	return d
+	return id, nil
 }

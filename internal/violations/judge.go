@@ -7,40 +7,40 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// MinuteCount is what an alert counts of a rule or a subject in a minute.
+// MinuteCount is an alert's count for a rule or subject in a minute.
 type MinuteCount struct {
 	Rule    rules.RuleID // 0: all checks
-	Subject string       // "": all of the rule's together
+	Subject string       // "": the whole rule
 	Minute  time.Time
 	Count   int64
-	Checks  int64 // of which Count are some; 0 if the kind of alert has no use for it
+	Checks  int64 // including Count; 0 if the kind of alert does not use it
 }
 
 // Firing is a reason to raise an alert.
 type Firing struct {
 	Rule    rules.RuleID // 0 for all checks, and for tests
-	Subject string       // "" for all of the rule together
-	// Denied is the number of denials or, for other kinds of alerts, what they count.
+	Subject string       // "" for the whole rule
+	// Denied is the number of denials, or of the other kind's count.
 	Denied int64
-	Since  time.Time // the first minute that counted
+	Since  time.Time // the first counted minute
 }
 
-// PreviewFiring is a Firing of the past.
+// PreviewFiring is a past Firing.
 type PreviewFiring struct {
 	Firing
 	At time.Time // its minute
 }
 
-// minShareChecks is how many checks a share needs; of a few checks it says nothing.
+// minShareChecks is the minimal number of checks for a percentage.
 const minShareChecks = 20
 
-// coolDown is how long an alert that was raised is not raised again for the same rule and subject.
+// coolDown is the time after which an alert may be raised again for the same rule and subject.
 func (a *Alert) coolDown() time.Duration { return a.Window + time.Minute }
 
-// RaisedBefore returns the time since which an alert must not have been raised to be raised now.
+// RaisedBefore returns the time since which an alert must not have been raised.
 func (a *Alert) RaisedBefore(now time.Time) time.Time { return now.Add(-a.coolDown()) }
 
-// Firings judges counts, which are in the order of rule, subject and minute, at a time.
+// Firings evaluates counts, sorted by rule, subject and minute, at a time.
 func (a *Alert) Firings(counts []MinuteCount, now time.Time) (firings []Firing) {
 	for group := range groups(counts) {
 		if firing, fires := a.judge(group, now); fires {
@@ -50,12 +50,12 @@ func (a *Alert) Firings(counts []MinuteCount, now time.Time) (firings []Firing) 
 	return firings
 }
 
-// Preview returns when an alert would have been raised, the latest first. It judges at the end of each minute, where the alert
-// itself is judged every few seconds.
+// Preview returns when an alert would have been raised, latest first. It evaluates at the end of each minute, the alert
+// itself every few seconds.
 func (a *Alert) Preview(counts []MinuteCount, until time.Time) (firings []PreviewFiring) {
 	for group := range groups(counts) {
 		for at := endOf(group[0].Minute); len(group) > 0 && !at.After(until); {
-			if age := at.Sub(group[0].Minute); age >= a.coolDown()+time.Minute { // too old for either window
+			if age := at.Sub(group[0].Minute); age >= a.coolDown()+time.Minute { // too old for both windows
 				group = group[1:]
 				continue
 			}
@@ -77,8 +77,8 @@ func (a *Alert) Preview(counts []MinuteCount, until time.Time) (firings []Previe
 
 func endOf(minute time.Time) time.Time { return minute.Add(time.Minute - time.Microsecond) }
 
-// judge reports whether the counts of one rule or subject reach the threshold at a time. The window ends with the running
-// minute or, for counts that are written late, with the minute before.
+// judge evaluates the counts of a rule or subject. The window ends with the running minute or, since counts are written
+// late, with the minute before.
 func (a *Alert) judge(group []MinuteCount, now time.Time) (firing Firing, fires bool) {
 	var running, complete MinuteCount
 	after, lastMinute := now.Add(-a.Window), now.Add(-time.Minute)
@@ -103,7 +103,7 @@ func (a *Alert) judge(group []MinuteCount, now time.Time) (firing Firing, fires 
 	return firing, firing.Denied >= a.Threshold
 }
 
-// measure returns what is compared with the threshold.
+// measure returns the value for the threshold.
 func (a *Alert) measure(sum MinuteCount) int64 {
 	if a.Kind != AlertNearLimit {
 		return sum.Count

@@ -8,7 +8,7 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// minutesOf are counts of rule 12 in consecutive minutes after noon; 0 is no row.
+// minutesOf returns counts of rule 12 in consecutive minutes after noon; 0 is no row.
 func minutesOf(subject string, counts ...int64) (minutes []violations.MinuteCount) {
 	for n, count := range counts {
 		if count > 0 {
@@ -29,14 +29,17 @@ func TestAPreviewShowsWhenAnAlertWouldHaveBeenRaised(t *testing.T) {
 		counts []violations.MinuteCount
 		want   []int // minutes after noon, the latest first
 	}{
-		"nothing":                           {alert, nil, nil},
-		"one minute":                        {alert, minutesOf("", 0, 10), []int{1}},
-		"a window":                          {alert, minutesOf("", 3, 3, 4), []int{2}},
-		"more than a window":                {alert, minutesOf("", 5, 0, 0, 5), nil},
-		"twice in a window":                 {alert, minutesOf("", 10, 0, 9), []int{0}},
-		"what still holds after it":         {alert, minutesOf("", 10, 0, 10), []int{4, 0}},
-		"again after it":                    {alert, minutesOf("", 10, 10, 10, 10, 10, 10), []int{8, 4, 0}},
-		"again after a gap":                 {alert, minutesOf("", 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10), []int{13, 0}},
+		"nothing":                   {alert, nil, nil},
+		"one minute":                {alert, minutesOf("", 0, 10), []int{1}},
+		"a window":                  {alert, minutesOf("", 3, 3, 4), []int{2}},
+		"more than a window":        {alert, minutesOf("", 5, 0, 0, 5), nil},
+		"twice in a window":         {alert, minutesOf("", 10, 0, 9), []int{0}},
+		"what still holds after it": {alert, minutesOf("", 10, 0, 10), []int{4, 0}},
+		"again after it":            {alert, minutesOf("", 10, 10, 10, 10, 10, 10), []int{8, 4, 0}},
+		"again after a gap": {
+			alert, minutesOf("", 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10),
+			[]int{13, 0},
+		},
 		"late in the window that was whole": {alert, minutesOf("", 10, 0, 0, 0, 0, 4, 4), []int{0}},
 		"two subjects":                      {alert, append(minutesOf("a", 0, 10), minutesOf("b", 10)...), []int{1, 0}},
 		"two subjects together":             {alert, append(minutesOf("a", 9), minutesOf("b", 9)...), nil},
@@ -60,14 +63,17 @@ func TestAPreviewShowsWhenAnAlertWouldHaveBeenRaised(t *testing.T) {
 	}
 }
 
-// TestAPreviewIsWhatTheAlertDoes plays a day: it asks the alert each minute, as the job does, and keeps it from being raised again in its
-// window, as the store does.
+// TestAPreviewIsWhatTheAlertDoes plays a day. Like the job, it evaluates each minute, and like the store it does not
+// raise the alert twice in its window.
 func TestAPreviewIsWhatTheAlertDoes(t *testing.T) {
 	t.Parallel()
 	var counts []violations.MinuteCount
 	for minute := range int64(24 * 60) {
 		if count := minute * 7919 % 23 * (minute / 100 % 3); count > 0 {
-			counts = append(counts, violations.MinuteCount{Rule: 12, Minute: noon.Add(time.Duration(minute) * time.Minute), Count: count})
+			counts = append(counts, violations.MinuteCount{
+				Rule:   12,
+				Minute: noon.Add(time.Duration(minute) * time.Minute), Count: count,
+			})
 		}
 	}
 	for _, alert := range []violations.Alert{
@@ -91,7 +97,8 @@ func TestAPreviewIsWhatTheAlertDoes(t *testing.T) {
 		}
 		slices.Reverse(shown)
 		if !slices.EqualFunc(shown, played, time.Time.Equal) || len(shown) < 3 {
-			t.Errorf("within %s: the preview has %d firings %v, and the alert was raised %d times at %v", alert.Window, len(shown), shown, len(played), played)
+			t.Errorf("within %s: the preview has %d firings %v, and the alert was raised %d times at %v", alert.Window,
+				len(shown), shown, len(played), played)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// bucket is what counts are kept for.
+// bucket is the key of counts.
 type bucket struct {
 	tenant  rules.TenantID
 	rule    rules.RuleID
@@ -19,7 +19,7 @@ type bucket struct {
 	other   bool
 }
 
-// ledger is a Sink in memory that can fail like a database.
+// ledger is an in-memory Sink that can fail like a database.
 type ledger struct {
 	mu       sync.Mutex
 	applied  map[int64]bool
@@ -38,8 +38,9 @@ type ledger struct {
 func newLedger() *ledger {
 	return &ledger{
 		applied: map[int64]bool{}, checks: map[rules.TenantID]violations.Verdicts{},
-		verdicts: map[rules.RuleID]violations.Verdicts{}, tallies: map[bucket]violations.Tally{}, minutes: map[time.Time]bool{},
-		fail: func(*violations.Batch) (before, after error) { return nil, nil },
+		verdicts: map[rules.RuleID]violations.Verdicts{}, tallies: map[bucket]violations.Tally{},
+		minutes: map[time.Time]bool{},
+		fail:    func(*violations.Batch) (before, after error) { return nil, nil },
 	}
 }
 
@@ -87,11 +88,12 @@ func (l *ledger) WriteViolations(ctx context.Context, b *violations.Batch) error
 func sum(a, b violations.Verdicts) violations.Verdicts {
 	return violations.Verdicts{
 		Allowed: a.Allowed + b.Allowed, Denied: a.Denied + b.Denied, Bypassed: a.Bypassed + b.Bypassed,
-		Degraded: a.Degraded + b.Degraded, NearLimit: a.NearLimit + b.NearLimit, Taken: a.Taken + b.Taken, TakenParts: a.TakenParts + b.TakenParts,
+		Degraded: a.Degraded + b.Degraded, NearLimit: a.NearLimit + b.NearLimit, Taken: a.Taken + b.Taken,
+		TakenParts: a.TakenParts + b.TakenParts,
 	}
 }
 
-// wantBalance wants every denial to be in a row or dropped, and returns how many there are.
+// wantBalance expects every denial to be in a row or dropped, and returns their number.
 func (l *ledger) wantBalance(t *testing.T) (denied int64) {
 	t.Helper()
 	for at, tally := range l.tallies {

@@ -9,17 +9,17 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Notice is a delivery with everything that its receiver is told.
+// Notice is a delivery with its content.
 type Notice struct {
 	Delivery
 	Of         Alert
 	TenantSlug string
 	Pattern    string // of the rule
-	Detail     string // its name and plan, which tell rules of one pattern apart: "daily · pro"
+	Detail     string // name and plan, to tell rules of one pattern apart: "daily · pro"
 }
 
-// Summary says what happened in a sentence, without the subject: "user:{user_id} (daily · pro) denied 1,200 checks of one
-// subject within 5 minutes."
+// Summary is a sentence without the subject: "user:{user_id} (daily · pro) denied 1,200 checks of one subject within 5
+// minutes."
 func (n *Notice) Summary() string {
 	if n.Test {
 		return "This is a test. Nothing has happened."
@@ -30,20 +30,22 @@ func (n *Notice) Summary() string {
 	}
 	switch n.Of.Kind {
 	case AlertNearLimit:
-		return fmt.Sprintf("%d%% of the checks of %s were denied or near its limit within %s.", n.Denied, n.ruleText(), within)
+		return fmt.Sprintf("%d%% of the checks of %s were denied or near its limit within %s.", n.Denied, n.ruleText(),
+			within)
 	case AlertCrossings:
 		return fmt.Sprintf("%s of quotas of %s%s within %s.", plural(n.Denied, "crossing"), n.ruleText(), whose, within)
 	case AlertDegraded:
 		if n.RuleID() == 0 {
 			return fmt.Sprintf("%s decided without the shared buckets within %s.", plural(n.Denied, "check"), within)
 		}
-		return fmt.Sprintf("%s of %s decided without the shared buckets within %s.", plural(n.Denied, "check"), n.ruleText(), within)
+		return fmt.Sprintf("%s of %s decided without the shared buckets within %s.", plural(n.Denied, "check"),
+			n.ruleText(), within)
 	case AlertDenials:
 	}
 	return fmt.Sprintf("%s denied %s%s within %s.", n.ruleText(), plural(n.Denied, "check"), whose, within)
 }
 
-// RuleID returns the rule that a delivery is about; 0 for all checks. Deliveries of the release before have none of their own.
+// RuleID returns the rule of the delivery; 0 for all checks.
 func (n *Notice) RuleID() rules.RuleID { return cmp.Or(n.Rule, n.Of.Rule) }
 
 func (n *Notice) ruleText() string {
@@ -56,7 +58,6 @@ func (n *Notice) ruleText() string {
 	return n.Pattern + " (" + n.Detail + ")"
 }
 
-// plural returns a number with its noun: "1 check", "1,200 checks".
 func plural(n int64, noun string) string {
 	if n != 1 {
 		noun += "s"

@@ -13,23 +13,23 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Options bound what a Recorder keeps. A zero value takes the default.
+// Options bound a Recorder. A zero value means the default.
 type Options struct {
-	// FlushInterval is the pause between two flushes; default 1 s. After a slow flush the pause is longer, so that a
-	// process keeps the store busy for a small part of the time.
+	// FlushInterval is the pause between two flushes; default 1 s. It grows after a slow flush, so that a process uses
+	// the store for a small part of the time.
 	FlushInterval time.Duration
-	// MaxBytes bounds, roughly, the memory of what is not written yet; default 64 MiB. Half of it is for batches being
-	// written. A quarter as much again remembers which crossings were noted.
+	// MaxBytes bounds, roughly, the memory of unwritten counts; default 64 MiB. Half of it is for batches being
+	// written. A quarter more caches recorded crossings.
 	MaxBytes int
-	// DetailsPerSecond is how many different violations of one rule and subject get rows in a second; default 3.
-	// Negative is none.
+	// DetailsPerSecond bounds the detail rows of a rule and subject in a second; default 3. Negative means none.
 	DetailsPerSecond int
-	// MaxDetails caps the rows that wait to be written; default 4096.
+	// MaxDetails bounds the unwritten rows; default 4096.
 	MaxDetails int
-	// Observe is called after each try to write a batch; may be nil.
+	// Observe is called after each attempt to write a batch; may be nil.
 	Observe func(took time.Duration, err error)
 	Logger  *slog.Logger
 }
@@ -37,17 +37,17 @@ type Options struct {
 const (
 	shards = 16
 
-	// A process with much to write keeps the store busy at most 1/busyPart of the time, unless that would make it pause
-	// longer than maxPause. One with little to write never pauses longer than the flush interval.
+	// A process with much to write uses the store at most 1/busyPart of the time, unless its pause would exceed
+	// maxPause.
 	busyPart = 16
 	maxPause = 10 * time.Second
-	// smallFlush is that many batches: one of decisions, one of violations and one of crossings.
+	// smallFlush batches: one of decisions, one of violations and one of crossings.
 	smallFlush = 3
-	// countsPause is how long counts of decisions are held back that fill more than a batch. Each write costs the store
-	// the same however many checks it counts, and these counts are less urgent than violations.
+	// countsPause delays decision counts that fill more than a batch. They are less urgent than violations, and a write
+	// costs the same however many checks it counts.
 	countsPause = 10 * time.Second
 
-	// minBackoff and maxBackoff bound the pause between tries while the store is away.
+	// minBackoff and maxBackoff bound the back-off while the store is away.
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 2 * time.Second
 )
@@ -60,24 +60,24 @@ type Recorder struct {
 	writer  string
 	seed    maphash.Seed
 
-	// There are as many counters as processors: more would use more cache, since each comes to hold every rule.
+	// One for each processor: more would use more cache, since each comes to contain every rule.
 	counters []*counters
 	shards   [shards]*shard
 
 	recorded, dropped, refused, countsLost atomic.Int64
 	waiting                                atomic.Int64 // batches
-	writtenAt                              atomic.Int64 // everything until then is written; Unix nanoseconds
+	writtenAt                              atomic.Int64 // Unix nanoseconds; everything until then is written
 
-	flushing     sync.Mutex  // guards what follows
-	batch        []*Batch    // not written yet, by number
+	flushing     sync.Mutex  // guards the fields below
+	batch        []*Batch    // unwritten, by number
 	held         sums        // not in a batch yet
-	maxHeld      int         // the cap of held
-	countedAt    time.Time   // when they last went into a batch
-	lastWasLarge atomic.Bool // the latest flush
-	written      int64       // the latest number
+	maxHeld      int         // bound of held
+	countedAt    time.Time   // when held last went into a batch
+	lastWasLarge atomic.Bool // of the last flush
+	written      int64       // last batch number
 }
 
-// NewRecorder returns a Recorder that writes to a sink once Run is called.
+// NewRecorder returns a Recorder; call Run to write.
 func NewRecorder(sink Sink, options Options) *Recorder {
 	options.FlushInterval = cmp.Or(options.FlushInterval, time.Second)
 	options.MaxBytes = cmp.Or(options.MaxBytes, 64<<20)
@@ -90,7 +90,7 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 		sink: sink, options: options, log: cmp.Or(options.Logger, slog.New(slog.DiscardHandler)),
 		writer: rand.Text(), seed: maphash.MakeSeed(), held: sums{},
 	}
-	// Half of the memory fills up while the other half is written. Counts of decisions get a quarter of each half.
+	// Half of the memory fills while the other half is written. Decision counts get a quarter of each half.
 	half := options.MaxBytes / 2
 	r.maxHeld = half / 4 / verdictsBytes
 	processors := min(shards, runtime.GOMAXPROCS(0))
@@ -104,12 +104,12 @@ func NewRecorder(sink Sink, options Options) *Recorder {
 	return r
 }
 
-// Record counts a decided check. It never waits for the sink.
+// Record counts a decided check, without waiting for the sink.
 func (r *Recorder) Record(now time.Time, c *Check) {
 	if c.Cost == 0 {
 		return
 	}
-	// Any counters will do. A random choice needs no shared memory.
+	// A random choice needs no shared memory.
 	r.counters[mathrand.IntN(len(r.counters))].add(now.Unix()/60, c)
 	switch {
 	case !c.Allowed:
@@ -125,7 +125,7 @@ func (r *Recorder) Record(now time.Time, c *Check) {
 
 func (r *Recorder) add(c *Check, t *Tier, now time.Time) {
 	r.recorded.Add(c.times())
-	// The store keeps whole microseconds and no monotonic part.
+	// The store has whole microseconds and no monotonic part.
 	now = now.Round(0).Truncate(time.Microsecond)
 	if r.shardOf(t.Subject, t.Rule.ID).add(c, t, now, r.options.DetailsPerSecond) {
 		r.dropped.Add(c.times())
@@ -136,9 +136,19 @@ func (r *Recorder) shardOf(subject string, rule rules.RuleID) *shard {
 	return r.shards[(maphash.String(r.seed, subject)^uint64(rule))%shards]
 }
 
-// Run flushes at each interval until ctx ends. Then it writes the rest within grace; what is not written by then is
-// lost, and the log says how much.
+// Run flushes at each interval until ctx ends, and then writes the rest within grace. It logs how much is lost.
 func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
+	panics.Loop(ctx, r.log, "the recorder of violations", r.flushUntil)
+	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := panics.Do(r.log, "the last write of violations", func() error { return r.drain(final) })
+	if err != nil {
+		r.log.ErrorContext(final, "violations are lost: they could not be written before the process ended",
+			"violations", r.unwritten(), "error", err)
+	}
+}
+
+func (r *Recorder) flushUntil(ctx context.Context) {
 	pause := r.options.FlushInterval
 	for away := time.Duration(0); wait(ctx, pause); {
 		began := time.Now()
@@ -155,23 +165,18 @@ func (r *Recorder) Run(ctx context.Context, grace time.Duration) {
 			}
 		case ctx.Err() == nil:
 			if away == 0 {
-				r.log.ErrorContext(ctx, "violations cannot be written; they are counted in memory meanwhile", "error", err)
+				r.log.ErrorContext(ctx, "violations cannot be written; they are counted in memory meanwhile", "error",
+					err)
 			}
 			away = max(minBackoff, min(2*away, maxBackoff))
 			pause = away/2 + mathrand.N(away/2+1)
 		}
 	}
-	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	if err := r.drain(final); err != nil {
-		r.log.ErrorContext(ctx, "violations are lost: they could not be written before the process ended",
-			"violations", r.unwritten(), "error", err)
-	}
 }
 
 // drain writes everything, and retries until ctx ends.
 func (r *Recorder) drain(ctx context.Context) error {
-	err := r.Flush(ctx) // may write only what an earlier try left
+	err := r.Flush(ctx) // may only write an earlier batch
 	for {
 		if err == nil {
 			if err = r.Flush(ctx); err == nil {
@@ -197,11 +202,10 @@ func wait(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// Flush writes what was recorded until now, or only an older batch if that could not be written yet.
+// Flush writes all counts, or only an older batch if that fails again.
 func (r *Recorder) Flush(ctx context.Context) error { return r.flush(ctx, 0) }
 
-// flush is Flush, except that it may hold back counts of decisions that fill more than a batch until hold has passed
-// since the last ones.
+// flush may delay decision counts that fill more than a batch, until hold has passed since the last ones.
 func (r *Recorder) flush(ctx context.Context, hold time.Duration) error {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
@@ -243,11 +247,10 @@ func (r *Recorder) collect(hold time.Duration) {
 	r.lastWasLarge.Store(len(r.batch) > smallFlush)
 }
 
-// refuse splits the first batch.
 func (r *Recorder) refuse(ctx context.Context, err error) {
 	parts, countsLost := r.split(r.batch[0])
 	r.batch = append(parts, r.batch[1:]...)
-	if len(parts) < 2 { // the wrong row is found
+	if len(parts) < 2 { // a single row was refused
 		r.refused.Add(1)
 		r.log.ErrorContext(ctx, "a row of violations was refused", "lost", countsLost, "error", err)
 	}
@@ -271,16 +274,16 @@ func (r *Recorder) unwritten() (n int64) {
 
 // Stats describe a Recorder.
 type Stats struct {
-	Subjects int // counts of one subject, rule and minute in memory
+	Subjects int // counts by subject, rule and minute in memory
 	Details  int // rows in memory
-	Bytes    int // of these, roughly
-	Batches  int // not written yet
+	Bytes    int // approximate memory of both
+	Batches  int // unwritten
 
-	Recorded   int64 // violations, ever
-	Dropped    int64 // of these, without a detail row
-	Refused    int64 // rows that the store refused
+	Recorded   int64 // violations, since the start
+	Dropped    int64 // of them, without a detail row
+	Refused    int64 // rows
 	CountsLost int64 // checks or violations whose count was refused
-	// Lag is the age of the oldest record that is not written.
+	// Lag is the age of the oldest unwritten record.
 	Lag time.Duration
 }
 

@@ -28,8 +28,8 @@ func TestSubjectsBeyondTheBoundAreCountedTogether(t *testing.T) {
 			t.Errorf("after round %d %d bytes are in memory, want at most %d", round, stats.Bytes, 1<<19)
 		}
 	}
-	// Subjects spread over 16 shards by chance, and a shard has room for eight of this tenant beside the attack. Of
-	// 50 subjects more than eight met in one shard in one run of sixty.
+	// Subjects spread over 16 shards by chance, and a shard has memory for eight of this tenant beside the attack. With
+	// 50 subjects, more than eight met in one shard in one run of sixty.
 	const quiet = 16
 	for i := range quiet {
 		r.Record(noon, denied(2, fmt.Sprint(i)))
@@ -52,7 +52,7 @@ func TestSubjectsBeyondTheBoundAreCountedTogether(t *testing.T) {
 	}
 }
 
-// TestCountsAreExactUnderFaults lets the store fail before and after it applied a batch, and refuse rows.
+// TestCountsAreExactUnderFaults lets the store fail before and after applying a batch, and refuse rows.
 func TestCountsAreExactUnderFaults(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
@@ -108,7 +108,7 @@ func TestCountsAreExactUnderFaults(t *testing.T) {
 				})
 			}
 			for range 50 {
-				_ = r.Flush(t.Context()) // what fails is tried again
+				_ = r.Flush(t.Context()) // failures are retried
 			}
 			callers.Wait()
 			for tries := 0; r.Flush(t.Context()) != nil || tries == 0; tries++ { // once more after the rest was written
@@ -174,7 +174,8 @@ func TestOneBadRowTakesNoNeighbourAlong(t *testing.T) {
 		t.Errorf("%d rows are written, want all 1003 but the bad one", len(l.rows))
 	}
 	if got := l.tallies[bucket{1, 12, "500", false}]; got.Denied != 5 || got.DetailDropped != 1 {
-		t.Errorf("the subject with the bad row is counted as %d with %d dropped, want 5 with 1", got.Denied, got.DetailDropped)
+		t.Errorf("the subject with the bad row is counted as %d with %d dropped, want 5 with 1", got.Denied,
+			got.DetailDropped)
 	}
 	if refused := r.Stats().Refused; refused != 1 {
 		t.Errorf("%d rows were refused, want 1", refused)
@@ -295,8 +296,8 @@ func TestRunWritesEachIntervalAndAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestManyCountsWaitAndViolationsDoNot has a thousand tenants whose checks meet two rules each: more than a batch
-// of counts.
+// TestManyCountsWaitAndViolationsDoNot has a thousand tenants whose checks match two rules each: more than a batch of
+// counts.
 func TestManyCountsWaitAndViolationsDoNot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -348,7 +349,7 @@ func TestManyCountsWaitAndViolationsDoNot(t *testing.T) {
 	})
 }
 
-// TestCountsThatAreTooManyToHoldAreWritten has memory for fewer counts than there are.
+// TestCountsThatAreTooManyToHoldAreWritten has too little memory for the counts.
 func TestCountsThatAreTooManyToHoldAreWritten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -370,6 +371,32 @@ func TestCountsThatAreTooManyToHoldAreWritten(t *testing.T) {
 			l.mu.Unlock()
 		}
 		cancel()
+		<-ended
+	})
+}
+
+func TestWritesGoOnAfterAPanicInOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		panicked := false
+		l.fail = func(*violations.Batch) (before, after error) {
+			if !panicked {
+				panicked = true
+				panic("by the test")
+			}
+			return nil, nil
+		}
+		r := violations.NewRecorder(l, violations.Options{FlushInterval: time.Second})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); r.Run(ctx, time.Second) }()
+		r.Record(noon, denied(1, "42"))
+		<-time.After(5 * time.Second)
+		if denied := l.wantBalance(t); denied != 1 || !panicked {
+			t.Errorf("%d denials are written after a panic (%t), want 1", denied, panicked)
+		}
+		stop()
 		<-ended
 	})
 }

@@ -14,10 +14,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// noon is when these tests take place.
+// noon is the time of these tests.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// ruleOf returns a rule of a tenant.
 func ruleOf(id rules.RuleID, pattern string, mode rules.Mode) *rules.Rule {
 	parsed, err := rules.ParsePattern(pattern)
 	if err != nil {
@@ -32,14 +31,15 @@ var (
 	shadowRule = ruleOf(14, "user:{user_id}", rules.ModeShadow)
 )
 
-// denied is a check of a user that the user's rule denies.
+// denied is a check that the user's rule denies.
 func denied(tenant rules.TenantID, user string) *violations.Check {
 	return &violations.Check{
 		Tenant: tenant, Request: &rules.Request{UserID: user, Endpoint: "/api/search", Method: "GET"},
 		Plan: "free", Cost: violations.Token,
 		Tiers: []violations.Tier{
 			{
-				Rule: userRule, Mode: rules.ModeEnforce, Subject: user, Reason: "limit_exceeded", Limit: rules.Limit{Rate: 10, Burst: 50},
+				Rule: userRule, Mode: rules.ModeEnforce, Subject: user, Reason: "limit_exceeded",
+				Limit:      rules.Limit{Rate: 10, Burst: 50},
 				BucketRead: true, Remaining: 650_000, RetryAfter: 35 * time.Millisecond,
 			},
 			{Rule: globalRule, Allowed: true, BucketRead: true},
@@ -110,32 +110,45 @@ func TestWhatIsCounted(t *testing.T) {
 		},
 		"a shadow rule that would have denied reports and took nothing": {
 			check: violations.Check{Allowed: true, Tiers: []violations.Tier{
-				{Rule: userRule, Allowed: true, BucketRead: true}, {Rule: shadowRule, Mode: rules.ModeShadow, BucketRead: true, Reason: "limit_exceeded"},
+				{Rule: userRule, Allowed: true, BucketRead: true},
+				{Rule: shadowRule, Mode: rules.ModeShadow, BucketRead: true, Reason: "limit_exceeded"},
 			}},
-			whole: taken, verdicts: map[rules.RuleID]violations.Verdicts{12: taken, 14: {Denied: 1}, violations.ShadowRules: {Denied: 1}}, violation: 14,
+			whole: taken, verdicts: map[rules.RuleID]violations.Verdicts{
+				12: taken, 14: {Denied: 1},
+				violations.ShadowRules: {Denied: 1},
+			}, violation: 14,
 		},
 		"a check that a bypass let through has no violation of a shadow rule": {
 			check: violations.Check{Allowed: true, Bypassed: true, Tiers: []violations.Tier{
-				{Rule: bypass, Allowed: true}, {Rule: shadowRule, Mode: rules.ModeShadow, BucketRead: true, Reason: "limit_exceeded"},
+				{Rule: bypass, Allowed: true},
+				{Rule: shadowRule, Mode: rules.ModeShadow, BucketRead: true, Reason: "limit_exceeded"},
 			}},
 			whole:    violations.Verdicts{Bypassed: 1},
 			verdicts: map[rules.RuleID]violations.Verdicts{14: {Bypassed: 1}, 16: {Bypassed: 1}},
 		},
 		"a shadow rule neither reports nor counts a check that another denied": {
 			check: violations.Check{Tiers: []violations.Tier{
-				{Rule: userRule, BucketRead: true, Reason: "limit_exceeded"}, {Rule: shadowRule, Mode: rules.ModeShadow, BucketRead: true, Reason: "limit_exceeded"},
+				{Rule: userRule, BucketRead: true, Reason: "limit_exceeded"},
+				{Rule: shadowRule, Mode: rules.ModeShadow, BucketRead: true, Reason: "limit_exceeded"},
 			}},
 			whole:    violations.Verdicts{Denied: 1},
 			verdicts: map[rules.RuleID]violations.Verdicts{12: {Denied: 1}}, violation: 12,
 		},
 		"a block": {
 			check: violations.Check{Tiers: []violations.Tier{{Rule: block, Reason: "blocked"}}},
-			whole: violations.Verdicts{Denied: 1}, verdicts: map[rules.RuleID]violations.Verdicts{15: {Denied: 1}}, violation: 15,
+			whole: violations.Verdicts{Denied: 1}, verdicts: map[rules.RuleID]violations.Verdicts{15: {Denied: 1}},
+			violation: 15,
 		},
 		"an allowed check that leaves less than a fifth of a limit": {
 			check: violations.Check{Allowed: true, Tiers: []violations.Tier{
-				{Rule: userRule, Allowed: true, BucketRead: true, Limit: rules.Limit{Burst: 10}, Remaining: 2*violations.Token - 1},
-				{Rule: globalRule, Allowed: true, BucketRead: true, Limit: rules.Limit{Burst: 10}, Remaining: 2 * violations.Token},
+				{
+					Rule: userRule, Allowed: true, BucketRead: true, Limit: rules.Limit{Burst: 10},
+					Remaining: 2*violations.Token - 1,
+				},
+				{
+					Rule: globalRule, Allowed: true, BucketRead: true, Limit: rules.Limit{Burst: 10},
+					Remaining: 2 * violations.Token,
+				},
 			}},
 			whole: taken,
 			verdicts: map[rules.RuleID]violations.Verdicts{
@@ -143,7 +156,10 @@ func TestWhatIsCounted(t *testing.T) {
 			},
 		},
 		"a bypass takes nothing": {
-			check:    violations.Check{Allowed: true, Bypassed: true, Tiers: []violations.Tier{{Rule: bypass, Allowed: true}}},
+			check: violations.Check{
+				Allowed: true, Bypassed: true,
+				Tiers: []violations.Tier{{Rule: bypass, Allowed: true}},
+			},
 			whole:    violations.Verdicts{Bypassed: 1},
 			verdicts: map[rules.RuleID]violations.Verdicts{16: {Bypassed: 1}},
 		},
@@ -151,7 +167,10 @@ func TestWhatIsCounted(t *testing.T) {
 			check: violations.Check{Allowed: true}, whole: taken,
 		},
 		"a degraded decision": {
-			check: violations.Check{Degraded: true, Tiers: []violations.Tier{{Rule: userRule, Reason: "store_unavailable"}}},
+			check: violations.Check{
+				Degraded: true,
+				Tiers:    []violations.Tier{{Rule: userRule, Reason: "store_unavailable"}},
+			},
 			whole: violations.Verdicts{Denied: 1, Degraded: 1}, violation: 12,
 			verdicts: map[rules.RuleID]violations.Verdicts{12: {Denied: 1, Degraded: 1}},
 		},
@@ -212,8 +231,7 @@ func TestTheFirstFewDifferentViolationsOfASecondAreRows(t *testing.T) {
 	}
 }
 
-// TestAViolationHasTheModeThatWasInForce switches the tenant to shadow within a second, where rows that are alike
-// are one.
+// TestAViolationHasTheModeThatWasInForce switches the tenant to shadow within a second, in which equal rows are merged.
 func TestAViolationHasTheModeThatWasInForce(t *testing.T) {
 	t.Parallel()
 	l := newLedger()

@@ -10,55 +10,60 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Store reads violations. Every method is about one tenant and sees no other tenant's rows.
+// Store reads the violations of one tenant.
 type Store interface {
 	// Violations returns up to limit rows of a filter, newest first, before an id; the zero ID begins at the filter's
 	// end.
 	Violations(ctx context.Context, tenant rules.TenantID, filter *Filter, before ID, limit int) (Page, error)
-	// AllViolations returns every row of a filter, newest first, in bounded memory. It ends after an error.
+	// AllViolations iterates over the rows of a filter, newest first, in bounded memory. It ends after an error.
 	AllViolations(ctx context.Context, tenant rules.TenantID, filter *Filter) iter.Seq2[Violation, error]
-	// Violation returns one row, or rules.ErrNotFound.
+	// Violation returns a row, or rules.ErrNotFound.
 	Violation(ctx context.Context, tenant rules.TenantID, id ID) (Violation, error)
-	// ViolationsBeside returns up to limit other rows, newest first, of the violation's user in the same minute or, for
-	// a check without a user, of its address.
+	// ViolationsBeside returns up to limit other rows of the violation's user in the same minute, newest first. Without
+	// a user, it uses the address.
 	ViolationsBeside(ctx context.Context, of *Violation, limit int) ([]Violation, error)
-	// ViolationsArrived returns rows of a filter that were written after since minus within, the latest written first,
-	// whenever they happened. A zero since is now. It looks at up to limit rows; more means that there were others. A
-	// caller that polls sees rows several times and tells them apart by id.
-	ViolationsArrived(ctx context.Context, tenant rules.TenantID, filter *Filter, since time.Time, within time.Duration, limit int) (arrived []Violation, more bool, err error)
-	// ArrivedAt returns when a row was written, by the database's clock. The zero ID asks for the present time.
+	// ViolationsArrived returns up to limit rows of a filter that were written after since minus within, latest first,
+	// whatever their time; more means that there are others. A zero since is now. A polling caller sees rows repeatedly
+	// and recognizes them by id.
+	ViolationsArrived(ctx context.Context, tenant rules.TenantID, filter *Filter, since time.Time, within time.Duration,
+		limit int) (arrived []Violation, more bool, err error)
+	// ArrivedAt returns when a row was written, on the database's clock; for the zero ID, the present time.
 	ArrivedAt(ctx context.Context, tenant rules.TenantID, id ID) (time.Time, error)
-	// DeniedInMinute returns how often the violation's rule denied its subject in its minute.
+	// DeniedInMinute returns the denials of the violation's rule and subject in its minute.
 	DeniedInMinute(ctx context.Context, of *Violation) (int64, error)
-	// Top returns the values of a dimension that were denied most.
+	// Top returns the values of a dimension with the most denials.
 	Top(ctx context.Context, tenant rules.TenantID, of TopOf, limit int) (Top, error)
 
-	// DenialsOfUser returns a user's denials by hour and rule, the latest first, at most limit.
-	DenialsOfUser(ctx context.Context, tenant rules.TenantID, userID string, since, until time.Time, limit int) ([]UserDenials, error)
+	// DenialsOfUser returns up to limit counts of a user's denials by hour and rule, latest first.
+	DenialsOfUser(ctx context.Context, tenant rules.TenantID, userID string, since, until time.Time,
+		limit int) ([]UserDenials, error)
 
-	// ViolationsInSteps counts, by step, the checks that a filter's violations stand for. Empty steps may be left out.
-	// The steps replace the filter's time.
+	// ViolationsInSteps counts by step the checks of a filter's violations. The steps replace the filter's time. Empty
+	// steps may be left out.
 	ViolationsInSteps(ctx context.Context, tenant rules.TenantID, filter *Filter, steps Steps) (StepCounts, error)
 
-	// Decisions counts, by step, the decisions on checks that a rule matched (rule 0: all checks). Empty steps are left
-	// out. Since, until and step are whole minutes; see Steps.
+	// Decisions counts by step the decisions on checks that a rule matched (rule 0: all checks). Times are whole
+	// minutes; see Steps. Empty steps are left out.
 	Decisions(ctx context.Context, tenant rules.TenantID, rule rules.RuleID, steps Steps) ([]Point, error)
-	// Totals adds up what each rule decided; the steps are of a minute or an hour. See Totals.
-	Totals(ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps Steps) (map[rules.RuleID]Verdicts, error)
-	// TotalsOfDays adds up what each rule that decided something did in whole days in UTC, by id; rule 0 is all checks.
+	// Totals adds up the decisions of each rule, in steps of a minute or an hour. See the function Totals.
+	Totals(ctx context.Context, tenant rules.TenantID, of []rules.RuleID, steps Steps) (map[rules.RuleID]Verdicts,
+		error)
+	// TotalsOfDays adds up each rule's decisions in whole days in UTC, by id; rule 0 is all checks.
 	TotalsOfDays(ctx context.Context, tenant rules.TenantID, since, until time.Time) ([]RuleVerdicts, error)
-	// Crossings returns up to limit crossings of a filter, the latest first, before a place; the zero place begins at the
+	// Crossings returns up to limit crossings of a filter, latest first, before a cursor; the zero cursor begins at the
 	// latest.
-	Crossings(ctx context.Context, tenant rules.TenantID, filter CrossingFilter, before CrossingPlace, limit int) ([]Crossing, error)
-	// TopRules returns the rules that denied the most checks, shadow rules included.
+	Crossings(ctx context.Context, tenant rules.TenantID, filter CrossingFilter, before CrossingPlace,
+		limit int) ([]Crossing, error)
+	// TopRules returns the rules that denied the most checks, including shadow rules.
 	TopRules(ctx context.Context, tenant rules.TenantID, steps Steps, limit int) (RuleTop, error)
-	// Additional returns up to limit subjects of checks that passed and the candidate would have denied. See Compare.
-	Additional(ctx context.Context, tenant rules.TenantID, live, candidate rules.RuleID, steps Steps, limit int) (Additional, error)
+	// Additional returns up to limit subjects of allowed checks that the candidate would have denied. See Compare.
+	Additional(ctx context.Context, tenant rules.TenantID, live, candidate rules.RuleID, steps Steps,
+		limit int) (Additional, error)
 }
 
 // Filter selects violations. A zero field selects all.
 type Filter struct {
-	// Since is included and Until is not; both are set.
+	// Since is inclusive, Until exclusive; both are set.
 	Since, Until time.Time
 	Rule         rules.RuleID
 	Scope        rules.Scope
@@ -67,17 +72,12 @@ type Filter struct {
 	UserID       string
 	// IP is an address or a network.
 	IP netip.Prefix
-	// Endpoint is a whole endpoint, EndpointPrefix the beginning of one.
+	// Endpoint is a whole endpoint, EndpointPrefix a prefix.
 	Endpoint, EndpointPrefix string
 }
 
-// Wants reports whether a filter selects a violation.
+// Wants reports whether a filter selects a violation, whenever that happened.
 func (f *Filter) Wants(v *Violation) bool {
-	return f.WantsOtherwise(v) && !v.ID.At.Before(f.Since) && v.ID.At.Before(f.Until)
-}
-
-// WantsOtherwise is Wants without the time.
-func (f *Filter) WantsOtherwise(v *Violation) bool {
 	return (f.Rule == 0 || v.Rule == f.Rule) &&
 		(f.Scope == "" || v.Scope == f.Scope) &&
 		(f.Mode == "" || v.Mode == f.Mode) &&
@@ -88,15 +88,15 @@ func (f *Filter) WantsOtherwise(v *Violation) bool {
 		strings.HasPrefix(v.Endpoint, f.EndpointPrefix)
 }
 
-// Page is part of a list.
+// Page is a part of a list.
 type Page struct {
 	Violations []Violation
-	// Next is where the next page begins; zero at the end. A page that is not full can have one: if no index fits the
-	// filter, a page looks at a bounded number of rows, back to Next.At.
+	// Next is the cursor of the next page; zero at the end. A page that is not full can have one: without a fitting
+	// index it reads a bounded number of rows, back to Next.At.
 	Next ID
 }
 
-// Checks returns how many checks were decided.
+// Checks returns the number of decided checks.
 func (v *Verdicts) Checks() int64 { return v.Allowed + v.Denied + v.Bypassed }
 
 // ShareDenied returns the denied share of the checks, from 0 to 1; 0 without checks.
@@ -107,37 +107,37 @@ func (v *Verdicts) ShareDenied() float64 {
 	return float64(v.Denied) / float64(v.Checks())
 }
 
-// Point is one step of a chart.
+// Point is a step of a chart.
 type Point struct {
-	At time.Time // its beginning
+	At time.Time // beginning
 	Verdicts
 }
 
-// RuleVerdicts are a rule's verdicts over a time.
+// RuleVerdicts are a rule's verdicts.
 type RuleVerdicts struct {
 	Rule rules.RuleID
 	Verdicts
 }
 
-// RuleTop has the rules that denied the most checks, according to the newest MaxTopRows rows of counts.
+// RuleTop are the rules that denied the most checks in the newest MaxTopRows rows of counts.
 type RuleTop struct {
 	Rules []RuleVerdicts
-	// LookedBackTo is how far back those rows go; zero if they cover the whole time.
+	// LookedBackTo is the time of the oldest row read; zero if the whole time was read.
 	LookedBackTo time.Time
 }
 
-// Dimension is a property by which violations are grouped.
+// Dimension is a property that groups violations.
 type Dimension string
 
 // The dimensions.
 const (
 	ByUser     Dimension = "user"
 	ByIP       Dimension = "ip"
-	ByNetwork  Dimension = "network" // IPv4 addresses by their /24, IPv6 addresses by their /48
+	ByNetwork  Dimension = "network" // the /24 of an IPv4 address, the /48 of an IPv6 address
 	ByEndpoint Dimension = "endpoint"
 )
 
-// TopOf selects violations and the dimension to group them by.
+// TopOf selects violations and their dimension.
 type TopOf struct {
 	Dimension    Dimension
 	Since, Until time.Time
@@ -145,50 +145,50 @@ type TopOf struct {
 	Mode         rules.Mode   // "" for all
 }
 
-// UserDenials are the checks of one user that a rule denied, or a shadow rule would have denied, in one hour.
+// UserDenials counts a user's denials by a rule in an hour, including those of shadow rules.
 type UserDenials struct {
-	Hour   time.Time // its beginning
+	Hour   time.Time // beginning
 	Rule   rules.RuleID
 	Mode   rules.Mode
 	Denied int64
-	// Exact: counts name the user. Otherwise Denied is a lower bound, from detail rows.
+	// Exact means that Denied comes from counts. Otherwise Denied is a lower bound from detail rows.
 	Exact bool
 }
 
-// MaxTopRows caps the rows that Top, TopRules and ViolationsInSteps look at.
+// MaxTopRows bounds the rows that Top, TopRules and ViolationsInSteps read.
 const MaxTopRows = 100_000
 
-// StepCounts are counts of violations over time. Like Top, they cover the newest MaxTopRows rows that an index finds,
-// without violations whose detail was dropped.
+// StepCounts are counts of violations over time. They cover the newest MaxTopRows rows that an index finds, without
+// dropped details.
 type StepCounts struct {
 	Counts []StepCount
-	// LookedAt is the number of rows looked at, back to LookedBackTo.
+	// LookedAt is the number of rows read, back to LookedBackTo.
 	LookedAt     int64
 	LookedBackTo time.Time
 }
 
-// StepCount is how many checks the violations of one step stand for.
+// StepCount counts the checks of a step's violations.
 type StepCount struct {
-	At     time.Time // its beginning
+	At     time.Time // beginning
 	Checks int64
 }
 
-// Top has the values of a dimension with the most denials.
+// Top are the values of a dimension with the most denials.
 //
-// A rule whose only placeholder is the dimension counts each value's denials exactly, even if details were dropped,
-// under the mode that the rule has now. Denials by other rules are counted by their detail rows.
+// For a rule whose only placeholder is the dimension, each value's denials are exact, even if details were dropped,
+// under the rule's present mode. Denials by other rules are counted by their detail rows.
 type Top struct {
 	Values []TopValue
-	// Unattributed is how many denials have no known value, because their detail was dropped. If it is 0 every figure
-	// is exact; otherwise figures are lower bounds that together miss at most so many.
+	// Unattributed counts denials without a known value, because their detail was dropped. If it is 0, every figure is
+	// exact; otherwise figures are lower bounds that together miss at most this many.
 	Unattributed int64
-	// LookedBackTo is since when all was looked at; zero if it was the whole time.
+	// LookedBackTo is the time of the oldest row read; zero if the whole time was read.
 	LookedBackTo time.Time
 }
 
-// TopValue is one value of a Top.
+// TopValue is a value of a Top.
 type TopValue struct {
 	Value  string
 	Denied int64
-	LastAt time.Time // to the minute, where only counts know it
+	LastAt time.Time // to the minute if only counts know it
 }

@@ -18,7 +18,7 @@ type shard struct {
 	tallies map[tallyKey]*tally
 	others  map[ruleKey][]otherTally
 	bytes   room // of all tallies and crossings
-	details room // how many; a crossing is one too
+	details room // a crossing counts as one
 
 	crossings []Crossing
 	noted     notedShares
@@ -34,16 +34,16 @@ type tallyKey struct {
 type tally struct {
 	subject         string
 	denied, dropped int64
-	second          int64 // the latest, since the Unix epoch
-	inSecond        int   // rows made in it
+	second          int64 // of the latest row, since the Unix epoch
+	inSecond        int   // rows in that second
 	details         []*Violation
 }
 
 type otherTally struct{ minute, denied int64 }
 
 const (
-	// tallyBytes and detailBytes are roughly the memory of a tally and a detail beside their texts, with their share of
-	// maps and lists (measured by TestMemoryStaysWithinItsBound).
+	// tallyBytes and detailBytes approximate the memory of a tally and a detail without their texts, with their share
+	// of maps and lists (measured by TestMemoryStaysWithinItsBound).
 	tallyBytes  = 240
 	detailBytes = 480
 )
@@ -89,7 +89,7 @@ func (s *shard) add(c *Check, t *Tier, now time.Time, perSecond int) (dropped bo
 			s.addOther(key, c.times())
 			return true
 		}
-		key.subject = strings.Clone(key.subject) // the caller's may be a slice of a large request
+		key.subject = strings.Clone(key.subject) // the caller's may be part of a large request
 		y = &tally{subject: key.subject}
 		s.tallies[key] = y
 	}
@@ -114,7 +114,7 @@ func (s *shard) add(c *Check, t *Tier, now time.Time, perSecond int) (dropped bo
 	return false
 }
 
-// same returns the row of the latest second that can count the check's tier as well, or nil.
+// same returns the row of the latest second that also describes the check's tier, or nil.
 func (y *tally) same(c *Check, t *Tier) *Violation {
 	for i := len(y.details) - 1; i >= 0 && y.details[i].ID.At.Unix() == y.second; i-- {
 		if y.details[i].sameAs(c, t) {
@@ -124,7 +124,7 @@ func (y *tally) same(c *Check, t *Tier) *Violation {
 	return nil
 }
 
-// addOther counts a violation of a subject without room. Without room for another minute it counts in the last one.
+// addOther counts a violation of a subject without memory. Beyond maxOtherMinutes it counts in the last minute.
 func (s *shard) addOther(key tallyKey, times int64) {
 	minutes := s.others[key.ruleKey]
 	last := len(minutes) - 1
@@ -136,10 +136,10 @@ func (s *shard) addOther(key tallyKey, times int64) {
 	s.others[key.ruleKey] = minutes
 }
 
-// maxOtherMinutes bounds what an outage adds for each rule.
+// maxOtherMinutes bounds the memory of an outage for each rule.
 const maxOtherMinutes = 60
 
-// take returns all counts and begins anew, with a map about as large as the last one.
+// take sizes the new map like the last one.
 func (s *shard) take(now time.Time) (map[tallyKey]*tally, map[ruleKey][]otherTally, []Crossing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +149,7 @@ func (s *shard) take(now time.Time) (map[tallyKey]*tally, map[ruleKey][]otherTal
 	return tallies, others, crossings
 }
 
-// takeAll lists the counts of several shards in the order of the store's keys, see decisions, and their crossings.
+// takeAll sorts counts by the store's keys; see decisions.
 func takeAll(shards []*shard, now time.Time) (all []Tally, crossings []Crossing) {
 	others := map[tallyKey]int64{}
 	for _, s := range shards {
@@ -185,11 +185,11 @@ func compareTallies(a, b Tally) int {
 	)
 }
 
-// maxSubject bounds the bytes of a subject that is the key of a stored count, since PostgreSQL's indexes take at most
+// maxSubject bounds a subject as the key of a stored count, in bytes, since an index entry of PostgreSQL has at most
 // 2,700. Several attributes together can be longer.
 const maxSubject = 1024
 
-// storedSubject returns the key for a subject's counts. A long subject is cut, and a digest keeps it apart from others.
+// storedSubject cuts a long subject and adds a digest to keep it unique.
 func storedSubject(subject string) string {
 	if len(subject) <= maxSubject {
 		return subject

@@ -7,21 +7,21 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Steps divide a time into parts of equal length, from Since to Until, both multiples of Step since the Unix epoch.
+// Steps divide a time from Since to Until into equal parts. Both are multiples of Step since the Unix epoch.
 type Steps struct {
 	Since, Until time.Time
-	Step         time.Duration // whole minutes and, if longer than one, whole hours
+	Step         time.Duration // whole minutes and, above an hour, whole hours
 }
 
-// maxSteps caps the points of a chart.
+// maxSteps bounds the points of a chart.
 const maxSteps = 200
 
 var stepLengths = []time.Duration{
 	time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour,
 }
 
-// StepsFor returns the shortest steps that cover a time in at most 200 points. They may begin a little before it and
-// end a little after it. A time that ends before it begins counts as its beginning.
+// StepsFor returns the shortest steps that cover a time in at most 200 points, with Since and Until rounded outwards.
+// An until before since counts as since.
 func StepsFor(since, until time.Time) Steps { return shortestSteps(stepLengths, since, until) }
 
 func shortestSteps(lengths []time.Duration, since, until time.Time) Steps {
@@ -37,11 +37,11 @@ func shortestSteps(lengths []time.Duration, since, until time.Time) Steps {
 	return s
 }
 
-// fineLengths include seconds, for what is recorded to the microsecond.
+// fineLengths are for violations, which are recorded to the microsecond.
 var fineLengths = append([]time.Duration{time.Second, 5 * time.Second, 15 * time.Second}, stepLengths...)
 
-// FineSteps is StepsFor with steps below a minute for short times. Only violations can be counted in these; counts of
-// decisions are kept by the minute.
+// FineSteps is StepsFor with steps below a minute for short times. Only violations can use them; decisions are counted
+// by the minute.
 func FineSteps(since, until time.Time) Steps { return shortestSteps(fineLengths, since, until) }
 
 // StepsOf returns steps of a given length that cover a time.
@@ -53,8 +53,8 @@ func StepsOf(since, until time.Time, step time.Duration) Steps {
 	return s
 }
 
-// floor rounds a time down to a multiple of step since the Unix epoch. time.Truncate counts from the year 1, so its
-// weeks are not the database's.
+// floor rounds down to a multiple of step since the Unix epoch, like the database. time.Truncate counts from the year
+// 1, so its weeks differ.
 func floor(at time.Time, step time.Duration) time.Time {
 	seconds, length := at.Unix(), int64(step/time.Second)
 	return time.Unix(seconds-((seconds%length)+length)%length, 0).UTC()
@@ -63,15 +63,15 @@ func floor(at time.Time, step time.Duration) time.Time {
 // Count returns the number of steps.
 func (s Steps) Count() int { return int(s.Until.Sub(s.Since) / s.Step) }
 
-// before returns as many steps, ending where these begin.
+// before returns the same number of steps, ending where these begin.
 func (s Steps) before() Steps {
 	return Steps{Since: s.Since.Add(s.Since.Sub(s.Until)), Until: s.Since, Step: s.Step}
 }
 
-// Chart shows how checks were decided over some time.
+// Chart is the course of decisions over time.
 type Chart struct {
 	Steps
-	// Points has one for each step, zero where nothing happened.
+	// Points has one element for each step, zero where nothing happened.
 	Points []Point
 	Total  Verdicts
 	// Before is the total of the preceding time of the same length.
@@ -79,7 +79,9 @@ type Chart struct {
 }
 
 // Traffic returns the chart of a tenant's checks or, if rule is not 0, of those that the rule matched.
-func Traffic(ctx context.Context, store Store, tenant rules.TenantID, rule rules.RuleID, since, until time.Time) (Chart, error) {
+func Traffic(ctx context.Context, store Store, tenant rules.TenantID, rule rules.RuleID, since, until time.Time) (Chart,
+	error,
+) {
 	return TrafficBy(ctx, store, tenant, rule, StepsFor(since, until))
 }
 
@@ -110,7 +112,8 @@ func TrafficBy(ctx context.Context, store Store, tenant rules.TenantID, rule rul
 	return chart, nil
 }
 
-// exactly is the longest time that is added up by the minute. A longer one is added up by the hour, to read fewer rows.
+// exactly is the longest time that is added up by the minute. Longer times are added up by the hour, which reads fewer
+// rows.
 const exactly = 7 * 24 * time.Hour
 
 // Totals adds up the decisions on checks that each rule matched; rule 0 is all checks. Rules without checks are left

@@ -32,7 +32,8 @@ func TestStepsFitTheRange(t *testing.T) {
 		since := until.Add(-length)
 		got := violations.StepsFor(since, until)
 		if got.Step != want.step || got.Count() != want.count {
-			t.Errorf("%s is shown in %d steps of %s, want %d of %s", length, got.Count(), got.Step, want.count, want.step)
+			t.Errorf("%s is shown in %d steps of %s, want %d of %s", length, got.Count(), got.Step, want.count,
+				want.step)
 		}
 		if got.Since.After(since) || got.Until.Before(until) || got.Since.Unix()%int64(got.Step.Seconds()) != 0 ||
 			since.Sub(got.Since) >= got.Step || got.Until.Sub(until) >= got.Step {
@@ -67,7 +68,10 @@ func TestAnIDIsReadBack(t *testing.T) {
 	if got, err := violations.ParseID(id.String()); err != nil || got != id {
 		t.Errorf("%s is read as %v (%v)", id, got, err)
 	}
-	for _, text := range []string{"", "-", "1", "1-", "-1", "1-0", "1--1", "x-1", "-5-1", "99999999999999999999-1", "253402300800000000-1", "1-1 "} {
+	for _, text := range []string{
+		"", "-", "1", "1-", "-1", "1-0", "1--1", "x-1", "-5-1", "99999999999999999999-1",
+		"253402300800000000-1", "1-1 ",
+	} {
 		if id, err := violations.ParseID(text); !errors.Is(err, rules.ErrNotFound) {
 			t.Errorf("%q is read as %v (%v)", text, id, err)
 		}
@@ -76,7 +80,10 @@ func TestAnIDIsReadBack(t *testing.T) {
 
 func TestWhatIsWrongWithAnAlertIsSaidByField(t *testing.T) {
 	t.Parallel()
-	good := violations.Alert{Name: "a", Kind: violations.AlertDenials, Threshold: 1, Window: time.Minute, Format: violations.FormatWebhook, URL: "https://example.com/hook"}
+	good := violations.Alert{
+		Name: "a", Kind: violations.AlertDenials, Threshold: 1, Window: time.Minute,
+		Format: violations.FormatWebhook, URL: "https://example.com/hook",
+	}
 	as := func(a *violations.Alert, format violations.Format, url, secret, email string) {
 		a.SetFormat(format)
 		a.SetURL(url)
@@ -99,13 +106,28 @@ func TestWhatIsWrongWithAnAlertIsSaidByField(t *testing.T) {
 		"a password in the URL":     {func(a *violations.Alert) { a.URL = "https://me:secret@example.com/" }, "url"},
 		"a URL with a control byte": {func(a *violations.Alert) { a.URL = "https://example.com/\n" }, "url"},
 		"another kind":              {func(a *violations.Alert) { a.Kind = "moons" }, "kind"},
-		"a share above all":         {func(a *violations.Alert) { a.Kind, a.Threshold = violations.AlertNearLimit, 101 }, "threshold"},
-		"subjects without counts":   {func(a *violations.Alert) { a.Kind, a.PerSubject = violations.AlertDegraded, true }, "per"},
-		"another format":            {func(a *violations.Alert) { a.Format = "pigeon" }, "format"},
-		"Slack":                     {func(a *violations.Alert) { as(a, violations.FormatSlack, "", "https://hooks.slack.com/x", "") }, ""},
-		"Slack without a URL":       {func(a *violations.Alert) { as(a, violations.FormatSlack, "", "", "") }, "url"},
-		"PagerDuty":                 {func(a *violations.Alert) { as(a, violations.FormatPagerDuty, violations.PagerDutyURL, key, "") }, ""},
-		"PagerDuty without a key":   {func(a *violations.Alert) { as(a, violations.FormatPagerDuty, violations.PagerDutyURL, "", "") }, "routing_key"},
+		"a share above all": {func(a *violations.Alert) {
+			a.Kind, a.Threshold = violations.AlertNearLimit,
+				101
+		}, "threshold"},
+		"subjects without counts": {func(a *violations.Alert) {
+			a.Kind, a.PerSubject = violations.AlertDegraded,
+				true
+		}, "per"},
+		"another format": {func(a *violations.Alert) { a.Format = "pigeon" }, "format"},
+		"Slack": {func(a *violations.Alert) {
+			as(a, violations.FormatSlack, "",
+				"https://hooks.slack.com/x", "")
+		}, ""},
+		"Slack without a URL": {func(a *violations.Alert) { as(a, violations.FormatSlack, "", "", "") }, "url"},
+		"PagerDuty": {func(a *violations.Alert) {
+			as(a, violations.FormatPagerDuty,
+				violations.PagerDutyURL, key, "")
+		}, ""},
+		"PagerDuty without a key": {func(a *violations.Alert) {
+			as(a, violations.FormatPagerDuty,
+				violations.PagerDutyURL, "", "")
+		}, "routing_key"},
 		"a key in two lines": {func(a *violations.Alert) {
 			as(a, violations.FormatPagerDuty, violations.PagerDutyURL, key[:31]+"\n", "")
 		}, "routing_key"},

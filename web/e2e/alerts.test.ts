@@ -31,9 +31,7 @@ async function bodyOf(request: IncomingMessage): Promise<Buffer> {
 /** What was posted to a path of the receiver. */
 const sentTo = (path: string) => received.filter((one) => one.path === path);
 
-test('a private address is refused at once, and a webhook passes the check that the dialog shows', async ({
-  page,
-}) => {
+test('a private address is refused at once, and a webhook passes the check that the dialog shows', async ({ page }) => {
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/settings/alerts`);
   await page.getByRole('button', { name: 'New alert' }).first().click();
@@ -77,8 +75,7 @@ async function denyReports(page: Page, sluice: Sluice, user: string): Promise<nu
   const rules: { rule_id: number; key_pattern: string }[] = (
     await (await page.request.get(`${base}/rules?limit=500`)).json()
   ).items;
-  const rule_id =
-    rules.find(({ key_pattern }) => key_pattern.endsWith('endpoint:/api/reports'))?.rule_id ?? 0;
+  const rule_id = rules.find(({ key_pattern }) => key_pattern.endsWith('endpoint:/api/reports'))?.rule_id ?? 0;
   await askAll(sluice, reports(user, 60));
   const data = { kind: 'denials', rule_id, per: 'subject', threshold: 50, window_minutes: 5 };
   const isPreviewed = async () => {
@@ -144,9 +141,7 @@ test('the form previews the last week, and a silenced alert records that it fire
   await expect(row.getByText('On', { exact: true })).toBeVisible();
 });
 
-test('each format asks for what it needs, and Slack and PagerDuty get what they understand', async ({
-  page,
-}) => {
+test('each format asks for what it needs, and Slack and PagerDuty get what they understand', async ({ page }) => {
   await signIn(page);
   const id = Date.now();
   const { port } = receiver.address() as AddressInfo;

@@ -10,10 +10,7 @@ const at = (screen: string) => `/t/${demo.tenant}/${screen}`;
 const attacker = '198.51.100.77';
 const attack = (count: number) => reports('attacker', count).map((check) => ({ ...check, ip: attacker }));
 
-test('an address under attack is blocked for an hour in three clicks from the overview', async ({
-  page,
-  sluice,
-}) => {
+test('an address under attack is blocked for an hour in three clicks from the overview', async ({ page, sluice }) => {
   await signIn(page);
   await askAll(sluice, attack(200));
   await page.goto(at('overview'));
@@ -58,9 +55,7 @@ test('a rule that denies too much is let through for an hour in three clicks, an
   const { mode } = await rule();
   expect(mode).toBe('enforce');
   await page.goto(at('overview'));
-  const menu = page
-    .getByRole('button', { name: 'Actions for rule Each user on /api/reports · all plans' })
-    .first();
+  const menu = page.getByRole('button', { name: 'Actions for rule Each user on /api/reports · all plans' }).first();
   await expect(menu).toBeVisible({ timeout: 60_000 });
   const clicks = await countClicks(page);
   await menu.click();

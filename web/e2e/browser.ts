@@ -65,7 +65,7 @@ export async function signIn(page: Page, email = demo.email, password = demo.pas
   await page.getByLabel('E-mail').fill(email);
   await page.getByLabel('Password', { exact: true }).fill(password);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
-  await page.waitForURL((url) => url.pathname !== '/sign-in');
+  await page.waitForURL((url) => !url.pathname.startsWith('/sign-in'));
 }
 
 /** Waits until the page is drawn and nothing on it is loading any more. */
@@ -80,9 +80,7 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 /** Waits until what opens has opened: half faded in, a text has too little contrast. */
 export async function opened(page: Page): Promise<void> {
   await page.evaluate(async () => {
-    const ending = document
-      .getAnimations()
-      .filter(({ effect }) => effect?.getTiming().iterations !== Infinity);
+    const ending = document.getAnimations().filter(({ effect }) => effect?.getTiming().iterations !== Infinity);
     await Promise.allSettled(ending.map(({ finished }) => finished));
   });
 }

@@ -31,10 +31,7 @@ async function ask(sluice: Sluice, key: string, user: string, cost: number): Pro
   return answer.status;
 }
 
-test('a limit is tried as shadow, compared and promoted in five clicks from the overview', async ({
-  page,
-  sluice,
-}) => {
+test('a limit is tried as shadow, compared and promoted in five clicks from the overview', async ({ page, sluice }) => {
   await signIn(page);
   const { rule, key } = await newTenant(page, 'tried');
   await page.goto('/t/tried/overview');
@@ -51,8 +48,7 @@ test('a limit is tried as shadow, compared and promoted in five clicks from the 
   const candidate = page.url().split('/').at(-1);
 
   // Both are compared from the first whole minute on. Then the candidate would deny what the live rule lets through.
-  const comparison = async () =>
-    (await page.request.get(`/api/v1/tenants/tried/rules/${candidate}/comparison`)).json();
+  const comparison = async () => (await page.request.get(`/api/v1/tenants/tried/rules/${candidate}/comparison`)).json();
   await expect(page.getByText(/^Both are compared from .* on\.$/)).toBeVisible();
   await expect.poll(async () => (await comparison()).points.length, { timeout: 90_000 }).toBeGreaterThan(0);
   await expect
@@ -68,9 +64,7 @@ test('a limit is tried as shadow, compared and promoted in five clicks from the 
 
   await page.getByRole('button', { name: 'Promote' }).click();
   const dialog = page.getByRole('dialog');
-  await expect(dialog).toContainText(
-    'goes from 1 per hour, bursts to 100 to 1 per hour, bursts to 5 within 2 s',
-  );
+  await expect(dialog).toContainText('goes from 1 per hour, bursts to 100 to 1 per hour, bursts to 5 within 2 s');
   await expectAccessible(page);
   await dialog.getByRole('button', { name: 'Promote' }).click();
   await expect(page).toHaveURL(new RegExp(`/rules/${rule}$`));

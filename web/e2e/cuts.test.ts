@@ -15,9 +15,7 @@ async function furnish(page: Page): Promise<void> {
     expect(answer.ok(), await answer.text()).toBe(true);
   };
   const rules = await (await page.request.get(`${api}/rules`)).json();
-  const { rule_id } = rules.items.find(({ key_pattern }: { key_pattern: string }) =>
-    /reports/.test(key_pattern),
-  );
+  const { rule_id } = rules.items.find(({ key_pattern }: { key_pattern: string }) => /reports/.test(key_pattern));
   await send('POST', 'alerts', {
     name: 'Many denials of reports',
     rule_id,

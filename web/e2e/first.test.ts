@@ -22,9 +22,7 @@ async function importRule(page: Page) {
   await page.goto('/t/acme-payments/settings/import-export');
   await page
     .getByLabel('YAML')
-    .fill(
-      'rules:\n  - key_pattern: "user:{user_id}"\n    plan: free\n    rate: 1/hour\n    burst_capacity: 2\n',
-    );
+    .fill('rules:\n  - key_pattern: "user:{user_id}"\n    plan: free\n    rate: 1/hour\n    burst_capacity: 2\n');
   await page.getByRole('button', { name: 'Review changes' }).click();
   await expect(page.getByRole('region', { name: 'Changes' }).getByText('1 per hour')).toBeVisible();
   await expectAccessible(page);
@@ -53,9 +51,7 @@ test('from the first sign-in to the first blocked request', async ({ page, sluic
 
   // Nothing tells the page where services ask; whoever tries it does, once.
   await page.goto('/t/acme-payments/try?user=42');
-  await expect(
-    page.getByRole('region', { name: 'Decision' }).getByText('2 of 2', { exact: true }),
-  ).toBeVisible();
+  await expect(page.getByRole('region', { name: 'Decision' }).getByText('2 of 2', { exact: true })).toBeVisible();
   // The server knows where its check endpoint is: nobody has to type it.
   await expect(page.getByText(`${sluice.checkUrl}/v1/check`)).toBeVisible();
 

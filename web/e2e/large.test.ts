@@ -9,9 +9,7 @@ async function makeLarge(page: Page) {
   for (let i = 0; i < 100; i++) lines.push(`  - {name: plan-${String(i).padStart(3, '0')}}`);
   lines.push('rules:');
   for (let i = 0; i < 800; i++) {
-    lines.push(
-      `  - {key_pattern: "user:{user_id}:endpoint:/api/${i}", rate: ${10 + i}/second, burst_capacity: 500}`,
-    );
+    lines.push(`  - {key_pattern: "user:{user_id}:endpoint:/api/${i}", rate: ${10 + i}/second, burst_capacity: 500}`);
   }
   for (let i = 0; i < 200; i++) {
     const plan = String(i % 100).padStart(3, '0');
@@ -39,9 +37,7 @@ async function keystroke(page: Page, key: string, times: number): Promise<number
       'keydown',
       ({ timeStamp }) =>
         requestAnimationFrame(() =>
-          setTimeout(() =>
-            (window as unknown as { took: number[] }).took.push(performance.now() - timeStamp),
-          ),
+          setTimeout(() => (window as unknown as { took: number[] }).took.push(performance.now() - timeStamp)),
         ),
       { capture: true },
     );

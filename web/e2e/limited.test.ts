@@ -19,10 +19,7 @@ async function reloadUntil(page: Page, shows: () => Promise<boolean>): Promise<v
   });
 }
 
-test('a new tenant sees its three steps, and the overview with the first checks', async ({
-  page,
-  sluice,
-}) => {
+test('a new tenant sees its three steps, and the overview with the first checks', async ({ page, sluice }) => {
   await signIn(page);
   await page.goto(at('overview'));
   await expect(page.getByRole('heading', { name: 'Get started' })).toBeVisible();
@@ -30,16 +27,11 @@ test('a new tenant sees its three steps, and the overview with the first checks'
   await askAll(sluice, reports('77', 10));
   // It is read again by itself: nothing is pressed, nothing reloaded.
   await expect(page.getByRole('region', { name: 'Summary' })).toBeVisible();
-  await expect(
-    page.getByRole('region', { name: 'Denied most' }).getByRole('link', { name: '77' }),
-  ).toBeVisible();
+  await expect(page.getByRole('region', { name: 'Denied most' }).getByRole('link', { name: '77' })).toBeVisible();
   await expectAccessible(page);
 });
 
-test('why user 42 was limited is found out, and an override that expires lets it pass', async ({
-  page,
-  sluice,
-}) => {
+test('why user 42 was limited is found out, and an override that expires lets it pass', async ({ page, sluice }) => {
   const statuses = await askAll(sluice, reports('42', 8));
   expect(statuses.filter((status) => status === 429)).toHaveLength(5);
 

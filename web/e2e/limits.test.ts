@@ -57,10 +57,10 @@ test('a limit looser than that of all plans is said to be held, and one press ma
   await expect(cell(page, 'Each user', 'free').getByText('6/min')).toBeVisible();
   await cell(page, 'Each user', 'pro').click();
   await page.keyboard.type('60/min');
+  await page.keyboard.press('Tab');
+  await page.keyboard.type('60');
   await page.keyboard.press('Enter');
-  await expect(
-    cell(page, 'Each user', 'pro').getByText(/Limited to 6\/min, burst 6 by All plans/),
-  ).toBeVisible();
+  await expect(cell(page, 'Each user', 'pro').getByText(/Limited to 6\/min, burst 6 by All plans/)).toBeVisible();
   await page.getByRole('button', { name: 'Review changes' }).click();
   const dialog = page.getByRole('dialog');
   await expect(dialog.getByText(/pro is limited to 6\/min, burst 6/)).toBeVisible();
@@ -166,10 +166,7 @@ test('a promotion is undone with its candidate, and a live rule is taken out of 
   expect(items).toHaveLength(2);
 });
 
-test('a quota shows its use in the present window, and who crossed a share of it', async ({
-  page,
-  sluice,
-}) => {
+test('a quota shows its use in the present window, and who crossed a share of it', async ({ page, sluice }) => {
   await signIn(page);
   const quota = { key_pattern: 'user:{user_id}', algorithm: 'fixed_window', burst_capacity: 100 };
   await newTenant(

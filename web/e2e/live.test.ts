@@ -38,10 +38,7 @@ test('a row is a link: another tab opens its panel, and the keyboard walks the r
   await signIn(page);
   await page.goto(`${at('violations')}?user=601`);
   const link = page.getByRole('table', { name: 'Violations' }).getByRole('link', { name: /601/ }).first();
-  const [tab] = await Promise.all([
-    page.context().waitForEvent('page'),
-    link.click({ modifiers: ['ControlOrMeta'] }),
-  ]);
+  const [tab] = await Promise.all([page.context().waitForEvent('page'), link.click({ modifiers: ['ControlOrMeta'] })]);
   await expect(tab.getByRole('dialog', { name: 'Violation' })).toBeVisible();
   expect(new URL(tab.url()).searchParams.has('open')).toBe(true);
   // A middle click beside the link is one on the row.
@@ -96,9 +93,7 @@ test('a time is chosen on a chart with the keyboard and with a finger; its legen
   await page.waitForURL((url) => url.searchParams.get('range')?.includes('~') ?? false);
 });
 
-test('another tenant’s screens begin empty: nothing of the former one is shown meanwhile', async ({
-  page,
-}) => {
+test('another tenant’s screens begin empty: nothing of the former one is shown meanwhile', async ({ page }) => {
   await signIn(page);
   const made = await page.request.post('/api/v1/tenants', {
     data: { slug: 'quiet', name: 'Quiet', default_plan: 'free' },

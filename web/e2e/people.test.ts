@@ -14,10 +14,10 @@ test('signing out everywhere ends the session in another browser too', async ({ 
   await here.getByRole('button', { name: 'Sign out everywhere …' }).click();
   await expectAccessible(here);
   await here.getByRole('dialog').getByRole('button', { name: 'Sign out everywhere' }).click();
-  await here.waitForURL('**/sign-in');
+  await here.waitForURL(`**/sign-in/${demo.tenant}`);
 
   await elsewhere.getByRole('link', { name: 'Members' }).click();
-  await elsewhere.waitForURL(/sign-in\?next=/);
+  await elsewhere.waitForURL(/sign-in\/demo\?next=/);
   // Signing in again leads back to where one was.
   await elsewhere.getByLabel('E-mail').fill(demo.email);
   await elsewhere.getByLabel('Password', { exact: true }).fill(demo.password);
@@ -29,10 +29,7 @@ test('signing out everywhere ends the session in another browser too', async ({ 
 const forbidden =
   /^(Create key|Invite|New alert|New tenant|New plan|Add rule|New rule|New override|Save|Undo …|Review changes|Suspend …|Put in shadow …|Enforce again …|Remove …|Actions of .*|Remove .*)$/;
 
-test('an invited viewer sees every screen, and no button that would fail', async ({
-  page: owner,
-  newProfile,
-}) => {
+test('an invited viewer sees every screen, and no button that would fail', async ({ page: owner, newProfile }) => {
   await signIn(owner);
   await owner.goto(`/t/${demo.tenant}/settings/members`);
   await owner.getByRole('button', { name: 'Invite' }).click();

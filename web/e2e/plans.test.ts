@@ -76,10 +76,7 @@ test('a lost race shows both versions, and mine can be saved over theirs', async
   expect((await (await api.get(path)).json()).rate_per_second).toBe(2000);
 });
 
-test('while the server is away what was typed stays, and can be saved when it is back', async ({
-  page,
-  sluice,
-}) => {
+test('while the server is away what was typed stays, and can be saved when it is back', async ({ page, sluice }) => {
   await signIn(page);
   await page.goto(plans);
   await settled(page);

@@ -26,10 +26,9 @@ async function record(page: Page, sluice: Sluice): Promise<void> {
   }
 }
 
-test('pro is raised in four clicks, and its review says what the new limit would have done', async ({
-  page,
-  sluice,
-}, { repeatEachIndex }) => {
+test('pro is raised in four clicks, and its review says what the new limit would have done', async ({ page, sluice }, {
+  repeatEachIndex,
+}) => {
   await signIn(page);
   await record(page, sluice);
   await page.goto(`/t/${demo.tenant}/overview`);
@@ -75,10 +74,7 @@ for (const viewport of [
   test.describe(`at ${viewport.width} px`, () => {
     test.use({ viewport, timezoneId: midday });
 
-    test('who would have been denied yesterday by half of a limit is six clicks away', async ({
-      page,
-      sluice,
-    }) => {
+    test('who would have been denied yesterday by half of a limit is six clicks away', async ({ page, sluice }) => {
       await signIn(page);
       await record(page, sluice);
       await takeForTomorrow(page);
@@ -133,9 +129,7 @@ test('a replay of a file is started, followed to its result, and listed', async 
   const changed = byRule.getByRole('row', { name: /changed/ });
   await expect(changed).toHaveCount(1);
   // All but one of the checks are denied with the change, and those that passed then are newly denied.
-  await expect(page.getByText('Newly denied', { exact: true }).first().locator('..')).toHaveText(
-    /Newly denied\+[1-9]/,
-  );
+  await expect(page.getByText('Newly denied', { exact: true }).first().locator('..')).toHaveText(/Newly denied\+[1-9]/);
   await expect(page.getByText('No longer denied', { exact: true }).first().locator('..')).toHaveText(
     /No longer denied0/,
   );

@@ -136,10 +136,7 @@ test('a column is scheduled from the review, made at its time, and taken back ex
   await page.request.delete(removed ?? '', { headers });
   await page.reload();
   await list.getByRole('button', { name: 'End now' }).click();
-  await page
-    .getByRole('dialog', { name: 'End this change now?' })
-    .getByRole('button', { name: 'End now' })
-    .click();
+  await page.getByRole('dialog', { name: 'End this change now?' }).getByRole('button', { name: 'End now' }).click();
   await expect(list.getByText('Partly taken back')).toBeVisible();
   await expect(list.getByText('2 of 3 rules were not taken back.')).toBeVisible();
   expect(await bursts()).toEqual([400, 100, null]);

@@ -78,10 +78,7 @@ for (const viewport of [
 ]) {
   test.describe(`${viewport.width} wide`, () => {
     test.use({ viewport });
-    test('the heading of a screen is there before the UI, and stays where it is', async ({
-      page,
-      sluice,
-    }) => {
+    test('the heading of a screen is there before the UI, and stays where it is', async ({ page, sluice }) => {
       await signIn(page);
       for (const [screen, { title }] of Object.entries(headings)) {
         let arrive = () => {};

@@ -4,8 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 /** What `make test` builds; SLUICE_BINARY names another. */
-const { SLUICE_BINARY: binary = join(import.meta.dirname, '../../.bin/sluice'), ...environment } =
-  process.env;
+const { SLUICE_BINARY: binary = join(import.meta.dirname, '../../.bin/sluice'), ...environment } = process.env;
 
 /** A running `sluice dev`: its own data, its own ports, gone when it is stopped. */
 export interface Sluice {
@@ -83,11 +82,6 @@ async function run(folder: string, wanted: Addresses, options: Record<string, st
     SLUICE_WEBHOOK_ALLOW: `${allowed}/32`,
     // What happens without Redis has tests of its own; a machine that is busy must not bring it about here.
     SLUICE_STORE_BUDGET: '5s',
-    // No person is as fast as these tests, which share accounts and an address; allowances have tests of their own.
-    SLUICE_ADMIN_TENANT_WORK: '0',
-    SLUICE_ADMIN_ACCOUNT_WORK: '0',
-    SLUICE_ADMIN_PLATFORM_WORK: '0',
-    SLUICE_ADMIN_NETWORK_WORK: '0',
     ...options,
   };
   const process = spawn(binary, ['dev'], { env, stdio: ['ignore', 'pipe', 'pipe'] });

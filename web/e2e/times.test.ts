@@ -32,9 +32,7 @@ test('times are shown and typed in the zone of the reader, or in UTC', async ({ 
 });
 
 for (const minutes of [-10, 10]) {
-  test(`a browser whose clock is ${minutes} minutes off asks for the ranges that others ask for`, async ({
-    page,
-  }) => {
+  test(`a browser whose clock is ${minutes} minutes off asks for the ranges that others ask for`, async ({ page }) => {
     await page.clock.install({ time: Date.now() + minutes * 60_000 });
     const off: number[] = [];
     page.on('request', (request) => {

@@ -31,9 +31,7 @@ const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter((fi
 function importsOf(file: string): string[] {
   const text = readFileSync(join(src, file), 'utf8');
   return [...text.matchAll(/(?:from|import)\s*\(?'([~.][^']*)'/g)]
-    .map(([, to = '']) =>
-      to.startsWith('~/') ? to.slice(2) : relative(src, resolve(src, dirname(file), to)),
-    )
+    .map(([, to = '']) => (to.startsWith('~/') ? to.slice(2) : relative(src, resolve(src, dirname(file), to))))
     .filter((to) => !to.startsWith('..'));
 }
 

@@ -14,6 +14,7 @@ import { ErrorState, LoadingLines } from '~/components/states';
 import {
   confirmedSearch,
   findSearch,
+  forgotSearch,
   newRuleSearch,
   overridesSearch,
   overviewSearch,
@@ -32,7 +33,7 @@ import {
   usersSearch,
   violationsSearch,
 } from '~/search';
-import { firstTenant, rememberTenant } from '~/session';
+import { firstTenant, isIn, rememberTenant, signInTenant } from '~/session';
 import { Shell } from '~/shell/Shell';
 import { Start } from '~/shell/Start';
 
@@ -43,23 +44,30 @@ const root = createRootRouteWithContext<{ queries: QueryClient }>()({
   notFoundComponent: () => <ErrorState error={new Error('This page does not exist.')} />,
 });
 
+/** Leads to the sign-in of a tenant if one is known, so nothing that leads here needs to know one. */
 const signIn = createRoute({
   getParentRoute: () => root,
   path: '/sign-in',
   validateSearch: signInSearch,
+  beforeLoad: ({ search, location: { hash } }) => {
+    const slug = signInTenant(search.next);
+    if (slug) throw redirect({ to: '/sign-in/$slug', params: { slug }, search, hash, replace: true });
+  },
   component: lazyRouteComponent(() => import('~/screens/sign-in/SignIn')),
 });
 
-/** The address of accounts that have not proven theirs. */
+/** The same page for a tenant. People who joined it by a link can sign in here only; everybody else can too. */
 const signInTo = createRoute({
   getParentRoute: () => root,
   path: '/sign-in/$slug',
+  validateSearch: signInSearch,
   component: lazyRouteComponent(() => import('~/screens/sign-in/SignIn')),
 });
 
 const forgotPassword = createRoute({
   getParentRoute: () => root,
   path: '/forgot-password',
+  validateSearch: forgotSearch,
   component: lazyRouteComponent(() => import('~/screens/sign-in/ForgotPassword')),
 });
 
@@ -152,6 +160,12 @@ const platformMail = createRoute({
   component: lazyRouteComponent(() => import('~/screens/platform/Mail')),
 });
 
+const platformJobs = createRoute({
+  getParentRoute: () => shell,
+  path: '/platform/jobs',
+  component: lazyRouteComponent(() => import('~/screens/platform/Jobs')),
+});
+
 const platformSecurityLog = createRoute({
   getParentRoute: () => shell,
   path: '/platform/security-log',
@@ -171,7 +185,9 @@ const tenant = createRoute({
   staticData: {
     first: (queries, { tenant = '' }) => queries.prefetchQuery(tenantQuery(tenant)),
   },
-  onEnter: ({ params }) => rememberTenant(params.tenant),
+  onEnter: ({ params, context: { session } }) => {
+    if (isIn(session, params.tenant)) rememberTenant(params.tenant);
+  },
   component: OfTenant,
 });
 
@@ -295,6 +311,7 @@ const routeTree = root.addChildren([
     platformAccounts,
     platformKeys,
     platformMail,
+    platformJobs,
     platformSecurityLog,
     platformSignIn,
     tenant.addChildren([

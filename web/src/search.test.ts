@@ -1,13 +1,6 @@
 import { expect, test } from 'vitest';
 import { between, parseRange, wholeSteps } from '~/domain/range';
-import {
-  confirmedSearch,
-  parseSearch,
-  rulesSearch,
-  signInSearch,
-  stringifySearch,
-  violationsSearch,
-} from './search';
+import { confirmedSearch, parseSearch, rulesSearch, signInSearch, stringifySearch, violationsSearch } from './search';
 
 test('a filter comes back from the address as it went in', () => {
   const search = { user: '12345678901234567890', endpoint: 'GET /a?b=c&d', live: true, rule: 12 };

@@ -98,7 +98,6 @@ export interface SettingsSearch extends TimeSearch {
   ip?: string;
   change?: number;
   entry?: number;
-  view?: 'json';
   /** Which mapping of gateways is shown; the one for HTTP by default. */
   gateway?: 'envoy';
 }
@@ -230,7 +229,6 @@ export function settingsSearch(raw: Raw): SettingsSearch {
     ip: text(raw.ip),
     change: number(raw.change),
     entry: number(raw.entry),
-    view: oneOf(raw.view, ['json'] as const),
     gateway: oneOf(raw.gateway, ['envoy'] as const),
   });
 }
@@ -265,6 +263,15 @@ export function signInSearch(raw: Raw): SignInSearch {
     provider: text(raw.provider),
     step: text(raw.step),
   });
+}
+
+/** The tenant at whose sign-in somebody forgot a password. */
+export interface ForgotSearch {
+  tenant?: string;
+}
+
+export function forgotSearch(raw: Raw): ForgotSearch {
+  return given({ tenant: text(raw.tenant) });
 }
 
 /** What became of signing in again at a provider. */

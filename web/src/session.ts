@@ -36,16 +36,11 @@ export function useRole(): Permissions {
   if (data?.account.platform_admin) return permissions('owner');
   const membership = data?.memberships.find((one) => one.tenant.slug === tenant);
   if (!membership) return permissions('viewer');
-  return membership.suspended
-    ? { ...permissions('viewer'), role: membership.role }
-    : permissions(membership.role);
+  return membership.suspended ? { ...permissions('viewer'), role: membership.role } : permissions(membership.role);
 }
 
 /** Whether a tenant, or everything, is closed to the account until it has a second factor. */
-export function needsFactor(
-  { memberships, second_factor_required, two_factors }: Session,
-  tenant?: string,
-): boolean {
+export function needsFactor({ memberships, second_factor_required, two_factors }: Session, tenant?: string): boolean {
   if (two_factors) return false;
   const membership = memberships.find((one) => one.tenant.slug === tenant);
   return second_factor_required || !!membership?.second_factor_required;
@@ -53,13 +48,41 @@ export function needsFactor(
 
 /** The tenant to start with: the last visited one, else the first. */
 export function firstTenant(memberships: Membership[]): string | undefined {
-  const last = localStorage.getItem('sluice-tenant');
+  const last = lastTenant();
   const found = memberships.find((one) => one.tenant.slug === last) ?? memberships[0];
   return found?.tenant.slug;
 }
 
+/** The tenant that this browser was signed in to last. */
+function lastTenant(): string | undefined {
+  try {
+    return localStorage.getItem('sluice-tenant') ?? undefined;
+  } catch {
+    return undefined; // the browser keeps nothing for this site
+  }
+}
+
 export function rememberTenant(slug: string): void {
-  localStorage.setItem('sluice-tenant', slug);
+  try {
+    localStorage.setItem('sluice-tenant', slug);
+  } catch {
+    // the browser keeps nothing for this site
+  }
+}
+
+/** Whether a session is of somebody in the tenant. Others see that it does not exist, and should sign in elsewhere next time. */
+export function isIn({ account, memberships, has_more_memberships }: Session, slug: string): boolean {
+  return account.platform_admin || has_more_memberships || memberships.some(({ tenant }) => tenant.slug === slug);
+}
+
+/** The tenant to sign in to: the one that a path leads to, else the last one. */
+export function signInTenant(next = ''): string | undefined {
+  return /^\/t\/([a-z0-9-]{1,63})(?![^/?#])/.exec(next)?.[1] ?? lastTenant();
+}
+
+/** Where somebody signs in who joined the tenant by a link. */
+export function signInAddress(slug: string): string {
+  return `${window.location.origin}/sign-in/${slug}`;
 }
 
 /** Signs out and clears the cache. */
@@ -75,6 +98,11 @@ export function useSignOut(): () => Promise<void> {
       return;
     }
     queries.setQueryData(sessionKey, null);
-    await navigate({ to: '/sign-in' });
+    const slug = signInTenant();
+    // Whoever calls this has asked whether drafts may be lost.
+    await navigate({
+      ...(slug ? { to: '/sign-in/$slug', params: { slug } } : { to: '/sign-in' }),
+      ignoreBlocker: true,
+    });
   };
 }

@@ -60,9 +60,7 @@ function validatorOf(template: string, method: string, { responses }: Operation,
         .reduce(step, description as unknown) as Described
     ).content ?? {};
   const media = Object.keys(content).find((type) => type.includes('json'));
-  return media
-    ? ajv.compile({ $ref: `${name}#${encodeURI(`${at}/content/${escaped(media)}/schema`)}` })
-    : null;
+  return media ? ajv.compile({ $ref: `${name}#${encodeURI(`${at}/content/${escaped(media)}/schema`)}` }) : null;
 }
 
 function step(value: unknown, part: string): unknown {

@@ -47,8 +47,7 @@ export function fakeServer(handlers: Record<string, Handler | unknown>) {
     const handler = { ...everywhere, ...handlers }[`${request.method} ${pathname}`];
     if (handler === undefined) throw new Error(`the test foresees no ${request.method} ${pathname}`);
     const asked = { path: pathname, query: searchParams, body, headers: request.headers };
-    const reply: Reply =
-      typeof handler === 'function' ? await (handler as Handler)(asked) : { json: handler };
+    const reply: Reply = typeof handler === 'function' ? await (handler as Handler)(asked) : { json: handler };
     const { status = 200, json, events, headers = {} } = reply;
     if (events !== undefined) {
       return new Response(events, { headers: { 'Content-Type': 'text/event-stream' } });
@@ -197,7 +196,6 @@ export function tenant(more: Partial<Tenant> = {}): Tenant {
     default_plan: 'free',
     suspended: false,
     enforcement: 'on',
-    buckets: 'together',
     settings: {
       retry_jitter_percent: 0,
       ipv4_prefix: 32,

@@ -33,9 +33,6 @@ export const world = (role: 'viewer' | 'editor' = 'editor', shown = live) => ({
     left_out: [],
   },
   'POST /api/v1/tenants/acme/simulate': {
-    checks: 0,
-    allowed: 0,
-    denied: 0,
     first_denial_ms: null,
     longest_wait_ms: 0,
     longest_delay_ms: 0,

@@ -21,7 +21,7 @@ core.register_action("sluice", { "http-req" }, function(txn)
   end
   txn:set_var("txn.sluice_status", answer.status)
   txn:set_var("txn.sluice_body", answer.body or "")
-  for name, header in pairs({ retry_after = "retry-after", ratelimit = "ratelimit", policy = "ratelimit-policy" }) do
+  for name, header in pairs({ retry_after = "retry-after", authenticate = "www-authenticate", ratelimit = "ratelimit", policy = "ratelimit-policy" }) do
     local value = answer.headers and answer.headers[header]
     if value ~= nil then
       txn:set_var("txn.sluice_" .. name, value[0])

@@ -17,7 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/pgstore/migrate"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 // Run runs an admin command. All but serve write only their result to out.
@@ -49,7 +49,7 @@ func Run(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, lo
 	case config.AdminCreateKey:
 		return createKey(ctx, writer, args, out)
 	case config.AdminCreateServiceKey:
-		return createServiceKey(ctx, store, by, args, out)
+		return createServiceKey(ctx, writer, args, out)
 	case config.AdminRemoveTenant:
 		return removeTenant(ctx, writer, args, out)
 	case config.AdminRestoreTenant:
@@ -96,10 +96,9 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*pgsto
 	return pgstore.Open(ctx, string(cfg.DatabaseURL), log)
 }
 
-func createTenant(ctx context.Context, store rules.Store, args config.Arguments, out io.Writer) error {
+func createTenant(ctx context.Context, store pgstore.Writer, args config.Arguments, out io.Writer) error {
 	tenant := rules.Tenant{
 		Slug: args.Slug, Name: args.Name, DefaultPlan: args.DefaultPlan, Settings: rules.DefaultSettings(),
-		Spread: args.Spread,
 	}
 	if wrong := tenant.Validate(); len(wrong) > 0 {
 		return wrong
@@ -145,7 +144,7 @@ func createKey(ctx context.Context, store pgstore.Writer, args config.Arguments,
 }
 
 // setEnforcement switches a tenant's enforcement, and keeps its concurrent changes.
-func setEnforcement(ctx context.Context, store rules.Store, args config.Arguments, out io.Writer) error {
+func setEnforcement(ctx context.Context, store pgstore.Writer, args config.Arguments, out io.Writer) error {
 	for {
 		tenant, err := tenantBySlug(ctx, store, args.Tenant)
 		if err != nil {
@@ -163,7 +162,9 @@ func setEnforcement(ctx context.Context, store rules.Store, args config.Argument
 	}
 }
 
-func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in io.Reader, out io.Writer, read readConfig) error {
+func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in io.Reader, out io.Writer,
+	read readConfig,
+) error {
 	tenant, err := tenantBySlug(ctx, store, args.Tenant)
 	if err != nil {
 		return err
@@ -180,7 +181,7 @@ func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in 
 	var changes ruleset.Changes
 	if args.DryRun {
 		if changes, err = ruleset.Diff(current, desired, options); err == nil {
-			err = store.RequireKnown(ctx, tenant.ID, changes.Written())
+			err = store.RequireKnown(ctx, changes.Written())
 		}
 	} else {
 		changes, err = store.ChangeConfig(ctx, tenant.ID, func(current ruleset.Config) (ruleset.Changes, error) {
@@ -201,7 +202,11 @@ func readRules(name string, in io.Reader, current ruleset.Config) (ruleset.Confi
 	for _, plan := range current.Plans {
 		plans = append(plans, plan.Name)
 	}
-	return readFile(name, in, func(file io.Reader, name string) (ruleset.Config, error) { return ruleset.Decode(file, name, plans) })
+	return readFile(name, in, func(file io.Reader, name string) (ruleset.Config,
+		error,
+	) {
+		return ruleset.Decode(file, name, plans)
+	})
 }
 
 // readEnvoy is readRules for a configuration of envoyproxy/ratelimit.
@@ -211,7 +216,9 @@ func readEnvoy(name string, in io.Reader, current ruleset.Config) (ruleset.Confi
 	})
 }
 
-func readFile(name string, in io.Reader, decode func(file io.Reader, name string) (ruleset.Config, error)) (ruleset.Config, error) {
+func readFile(name string, in io.Reader,
+	decode func(file io.Reader, name string) (ruleset.Config, error),
+) (ruleset.Config, error) {
 	if name == "-" {
 		return decode(in, "standard input")
 	}

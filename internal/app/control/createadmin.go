@@ -13,12 +13,16 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// createAdmin creates a platform admin with an email address, and prints the address. Like setPassword and removeSecondFactor it queues a
-// notice to an account that was there before, which the control plane sends if it sends mail.
-func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer, log *slog.Logger) error {
+// createAdmin creates a platform admin with an email address, and prints the address. Like setPassword and
+// removeSecondFactor it queues a notice to an account that was there before, which the control plane sends if it sends
+// mail.
+func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer,
+	log *slog.Logger,
+) error {
 	password, err := readPassword(ctx, in)
 	if err != nil {
 		return fmt.Errorf("read the password: %w", err)
@@ -32,7 +36,9 @@ func createAdmin(ctx context.Context, store auth.Store, by rules.Actor, email st
 }
 
 // setPassword sets the password of an account, and prints its address.
-func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer, log *slog.Logger) error {
+func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email string, in io.Reader, out io.Writer,
+	log *slog.Logger,
+) error {
 	password, err := readPassword(ctx, in)
 	if err != nil {
 		return fmt.Errorf("read the password: %w", err)
@@ -49,7 +55,9 @@ func setPassword(ctx context.Context, store auth.Store, by rules.Actor, email st
 }
 
 // removeSecondFactor removes the second factor of an account that has lost it, and prints the account's address.
-func removeSecondFactor(ctx context.Context, store auth.Store, by rules.Actor, email string, out io.Writer, log *slog.Logger) error {
+func removeSecondFactor(ctx context.Context, store auth.Store, by rules.Actor, email string, out io.Writer,
+	log *slog.Logger,
+) error {
 	account, err := operatorGate(store, log).RemoveSecondFactor(ctx, by, email)
 	if errors.Is(err, rules.ErrNotFound) {
 		return fmt.Errorf("there is no account %q, or it has no second factor", email)
@@ -63,7 +71,10 @@ func removeSecondFactor(ctx context.Context, store auth.Store, by rules.Actor, e
 
 // operatorGate is a gate that warns of a change whose notice was not queued.
 func operatorGate(store auth.Store, log *slog.Logger) *auth.Gate {
-	return auth.NewGate(store, auth.Options{Mail: true, Unfinished: func(ctx context.Context, err error) { warnUnfinished(ctx, log, err) }})
+	return auth.NewGate(store, auth.Options{
+		Mail:       true,
+		Unfinished: func(ctx context.Context, err error) { warnUnfinished(ctx, log, err) },
+	})
 }
 
 // warnUnfinished logs what failed after a change that was made.
@@ -84,8 +95,8 @@ func signInLink(ctx context.Context, store auth.Store, cfg config.Config, out io
 	return err
 }
 
-// readPassword prompts for a password without echo if in is a terminal; otherwise in is the password and perhaps a newline.
-// It returns when ctx ends, although the read goes on.
+// readPassword prompts for a password without echo if in is a terminal; otherwise in is the password and perhaps a
+// newline. It returns when ctx ends, although the read goes on.
 func readPassword(ctx context.Context, in io.Reader) (string, error) {
 	read := readSecret
 	if file, ok := in.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
@@ -101,10 +112,14 @@ func readPassword(ctx context.Context, in io.Reader) (string, error) {
 		err      error
 	}
 	answers := make(chan answer, 1)
-	go func() {
-		password, err := read(in)
+	panics.Go(nil, "reading the password", func() {
+		var password string
+		err := panics.Do(nil, "reading the password", func() (err error) {
+			password, err = read(in)
+			return err
+		})
 		answers <- answer{password, err}
-	}()
+	})
 	select {
 	case a := <-answers:
 		return a.password, a.err

@@ -27,7 +27,8 @@ func TestCreateAdminPrintsJustTheAddress(t *testing.T) {
 	defer store.Close()
 	create := func(email, input string) (string, error) {
 		var out bytes.Buffer
-		err := createAdmin(t.Context(), store, rules.Actor{}, email, strings.NewReader(input), &out, slog.New(slog.DiscardHandler))
+		err := createAdmin(t.Context(), store, rules.Actor{}, email, strings.NewReader(input), &out,
+			slog.New(slog.DiscardHandler))
 		return out.String(), err
 	}
 	for _, input := range []string{"a fine engine\n", "a fine engine", "another engine\r\n"} {
@@ -35,7 +36,8 @@ func TestCreateAdminPrintsJustTheAddress(t *testing.T) {
 			t.Errorf("%q: it prints %q (%v)", input, out, err)
 		}
 		password := strings.TrimRight(input, "\r\n")
-		entry, err := auth.NewGate(store, auth.Options{}).SignIn(t.Context(), "ada@example.com", password, auth.Browser{})
+		entry, err := auth.NewGate(store, auth.Options{}).SignIn(t.Context(), "ada@example.com", password,
+			auth.Browser{})
 		if err != nil || !entry.Session.Account.PlatformAdmin {
 			t.Errorf("%q: %+v signs in (%v)", input, entry.Session.Account, err)
 		}
@@ -64,22 +66,26 @@ func TestSetPasswordPrintsJustTheAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if _, err := store.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: "ada@example.com"}, "lost"); err != nil {
+	if _, err := store.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: "ada@example.com"},
+		"lost"); err != nil {
 		t.Fatal(err)
 	}
 	set := func(email string) (string, error) {
 		var out bytes.Buffer
-		err := setPassword(t.Context(), store, rules.Actor{}, email, strings.NewReader("a fine engine\n"), &out, slog.New(slog.DiscardHandler))
+		err := setPassword(t.Context(), store, rules.Actor{}, email, strings.NewReader("a fine engine\n"), &out,
+			slog.New(slog.DiscardHandler))
 		return out.String(), err
 	}
 	if out, err := set("ADA@example.com"); err != nil || out != "ada@example.com\n" {
 		t.Errorf("it prints %q (%v)", out, err)
 	}
-	entry, err := auth.NewGate(store, auth.Options{}).SignIn(t.Context(), "ada@example.com", "a fine engine", auth.Browser{})
+	entry, err := auth.NewGate(store, auth.Options{}).SignIn(t.Context(), "ada@example.com", "a fine engine",
+		auth.Browser{})
 	if err != nil || entry.Session.Account.PlatformAdmin {
 		t.Errorf("%+v signs in (%v)", entry.Session.Account, err)
 	}
-	if out, err := set("bob@example.com"); out != "" || err == nil || !strings.Contains(err.Error(), "there is no account") {
+	if out, err := set("bob@example.com"); out != "" || err == nil ||
+		!strings.Contains(err.Error(), "there is no account") {
 		t.Errorf("for nobody it prints %q (%v)", out, err)
 	}
 }
@@ -91,7 +97,9 @@ func (noMail) QueueMail(context.Context, auth.Mail, auth.MailLimits) (auth.Mail,
 	return auth.Mail{}, errors.New("the queue is full")
 }
 
-func (s noMail) TurnSecondFactorOff(ctx context.Context, _ rules.Actor, id auth.AccountID, _ bool) (auth.Account, error) {
+func (s noMail) TurnSecondFactorOff(ctx context.Context, _ rules.Actor, id auth.AccountID, _ bool) (auth.Account,
+	error,
+) {
 	return s.Account(ctx, id)
 }
 
@@ -102,30 +110,35 @@ func TestACommandWhoseNoticeIsNotQueuedSucceedsWithAWarning(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	if _, err := store.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: "ada@example.com"}, "lost"); err != nil {
+	if _, err := store.CreateAccount(t.Context(), rules.Actor{}, auth.Account{Email: "ada@example.com"},
+		"lost"); err != nil {
 		t.Fatal(err)
 	}
 	broken := noMail{store}
 	for name, command := range map[string]func(ctx context.Context, out io.Writer, log *slog.Logger) error{
 		"set-password": func(ctx context.Context, out io.Writer, log *slog.Logger) error {
-			return setPassword(ctx, broken, rules.Actor{}, "ada@example.com", strings.NewReader("a fine engine"), out, log)
+			return setPassword(ctx, broken, rules.Actor{}, "ada@example.com", strings.NewReader("a fine engine"), out,
+				log)
 		},
 		"create-admin": func(ctx context.Context, out io.Writer, log *slog.Logger) error {
-			return createAdmin(ctx, broken, rules.Actor{}, "ada@example.com", strings.NewReader("a fine engine"), out, log)
+			return createAdmin(ctx, broken, rules.Actor{}, "ada@example.com", strings.NewReader("a fine engine"), out,
+				log)
 		},
 		"remove-factor": func(ctx context.Context, out io.Writer, log *slog.Logger) error {
 			return removeSecondFactor(ctx, broken, rules.Actor{}, "ada@example.com", out, log)
 		},
 	} {
 		var out, log bytes.Buffer
-		if err := command(t.Context(), &out, slog.New(slog.NewTextHandler(&log, nil))); err != nil || out.String() != "ada@example.com\n" {
+		if err := command(t.Context(), &out, slog.New(slog.NewTextHandler(&log, nil))); err != nil ||
+			out.String() != "ada@example.com\n" {
 			t.Errorf("%s prints %q (%v)", name, out.String(), err)
 		}
 		if text := log.String(); !strings.Contains(text, "level=WARN") || !strings.Contains(text, "the queue is full") {
 			t.Errorf("%s logs %q", name, text)
 		}
 	}
-	entry, err := auth.NewGate(store, auth.Options{}).SignIn(t.Context(), "ada@example.com", "a fine engine", auth.Browser{})
+	entry, err := auth.NewGate(store, auth.Options{}).SignIn(t.Context(), "ada@example.com", "a fine engine",
+		auth.Browser{})
 	if err != nil || !entry.Session.Account.PlatformAdmin {
 		t.Errorf("%+v signs in (%v)", entry.Session.Account, err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/config"
-	"github.com/sluicegate/sluice/internal/mailer"
+	"github.com/sluicegate/sluice/internal/notify/mailer"
 )
 
 // openPostOffice returns what sends mail, or nil if there is no mail server.
@@ -15,7 +15,8 @@ func openPostOffice(cfg config.Config, store auth.Store, log *slog.Logger) (*aut
 		return nil, nil //nolint:nilnil // nil sends none
 	}
 	sender, err := mailer.New(mailer.Options{
-		Addr: cfg.SMTP.Addr, TLS: cfg.SMTP.TLS, User: cfg.SMTP.User, Password: string(cfg.SMTP.Password), From: cfg.SMTP.From, URL: cfg.AdminURL,
+		Addr: cfg.SMTP.Addr, TLS: cfg.SMTP.TLS, User: cfg.SMTP.User, Password: string(cfg.SMTP.Password),
+		From: cfg.SMTP.From, URL: cfg.AdminURL,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prepare mail: %w", err)

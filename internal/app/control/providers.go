@@ -8,7 +8,8 @@ import (
 	"github.com/sluicegate/sluice/internal/oidc"
 )
 
-// openProviders returns where people can sign in beside their password: the providers of the file, and the one of the options.
+// openProviders returns where people can sign in beside their password: the providers of the file, and the one of the
+// options.
 func openProviders(cfg config.Config, url func() string, log *slog.Logger) (*oidc.Providers, error) {
 	var settings []oidc.Settings
 	if cfg.OIDC.File != "" {
@@ -19,7 +20,8 @@ func openProviders(cfg config.Config, url func() string, log *slog.Logger) (*oid
 	}
 	if one := cfg.OIDC; one.Issuer != "" {
 		settings = append(settings, oidc.Settings{
-			Slug: "sso", Name: one.Name, Issuer: one.Issuer, ClientID: one.ClientID, ClientSecret: string(one.ClientSecret),
+			Slug: "sso", Name: one.Name, Issuer: one.Issuer, ClientID: one.ClientID,
+			ClientSecret: string(one.ClientSecret),
 			EmailDomains: one.EmailDomains, CreateAccounts: one.CreateAccounts,
 		})
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // removeTenant suspends and removes a tenant.
-func removeTenant(ctx context.Context, store rules.Store, args config.Arguments, out io.Writer) error {
+func removeTenant(ctx context.Context, store pgstore.Writer, args config.Arguments, out io.Writer) error {
 	if args.Confirm != args.Tenant {
 		return errors.New("--confirm must be the slug that --tenant is")
 	}
@@ -39,7 +39,7 @@ func removeTenant(ctx context.Context, store rules.Store, args config.Arguments,
 	}
 }
 
-func restoreTenant(ctx context.Context, store rules.Store, args config.Arguments, out io.Writer) error {
+func restoreTenant(ctx context.Context, store pgstore.Writer, args config.Arguments, out io.Writer) error {
 	tenant, err := store.RestoreTenant(ctx, args.Tenant)
 	switch {
 	case errors.Is(err, rules.ErrNotFound):
@@ -53,23 +53,26 @@ func restoreTenant(ctx context.Context, store rules.Store, args config.Arguments
 	return err
 }
 
-func createServiceKey(ctx context.Context, store *pgstore.Store, by rules.Actor, args config.Arguments, out io.Writer) error {
+func createServiceKey(ctx context.Context, store pgstore.Writer, args config.Arguments, out io.Writer) error {
 	token, id, digest := auth.NewServiceKeyToken()
 	now := time.Now()
 	key := auth.NamedKey{
-		Key:  auth.Key{ID: id, Digest: digest, Permissions: args.ServicePermissions, ExpiresAt: now.Add(args.ExpiresIn)},
+		Key: auth.Key{
+			ID: id, Digest: digest, Permissions: args.ServicePermissions,
+			ExpiresAt: now.Add(args.ExpiresIn),
+		},
 		Name: args.Name,
 	}
 	if wrong := key.ValidateService(now); len(wrong) > 0 {
 		return wrong
 	}
-	if _, err := store.CreateServiceKey(ctx, by, key); err != nil {
+	if _, err := store.CreateKey(ctx, key); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(out, token); err != nil {
 		// The key was not shown and cannot be shown again.
 		err = fmt.Errorf("print the key: %w", err)
-		if _, revokeErr := store.RevokeServiceKey(context.WithoutCancel(ctx), by, id, rules.AnyVersion); revokeErr != nil {
+		if revokeErr := store.RevokeKey(context.WithoutCancel(ctx), 0, id, rules.AnyVersion); revokeErr != nil {
 			return errors.Join(err, fmt.Errorf("it is still valid: %w", revokeErr))
 		}
 		return fmt.Errorf("%w; key %s was revoked", err, id)

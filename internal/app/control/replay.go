@@ -48,7 +48,8 @@ func replayFile(ctx context.Context, store *pgstore.Store, args config.Arguments
 	if err != nil {
 		return err
 	}
-	input, err := replay.Load(ctx, store, tenant.ID, since, until, &replay.Candidate{Config: desired, Prune: args.Prune}, traffic.Draw{})
+	input, err := replay.Load(ctx, store, tenant.ID, since, until,
+		&replay.Candidate{Config: desired, Prune: args.Prune}, traffic.Draw{})
 	if errors.Is(err, replay.ErrNothing) && tenant.Settings.RecordDays == 0 {
 		return fmt.Errorf("%w: set record_days of the tenant to record them", err)
 	}
@@ -74,7 +75,8 @@ func timeOrAgo(option, text string, now time.Time) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return at, fmt.Errorf("%w: --%s: %q is neither a time such as 2026-11-20T09:00:00Z nor a time ago such as 24h", app.ErrUsage, option, text)
+		return at, fmt.Errorf("%w: --%s: %q is neither a time such as 2026-11-20T09:00:00Z nor a time ago such as 24h",
+			app.ErrUsage, option, text)
 	}
 	return at, nil
 }
@@ -82,15 +84,18 @@ func timeOrAgo(option, text string, now time.Time) (time.Time, error) {
 // writeReplay prints a result for people.
 func writeReplay(out io.Writer, r *replay.Result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s to %s: %s checks", r.Since.Format(time.RFC3339), r.Until.Format(time.RFC3339), figureText(r.Checks))
+	fmt.Fprintf(w, "%s to %s: %s checks", r.Since.Format(time.RFC3339), r.Until.Format(time.RFC3339),
+		figureText(r.Checks))
 	if r.Share < 1 {
 		fmt.Fprintf(w, ", from a sample of %g %% of users and addresses", 100*r.Share)
 	}
-	fmt.Fprintf(w, "\n%.2f %% are decided by the rules in force as they were.\n\n", 100*float64(r.Agreeing)/float64(max(1, r.Read)))
+	fmt.Fprintf(w, "\n%.2f %% are decided by the rules in force as they were.\n\n",
+		100*float64(r.Agreeing)/float64(max(1, r.Read)))
 	fmt.Fprintln(w, "\tdenied then\tnewly denied\tno longer denied\tfrom other rules\tdenied with the change")
 	row := func(name string, c *replay.Counts, fromOthers string) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name,
-			figureText(c.DeniedThen), figureText(c.NewlyDenied), figureText(c.NoLongerDenied), fromOthers, figureText(c.DeniedNow))
+			figureText(c.DeniedThen), figureText(c.NewlyDenied), figureText(c.NoLongerDenied), fromOthers,
+			figureText(c.DeniedNow))
 	}
 	row("all", &r.Counts, "")
 	for i := range r.Plans {
@@ -114,23 +119,27 @@ func writeReplay(out io.Writer, r *replay.Result) error {
 			break
 		}
 		if shown == 0 {
-			fmt.Fprintln(w, "\nThose who are decided otherwise most often:\tdenied then\tnewly denied\tno longer denied\t\tdenied with the change")
+			fmt.Fprintln(w, "\nThose who are decided otherwise most often:\tdenied then\tnewly denied\tno longer "+
+				"denied\t\tdenied with the change")
 		}
 		shown++
 		name := "user " + u.UserID
 		if u.UserID == "" {
 			name = "address " + u.IP
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t\t%d\n", rules.Visible(name), u.DeniedThen, u.NewlyDenied, u.NoLongerDenied, u.DeniedNow)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t\t%d\n", rules.Visible(name), u.DeniedThen, u.NewlyDenied, u.NoLongerDenied,
+			u.DeniedNow)
 	}
 	for _, l := range r.LeftOut {
 		fmt.Fprintf(w, "Left out: %s: %s.\n", l.Rule, l.Why)
 	}
 	if !r.RecordedSince.IsZero() {
-		fmt.Fprintf(w, "Checks are recorded since %s; what came before is missing.\n", r.RecordedSince.Format(time.RFC3339))
+		fmt.Fprintf(w, "Checks are recorded since %s; what came before is missing.\n",
+			r.RecordedSince.Format(time.RFC3339))
 	}
 	if !r.RulesKnownSince.IsZero() {
-		fmt.Fprintf(w, "The audit log knows the rules since %s; before, the rules of that time stand for them.\n", r.RulesKnownSince.Format(time.RFC3339))
+		fmt.Fprintf(w, "The audit log knows the rules since %s; before, the rules of that time stand for them.\n",
+			r.RulesKnownSince.Format(time.RFC3339))
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, note)

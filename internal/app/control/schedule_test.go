@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-func TestScheduledChangesEndByTheClockOfTheDatabase(t *testing.T) {
+func TestAScheduledChangeThatBeginsAtOnceEndsInTime(t *testing.T) {
 	t.Parallel()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	store, err := pgstore.Open(t.Context(), devdbtest.Postgres(t), log)
@@ -23,15 +24,14 @@ func TestScheduledChangesEndByTheClockOfTheDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes := scheduledChanges(store, log)
+	changes := jobs.New(store, []jobs.Kind{store.ScheduledWork()}, log)
 	for _, test := range []struct {
 		pattern string
 		lasts   time.Duration
-		off     time.Duration // of this process's clock
 		want    rules.ScheduledState
 	}{
-		{"global", time.Hour, 24 * time.Hour, rules.ScheduledInForce},
-		{"user:{user_id}", time.Microsecond, -24 * time.Hour, rules.ScheduledDone},
+		{"global", time.Hour, rules.ScheduledInForce},
+		{"user:{user_id}", time.Microsecond, rules.ScheduledDone},
 	} {
 		pattern, err := rules.ParsePattern(test.pattern)
 		if err != nil {
@@ -47,12 +47,13 @@ func TestScheduledChangesEndByTheClockOfTheDatabase(t *testing.T) {
 		after := rule
 		after.Burst = 20
 		change, err := writer.Schedule(ctx, rules.ScheduledChange{
-			TenantID: tenant.ID, Lasts: test.lasts, Rules: []rules.ScheduledRule{{RuleID: rule.ID, Patch: []byte("{}")}},
+			TenantID: tenant.ID, Lasts: test.lasts,
+			Rules: []rules.ScheduledRule{{RuleID: rule.ID, Patch: []byte("{}")}},
 		}, []rules.Rule{after})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := changes.Claim(ctx, time.Now().Add(test.off)); err != nil {
+		if err := changes.Round(ctx); err != nil {
 			t.Fatal(err)
 		}
 		changes.Wait()

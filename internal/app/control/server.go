@@ -1,5 +1,5 @@
-// Package control wires the control plane: cmd/admin, and a half of sluice dev. NewServer has all that serves people, and Run
-// the commands.
+// Package control wires the control plane: cmd/admin, and a half of sluice dev. NewServer has all that serves people,
+// and Run the commands.
 //
 // It stands apart from the decision plane, so that the program that people use links no check server, and the other one
 // nothing of the admin API.
@@ -13,23 +13,23 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi"
-	"github.com/sluicegate/sluice/internal/allowance"
 	"github.com/sluicegate/sluice/internal/app"
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/checkjson"
+	"github.com/sluicegate/sluice/internal/checks/checkjson"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/metrics"
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/jobs"
+	"github.com/sluicegate/sluice/internal/notify/webhook"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 	"github.com/sluicegate/sluice/internal/shares"
-	"github.com/sluicegate/sluice/internal/snapshot"
-	"github.com/sluicegate/sluice/internal/webhook"
+	"github.com/sluicegate/sluice/internal/store/membucket"
+	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 	"github.com/sluicegate/sluice/web"
 )
 
-// adminDeadline bounds requests to the admin API except exports and imports. It is above the timeout of a hanging database,
-// and below that of connections.
+// adminDeadline bounds requests to the admin API except exports and imports. It is above the timeout of a hanging
+// database, and below that of connections.
 const adminDeadline = 20 * time.Second
 
 // Server is the control plane in one process: people and automation read and change rules.
@@ -41,13 +41,15 @@ type Server struct {
 	access   *auth.AccessLog
 	post     *auth.PostOffice // nil without a mail server
 	quotas   *quotaWatch
+	jobs     *jobs.Runner
 }
 
-// NewServer builds the control plane and binds its addresses. Database and Redis need not answer yet. Beside a decision plane
-// in the same process, it runs on that one's Process, and must be closed before it.
+// NewServer builds the control plane. Database and Redis need not answer yet: Run opens the address once rules are
+// loaded. Beside a decision plane in the same process, which has loaded them, it runs on that one's Process, is open at
+// once, and must be closed before it.
 func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log *slog.Logger) (_ *Server, err error) {
 	a := &Server{Process: beside, beside: beside}
-	defer func() { //nolint:contextcheck // Close has deadlines of its own
+	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
 		}
@@ -63,7 +65,7 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 		m.AdminPlaces(class, func() metrics.Places { return metrics.Places(count()) })
 	}
 	a.Store.ObserveShares(showPlaces)
-	a.access = auth.NewAccessLog(a.Store, log, time.Now) //nolint:contextcheck // an event is written even if its request has ended
+	a.access = auth.NewAccessLog(a.Store, log, time.Now) //nolint:contextcheck // events outlive their requests
 	ui, err := web.Handler(log)
 	if err != nil {
 		return nil, err
@@ -76,6 +78,13 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 	if a.post != nil {
 		m.Mail(a.post.Attempts)
 	}
+	keys := auth.NewKeyWatch(a.Store, a.access, a.post != nil, log)
+	work := kinds(cfg, a.Store, a.webhooks, keys, log)
+	if a.post != nil {
+		work = append(work, a.post.Jobs())
+	}
+	a.jobs = jobs.New(a.Store, work, log)
+	m.Jobs(a.jobs.Counts)
 	a.quotas = &quotaWatch{store: a.Store, log: log}
 	quotaRefusals := m.Quotas(a.quotas.latest)
 	vault, err := auth.NewVault(string(cfg.SecretKeys))
@@ -84,7 +93,8 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 	}
 	a.Store.SealWith(vault)
 	if !vault.HasKey() {
-		log.WarnContext(ctx, "without SLUICE_SECRET_KEY the secrets of alerts and audit webhooks are stored in plain text")
+		log.WarnContext(ctx, "without SLUICE_SECRET_KEY the secrets of alerts and audit webhooks are stored in plain "+
+			"text")
 	}
 	providers, err := openProviders(cfg, a.url, log)
 	if err != nil {
@@ -99,9 +109,12 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 		},
 	})
 	handler, err := adminapi.NewHandler(adminapi.Config{ //nolint:contextcheck // each request has a context of its own
-		Stores: a.Store, As: func(by rules.Actor) adminapi.Writer { return a.Store.As(by) },
-		People: a.Store, Once: a.Store, Access: a.access, AccessEvents: a.Store, TenantGrace: cfg.TenantGrace, Gate: gate, Providers: providers,
-		Violations: a.Store, Alerts: a.Store, AuditWebhooks: a.Store, CheckTarget: a.webhooks.CheckTarget, Fleet: a.Store, Recorded: a.Store, TrafficBudget: int64(cfg.TrafficTenantBudget) << 20, Version: config.ReadBuild().Version, Closing: closing,
+		Stores: a.Store, As: a.Store.As,
+		People: a.Store, Idempotency: a.Store, Access: a.access, AccessEvents: a.Store, TenantGrace: cfg.TenantGrace,
+		Gate: gate, Providers: providers,
+		Violations: a.Store, Alerts: a.Store, AuditWebhooks: a.Store, CheckTarget: a.webhooks.CheckTarget,
+		Fleet: a.Store, Recorded: a.Store, TrafficBudget: int64(cfg.TrafficTenantBudget) << 20,
+		Version: config.ReadBuild().Version, Closing: closing,
 		Snapshots: a.Watcher, KeyUsed: a.KeyUses.Note,
 		Explain: func(ctx context.Context, tenant *snapshot.Tenant, body []byte) ([]byte, error) {
 			return checkjson.Explain(ctx, limiter, body, tenant, time.Now())
@@ -112,19 +125,21 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 		Buckets:      a.Buckets.Manageable(beside != nil),
 		CheckURL:     cfg.CheckURL,
 		PlainCookies: cfg.Command == config.SluiceDev, TrustedProxies: cfg.TrustedProxies,
-		ObserveShares: showPlaces, QuotaRefused: quotaRefusals.Refused,
-		Allowances: allowances(cfg.AdminWork, m),
-		Readiness:  a.Readiness,
-		Requests:   &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
-		UI:         ui,
+		Connections: a.Store.Connections(), ObserveShares: showPlaces, QuotaRefused: quotaRefusals.Refused,
+		RateLimiter: rateLimiter(m),
+		Readiness:   a.Readiness,
+		Requests:    &httpapi.Requests{Log: log, Observer: m.Requests("admin"), Deadline: adminDeadline},
+		UI:          ui,
 	})
 	if err != nil {
 		return nil, err
 	}
 	surface := httpapi.NewServer(handler, log)
 	surface.RegisterOnShutdown(func() { close(closing) })
-	a.surface, err = a.Listen("admin", cfg.AdminAddr, cfg.AdminCerts(), surface)
-	return a, err
+	if a.surface, err = a.NewListener("admin", cfg.AdminAddr, cfg.AdminCerts(), surface); err != nil || beside == nil {
+		return a, err
+	}
+	return a, a.Listen(a.surface)
 }
 
 // url returns where browsers reach the web UI, without a slash at its end.
@@ -135,18 +150,17 @@ func (a *Server) url() string {
 	return "http://" + a.Addr().String() // of sluice dev; others must say
 }
 
-// allowances limit the work of the admin API.
-func allowances(work config.Work, m *metrics.Metrics) *allowance.Allowances {
-	a := allowance.New(allowance.Rates{
-		allowance.Tenant: work.Tenant, allowance.Account: work.Account, allowance.Platform: work.Platform, allowance.Network: work.Network,
-	}, nil)
-	for _, class := range allowance.Classes {
-		m.AdminAllowance(string(class), func() int64 { return a.Denied(class) }, func() time.Duration { return a.Worked(class) })
+// rateLimiter returns the limits of the admin API's callers.
+func rateLimiter(m *metrics.Metrics) *adminapi.RateLimiter {
+	const maxBuckets = 100_000 // about 30 MB
+	limiter := adminapi.NewRateLimiter(membucket.New(membucket.Options{MaxBuckets: maxBuckets}))
+	for _, payer := range adminapi.Payers {
+		m.AdminDenied(string(payer), func() int64 { return limiter.Denied(payer) })
 	}
-	return a
+	return limiter
 }
 
-// Addr is the address of the admin API.
+// Addr is the address of the admin API, once it is open.
 func (a *Server) Addr() net.Addr { return a.surface.Addr() }
 
 // Close releases what NewServer opened; Run calls it.
@@ -161,29 +175,38 @@ func (a *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run serves until ctx ends and the drain delay has passed, waits up to the shutdown timeout for requests in flight, and closes everything. It returns
-// early if the database's schema is behind this binary or a listener fails.
+// Run serves, from when rules are loaded until ctx ends and the drain delay has passed, waits up to the shutdown
+// timeout for requests in flight, and closes everything. It returns early if the database's schema is behind this
+// binary or a listener fails.
 func (a *Server) Run(ctx context.Context) error {
-	a.Log.Info("answering the admin API", "admin_addr", a.Addr().String(), "metrics_addr", a.MetricsAddr().String())
 	group, ctx := a.Begin(ctx)
 	drained, endMetrics := context.WithCancel(context.WithoutCancel(ctx))
-	group.Go(func() error {
+	group.Go("the admin API", func() error {
 		defer endMetrics()
-		return a.surface.Serve(ctx, a.Config.ShutdownTimeout)
+		return a.serveSurface(ctx)
 	})
-	group.Go(func() error { a.access.Run(ctx); return nil })
-	group.Go(func() error { upkeep(ctx, a.Config, a.Store, a.webhooks, a.Log); return nil })
-	group.Go(func() error { a.quotas.run(ctx); return nil })
-	group.Go(func() error { auth.NewKeyWatch(a.Store, a.access, a.post != nil, a.Log).Run(ctx); return nil })
-	if a.post != nil {
-		group.Go(func() error { a.post.Run(ctx); return nil })
-	}
+	group.Loop(ctx, "the security log", a.access.Run)
+	group.Loop(ctx, "jobs", a.jobs.Run)
+	group.Loop(ctx, "the watch of quotas", a.quotas.run)
 	if a.beside == nil {
 		a.RunParts(ctx, drained, group)
 	}
 	err := group.Wait()
 	a.access.Flush(context.WithoutCancel(ctx)) // of requests that ended while the server stopped
-	return errors.Join(err, a.Close())         //nolint:contextcheck // Close has deadlines of its own
+	return errors.Join(err, a.Close())
+}
+
+// serveSurface waits for rules, which hold the keys of automation, and serves.
+func (a *Server) serveSurface(ctx context.Context) error {
+	if !a.AwaitRules(ctx) {
+		return nil
+	}
+	if err := a.Listen(a.surface); err != nil {
+		return err
+	}
+	a.Log.InfoContext(ctx, "answering the admin API", "admin_addr", a.Addr().String(), "metrics_addr",
+		a.MetricsAddr().String())
+	return a.surface.Serve(ctx, a.Config.ShutdownTimeout)
 }
 
 func serve(ctx context.Context, cfg config.Config, log *slog.Logger) error {

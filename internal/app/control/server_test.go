@@ -3,19 +3,27 @@ package control
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"testing"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/devdb"
 )
 
-// A probe of the admin process need not reach the port that people use.
+// A probe of the admin process need not reach the port that people use, which opens once rules are loaded.
 func TestTheAdminProcessAnswersProbesWhereItsMetricsAre(t *testing.T) {
 	t.Parallel()
-	const nowhere = "127.0.0.1:0"
+	port, err := devdb.ReservePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(port.Release)
 	cfg := config.Config{
-		Command: config.AdminServe, DatabaseURL: "postgres://127.0.0.1:1/none", AdminAddr: nowhere, MetricsAddr: nowhere, LocalBuckets: 16, ShutdownTimeout: time.Minute,
+		Command: config.AdminServe, DatabaseURL: "postgres://127.0.0.1:1/none", AdminAddr: port.Addr(),
+		MetricsAddr:  "127.0.0.1:0",
+		LocalBuckets: 16, ShutdownTimeout: time.Minute,
 	}
 	a, err := NewServer(t.Context(), cfg, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -25,7 +33,8 @@ func TestTheAdminProcessAnswersProbesWhereItsMetricsAre(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- a.Run(ctx) }()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 503, "/": 404} { // no rules were loaded
+	// no rules were loaded
+	for path, want := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 503, "/": 404} {
 		got, err := client.Get("http://" + a.MetricsAddr().String() + path)
 		if err != nil {
 			t.Fatal(err)
@@ -34,6 +43,10 @@ func TestTheAdminProcessAnswersProbesWhereItsMetricsAre(t *testing.T) {
 		if got.StatusCode != want {
 			t.Errorf("%s is answered %d, want %d", path, got.StatusCode, want)
 		}
+	}
+	if conn, err := net.Dial("tcp", port.Addr()); err == nil {
+		_ = conn.Close()
+		t.Error("a connection for people is accepted")
 	}
 	stop()
 	if err := <-served; err != nil {

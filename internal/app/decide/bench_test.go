@@ -14,12 +14,12 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/sluicegate/sluice/internal/auth"
-	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/checks/checkapi"
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/membucket"
-	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/store/membucket"
+	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -99,9 +99,11 @@ func newPath(b *testing.B, tenants, rulesEach int) *path {
 		Log: log, Observer: m.Requests("check"), KeyUsed: snapshot.NewKeyUses(nil, log).Note,
 	})
 	for i := range 20_000 {
-		body := fmt.Sprintf(`{"user_id":"%d","endpoint":"/api/%d","method":"GET","ip":"10.0.%d.%d"}`, i, i%20, i>>8, i&255)
-		p.requests = append(p.requests, fmt.Sprintf("POST /v1/check HTTP/1.1\r\nHost: sluice\r\nContent-Type: application/json\r\n"+
-			"Authorization: Bearer slk_k%d_secret\r\nContent-Length: %d\r\n\r\n%s", i%tenants, len(body), body))
+		body := fmt.Sprintf(`{"user_id":"%d","endpoint":"/api/%d","method":"GET","ip":"10.0.%d.%d"}`, i, i%20, i>>8,
+			i&255)
+		p.requests = append(p.requests,
+			fmt.Sprintf("POST /v1/check HTTP/1.1\r\nHost: sluice\r\nContent-Type: application/json\r\n"+
+				"Authorization: Bearer slk_k%d_secret\r\nContent-Length: %d\r\n\r\n%s", i%tenants, len(body), body))
 	}
 	p.reader, p.writer = bufio.NewReader(&p.sent), bufio.NewWriter(io.Discard)
 	p.ctx.Init(&fasthttp.Request{}, nil, nil)

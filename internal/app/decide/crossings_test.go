@@ -13,10 +13,11 @@ import (
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/metrics"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/store/membucket"
+	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -30,16 +31,45 @@ func quotaRow(t *testing.T, id rules.RuleID, change func(*rules.Rule)) rules.Rul
 		t.Fatal(err)
 	}
 	rule := rules.Rule{
-		ID: id, TenantID: 1, Pattern: pattern, Name: fmt.Sprint("quota ", id), Active: true, Burst: 100, RateUnit: rules.PerSecond,
-		Algorithm: rules.FixedWindow, Window: rules.Window{Calendar: rules.CalendarMonth, Zone: "Europe/Berlin"}, NotifyAt: []int{80, 100},
-		Mode: rules.ModeEnforce, Action: rules.ActionLimit, InForceSince: time.Unix(1_700_000_000, 0),
+		ID: id, TenantID: 1, Pattern: pattern, Name: fmt.Sprint("quota ", id), Active: true, Burst: 100,
+		RateUnit:  rules.PerSecond,
+		Algorithm: rules.FixedWindow, Window: rules.Window{Calendar: rules.CalendarMonth, Zone: "Europe/Berlin"},
+		NotifyAt: []int{80, 100},
+		Mode:     rules.ModeEnforce, Action: rules.ActionLimit, InForceSince: time.Unix(1_700_000_000, 0),
 	}
 	change(&rule)
 	return rule
 }
 
-// TestCrossingsAreExactWithSeveralProcesses lets four processes take the quotas of some users together, in single checks
-// and batches. Each has its own connections, matching and recorder, as an api process has.
+// TestReportsOfClientsCrossNoQuota: a client that holds tokens reports checks which a quota limits as well. The report
+// says nothing about the quota's window.
+func TestReportsOfClientsCrossNoQuota(t *testing.T) {
+	t.Parallel()
+	tenant := snapshot.New(snapshot.Rows{
+		Tenants: []rules.Tenant{{ID: 1, Slug: "acme", Settings: rules.DefaultSettings()}},
+		Rules:   []rules.Rule{quotaRow(t, 1, func(*rules.Rule) {})},
+	}).Tenant(1)
+	sink := &kept{}
+	recorder := violations.NewRecorder(sink, violations.Options{})
+	lessor := enforce.NewLessor(membucket.New(membucket.Options{}), recording{recorder}, nil,
+		func(err error) { t.Error(err) })
+	lessor.Lease(t.Context(), tenant, &enforce.LesseeRequest{Holder: "a", Checks: []enforce.LesseeCheck{{
+		Check:   enforce.Check{Cost: enforce.Token, Request: rules.Request{UserID: "42"}},
+		Allowed: 5, Denied: []enforce.LesseeDenials{{Rule: 1, Count: 1}},
+	}}})
+	if err := recorder.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(sink.crossings) > 0 {
+		t.Errorf("crossings were recorded: %+v", sink.crossings)
+	}
+	if sink.checks.Allowed != 5 || sink.checks.Denied != 1 {
+		t.Errorf("the checks are counted as %+v", sink.checks)
+	}
+}
+
+// TestCrossingsAreExactWithSeveralProcesses lets four processes take the quotas of some users together, in single
+// checks and batches. Each has its own connections, matching and recorder, as an api process has.
 func TestCrossingsAreExactWithSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{config.BucketsInRedis, config.BucketsInPostgres} {
@@ -66,7 +96,10 @@ func crossExactly(t *testing.T, kind string) {
 			quotaRow(t, 3, func(r *rules.Rule) { r.Burst, r.NotifyAt = 1000, nil }),
 			quotaRow(t, 4, func(r *rules.Rule) { r.Burst = 1000 }), // never reached
 		},
-		Overrides: []rules.Override{{TenantID: 1, RuleID: 1, UserID: "0", Burst: 200, Reason: "contract", InForceSince: time.Unix(1_700_000_001, 0)}},
+		Overrides: []rules.Override{{
+			TenantID: 1, RuleID: 1, UserID: "0", Burst: 200, Reason: "contract",
+			InForceSince: time.Unix(1_700_000_001, 0),
+		}},
 	}
 	tenant := snapshot.New(rows).Tenant(1)
 
@@ -114,7 +147,8 @@ func crossExactly(t *testing.T, kind string) {
 	got := map[string]float64{}
 	for i := range stored {
 		c := &stored[i]
-		got[fmt.Sprintf("rule %d (%s), user %s, %d of %d", c.Rule, c.Mode, c.UserID, c.Share, c.Burst)] += c.Used.Float()
+		got[fmt.Sprintf("rule %d (%s), user %s, %d of %d", c.Rule, c.Mode, c.UserID, c.Share,
+			c.Burst)] += c.Used.Float()
 	}
 	want := map[string]float64{}
 	for user := range users {
@@ -164,7 +198,10 @@ func TestASettlementCrosses(t *testing.T) {
 				Tenants: []rules.Tenant{{ID: 1, Slug: "acme", Settings: rules.DefaultSettings()}},
 				Rules:   []rules.Rule{quotaRow(t, 1, func(*rules.Rule) {})},
 			}).Tenant(1)
-			check := enforce.Check{Cost: 10 * enforce.Token, Request: rules.Request{UserID: "42"}, Reserve: true, Key: "k"}
+			check := enforce.Check{
+				Cost: 10 * enforce.Token, Request: rules.Request{UserID: "42"}, Reserve: true,
+				Key: "k",
+			}
 			decisions := make([]enforce.Decision, 1)
 			limiter.Decide(t.Context(), tenant, []enforce.Check{check}, decisions)
 			settled, err := limiter.SettleReservation(t.Context(), tenant, decisions[0].Reservation,
@@ -175,7 +212,8 @@ func TestASettlementCrosses(t *testing.T) {
 			if err := recorder.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if len(sink.crossings) != 1 || sink.crossings[0].Share != 80 || sink.crossings[0].Used != 85*violations.Token {
+			if len(sink.crossings) != 1 || sink.crossings[0].Share != 80 ||
+				sink.crossings[0].Used != 85*violations.Token {
 				t.Errorf("noted %+v, want 80 %% at 85", sink.crossings)
 			}
 		})
@@ -187,7 +225,8 @@ func TestWhatDoesNotCross(t *testing.T) {
 	t.Parallel()
 	sink := &kept{}
 	recorder := violations.NewRecorder(sink, violations.Options{})
-	buckets, err := app.OpenBuckets(t.Context(), config.Config{Buckets: config.BucketsInMemory, LocalBuckets: 1000}, slog.New(slog.DiscardHandler))
+	buckets, err := app.OpenBuckets(t.Context(), config.Config{Buckets: config.BucketsInMemory, LocalBuckets: 1000},
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 // spareFiles is how many file descriptors are reserved for Redis, the database, metrics and the admin API.
 const spareFiles = 512
 
-// checkConnections returns how many connections the check port may have. Checks must not take the last file descriptor: a
-// process without one cannot reconnect to Redis or the database.
+// checkConnections returns how many connections the check port may have. Checks must not take the last file descriptor:
+// a process without one cannot reconnect to Redis or the database.
 func checkConnections(configured int, log *slog.Logger) int {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {

@@ -5,14 +5,16 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/enforce/lease"
 	"github.com/sluicegate/sluice/internal/fleet"
-	"github.com/sluicegate/sluice/internal/lease"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// turnLeases leases tokens while every live process knows that buckets lend, until ctx ends. A process of an older release could
-// not read a bucket that has lent. While the database is away it stays as it was.
-func turnLeases(ctx context.Context, leases *lease.Buckets, everyone func(ctx context.Context, word string) (bool, error), log *slog.Logger) {
+// turnLeases leases tokens while every live process knows that buckets lend, until ctx ends. A process of an older
+// release could not read a bucket that has lent. While the database is away it stays as it was.
+func turnLeases(ctx context.Context, leases *lease.Buckets,
+	everyone func(ctx context.Context, word string) (bool, error), log *slog.Logger,
+) {
 	tick := time.NewTicker(fleet.Interval)
 	defer tick.Stop()
 	for {

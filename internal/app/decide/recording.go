@@ -6,7 +6,7 @@ import (
 
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 	"github.com/sluicegate/sluice/internal/traffic"
 	"github.com/sluicegate/sluice/internal/violations"
 )
@@ -25,7 +25,13 @@ func (a *API) record() enforce.Observer {
 		Budget: trafficBudget(a.Config), MaxBytes: a.Config.TrafficMemory << 20, Logger: a.Log,
 	})
 	a.Metrics.Traffic(a.traffic.Stats)
-	return observers{a.Decisions, recording{a.recorder}, recordingTraffic{a.traffic}, a.Metrics.Violations(), a.Metrics.Tenants()}
+	return observers{
+		a.Decisions,
+		recording{a.recorder},
+		recordingTraffic{a.traffic},
+		a.Metrics.Violations(),
+		a.Metrics.Tenants(),
+	}
 }
 
 func (a *API) recorderStats() violations.Stats { return a.recorder.Stats() }
@@ -105,8 +111,10 @@ func (r recording) note(c *violations.Check, decision *enforce.Decision) {
 
 func (r recording) noteUse(tenant rules.TenantID, match *rules.Match, bucket *enforce.Bucket, taken violations.Tokens) {
 	r.recorder.Note(&violations.Use{
-		Tenant: tenant, Rule: match.Rule, Mode: match.Mode, Subject: match.Subject, Limit: bucket.Limit, At: bucket.Stamp,
-		Used: violations.Tokens(bucket.Limit.Burst)*violations.Token - violations.Tokens(bucket.Level.Micros), Taken: taken,
+		Tenant: tenant, Rule: match.Rule, Mode: match.Mode, Subject: match.Subject, Limit: bucket.Limit,
+		At:    bucket.Stamp,
+		Used:  violations.Tokens(bucket.Limit.Burst)*violations.Token - violations.Tokens(bucket.Level.Micros),
+		Taken: taken,
 	})
 }
 

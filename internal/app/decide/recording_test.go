@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/store/membucket"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -46,7 +46,8 @@ func TestTheRecorderIsToldWhatTheLimiterDecided(t *testing.T) {
 	tenant := snapshot.New(snapshot.Rows{
 		Tenants: []rules.Tenant{{ID: 1, Slug: "acme", Settings: rules.DefaultSettings()}},
 		Rules: []rules.Rule{{
-			ID: 12, TenantID: 1, Pattern: pattern, Active: true, RatePerSecond: 0.5, RateUnit: rules.PerSecond, Burst: 2, Version: 3,
+			ID: 12, TenantID: 1, Pattern: pattern, Active: true, RatePerSecond: 0.5, RateUnit: rules.PerSecond,
+			Burst: 2, Version: 3,
 			Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit,
 		}},
 	}).Tenant(1)
@@ -80,7 +81,8 @@ func TestTheRecorderIsToldWhatTheLimiterDecided(t *testing.T) {
 	got.ID, got.LastAt, got.Tokens, got.RetryAfter = violations.ID{}, time.Time{}, 0, 0
 	want := violations.Violation{
 		Tenant: 1, Rule: 12, Subject: "42", Reason: "limit_exceeded", Scope: rules.ScopeUser, Mode: rules.ModeEnforce,
-		Pattern: "user:{user_id}", Version: 3, Rate: 0.5, Burst: 2, Algorithm: rules.TokenBucket, LimitText: "0.5 per second, bursts to 2", UserID: "42", IP: netip.MustParseAddr("203.0.113.9"),
+		Pattern: "user:{user_id}", Version: 3, Rate: 0.5, Burst: 2, Algorithm: rules.TokenBucket,
+		LimitText: "0.5 per second, bursts to 2", UserID: "42", IP: netip.MustParseAddr("203.0.113.9"),
 		Endpoint: "/api", Method: "GET", Cost: 2 * violations.Token, TokensKnown: true, Count: 1,
 	}
 	if got != want {
@@ -98,13 +100,15 @@ func TestTheRecorderCountsWhatClientsDecided(t *testing.T) {
 	tenant := snapshot.New(snapshot.Rows{
 		Tenants: []rules.Tenant{{ID: 1, Slug: "acme", Settings: rules.DefaultSettings()}},
 		Rules: []rules.Rule{{
-			ID: 12, TenantID: 1, Pattern: pattern, Active: true, RatePerSecond: 50, RateUnit: rules.PerSecond, Burst: 200, Version: 3,
+			ID: 12, TenantID: 1, Pattern: pattern, Active: true, RatePerSecond: 50, RateUnit: rules.PerSecond,
+			Burst: 200, Version: 3,
 			Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit,
 		}},
 	}).Tenant(1)
 	sink := &kept{}
 	recorder := violations.NewRecorder(sink, violations.Options{})
-	lessor := enforce.NewLessor(membucket.New(membucket.Options{}), observers{recording{recorder}}, nil, func(err error) { t.Error(err) })
+	lessor := enforce.NewLessor(membucket.New(membucket.Options{}), observers{recording{recorder}}, nil,
+		func(err error) { t.Error(err) })
 	for range 2 {
 		lessor.Lease(t.Context(), tenant, &enforce.LesseeRequest{Holder: "a", Checks: []enforce.LesseeCheck{{
 			Check:   enforce.Check{Cost: enforce.Token * 3 / 2, Request: rules.Request{UserID: "42", Endpoint: "/api"}},

@@ -10,14 +10,15 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// look returns this process's report to the fleet. The counts come from its metrics, so that checks pay nothing for them.
+// look returns this process's report to the fleet. The counts come from its metrics, so that checks pay nothing for
+// them.
 func (a *API) look() func() (fleet.Process, fleet.Count) {
 	id, started, version := rand.Text(), time.Now(), config.ReadBuild().Version
 	name, err := os.Hostname()
 	if err != nil {
 		name = "unknown"
 	}
-	algorithms := []string{rules.WordAdapt, rules.WordLeases, rules.WordSpread}
+	algorithms := []string{rules.WordAdapt, rules.WordLeases}
 	for _, algorithm := range rules.Algorithms {
 		algorithms = append(algorithms, string(algorithm))
 	}

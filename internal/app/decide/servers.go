@@ -3,19 +3,19 @@ package decide
 import (
 	"time"
 
-	"github.com/sluicegate/sluice/internal/checkapi"
+	"github.com/sluicegate/sluice/internal/checks/checkapi"
+	"github.com/sluicegate/sluice/internal/checks/envoy"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/metrics"
-	"github.com/sluicegate/sluice/internal/rlsapi"
+	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 )
 
 // grpcShare is the part of the check connections, one in so many, that gRPC has. Each carries many requests at once.
 const grpcShare = 4
 
-// listen makes the servers that answer checks, and binds their addresses.
-func (a *API) listen(observer enforce.Observer) (err error) {
+// newServers makes the servers that answer checks.
+func (a *API) newServers(observer enforce.Observer) (err error) {
 	connections, overGRPC := checkConnections(a.Config.CheckMaxConnections, a.Log), 0
 	if a.Config.GRPCAddr != "" {
 		overGRPC = connections / grpcShare
@@ -23,8 +23,9 @@ func (a *API) listen(observer enforce.Observer) (err error) {
 	}
 	requests := a.Metrics.Requests("check")
 	checks := a.newCheckServer(connections, observer, requests)
-	a.Metrics.CheckConnections(connections, func() metrics.Connections { return metrics.Connections(checks.Connections()) })
-	if a.checks, err = a.Listen("check", a.Config.CheckAddr, a.Config.CheckCerts(), checks); err != nil {
+	a.Metrics.CheckConnections(connections,
+		func() metrics.Connections { return metrics.Connections(checks.Connections()) })
+	if a.checks, err = a.NewListener("check", a.Config.CheckAddr, a.Config.CheckCerts(), checks); err != nil {
 		return err
 	}
 	if a.Config.GRPCAddr == "" {
@@ -35,7 +36,7 @@ func (a *API) listen(observer enforce.Observer) (err error) {
 		open, evicted := service.Connections()
 		return metrics.Connections{Open: open, Evicted: evicted}
 	})
-	a.grpc, err = a.Listen("grpc", a.Config.GRPCAddr, a.Config.GRPCCerts(), service, "h2")
+	a.grpc, err = a.NewListener("grpc", a.Config.GRPCAddr, a.Config.GRPCCerts(), service, "h2")
 	return err
 }
 
@@ -62,8 +63,8 @@ func (a *API) newCheckServer(connections int, observer enforce.Observer, request
 	})
 }
 
-func (a *API) newRateLimitService(connections int, requests httpapi.Observer) *rlsapi.Server {
-	return rlsapi.NewServer(rlsapi.Config{
+func (a *API) newRateLimitService(connections int, requests httpapi.Observer) *envoy.Server {
+	return envoy.NewServer(envoy.Config{
 		Snapshots:      a.Watcher,
 		Limiter:        a.limiter,
 		Creditor:       a.Buckets.Creditor(),
@@ -77,7 +78,8 @@ func (a *API) newRateLimitService(connections int, requests httpapi.Observer) *r
 	})
 }
 
-// requestTracer returns the tracer, or nil if nothing is traced. A nil *tracing.Tracer in the interface would not be nil.
+// requestTracer returns the tracer, or nil if nothing is traced. A nil *tracing.Tracer in the interface would not be
+// nil.
 func (a *API) requestTracer() httpapi.Tracer {
 	if a.tracer == nil {
 		return nil

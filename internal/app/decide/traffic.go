@@ -1,13 +1,14 @@
 package decide
 
 import (
+	"math"
 	"sync"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
@@ -25,6 +26,7 @@ const (
 	// reportSpan is about how often a client reports what it decided.
 	reportSpan = 400 * time.Millisecond
 	// maxRecorded caps the checks of one report that are recorded, because each takes a fraction of a microsecond.
+	// Above it each decision of the report gets its share, rounded up.
 	maxRecorded = 10_000
 )
 
@@ -55,13 +57,16 @@ func (r recordingTraffic) Decided(tenant *snapshot.Tenant, check *enforce.Check,
 		c.Decider = t.Match.Rule.ID
 		c.DeniedAlone = t.Match.Subject != "" && t.Match.Rule.Scope() != rules.ScopeEndpoint
 	}
-	// What a client decided itself was spread over the time since its report before.
-	last, n := c.At, decision.Count()
-	for i := range min(n, maxRecorded) {
-		c.At = last - (n-1-i)*reportSpan.Microseconds()/n
-		r.recorder.Record(c)
+	n := decision.Count()
+	c.Times = n
+	if decision.Reported > 0 { // what a client decided itself was spread over the time since its report before
+		c.Span = reportSpan
 	}
-	r.recorder.Drop(c.Tenant, max(0, n-maxRecorded))
+	if decision.Reported > maxRecorded {
+		c.Times = int64(math.Ceil(float64(n) * maxRecorded / float64(decision.Reported)))
+	}
+	r.recorder.Record(c)
+	r.recorder.Drop(c.Tenant, n-c.Times)
 	*c = traffic.Check{}
 	trafficChecks.Put(c)
 }

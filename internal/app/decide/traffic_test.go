@@ -2,13 +2,14 @@ package decide
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/enforce"
-	"github.com/sluicegate/sluice/internal/membucket"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/snapshot"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+	"github.com/sluicegate/sluice/internal/store/membucket"
 	"github.com/sluicegate/sluice/internal/traffic"
 )
 
@@ -32,7 +33,8 @@ func (*keptTraffic) TrafficUsage(context.Context, []rules.TenantID) ([]traffic.U
 	return nil, 0, 1, nil
 }
 
-// TestChecksThatClientsDecidedAreRecordedOneByOne: a report in bulk is as many checks, spread over the time since the one before.
+// TestChecksThatClientsDecidedAreRecordedOneByOne: a report in bulk is as many checks, spread over the time since the
+// one before.
 func TestChecksThatClientsDecidedAreRecordedOneByOne(t *testing.T) {
 	t.Parallel()
 	settings := rules.DefaultSettings()
@@ -40,7 +42,8 @@ func TestChecksThatClientsDecidedAreRecordedOneByOne(t *testing.T) {
 	tenant := snapshot.New(snapshot.Rows{Tenants: []rules.Tenant{{ID: 1, Slug: "acme", Settings: settings}}}).Tenant(1)
 	sink := &keptTraffic{}
 	recorder := traffic.NewRecorder(sink, traffic.Options{})
-	lessor := enforce.NewLessor(membucket.New(membucket.Options{}), recordingTraffic{recorder}, nil, func(err error) { t.Error(err) })
+	lessor := enforce.NewLessor(membucket.New(membucket.Options{}), recordingTraffic{recorder}, nil,
+		func(err error) { t.Error(err) })
 	for _, allowed := range []int64{250, maxRecorded + 5} {
 		lessor.Lease(t.Context(), tenant, &enforce.LesseeRequest{Holder: "a", Checks: []enforce.LesseeCheck{{
 			Check: enforce.Check{Cost: enforce.Token, Request: rules.Request{UserID: "42"}}, Allowed: allowed,
@@ -70,5 +73,49 @@ func TestChecksThatClientsDecidedAreRecordedOneByOne(t *testing.T) {
 	}
 	if len(times) < 200 {
 		t.Errorf("they are in %d milliseconds", len(times))
+	}
+}
+
+// TestALargeReportIsABoundedAmountOfWork: one request can report billions of checks in thousands of entries. All are
+// counted, and about maxRecorded of them are recorded.
+func TestALargeReportIsABoundedAmountOfWork(t *testing.T) {
+	t.Parallel()
+	const checks, entries, each = 1000, 8, 1_000_000_000
+	settings := rules.DefaultSettings()
+	settings.RecordDays = 7
+	rows := snapshot.Rows{Tenants: []rules.Tenant{{ID: 1, Slug: "acme", Settings: settings}}}
+	pattern, err := rules.ParsePattern("user:{user_id}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var denied []enforce.LesseeDenials
+	for id := range rules.RuleID(entries) {
+		rows.Rules = append(rows.Rules, rules.Rule{
+			ID: 1 + id, TenantID: 1, Pattern: pattern, Name: fmt.Sprint(id), Active: true, RatePerSecond: 50,
+			RateUnit: rules.PerSecond, Burst: 200,
+			Algorithm: rules.TokenBucket, Mode: rules.ModeEnforce, Action: rules.ActionLimit,
+		})
+		denied = append(denied, enforce.LesseeDenials{Rule: 1 + id, Count: each})
+	}
+	recorder := traffic.NewRecorder(&keptTraffic{}, traffic.Options{MaxBytes: 1 << 30})
+	lessor := enforce.NewLessor(membucket.New(membucket.Options{}), recordingTraffic{recorder}, nil,
+		func(err error) { t.Error(err) })
+	request := &enforce.LesseeRequest{Holder: "a"}
+	for i := range checks {
+		request.Checks = append(request.Checks, enforce.LesseeCheck{
+			Check:   enforce.Check{Cost: enforce.Token, Request: rules.Request{UserID: fmt.Sprint(i)}},
+			Allowed: each, Denied: denied,
+		})
+	}
+	lessor.Lease(t.Context(), snapshot.New(rows).Tenant(1), request)
+	if err := recorder.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const all = checks * (1 + entries) * each
+	switch stats := recorder.Stats(); {
+	case stats.Recorded < maxRecorded || stats.Recorded > maxRecorded+checks*(1+entries):
+		t.Errorf("%d checks are recorded", stats.Recorded)
+	case stats.Recorded+stats.Dropped != all:
+		t.Errorf("%d checks are recorded and %d dropped, of %d", stats.Recorded, stats.Dropped, int64(all))
 	}
 }

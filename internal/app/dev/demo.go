@@ -17,7 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/ruleset"
+	"github.com/sluicegate/sluice/internal/rules/ruleset"
 )
 
 const demoSlug = "demo"
@@ -29,8 +29,8 @@ const noTable = "42P01" // the SQLSTATE
 
 const lookPatience = 10 * time.Second
 
-// refuseForeign refuses a database with a tenant other than the demo. It only reads, and only columns that every version of
-// the schema has, because a refused database must not be migrated.
+// refuseForeign refuses a database with a tenant other than the demo. It only reads, and only columns that every
+// version of the schema has, because a refused database must not be migrated.
 func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
@@ -56,8 +56,8 @@ func refuseForeign(ctx context.Context, databaseURL string) (err error) {
 	}
 }
 
-// createDemo writes the demo tenant, unless it was written before: later changes to it, even the removal of all rules, are
-// kept. It reports whether the demo key works.
+// createDemo writes the demo tenant, unless it was written before: later changes to it, even the removal of all rules,
+// are kept. It reports whether the demo key works.
 func createDemo(ctx context.Context, cfg config.Config, log *slog.Logger) (works bool, err error) {
 	store, err := pgstore.Open(ctx, string(cfg.DatabaseURL), log)
 	if err != nil {

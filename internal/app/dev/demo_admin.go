@@ -22,8 +22,8 @@ const (
 	demoPassword = "sluice-demo"
 )
 
-// createDemoAdmin writes the demo's admin, unless there is one: a changed password or a disabled account is kept. The demo's
-// password is exempt from the usual requirements.
+// createDemoAdmin writes the demo's admin, unless there is one: a changed password or a disabled account is kept. The
+// demo's password is exempt from the usual requirements.
 func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	store, err := pgstore.Open(ctx, string(cfg.DatabaseURL), log)
 	if err != nil {
@@ -38,7 +38,8 @@ func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) e
 		return err
 	}
 	by := rules.Actor{Kind: rules.ActorSystem, Name: "sluice dev"}
-	account, err := store.CreateAccount(ctx, by, auth.Account{Email: demoEmail, Name: "Demo admin", PlatformAdmin: true},
+	account, err := store.CreateAccount(ctx, by,
+		auth.Account{Email: demoEmail, Name: "Demo admin", PlatformAdmin: true},
 		auth.HashPassword(demoPassword))
 	if errors.Is(err, rules.ErrExists) {
 		return nil
@@ -50,8 +51,8 @@ func createDemoAdmin(ctx context.Context, cfg config.Config, log *slog.Logger) e
 	return err
 }
 
-// refuseForeignPeople refuses a database with accounts but without the demo's key: it is being set up, and has no tenants
-// yet. It only reads, as refuseForeign does.
+// refuseForeignPeople refuses a database with accounts but without the demo's key: it is being set up, and has no
+// tenants yet. It only reads, as refuseForeign does.
 func refuseForeignPeople(ctx context.Context, conn *pgx.Conn) error {
 	demoKey, _, _ := auth.SplitKeyToken(app.DemoToken)
 	var foreign string
@@ -60,7 +61,8 @@ func refuseForeignPeople(ctx context.Context, conn *pgx.Conn) error {
 	var refused *pgconn.PgError
 	switch {
 	case err == nil:
-		return fmt.Errorf("the database has an account %q that sluice dev did not make; it would add an admin whose password "+
+		return fmt.Errorf("the database has an account %q that sluice dev did not make; it would add an admin whose "+
+			"password "+
 			"everybody knows, so give it an empty database, or none for a private one", foreign)
 	case errors.Is(err, pgx.ErrNoRows), errors.As(err, &refused) && refused.Code == noTable:
 		return nil

@@ -1,9 +1,9 @@
 // Package dev runs all of Sluice in one process, to try it and to develop against it: `sluice dev`.
 //
-// It keeps a private Postgres and, if redis-server is installed, a private Redis in its data directory. It creates a demo
-// tenant with a public key, and therefore listens only on loopback. A database or Redis given by URL replaces the private
-// one. A database with other tenants is refused before any migration, because the demo key would open it to all. The demo
-// tenant is written once; changes to it are kept between runs.
+// It keeps a private Postgres and, if redis-server is installed, a private Redis in its data directory. It creates a
+// demo tenant with a public key, and therefore listens only on loopback. A database or Redis given by URL replaces the
+// private one. A database with other tenants is refused before any migration, because the demo key would open it to
+// all. The demo tenant is written once; changes to it are kept between runs.
 package dev
 
 import (
@@ -21,6 +21,8 @@ import (
 	"github.com/sluicegate/sluice/internal/app/decide"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/devdb"
+	"github.com/sluicegate/sluice/internal/jobs/panics"
+	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/pgstore/migrate"
 )
 
@@ -36,7 +38,11 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	if err := migrate.Up(ctx, string(cfg.DatabaseURL), log); err != nil {
+	err = migrate.Up(ctx, string(cfg.DatabaseURL), log)
+	if errors.Is(err, pgstore.ErrUnreleased) && data != "" {
+		return fmt.Errorf("remove the folder %s and start again, which loses the demo's data: %w", cfg.DataDir, err)
+	}
+	if err != nil {
 		return err
 	}
 	works, err := createDemo(ctx, cfg, log)
@@ -73,18 +79,20 @@ func runBoth(ctx context.Context, api *decide.API, admin *control.Server) error 
 	apiCtx, stopAPI := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopAPI()
 	ended := make(chan error, 1)
-	go func() {
+	panics.Go(nil, "the decision plane", func() {
 		defer stop()
-		ended <- api.Run(apiCtx)
-	}()
+		ended <- panics.Do(nil, "the decision plane", func() error { return api.Run(apiCtx) })
+	})
 	err := admin.Run(ctx)
 	stopAPI()
 	return errors.Join(err, <-ended)
 }
 
-// startServers starts private servers in place of those that cfg does not name, and sets their addresses in cfg. data is
-// the directory of a private database, or "". stop stops the servers; it is never nil.
-func startServers(ctx context.Context, cfg *config.Config, log *slog.Logger) (data string, stop func() error, err error) {
+// startServers starts private servers in place of those that cfg does not name, and sets their addresses in cfg. data
+// is the directory of a private database, or "". stop stops the servers; it is never nil.
+func startServers(ctx context.Context, cfg *config.Config, log *slog.Logger) (data string, stop func() error,
+	err error,
+) {
 	var stops []func() error
 	stop = func() (err error) {
 		for i := len(stops) - 1; i >= 0; i-- {
@@ -161,8 +169,8 @@ const tryIt = `Ask whether user 42 may have another report; paste this a few tim
 const tryYours = `The demo's key is revoked; ask http://%s/v1/check with one of yours.
 `
 
-// greet prints the greeting, with the demo key if it works. It shows the URL of a private database with its password, and
-// hides the password of another one.
+// greet prints the greeting, with the demo key if it works. It shows the URL of a private database with its password,
+// and hides the password of another one.
 func greet(out io.Writer, api *decide.API, admin *control.Server, cfg config.Config, data string, works bool) error {
 	database, kept := cfg.DatabaseURL.String(), "in the database that was given"
 	if data != "" {
@@ -172,6 +180,7 @@ func greet(out io.Writer, api *decide.API, admin *control.Server, cfg config.Con
 	if !works {
 		try = fmt.Sprintf(tryYours, api.CheckAddr())
 	}
-	_, err := fmt.Fprintf(out, greeting, try, admin.Addr(), demoEmail, demoPassword, admin.Addr(), api.GRPCAddr(), api.MetricsAddr(), demoSlug, database, kept)
+	_, err := fmt.Fprintf(out, greeting, try, admin.Addr(), demoEmail, demoPassword, admin.Addr(), api.GRPCAddr(),
+		api.MetricsAddr(), demoSlug, database, kept)
 	return err
 }

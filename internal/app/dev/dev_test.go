@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/sluicegate/sluice/internal/app"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/config"
+	"github.com/sluicegate/sluice/internal/devdb"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -35,11 +37,17 @@ func (u *untilGreeted) Write(text []byte) (int, error) {
 // runDev runs sluice dev on a given database until it has greeted.
 func runDev(t *testing.T, databaseURL string) (greeting, log string, err error) {
 	t.Helper()
-	cfg, err := config.Parse("sluice", []string{
-		"dev", "--database-url", databaseURL, "--data-dir", t.TempDir(),
+	return runDevIn(t, t.TempDir(), "--database-url", databaseURL)
+}
+
+// runDevIn runs sluice dev with a data folder.
+func runDevIn(t *testing.T, folder string, options ...string) (greeting, log string, err error) {
+	t.Helper()
+	cfg, err := config.Parse("sluice", append([]string{
+		"dev", "--data-dir", folder,
 		"--check-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0",
 		"--grpc-addr", "127.0.0.1:0",
-	}, nil)
+	}, options...), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +82,8 @@ func TestADatabaseOfSomebodysIsRefusedUntouched(t *testing.T) {
 			defer func() { _ = conn.Close(t.Context()) }()
 			// What the look needs of an old schema; a migration would stumble over it.
 			if _, err := conn.Exec(t.Context(), `CREATE TABLE tenant (tenant_id bigint, slug text);
-				CREATE TABLE api_key (tenant_id bigint, key_id text); INSERT INTO tenant VALUES (1, '`+slug+`')`); err != nil {
+				CREATE TABLE api_key (tenant_id bigint, key_id text); INSERT INTO tenant
+					VALUES (1, '`+slug+`')`); err != nil {
 				t.Fatal(err)
 			}
 			greeting, _, err := runDev(t, databaseURL)
@@ -82,9 +91,10 @@ func TestADatabaseOfSomebodysIsRefusedUntouched(t *testing.T) {
 				t.Errorf("it greets with %q and error %v, want none and one that names the tenant", greeting, err)
 			}
 			var keys, migrations int
-			if err := conn.QueryRow(t.Context(), `SELECT count(*), (SELECT count(*) FROM pg_class WHERE relname LIKE 'goose%')
+			if err := conn.QueryRow(t.Context(),
+				`SELECT count(*), (SELECT count(*) FROM pg_class WHERE relname = 'schema_version')
 				FROM api_key`).Scan(&keys, &migrations); err != nil || keys+migrations != 0 {
-				t.Errorf("it left %d keys and %d tables of goose (%v)", keys, migrations, err)
+				t.Errorf("it left %d keys and %d tables of migrations (%v)", keys, migrations, err)
 			}
 		})
 	}
@@ -143,13 +153,15 @@ func TestTheDemosAdminIsWrittenOnce(t *testing.T) {
 	if err != nil || len(tenants) != 1 || tenants[0].Tenant.Slug != demoSlug || tenants[0].Role != auth.Owner {
 		t.Errorf("it is in %+v (%v)", tenants, err)
 	}
-	if _, err := gate.ChangePassword(t.Context(), entry.Session, demoPassword, "a secret of mine", auth.Browser{}); err != nil {
+	if _, err := gate.ChangePassword(t.Context(), entry.Session, demoPassword, "a secret of mine",
+		auth.Browser{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := runDev(t, databaseURL); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := gate.SignIn(t.Context(), demoEmail, demoPassword, auth.Browser{}); !errors.Is(err, auth.ErrWrongPassword) {
+	if _, err := gate.SignIn(t.Context(), demoEmail, demoPassword, auth.Browser{}); !errors.Is(err,
+		auth.ErrWrongPassword) {
 		t.Errorf("after another start the password that everybody knows: %v", err)
 	}
 }
@@ -164,5 +176,30 @@ func TestADatabaseWithSomebodysAccountsIsRefused(t *testing.T) {
 	greeting, _, err := runDev(t, databaseURL)
 	if err == nil || !strings.Contains(err.Error(), `has an account "`+demoEmail+`"`) || greeting != "" {
 		t.Errorf("it greets with %q and error %v, want none and one that names the account", greeting, err)
+	}
+}
+
+func TestAFolderFromBeforeTheFirstReleaseIsToBeRemoved(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	server, err := devdb.StartPostgres(t.Context(), filepath.Join(folder, "postgres"), devdb.PostgresOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, err := server.CreateDatabase(t.Context(), "sluice", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = conn.Exec(t.Context(), "CREATE TABLE goose_db_version (version_id bigint, is_applied boolean)")
+	if err := errors.Join(err, conn.Close(t.Context()), server.Stop()); err != nil {
+		t.Fatal(err)
+	}
+	greeting, _, err := runDevIn(t, folder)
+	if err == nil || !strings.Contains(err.Error(), "remove the folder "+folder) || greeting != "" {
+		t.Errorf("it greets with %q and error %v, want none and one that says to remove the folder", greeting, err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Authority signs certificates. CAFile has its own certificate.
+// Authority signs certificates. CAFile contains its own.
 type Authority struct {
 	CAFile string
 	Pool   *x509.CertPool
@@ -27,7 +27,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// New returns an authority that keeps its files in a directory of the test.
+// New returns an authority with files in the test's directory.
 func New(tb testing.TB) *Authority {
 	tb.Helper()
 	a := &Authority{dir: tb.TempDir(), key: newKey(tb)}
@@ -49,10 +49,10 @@ func New(tb testing.TB) *Authority {
 	return a
 }
 
-// Pair is a certificate and its key, in files.
+// Pair names the files of a certificate and its key.
 type Pair struct{ CertFile, KeyFile string }
 
-// Issue writes a certificate of a name, for servers at 127.0.0.1 and localhost and for clients, that is valid until a time.
+// Issue writes a certificate for the name, localhost and 127.0.0.1, for servers and clients, valid until a time.
 func (a *Authority) Issue(tb testing.TB, name string, until time.Time) Pair {
 	tb.Helper()
 	key := newKey(tb)
@@ -83,7 +83,7 @@ func (a *Authority) Valid(tb testing.TB, name string) Pair {
 	return a.Issue(tb, name, time.Now().Add(time.Hour))
 }
 
-// Client is the configuration of a client that trusts the authority and shows the pair, if it is not empty.
+// Client returns a client's configuration that trusts the authority and shows the pair, if it is not empty.
 func (a *Authority) Client(tb testing.TB, p Pair) *tls.Config {
 	tb.Helper()
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: a.Pool, ServerName: "localhost"}
@@ -106,7 +106,7 @@ func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// write replaces a file at once, as those who renew certificates do.
+// write replaces a file atomically, like renewal tools.
 func (a *Authority) write(tb testing.TB, name, kind string, der []byte) string {
 	tb.Helper()
 	path := filepath.Join(a.dir, name)

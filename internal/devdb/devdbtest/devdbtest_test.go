@@ -21,7 +21,7 @@ func TestEachTestHasItsOwnMigratedDatabase(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = conn.Close(t.Context()) }()
-			// The slug is unique, so a shared database would refuse the second one.
+			// The slug is unique, so a shared database would refuse the second row.
 			if _, err := conn.Exec(t.Context(), "INSERT INTO tenant (slug, name) VALUES ('acme', 'Acme')"); err != nil {
 				t.Fatal(err)
 			}

@@ -1,8 +1,7 @@
-// Package devdbtest gives tests real servers: a Postgres database each, and a Redis each.
+// Package devdbtest gives each test a real Postgres database and a real Redis.
 //
-// All databases of a test binary are on one Postgres server, which the first test that asks for one
-// starts (about 1 s) and which ends with the binary. A database is a copy of one that was migrated
-// once, and costs about 0.1 s. A package that uses Postgres says so in its TestMain:
+// The databases of a test binary share one Postgres server, which the first test starts (about 1 s). A database is a
+// copy of a migrated one (about 0.1 s). A package that uses Postgres needs a TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(devdbtest.Main(m).Run()) }
 //
@@ -28,7 +27,6 @@ import (
 
 const template = "migrated"
 
-// shared is the test binary's one Postgres server.
 var shared struct {
 	cleansUp  bool // Main was called
 	databases atomic.Int64
@@ -39,7 +37,7 @@ var shared struct {
 	err    error
 }
 
-// Suite runs a package's tests and then stops the Postgres server that they shared.
+// Suite runs a package's tests and then stops the shared Postgres server.
 type Suite struct{ m *testing.M }
 
 // Main returns the suite to run in TestMain.
@@ -52,7 +50,7 @@ func Main(m *testing.M) Suite {
 func (s Suite) Run() int {
 	code := s.m.Run()
 	if shared.server != nil {
-		shared.server.Kill() // nothing in it is worth an orderly end
+		shared.server.Kill() // its data is not needed
 	}
 	if err := os.RemoveAll(shared.dir); err != nil {
 		fmt.Fprintln(os.Stderr, "remove the tests' Postgres:", err)
@@ -61,14 +59,14 @@ func (s Suite) Run() int {
 	return code
 }
 
-// Postgres returns the address of a database for this test alone, with the present schema. The
-// caller closes its connections; the database is left to the end of the test binary.
+// Postgres returns the URL of a database for this test, with the present schema. The caller closes its connections; the
+// database is removed with the server.
 func Postgres(tb testing.TB) (databaseURL string) {
 	tb.Helper()
 	return database(tb, template)
 }
 
-// EmptyPostgres is Postgres without any schema.
+// EmptyPostgres is Postgres without a schema.
 func EmptyPostgres(tb testing.TB) (databaseURL string) {
 	tb.Helper()
 	return database(tb, "")
@@ -91,7 +89,7 @@ func database(tb testing.TB, template string) string {
 	return databaseURL
 }
 
-// server starts the shared server, once; if that failed it answers the same error again.
+// server starts the shared server once, and repeats the error if that failed.
 func server(ctx context.Context) (*devdb.Postgres, error) {
 	shared.Lock()
 	defer shared.Unlock()
@@ -118,14 +116,12 @@ func start(ctx context.Context) (err error) {
 	return migrate.Up(ctx, databaseURL, slog.New(slog.DiscardHandler))
 }
 
-// memory is a file system in memory on Linux. There a database is made and removed in a fraction of the time: a disk took a
-// minute to remove the 150 of a package.
+// memory is a file system in memory on Linux. A disk took a minute to remove the 150 databases of a package.
 const memory = "/dev/shm"
 
-// baseDir returns where the tests' Postgres keeps its data: in memory if there is much of it, unless TMPDIR says where, else
-// in the default directory for temporary files.
+// baseDir returns the parent of the data: memory if there is enough and TMPDIR is not set, else "" for the default.
 func baseDir() string {
-	const enough = 8 << 20 // KiB; two packages run at a time, and the largest takes 2 GiB
+	const enough = 8 << 20 // KiB; two packages run at once, and the largest takes 2 GiB
 	if os.Getenv("TMPDIR") != "" {
 		return ""
 	}
@@ -149,8 +145,8 @@ func baseDir() string {
 	return ""
 }
 
-// removeLeftovers removes the directories of test binaries that were killed: those whose lock
-// nobody holds, except young ones, which may be about to be locked. It cannot fail the tests; what it cannot remove now stays for the next time.
+// removeLeftovers removes the directories of killed test binaries, whose locks are free. Young directories stay,
+// because they may not be locked yet. Errors are ignored, since the next run tries again.
 func removeLeftovers() {
 	locks, _ := filepath.Glob(filepath.Join(os.TempDir(), "sluice-test-postgres-*", "lock"))
 	inMemory, _ := filepath.Glob(filepath.Join(memory, "sluice-test-postgres-*", "lock"))

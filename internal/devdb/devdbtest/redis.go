@@ -6,8 +6,8 @@ import (
 	"github.com/sluicegate/sluice/internal/devdb"
 )
 
-// Redis returns a redis-server for this test alone, and kills it when the test ends. It costs about
-// 30 ms. The server's own methods stop, freeze and restart it.
+// Redis starts a redis-server for this test (about 30 ms), and kills it at the test's end. Its methods stop, freeze and
+// restart it.
 func Redis(tb testing.TB) *devdb.Redis {
 	tb.Helper()
 	r, err := devdb.StartRedis(tb.Context(), tb.TempDir())

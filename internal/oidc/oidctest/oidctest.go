@@ -1,6 +1,6 @@
-// Package oidctest is an OpenID Connect provider for tests: a server of its own, with discovery, an authorization endpoint
-// that asks nobody, a token endpoint that insists on PKCE and single use, keys, user information and sign-out. It can be made to
-// answer wrongly.
+// Package oidctest is an OpenID Connect provider for tests, with discovery, an authorization endpoint without
+// interaction, a token endpoint that requires PKCE and single use, keys, user information and sign-out. It can be made
+// to answer wrongly.
 package oidctest
 
 import (
@@ -25,39 +25,39 @@ import (
 	"github.com/sluicegate/sluice/internal/oidc"
 )
 
-// The client that the provider knows.
+// The credentials of the client.
 const (
 	ClientID     = "sluice"
 	ClientSecret = "a secret of sixteen characters and more"
 )
 
-// Claims are an ID token's.
+// Claims are the claims of an ID token.
 type Claims = map[string]any
 
-// Provider is a running provider. What tests change, they change before a request.
+// Provider is a running provider. Tests configure it before a request.
 type Provider struct {
 	*httptest.Server
 	t testing.TB
 
 	mu sync.Mutex
-	// person has the claims of who is signed in there.
+	// person is signed in at the provider.
 	person Claims
 
 	spoil    func(Claims)
 	document func(Claims) // changes the discovery document
-	lastID   string       // the ID token that was given last
-	replayed string       // the ID token to give instead of a new one
-	lax      bool         // it ignores the code verifier
-	silent   bool         // its answers do not name it
+	lastID   string       // the last ID token
+	replayed string       // an ID token to repeat
+	lax      bool         // ignores the code verifier
+	silent   bool         // omits its issuer from answers
 	unsigned bool
 	down     bool
-	refusal  string // the error that the authorization endpoint answers
+	refusal  string // error of the authorization endpoint
 	hidden   []string
 	key      *ecdsa.PrivateKey
-	codes    map[string]url.Values // the requests that codes were given for
+	codes    map[string]url.Values // requests, by code
 }
 
-// Start starts a provider, which ends with the test.
+// Start starts a provider until the test's end.
 func Start(t testing.TB) *Provider {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -82,17 +82,17 @@ func Start(t testing.TB) *Provider {
 	return p
 }
 
-// Person describes somebody with a verified address.
+// Person returns the claims of a person with a verified address.
 func Person(subject, email string) Claims {
 	return Claims{"sub": subject, "email": email, "email_verified": true, "name": subject}
 }
 
-// Settings are those of a client of the provider.
+// Settings returns the settings of a client.
 func (p *Provider) Settings(slug string) oidc.Settings {
 	return oidc.Settings{Slug: slug, Name: "The " + slug, Issuer: p.URL, ClientID: ClientID, ClientSecret: ClientSecret}
 }
 
-// SignedIn says who is signed in there, and what more the claims have.
+// SignedIn sets the signed-in person, with further claims.
 func (p *Provider) SignedIn(person Claims, more ...Claims) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,28 +102,28 @@ func (p *Provider) SignedIn(person Claims, more ...Claims) {
 	}
 }
 
-// Spoil changes the claims of the next ID tokens; nil changes nothing.
+// Spoil changes the claims of later ID tokens; nil ends that.
 func (p *Provider) Spoil(spoil func(Claims)) { p.set(func() { p.spoil = spoil }) }
 
-// Unsign makes the next ID tokens those of the algorithm none.
+// Unsign makes later ID tokens use the algorithm none.
 func (p *Provider) Unsign(unsigned bool) { p.set(func() { p.unsigned = unsigned }) }
 
-// Replay makes the provider answer the ID token that it gave last again, and no new one.
+// Replay makes the provider repeat its last ID token.
 func (p *Provider) Replay() { p.set(func() { p.replayed = p.lastID }) }
 
-// IgnorePKCE makes the provider give tokens whatever the code verifier is.
+// IgnorePKCE makes the provider accept any code verifier.
 func (p *Provider) IgnorePKCE() { p.set(func() { p.lax = true }) }
 
-// NameNobody makes the provider leave its issuer out of answers, as one that does not know RFC 9207.
+// NameNobody makes the provider omit its issuer from answers, like one without RFC 9207.
 func (p *Provider) NameNobody() { p.set(func() { p.silent = true }) }
 
-// SpoilDocument changes the discovery document; nil changes nothing.
+// SpoilDocument changes the discovery document; nil ends that.
 func (p *Provider) SpoilDocument(spoil func(Claims)) { p.set(func() { p.document = spoil }) }
 
-// GoDown makes the provider answer nothing but 503.
+// GoDown makes the provider answer 503.
 func (p *Provider) GoDown(down bool) { p.set(func() { p.down = down }) }
 
-// Refuse makes the authorization endpoint answer with an error; "" with codes.
+// Refuse makes the authorization endpoint return an error; "" ends that.
 func (p *Provider) Refuse(refusal string) { p.set(func() { p.refusal = refusal }) }
 
 // Hide moves claims from the ID token to the user information.
@@ -141,7 +141,7 @@ func (p *Provider) isDown() bool {
 	return p.down
 }
 
-// Visit is what a browser does that was sent to the provider: it returns the query of the address that it is sent back to.
+// Visit plays the browser at the provider, and returns the query of the callback.
 func (p *Provider) Visit(address string) url.Values {
 	p.t.Helper()
 	request, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, address, http.NoBody)
@@ -152,7 +152,7 @@ func (p *Provider) Visit(address string) url.Values {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	_ = answer.Body.Close() // only its header matters
+	_ = answer.Body.Close() // only the header matters
 	back, err := url.Parse(answer.Header.Get("Location"))
 	if err != nil || answer.StatusCode != http.StatusFound {
 		p.t.Fatalf("the provider answered %d, %v", answer.StatusCode, err)
@@ -164,7 +164,8 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	document := Claims{
-		"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token", "jwks_uri": p.URL + "/keys",
+		"issuer": p.URL, "authorization_endpoint": p.URL + "/authorize", "token_endpoint": p.URL + "/token",
+		"jwks_uri":          p.URL + "/keys",
 		"userinfo_endpoint": p.URL + "/userinfo", "end_session_endpoint": p.URL + "/end",
 		"id_token_signing_alg_values_supported": []string{"ES256"}, "response_types_supported": []string{"code"},
 		"subject_types_supported": []string{"public"}, "code_challenge_methods_supported": []string{"S256"},
@@ -179,7 +180,8 @@ func (p *Provider) discovery(w http.ResponseWriter, _ *http.Request) {
 func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	back, err := url.Parse(q.Get("redirect_uri"))
-	if err != nil || q.Get("client_id") != ClientID || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" {
+	if err != nil || q.Get("client_id") != ClientID || q.Get("response_type") != "code" ||
+		q.Get("code_challenge_method") != "S256" {
 		http.Error(w, "bad request", http.StatusBadRequest)
 		return
 	}
@@ -215,11 +217,15 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	isLax := p.lax
 	p.mu.Unlock()
 	challenge := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
-	if !isOpen || !isLax && asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(challenge[:]) || asked.Get("redirect_uri") != r.PostFormValue("redirect_uri") {
+	if !isOpen || !isLax && asked.Get("code_challenge") != base64.RawURLEncoding.EncodeToString(challenge[:]) ||
+		asked.Get("redirect_uri") != r.PostFormValue("redirect_uri") {
 		reply(w, http.StatusBadRequest, Claims{"error": "invalid_grant", "error_description": "no such code"})
 		return
 	}
-	reply(w, http.StatusOK, Claims{"access_token": "an access token", "token_type": "Bearer", "expires_in": 60, "id_token": p.idToken(asked)})
+	reply(w, http.StatusOK, Claims{
+		"access_token": "an access token", "token_type": "Bearer", "expires_in": 60,
+		"id_token": p.idToken(asked),
+	})
 }
 
 func (p *Provider) idToken(asked url.Values) string {
@@ -229,7 +235,8 @@ func (p *Provider) idToken(asked url.Values) string {
 		return p.replayed
 	}
 	claims := Claims{
-		"iss": p.URL, "aud": ClientID, "nonce": asked.Get("nonce"), "iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix(),
+		"iss": p.URL, "aud": ClientID, "nonce": asked.Get("nonce"), "iat": time.Now().Unix(),
+		"exp": time.Now().Add(time.Minute).Unix(),
 	}
 	if asked.Has("max_age") {
 		claims["auth_time"] = time.Now().Unix()
@@ -241,7 +248,7 @@ func (p *Provider) idToken(asked url.Values) string {
 	if p.spoil != nil {
 		p.spoil(claims)
 	}
-	payload, _ := json.Marshal(claims) // of what JSON can express
+	payload, _ := json.Marshal(claims) // always valid JSON
 	if p.unsigned {
 		encode := base64.RawURLEncoding.EncodeToString
 		return encode([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + encode(payload) + "."
@@ -278,5 +285,5 @@ func (p *Provider) info(w http.ResponseWriter, r *http.Request) {
 func reply(w http.ResponseWriter, status int, body Claims) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // a client that left needs no answer
+	_ = json.NewEncoder(w).Encode(body) // the client may have left
 }

@@ -1,7 +1,7 @@
 // Package migrate brings a database's schema to the version of this binary.
 //
-// It stands apart from pgstore, because only programs that change a schema need goose: the program that answers checks does not
-// link it.
+// It stands apart from pgstore, because only programs that change a schema need goose: the program that answers checks
+// does not link it.
 package migrate
 
 import (
@@ -31,7 +31,8 @@ func Up(ctx context.Context, databaseURL string, log *slog.Logger) error {
 	return up(ctx, databaseURL, log, patience{all: 15 * time.Minute, lock: 5 * time.Minute, answer: answerPatience})
 }
 
-// patience bounds Up's waits: in all, for another process that migrates, and for one answer about the version or the lock.
+// patience bounds Up's waits: in all, for another process that migrates, and for one answer about the version or the
+// lock.
 type patience struct{ all, lock, answer time.Duration }
 
 func up(ctx context.Context, databaseURL string, log *slog.Logger, patience patience) (err error) {
@@ -49,7 +50,8 @@ func up(ctx context.Context, databaseURL string, log *slog.Logger, patience pati
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	results, err := migrations.Up(ctx)
 	if pgstore.IsLockTimeout(err) {
-		return fmt.Errorf("migrate: a table was locked for too long, and nothing of this migration happened; run `admin migrate` again: %w", err)
+		return fmt.Errorf("migrate: a table was locked for too long, and nothing of this migration happened; run "+
+			"`admin migrate` again: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -73,8 +75,9 @@ func open(databaseURL string, patience patience) (*goose.Provider, *sql.DB, erro
 		return nil, nil, err
 	}
 	conn := stdlib.OpenDB(*config)
-	migrations, err := goose.NewProvider(goose.DialectPostgres, conn, files,
-		goose.WithSessionLocker(locker{patience}), goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)))
+	migrations, err := goose.NewProvider(goose.DialectPostgres, conn, files, goose.WithTableName(pgstore.VersionTable),
+		goose.WithSessionLocker(locker{patience}), goose.WithDisableGlobalRegistry(true),
+		goose.WithSlog(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
 	}

@@ -1,21 +1,10 @@
-import { useSyncExternalStore } from 'react';
+import { makeStore, useStore } from './store';
 
 /** Whether the last request got no answer. The client sets it; the banner shows it. */
-let away = false;
-const listeners = new Set<() => void>();
+const away = makeStore(false);
 
-export function noteAway(now: boolean): void {
-  if (now === away) return;
-  away = now;
-  for (const listener of listeners) listener();
-}
+export const noteAway = away.set;
 
 export function useAway(): boolean {
-  return useSyncExternalStore(
-    (listener) => {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
-    },
-    () => away,
-  );
+  return useStore(away);
 }

@@ -19,9 +19,7 @@ test('saving an override refetches the overrides and the user, and neither the r
   const { user, queries } = open('/t/acme/users/42?override=12');
   await user.type(await screen.findByLabelText(/^Reason/), 'ticket');
   const reads = (path: string) => requests.filter((one) => one.method === 'GET' && one.path === path).length;
-  const paths = ['rules', 'plans', 'users/42/usage', 'overrides', 'users/42'].map(
-    (path) => `${base}/${path}`,
-  );
+  const paths = ['rules', 'plans', 'users/42/usage', 'overrides', 'users/42'].map((path) => `${base}/${path}`);
   await waitFor(() => expect(queries.isFetching()).toBe(0));
   const before = paths.map(reads);
   await user.click(screen.getByRole('button', { name: 'Save override' }));

@@ -43,11 +43,7 @@ const changes: Record<AuditObjectKind, readonly Part[]> = {
 };
 
 /** Refetches what a write of some objects changed; resolves when the screen shows it. */
-export async function changed(
-  queries: QueryClient,
-  tenant: string,
-  ...kinds: AuditObjectKind[]
-): Promise<void> {
+export async function changed(queries: QueryClient, tenant: string, ...kinds: AuditObjectKind[]): Promise<void> {
   const parts = new Set(kinds.flatMap((kind) => changes[kind]));
   const keys = [...parts].map((part) => {
     const [resource, ...rest] = typeof part === 'string' ? ([part] as const) : part;

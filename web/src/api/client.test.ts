@@ -31,10 +31,7 @@ test('a POST whose answer is lost is sent again with the same key', async () => 
 });
 
 test('a refusal is an answer, and two POSTs have two keys', async () => {
-  const keys = server(
-    new Response('{"type":"urn:sluice:problem:conflict"}', { status: 409 }),
-    new Response('{}'),
-  );
+  const keys = server(new Response('{"type":"urn:sluice:problem:conflict"}', { status: 409 }), new Response('{}'));
   expect((await send(new Request(address, { method: 'POST', body: '{}' }))).status).toBe(409);
   await send(new Request(address, { method: 'POST', body: '{}' }));
   expect(new Set(keys).size).toBe(2);
@@ -43,9 +40,7 @@ test('a refusal is an answer, and two POSTs have two keys', async () => {
 test('other methods, and sign-in, are sent once and without a key', async () => {
   const keys = server(null, null);
   await expect(send(new Request(address))).rejects.toThrow();
-  await expect(
-    send(new Request('http://localhost/api/v1/session', { method: 'POST', body: '{}' })),
-  ).rejects.toThrow();
+  await expect(send(new Request('http://localhost/api/v1/session', { method: 'POST', body: '{}' }))).rejects.toThrow();
   expect(keys).toEqual([null, null]);
 });
 
@@ -70,4 +65,27 @@ test('a request that wants its sender to sign in again is sent once more, as it 
     expect(status).toBe(403);
   });
   await given;
+});
+
+test('a request that nobody answers ends, so that the screen says so', async () => {
+  vi.useFakeTimers();
+  try {
+    vi.stubGlobal('fetch', (_: Request, { signal }: RequestInit = {}) => {
+      return new Promise((_resolve, reject) => signal?.addEventListener('abort', () => reject(signal.reason)));
+    });
+    const answer = expect(send(new Request(address))).rejects.toThrow('No answer in time');
+    await vi.advanceTimersByTimeAsync(32_000);
+    await answer;
+
+    // The server may take six minutes for an erasure.
+    const erasure = new Request(`${address}/erase`, { method: 'POST' });
+    let failure: unknown;
+    send(erasure).catch((error) => {
+      failure = error;
+    });
+    await vi.advanceTimersByTimeAsync(360_000);
+    expect(failure).toBeUndefined();
+  } finally {
+    vi.useRealTimers();
+  }
 });

@@ -15,6 +15,20 @@ export const api = createClient<paths>({
   fetch: send,
 });
 
+/** A random id. crypto.randomUUID exists only on HTTPS pages. */
+export function randomID(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/**
+ * How long an answer may take to begin, in milliseconds. The server answers within 30 s or not at all; it gives a file
+ * 2.5 minutes and an erasure 6. A request that is repeated has this long each time.
+ */
+export function patienceFor({ method, url }: Request): number {
+  if (method === 'POST' && /\/(import|erase)$/.test(new URL(url).pathname)) return 400_000;
+  return 32_000;
+}
+
 /** How often and after how long a lost answer is asked for again. */
 const repeats = [300, 1000, 3000];
 
@@ -30,7 +44,7 @@ export async function send(request: Request): Promise<Response> {
     return timed(request);
   }
   if (request.method === 'POST' && isRepeatable(request.url) && !request.headers.has('Idempotency-Key'))
-    request.headers.set('Idempotency-Key', crypto.randomUUID());
+    request.headers.set('Idempotency-Key', randomID());
   const response = await sendOnce(request.clone());
   if (!(await isProblem(response, 403, 'fresh-proof-required')) || !(await askForProof())) return response;
   return sendOnce(request);
@@ -56,7 +70,13 @@ async function sendOnce(request: Request): Promise<Response> {
 
 async function timed(request: Request): Promise<Response> {
   const sent = Date.now();
-  const response = await globalThis.fetch(request);
+  const late = new AbortController();
+  const end = (reason: unknown) => late.abort(reason);
+  if (request.signal.aborted) end(request.signal.reason);
+  request.signal.addEventListener('abort', () => end(request.signal.reason), { once: true });
+  // A stream that began goes on.
+  const timer = setTimeout(end, patienceFor(request), new DOMException('No answer in time', 'TimeoutError'));
+  const response = await globalThis.fetch(request, { signal: late.signal }).finally(() => clearTimeout(timer));
   noteServerTime(response.headers.get('Date'), sent, Date.now());
   return response;
 }

@@ -1,41 +1,28 @@
-import { useSyncExternalStore } from 'react';
+import { makeStore, useStore } from './store';
 
 /**
  * Signing in again. The client asks here when the server wants a fresh session; the dialog answers. Requests that ask at
  * the same time share one answer.
  */
-let asked: { answer: Promise<boolean>; resolve: (confirmed: boolean) => void } | null = null;
-const listeners = new Set<() => void>();
-
-function notify(): void {
-  for (const listener of listeners) listener();
-}
+const asked = makeStore<{ answer: Promise<boolean>; resolve: (confirmed: boolean) => void } | null>(null);
 
 /** Resolves with whether the person has signed in again. */
 export function askForProof(): Promise<boolean> {
-  if (!asked) {
-    let resolve: (confirmed: boolean) => void = () => undefined;
-    const answer = new Promise<boolean>((then) => {
-      resolve = then;
-    });
-    asked = { answer, resolve };
-    notify();
-  }
-  return asked.answer;
+  const before = asked.get();
+  if (before) return before.answer;
+  let resolve: (confirmed: boolean) => void = () => undefined;
+  const answer = new Promise<boolean>((then) => {
+    resolve = then;
+  });
+  asked.set({ answer, resolve });
+  return answer;
 }
 
 export function answerProof(confirmed: boolean): void {
-  asked?.resolve(confirmed);
-  asked = null;
-  notify();
+  asked.get()?.resolve(confirmed);
+  asked.set(null);
 }
 
 export function useProofAsked(): boolean {
-  return useSyncExternalStore(
-    (listener) => {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
-    },
-    () => asked !== null,
-  );
+  return useStore(asked) !== null;
 }

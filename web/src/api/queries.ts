@@ -124,8 +124,7 @@ export const tenantsQuery = queryOptions({
 export const tenantQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'itself'),
-    queryFn: ({ signal }) =>
-      tagged(api.GET('/api/v1/tenants/{tenant}', { params: { path: { tenant } }, signal })),
+    queryFn: ({ signal }) => tagged(api.GET('/api/v1/tenants/{tenant}', { params: { path: { tenant } }, signal })),
   });
 
 /** What the tenant holds and may hold. */

@@ -1,7 +1,9 @@
 import { queryOptions } from '@tanstack/react-query';
 import { api, body } from './client';
+import { serverNow } from './clock';
 import { all } from './pages';
 import { tenantKey } from './queries';
+import type { ScheduledChange } from './types';
 
 /** The latest scheduled changes of a rule, or of all rules. */
 export const scheduledQuery = (tenant: string, rule?: number) =>
@@ -16,7 +18,7 @@ export const scheduledQuery = (tenant: string, rule?: number) =>
           }),
         )
       ).items,
-    refetchInterval: 15_000,
+    refetchInterval: ({ state: { data } }) => untilNext(data),
   });
 
 /** The changes that wait or are in force until an end, the next one first. */
@@ -34,5 +36,14 @@ export const openScheduledQuery = (tenant: string) =>
           ),
         )
       ).toSorted((a, b) => a.starts_at.localeCompare(b.starts_at)),
-    refetchInterval: 15_000,
+    refetchInterval: ({ state: { data } }) => untilNext(data),
   });
+
+/** How long until the next change starts or ends, in ms: then its state and the limits on the screen are others. */
+function untilNext(changes: ScheduledChange[] = []): number {
+  const moments = changes.flatMap(({ state, starts_at, ends_at }) => {
+    if (state === 'waiting') return [Date.parse(starts_at)];
+    return state === 'in_force' && ends_at ? [Date.parse(ends_at)] : [];
+  });
+  return Math.min(Math.max(Math.min(...moments) - serverNow() + 1000, 2_000), 15_000);
+}

@@ -211,7 +211,8 @@ export interface paths {
         };
         /**
          * Readiness
-         * @description Rules were loaded at least once. A database or Redis that is down does not make a process unready; the body has their state.
+         * @description Rules were loaded at least once. The address of the metrics answers from the start; the others open once rules are
+         *     loaded. A database or Redis that is down does not make a process unready; the body has their state.
          */
         get: operations["getReadiness"];
         put?: never;
@@ -235,7 +236,8 @@ export interface paths {
         /**
          * Sign in
          * @description Sets the session cookie. After repeated failures, attempts for the same address from the same network must wait
-         *     (429) for at most a minute, and after many failures from anywhere for at most 4 s. Nobody is locked out. For an account
+         *     (429) for at most a minute, and after many failures from anywhere for at most 4 s. Nobody is locked out. People who joined a
+         *     tenant by a link send its slug as `tenant`; each refusal of a request without one says so, whoever asks. For an account
          *     with a second factor the answer is 202: it sets a cookie that lives for 5 minutes and is good for
          *     `POST /api/v1/session/second-factor` only, which completes the sign-in.
          */
@@ -487,7 +489,8 @@ export interface paths {
         /**
          * Accept an invitation
          * @description With a session, its account becomes a member. Without one, `name` and `password` create an account for the invited
-         *     address and sign in to it. If the link did not come by mail, that account is unproven. 403 while the tenant is suspended.
+         *     address and sign in to it. If the link did not come by mail, its address is not verified, and it signs in with `tenant`. 403
+         *     while the tenant is suspended.
          */
         post: operations["acceptInvitation"];
         delete?: never;
@@ -693,7 +696,7 @@ export interface paths {
         put?: never;
         /**
          * Ask for a link to choose a new password
-         * @description If an account has proven the address, a link goes there by mail. The answer and its time are the same for an address
+         * @description If an account has the address and it is verified, a link goes there by mail. The answer and its time are the same for an address
          *     without one. After three requests for an address from one network, further ones must wait (429). 409 while no mail
          *     server is configured.
          */
@@ -734,8 +737,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ask for a link that proves your address
-         * @description Does nothing if it is proven already. 409 while no mail server is configured.
+         * Ask for a link that verifies your address
+         * @description Does nothing if it is verified already. 409 while no mail server is configured.
          */
         post: operations["askAddressProof"];
         delete?: never;
@@ -754,9 +757,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Prove your address
+         * Verify your address
          * @description Takes the token of the link, and the session of the account that the link was sent for: a click by the person who has
-         *     the address does not prove a stranger's claim to it. 409 if another account has proven the address.
+         *     the address does not verify a stranger's claim to it. 409 if another account with the address is verified.
          */
         post: operations["finishAddressProof"];
         delete?: never;
@@ -805,6 +808,90 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/parked-jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List parked jobs
+         * @description Work in the background, of all tenants and of the platform, whose last attempt failed. It waits until somebody retries
+         *     or removes it.
+         */
+        get: operations["listParkedJobs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/parked-jobs/{job_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 12 */
+                job_id: components["parameters"]["JobID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove a parked job
+         * @description Its work is not done. 404 if it is not parked.
+         */
+        delete: operations["deleteParkedJob"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/parked-jobs/{job_id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 12 */
+                job_id: components["parameters"]["JobID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Retry a parked job
+         * @description It is due now, with all of its attempts. 404 if it is not parked.
+         */
+        post: operations["retryParkedJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/periodic-jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List periodic jobs */
+        get: operations["listPeriodicJobs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/accounts": {
         parameters: {
             query?: never;
@@ -842,7 +929,8 @@ export interface paths {
         /**
          * Change an account's rights, or disable it
          * @description Disabling an account ends all its sessions, and revokes the invitations that it may make no longer. It is
-         *     refused for the only owner of a tenant; and there always is a platform admin who can sign in.
+         *     refused for the only owner of a tenant; and there always is a platform admin who can sign in. An API key can only
+         *     take access away.
          */
         patch: operations["updateAccount"];
         trace?: never;
@@ -880,7 +968,7 @@ export interface paths {
         /**
          * List changes to accounts and to the list of tenants
          * @description What no tenant's log has, or nobody can read there any more: accounts that were made or changed, passwords that
-         *     were changed, and tenants that were created, suspended, resumed or removed.
+         *     were changed, tenants that were created, suspended, resumed or removed, and parked jobs that were retried or removed.
          */
         get: operations["listPlatformAudit"];
         put?: never;
@@ -901,7 +989,7 @@ export interface paths {
         /**
          * List what happened to your account
          * @description Sign-ins, sign-outs, changed passwords, exports and refusals of your account, and failed sign-ins of strangers who
-         *     typed its address, if it has proven that.
+         *     typed its address, if that is verified.
          */
         get: operations["listOwnSecurityLog"];
         put?: never;
@@ -1007,7 +1095,7 @@ export interface paths {
         /**
          * Replace a service key
          * @description The new key has the old key's name, permissions and networks, and its expiry unless `expires_at` is given. The old key works until the
-         *     grace period ends.
+         *     grace period ends. By an API key, the new key expires no later than that key.
          */
         post: operations["rotateServiceKey"];
         delete?: never;
@@ -1114,7 +1202,7 @@ export interface paths {
          * @description `enforcement` is the switch for bad days. While it is `shadow`, every rule of the tenant acts as a shadow rule,
          *     blocks included: it takes tokens where it has them, reports what it would have denied, and denies nothing. Rules
          *     that fail closed let checks pass. Bypass rules, keys, suspension and bad requests are as ever. A change is in force
-         *     in every process within two seconds.
+         *     in every process within two seconds. An API key cannot make a required second factor optional.
          */
         patch: operations["updateTenant"];
         trace?: never;
@@ -2409,7 +2497,7 @@ export interface paths {
         put?: never;
         /**
          * Create an API key
-         * @description Only this answer shows the key. Sluice stores its digest.
+         * @description Only this answer shows the key. Sluice stores its digest. A key that an API key makes expires no later than its maker.
          */
         post: operations["createKey"];
         delete?: never;
@@ -2463,7 +2551,7 @@ export interface paths {
         /**
          * Replace an API key
          * @description The new key has the old key's name, permissions and networks, and its expiry unless `expires_at` is given. The old key works until the
-         *     grace period ends.
+         *     grace period ends. By an API key, the new key expires no later than that key.
          */
         post: operations["rotateKey"];
         delete?: never;
@@ -2571,13 +2659,18 @@ export interface paths {
         get: operations["getMember"];
         put?: never;
         post?: never;
-        /** Remove a member */
+        /**
+         * Remove a member
+         * @description What the member scheduled stays (`requester_account_id` of a scheduled change), unless `scheduled_changes` is `cancel`: then their changes
+         *     that still wait are canceled with the removal, for which an API key needs the permission `rules` too. Changes in force
+         *     keep their end.
+         */
         delete: operations["removeMember"];
         options?: never;
         head?: never;
         /**
          * Change a member's role
-         * @description 409 for the last owner.
+         * @description 409 for the last owner. An API key makes nobody an owner.
          */
         patch: operations["changeRole"];
         trace?: never;
@@ -2603,7 +2696,7 @@ export interface paths {
          * @description With mail configured, the link goes to the address, and the token is null; `mail` of the invitation says how far it is.
          *     429 if the tenant has 100 messages waiting, or has sent 200 within a day. Without mail, only this answer shows the
          *     token, for the inviter to pass on: anybody who holds it can become a member within seven days. The web UI's link is
-         *     `/invitation#` and the token.
+         *     `/invitation#` and the token. An API key invites no owners.
          */
         post: operations["invite"];
         delete?: never;
@@ -3222,7 +3315,7 @@ export interface paths {
          * @description `format` says how it is sent. For `webhook`, only this answer shows the secret that signs webhooks. Each webhook is a POST of JSON
          *     with the header `Sluice-Signature: t=1795243200,v1=5257a869…`, where `v1` is the hexadecimal HMAC-SHA256, under the secret, of
          *     `t`, a dot and the body. `Sluice-Delivery` is the same in each attempt. `slack` needs the `url` of an incoming webhook,
-         *     `pagerduty` a `routing_key`, and `email` the `email` of a member who has proven the address and can sign in.
+         *     `pagerduty` a `routing_key`, and `email` the verified `email` of a member who can sign in.
          */
         post: operations["createAlert"];
         delete?: never;
@@ -4012,6 +4105,12 @@ export interface components {
             limit_text: string | null;
             /** @description An override is in force */
             overridden: boolean;
+            /**
+             * @description Only there if the limit differs for checks of gateways, which can neither wait nor release: a queue denies
+             *     what it would delay, and a limit of requests in flight is not applied.
+             * @enum {string}
+             */
+            at_gateway?: "denies_delays" | "not_applied";
             /** @description Only there below 100: the share of its configured rate that the limit has now, because the rule adapts to a backend */
             share_percent?: number;
             lent?: components["schemas"]["LentTokens"];
@@ -4062,7 +4161,7 @@ export interface components {
         };
         SignIn: {
             email: components["schemas"]["Email"];
-            /** @description The slug of a tenant: signs in to the account with this address that is unproven there, if there is one */
+            /** @description The slug of a tenant, for people who joined it by a link: their address is not verified, and they sign in here or at /sign-in/ and the slug. The password says whether it is their account or the verified one with the address */
             tenant?: string;
             password: components["schemas"]["Password"];
         };
@@ -4141,7 +4240,7 @@ export interface components {
             invited_by: string;
             /** Format: date-time */
             expires_at: string;
-            /** @description The link came by mail, so accepting it proves the address. Otherwise the new account is unproven, and signs in at /sign-in/ and the tenant's slug */
+            /** @description The link came by mail, so accepting it verifies the address. Otherwise the address of the new account is not verified, and it signs in at /sign-in/ and the tenant's slug */
             proves: boolean;
         };
         TenantName: {
@@ -4238,7 +4337,7 @@ export interface components {
             platform_admin: boolean;
             /** @description It cannot sign in */
             disabled: boolean;
-            /** @description false: its address is only a claim, because the link of its invitation was passed on by the inviter; it is a member of that tenant only */
+            /** @description Its address is verified. false: the link of its invitation was passed on by the inviter, so the address is only a claim; it is a member of that tenant only, and signs in at /sign-in/ and the slug */
             proven: boolean;
             /** @description Signing in needs a one-time code too */
             second_factor: boolean;
@@ -4284,13 +4383,6 @@ export interface components {
          */
         Enforcement: "on" | "shadow";
         /**
-         * @description Where a Redis Cluster keeps the tenant's buckets. `together`: on one master, so that a check is one script. `spread`: on all
-         *     masters, for a tenant that is too busy for one; its windows, queues and steps need `user:{user_id}` in their pattern, and it has no
-         *     reservations and no concurrency limits. It is chosen with the tenant and never changes.
-         * @enum {string}
-         */
-        Placement: "together" | "spread";
-        /**
          * @description role is what the caller may do here
          * @example {
          *       "slug": "acme",
@@ -4298,7 +4390,6 @@ export interface components {
          *       "default_plan": "free",
          *       "suspended": false,
          *       "enforcement": "on",
-         *       "buckets": "together",
          *       "settings": {
          *         "retry_jitter_percent": 0,
          *         "ipv4_prefix": 32,
@@ -4320,7 +4411,6 @@ export interface components {
             default_plan: string | null;
             suspended: boolean;
             enforcement: components["schemas"]["Enforcement"];
-            buckets: components["schemas"]["Placement"];
             settings: components["schemas"]["Settings"];
             role: components["schemas"]["Role"];
             /** Format: date-time */
@@ -4337,7 +4427,6 @@ export interface components {
             slug: string;
             name: string;
             default_plan?: string | null;
-            buckets?: components["schemas"]["Placement"];
             settings?: components["schemas"]["SettingsPatch"];
         };
         TenantPatch: {
@@ -4526,6 +4615,11 @@ export interface components {
             /** Format: date-time */
             requested_at: string;
             requested_by: string;
+            /**
+             * Format: int64
+             * @description null: an API key or the program scheduled it
+             */
+            requester_account_id: number | null;
             /**
              * Format: date-time
              * @description When it was made
@@ -5209,40 +5303,14 @@ export interface components {
             /** Format: date-time */
             newest: string | null;
         };
-        /** @description Either pattern or arrivals */
         Simulation: {
             rules: components["schemas"]["NewRule"][];
-            /**
-             * Format: double
-             * @description The level of each bucket at the start; default: full
-             */
-            start_tokens?: number;
-            pattern?: components["schemas"]["ArrivalPattern"];
-            arrivals?: components["schemas"]["Arrival"][];
-        };
-        ArrivalPattern: {
-            /**
-             * Format: double
-             * @description Requests a second on average
-             */
-            rate_per_second: number;
-            /**
-             * @description Requests that arrive at once
-             * @default 1
-             */
-            burst_size?: number;
-            /** Format: double */
-            duration_seconds: number;
-            /**
-             * Format: double
-             * @default 1
-             */
-            cost?: number;
+            arrivals: components["schemas"]["Arrival"][];
         };
         Arrival: {
             /**
              * Format: double
-             * @description After the start
+             * @description After the start, at most a year
              */
             at_ms: number;
             /**
@@ -5252,9 +5320,6 @@ export interface components {
             cost?: number;
         };
         Timeline: {
-            checks: number;
-            allowed: number;
-            denied: number;
             /** Format: double */
             first_denial_ms: number | null;
             /** Format: double */
@@ -5264,7 +5329,7 @@ export interface components {
              * @description The longest that queues make the caller of an allowed check wait
              */
             longest_delay_ms: number;
-            /** @description At most 2000; of more, evenly spaced ones are kept */
+            /** @description One for each arrival, in order of time */
             decisions: components["schemas"]["TimelineDecision"][];
             /** @description One for each given rule */
             tiers: components["schemas"]["TimelineTier"][];
@@ -5291,8 +5356,6 @@ export interface components {
             delay_ms: number;
         };
         TimelineTier: {
-            /** @description How many would have been recorded: denials it decided, or would have in shadow mode */
-            violations: number;
             /** @description The bucket's level; draw straight lines between the points. Empty unless action is limit. */
             levels: components["schemas"]["Level"][];
         };
@@ -5637,7 +5700,7 @@ export interface components {
             granted_by: string | null;
             /** @description The account cannot sign in */
             disabled: boolean;
-            /** @description false: nobody has proven that the address is this person's */
+            /** @description The address is verified. false: they joined by a link that was passed on, and sign in at /sign-in/ and the tenant's slug */
             proven: boolean;
             /** Format: date-time */
             created_at: string;
@@ -5955,7 +6018,7 @@ export interface components {
             actor: components["schemas"]["Actor"];
             action: components["schemas"]["AuditAction"];
             object: components["schemas"]["AuditObject"];
-            /** @description The stored row without secrets; null: there was none */
+            /** @description The stored row without secrets; null: there was none. A rule has its fields as in Rule, without those that nobody chose */
             before: {
                 [key: string]: unknown;
             } | null;
@@ -5965,6 +6028,7 @@ export interface components {
         };
         /** @description Where the audit log is sent, and how far it was */
         AuditWebhook: {
+            /** @description The host and the last four characters, because the rest may hold the receiver's token */
             url: string;
             /** @description While it is off, entries wait */
             is_active: boolean;
@@ -6025,6 +6089,7 @@ export interface components {
             is_active?: boolean;
         };
         AuditWebhookPatch: {
+            /** @description Without it the URL stays. The URL as it is shown changes nothing */
             url?: string;
             is_active?: boolean;
         };
@@ -6103,6 +6168,56 @@ export interface components {
             items: components["schemas"]["PlatformAuditEntry"][];
             next_cursor: components["schemas"]["NextCursor"];
         };
+        ParkedJob: {
+            /** Format: int64 */
+            job_id: number;
+            /** @description scheduled changes, … */
+            kind: string;
+            /** @description A tenant's slug; null: the platform's */
+            tenant: string | null;
+            /** @description The id of what it is about; empty for none */
+            about: string;
+            attempts: number;
+            /** @description Of the last attempt */
+            error: string;
+            /**
+             * Format: date-time
+             * @description The end of the last attempt; null if no process survived one
+             */
+            last_run_at: string | null;
+        };
+        ParkedJobList: {
+            items: components["schemas"]["ParkedJob"][];
+            next_cursor: components["schemas"]["NextCursor"];
+        };
+        PeriodicJob: {
+            kind: string;
+            running: boolean;
+            /**
+             * Format: date-time
+             * @description The end of the last run; null if it never ran
+             */
+            last_run_at: string | null;
+            /**
+             * Format: int64
+             * @description The last run
+             */
+            took_ms: number;
+            /**
+             * Format: date-time
+             * @description null: it runs
+             */
+            next_run_at: string | null;
+            /** @description Attempts since the last success */
+            failures: number;
+            /** @description Of the last run; empty if it succeeded */
+            error: string;
+            /**
+             * Format: int64
+             * @description How long it has been due; 0 while it runs
+             */
+            lag_ms: number;
+        };
         RemovedTenant: {
             slug: string;
             /** @description The slug once its erasure has begun */
@@ -6176,8 +6291,8 @@ export interface components {
         };
         PlatformAuditObject: {
             /** @enum {string} */
-            kind: "account" | "tenant" | "service_key" | "identity";
-            /** @description An account's or service key's id, a tenant's slug */
+            kind: "account" | "tenant" | "service_key" | "identity" | "job";
+            /** @description An account's, service key's or job's id, a tenant's slug */
             id: string;
         };
         /**
@@ -6861,7 +6976,7 @@ export interface components {
             threshold: number;
             window_minutes: number;
             format: components["schemas"]["AlertFormat"];
-            /** @description Null for email. Only the host for slack, because anyone who knows the whole URL can post to its channel */
+            /** @description Null for email. The host and the last four characters, because the rest may hold the receiver's token */
             url: string | null;
             /** @description Null unless the format is email */
             email: string | null;
@@ -6899,7 +7014,7 @@ export interface components {
             url?: string;
             /** @description PagerDuty's integration key; never shown again */
             routing_key?: string;
-            /** @description The proven address of a member who can sign in */
+            /** @description The verified address of a member who can sign in */
             email?: string;
             /** @default true */
             is_active?: boolean;
@@ -6913,7 +7028,7 @@ export interface components {
             threshold?: number;
             window_minutes?: number;
             format?: components["schemas"]["AlertFormat"];
-            /** @description The URL as it is shown changes nothing */
+            /** @description Without it the URL stays. The URL as it is shown changes nothing */
             url?: string;
             routing_key?: string;
             email?: string;
@@ -7457,7 +7572,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description An allowance is used up, too many attempts have failed, or too many requests of the same account or tenant are in flight */
+        /** @description A rate limit is exceeded, too many attempts have failed, or too many requests of the same account or tenant are in flight */
         TooManyRequests: {
             headers: {
                 "Retry-After": components["headers"]["Retry-After"];
@@ -7831,6 +7946,8 @@ export interface components {
         AccountID: number;
         /** @example 812 */
         AuditID: number;
+        /** @example 12 */
+        JobID: number;
         /** @example 7 */
         ReplayID: number;
         /** @example 7 */
@@ -7929,7 +8046,7 @@ export interface components {
         Location: string;
         /** @description Seconds to wait */
         "Retry-After": number;
-        /** @description A name for the file */
+        /** @description A name for the file. A reader that takes less than 64 KiB of the file a second, and is 32 s behind that, is cut off. */
         "Content-Disposition": string;
         /**
          * @description draft-ietf-httpapi-ratelimit-headers, an item for each enforced rule
@@ -8312,7 +8429,7 @@ export interface operations {
     authorize: {
         parameters: {
             query?: {
-                /** @description For nginx. With 403, a refusal is 403 and `X-Sluice-Status` has its status; 401 and 500 stay. */
+                /** @description For nginx. With 403, every answer but 200 is 403 without a body, and `X-Sluice-Status` has its status. */
                 deny?: "403";
             };
             header?: never;
@@ -8330,7 +8447,7 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
-            /** @description Denied, if `deny` is 403 */
+            /** @description Any other answer but 200, if `deny` is 403 */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -9490,6 +9607,125 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listParkedJobs: {
+        parameters: {
+            query?: {
+                /** @description The most items to return */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the previous page */
+                cursor?: components["parameters"]["Cursor"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ParkedJobList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    deleteParkedJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @example 12 */
+                job_id: components["parameters"]["JobID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Removed */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    retryParkedJob: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @example 12 */
+                job_id: components["parameters"]["JobID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It waits for its first attempt */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    listPeriodicJobs: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description By kind */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        items: components["schemas"]["PeriodicJob"][];
+                    };
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -11250,12 +11486,16 @@ export interface operations {
                  *           "burst_capacity": 50
                  *         }
                  *       ],
-                 *       "pattern": {
-                 *         "rate_per_second": 15,
-                 *         "burst_size": 1,
-                 *         "duration_seconds": 30,
-                 *         "cost": 1
-                 *       }
+                 *       "arrivals": [
+                 *         {
+                 *           "at_ms": 0,
+                 *           "cost": 40
+                 *         },
+                 *         {
+                 *           "at_ms": 500,
+                 *           "cost": 20
+                 *         }
+                 *       ]
                  *     }
                  */
                 "application/json": components["schemas"]["Simulation"];
@@ -13017,7 +13257,9 @@ export interface operations {
     };
     removeMember: {
         parameters: {
-            query?: never;
+            query?: {
+                scheduled_changes?: "keep" | "cancel";
+            };
             header: {
                 /**
                  * @description The ETag of the version to change, or `*`; 428 without

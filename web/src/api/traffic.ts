@@ -16,17 +16,25 @@ function again(span: Span, every: number) {
   return span.moves ? every : (false as const);
 }
 
+/** The series without steps that have not begun, which a range that ends later has. */
+function begun<P extends { at: string }, S extends { points: P[] }>(series: S): S {
+  const now = serverNow();
+  return { ...series, points: series.points.filter(({ at }) => Date.parse(at) <= now) };
+}
+
 /** Verdicts over time, for all checks or one rule. */
 export const seriesQuery = (tenant: string, span: Span, rule?: number) => {
   const queryKey = tenantKey(tenant, 'stats', 'series', rule ?? null, span.text);
   return queryOptions({
     queryKey,
-    queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/stats/series', {
-          params: { path: { tenant }, query: { ...isoMoments(span, serverNow()), rule_id: rule } },
-          signal,
-        }),
+    queryFn: async ({ signal }) =>
+      begun(
+        await body(
+          api.GET('/api/v1/tenants/{tenant}/stats/series', {
+            params: { path: { tenant }, query: { ...isoMoments(span, serverNow()), rule_id: rule } },
+            signal,
+          }),
+        ),
       ),
     refetchInterval: again(span, often),
     placeholderData: keepSame(queryKey),
@@ -38,12 +46,14 @@ export const violationSeriesQuery = (tenant: string, span: Span, filter: Violati
   const queryKey = tenantKey(tenant, 'stats', 'violations', filter, span.text);
   return queryOptions({
     queryKey,
-    queryFn: ({ signal }) =>
-      body(
-        api.GET('/api/v1/tenants/{tenant}/stats/violations', {
-          params: { path: { tenant }, query: { ...isoMoments(span, serverNow()), ...filter } },
-          signal,
-        }),
+    queryFn: async ({ signal }) =>
+      begun(
+        await body(
+          api.GET('/api/v1/tenants/{tenant}/stats/violations', {
+            params: { path: { tenant }, query: { ...isoMoments(span, serverNow()), ...filter } },
+            signal,
+          }),
+        ),
       ),
     refetchInterval: again(span, seldom),
     placeholderData: keepSame(queryKey),
@@ -104,9 +114,7 @@ export const recentDenialsQuery = (tenant: string, by: Exclude<TopBy, 'rule'>) =
     ...topQuery(tenant, { text: 'recent', moves: true, at }, by, 100),
     select: (top: Top) => {
       const least = isLowerBound(top) ? 'at least ' : '';
-      return new Map(
-        top.items.map(({ value, denied }) => [value, `${least}${perMinuteText(denied / recent)}`]),
-      );
+      return new Map(top.items.map(({ value, denied }) => [value, `${least}${perMinuteText(denied / recent)}`]));
     },
   });
 };
@@ -115,8 +123,7 @@ export const recentDenialsQuery = (tenant: string, by: Exclude<TopBy, 'rule'>) =
 export const tenantStatusQuery = (tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'status'),
-    queryFn: ({ signal }) =>
-      body(api.GET('/api/v1/tenants/{tenant}/status', { params: { path: { tenant } }, signal })),
+    queryFn: ({ signal }) => body(api.GET('/api/v1/tenants/{tenant}/status', { params: { path: { tenant } }, signal })),
     refetchInterval: often,
   });
 

@@ -35,12 +35,7 @@ function marks(mark: (context: CanvasRenderingContext2D, x: number, y: number, u
     for (let index = first; index <= last; index++) {
       const value = values[index];
       if (value === null || value === undefined) continue;
-      mark(
-        ctx,
-        plot.valToPos(at[index] as number, 'x', true),
-        plot.valToPos(value, 'y', true),
-        devicePixelRatio,
-      );
+      mark(ctx, plot.valToPos(at[index] as number, 'x', true), plot.valToPos(value, 'y', true), devicePixelRatio);
     }
     ctx.restore();
     return false; // all is drawn

@@ -16,14 +16,10 @@ function hasTail({ points, bars }: Series): boolean {
 export function dataOf({ x, series, unfinished }: ChartProps): uPlot.AlignedData {
   const last = x.length - 1;
   const values = series.map((one) =>
-    unfinished && hasTail(one)
-      ? one.values.map((value, index) => (index === last ? null : value))
-      : one.values,
+    unfinished && hasTail(one) ? one.values.map((value, index) => (index === last ? null : value)) : one.values,
   );
   const tails = unfinished
-    ? series
-        .filter(hasTail)
-        .map((one) => one.values.map((value, index) => (index >= last - 1 ? value : null)))
+    ? series.filter(hasTail).map((one) => one.values.map((value, index) => (index >= last - 1 ? value : null)))
     : [];
   return [x, ...values, ...tails] as uPlot.AlignedData;
 }

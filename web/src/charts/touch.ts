@@ -34,8 +34,7 @@ export function brushByTouch(props: RefObject<ChartProps>): uPlot.Plugin {
           const [from, to] = [begun.left, leftOf(event)].toSorted((a, b) => a - b) as [number, number];
           begun = null;
           clear(chart);
-          if (to - from >= shortest)
-            props.current.onBrush?.(chart.posToVal(from, 'x'), chart.posToVal(to, 'x'));
+          if (to - from >= shortest) props.current.onBrush?.(chart.posToVal(from, 'x'), chart.posToVal(to, 'x'));
         });
         over.addEventListener('pointercancel', () => {
           begun = null;

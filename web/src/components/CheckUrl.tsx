@@ -19,8 +19,8 @@ export function CheckUrlHint() {
   if (isKnown || typed) return null;
   return (
     <p className="soft">
-      Replace <code>{unknownCheckUrl}</code> with the URL of your check endpoint, which has another port than
-      this page. Set <code>SLUICE_CHECK_URL</code> on the server to fill it in for everyone.
+      Replace <code>{unknownCheckUrl}</code> with the URL of your check endpoint, which has another port than this page.
+      Set <code>SLUICE_CHECK_URL</code> on the server to fill it in for everyone.
     </p>
   );
 }

@@ -24,12 +24,7 @@ interface Props {
 export function ChoiceField({ data, value, onChange, ...field }: Props) {
   if (data.flatMap((one) => (isGroup(one) ? one.items : one)).length <= few) {
     return (
-      <NativeSelect
-        {...field}
-        data={data}
-        value={value}
-        onChange={(event) => onChange(event.currentTarget.value)}
-      />
+      <NativeSelect {...field} data={data} value={value} onChange={(event) => onChange(event.currentTarget.value)} />
     );
   }
   return (
@@ -37,9 +32,7 @@ export function ChoiceField({ data, value, onChange, ...field }: Props) {
       {...field}
       searchable
       nothingFoundMessage="No results"
-      data={data.map((one) =>
-        isGroup(one) ? { ...one, items: one.items.map(searchable) } : searchable(one),
-      )}
+      data={data.map((one) => (isGroup(one) ? { ...one, items: one.items.map(searchable) } : searchable(one)))}
       value={value || empty}
       onChange={(chosen) => chosen !== null && onChange(chosen === empty ? '' : chosen)}
     />

@@ -62,12 +62,7 @@ export function ConfirmAction({ opened, onClose, title, effect, verb, destructiv
         </p>
       )}
       <Group justify="flex-end" mt="lg">
-        <Button
-          variant="default"
-          onClick={close}
-          disabled={pending}
-          data-autofocus={destructive || undefined}
-        >
+        <Button variant="default" onClick={close} disabled={pending} data-autofocus={destructive || undefined}>
           {removed ? 'Close' : 'Cancel'}
         </Button>
         <Button

@@ -8,9 +8,7 @@ import { sorted } from './sorted';
 interface Row {
   id: number;
 }
-const columns: Column<Row>[] = [
-  { key: 'id', header: 'Id', numeric: true, sortable: true, render: (row) => row.id },
-];
+const columns: Column<Row>[] = [{ key: 'id', header: 'Id', numeric: true, sortable: true, render: (row) => row.id }];
 const rows = (count: number) => Array.from({ length: count }, (_, index) => ({ id: index + 1 }));
 
 test('arrows walk the rows, Home and End jump, Enter opens', async () => {
@@ -33,13 +31,7 @@ test('a click in a row opens it, and one in a dialog that a cell opened does not
   const dialog = createPortal(<p>Silence it until</p>, document.body);
   const state = { key: 'state', header: 'State', render: () => <span>Firing {dialog}</span> };
   const { user } = show(
-    <DataTable
-      label="Things"
-      columns={[...columns, state]}
-      rows={rows(1)}
-      rowKey={(row) => row.id}
-      onOpen={onOpen}
-    />,
+    <DataTable label="Things" columns={[...columns, state]} rows={rows(1)} rowKey={(row) => row.id} onOpen={onOpen} />,
   );
   await user.click(screen.getByText('Silence it until'));
   expect(onOpen).not.toHaveBeenCalled();
@@ -56,14 +48,7 @@ test('ten thousand rows are not all in the document, and are all counted', () =>
 test('a press on a header sorts, and another one turns it around', async () => {
   const onSort = vi.fn();
   const table = (sort?: string) => (
-    <DataTable
-      label="Things"
-      columns={columns}
-      rows={rows(2)}
-      rowKey={(row) => row.id}
-      sort={sort}
-      onSort={onSort}
-    />
+    <DataTable label="Things" columns={columns} rows={rows(2)} rowKey={(row) => row.id} sort={sort} onSort={onSort} />
   );
   const { user, rerender } = show(table());
   await user.click(screen.getByRole('button', { name: 'Id' }));

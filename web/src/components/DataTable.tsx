@@ -125,11 +125,7 @@ export function DataTable<Row>(props: Props<Row>) {
       >
         <colgroup>
           {columns.map((column) => (
-            <col
-              key={column.key}
-              style={{ width: column.width }}
-              className={column.wide ? styles.wide : undefined}
-            />
+            <col key={column.key} style={{ width: column.width }} className={column.wide ? styles.wide : undefined} />
           ))}
         </colgroup>
         <Head {...props} />
@@ -185,8 +181,7 @@ function Head<Row>({ columns, sort, onSort }: Props<Row>) {
     <thead>
       <tr>
         {columns.map((column) => {
-          const direction =
-            sort === column.key ? 'ascending' : sort === `-${column.key}` ? 'descending' : undefined;
+          const direction = sort === column.key ? 'ascending' : sort === `-${column.key}` ? 'descending' : undefined;
           return (
             <th key={column.key} scope="col" className={className(column)} aria-sort={direction}>
               {column.quiet ? (

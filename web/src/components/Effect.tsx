@@ -104,8 +104,8 @@ function InWords({ tenant, question }: Props) {
   return (
     <p role="status" aria-label="Effect" aria-busy={isOutdated} className={isOutdated ? 'soft' : undefined}>
       Of {counted(checks)} checks recorded from{' '}
-      {timeSpan(Date.parse(data.since), Date.parse(data.until ?? data.since), 'minute')}, this change would
-      have denied <strong>{netOf(data)}</strong>
+      {timeSpan(Date.parse(data.since), Date.parse(data.until ?? data.since), 'minute')}, this change would have denied{' '}
+      <strong>{netOf(data)}</strong>
       {data.share === 1 && ` (${counted(data.denied_now)} instead of ${counted(data.denied_then)})`}.
       {newly.value > 0 &&
         noLonger.value > 0 &&
@@ -154,13 +154,10 @@ function leftOut(all: EffectLeftOut[]): string {
 export function effectSentence(effect: EffectOfRule): string {
   const { mode, note, newly_denied, no_longer_denied } = effect;
   if (note) return note;
-  if (newly_denied.value === 0 && no_longer_denied.value === 0)
-    return 'No recorded check would be decided otherwise.';
+  if (newly_denied.value === 0 && no_longer_denied.value === 0) return 'No recorded check would be decided otherwise.';
   return `Of the recorded checks, ${netOf(effect)} ${mode === 'shadow' ? 'would be reported' : 'denied'}.`;
 }
 
 function counted({ value, error }: Figure) {
-  return error > 0
-    ? `${exactNumber(Math.round(value))} ± ${exactNumber(Math.ceil(error))}`
-    : exactNumber(value);
+  return error > 0 ? `${exactNumber(Math.round(value))} ± ${exactNumber(Math.ceil(error))}` : exactNumber(value);
 }

@@ -1,5 +1,6 @@
 import { Button } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
+import { useEffect, useState } from 'react';
 import { ProblemError, sentence } from '~/api/problem';
 import { Dialog } from './Dialog';
 import { DialogButtons } from './DialogButtons';
@@ -45,47 +46,83 @@ interface Props {
   verb: string;
   size?: number;
   disabled?: boolean;
+  /** A field says what is wrong with it, which pressing the button shows. */
+  invalid?: boolean;
   destructive?: boolean;
+  /** The button that closes the dialog. */
+  cancel?: string;
+  /** Further buttons, between the one that closes and the one that saves. */
+  others?: React.ReactNode;
+  /** The dialogs that this one opens; a form in a form would be none. */
+  beside?: React.ReactNode;
   onClose: () => void;
   /** Runs after a save; closes the dialog by default. */
   onSaved?: () => void;
-  /** Saves. If it fails, the dialog stays open and shows why. */
+  /** Saves. If it fails, the dialog stays open and shows why. If it resolves to false, something is left to save. */
   save: () => Promise<unknown>;
-  children: (wrong: Wrong) => React.ReactNode;
+  children: React.ReactNode | ((wrong: Wrong, error: unknown) => React.ReactNode);
 }
 
-/** A form in a dialog. It closes on success and keeps the input on failure. */
+/**
+ * A form in a dialog. It closes on success and keeps the input on failure. While it saves, nothing in it can be changed
+ * and nothing closes it.
+ */
 export function FormDialog(props: Props) {
-  const { title, lead, verb, size = 480, disabled, destructive, onClose, onSaved = onClose, save } = props;
-  const saving = useMutation({ mutationFn: save, onSuccess: onSaved });
+  const {
+    title,
+    lead,
+    verb,
+    size = 480,
+    disabled,
+    invalid,
+    destructive,
+    cancel = 'Cancel',
+    others,
+    onClose,
+    save,
+  } = props;
+  const { onSaved = onClose, beside, children } = props;
+  const [focused, setFocused] = useState<Element | null>(null);
+  const saving = useMutation({ mutationFn: save, onSuccess: (isSaved) => isSaved !== false && onSaved() });
   const { wrong, rest } = fieldErrors(saving.error);
-  const fields = props.children(wrong);
+  const fields = typeof children === 'function' ? children(wrong, saving.error) : children;
+  // A field that is locked loses the focus.
+  useEffect(() => {
+    if (!saving.isPending && focused instanceof HTMLElement && document.activeElement === document.body)
+      focused.focus();
+  }, [saving.isPending, focused]);
   return (
     <Dialog onClose={onClose} size={size} title={title} pending={saving.isPending}>
       <form
         className={styles.form}
         onSubmit={(event) => {
           event.preventDefault();
-          saving.mutate();
+          setFocused(document.activeElement);
+          if (invalid) event.currentTarget.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus();
+          else saving.mutate();
         }}
       >
-        {lead && <p className="soft">{lead}</p>}
-        {fields}
-        <FormError>{rest()}</FormError>
-        <DialogButtons>
-          <Button variant="default" onClick={onClose} disabled={saving.isPending}>
-            Cancel
-          </Button>
-          <Button
-            type="submit"
-            color={destructive ? 'red.8' : undefined}
-            loading={saving.isPending}
-            disabled={disabled}
-          >
-            {verb}
-          </Button>
-        </DialogButtons>
+        <fieldset className={styles.lock} disabled={saving.isPending}>
+          {lead && <p className="soft">{lead}</p>}
+          {fields}
+          <FormError>{rest()}</FormError>
+          <DialogButtons>
+            <Button variant="default" onClick={onClose}>
+              {cancel}
+            </Button>
+            {others}
+            <Button
+              type="submit"
+              color={destructive ? 'red.8' : undefined}
+              loading={saving.isPending}
+              disabled={disabled}
+            >
+              {verb}
+            </Button>
+          </DialogButtons>
+        </fieldset>
       </form>
+      {beside}
     </Dialog>
   );
 }

@@ -1,6 +1,7 @@
 import { Button, Group, getDefaultZIndex, Modal } from '@mantine/core';
 import { type ShouldBlockFn, useBlocker } from '@tanstack/react-router';
 import { useEffect, useMemo } from 'react';
+import { makeStore, useStore } from '~/api/store';
 import { useEscape } from './useEscape';
 import { panelParameters } from './usePanel';
 
@@ -15,10 +16,19 @@ const drafts: Draft[] = [];
 /** The drafts that a navigation loses: all of the page, or those in a dialog that the address no longer opens. */
 function lostBy({ current, next }: Pick<Parameters<ShouldBlockFn>[0], 'current' | 'next'>): Draft[] {
   const leaves = current.pathname !== next.pathname;
-  const closes = panelParameters.some(
-    (parameter) => parameter in current.search && !(parameter in next.search),
-  );
+  const closes = panelParameters.some((parameter) => parameter in current.search && !(parameter in next.search));
   return drafts.filter(({ inDialog }) => leaves || (closes && inDialog));
+}
+
+/** Whether the reader leaves all drafts, which somebody asks before what is no navigation. */
+const asked = makeStore<((leave: boolean) => void) | null>(null);
+
+/** Asks before the drafts of the page are lost. Without drafts the answer is yes. */
+export async function mayLeave(): Promise<boolean> {
+  if (drafts.length === 0) return true;
+  const leaves = await new Promise<boolean>((resolve) => asked.set(resolve));
+  asked.set(null);
+  return leaves;
 }
 
 interface Props {
@@ -43,20 +53,30 @@ export function Leaving({ when, what, inDialog = false }: Props) {
     enableBeforeUnload: when,
     withResolver: true,
   });
+  const ask = useStore(asked);
+  const isAsked = ask !== null && drafts.at(-1) === draft;
   const isBlocked = blocker.status === 'blocked';
-  const stay = () => blocker.reset?.();
-  useEscape(isBlocked, stay);
+  const isOpen = isBlocked || isAsked;
+  function stay() {
+    blocker.reset?.();
+    ask?.(false);
+  }
+  function leave() {
+    blocker.proceed?.();
+    ask?.(true);
+  }
+  useEscape(isOpen, stay);
   return (
     <Modal
-      opened={isBlocked}
+      opened={isOpen}
       onClose={stay}
       closeOnEscape={false}
       title="Leave without saving?"
       zIndex={getDefaultZIndex('popover')} // above the menu of a phone, whose link was pressed
     >
-      <p className="soft">{isBlocked && inWords(lostBy(blocker))} will be lost.</p>
+      <p className="soft">{isOpen && inWords(isBlocked ? lostBy(blocker) : drafts)} will be lost.</p>
       <Group justify="flex-end" mt="lg">
-        <Button variant="default" onClick={() => blocker.proceed?.()}>
+        <Button variant="default" onClick={leave}>
           Leave
         </Button>
         <Button onClick={stay} data-autofocus>

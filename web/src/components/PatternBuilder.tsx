@@ -33,8 +33,7 @@ const eachLabel: Record<Field, string> = {
 export function PatternBuilder({ value, onChange, error }: Props) {
   const parsed = parsePattern(value);
   const [parts, setParts] = useState<Segment[]>(parsed.segments ?? []);
-  const begun =
-    value !== '' && parts.every((part) => part.each || part.field === 'global' || part.value !== '');
+  const begun = value !== '' && parts.every((part) => part.each || part.field === 'global' || part.value !== '');
 
   function build(next: Segment[]) {
     setParts(next);
@@ -48,9 +47,7 @@ export function PatternBuilder({ value, onChange, error }: Props) {
   }
 
   const change = (index: number, part: Segment) => build(parts.with(index, part));
-  const free = fields.filter(
-    ({ value: field }) => field === 'attr' || !parts.some((part) => part.field === field),
-  );
+  const free = fields.filter(({ value: field }) => field === 'attr' || !parts.some((part) => part.field === field));
   const next = free.find(({ value: field }) => field !== 'global');
 
   return (
@@ -151,11 +148,7 @@ function Part({ part, parts, only, onChange, onRemove }: PartProps) {
           aria-label="Value"
           className={styles.value}
           placeholder={
-            part.field === 'endpoint'
-              ? '/api/* or POST /v1/charges'
-              : part.field === 'ip'
-                ? '203.0.113.0/24'
-                : ''
+            part.field === 'endpoint' ? '/api/* or POST /v1/charges' : part.field === 'ip' ? '203.0.113.0/24' : ''
           }
           value={part.field === 'endpoint' ? endpointText(part) : part.value}
           onChange={(event) => onChange({ ...part, ...readValue(part.field, event.currentTarget.value) })}

@@ -27,8 +27,7 @@ export function SidePanel({ opened, onClose, title, beside, onPrevious, onNext, 
   const isWide = useMediaQuery(wide, undefined, { getInitialValueInEffect: false });
   const id = useId();
   // On a narrow screen the panel is a modal itself.
-  const isOnTop = () =>
-    opened && document.querySelectorAll('[aria-modal="true"]').length === (isWide ? 0 : 1);
+  const isOnTop = () => opened && document.querySelectorAll('[aria-modal="true"]').length === (isWide ? 0 : 1);
   useHotkeys([
     ['k', () => isOnTop() && onPrevious?.()],
     ['j', () => isOnTop() && onNext?.()],

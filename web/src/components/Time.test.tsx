@@ -9,9 +9,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const ago = (seconds: number) => (
-  <RelativeTime key={seconds} at={new Date(start - seconds * 1000).toISOString()} />
-);
+const ago = (seconds: number) => <RelativeTime key={seconds} at={new Date(start - seconds * 1000).toISOString()} />;
 
 test('ages that were drawn at different times are of one moment', () => {
   vi.useFakeTimers({ now: start });

@@ -48,6 +48,15 @@ export function useNow(every = 5_000): number {
   return useSyncExternalStore(subscribe, read);
 }
 
+/** The latest of some moments that is over by the server's clock, or -Infinity. Another one that passes draws anew. */
+export function useLastPassed(moments: number[]): number {
+  const { subscribe, read } = clockOf(1000);
+  return useSyncExternalStore(subscribe, () => {
+    const now = read();
+    return moments.reduce((last, moment) => (moment <= now && moment > last ? moment : last), Number.NEGATIVE_INFINITY);
+  });
+}
+
 /** "3 min ago", with the exact time on hover. */
 export function RelativeTime({ at }: { at: string }) {
   const now = useNow();

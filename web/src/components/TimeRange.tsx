@@ -22,8 +22,7 @@ export function useTimeRange(fallback = '1h') {
     text,
     moves: parseRange(text, 0) === null || isNamedRange(text),
     /** The moments as of now, in milliseconds. */
-    at: (now: number) =>
-      parseRange(text, now) ?? parseRange(fallback, now) ?? { from: now - 3_600_000, until: now },
+    at: (now: number) => parseRange(text, now) ?? parseRange(fallback, now) ?? { from: now - 3_600_000, until: now },
     set,
     /** Sets a range chosen on a chart, in seconds. */
     brush: (from: number, until: number) => set(between(from * 1000, until * 1000)),
@@ -99,11 +98,7 @@ function CustomRange({ from, until, onClose, onChosen }: CustomProps) {
     >
       {() => (
         <Group grow align="flex-start" gap={8}>
-          <MomentField
-            label="From"
-            value={texts.from}
-            onChange={(text) => setTexts({ ...texts, from: text })}
-          />
+          <MomentField label="From" value={texts.from} onChange={(text) => setTexts({ ...texts, from: text })} />
           <MomentField
             label="Until"
             value={texts.until}

@@ -71,8 +71,7 @@ export function NeedsFactor() {
         </Button>
       }
     >
-      This is open only to accounts that sign in with a one-time code too. It takes a minute and an
-      authenticator app.
+      This is open only to accounts that sign in with a one-time code too. It takes a minute and an authenticator app.
     </EmptyState>
   );
 }
@@ -85,13 +84,7 @@ function title(error: unknown): string {
 }
 
 /** Shown instead of a screen that the reader’s role does not allow. */
-export function NoPermission({
-  need,
-  children,
-}: {
-  need?: keyof typeof leastRole;
-  children?: React.ReactNode;
-}) {
+export function NoPermission({ need, children }: { need?: keyof typeof leastRole; children?: React.ReactNode }) {
   return (
     <div className={styles.state}>
       <div className={styles.icon}>

@@ -1,4 +1,5 @@
 import { type NotificationData, notifications } from '@mantine/notifications';
+import { randomID } from '~/api/client';
 import { ProblemError, sentence } from '~/api/problem';
 import styles from './toast.module.css';
 
@@ -27,7 +28,7 @@ function show(data: NotificationData, autoClose: number): void {
  * to do stays longer.
  */
 export function done(message: string, act?: Act): void {
-  const id = crypto.randomUUID();
+  const id = randomID();
   const run = () => {
     notifications.hide(id);
     act?.run();
@@ -47,5 +48,5 @@ export function done(message: string, act?: Act): void {
 export function failed(what: string, error: unknown): void {
   const request = error instanceof ProblemError ? error.document.request_id : undefined;
   const message = request ? `${sentence(error)} (request ${request})` : sentence(error);
-  show({ id: crypto.randomUUID(), title: what, message, color: 'red.8', role: 'alert' }, 10_000);
+  show({ id: randomID(), title: what, message, color: 'red.8', role: 'alert' }, 10_000);
 }

@@ -1,6 +1,6 @@
 import type { Rule } from '~/api/types';
-import { type Algorithm, hasRate, hasWindow, type Limit } from './rate';
-import { formatDuration, isCalendar } from './window';
+import { type Algorithm, hasRate, hasWindow, type Limit, perUnit, type RateUnit, unitOf } from './rate';
+import { isCalendar, windowSeconds } from './window';
 
 /** What limits of an algorithm do, for those who choose one. */
 export const algorithms: Record<Algorithm, { label: string; promise: string; burst: string }> = {
@@ -79,11 +79,7 @@ export function fitted(limit: LimitDraft): LimitDraft {
       : (limit.window ?? '1m');
   return {
     algorithm,
-    rate_per_second: rate
-      ? limit.rate_per_second === 0
-        ? newLimit.rate_per_second
-        : limit.rate_per_second
-      : 0,
+    rate_per_second: rate ? (limit.rate_per_second === 0 ? newLimit.rate_per_second : limit.rate_per_second) : 0,
     rate_unit: limit.rate_unit,
     burst_capacity: listed ? Math.min(burst, 1000) : burst,
     window,
@@ -95,12 +91,28 @@ export function fitted(limit: LimitDraft): LimitDraft {
   };
 }
 
+const lengths: Record<RateUnit, string> = { second: '1s', minute: '1m', hour: '1h', day: '24h' };
+
+/** The limit in another algorithm, with as many requests over time: 6 per minute are 6 in a window of a minute. */
+export function converted(limit: LimitDraft, algorithm: Algorithm): LimitDraft {
+  const next = { ...limit, algorithm };
+  const { number, unit } = perUnit(limit);
+  const length = windowSeconds(limit.window ?? '');
+  if (hasRate(limit.algorithm) && hasWindow(algorithm) && Number.isInteger(number) && number > 0) {
+    next.burst_capacity = number;
+    next.window = lengths[unit];
+  } else if (hasWindow(limit.algorithm) && hasRate(algorithm) && length > 0) {
+    next.rate_per_second = limit.burst_capacity / length;
+    next.rate_unit = unitOf(next.rate_per_second);
+  }
+  return fitted(next);
+}
+
 /** Limits to start with. */
 export const presets: { label: string; limit: (draft: LimitDraft) => LimitDraft }[] = [
   {
     label: 'Strict pacing (burst 1)',
-    limit: (draft) =>
-      fitted({ ...draft, algorithm: 'token_bucket', burst_capacity: 1, refill_interval: null }),
+    limit: (draft) => fitted({ ...draft, algorithm: 'token_bucket', burst_capacity: 1, refill_interval: null }),
   },
   {
     label: 'Burst credit (5 min of the rate)',
@@ -127,20 +139,19 @@ export const presets: { label: string; limit: (draft: LimitDraft) => LimitDraft 
   },
 ];
 
-/** A rule as the audit log has it, whose columns have other names than the API's fields. */
+/** A rule as the audit log has it, without the fields that nobody chose. */
 export function ruleOfImage(image: Record<string, unknown>): Rule {
-  const seconds = (field: string) =>
-    typeof image[field] === 'number' ? formatDuration(image[field] as number) : null;
-  const or = <T>(value: unknown, otherwise: T) => (value ?? otherwise) as T;
-  return {
-    ...(image as unknown as Rule),
-    window: or(image.window_calendar, seconds('window_seconds')),
-    window_zone: or(image.window_zone, null),
-    window_start_day: or(image.window_start_day, null),
-    refill_interval: seconds('refill_interval_seconds'),
-    max_hold: seconds('max_hold_seconds'),
-    notify_at: or(image.notify_at, []),
+  const standard = {
+    window: null,
+    window_zone: null,
+    window_start_day: null,
+    refill_interval: null,
+    max_hold: null,
+    notify_at: [],
+    adapt: null,
+    lease: 'auto',
   };
+  return { ...standard, ...image } as unknown as Rule;
 }
 
 /** Whether a limit has nothing but a rate and a burst, as most have. */

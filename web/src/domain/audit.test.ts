@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import type { AuditEntry } from '~/api/types';
 import { auditEntry } from '../../test/fake';
 import { actorOf } from './actor';
+import { adaptText } from './adapt';
 import { causeOf, changesOf, objectOf, revertable, verbOf } from './audit';
 import { permissions } from './roles';
 
@@ -26,6 +27,19 @@ test('a change shows the values that differ, as people say them, and no bookkeep
   expect(changesOf(raised)).toEqual([{ field: 'Rate', before: '10 per second', after: '30 per minute' }]);
 });
 
+test('the fields of a limit are said as on the rule itself, also those that nobody had chosen', () => {
+  const adapt = { backend: 'search', floor_percent: 20, p99_ms: 300, error_percent: null };
+  const changed = auditEntry({
+    before: { algorithm: 'token_bucket' },
+    after: { algorithm: 'token_bucket', refill_interval: '10s', adapt, lease: 'never' },
+  });
+  expect(changesOf(changed)).toEqual([
+    { field: 'Leases', before: 'auto', after: 'never' },
+    { field: 'Refill interval', before: '–', after: '10s' },
+    { field: 'Adapts to', before: '–', after: adaptText(adapt) },
+  ]);
+});
+
 test('a creation shows all values, and none before', () => {
   const made = auditEntry({ action: 'create', before: null, after: { name: 'pro', is_active: true } });
   expect(changesOf(made)).toEqual([
@@ -35,11 +49,7 @@ test('a creation shows all values, and none before', () => {
 });
 
 test.each([
-  [
-    { kind: 'rule', id: '12' },
-    { key_pattern: 'global', name: 'daily', plan: null },
-    'rule All requests · daily',
-  ],
+  [{ kind: 'rule', id: '12' }, { key_pattern: 'global', name: 'daily', plan: null }, 'rule All requests · daily'],
   [{ kind: 'override', id: '12:a:b' }, {}, 'the override of user a:b on rule 12'],
   [{ kind: 'user', id: '42' }, {}, 'the plan of user 42'],
   [{ kind: 'api_key', id: 'k1' }, { name: 'gateway' }, 'API key gateway'],
@@ -63,19 +73,19 @@ test('members and rules are called by their names while there are some', () => {
 test('what was done to a key or a tenant has its own word', () => {
   const key = { kind: 'api_key', id: 'k1' } as const;
   const moment = '2026-11-21T06:00:00Z';
-  expect(
-    verbOf(auditEntry({ object: key, before: { revoked_at: null }, after: { revoked_at: moment } })),
-  ).toBe('revoked');
+  expect(verbOf(auditEntry({ object: key, before: { revoked_at: null }, after: { revoked_at: moment } }))).toBe(
+    'revoked',
+  );
   const tenant = { kind: 'tenant', id: 'acme' } as const;
-  expect(
-    verbOf(auditEntry({ object: tenant, before: { suspended_at: null }, after: { suspended_at: moment } })),
-  ).toBe('suspended');
-  expect(
-    verbOf(auditEntry({ object: tenant, before: { enforcement: 'on' }, after: { enforcement: 'shadow' } })),
-  ).toBe('stopped enforcement of');
-  expect(
-    verbOf(auditEntry({ object: tenant, before: { enforcement: 'shadow' }, after: { enforcement: 'on' } })),
-  ).toBe('resumed enforcement of');
+  expect(verbOf(auditEntry({ object: tenant, before: { suspended_at: null }, after: { suspended_at: moment } }))).toBe(
+    'suspended',
+  );
+  expect(verbOf(auditEntry({ object: tenant, before: { enforcement: 'on' }, after: { enforcement: 'shadow' } }))).toBe(
+    'stopped enforcement of',
+  );
+  expect(verbOf(auditEntry({ object: tenant, before: { enforcement: 'shadow' }, after: { enforcement: 'on' } }))).toBe(
+    'resumed enforcement of',
+  );
   expect(verbOf(raised)).toBe('changed');
 });
 

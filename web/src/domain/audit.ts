@@ -4,7 +4,6 @@ import { exactTime } from './format';
 import { type RateUnit, rateSentence } from './rate';
 import type { Permissions } from './roles';
 import { fieldLabels, ruleTitle } from './rule';
-import { formatDuration } from './window';
 
 /** The audit log in words: who did what to what, and which values changed. */
 type Row = Record<string, unknown>;
@@ -82,6 +81,7 @@ const causes: Record<string, string> = {
   rotate: 'key rotation',
   keep: 'decision about a leaver’s key',
   'rotate secret': 'new signing secret',
+  'new URL': 'new URL of a webhook',
 };
 
 /** "Each user · daily · free" */
@@ -186,38 +186,12 @@ export function changesOf(entry: AuditEntry): Change[] {
     .filter((change) => change.before !== change.after);
 }
 
-/** The row without columns that a limit of its algorithm leaves empty, and its window in one. */
+/** The row in words. A rule's image has its lease only if somebody chose one. */
 function plain(row: Row | null): Row | null {
   if (!row) return null;
-  const {
-    window_seconds,
-    window_calendar,
-    refill_interval_seconds,
-    max_hold_seconds,
-    never_leased,
-    ...rest
-  } = row;
-  const {
-    adapt_backend: backend,
-    adapt_floor_percent: floor_percent,
-    adapt_p99_ms: p99_ms,
-    adapt_error_percent: error_percent,
-    ...others
-  } = rest;
-  const seconds = (value: unknown) => (typeof value === 'number' ? formatDuration(value) : undefined);
-  const window = {
-    window: window_calendar ?? seconds(window_seconds),
-    refill_interval: seconds(refill_interval_seconds),
-    max_hold: seconds(max_hold_seconds),
-    lease: never_leased === undefined ? undefined : never_leased ? 'never' : 'auto',
-    adapt: backend ? adaptText({ backend, floor_percent, p99_ms, error_percent } as Adapt) : undefined,
-  };
-  const parts = ['window_zone', 'window_start_day', 'notify_at'];
-  return Object.fromEntries(
-    Object.entries({ ...others, ...window }).filter(
-      ([field, value]) => value !== undefined && (value !== null || !parts.includes(field)),
-    ),
-  );
+  const shown: Row = 'algorithm' in row ? { lease: 'auto', ...row } : { ...row };
+  if (shown.adapt) shown.adapt = adaptText(shown.adapt as Adapt);
+  return shown;
 }
 
 function label(field: string): string {

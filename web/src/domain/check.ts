@@ -50,8 +50,7 @@ export function statusOf({ decision }: Explanation): { code: number; text: strin
 export function verdict(explanation: Explanation): string {
   const { decision, rules } = explanation;
   const bypass = rules.find(({ action, mode }) => action === 'bypass' && mode === 'enforce');
-  if (decision.allowed && bypass)
-    return `Allowed by the bypass ${bypass.key_pattern}. No other rule applies.`;
+  if (decision.allowed && bypass) return `Allowed by the bypass ${bypass.key_pattern}. No other rule applies.`;
   if (decision.allowed && rules.length > 0 && rules.every(({ mode }) => mode === 'shadow')) {
     return 'All matching rules are in shadow mode. They report, and deny nothing.';
   }

@@ -70,8 +70,6 @@ test('a time says its zone once: UTC as itself, others by their offset', () => {
     new Intl.DateTimeFormat('en-GB', { timeZone: 'Europe/Berlin', timeZoneName });
   expect(zoneOf(at, berlin('longOffset'))).toBe('UTC+01:00');
   expect(zoneOf(at, berlin('shortOffset'))).toBe('UTC+1');
-  expect(zoneOf(at, new Intl.DateTimeFormat('en-GB', { timeZone: 'UTC', timeZoneName: 'longOffset' }))).toBe(
-    'UTC',
-  );
+  expect(zoneOf(at, new Intl.DateTimeFormat('en-GB', { timeZone: 'UTC', timeZoneName: 'longOffset' }))).toBe('UTC');
   expect(exactTime(at)).toMatch(/^2[12] Nov 2026, \d\d:\d\d:56 UTC/);
 });

@@ -35,9 +35,7 @@ describe('rates are read and described as the server does', () => {
   test.each(cases.rates)('$text', ({ text, per_second, unit, burst, limit }) => {
     const rate = parseRate(text, 'second');
     expect(rate).toEqual({ rate_per_second: per_second, rate_unit: unit });
-    expect(limitSentence({ rate_per_second: per_second, rate_unit: unit, burst_capacity: burst })).toBe(
-      limit,
-    );
+    expect(limitSentence({ rate_per_second: per_second, rate_unit: unit, burst_capacity: burst })).toBe(limit);
   });
 
   test.each(cases.invalid_rates)('%j is refused', (text) => {

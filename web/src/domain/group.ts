@@ -27,15 +27,17 @@ export function groupFilter({ by, value }: { by: TopBy; value: string }) {
   return { [by === 'network' ? 'ip' : by]: value };
 }
 
-/** Whether a rule matches nothing any more. */
+/** Whether a rule or an override has ended, by the server's clock. */
 export function hasExpired({ expires_at }: Pick<Rule, 'expires_at'>, now: number): boolean {
   return expires_at !== null && Date.parse(expires_at) <= now;
 }
 
+/** Whether a rule takes part in decisions. */
+export function isOn(rule: Pick<Rule, 'is_active' | 'expires_at'>, now: number): boolean {
+  return rule.is_active && !hasExpired(rule, now);
+}
+
 /** Whether denials of other values, or of earlier checks, are missing in the figures of a ranking. */
-export function isLowerBound({
-  unattributed,
-  looked_back_to,
-}: Pick<Top, 'unattributed' | 'looked_back_to'>): boolean {
+export function isLowerBound({ unattributed, looked_back_to }: Pick<Top, 'unattributed' | 'looked_back_to'>): boolean {
   return unattributed > 0 || looked_back_to !== null;
 }

@@ -161,10 +161,7 @@ class Scanner {
       );
     }
     if (text === '') {
-      throw this.error(
-        start,
-        "expected a value, found nothing; a value that contains ':' is written in double quotes",
-      );
+      throw this.error(start, "expected a value, found nothing; a value that contains ':' is written in double quotes");
     }
     if (spaceAround.test(text)) {
       throw this.error(
@@ -321,10 +318,7 @@ function printSegment(segment: Segment): string {
   if (segment.each) return `${nameOf(segment)}:${placeholderOf(segment)}`;
   const { value, field } = segment;
   const quoted =
-    /[:"]/.test(value) ||
-    spaceAround.test(value) ||
-    braced.test(value) ||
-    (field === 'endpoint' && /[ *]/.test(value));
+    /[:"]/.test(value) || spaceAround.test(value) || braced.test(value) || (field === 'endpoint' && /[ *]/.test(value));
   const text = quoted ? `"${value.replaceAll('"', '""')}"` : value;
   return `${nameOf(segment)}:${segment.method ? `${segment.method} ` : ''}${text}${segment.below ? '*' : ''}`;
 }
@@ -345,8 +339,7 @@ export function patternInWords(text: string): string {
   const split = segments.filter(({ each }) => each);
   const fixed = segments.filter(({ each }) => !each);
   const who = split.map(noun).join(' and ');
-  if (split.length === 0)
-    return upper([...fixed.slice(0, 1).map(place), ...fixed.slice(1).map(within)].join(' '));
+  if (split.length === 0) return upper([...fixed.slice(0, 1).map(place), ...fixed.slice(1).map(within)].join(' '));
   return upper(`each ${who}${fixed.length > 0 ? ` ${fixed.map(within).join(', ')}` : ''}`);
 }
 

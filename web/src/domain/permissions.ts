@@ -21,12 +21,5 @@ export const permissionWords: Record<Permission, { label: string; description: s
 
 const areas = ['manage', 'read', 'rules', 'users', 'settings', 'members', 'keys', 'alerts'] as const;
 
-export const tenantPermissions: readonly Permission[] = [
-  'check',
-  'explain',
-  'refund',
-  'report',
-  'lease',
-  ...areas,
-];
+export const tenantPermissions: readonly Permission[] = ['check', 'explain', 'refund', 'report', 'lease', ...areas];
 export const servicePermissions: readonly Permission[] = ['tenants', 'accounts', ...areas];

@@ -7,8 +7,7 @@ const all = Object.keys(algorithms) as Algorithm[];
 const allowedIn = (outcomes: Outcome[], from: number, until: number) =>
   outcomes.filter(({ at, allowed }) => allowed && at >= from && at < until).length;
 /** The most that passed in any interval as long as a window. */
-const most = (outcomes: Outcome[]) =>
-  Math.max(...outcomes.map(({ at }) => allowedIn(outcomes, at, at + windowLength)));
+const most = (outcomes: Outcome[]) => Math.max(...outcomes.map(({ at }) => allowedIn(outcomes, at, at + windowLength)));
 
 test('all algorithms see the same traffic, and each denies some of it', () => {
   expect(arrivals.toSorted((a, b) => a - b)).toEqual(arrivals);
@@ -40,9 +39,7 @@ test('only a queue lets requests wait, and it lets them out one a second', () =>
 
 test('only concurrency holds places, never more than five', () => {
   const held = pictureOf('concurrency').filter(({ allowed }) => allowed);
-  expect(
-    Math.max(...held.map(({ at }) => held.filter((one) => one.at <= at && one.endsAt > at).length)),
-  ).toBe(5);
+  expect(Math.max(...held.map(({ at }) => held.filter((one) => one.at <= at && one.endsAt > at).length))).toBe(5);
   expect(pictureOf('token_bucket').every(({ goesAt, endsAt }) => goesAt === endsAt)).toBe(true);
 });
 

@@ -13,9 +13,7 @@ test.each(proxies)('$label: the file that is shown is the one that is tested', (
   expect(proxyFile(value, 'https://limits.example.com')).toEqual({ code: tested(value), hasAddress: false });
   if (value === 'envoy') return;
   // As the tests of the proxies replace them.
-  const replaced = tested(value)
-    .replaceAll('127.0.0.1:8080', 'limits:80')
-    .replaceAll('slk_YOUR_KEY', 'slk_1');
+  const replaced = tested(value).replaceAll('127.0.0.1:8080', 'limits:80').replaceAll('slk_YOUR_KEY', 'slk_1');
   expect(proxyFile(value, 'http://limits', 'slk_1')).toEqual({ code: replaced, hasAddress: true });
 });
 
@@ -27,9 +25,7 @@ test.each([
   const { static_resources: shown } = parse(proxyFile('envoy', url, 'slk_1').code);
   const { static_resources: saved } = parse(tested('envoy'));
   const addresses = ({ clusters }: typeof shown) =>
-    clusters.map(
-      (cluster: typeof shown) => cluster.load_assignment.endpoints[0].lb_endpoints[0].endpoint.address,
-    );
+    clusters.map((cluster: typeof shown) => cluster.load_assignment.endpoints[0].lb_endpoints[0].endpoint.address);
   expect(addresses(shown)).toEqual([addresses(saved)[0], { socket_address: { address, port_value } }]);
   expect(JSON.stringify(shown)).toContain('"slk_1"');
 });

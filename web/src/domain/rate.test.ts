@@ -1,10 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import {
+  likelyBurst,
   limitProblems,
   limitSentence,
   parseRate,
   perSecond,
   perUnit,
+  type Rate,
   type RateUnit,
   rateShort,
   times,
@@ -105,6 +107,22 @@ describe('typed rates', () => {
   ])('%s is none', (text) => {
     expect(parseRate(text, 'second')).toBeNull();
   });
+});
+
+test.each([
+  ['10/s', 10],
+  ['600/min', 10],
+  ['864000/day', 10],
+  ['1500/s', 1500],
+  ['1/s', 5],
+  ['60/min', 5],
+  ['6/min', 5],
+  ['1000/day', 5],
+  ['3/hour', 3],
+  ['1/hour', 1],
+  ['1/day', 1],
+])('a rate of %s that is typed without a burst bursts to %i', (text, burst) => {
+  expect(likelyBurst(parseRate(text, 'second') as Rate)).toBe(burst);
 });
 
 test('a limit is judged as the server judges it', () => {

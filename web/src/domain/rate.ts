@@ -74,8 +74,7 @@ export function perUnit(rate: Rate): { number: number; unit: RateUnit } {
   const lastBits = 2 * Number.EPSILON * rate_per_second;
   for (let digits = 1; digits <= 15; digits++) {
     const number = Number(scaled.toPrecision(digits));
-    if (Math.abs(number / seconds[rate_unit] - rate_per_second) <= lastBits)
-      return { number, unit: rate_unit };
+    if (Math.abs(number / seconds[rate_unit] - rate_per_second) <= lastBits) return { number, unit: rate_unit };
   }
   return { number: rounded(scaled), unit: rate_unit };
 }
@@ -93,9 +92,7 @@ export function times(limit: Limit, factor: number): Limit {
 
 export function sameLimit(a: Limit, b: Limit): boolean {
   return (
-    a.rate_per_second === b.rate_per_second &&
-    a.rate_unit === b.rate_unit &&
-    a.burst_capacity === b.burst_capacity
+    a.rate_per_second === b.rate_per_second && a.rate_unit === b.rate_unit && a.burst_capacity === b.burst_capacity
   );
 }
 
@@ -107,9 +104,7 @@ export function shapeOf(limit: Limit) {
 
 /** The unit that says a rate in a whole number, for rates that come without the one somebody typed. */
 export function unitOf(rate_per_second: number): RateUnit {
-  return (
-    units.find((unit) => Number.isInteger(perUnit({ rate_per_second, rate_unit: unit }).number)) ?? 'second'
-  );
+  return units.find((unit) => Number.isInteger(perUnit({ rate_per_second, rate_unit: unit }).number)) ?? 'second';
 }
 
 const short: Record<RateUnit, string> = { second: 's', minute: 'min', hour: 'h', day: 'd' };
@@ -196,6 +191,14 @@ export function parseRate(text: string, fallback: RateUnit): Rate | null {
   return { rate_per_second: perSecond(number, unit), rate_unit: unit };
 }
 
+/**
+ * The burst of a rate that was typed without one, whatever unit it was typed in: what comes in a second, and at least 5
+ * if an hour brings that many. With a burst of 1, "6/min" would deny the second of two requests that come together.
+ */
+export function likelyBurst({ rate_per_second: rate }: Rate): number {
+  return Math.max(1, Math.ceil(rate), Math.min(5, Math.round(rate * 3600)));
+}
+
 /** What to type, for a text that is no rate. */
 export const notARate = 'must be a number per second, minute, hour or day, such as 10/s, 0.5/min or 1000/day';
 
@@ -216,8 +219,7 @@ export function limitProblems(limit: Limit): LimitProblems {
   const problems: LimitProblems = {};
   const { rate_per_second: rate, burst_capacity: burst, algorithm } = limit;
   if (!hasRate(algorithm)) {
-    const most =
-      algorithm === 'sliding_window_log' || algorithm === 'concurrency' ? bounds.maxListed : bounds.maxBurst;
+    const most = algorithm === 'sliding_window_log' || algorithm === 'concurrency' ? bounds.maxListed : bounds.maxBurst;
     if (!Number.isInteger(burst) || burst < 1 || burst > most) {
       problems.burst = `must be a whole number from 1 to ${exact.format(most)}`;
     }

@@ -56,8 +56,7 @@ export function examples(segments: Segment[]): Match[] {
   if (split) requests.push(lacking(split, base));
   const beneath = segments.find(({ below }) => below);
   if (beneath) requests.push({ ...base, endpoint: beneath.value.slice(0, -1) || '/' });
-  if (segments.every(({ field }) => field === 'global'))
-    requests.push({ ...base, user: '43', ip: '198.51.100.7' });
+  if (segments.every(({ field }) => field === 'global')) requests.push({ ...base, user: '43', ip: '198.51.100.7' });
   const seen = new Set<string>();
   return requests
     .filter((request) => {
@@ -88,9 +87,7 @@ function other({ field, attribute = '', method }: Segment, base: Request): Reque
     case 'attr':
       return { ...base, attributes: { ...base.attributes, [attribute]: 'other' } };
     case 'endpoint':
-      return method
-        ? { ...base, method: method === 'GET' ? 'POST' : 'GET' }
-        : { ...base, endpoint: '/other' };
+      return method ? { ...base, method: method === 'GET' ? 'POST' : 'GET' } : { ...base, endpoint: '/other' };
     case 'global':
       return base;
   }

@@ -2,10 +2,7 @@ import { expect, test } from 'vitest';
 import { ruleLabel, ruleTitle } from './rule';
 
 test.each([
-  [
-    { key_pattern: 'user:{user_id}:endpoint:/api/reports', name: '', plan: null },
-    'Each user on /api/reports',
-  ],
+  [{ key_pattern: 'user:{user_id}:endpoint:/api/reports', name: '', plan: null }, 'Each user on /api/reports'],
   [{ key_pattern: 'ip:203.0.113.9', name: 'temporary', plan: null }, 'Address 203.0.113.9 · temporary'],
   [{ key_pattern: 'endpoint:/internal/*', name: '', plan: null }, 'Everything below /internal/'],
 ])('%o is called %s', (rule, title) => {

@@ -1,3 +1,4 @@
+import { isStatus } from '~/api/problem';
 import type { Rule, ScheduledChange, ScheduledRule } from '~/api/types';
 import { moment, momentSpan } from './format';
 import { modeLabels, ruleEffect } from './rule';
@@ -45,4 +46,16 @@ export function becomes(rule: Rule, change: ScheduledRule['change']): string {
   ]
     .filter(Boolean)
     .join(', ');
+}
+
+/** Why rules were not scheduled, in words: the server names them by their place in the request. */
+export function refusal(error: unknown): unknown {
+  if (isStatus(error, 409)) return new Error(error.message);
+  if (!isStatus(error, 412)) return error;
+  const isGone = error.document.errors?.some(({ detail }) => detail.includes('removed'));
+  return new Error(
+    isGone
+      ? 'Somebody else removed the rule. Nothing was scheduled.'
+      : 'Somebody else changed the rule meanwhile. Nothing was scheduled: open it again.',
+  );
 }

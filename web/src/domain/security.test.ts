@@ -35,11 +35,7 @@ test('neighbours that read the same are one entry, from the first of them to the
     event(3, { kind: 'denied', succeeded: false }),
     event(2),
   ];
-  const folded = foldEqual(events).map(({ event_id, count, since }) => [
-    event_id,
-    count,
-    since.slice(14, 16),
-  ]);
+  const folded = foldEqual(events).map(({ event_id, count, since }) => [event_id, count, since.slice(14, 16)]);
   expect(folded).toEqual([
     ['9', 4, '08'],
     ['7', 1, '07'],

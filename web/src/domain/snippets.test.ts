@@ -34,15 +34,12 @@ test.each(
   await expect(code).toMatchFileSnapshot(`${folder}/${name}.${extension}`);
 });
 
-test.each(languages)(
-  '$label takes the key from the environment, and can be left without a check',
-  ({ value }) => {
-    const code = snippet(value, url, {});
-    expect(code).toContain('http://127.0.0.1:8080');
-    expect(code).not.toContain('8080//');
-    expect(code).toContain('SLUICE_KEY');
-  },
-);
+test.each(languages)('$label takes the key from the environment, and can be left without a check', ({ value }) => {
+  const code = snippet(value, url, {});
+  expect(code).toContain('http://127.0.0.1:8080');
+  expect(code).not.toContain('8080//');
+  expect(code).toContain('SLUICE_KEY');
+});
 
 test('a look is a look in Go, where 0 is the default cost', () => {
   expect(snippet('go', url, { cost: 0 })).toContain('Look: true');

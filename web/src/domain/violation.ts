@@ -93,8 +93,7 @@ function short(violation: Violation): string {
   if (algorithm === 'leaky_bucket') return `${queue(violation)}${later}`;
   const name = bucket(violation);
   const begin = `${name[0]?.toUpperCase()}${name.slice(1)}${limit ? ` (${limit})` : ''}`;
-  const lacked =
-    held === null ? 'was empty' : `held ${tokens(held)} and a request takes ${exactNumber(cost)}`;
+  const lacked = held === null ? 'was empty' : `held ${tokens(held)} and a request takes ${exactNumber(cost)}`;
   return `${begin} ${lacked}${later}`;
 }
 

@@ -34,9 +34,7 @@ export function isCalendar(text: string | null | undefined): text is CalendarUni
 }
 
 /** A window's length or unit, or what to type instead. */
-export function parseWindow(
-  text: string,
-): { seconds: number } | { calendar: CalendarUnit } | { error: string } {
+export function parseWindow(text: string): { seconds: number } | { calendar: CalendarUnit } | { error: string } {
   if (isCalendar(text)) return { calendar: text };
   const length = parseDuration(text);
   if ('seconds' in length) return length;

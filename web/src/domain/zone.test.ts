@@ -21,14 +21,11 @@ test('a reader who chose UTC reads and types UTC', async () => {
   expect(fieldMoment('2026-07-21T06:33')).toBe(at);
 });
 
-test.each([[null], ['local'], ['nonsense']])(
-  'by a choice of %s times are those of the browser',
-  async (choice) => {
-    const { zone, timeZone } = await choose(choice);
-    expect(zone).toBe('local');
-    expect(timeZone).toBeUndefined();
-  },
-);
+test.each([[null], ['local'], ['nonsense']])('by a choice of %s times are those of the browser', async (choice) => {
+  const { zone, timeZone } = await choose(choice);
+  expect(zone).toBe('local');
+  expect(timeZone).toBeUndefined();
+});
 
 test.each(['local', 'utc'] as const)('what a %s field shows is what it means', async (choice) => {
   const { fieldText, fieldMoment } = await choose(choice);
@@ -39,16 +36,13 @@ test.each(['local', 'utc'] as const)('what a %s field shows is what it means', a
 test.each([
   ['2026-10-23T06:33:00Z', 'Fri 23 Oct 2026, 08:33 UTC+2 to Mon 26 Oct 2026, 07:33 UTC+1'],
   ['2026-10-25T06:33:00Z', 'Sun 25 Oct 2026, 07:33 to Mon 26 Oct 2026, 07:33 UTC+1'],
-])(
-  'a span from %s names the offset of both ends only if summer time ends in between',
-  async (from, words) => {
-    vi.stubEnv('TZ', 'Europe/Berlin');
-    await choose(null);
-    const { whenWords } = await import('./scheduled');
-    expect(whenWords({ starts_at: from, ends_at: '2026-10-26T06:33:00Z' })).toBe(words);
-    vi.unstubAllEnvs();
-  },
-);
+])('a span from %s names the offset of both ends only if summer time ends in between', async (from, words) => {
+  vi.stubEnv('TZ', 'Europe/Berlin');
+  await choose(null);
+  const { whenWords } = await import('./scheduled');
+  expect(whenWords({ starts_at: from, ends_at: '2026-10-26T06:33:00Z' })).toBe(words);
+  vi.unstubAllEnvs();
+});
 
 test.each([
   ['2026-07-21T22:30:00Z', '2026-07-20T22:00:00Z', 24],

@@ -1,6 +1,7 @@
 import { Menu, SegmentedControl, useMantineColorScheme } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
 import { IconLogout, IconSelector, IconUser } from '~/components/icons';
+import { mayLeave } from '~/components/Leaving';
 import { failed } from '~/components/toast';
 import { ZoneChoice } from '~/components/ZoneChoice';
 import { useSession, useSignOut } from '~/session';
@@ -45,7 +46,9 @@ export function AccountMenu() {
         <Menu.Divider />
         <Menu.Item
           leftSection={<IconLogout size={15} />}
-          onClick={() => signOut().catch((error) => failed('Could not sign out', error))}
+          onClick={async () => {
+            if (await mayLeave()) signOut().catch((error) => failed('Could not sign out', error));
+          }}
         >
           Sign out
         </Menu.Item>

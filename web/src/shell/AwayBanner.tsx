@@ -32,8 +32,7 @@ export function AwayBanner() {
     <div className={styles.banner} role="status">
       <IconAlert size={15} aria-hidden />
       <span>
-        <strong>Cannot reach the server.</strong> This page may be out of date. Your input is kept.
-        Reconnecting …
+        <strong>Cannot reach the server.</strong> This page may be out of date. Your input is kept. Reconnecting …
       </span>
     </div>
   );

@@ -119,9 +119,7 @@ function useGroups(query: string): { label: string; entries: Entry[] }[] {
   ].map(({ label, entries }) => ({
     label,
     entries: entries
-      .filter(
-        (entry) => fits(entry, label === kind ? rest : query) && (!entry.asked || /\bsched/i.test(query)),
-      )
+      .filter((entry) => fits(entry, label === kind ? rest : query) && (!entry.asked || /\bsched/i.test(query)))
       .slice(0, query ? 20 : most),
   }));
   const addresses = { label: 'Addresses', entries: useAddress(tenant, rest) };
@@ -133,8 +131,7 @@ function useGroups(query: string): { label: string; entries: Entry[] }[] {
     // Every id is a user, so one that nobody has seen is offered last, and not for an address.
     { label: 'Other user', entries: kind === 'Users' || addresses.entries.length === 0 ? users.unknown : [] },
   ].filter(
-    ({ label, entries }) =>
-      entries.length > 0 && (kind === undefined || label === kind || label === 'Other user'),
+    ({ label, entries }) => entries.length > 0 && (kind === undefined || label === kind || label === 'Other user'),
   );
 }
 
@@ -174,9 +171,7 @@ function useActions(tenant: string | undefined): Entry[] {
       icon: <IconRules size={16} />,
       go: () => navigate({ to: '/t/$tenant/rules/new', params: { tenant } }),
     },
-    ...limits
-      .filter(({ rule_id }) => String(rule_id) !== here)
-      .map((rule) => ({ ...schedule(rule), asked: true })),
+    ...limits.filter(({ rule_id }) => String(rule_id) !== here).map((rule) => ({ ...schedule(rule), asked: true })),
   ];
 }
 
@@ -216,6 +211,8 @@ function useScreens(tenant: string | undefined): Entry[] {
     entries.push({ id: 'tenants', label: 'All tenants', icon: <IconTenants size={16} />, go: tenants });
     const mail = () => navigate({ to: '/platform/mail' });
     entries.push({ id: 'mail', label: 'Mail', icon: <IconMail size={16} />, go: mail });
+    const jobs = () => navigate({ to: '/platform/jobs' });
+    entries.push({ id: 'jobs', label: 'Jobs', icon: <IconClock size={16} />, go: jobs });
     const security = () => navigate({ to: '/platform/security-log' });
     entries.push({ id: 'security-log', label: 'Security log', icon: <IconShield size={16} />, go: security });
     const signIn = () => navigate({ to: '/platform/sign-in' });
@@ -308,9 +305,7 @@ function useUsers(tenant: string | undefined, text: string): { known: Entry[]; u
   const isAsked = prefix === id && (isError || (!!data && !isPlaceholderData));
   const isKnown = found.some(({ user_id }) => user_id === id);
   return {
-    known: found.map(({ user_id, plan }) =>
-      entry(user_id, `User ${user_id}`, plan ? `on ${plan}` : undefined),
-    ),
+    known: found.map(({ user_id, plan }) => entry(user_id, `User ${user_id}`, plan ? `on ${plan}` : undefined)),
     unknown: isKnown || !isAsked ? [] : [entry(id, `Open user ${id}`, 'Not seen recently')],
   };
 }

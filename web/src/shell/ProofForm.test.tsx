@@ -62,8 +62,7 @@ test('an account with a second factor shows its code before it leaves', async ()
   const own = { ...session(), account: account({ second_factor: true }) };
   const { requests, user } = await refused(
     {
-      [confirm]: () =>
-        problem(400, 'invalid-request', { errors: [{ pointer: '/code', detail: 'is wrong' }] }),
+      [confirm]: () => problem(400, 'invalid-request', { errors: [{ pointer: '/code', detail: 'is wrong' }] }),
     },
     own,
   );

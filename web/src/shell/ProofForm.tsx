@@ -12,7 +12,7 @@ import { Query } from '~/components/Query';
 import styles from './ProofForm.module.css';
 
 const title = 'Confirm that it is you';
-const lead = 'This change is dangerous, and you signed in more than 10 minutes ago.';
+const lead = 'This change needs a recent sign-in, and you signed in more than 10 minutes ago.';
 
 /**
  * The forms of the dialog: the password, or signing in again at a linked provider; and, of an account with a second factor, a
@@ -87,15 +87,11 @@ function AtProvider({ needsCode }: { needsCode: boolean }) {
           {(items) => {
             const providers = items.flatMap(({ provider }) => provider ?? []);
             if (providers.length === 0) {
-              return (
-                <p>No way to confirm is linked with your account. Sign out, and sign in again as before.</p>
-              );
+              return <p>No way to confirm is linked with your account. Sign out, and sign in again as before.</p>;
             }
             return (
               <>
-                <p>
-                  Sign in again where you usually do. You come back to this page, and make the change again.
-                </p>
+                <p>Sign in again where you usually do. You come back to this page, and make the change again.</p>
                 {needsCode && <CodeInput value={code} onChange={setCode} error={codeError} />}
                 {providers.map(({ slug, name }) => (
                   <Button

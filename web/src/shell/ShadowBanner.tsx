@@ -44,8 +44,7 @@ function Banner({ tenant, onEnd }: { tenant: Tenant; onEnd: () => void }) {
     <section aria-label="Enforcement" className={styles.banner}>
       <IconGhost size={16} aria-hidden />
       <p>
-        <strong>{tenant.name} is in shadow: nothing is denied.</strong> Every rule only reports what it would
-        deny.{' '}
+        <strong>{tenant.name} is in shadow: nothing is denied.</strong> Every rule only reports what it would deny.{' '}
         {change && (
           <>
             Since <RelativeTime at={change.at} />, by {actorOf(change)}.{' '}

@@ -1,5 +1,6 @@
 import { Link, useLocation, useParams } from '@tanstack/react-router';
 import {
+  IconClock,
   IconKey,
   IconMail,
   IconSearch,
@@ -79,6 +80,12 @@ export function Sidebar({ onFind }: { onFind: () => void }) {
                 <Link to="/platform/mail" className={styles.link}>
                   <IconMail size={16} stroke={1.75} aria-hidden />
                   Mail
+                </Link>
+              </li>
+              <li>
+                <Link to="/platform/jobs" className={styles.link}>
+                  <IconClock size={16} stroke={1.75} aria-hidden />
+                  Jobs
                 </Link>
               </li>
               <li>

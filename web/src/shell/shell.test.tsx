@@ -2,6 +2,7 @@ import { fireEvent, screen, waitFor, within } from '@testing-library/react';
 import { expect, test, vi } from 'vitest';
 import { fakeServer, page, plan, problem, rule, session } from '../../test/fake';
 import { open } from '../../test/render';
+import { live, world } from '../../test/rules';
 import { top } from '../../test/traffic';
 
 test('somebody who is not signed in signs in, and comes to where they wanted to go', async () => {
@@ -19,19 +20,19 @@ test('somebody who is not signed in signs in, and comes to where they wanted to 
   await user.click(screen.getByRole('button', { name: 'Sign in' }));
   await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/try'));
   const sent = requests.find(({ method }) => method === 'POST');
-  expect(sent?.body).toEqual({ email: 'ada@example.com', password: 'secret secret' });
+  expect(sent?.body).toEqual({ email: 'ada@example.com', password: 'secret secret', tenant: 'acme' });
 });
 
 test('a wrong password says so and forgets what was typed', async () => {
   fakeServer({
     'GET /api/v1/session': () => problem(401, 'unauthorized'),
-    'POST /api/v1/session': () => problem(401, 'unauthorized'),
+    'POST /api/v1/session': () => problem(401, 'unauthorized', { detail: 'There is no such account.' }),
   });
   const { user } = open('/sign-in');
   await user.type(await screen.findByLabelText('E-mail'), 'ada@example.com');
   await user.type(screen.getByLabelText('Password'), 'wrong');
   await user.click(screen.getByRole('button', { name: 'Sign in' }));
-  expect((await screen.findByRole('alert')).textContent).toMatch(/is wrong/);
+  expect((await screen.findByRole('alert')).textContent).toBe('There is no such account.');
   expect(screen.getByLabelText('Password')).toHaveProperty('value', '');
 });
 
@@ -52,18 +53,14 @@ const known =
   (ids: string[]) =>
   ({ query }: { query: URLSearchParams }) => ({
     json: {
-      items: ids
-        .filter((id) => id.startsWith(query.get('prefix') ?? ''))
-        .map((user_id) => ({ user_id, plan: null })),
+      items: ids.filter((id) => id.startsWith(query.get('prefix') ?? '')).map((user_id) => ({ user_id, plan: null })),
     },
   });
 
 test('the palette finds screens, rules and users', async () => {
   fakeServer({
     'GET /api/v1/session': session(),
-    'GET /api/v1/tenants/acme/rules': page([
-      rule({ key_pattern: 'endpoint:/api/search', scope: 'endpoint' }),
-    ]),
+    'GET /api/v1/tenants/acme/rules': page([rule({ key_pattern: 'endpoint:/api/search', scope: 'endpoint' })]),
     'GET /api/v1/tenants/acme/plans': page([plan('pro')]),
     'GET /api/v1/tenants/acme/known-users': known(['4200', 'api/search-bot']),
   });
@@ -156,7 +153,7 @@ test('a session that ended elsewhere leads to signing in', async () => {
   await screen.findByRole('heading', { name: 'Try it' });
   ended = true;
   await queries.invalidateQueries();
-  await waitFor(() => expect(router.state.location.pathname).toBe('/sign-in'));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/sign-in/acme'));
   expect(router.state.location.search).toEqual({ next: '/t/acme/try' });
 });
 
@@ -173,7 +170,7 @@ test('what is pressed just when the session ends leads to signing in, not to an 
   ended = true;
   queries.setQueryData(['session'], null); // the shell hears of it a moment later
   fireEvent.click(invite);
-  await waitFor(() => expect(router.state.location.pathname).toBe('/sign-in'));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/sign-in/acme'));
   expect(complaints).not.toHaveBeenCalled();
 });
 
@@ -230,4 +227,18 @@ test('the header of a phone says in which tenant one is', async () => {
   open('/t/acme/try');
   const [header] = await screen.findAllByRole('banner');
   expect(header?.textContent).toMatch(/Sluice.*Tenant: Acme/);
+});
+
+test('signing out with unsaved edits asks first', async () => {
+  const requests = fakeServer({
+    ...world(),
+    'DELETE /api/v1/session': () => ({ status: 204 }),
+  });
+  const { user } = open('/t/acme/rules/1');
+  await user.type(await screen.findByLabelText('Description'), 'x');
+  await user.click(screen.getByRole('button', { name: /^Account/ }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Sign out' }));
+  await user.click(await screen.findByRole('button', { name: 'Stay' }));
+  expect(requests.some(({ method }) => method === 'DELETE')).toBe(false);
+  expect(screen.getByLabelText('Description')).toHaveProperty('value', `${live.description}x`);
 });

@@ -27,8 +27,10 @@ export const screens: Record<string, string[]> = {
   '/platform/accounts': ['platform/Accounts'],
   '/platform/service-keys': ['platform/ServiceKeys'],
   '/platform/mail': ['platform/Mail'],
+  '/platform/jobs': ['platform/Jobs'],
   '/platform/security-log': ['platform/SecurityLog'],
   '/platform/sign-in': ['platform/SignIn'],
   '/profile': ['profile/Profile'],
   '/sign-in': ['sign-in/SignIn'],
+  '/sign-in/*': ['sign-in/SignIn'],
 };

@@ -540,24 +540,6 @@ func (e Permission) Valid() bool {
 	}
 }
 
-// Defines values for Placement.
-const (
-	Spread   Placement = "spread"
-	Together Placement = "together"
-)
-
-// Valid indicates whether the value is a known member of the Placement enum.
-func (e Placement) Valid() bool {
-	switch e {
-	case Spread:
-		return true
-	case Together:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for PlatformAuditEntryAction.
 const (
 	PlatformAuditEntryActionCreate PlatformAuditEntryAction = "create"
@@ -583,6 +565,7 @@ func (e PlatformAuditEntryAction) Valid() bool {
 const (
 	PlatformAuditObjectKindAccount    PlatformAuditObjectKind = "account"
 	PlatformAuditObjectKindIdentity   PlatformAuditObjectKind = "identity"
+	PlatformAuditObjectKindJob        PlatformAuditObjectKind = "job"
 	PlatformAuditObjectKindServiceKey PlatformAuditObjectKind = "service_key"
 	PlatformAuditObjectKindTenant     PlatformAuditObjectKind = "tenant"
 )
@@ -593,6 +576,8 @@ func (e PlatformAuditObjectKind) Valid() bool {
 	case PlatformAuditObjectKindAccount:
 		return true
 	case PlatformAuditObjectKindIdentity:
+		return true
+	case PlatformAuditObjectKindJob:
 		return true
 	case PlatformAuditObjectKindServiceKey:
 		return true
@@ -1011,6 +996,24 @@ func (e ExportAuditParamsFormat) Valid() bool {
 	}
 }
 
+// Defines values for RemoveMemberParamsScheduledChanges.
+const (
+	Cancel RemoveMemberParamsScheduledChanges = "cancel"
+	Keep   RemoveMemberParamsScheduledChanges = "keep"
+)
+
+// Valid indicates whether the value is a known member of the RemoveMemberParamsScheduledChanges enum.
+func (e RemoveMemberParamsScheduledChanges) Valid() bool {
+	switch e {
+	case Cancel:
+		return true
+	case Keep:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListTenantOverridesParamsSort.
 const (
 	ListTenantOverridesParamsSortEnd  ListTenantOverridesParamsSort = "end"
@@ -1124,7 +1127,7 @@ type Account struct {
 	Name          string `json:"name"`
 	PlatformAdmin bool   `json:"platform_admin"`
 
-	// Proven false: its address is only a claim, because the link of its invitation was passed on by the inviter; it is a member of that tenant only
+	// Proven Its address is verified. false: the link of its invitation was passed on by the inviter, so the address is only a claim; it is a member of that tenant only, and signs in at /sign-in/ and the slug
 	Proven bool `json:"proven"`
 
 	// SecondFactor Signing in needs a one-time code too
@@ -1247,7 +1250,7 @@ type Alert struct {
 	Silence   nullable.Nullable[Silence] `json:"silence"`
 	Threshold int64                      `json:"threshold"`
 
-	// Url Null for email. Only the host for slack, because anyone who knows the whole URL can post to its channel
+	// Url Null for email. The host and the last four characters, because the rest may hold the receiver's token
 	Url           nullable.Nullable[string] `json:"url"`
 	Version       int64                     `json:"version"`
 	WindowMinutes int                       `json:"window_minutes"`
@@ -1355,7 +1358,7 @@ type AlertPatch struct {
 	RuleId    nullable.Nullable[AlertRuleID] `json:"rule_id,omitempty"`
 	Threshold *int64                         `json:"threshold,omitempty"`
 
-	// Url The URL as it is shown changes nothing
+	// Url Without it the URL stays. The URL as it is shown changes nothing
 	Url           *string `json:"url,omitempty"`
 	WindowMinutes *int    `json:"window_minutes,omitempty"`
 }
@@ -1417,20 +1420,9 @@ type Algorithm string
 
 // Arrival defines model for Arrival.
 type Arrival struct {
-	// AtMs After the start
+	// AtMs After the start, at most a year
 	AtMs float64  `json:"at_ms"`
 	Cost *float64 `json:"cost,omitempty"`
-}
-
-// ArrivalPattern defines model for ArrivalPattern.
-type ArrivalPattern struct {
-	// BurstSize Requests that arrive at once
-	BurstSize       *int     `json:"burst_size,omitempty"`
-	Cost            *float64 `json:"cost,omitempty"`
-	DurationSeconds float64  `json:"duration_seconds"`
-
-	// RatePerSecond Requests a second on average
-	RatePerSecond float64 `json:"rate_per_second"`
 }
 
 // Assignment defines model for Assignment.
@@ -1459,7 +1451,7 @@ type AuditEntry struct {
 	At      time.Time                                 `json:"at"`
 	AuditId int64                                     `json:"audit_id"`
 
-	// Before The stored row without secrets; null: there was none
+	// Before The stored row without secrets; null: there was none. A rule has its fields as in Rule, without those that nobody chose
 	Before nullable.Nullable[map[string]interface{}] `json:"before"`
 
 	// ChangeId The same for all entries of one change
@@ -1526,6 +1518,8 @@ type AuditWebhook struct {
 		IsWaiting bool                   `json:"is_waiting"`
 		Status    nullable.Nullable[int] `json:"status"`
 	}] `json:"test"`
+
+	// Url The host and the last four characters, because the rest may hold the receiver's token
 	Url     string `json:"url"`
 	Version int64  `json:"version"`
 
@@ -1535,8 +1529,10 @@ type AuditWebhook struct {
 
 // AuditWebhookPatch defines model for AuditWebhookPatch.
 type AuditWebhookPatch struct {
-	IsActive *bool   `json:"is_active,omitempty"`
-	Url      *string `json:"url,omitempty"`
+	IsActive *bool `json:"is_active,omitempty"`
+
+	// Url Without it the URL stays. The URL as it is shown changes nothing
+	Url *string `json:"url,omitempty"`
 }
 
 // AuditWebhookWithSecret defines model for AuditWebhookWithSecret.
@@ -2158,7 +2154,7 @@ type InvitationOffer struct {
 	ExpiresAt time.Time `json:"expires_at"`
 	InvitedBy string    `json:"invited_by"`
 
-	// Proves The link came by mail, so accepting it proves the address. Otherwise the new account is unproven, and signs in at /sign-in/ and the tenant's slug
+	// Proves The link came by mail, so accepting it verifies the address. Otherwise the address of the new account is not verified, and it signs in at /sign-in/ and the tenant's slug
 	Proves bool       `json:"proves"`
 	Role   Role       `json:"role"`
 	Tenant TenantName `json:"tenant"`
@@ -2306,71 +2302,7 @@ type Matrix struct {
 
 // MatrixCell For an existing rule: rule_id and version, with remove or the fields to change. For a new rule: key_pattern, name and plan,
 // with the fields of a new rule.
-type MatrixCell struct {
-	Action *Action `json:"action,omitempty"`
-
-	// Adapt The rate follows the health of a backend, as services report it at `/v1/report`: it falls when a target is missed, and rises slowly
-	// when all are met, between `floor_percent` and the whole of the configured rate. Only for limits with a rate; overrides
-	// keep theirs. null: the rate is as configured.
-	Adapt nullable.Nullable[Adapt] `json:"adapt,omitempty"`
-
-	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
-	// an older release does not know its algorithm.
-	//
-	// | algorithm | fields | what it allows |
-	// | --- | --- | --- |
-	// | `token_bucket` | rate, burst; may have `refill_interval` | bursts, at most `burst_capacity` tokens at once; `rate_per_second` in the long run |
-	// | `leaky_bucket` | rate, burst | a smooth output: callers wait in a queue of `burst_capacity` places |
-	// | `fixed_window` | burst, `window`; may have `window_zone`, `window_start_day`, `notify_at` | `burst_capacity` in each window; also quotas for days, weeks and months |
-	// | `sliding_window` | burst, `window` | about `burst_capacity` in any interval as long as the window |
-	// | `sliding_window_log` | burst up to 1000, `window` | exactly that |
-	// | `concurrency` | burst up to 1000, `max_hold` | `burst_capacity` checks in flight |
-	Algorithm     *Algorithm `json:"algorithm,omitempty"`
-	BurstCapacity *int64     `json:"burst_capacity,omitempty"`
-	Description   *string    `json:"description,omitempty"`
-
-	// ExpiresAt When the rule stops to match, such as for a block that lasts an hour; null: never. A past time ends it
-	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
-
-	// FailureMode null: the tenant's
-	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`
-	IsActive    *bool                              `json:"is_active,omitempty"`
-	KeyPattern  *string                            `json:"key_pattern,omitempty"`
-
-	// Lease never: tokens of the rule's buckets stay in Redis, and each check asks it; auto: those of busy token buckets are lent to processes ahead of demand
-	Lease *Lease `json:"lease,omitempty"`
-
-	// MaxHold How long a place of a concurrency rule is held if nobody releases it, such as 10m, up to 24h
-	MaxHold nullable.Nullable[MaxHold] `json:"max_hold,omitempty"`
-
-	// Mode A shadow rule counts and reports but never decides
-	Mode *Mode   `json:"mode,omitempty"`
-	Name *string `json:"name,omitempty"`
-
-	// NotifyAt Shares of a fixed_window's limit, in percent and ascending, whose crossing is noted once per window and subject
-	NotifyAt      *NotifyAt                 `json:"notify_at,omitempty"`
-	Plan          nullable.Nullable[string] `json:"plan,omitempty"`
-	RatePerSecond *float64                  `json:"rate_per_second,omitempty"`
-
-	// RateUnit The unit in which people typed the rate; checks ignore it
-	RateUnit *RateUnit `json:"rate_unit,omitempty"`
-
-	// RefillInterval Tokens of a token_bucket come in steps this far apart, such as 10s, up to 744h; null: continuously
-	RefillInterval nullable.Nullable[RefillInterval] `json:"refill_interval,omitempty"`
-	Remove         *bool                             `json:"remove,omitempty"`
-	RuleId         nullable.Nullable[int64]          `json:"rule_id,omitempty"`
-	Version        nullable.Nullable[int64]          `json:"version,omitempty"`
-
-	// Window A whole number of seconds, minutes or hours, such as `30s`, `5m` or `24h`, up to `744h`; such windows are aligned to the Unix
-	// epoch. For `fixed_window` also `day`, `week` or `month`: a window of the calendar. null: the algorithm has no window.
-	Window nullable.Nullable[Window] `json:"window,omitempty"`
-
-	// WindowStartDay The day on which a week (1, Monday, to 7) or a month (1 to 31) begins; null: the first. A month without that day begins on its last.
-	WindowStartDay nullable.Nullable[WindowStartDay] `json:"window_start_day,omitempty"`
-
-	// WindowZone The time zone in which the days of a calendar's window begin; null: UTC
-	WindowZone nullable.Nullable[WindowZone] `json:"window_zone,omitempty"`
-}
+type MatrixCell = RuleGiven
 
 // MatrixDiff defines model for MatrixDiff.
 type MatrixDiff struct {
@@ -2415,7 +2347,7 @@ type Member struct {
 	GrantedBy nullable.Nullable[string] `json:"granted_by"`
 	Name      string                    `json:"name"`
 
-	// Proven false: nobody has proven that the address is this person's
+	// Proven The address is verified. false: they joined by a link that was passed on, and sign in at /sign-in/ and the tenant's slug
 	Proven bool `json:"proven"`
 	Role   Role `json:"role"`
 
@@ -2449,7 +2381,7 @@ type Mode string
 
 // NewAlert defines model for NewAlert.
 type NewAlert struct {
-	// Email The proven address of a member who can sign in
+	// Email The verified address of a member who can sign in
 	Email *string `json:"email,omitempty"`
 
 	// Format webhook: signed JSON; slack: an incoming webhook of Slack, or of a chat that understands the same; pagerduty: Events API v2; email: a member of the tenant
@@ -2543,81 +2475,7 @@ type NewReplay struct {
 }
 
 // NewRule The fields of a rule that callers choose
-type NewRule struct {
-	Action *Action `json:"action,omitempty"`
-
-	// Adapt The rate follows the health of a backend, as services report it at `/v1/report`: it falls when a target is missed, and rises slowly
-	// when all are met, between `floor_percent` and the whole of the configured rate. Only for limits with a rate; overrides
-	// keep theirs. null: the rate is as configured.
-	Adapt nullable.Nullable[Adapt] `json:"adapt,omitempty"`
-
-	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
-	// an older release does not know its algorithm.
-	//
-	// | algorithm | fields | what it allows |
-	// | --- | --- | --- |
-	// | `token_bucket` | rate, burst; may have `refill_interval` | bursts, at most `burst_capacity` tokens at once; `rate_per_second` in the long run |
-	// | `leaky_bucket` | rate, burst | a smooth output: callers wait in a queue of `burst_capacity` places |
-	// | `fixed_window` | burst, `window`; may have `window_zone`, `window_start_day`, `notify_at` | `burst_capacity` in each window; also quotas for days, weeks and months |
-	// | `sliding_window` | burst, `window` | about `burst_capacity` in any interval as long as the window |
-	// | `sliding_window_log` | burst up to 1000, `window` | exactly that |
-	// | `concurrency` | burst up to 1000, `max_hold` | `burst_capacity` checks in flight |
-	Algorithm *Algorithm `json:"algorithm,omitempty"`
-
-	// BurstCapacity 1 to 1000000000; only with action limit
-	BurstCapacity *int64  `json:"burst_capacity,omitempty"`
-	Description   *string `json:"description,omitempty"`
-
-	// ExpiresAt When the rule stops to match, such as for a block that lasts an hour; null: never. A past time ends it
-	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
-
-	// ExpiresInSeconds In place of expires_at: the rule ends so long after the database has written it, by the database's clock; 0 ends it now
-	ExpiresInSeconds *int64 `json:"expires_in_seconds,omitempty"`
-
-	// FailureMode null: the tenant's
-	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`
-	IsActive    *bool                              `json:"is_active,omitempty"`
-
-	// KeyPattern Such as user:{user_id}:endpoint:/api/search
-	KeyPattern string `json:"key_pattern"`
-
-	// Lease never: tokens of the rule's buckets stay in Redis, and each check asks it; auto: those of busy token buckets are lent to processes ahead of demand
-	Lease *Lease `json:"lease,omitempty"`
-
-	// MaxHold How long a place of a concurrency rule is held if nobody releases it, such as 10m, up to 24h
-	MaxHold nullable.Nullable[MaxHold] `json:"max_hold,omitempty"`
-
-	// Mode A shadow rule counts and reports but never decides
-	Mode *Mode `json:"mode,omitempty"`
-
-	// Name Distinguishes several limits of one pattern and plan
-	Name *string `json:"name,omitempty"`
-
-	// NotifyAt Shares of a fixed_window's limit, in percent and ascending, whose crossing is noted once per window and subject
-	NotifyAt *NotifyAt `json:"notify_at,omitempty"`
-
-	// Plan Left out or null: all plans
-	Plan nullable.Nullable[string] `json:"plan,omitempty"`
-
-	// RatePerSecond 0.000001 to 1000000000; only with action limit and an algorithm that has a rate
-	RatePerSecond *float64 `json:"rate_per_second,omitempty"`
-
-	// RateUnit The unit in which people typed the rate; checks ignore it
-	RateUnit *RateUnit `json:"rate_unit,omitempty"`
-
-	// RefillInterval Tokens of a token_bucket come in steps this far apart, such as 10s, up to 744h; null: continuously
-	RefillInterval nullable.Nullable[RefillInterval] `json:"refill_interval,omitempty"`
-
-	// Window A whole number of seconds, minutes or hours, such as `30s`, `5m` or `24h`, up to `744h`; such windows are aligned to the Unix
-	// epoch. For `fixed_window` also `day`, `week` or `month`: a window of the calendar. null: the algorithm has no window.
-	Window nullable.Nullable[Window] `json:"window,omitempty"`
-
-	// WindowStartDay The day on which a week (1, Monday, to 7) or a month (1 to 31) begins; null: the first. A month without that day begins on its last.
-	WindowStartDay nullable.Nullable[WindowStartDay] `json:"window_start_day,omitempty"`
-
-	// WindowZone The time zone in which the days of a calendar's window begin; null: UTC
-	WindowZone nullable.Nullable[WindowZone] `json:"window_zone,omitempty"`
-}
+type NewRule = RuleGiven
 
 // NewScheduledChange defines model for NewScheduledChange.
 type NewScheduledChange struct {
@@ -2658,10 +2516,6 @@ type NewSilence struct {
 
 // NewTenant defines model for NewTenant.
 type NewTenant struct {
-	// Buckets Where a Redis Cluster keeps the tenant's buckets. `together`: on one master, so that a check is one script. `spread`: on all
-	// masters, for a tenant that is too busy for one; its windows, queues and steps need `user:{user_id}` in their pattern, and it has no
-	// reservations and no concurrency limits. It is chosen with the tenant and never changes.
-	Buckets     *Placement                `json:"buckets,omitempty"`
 	DefaultPlan nullable.Nullable[string] `json:"default_plan,omitempty"`
 	Name        string                    `json:"name"`
 	Settings    *SettingsPatch            `json:"settings,omitempty"`
@@ -2731,6 +2585,34 @@ type OverridesOfRemoved struct {
 	RemovedUsers []string `json:"removed_users"`
 }
 
+// ParkedJob defines model for ParkedJob.
+type ParkedJob struct {
+	// About The id of what it is about; empty for none
+	About    string `json:"about"`
+	Attempts int    `json:"attempts"`
+
+	// Error Of the last attempt
+	Error string `json:"error"`
+	JobId int64  `json:"job_id"`
+
+	// Kind scheduled changes, …
+	Kind string `json:"kind"`
+
+	// LastRunAt The end of the last attempt; null if no process survived one
+	LastRunAt nullable.Nullable[time.Time] `json:"last_run_at"`
+
+	// Tenant A tenant's slug; null: the platform's
+	Tenant nullable.Nullable[string] `json:"tenant"`
+}
+
+// ParkedJobList defines model for ParkedJobList.
+type ParkedJobList struct {
+	Items []ParkedJob `json:"items"`
+
+	// NextCursor What cursor takes for the next page; null at the end
+	NextCursor nullable.Nullable[NextCursor] `json:"next_cursor"`
+}
+
 // Password The problem's detail says what a good password needs
 type Password = string
 
@@ -2749,15 +2631,33 @@ type PendingSignIn struct {
 	ExpiresAt time.Time `json:"expires_at"`
 }
 
+// PeriodicJob defines model for PeriodicJob.
+type PeriodicJob struct {
+	// Error Of the last run; empty if it succeeded
+	Error string `json:"error"`
+
+	// Failures Attempts since the last success
+	Failures int    `json:"failures"`
+	Kind     string `json:"kind"`
+
+	// LagMs How long it has been due; 0 while it runs
+	LagMs int64 `json:"lag_ms"`
+
+	// LastRunAt The end of the last run; null if it never ran
+	LastRunAt nullable.Nullable[time.Time] `json:"last_run_at"`
+
+	// NextRunAt null: it runs
+	NextRunAt nullable.Nullable[time.Time] `json:"next_run_at"`
+	Running   bool                         `json:"running"`
+
+	// TookMs The last run
+	TookMs int64 `json:"took_ms"`
+}
+
 // Permission At the check endpoint: `check`, `explain`, `refund`, `report` and `lease`. In the admin API: `read` reads everything; `rules`,
 // `users`, `settings`, `members`, `keys` and `alerts` read and change one area, which `x-permission` of an operation
 // names; `manage` is `read`, `rules` and `users`. Of service keys only: `tenants` and `accounts`.
 type Permission string
-
-// Placement Where a Redis Cluster keeps the tenant's buckets. `together`: on one master, so that a check is one script. `spread`: on all
-// masters, for a tenant that is too busy for one; its windows, queues and steps need `user:{user_id}` in their pattern, and it has no
-// reservations and no concurrency limits. It is chosen with the tenant and never changes.
-type Placement string
 
 // Plan defines model for Plan.
 type Plan struct {
@@ -2811,7 +2711,7 @@ type PlatformAuditList struct {
 
 // PlatformAuditObject defines model for PlatformAuditObject.
 type PlatformAuditObject struct {
-	// Id An account's or service key's id, a tenant's slug
+	// Id An account's, service key's or job's id, a tenant's slug
 	Id   string                  `json:"id"`
 	Kind PlatformAuditObjectKind `json:"kind"`
 }
@@ -3261,90 +3161,7 @@ type ReplayStep struct {
 type Role string
 
 // Rule defines model for Rule.
-type Rule struct {
-	Action Action `json:"action"`
-
-	// Adapt The rate follows the health of a backend, as services report it at `/v1/report`: it falls when a target is missed, and rises slowly
-	// when all are met, between `floor_percent` and the whole of the configured rate. Only for limits with a rate; overrides
-	// keep theirs. null: the rate is as configured.
-	Adapt nullable.Nullable[Adapt] `json:"adapt"`
-
-	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
-	// an older release does not know its algorithm.
-	//
-	// | algorithm | fields | what it allows |
-	// | --- | --- | --- |
-	// | `token_bucket` | rate, burst; may have `refill_interval` | bursts, at most `burst_capacity` tokens at once; `rate_per_second` in the long run |
-	// | `leaky_bucket` | rate, burst | a smooth output: callers wait in a queue of `burst_capacity` places |
-	// | `fixed_window` | burst, `window`; may have `window_zone`, `window_start_day`, `notify_at` | `burst_capacity` in each window; also quotas for days, weeks and months |
-	// | `sliding_window` | burst, `window` | about `burst_capacity` in any interval as long as the window |
-	// | `sliding_window_log` | burst up to 1000, `window` | exactly that |
-	// | `concurrency` | burst up to 1000, `max_hold` | `burst_capacity` checks in flight |
-	Algorithm Algorithm `json:"algorithm"`
-
-	// BurstCapacity In tokens: the most at once, in a window, in the queue or in flight. 0 unless action is limit
-	BurstCapacity int64 `json:"burst_capacity"`
-
-	// CandidateFor The live rule that this shadow rule is tried for; null: none
-	CandidateFor nullable.Nullable[int64] `json:"candidate_for"`
-	CreatedAt    time.Time                `json:"created_at"`
-	Description  string                   `json:"description"`
-
-	// ExpiresAt When the rule stops to match; null: never
-	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at"`
-
-	// FailureMode null: the tenant's
-	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode"`
-
-	// InForceSince When the present limit came into force
-	InForceSince time.Time `json:"in_force_since"`
-	IsActive     bool      `json:"is_active"`
-
-	// KeyPattern In its canonical form
-	KeyPattern string `json:"key_pattern"`
-
-	// Lease never: tokens of the rule's buckets stay in Redis, and each check asks it; auto: those of busy token buckets are lent to processes ahead of demand
-	Lease Lease `json:"lease"`
-
-	// LimitText The limit as people say it; empty unless action is limit
-	LimitText string `json:"limit_text"`
-
-	// MaxHold How long a place of a concurrency rule is held if nobody releases it, such as 10m, up to 24h
-	MaxHold nullable.Nullable[MaxHold] `json:"max_hold"`
-
-	// Mode A shadow rule counts and reports but never decides
-	Mode Mode   `json:"mode"`
-	Name string `json:"name"`
-
-	// NotifyAt Shares of a fixed_window's limit, in percent and ascending, whose crossing is noted once per window and subject
-	NotifyAt NotifyAt `json:"notify_at"`
-
-	// Plan null: all plans
-	Plan nullable.Nullable[string] `json:"plan"`
-
-	// RatePerSecond 0 unless action is limit and the algorithm has a rate
-	RatePerSecond float64 `json:"rate_per_second"`
-
-	// RateUnit The unit in which people typed the rate; checks ignore it
-	RateUnit RateUnit `json:"rate_unit"`
-
-	// RefillInterval Tokens of a token_bucket come in steps this far apart, such as 10s, up to 744h; null: continuously
-	RefillInterval nullable.Nullable[RefillInterval] `json:"refill_interval"`
-	RuleId         int64                             `json:"rule_id"`
-	Scope          Scope                             `json:"scope"`
-	UpdatedAt      time.Time                         `json:"updated_at"`
-	Version        int64                             `json:"version"`
-
-	// Window A whole number of seconds, minutes or hours, such as `30s`, `5m` or `24h`, up to `744h`; such windows are aligned to the Unix
-	// epoch. For `fixed_window` also `day`, `week` or `month`: a window of the calendar. null: the algorithm has no window.
-	Window nullable.Nullable[Window] `json:"window"`
-
-	// WindowStartDay The day on which a week (1, Monday, to 7) or a month (1 to 31) begins; null: the first. A month without that day begins on its last.
-	WindowStartDay nullable.Nullable[WindowStartDay] `json:"window_start_day"`
-
-	// WindowZone The time zone in which the days of a calendar's window begin; null: UTC
-	WindowZone nullable.Nullable[WindowZone] `json:"window_zone"`
-}
+type Rule = RuleShown
 
 // RuleChange A creation has no before, a removal no after. In a dry run a new rule has the id 0.
 type RuleChange struct {
@@ -3411,68 +3228,7 @@ type RuleName struct {
 
 // RulePatch What is left out stays. Another algorithm or action drops what the limit can no longer have, such as the rate of what becomes
 // a fixed_window.
-type RulePatch struct {
-	Action *Action `json:"action,omitempty"`
-
-	// Adapt The rate follows the health of a backend, as services report it at `/v1/report`: it falls when a target is missed, and rises slowly
-	// when all are met, between `floor_percent` and the whole of the configured rate. Only for limits with a rate; overrides
-	// keep theirs. null: the rate is as configured.
-	Adapt nullable.Nullable[Adapt] `json:"adapt,omitempty"`
-
-	// Algorithm How a limit counts; each uses some of the other fields and refuses the rest. Saving a rule answers 409 while a live process of
-	// an older release does not know its algorithm.
-	//
-	// | algorithm | fields | what it allows |
-	// | --- | --- | --- |
-	// | `token_bucket` | rate, burst; may have `refill_interval` | bursts, at most `burst_capacity` tokens at once; `rate_per_second` in the long run |
-	// | `leaky_bucket` | rate, burst | a smooth output: callers wait in a queue of `burst_capacity` places |
-	// | `fixed_window` | burst, `window`; may have `window_zone`, `window_start_day`, `notify_at` | `burst_capacity` in each window; also quotas for days, weeks and months |
-	// | `sliding_window` | burst, `window` | about `burst_capacity` in any interval as long as the window |
-	// | `sliding_window_log` | burst up to 1000, `window` | exactly that |
-	// | `concurrency` | burst up to 1000, `max_hold` | `burst_capacity` checks in flight |
-	Algorithm     *Algorithm `json:"algorithm,omitempty"`
-	BurstCapacity *int64     `json:"burst_capacity,omitempty"`
-	Description   *string    `json:"description,omitempty"`
-
-	// ExpiresAt When the rule stops to match, such as for a block that lasts an hour; null: never. A past time ends it
-	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at,omitempty"`
-
-	// ExpiresInSeconds In place of expires_at: the rule ends so long after the database has written it, by the database's clock; 0 ends it now. A scheduled change cannot have it
-	ExpiresInSeconds *int64 `json:"expires_in_seconds,omitempty"`
-
-	// FailureMode null: the tenant's
-	FailureMode nullable.Nullable[RuleFailureMode] `json:"failure_mode,omitempty"`
-	IsActive    *bool                              `json:"is_active,omitempty"`
-
-	// Lease never: tokens of the rule's buckets stay in Redis, and each check asks it; auto: those of busy token buckets are lent to processes ahead of demand
-	Lease *Lease `json:"lease,omitempty"`
-
-	// MaxHold How long a place of a concurrency rule is held if nobody releases it, such as 10m, up to 24h
-	MaxHold nullable.Nullable[MaxHold] `json:"max_hold,omitempty"`
-
-	// Mode A shadow rule counts and reports but never decides
-	Mode *Mode `json:"mode,omitempty"`
-
-	// NotifyAt Shares of a fixed_window's limit, in percent and ascending, whose crossing is noted once per window and subject
-	NotifyAt      *NotifyAt `json:"notify_at,omitempty"`
-	RatePerSecond *float64  `json:"rate_per_second,omitempty"`
-
-	// RateUnit The unit in which people typed the rate; checks ignore it
-	RateUnit *RateUnit `json:"rate_unit,omitempty"`
-
-	// RefillInterval Tokens of a token_bucket come in steps this far apart, such as 10s, up to 744h; null: continuously
-	RefillInterval nullable.Nullable[RefillInterval] `json:"refill_interval,omitempty"`
-
-	// Window A whole number of seconds, minutes or hours, such as `30s`, `5m` or `24h`, up to `744h`; such windows are aligned to the Unix
-	// epoch. For `fixed_window` also `day`, `week` or `month`: a window of the calendar. null: the algorithm has no window.
-	Window nullable.Nullable[Window] `json:"window,omitempty"`
-
-	// WindowStartDay The day on which a week (1, Monday, to 7) or a month (1 to 31) begins; null: the first. A month without that day begins on its last.
-	WindowStartDay nullable.Nullable[WindowStartDay] `json:"window_start_day,omitempty"`
-
-	// WindowZone The time zone in which the days of a calendar's window begin; null: UTC
-	WindowZone nullable.Nullable[WindowZone] `json:"window_zone,omitempty"`
-}
+type RulePatch = json.RawMessage
 
 // ScheduledChange defines model for ScheduledChange.
 type ScheduledChange struct {
@@ -3488,8 +3244,11 @@ type ScheduledChange struct {
 	Failure     nullable.Nullable[string] `json:"failure"`
 	RequestedAt time.Time                 `json:"requested_at"`
 	RequestedBy string                    `json:"requested_by"`
-	Rules       []ScheduledRule           `json:"rules"`
-	StartsAt    time.Time                 `json:"starts_at"`
+
+	// RequesterAccountId null: an API key or the program scheduled it
+	RequesterAccountId nullable.Nullable[int64] `json:"requester_account_id"`
+	Rules              []ScheduledRule          `json:"rules"`
+	StartsAt           time.Time                `json:"starts_at"`
 
 	// State `waiting`; `in_force` until its end; `done`: made for good, or taken back; `edited`: not taken back of all rules, because somebody edited
 	// or removed one meanwhile; `failed`: made of no rule; `canceled`.
@@ -3701,7 +3460,7 @@ type SignIn struct {
 	// Password The problem's detail says what a good password needs
 	Password Password `json:"password"`
 
-	// Tenant The slug of a tenant: signs in to the account with this address that is unproven there, if there is one
+	// Tenant The slug of a tenant, for people who joined it by a link: their address is not verified, and they sign in here or at /sign-in/ and the slug. The password says whether it is their account or the verified one with the address
 	Tenant *string `json:"tenant,omitempty"`
 }
 
@@ -3724,14 +3483,10 @@ type Silence struct {
 	Until  time.Time `json:"until"`
 }
 
-// Simulation Either pattern or arrivals
+// Simulation defines model for Simulation.
 type Simulation struct {
-	Arrivals *[]Arrival      `json:"arrivals,omitempty"`
-	Pattern  *ArrivalPattern `json:"pattern,omitempty"`
-	Rules    []NewRule       `json:"rules"`
-
-	// StartTokens The level of each bucket at the start; default: full
-	StartTokens *float64 `json:"start_tokens,omitempty"`
+	Arrivals []Arrival `json:"arrivals"`
+	Rules    []NewRule `json:"rules"`
 }
 
 // Status defines model for Status.
@@ -3799,10 +3554,6 @@ type Summary struct {
 
 // Tenant role is what the caller may do here
 type Tenant struct {
-	// Buckets Where a Redis Cluster keeps the tenant's buckets. `together`: on one master, so that a check is one script. `spread`: on all
-	// masters, for a tenant that is too busy for one; its windows, queues and steps need `user:{user_id}` in their pattern, and it has no
-	// reservations and no concurrency limits. It is chosen with the tenant and never changes.
-	Buckets   Placement `json:"buckets"`
 	CreatedAt time.Time `json:"created_at"`
 
 	// DefaultPlan The plan of users without an assignment
@@ -3869,12 +3620,8 @@ type TenantStatusAnswering string
 
 // Timeline defines model for Timeline.
 type Timeline struct {
-	Allowed int `json:"allowed"`
-	Checks  int `json:"checks"`
-
-	// Decisions At most 2000; of more, evenly spaced ones are kept
+	// Decisions One for each arrival, in order of time
 	Decisions     []TimelineDecision         `json:"decisions"`
-	Denied        int                        `json:"denied"`
 	FirstDenialMs nullable.Nullable[float64] `json:"first_denial_ms"`
 
 	// LongestDelayMs The longest that queues make the caller of an allowed check wait
@@ -3909,9 +3656,6 @@ type TimelineDecisionReason string
 type TimelineTier struct {
 	// Levels The bucket's level; draw straight lines between the points. Empty unless action is limit.
 	Levels []Level `json:"levels"`
-
-	// Violations How many would have been recorded: denials it decided, or would have in shadow mode
-	Violations int `json:"violations"`
 }
 
 // Top defines model for Top.
@@ -4268,6 +4012,9 @@ type IfMatchOrNone = string
 // IfNoneMatch defines model for IfNoneMatch.
 type IfNoneMatch string
 
+// JobID defines model for JobID.
+type JobID = int64
+
 // KeyID defines model for KeyID.
 type KeyID = string
 
@@ -4528,6 +4275,21 @@ type TestMailJSONBody struct {
 
 // TestMailParams defines parameters for TestMail.
 type TestMailParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListParkedJobsParams defines parameters for ListParkedJobs.
+type ListParkedJobsParams struct {
+	// Limit The most items to return
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// RetryParkedJobParams defines parameters for RetryParkedJob.
+type RetryParkedJobParams struct {
 	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
@@ -5037,9 +4799,14 @@ type ListMembersParams struct {
 
 // RemoveMemberParams defines parameters for RemoveMember.
 type RemoveMemberParams struct {
+	ScheduledChanges *RemoveMemberParamsScheduledChanges `form:"scheduled_changes,omitempty" json:"scheduled_changes,omitempty"`
+
 	// IfMatch The ETag of the version to change, or `*`; 428 without
 	IfMatch IfMatch `json:"If-Match"`
 }
+
+// RemoveMemberParamsScheduledChanges defines parameters for RemoveMember.
+type RemoveMemberParamsScheduledChanges string
 
 // ChangeRoleJSONBody defines parameters for ChangeRole.
 type ChangeRoleJSONBody struct {
@@ -5701,10 +5468,10 @@ type ServerInterface interface {
 	// ChangePassword Change your password
 	// (PUT /api/v1/account/password)
 	ChangePassword(w http.ResponseWriter, r *http.Request)
-	// AskAddressProof Ask for a link that proves your address
+	// AskAddressProof Ask for a link that verifies your address
 	// (POST /api/v1/account/proof)
 	AskAddressProof(w http.ResponseWriter, r *http.Request, params AskAddressProofParams)
-	// FinishAddressProof Prove your address
+	// FinishAddressProof Verify your address
 	// (POST /api/v1/account/proof/finish)
 	FinishAddressProof(w http.ResponseWriter, r *http.Request, params FinishAddressProofParams)
 	// TurnSecondFactorOff Turn your second factor off
@@ -5764,12 +5531,24 @@ type ServerInterface interface {
 	// GetDescription Get this description
 	// (GET /api/v1/openapi.yaml)
 	GetDescription(w http.ResponseWriter, r *http.Request)
+	// ListParkedJobs List parked jobs
+	// (GET /api/v1/parked-jobs)
+	ListParkedJobs(w http.ResponseWriter, r *http.Request, params ListParkedJobsParams)
+	// DeleteParkedJob Remove a parked job
+	// (DELETE /api/v1/parked-jobs/{job_id})
+	DeleteParkedJob(w http.ResponseWriter, r *http.Request, jobId JobID)
+	// RetryParkedJob Retry a parked job
+	// (POST /api/v1/parked-jobs/{job_id}/retry)
+	RetryParkedJob(w http.ResponseWriter, r *http.Request, jobId JobID, params RetryParkedJobParams)
 	// AskPasswordReset Ask for a link to choose a new password
 	// (POST /api/v1/password-reset)
 	AskPasswordReset(w http.ResponseWriter, r *http.Request)
 	// FinishPasswordReset Choose a new password
 	// (POST /api/v1/password-reset/finish)
 	FinishPasswordReset(w http.ResponseWriter, r *http.Request)
+	// ListPeriodicJobs List periodic jobs
+	// (GET /api/v1/periodic-jobs)
+	ListPeriodicJobs(w http.ResponseWriter, r *http.Request)
 	// ListRemovedTenants List removed tenants
 	// (GET /api/v1/removed-tenants)
 	ListRemovedTenants(w http.ResponseWriter, r *http.Request, params ListRemovedTenantsParams)
@@ -7014,6 +6793,128 @@ func (siw *ServerInterfaceWrapper) GetDescription(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// ListParkedJobs operation middleware
+func (siw *ServerInterfaceWrapper) ListParkedJobs(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListParkedJobsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListParkedJobs(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteParkedJob operation middleware
+func (siw *ServerInterfaceWrapper) DeleteParkedJob(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "job_id" -------------
+	var jobId JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "job_id", mux.Vars(r)["job_id"], &jobId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "job_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteParkedJob(w, r, jobId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RetryParkedJob operation middleware
+func (siw *ServerInterfaceWrapper) RetryParkedJob(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "job_id" -------------
+	var jobId JobID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "job_id", mux.Vars(r)["job_id"], &jobId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "job_id", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RetryParkedJobParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RetryParkedJob(w, r, jobId, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // AskPasswordReset operation middleware
 func (siw *ServerInterfaceWrapper) AskPasswordReset(w http.ResponseWriter, r *http.Request) {
 
@@ -7033,6 +6934,20 @@ func (siw *ServerInterfaceWrapper) FinishPasswordReset(w http.ResponseWriter, r 
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.FinishPasswordReset(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListPeriodicJobs operation middleware
+func (siw *ServerInterfaceWrapper) ListPeriodicJobs(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListPeriodicJobs(w, r)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -10843,6 +10758,19 @@ func (siw *ServerInterfaceWrapper) RemoveMember(w http.ResponseWriter, r *http.R
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params RemoveMemberParams
+
+	// ------------- Optional query parameter "scheduled_changes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "scheduled_changes", r.URL.Query(), &params.ScheduledChanges, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scheduled_changes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scheduled_changes", Err: err})
+		}
+		return
+	}
 
 	headers := r.Header
 
@@ -14765,9 +14693,17 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/openapi.yaml", wrapper.GetDescription).Methods(http.MethodGet)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/parked-jobs", wrapper.ListParkedJobs).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/parked-jobs/{job_id}", wrapper.DeleteParkedJob).Methods(http.MethodDelete)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/parked-jobs/{job_id}/retry", wrapper.RetryParkedJob).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/password-reset", wrapper.AskPasswordReset).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/password-reset/finish", wrapper.FinishPasswordReset).Methods(http.MethodPost)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/periodic-jobs", wrapper.ListPeriodicJobs).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/removed-tenants", wrapper.ListRemovedTenants).Methods(http.MethodGet)
 
@@ -15998,6 +15934,77 @@ func (response GetDescription200ApplicationyamlResponse) VisitGetDescriptionResp
 	return err
 }
 
+type ListParkedJobsRequestObject struct {
+	Params ListParkedJobsParams
+}
+
+type ListParkedJobsResponseObject interface {
+	VisitListParkedJobsResponse(w http.ResponseWriter) error
+}
+
+type ListParkedJobs200JSONResponse ParkedJobList
+
+func (response ListParkedJobs200JSONResponse) VisitListParkedJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteParkedJobRequestObject struct {
+	JobId JobID `json:"job_id"`
+}
+
+type DeleteParkedJobResponseObject interface {
+	VisitDeleteParkedJobResponse(w http.ResponseWriter) error
+}
+
+type DeleteParkedJob204Response struct {
+}
+
+func (response DeleteParkedJob204Response) VisitDeleteParkedJobResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type RetryParkedJobRequestObject struct {
+	JobId  JobID `json:"job_id"`
+	Params RetryParkedJobParams
+}
+
+type RetryParkedJobResponseObject interface {
+	VisitRetryParkedJobResponse(w http.ResponseWriter) error
+}
+
+type RetryParkedJob204Response struct {
+}
+
+func (response RetryParkedJob204Response) VisitRetryParkedJobResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type RetryParkedJob422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response RetryParkedJob422ApplicationProblemPlusJSONResponse) VisitRetryParkedJobResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type AskPasswordResetRequestObject struct {
 	Body *AskPasswordResetJSONRequestBody
 }
@@ -16028,6 +16035,29 @@ type FinishPasswordReset204Response struct {
 func (response FinishPasswordReset204Response) VisitFinishPasswordResetResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
+}
+
+type ListPeriodicJobsRequestObject struct {
+}
+
+type ListPeriodicJobsResponseObject interface {
+	VisitListPeriodicJobsResponse(w http.ResponseWriter) error
+}
+
+type ListPeriodicJobs200JSONResponse struct {
+	Items []PeriodicJob `json:"items"`
+}
+
+func (response ListPeriodicJobs200JSONResponse) VisitListPeriodicJobsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type ListRemovedTenantsRequestObject struct {
@@ -19963,10 +19993,10 @@ type StrictServerInterface interface {
 	// ChangePassword Change your password
 	// (PUT /api/v1/account/password)
 	ChangePassword(ctx context.Context, request ChangePasswordRequestObject) (ChangePasswordResponseObject, error)
-	// AskAddressProof Ask for a link that proves your address
+	// AskAddressProof Ask for a link that verifies your address
 	// (POST /api/v1/account/proof)
 	AskAddressProof(ctx context.Context, request AskAddressProofRequestObject) (AskAddressProofResponseObject, error)
-	// FinishAddressProof Prove your address
+	// FinishAddressProof Verify your address
 	// (POST /api/v1/account/proof/finish)
 	FinishAddressProof(ctx context.Context, request FinishAddressProofRequestObject) (FinishAddressProofResponseObject, error)
 	// TurnSecondFactorOff Turn your second factor off
@@ -20026,12 +20056,24 @@ type StrictServerInterface interface {
 	// GetDescription Get this description
 	// (GET /api/v1/openapi.yaml)
 	GetDescription(ctx context.Context, request GetDescriptionRequestObject) (GetDescriptionResponseObject, error)
+	// ListParkedJobs List parked jobs
+	// (GET /api/v1/parked-jobs)
+	ListParkedJobs(ctx context.Context, request ListParkedJobsRequestObject) (ListParkedJobsResponseObject, error)
+	// DeleteParkedJob Remove a parked job
+	// (DELETE /api/v1/parked-jobs/{job_id})
+	DeleteParkedJob(ctx context.Context, request DeleteParkedJobRequestObject) (DeleteParkedJobResponseObject, error)
+	// RetryParkedJob Retry a parked job
+	// (POST /api/v1/parked-jobs/{job_id}/retry)
+	RetryParkedJob(ctx context.Context, request RetryParkedJobRequestObject) (RetryParkedJobResponseObject, error)
 	// AskPasswordReset Ask for a link to choose a new password
 	// (POST /api/v1/password-reset)
 	AskPasswordReset(ctx context.Context, request AskPasswordResetRequestObject) (AskPasswordResetResponseObject, error)
 	// FinishPasswordReset Choose a new password
 	// (POST /api/v1/password-reset/finish)
 	FinishPasswordReset(ctx context.Context, request FinishPasswordResetRequestObject) (FinishPasswordResetResponseObject, error)
+	// ListPeriodicJobs List periodic jobs
+	// (GET /api/v1/periodic-jobs)
+	ListPeriodicJobs(ctx context.Context, request ListPeriodicJobsRequestObject) (ListPeriodicJobsResponseObject, error)
 	// ListRemovedTenants List removed tenants
 	// (GET /api/v1/removed-tenants)
 	ListRemovedTenants(ctx context.Context, request ListRemovedTenantsRequestObject) (ListRemovedTenantsResponseObject, error)
@@ -21199,6 +21241,85 @@ func (sh *strictHandler) GetDescription(w http.ResponseWriter, r *http.Request) 
 	}
 }
 
+// ListParkedJobs operation middleware
+func (sh *strictHandler) ListParkedJobs(w http.ResponseWriter, r *http.Request, params ListParkedJobsParams) {
+	var request ListParkedJobsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListParkedJobs(ctx, request.(ListParkedJobsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListParkedJobs")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListParkedJobsResponseObject); ok {
+		if err := validResponse.VisitListParkedJobsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteParkedJob operation middleware
+func (sh *strictHandler) DeleteParkedJob(w http.ResponseWriter, r *http.Request, jobId JobID) {
+	var request DeleteParkedJobRequestObject
+
+	request.JobId = jobId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteParkedJob(ctx, request.(DeleteParkedJobRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteParkedJob")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteParkedJobResponseObject); ok {
+		if err := validResponse.VisitDeleteParkedJobResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RetryParkedJob operation middleware
+func (sh *strictHandler) RetryParkedJob(w http.ResponseWriter, r *http.Request, jobId JobID, params RetryParkedJobParams) {
+	var request RetryParkedJobRequestObject
+
+	request.JobId = jobId
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RetryParkedJob(ctx, request.(RetryParkedJobRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RetryParkedJob")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RetryParkedJobResponseObject); ok {
+		if err := validResponse.VisitRetryParkedJobResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // AskPasswordReset operation middleware
 func (sh *strictHandler) AskPasswordReset(w http.ResponseWriter, r *http.Request) {
 	var request AskPasswordResetRequestObject
@@ -21254,6 +21375,30 @@ func (sh *strictHandler) FinishPasswordReset(w http.ResponseWriter, r *http.Requ
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(FinishPasswordResetResponseObject); ok {
 		if err := validResponse.VisitFinishPasswordResetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListPeriodicJobs operation middleware
+func (sh *strictHandler) ListPeriodicJobs(w http.ResponseWriter, r *http.Request) {
+	var request ListPeriodicJobsRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListPeriodicJobs(ctx, request.(ListPeriodicJobsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListPeriodicJobs")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListPeriodicJobsResponseObject); ok {
+		if err := validResponse.VisitListPeriodicJobsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -15,7 +15,8 @@ import (
 const accessEventsOf = `-- name: AccessEventsOf :many
 SELECT at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed, ip, user_agent, detail, request_id FROM access_event AS e
 WHERE e.tenant_id = $1
-    AND (e.at, e.access_id) < ($2::timestamptz, $3::bigint) AND e.at >= $4::timestamptz
+    AND (e.at, e.access_id) < ($2::timestamptz, $3::bigint)
+        AND e.at >= $4::timestamptz
     AND ($5::bigint = 0 OR e.account_id = $5::bigint)
     AND ($6::text = '' OR e.kind = $6::text)
     AND ($7::text = '' OR e.ip = nullif($7::text, '')::inet)

@@ -244,7 +244,8 @@ func (q *Queries) ProveAccount(ctx context.Context, accountID auth.AccountID) (A
 }
 
 const replacePasswordHash = `-- name: ReplacePasswordHash :exec
-UPDATE account SET password_hash = $1, updated_at = clock_timestamp() WHERE account_id = $2
+UPDATE account SET password_hash = $1, updated_at = clock_timestamp()
+    WHERE account_id = $2
 `
 
 func (q *Queries) ReplacePasswordHash(ctx context.Context, newHash string, accountID auth.AccountID) error {

@@ -81,7 +81,8 @@ func (q *Queries) DeleteIdentity(ctx context.Context, accountID auth.AccountID, 
 
 const forgetUsedSignIns = `-- name: ForgetUsedSignIns :exec
 DELETE FROM used_sign_in WHERE flow_digest IN (
-    SELECT u.flow_digest FROM used_sign_in AS u WHERE u.expires_at < clock_timestamp() ORDER BY u.expires_at LIMIT 10 FOR UPDATE SKIP LOCKED
+    SELECT u.flow_digest FROM used_sign_in AS u WHERE u.expires_at < clock_timestamp() ORDER BY u.expires_at
+        LIMIT 10 FOR UPDATE SKIP LOCKED
 )
 `
 
@@ -93,7 +94,8 @@ func (q *Queries) ForgetUsedSignIns(ctx context.Context) error {
 
 const grantAdmin = `-- name: GrantAdmin :exec
 UPDATE account
-SET is_platform_admin = $1, admin_by = $2, version = version + 1, updated_at = clock_timestamp()
+SET is_platform_admin = $1, admin_by = $2, version = version + 1,
+    updated_at = clock_timestamp()
 WHERE account_id = $3
 `
 

@@ -14,7 +14,8 @@ import (
 
 const alert = `-- name: Alert :one
 SELECT a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, a.kind, a.silenced_until, a.silenced_by, a.silence_reason, EXISTS (
-    SELECT FROM rate_limit_rule AS r WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id AND r.removed_at IS NOT NULL
+    SELECT FROM rate_limit_rule AS r WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id
+        AND r.removed_at IS NOT NULL
 ) AS rule_removed, coalesce((
     SELECT d.raised_at FROM delivery AS d
     WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND NOT d.is_test
@@ -66,7 +67,8 @@ WITH wanted AS (
         unnest($7::boolean[]) AS per_subject, unnest($8::bigint[]) AS least,
         unnest($9::timestamptz[]) AS since
 )
-SELECT w.place::integer AS place, found.looked_at::bigint AS looked_at, found.looked_back_to::timestamptz AS looked_back_to,
+SELECT w.place::integer AS place, found.looked_at::bigint AS looked_at,
+    found.looked_back_to::timestamptz AS looked_back_to,
     (found.total >= w.least)::boolean AS counts, found.rule_id::bigint AS rule_id, found.subject::text AS subject,
     found.at::timestamptz AS minute, found.counted::bigint AS counted, found.checks::bigint AS checks
 FROM wanted AS w
@@ -75,7 +77,8 @@ CROSS JOIN LATERAL (
         sum(sum(n.counted)) OVER (PARTITION BY n.rule_id, n.subject) AS total,
         sum(count(*)) OVER () AS looked_at, min(min(n.at)) OVER () AS looked_back_to, row_number() OVER () AS place
     FROM (
-        (SELECT m.rule_id, CASE WHEN w.per_subject THEN m.subject ELSE '' END AS subject, m.minute AS at, m.denied AS counted, 0::bigint AS checks
+        (SELECT m.rule_id, CASE WHEN w.per_subject THEN m.subject ELSE '' END AS subject, m.minute AS at,
+            m.denied AS counted, 0::bigint AS checks
         FROM violation_minute AS m
         WHERE w.kind = 'denials' AND w.rule_id > 0 AND m.tenant_id = $1 AND m.rule_id = w.rule_id
             AND NOT (w.per_subject AND m.other) AND m.minute > w.since AND m.minute <= $2::timestamptz
@@ -102,7 +105,8 @@ CROSS JOIN LATERAL (
         (SELECT d.rule_id, '', d.minute, CASE WHEN w.kind = 'degraded' THEN d.degraded ELSE d.near_limit + d.denied END,
             d.allowed + d.denied + d.bypassed
         FROM decision_minute AS d -- its rule 0 is all checks
-        WHERE (w.kind = 'degraded' OR w.kind = 'near_limit' AND w.rule_id > 0) AND d.tenant_id = $1 AND d.rule_id = w.rule_id
+        WHERE (w.kind = 'degraded' OR w.kind = 'near_limit' AND w.rule_id > 0) AND d.tenant_id = $1
+            AND d.rule_id = w.rule_id
             AND d.minute > w.since AND d.minute <= $2::timestamptz
         ORDER BY d.minute DESC LIMIT $3::bigint)
         UNION ALL
@@ -142,9 +146,10 @@ type AlertCountsRow struct {
 	Checks       int64
 }
 
-// What alerts judge: counts by rule or subject and minute, of the newest at_most rows that an index finds for each alert after
-// its time. Groups that counted less than the alert's least are left out, but each alert that found
-// rows has one at least, which says how many were looked at and back to when. In each alert all branches but one end before they begin.
+// What alerts judge: counts by rule or subject and minute, of the newest at_most rows that an index finds for each
+// alert after its time. Groups that counted less than the alert's least are left out, but each alert that found rows
+// has one at least, which says how many were looked at and back to when. In each alert all branches but one end before
+// they begin.
 func (q *Queries) AlertCounts(ctx context.Context, arg AlertCountsParams) ([]AlertCountsRow, error) {
 	rows, err := q.db.Query(ctx, alertCounts,
 		arg.TenantID,
@@ -187,7 +192,8 @@ func (q *Queries) AlertCounts(ctx context.Context, arg AlertCountsParams) ([]Ale
 
 const alerts = `-- name: Alerts :many
 SELECT a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, a.kind, a.silenced_until, a.silenced_by, a.silence_reason, EXISTS (
-    SELECT FROM rate_limit_rule AS r WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id AND r.removed_at IS NOT NULL
+    SELECT FROM rate_limit_rule AS r WHERE r.tenant_id = a.tenant_id AND r.rule_id = a.rule_id
+        AND r.removed_at IS NOT NULL
 ) AS rule_removed, coalesce((
     SELECT d.raised_at FROM delivery AS d
     WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND NOT d.is_test
@@ -249,7 +255,8 @@ func (q *Queries) Alerts(ctx context.Context, tenantID rules.TenantID) ([]Alerts
 const countedSince = `-- name: CountedSince :one
 SELECT coalesce((
     SELECT d.minute FROM decision_minute AS d
-    WHERE d.tenant_id = $1 AND d.rule_id = $2 AND d.minute > $3::timestamptz
+    WHERE d.tenant_id = $1 AND d.rule_id = $2
+        AND d.minute > $3::timestamptz
     ORDER BY d.minute LIMIT 1
 ), timestamptz 'epoch')::timestamptz AS minute
 `
@@ -263,8 +270,10 @@ func (q *Queries) CountedSince(ctx context.Context, tenantID rules.TenantID, rul
 }
 
 const createAlert = `-- name: CreateAlert :one
-INSERT INTO alert (tenant_id, name, kind, rule_id, per_subject, threshold, window_minutes, format, url, email, secret, is_active)
-VALUES ($1, $2, $3, $4, $5, $6,
+INSERT INTO alert (tenant_id, name, kind, rule_id, per_subject, threshold, window_minutes, format, url, email, secret,
+    is_active)
+VALUES ($1, $2, $3, $4, $5,
+    $6,
     $7, $8, $9, $10, $11, $12)
 RETURNING alert_id
 `
@@ -358,7 +367,8 @@ func (q *Queries) SealAlertSecret(ctx context.Context, arg SealAlertSecretParams
 
 const silenceAlert = `-- name: SilenceAlert :execrows
 UPDATE alert
-SET silenced_until = $1::timestamptz, silenced_by = $2, silence_reason = $3,
+SET silenced_until = $1::timestamptz, silenced_by = $2,
+    silence_reason = $3,
     version = version + 1, updated_at = now()
 WHERE tenant_id = $4 AND alert_id = $5
 `
@@ -398,7 +408,8 @@ func (q *Queries) TurnOffAlertsOfRules(ctx context.Context, tenantID rules.Tenan
 
 const updateAlert = `-- name: UpdateAlert :execrows
 UPDATE alert
-SET name = $1, kind = $2, rule_id = $3, per_subject = $4, threshold = $5,
+SET name = $1, kind = $2, rule_id = $3, per_subject = $4,
+    threshold = $5,
     window_minutes = $6, format = $7, url = $8, email = $9,
     secret = $10, is_active = $11,
     version = version + 1, updated_at = now()

@@ -16,7 +16,8 @@ import (
 
 const createKey = `-- name: CreateKey :one
 INSERT INTO api_key (
-    tenant_id, key_id, name, digest, permissions, expires_at, revision, networks, created_by_kind, created_by_id, created_by_name)
+    tenant_id, key_id, name, digest, permissions, expires_at, revision, networks, created_by_kind, created_by_id,
+        created_by_name)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 RETURNING tenant_id, key_id, name, digest, permissions, expires_at, revoked_at, revision, created_at, updated_at, networks, created_by_kind, created_by_id, created_by_name, kept_at
 `
@@ -156,11 +157,13 @@ func (q *Queries) KeepKey(ctx context.Context, arg KeepKeyParams) (ApiKey, error
 }
 
 const key = `-- name: Key :one
-SELECT k.tenant_id, k.key_id, k.name, k.digest, k.permissions, k.expires_at, k.revoked_at, k.revision, k.created_at, k.updated_at, k.networks, k.created_by_kind, k.created_by_id, k.created_by_name, k.kept_at, (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id),
+SELECT k.tenant_id, k.key_id, k.name, k.digest, k.permissions, k.expires_at, k.revoked_at, k.revision, k.created_at, k.updated_at, k.networks, k.created_by_kind, k.created_by_id, k.created_by_name, k.kept_at, (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id
+    AND u.key_id = k.key_id),
     (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a
         WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
-            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))))::boolean AS creator_left
+            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))))::boolean
+                AS creator_left
 FROM api_key AS k
 WHERE k.tenant_id = $1 AND k.key_id = $2
 `
@@ -197,11 +200,13 @@ func (q *Queries) Key(ctx context.Context, tenantID rules.TenantID, keyID string
 }
 
 const keys = `-- name: Keys :many
-SELECT k.tenant_id, k.key_id, k.name, k.digest, k.permissions, k.expires_at, k.revoked_at, k.revision, k.created_at, k.updated_at, k.networks, k.created_by_kind, k.created_by_id, k.created_by_name, k.kept_at, (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id AND u.key_id = k.key_id),
+SELECT k.tenant_id, k.key_id, k.name, k.digest, k.permissions, k.expires_at, k.revoked_at, k.revision, k.created_at, k.updated_at, k.networks, k.created_by_kind, k.created_by_id, k.created_by_name, k.kept_at, (SELECT u.last_used_at FROM api_key_use AS u WHERE u.tenant_id = k.tenant_id
+    AND u.key_id = k.key_id),
     (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a
         WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND (a.is_platform_admin OR EXISTS (
-            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))))::boolean AS creator_left
+            SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))))::boolean
+                AS creator_left
 FROM api_key AS k
 WHERE k.tenant_id = $1
     AND ($2::timestamptz IS NULL
@@ -223,7 +228,8 @@ type KeysRow struct {
 	CreatorLeft bool
 }
 
-// The latest first, before a key. A creator has left if the account may no longer sign in, or is neither a member nor a platform admin.
+// The latest first, before a key. A creator has left if the account may no longer sign in, or is neither a member nor a
+// platform admin.
 func (q *Queries) Keys(ctx context.Context, arg KeysParams) ([]KeysRow, error) {
 	rows, err := q.db.Query(ctx, keys,
 		arg.TenantID,

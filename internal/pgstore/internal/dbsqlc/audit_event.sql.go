@@ -115,8 +115,9 @@ type AuditPageParams struct {
 	PageSize   int32
 }
 
-// Entries are read by what an index finds: the change, else the object, else the actor, else the kind of
-// object, else all. by_… of these queries is that; the conditions without by_ may be any.
+// Entries are read by the first of these that the filter names, each with an index: the change, the object, the actor,
+// the kind of object; else all. The parameters by_… hold that one; parameters without by_ filter the rows that the
+// index finds.
 // The latest first, between two places.
 func (q *Queries) AuditPage(ctx context.Context, arg AuditPageParams) ([]AuditEvent, error) {
 	rows, err := q.db.Query(ctx, auditPage,
@@ -182,7 +183,8 @@ func (q *Queries) LatestOfChange(ctx context.Context, tenantID rules.TenantID, o
 }
 
 const writeAudit = `-- name: WriteAudit :one
-SELECT write_audit($1::bigint, $2::text, $3::text, $4::text,
+SELECT write_audit($1::bigint, $2::text, $3::text,
+    $4::text,
     $5::jsonb, $6::jsonb)::bigint AS audit_id
 `
 

@@ -78,19 +78,32 @@ func (q *Queries) AuditWaiting(ctx context.Context, tenantID rules.TenantID, aft
 }
 
 const auditWebhook = `-- name: AuditWebhook :one
-SELECT w.tenant_id, w.url, w.secret, w.is_active, w.version, w.created_at, w.updated_at, p.tenant_id, p.sent_to, p.skipped, p.failures, p.next_attempt_at, p.lease_ends_at, p.attempted_at, p.succeeded_at, p.http_status, p.error, p.test_requested_at, p.tested_at, p.test_status, p.test_error
+SELECT w.tenant_id, w.url, w.secret, w.is_active, w.version, w.created_at, w.updated_at, p.tenant_id, p.sent_to, p.skipped, p.failures, p.attempted_at, p.succeeded_at, p.http_status, p.error, p.tested_at, p.test_status, p.test_error, t.slug,
+    coalesce((SELECT j.next_run_at FROM job AS j
+        WHERE j.tenant_id = w.tenant_id AND j.kind = $1 AND j.about = ''), timestamptz 'epoch')::timestamptz
+        AS next_run_at,
+    EXISTS (SELECT FROM job AS r WHERE r.tenant_id = w.tenant_id AND r.kind = $1 AND r.about = ''
+        AND r.lease_ends_at > now()) AS under_way, EXISTS (
+    SELECT FROM job AS k WHERE k.tenant_id = w.tenant_id AND k.kind = $2 AND k.state = 'waiting'
+) AS test_waits
 FROM audit_webhook AS w
 JOIN audit_webhook_progress AS p ON p.tenant_id = w.tenant_id
-WHERE w.tenant_id = $1
+JOIN tenant AS t ON t.tenant_id = w.tenant_id
+WHERE w.tenant_id = $3
 `
 
 type AuditWebhookRow struct {
 	AuditWebhook         AuditWebhook
 	AuditWebhookProgress AuditWebhookProgress
+	Slug                 string
+	NextRunAt            time.Time
+	UnderWay             bool
+	TestWaits            bool
 }
 
-func (q *Queries) AuditWebhook(ctx context.Context, tenantID rules.TenantID) (AuditWebhookRow, error) {
-	row := q.db.QueryRow(ctx, auditWebhook, tenantID)
+// With its jobs: when entries are attempted, the epoch for never, and now; and whether a test waits.
+func (q *Queries) AuditWebhook(ctx context.Context, kind string, testKind string, tenantID rules.TenantID) (AuditWebhookRow, error) {
+	row := q.db.QueryRow(ctx, auditWebhook, kind, testKind, tenantID)
 	var i AuditWebhookRow
 	err := row.Scan(
 		&i.AuditWebhook.TenantID,
@@ -104,16 +117,17 @@ func (q *Queries) AuditWebhook(ctx context.Context, tenantID rules.TenantID) (Au
 		&i.AuditWebhookProgress.SentTo,
 		&i.AuditWebhookProgress.Skipped,
 		&i.AuditWebhookProgress.Failures,
-		&i.AuditWebhookProgress.NextAttemptAt,
-		&i.AuditWebhookProgress.LeaseEndsAt,
 		&i.AuditWebhookProgress.AttemptedAt,
 		&i.AuditWebhookProgress.SucceededAt,
 		&i.AuditWebhookProgress.HttpStatus,
 		&i.AuditWebhookProgress.Error,
-		&i.AuditWebhookProgress.TestRequestedAt,
 		&i.AuditWebhookProgress.TestedAt,
 		&i.AuditWebhookProgress.TestStatus,
 		&i.AuditWebhookProgress.TestError,
+		&i.Slug,
+		&i.NextRunAt,
+		&i.UnderWay,
+		&i.TestWaits,
 	)
 	return i, err
 }
@@ -163,67 +177,80 @@ func (q *Queries) CreateAuditWebhook(ctx context.Context, arg CreateAuditWebhook
 }
 
 const finishAuditBatch = `-- name: FinishAuditBatch :exec
-UPDATE audit_webhook_progress
-SET sent_to = greatest(sent_to, $1::bigint), failures = $2, next_attempt_at = $3,
-    lease_ends_at = NULL, attempted_at = $4,
-    succeeded_at = coalesce($5, succeeded_at), http_status = nullif($6::integer, 0),
-    error = $7
-WHERE tenant_id = $8 AND lease_ends_at = $9::timestamptz
+UPDATE audit_webhook_progress AS p
+SET sent_to = greatest(p.sent_to, $1::bigint), attempted_at = clock_timestamp(),
+    failures = CASE WHEN $2::boolean THEN 0 ELSE p.failures + 1 END,
+    succeeded_at = CASE WHEN $2::boolean THEN clock_timestamp() ELSE p.succeeded_at END,
+    http_status = nullif($3::integer, 0), error = $4
+WHERE p.tenant_id = $5 AND EXISTS (
+    SELECT FROM job AS j
+    WHERE j.tenant_id = p.tenant_id AND j.job_id = $6 AND j.claim = $7
+)
 `
 
 type FinishAuditBatchParams struct {
-	SentTo        int64
-	Failures      int32
-	NextAttemptAt time.Time
-	AttemptedAt   *time.Time
-	SucceededAt   *time.Time
-	HttpStatus    int32
-	Error         string
-	TenantID      rules.TenantID
-	LeaseEndsAt   time.Time
+	SentTo     int64
+	Succeeded  bool
+	HttpStatus int32
+	Error      string
+	TenantID   rules.TenantID
+	JobID      int64
+	Claim      int64
 }
 
-// Does nothing if the lease has ended and another process has begun an attempt.
+// The entries up to sent_to were received, or the attempt failed. Has no effect if the job is no longer of the claim.
 func (q *Queries) FinishAuditBatch(ctx context.Context, arg FinishAuditBatchParams) error {
 	_, err := q.db.Exec(ctx, finishAuditBatch,
 		arg.SentTo,
-		arg.Failures,
-		arg.NextAttemptAt,
-		arg.AttemptedAt,
-		arg.SucceededAt,
+		arg.Succeeded,
 		arg.HttpStatus,
 		arg.Error,
 		arg.TenantID,
-		arg.LeaseEndsAt,
+		arg.JobID,
+		arg.Claim,
 	)
 	return err
 }
 
-const finishAuditTest = `-- name: FinishAuditTest :exec
-UPDATE audit_webhook_progress
-SET test_requested_at = NULL, tested_at = $1::timestamptz, test_status = nullif($2::integer, 0),
-    test_error = $3, next_attempt_at = $4, lease_ends_at = NULL
-WHERE tenant_id = $5 AND lease_ends_at = $6::timestamptz
+const finishAuditTest = `-- name: FinishAuditTest :execrows
+UPDATE audit_webhook_progress AS p
+SET tested_at = clock_timestamp(), test_status = nullif($1::integer, 0),
+    test_error = $2
+WHERE p.tenant_id = $3 AND EXISTS (
+    SELECT FROM job AS j
+    WHERE j.tenant_id = p.tenant_id AND j.job_id = $4 AND j.claim = $5
+)
 `
 
 type FinishAuditTestParams struct {
-	TestedAt      time.Time
-	HttpStatus    int32
-	Error         string
-	NextAttemptAt time.Time
-	TenantID      rules.TenantID
-	LeaseEndsAt   time.Time
+	HttpStatus int32
+	Error      string
+	TenantID   rules.TenantID
+	JobID      int64
+	Claim      int64
 }
 
-func (q *Queries) FinishAuditTest(ctx context.Context, arg FinishAuditTestParams) error {
-	_, err := q.db.Exec(ctx, finishAuditTest,
-		arg.TestedAt,
+// No row if the job is no longer of the claim.
+func (q *Queries) FinishAuditTest(ctx context.Context, arg FinishAuditTestParams) (int64, error) {
+	result, err := q.db.Exec(ctx, finishAuditTest,
 		arg.HttpStatus,
 		arg.Error,
-		arg.NextAttemptAt,
 		arg.TenantID,
-		arg.LeaseEndsAt,
+		arg.JobID,
+		arg.Claim,
 	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const forgetAuditFailures = `-- name: ForgetAuditFailures :exec
+UPDATE audit_webhook_progress SET failures = 0 WHERE tenant_id = $1
+`
+
+func (q *Queries) ForgetAuditFailures(ctx context.Context, tenantID rules.TenantID) error {
+	_, err := q.db.Exec(ctx, forgetAuditFailures, tenantID)
 	return err
 }
 
@@ -250,14 +277,25 @@ func (q *Queries) RemoveAuditWebhook(ctx context.Context, tenantID rules.TenantI
 	return result.RowsAffected(), nil
 }
 
-const retryAuditWebhook = `-- name: RetryAuditWebhook :exec
-UPDATE audit_webhook_progress SET next_attempt_at = now(), failures = 0 WHERE tenant_id = $1
+const restAuditWebhook = `-- name: RestAuditWebhook :execrows
+DELETE FROM job AS j
+WHERE j.tenant_id = $1 AND j.job_id = $2 AND j.claim = $3
+    AND NOT EXISTS (
+        SELECT FROM audit_webhook_progress AS p
+        JOIN audit_webhook AS w ON w.tenant_id = p.tenant_id AND w.is_active
+        JOIN audit_event AS e ON e.tenant_id = p.tenant_id AND e.audit_id > p.sent_to
+        WHERE p.tenant_id = j.tenant_id
+    )
 `
 
-// What waits is due now.
-func (q *Queries) RetryAuditWebhook(ctx context.Context, tenantID rules.TenantID) error {
-	_, err := q.db.Exec(ctx, retryAuditWebhook, tenantID)
-	return err
+// Ends a job unless there are entries to send. All writers of entries lock the tenant, as the caller does, so the next
+// entry makes a new job.
+func (q *Queries) RestAuditWebhook(ctx context.Context, tenantID rules.TenantID, jobID int64, claim int64) (int64, error) {
+	result, err := q.db.Exec(ctx, restAuditWebhook, tenantID, jobID, claim)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const rotateAuditSecret = `-- name: RotateAuditSecret :one
@@ -294,18 +332,16 @@ func (q *Queries) SealAuditSecret(ctx context.Context, sealed string, tenantID r
 	return result.RowsAffected(), nil
 }
 
-const testAuditWebhook = `-- name: TestAuditWebhook :execrows
-UPDATE audit_webhook_progress SET test_requested_at = now(), next_attempt_at = now()
-WHERE tenant_id = $1 AND test_requested_at IS NULL
+const tryLockTenant = `-- name: TryLockTenant :one
+SELECT tenant_id FROM tenant WHERE tenant_id = $1 FOR NO KEY UPDATE SKIP LOCKED
 `
 
-// No row while the previous test waits.
-func (q *Queries) TestAuditWebhook(ctx context.Context, tenantID rules.TenantID) (int64, error) {
-	result, err := q.db.Exec(ctx, testAuditWebhook, tenantID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// No row if somebody else writes.
+func (q *Queries) TryLockTenant(ctx context.Context, tenantID rules.TenantID) (rules.TenantID, error) {
+	row := q.db.QueryRow(ctx, tryLockTenant, tenantID)
+	var tenant_id rules.TenantID
+	err := row.Scan(&tenant_id)
+	return tenant_id, err
 }
 
 const updateAuditWebhook = `-- name: UpdateAuditWebhook :one

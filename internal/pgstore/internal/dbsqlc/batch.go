@@ -21,20 +21,16 @@ var (
 const createRule = `-- name: CreateRule :batchone
 INSERT INTO rate_limit_rule (
     tenant_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode,
-    action, failure_mode, is_active, description, in_force_since, revision, window_seconds, window_calendar, window_zone,
-    window_start_day, refill_interval_seconds, max_hold_seconds, notify_at,
-    adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at
+    action, failure_mode, is_active, description, in_force_since, revision, parameters, candidate_for, expires_at
 ) VALUES (
     $1, $2, $3, $4, nullif($5::text, ''),
     $6, $7, $8, $9, $10,
-    $11, nullif($12::text, ''), $13, $14,
-    clock_timestamp(), $15, $16, $17, $18,
-    $19, $20, $21, $22,
-    $23, $24, $25, $26,
-    $27, $28,
-    coalesce(clock_timestamp() + $29::bigint * interval '1 second', $30::timestamptz)
+    $11, $12, $13, $14,
+    clock_timestamp(), $15, $16, $17,
+    coalesce(clock_timestamp() + $18::bigint * interval '1 second',
+        $19::timestamptz)
 )
-RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at
+RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, parameters, candidate_for, expires_at
 `
 
 type CreateRuleBatchResults struct {
@@ -44,36 +40,25 @@ type CreateRuleBatchResults struct {
 }
 
 type CreateRuleParams struct {
-	TenantID              rules.TenantID
-	Name                  string
-	KeyPattern            string
-	Scope                 rules.Scope
-	Plan                  string
-	RatePerSecond         float64
-	RateUnit              rules.RateUnit
-	BurstCapacity         int64
-	Algorithm             rules.Algorithm
-	Mode                  rules.Mode
-	Action                rules.Action
-	FailureMode           string
-	IsActive              bool
-	Description           string
-	Revision              int64
-	WindowSeconds         *int32
-	WindowCalendar        *string
-	WindowZone            *string
-	WindowStartDay        *int16
-	RefillIntervalSeconds *int32
-	MaxHoldSeconds        *int32
-	NotifyAt              []int16
-	AdaptBackend          *string
-	AdaptFloorPercent     *int16
-	AdaptP99Ms            *int32
-	AdaptErrorPercent     *float64
-	NeverLeased           bool
-	CandidateFor          *int64
-	ExpiresInSeconds      *int64
-	ExpiresAt             *time.Time
+	TenantID         rules.TenantID
+	Name             string
+	KeyPattern       string
+	Scope            rules.Scope
+	Plan             string
+	RatePerSecond    float64
+	RateUnit         rules.RateUnit
+	BurstCapacity    int64
+	Algorithm        rules.Algorithm
+	Mode             rules.Mode
+	Action           rules.Action
+	FailureMode      *rules.FailureMode
+	IsActive         bool
+	Description      string
+	Revision         int64
+	Parameters       []byte
+	CandidateFor     *int64
+	ExpiresInSeconds *int64
+	ExpiresAt        *time.Time
 }
 
 func (q *Queries) CreateRule(ctx context.Context, arg []CreateRuleParams) *CreateRuleBatchResults {
@@ -95,18 +80,7 @@ func (q *Queries) CreateRule(ctx context.Context, arg []CreateRuleParams) *Creat
 			a.IsActive,
 			a.Description,
 			a.Revision,
-			a.WindowSeconds,
-			a.WindowCalendar,
-			a.WindowZone,
-			a.WindowStartDay,
-			a.RefillIntervalSeconds,
-			a.MaxHoldSeconds,
-			a.NotifyAt,
-			a.AdaptBackend,
-			a.AdaptFloorPercent,
-			a.AdaptP99Ms,
-			a.AdaptErrorPercent,
-			a.NeverLeased,
+			a.Parameters,
 			a.CandidateFor,
 			a.ExpiresInSeconds,
 			a.ExpiresAt,
@@ -150,18 +124,7 @@ func (b *CreateRuleBatchResults) QueryRow(f func(int, RateLimitRule, error)) {
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.WindowSeconds,
-			&i.WindowCalendar,
-			&i.WindowZone,
-			&i.WindowStartDay,
-			&i.RefillIntervalSeconds,
-			&i.MaxHoldSeconds,
-			&i.NotifyAt,
-			&i.AdaptBackend,
-			&i.AdaptFloorPercent,
-			&i.AdaptP99Ms,
-			&i.AdaptErrorPercent,
-			&i.NeverLeased,
+			&i.Parameters,
 			&i.CandidateFor,
 			&i.ExpiresAt,
 		)
@@ -365,8 +328,9 @@ type NewerKeysParams struct {
 	PageSize      int32
 }
 
-// With revoked keys, so that processes tell revoked keys from unknown ones. A tenant that is read whole comes with those of
-// the last 30 days, so that keys which were made and revoked in a loop do not fill the memory of processes.
+// Includes revoked keys, so that processes tell revoked keys from unknown ones. A full read of a tenant includes only
+// those of the last 30 days: a client that makes and revokes keys in a loop must not
+// fill the memory of processes.
 func (q *Queries) NewerKeys(ctx context.Context, arg []NewerKeysParams) *NewerKeysBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -609,7 +573,7 @@ func (b *NewerPlansBatchResults) Close() error {
 }
 
 const newerRules = `-- name: NewerRules :batchmany
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, parameters, candidate_for, expires_at FROM rate_limit_rule
 WHERE tenant_id = $1
     AND (revision, rule_id) > ($2::bigint, $3::bigint)
     AND (removed_at IS NULL OR $4::boolean)
@@ -687,18 +651,7 @@ func (b *NewerRulesBatchResults) Query(f func(int, []RateLimitRule, error)) {
 					&i.RemovedAt,
 					&i.CreatedAt,
 					&i.UpdatedAt,
-					&i.WindowSeconds,
-					&i.WindowCalendar,
-					&i.WindowZone,
-					&i.WindowStartDay,
-					&i.RefillIntervalSeconds,
-					&i.MaxHoldSeconds,
-					&i.NotifyAt,
-					&i.AdaptBackend,
-					&i.AdaptFloorPercent,
-					&i.AdaptP99Ms,
-					&i.AdaptErrorPercent,
-					&i.NeverLeased,
+					&i.Parameters,
 					&i.CandidateFor,
 					&i.ExpiresAt,
 				); err != nil {
@@ -804,7 +757,8 @@ func (b *NewerStepsBatchResults) Close() error {
 
 const putOverride = `-- name: PutOverride :batchone
 INSERT INTO rate_limit_override AS o (
-    tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision
+    tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since,
+        revision
 )
 SELECT
     r.tenant_id, r.rule_id, $1, $2, $3, $4,
@@ -822,7 +776,8 @@ SET rate_per_second = excluded.rate_per_second,
             AND o.removed_at IS NULL AND if_passed(o.expires_at) IS NULL
             THEN o.in_force_since
         -- After the end of an override each version of the rule counts as a microsecond later than the one before.
-        ELSE moment_after(ARRAY[excluded.in_force_since, o.in_force_since, greatest(o.removed_at, if_passed(o.expires_at)) + (
+        ELSE moment_after(ARRAY[excluded.in_force_since, o.in_force_since,
+            greatest(o.removed_at, if_passed(o.expires_at)) + (
             SELECT r.version * interval '1 microsecond' FROM rate_limit_rule AS r
             WHERE r.tenant_id = o.tenant_id AND r.rule_id = o.rule_id
         )])
@@ -910,12 +865,14 @@ func (b *PutOverrideBatchResults) Close() error {
 }
 
 const putStep = `-- name: PutStep :batchexec
-INSERT INTO rate_limit_step AS s (tenant_id, rule_id, percent, stepped_at, in_force_since, ends_at, cause, memory, revision)
+INSERT INTO rate_limit_step AS s (tenant_id, rule_id, percent, stepped_at, in_force_since, ends_at, cause, memory,
+    revision)
 SELECT r.tenant_id, r.rule_id, $1, $2, moment_after(ARRAY[r.in_force_since]),
     moment_after(ARRAY[r.in_force_since]) + make_interval(secs => $3::double precision),
     $4, $5, $6
 FROM rate_limit_rule AS r
-WHERE r.tenant_id = $7 AND r.rule_id = $8 AND r.removed_at IS NULL AND r.adapt_backend IS NOT NULL
+WHERE r.tenant_id = $7 AND r.rule_id = $8 AND r.removed_at IS NULL
+    AND r.parameters ? 'adapt'
 ON CONFLICT (tenant_id, rule_id) DO UPDATE
 SET percent = excluded.percent,
     stepped_at = excluded.stepped_at,
@@ -946,8 +903,8 @@ type PutStepParams struct {
 	RuleID       rules.RuleID
 }
 
-// Nothing happens if the rule does not adapt. The step comes into force after everything that the rule's buckets may have
-// seen: after its end each version of the rule counts as a microsecond later than the one before.
+// Nothing happens if the rule does not adapt. The step comes into force after everything that the rule's buckets may
+// have seen: after its end each version of the rule counts as a microsecond later than the one before.
 func (q *Queries) PutStep(ctx context.Context, arg []PutStepParams) *PutStepBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -1121,36 +1078,16 @@ SET rate_per_second = $1,
     algorithm = $4,
     mode = $5,
     action = $6,
-    failure_mode = nullif($7::text, ''),
+    failure_mode = $7,
     is_active = $8,
     description = $9,
-    window_seconds = $10,
-    window_calendar = $11,
-    window_zone = $12,
-    window_start_day = $13,
-    refill_interval_seconds = $14,
-    max_hold_seconds = $15,
-    notify_at = $16,
-    adapt_backend = $17,
-    adapt_floor_percent = $18,
-    adapt_p99_ms = $19,
-    adapt_error_percent = $20,
-    never_leased = $21,
+    parameters = r.parameters - $10::text[] || $11::jsonb,
     candidate_for = CASE WHEN $5 = 'shadow' THEN r.candidate_for END,
     expires_at = coalesce(
-        clock_timestamp() + $22::bigint * interval '1 second', $23::timestamptz),
+        clock_timestamp() + $12::bigint * interval '1 second',
+            $13::timestamptz),
     version = r.version + 1,
-    in_force_since = CASE
-        WHEN r.rate_per_second = $1 AND r.burst_capacity = $3
-            AND r.algorithm = $4
-            AND r.window_seconds IS NOT DISTINCT FROM $10
-            AND r.window_calendar IS NOT DISTINCT FROM $11
-            AND r.window_zone IS NOT DISTINCT FROM $12
-            AND r.window_start_day IS NOT DISTINCT FROM $13
-            AND r.refill_interval_seconds IS NOT DISTINCT FROM $14
-            AND r.max_hold_seconds IS NOT DISTINCT FROM $15
-            AND (r.adapt_backend IS NULL OR $17::text IS NOT NULL)
-            THEN r.in_force_since
+    in_force_since = CASE WHEN NOT $14::boolean THEN r.in_force_since
         ELSE moment_after(ARRAY[r.in_force_since, (
             SELECT max(greatest(o.removed_at, if_passed(o.expires_at)))
             FROM rate_limit_override AS o
@@ -1160,10 +1097,10 @@ SET rate_per_second = $1,
             FROM rate_limit_step AS s
             WHERE s.tenant_id = r.tenant_id AND s.rule_id = r.rule_id)])
     END,
-    revision = $24,
+    revision = $15,
     updated_at = clock_timestamp()
-WHERE r.tenant_id = $25 AND r.rule_id = $26 AND r.removed_at IS NULL
-RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at
+WHERE r.tenant_id = $16 AND r.rule_id = $17 AND r.removed_at IS NULL
+RETURNING tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, parameters, candidate_for, expires_at
 `
 
 type UpdateRuleBatchResults struct {
@@ -1173,37 +1110,28 @@ type UpdateRuleBatchResults struct {
 }
 
 type UpdateRuleParams struct {
-	RatePerSecond         float64
-	RateUnit              rules.RateUnit
-	BurstCapacity         int64
-	Algorithm             rules.Algorithm
-	Mode                  rules.Mode
-	Action                rules.Action
-	FailureMode           string
-	IsActive              bool
-	Description           string
-	WindowSeconds         *int32
-	WindowCalendar        *string
-	WindowZone            *string
-	WindowStartDay        *int16
-	RefillIntervalSeconds *int32
-	MaxHoldSeconds        *int32
-	NotifyAt              []int16
-	AdaptBackend          *string
-	AdaptFloorPercent     *int16
-	AdaptP99Ms            *int32
-	AdaptErrorPercent     *float64
-	NeverLeased           bool
-	ExpiresInSeconds      *int64
-	ExpiresAt             *time.Time
-	Revision              int64
-	TenantID              rules.TenantID
-	RuleID                rules.RuleID
+	RatePerSecond    float64
+	RateUnit         rules.RateUnit
+	BurstCapacity    int64
+	Algorithm        rules.Algorithm
+	Mode             rules.Mode
+	Action           rules.Action
+	FailureMode      *rules.FailureMode
+	IsActive         bool
+	Description      string
+	Known            []string
+	Parameters       []byte
+	ExpiresInSeconds *int64
+	ExpiresAt        *time.Time
+	LimitChanges     bool
+	Revision         int64
+	TenantID         rules.TenantID
+	RuleID           rules.RuleID
 }
 
-// A changed limit comes into force after everything that this rule's buckets may have seen: its own
-// earlier limits, overrides that ended, and steps. A rule that stops adapting has its own limit from now on. An enforced
-// rule is no candidate any more.
+// A limit that changes comes into force after everything that this rule's buckets may have seen: its own earlier
+// limits, overrides that ended, and steps. An enforced rule is no candidate any more. Parameters that a newer release
+// knows stay as they are.
 func (q *Queries) UpdateRule(ctx context.Context, arg []UpdateRuleParams) *UpdateRuleBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -1217,20 +1145,11 @@ func (q *Queries) UpdateRule(ctx context.Context, arg []UpdateRuleParams) *Updat
 			a.FailureMode,
 			a.IsActive,
 			a.Description,
-			a.WindowSeconds,
-			a.WindowCalendar,
-			a.WindowZone,
-			a.WindowStartDay,
-			a.RefillIntervalSeconds,
-			a.MaxHoldSeconds,
-			a.NotifyAt,
-			a.AdaptBackend,
-			a.AdaptFloorPercent,
-			a.AdaptP99Ms,
-			a.AdaptErrorPercent,
-			a.NeverLeased,
+			a.Known,
+			a.Parameters,
 			a.ExpiresInSeconds,
 			a.ExpiresAt,
+			a.LimitChanges,
 			a.Revision,
 			a.TenantID,
 			a.RuleID,
@@ -1274,18 +1193,7 @@ func (b *UpdateRuleBatchResults) QueryRow(f func(int, RateLimitRule, error)) {
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.WindowSeconds,
-			&i.WindowCalendar,
-			&i.WindowZone,
-			&i.WindowStartDay,
-			&i.RefillIntervalSeconds,
-			&i.MaxHoldSeconds,
-			&i.NotifyAt,
-			&i.AdaptBackend,
-			&i.AdaptFloorPercent,
-			&i.AdaptP99Ms,
-			&i.AdaptErrorPercent,
-			&i.NeverLeased,
+			&i.Parameters,
 			&i.CandidateFor,
 			&i.ExpiresAt,
 		)

@@ -13,7 +13,8 @@ import (
 )
 
 const decisionsByMinute = `-- name: DecisionsByMinute :many
-SELECT date_bin(make_interval(secs => $1::double precision), minute, timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
+SELECT date_bin(make_interval(secs => $1::double precision), minute,
+    timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
     sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
     sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
 FROM decision_minute

@@ -13,7 +13,8 @@ import (
 )
 
 const decisionsBySpan = `-- name: DecisionsBySpan :many
-SELECT date_bin(make_interval(secs => $1::double precision), starts_at, timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
+SELECT date_bin(make_interval(secs => $1::double precision), starts_at,
+    timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
     sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
     sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
 FROM decision_span
@@ -157,16 +158,22 @@ const totalsByDay = `-- name: TotalsByDay :many
 SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
     sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
 FROM (
-    SELECT whole.rule_id, whole.allowed, whole.denied, whole.bypassed, whole.degraded, whole.cost_taken FROM decision_span AS whole
-    WHERE whole.tenant_id = $1 AND whole.rule_id = ANY ($2::bigint[]) AND whole.span_minutes = 1440
+    SELECT whole.rule_id, whole.allowed, whole.denied, whole.bypassed, whole.degraded, whole.cost_taken
+        FROM decision_span AS whole
+    WHERE whole.tenant_id = $1 AND whole.rule_id = ANY ($2::bigint[])
+        AND whole.span_minutes = 1440
         AND whole.starts_at >= $3 AND whole.starts_at < $4
     UNION ALL
-    SELECT first.rule_id, first.allowed, first.denied, first.bypassed, first.degraded, first.cost_taken FROM decision_span AS first
-    WHERE first.tenant_id = $1 AND first.rule_id = ANY ($2::bigint[]) AND first.span_minutes = 60
+    SELECT first.rule_id, first.allowed, first.denied, first.bypassed, first.degraded, first.cost_taken
+        FROM decision_span AS first
+    WHERE first.tenant_id = $1 AND first.rule_id = ANY ($2::bigint[])
+        AND first.span_minutes = 60
         AND first.starts_at >= $5 AND first.starts_at < $3
     UNION ALL
-    SELECT last.rule_id, last.allowed, last.denied, last.bypassed, last.degraded, last.cost_taken FROM decision_span AS last
-    WHERE last.tenant_id = $1 AND last.rule_id = ANY ($2::bigint[]) AND last.span_minutes = 60
+    SELECT last.rule_id, last.allowed, last.denied, last.bypassed, last.degraded, last.cost_taken
+        FROM decision_span AS last
+    WHERE last.tenant_id = $1 AND last.rule_id = ANY ($2::bigint[])
+        AND last.span_minutes = 60
         AND last.starts_at >= $4 AND last.starts_at < $6
 ) AS parts
 GROUP BY rule_id
@@ -230,15 +237,19 @@ const totalsByHour = `-- name: TotalsByHour :many
 SELECT rule_id, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied, sum(bypassed)::bigint AS bypassed,
     sum(degraded)::bigint AS degraded, sum(cost_taken)::double precision AS cost_taken
 FROM (
-    SELECT whole.rule_id, whole.allowed, whole.denied, whole.bypassed, whole.degraded, whole.cost_taken FROM decision_span AS whole
-    WHERE whole.tenant_id = $1 AND whole.rule_id = ANY ($2::bigint[]) AND whole.span_minutes = 60
+    SELECT whole.rule_id, whole.allowed, whole.denied, whole.bypassed, whole.degraded, whole.cost_taken
+        FROM decision_span AS whole
+    WHERE whole.tenant_id = $1 AND whole.rule_id = ANY ($2::bigint[])
+        AND whole.span_minutes = 60
         AND whole.starts_at >= $3 AND whole.starts_at < $4
     UNION ALL
-    SELECT first.rule_id, first.allowed, first.denied, first.bypassed, first.degraded, first.cost_taken FROM decision_minute AS first
+    SELECT first.rule_id, first.allowed, first.denied, first.bypassed, first.degraded, first.cost_taken
+        FROM decision_minute AS first
     WHERE first.tenant_id = $1 AND first.rule_id = ANY ($2::bigint[])
         AND first.minute >= $5 AND first.minute < $3
     UNION ALL
-    SELECT last.rule_id, last.allowed, last.denied, last.bypassed, last.degraded, last.cost_taken FROM decision_minute AS last
+    SELECT last.rule_id, last.allowed, last.denied, last.bypassed, last.degraded, last.cost_taken
+        FROM decision_minute AS last
     WHERE last.tenant_id = $1 AND last.rule_id = ANY ($2::bigint[])
         AND last.minute >= $4 AND last.minute < $6
 ) AS parts

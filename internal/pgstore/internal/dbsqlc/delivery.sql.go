@@ -13,9 +13,17 @@ import (
 )
 
 const alertDeliveriesBefore = `-- name: AlertDeliveriesBefore :many
-SELECT d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.http_status, d.error, d.is_test, d.lease_ends_at, d.mail_id, d.rule_id, d.silenced,
-    coalesce((SELECT m.state FROM mail AS m WHERE m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id), '')::text AS mail_state,
-    coalesce((SELECT m.error FROM mail AS m WHERE m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id), '')::text AS mail_error
+SELECT d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.attempted_at, d.http_status, d.error, d.is_test, d.mail_id, d.rule_id, d.silenced,
+    coalesce((SELECT j.next_run_at FROM job AS j WHERE j.tenant_id = d.tenant_id AND j.about = d.delivery_id::text
+        AND j.kind = CASE WHEN d.is_test THEN 'alert test' ELSE 'alert delivery' END), timestamptz 'epoch')::timestamptz
+        AS next_run_at,
+    EXISTS (SELECT FROM job AS k WHERE k.tenant_id = d.tenant_id AND k.about = d.delivery_id::text
+        AND k.kind = CASE WHEN d.is_test THEN 'alert test' ELSE 'alert delivery' END AND k.lease_ends_at > now())
+        AS under_way,
+    coalesce((SELECT m.state FROM mail AS m WHERE m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id), '')::text
+        AS mail_state,
+    coalesce((SELECT m.error FROM mail AS m WHERE m.tenant_id = d.tenant_id AND m.mail_id = d.mail_id), '')::text
+        AS mail_error
 FROM delivery AS d
 WHERE d.tenant_id = $1 AND d.delivery_id < $2
     AND ($3::bigint = 0 OR d.alert_id = $3::bigint)
@@ -32,11 +40,14 @@ type AlertDeliveriesBeforeParams struct {
 
 type AlertDeliveriesBeforeRow struct {
 	Delivery  Delivery
+	NextRunAt time.Time
+	UnderWay  bool
 	MailState string
 	MailError string
 }
 
-// With the state of the message that carries a delivery; ” if none does, or if it is no longer kept.
+// With the next attempt of each, the epoch for none, and the state of the message that carries it; ” if none does, or
+// if it is no longer kept.
 func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveriesBeforeParams) ([]AlertDeliveriesBeforeRow, error) {
 	rows, err := q.db.Query(ctx, alertDeliveriesBefore,
 		arg.TenantID,
@@ -61,15 +72,15 @@ func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveries
 			&i.Delivery.RaisedAt,
 			&i.Delivery.State,
 			&i.Delivery.Attempts,
-			&i.Delivery.NextAttemptAt,
 			&i.Delivery.AttemptedAt,
 			&i.Delivery.HttpStatus,
 			&i.Delivery.Error,
 			&i.Delivery.IsTest,
-			&i.Delivery.LeaseEndsAt,
 			&i.Delivery.MailID,
 			&i.Delivery.RuleID,
 			&i.Delivery.Silenced,
+			&i.NextRunAt,
+			&i.UnderWay,
 			&i.MailState,
 			&i.MailError,
 		); err != nil {
@@ -84,7 +95,7 @@ func (q *Queries) AlertDeliveriesBefore(ctx context.Context, arg AlertDeliveries
 }
 
 const alertDelivery = `-- name: AlertDelivery :one
-SELECT tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at, mail_id, rule_id, silenced FROM delivery
+SELECT tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, attempted_at, http_status, error, is_test, mail_id, rule_id, silenced FROM delivery
 WHERE tenant_id = $1 AND alert_id = $2 AND delivery_id = $3
 `
 
@@ -101,12 +112,10 @@ func (q *Queries) AlertDelivery(ctx context.Context, tenantID rules.TenantID, al
 		&i.RaisedAt,
 		&i.State,
 		&i.Attempts,
-		&i.NextAttemptAt,
 		&i.AttemptedAt,
 		&i.HttpStatus,
 		&i.Error,
 		&i.IsTest,
-		&i.LeaseEndsAt,
 		&i.MailID,
 		&i.RuleID,
 		&i.Silenced,
@@ -116,74 +125,162 @@ func (q *Queries) AlertDelivery(ctx context.Context, tenantID rules.TenantID, al
 
 const deliveryMailed = `-- name: DeliveryMailed :execrows
 UPDATE delivery
-SET state = 'delivered', attempted_at = $1::timestamptz, lease_ends_at = NULL, error = '', mail_id = $2::bigint
-WHERE tenant_id = $3 AND delivery_id = $4 AND attempts = $5 AND state = 'pending'
+SET state = 'delivered', attempts = attempts + 1, attempted_at = clock_timestamp(), error = '',
+    mail_id = $1::bigint
+WHERE tenant_id = $2 AND delivery_id = $3 AND state <> 'delivered'
 `
 
-type DeliveryMailedParams struct {
-	AttemptedAt time.Time
-	MailID      int64
-	TenantID    rules.TenantID
-	DeliveryID  int64
-	Attempt     int32
-}
-
-// No row if the lease ended and another attempt began.
-func (q *Queries) DeliveryMailed(ctx context.Context, arg DeliveryMailedParams) (int64, error) {
-	result, err := q.db.Exec(ctx, deliveryMailed,
-		arg.AttemptedAt,
-		arg.MailID,
-		arg.TenantID,
-		arg.DeliveryID,
-		arg.Attempt,
-	)
+// No row if it was delivered or silenced meanwhile.
+func (q *Queries) DeliveryMailed(ctx context.Context, mailID int64, tenantID rules.TenantID, deliveryID int64) (int64, error) {
+	result, err := q.db.Exec(ctx, deliveryMailed, mailID, tenantID, deliveryID)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
+const deliveryToSend = `-- name: DeliveryToSend :one
+SELECT d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.attempted_at, d.http_status, d.error, d.is_test, d.mail_id, d.rule_id, d.silenced, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, a.kind, a.silenced_until, a.silenced_by, a.silence_reason, t.slug,
+    coalesce((SELECT r.key_pattern FROM rate_limit_rule AS r
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern,
+    coalesce((SELECT concat_ws(' · ', nullif(r.name, ''), coalesce(r.plan, 'all plans')) FROM rate_limit_rule AS r
+        WHERE r.tenant_id = d.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail
+FROM delivery AS d
+JOIN alert AS a ON a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id
+JOIN tenant AS t ON t.tenant_id = d.tenant_id
+WHERE d.tenant_id = $1 AND d.delivery_id = $2 AND d.state <> 'delivered'
+`
+
+type DeliveryToSendRow struct {
+	Delivery    Delivery
+	Alert       Alert
+	Slug        string
+	RulePattern string
+	RuleDetail  string
+}
+
+// No row if it was delivered. The rule's detail tells rules of one pattern apart.
+func (q *Queries) DeliveryToSend(ctx context.Context, tenantID rules.TenantID, deliveryID int64) (DeliveryToSendRow, error) {
+	row := q.db.QueryRow(ctx, deliveryToSend, tenantID, deliveryID)
+	var i DeliveryToSendRow
+	err := row.Scan(
+		&i.Delivery.TenantID,
+		&i.Delivery.DeliveryID,
+		&i.Delivery.AlertID,
+		&i.Delivery.Subject,
+		&i.Delivery.Denied,
+		&i.Delivery.Since,
+		&i.Delivery.RaisedAt,
+		&i.Delivery.State,
+		&i.Delivery.Attempts,
+		&i.Delivery.AttemptedAt,
+		&i.Delivery.HttpStatus,
+		&i.Delivery.Error,
+		&i.Delivery.IsTest,
+		&i.Delivery.MailID,
+		&i.Delivery.RuleID,
+		&i.Delivery.Silenced,
+		&i.Alert.TenantID,
+		&i.Alert.AlertID,
+		&i.Alert.Name,
+		&i.Alert.RuleID,
+		&i.Alert.PerSubject,
+		&i.Alert.Threshold,
+		&i.Alert.WindowMinutes,
+		&i.Alert.Url,
+		&i.Alert.Secret,
+		&i.Alert.IsActive,
+		&i.Alert.Version,
+		&i.Alert.CreatedAt,
+		&i.Alert.UpdatedAt,
+		&i.Alert.Format,
+		&i.Alert.Email,
+		&i.Alert.Kind,
+		&i.Alert.SilencedUntil,
+		&i.Alert.SilencedBy,
+		&i.Alert.SilenceReason,
+		&i.Slug,
+		&i.RulePattern,
+		&i.RuleDetail,
+	)
+	return i, err
+}
+
 const finishAlertDelivery = `-- name: FinishAlertDelivery :exec
-UPDATE delivery
-SET state = $1, attempted_at = $2::timestamptz, next_attempt_at = $3,
-    lease_ends_at = NULL, http_status = nullif($4::integer, 0), error = $5
-WHERE tenant_id = $6 AND delivery_id = $7 AND attempts = $8
+UPDATE delivery AS d
+SET state = CASE WHEN $1::boolean THEN 'delivered' ELSE 'pending' END, attempts = d.attempts + 1,
+    attempted_at = clock_timestamp(), http_status = nullif($2::integer, 0), error = $3
+WHERE d.tenant_id = $4 AND d.delivery_id = $5 AND d.state <> 'delivered'
+    AND ($1::boolean OR EXISTS (
+        SELECT FROM job AS j
+        WHERE j.tenant_id = d.tenant_id AND j.job_id = $6 AND j.claim = $7
+    ))
 `
 
 type FinishAlertDeliveryParams struct {
-	State         string
-	AttemptedAt   time.Time
-	NextAttemptAt time.Time
-	HttpStatus    int32
-	Error         string
-	TenantID      rules.TenantID
-	DeliveryID    int64
-	Attempt       int32
+	Delivered  bool
+	HttpStatus int32
+	Error      string
+	TenantID   rules.TenantID
+	DeliveryID int64
+	JobID      int64
+	Claim      int64
 }
 
+// Has no effect if it was delivered or silenced meanwhile. Only the job's present claim stores a failure.
 func (q *Queries) FinishAlertDelivery(ctx context.Context, arg FinishAlertDeliveryParams) error {
 	_, err := q.db.Exec(ctx, finishAlertDelivery,
-		arg.State,
-		arg.AttemptedAt,
-		arg.NextAttemptAt,
+		arg.Delivered,
 		arg.HttpStatus,
 		arg.Error,
 		arg.TenantID,
 		arg.DeliveryID,
-		arg.Attempt,
+		arg.JobID,
+		arg.Claim,
 	)
 	return err
 }
 
-const raiseDeliveries = `-- name: RaiseDeliveries :execrows
+const giveUpDelivery = `-- name: GiveUpDelivery :exec
+UPDATE delivery AS d SET state = 'failed', error = coalesce(nullif($1::text, ''), d.error)
+WHERE d.tenant_id = $2 AND d.delivery_id = $3 AND d.state = 'pending'
+    AND EXISTS (
+        SELECT FROM job AS j
+        WHERE j.tenant_id = d.tenant_id AND j.job_id = $4 AND j.claim = $5
+    )
+`
+
+type GiveUpDeliveryParams struct {
+	Error      string
+	TenantID   rules.TenantID
+	DeliveryID int64
+	JobID      int64
+	Claim      int64
+}
+
+// An empty error keeps that of the last attempt. Has no effect if the job is no longer of the claim.
+func (q *Queries) GiveUpDelivery(ctx context.Context, arg GiveUpDeliveryParams) error {
+	_, err := q.db.Exec(ctx, giveUpDelivery,
+		arg.Error,
+		arg.TenantID,
+		arg.DeliveryID,
+		arg.JobID,
+		arg.Claim,
+	)
+	return err
+}
+
+const raiseDeliveries = `-- name: RaiseDeliveries :one
 WITH fired AS (
-    SELECT unnest($4::bigint[]) AS alert_id, unnest($5::bigint[]) AS rule_id, -- 0: all checks
-        unnest($6::text[]) AS subject, unnest($7::bigint[]) AS counted,
-        unnest($8::timestamptz[]) AS since, unnest($9::timestamptz[]) AS raised_before,
-        unnest($10::boolean[]) AS silenced
+    -- 0: all checks
+    SELECT unnest($1::bigint[]) AS alert_id, unnest($2::bigint[]) AS rule_id,
+        unnest($3::text[]) AS subject, unnest($4::bigint[]) AS counted,
+        unnest($5::timestamptz[]) AS since,
+            unnest($6::timestamptz[]) AS raised_before,
+        unnest($7::boolean[]) AS silenced
 ), waiting AS MATERIALIZED (
     SELECT d.alert_id, count(*) AS deliveries FROM delivery AS d
-    WHERE d.tenant_id = $1 AND d.state = 'pending'
+    WHERE d.tenant_id = $8 AND d.state = 'pending'
     GROUP BY d.alert_id
 ), ranked AS (
     SELECT f.alert_id, f.rule_id, f.subject, f.counted, f.since, f.silenced,
@@ -191,22 +288,26 @@ WITH fired AS (
     FROM fired AS f
     WHERE NOT EXISTS (
         SELECT FROM delivery AS d
-        WHERE d.tenant_id = $1 AND d.alert_id = f.alert_id AND d.subject = f.subject AND NOT d.is_test
+        WHERE d.tenant_id = $8 AND d.alert_id = f.alert_id AND d.subject = f.subject AND NOT d.is_test
             AND coalesce(d.rule_id, f.rule_id) = f.rule_id AND d.raised_at > f.raised_before
             AND (f.silenced OR NOT d.silenced)
     )
+), raised AS (
+    INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, silenced, state)
+    SELECT $8, r.alert_id, nullif(r.rule_id, 0), r.subject, r.counted, r.since, $9,
+        r.silenced, CASE WHEN r.silenced THEN 'delivered' ELSE 'pending' END
+    FROM ranked AS r
+    WHERE r.place <= $10::bigint - coalesce((SELECT w.deliveries FROM waiting AS w
+        WHERE w.alert_id = r.alert_id), 0)
+    RETURNING tenant_id, delivery_id, silenced
+), enqueued AS (
+    INSERT INTO job (tenant_id, kind, about, next_run_at)
+    SELECT n.tenant_id, 'alert delivery', n.delivery_id::text, clock_timestamp() FROM raised AS n WHERE NOT n.silenced
 )
-INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, next_attempt_at, silenced, state)
-SELECT $1, r.alert_id, nullif(r.rule_id, 0), r.subject, r.counted, r.since, $2, $2, r.silenced,
-    CASE WHEN r.silenced THEN 'delivered' ELSE 'pending' END
-FROM ranked AS r
-WHERE r.place <= $3::bigint - coalesce((SELECT w.deliveries FROM waiting AS w WHERE w.alert_id = r.alert_id), 0)
+SELECT count(*) FROM raised
 `
 
 type RaiseDeliveriesParams struct {
-	TenantID     rules.TenantID
-	Now          time.Time
-	MostPending  int64
 	AlertIds     []int64
 	RuleIds      []int64
 	Subjects     []string
@@ -214,16 +315,16 @@ type RaiseDeliveriesParams struct {
 	Sinces       []time.Time
 	RaisedBefore []time.Time
 	Silenced     []bool
+	TenantID     rules.TenantID
+	Now          time.Time
+	MostPending  int64
 }
 
-// A delivery for each firing, unless there is one of the same rule and subject that is hardly older than the alert's window. The
-// most important go first, because most_pending caps an alert's pending deliveries. Those of a silenced alert are recorded only,
-// and do not keep it from firing when the silence has ended.
+// A delivery and its job for each firing, unless there is one of the same rule and subject that is hardly older than
+// the alert's window. The most important go first, because most_pending caps an alert's pending deliveries. Deliveries
+// of a silenced alert are only recorded, and do not keep the alert from firing when the silence has ended.
 func (q *Queries) RaiseDeliveries(ctx context.Context, arg RaiseDeliveriesParams) (int64, error) {
-	result, err := q.db.Exec(ctx, raiseDeliveries,
-		arg.TenantID,
-		arg.Now,
-		arg.MostPending,
+	row := q.db.QueryRow(ctx, raiseDeliveries,
 		arg.AlertIds,
 		arg.RuleIds,
 		arg.Subjects,
@@ -231,21 +332,23 @@ func (q *Queries) RaiseDeliveries(ctx context.Context, arg RaiseDeliveriesParams
 		arg.Sinces,
 		arg.RaisedBefore,
 		arg.Silenced,
+		arg.TenantID,
+		arg.Now,
+		arg.MostPending,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const retryAlertDelivery = `-- name: RetryAlertDelivery :one
-UPDATE delivery SET state = 'pending', next_attempt_at = now()
+UPDATE delivery SET state = 'pending'
 WHERE tenant_id = $1 AND alert_id = $2 AND delivery_id = $3
-    AND state <> 'delivered' AND (lease_ends_at IS NULL OR lease_ends_at <= now())
-RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at, mail_id, rule_id, silenced
+    AND state <> 'delivered'
+RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, attempted_at, http_status, error, is_test, mail_id, rule_id, silenced
 `
 
-// No row if it was delivered or an attempt is in flight.
+// No row if it was delivered.
 func (q *Queries) RetryAlertDelivery(ctx context.Context, tenantID rules.TenantID, alertID int64, deliveryID int64) (Delivery, error) {
 	row := q.db.QueryRow(ctx, retryAlertDelivery, tenantID, alertID, deliveryID)
 	var i Delivery
@@ -259,12 +362,10 @@ func (q *Queries) RetryAlertDelivery(ctx context.Context, tenantID rules.TenantI
 		&i.RaisedAt,
 		&i.State,
 		&i.Attempts,
-		&i.NextAttemptAt,
 		&i.AttemptedAt,
 		&i.HttpStatus,
 		&i.Error,
 		&i.IsTest,
-		&i.LeaseEndsAt,
 		&i.MailID,
 		&i.RuleID,
 		&i.Silenced,
@@ -273,26 +374,25 @@ func (q *Queries) RetryAlertDelivery(ctx context.Context, tenantID rules.TenantI
 }
 
 const silenceDeliveries = `-- name: SilenceDeliveries :exec
-UPDATE delivery
-SET state = 'delivered', silenced = true, attempts = attempts + 1, lease_ends_at = NULL
+UPDATE delivery SET state = 'delivered', silenced = true
 WHERE tenant_id = $1 AND alert_id = $2 AND state = 'pending' AND NOT is_test
 `
 
-// What waits is not sent when the silence has ended: it is old by then. The number of attempts makes one in flight end without effect.
+// What waits is not sent when the silence has ended: it is old by then.
 func (q *Queries) SilenceDeliveries(ctx context.Context, tenantID rules.TenantID, alertID int64) error {
 	_, err := q.db.Exec(ctx, silenceDeliveries, tenantID, alertID)
 	return err
 }
 
 const testAlert = `-- name: TestAlert :one
-INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, next_attempt_at, is_test)
-SELECT a.tenant_id, a.alert_id, '', a.threshold, now() - make_interval(mins => a.window_minutes), now(), now(), true
+INSERT INTO delivery (tenant_id, alert_id, subject, denied, since, raised_at, is_test)
+SELECT a.tenant_id, a.alert_id, '', a.threshold, now() - make_interval(mins => a.window_minutes), now(), true
 FROM alert AS a
 WHERE a.tenant_id = $1 AND a.alert_id = $2 AND NOT EXISTS (
     SELECT FROM delivery AS d
     WHERE d.tenant_id = a.tenant_id AND d.alert_id = a.alert_id AND d.is_test AND d.state = 'pending'
 )
-RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, next_attempt_at, attempted_at, http_status, error, is_test, lease_ends_at, mail_id, rule_id, silenced
+RETURNING tenant_id, delivery_id, alert_id, subject, denied, since, raised_at, state, attempts, attempted_at, http_status, error, is_test, mail_id, rule_id, silenced
 `
 
 // No row while the previous test is pending, which takes seconds, since it is attempted once.
@@ -309,12 +409,10 @@ func (q *Queries) TestAlert(ctx context.Context, tenantID rules.TenantID, alertI
 		&i.RaisedAt,
 		&i.State,
 		&i.Attempts,
-		&i.NextAttemptAt,
 		&i.AttemptedAt,
 		&i.HttpStatus,
 		&i.Error,
 		&i.IsTest,
-		&i.LeaseEndsAt,
 		&i.MailID,
 		&i.RuleID,
 		&i.Silenced,

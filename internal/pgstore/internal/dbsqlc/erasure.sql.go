@@ -15,7 +15,8 @@ import (
 const auditOfUser = `-- name: AuditOfUser :many
 SELECT tenant_id, audit_id, at, actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, change_id, before, after FROM audit_event
 WHERE tenant_id = $1 AND (object_kind = 'user' AND object_id = $2
-    OR object_kind IN ('override', 'bucket') AND (before->>'user_id' = $2::text OR after->>'user_id' = $2::text))
+    OR object_kind IN ('override', 'bucket')
+        AND (before->>'user_id' = $2::text OR after->>'user_id' = $2::text))
 ORDER BY at DESC, audit_id DESC
 LIMIT $3
 `
@@ -60,7 +61,8 @@ const countSubjectAsOther = `-- name: CountSubjectAsOther :exec
 INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
 SELECT c.tenant_id, c.minute, c.rule_id, '', true, c.denied, c.detail_dropped
 FROM violation_minute AS c
-WHERE c.tenant_id = $1 AND c.rule_id = $2 AND c.subject = $3::text AND NOT c.other
+WHERE c.tenant_id = $1 AND c.rule_id = $2 AND c.subject = $3::text
+    AND NOT c.other
 ORDER BY c.minute
 ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE
 SET denied = m.denied + excluded.denied, detail_dropped = m.detail_dropped + excluded.detail_dropped
@@ -72,7 +74,8 @@ func (q *Queries) CountSubjectAsOther(ctx context.Context, tenantID rules.Tenant
 }
 
 const countedSubjectsWith = `-- name: CountedSubjectsWith :many
-SELECT m.rule_id, m.subject, r.key_pattern, min(m.minute)::timestamptz AS first_at, max(m.minute)::timestamptz AS last_at,
+SELECT m.rule_id, m.subject, r.key_pattern, min(m.minute)::timestamptz AS first_at,
+    max(m.minute)::timestamptz AS last_at,
     sum(m.denied)::bigint AS denied
 FROM violation_minute AS m
 JOIN rate_limit_rule AS r ON r.tenant_id = m.tenant_id AND r.rule_id = m.rule_id
@@ -216,7 +219,8 @@ func (q *Queries) EraseOverrides(ctx context.Context, tenantID rules.TenantID, u
 
 const eraseSubject = `-- name: EraseSubject :execrows
 DELETE FROM violation_minute
-WHERE tenant_id = $1 AND rule_id = $2 AND subject = $3::text AND NOT other
+WHERE tenant_id = $1 AND rule_id = $2 AND subject = $3::text
+    AND NOT other
 `
 
 func (q *Queries) EraseSubject(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID, subject string) (int64, error) {

@@ -11,19 +11,20 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-const beginOnce = `-- name: BeginOnce :one
+const beginIdempotent = `-- name: BeginIdempotent :one
 INSERT INTO idempotency AS i (tenant_id, key_digest, caller, fingerprint, attempt, lease_ends_at)
 VALUES ($1, $2, $3, $4, 1,
     clock_timestamp() + make_interval(secs => $5::float8))
 ON CONFLICT (tenant_id, key_digest) DO UPDATE
-SET attempt = i.attempt + 1, caller = excluded.caller, fingerprint = excluded.fingerprint, started_at = clock_timestamp(),
+SET attempt = i.attempt + 1, caller = excluded.caller, fingerprint = excluded.fingerprint,
+    started_at = clock_timestamp(),
     lease_ends_at = excluded.lease_ends_at, committed = false, answer = NULL
 WHERE CASE WHEN i.started_at < clock_timestamp() - interval '1 day' THEN true
     ELSE NOT i.committed AND i.lease_ends_at < clock_timestamp() AND i.fingerprint = excluded.fingerprint END
 RETURNING attempt
 `
 
-type BeginOnceParams struct {
+type BeginIdempotentParams struct {
 	TenantID     rules.TenantID
 	KeyDigest    []byte
 	Caller       string
@@ -32,8 +33,8 @@ type BeginOnceParams struct {
 }
 
 // No row if the key was used within a day, unless for the same request that has neither committed nor time left.
-func (q *Queries) BeginOnce(ctx context.Context, arg BeginOnceParams) (int64, error) {
-	row := q.db.QueryRow(ctx, beginOnce,
+func (q *Queries) BeginIdempotent(ctx context.Context, arg BeginIdempotentParams) (int64, error) {
+	row := q.db.QueryRow(ctx, beginIdempotent,
 		arg.TenantID,
 		arg.KeyDigest,
 		arg.Caller,
@@ -45,27 +46,70 @@ func (q *Queries) BeginOnce(ctx context.Context, arg BeginOnceParams) (int64, er
 	return attempt, err
 }
 
-const commitOnce = `-- name: CommitOnce :execrows
+const commitIdempotent = `-- name: CommitIdempotent :execrows
 UPDATE idempotency SET committed = true
 WHERE tenant_id = $1 AND key_digest = $2 AND attempt = $3
 `
 
-func (q *Queries) CommitOnce(ctx context.Context, tenantID rules.TenantID, keyDigest []byte, attempt int64) (int64, error) {
-	result, err := q.db.Exec(ctx, commitOnce, tenantID, keyDigest, attempt)
+func (q *Queries) CommitIdempotent(ctx context.Context, tenantID rules.TenantID, keyDigest []byte, attempt int64) (int64, error) {
+	result, err := q.db.Exec(ctx, commitIdempotent, tenantID, keyDigest, attempt)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const forgetOnce = `-- name: ForgetOnce :exec
-DELETE FROM idempotency
-WHERE tenant_id = $1 AND key_digest = $2 AND attempt = $3 AND NOT committed
+const dropCallersIdempotent = `-- name: DropCallersIdempotent :exec
+DELETE FROM idempotency AS d
+WHERE d.tenant_id = $1 AND d.key_digest IN (
+    SELECT i.key_digest FROM idempotency AS i
+    WHERE i.tenant_id = $1 AND i.caller = $2
+    ORDER BY i.started_at DESC
+    OFFSET $3::integer LIMIT 10
+)
 `
 
-func (q *Queries) ForgetOnce(ctx context.Context, tenantID rules.TenantID, keyDigest []byte, attempt int64) error {
-	_, err := q.db.Exec(ctx, forgetOnce, tenantID, keyDigest, attempt)
+// All but a caller's latest requests.
+func (q *Queries) DropCallersIdempotent(ctx context.Context, tenantID rules.TenantID, caller string, kept int32) error {
+	_, err := q.db.Exec(ctx, dropCallersIdempotent, tenantID, caller, kept)
 	return err
+}
+
+const forgetIdempotent = `-- name: ForgetIdempotent :exec
+DELETE FROM idempotency
+WHERE tenant_id = $1 AND key_digest = $2 AND attempt = $3
+    AND NOT committed
+`
+
+func (q *Queries) ForgetIdempotent(ctx context.Context, tenantID rules.TenantID, keyDigest []byte, attempt int64) error {
+	_, err := q.db.Exec(ctx, forgetIdempotent, tenantID, keyDigest, attempt)
+	return err
+}
+
+const idempotent = `-- name: Idempotent :one
+SELECT fingerprint, committed, answer, greatest(0, extract(epoch FROM lease_ends_at - clock_timestamp()))::float8
+    AS lease_seconds
+FROM idempotency
+WHERE tenant_id = $1 AND key_digest = $2
+`
+
+type IdempotentRow struct {
+	Fingerprint  []byte
+	Committed    bool
+	Answer       []byte
+	LeaseSeconds float64
+}
+
+func (q *Queries) Idempotent(ctx context.Context, tenantID rules.TenantID, keyDigest []byte) (IdempotentRow, error) {
+	row := q.db.QueryRow(ctx, idempotent, tenantID, keyDigest)
+	var i IdempotentRow
+	err := row.Scan(
+		&i.Fingerprint,
+		&i.Committed,
+		&i.Answer,
+		&i.LeaseSeconds,
+	)
+	return i, err
 }
 
 const keepAnswer = `-- name: KeepAnswer :exec
@@ -88,29 +132,4 @@ func (q *Queries) KeepAnswer(ctx context.Context, arg KeepAnswerParams) error {
 		arg.Attempt,
 	)
 	return err
-}
-
-const once = `-- name: Once :one
-SELECT fingerprint, committed, answer, greatest(0, extract(epoch FROM lease_ends_at - clock_timestamp()))::float8 AS lease_seconds
-FROM idempotency
-WHERE tenant_id = $1 AND key_digest = $2
-`
-
-type OnceRow struct {
-	Fingerprint  []byte
-	Committed    bool
-	Answer       []byte
-	LeaseSeconds float64
-}
-
-func (q *Queries) Once(ctx context.Context, tenantID rules.TenantID, keyDigest []byte) (OnceRow, error) {
-	row := q.db.QueryRow(ctx, once, tenantID, keyDigest)
-	var i OnceRow
-	err := row.Scan(
-		&i.Fingerprint,
-		&i.Committed,
-		&i.Answer,
-		&i.LeaseSeconds,
-	)
-	return i, err
 }

@@ -12,7 +12,7 @@ import (
 )
 
 const mailOfInvitations = `-- name: MailOfInvitations :many
-SELECT tenant_id, mail_id, kind, recipient, account_id, invitation_id, facts, created_at, give_up_at, state, attempts, next_attempt_at, lease_ends_at, attempted_at, error FROM mail WHERE tenant_id = $1 AND invitation_id = ANY ($2::bigint[])
+SELECT tenant_id, mail_id, kind, recipient, account_id, invitation_id, facts, created_at, give_up_at, state, attempts, attempted_at, error FROM mail WHERE tenant_id = $1 AND invitation_id = ANY ($2::bigint[])
 `
 
 func (q *Queries) MailOfInvitations(ctx context.Context, tenantID rules.TenantID, invitationIds []int64) ([]Mail, error) {
@@ -36,8 +36,6 @@ func (q *Queries) MailOfInvitations(ctx context.Context, tenantID rules.TenantID
 			&i.GiveUpAt,
 			&i.State,
 			&i.Attempts,
-			&i.NextAttemptAt,
-			&i.LeaseEndsAt,
 			&i.AttemptedAt,
 			&i.Error,
 		); err != nil {

@@ -108,8 +108,8 @@ WHERE a.account_id = $2
 FOR SHARE OF a
 `
 
-// Whether an account still is an owner or platform admin. The lock makes whoever takes that away wait, and
-// find the invitation.
+// Whether an account still is an owner or platform admin. The lock makes a concurrent removal of that role wait until
+// the invitation is stored, and then see it.
 func (q *Queries) MayInvite(ctx context.Context, tenantID rules.TenantID, accountID auth.AccountID) (bool, error) {
 	row := q.db.QueryRow(ctx, mayInvite, tenantID, accountID)
 	var may bool

@@ -148,20 +148,17 @@ type AuditWebhook struct {
 }
 
 type AuditWebhookProgress struct {
-	TenantID        rules.TenantID
-	SentTo          int64
-	Skipped         int64
-	Failures        int32
-	NextAttemptAt   time.Time
-	LeaseEndsAt     *time.Time
-	AttemptedAt     *time.Time
-	SucceededAt     *time.Time
-	HttpStatus      *int32
-	Error           string
-	TestRequestedAt *time.Time
-	TestedAt        *time.Time
-	TestStatus      *int32
-	TestError       string
+	TenantID    rules.TenantID
+	SentTo      int64
+	Skipped     int64
+	Failures    int32
+	AttemptedAt *time.Time
+	SucceededAt *time.Time
+	HttpStatus  *int32
+	Error       string
+	TestedAt    *time.Time
+	TestStatus  *int32
+	TestError   string
 }
 
 type BackendReport struct {
@@ -221,24 +218,22 @@ type DecisionSpan struct {
 }
 
 type Delivery struct {
-	TenantID      rules.TenantID
-	DeliveryID    int64
-	AlertID       int64
-	Subject       string
-	Denied        int64
-	Since         time.Time
-	RaisedAt      time.Time
-	State         string
-	Attempts      int32
-	NextAttemptAt time.Time
-	AttemptedAt   *time.Time
-	HttpStatus    *int32
-	Error         string
-	IsTest        bool
-	LeaseEndsAt   *time.Time
-	MailID        *int64
-	RuleID        *rules.RuleID
-	Silenced      bool
+	TenantID    rules.TenantID
+	DeliveryID  int64
+	AlertID     int64
+	Subject     string
+	Denied      int64
+	Since       time.Time
+	RaisedAt    time.Time
+	State       string
+	Attempts    int32
+	AttemptedAt *time.Time
+	HttpStatus  *int32
+	Error       string
+	IsTest      bool
+	MailID      *int64
+	RuleID      *rules.RuleID
+	Silenced    bool
 }
 
 type Gateway struct {
@@ -280,6 +275,22 @@ type Invitation struct {
 	ByMail           bool
 }
 
+type Job struct {
+	TenantID    rules.TenantID
+	JobID       int64
+	Kind        string
+	About       string
+	State       string
+	NextRunAt   time.Time
+	LeaseEndsAt *time.Time
+	Claim       int64
+	Attempts    int32
+	Error       string
+	LastRunAt   *time.Time
+	TookMs      int64
+	CreatedAt   time.Time
+}
+
 type KeyNotice struct {
 	TenantID rules.TenantID
 	KeyID    string
@@ -294,21 +305,19 @@ type Leader struct {
 }
 
 type Mail struct {
-	TenantID      rules.TenantID
-	MailID        int64
-	Kind          string
-	Recipient     string
-	AccountID     auth.AccountID
-	InvitationID  *int64
-	Facts         []byte
-	CreatedAt     time.Time
-	GiveUpAt      time.Time
-	State         string
-	Attempts      int32
-	NextAttemptAt time.Time
-	LeaseEndsAt   *time.Time
-	AttemptedAt   *time.Time
-	Error         string
+	TenantID     rules.TenantID
+	MailID       int64
+	Kind         string
+	Recipient    string
+	AccountID    auth.AccountID
+	InvitationID *int64
+	Facts        []byte
+	CreatedAt    time.Time
+	GiveUpAt     time.Time
+	State        string
+	Attempts     int32
+	AttemptedAt  *time.Time
+	Error        string
 }
 
 type MailedLink struct {
@@ -418,41 +427,30 @@ type RateLimitOverride struct {
 }
 
 type RateLimitRule struct {
-	TenantID              rules.TenantID
-	RuleID                rules.RuleID
-	Name                  string
-	KeyPattern            string
-	Scope                 rules.Scope
-	Plan                  *string
-	RatePerSecond         float64
-	RateUnit              rules.RateUnit
-	BurstCapacity         int64
-	Algorithm             rules.Algorithm
-	Mode                  rules.Mode
-	Action                rules.Action
-	FailureMode           *string
-	IsActive              bool
-	Description           string
-	Version               int64
-	InForceSince          time.Time
-	Revision              int64
-	RemovedAt             *time.Time
-	CreatedAt             time.Time
-	UpdatedAt             time.Time
-	WindowSeconds         *int32
-	WindowCalendar        *string
-	WindowZone            *string
-	WindowStartDay        *int16
-	RefillIntervalSeconds *int32
-	MaxHoldSeconds        *int32
-	NotifyAt              []int16
-	AdaptBackend          *string
-	AdaptFloorPercent     *int16
-	AdaptP99Ms            *int32
-	AdaptErrorPercent     *float64
-	NeverLeased           bool
-	CandidateFor          *int64
-	ExpiresAt             *time.Time
+	TenantID      rules.TenantID
+	RuleID        rules.RuleID
+	Name          string
+	KeyPattern    string
+	Scope         rules.Scope
+	Plan          *string
+	RatePerSecond float64
+	RateUnit      rules.RateUnit
+	BurstCapacity int64
+	Algorithm     rules.Algorithm
+	Mode          rules.Mode
+	Action        rules.Action
+	FailureMode   *rules.FailureMode
+	IsActive      bool
+	Description   string
+	Version       int64
+	InForceSince  time.Time
+	Revision      int64
+	RemovedAt     *time.Time
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
+	Parameters    []byte
+	CandidateFor  *int64
+	ExpiresAt     *time.Time
 }
 
 type RateLimitStep struct {
@@ -545,31 +543,25 @@ type Replay struct {
 	State           string
 	Progress        float64
 	IsCanceled      bool
-	Holder          string
-	LeaseEndsAt     *time.Time
+	Claim           int64
 	StartedAt       *time.Time
 	FinishedAt      *time.Time
 	Failure         string
 	Result          []byte
-	Attempts        int32
 }
 
 type ScheduledChange struct {
 	TenantID        rules.TenantID
 	ChangeID        int64
-	RuleID          *rules.RuleID
 	RequestedAt     time.Time
 	RequestedByKind string
 	RequestedByID   string
 	RequestedByName string
 	Patch           []byte
-	Fields          []byte
-	Before          []byte
 	StartsAt        time.Time
 	EndsAt          *time.Time
 	State           string
 	DueAt           *time.Time
-	LeaseEndsAt     *time.Time
 	AppliedAt       *time.Time
 	EndedAt         *time.Time
 	Failure         string
@@ -650,7 +642,6 @@ type Tenant struct {
 	FixedRates          bool
 	RecordDays          int16
 	RequireSecondFactor bool
-	Buckets             rules.Placement
 }
 
 type TenantErasure struct {

@@ -124,8 +124,10 @@ func (q *Queries) PlanNames(ctx context.Context, tenantID rules.TenantID) ([]str
 const planUse = `-- name: PlanUse :one
 SELECT
     p.tenant_id, p.name, p.description, p.revision, p.removed_at, p.created_at, p.updated_at,
-    coalesce((SELECT u.rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS rules,
-    coalesce((SELECT u.users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS users,
+    coalesce((SELECT u.rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint
+        AS rules,
+    coalesce((SELECT u.users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint
+        AS users,
     EXISTS (SELECT FROM tenant AS t WHERE t.tenant_id = p.tenant_id AND t.default_plan = p.name) AS is_default
 FROM plan AS p
 WHERE p.tenant_id = $1 AND p.name = $2 AND p.removed_at IS NULL
@@ -159,8 +161,10 @@ func (q *Queries) PlanUse(ctx context.Context, tenantID rules.TenantID, name str
 const planUses = `-- name: PlanUses :many
 SELECT
     p.tenant_id, p.name, p.description, p.revision, p.removed_at, p.created_at, p.updated_at,
-    coalesce((SELECT u.rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS rules,
-    coalesce((SELECT u.users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint AS users,
+    coalesce((SELECT u.rules FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint
+        AS rules,
+    coalesce((SELECT u.users FROM plan_use AS u WHERE u.tenant_id = p.tenant_id AND u.plan = p.name), 0)::bigint
+        AS users,
     EXISTS (SELECT FROM tenant AS t WHERE t.tenant_id = p.tenant_id AND t.default_plan = p.name) AS is_default
 FROM plan AS p
 WHERE p.tenant_id = $1 AND p.name > $2 AND p.removed_at IS NULL

@@ -32,8 +32,9 @@ type AssignUsersParams struct {
 	Plans    []string
 }
 
-// Puts each user on the plan at the same position, and counts users that were on another. ON CONFLICT locks, and so writes, rows
-// that it leaves alone; users who stay on their plan are left out before it, since most users of most files do.
+// Puts each user on the plan at the same position, and counts users that were on another. ON CONFLICT locks, and so
+// writes, rows that it leaves alone; users who stay on their plan are left out before it, since most users of most
+// files do.
 func (q *Queries) AssignUsers(ctx context.Context, arg AssignUsersParams) (int64, error) {
 	result, err := q.db.Exec(ctx, assignUsers,
 		arg.TenantID,

@@ -16,11 +16,13 @@ import (
 
 const accessEvents = `-- name: AccessEvents :many
 SELECT at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed, ip, user_agent, detail, request_id FROM access_event AS e
-WHERE (e.at, e.access_id) < ($1::timestamptz, $2::bigint) AND e.at >= $3::timestamptz
+WHERE (e.at, e.access_id) < ($1::timestamptz, $2::bigint)
+    AND e.at >= $3::timestamptz
     AND ($4::bigint = 0 AND $5::text = ''
         OR e.account_id = nullif($4::bigint, 0)
         OR lower(e.typed) = nullif(lower($5::text COLLATE "C"), ''))
-    AND ($6::text = '' OR lower(e.who) = lower($6::text COLLATE "C") OR lower(e.typed) = lower($6::text COLLATE "C"))
+    AND ($6::text = '' OR lower(e.who) = lower($6::text COLLATE "C")
+        OR lower(e.typed) = lower($6::text COLLATE "C"))
     AND ($7::text = '' OR e.kind = $7::text)
     AND ($8::text = '' OR e.tenant = $8::text)
     AND ($9::text = '' OR e.ip = nullif($9::text, '')::inet)
@@ -91,13 +93,11 @@ func (q *Queries) AccessEvents(ctx context.Context, arg AccessEventsParams) ([]A
 const accountByEmail = `-- name: AccountByEmail :one
 SELECT a.account_id, a.email, a.name, a.password_hash, a.is_platform_admin, a.disabled_at, a.version, a.created_at, a.updated_at, a.unproven_in, a.second_factor_at, a.recovery_codes_at, a.admin_by FROM account AS a
 WHERE lower(a.email) = lower($1::text COLLATE "C")
-    AND (a.unproven_in IS NULL OR a.unproven_in = (
+    AND (a.unproven_in IS NULL AND $2::text = '' OR a.unproven_in = (
         SELECT t.tenant_id FROM tenant AS t WHERE t.slug = $2 AND t.removed_at IS NULL))
-ORDER BY a.unproven_in NULLS LAST
-LIMIT 1
 `
 
-// The account that has proven the address or, for the slug of a tenant, the unproven one of that tenant if there is one.
+// The account that has proven the address; or, for the slug of a tenant, the unproven one of that tenant.
 func (q *Queries) AccountByEmail(ctx context.Context, email string, slug string) (Account, error) {
 	row := q.db.QueryRow(ctx, accountByEmail, email, slug)
 	var i Account
@@ -178,10 +178,12 @@ func (q *Queries) BackendReports(ctx context.Context, after time.Time) ([]Backen
 
 const backendsReported = `-- name: BackendsReported :exec
 INSERT INTO backend_report AS b (tenant_id, backend, slice, requests, errors, latency)
-SELECT r.tenant_id, r.backend, date_bin('5 seconds', clock_timestamp(), timestamptz '1970-01-01 00:00:00Z'), r.requests, r.errors,
+SELECT r.tenant_id, r.backend, date_bin('5 seconds', clock_timestamp(), timestamptz '1970-01-01 00:00:00Z'), r.requests,
+    r.errors,
     r.latency::bigint[]
 FROM (
-    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::text[]) COLLATE "C" AS backend,
+    SELECT unnest($1::bigint[]) AS tenant_id,
+        unnest($2::text[]) COLLATE "C" AS backend,
         unnest($3::bigint[]) AS requests, unnest($4::bigint[]) AS errors,
         unnest($5::text[]) AS latency
 ) AS r
@@ -219,7 +221,8 @@ SELECT g.tenant_id, g.month, (
         LIMIT $1::integer
     ) AS held
 )
-FROM (SELECT DISTINCT unnest($2::bigint[]) AS tenant_id, unnest($3::date[]) AS month) AS g
+FROM (SELECT DISTINCT unnest($2::bigint[]) AS tenant_id, unnest($3::date[]) AS month)
+    AS g
 WHERE NOT EXISTS (SELECT FROM month_users AS u WHERE u.tenant_id = g.tenant_id AND u.month = g.month)
     AND EXISTS (SELECT FROM tenant AS t WHERE t.tenant_id = g.tenant_id AND t.record_days > 0 AND t.removed_at IS NULL)
 ORDER BY g.tenant_id, g.month
@@ -233,7 +236,7 @@ func (q *Queries) BeginMonthUsers(ctx context.Context, atMost int32, tenantIds [
 }
 
 const changedTenants = `-- name: ChangedTenants :many
-SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.enforcement, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at, tenant.fixed_rates, tenant.record_days, tenant.require_second_factor, tenant.buckets
+SELECT tenant.tenant_id, tenant.slug, tenant.name, tenant.default_plan, tenant.suspended_at, tenant.enforcement, tenant.retry_jitter_percent, tenant.ipv4_prefix, tenant.ipv6_prefix, tenant.failure_mode, tenant.revision, tenant.created_at, tenant.updated_at, tenant.version, tenant.removed_at, tenant.fixed_rates, tenant.record_days, tenant.require_second_factor
 FROM tenant
 LEFT JOIN (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS revision
@@ -273,7 +276,6 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 			&i.FixedRates,
 			&i.RecordDays,
 			&i.RequireSecondFactor,
-			&i.Buckets,
 		); err != nil {
 			return nil, err
 		}
@@ -285,280 +287,99 @@ func (q *Queries) ChangedTenants(ctx context.Context, knownIds []int64, knownRev
 	return items, nil
 }
 
-const claimAlertDeliveries = `-- name: ClaimAlertDeliveries :many
-WITH RECURSIVE waiting AS ( -- the tenants that have pending deliveries: one probe of the index each
-    (SELECT d.tenant_id FROM delivery AS d WHERE d.state = 'pending' ORDER BY d.tenant_id LIMIT 1)
+const claimJobs = `-- name: ClaimJobs :many
+WITH RECURSIVE asked AS (
+    SELECT unnest($2::text[]) AS kind, unnest($3::bigint[]) AS room,
+        unnest($4::bigint[]) AS cap
+), moment AS MATERIALIZED (
+    SELECT clock_timestamp() AS now
+), waiting AS ( -- the tenants that have jobs of a kind: one probe of the index each
+    SELECT a.kind, (
+        SELECT j.tenant_id FROM job AS j WHERE j.state = 'waiting' AND j.kind = a.kind ORDER BY j.tenant_id LIMIT 1
+    ) AS tenant_id
+    FROM asked AS a
     UNION ALL
-    SELECT (
-        SELECT d.tenant_id FROM delivery AS d
-        WHERE d.state = 'pending' AND d.tenant_id > w.tenant_id
-        ORDER BY d.tenant_id LIMIT 1
+    SELECT w.kind, (
+        SELECT j.tenant_id FROM job AS j
+        WHERE j.state = 'waiting' AND j.kind = w.kind AND j.tenant_id > w.tenant_id
+        ORDER BY j.tenant_id LIMIT 1
     )
     FROM waiting AS w WHERE w.tenant_id IS NOT NULL
 ), due AS MATERIALIZED (
-    SELECT one.tenant_id, one.delivery_id, one.next_attempt_at,
-        busy.attempts + row_number() OVER (PARTITION BY one.tenant_id ORDER BY one.is_test DESC, one.next_attempt_at) AS turn
+    SELECT one.job_id, w.kind, one.next_run_at,
+        busy.attempts + row_number() OVER (PARTITION BY w.kind, w.tenant_id ORDER BY one.next_run_at, one.job_id)
+            AS turn
     FROM waiting AS w
+    JOIN asked AS a ON a.kind = w.kind
+    CROSS JOIN moment
+    LEFT JOIN tenant AS t ON t.tenant_id = w.tenant_id
     CROSS JOIN LATERAL (
-        SELECT count(*) AS attempts FROM delivery AS d
-        WHERE d.tenant_id = w.tenant_id AND d.state = 'pending' AND d.lease_ends_at > $3::timestamptz
-            AND d.next_attempt_at > $3 AND d.next_attempt_at <= $1
+        SELECT count(*) AS attempts FROM job AS j
+        WHERE j.state = 'waiting' AND j.kind = w.kind AND j.tenant_id = w.tenant_id AND j.lease_ends_at > moment.now
+            AND j.next_run_at > moment.now
+                AND j.next_run_at <= moment.now + make_interval(secs => $1::float8)
     ) AS busy
     CROSS JOIN LATERAL (
-        SELECT d.tenant_id, d.delivery_id, d.is_test, d.next_attempt_at FROM delivery AS d
-        WHERE d.tenant_id = w.tenant_id AND d.state = 'pending' AND d.next_attempt_at <= $3
-        ORDER BY d.is_test DESC, d.next_attempt_at
-        LIMIT greatest(0, $4::bigint - busy.attempts)
+        SELECT j.job_id, j.next_run_at FROM job AS j
+        WHERE j.state = 'waiting' AND j.kind = w.kind AND j.tenant_id = w.tenant_id AND j.next_run_at <= moment.now
+        ORDER BY j.next_run_at, j.job_id
+        LIMIT greatest(0, least(a.cap - busy.attempts, a.room))
         FOR UPDATE SKIP LOCKED
     ) AS one
+    WHERE w.tenant_id = 0 OR t.removed_at IS NULL AND t.tenant_id IS NOT NULL
+), chosen AS (
+    SELECT d.job_id, d.kind, row_number() OVER (PARTITION BY d.kind ORDER BY d.turn, random()) AS place
+    FROM due AS d
 )
-UPDATE delivery AS d
-SET attempts = d.attempts + 1, next_attempt_at = $1, lease_ends_at = $1
-FROM alert AS a, tenant AS t
-WHERE (d.tenant_id, d.delivery_id) IN (
-        SELECT due.tenant_id, due.delivery_id FROM due
-        ORDER BY due.turn, due.next_attempt_at
-        LIMIT $2
-    )
-    AND a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id AND t.tenant_id = d.tenant_id
-RETURNING d.tenant_id, d.delivery_id, d.alert_id, d.subject, d.denied, d.since, d.raised_at, d.state, d.attempts, d.next_attempt_at, d.attempted_at, d.http_status, d.error, d.is_test, d.lease_ends_at, d.mail_id, d.rule_id, d.silenced, a.tenant_id, a.alert_id, a.name, a.rule_id, a.per_subject, a.threshold, a.window_minutes, a.url, a.secret, a.is_active, a.version, a.created_at, a.updated_at, a.format, a.email, a.kind, a.silenced_until, a.silenced_by, a.silence_reason, t.slug, coalesce((
-    SELECT r.key_pattern FROM rate_limit_rule AS r
-    WHERE r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_pattern,
-    -- What tells rules of one pattern apart.
-    coalesce((
-        SELECT concat_ws(' · ', nullif(r.name, ''), coalesce(r.plan, 'all plans')) FROM rate_limit_rule AS r
-        WHERE r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)), '')::text AS rule_detail
+UPDATE job AS j
+SET attempts = j.attempts + 1, claim = j.claim + 1,
+    next_run_at = clock_timestamp() + make_interval(secs => $1::float8),
+    lease_ends_at = clock_timestamp() + make_interval(secs => $1::float8)
+FROM chosen AS c
+JOIN asked AS a ON a.kind = c.kind
+WHERE j.job_id = c.job_id AND c.place <= a.room
+RETURNING j.tenant_id, j.job_id, j.kind, j.about, j.attempts, j.claim
 `
 
-type ClaimAlertDeliveriesParams struct {
-	LeaseEnds time.Time
-	AtMost    int32
-	Now       time.Time
-	PerTenant int64
+type ClaimJobsParams struct {
+	LeaseSeconds float64
+	Kinds        []string
+	Rooms        []int64
+	Caps         []int64
 }
 
-type ClaimAlertDeliveriesRow struct {
-	Delivery    Delivery
-	Alert       Alert
-	Slug        string
-	RulePattern string
-	RuleDetail  string
+type ClaimJobsRow struct {
+	TenantID rules.TenantID
+	JobID    int64
+	Kind     string
+	About    string
+	Attempts int32
+	Claim    int64
 }
 
-// Leases due deliveries. Tenants take turns: each gets its first delivery before any gets its second, counting those in
-// flight, and each has a cap.
-func (q *Queries) ClaimAlertDeliveries(ctx context.Context, arg ClaimAlertDeliveriesParams) ([]ClaimAlertDeliveriesRow, error) {
-	rows, err := q.db.Query(ctx, claimAlertDeliveries,
-		arg.LeaseEnds,
-		arg.AtMost,
-		arg.Now,
-		arg.PerTenant,
+// Leases due jobs. Tenants take turns: each gets its first attempt before any gets its second, counting those in
+// flight. Among equals chance decides, because by age a tenant with a backlog would always come first.
+func (q *Queries) ClaimJobs(ctx context.Context, arg ClaimJobsParams) ([]ClaimJobsRow, error) {
+	rows, err := q.db.Query(ctx, claimJobs,
+		arg.LeaseSeconds,
+		arg.Kinds,
+		arg.Rooms,
+		arg.Caps,
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ClaimAlertDeliveriesRow
+	var items []ClaimJobsRow
 	for rows.Next() {
-		var i ClaimAlertDeliveriesRow
-		if err := rows.Scan(
-			&i.Delivery.TenantID,
-			&i.Delivery.DeliveryID,
-			&i.Delivery.AlertID,
-			&i.Delivery.Subject,
-			&i.Delivery.Denied,
-			&i.Delivery.Since,
-			&i.Delivery.RaisedAt,
-			&i.Delivery.State,
-			&i.Delivery.Attempts,
-			&i.Delivery.NextAttemptAt,
-			&i.Delivery.AttemptedAt,
-			&i.Delivery.HttpStatus,
-			&i.Delivery.Error,
-			&i.Delivery.IsTest,
-			&i.Delivery.LeaseEndsAt,
-			&i.Delivery.MailID,
-			&i.Delivery.RuleID,
-			&i.Delivery.Silenced,
-			&i.Alert.TenantID,
-			&i.Alert.AlertID,
-			&i.Alert.Name,
-			&i.Alert.RuleID,
-			&i.Alert.PerSubject,
-			&i.Alert.Threshold,
-			&i.Alert.WindowMinutes,
-			&i.Alert.Url,
-			&i.Alert.Secret,
-			&i.Alert.IsActive,
-			&i.Alert.Version,
-			&i.Alert.CreatedAt,
-			&i.Alert.UpdatedAt,
-			&i.Alert.Format,
-			&i.Alert.Email,
-			&i.Alert.Kind,
-			&i.Alert.SilencedUntil,
-			&i.Alert.SilencedBy,
-			&i.Alert.SilenceReason,
-			&i.Slug,
-			&i.RulePattern,
-			&i.RuleDetail,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const claimAuditWebhooks = `-- name: ClaimAuditWebhooks :many
-WITH due AS (
-    SELECT p.tenant_id FROM audit_webhook_progress AS p
-    JOIN audit_webhook AS w ON w.tenant_id = p.tenant_id
-    JOIN tenant AS t ON t.tenant_id = p.tenant_id
-    WHERE p.next_attempt_at <= $2 AND (p.lease_ends_at IS NULL OR p.lease_ends_at <= $2::timestamptz)
-        AND t.removed_at IS NULL
-        AND (p.test_requested_at IS NOT NULL OR w.is_active AND EXISTS (
-            SELECT FROM audit_event AS e WHERE e.tenant_id = p.tenant_id AND e.audit_id > p.sent_to))
-    ORDER BY p.next_attempt_at
-    LIMIT $3
-    FOR UPDATE OF p SKIP LOCKED
-)
-UPDATE audit_webhook_progress AS p
-SET lease_ends_at = $1::timestamptz
-FROM audit_webhook AS w, tenant AS t
-WHERE p.tenant_id IN (SELECT due.tenant_id FROM due) AND w.tenant_id = p.tenant_id AND t.tenant_id = p.tenant_id
-RETURNING p.tenant_id, p.sent_to, p.skipped, p.failures, p.next_attempt_at, p.lease_ends_at, p.attempted_at, p.succeeded_at, p.http_status, p.error, p.test_requested_at, p.tested_at, p.test_status, p.test_error, w.tenant_id, w.url, w.secret, w.is_active, w.version, w.created_at, w.updated_at, t.slug
-`
-
-type ClaimAuditWebhooksRow struct {
-	AuditWebhookProgress AuditWebhookProgress
-	AuditWebhook         AuditWebhook
-	Slug                 string
-}
-
-// Leases the webhooks with a test or with entries to send: those first that have waited longest, so that tenants take turns.
-// Each has one attempt in flight, because entries are sent in order.
-func (q *Queries) ClaimAuditWebhooks(ctx context.Context, leaseEnds time.Time, now time.Time, atMost int32) ([]ClaimAuditWebhooksRow, error) {
-	rows, err := q.db.Query(ctx, claimAuditWebhooks, leaseEnds, now, atMost)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ClaimAuditWebhooksRow
-	for rows.Next() {
-		var i ClaimAuditWebhooksRow
-		if err := rows.Scan(
-			&i.AuditWebhookProgress.TenantID,
-			&i.AuditWebhookProgress.SentTo,
-			&i.AuditWebhookProgress.Skipped,
-			&i.AuditWebhookProgress.Failures,
-			&i.AuditWebhookProgress.NextAttemptAt,
-			&i.AuditWebhookProgress.LeaseEndsAt,
-			&i.AuditWebhookProgress.AttemptedAt,
-			&i.AuditWebhookProgress.SucceededAt,
-			&i.AuditWebhookProgress.HttpStatus,
-			&i.AuditWebhookProgress.Error,
-			&i.AuditWebhookProgress.TestRequestedAt,
-			&i.AuditWebhookProgress.TestedAt,
-			&i.AuditWebhookProgress.TestStatus,
-			&i.AuditWebhookProgress.TestError,
-			&i.AuditWebhook.TenantID,
-			&i.AuditWebhook.Url,
-			&i.AuditWebhook.Secret,
-			&i.AuditWebhook.IsActive,
-			&i.AuditWebhook.Version,
-			&i.AuditWebhook.CreatedAt,
-			&i.AuditWebhook.UpdatedAt,
-			&i.Slug,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const claimMail = `-- name: ClaimMail :many
-WITH RECURSIVE waiting AS ( -- the tenants that have queued mail: one probe of the index each
-    (SELECT m.tenant_id FROM mail AS m WHERE m.state = 'queued' ORDER BY m.tenant_id LIMIT 1)
-    UNION ALL
-    SELECT (
-        SELECT m.tenant_id FROM mail AS m
-        WHERE m.state = 'queued' AND m.tenant_id > w.tenant_id
-        ORDER BY m.tenant_id LIMIT 1
-    )
-    FROM waiting AS w WHERE w.tenant_id IS NOT NULL
-), due AS MATERIALIZED (
-    SELECT one.tenant_id, one.mail_id, one.next_attempt_at,
-        busy.attempts + row_number() OVER (PARTITION BY one.tenant_id ORDER BY one.next_attempt_at) AS turn
-    FROM waiting AS w
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS attempts FROM mail AS m
-        WHERE m.tenant_id = w.tenant_id AND m.state = 'queued' AND m.lease_ends_at > $3::timestamptz
-            AND m.next_attempt_at > $3 AND m.next_attempt_at <= $1
-    ) AS busy
-    CROSS JOIN LATERAL (
-        SELECT m.tenant_id, m.mail_id, m.next_attempt_at FROM mail AS m
-        WHERE m.tenant_id = w.tenant_id AND m.state = 'queued' AND m.next_attempt_at <= $3
-        ORDER BY m.next_attempt_at
-        LIMIT greatest(0, $4::bigint - busy.attempts)
-        FOR UPDATE SKIP LOCKED
-    ) AS one
-)
-UPDATE mail AS m
-SET attempts = m.attempts + 1, next_attempt_at = $1, lease_ends_at = $1
-WHERE (m.tenant_id, m.mail_id) IN (
-    SELECT due.tenant_id, due.mail_id FROM due
-    ORDER BY due.turn, due.next_attempt_at
-    LIMIT $2
-)
-RETURNING m.tenant_id, m.mail_id, m.kind, m.recipient, m.account_id, m.invitation_id, m.facts, m.created_at, m.give_up_at, m.state, m.attempts, m.next_attempt_at, m.lease_ends_at, m.attempted_at, m.error
-`
-
-type ClaimMailParams struct {
-	LeaseEnds time.Time
-	AtMost    int32
-	Now       time.Time
-	PerTenant int64
-}
-
-// Leases due mail. Tenants take turns as in ClaimAlertDeliveries.
-func (q *Queries) ClaimMail(ctx context.Context, arg ClaimMailParams) ([]Mail, error) {
-	rows, err := q.db.Query(ctx, claimMail,
-		arg.LeaseEnds,
-		arg.AtMost,
-		arg.Now,
-		arg.PerTenant,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Mail
-	for rows.Next() {
-		var i Mail
+		var i ClaimJobsRow
 		if err := rows.Scan(
 			&i.TenantID,
-			&i.MailID,
+			&i.JobID,
 			&i.Kind,
-			&i.Recipient,
-			&i.AccountID,
-			&i.InvitationID,
-			&i.Facts,
-			&i.CreatedAt,
-			&i.GiveUpAt,
-			&i.State,
+			&i.About,
 			&i.Attempts,
-			&i.NextAttemptAt,
-			&i.LeaseEndsAt,
-			&i.AttemptedAt,
-			&i.Error,
+			&i.Claim,
 		); err != nil {
 			return nil, err
 		}
@@ -570,120 +391,26 @@ func (q *Queries) ClaimMail(ctx context.Context, arg ClaimMailParams) ([]Mail, e
 	return items, nil
 }
 
-const claimReplay = `-- name: ClaimReplay :one
-UPDATE replay
-SET state = 'running', holder = $1, started_at = coalesce(started_at, clock_timestamp()), attempts = attempts + 1,
-    lease_ends_at = clock_timestamp() + make_interval(secs => $2::double precision)
-WHERE (tenant_id, replay_id) = (
-    SELECT r.tenant_id, r.replay_id FROM replay AS r
-    WHERE (r.state = 'waiting' OR (r.state = 'running' AND r.lease_ends_at < clock_timestamp()))
-        AND NOT EXISTS (
-            SELECT 1 FROM replay AS other
-            WHERE other.tenant_id = r.tenant_id AND other.state = 'running' AND other.lease_ends_at >= clock_timestamp())
-    ORDER BY (
-        SELECT count(*) FROM replay AS latest
-        WHERE latest.tenant_id = r.tenant_id AND latest.started_at > clock_timestamp() - interval '1 hour'
-    ), r.requested_at
-    LIMIT 1
-    FOR UPDATE SKIP LOCKED
-)
-RETURNING tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, is_canceled, holder, lease_ends_at, started_at, finished_at, failure, result, attempts
+const countParkedJobs = `-- name: CountParkedJobs :one
+SELECT count(*) FROM (SELECT FROM job AS j WHERE j.state = 'parked' LIMIT 1000) AS parked
 `
 
-// One of a tenant of which none runs: of the tenant with the fewest in the last hour, the oldest. One whose lease has ended is
-// taken over.
-func (q *Queries) ClaimReplay(ctx context.Context, holder string, leaseSeconds float64) (Replay, error) {
-	row := q.db.QueryRow(ctx, claimReplay, holder, leaseSeconds)
-	var i Replay
-	err := row.Scan(
-		&i.TenantID,
-		&i.ReplayID,
-		&i.RequestedAt,
-		&i.RequestedByKind,
-		&i.RequestedByID,
-		&i.RequestedByName,
-		&i.Request,
-		&i.State,
-		&i.Progress,
-		&i.IsCanceled,
-		&i.Holder,
-		&i.LeaseEndsAt,
-		&i.StartedAt,
-		&i.FinishedAt,
-		&i.Failure,
-		&i.Result,
-		&i.Attempts,
-	)
-	return i, err
-}
-
-const claimScheduledChanges = `-- name: ClaimScheduledChanges :many
-WITH due AS (
-    SELECT c.tenant_id, c.change_id FROM scheduled_change AS c
-    JOIN tenant AS t ON t.tenant_id = c.tenant_id
-    WHERE c.due_at <= $2::timestamptz AND (c.lease_ends_at IS NULL OR c.lease_ends_at <= $2::timestamptz) AND t.removed_at IS NULL
-        AND NOT EXISTS (
-            SELECT FROM scheduled_change AS earlier
-            WHERE earlier.tenant_id = c.tenant_id AND earlier.due_at IS NOT NULL
-                AND (earlier.due_at, earlier.change_id) < (c.due_at, c.change_id))
-    ORDER BY c.due_at
-    LIMIT $3
-    FOR UPDATE OF c SKIP LOCKED
-)
-UPDATE scheduled_change AS c
-SET lease_ends_at = $1::timestamptz
-FROM due
-WHERE c.tenant_id = due.tenant_id AND c.change_id = due.change_id
-RETURNING c.tenant_id, c.change_id, c.rule_id, c.requested_at, c.requested_by_kind, c.requested_by_id, c.requested_by_name, c.patch, c.fields, c.before, c.starts_at, c.ends_at, c.state, c.due_at, c.lease_ends_at, c.applied_at, c.ended_at, c.failure, c.title
-`
-
-// Leases due changes of rules, the first of each tenant: a tenant's changes follow one another, and delay nobody else's.
-func (q *Queries) ClaimScheduledChanges(ctx context.Context, leaseEnds time.Time, now time.Time, atMost int32) ([]ScheduledChange, error) {
-	rows, err := q.db.Query(ctx, claimScheduledChanges, leaseEnds, now, atMost)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ScheduledChange
-	for rows.Next() {
-		var i ScheduledChange
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.ChangeID,
-			&i.RuleID,
-			&i.RequestedAt,
-			&i.RequestedByKind,
-			&i.RequestedByID,
-			&i.RequestedByName,
-			&i.Patch,
-			&i.Fields,
-			&i.Before,
-			&i.StartsAt,
-			&i.EndsAt,
-			&i.State,
-			&i.DueAt,
-			&i.LeaseEndsAt,
-			&i.AppliedAt,
-			&i.EndedAt,
-			&i.Failure,
-			&i.Title,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+// Up to a thousand, because claims wait for this.
+func (q *Queries) CountParkedJobs(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, countParkedJobs)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const countTrafficBlock = `-- name: CountTrafficBlock :exec
 INSERT INTO traffic_day AS d (tenant_id, day, blocks, bytes, checks, seen, left_out, dropped, level, first_at, last_at)
-VALUES ($1, $2, 1, $3, $4, $5, $6, $7,
+VALUES ($1, $2, 1, $3, $4, $5, $6,
+    $7,
     $8, $9, $10)
 ON CONFLICT (tenant_id, day) DO UPDATE
-SET blocks = d.blocks + 1, bytes = d.bytes + excluded.bytes, checks = d.checks + excluded.checks, seen = d.seen + excluded.seen,
+SET blocks = d.blocks + 1, bytes = d.bytes + excluded.bytes, checks = d.checks + excluded.checks,
+    seen = d.seen + excluded.seen,
     left_out = d.left_out + excluded.left_out, dropped = d.dropped + excluded.dropped, level = excluded.level,
     first_at = least(d.first_at, excluded.first_at), last_at = greatest(d.last_at, excluded.last_at)
 `
@@ -734,11 +461,14 @@ WITH given AS (
     FROM given AS g
     JOIN month_users AS u ON u.tenant_id = g.tenant_id AND u.month = g.month
     WHERE g.user_id = '' OR u.users < $8::integer
-        OR EXISTS (SELECT FROM user_month AS e WHERE e.tenant_id = g.tenant_id AND e.month = g.month AND e.user_id = g.user_id)
+        OR EXISTS (SELECT FROM user_month AS e WHERE e.tenant_id = g.tenant_id AND e.month = g.month
+            AND e.user_id = g.user_id)
     ORDER BY g.tenant_id, g.month, g.user_id
     ON CONFLICT (tenant_id, month, user_id) DO UPDATE
-    SET allowed = m.allowed + excluded.allowed, denied = m.denied + excluded.denied, cost_taken = m.cost_taken + excluded.cost_taken
-    RETURNING m.tenant_id, m.month, m.user_id <> '' AND m.xmax = 0 AS is_new -- an updated row has its former version's end in xmax
+    SET allowed = m.allowed + excluded.allowed, denied = m.denied + excluded.denied,
+        cost_taken = m.cost_taken + excluded.cost_taken
+    -- an updated row has its former version's end in xmax
+    RETURNING m.tenant_id, m.month, m.user_id <> '' AND m.xmax = 0 AS is_new
 )
 INSERT INTO month_users AS u (tenant_id, month, users)
 SELECT w.tenant_id, w.month, count(*) FROM written AS w WHERE w.is_new
@@ -758,8 +488,8 @@ type CountUserMonthsParams struct {
 	AtMost    int32
 }
 
-// Counts of tenants that record. A tenant whose month has at_most users gets no more of them. Writers of a month wait for each
-// other at its count only, which comes last. So together they may pass at_most by a batch each.
+// Counts of tenants that record. A tenant whose month has at_most users gets no more of them. Concurrent writers wait
+// for each other only at the month's count, which is written last, so each may exceed at_most by one batch.
 func (q *Queries) CountUserMonths(ctx context.Context, arg CountUserMonthsParams) error {
 	_, err := q.db.Exec(ctx, countUserMonths,
 		arg.TenantIds,
@@ -776,22 +506,26 @@ func (q *Queries) CountUserMonths(ctx context.Context, arg CountUserMonthsParams
 
 const crossingsRecorded = `-- name: CrossingsRecorded :exec
 INSERT INTO quota_crossing AS c (
-    tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity, mode, rule_name, key_pattern, user_id)
+    tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity, mode, rule_name,
+        key_pattern, user_id)
 SELECT DISTINCT ON (n.tenant_id, n.rule_id, n.subject, n.window_start, n.share)
     n.tenant_id, n.rule_id, n.subject, n.window_start, n.share, n.window_end,
-    least(n.crossed_at, now() + interval '5 minutes'), n.used, n.burst_capacity, n.mode, n.rule_name, n.key_pattern, nullif(n.user_id, '')
+    least(n.crossed_at, now() + interval '5 minutes'), n.used, n.burst_capacity, n.mode, n.rule_name, n.key_pattern,
+        nullif(n.user_id, '')
 FROM (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
         unnest($3::text[]) COLLATE "C" AS subject,
         unnest($4::timestamptz[]) AS window_start, unnest($5::smallint[]) AS share,
-        unnest($6::timestamptz[]) AS window_end, unnest($7::timestamptz[]) AS crossed_at,
+        unnest($6::timestamptz[]) AS window_end,
+            unnest($7::timestamptz[]) AS crossed_at,
         unnest($8::double precision[]) AS used, unnest($9::bigint[]) AS burst_capacity,
         unnest($10::text[]) AS mode, unnest($11::text[]) AS rule_name,
         unnest($12::text[]) AS key_pattern, unnest($13::text[]) AS user_id
 ) AS n
 ORDER BY n.tenant_id, n.rule_id, n.subject, n.window_start, n.share, n.crossed_at, n.used
 ON CONFLICT (tenant_id, rule_id, subject, window_start, share) DO UPDATE
-SET crossed_at = excluded.crossed_at, used = excluded.used, burst_capacity = excluded.burst_capacity, mode = excluded.mode
+SET crossed_at = excluded.crossed_at, used = excluded.used, burst_capacity = excluded.burst_capacity,
+    mode = excluded.mode
 WHERE (excluded.crossed_at, excluded.used) < (c.crossed_at, c.used)
 `
 
@@ -811,7 +545,8 @@ type CrossingsRecordedParams struct {
 	UserIds      []string
 }
 
-// ” means no user. Processes may record the same crossing; the earliest record is kept. Checks of one batch have the same time.
+// ” means no user. Processes may record the same crossing; the earliest record is kept. Checks of one batch have the
+// same time.
 func (q *Queries) CrossingsRecorded(ctx context.Context, arg CrossingsRecordedParams) error {
 	_, err := q.db.Exec(ctx, crossingsRecorded,
 		arg.TenantIds,
@@ -902,9 +637,11 @@ func (q *Queries) DaysWithoutPartition(ctx context.Context, since time.Time) ([]
 
 const decisionsCounted = `-- name: DecisionsCounted :exec
 
-INSERT INTO decision_minute AS d (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken, near_limit)
+INSERT INTO decision_minute AS d (tenant_id, rule_id, minute, allowed, denied, bypassed, degraded, cost_taken,
+    near_limit)
 SELECT c.tenant_id, c.rule_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')),
-    sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0), sum(c.near_limit)
+    sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0),
+        sum(c.near_limit)
 FROM (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
         unnest($3::timestamptz[]) AS minute,
@@ -953,9 +690,11 @@ func (q *Queries) DecisionsCounted(ctx context.Context, arg DecisionsCountedPara
 }
 
 const decisionsCountedBySpan = `-- name: DecisionsCountedBySpan :exec
-INSERT INTO decision_span AS d (tenant_id, rule_id, span_minutes, starts_at, allowed, denied, bypassed, degraded, cost_taken)
+INSERT INTO decision_span AS d (tenant_id, rule_id, span_minutes, starts_at, allowed, denied, bypassed, degraded,
+    cost_taken)
 SELECT c.tenant_id, c.rule_id, s.span_minutes,
-    date_bin(make_interval(mins => s.span_minutes), least(c.minute, now() + interval '5 minutes'), timestamptz '1970-01-01 00:00:00Z'),
+    date_bin(make_interval(mins => s.span_minutes), least(c.minute, now() + interval '5 minutes'),
+        timestamptz '1970-01-01 00:00:00Z'),
     sum(c.allowed), sum(c.denied), sum(c.bypassed), sum(c.degraded), sum(c.taken + c.taken_parts / 1000000.0)
 FROM (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS rule_id,
@@ -1032,7 +771,8 @@ func (q *Queries) DropAlertDeliveries(ctx context.Context, before time.Time, atM
 const dropAssignmentTombstones = `-- name: DropAssignmentTombstones :execrows
 DELETE FROM plan_assignment
 WHERE ctid = ANY (ARRAY(
-    SELECT a.ctid FROM plan_assignment AS a WHERE a.removed_at < $1::timestamptz LIMIT $2::integer
+    SELECT a.ctid FROM plan_assignment AS a WHERE a.removed_at < $1::timestamptz
+        LIMIT $2::integer
 ))
 `
 
@@ -1128,7 +868,8 @@ func (q *Queries) DropDecisionSpans(ctx context.Context, spans []int32, before t
 const dropExpiredLinks = `-- name: DropExpiredLinks :execrows
 DELETE FROM mailed_link
 WHERE ctid = ANY (ARRAY(
-    SELECT l.ctid FROM mailed_link AS l WHERE l.expires_at < $1::timestamptz LIMIT $2::integer
+    SELECT l.ctid FROM mailed_link AS l WHERE l.expires_at < $1::timestamptz
+        LIMIT $2::integer
 ))
 `
 
@@ -1143,7 +884,8 @@ func (q *Queries) DropExpiredLinks(ctx context.Context, before time.Time, atMost
 const dropInvitations = `-- name: DropInvitations :execrows
 WITH old AS MATERIALIZED (
     SELECT i.tenant_id, i.invitation_id FROM invitation AS i
-    WHERE least(i.expires_at, i.accepted_at, i.revoked_at) < $1::timestamptz LIMIT $2::integer
+    WHERE least(i.expires_at, i.accepted_at, i.revoked_at) < $1::timestamptz
+        LIMIT $2::integer
 ), locked AS MATERIALIZED (
     SELECT t.tenant_id FROM tenant AS t WHERE t.tenant_id IN (SELECT old.tenant_id FROM old)
     ORDER BY t.tenant_id
@@ -1163,12 +905,32 @@ func (q *Queries) DropInvitations(ctx context.Context, before time.Time, atMost 
 	return result.RowsAffected(), nil
 }
 
-const dropMail = `-- name: DropMail :exec
-DELETE FROM mail WHERE tenant_id = $1 AND mail_id = $2 AND attempts = $3
+const dropJob = `-- name: DropJob :exec
+DELETE FROM job WHERE job_id = $1 AND claim = $2 AND lease_ends_at IS NOT NULL
 `
 
-func (q *Queries) DropMail(ctx context.Context, tenantID rules.TenantID, mailID int64, attempt int32) error {
-	_, err := q.db.Exec(ctx, dropMail, tenantID, mailID, attempt)
+func (q *Queries) DropJob(ctx context.Context, jobID int64, claim int64) error {
+	_, err := q.db.Exec(ctx, dropJob, jobID, claim)
+	return err
+}
+
+const dropJobAbout = `-- name: DropJobAbout :exec
+DELETE FROM job
+WHERE tenant_id = $1 AND kind = $2 AND about = $3 AND lease_ends_at IS NULL
+`
+
+// Unless it is attempted now.
+func (q *Queries) DropJobAbout(ctx context.Context, tenantID rules.TenantID, kind string, about string) error {
+	_, err := q.db.Exec(ctx, dropJobAbout, tenantID, kind, about)
+	return err
+}
+
+const dropMail = `-- name: DropMail :exec
+DELETE FROM mail WHERE tenant_id = $1 AND mail_id = $2 AND state <> 'sent'
+`
+
+func (q *Queries) DropMail(ctx context.Context, tenantID rules.TenantID, mailID int64) error {
+	_, err := q.db.Exec(ctx, dropMail, tenantID, mailID)
 	return err
 }
 
@@ -1184,6 +946,24 @@ WHERE ctid = ANY (ARRAY(
 // A month whose users are not all dropped yet is counted anew if it is written to.
 func (q *Queries) DropMonthUsers(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropMonthUsers, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropOldIdempotent = `-- name: DropOldIdempotent :execrows
+DELETE FROM idempotency
+WHERE (tenant_id, key_digest) IN (
+    SELECT i.tenant_id, i.key_digest FROM idempotency AS i
+    WHERE i.started_at < clock_timestamp() - interval '1 day'
+    ORDER BY i.started_at
+    LIMIT $1::integer
+)
+`
+
+func (q *Queries) DropOldIdempotent(ctx context.Context, most int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropOldIdempotent, most)
 	if err != nil {
 		return 0, err
 	}
@@ -1207,32 +987,11 @@ func (q *Queries) DropOldMail(ctx context.Context) error {
 	return err
 }
 
-const dropOldOnce = `-- name: DropOldOnce :execrows
-DELETE FROM idempotency
-WHERE (tenant_id, key_digest) IN (
-    SELECT old.tenant_id, old.key_digest FROM (
-        SELECT tenant_id, key_digest, started_at,
-            row_number() OVER (PARTITION BY tenant_id, caller ORDER BY started_at DESC) AS place
-        FROM idempotency
-    ) AS old
-    WHERE old.started_at < clock_timestamp() - interval '1 day' OR old.place > $1::bigint
-    LIMIT $2
-)
-`
-
-// Those of a day ago, and of each caller all but the latest. Some at a time.
-func (q *Queries) DropOldOnce(ctx context.Context, keptOfACaller int64, most int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropOldOnce, keptOfACaller, most)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const dropOverrideTombstones = `-- name: DropOverrideTombstones :execrows
 DELETE FROM rate_limit_override
 WHERE ctid = ANY (ARRAY(
-    SELECT o.ctid FROM rate_limit_override AS o WHERE o.removed_at < $1::timestamptz LIMIT $2::integer
+    SELECT o.ctid FROM rate_limit_override AS o WHERE o.removed_at < $1::timestamptz
+        LIMIT $2::integer
 ))
 `
 
@@ -1267,7 +1026,8 @@ WHERE (tenant_id, replay_id) IN (
     FROM tenant
     CROSS JOIN LATERAL (
         SELECT r.tenant_id, r.replay_id FROM replay AS r
-        WHERE r.tenant_id = tenant.tenant_id AND (r.requested_at < $1::timestamptz OR tenant.removed_at IS NOT NULL)
+        WHERE r.tenant_id = tenant.tenant_id
+            AND (r.requested_at < $1::timestamptz OR tenant.removed_at IS NOT NULL)
         LIMIT $2::integer
     ) AS old
     LIMIT $2::integer
@@ -1301,7 +1061,8 @@ func (q *Queries) DropSessions(ctx context.Context, before time.Time, atMost int
 const dropStepTombstones = `-- name: DropStepTombstones :execrows
 DELETE FROM rate_limit_step
 WHERE ctid = ANY (ARRAY(
-    SELECT s.ctid FROM rate_limit_step AS s WHERE s.ends_at < $1::timestamptz LIMIT $2::integer
+    SELECT s.ctid FROM rate_limit_step AS s WHERE s.ends_at < $1::timestamptz
+        LIMIT $2::integer
 ))
 `
 
@@ -1380,7 +1141,8 @@ WHERE ctid = ANY (ARRAY(
     FROM tenant
     CROSS JOIN LATERAL (
         SELECT m.ctid FROM user_month AS m
-        WHERE m.tenant_id = tenant.tenant_id AND m.month < (date_trunc('month', $1::timestamptz, 'UTC') AT TIME ZONE 'UTC')::date
+        WHERE m.tenant_id = tenant.tenant_id
+            AND m.month < (date_trunc('month', $1::timestamptz, 'UTC') AT TIME ZONE 'UTC')::date
         LIMIT $2::integer
     ) AS old
     LIMIT $2::integer
@@ -1405,29 +1167,6 @@ func (q *Queries) DropViolationMinutePartitions(ctx context.Context, before pgty
 	var dropped int32
 	err := row.Scan(&dropped)
 	return dropped, err
-}
-
-const dropViolationMinutes = `-- name: DropViolationMinutes :execrows
-DELETE FROM violation_minute AS v
-WHERE v.minute < $1 AND v.ctid = ANY (ARRAY(
-    SELECT old.ctid
-    FROM tenant
-    CROSS JOIN LATERAL (
-        SELECT m.ctid FROM violation_minute AS m
-        WHERE m.tenant_id = tenant.tenant_id AND m.minute < $1 LIMIT $2::integer
-    ) AS old
-    LIMIT $2::integer
-))
-`
-
-// Old rows of a partition that also has younger ones. A ctid is unique in one partition only, so minute is compared again:
-// whatever has that ctid elsewhere is old too.
-func (q *Queries) DropViolationMinutes(ctx context.Context, before time.Time, atMost int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropViolationMinutes, before, atMost)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
 }
 
 const dropViolationPartitions = `-- name: DropViolationPartitions :one
@@ -1494,7 +1233,8 @@ type ExpiredRulesRow struct {
 	RuleID   rules.RuleID
 }
 
-// Rules that ended, and were last edited, before a time: the oldest of each tenant. One with a candidate or a scheduled change stays.
+// Rules that ended, and were last edited, before a time: the oldest of each tenant. Rules with a candidate or a
+// scheduled change are left out.
 func (q *Queries) ExpiredRules(ctx context.Context, before time.Time, ofEach int32, atMost int32) ([]ExpiredRulesRow, error) {
 	rows, err := q.db.Query(ctx, expiredRules, before, ofEach, atMost)
 	if err != nil {
@@ -1517,15 +1257,18 @@ func (q *Queries) ExpiredRules(ctx context.Context, before time.Time, ofEach int
 
 const expiringKeys = `-- name: ExpiringKeys :many
 
-SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.created_by_kind, k.created_by_id, k.created_by_name,
+SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.created_by_kind, k.created_by_id,
+    k.created_by_name,
     due.days::integer AS days
 FROM (
-    SELECT a.tenant_id, t.slug::text AS slug, t.name::text AS tenant_name, a.key_id, a.name, a.expires_at, a.revoked_at, a.created_at,
+    SELECT a.tenant_id, t.slug::text AS slug, t.name::text AS tenant_name, a.key_id, a.name, a.expires_at, a.revoked_at,
+        a.created_at,
         a.created_by_kind, a.created_by_id, a.created_by_name
     FROM api_key AS a
     JOIN tenant AS t ON t.tenant_id = a.tenant_id AND t.removed_at IS NULL
     UNION ALL
-    SELECT 0, '', '', s.key_id, s.name, s.expires_at, s.revoked_at, s.created_at, s.created_by_kind, s.created_by_id, s.created_by_name
+    SELECT 0, '', '', s.key_id, s.name, s.expires_at, s.revoked_at, s.created_at, s.created_by_kind, s.created_by_id,
+        s.created_by_name
     FROM service_key AS s
 ) AS k
 CROSS JOIN LATERAL (
@@ -1539,7 +1282,8 @@ WHERE k.revoked_at IS NULL AND k.expires_at > $2::timestamptz AND due.days IS NO
         WHERE n.tenant_id = k.tenant_id AND n.key_id = k.key_id AND n.notice = 'expires_' || due.days)
     AND NOT EXISTS (
         SELECT FROM key_notice AS n
-        WHERE n.tenant_id = k.tenant_id AND n.notice <> 'creator_left' AND n.told_at >= $1::timestamptz - interval '1 day')
+        WHERE n.tenant_id = k.tenant_id AND n.notice <> 'creator_left'
+            AND n.told_at >= $1::timestamptz - interval '1 day')
 ORDER BY k.tenant_id, k.expires_at, k.key_id
 LIMIT $3
 `
@@ -1558,8 +1302,9 @@ type ExpiringKeysRow struct {
 }
 
 // Notices about keys of all tenants and of the platform, which has the number 0.
-// Keys in force that come by the end of a day within 1, 7 or 14 days of their expiry, for the nearest of these that they did
-// not have from the start and that nobody was told of. None of those whose tenant was told of other keys that day.
+// Keys in force that expire within 1, 7 or 14 days of the end of a day, with the shortest of these periods. Left out
+// are periods that were under way when the key was made, periods with a notice already, and tenants that got a notice
+// that day.
 func (q *Queries) ExpiringKeys(ctx context.Context, dayEnds time.Time, now time.Time, atMost int32) ([]ExpiringKeysRow, error) {
 	rows, err := q.db.Query(ctx, expiringKeys, dayEnds, now, atMost)
 	if err != nil {
@@ -1591,32 +1336,68 @@ func (q *Queries) ExpiringKeys(ctx context.Context, dayEnds time.Time, now time.
 	return items, nil
 }
 
+const finishJob = `-- name: FinishJob :exec
+UPDATE job
+SET state = CASE WHEN $1::boolean THEN 'parked' ELSE 'waiting' END,
+    attempts = CASE WHEN $2::text = '' THEN 0 ELSE attempts END,
+    next_run_at = greatest(clock_timestamp(), coalesce($3::timestamptz,
+        clock_timestamp() + make_interval(secs => $4::float8))),
+    lease_ends_at = NULL, error = $2::text, last_run_at = clock_timestamp(), took_ms = $5
+WHERE job_id = $6 AND claim = $7 AND lease_ends_at IS NOT NULL
+`
+
+type FinishJobParams struct {
+	IsParked bool
+	Error    string
+	At       *time.Time
+	Pause    float64
+	TookMs   int64
+	JobID    int64
+	Claim    int64
+}
+
+// The next attempt is at a time or, if that is null, after a pause.
+func (q *Queries) FinishJob(ctx context.Context, arg FinishJobParams) error {
+	_, err := q.db.Exec(ctx, finishJob,
+		arg.IsParked,
+		arg.Error,
+		arg.At,
+		arg.Pause,
+		arg.TookMs,
+		arg.JobID,
+		arg.Claim,
+	)
+	return err
+}
+
 const finishMail = `-- name: FinishMail :exec
-UPDATE mail
-SET state = $1, attempted_at = $2::timestamptz, next_attempt_at = $3,
-    lease_ends_at = NULL, error = $4
-WHERE tenant_id = $5 AND mail_id = $6 AND attempts = $7
+UPDATE mail AS m
+SET state = $1::text, attempts = m.attempts + 1, attempted_at = clock_timestamp(), error = $2
+WHERE m.tenant_id = $3 AND m.mail_id = $4 AND m.state <> 'sent'
+    AND ($1::text = 'sent' OR EXISTS (
+        SELECT FROM job AS j
+        WHERE j.tenant_id = m.tenant_id AND j.job_id = $5 AND j.claim = $6
+    ))
 `
 
 type FinishMailParams struct {
-	State         string
-	AttemptedAt   time.Time
-	NextAttemptAt time.Time
-	Error         string
-	TenantID      rules.TenantID
-	MailID        int64
-	Attempt       int32
+	State    string
+	Error    string
+	TenantID rules.TenantID
+	MailID   int64
+	JobID    int64
+	Claim    int64
 }
 
+// Has no effect if it was sent meanwhile. Only the job's present claim stores a failure.
 func (q *Queries) FinishMail(ctx context.Context, arg FinishMailParams) error {
 	_, err := q.db.Exec(ctx, finishMail,
 		arg.State,
-		arg.AttemptedAt,
-		arg.NextAttemptAt,
 		arg.Error,
 		arg.TenantID,
 		arg.MailID,
-		arg.Attempt,
+		arg.JobID,
+		arg.Claim,
 	)
 	return err
 }
@@ -1630,7 +1411,7 @@ WHERE n.notice = 'creator_left' AND k.tenant_id = n.tenant_id AND k.key_id = n.k
         SELECT FROM member AS m WHERE m.tenant_id = k.tenant_id AND m.account_id = a.account_id))
 `
 
-// Whose creators are back, so that people are told when they leave again.
+// Forgets notices about creators who are back, so that there is a new notice when they leave again.
 func (q *Queries) ForgetReturnedCreators(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, forgetReturnedCreators)
 	return err
@@ -1640,12 +1421,53 @@ const forgetReturnedServiceCreators = `-- name: ForgetReturnedServiceCreators :e
 DELETE FROM key_notice AS n
 USING service_key AS k, account AS a
 WHERE n.notice = 'creator_left' AND n.tenant_id = 0 AND k.key_id = n.key_id AND k.created_by_kind = 'account'
-    AND a.account_id = substring(k.created_by_id FROM '^[0-9]{1,18}$')::bigint AND a.disabled_at IS NULL AND a.is_platform_admin
+    AND a.account_id = substring(k.created_by_id FROM '^[0-9]{1,18}$')::bigint AND a.disabled_at IS NULL
+        AND a.is_platform_admin
 `
 
 // The same for service keys.
 func (q *Queries) ForgetReturnedServiceCreators(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, forgetReturnedServiceCreators)
+	return err
+}
+
+const giveJobBack = `-- name: GiveJobBack :exec
+UPDATE job SET attempts = attempts - 1, next_run_at = clock_timestamp(), lease_ends_at = NULL
+WHERE job_id = $1 AND claim = $2 AND lease_ends_at IS NOT NULL
+`
+
+// The attempt was interrupted and does not count.
+func (q *Queries) GiveJobBack(ctx context.Context, jobID int64, claim int64) error {
+	_, err := q.db.Exec(ctx, giveJobBack, jobID, claim)
+	return err
+}
+
+const giveUpMail = `-- name: GiveUpMail :exec
+UPDATE mail AS m SET state = 'failed', error = $1
+WHERE m.tenant_id = $2 AND m.mail_id = $3 AND m.state = 'queued'
+    AND EXISTS (
+        SELECT FROM job AS j
+        WHERE j.tenant_id = m.tenant_id AND j.job_id = $4 AND j.claim = $5
+    )
+`
+
+type GiveUpMailParams struct {
+	Error    string
+	TenantID rules.TenantID
+	MailID   int64
+	JobID    int64
+	Claim    int64
+}
+
+// Has no effect if the job is no longer of the claim.
+func (q *Queries) GiveUpMail(ctx context.Context, arg GiveUpMailParams) error {
+	_, err := q.db.Exec(ctx, giveUpMail,
+		arg.Error,
+		arg.TenantID,
+		arg.MailID,
+		arg.JobID,
+		arg.Claim,
+	)
 	return err
 }
 
@@ -1729,7 +1551,7 @@ func (q *Queries) HeldCounts(ctx context.Context, afterTenant int64, afterThing 
 }
 
 const invitationByToken = `-- name: InvitationByToken :one
-SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, i.by_mail, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, t.record_days, t.require_second_factor, t.buckets
+SELECT i.tenant_id, i.invitation_id, i.email, i.role, i.token_digest, i.invited_by, i.invited_by_account, i.expires_at, i.accepted_at, i.accepted_by, i.revoked_at, i.created_at, i.updated_at, i.by_mail, t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, t.record_days, t.require_second_factor
 FROM invitation AS i
 JOIN tenant AS t ON t.tenant_id = i.tenant_id
 WHERE i.token_digest = $1
@@ -1779,7 +1601,6 @@ func (q *Queries) InvitationByToken(ctx context.Context, tokenDigest []byte) (In
 		&i.Tenant.FixedRates,
 		&i.Tenant.RecordDays,
 		&i.Tenant.RequireSecondFactor,
-		&i.Tenant.Buckets,
 	)
 	return i, err
 }
@@ -1832,7 +1653,8 @@ SELECT k.tenant_id, k.slug, k.tenant_name, k.key_id, k.name, k.expires_at, k.cre
 FROM left_behind AS k
 WHERE (k.expires_at IS NULL OR k.expires_at > $1::timestamptz)
     AND NOT EXISTS (
-        SELECT FROM key_notice AS n WHERE n.tenant_id = k.tenant_id AND n.key_id = k.key_id AND n.notice = 'creator_left')
+        SELECT FROM key_notice AS n WHERE n.tenant_id = k.tenant_id AND n.key_id = k.key_id
+            AND n.notice = 'creator_left')
 ORDER BY k.tenant_id, k.created_by_id, k.key_id
 LIMIT $2
 `
@@ -1848,8 +1670,8 @@ type KeysLeftBehindRow struct {
 	CreatedByName string
 }
 
-// Keys in force whose creator has left (see Keys), that nobody decided to keep and nobody was told of. Finds who has made keys
-// by jumping from one creator to the next in an index, because tenants have many more keys than creators.
+// Keys in force whose creator has left (see Keys), without a decision to keep them and without a notice. Creators are
+// found by jumping from one to the next in an index, because tenants have many more keys than creators.
 func (q *Queries) KeysLeftBehind(ctx context.Context, now time.Time, atMost int32) ([]KeysLeftBehindRow, error) {
 	rows, err := q.db.Query(ctx, keysLeftBehind, now, atMost)
 	if err != nil {
@@ -1882,7 +1704,8 @@ func (q *Queries) KeysLeftBehind(ctx context.Context, now time.Time, atMost int3
 const lead = `-- name: Lead :one
 
 INSERT INTO leader AS l (role, holder, ends_at)
-VALUES ($1, $2, clock_timestamp() + make_interval(secs => $3::double precision))
+VALUES ($1, $2,
+    clock_timestamp() + make_interval(secs => $3::double precision))
 ON CONFLICT (role) DO UPDATE SET holder = excluded.holder, ends_at = excluded.ends_at
 WHERE l.holder = excluded.holder OR l.ends_at <= clock_timestamp()
 RETURNING clock_timestamp()::timestamptz AS now
@@ -1895,6 +1718,16 @@ func (q *Queries) Lead(ctx context.Context, role auth.Role, holder string, secon
 	var now time.Time
 	err := row.Scan(&now)
 	return now, err
+}
+
+const lockJobClaims = `-- name: LockJobClaims :exec
+SELECT pg_advisory_xact_lock($1::bigint)
+`
+
+// Claims follow one another, so that each sees the leases of the one before.
+func (q *Queries) LockJobClaims(ctx context.Context, lock int64) error {
+	_, err := q.db.Exec(ctx, lockJobClaims, lock)
+	return err
 }
 
 const lockTenantsOf = `-- name: LockTenantsOf :exec
@@ -1916,39 +1749,71 @@ func (q *Queries) LockTenantsOf(ctx context.Context, accountID auth.AccountID) e
 	return err
 }
 
+const mailToSend = `-- name: MailToSend :one
+SELECT tenant_id, mail_id, kind, recipient, account_id, invitation_id, facts, created_at, give_up_at, state, attempts, attempted_at, error FROM mail WHERE tenant_id = $1 AND mail_id = $2 AND state <> 'sent'
+`
+
+// No row if it was sent.
+func (q *Queries) MailToSend(ctx context.Context, tenantID rules.TenantID, mailID int64) (Mail, error) {
+	row := q.db.QueryRow(ctx, mailToSend, tenantID, mailID)
+	var i Mail
+	err := row.Scan(
+		&i.TenantID,
+		&i.MailID,
+		&i.Kind,
+		&i.Recipient,
+		&i.AccountID,
+		&i.InvitationID,
+		&i.Facts,
+		&i.CreatedAt,
+		&i.GiveUpAt,
+		&i.State,
+		&i.Attempts,
+		&i.AttemptedAt,
+		&i.Error,
+	)
+	return i, err
+}
+
 const mailsBefore = `-- name: MailsBefore :many
-SELECT tenant_id, mail_id, kind, recipient, account_id, invitation_id, facts, created_at, give_up_at, state, attempts, next_attempt_at, lease_ends_at, attempted_at, error FROM mail
-WHERE $1::bigint = 0 OR mail_id < $1::bigint
-ORDER BY mail_id DESC
+SELECT m.tenant_id, m.mail_id, m.kind, m.recipient, m.account_id, m.invitation_id, m.facts, m.created_at, m.give_up_at, m.state, m.attempts, m.attempted_at, m.error, j.next_run_at
+FROM mail AS m
+LEFT JOIN job AS j ON j.tenant_id = m.tenant_id AND j.kind = 'mail' AND j.about = m.mail_id::text
+WHERE $1::bigint = 0 OR m.mail_id < $1::bigint
+ORDER BY m.mail_id DESC
 LIMIT $2
 `
 
-// 0 is no bound.
-func (q *Queries) MailsBefore(ctx context.Context, before int64, pageSize int32) ([]Mail, error) {
+type MailsBeforeRow struct {
+	Mail      Mail
+	NextRunAt *time.Time
+}
+
+// With when each is attempted; null if it is not. 0 is no bound.
+func (q *Queries) MailsBefore(ctx context.Context, before int64, pageSize int32) ([]MailsBeforeRow, error) {
 	rows, err := q.db.Query(ctx, mailsBefore, before, pageSize)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Mail
+	var items []MailsBeforeRow
 	for rows.Next() {
-		var i Mail
+		var i MailsBeforeRow
 		if err := rows.Scan(
-			&i.TenantID,
-			&i.MailID,
-			&i.Kind,
-			&i.Recipient,
-			&i.AccountID,
-			&i.InvitationID,
-			&i.Facts,
-			&i.CreatedAt,
-			&i.GiveUpAt,
-			&i.State,
-			&i.Attempts,
-			&i.NextAttemptAt,
-			&i.LeaseEndsAt,
-			&i.AttemptedAt,
-			&i.Error,
+			&i.Mail.TenantID,
+			&i.Mail.MailID,
+			&i.Mail.Kind,
+			&i.Mail.Recipient,
+			&i.Mail.AccountID,
+			&i.Mail.InvitationID,
+			&i.Mail.Facts,
+			&i.Mail.CreatedAt,
+			&i.Mail.GiveUpAt,
+			&i.Mail.State,
+			&i.Mail.Attempts,
+			&i.Mail.AttemptedAt,
+			&i.Mail.Error,
+			&i.NextRunAt,
 		); err != nil {
 			return nil, err
 		}
@@ -1983,9 +1848,11 @@ func (q *Queries) MakeViolationMinutePartition(ctx context.Context, day pgtype.D
 }
 
 const makeViolationPartition = `-- name: MakeViolationPartition :one
+
 SELECT make_violation_partition($1::date) AS made
 `
 
+// Upkeep of all tenants. Rows are deleted in pieces, so that nobody waits for long.
 func (q *Queries) MakeViolationPartition(ctx context.Context, day pgtype.Date) (bool, error) {
 	row := q.db.QueryRow(ctx, makeViolationPartition, day)
 	var made bool
@@ -1994,7 +1861,7 @@ func (q *Queries) MakeViolationPartition(ctx context.Context, day pgtype.Date) (
 }
 
 const membershipsAfter = `-- name: MembershipsAfter :many
-SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, t.record_days, t.require_second_factor, t.buckets, m.role
+SELECT t.tenant_id, t.slug, t.name, t.default_plan, t.suspended_at, t.enforcement, t.retry_jitter_percent, t.ipv4_prefix, t.ipv6_prefix, t.failure_mode, t.revision, t.created_at, t.updated_at, t.version, t.removed_at, t.fixed_rates, t.record_days, t.require_second_factor, m.role
 FROM member AS m
 JOIN tenant AS t ON t.tenant_id = m.tenant_id
 WHERE m.account_id = $1 AND t.slug > $2 AND t.removed_at IS NULL
@@ -2035,7 +1902,6 @@ func (q *Queries) MembershipsAfter(ctx context.Context, accountID auth.AccountID
 			&i.Tenant.FixedRates,
 			&i.Tenant.RecordDays,
 			&i.Tenant.RequireSecondFactor,
-			&i.Tenant.Buckets,
 			&i.Role,
 		); err != nil {
 			return nil, err
@@ -2072,8 +1938,10 @@ func (q *Queries) NoteKeyNotice(ctx context.Context, arg NoteKeyNoticeParams) er
 }
 
 const noteSessionsEnded = `-- name: NoteSessionsEnded :exec
-INSERT INTO platform_audit_event (actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, before, after)
-SELECT actor->>'kind', actor->>'id', actor->>'name', actor->>'act', actor->>'request_id', 'update', 'account', $1::bigint::text,
+INSERT INTO platform_audit_event (actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id,
+    before, after)
+SELECT actor->>'kind', actor->>'id', actor->>'name', actor->>'act', actor->>'request_id', 'update', 'account',
+    $1::bigint::text,
     jsonb_build_object('sessions', $2::bigint), jsonb_build_object('sessions', 0)
 FROM audit_actor() AS actor
 `
@@ -2093,6 +1961,143 @@ func (q *Queries) Now(ctx context.Context) (time.Time, error) {
 	var now time.Time
 	err := row.Scan(&now)
 	return now, err
+}
+
+const parkedJobs = `-- name: ParkedJobs :many
+SELECT j.tenant_id, j.job_id, j.kind, j.about, j.state, j.next_run_at, j.lease_ends_at, j.claim, j.attempts, j.error, j.last_run_at, j.took_ms, j.created_at, coalesce(t.slug, '')::text AS slug FROM job AS j LEFT JOIN tenant AS t ON t.tenant_id = j.tenant_id
+WHERE j.state = 'parked' AND ($1::bigint = 0 OR j.job_id < $1::bigint)
+ORDER BY j.job_id DESC
+LIMIT $2
+`
+
+type ParkedJobsRow struct {
+	TenantID    rules.TenantID
+	JobID       int64
+	Kind        string
+	About       string
+	State       string
+	NextRunAt   time.Time
+	LeaseEndsAt *time.Time
+	Claim       int64
+	Attempts    int32
+	Error       string
+	LastRunAt   *time.Time
+	TookMs      int64
+	CreatedAt   time.Time
+	Slug        string
+}
+
+// The latest first, before an id; 0 is no bound.
+func (q *Queries) ParkedJobs(ctx context.Context, before int64, pageSize int32) ([]ParkedJobsRow, error) {
+	rows, err := q.db.Query(ctx, parkedJobs, before, pageSize)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ParkedJobsRow
+	for rows.Next() {
+		var i ParkedJobsRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.JobID,
+			&i.Kind,
+			&i.About,
+			&i.State,
+			&i.NextRunAt,
+			&i.LeaseEndsAt,
+			&i.Claim,
+			&i.Attempts,
+			&i.Error,
+			&i.LastRunAt,
+			&i.TookMs,
+			&i.CreatedAt,
+			&i.Slug,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const periodicJobs = `-- name: PeriodicJobs :many
+SELECT j.tenant_id, j.job_id, j.kind, j.about, j.state, j.next_run_at, j.lease_ends_at, j.claim, j.attempts, j.error, j.last_run_at, j.took_ms, j.created_at, greatest(0, CASE WHEN j.lease_ends_at IS NULL
+    THEN extract(epoch FROM clock_timestamp() - j.next_run_at) * 1000 ELSE 0 END)::bigint AS lag_ms
+FROM job AS j
+WHERE j.tenant_id = 0 AND j.about = '' AND j.state = 'waiting'
+ORDER BY j.kind
+`
+
+type PeriodicJobsRow struct {
+	TenantID    rules.TenantID
+	JobID       int64
+	Kind        string
+	About       string
+	State       string
+	NextRunAt   time.Time
+	LeaseEndsAt *time.Time
+	Claim       int64
+	Attempts    int32
+	Error       string
+	LastRunAt   *time.Time
+	TookMs      int64
+	CreatedAt   time.Time
+	LagMs       int64
+}
+
+// With how long each has been due; 0 during a run.
+func (q *Queries) PeriodicJobs(ctx context.Context) ([]PeriodicJobsRow, error) {
+	rows, err := q.db.Query(ctx, periodicJobs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PeriodicJobsRow
+	for rows.Next() {
+		var i PeriodicJobsRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.JobID,
+			&i.Kind,
+			&i.About,
+			&i.State,
+			&i.NextRunAt,
+			&i.LeaseEndsAt,
+			&i.Claim,
+			&i.Attempts,
+			&i.Error,
+			&i.LastRunAt,
+			&i.TookMs,
+			&i.CreatedAt,
+			&i.LagMs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const planJobs = `-- name: PlanJobs :exec
+INSERT INTO job AS j (tenant_id, kind, next_run_at)
+SELECT 0, p.kind, clock_timestamp()
+FROM (SELECT unnest($1::text[]) AS kind, unnest($2::float8[]) AS pause) AS p
+ON CONFLICT (tenant_id, kind, about) DO UPDATE
+    SET next_run_at = least(j.next_run_at, clock_timestamp() + make_interval(secs => (
+    SELECT q.pause FROM (SELECT unnest($1::text[]) AS kind, unnest($2::float8[]) AS pause)
+        AS q
+    WHERE q.kind = j.kind)))
+`
+
+func (q *Queries) PlanJobs(ctx context.Context, kinds []string, pauses []float64) error {
+	_, err := q.db.Exec(ctx, planJobs, kinds, pauses)
+	return err
 }
 
 const platformAuditPage = `-- name: PlatformAuditPage :many
@@ -2247,7 +2252,8 @@ func (q *Queries) PutQuotas(ctx context.Context, arg PutQuotasParams) (int64, er
 const queueMail = `-- name: QueueMail :one
 
 INSERT INTO mail (tenant_id, kind, recipient, account_id, invitation_id, facts, give_up_at)
-SELECT $1::bigint, $2::text, $3, $4::bigint, $5,
+SELECT $1::bigint, $2::text, $3, $4::bigint,
+    $5,
     $6::jsonb, $7
 WHERE ($8::bigint = 0 OR $8::bigint > (
         SELECT count(*) FROM mail AS m WHERE m.tenant_id = $1::bigint AND m.state = 'queued'
@@ -2258,9 +2264,10 @@ WHERE ($8::bigint = 0 OR $8::bigint > (
             AND (m.kind = 'alert') = ($2::text = 'alert')))
     AND ($2::text <> 'notice' OR NOT EXISTS (
         SELECT FROM mail AS m
-        WHERE m.tenant_id = $1::bigint AND m.account_id = $4::bigint AND m.kind = 'notice'
+        WHERE m.tenant_id = $1::bigint AND m.account_id = $4::bigint
+            AND m.kind = 'notice'
             AND m.facts = $6::jsonb AND m.created_at > now() - interval '1 day'))
-RETURNING tenant_id, mail_id, kind, recipient, account_id, invitation_id, facts, created_at, give_up_at, state, attempts, next_attempt_at, lease_ends_at, attempted_at, error
+RETURNING tenant_id, mail_id, kind, recipient, account_id, invitation_id, facts, created_at, give_up_at, state, attempts, attempted_at, error
 `
 
 type QueueMailParams struct {
@@ -2276,9 +2283,9 @@ type QueueMailParams struct {
 }
 
 // Mail of all tenants and of the platform, which has the number 0.
-// No row if the tenant has as many queued, or has had as many within a day, as it may; 0 is no limit. Alerts are counted
-// apart, so that they do not keep people from being invited.
-// Nor if it is a notice that the account was sent within a day.
+// No row if the tenant has as many queued, or has had as many within a day, as it may; 0 is no limit. Alerts are
+// counted apart, so that they do not keep people from being invited. Nor if it is a notice that the account was sent
+// within a day.
 func (q *Queries) QueueMail(ctx context.Context, arg QueueMailParams) (Mail, error) {
 	row := q.db.QueryRow(ctx, queueMail,
 		arg.TenantID,
@@ -2304,8 +2311,6 @@ func (q *Queries) QueueMail(ctx context.Context, arg QueueMailParams) (Mail, err
 		&i.GiveUpAt,
 		&i.State,
 		&i.Attempts,
-		&i.NextAttemptAt,
-		&i.LeaseEndsAt,
 		&i.AttemptedAt,
 		&i.Error,
 	)
@@ -2313,7 +2318,8 @@ func (q *Queries) QueueMail(ctx context.Context, arg QueueMailParams) (Mail, err
 }
 
 const quotaUses = `-- name: QuotaUses :many
-SELECT h.thing::text AS thing, count(*) FILTER (WHERE h.held < h.allowed) AS near, count(*) FILTER (WHERE h.held >= h.allowed) AS "full"
+SELECT h.thing::text AS thing, count(*) FILTER (WHERE h.held < h.allowed) AS near,
+    count(*) FILTER (WHERE h.held >= h.allowed) AS "full"
 FROM (
     SELECT u.thing, u.held, coalesce((to_jsonb(q) ->> u.thing)::bigint, default_quota(u.thing)) AS allowed
     FROM (
@@ -2336,8 +2342,8 @@ type QuotaUsesRow struct {
 	Full  int64
 }
 
-// How many tenants hold at least 90 % of a quota, and how many all of it, by thing. A tenant counts from the first write since
-// there are quotas. A quota of 0 that nothing is held of is meant so, and does not count.
+// How many tenants hold at least 90 % of a quota, and how many all of it, by thing. A tenant counts from the first
+// write since there are quotas. A quota of 0 that nothing is held of is meant so, and does not count.
 func (q *Queries) QuotaUses(ctx context.Context) ([]QuotaUsesRow, error) {
 	rows, err := q.db.Query(ctx, quotaUses)
 	if err != nil {
@@ -2439,7 +2445,8 @@ type RecipientsOfTenantRow struct {
 	Email     string
 }
 
-// A tenant's owners, and its members with the given ids. Leaves out accounts that may not sign in or have not proven their address.
+// A tenant's owners, and its members with the given ids. Leaves out accounts that may not sign in or have not proven
+// their address.
 func (q *Queries) RecipientsOfTenant(ctx context.Context, tenantID rules.TenantID, also []string, atMost int32) ([]RecipientsOfTenantRow, error) {
 	rows, err := q.db.Query(ctx, recipientsOfTenant, tenantID, also, atMost)
 	if err != nil {
@@ -2487,6 +2494,27 @@ func (q *Queries) RecountHeld(ctx context.Context, tenantID int64, thing string)
 	return err
 }
 
+const removeJob = `-- name: RemoveJob :one
+WITH removed AS (
+    DELETE FROM job AS j WHERE j.job_id = $1 AND j.state = 'parked'
+    RETURNING j.tenant_id, j.job_id, j.kind, j.about, j.attempts
+)
+INSERT INTO platform_audit_event (actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id,
+    before, after)
+SELECT actor->>'kind', actor->>'id', actor->>'name', actor->>'act', actor->>'request_id', 'remove', 'job',
+    r.job_id::text, to_jsonb(r) || '{"state": "parked"}', NULL
+FROM removed AS r, audit_actor() AS actor
+RETURNING audit_id
+`
+
+// No row if it is not parked.
+func (q *Queries) RemoveJob(ctx context.Context, jobID int64) (int64, error) {
+	row := q.db.QueryRow(ctx, removeJob, jobID)
+	var audit_id int64
+	err := row.Scan(&audit_id)
+	return audit_id, err
+}
+
 const removedTenant = `-- name: RemovedTenant :one
 SELECT tenant_id FROM tenant WHERE slug = $1 AND removed_at IS NOT NULL
 `
@@ -2500,7 +2528,8 @@ func (q *Queries) RemovedTenant(ctx context.Context, slug string) (rules.TenantI
 
 const removedTenants = `-- name: RemovedTenants :many
 
-SELECT t.tenant_id, t.slug, t.name, t.removed_at::timestamptz AS removed_at, e.began_at, e.done_at, coalesce(e.rows, '{}')::jsonb AS erased
+SELECT t.tenant_id, t.slug, t.name, t.removed_at::timestamptz AS removed_at, e.began_at, e.done_at,
+    coalesce(e.rows, '{}')::jsonb AS erased
 FROM tenant AS t
 LEFT JOIN tenant_erasure AS e ON e.of_tenant = t.tenant_id
 WHERE t.removed_at IS NOT NULL AND t.slug > $1
@@ -2575,6 +2604,35 @@ func (q *Queries) RemovedTenantsToErase(ctx context.Context, before time.Time) (
 	return items, nil
 }
 
+const renewJobs = `-- name: RenewJobs :many
+UPDATE job AS j
+SET next_run_at = clock_timestamp() + make_interval(secs => $1::float8),
+    lease_ends_at = clock_timestamp() + make_interval(secs => $1::float8)
+FROM (SELECT unnest($2::bigint[]) AS job_id, unnest($3::bigint[]) AS claim) AS held
+WHERE j.job_id = held.job_id AND j.claim = held.claim AND j.lease_ends_at IS NOT NULL
+RETURNING j.job_id
+`
+
+func (q *Queries) RenewJobs(ctx context.Context, leaseSeconds float64, jobIds []int64, claims []int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, renewJobs, leaseSeconds, jobIds, claims)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var job_id int64
+		if err := rows.Scan(&job_id); err != nil {
+			return nil, err
+		}
+		items = append(items, job_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const reportProcess = `-- name: ReportProcess :exec
 WITH forgotten AS (
     DELETE FROM api_process WHERE reported_at < now() - interval '1 day' AND process_id <> $1
@@ -2583,12 +2641,14 @@ INSERT INTO api_process (
     process_id, name, version, started_at, rules_loaded, rules, rules_age_ms, database, redis,
     redis_down, checks, degraded, span_ms, algorithms
 ) VALUES (
-    $1, $2, $3, $4, $5, $6,
+    $1, $2, $3, $4, $5,
+        $6,
     $7, $8, $9,
     $10::text[], $11, $12, $13, $14::text[]
 )
 ON CONFLICT (process_id) DO UPDATE SET
-    reported_at = now(), rules_loaded = excluded.rules_loaded, rules = excluded.rules, rules_age_ms = excluded.rules_age_ms,
+    reported_at = now(), rules_loaded = excluded.rules_loaded, rules = excluded.rules,
+        rules_age_ms = excluded.rules_age_ms,
     database = excluded.database, redis = excluded.redis, redis_down = excluded.redis_down,
     checks = excluded.checks, degraded = excluded.degraded, span_ms = excluded.span_ms
 `
@@ -2635,7 +2695,7 @@ UPDATE tenant AS t
 SET removed_at = NULL, revision = t.revision + 1, version = t.version + 1, updated_at = clock_timestamp()
 WHERE t.slug = $1 AND t.removed_at IS NOT NULL
     AND NOT EXISTS (SELECT FROM tenant_erasure AS e WHERE e.of_tenant = t.tenant_id)
-RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor, buckets
+RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor
 `
 
 // Raises the revision, so that processes read the tenant again. No row if its rows are being erased.
@@ -2661,9 +2721,35 @@ func (q *Queries) RestoreTenant(ctx context.Context, slug string) (Tenant, error
 		&i.FixedRates,
 		&i.RecordDays,
 		&i.RequireSecondFactor,
-		&i.Buckets,
 	)
 	return i, err
+}
+
+const retryJob = `-- name: RetryJob :one
+WITH parked AS (
+    SELECT j.tenant_id, j.job_id, j.kind, j.about, j.attempts FROM job AS j
+    WHERE j.job_id = $1 AND j.state = 'parked'
+    FOR UPDATE
+), retried AS (
+    UPDATE job AS j SET state = 'waiting', attempts = 0, next_run_at = clock_timestamp()
+    FROM parked AS p
+    WHERE j.tenant_id = p.tenant_id AND j.job_id = p.job_id
+)
+INSERT INTO platform_audit_event (actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id,
+    before, after)
+SELECT actor->>'kind', actor->>'id', actor->>'name', actor->>'act', actor->>'request_id', 'update', 'job',
+    p.job_id::text, to_jsonb(p) || '{"state": "parked"}', '{"state": "waiting"}'
+FROM parked AS p, audit_actor() AS actor
+RETURNING audit_id
+`
+
+// No row if it is not parked. The platform's audit log is written here, because it has no other changes of jobs. It
+// does not have the error, which may name people, because its entries cannot be erased.
+func (q *Queries) RetryJob(ctx context.Context, jobID int64) (int64, error) {
+	row := q.db.QueryRow(ctx, retryJob, jobID)
+	var audit_id int64
+	err := row.Scan(&audit_id)
+	return audit_id, err
 }
 
 const revokeInvitationsOfAccount = `-- name: RevokeInvitationsOfAccount :exec
@@ -2795,7 +2881,8 @@ FROM tenant AS t
 CROSS JOIN LATERAL (
     SELECT 0::bigint AS bytes, NULL::date AS day, 0::bigint AS seen, 0::bigint AS checks
     UNION ALL
-    SELECT of_day.bytes, of_day.day, of_day.seen, of_day.checks FROM traffic_day AS of_day WHERE of_day.tenant_id = t.tenant_id
+    SELECT of_day.bytes, of_day.day, of_day.seen, of_day.checks FROM traffic_day AS of_day
+        WHERE of_day.tenant_id = t.tenant_id
 ) AS d
 WHERE t.tenant_id = ANY ($2::bigint[]) AND t.removed_at IS NULL
 GROUP BY t.tenant_id
@@ -2835,6 +2922,20 @@ func (q *Queries) TrafficUses(ctx context.Context, today pgtype.Date, tenantIds 
 	return items, nil
 }
 
+const tryLock = `-- name: TryLock :one
+
+SELECT pg_try_advisory_xact_lock($1::bigint) AS ours
+`
+
+// Jobs of all tenants and of the platform; see the package jobs.
+// True if no other process has the lock, which holds until the end of the transaction.
+func (q *Queries) TryLock(ctx context.Context, lock int64) (bool, error) {
+	row := q.db.QueryRow(ctx, tryLock, lock)
+	var ours bool
+	err := row.Scan(&ours)
+	return ours, err
+}
+
 const tryRaiseAlerts = `-- name: TryRaiseAlerts :one
 SELECT pg_try_advisory_xact_lock($1::integer, ($2::bigint % 2147483647)::integer) AS ours
 `
@@ -2848,23 +2949,10 @@ func (q *Queries) TryRaiseAlerts(ctx context.Context, lock int32, tenantID int64
 	return ours, err
 }
 
-const tryUpkeep = `-- name: TryUpkeep :one
-
-SELECT pg_try_advisory_xact_lock($1::bigint) AS ours
-`
-
-// Upkeep of all tenants. Rows are deleted in pieces, so that nobody waits for long.
-// True if no other process does upkeep; the lock holds until the end of the transaction.
-func (q *Queries) TryUpkeep(ctx context.Context, lock int64) (bool, error) {
-	row := q.db.QueryRow(ctx, tryUpkeep, lock)
-	var ours bool
-	err := row.Scan(&ours)
-	return ours, err
-}
-
 const violationsCounted = `-- name: ViolationsCounted :exec
 INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
-SELECT c.tenant_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), c.rule_id, c.subject, c.other,
+SELECT c.tenant_id, least(c.minute, date_trunc('minute', now() + interval '5 minutes', 'UTC')), c.rule_id, c.subject,
+    c.other,
     sum(c.denied), sum(c.detail_dropped)
 FROM (
     SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::timestamptz[]) AS minute,
@@ -2913,7 +3001,8 @@ SELECT v.tenant_id, least(v.requested_at, now() + interval '5 minutes'), least(v
     v.algorithm, v.limit_text
 FROM (
     SELECT unnest($1::bigint[]) AS tenant_id,
-        unnest($2::timestamptz[]) AS requested_at, unnest($3::timestamptz[]) AS last_at,
+        unnest($2::timestamptz[]) AS requested_at,
+            unnest($3::timestamptz[]) AS last_at,
         unnest($4::bigint[]) AS count,
         unnest($5::bigint[]) AS rule_id, unnest($6::text[]) AS bucket_key,
         unnest($7::text[]) AS scope, unnest($8::text[]) AS mode,
@@ -2988,11 +3077,13 @@ func (q *Queries) ViolationsRecorded(ctx context.Context, arg ViolationsRecorded
 
 const writeAccess = `-- name: WriteAccess :exec
 
-INSERT INTO access_event (at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed, ip, user_agent, detail, request_id)
+INSERT INTO access_event (at, access_id, tenant_id, tenant, count, kind, account_id, key_id, who, typed, ip, user_agent,
+    detail, request_id)
 SELECT unnest($1::timestamptz[]), unnest($2::bigint[]), unnest($3::bigint[]),
     unnest($4::text[]), unnest($5::bigint[]), unnest($6::text[]),
     unnest($7::bigint[]), unnest($8::text[]), unnest($9::text[]),
-    unnest($10::text[]), nullif(unnest($11::text[]), '')::inet, unnest($12::text[]),
+    unnest($10::text[]), nullif(unnest($11::text[]), '')::inet,
+        unnest($12::text[]),
     unnest($13::text[]), unnest($14::text[])
 ON CONFLICT DO NOTHING
 `
@@ -3037,9 +3128,12 @@ func (q *Queries) WriteAccess(ctx context.Context, arg WriteAccessParams) error 
 
 const writeTrafficBlock = `-- name: WriteTrafficBlock :execrows
 
-INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload)
-SELECT t.tenant_id, $1, $2, $3, $4, $5, $6,
-    $7, $8, $9, $10, $11, $12::text[], $13
+INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out,
+    dropped, users, payload)
+SELECT t.tenant_id, $1, $2, $3, $4, $5,
+    $6,
+    $7, $8, $9, $10, $11, $12::text[],
+        $13
 FROM tenant AS t
 WHERE t.tenant_id = $14 AND t.record_days > 0 AND t.removed_at IS NULL
 ON CONFLICT (tenant_id, day, writer, number) DO NOTHING

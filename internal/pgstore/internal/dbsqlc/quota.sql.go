@@ -67,7 +67,8 @@ SELECT
         (SELECT (to_jsonb(q) ->> t.thing)::bigint FROM tenant_quota AS q WHERE q.tenant_id = $1),
         default_quota(t.thing)
     )::bigint AS allowed,
-    (NOT EXISTS (SELECT FROM tenant_quota AS q WHERE q.tenant_id = $1 AND to_jsonb(q) ->> t.thing IS NOT NULL))::boolean
+    (NOT EXISTS (SELECT FROM tenant_quota AS q WHERE q.tenant_id = $1
+        AND to_jsonb(q) ->> t.thing IS NOT NULL))::boolean
         AS is_default
 FROM unnest($2::text[]) WITH ORDINALITY AS t (thing, place)
 ORDER BY t.place

@@ -39,7 +39,8 @@ func (q *Queries) Override(ctx context.Context, tenantID rules.TenantID, ruleID 
 
 const overridesAfter = `-- name: OverridesAfter :many
 SELECT tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_override
-WHERE tenant_id = $1 AND rule_id = $2 AND user_id > $3 AND user_id >= $4
+WHERE tenant_id = $1 AND rule_id = $2 AND user_id > $3
+    AND user_id >= $4
     AND removed_at IS NULL
 ORDER BY user_id
 LIMIT $5
@@ -270,8 +271,8 @@ SET removed_at = moment_after(ARRAY[in_force_since, if_passed(expires_at)]),
 WHERE tenant_id = $2 AND rule_id = ANY ($3::bigint[]) AND removed_at IS NULL
 `
 
-// For rules that are about to be removed. The rows stay: a rule may be revived before anybody has read that
-// it was gone, and then only they tell that its overrides are.
+// For rules that are about to be removed. The rows stay: if a rule is revived before a process has read its removal,
+// only these rows show that its overrides are gone.
 func (q *Queries) RemoveOverridesOfRules(ctx context.Context, revision int64, tenantID rules.TenantID, ruleIds []int64) error {
 	_, err := q.db.Exec(ctx, removeOverridesOfRules, revision, tenantID, ruleIds)
 	return err

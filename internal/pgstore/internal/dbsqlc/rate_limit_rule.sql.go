@@ -12,8 +12,8 @@ import (
 )
 
 const adaptingRules = `-- name: AdaptingRules :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule
-WHERE tenant_id = $1 AND adapt_backend IS NOT NULL AND removed_at IS NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, parameters, candidate_for, expires_at FROM rate_limit_rule
+WHERE tenant_id = $1 AND parameters ? 'adapt' AND removed_at IS NULL
 ORDER BY rule_id
 LIMIT 1000
 `
@@ -49,18 +49,7 @@ func (q *Queries) AdaptingRules(ctx context.Context, tenantID rules.TenantID) ([
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.WindowSeconds,
-			&i.WindowCalendar,
-			&i.WindowZone,
-			&i.WindowStartDay,
-			&i.RefillIntervalSeconds,
-			&i.MaxHoldSeconds,
-			&i.NotifyAt,
-			&i.AdaptBackend,
-			&i.AdaptFloorPercent,
-			&i.AdaptP99Ms,
-			&i.AdaptErrorPercent,
-			&i.NeverLeased,
+			&i.Parameters,
 			&i.CandidateFor,
 			&i.ExpiresAt,
 		); err != nil {
@@ -75,7 +64,7 @@ func (q *Queries) AdaptingRules(ctx context.Context, tenantID rules.TenantID) ([
 }
 
 const allRules = `-- name: AllRules :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule WHERE tenant_id = $1 AND removed_at IS NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, parameters, candidate_for, expires_at FROM rate_limit_rule WHERE tenant_id = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) AllRules(ctx context.Context, tenantID rules.TenantID) ([]RateLimitRule, error) {
@@ -109,18 +98,7 @@ func (q *Queries) AllRules(ctx context.Context, tenantID rules.TenantID) ([]Rate
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.WindowSeconds,
-			&i.WindowCalendar,
-			&i.WindowZone,
-			&i.WindowStartDay,
-			&i.RefillIntervalSeconds,
-			&i.MaxHoldSeconds,
-			&i.NotifyAt,
-			&i.AdaptBackend,
-			&i.AdaptFloorPercent,
-			&i.AdaptP99Ms,
-			&i.AdaptErrorPercent,
-			&i.NeverLeased,
+			&i.Parameters,
 			&i.CandidateFor,
 			&i.ExpiresAt,
 		); err != nil {
@@ -163,7 +141,7 @@ func (q *Queries) CandidatesOf(ctx context.Context, tenantID rules.TenantID, rul
 
 const countAdaptingRules = `-- name: CountAdaptingRules :one
 SELECT count(*) FROM rate_limit_rule
-WHERE tenant_id = $1 AND adapt_backend IS NOT NULL AND removed_at IS NULL
+WHERE tenant_id = $1 AND parameters ? 'adapt' AND removed_at IS NULL
     AND rule_id <> ALL ($2::bigint[])
 `
 
@@ -195,8 +173,8 @@ type MatrixLastRow struct {
 	Name       string
 }
 
-// The last of a number of matrix rows after one; none if there are fewer. It reads the index in order and stops
-// there; in a subquery it would be planned as if all rows were wanted.
+// The last of a number of matrix rows after one; none if there are fewer. The index is read in order, up to that row;
+// in a subquery the planner would expect to read all rows.
 func (q *Queries) MatrixLast(ctx context.Context, arg MatrixLastParams) (MatrixLastRow, error) {
 	row := q.db.QueryRow(ctx, matrixLast,
 		arg.TenantID,
@@ -210,7 +188,7 @@ func (q *Queries) MatrixLast(ctx context.Context, arg MatrixLastParams) (MatrixL
 }
 
 const matrixPage = `-- name: MatrixPage :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, parameters, candidate_for, expires_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND removed_at IS NULL
     AND (key_pattern, name) > ($2::text, $3::text)
     AND ($4::boolean OR (key_pattern, name) <= ($5::text, $6::text))
@@ -265,18 +243,7 @@ func (q *Queries) MatrixPage(ctx context.Context, arg MatrixPageParams) ([]RateL
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.WindowSeconds,
-			&i.WindowCalendar,
-			&i.WindowZone,
-			&i.WindowStartDay,
-			&i.RefillIntervalSeconds,
-			&i.MaxHoldSeconds,
-			&i.NotifyAt,
-			&i.AdaptBackend,
-			&i.AdaptFloorPercent,
-			&i.AdaptP99Ms,
-			&i.AdaptErrorPercent,
-			&i.NeverLeased,
+			&i.Parameters,
 			&i.CandidateFor,
 			&i.ExpiresAt,
 		); err != nil {
@@ -291,7 +258,7 @@ func (q *Queries) MatrixPage(ctx context.Context, arg MatrixPageParams) ([]RateL
 }
 
 const removedRule = `-- name: RemovedRule :one
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NOT NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, parameters, candidate_for, expires_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NOT NULL
 `
 
 func (q *Queries) RemovedRule(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID) (RateLimitRule, error) {
@@ -319,18 +286,7 @@ func (q *Queries) RemovedRule(ctx context.Context, tenantID rules.TenantID, rule
 		&i.RemovedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.WindowSeconds,
-		&i.WindowCalendar,
-		&i.WindowZone,
-		&i.WindowStartDay,
-		&i.RefillIntervalSeconds,
-		&i.MaxHoldSeconds,
-		&i.NotifyAt,
-		&i.AdaptBackend,
-		&i.AdaptFloorPercent,
-		&i.AdaptP99Ms,
-		&i.AdaptErrorPercent,
-		&i.NeverLeased,
+		&i.Parameters,
 		&i.CandidateFor,
 		&i.ExpiresAt,
 	)
@@ -354,7 +310,7 @@ func (q *Queries) ReviveRule(ctx context.Context, revision int64, tenantID rules
 }
 
 const rule = `-- name: Rule :one
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NULL
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, parameters, candidate_for, expires_at FROM rate_limit_rule WHERE tenant_id = $1 AND rule_id = $2 AND removed_at IS NULL
 `
 
 func (q *Queries) Rule(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID) (RateLimitRule, error) {
@@ -382,18 +338,7 @@ func (q *Queries) Rule(ctx context.Context, tenantID rules.TenantID, ruleID rule
 		&i.RemovedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.WindowSeconds,
-		&i.WindowCalendar,
-		&i.WindowZone,
-		&i.WindowStartDay,
-		&i.RefillIntervalSeconds,
-		&i.MaxHoldSeconds,
-		&i.NotifyAt,
-		&i.AdaptBackend,
-		&i.AdaptFloorPercent,
-		&i.AdaptP99Ms,
-		&i.AdaptErrorPercent,
-		&i.NeverLeased,
+		&i.Parameters,
 		&i.CandidateFor,
 		&i.ExpiresAt,
 	)
@@ -401,7 +346,7 @@ func (q *Queries) Rule(ctx context.Context, tenantID rules.TenantID, ruleID rule
 }
 
 const rulesByID = `-- name: RulesByID :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, parameters, candidate_for, expires_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND rule_id = ANY ($2::bigint[]) AND removed_at IS NULL
 `
 
@@ -436,18 +381,7 @@ func (q *Queries) RulesByID(ctx context.Context, tenantID rules.TenantID, ruleId
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.WindowSeconds,
-			&i.WindowCalendar,
-			&i.WindowZone,
-			&i.WindowStartDay,
-			&i.RefillIntervalSeconds,
-			&i.MaxHoldSeconds,
-			&i.NotifyAt,
-			&i.AdaptBackend,
-			&i.AdaptFloorPercent,
-			&i.AdaptP99Ms,
-			&i.AdaptErrorPercent,
-			&i.NeverLeased,
+			&i.Parameters,
 			&i.CandidateFor,
 			&i.ExpiresAt,
 		); err != nil {
@@ -462,7 +396,7 @@ func (q *Queries) RulesByID(ctx context.Context, tenantID rules.TenantID, ruleId
 }
 
 const rulesEver = `-- name: RulesEver :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, parameters, candidate_for, expires_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND rule_id = ANY ($2::bigint[])
 `
 
@@ -498,18 +432,7 @@ func (q *Queries) RulesEver(ctx context.Context, tenantID rules.TenantID, ruleId
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.WindowSeconds,
-			&i.WindowCalendar,
-			&i.WindowZone,
-			&i.WindowStartDay,
-			&i.RefillIntervalSeconds,
-			&i.MaxHoldSeconds,
-			&i.NotifyAt,
-			&i.AdaptBackend,
-			&i.AdaptFloorPercent,
-			&i.AdaptP99Ms,
-			&i.AdaptErrorPercent,
-			&i.NeverLeased,
+			&i.Parameters,
 			&i.CandidateFor,
 			&i.ExpiresAt,
 		); err != nil {
@@ -539,7 +462,7 @@ func (q *Queries) RulesLookedAt(ctx context.Context, tenantID rules.TenantID, af
 }
 
 const rulesOfPatterns = `-- name: RulesOfPatterns :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, parameters, candidate_for, expires_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND key_pattern = ANY ($2::text[]) AND removed_at IS NULL
 `
 
@@ -574,18 +497,7 @@ func (q *Queries) RulesOfPatterns(ctx context.Context, tenantID rules.TenantID, 
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.WindowSeconds,
-			&i.WindowCalendar,
-			&i.WindowZone,
-			&i.WindowStartDay,
-			&i.RefillIntervalSeconds,
-			&i.MaxHoldSeconds,
-			&i.NotifyAt,
-			&i.AdaptBackend,
-			&i.AdaptFloorPercent,
-			&i.AdaptP99Ms,
-			&i.AdaptErrorPercent,
-			&i.NeverLeased,
+			&i.Parameters,
 			&i.CandidateFor,
 			&i.ExpiresAt,
 		); err != nil {
@@ -600,7 +512,7 @@ func (q *Queries) RulesOfPatterns(ctx context.Context, tenantID rules.TenantID, 
 }
 
 const rulesPage = `-- name: RulesPage :many
-SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, window_seconds, window_calendar, window_zone, window_start_day, refill_interval_seconds, max_hold_seconds, notify_at, adapt_backend, adapt_floor_percent, adapt_p99_ms, adapt_error_percent, never_leased, candidate_for, expires_at FROM rate_limit_rule
+SELECT tenant_id, rule_id, name, key_pattern, scope, plan, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, failure_mode, is_active, description, version, in_force_since, revision, removed_at, created_at, updated_at, parameters, candidate_for, expires_at FROM rate_limit_rule
 WHERE tenant_id = $1 AND rule_id > $2 AND rule_id <= $3 AND removed_at IS NULL
     AND ($4::text = '' OR scope = $4::text)
     AND ($5::text IS NULL OR coalesce(plan, '') = $5::text)
@@ -674,18 +586,7 @@ func (q *Queries) RulesPage(ctx context.Context, arg RulesPageParams) ([]RateLim
 			&i.RemovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.WindowSeconds,
-			&i.WindowCalendar,
-			&i.WindowZone,
-			&i.WindowStartDay,
-			&i.RefillIntervalSeconds,
-			&i.MaxHoldSeconds,
-			&i.NotifyAt,
-			&i.AdaptBackend,
-			&i.AdaptFloorPercent,
-			&i.AdaptP99Ms,
-			&i.AdaptErrorPercent,
-			&i.NeverLeased,
+			&i.Parameters,
 			&i.CandidateFor,
 			&i.ExpiresAt,
 		); err != nil {

@@ -13,6 +13,67 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+const lastLookedAt = `-- name: LastLookedAt :many
+SELECT requested_at, violation_id FROM rate_limit_violation
+WHERE tenant_id = $1
+    AND requested_at >= $2 AND requested_at <= $3
+    AND (requested_at, violation_id) < ($3::timestamptz, $4::bigint)
+    AND ($5::text = '' OR user_id = $5::text)
+    AND ($6::inet IS NULL OR ip_address = $6::inet)
+    AND ($7::text = '' OR endpoint = $7::text)
+    AND ($8::bigint = 0 OR rule_id = $8::bigint)
+ORDER BY requested_at DESC, violation_id DESC
+LIMIT 2 OFFSET $9::bigint - 1
+`
+
+type LastLookedAtParams struct {
+	TenantID   rules.TenantID
+	Since      time.Time
+	BeforeAt   time.Time
+	BeforeID   int64
+	ByUser     string
+	ByAddress  *netip.Addr
+	ByEndpoint string
+	ByRule     int64
+	LookAt     int64
+}
+
+type LastLookedAtRow struct {
+	RequestedAt time.Time
+	ViolationID int64
+}
+
+// The last row that ViolationsBefore looks at, and the next one; nothing if it looks at all.
+func (q *Queries) LastLookedAt(ctx context.Context, arg LastLookedAtParams) ([]LastLookedAtRow, error) {
+	rows, err := q.db.Query(ctx, lastLookedAt,
+		arg.TenantID,
+		arg.Since,
+		arg.BeforeAt,
+		arg.BeforeID,
+		arg.ByUser,
+		arg.ByAddress,
+		arg.ByEndpoint,
+		arg.ByRule,
+		arg.LookAt,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LastLookedAtRow
+	for rows.Next() {
+		var i LastLookedAtRow
+		if err := rows.Scan(&i.RequestedAt, &i.ViolationID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const topOfViolations = `-- name: TopOfViolations :many
 WITH counted AS MATERIALIZED (
     SELECT m.minute, m.rule_id, m.subject, m.other, m.denied, m.detail_dropped,
@@ -24,8 +85,10 @@ WITH counted AS MATERIALIZED (
     ORDER BY m.minute DESC
     LIMIT $2::bigint
 ), newest AS MATERIALIZED (
-    SELECT CASE $4::text WHEN 'user' THEN user_id WHEN 'ip' THEN host(ip_address) WHEN 'endpoint' THEN endpoint
-            WHEN 'network' THEN network(set_masklen(ip_address, CASE family(ip_address) WHEN 4 THEN 24 ELSE 48 END))::text END AS value,
+    SELECT CASE $4::text WHEN 'user' THEN user_id WHEN 'ip' THEN host(ip_address)
+        WHEN 'endpoint' THEN endpoint
+            WHEN 'network' THEN network(set_masklen(ip_address, CASE family(ip_address) WHEN 4 THEN 24
+                ELSE 48 END))::text END AS value,
         $8::text IN ('', mode) AS wanted, rule_id, count, requested_at, last_at,
         $4::text = 'ip' AND strpos(bucket_key, '/') > 0 AS is_network
     FROM rate_limit_violation
@@ -47,15 +110,18 @@ WITH counted AS MATERIALIZED (
         AND r.rule_id IN (SELECT c.rule_id FROM counted AS c UNION SELECT n.rule_id FROM newest AS n)
 ), parts AS (
     SELECT CASE $4::text WHEN 'network'
-            THEN network(set_masklen(c.subject::inet, least(masklen(c.subject::inet), CASE family(c.subject::inet) WHEN 4 THEN 24 ELSE 48 END)))::text
+            THEN network(set_masklen(c.subject::inet,
+                least(masklen(c.subject::inet), CASE family(c.subject::inet) WHEN 4 THEN 24 ELSE 48 END)))::text
             ELSE c.subject END AS value,
         c.denied, c.minute AS last_at, 0 AS unattributed
     FROM counted AS c
-    JOIN met ON met.rule_id = c.rule_id AND met.names_value AND ($8::text = '' OR met.mode = $8::text)
+    JOIN met ON met.rule_id = c.rule_id AND met.names_value
+        AND ($8::text = '' OR met.mode = $8::text)
     WHERE NOT c.other AND NOT c.is_network
     UNION ALL
     SELECT n.value,
-        CASE WHEN n.rule_id IN (SELECT met.rule_id FROM met WHERE met.names_value) AND NOT n.is_network THEN 0 ELSE n.count END,
+        CASE WHEN n.rule_id IN (SELECT met.rule_id FROM met WHERE met.names_value) AND NOT n.is_network THEN 0
+            ELSE n.count END,
         n.last_at, 0
     FROM newest AS n
     WHERE n.value <> '' AND n.wanted
@@ -63,14 +129,17 @@ WITH counted AS MATERIALIZED (
     SELECT '', 0, NULL, c.detail_dropped
     FROM counted AS c
     WHERE (c.other OR c.is_network OR c.rule_id NOT IN (SELECT met.rule_id FROM met WHERE met.names_value))
-        AND ($8::text = '' OR c.rule_id IN (SELECT met.rule_id FROM met WHERE met.mode = $8::text))
+        AND ($8::text = ''
+            OR c.rule_id IN (SELECT met.rule_id FROM met WHERE met.mode = $8::text))
     UNION ALL
     SELECT '', 0, NULL, 0
 )
-SELECT p.value::text AS value, sum(p.denied)::bigint AS denied, coalesce(max(p.last_at), $1)::timestamptz AS last_at,
+SELECT p.value::text AS value, sum(p.denied)::bigint AS denied,
+    coalesce(max(p.last_at), $1)::timestamptz AS last_at,
     sum(p.unattributed)::bigint AS unattributed,
     coalesce(greatest((SELECT min(n.requested_at) FROM newest AS n HAVING count(*) >= $2::bigint),
-        (SELECT min(c.minute) FROM counted AS c HAVING count(*) >= $2::bigint)), $1)::timestamptz AS looked_back_to
+        (SELECT min(c.minute) FROM counted AS c HAVING count(*) >= $2::bigint)),
+            $1)::timestamptz AS looked_back_to
 FROM parts AS p
 GROUP BY p.value
 HAVING p.value = '' OR sum(p.denied) > 0
@@ -99,10 +168,10 @@ type TopOfViolationsRow struct {
 
 // The values that were denied most, and before them a row without a value that is always there.
 //
-// A rule whose one placeholder is the dimension names the value in the subject of its counts, and these know every denial;
-// networks are no addresses, and name none. They do name their own network: all of a /64 is in one /48. Of other rules the rows in detail name the value. What their counts know and
-// no row has is unattributed. The mode has no index, so rows of the other one are looked at too. Of counts and rows the
-// newest at_most are looked at, back to looked_back_to.
+// If a rule's one placeholder is the dimension, the subject of its counts names the value, and counts include every
+// denial. A subject that is a network names no address, but its larger network: all of a /64 is in one /48. For other
+// rules the detail rows name the value; denials that were counted without a row are unattributed. The mode has no
+// index, so rows of the other mode are read too. The newest at_most counts and rows are read, back to looked_back_to.
 func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams) ([]TopOfViolationsRow, error) {
 	rows, err := q.db.Query(ctx, topOfViolations,
 		arg.Since,
@@ -140,7 +209,8 @@ func (q *Queries) TopOfViolations(ctx context.Context, arg TopOfViolationsParams
 
 const violation = `-- name: Violation :one
 SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
-WHERE tenant_id = $1 AND requested_at = $2 AND violation_id = $3
+WHERE tenant_id = $1 AND requested_at = $2
+    AND violation_id = $3
 `
 
 func (q *Queries) Violation(ctx context.Context, tenantID rules.TenantID, requestedAt time.Time, violationID int64) (RateLimitViolation, error) {
@@ -178,7 +248,8 @@ func (q *Queries) Violation(ctx context.Context, tenantID rules.TenantID, reques
 
 const violationArrivedAt = `-- name: ViolationArrivedAt :one
 SELECT recorded_at FROM rate_limit_violation
-WHERE tenant_id = $1 AND requested_at = $2 AND violation_id = $3
+WHERE tenant_id = $1 AND requested_at = $2
+    AND violation_id = $3
 `
 
 func (q *Queries) ViolationArrivedAt(ctx context.Context, tenantID rules.TenantID, requestedAt time.Time, violationID int64) (time.Time, error) {
@@ -191,7 +262,8 @@ func (q *Queries) ViolationArrivedAt(ctx context.Context, tenantID rules.TenantI
 const violationsArrived = `-- name: ViolationsArrived :many
 SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
 WHERE tenant_id = $1
-    AND recorded_at >= coalesce($2::timestamptz, now()) - make_interval(secs => $3::double precision)
+    AND recorded_at >= coalesce($2::timestamptz,
+        now()) - make_interval(secs => $3::double precision)
 ORDER BY recorded_at DESC, violation_id DESC
 LIMIT $4
 `
@@ -256,174 +328,71 @@ func (q *Queries) ViolationsArrived(ctx context.Context, arg ViolationsArrivedPa
 	return items, nil
 }
 
-const violationsAtEndpointBefore = `-- name: ViolationsAtEndpointBefore :many
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
-WHERE tenant_id = $1 AND endpoint = $2::text
-    AND requested_at >= $3 AND requested_at <= $4
-    AND (requested_at, violation_id) < ($4::timestamptz, $5::bigint)
-ORDER BY requested_at DESC, violation_id DESC
-LIMIT $6
-`
-
-type ViolationsAtEndpointBeforeParams struct {
-	TenantID rules.TenantID
-	Endpoint string
-	Since    time.Time
-	BeforeAt time.Time
-	BeforeID int64
-	PageSize int32
-}
-
-func (q *Queries) ViolationsAtEndpointBefore(ctx context.Context, arg ViolationsAtEndpointBeforeParams) ([]RateLimitViolation, error) {
-	rows, err := q.db.Query(ctx, violationsAtEndpointBefore,
-		arg.TenantID,
-		arg.Endpoint,
-		arg.Since,
-		arg.BeforeAt,
-		arg.BeforeID,
-		arg.PageSize,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RateLimitViolation
-	for rows.Next() {
-		var i RateLimitViolation
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.ViolationID,
-			&i.RequestedAt,
-			&i.LastAt,
-			&i.RecordedAt,
-			&i.Count,
-			&i.RuleID,
-			&i.BucketKey,
-			&i.Scope,
-			&i.Mode,
-			&i.Reason,
-			&i.KeyPattern,
-			&i.RuleVersion,
-			&i.RatePerSecond,
-			&i.BurstCapacity,
-			&i.UserID,
-			&i.IpAddress,
-			&i.Endpoint,
-			&i.Method,
-			&i.Plan,
-			&i.Cost,
-			&i.TokensAtTime,
-			&i.RetryAfterMs,
-			&i.Algorithm,
-			&i.LimitText,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const violationsBefore = `-- name: ViolationsBefore :many
-
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
-WHERE tenant_id = $1
-    AND requested_at >= $2 AND requested_at <= $3
-    AND (requested_at, violation_id) < ($3::timestamptz, $4::bigint)
+SELECT looked.tenant_id, looked.violation_id, looked.requested_at, looked.last_at, looked.recorded_at, looked.count, looked.rule_id, looked.bucket_key, looked.scope, looked.mode, looked.reason, looked.key_pattern, looked.rule_version, looked.rate_per_second, looked.burst_capacity, looked.user_id, looked.ip_address, looked.endpoint, looked.method, looked.plan, looked.cost, looked.tokens_at_time, looked.retry_after_ms, looked.algorithm, looked.limit_text FROM (
+    SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
+    WHERE tenant_id = $1
+        AND requested_at >= $2 AND requested_at <= $3
+        AND (requested_at, violation_id) < ($3::timestamptz, $4::bigint)
+        AND ($5::text = '' OR user_id = $5::text)
+        AND ($6::inet IS NULL OR ip_address = $6::inet)
+        AND ($7::text = '' OR endpoint = $7::text)
+        AND ($8::bigint = 0 OR rule_id = $8::bigint)
+    ORDER BY requested_at DESC, violation_id DESC
+    LIMIT $9
+) AS looked
+WHERE ($10::bigint = 0 OR rule_id = $10::bigint)
+    AND ($11::text = '' OR scope = $11::text)
+    AND ($12::text = '' OR mode = $12::text)
+    AND ($13::text = '' OR plan = $13::text)
+    AND ($14::text = '' OR ip_address <<= nullif($14::text, '')::inet)
+    AND ($15::text = '' OR endpoint = $15::text)
+    AND ($16::text = '' OR starts_with(endpoint, $16::text))
 ORDER BY requested_at DESC, violation_id DESC
-LIMIT $5
+LIMIT $17
 `
 
 type ViolationsBeforeParams struct {
-	TenantID rules.TenantID
-	Since    time.Time
-	BeforeAt time.Time
-	BeforeID int64
-	PageSize int32
+	TenantID       rules.TenantID
+	Since          time.Time
+	BeforeAt       time.Time
+	BeforeID       int64
+	ByUser         string
+	ByAddress      *netip.Addr
+	ByEndpoint     string
+	ByRule         int64
+	LookAt         int32
+	RuleID         int64
+	Scope          string
+	Mode           string
+	Plan           string
+	Network        string
+	Endpoint       string
+	EndpointPrefix string
+	PageSize       int32
 }
 
-// The pages are of rows before a position, newest first. The comparison of pairs is what the position
-// means; the one of times beside it is what leaves out partitions.
+// Those that a filter wants among the newest look_at rows before a position, newest first. One of user, address,
+// endpoint and rule may be given as by_…, the others are empty: its index finds the rows to look at. The comparison of
+// pairs is what the position means; the one of times beside it is what leaves out partitions.
 func (q *Queries) ViolationsBefore(ctx context.Context, arg ViolationsBeforeParams) ([]RateLimitViolation, error) {
 	rows, err := q.db.Query(ctx, violationsBefore,
 		arg.TenantID,
 		arg.Since,
 		arg.BeforeAt,
 		arg.BeforeID,
-		arg.PageSize,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RateLimitViolation
-	for rows.Next() {
-		var i RateLimitViolation
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.ViolationID,
-			&i.RequestedAt,
-			&i.LastAt,
-			&i.RecordedAt,
-			&i.Count,
-			&i.RuleID,
-			&i.BucketKey,
-			&i.Scope,
-			&i.Mode,
-			&i.Reason,
-			&i.KeyPattern,
-			&i.RuleVersion,
-			&i.RatePerSecond,
-			&i.BurstCapacity,
-			&i.UserID,
-			&i.IpAddress,
-			&i.Endpoint,
-			&i.Method,
-			&i.Plan,
-			&i.Cost,
-			&i.TokensAtTime,
-			&i.RetryAfterMs,
-			&i.Algorithm,
-			&i.LimitText,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const violationsFromAddressBefore = `-- name: ViolationsFromAddressBefore :many
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
-WHERE tenant_id = $1 AND ip_address = $2::inet
-    AND requested_at >= $3 AND requested_at <= $4
-    AND (requested_at, violation_id) < ($4::timestamptz, $5::bigint)
-ORDER BY requested_at DESC, violation_id DESC
-LIMIT $6
-`
-
-type ViolationsFromAddressBeforeParams struct {
-	TenantID  rules.TenantID
-	IpAddress netip.Addr
-	Since     time.Time
-	BeforeAt  time.Time
-	BeforeID  int64
-	PageSize  int32
-}
-
-func (q *Queries) ViolationsFromAddressBefore(ctx context.Context, arg ViolationsFromAddressBeforeParams) ([]RateLimitViolation, error) {
-	rows, err := q.db.Query(ctx, violationsFromAddressBefore,
-		arg.TenantID,
-		arg.IpAddress,
-		arg.Since,
-		arg.BeforeAt,
-		arg.BeforeID,
+		arg.ByUser,
+		arg.ByAddress,
+		arg.ByEndpoint,
+		arg.ByRule,
+		arg.LookAt,
+		arg.RuleID,
+		arg.Scope,
+		arg.Mode,
+		arg.Plan,
+		arg.Network,
+		arg.Endpoint,
+		arg.EndpointPrefix,
 		arg.PageSize,
 	)
 	if err != nil {
@@ -482,7 +451,8 @@ WITH newest AS MATERIALIZED (
     ORDER BY requested_at DESC, violation_id DESC
     LIMIT $17
 ), looked AS (SELECT count(*) AS rows, min(requested_at) AS back_to FROM newest)
-SELECT date_bin(make_interval(secs => $1::double precision), requested_at, timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
+SELECT date_bin(make_interval(secs => $1::double precision), requested_at,
+    timestamptz '1970-01-01 00:00:00Z')::timestamptz AS at,
     coalesce(sum(count) FILTER (WHERE
         ($2::bigint = 0 OR rule_id = $2::bigint)
         AND ($3::text = '' OR scope = $3::text)
@@ -491,7 +461,8 @@ SELECT date_bin(make_interval(secs => $1::double precision), requested_at, times
         AND ($6::text = '' OR user_id = $6::text)
         AND ($7::text = '' OR ip_address <<= nullif($7::text, '')::inet)
         AND ($8::text = '' OR endpoint = $8::text)
-        AND ($9::text = '' OR starts_with(endpoint, $9::text))), 0)::bigint AS checks,
+        AND ($9::text = '' OR starts_with(endpoint, $9::text))),
+            0)::bigint AS checks,
     (SELECT rows FROM looked)::bigint AS looked_at, (SELECT back_to FROM looked)::timestamptz AS looked_back_to
 FROM newest
 GROUP BY 1
@@ -559,148 +530,6 @@ func (q *Queries) ViolationsInSteps(ctx context.Context, arg ViolationsInStepsPa
 			&i.Checks,
 			&i.LookedAt,
 			&i.LookedBackTo,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const violationsOfRuleBefore = `-- name: ViolationsOfRuleBefore :many
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
-WHERE tenant_id = $1 AND rule_id = $2
-    AND requested_at >= $3 AND requested_at <= $4
-    AND (requested_at, violation_id) < ($4::timestamptz, $5::bigint)
-ORDER BY requested_at DESC, violation_id DESC
-LIMIT $6
-`
-
-type ViolationsOfRuleBeforeParams struct {
-	TenantID rules.TenantID
-	RuleID   rules.RuleID
-	Since    time.Time
-	BeforeAt time.Time
-	BeforeID int64
-	PageSize int32
-}
-
-func (q *Queries) ViolationsOfRuleBefore(ctx context.Context, arg ViolationsOfRuleBeforeParams) ([]RateLimitViolation, error) {
-	rows, err := q.db.Query(ctx, violationsOfRuleBefore,
-		arg.TenantID,
-		arg.RuleID,
-		arg.Since,
-		arg.BeforeAt,
-		arg.BeforeID,
-		arg.PageSize,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RateLimitViolation
-	for rows.Next() {
-		var i RateLimitViolation
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.ViolationID,
-			&i.RequestedAt,
-			&i.LastAt,
-			&i.RecordedAt,
-			&i.Count,
-			&i.RuleID,
-			&i.BucketKey,
-			&i.Scope,
-			&i.Mode,
-			&i.Reason,
-			&i.KeyPattern,
-			&i.RuleVersion,
-			&i.RatePerSecond,
-			&i.BurstCapacity,
-			&i.UserID,
-			&i.IpAddress,
-			&i.Endpoint,
-			&i.Method,
-			&i.Plan,
-			&i.Cost,
-			&i.TokensAtTime,
-			&i.RetryAfterMs,
-			&i.Algorithm,
-			&i.LimitText,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const violationsOfUserBefore = `-- name: ViolationsOfUserBefore :many
-SELECT tenant_id, violation_id, requested_at, last_at, recorded_at, count, rule_id, bucket_key, scope, mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, user_id, ip_address, endpoint, method, plan, cost, tokens_at_time, retry_after_ms, algorithm, limit_text FROM rate_limit_violation
-WHERE tenant_id = $1 AND user_id = $2::text
-    AND requested_at >= $3 AND requested_at <= $4
-    AND (requested_at, violation_id) < ($4::timestamptz, $5::bigint)
-ORDER BY requested_at DESC, violation_id DESC
-LIMIT $6
-`
-
-type ViolationsOfUserBeforeParams struct {
-	TenantID rules.TenantID
-	UserID   string
-	Since    time.Time
-	BeforeAt time.Time
-	BeforeID int64
-	PageSize int32
-}
-
-func (q *Queries) ViolationsOfUserBefore(ctx context.Context, arg ViolationsOfUserBeforeParams) ([]RateLimitViolation, error) {
-	rows, err := q.db.Query(ctx, violationsOfUserBefore,
-		arg.TenantID,
-		arg.UserID,
-		arg.Since,
-		arg.BeforeAt,
-		arg.BeforeID,
-		arg.PageSize,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []RateLimitViolation
-	for rows.Next() {
-		var i RateLimitViolation
-		if err := rows.Scan(
-			&i.TenantID,
-			&i.ViolationID,
-			&i.RequestedAt,
-			&i.LastAt,
-			&i.RecordedAt,
-			&i.Count,
-			&i.RuleID,
-			&i.BucketKey,
-			&i.Scope,
-			&i.Mode,
-			&i.Reason,
-			&i.KeyPattern,
-			&i.RuleVersion,
-			&i.RatePerSecond,
-			&i.BurstCapacity,
-			&i.UserID,
-			&i.IpAddress,
-			&i.Endpoint,
-			&i.Method,
-			&i.Plan,
-			&i.Cost,
-			&i.TokensAtTime,
-			&i.RetryAfterMs,
-			&i.Algorithm,
-			&i.LimitText,
 		); err != nil {
 			return nil, err
 		}

@@ -12,6 +12,24 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+const cancelScheduledBy = `-- name: CancelScheduledBy :exec
+WITH canceled AS (
+    UPDATE scheduled_change SET state = 'canceled', due_at = NULL, ended_at = clock_timestamp()
+    WHERE tenant_id = $1 AND requested_by_kind = 'account'
+        AND requested_by_id = $3::bigint::text AND state = 'waiting'
+    RETURNING change_id
+)
+DELETE FROM job AS j
+WHERE j.tenant_id = $1 AND j.kind = $2
+    AND j.about IN (SELECT c.change_id::text FROM canceled AS c) AND j.lease_ends_at IS NULL
+`
+
+// What a person scheduled and still waits, with the jobs.
+func (q *Queries) CancelScheduledBy(ctx context.Context, tenantID rules.TenantID, kind string, accountID int64) error {
+	_, err := q.db.Exec(ctx, cancelScheduledBy, tenantID, kind, accountID)
+	return err
+}
+
 const countOpenScheduledChanges = `-- name: CountOpenScheduledChanges :one
 SELECT count(*) FROM scheduled_change WHERE tenant_id = $1 AND due_at IS NOT NULL
 `
@@ -30,7 +48,7 @@ INSERT INTO scheduled_change (
     $1, $2, $3, $4, $5, $6,
     $7, $8, $7
 )
-RETURNING tenant_id, change_id, rule_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, fields, before, starts_at, ends_at, state, due_at, lease_ends_at, applied_at, ended_at, failure, title
+RETURNING tenant_id, change_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, starts_at, ends_at, state, due_at, applied_at, ended_at, failure, title
 `
 
 type CreateScheduledChangeParams struct {
@@ -59,19 +77,15 @@ func (q *Queries) CreateScheduledChange(ctx context.Context, arg CreateScheduled
 	err := row.Scan(
 		&i.TenantID,
 		&i.ChangeID,
-		&i.RuleID,
 		&i.RequestedAt,
 		&i.RequestedByKind,
 		&i.RequestedByID,
 		&i.RequestedByName,
 		&i.Patch,
-		&i.Fields,
-		&i.Before,
 		&i.StartsAt,
 		&i.EndsAt,
 		&i.State,
 		&i.DueAt,
-		&i.LeaseEndsAt,
 		&i.AppliedAt,
 		&i.EndedAt,
 		&i.Failure,
@@ -147,6 +161,36 @@ func (q *Queries) DropEndedScheduledChanges(ctx context.Context, tenantID rules.
 	return err
 }
 
+const firstOpenScheduledChange = `-- name: FirstOpenScheduledChange :one
+SELECT tenant_id, change_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, starts_at, ends_at, state, due_at, applied_at, ended_at, failure, title FROM scheduled_change
+WHERE tenant_id = $1 AND due_at IS NOT NULL
+ORDER BY due_at, change_id
+LIMIT 1
+`
+
+func (q *Queries) FirstOpenScheduledChange(ctx context.Context, tenantID rules.TenantID) (ScheduledChange, error) {
+	row := q.db.QueryRow(ctx, firstOpenScheduledChange, tenantID)
+	var i ScheduledChange
+	err := row.Scan(
+		&i.TenantID,
+		&i.ChangeID,
+		&i.RequestedAt,
+		&i.RequestedByKind,
+		&i.RequestedByID,
+		&i.RequestedByName,
+		&i.Patch,
+		&i.StartsAt,
+		&i.EndsAt,
+		&i.State,
+		&i.DueAt,
+		&i.AppliedAt,
+		&i.EndedAt,
+		&i.Failure,
+		&i.Title,
+	)
+	return i, err
+}
+
 const openScheduledOfRules = `-- name: OpenScheduledOfRules :many
 SELECT r.rule_id, c.starts_at, c.ends_at FROM scheduled_change_rule AS r
 JOIN scheduled_change AS c ON c.tenant_id = r.tenant_id AND c.change_id = r.change_id
@@ -180,7 +224,7 @@ func (q *Queries) OpenScheduledOfRules(ctx context.Context, tenantID rules.Tenan
 }
 
 const scheduledChange = `-- name: ScheduledChange :one
-SELECT tenant_id, change_id, rule_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, fields, before, starts_at, ends_at, state, due_at, lease_ends_at, applied_at, ended_at, failure, title FROM scheduled_change WHERE tenant_id = $1 AND change_id = $2
+SELECT tenant_id, change_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, starts_at, ends_at, state, due_at, applied_at, ended_at, failure, title FROM scheduled_change WHERE tenant_id = $1 AND change_id = $2
 `
 
 func (q *Queries) ScheduledChange(ctx context.Context, tenantID rules.TenantID, changeID int64) (ScheduledChange, error) {
@@ -189,19 +233,15 @@ func (q *Queries) ScheduledChange(ctx context.Context, tenantID rules.TenantID, 
 	err := row.Scan(
 		&i.TenantID,
 		&i.ChangeID,
-		&i.RuleID,
 		&i.RequestedAt,
 		&i.RequestedByKind,
 		&i.RequestedByID,
 		&i.RequestedByName,
 		&i.Patch,
-		&i.Fields,
-		&i.Before,
 		&i.StartsAt,
 		&i.EndsAt,
 		&i.State,
 		&i.DueAt,
-		&i.LeaseEndsAt,
 		&i.AppliedAt,
 		&i.EndedAt,
 		&i.Failure,
@@ -211,7 +251,7 @@ func (q *Queries) ScheduledChange(ctx context.Context, tenantID rules.TenantID, 
 }
 
 const scheduledChanges = `-- name: ScheduledChanges :many
-SELECT tenant_id, change_id, rule_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, fields, before, starts_at, ends_at, state, due_at, lease_ends_at, applied_at, ended_at, failure, title FROM scheduled_change AS c
+SELECT tenant_id, change_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, starts_at, ends_at, state, due_at, applied_at, ended_at, failure, title FROM scheduled_change AS c
 WHERE c.tenant_id = $1 AND c.change_id < $2
     AND (c.due_at IS NOT NULL OR NOT $3::boolean)
     AND ($4::bigint = 0 OR EXISTS (
@@ -248,19 +288,15 @@ func (q *Queries) ScheduledChanges(ctx context.Context, arg ScheduledChangesPara
 		if err := rows.Scan(
 			&i.TenantID,
 			&i.ChangeID,
-			&i.RuleID,
 			&i.RequestedAt,
 			&i.RequestedByKind,
 			&i.RequestedByID,
 			&i.RequestedByName,
 			&i.Patch,
-			&i.Fields,
-			&i.Before,
 			&i.StartsAt,
 			&i.EndsAt,
 			&i.State,
 			&i.DueAt,
-			&i.LeaseEndsAt,
 			&i.AppliedAt,
 			&i.EndedAt,
 			&i.Failure,
@@ -313,9 +349,9 @@ func (q *Queries) ScheduledRules(ctx context.Context, tenantID rules.TenantID, c
 const stepScheduledChange = `-- name: StepScheduledChange :one
 UPDATE scheduled_change
 SET state = $1, due_at = $2, applied_at = $3,
-    ended_at = $4, failure = $5, lease_ends_at = NULL
+    ended_at = $4, failure = $5
 WHERE tenant_id = $6 AND change_id = $7
-RETURNING tenant_id, change_id, rule_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, fields, before, starts_at, ends_at, state, due_at, lease_ends_at, applied_at, ended_at, failure, title
+RETURNING tenant_id, change_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, patch, starts_at, ends_at, state, due_at, applied_at, ended_at, failure, title
 `
 
 type StepScheduledChangeParams struct {
@@ -342,19 +378,15 @@ func (q *Queries) StepScheduledChange(ctx context.Context, arg StepScheduledChan
 	err := row.Scan(
 		&i.TenantID,
 		&i.ChangeID,
-		&i.RuleID,
 		&i.RequestedAt,
 		&i.RequestedByKind,
 		&i.RequestedByID,
 		&i.RequestedByName,
 		&i.Patch,
-		&i.Fields,
-		&i.Before,
 		&i.StartsAt,
 		&i.EndsAt,
 		&i.State,
 		&i.DueAt,
-		&i.LeaseEndsAt,
 		&i.AppliedAt,
 		&i.EndedAt,
 		&i.Failure,

@@ -121,7 +121,8 @@ func (q *Queries) DropSecondFactor(ctx context.Context, accountID auth.AccountID
 }
 
 const keepSession = `-- name: KeepSession :exec
-WITH ended AS (DELETE FROM session AS s WHERE s.account_id = $1 AND s.session_id <> $2),
+WITH ended AS (DELETE FROM session AS s WHERE s.account_id = $1
+    AND s.session_id <> $2),
 pending AS (DELETE FROM pending_sign_in AS p WHERE p.account_id = $1)
 UPDATE session AS kept SET second_factor = true, confirmed_at = clock_timestamp()
 WHERE kept.account_id = $1 AND kept.session_id = $2
@@ -148,7 +149,8 @@ func (q *Queries) NoteRecoveryCodes(ctx context.Context, accountID auth.AccountI
 }
 
 const secondFactor = `-- name: SecondFactor :one
-SELECT f.account_id, f.secret, f.last_step, f.created_at, a.second_factor_at, (SELECT count(*) FROM recovery_code AS r WHERE r.account_id = f.account_id) AS recovery_codes
+SELECT f.account_id, f.secret, f.last_step, f.created_at, a.second_factor_at, (SELECT count(*) FROM recovery_code AS r WHERE r.account_id = f.account_id)
+    AS recovery_codes
 FROM second_factor AS f
 JOIN account AS a ON a.account_id = f.account_id
 WHERE f.account_id = $1
@@ -212,7 +214,8 @@ func (q *Queries) TryPendingSignIn(ctx context.Context, tokenDigest []byte, now 
 }
 
 const turnSecondFactorOff = `-- name: TurnSecondFactorOff :one
-UPDATE account SET second_factor_at = NULL, recovery_codes_at = NULL, version = version + 1, updated_at = clock_timestamp()
+UPDATE account SET second_factor_at = NULL, recovery_codes_at = NULL, version = version + 1,
+    updated_at = clock_timestamp()
 WHERE account_id = $1 AND second_factor_at IS NOT NULL
 RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at, admin_by
 `
@@ -240,7 +243,8 @@ func (q *Queries) TurnSecondFactorOff(ctx context.Context, accountID auth.Accoun
 }
 
 const turnSecondFactorOn = `-- name: TurnSecondFactorOn :one
-UPDATE account SET second_factor_at = clock_timestamp(), recovery_codes_at = clock_timestamp(), version = version + 1, updated_at = clock_timestamp()
+UPDATE account SET second_factor_at = clock_timestamp(), recovery_codes_at = clock_timestamp(), version = version + 1,
+    updated_at = clock_timestamp()
 WHERE account_id = $1 AND second_factor_at IS NULL
 RETURNING account_id, email, name, password_hash, is_platform_admin, disabled_at, version, created_at, updated_at, unproven_in, second_factor_at, recovery_codes_at, admin_by
 `
@@ -291,8 +295,8 @@ type UseTimeStepParams struct {
 	Secret      []byte
 }
 
-// No row if the code of this step, or of a later one, was used before, or if the secret was replaced meanwhile. A secret that
-// an earlier key sealed is sealed again.
+// No row if the code of this step, or of a later one, was used before, or if the secret was replaced meanwhile. A
+// secret that an earlier key sealed is sealed again.
 func (q *Queries) UseTimeStep(ctx context.Context, arg UseTimeStepParams) (int64, error) {
 	result, err := q.db.Exec(ctx, useTimeStep,
 		arg.Step,

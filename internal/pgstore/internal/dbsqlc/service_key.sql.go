@@ -14,7 +14,8 @@ import (
 )
 
 const createServiceKey = `-- name: CreateServiceKey :one
-INSERT INTO service_key (key_id, name, digest, permissions, networks, expires_at, created_by_kind, created_by_id, created_by_name)
+INSERT INTO service_key (key_id, name, digest, permissions, networks, expires_at, created_by_kind, created_by_id,
+    created_by_name)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 RETURNING key_id, name, digest, permissions, networks, expires_at, revoked_at, last_used_at, created_by_kind, created_by_id, created_by_name, version, created_at, updated_at, kept_at
 `
@@ -136,7 +137,8 @@ func (q *Queries) LockServiceKey(ctx context.Context, keyID string) (ServiceKey,
 const serviceKey = `-- name: ServiceKey :one
 SELECT k.key_id, k.name, k.digest, k.permissions, k.networks, k.expires_at, k.revoked_at, k.last_used_at, k.created_by_kind, k.created_by_id, k.created_by_name, k.version, k.created_at, k.updated_at, k.kept_at, (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a
-        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean AS creator_left
+        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean
+            AS creator_left
 FROM service_key AS k
 WHERE k.key_id = $1
 `
@@ -183,7 +185,8 @@ func (q *Queries) ServiceKeyUsed(ctx context.Context, keyID string) error {
 const serviceKeys = `-- name: ServiceKeys :many
 SELECT k.key_id, k.name, k.digest, k.permissions, k.networks, k.expires_at, k.revoked_at, k.last_used_at, k.created_by_kind, k.created_by_id, k.created_by_name, k.version, k.created_at, k.updated_at, k.kept_at, (k.created_by_kind = 'account' AND NOT EXISTS (
         SELECT FROM account AS a
-        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean AS creator_left
+        WHERE a.account_id::text = k.created_by_id AND a.disabled_at IS NULL AND a.is_platform_admin))::boolean
+            AS creator_left
 FROM service_key AS k
 WHERE $1::timestamptz IS NULL
     OR (k.created_at, k.key_id) < ($1::timestamptz, $2::text)

@@ -25,7 +25,8 @@ func (q *Queries) ConfirmSession(ctx context.Context, sessionID int64) error {
 
 const createSession = `-- name: CreateSession :one
 INSERT INTO session (account_id, token_digest, user_agent, ip, second_factor, provider)
-SELECT a.account_id, $1, $2, $3, $4, $5
+SELECT a.account_id, $1, $2, $3, $4,
+    $5
 FROM account AS a
 WHERE a.account_id = $6 AND a.password_hash = $7 AND a.disabled_at IS NULL
     AND (a.second_factor_at IS NULL OR $4::boolean)

@@ -21,7 +21,8 @@ SET attempts = CASE
     last_at = clock_timestamp()
 WHERE f.last_at > clock_timestamp() + interval '1 minute'
     OR f.last_at <= clock_timestamp() - make_interval(
-        secs => ($4::double precision[])[least(f.attempts + 1, cardinality($4::double precision[]))])
+        secs => ($4::double precision[])[least(f.attempts + 1,
+            cardinality($4::double precision[]))])
 RETURNING attempts
 `
 
@@ -32,8 +33,8 @@ type AttemptParams struct {
 	Waits          []float64
 }
 
-// Counts an attempt. No row if it comes too soon. waits[n + 1] is the wait after n attempts, in seconds; the last element
-// holds for more. A time in the future is from before the clock stepped back, and locks nobody out.
+// Counts an attempt. No row if it comes too soon. waits[n + 1] is the wait after n attempts, in seconds; the last
+// element holds for more. A time in the future is from before the clock stepped back, and locks nobody out.
 func (q *Queries) Attempt(ctx context.Context, arg AttemptParams) (int32, error) {
 	row := q.db.QueryRow(ctx, attempt,
 		arg.Subject,

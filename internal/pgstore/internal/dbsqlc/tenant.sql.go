@@ -12,15 +12,17 @@ import (
 )
 
 const createTenant = `-- name: CreateTenant :one
-INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, fixed_rates,
-    record_days, require_second_factor, buckets)
+INSERT INTO tenant (slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix,
+    failure_mode, fixed_rates,
+    record_days, require_second_factor)
 VALUES (
     $1, $2, nullif($3::text, ''),
     CASE WHEN $4::boolean THEN clock_timestamp() END,
-    $5, $6, $7, $8, $9,
-    $10, $11, $12, $13
+    $5, $6, $7, $8,
+        $9,
+    $10, $11, $12
 )
-RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor, buckets
+RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor
 `
 
 type CreateTenantParams struct {
@@ -36,7 +38,6 @@ type CreateTenantParams struct {
 	FixedRates          bool
 	RecordDays          int16
 	RequireSecondFactor bool
-	Buckets             rules.Placement
 }
 
 // The foreign key of the default plan waits for the end of the transaction.
@@ -54,7 +55,6 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		arg.FixedRates,
 		arg.RecordDays,
 		arg.RequireSecondFactor,
-		arg.Buckets,
 	)
 	var i Tenant
 	err := row.Scan(
@@ -76,7 +76,6 @@ func (q *Queries) CreateTenant(ctx context.Context, arg CreateTenantParams) (Ten
 		&i.FixedRates,
 		&i.RecordDays,
 		&i.RequireSecondFactor,
-		&i.Buckets,
 	)
 	return i, err
 }
@@ -141,7 +140,7 @@ func (q *Queries) SetActor(ctx context.Context, actor string) error {
 }
 
 const tenant = `-- name: Tenant :one
-SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor, buckets FROM tenant WHERE tenant_id = $1 AND removed_at IS NULL
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor FROM tenant WHERE tenant_id = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) Tenant(ctx context.Context, tenantID rules.TenantID) (Tenant, error) {
@@ -166,13 +165,12 @@ func (q *Queries) Tenant(ctx context.Context, tenantID rules.TenantID) (Tenant, 
 		&i.FixedRates,
 		&i.RecordDays,
 		&i.RequireSecondFactor,
-		&i.Buckets,
 	)
 	return i, err
 }
 
 const tenantBySlug = `-- name: TenantBySlug :one
-SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor, buckets FROM tenant WHERE slug = $1 AND removed_at IS NULL
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor FROM tenant WHERE slug = $1 AND removed_at IS NULL
 `
 
 func (q *Queries) TenantBySlug(ctx context.Context, slug string) (Tenant, error) {
@@ -197,15 +195,15 @@ func (q *Queries) TenantBySlug(ctx context.Context, slug string) (Tenant, error)
 		&i.FixedRates,
 		&i.RecordDays,
 		&i.RequireSecondFactor,
-		&i.Buckets,
 	)
 	return i, err
 }
 
 const tenants = `-- name: Tenants :many
-SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor, buckets FROM tenant
+SELECT tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor FROM tenant
 WHERE slug > $1 AND removed_at IS NULL
-    AND (strpos(slug, lower($2::text)) > 0 OR strpos(lower(name), lower($2::text)) > 0)
+    AND (strpos(slug, lower($2::text)) > 0
+        OR strpos(lower(name), lower($2::text)) > 0)
 ORDER BY slug
 LIMIT $3
 `
@@ -238,7 +236,6 @@ func (q *Queries) Tenants(ctx context.Context, after string, containing string, 
 			&i.FixedRates,
 			&i.RecordDays,
 			&i.RequireSecondFactor,
-			&i.Buckets,
 		); err != nil {
 			return nil, err
 		}
@@ -266,7 +263,7 @@ SET name = $1,
     version = version + 1,
     updated_at = clock_timestamp()
 WHERE tenant_id = $12
-RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor, buckets
+RETURNING tenant_id, slug, name, default_plan, suspended_at, enforcement, retry_jitter_percent, ipv4_prefix, ipv6_prefix, failure_mode, revision, created_at, updated_at, version, removed_at, fixed_rates, record_days, require_second_factor
 `
 
 type UpdateTenantParams struct {
@@ -319,7 +316,6 @@ func (q *Queries) UpdateTenant(ctx context.Context, arg UpdateTenantParams) (Ten
 		&i.FixedRates,
 		&i.RecordDays,
 		&i.RequireSecondFactor,
-		&i.Buckets,
 	)
 	return i, err
 }

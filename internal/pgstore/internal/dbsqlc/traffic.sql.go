@@ -13,6 +13,39 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
+const beginReplay = `-- name: BeginReplay :one
+UPDATE replay
+SET state = CASE WHEN is_canceled THEN 'canceled' ELSE 'running' END,
+    finished_at = CASE WHEN is_canceled THEN clock_timestamp() END,
+    claim = $1, started_at = coalesce(started_at, clock_timestamp())
+WHERE tenant_id = $2 AND replay_id = $3 AND state IN ('waiting', 'running')
+RETURNING tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, is_canceled, claim, started_at, finished_at, failure, result
+`
+
+// One that was canceled while no process ran it ends.
+func (q *Queries) BeginReplay(ctx context.Context, claim int64, tenantID rules.TenantID, replayID int64) (Replay, error) {
+	row := q.db.QueryRow(ctx, beginReplay, claim, tenantID, replayID)
+	var i Replay
+	err := row.Scan(
+		&i.TenantID,
+		&i.ReplayID,
+		&i.RequestedAt,
+		&i.RequestedByKind,
+		&i.RequestedByID,
+		&i.RequestedByName,
+		&i.Request,
+		&i.State,
+		&i.Progress,
+		&i.IsCanceled,
+		&i.Claim,
+		&i.StartedAt,
+		&i.FinishedAt,
+		&i.Failure,
+		&i.Result,
+	)
+	return i, err
+}
+
 const cancelReplay = `-- name: CancelReplay :execrows
 UPDATE replay
 SET is_canceled = true, state = CASE state WHEN 'waiting' THEN 'canceled' ELSE state END,
@@ -56,7 +89,8 @@ WHERE tenant_id = $1 AND (
         WHERE strpos(rule #>> '{}', $2::text) > 0))
 `
 
-// Deletes those that name a user, or whose file, title or rules might. A replay that was deleted for nothing can be run again.
+// Deletes those that name a user, or whose file, title or rules might. A replay that was deleted for nothing can be run
+// again.
 func (q *Queries) EraseFromReplays(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
 	result, err := q.db.Exec(ctx, eraseFromReplays, tenantID, userID)
 	if err != nil {
@@ -67,9 +101,10 @@ func (q *Queries) EraseFromReplays(ctx context.Context, tenantID rules.TenantID,
 
 const finishReplay = `-- name: FinishReplay :execrows
 UPDATE replay
-SET state = $1, failure = $2, result = $3, finished_at = clock_timestamp(), lease_ends_at = NULL,
+SET state = $1, failure = $2, result = $3, finished_at = clock_timestamp(),
     progress = CASE WHEN $1 = 'done' THEN 1 ELSE progress END
-WHERE tenant_id = $4 AND replay_id = $5 AND holder = $6 AND state = 'running'
+WHERE tenant_id = $4 AND replay_id = $5 AND claim = $6
+    AND state = 'running'
 `
 
 type FinishReplayParams struct {
@@ -78,7 +113,7 @@ type FinishReplayParams struct {
 	Result   []byte
 	TenantID rules.TenantID
 	ReplayID int64
-	Holder   string
+	Claim    int64
 }
 
 func (q *Queries) FinishReplay(ctx context.Context, arg FinishReplayParams) (int64, error) {
@@ -88,7 +123,7 @@ func (q *Queries) FinishReplay(ctx context.Context, arg FinishReplayParams) (int
 		arg.Result,
 		arg.TenantID,
 		arg.ReplayID,
-		arg.Holder,
+		arg.Claim,
 	)
 	if err != nil {
 		return 0, err
@@ -102,7 +137,8 @@ SELECT summed.first_at FROM (
         sum(newest.seen) OVER newest_first AS seen_so_far
     FROM (
         SELECT day, first_at, writer, number, seen,
-            CASE WHEN stratum BETWEEN $1 AND $2 THEN checks ELSE 0 END AS checks
+            CASE WHEN stratum BETWEEN $1 AND $2 THEN checks
+                ELSE 0 END AS checks
         FROM traffic_block
         WHERE tenant_id = $3 AND day BETWEEN $4 AND $5
             AND first_at >= $6::timestamptz AND first_at < $7 AND last_at >= $8
@@ -111,7 +147,8 @@ SELECT summed.first_at FROM (
     ) AS newest
     WINDOW newest_first AS (ORDER BY newest.day DESC, newest.first_at DESC, newest.writer DESC, newest.number DESC)
 ) AS summed
-WHERE summed.so_far >= $10::bigint OR summed.seen_so_far >= $11::bigint OR summed.looked_at = $9::bigint
+WHERE summed.so_far >= $10::bigint OR summed.seen_so_far >= $11::bigint
+    OR summed.looked_at = $9::bigint
 ORDER BY summed.looked_at
 LIMIT 1
 `
@@ -130,9 +167,9 @@ type LatestTrafficParams struct {
 	Seen         int64
 }
 
-// It goes back from the latest block of a time until the blocks have so many checks, so many were seen, or the blocks are so many, and
-// returns when the last of them begins. No row if all have fewer. It looks for the strata in those blocks only, so that strata without
-// blocks do not make it read all.
+// Reads back from the latest block of a time until a number of checks, of checks seen, or of blocks is reached, and
+// returns the start of the last block read. No row if all have fewer. Strata are filtered after the limit on blocks,
+// since a stratum without blocks would make the query read all.
 func (q *Queries) LatestTraffic(ctx context.Context, arg LatestTrafficParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, latestTraffic,
 		arg.LeastStratum,
@@ -152,6 +189,33 @@ func (q *Queries) LatestTraffic(ctx context.Context, arg LatestTrafficParams) (t
 	return first_at, err
 }
 
+const noteReplay = `-- name: NoteReplay :one
+UPDATE replay SET progress = $1
+WHERE tenant_id = $2 AND replay_id = $3 AND claim = $4
+    AND state = 'running'
+RETURNING is_canceled
+`
+
+type NoteReplayParams struct {
+	Progress float64
+	TenantID rules.TenantID
+	ReplayID int64
+	Claim    int64
+}
+
+// No row if it is to begin again, or another process runs it.
+func (q *Queries) NoteReplay(ctx context.Context, arg NoteReplayParams) (bool, error) {
+	row := q.db.QueryRow(ctx, noteReplay,
+		arg.Progress,
+		arg.TenantID,
+		arg.ReplayID,
+		arg.Claim,
+	)
+	var is_canceled bool
+	err := row.Scan(&is_canceled)
+	return is_canceled, err
+}
+
 const openReplays = `-- name: OpenReplays :one
 SELECT count(*) FROM replay WHERE tenant_id = $1 AND state IN ('waiting', 'running')
 `
@@ -165,7 +229,8 @@ func (q *Queries) OpenReplays(ctx context.Context, tenantID rules.TenantID) (int
 
 const overridesSince = `-- name: OverridesSince :many
 SELECT tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision, removed_at, created_at, updated_at FROM rate_limit_override
-WHERE tenant_id = $1 AND removed_at IS NULL AND (expires_at IS NULL OR expires_at > $2::timestamptz)
+WHERE tenant_id = $1 AND removed_at IS NULL
+    AND (expires_at IS NULL OR expires_at > $2::timestamptz)
 ORDER BY rule_id, user_id
 `
 
@@ -204,49 +269,8 @@ func (q *Queries) OverridesSince(ctx context.Context, tenantID rules.TenantID, s
 	return items, nil
 }
 
-const releaseReplay = `-- name: ReleaseReplay :exec
-UPDATE replay
-SET lease_ends_at = clock_timestamp(), attempts = greatest(attempts - 1, 0), holder = ''
-WHERE tenant_id = $1 AND replay_id = $2 AND holder = $3 AND state = 'running'
-`
-
-// For a process that stops: another one may take the replay at once.
-func (q *Queries) ReleaseReplay(ctx context.Context, tenantID rules.TenantID, replayID int64, holder string) error {
-	_, err := q.db.Exec(ctx, releaseReplay, tenantID, replayID, holder)
-	return err
-}
-
-const renewReplay = `-- name: RenewReplay :one
-UPDATE replay
-SET progress = $1, lease_ends_at = clock_timestamp() + make_interval(secs => $2::double precision)
-WHERE tenant_id = $3 AND replay_id = $4 AND holder = $5 AND state = 'running'
-RETURNING is_canceled
-`
-
-type RenewReplayParams struct {
-	Progress     float64
-	LeaseSeconds float64
-	TenantID     rules.TenantID
-	ReplayID     int64
-	Holder       string
-}
-
-// No row if another process has taken it over.
-func (q *Queries) RenewReplay(ctx context.Context, arg RenewReplayParams) (bool, error) {
-	row := q.db.QueryRow(ctx, renewReplay,
-		arg.Progress,
-		arg.LeaseSeconds,
-		arg.TenantID,
-		arg.ReplayID,
-		arg.Holder,
-	)
-	var is_canceled bool
-	err := row.Scan(&is_canceled)
-	return is_canceled, err
-}
-
 const replay = `-- name: Replay :one
-SELECT tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, is_canceled, holder, lease_ends_at, started_at, finished_at, failure, result, attempts FROM replay WHERE tenant_id = $1 AND replay_id = $2
+SELECT tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, is_canceled, claim, started_at, finished_at, failure, result FROM replay WHERE tenant_id = $1 AND replay_id = $2
 `
 
 func (q *Queries) Replay(ctx context.Context, tenantID rules.TenantID, replayID int64) (Replay, error) {
@@ -263,19 +287,18 @@ func (q *Queries) Replay(ctx context.Context, tenantID rules.TenantID, replayID 
 		&i.State,
 		&i.Progress,
 		&i.IsCanceled,
-		&i.Holder,
-		&i.LeaseEndsAt,
+		&i.Claim,
 		&i.StartedAt,
 		&i.FinishedAt,
 		&i.Failure,
 		&i.Result,
-		&i.Attempts,
 	)
 	return i, err
 }
 
 const replays = `-- name: Replays :many
-SELECT tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, (request - 'file')::jsonb AS request,
+SELECT tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name,
+    (request - 'file')::jsonb AS request,
     state, progress, started_at, finished_at, failure
 FROM replay
 WHERE tenant_id = $1 AND replay_id < $2
@@ -335,7 +358,7 @@ func (q *Queries) Replays(ctx context.Context, tenantID rules.TenantID, before i
 const requestReplay = `-- name: RequestReplay :one
 INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request)
 VALUES ($1, $2, $3, $4, $5)
-RETURNING tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, is_canceled, holder, lease_ends_at, started_at, finished_at, failure, result, attempts
+RETURNING tenant_id, replay_id, requested_at, requested_by_kind, requested_by_id, requested_by_name, request, state, progress, is_canceled, claim, started_at, finished_at, failure, result
 `
 
 type RequestReplayParams struct {
@@ -366,13 +389,11 @@ func (q *Queries) RequestReplay(ctx context.Context, arg RequestReplayParams) (R
 		&i.State,
 		&i.Progress,
 		&i.IsCanceled,
-		&i.Holder,
-		&i.LeaseEndsAt,
+		&i.Claim,
 		&i.StartedAt,
 		&i.FinishedAt,
 		&i.Failure,
 		&i.Result,
-		&i.Attempts,
 	)
 	return i, err
 }
@@ -380,11 +401,12 @@ func (q *Queries) RequestReplay(ctx context.Context, arg RequestReplayParams) (R
 const restartReplays = `-- name: RestartReplays :exec
 UPDATE replay
 SET state = CASE WHEN is_canceled THEN 'canceled' ELSE 'waiting' END,
-    finished_at = CASE WHEN is_canceled THEN clock_timestamp() END, holder = '', lease_ends_at = NULL, progress = 0, attempts = 0
+    finished_at = CASE WHEN is_canceled THEN clock_timestamp() END, progress = 0
 WHERE tenant_id = $1 AND state = 'running'
 `
 
-// Those that run may have read what was erased since. They begin again, and what their processes find is not stored.
+// Running replays may have read checks that were erased since. They begin again, and the results of their present
+// attempts are not stored.
 func (q *Queries) RestartReplays(ctx context.Context, tenantID rules.TenantID) error {
 	_, err := q.db.Exec(ctx, restartReplays, tenantID)
 	return err
@@ -392,7 +414,8 @@ func (q *Queries) RestartReplays(ctx context.Context, tenantID rules.TenantID) e
 
 const rewriteTrafficBlock = `-- name: RewriteTrafficBlock :exec
 UPDATE traffic_block SET checks = $1, users = $2::text[], payload = $3
-WHERE tenant_id = $4 AND day = $5 AND writer = $6 AND number = $7
+WHERE tenant_id = $4 AND day = $5 AND writer = $6
+    AND number = $7
 `
 
 type RewriteTrafficBlockParams struct {
@@ -420,7 +443,8 @@ func (q *Queries) RewriteTrafficBlock(ctx context.Context, arg RewriteTrafficBlo
 
 const trafficBlock = `-- name: TrafficBlock :one
 SELECT tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload FROM traffic_block
-WHERE tenant_id = $1 AND day = $2 AND writer = $3 AND number = $4
+WHERE tenant_id = $1 AND day = $2 AND writer = $3
+    AND number = $4
 FOR UPDATE
 `
 
@@ -431,7 +455,7 @@ type TrafficBlockParams struct {
 	Number   int64
 }
 
-// To rewrite it. Others who erase another user from it wait.
+// One block, locked until it is rewritten: concurrent erasures of other users wait.
 func (q *Queries) TrafficBlock(ctx context.Context, arg TrafficBlockParams) (TrafficBlock, error) {
 	row := q.db.QueryRow(ctx, trafficBlock,
 		arg.TenantID,
@@ -462,8 +486,10 @@ func (q *Queries) TrafficBlock(ctx context.Context, arg TrafficBlockParams) (Tra
 const trafficBlocks = `-- name: TrafficBlocks :many
 SELECT tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped, users, payload FROM traffic_block
 WHERE tenant_id = $1 AND day = $2
-    AND first_at < $3 AND last_at >= $4 AND stratum BETWEEN $5 AND $6
-    AND (first_at, writer, number) > ($7::timestamptz, $8::text, $9::bigint)
+    AND first_at < $3 AND last_at >= $4
+        AND stratum BETWEEN $5 AND $6
+    AND (first_at, writer, number) > ($7::timestamptz, $8::text,
+        $9::bigint)
 ORDER BY first_at, writer, number
 LIMIT $10
 `
@@ -530,7 +556,8 @@ func (q *Queries) TrafficBlocks(ctx context.Context, arg TrafficBlocksParams) ([
 
 const trafficBlocksAt = `-- name: TrafficBlocksAt :many
 SELECT b.tenant_id, b.day, b.writer, b.number, b.first_at, b.last_at, b.stratum, b.level, b.checks, b.seen, b.left_out, b.dropped, b.users, b.payload FROM (
-    SELECT unnest($1::date[]) AS day, unnest($2::text[]) AS writer, unnest($3::bigint[]) AS number
+    SELECT unnest($1::date[]) AS day, unnest($2::text[]) AS writer,
+        unnest($3::bigint[]) AS number
 ) AS place
 JOIN traffic_block AS b ON b.day = place.day AND b.writer = place.writer AND b.number = place.number
 WHERE b.tenant_id = $4
@@ -588,7 +615,8 @@ func (q *Queries) TrafficBlocksAt(ctx context.Context, arg TrafficBlocksAtParams
 const trafficBlocksOfUser = `-- name: TrafficBlocksOfUser :many
 SELECT day, writer, number FROM traffic_block
 WHERE tenant_id = $1 AND $2::text = ANY (users)
-    AND (day, writer, number) > ($3::date, $4::text, $5::bigint)
+    AND (day, writer, number) > ($3::date, $4::text,
+        $5::bigint)
 ORDER BY day, writer, number
 LIMIT $6
 `
@@ -608,7 +636,7 @@ type TrafficBlocksOfUserRow struct {
 	Number int64
 }
 
-// A page of the places of the blocks with a user. All users of each block are read.
+// A page of the keys of the blocks with a user. PostgreSQL reads all users of each block.
 func (q *Queries) TrafficBlocksOfUser(ctx context.Context, arg TrafficBlocksOfUserParams) ([]TrafficBlocksOfUserRow, error) {
 	rows, err := q.db.Query(ctx, trafficBlocksOfUser,
 		arg.TenantID,
@@ -745,8 +773,8 @@ type TrafficPlacesOfUserRow struct {
 	Checks  int32
 }
 
-// The places of the blocks with a user that have checks of a time, the latest first. All users of each block of that time are read, which
-// takes longer than anything else of an effect, so they are read once.
+// The places of the blocks with a user that have checks of a time, the latest first. All users of each block of that
+// time are read, which takes longer than anything else of an effect, so they are read once.
 func (q *Queries) TrafficPlacesOfUser(ctx context.Context, arg TrafficPlacesOfUserParams) ([]TrafficPlacesOfUserRow, error) {
 	rows, err := q.db.Query(ctx, trafficPlacesOfUser,
 		arg.TenantID,
@@ -785,7 +813,8 @@ func (q *Queries) TrafficPlacesOfUser(ctx context.Context, arg TrafficPlacesOfUs
 }
 
 const trafficSummary = `-- name: TrafficSummary :many
-SELECT stratum, count(*) AS blocks, max(level)::smallint AS level, sum(checks)::bigint AS checks, sum(seen)::bigint AS seen,
+SELECT stratum, count(*) AS blocks, max(level)::smallint AS level, sum(checks)::bigint AS checks,
+    sum(seen)::bigint AS seen,
     sum(left_out)::bigint AS left_out, sum(dropped)::bigint AS dropped,
     min(first_at)::timestamptz AS first_at, max(last_at)::timestamptz AS last_at
 FROM traffic_block

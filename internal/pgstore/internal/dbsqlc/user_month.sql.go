@@ -14,7 +14,8 @@ import (
 
 const eraseUserMonths = `-- name: EraseUserMonths :one
 WITH erased AS (
-    DELETE FROM user_month AS m WHERE m.tenant_id = $1 AND m.user_id = $2 RETURNING m.month
+    DELETE FROM user_month AS m WHERE m.tenant_id = $1 AND m.user_id = $2
+        RETURNING m.month
 ), room AS (
     UPDATE month_users AS u SET users = greatest(0, u.users - 1)
     FROM erased AS e WHERE u.tenant_id = $1 AND u.month = e.month AND $2 <> ''
@@ -44,12 +45,14 @@ FROM (
     LIMIT $3::integer)
     UNION ALL
     (SELECT m.user_id, NULL FROM user_month AS m
-    WHERE m.tenant_id = $1 AND m.month = $4 AND starts_with(m.user_id, $2::text)
+    WHERE m.tenant_id = $1 AND m.month = $4
+        AND starts_with(m.user_id, $2::text)
     ORDER BY m.user_id
     LIMIT $3::integer)
     UNION ALL
     (SELECT l.user_id, NULL FROM user_month AS l
-    WHERE l.tenant_id = $1 AND l.month = $5 AND starts_with(l.user_id, $2::text)
+    WHERE l.tenant_id = $1 AND l.month = $5
+        AND starts_with(l.user_id, $2::text)
     ORDER BY l.user_id
     LIMIT $3::integer)
     UNION ALL
@@ -85,8 +88,8 @@ type KnownUsersRow struct {
 	Plan   string
 }
 
-// Users whose id begins with a prefix: with a plan or an override of their own, a check in one of two months, or a denial among the
-// newest at_most rows. The id itself is found by any denial.
+// Users whose id begins with a prefix: with a plan or an override of their own, a check in one of two months, or a
+// denial among the newest at_most rows. The id itself is found by any denial.
 func (q *Queries) KnownUsers(ctx context.Context, arg KnownUsersParams) ([]KnownUsersRow, error) {
 	rows, err := q.db.Query(ctx, knownUsers,
 		arg.TenantID,

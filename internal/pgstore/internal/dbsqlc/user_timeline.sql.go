@@ -84,7 +84,8 @@ const denialsOfUser = `-- name: DenialsOfUser :many
 WITH counted AS MATERIALIZED (
     SELECT m.minute, m.rule_id, m.subject, m.other, m.denied
     FROM violation_minute AS m
-    WHERE m.tenant_id = $3 AND m.minute >= $4::timestamptz AND m.minute < $5::timestamptz
+    WHERE m.tenant_id = $3 AND m.minute >= $4::timestamptz
+        AND m.minute < $5::timestamptz
     ORDER BY m.minute DESC
     LIMIT $1::bigint
 ), newest AS MATERIALIZED (
@@ -100,7 +101,8 @@ WITH counted AS MATERIALIZED (
         AND strpos(r.key_pattern, '"') = 0 AND length(r.key_pattern) - length(replace(r.key_pattern, '{', '')) = 1
         AND r.key_pattern ~ '(^|:)user:[{]user_id[}](:|$)'
 ), parts AS (
-    SELECT date_trunc('hour', c.minute, 'UTC') AS hour, c.rule_id, n.mode, c.denied AS counted, 0 AS recorded, 0 AS unnamed
+    SELECT date_trunc('hour', c.minute, 'UTC') AS hour, c.rule_id, n.mode, c.denied AS counted, 0 AS recorded,
+        0 AS unnamed
     FROM counted AS c JOIN named AS n ON n.rule_id = c.rule_id
     WHERE c.subject = $6::text AND NOT c.other
     UNION ALL
@@ -111,10 +113,12 @@ WITH counted AS MATERIALIZED (
     SELECT date_trunc('hour', v.requested_at, 'UTC'), v.rule_id, v.mode, 0, v.count, 0
     FROM newest AS v
 )
-SELECT p.hour::timestamptz AS hour, p.rule_id, coalesce(max(p.mode) FILTER (WHERE p.recorded > 0), max(p.mode))::text AS mode,
+SELECT p.hour::timestamptz AS hour, p.rule_id, coalesce(max(p.mode) FILTER (WHERE p.recorded > 0), max(p.mode))::text
+    AS mode,
     greatest(sum(p.counted), sum(p.recorded))::bigint AS denied,
     (p.rule_id IN (SELECT n.rule_id FROM named AS n) AND sum(p.unnamed) = 0 AND sum(p.counted) >= sum(p.recorded)
-        AND p.hour >= coalesce((SELECT min(c.minute) FROM counted AS c HAVING count(*) >= $1::bigint), p.hour))::boolean AS is_exact
+        AND p.hour >= coalesce((SELECT min(c.minute) FROM counted AS c HAVING count(*) >= $1::bigint),
+            p.hour))::boolean AS is_exact
 FROM parts AS p
 GROUP BY p.hour, p.rule_id
 HAVING sum(p.counted) + sum(p.recorded) > 0
@@ -139,8 +143,8 @@ type DenialsOfUserRow struct {
 	IsExact bool
 }
 
-// By hour and rule, the latest first. Rules whose one placeholder is the user know every denial of the user from counts, of
-// other rules the rows in detail are counted. Of counts and rows the newest at_most are looked at.
+// By hour and rule, the latest first. For rules whose one placeholder is the user, counts include every denial; for
+// other rules the detail rows are counted. The newest at_most counts and rows are read.
 func (q *Queries) DenialsOfUser(ctx context.Context, arg DenialsOfUserParams) ([]DenialsOfUserRow, error) {
 	rows, err := q.db.Query(ctx, denialsOfUser,
 		arg.AtMost,

@@ -30,10 +30,12 @@ WITH live AS MATERIALIZED (
 ), by_candidate AS (
     SELECT c.subject, sum(c.denied) AS denied FROM candidate AS c GROUP BY c.subject
 )
-SELECT c.subject::text AS subject, c.denied::bigint AS candidate_denied, coalesce((SELECT l.denied FROM by_live AS l WHERE l.subject = c.subject), 0)::bigint AS live_denied,
+SELECT c.subject::text AS subject, c.denied::bigint AS candidate_denied,
+    coalesce((SELECT l.denied FROM by_live AS l WHERE l.subject = c.subject), 0)::bigint AS live_denied,
     count(*) OVER ()::bigint AS subjects,
     coalesce(greatest((SELECT min(l.minute) FROM live AS l HAVING count(*) >= $1::bigint),
-        (SELECT min(c.minute) FROM candidate AS c HAVING count(*) >= $1::bigint)), $2)::timestamptz AS looked_back_to
+        (SELECT min(c.minute) FROM candidate AS c HAVING count(*) >= $1::bigint)),
+            $2)::timestamptz AS looked_back_to
 FROM by_candidate AS c
 ORDER BY c.denied DESC, c.subject
 LIMIT $3::bigint
@@ -57,8 +59,8 @@ type ComparedSubjectsRow struct {
 	LookedBackTo    time.Time
 }
 
-// The subjects of checks that passed and a candidate would have denied, of the newest so many counts of each rule: those with
-// the most, and how many there are. A candidate's counts are of checks that passed.
+// The subjects of checks that passed and a candidate would have denied, of the newest so many counts of each rule:
+// those with the most, and how many there are. A candidate's counts are of checks that passed.
 func (q *Queries) ComparedSubjects(ctx context.Context, arg ComparedSubjectsParams) ([]ComparedSubjectsRow, error) {
 	rows, err := q.db.Query(ctx, comparedSubjects,
 		arg.AtMost,

@@ -1,29 +1,17 @@
 import { Switch, TextInput } from '@mantine/core';
-import { useForm } from '@mantine/form';
 import { useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
-import { isStatus } from '~/api/problem';
 import type { Alert, Rule } from '~/api/types';
-import { ConflictDialog } from '~/components/ConflictDialog';
 import { FormDialog } from '~/components/FormDialog';
 import { QuotaNote } from '~/components/QuotaNote';
-import { done } from '~/components/toast';
+import { done, failed } from '~/components/toast';
+import { useSave } from '~/components/useSave';
 import { Condition } from './Condition';
 import { Destination } from './Destination';
 import { type AlertDraft, conditionIn, draftOf, wantedBy } from './draft';
 import { Preview } from './Preview';
-import { type AlertFields, alertVersions } from './versions';
-
-type Choice = 'mine' | 'theirs' | 'back';
-
-/** A save that lost a race; it continues when the reader chooses a version. */
-interface Conflict {
-  mine: AlertFields;
-  theirs: Alert;
-  choose: (choice: Choice) => void;
-}
+import { sayField } from './versions';
 
 interface Props {
   tenant: string;
@@ -40,67 +28,60 @@ interface Props {
 /** Creates or edits an alert. */
 export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Props) {
   const queries = useQueryClient();
-  const draft = useForm<AlertDraft>({
-    initialValues: draftOf(
-      alert,
-      rules.find(({ rule_id }) => rule_id === rule),
-    ),
-  });
-  const { values, getInputProps } = draft;
-  const [conflict, setConflict] = useState<Conflict | null>(null);
-
-  /** Saves over the version that the form started from. On a 412 the reader chooses a version. */
-  async function update(mine: AlertFields, basis: Alert) {
-    const path = { tenant, alert_id: basis.alert_id };
-    try {
+  const path = { tenant, alert_id: alert?.alert_id ?? 0 };
+  const begunWith = rules.find(({ rule_id }) => rule_id === rule);
+  const { draft, field, change, save, conflict } = useSave<Alert | null, AlertDraft>({
+    what: 'this alert',
+    saved: tag(alert),
+    draftOf: (saved) => draftOf(saved, begunWith),
+    send: async (draft, base) => {
+      const wanted = wantedBy(draft);
+      if (!base.value) {
+        const created = await body(
+          api.POST('/api/v1/tenants/{tenant}/alerts', { params: { path: { tenant } }, body: wanted }),
+        );
+        if (created.secret) onSecret(created.secret);
+        else done(`Alert ${created.alert.name} created`);
+        return tag(created.alert);
+      }
       const saved = await body(
         api.PATCH('/api/v1/tenants/{tenant}/alerts/{alert_id}', {
-          params: { path, header: ifMatch(etagOf(basis)) },
-          body: mine,
+          params: { path, header: ifMatch(base.etag) },
+          body: wanted,
         }),
       );
-      if (saved.format === 'webhook' && basis.format !== 'webhook') await sign(saved);
-      done(`Alert ${mine.name} saved`);
-    } catch (error) {
-      if (!isStatus(error, 412)) throw error;
-      const theirs = await body(api.GET('/api/v1/tenants/{tenant}/alerts/{alert_id}', { params: { path } }));
-      const choice = await new Promise<Choice>((choose) => setConflict({ mine, theirs, choose }));
-      setConflict(null);
-      if (choice === 'back') throw error;
-      if (choice === 'mine') await update(mine, theirs);
-    }
-  }
+      done(`Alert ${saved.name} saved`);
+      if (saved.format === 'webhook' && base.value.format !== 'webhook') await sign(saved);
+      return tag(saved);
+    },
+    read: async () => tag(await body(api.GET('/api/v1/tenants/{tenant}/alerts/{alert_id}', { params: { path } }))),
+    say: (name, draft, theirs) => sayField(name, draft, rules, theirs ?? alert),
+    store: async () => {
+      const read = changed(queries, tenant, 'alert');
+      // A new alert does not wait for the list, or the form would stay open below the secret.
+      if (alert) await read;
+    },
+  });
 
-  /** Shows the secret of an alert that became a webhook. */
+  /** Shows the secret of an alert that became a webhook. The alert is saved, also if this fails. */
   async function sign(saved: Alert) {
     const params = { path: { tenant, alert_id: saved.alert_id }, header: ifMatch(etagOf(saved)) };
-    const { secret } = await body(api.POST('/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate', { params }));
-    if (secret) onSecret(secret);
-  }
-
-  async function save() {
-    const wanted = wantedBy(values);
-    if (alert) {
-      await update(wanted, alert);
-    } else {
-      const created = await body(
-        api.POST('/api/v1/tenants/{tenant}/alerts', { params: { path: { tenant } }, body: wanted }),
-      );
-      if (created.secret) onSecret(created.secret);
-      else done(`Alert ${wanted.name} created`);
+    try {
+      const { secret } = await body(api.POST('/api/v1/tenants/{tenant}/alerts/{alert_id}/rotate', { params }));
+      if (secret) onSecret(secret);
+    } catch (error) {
+      failed('The alert is saved, but has no secret yet. Rotate it', error);
     }
-    const read = changed(queries, tenant, 'alert');
-    // A new alert does not wait for the list, or the form would stay open below the secret.
-    if (alert) await read;
   }
 
-  const form = (
+  return (
     <FormDialog
       title={alert ? `Alert ${alert.name}` : 'New alert'}
       verb={alert ? 'Save' : 'Create alert'}
-      disabled={values.rule_id === null}
+      disabled={draft.rule_id === null}
       onClose={onClose}
       save={save}
+      beside={conflict}
     >
       {(wrong) => (
         <>
@@ -111,11 +92,13 @@ export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Pro
             required
             withAsterisk={false}
             data-autofocus
-            {...getInputProps('name')}
+            {...field('name')}
             error={wrong('/name')}
           />
           <Condition
-            form={draft}
+            draft={draft}
+            field={field}
+            change={change}
             rules={rules}
             errors={{
               kind: wrong('/kind'),
@@ -125,11 +108,13 @@ export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Pro
               per: wrong('/per'),
             }}
           />
-          <Preview tenant={tenant} condition={conditionIn(values)} rules={rules} />
+          <Preview tenant={tenant} condition={conditionIn(draft)} rules={rules} />
           <Destination
             tenant={tenant}
             alert={alert}
-            form={draft}
+            draft={draft}
+            field={field}
+            change={change}
             errors={{
               format: wrong('/format'),
               url: wrong('/url'),
@@ -137,24 +122,15 @@ export function AlertForm({ tenant, alert, rules, rule, onSecret, onClose }: Pro
               email: wrong('/email'),
             }}
           />
-          <Switch label="On" {...getInputProps('is_active', { type: 'checkbox' })} />
+          <Switch
+            label="On"
+            checked={draft.is_active}
+            onChange={(event) => change({ is_active: event.currentTarget.checked })}
+          />
         </>
       )}
     </FormDialog>
   );
-  return (
-    <>
-      {form}
-      {conflict && (
-        <ConflictDialog
-          opened
-          what="this alert"
-          versions={alertVersions(conflict.mine, conflict.theirs, rules)}
-          onKeepMine={() => conflict.choose('mine')}
-          onTakeTheirs={() => conflict.choose('theirs')}
-          onClose={() => conflict.choose('back')}
-        />
-      )}
-    </>
-  );
 }
+
+const tag = (alert: Alert | null) => ({ value: alert, etag: alert ? etagOf(alert) : '' });

@@ -1,39 +1,41 @@
 import { Group, NativeSelect, NumberInput, Select } from '@mantine/core';
-import type { UseFormReturnType } from '@mantine/form';
 import type { Rule } from '~/api/types';
+import type { fieldsOf } from '~/components/useSave';
 import { ruleLabel } from '~/domain/rule';
 import { type AlertDraft, allowedInFiveMinutes, everyRule, suggestedThreshold } from './draft';
 import { countedAs } from './versions';
 import { hasSubjects, type Kind, kindHints, kindNames } from './words';
 
 interface Props {
-  form: UseFormReturnType<AlertDraft>;
+  draft: AlertDraft;
+  field: ReturnType<typeof fieldsOf<AlertDraft>>;
+  change: (part: Partial<AlertDraft>) => void;
   rules: Rule[];
   /** What is wrong with the fields. */
   errors: Partial<Record<'kind' | 'rule_id' | 'threshold' | 'window_minutes' | 'per', string>>;
 }
 
 /** When an alert fires: what it counts, of which rule, and how much of it. */
-export function Condition({ form, rules, errors }: Props) {
-  const { values, getInputProps, setFieldValue } = form;
-  const { kind } = values;
+export function Condition({ draft, field, change, rules, errors }: Props) {
+  const { kind } = draft;
   const isShare = kind === 'near_limit';
   const ruleOf = (id: string | null) => rules.find(({ rule_id }) => String(rule_id) === id);
-  const rule = ruleOf(values.rule_id);
-  const isSuggested = kind === 'denials' && Number(values.threshold) === suggestedThreshold(rule);
+  const rule = ruleOf(draft.rule_id);
+  const isSuggested = kind === 'denials' && Number(draft.threshold) === suggestedThreshold(rule);
   return (
     <>
       <NativeSelect
         label="When"
         description={kindHints[kind]}
         data={Object.entries(kindNames).map(([value, label]) => ({ value, label }))}
-        {...getInputProps('kind')}
+        {...field('kind')}
         onChange={({ currentTarget: { value } }) => {
           const next = value as Kind;
-          setFieldValue('kind', next);
-          if (!hasSubjects(next)) setFieldValue('per', 'rule');
-          if (next === 'near_limit') setFieldValue('threshold', 50);
-          else if (isShare) setFieldValue('threshold', suggestedThreshold(rule));
+          change({
+            kind: next,
+            ...(!hasSubjects(next) && { per: 'rule' }),
+            ...(next === 'near_limit' ? { threshold: 50 } : isShare && { threshold: suggestedThreshold(rule) }),
+          });
         }}
         error={errors.kind}
       />
@@ -45,10 +47,9 @@ export function Condition({ form, rules, errors }: Props) {
           { value: everyRule, label: kind === 'degraded' ? 'All checks' : 'Any rule' },
           ...rules.map((one) => ({ value: String(one.rule_id), label: ruleLabel(one) })),
         ]}
-        {...getInputProps('rule_id')}
+        {...field('rule_id')}
         onChange={(id) => {
-          setFieldValue('rule_id', id);
-          if (isSuggested) setFieldValue('threshold', suggestedThreshold(ruleOf(id)));
+          change({ rule_id: id, ...(isSuggested && { threshold: suggestedThreshold(ruleOf(id)) }) });
         }}
         error={errors.rule_id}
       />
@@ -61,11 +62,11 @@ export function Condition({ form, rules, errors }: Props) {
           allowDecimal={false}
           thousandSeparator=","
           description={
-            isSuggested && Number(values.threshold) === allowedInFiveMinutes(rule)
+            isSuggested && Number(draft.threshold) === allowedInFiveMinutes(rule)
               ? 'As many as the rule allows one bucket in 5 minutes'
               : undefined
           }
-          {...getInputProps('threshold')}
+          {...field('threshold')}
           error={errors.threshold}
         />
         <NumberInput
@@ -74,7 +75,7 @@ export function Condition({ form, rules, errors }: Props) {
           min={1}
           max={60}
           allowDecimal={false}
-          {...getInputProps('window_minutes')}
+          {...field('window_minutes')}
           error={errors.window_minutes}
         />
       </Group>
@@ -82,7 +83,7 @@ export function Condition({ form, rules, errors }: Props) {
         <NativeSelect
           label="Count"
           data={Object.entries(countedAs).map(([value, label]) => ({ value, label }))}
-          {...getInputProps('per')}
+          {...field('per')}
           error={errors.per}
         />
       )}

@@ -1,8 +1,8 @@
 import { NativeSelect, PasswordInput, Select, TextInput } from '@mantine/core';
-import type { UseFormReturnType } from '@mantine/form';
 import { useQuery } from '@tanstack/react-query';
 import { membersQuery, signInOptionsQuery } from '~/api/queries';
 import type { Alert } from '~/api/types';
+import type { fieldsOf } from '~/components/useSave';
 import type { AlertDraft } from './draft';
 import { formatNames } from './versions';
 
@@ -10,7 +10,9 @@ interface Props {
   tenant: string;
   /** null: a new alert. */
   alert: Alert | null;
-  form: UseFormReturnType<AlertDraft>;
+  draft: AlertDraft;
+  field: ReturnType<typeof fieldsOf<AlertDraft>>;
+  change: (part: Partial<AlertDraft>) => void;
   errors: Errors;
 }
 
@@ -18,18 +20,17 @@ interface Props {
 export type Errors = Partial<Record<'format' | 'url' | 'routing_key' | 'email', string>>;
 
 /** Where an alert is sent: the format, and the fields that it needs. */
-export function Destination({ tenant, alert, form, errors }: Props) {
-  const { values, getInputProps, setFieldValue } = form;
-  const { format } = values;
+export function Destination({ tenant, alert, draft, field, change, errors }: Props) {
+  const { format } = draft;
+  const kept = alert?.format === format ? (alert.url ?? undefined) : undefined;
   return (
     <>
       <NativeSelect
         label="Send to"
         data={Object.entries(formatNames).map(([value, label]) => ({ value, label }))}
-        {...getInputProps('format')}
+        {...field('format')}
         onChange={({ currentTarget: { value } }) => {
-          setFieldValue('format', value as AlertDraft['format']);
-          setFieldValue('url', value === alert?.format ? (alert.url ?? '') : '');
+          change({ format: value as AlertDraft['format'], url: '' });
         }}
         error={errors.format}
       />
@@ -37,16 +38,22 @@ export function Destination({ tenant, alert, form, errors }: Props) {
         <TextInput
           label={format === 'slack' ? 'Slack webhook' : 'Webhook'}
           description={
-            format === 'slack'
-              ? 'The URL of an incoming webhook. It is shown to nobody again'
-              : 'A public URL. It receives signed JSON by POST'
+            kept
+              ? `Now ${kept}. Leave it empty to keep it`
+              : format === 'slack'
+                ? 'The URL of an incoming webhook. It is shown to nobody again'
+                : 'A public URL. It receives signed JSON by POST, and is shown to nobody again'
           }
           placeholder={
-            format === 'slack' ? 'https://hooks.slack.com/services/…' : 'https://hooks.example.com/sluice'
+            kept
+              ? 'Unchanged'
+              : format === 'slack'
+                ? 'https://hooks.slack.com/services/…'
+                : 'https://hooks.example.com/sluice'
           }
-          required
+          required={!kept}
           withAsterisk={false}
-          {...getInputProps('url')}
+          {...field('url')}
           error={errors.url}
         />
       )}
@@ -58,17 +65,17 @@ export function Destination({ tenant, alert, form, errors }: Props) {
           required={alert?.format !== 'pagerduty'}
           withAsterisk={false}
           autoComplete="off"
-          {...getInputProps('routing_key')}
+          {...field('routing_key')}
           error={errors.routing_key ?? errors.url}
         />
       )}
-      {format === 'email' && <Recipient tenant={tenant} form={form} error={errors.email} />}
+      {format === 'email' && <Recipient tenant={tenant} field={field} error={errors.email} />}
     </>
   );
 }
 
 /** Mail goes to members only, so that nobody else is flooded. */
-function Recipient({ tenant, form, error }: Pick<Props, 'tenant' | 'form'> & { error?: string }) {
+function Recipient({ tenant, field, error }: Pick<Props, 'tenant' | 'field'> & { error?: string }) {
   const members = useQuery(membersQuery(tenant));
   const { data: options } = useQuery(signInOptionsQuery);
   const noMail = options?.mail === false;
@@ -76,17 +83,13 @@ function Recipient({ tenant, form, error }: Pick<Props, 'tenant' | 'form'> & { e
     <Select
       label="Member"
       description={
-        noMail
-          ? 'This installation sends no mail: no mail server is configured'
-          : 'Members who have proven their address'
+        noMail ? 'This installation sends no mail: no mail server is configured' : 'Members whose address is verified'
       }
       placeholder="Choose a member"
       searchable
       disabled={noMail}
-      data={(members.data ?? [])
-        .filter(({ proven, disabled }) => proven && !disabled)
-        .map(({ email }) => email)}
-      {...form.getInputProps('email')}
+      data={(members.data ?? []).filter(({ proven, disabled }) => proven && !disabled).map(({ email }) => email)}
+      {...field('email')}
       error={error}
     />
   );

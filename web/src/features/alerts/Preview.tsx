@@ -80,9 +80,7 @@ export function Preview({ tenant, condition, rules }: Props) {
 function sinceWhen({ since, counted_since, looked_back_to }: AlertPreview): string {
   if (looked_back_to) return `since ${shortTime(Date.parse(looked_back_to))}`;
   const first = Date.parse(counted_since ?? since);
-  return first - Date.parse(since) > hour
-    ? `since ${shortTime(first)}, when counts begin`
-    : 'in the last 7 days';
+  return first - Date.parse(since) > hour ? `since ${shortTime(first)}, when counts begin` : 'in the last 7 days';
 }
 
 /** Alerts are judged at the end of a minute, or now in the minute under way. */

@@ -13,15 +13,7 @@ import { plural, shortTime } from '~/domain/format';
 const hours = [1, 4, 8, 24, 72, 168];
 
 /** Silences an alert for a time. */
-export default function Silence({
-  tenant,
-  alert,
-  onClose,
-}: {
-  tenant: string;
-  alert: Alert;
-  onClose: () => void;
-}) {
+export default function Silence({ tenant, alert, onClose }: { tenant: string; alert: Alert; onClose: () => void }) {
   const queries = useQueryClient();
   const [length, setLength] = useState('1');
   const [reason, setReason] = useState('');
@@ -31,9 +23,7 @@ export default function Silence({
   async function save() {
     const until = new Date(end(serverNow())).toISOString();
     const params = { path: { tenant, alert_id: alert.alert_id }, header: ifMatch(etagOf(alert)) };
-    await body(
-      api.PUT('/api/v1/tenants/{tenant}/alerts/{alert_id}/silence', { params, body: { until, reason } }),
-    );
+    await body(api.PUT('/api/v1/tenants/{tenant}/alerts/{alert_id}/silence', { params, body: { until, reason } }));
     await changed(queries, tenant, 'alert');
     done(`Alert ${alert.name} silenced until ${shortTime(Date.parse(until))}`);
   }

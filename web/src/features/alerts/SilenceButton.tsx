@@ -4,7 +4,9 @@ import { lazy, Suspense, useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
 import type { Alert } from '~/api/types';
+import { useNow } from '~/components/Time';
 import { failed } from '~/components/toast';
+import { silenceOf } from './words';
 
 const Silence = lazy(() => import('./Silence'));
 
@@ -29,7 +31,8 @@ export function SilenceButton({ tenant, alert, inList }: Props) {
     onSuccess: () => changed(queries, tenant, 'alert'),
     onError: (error) => failed('Could not end the silence', error),
   });
-  const verb = alert.silence ? 'End silence' : 'Silence …';
+  const silence = silenceOf(alert, useNow(1000));
+  const verb = silence ? 'End silence' : 'Silence …';
   return (
     <>
       <Button
@@ -37,7 +40,7 @@ export function SilenceButton({ tenant, alert, inList }: Props) {
         size={inList ? 'xs' : undefined}
         aria-label={inList ? `${verb.replace(' …', '')} ${alert.name}` : undefined}
         loading={end.isPending}
-        onClick={() => (alert.silence ? end.mutate() : setAsking(true))}
+        onClick={() => (silence ? end.mutate() : setAsking(true))}
       >
         {verb}
       </Button>

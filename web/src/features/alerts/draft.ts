@@ -15,6 +15,7 @@ export interface AlertDraft {
   threshold: number | string;
   window_minutes: number | string;
   format: Alert['format'];
+  /** The whole URL, which the server does not tell; '' keeps it. */
   url: string;
   routing_key: string;
   email: string | null;
@@ -49,14 +50,14 @@ export function draftOf(alert: Alert | null, rule?: Rule): AlertDraft {
     threshold: alert?.threshold ?? suggestedThreshold(rule),
     window_minutes: alert?.window_minutes ?? 5,
     format: alert?.format ?? 'webhook',
-    url: alert?.url ?? '',
+    url: '',
     routing_key: '',
     email: alert?.email ?? null,
     is_active: alert?.is_active ?? true,
   };
 }
 
-/** What is sent of a draft: the destination of its format only, and a routing key only if one was typed. */
+/** What is sent of a draft: the destination of its format only, and a URL or routing key only if one was typed. */
 export function wantedBy(draft: AlertDraft): NewAlert {
   const { name, kind, per, format, url, routing_key, email, is_active } = draft;
   return {
@@ -67,7 +68,7 @@ export function wantedBy(draft: AlertDraft): NewAlert {
     threshold: Number(draft.threshold),
     window_minutes: Number(draft.window_minutes),
     format,
-    ...((format === 'webhook' || format === 'slack') && { url }),
+    ...((format === 'webhook' || format === 'slack') && url !== '' && { url }),
     ...(format === 'pagerduty' && routing_key !== '' && { routing_key }),
     ...(format === 'email' && { email: email ?? '' }),
     is_active,

@@ -1,11 +1,8 @@
-import type { Alert, NewAlert, Rule } from '~/api/types';
-import type { Versions } from '~/components/ConflictDialog';
+import type { Alert, Rule } from '~/api/types';
 import { plural } from '~/domain/format';
 import { ruleLabel } from '~/domain/rule';
+import { type AlertDraft, everyRule } from './draft';
 import { countedText, kindNames } from './words';
-
-/** The fields of the form of an alert. */
-export type AlertFields = NewAlert;
 
 export const formatNames = {
   webhook: 'Webhook',
@@ -25,26 +22,33 @@ export const countedAs = {
   subject: 'Each user or address by itself',
 } as const;
 
-/** Mine and theirs, field by field. */
-export function alertVersions(mine: AlertFields, theirs: Alert, rules: Rule[]): Versions[] {
-  const ruleOf = ({ rule_id }: AlertFields | Alert) => {
-    if (rule_id === null) return 'any rule';
-    const rule = rules.find((one) => one.rule_id === rule_id);
-    return rule ? ruleLabel(rule) : `rule ${rule_id}`;
-  };
-  const row = (label: string, text: (of: AlertFields | Alert) => string) => ({
-    label,
-    mine: text(mine),
-    theirs: text(theirs),
-  });
-  return [
-    row('Name', ({ name }) => name),
-    row('When', ({ kind = 'denials' }) => kindNames[kind]),
-    row('Rule', ruleOf),
-    row('Threshold', ({ kind = 'denials', threshold }) => countedText(kind, threshold)),
-    row('Within', ({ window_minutes }) => plural(window_minutes, 'minute')),
-    row('Count', ({ per }) => countedAs[per]),
-    row('Send to', destinationOf),
-    row('State', ({ is_active }) => (is_active ? 'on' : 'off')),
-  ];
+/** A field with its label, as a lost race shows it. The server tells the end of no URL, so an empty one is the saved. */
+export function sayField(
+  field: keyof AlertDraft,
+  draft: AlertDraft,
+  rules: Rule[],
+  saved: Alert | null,
+): [string, string] {
+  switch (field) {
+    case 'name':
+      return ['Name', draft.name];
+    case 'kind':
+      return ['When', kindNames[draft.kind]];
+    case 'rule_id': {
+      const rule = rules.find(({ rule_id }) => String(rule_id) === draft.rule_id);
+      return ['Rule', rule ? ruleLabel(rule) : draft.rule_id === everyRule ? 'any rule' : `rule ${draft.rule_id}`];
+    }
+    case 'threshold':
+      return ['Threshold', countedText(draft.kind, Number(draft.threshold))];
+    case 'window_minutes':
+      return ['Within', plural(Number(draft.window_minutes), 'minute')];
+    case 'per':
+      return ['Count', countedAs[draft.per]];
+    case 'is_active':
+      return ['State', draft.is_active ? 'on' : 'off'];
+    default: {
+      const url = draft.url || (saved?.format === draft.format ? saved.url : null);
+      return ['Send to', destinationOf({ format: draft.format, email: draft.email, url })];
+    }
+  }
 }

@@ -53,6 +53,11 @@ export function conditionOf({ kind, threshold, per, window_minutes }: Condition,
   }
 }
 
+/** The silence of an alert, unless it is over. */
+export function silenceOf({ silence }: Alert, now: number): Alert['silence'] {
+  return silence && Date.parse(silence.until) > now ? silence : null;
+}
+
 /** The outcome of a delivery. */
 export function outcomeOf({ state, is_under_way }: AlertDelivery): { tone: Tone; word: string } {
   switch (state) {

@@ -54,8 +54,7 @@ export function Crossings({ tenant, which, rules }: Props) {
 }
 
 function noneYet(which: WhichCrossings, rules: Rule[] | undefined): string {
-  if ('user' in which)
-    return 'No crossings. Quota rules that note them, such as at 80 and 100 %, record them here.';
+  if ('user' in which) return 'No crossings. Quota rules that note them, such as at 80 and 100 %, record them here.';
   const shares = rules?.[0]?.notify_at ?? [];
   return shares.length === 0
     ? 'This rule notes no crossings. Enter shares such as 80, 100 in its limit.'

@@ -39,6 +39,7 @@ export function MatchedRules({ tenant, explanation }: Props) {
               <td>
                 <RuleLink tenant={tenant} id={row.rule.rule_id} rule={row.rule} />
                 <span className={styles.limit}>{limitOf(row.rule)}</span>
+                {row.rule.at_gateway && <span className={styles.limit}>{atGateway[row.rule.at_gateway]}</span>}
               </td>
               <td>
                 <Result {...row} />
@@ -76,13 +77,15 @@ export function Headers({ explanation: { headers } }: Pick<Props, 'explanation'>
   if (headers.length === 0) return null;
   return (
     <Card title="Headers" lead="For clients that do not read the body.">
-      <CodeBlock
-        label="Response headers"
-        code={headers.map(({ name, value }) => `${name}: ${value}`).join('\n')}
-      />
+      <CodeBlock label="Response headers" code={headers.map(({ name, value }) => `${name}: ${value}`).join('\n')} />
     </Card>
   );
 }
+
+const atGateway: Record<NonNullable<MatchedTier['rule']['at_gateway']>, string> = {
+  denies_delays: 'Gateways cannot wait: there it denies what it would delay.',
+  not_applied: 'Not applied at gateways: they do not say when a request ends.',
+};
 
 function limitOf({ action, limit_text, overridden, share_percent }: MatchedTier['rule']): string {
   if (action !== 'limit') return actionLabels[action];

@@ -125,12 +125,7 @@ export function KeyList({ room, keys, own, title, lead, empty }: Props) {
                   onRevoke={(key) => setOpen({ act: 'revoke', key })}
                 />
               )}
-              <DataTable
-                label={title}
-                columns={columns}
-                rows={all ? items : live}
-                rowKey={({ key_id }) => key_id}
-              />
+              <DataTable label={title} columns={columns} rows={all ? items : live} rowKey={({ key_id }) => key_id} />
               {ended > 0 && (
                 <Button variant="subtle" color="gray" m={8} onClick={() => setAll(!all)}>
                   {all ? 'Hide' : 'Show'} {plural(ended, 'inactive key')}
@@ -142,13 +137,7 @@ export function KeyList({ room, keys, own, title, lead, empty }: Props) {
       </Query>
       {open?.act === 'new' && <NewKey room={room} onClose={close} onCreated={setCreated} />}
       {open?.act === 'rotate' && (
-        <RotateKey
-          room={room}
-          item={open.key}
-          label={labelOf(open.key)}
-          onClose={close}
-          onCreated={setCreated}
-        />
+        <RotateKey room={room} item={open.key} label={labelOf(open.key)} onClose={close} onCreated={setCreated} />
       )}
       <RevokeKey
         room={room}
@@ -175,8 +164,8 @@ function Expiring({ keys, now, labelOf }: { keys: Key[]; now: number; labelOf: (
   return (
     <p className={styles.notice} role="status">
       <IconAlert size={15} aria-hidden />
-      {plural(soon.length, 'key')} will expire within {soonDays} days: {soon.map(labelOf).join(', ')}. Rotate
-      what is still in use.
+      {plural(soon.length, 'key')} will expire within {soonDays} days: {soon.map(labelOf).join(', ')}. Rotate what is
+      still in use.
     </p>
   );
 }
@@ -227,10 +216,7 @@ function Acts({ item, label, onOpen }: { item: Key; label: string; onOpen: (open
         </ActionIcon>
       </Menu.Target>
       <Menu.Dropdown>
-        <Menu.Item
-          leftSection={<IconRefresh size={15} />}
-          onClick={() => onOpen({ act: 'rotate', key: item })}
-        >
+        <Menu.Item leftSection={<IconRefresh size={15} />} onClick={() => onOpen({ act: 'rotate', key: item })}>
           Rotate …
         </Menu.Item>
         <Menu.Item leftSection={<IconBan size={15} />} onClick={() => onOpen({ act: 'revoke', key: item })}>

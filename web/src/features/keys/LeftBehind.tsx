@@ -23,8 +23,8 @@ export function LeftBehind({ room, keys, own, labelOf, onRevoke }: Props) {
     <div className={styles.left} role="status">
       <p>
         <IconAlert size={15} aria-hidden />
-        {plural(keys.length, 'key')} made by people who have left{' '}
-        {keys.length === 1 ? 'still works' : 'still work'}. They may have a copy.
+        {plural(keys.length, 'key')} made by people who have left {keys.length === 1 ? 'still works' : 'still work'}.
+        They may have a copy.
       </p>
       <ul>
         {keys.map((key) => (

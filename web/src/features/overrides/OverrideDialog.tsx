@@ -1,11 +1,10 @@
 import { Button, TextInput } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
-import { useId, useState } from 'react';
+import { useState } from 'react';
 import type { Override, Rule, User } from '~/api/types';
 import { userQuery } from '~/api/user';
 import { ChoiceField } from '~/components/ChoiceField';
-import { Dialog } from '~/components/Dialog';
 import { ruleLabel } from '~/domain/rule';
 import type { Subject } from './draft';
 import { OverrideEditor } from './OverrideEditor';
@@ -28,7 +27,6 @@ interface Props {
 export function OverrideDialog({ tenant, user: given, rules, rule: first, saved, onClose }: Props) {
   const [chosen, setChosen] = useState(first);
   const [typed, setTyped] = useState('');
-  const form = useId();
   const known = useUser(tenant, given || rules.length === 1 ? '' : typed.trim());
   const user: Subject = given ?? { user_id: typed.trim(), plan: known?.plan };
   const denying = known && denyingRule(rules, known);
@@ -37,15 +35,20 @@ export function OverrideDialog({ tenant, user: given, rules, rule: first, saved,
   const over = saved.find(({ rule_id, user_id }) => rule_id === rule.rule_id && user_id === user.user_id);
   const offered = rules.find(({ rule_id }) => rule_id === denying && rule_id !== rule.rule_id);
   const missing = chosen !== undefined && chosen !== rule.rule_id;
-  const whom = given ? ` for user ${given.user_id}` : '';
   return (
-    <Dialog onClose={onClose} size={520} title={`${over ? 'Edit' : 'New'} override${whom}`}>
+    <OverrideEditor
+      tenant={tenant}
+      user={user}
+      named={given !== undefined}
+      rule={rule}
+      saved={over}
+      onBegin={() => setChosen((before) => before ?? rule.rule_id)}
+      onClose={onClose}
+    >
       {!given && (
         <TextInput
           label="User"
-          mb={16}
           required
-          form={form}
           data-autofocus
           value={typed}
           onChange={(event) => setTyped(event.currentTarget.value)}
@@ -68,19 +71,7 @@ export function OverrideDialog({ tenant, user: given, rules, rule: first, saved,
           </Button>
         </p>
       )}
-      {/* Another rule begins another draft, so the rule stays once the draft is begun. */}
-      <OverrideEditor
-        key={rule.rule_id}
-        id={form}
-        tenant={tenant}
-        user={user}
-        named={given !== undefined}
-        rule={rule}
-        saved={over}
-        onBegin={() => setChosen((before) => before ?? rule.rule_id)}
-        onClose={onClose}
-      />
-    </Dialog>
+    </OverrideEditor>
   );
 }
 
@@ -97,8 +88,7 @@ function firstFor(rules: Rule[], { plan }: Subject): Rule {
 
 /** The rules as choices; those that apply to the user's plan, where it is known, come first. */
 function choicesOf(rules: Rule[], { plan }: Subject) {
-  const items = (some: Rule[]) =>
-    some.map((rule) => ({ value: String(rule.rule_id), label: ruleLabel(rule) }));
+  const items = (some: Rule[]) => some.map((rule) => ({ value: String(rule.rule_id), label: ruleLabel(rule) }));
   if (plan === undefined) return items(rules);
   return [
     {

@@ -11,8 +11,9 @@ import { Outcome } from '~/components/Outcome';
 import { Query } from '~/components/Query';
 import { RuleLink, RuleName } from '~/components/RuleLink';
 import { ShowMore } from '~/components/ShowMore';
-import { RelativeTime } from '~/components/Time';
+import { RelativeTime, useNow } from '~/components/Time';
 import { done } from '~/components/toast';
+import { hasExpired } from '~/domain/group';
 import { limitSentence } from '~/domain/rate';
 import { overridden } from './draft';
 import { overridesQuery, removeOverride, type Which } from './queries';
@@ -68,16 +69,12 @@ export function OverrideTable({ tenant, which, rules, without, edit, onEdit, non
               columns={columns}
               rows={rows}
               rowKey={keyOf}
-              to={(override) =>
-                without === 'user' ? ruleAddress(tenant, override) : userAddress(tenant, override)
-              }
+              to={(override) => (without === 'user' ? ruleAddress(tenant, override) : userAddress(tenant, override))}
             />
           ) : (
             !list.hasNextPage && none
           )}
-          {(list.hasNextPage || (rows.length > 0 && !without)) && (
-            <ShowMore list={list} rows={rows} noun="override" />
-          )}
+          {(list.hasNextPage || (rows.length > 0 && !without)) && <ShowMore list={list} rows={rows} noun="override" />}
           <ConfirmAction
             opened={removingKey !== null}
             onClose={() => setRemoving(null)}
@@ -155,8 +152,9 @@ const columnsOf = (tenant: string, rules: Rule[], without?: 'user' | 'rule'): Co
   },
 ];
 
-function Ends({ override: { expires_at, expired } }: { override: Override }) {
-  if (expired) return <Outcome tone="neutral">Expired</Outcome>;
+function Ends({ override: { expires_at } }: { override: Override }) {
+  const now = useNow(1000);
+  if (hasExpired({ expires_at }, now)) return <Outcome tone="neutral">Expired</Outcome>;
   return expires_at === null ? <span className="soft">Never</span> : <RelativeTime at={expires_at} />;
 }
 

@@ -1,6 +1,7 @@
 import { serverNow } from '~/api/clock';
 import type { Override, OverrideLimit, Rule } from '~/api/types';
 import { exactTime } from '~/domain/format';
+import { hasExpired } from '~/domain/group';
 import { hasRate, type Limit, limitSentence, shapeOf, times } from '~/domain/rate';
 import { type Expiry, expiresAt, expiryOf } from './expiry';
 
@@ -16,9 +17,8 @@ const aDay: Expiry = { length: '1d', until: '' };
 /** The saved override, or twice the rule's limit for a day. An expired override begins another day. */
 export function beginOverride(rule: Rule, saved: Override | undefined): OverrideDraft {
   if (!saved) return { limit: times(rule, 2), reason: '', expiry: aDay };
-  const { reason, expires_at, expired } = saved;
-  const expiry = expired ? aDay : expiryOf(expires_at);
-  return { limit: overridden(rule, saved), reason, expiry };
+  const expiry = hasExpired(saved, serverNow()) ? aDay : expiryOf(saved.expires_at);
+  return { limit: overridden(rule, saved), reason: saved.reason, expiry };
 }
 
 /** The limit of a user with an override: its amounts, in the rule's kind of limit. */
@@ -52,22 +52,21 @@ export function endInWords(expires_at: string | null | undefined): string {
   return expires_at ? exactTime(Date.parse(expires_at)) : 'Never';
 }
 
-/** Mine and theirs, field by field; null: they removed the override, so the rule's limit holds. */
-export function overrideVersions(rule: Rule, mine: OverrideDraft, theirs: Override | null) {
-  const saved = theirs && limitSentence(overridden(rule, theirs));
-  return [
-    {
-      label: 'Limit',
-      mine: limitSentence(mine.limit),
-      theirs: saved ?? `No override: ${limitSentence(rule)}`,
-    },
-    { label: 'Reason', mine: mine.reason.trim(), theirs: theirs?.reason ?? '–' },
-    {
-      label: 'Ends',
-      mine: endInWords(expiresAt(mine.expiry, serverNow())),
-      theirs: theirs ? endInWords(theirs.expires_at) : '–',
-    },
-  ];
+/** A field with its label, as a lost race shows it; theirs is null if they removed the override. */
+export function sayField(
+  field: keyof OverrideDraft,
+  { limit, reason, expiry }: OverrideDraft,
+  rule: Rule,
+  theirs?: Override | null,
+): [string, string] {
+  switch (field) {
+    case 'limit':
+      return ['Limit', theirs === null ? `No override: ${limitSentence(rule)}` : limitSentence(limit)];
+    case 'reason':
+      return ['Reason', theirs === null ? '–' : reason.trim()];
+    default:
+      return ['Ends', theirs === null ? '–' : endInWords(expiresAt(expiry, serverNow()))];
+  }
 }
 
 /** Whom an override is for; the plan is undefined where it is not known. */
@@ -78,9 +77,9 @@ export interface Subject {
 
 /** Why an override changes nothing, or not everything, for a user; null if it simply applies. */
 export function withoutEffect(rule: Rule, user?: Subject): string | null {
+  if (hasExpired(rule, serverNow())) return 'The rule has ended. The override has no effect.';
   if (!rule.is_active) return 'The rule is off. The override has no effect until the rule is on.';
-  if (rule.mode === 'shadow')
-    return 'The rule is in shadow mode: it denies nothing, with or without an override.';
+  if (rule.mode === 'shadow') return 'The rule is in shadow mode: it denies nothing, with or without an override.';
   if (user?.plan !== undefined && rule.plan !== null && rule.plan !== user.plan) {
     const on = user.plan === null ? 'on no plan' : `on ${user.plan}`;
     return `User ${user.user_id} is ${on}, so the override applies only to checks that name the plan ${rule.plan}.`;

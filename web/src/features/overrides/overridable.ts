@@ -1,4 +1,6 @@
+import { serverNow } from '~/api/clock';
 import type { Rule, User } from '~/api/types';
+import { isOn } from '~/domain/group';
 import { splitsByUser } from '~/domain/pattern';
 
 const hour = 3_600_000;
@@ -20,7 +22,7 @@ export function isOverridable({ action, key_pattern }: Rule): boolean {
 export function overridableRules(rules: Rule[], user: Pick<User, 'plan' | 'overrides'>): Rule[] {
   const hasOverride = (rule: Rule) => user.overrides.some(({ rule_id }) => rule_id === rule.rule_id);
   return rules
-    .filter((rule) => isOverridable(rule) && (rule.is_active || hasOverride(rule)))
+    .filter((rule) => isOverridable(rule) && (isOn(rule, serverNow()) || hasOverride(rule)))
     .toSorted((a, b) => Number(applies(b, user.plan)) - Number(applies(a, user.plan)));
 }
 
@@ -28,10 +30,7 @@ export function overridableRules(rules: Rule[], user: Pick<User, 'plan' | 'overr
  * The enforced one of these rules that denied the user most in the hour before its last denial, if any did. A rule that
  * denied once a moment ago does not hide the one that denies all the time.
  */
-export function denyingRule(
-  rules: Rule[],
-  { recent_violations }: Pick<User, 'recent_violations'>,
-): number | undefined {
+export function denyingRule(rules: Rule[], { recent_violations }: Pick<User, 'recent_violations'>): number | undefined {
   const denials = recent_violations.filter(
     ({ mode, rule_id }) => mode === 'enforce' && rules.some((rule) => rule.rule_id === rule_id),
   );

@@ -23,8 +23,7 @@ function endingSoon(): Filter {
 }
 
 function filterOf({ ends, rule, prefix, user }: Which): Filter {
-  const byEnd: Filter =
-    ends === 'soon' ? endingSoon() : ends === 'expired' ? { sort: 'end', expired: true } : {};
+  const byEnd: Filter = ends === 'soon' ? endingSoon() : ends === 'expired' ? { sort: 'end', expired: true } : {};
   return { ...byEnd, rule_id: rule, prefix, user_id: user };
 }
 
@@ -46,8 +45,7 @@ export const overridesQuery = (tenant: string, which: Which) => {
       );
       return { ...page, filter };
     },
-    getNextPageParam: ({ next_cursor, filter }) =>
-      next_cursor ? { filter, cursor: next_cursor } : undefined,
+    getNextPageParam: ({ next_cursor, filter }) => (next_cursor ? { filter, cursor: next_cursor } : undefined),
     placeholderData: keepSame(queryKey),
     refetchInterval: user === undefined ? false : 5_000,
   });

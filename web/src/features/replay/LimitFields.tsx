@@ -36,12 +36,7 @@ export function LimitFields({ rules, rule, limit, wrong, onRule, onLimit }: Prop
   );
 }
 
-function Numbers({
-  rule,
-  limit,
-  wrong,
-  onLimit,
-}: { rule: Rule; limit: Limit } & Pick<Props, 'wrong' | 'onLimit'>) {
+function Numbers({ rule, limit, wrong, onLimit }: { rule: Rule; limit: Limit } & Pick<Props, 'wrong' | 'onLimit'>) {
   const problems = limitProblems(limit);
   return (
     <div>

@@ -93,11 +93,7 @@ export function StartReplay({ tenant, candidate, title, begin = {}, onClose, onS
       <Dialog title="Replay started" onClose={onClose} size={440}>
         <p>It runs in the background. What you edit here stays.</p>
         <p>
-          <Link
-            to="/t/$tenant/replays/$replay"
-            params={{ tenant, replay: String(started.replay_id) }}
-            target="_blank"
-          >
+          <Link to="/t/$tenant/replays/$replay" params={{ tenant, replay: String(started.replay_id) }} target="_blank">
             Open the replay in a new tab
           </Link>
         </p>
@@ -160,9 +156,7 @@ export function StartReplay({ tenant, candidate, title, begin = {}, onClose, onS
               />
             </>
           )}
-          {recording && (
-            <TimeFields draft={time} recording={recording} error={wrong('/since')} onChange={setTime} />
-          )}
+          {recording && <TimeFields draft={time} recording={recording} error={wrong('/since')} onChange={setTime} />}
           <NativeSelect
             label="Sample"
             description="A sample is faster, and its figures have an error"

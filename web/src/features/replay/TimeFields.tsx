@@ -36,11 +36,7 @@ export function TimeFields({ draft, recording, error, onChange }: Props) {
       {isOwn && (
         <div className={styles.ends}>
           <MomentField label="From" value={draft.from} onChange={(from) => onChange({ ...draft, from })} />
-          <MomentField
-            label="Until"
-            value={draft.until}
-            onChange={(until) => onChange({ ...draft, until })}
-          />
+          <MomentField label="Until" value={draft.until} onChange={(until) => onChange({ ...draft, until })} />
         </div>
       )}
       <Input.Description mt={4}>

@@ -23,11 +23,8 @@ export const replaysQuery = (tenant: string) =>
     queryKey: tenantKey(tenant, 'replays'),
     queryFn: async ({ signal }) => {
       const query = { limit: 100 };
-      return (
-        await body(
-          api.GET('/api/v1/tenants/{tenant}/replays', { params: { path: { tenant }, query }, signal }),
-        )
-      ).items;
+      return (await body(api.GET('/api/v1/tenants/{tenant}/replays', { params: { path: { tenant }, query }, signal })))
+        .items;
     },
     refetchInterval: ({ state: { data } }) => (data?.some(isUnderWay) ? 2_000 : false),
   });

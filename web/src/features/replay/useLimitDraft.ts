@@ -44,10 +44,7 @@ function limitToBegin(rule: Rule, begin: ReplaysSearch): Limit {
   return { ...present, ...rate, burst_capacity: begin.burst ?? burst_capacity };
 }
 
-function candidateOf(
-  rule: Rule,
-  { rate_per_second, rate_unit, burst_capacity }: Limit,
-): Pick<NewReplay, 'rules'> {
+function candidateOf(rule: Rule, { rate_per_second, rate_unit, burst_capacity }: Limit): Pick<NewReplay, 'rules'> {
   return {
     rules: [newRuleOf({ ...rule, rate_per_second, rate_unit, burst_capacity, is_active: true })],
   };

@@ -1,18 +1,17 @@
-import { Button, Checkbox, Group, SegmentedControl } from '@mantine/core';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { Checkbox, SegmentedControl } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { serverNow } from '~/api/clock';
-import { isStatus, ProblemError, sentence } from '~/api/problem';
+import { isStatus } from '~/api/problem';
 import type { NewScheduledRule, ScheduledChange } from '~/api/types';
-import { Dialog } from '~/components/Dialog';
+import { FormDialog } from '~/components/FormDialog';
 import { MomentField } from '~/components/MomentField';
 import { done } from '~/components/toast';
 import { moment, plural } from '~/domain/format';
-import { whenWords } from '~/domain/scheduled';
+import { refusal, whenWords } from '~/domain/scheduled';
 import { fieldMoment, fieldText } from '~/domain/zone';
-import styles from './scheduled.module.css';
 
 interface Props {
   tenant: string;
@@ -26,7 +25,7 @@ interface Props {
   onClose: () => void;
   onScheduled: () => void;
   /** Somebody else changed a rule. Without it the dialog says so. */
-  onRaceLost?: () => void;
+  onRaceLost?: () => unknown;
 }
 
 const hour = 3_600_000;
@@ -45,10 +44,15 @@ export function ScheduleDialog(props: Props) {
   const [end, setEnd] = useState(() => fieldText(next.end ?? next.start + 24 * hour));
   const isNow = begins === 'now';
   const isBack = back || isNow;
-  const [from, until] = [isNow ? serverNow() : fieldMoment(start), fieldMoment(end)];
-  const schedule = useMutation({
-    mutationFn: () =>
-      body(
+  // A field knows no seconds, and no two hours of one name. A time that was not edited stays what it is.
+  const momentOf = (text: string, saved: number | null) =>
+    saved !== null && text === fieldText(saved) ? saved : fieldMoment(text);
+  const [from, until] = [isNow ? serverNow() : momentOf(start, next.start), momentOf(end, next.end)];
+  const many = rules.length > 1;
+
+  async function schedule() {
+    try {
+      const change = await body(
         api.POST('/api/v1/tenants/{tenant}/scheduled-changes', {
           params: { path: { tenant } },
           body: {
@@ -58,24 +62,21 @@ export function ScheduleDialog(props: Props) {
             replaces: replaces?.change_id,
           },
         }),
-      ),
-    onSuccess: async (change) => {
+      );
       await changed(queries, tenant, 'scheduled_change', 'rule');
       done(
         change.state === 'in_force'
           ? `Changed until ${moment(until)}. It takes effect within 2 s`
           : `Change scheduled: ${whenWords(change)}`,
       );
-      onScheduled();
-    },
-    onError: (error) => isStatus(error, 412) && onRaceLost?.(),
-  });
-  const error = schedule.error;
-  const field = (pointer: string) => (error instanceof ProblemError ? error.field(pointer) : undefined);
-  const isPlaced = field('/starts_at') ?? field('/ends_at');
-  const many = rules.length > 1;
+    } catch (error) {
+      if (isStatus(error, 412)) await onRaceLost?.();
+      throw refusal(error);
+    }
+  }
+
   return (
-    <Dialog
+    <FormDialog
       onClose={onClose}
       title={
         replaces
@@ -85,64 +86,46 @@ export function ScheduleDialog(props: Props) {
             : 'Schedule this change'
       }
       size={560}
-      pending={schedule.isPending}
+      verb={isNow ? 'Change now' : replaces ? 'Save' : 'Schedule'}
+      disabled={disabled || Number.isNaN(from) || (isBack && !(until > from))}
+      save={schedule}
+      onSaved={onScheduled}
     >
-      <form
-        className={styles.form}
-        onSubmit={(event) => {
-          event.preventDefault();
-          schedule.mutate();
-        }}
-      >
-        {children}
-        <SegmentedControl
-          fullWidth
-          aria-label="Start"
-          data={[
-            { value: 'later', label: 'At a time' },
-            { value: 'now', label: 'Now, for a time' },
-          ]}
-          value={begins}
-          onChange={(value) => setBegins(value as 'later' | 'now')}
-        />
-        {!isNow && (
-          <>
-            <MomentField
-              label="Starts"
-              value={start}
-              error={field('/starts_at')}
-              onChange={(text) => setStart(text)}
-            />
-            <Checkbox
-              label={many ? 'Take them back' : 'Take it back'}
-              checked={back}
-              onChange={(event) => setBack(event.currentTarget.checked)}
-            />
-          </>
-        )}
-        {isBack && (
-          <MomentField label="Ends" value={end} error={field('/ends_at')} onChange={(text) => setEnd(text)} />
-        )}
-        <p className="soft">{many ? ofMany(isBack) : ofOne(isBack)}</p>
-        {error && !isPlaced && (
-          <p role="alert" className={styles.error}>
-            {sentence(error)}
-          </p>
-        )}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose} disabled={schedule.isPending}>
-            Cancel
-          </Button>
-          <Button
-            type="submit"
-            loading={schedule.isPending}
-            disabled={disabled || Number.isNaN(from) || (isBack && !(until > from))}
-          >
-            {isNow ? 'Change now' : replaces ? 'Save' : 'Schedule'}
-          </Button>
-        </Group>
-      </form>
-    </Dialog>
+      {(wrong) => (
+        <>
+          {children}
+          <SegmentedControl
+            fullWidth
+            aria-label="Start"
+            data={[
+              { value: 'later', label: 'At a time' },
+              { value: 'now', label: 'Now, for a time' },
+            ]}
+            value={begins}
+            onChange={(value) => setBegins(value as 'later' | 'now')}
+          />
+          {!isNow && (
+            <>
+              <MomentField
+                label="Starts"
+                value={start}
+                error={wrong('/starts_at')}
+                onChange={(text) => setStart(text)}
+              />
+              <Checkbox
+                label={many ? 'Take them back' : 'Take it back'}
+                checked={back}
+                onChange={(event) => setBack(event.currentTarget.checked)}
+              />
+            </>
+          )}
+          {isBack && (
+            <MomentField label="Ends" value={end} error={wrong('/ends_at')} onChange={(text) => setEnd(text)} />
+          )}
+          <p className="soft">{many ? ofMany(isBack) : ofOne(isBack)}</p>
+        </>
+      )}
+    </FormDialog>
   );
 }
 

@@ -24,8 +24,7 @@ export const defaultRange = '7d';
 /** Sets filters, which live in the address. */
 export function useSet() {
   const navigate = useNavigate();
-  return (more: Partial<SecuritySearch>) =>
-    navigate({ to: '.', search: (old: object) => ({ ...old, ...more }) });
+  return (more: Partial<SecuritySearch>) => navigate({ to: '.', search: (old: object) => ({ ...old, ...more }) });
 }
 
 export function KindFilter({ kinds }: { kinds: typeof securityKinds }) {
@@ -82,10 +81,7 @@ export function Events({
   none: string;
   /** Leaves the tenant out. */
   ofTenant?: boolean;
-  read: (
-    query: Filter & Span & { limit: number; cursor?: string },
-    signal: AbortSignal,
-  ) => Promise<SecurityEventList>;
+  read: (query: Filter & Span & { limit: number; cursor?: string }, signal: AbortSignal) => Promise<SecurityEventList>;
 }) {
   const range = useTimeRange(defaultRange);
   const events = useInfiniteQuery({
@@ -104,9 +100,7 @@ export function Events({
         const rows = pages.flatMap(({ items }) => items);
         if (rows.length === 0) {
           return (
-            <EmptyState title="No results">
-              {isFiltered(filter) ? 'Remove a filter to see more.' : none}
-            </EmptyState>
+            <EmptyState title="No results">{isFiltered(filter) ? 'Remove a filter to see more.' : none}</EmptyState>
           );
         }
         return (

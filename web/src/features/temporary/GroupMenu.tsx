@@ -72,9 +72,7 @@ export function GroupMenu({ tenant, group, denied, label, onRaise }: Props) {
               </Menu.Item>
             );
           })}
-          {group.by === 'user' && onRaise !== null && (
-            <Raise tenant={tenant} user={group.value} onRaise={onRaise} />
-          )}
+          {group.by === 'user' && onRaise !== null && <Raise tenant={tenant} user={group.value} onRaise={onRaise} />}
         </Menu.Dropdown>
       </Menu>
       {action && (

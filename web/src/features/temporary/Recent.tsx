@@ -7,7 +7,5 @@ export function Recent({ tenant, group: { by, value } }: { tenant: string; group
   const { data } = useQuery(recentDenialsQuery(tenant, by));
   if (!data) return null;
   const denied = data.get(value);
-  return (
-    <p>Now: {denied ? `${denied} of this ${groupNouns[by]} are denied` : 'no denials'} (last 5 minutes).</p>
-  );
+  return <p>Now: {denied ? `${denied} of this ${groupNouns[by]} are denied` : 'no denials'} (last 5 minutes).</p>;
 }

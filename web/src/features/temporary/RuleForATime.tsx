@@ -3,6 +3,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
+import { isStatus } from '~/api/problem';
 import { ruleQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { BurstInput } from '~/components/BurstInput';
@@ -18,15 +19,9 @@ import { plural, shortTime } from '~/domain/format';
 import { newRuleOf } from '~/domain/newRule';
 import { hasRate, limitProblems, sameLimit } from '~/domain/rate';
 import { ruleLabel } from '~/domain/rule';
+import { refusal } from '~/domain/scheduled';
 import { lengths } from './draft';
-import {
-  actionsOf,
-  changeOfRule,
-  limitToBegin,
-  type RuleAction,
-  ruleConsequence,
-  ruleVerbs,
-} from './ruleDraft';
+import { actionsOf, changeOfRule, limitToBegin, type RuleAction, ruleConsequence, ruleVerbs } from './ruleDraft';
 import styles from './temporary.module.css';
 import { useOpenRule } from './useOpenRule';
 
@@ -95,7 +90,12 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
           ends_in_seconds: Number(minutes) * 60,
         },
       }),
-    );
+    ).catch(async (error) => {
+      if (!isStatus(error, 412)) throw refusal(error);
+      // The dialog then shows the rule as it is now, and a second press changes that.
+      await queries.refetchQueries(ruleQuery(tenant, rule.rule_id), { throwOnError: true });
+      throw new Error('Somebody else changed this rule meanwhile. Press again to change it as it is now.');
+    });
     await changed(queries, tenant, 'scheduled_change', 'rule');
     done(`Changed until ${shortTime(Date.parse(made.ends_at ?? ''))}. All checks follow within 2 s`, {
       label: 'Open the rule',
@@ -156,12 +156,6 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
               <Effect tenant={tenant} question={{ rules: [newRuleOf({ ...rule, ...change } as Rule)] }} />
             )}
           </div>
-          {field('/rules/0') && (
-            <p role="alert" className={styles.error}>
-              Another change of this rule is scheduled for a part of this time. End or cancel it on the{' '}
-              <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} /> page.
-            </p>
-          )}
         </>
       )}
     </FormDialog>

@@ -59,10 +59,7 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
   const problems = limitProblems(draft.limit);
   const wrong = draft.action === 'limit' && Object.keys(problems).length > 0;
   const { by, value } = group;
-  const allBypasses = useMemo(
-    () => matching(rules.data ?? [], { by, value }, 'bypass'),
-    [rules.data, by, value],
-  );
+  const allBypasses = useMemo(() => matching(rules.data ?? [], { by, value }, 'bypass'), [rules.data, by, value]);
   const opens = useMemo(() => opened(rules.data ?? [], { by, value }), [rules.data, by, value]).filter(
     (rule) => rule.rule_id !== saved?.rule_id && !hasExpired(rule, now),
   );
@@ -80,9 +77,7 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
       const { data = [] } = await rules.refetch();
       const theirs = savedRule(data, group);
       if (!theirs) throw error;
-      throw new Error(
-        `Somebody else changed this ${groupNouns[by]} meanwhile. Press again to replace what they did.`,
-      );
+      throw new Error(`Somebody else changed this ${groupNouns[by]} meanwhile. Press again to replace what they did.`);
     });
     await changed(queries, tenant, 'rule');
     const end = shortTime(Date.parse(rule.expires_at ?? ''));
@@ -147,8 +142,7 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
             {bypasses.length > 0 && <BypassNote tenant={tenant} group={group} bypasses={bypasses} />}
             {denied !== undefined && (
               <p>
-                In the time that is shown, {plural(denied, 'check')} of this {groupNouns[group.by]} were
-                denied.
+                In the time that is shown, {plural(denied, 'check')} of this {groupNouns[group.by]} were denied.
               </p>
             )}
             <Recent tenant={tenant} group={group} />

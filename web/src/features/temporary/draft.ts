@@ -50,9 +50,7 @@ export function groupName({ by, value }: Group): string {
 export function consequence({ action }: Draft, group: Group): string {
   const { by } = group;
   const all =
-    by === 'endpoint'
-      ? 'Every check of this endpoint, of all users,'
-      : `Every check of this ${groupNouns[by]}`;
+    by === 'endpoint' ? 'Every check of this endpoint, of all users,' : `Every check of this ${groupNouns[by]}`;
   switch (action) {
     case 'block':
       return `${all} is denied.`;
@@ -85,7 +83,5 @@ export function changeOf(draft: Draft) {
 /** The temporary rule that a group has already, expired or not. */
 export function savedRule(rules: Rule[], group: Group): Rule | undefined {
   const pattern = groupPattern(group);
-  return rules.find(
-    ({ key_pattern, name, plan }) => key_pattern === pattern && name === ruleName && plan === null,
-  );
+  return rules.find(({ key_pattern, name, plan }) => key_pattern === pattern && name === ruleName && plan === null);
 }

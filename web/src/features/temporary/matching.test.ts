@@ -38,10 +38,7 @@ test('a rule of a plan lets some through, and comes after those that let all thr
 
 test('what is off or blocks lets nothing through', () => {
   const key_pattern = 'user:42';
-  const rules = [
-    rule({ ...bypass, key_pattern, is_active: false }),
-    rule({ ...bypass, key_pattern, action: 'block' }),
-  ];
+  const rules = [rule({ ...bypass, key_pattern, is_active: false }), rule({ ...bypass, key_pattern, action: 'block' })];
   expect(matching(rules, { by: 'user', value: '42' }, 'bypass')).toEqual([]);
 });
 

@@ -12,9 +12,7 @@ export function rulesNaming(rules: Rule[], user: string): Rule[] {
 function names({ key_pattern }: Rule, user: string): boolean {
   if (!key_pattern.includes('user:')) return false;
   const { segments = [] } = parsePattern(key_pattern);
-  return segments.some(
-    ({ field, each, below, value }) => field === 'user' && !each && !below && value === user,
-  );
+  return segments.some(({ field, each, below, value }) => field === 'user' && !each && !below && value === user);
 }
 
 /** Whether a rule concerns only some checks of the user whom it names: of an endpoint, or of a plan. */

@@ -1,4 +1,6 @@
+import { serverNow } from '~/api/clock';
 import type { Rule, RulePatch } from '~/api/types';
+import { isOn } from '~/domain/group';
 import { hasRate, isValid, type Limit, times } from '~/domain/rate';
 
 /** What can be done about a rule for a time. */
@@ -12,8 +14,9 @@ export const ruleVerbs: Record<RuleAction, string> = {
 };
 
 /** What can be done about a rule as it is now; nothing about one that decides nothing, or lets everything pass. */
-export function actionsOf({ action, mode, is_active }: Rule): RuleAction[] {
-  if (!is_active || action === 'bypass') return [];
+export function actionsOf(rule: Rule): RuleAction[] {
+  const { action, mode } = rule;
+  if (!isOn(rule, serverNow()) || action === 'bypass') return [];
   if (mode === 'shadow') return ['enforce'];
   return action === 'block' ? ['pass'] : ['pass', 'limit', 'block'];
 }

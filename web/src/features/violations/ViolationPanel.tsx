@@ -91,8 +91,7 @@ function InMinute({ violation, detail }: { violation: Violation; detail: Violati
       {more && (
         <li>
           In that minute the rule {violation.mode === 'shadow' ? 'would have denied' : 'denied'}{' '}
-          {violation.scope === 'user' ? 'this user' : 'this bucket'} {plural(denied_in_minute, 'time')} in
-          total.
+          {violation.scope === 'user' ? 'this user' : 'this bucket'} {plural(denied_in_minute, 'time')} in total.
         </li>
       )}
       {edited && (
@@ -117,12 +116,7 @@ function Acts({ tenant, violation, removed, block }: ActsProps) {
   const { edit } = useRole();
   const { user_id, rule_id, ip_address, key_pattern, mode, reason } = violation;
   const overridable =
-    edit &&
-    !removed &&
-    user_id !== null &&
-    mode === 'enforce' &&
-    reason !== 'blocked' &&
-    splitsByUser(key_pattern);
+    edit && !removed && user_id !== null && mode === 'enforce' && reason !== 'blocked' && splitsByUser(key_pattern);
   return (
     <div className={styles.acts}>
       {overridable && (
@@ -142,9 +136,7 @@ function Acts({ tenant, violation, removed, block }: ActsProps) {
       {user_id !== null && (
         <Button
           variant="default"
-          renderRoot={(props) => (
-            <Link {...props} to="/t/$tenant/users/$user" params={{ tenant, user: user_id }} />
-          )}
+          renderRoot={(props) => <Link {...props} to="/t/$tenant/users/$user" params={{ tenant, user: user_id }} />}
         >
           Open user {user_id}
         </Button>
@@ -238,13 +230,7 @@ function when({ requested_at, last_at }: Violation): React.ReactNode {
 }
 
 /** Other violations of the same user or address in that minute. */
-function Beside({
-  detail: { violation, beside },
-  onOpen,
-}: {
-  detail: ViolationDetail;
-  onOpen: (id: string) => void;
-}) {
+function Beside({ detail: { violation, beside }, onOpen }: { detail: ViolationDetail; onOpen: (id: string) => void }) {
   return (
     <section>
       <h3>{who(violation)} in the same minute</h3>

@@ -57,6 +57,13 @@ test('the overrides of all rules are listed, page by page, and a row opens its u
   await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/users/42'));
 });
 
+test('an override that ends while it is listed is expired', async () => {
+  server([override('42', { expires_at: new Date(Date.now() - 60_000).toISOString(), expired: false })]);
+  open('/t/acme/overrides');
+  const table = await screen.findByRole('table', { name: 'Overrides' });
+  expect(within(table).getAllByRole('row')[1]?.textContent).toMatch(/Expired/);
+});
+
 test('the filters are in the address, and asked of the server', async () => {
   const asked = server([override('42', { expires_at: '2026-11-25T00:00:00Z' })]);
   const { user, router } = open('/t/acme/overrides?prefix=4&rule=12');

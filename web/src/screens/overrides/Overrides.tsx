@@ -107,9 +107,7 @@ function Filters({ search, rules, onChange }: FilterProps) {
           { value: 'soon', label: 'Ending within 7 days' },
           { value: 'expired', label: 'Expired' },
         ]}
-        onChange={({ currentTarget: { value } }) =>
-          onChange({ ends: (value || undefined) as OverridesSearch['ends'] })
-        }
+        onChange={({ currentTarget: { value } }) => onChange({ ends: (value || undefined) as OverridesSearch['ends'] })}
       />
     </search>
   );
@@ -127,8 +125,8 @@ function None({ search, create }: { search: OverridesSearch; create: React.React
   if (search.ends === 'soon') {
     return (
       <EmptyState icon={icon} title="No override ends within 7 days">
-        Overrides that end soon are listed here, so that you can contact the customer before the rule’s limit
-        applies again.
+        Overrides that end soon are listed here, so that you can contact the customer before the rule’s limit applies
+        again.
       </EmptyState>
     );
   }
@@ -141,8 +139,8 @@ function None({ search, create }: { search: OverridesSearch; create: React.React
   }
   return (
     <EmptyState icon={icon} title="No overrides yet" action={create}>
-      An override gives one user another limit for a rule: a higher one for a migration week, a lower one
-      after abuse. It has a reason, and can end by itself.
+      An override gives one user another limit for a rule: a higher one for a migration week, a lower one after abuse.
+      It has a reason, and can end by itself.
     </EmptyState>
   );
 }

@@ -57,9 +57,7 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
         </Step>
         <Step number={2} done={hasKey} title="Create an API key">
           <p className="soft">
-            {hasKey
-              ? 'This tenant has a key.'
-              : 'Your service sends it with each check. It identifies the tenant.'}
+            {hasKey ? 'This tenant has a key.' : 'Your service sends it with each check. It identifies the tenant.'}
           </p>
           <Button
             variant={limits > 0 && !hasKey && own ? undefined : 'default'}
@@ -72,23 +70,20 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
         </Step>
         <Step number={3} done={false} title="Send a check">
           <p className="soft">
-            From your service or a terminal, with <code>{keyVariable}</code> set to the key. If requests pass
-            through nginx, Caddy, HAProxy or Envoy, the proxy{' '}
+            From your service or a terminal, with <code>{keyVariable}</code> set to the key. If requests pass through
+            nginx, Caddy, HAProxy or Envoy, the proxy{' '}
             <Link to="/t/$tenant/settings/$section" params={{ tenant, section: 'gateways' }}>
               can ask instead
             </Link>
             .
           </p>
           <CheckCode check={first} />
-          <Button
-            variant="default"
-            renderRoot={(props) => <Link {...props} to="/t/$tenant/try" params={{ tenant }} />}
-          >
+          <Button variant="default" renderRoot={(props) => <Link {...props} to="/t/$tenant/try" params={{ tenant }} />}>
             Preview a decision
           </Button>
           <p className="soft">
-            A preview on the page Try it sends nothing, so this step stays open until your service or the
-            command above sends a check.
+            A preview on the page Try it sends nothing, so this step stays open until your service or the command above
+            sends a check.
           </p>
           <Waiting>Waiting for the first check …</Waiting>
         </Step>

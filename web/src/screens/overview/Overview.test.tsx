@@ -124,9 +124,7 @@ test('a tenant sees how its own checks go, and asks for nobody else’s', async 
   const own = tenantStatus({ redis: 'down', degraded_share: 0.4, rules_age_ms: 90_000, share_denied: 0.125 });
   fakeServer(traffic({ [`GET ${base}/status`]: own }));
   const { queries } = open('/t/acme/overview');
-  expect(
-    await screen.findByText(/12 per second in the last 5 minutes, 13\s%\sdenied · 40\s%\sdegraded/),
-  ).toBeDefined();
+  expect(await screen.findByText(/12 per second in the last 5 minutes, 13\s%\sdenied · 40\s%\sdegraded/)).toBeDefined();
   expect(screen.getByText('failure modes apply')).toBeDefined();
   expect(screen.getByText('loaded 90 s ago')).toBeDefined();
   expect(screen.getByText('Stale')).toBeDefined();
@@ -169,9 +167,7 @@ test('a new tenant sees its three next steps instead, those that are done ticked
   open('/t/acme/overview');
   expect(await screen.findByText('2 rules on 1 plan and for all plans.')).toBeDefined();
   expect(screen.getAllByLabelText('Done:')).toHaveLength(1);
-  expect(screen.getByRole('link', { name: 'Create a key' }).getAttribute('href')).toBe(
-    '/t/acme/settings/keys',
-  );
+  expect(screen.getByRole('link', { name: 'Create a key' }).getAttribute('href')).toBe('/t/acme/settings/keys');
   expect(screen.queryByRole('region', { name: 'Summary' })).toBeNull();
 });
 
@@ -189,11 +185,7 @@ test('a quiet hour of a tenant that had traffic is no new tenant', async () => {
 });
 
 test.each([
-  [
-    'whose role ended',
-    problem(403, 'forbidden', { detail: 'It takes a viewer.' }),
-    'You do not have permission',
-  ],
+  ['whose role ended', problem(403, 'forbidden', { detail: 'It takes a viewer.' }), 'You do not have permission'],
   ['with a server that fails', problem(500, 'internal', { title: 'Something broke' }), 'Something broke'],
 ])('somebody %s is told so', async (_, answer, title) => {
   fakeServer(traffic({ [`GET ${base}/stats/summary`]: () => answer }));
@@ -214,9 +206,7 @@ test('a new tenant waits for its first check, and sees it arrive', async () => {
   vi.useFakeTimers({ shouldAdvanceTime: true });
   open('/t/acme/overview');
   expect(await screen.findByText('Waiting for the first check …')).toBeDefined();
-  expect(screen.getByRole('link', { name: 'can ask instead' }).getAttribute('href')).toBe(
-    '/t/acme/settings/gateways',
-  );
+  expect(screen.getByRole('link', { name: 'can ask instead' }).getAttribute('href')).toBe('/t/acme/settings/gateways');
   checks = summary(verdicts(1, 0));
   await vi.advanceTimersByTimeAsync(6000);
   expect(await screen.findByText('The first check has arrived.')).toBeDefined();

@@ -30,8 +30,7 @@ export default function Overview() {
   const summary = useQuery(summaryQuery(tenant, range));
   const shown = useDeferredValue(summary.data); // drawn in steps, between which the page answers; for a moment it may be another tenant's
   // No checks in this range can mean a quiet night or a new tenant.
-  const silent =
-    !summary.isPlaceholderData && summary.data !== undefined && checksOf(summary.data.total) === 0;
+  const silent = !summary.isPlaceholderData && summary.data !== undefined && checksOf(summary.data.total) === 0;
   const ever = useQuery({ ...summaryQuery(tenant, month), enabled: silent, placeholderData: undefined });
   const isNew = silent && ever.data !== undefined && checksOf(ever.data.total) === 0;
   const waited = useRef(''); // the tenant whose first check was waited for

@@ -54,12 +54,7 @@ export default function ShadowRules({ tenant, rules }: { tenant: string; rules: 
           </Link>
         </p>
       ) : (
-        <DataTable
-          label="Rules in shadow mode"
-          columns={columns}
-          rows={rules}
-          rowKey={({ rule }) => rule.rule_id}
-        />
+        <DataTable label="Rules in shadow mode" columns={columns} rows={rules} rowKey={({ rule }) => rule.rule_id} />
       )}
     </Card>
   );

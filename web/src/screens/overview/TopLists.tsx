@@ -54,9 +54,7 @@ function TopList({ tenant, span, by, title }: Props) {
       }
       actions={
         <>
-          <span className={styles.unit}>
-            {top.data && isLowerBound(top.data) ? 'denied at least' : 'denied'}
-          </span>
+          <span className={styles.unit}>{top.data && isLowerBound(top.data) ? 'denied at least' : 'denied'}</span>
           <Link to="/t/$tenant/violations" params={{ tenant }} search={{ group: by, range: span.text }}>
             All<span className="aside"> {title}</span>
           </Link>
@@ -105,12 +103,10 @@ function Ranking({ tenant, span, top }: { tenant: string; span: Span; top: Top }
         {span.moves && `As of ${clockTime(Date.parse(top.until))}. `}
         {top.unattributed > 0 && (
           <>
-            Lower bounds: <Num value={top.unattributed} unit="denials" /> have no recorded{' '}
-            {groupNouns[top.by]}.{' '}
+            Lower bounds: <Num value={top.unattributed} unit="denials" /> have no recorded {groupNouns[top.by]}.{' '}
           </>
         )}
-        {top.looked_back_to &&
-          `From the latest 100,000 records, back to ${exactTime(Date.parse(top.looked_back_to))}.`}
+        {top.looked_back_to && `From the latest 100,000 records, back to ${exactTime(Date.parse(top.looked_back_to))}.`}
       </p>
     </>
   );
@@ -136,11 +132,7 @@ function RankedLink({ tenant, span, by, item }: { tenant: string; span: Span; by
       );
     case 'rule':
       return (
-        <Link
-          to="/t/$tenant/violations"
-          params={{ tenant }}
-          search={{ rule: Number(value), range: span.text }}
-        >
+        <Link to="/t/$tenant/violations" params={{ tenant }} search={{ rule: Number(value), range: span.text }}>
           <RuleName id={Number(value)} rule={rule ?? undefined} />
         </Link>
       );

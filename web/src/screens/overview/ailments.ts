@@ -14,10 +14,7 @@ export function ailments(process: ProcessStatus, now: number): string[] {
   const found = [
     quiet > silent && `no report for ${duration(quiet)}`,
     !rules_loaded && 'no rules loaded',
-    rules_loaded &&
-      rules_age_ms !== null &&
-      rules_age_ms > oldRules &&
-      `rules are ${duration(rules_age_ms)} old`,
+    rules_loaded && rules_age_ms !== null && rules_age_ms > oldRules && `rules are ${duration(rules_age_ms)} old`,
     database !== 'up' && 'database down: the last rules stay in force',
     redis === 'down' && 'Redis down: failure modes apply',
     redis === 'partial' && `Redis down at ${redis_down.join(', ')}`,

@@ -21,8 +21,7 @@ const least = 15_000;
  */
 export function perMinute({ points: all, step_seconds }: Series, now: number): Rates {
   const step = step_seconds * 1000;
-  const rate = (count: number, at: string) =>
-    (count * minute) / Math.max(least, Math.min(step, now - Date.parse(at)));
+  const rate = (count: number, at: string) => (count * minute) / Math.max(least, Math.min(step, now - Date.parse(at)));
   const newest = all.at(-1);
   const hasBegun = newest !== undefined && now - Date.parse(newest.at) >= Math.min(least, step);
   const points = hasBegun || all.length < 2 ? all : all.slice(0, -1);
@@ -42,8 +41,7 @@ export function perMinute({ points: all, step_seconds }: Series, now: number): R
 export function averageOf(checks: number, series: Series | undefined, from: number, until: number): string {
   if (checks === 0) return 'no checks in this time';
   const index = series?.points.findIndex(({ allowed, denied, bypassed }) => allowed + denied + bypassed > 0);
-  const first =
-    series && index !== undefined && index > 1 ? Date.parse(series.points[index]?.at ?? '') : from;
+  const first = series && index !== undefined && index > 1 ? Date.parse(series.points[index]?.at ?? '') : from;
   const rate = perSecond(checks, Math.max(until - first, minute));
   return first > from ? `${rate} since ${plainTime(first, 'minute')} ${zoneOf(first)}` : `${rate} on average`;
 }

@@ -1,7 +1,7 @@
-import { Button, Checkbox, Group, TextInput } from '@mantine/core';
+import { Checkbox, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import type { MatrixRow } from '~/api/types';
-import { Dialog } from '~/components/Dialog';
+import { FormDialog } from '~/components/FormDialog';
 import { PatternBuilder } from '~/components/PatternBuilder';
 import { parsePattern, printPattern, scopeOf } from '~/domain/pattern';
 import { rowId } from './draft';
@@ -28,41 +28,29 @@ export function AddRule({ taken, onClose, onAdd }: Props) {
   const exists = row !== undefined && taken.includes(rowId(row));
 
   return (
-    <Dialog onClose={onClose} size={560} title="Add rule">
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (!row || exists) return;
-          onAdd(row, shadow);
-          onClose();
-        }}
-      >
-        <PatternBuilder value={text} onChange={setText} />
-        <TextInput
-          mt="md"
-          label="Name"
-          description="Distinguishes rules with the same pattern, such as daily and per second. Optional."
-          value={name}
-          error={exists && 'A rule with this pattern and name already exists. Choose another name.'}
-          onChange={(event) => setName(event.currentTarget.value)}
-        />
-        <Checkbox
-          mt="md"
-          label="Start in shadow mode"
-          description="The rule reports what it would deny, and denies nothing until you enforce it on its page."
-          checked={shadow}
-          onChange={(event) => setShadow(event.currentTarget.checked)}
-        />
-        <Group justify="flex-end" mt="lg">
-          <Button variant="default" onClick={onClose}>
-            Cancel
-          </Button>
-          <Button type="submit" disabled={!row || exists}>
-            Add rule
-          </Button>
-        </Group>
-      </form>
-    </Dialog>
+    <FormDialog
+      onClose={onClose}
+      size={560}
+      title="Add rule"
+      verb="Add rule"
+      disabled={!row || exists}
+      save={async () => row && onAdd(row, shadow)}
+    >
+      <PatternBuilder value={text} onChange={setText} />
+      <TextInput
+        label="Name"
+        description="Distinguishes rules with the same pattern, such as daily and per second. Optional."
+        value={name}
+        error={exists && 'A rule with this pattern and name already exists. Choose another name.'}
+        onChange={(event) => setName(event.currentTarget.value)}
+      />
+      <Checkbox
+        label="Start in shadow mode"
+        description="The rule reports what it would deny, and denies nothing until you enforce it on its page."
+        checked={shadow}
+        onChange={(event) => setShadow(event.currentTarget.checked)}
+      />
+    </FormDialog>
   );
 }
 

@@ -1,20 +1,22 @@
 import { Tooltip } from '@mantine/core';
 import { useEffect, useRef, useState } from 'react';
+import { serverNow } from '~/api/clock';
 import type { Verdicts } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { Outcome } from '~/components/Outcome';
 import { isPlain } from '~/domain/algorithm';
 import { exactNumber, shortNumber } from '~/domain/format';
+import { hasExpired } from '~/domain/group';
 import {
   hasRate,
   type Limit,
+  likelyBurst,
   limitProblems,
   limitSentence,
   limitShort,
   notARate,
   parseNumber,
   parseRate,
-  perUnit,
   type Rate,
   rateShort,
   shapeOf,
@@ -53,7 +55,14 @@ interface ValueProps {
 /** A cell that is not edited: the limit after the draft, and the one before. */
 export function CellValue({ rule, limit, now, lastHour, share }: ValueProps) {
   const changed = rule ? limit !== rule : limit !== null;
-  if (rule && rule.action !== 'limit') return <Always action={rule.action} />;
+  if (rule && rule.action !== 'limit') {
+    return (
+      <>
+        {rule.is_active ? <Always action={rule.action} mode={rule.mode} /> : <Idle rule={rule} />}
+        <FromAllPlans now={now} />
+      </>
+    );
+  }
   return (
     <>
       {limit && <LimitText limit={limit} />}
@@ -66,9 +75,7 @@ export function CellValue({ rule, limit, now, lastHour, share }: ValueProps) {
           </s>
         </span>
       )}
-      {!changed && rule?.is_active && !lastHour && rule.mode === 'shadow' && (
-        <Outcome tone="shadow">shadow</Outcome>
-      )}
+      {!changed && rule?.is_active && !lastHour && rule.mode === 'shadow' && <Outcome tone="shadow">shadow</Outcome>}
       {!changed && rule && share !== undefined && share < 100 && (
         <Tooltip position="bottom" label={`The rule adapts: its rate is ${share} % of this for now`}>
           <span>
@@ -77,15 +84,21 @@ export function CellValue({ rule, limit, now, lastHour, share }: ValueProps) {
         </Tooltip>
       )}
       {!changed && rule && lastHour && <Denied rule={rule} lastHour={lastHour} />}
-      {!changed && rule && !rule.is_active && <Outcome tone="neutral">Off</Outcome>}
+      {!changed && rule && !rule.is_active && <Idle rule={rule} />}
       <FromAllPlans now={now} />
       {!rule && !limit && now.kind === 'own' && <span className={styles.none}>–</span>}
     </>
   );
 }
 
-function Always({ action }: { action: 'block' | 'bypass' }) {
-  return <Outcome tone={action === 'block' ? 'denied' : 'neutral'}>{actionLabels[action]}</Outcome>;
+function Always({ action, mode }: { action: 'block' | 'bypass'; mode?: Rule['mode'] }) {
+  const tone = mode === 'shadow' ? 'shadow' : action === 'block' ? 'denied' : 'neutral';
+  return <Outcome tone={tone}>{actionLabels[action]}</Outcome>;
+}
+
+/** A rule that is off or has ended. */
+function Idle({ rule }: { rule: Rule }) {
+  return <Outcome tone="neutral">{hasExpired(rule, serverNow()) ? 'Expired' : 'Off'}</Outcome>;
 }
 
 /** What the rule for all plans does in this cell. */
@@ -159,7 +172,7 @@ export function CellEditor(props: EditorProps) {
   const { label, start, inherited, unread, typed, onCommit, onLeave, onUnread, onCancel, onTyping } = props;
   const model = start ?? inherited ?? props.model;
   const withRate = hasRate(model?.algorithm);
-  // A burst as large as the number of the rate follows the rate, as if it were left empty again.
+  // The burst of the rate follows the rate, as if it were left empty again.
   const follows = start !== null && withRate && start.burst_capacity === likelyBurst(start);
   const shown = {
     rate: start && withRate ? rateShort(start) : '',
@@ -170,7 +183,7 @@ export function CellEditor(props: EditorProps) {
   const [burst, setBurst] = useState((!withRate && typed) || before.burst);
   const [wrong, setWrong] = useState('');
   const read = withRate ? parseRate(rate, model?.rate_unit ?? 'second') : null;
-  const likely = read && likelyBurst(read);
+  const likely = read && burstFor(read, model);
   const box = useRef<HTMLDivElement>(null);
   const first = useRef<HTMLInputElement>(null);
 
@@ -252,14 +265,14 @@ export function CellEditor(props: EditorProps) {
 }
 
 /**
- * Parses a typed limit. `same` is the unchanged rate, which is not parsed back from its text. An empty burst
- * becomes the number of the rate, at least 1.
+ * Parses a typed limit. `same` is the unchanged rate, which is not parsed back from its text. An empty burst is that of
+ * the rate.
  */
 function readLimit(model: Limit | null, rate: string, burst: string, same: Rate | null): Read {
   const read = same ?? parseRate(rate, model?.rate_unit ?? 'second');
   if (!read) return { wrong: `The rate ${notARate}.` };
   const { rate_per_second, rate_unit } = read;
-  const burst_capacity = burst.trim() === '' ? likelyBurst(read) : parseNumber(burst);
+  const burst_capacity = burst.trim() === '' ? burstFor(read, model) : parseNumber(burst);
   return checked({
     ...(model && !isPlain(model) && shapeOf(model)),
     rate_per_second,
@@ -268,9 +281,10 @@ function readLimit(model: Limit | null, rate: string, burst: string, same: Rate 
   });
 }
 
-/** The burst of a rate that was typed without one. */
-function likelyBurst(rate: Rate): number {
-  return Math.max(1, Math.ceil(perUnit(rate).number));
+/** The burst of a typed rate, which is not below that of the limit which it replaces, unless the rate is. */
+function burstFor(rate: Rate, model: Limit | null): number {
+  const isRaised = model && hasRate(model.algorithm) && rate.rate_per_second >= model.rate_per_second;
+  return Math.max(likelyBurst(rate), isRaised ? model.burst_capacity : 0);
 }
 
 type Read = { limit: Limit } | { wrong: string };

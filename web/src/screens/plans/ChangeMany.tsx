@@ -70,10 +70,7 @@ export function ChangeMany({ rows, plans, draft, plan: begin, onClose, onChanged
             allowDeselect={false}
             value={plan}
             onChange={(value) => value && setPlan(value)}
-            data={[
-              ...plans.map(({ name }) => ({ value: name, label: name })),
-              { value: allPlans, label: 'All plans' },
-            ]}
+            data={[...plans.map(({ name }) => ({ value: name, label: name })), { value: allPlans, label: 'All plans' }]}
           />
           <TextInput
             label="Times"

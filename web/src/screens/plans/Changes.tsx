@@ -38,8 +38,7 @@ export function Changes({ tenant, diff, draft, rows, plans, scheduled, isLater }
     <>
       {!isLater && (
         <p className="soft">
-          The changes take effect within 2 s. Changed limits keep their buckets. New limits start with full
-          buckets.
+          The changes take effect within 2 s. Changed limits keep their buckets. New limits start with full buckets.
         </p>
       )}
       <ul className={styles.diff}>
@@ -61,9 +60,7 @@ export function Changes({ tenant, diff, draft, rows, plans, scheduled, isLater }
                   <s>{limitSentence(before)}</s>
                 </span>
               )}
-              <span className={after ? styles.to : styles.removed}>
-                {after ? limitSentence(after) : 'removed'}
-              </span>
+              <span className={after ? styles.to : styles.removed}>{after ? limitSentence(after) : 'removed'}</span>
               {/* The line is there before its words are, so that Save does not move under the pointer. */}
               {effects?.is_recording !== false && (
                 <span className={styles.hint}>{effect ? effectSentence(effect) : '\u00a0'}</span>
@@ -98,8 +95,8 @@ function Overrides({ tenant, rule, overrides: { moved, removed, removed_users } 
     <>
       {moved > 0 && (
         <span className={styles.hint}>
-          {plural(moved, 'override')} {moved === 1 ? 'goes' : 'go'} to the new limit of the user’s plan, or to
-          each new limit if the user has no assigned plan.
+          {plural(moved, 'override')} {moved === 1 ? 'goes' : 'go'} to the new limit of the user’s plan, or to each new
+          limit if the user has no assigned plan.
         </span>
       )}
       {removed > 0 && (
@@ -111,12 +108,7 @@ function Overrides({ tenant, rule, overrides: { moved, removed, removed_users } 
             </strong>{' '}
             {removed_users.join(', ')}
             {more > 0 && ` and ${more} more`}.{' '}
-            <Link
-              to="/t/$tenant/overrides"
-              params={{ tenant }}
-              search={{ rule: rule.rule_id }}
-              target="_blank"
-            >
+            <Link to="/t/$tenant/overrides" params={{ tenant }} search={{ rule: rule.rule_id }} target="_blank">
               Show overrides
             </Link>
           </span>

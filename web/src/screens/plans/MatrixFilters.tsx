@@ -33,13 +33,7 @@ export function MatrixFilters({ rows, shown, search, set, onChangeMany }: Props)
   const filtered = shown < rows.length;
   return (
     <Group gap={8} role="search" aria-label="Filter the rules">
-      <FilterField
-        search
-        label="Search"
-        placeholder="Pattern, name"
-        value={search.q}
-        onChange={(q) => set({ q })}
-      />
+      <FilterField search label="Search" placeholder="Pattern, name" value={search.q} onChange={(q) => set({ q })} />
       <NativeSelect
         aria-label="Any scope"
         value={search.scope ?? ''}

@@ -58,20 +58,8 @@ function writes({ key, ctrlKey, metaKey, altKey }: React.KeyboardEvent): boolean
  * a click or typing edits a cell, Delete removes its limit, Escape cancels.
  */
 export function MatrixGrid(props: Props) {
-  const {
-    tenant,
-    plans,
-    rows,
-    draft,
-    unread,
-    errors,
-    lastHour,
-    shares,
-    candidates,
-    scheduled,
-    editable,
-    added,
-  } = props;
+  const { tenant, plans, rows, draft, unread, errors, lastHour, shares, candidates, scheduled, editable, added } =
+    props;
   const { onEdit, onUnread, onSplit, onMultiply, onTyping } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const [current, setCurrent] = useState<Current>({ row: 0, column: 0 });
@@ -117,7 +105,7 @@ export function MatrixGrid(props: Props) {
   function edit(place: Place, base: Rule | null, limit: Limit | null) {
     const before = draft.get(cellId(place));
     onUnread(place, null);
-    onEdit({ place, base: before ? before.base : base, limit });
+    onEdit({ base, ...before, place, limit });
   }
 
   function keys(event: React.KeyboardEvent, position: Position, place: Place, rule: Rule | null) {

@@ -40,11 +40,7 @@ export function PlanHeader({ tenant, plan, editable, onMultiply }: Props) {
           <span>{plan.name}</span>
         </Tooltip>
         <span className={styles.users}>
-          {plan.is_default ? (
-            'default'
-          ) : (
-            <Num value={plan.users} unit={plan.users === 1 ? 'user' : 'users'} />
-          )}
+          {plan.is_default ? 'default' : <Num value={plan.users} unit={plan.users === 1 ? 'user' : 'users'} />}
         </span>
       </div>
       {editable && (

@@ -1,8 +1,9 @@
-import { screen, waitFor, within } from '@testing-library/react';
+import { cleanup, screen, waitFor, within } from '@testing-library/react';
 import { afterEach, expect, test, vi } from 'vitest';
 import { effect, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { top } from '../../../test/traffic';
+import { noteServerTime } from '../../api/clock';
 
 const free = rule({ rule_id: 1, plan: 'free', version: 1 });
 const pro = rule({ rule_id: 2, plan: 'pro', rate_per_second: 50, burst_capacity: 250, version: 3 });
@@ -484,23 +485,6 @@ test('the matrix is read again like the denials beside it', async () => {
   expect(every('matrix')).toBe(every('stats'));
 });
 
-test('a burst that was the number of the rate follows the rate', async () => {
-  const even = rule({
-    rule_id: 1,
-    plan: 'free',
-    rate_per_second: 0.2,
-    rate_unit: 'minute',
-    burst_capacity: 12,
-  });
-  fakeServer({ ...world(), 'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [even, pro] }]) });
-  const { user } = open('/t/acme/plans');
-  (await cell('free')).focus();
-  await user.keyboard('20/min');
-  expect(screen.getByRole('textbox', { name: /^Burst of/ }).getAttribute('placeholder')).toBe('auto: 20');
-  await user.keyboard('{Enter}');
-  expect((await cell('free')).textContent).toMatch(/^20\/minburst 20/);
-});
-
 test('the review of a split says what becomes of overrides, and not that the default plan has no limit', async () => {
   const all = rule({ rule_id: 3, plan: null });
   const removal = { change: 'remove', before: all };
@@ -533,4 +517,140 @@ test('the review of a split says what becomes of overrides, and not that the def
     '/t/acme/overrides?rule=3',
   );
   expect(dialog.textContent).not.toMatch(/Users without/i);
+});
+
+test('while a review saves, nothing closes it, and a failure is shown in it', async () => {
+  const diff = { dry_run: true, text: '', changes: [{ change: 'update', before: pro, after: pro }] };
+  let refuse = () => {};
+  const refused = new Promise<void>((resolve) => (refuse = resolve));
+  fakeServer({
+    ...world(),
+    'POST /api/v1/tenants/acme/matrix': async ({ body }: { body: { dry_run: boolean } }) => {
+      if (body.dry_run) return { json: diff };
+      await refused;
+      return problem(500, 'internal', { detail: 'The database does not answer.' });
+    },
+  });
+  const { user } = open('/t/acme/plans');
+  (await cell('pro')).focus();
+  await user.keyboard('80/s{Enter}');
+  await user.click(await screen.findByRole('button', { name: 'Review changes' }));
+  const dialog = await screen.findByRole('dialog');
+  const save = within(dialog).getByRole('button', { name: 'Save' });
+  await waitFor(() => expect(save).toHaveProperty('disabled', false));
+  await user.click(save);
+  await user.click(within(dialog).getByRole('button', { name: 'Back' }));
+  await user.keyboard('{Escape}');
+  expect(screen.getByRole('dialog')).toBe(dialog);
+  refuse();
+  expect(await within(dialog).findByText('The database does not answer.')).toBeDefined();
+  expect((await cell('pro')).textContent).toMatch(/80\/s/);
+});
+
+test('while a plan is created, Cancel does nothing', async () => {
+  let answer = () => {};
+  const answered = new Promise<void>((resolve) => (answer = resolve));
+  fakeServer({
+    ...world(),
+    'POST /api/v1/tenants/acme/plans': async () => {
+      await answered;
+      return problem(400, 'invalid-request', { errors: [{ pointer: '/name', detail: 'is taken' }] });
+    },
+  });
+  const { user } = open('/t/acme/plans');
+  await user.click(await screen.findByRole('button', { name: 'New plan' }));
+  const dialog = await screen.findByRole('dialog');
+  await user.type(within(dialog).getByLabelText('Name'), 'team{Enter}');
+  await user.click(within(dialog).getByRole('button', { name: 'Cancel' }));
+  answer();
+  expect(await within(dialog).findByText('is taken')).toBeDefined();
+});
+
+test('a burst that was left to the rate does not depend on the unit that the rate is typed in', async () => {
+  fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [rule({ ...free, burst_capacity: 10 })] }]),
+  });
+  const { user } = open('/t/acme/plans');
+  (await cell('free')).focus();
+  await user.keyboard('600/min{Enter}');
+  expect((await cell('free')).textContent).toMatch(/600\/min.*burst 10/);
+  (await cell('pro')).focus();
+  await user.keyboard('86400/day{Enter}');
+  expect((await cell('pro')).textContent).toMatch(/86,400\/d.*burst 5/);
+});
+
+test('a rate that is raised does not lower the burst', async () => {
+  const all = rule({ rule_id: 3, plan: null, rate_per_second: 0.1, rate_unit: 'minute', burst_capacity: 6 });
+  fakeServer({ ...world(), 'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [all] }]) });
+  const { user } = open('/t/acme/plans');
+  (await cell('pro')).focus();
+  await user.keyboard('60/min{Enter}');
+  expect((await cell('pro')).textContent).toMatch(/60\/min.*burst 6/);
+});
+
+test('a cell of a limit that was split keeps the other fields of its rule when another rate is typed', async () => {
+  const all = rule({ rule_id: 3, plan: null, version: 2, failure_mode: 'closed', lease: 'never' });
+  const requests = fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [all] }]),
+    'POST /api/v1/tenants/acme/matrix': { dry_run: true, text: '', changes: [] },
+  });
+  const { user } = open('/t/acme/plans');
+  (await cell('pro')).focus();
+  await user.keyboard('80/s{Enter}');
+  await user.click(await screen.findByRole('button', { name: /Split/ }));
+  (await cell('free')).focus();
+  await user.keyboard('5/s{Enter}');
+  await user.click(await screen.findByRole('button', { name: 'Review changes' }));
+  await screen.findByRole('dialog');
+  await waitFor(() =>
+    expect(requests.some(({ path, method }) => method === 'POST' && path.endsWith('/matrix'))).toBe(true),
+  );
+  const sent = requests.findLast(({ path }) => path.endsWith('/matrix'))?.body as { cells: object[] };
+  expect(sent.cells.find((one) => 'plan' in one && one.plan === 'free')).toMatchObject({
+    rate_per_second: 5,
+    failure_mode: 'closed',
+    lease: 'never',
+  });
+});
+
+test('a block that has ended is not in force, and the limits of plans show again', async () => {
+  const over = new Date(Date.now() - 60_000).toISOString();
+  const block = rule({ rule_id: 3, plan: null, action: 'block', expires_at: over });
+  const all = rule({ rule_id: 4, plan: null, burst_capacity: 77 });
+  const answer = { ...world(), 'GET /api/v1/tenants/acme/stats/top': top('rule', []) };
+  fakeServer({ ...answer, 'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [pro, block] }]) });
+  open('/t/acme/plans');
+  expect((await cell('All plans')).textContent).toBe('Expired');
+  expect((await cell('free')).textContent).toBe('–');
+  expect((await cell('pro')).textContent).toMatch(/^50\/s/);
+  expect(screen.queryByText(/Always denied/)).toBeNull();
+  cleanup();
+
+  // The plan's own block is over, so the limit of all plans holds.
+  const own = { ...block, plan: 'pro' };
+  fakeServer({ ...answer, 'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [own, all] }]) });
+  open('/t/acme/plans');
+  expect((await cell('pro')).textContent).toMatch(/Expired.*burst 77 · All plans/);
+});
+
+test('a rule ends on the screen by the clock of the server', async () => {
+  const hour = 3_600_000;
+  const { 'GET /api/v1/session': whoami } = world();
+  const block = rule({
+    rule_id: 3,
+    plan: null,
+    action: 'block',
+    expires_at: new Date(Date.now() + hour).toISOString(),
+  });
+  fakeServer({
+    ...world(),
+    // The browser's clock is two hours late.
+    'GET /api/v1/session': () => ({ json: whoami, headers: { Date: new Date(Date.now() + 2 * hour).toUTCString() } }),
+    'GET /api/v1/tenants/acme/matrix': page([{ ...row, rules: [block] }]),
+  });
+  open('/t/acme/plans');
+  expect((await cell('All plans')).textContent).toBe('Expired');
+  noteServerTime(new Date().toUTCString(), Date.now(), Date.now());
 });

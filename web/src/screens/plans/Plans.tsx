@@ -11,6 +11,7 @@ import { Leaving } from '~/components/Leaving';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { EmptyState, LoadingLines } from '~/components/states';
+import { useLastPassed } from '~/components/Time';
 import { done } from '~/components/toast';
 import { plural } from '~/domain/format';
 import { byRule } from '~/domain/scheduled';
@@ -22,18 +23,17 @@ import {
   type Clash,
   candidatesOf,
   cellId,
-  clashes,
   type Draft,
   edited,
+  merged,
   type Place,
-  rebased,
   rowId,
   scheduleProblem,
   type Unread,
   withoutCandidates,
   yielded,
 } from './draft';
-import { heldRows, split } from './inForce';
+import { heldRows, rowsAt, split } from './inForce';
 import styles from './Matrix.module.css';
 import { MatrixConflict } from './MatrixConflict';
 import { filtersFrom, MatrixFilters, rowFits } from './MatrixFilters';
@@ -119,21 +119,24 @@ export default function Plans() {
   const changes = draft.size + unread.size;
   const dirty = changes + blank.length > 0;
   const candidates = useMemo(() => candidatesOf(matrix.data ?? []), [matrix.data]);
+  const ends = useMemo(() => endsOf(matrix.data ?? []), [matrix.data]);
+  const passed = useLastPassed(ends);
   const rows = useMemo(
-    () => withAdded(withoutCandidates(matrix.data ?? [], candidates), added),
-    [matrix.data, candidates, added],
+    () => withAdded(withoutCandidates(rowsAt(matrix.data ?? [], passed), candidates), added),
+    [matrix.data, passed, candidates, added],
   );
-  const shown = useMemo(
-    () => rows.filter((row) => added.includes(row) || rowFits(row, search)),
-    [rows, added, search],
-  );
+  const shown = useMemo(() => rows.filter((row) => added.includes(row) || rowFits(row, search)), [rows, added, search]);
   const unscheduled = scheduleProblem(draft);
   const isFiltered = search.q !== undefined || search.scope !== undefined;
 
   async function raceLost() {
-    const { data } = await matrix.refetch();
-    setLost(clashes(draft, data ?? []));
+    const { data = [] } = await matrix.refetch({ throwOnError: true });
+    const now = merged(draft, data);
+    setDraft(now.draft);
+    if (now.clashes.length === 0) return now.draft;
+    setLost(now.clashes);
     close();
+    return null;
   }
 
   const actions = edit && (
@@ -153,8 +156,7 @@ export default function Plans() {
         {(allPlans) => (
           <Query query={matrix} loading={<Loading />}>
             {() => {
-              if (rows.length === 0)
-                return <Teach plans={allPlans} edit={edit} onNew={() => setOpen('limit')} />;
+              if (rows.length === 0) return <Teach plans={allPlans} edit={edit} onNew={() => setOpen('limit')} />;
               return (
                 <>
                   {edit && !dirty && search.open === 'schedule' && (
@@ -284,7 +286,6 @@ export default function Plans() {
       <MatrixConflict
         lost={lost}
         onKeepMine={() => {
-          setDraft(rebased(draft, lost));
           setLost([]);
           setOpen('review');
         }}
@@ -321,6 +322,11 @@ function withoutLimit(added: MatrixRow[], draft: Draft, unread: ReadonlyMap<stri
   const filled = new Set([...draft.values()].map(({ place }) => rowId(place)));
   const typed = new Set([...unread.keys()].map((cell) => JSON.stringify(JSON.parse(cell).slice(0, 2))));
   return added.filter((row) => !filled.has(rowId(row)) && !typed.has(rowId(row)));
+}
+
+/** When rules end, in ms. */
+function endsOf(rows: MatrixRow[]): number[] {
+  return rows.flatMap(({ rules }) => rules.flatMap(({ expires_at }) => (expires_at ? [Date.parse(expires_at)] : [])));
 }
 
 /** The saved rows, below new ones that have no saved cell yet. */

@@ -1,15 +1,16 @@
-import { Button, Group } from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { useEffect, useState } from 'react';
+import { Button } from '@mantine/core';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api, body } from '~/api/client';
+import { api } from '~/api/client';
 import { isStatus, ProblemError } from '~/api/problem';
 import type { MatrixRow, Plan, ScheduledChange } from '~/api/types';
-import { Dialog } from '~/components/Dialog';
 import { Effect } from '~/components/Effect';
+import { FormDialog } from '~/components/FormDialog';
 import { IconAlert } from '~/components/icons';
 import { ErrorState, LoadingLines } from '~/components/states';
 import { done } from '~/components/toast';
+import { mostMerges } from '~/components/useSave';
 import { plural } from '~/domain/format';
 import { patternInWords } from '~/domain/pattern';
 import { StartReplay } from '~/features/replay/StartReplay';
@@ -35,49 +36,46 @@ interface Props {
   onSaved: () => void;
   /** Called with an error for each cell that cannot be saved. */
   onErrors: (errors: Map<string, string>) => void;
-  onRaceLost: () => void;
+  /** Merges the draft with what is saved now; null if the reader has to choose. */
+  onRaceLost: () => Promise<Draft | null>;
 }
 
 /** The changes as a dry run of the server, before they are saved. */
 export function Review(props: Props) {
-  const {
-    tenant,
-    draft,
-    held,
-    rows,
-    plans,
-    scheduled,
-    schedule,
-    onSplit,
-    onClose,
-    onSaved,
-    onErrors,
-    onRaceLost,
-  } = props;
+  const { tenant, draft, held, rows, plans, scheduled, schedule, onSplit, onClose, onSaved, onErrors, onRaceLost } =
+    props;
   const queries = useQueryClient();
-  const ask = (dryRun: boolean, signal?: AbortSignal) =>
-    body(
-      api.POST('/api/v1/tenants/{tenant}/matrix', {
-        params: { path: { tenant } },
-        body: { dry_run: dryRun, cells: cellsOf(draft) },
-        signal,
-      }),
-    );
+  async function ask(dryRun: boolean, signal?: AbortSignal) {
+    let cells = cellsOf(draft);
+    for (let merges = 0; ; merges++) {
+      try {
+        const params = { path: { tenant } };
+        const body = { dry_run: dryRun, cells };
+        return (await api.POST('/api/v1/tenants/{tenant}/matrix', { params, body, signal })).data;
+      } catch (error) {
+        if (error instanceof ProblemError && error.document.errors) onErrors(errorsByCell(draft, error.document));
+        if (!isStatus(error, 412) || merges === mostMerges) throw error;
+        const merged = await onRaceLost();
+        if (!merged) return undefined;
+        cells = cellsOf(merged);
+      }
+    }
+  }
   const preview = useQuery({
     // Not a key of the tenant: a save would refetch it and show no changes.
     queryKey: ['preview', tenant, cellsOf(draft)],
-    queryFn: ({ signal }) => ask(true, signal),
+    queryFn: async ({ signal }) => (await ask(true, signal)) ?? null,
     gcTime: 0,
     staleTime: 0,
+    retry: false,
   });
-  const save = useMutation({
-    mutationFn: () => ask(false),
-    onSuccess: async (diff) => {
-      await changed(queries, tenant, 'rule');
-      done(`${plural(diff.changes.length, 'change')} saved. All checks follow within 2 s`);
-      onSaved();
-    },
-  });
+  async function save() {
+    const diff = await ask(false);
+    if (!diff) return;
+    await changed(queries, tenant, 'rule');
+    done(`${plural(diff.changes.length, 'change')} saved. All checks follow within 2 s`);
+    onSaved();
+  }
 
   const question = preview.data ? candidateOf(preview.data) : null;
   const [replaying, setReplaying] = useState(false);
@@ -85,25 +83,50 @@ export function Review(props: Props) {
   const unscheduled = scheduleProblem(draft);
   const [scheduling, setScheduling] = useState(schedule && !unscheduled);
 
-  function retry() {
-    save.reset();
-    preview.refetch();
-  }
-
-  const error = save.error ?? preview.error;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: an error is handled once, when it comes
-  useEffect(() => {
-    if (isStatus(error, 412)) onRaceLost();
-    else if (error instanceof ProblemError && error.document.errors)
-      onErrors(errorsByCell(draft, error.document));
-  }, [error]);
-
+  const { error } = preview;
   return (
-    <Dialog
+    <FormDialog
       onClose={onClose}
       size={560}
       title={`Save ${plural(draft.size, 'change')}?`}
-      pending={save.isPending}
+      cancel="Back"
+      verb="Save"
+      disabled={!preview.data || !!error}
+      save={save}
+      onSaved={() => undefined}
+      beside={
+        <>
+          {replaying && question && (
+            <StartReplay
+              tenant={tenant}
+              candidate={question}
+              title={`${plural(draft.size, 'change')} of plans`}
+              onClose={() => setReplaying(false)}
+            />
+          )}
+          {scheduling && preview.data && (
+            <ScheduleDialog
+              tenant={tenant}
+              rules={toSchedule(draft).changes}
+              onClose={() => setScheduling(false)}
+              onScheduled={onSaved}
+              onRaceLost={onRaceLost}
+            >
+              <Changes {...changes} diff={preview.data} isLater />
+              {question && <Effect tenant={tenant} question={question} />}
+            </ScheduleDialog>
+          )}
+        </>
+      }
+      others={
+        <Button
+          variant="default"
+          disabled={!preview.data || !!error || unscheduled !== null}
+          onClick={() => setScheduling(true)}
+        >
+          Schedule
+        </Button>
+      }
     >
       {held.map((one) => (
         <Held
@@ -113,7 +136,7 @@ export function Review(props: Props) {
           onSplit={() => onSplit(one.row)}
         />
       ))}
-      {error && <ErrorState error={error} onRetry={retry} />}
+      {error && <ErrorState error={error} onRetry={() => preview.refetch()} />}
       {!error && preview.data && <Changes {...changes} diff={preview.data} />}
       {!error && question && (
         <>
@@ -123,49 +146,9 @@ export function Review(props: Props) {
           </Button>
         </>
       )}
-      {replaying && question && (
-        <StartReplay
-          tenant={tenant}
-          candidate={question}
-          title={`${plural(draft.size, 'change')} of plans`}
-          onClose={() => setReplaying(false)}
-        />
-      )}
       {!error && !preview.data && <LoadingLines lines={draft.size} />}
       {unscheduled && <p className={`${styles.hint} ${styles.unscheduled}`}>{unscheduled}</p>}
-      {scheduling && preview.data && (
-        <ScheduleDialog
-          tenant={tenant}
-          rules={toSchedule(draft).changes}
-          onClose={() => setScheduling(false)}
-          onScheduled={onSaved}
-          onRaceLost={onRaceLost}
-        >
-          <Changes {...changes} diff={preview.data} isLater />
-          {question && <Effect tenant={tenant} question={question} />}
-        </ScheduleDialog>
-      )}
-      <Group justify="flex-end" mt="lg" gap={8}>
-        <Button variant="default" onClick={onClose}>
-          Back
-        </Button>
-        <Button
-          variant="default"
-          disabled={!preview.data || !!error || unscheduled !== null}
-          onClick={() => setScheduling(true)}
-        >
-          Schedule
-        </Button>
-        <Button
-          disabled={!preview.data || !!error}
-          loading={save.isPending}
-          onClick={() => save.mutate()}
-          data-autofocus
-        >
-          Save
-        </Button>
-      </Group>
-    </Dialog>
+    </FormDialog>
   );
 }
 

@@ -44,6 +44,7 @@ const change = {
   state: 'in_force',
   requested_at: '2026-11-21T06:00:00Z',
   requested_by: 'ada@example.com',
+  requester_account_id: 1,
   applied_at: '2126-11-23T09:00:00Z',
   ended_at: null,
   failure: '1 of 2 rules was not changed.',

@@ -5,12 +5,11 @@ import {
   candidatesOf,
   cellId,
   cellsOf,
-  clashes,
   type Draft,
   type Edit,
   edited,
   errorsByCell,
-  rebased,
+  merged,
   withoutCandidates,
   yielded,
 } from './draft';
@@ -41,9 +40,7 @@ test('a change, a creation and a removal are sent as the API wants them', () => 
     { rule_id: 12, version: 3, ...limit },
     { key_pattern: 'global', name: '', plan: null, ...limit },
   ]);
-  expect(cellsOf(edited(none, { ...change, limit: null }))).toEqual([
-    { rule_id: 12, version: 3, remove: true },
-  ]);
+  expect(cellsOf(edited(none, { ...change, limit: null }))).toEqual([{ rule_id: 12, version: 3, remove: true }]);
 });
 
 test('an error finds its cell', () => {
@@ -61,27 +58,31 @@ test('an error finds its cell', () => {
   expect(errors.get('')).toBe('must be a boolean');
 });
 
-test('a cell that somebody changed, removed or filled meanwhile is a clash; the others are not', () => {
+test('a limit that somebody changed, removed or filled meanwhile is a clash; what else they changed is not', () => {
   const draft = edited(edited(none, change), creation);
-  expect(clashes(draft, [row(base)])).toEqual([]);
+  const lost = (rows: MatrixRow[]) => merged(draft, rows).clashes.map(({ now }) => now);
+  expect(lost([row(base)])).toEqual([]);
+  expect(lost([row({ ...base, version: 4, description: 'theirs' })])).toEqual([]);
+  expect(lost([row({ ...base, version: 4, ...change.limit })])).toEqual([]);
   const newer = { ...base, version: 4, burst_capacity: 60 };
-  expect(clashes(draft, [row(newer)]).map(({ now }) => now)).toEqual([newer]);
-  expect(clashes(draft, []).map(({ now }) => now)).toEqual([null]);
+  expect(lost([row(newer)])).toEqual([newer]);
+  expect(lost([])).toEqual([null]);
   const filled = { ...row(rule({ key_pattern: 'global', plan: null })), key_pattern: 'global' };
-  expect(clashes(edited(none, creation), [filled])).toHaveLength(1);
+  expect(merged(edited(none, creation), [filled]).clashes).toHaveLength(1);
 });
 
 test('mine over theirs saves on their version; theirs drops mine', () => {
   const draft = edited(edited(none, change), creation);
-  const lost = clashes(draft, [row({ ...base, version: 4 })]);
-  expect(cellsOf(rebased(draft, lost)).find(({ rule_id }) => rule_id === 12)?.version).toBe(4);
-  expect(cellsOf(yielded(draft, lost))).toEqual([{ key_pattern: 'global', name: '', plan: null, ...limit }]);
+  const now = merged(draft, [row({ ...base, version: 4, burst_capacity: 60 })]);
+  expect(cellsOf(now.draft).find(({ rule_id }) => rule_id === 12)?.version).toBe(4);
+  expect(cellsOf(yielded(now.draft, now.clashes))).toEqual([{ key_pattern: 'global', name: '', plan: null, ...limit }]);
 });
 
-test('mine over a removal makes the rule anew', () => {
-  const draft = edited(none, change);
-  const cells = cellsOf(rebased(draft, clashes(draft, [])));
+test('mine over a removal makes the rule anew, with its other fields', () => {
+  const closed = { ...base, failure_mode: 'closed' as const, lease: 'never' as const };
+  const cells = cellsOf(merged(edited(none, { ...change, base: closed }), []).draft);
   expect(cells[0]).toMatchObject({ key_pattern: 'user:{user_id}', plan: 'pro', burst_capacity: 100 });
+  expect(cells[0]).toMatchObject({ failure_mode: 'closed', lease: 'never' });
   expect(cells[0]).not.toHaveProperty('rule_id');
 });
 

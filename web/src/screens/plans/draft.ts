@@ -65,9 +65,7 @@ export function ruleAt(row: MatrixRow, plan: string | null): Rule | null {
 /** The draft with one edit. An edit back to the saved limit is dropped. */
 export function edited(draft: Draft, edit: Edit): Draft {
   const next = new Map(draft);
-  const same =
-    edit.base === null ? edit.limit === null : edit.limit !== null && sameLimit(edit.base, edit.limit);
-  if (same) next.delete(cellId(edit.place));
+  if (same(edit.base, edit.limit)) next.delete(cellId(edit.place));
   else next.set(cellId(edit.place), edit);
   return next;
 }
@@ -129,8 +127,26 @@ function partsOf(limit: Limit) {
   );
 }
 
-function detailsOf({ algorithm, notify_at, failure_mode, description }: Rule) {
-  return { algorithm, failure_mode, description, ...(notify_at.length > 0 && { notify_at }) };
+type Copied = Exclude<keyof MatrixCell, 'rule_id' | 'version' | 'remove' | keyof Place | keyof Limit>;
+
+/** What a new rule has of the one that it is like, beside its limit: whatever a cell can carry, also what is added to it. */
+const copied = {
+  notify_at: true,
+  adapt: true,
+  mode: true,
+  action: true,
+  failure_mode: true,
+  lease: true,
+  is_active: true,
+  expires_at: true,
+  description: true,
+} satisfies Record<Copied, true>;
+
+function detailsOf(like: Rule): Partial<MatrixCell> {
+  const isUsual = (value: unknown) =>
+    value === null || value === 'auto' || (Array.isArray(value) && value.length === 0);
+  const entries = (Object.keys(copied) as Copied[]).map((field) => [field, like[field]] as const);
+  return { algorithm: like.algorithm, ...Object.fromEntries(entries.filter(([, value]) => !isUsual(value))) };
 }
 
 /** The limit that new cells of a row are like, so that one row is one kind of limit; null for a row without any. */
@@ -156,7 +172,7 @@ export function errorsByCell(draft: Draft, document: ProblemDocument): Map<strin
   return found;
 }
 
-/** An edit of a cell that somebody else changed since. */
+/** An edit of a cell whose limit somebody else changed since, to another one. */
 export interface Clash {
   id: string;
   edit: Edit;
@@ -164,22 +180,25 @@ export interface Clash {
   now: Rule | null;
 }
 
-/** The edits that conflict with what is saved now. */
-export function clashes(draft: Draft, rows: MatrixRow[]): Clash[] {
+/**
+ * The draft over what is saved now: each edit changes its limit only, so that what somebody else changed of other fields
+ * stays. Clashes are the edits of limits that they changed too; in the draft they are the reader's.
+ */
+export function merged(draft: Draft, rows: MatrixRow[]): { draft: Draft; clashes: Clash[] } {
   const saved = new Map(rows.flatMap((row) => row.rules.map((rule) => [cellId(rule), rule] as const)));
-  return [...draft].flatMap(([id, edit]) => {
+  const clashes: Clash[] = [];
+  let next: Draft = new Map();
+  for (const [id, edit] of draft) {
     const now = saved.get(id) ?? null;
-    const same = now?.rule_id === edit.base?.rule_id && now?.version === edit.base?.version;
-    return same ? [] : [{ id, edit, now }];
-  });
+    if (!same(edit.base, now) && !same(edit.limit, now)) clashes.push({ id, edit, now });
+    const like = edit.like ?? edit.base ?? undefined; // of a rule that was removed, its other fields come back
+    next = edited(next, { ...edit, base: now, like });
+  }
+  return { draft: next, clashes };
 }
 
-/** The draft based on what is saved now, so that the next save overwrites it. */
-export function rebased(draft: Draft, lost: Clash[]): Draft {
-  return lost.reduce<Draft>(
-    (next, { id, edit, now }) => edited(without(next, id), { ...edit, base: now }),
-    draft,
-  );
+function same(a: Limit | null, b: Limit | null): boolean {
+  return a === null || b === null ? a === b : sameLimit(a, b);
 }
 
 /** The draft without the conflicting edits. */

@@ -39,9 +39,7 @@ test('rules that are off or in shadow mode hold nobody, and a block or bypass ho
   expect(kind([perMinute(null, 6), perMinute('pro', 60, { mode: 'shadow' })])).toBe('inherited');
   expect(kind([perMinute(null, 0, { action: 'block' }), pro])).toBe('block');
   expect(kind([perMinute(null, 0, { action: 'bypass' }), pro])).toBe('bypass');
-  expect(kind([perMinute(null, 0, { action: 'block' }), perMinute('pro', 0, { action: 'bypass' })])).toBe(
-    'own',
-  );
+  expect(kind([perMinute(null, 0, { action: 'block' }), perMinute('pro', 0, { action: 'bypass' })])).toBe('own');
 });
 
 test('what a looser limit is limited to is the lower of each', () => {
@@ -62,11 +60,27 @@ test('a draft is judged before it is saved, and only the rows that it touches ar
 });
 
 test('one press makes the limit of all plans one for each plan, with all else it says, and removes it', () => {
-  const all = perMinute(null, 6, { failure_mode: 'closed', description: 'why' });
+  const all = perMinute(null, 6, {
+    failure_mode: 'closed',
+    description: 'why',
+    lease: 'never',
+    adapt: { backend: 'search', floor_percent: 20, p99_ms: 300, error_percent: null },
+    expires_at: '2027-01-01T00:00:00Z',
+  });
   const it = row(all, perMinute('pro', 60));
   const draft = split(none, it, [plan('free'), plan('gold'), plan('pro')]);
   const limit = { rate_per_second: 0.1, rate_unit: 'minute', burst_capacity: 6 };
-  const details = { algorithm: 'token_bucket', failure_mode: 'closed', description: 'why' };
+  const details = {
+    algorithm: 'token_bucket',
+    mode: 'enforce',
+    action: 'limit',
+    is_active: true,
+    failure_mode: 'closed',
+    description: 'why',
+    lease: 'never',
+    adapt: { backend: 'search', floor_percent: 20, p99_ms: 300, error_percent: null },
+    expires_at: '2027-01-01T00:00:00Z',
+  };
   const place = { key_pattern: 'user:{user_id}', name: '' };
   expect(cellsOf(draft)).toEqual([
     { ...place, plan: 'free', ...limit, ...details },

@@ -1,5 +1,6 @@
 import type { MatrixRow, Plan, Rule } from '~/api/types';
 import { exactNumber } from '~/domain/format';
+import { hasExpired } from '~/domain/group';
 import { hasRate, type Limit, limitSentence, limitShort, rateShort, shapeOf } from '~/domain/rate';
 import { cellId, type Draft, edited, rowId, ruleAt } from './draft';
 
@@ -16,6 +17,15 @@ export type InForce =
   | { kind: 'held'; own: Limit; all: Limit }
   /** The rule for all plans always denies, or lets everything pass. */
   | { kind: 'block' | 'bypass' };
+
+/** The rows as they are at a time by the server's clock, where rules that have ended are off. */
+export function rowsAt(rows: MatrixRow[], now: number): MatrixRow[] {
+  return rows.map((row) =>
+    row.rules.some((rule) => hasExpired(rule, now))
+      ? { ...row, rules: row.rules.map((rule) => (hasExpired(rule, now) ? { ...rule, is_active: false } : rule)) }
+      : row,
+  );
+}
 
 type Decides = Limit | 'block' | 'bypass' | null;
 
@@ -47,17 +57,11 @@ export function inForce(row: MatrixRow, plan: string | null, draft: Draft): InFo
 
 /** Whether a limit allows more than another; limits of different kinds are not compared. */
 function isLooser(own: Limit, all: Limit): boolean {
-  return (
-    sameKind(own, all) &&
-    (own.rate_per_second > all.rate_per_second || own.burst_capacity > all.burst_capacity)
-  );
+  return sameKind(own, all) && (own.rate_per_second > all.rate_per_second || own.burst_capacity > all.burst_capacity);
 }
 
 function sameKind(a: Limit, b: Limit): boolean {
-  return (
-    (hasRate(a.algorithm) && hasRate(b.algorithm)) ||
-    JSON.stringify(shapeOf(a)) === JSON.stringify(shapeOf(b))
-  );
+  return (hasRate(a.algorithm) && hasRate(b.algorithm)) || JSON.stringify(shapeOf(a)) === JSON.stringify(shapeOf(b));
 }
 
 /** The part of a looser limit that all plans lower: "6/min, burst 6", "burst 6". */
@@ -110,9 +114,7 @@ export function removalNotes(row: MatrixRow, plans: Plan[], draft: Draft): strin
   const notes: string[] = [];
   if (bare.length > 0) notes.push(`Nothing of it is left on ${bare.join(', ')}.`);
   if (!plans.some(({ is_default }) => is_default)) {
-    notes.push(
-      'This tenant has no default plan: users without an assigned plan are no longer limited by it.',
-    );
+    notes.push('This tenant has no default plan: users without an assigned plan are no longer limited by it.');
   }
   notes.push('Plans that are created later begin without it.');
   const limits = own.flatMap(({ limit }) => (isLimit(limit) ? [limit] : []));

@@ -8,6 +8,7 @@ import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
 import { FilterField } from '~/components/FilterField';
 import { IconBan, IconCheck, IconDots, IconLogout, IconTenants } from '~/components/icons';
+import { NotVerified } from '~/components/NotVerified';
 import { Outcome } from '~/components/Outcome';
 import { Card, Page } from '~/components/Page';
 import { Query } from '~/components/Query';
@@ -15,7 +16,6 @@ import { ShowMore } from '~/components/ShowMore';
 import { EmptyState, NoPermission } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
-import { Unproven } from '~/components/Unproven';
 import type { FindSearch } from '~/search';
 import { useSession } from '~/session';
 import { type AccountChange, changes } from './accountChanges';
@@ -56,7 +56,7 @@ function AccountList({ self }: { self: number }) {
       render: (account) => (
         <>
           <strong>{account.name || account.email}</strong>
-          {account.account_id === self && <span className="soft"> (you)</span>} <Unproven account={account} />
+          {account.account_id === self && <span className="soft"> (you)</span>} <NotVerified account={account} />
         </>
       ),
     },
@@ -126,12 +126,7 @@ function AccountList({ self }: { self: number }) {
               <EmptyState title="No results">No name or e-mail contains “{q}”.</EmptyState>
             ) : (
               <>
-                <DataTable
-                  label="Accounts"
-                  columns={columns}
-                  rows={rows}
-                  rowKey={({ account_id }) => account_id}
-                />
+                <DataTable label="Accounts" columns={columns} rows={rows} rowKey={({ account_id }) => account_id} />
                 <ShowMore list={accounts} rows={rows} noun="account" />
               </>
             );

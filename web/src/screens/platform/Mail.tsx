@@ -32,7 +32,7 @@ export default function Mail() {
 const kinds: Record<string, string> = {
   invitation: 'Invitation',
   password_reset: 'Password reset',
-  address_proof: 'Proof of address',
+  address_proof: 'Verification of an address',
   notice: 'Notice',
   keys_expire: 'Keys that expire',
   keys_left: 'Keys of a leaver',

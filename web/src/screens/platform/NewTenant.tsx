@@ -1,10 +1,9 @@
-import { Radio, Stack, TextInput } from '@mantine/core';
+import { TextInput } from '@mantine/core';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { api } from '~/api/client';
 import { FormDialog } from '~/components/FormDialog';
 import { done } from '~/components/toast';
-import { type Placement, placementLabels, placementMeans, placements } from '~/domain/placement';
 
 interface Props {
   onClose: () => void;
@@ -28,11 +27,10 @@ export function NewTenant({ onClose, onCreated }: Props) {
   const [name, setName] = useState('');
   const [typed, setTyped] = useState<string | null>(null);
   const [plan, setPlan] = useState('free');
-  const [buckets, setBuckets] = useState<Placement>('together');
   const slug = typed ?? slugOf(name);
 
   async function create() {
-    await api.POST('/api/v1/tenants', { body: { slug, name, default_plan: plan || null, buckets } });
+    await api.POST('/api/v1/tenants', { body: { slug, name, default_plan: plan || null } });
     await onCreated(slug);
     done(`Tenant ${name} created`);
     await navigate({ to: '/t/$tenant/overview', params: { tenant: slug }, ignoreBlocker: true });
@@ -67,24 +65,6 @@ export function NewTenant({ onClose, onCreated }: Props) {
             error={wrong('/default_plan')}
             onChange={(event) => setPlan(event.currentTarget.value)}
           />
-          <Radio.Group
-            label="Buckets in a Redis Cluster"
-            description="This cannot be changed later. With a single Redis server it makes no difference."
-            value={buckets}
-            error={wrong('/buckets')}
-            onChange={(value) => setBuckets(value as Placement)}
-          >
-            <Stack gap={8} mt={8}>
-              {placements.map((placement) => (
-                <Radio
-                  key={placement}
-                  value={placement}
-                  label={placementLabels[placement]}
-                  description={placementMeans[placement]}
-                />
-              ))}
-            </Stack>
-          </Radio.Group>
         </>
       )}
     </FormDialog>

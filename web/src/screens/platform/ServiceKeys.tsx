@@ -12,11 +12,7 @@ export default function ServiceKeys() {
   const { account } = useSession();
   return (
     <Page title="Service keys" lead="For automation that creates tenants or changes many of them.">
-      {account.platform_admin ? (
-        <List />
-      ) : (
-        <NoPermission need="platform">This requires a platform admin.</NoPermission>
-      )}
+      {account.platform_admin ? <List /> : <NoPermission need="platform">This requires a platform admin.</NoPermission>}
     </Page>
   );
 }
@@ -25,9 +21,7 @@ function List() {
   const keys = useQuery({
     queryKey: serviceKeysKey,
     queryFn: ({ signal }) =>
-      all((cursor) =>
-        body(api.GET('/api/v1/service-keys', { params: { query: { limit: 500, cursor } }, signal })),
-      ),
+      all((cursor) => body(api.GET('/api/v1/service-keys', { params: { query: { limit: 500, cursor } }, signal }))),
   });
   return (
     <KeyList

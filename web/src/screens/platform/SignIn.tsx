@@ -45,8 +45,7 @@ function ProviderList() {
           items.length === 0 ? (
             <Card>
               <EmptyState title="No providers">
-                People sign in by password. Set SLUICE_OIDC_FILE, so that they can sign in with OpenID
-                Connect.
+                People sign in by password. Set SLUICE_OIDC_FILE, so that they can sign in with OpenID Connect.
               </EmptyState>
             </Card>
           ) : (

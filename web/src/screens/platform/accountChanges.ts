@@ -12,7 +12,7 @@ export interface AccountChange {
   destructive: boolean;
 }
 
-/** The changes that an account offers; proof is for one that has not proven its address. */
+/** The changes that an account offers; proof is for one whose address is not verified. */
 export function changes(account: Account): {
   admin: AccountChange;
   access: AccountChange;
@@ -43,11 +43,11 @@ export function changes(account: Account): {
     proof: {
       account,
       patch: { proven: true },
-      verb: 'Vouch for the address',
-      title: `Vouch that ${account.email} belongs to ${who}?`,
+      verb: 'Verify the address',
+      title: `Does ${account.email} belong to ${who}?`,
       effect:
-        'The account becomes the one with this address: it signs in at the common page, and can join other tenants. Ask the person in another way first.',
-      done: `${who} has a proven address now`,
+        'You vouch that it does. The account becomes the one with this address: it signs in at every tenant’s address and without one, and can join other tenants. Ask the person in another way first.',
+      done: `The address of ${who} is verified now`,
       destructive: false,
     },
     sessions: {

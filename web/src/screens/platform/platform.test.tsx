@@ -23,27 +23,8 @@ test('a tenant is made, its slug following its name', async () => {
       slug: 'big-shop',
       name: 'Big Shop!',
       default_plan: 'free',
-      buckets: 'together',
     }),
   );
-});
-
-test('a tenant that is too busy for one server is made with spread buckets', async () => {
-  const requests = fakeServer({
-    'GET /api/v1/session': admin,
-    'GET /api/v1/tenants': page([tenant()]),
-    'GET /api/v1/removed-tenants': page([]),
-    'POST /api/v1/tenants': () =>
-      problem(409, 'Nothing was changed, because the process api-1 is still running.'),
-  });
-  const { user } = open('/platform/tenants');
-  await user.click(await screen.findByRole('button', { name: 'New tenant' }));
-  await user.type(await screen.findByLabelText('Name'), 'Big Shop');
-  await user.click(screen.getByRole('radio', { name: 'Spread over all servers' }));
-  expect(screen.getByText(/This cannot be changed later/)).toBeDefined();
-  await user.click(screen.getByRole('button', { name: 'Create tenant' }));
-  expect(await screen.findByText(/api-1 is still running/)).toBeDefined();
-  expect(requests.find(({ method }) => method === 'POST')?.body).toMatchObject({ buckets: 'spread' });
 });
 
 test.each([

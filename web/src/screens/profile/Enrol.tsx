@@ -25,9 +25,7 @@ export function Enrol({ enrolment: { secret, qr }, onClose, onDone }: Props) {
       onClose={onClose}
       onSaved={() => undefined}
       save={async () =>
-        onDone(
-          (await body(api.POST('/api/v1/account/second-factor/confirm', { body: { code } }))).recovery_codes,
-        )
+        onDone((await body(api.POST('/api/v1/account/second-factor/confirm', { body: { code } }))).recovery_codes)
       }
     >
       {(wrong) => (

@@ -26,9 +26,7 @@ export function FactorCard() {
   const [asking, setAsking] = useState<'off' | 'codes' | null>(null);
   const refresh = () =>
     Promise.all(
-      [sessionKey, sessionsKey, factorQuery.queryKey].map((queryKey) =>
-        queries.invalidateQueries({ queryKey }),
-      ),
+      [sessionKey, sessionsKey, factorQuery.queryKey].map((queryKey) => queries.invalidateQueries({ queryKey })),
     );
   const begin = useMutation({
     mutationFn: () => body(api.POST('/api/v1/account/second-factor')),

@@ -68,9 +68,7 @@ test('a link is removed once that was confirmed, and of the last way in the serv
     [`GET ${identities}`]: () => ({ json: { items: tries > 1 ? [] : [linked] } }),
     [`POST ${identities}/7/unlink`]: () => {
       tries += 1;
-      return tries === 1
-        ? problem(409, 'conflict', { detail: 'You could not sign in without it.' })
-        : { status: 204 };
+      return tries === 1 ? problem(409, 'conflict', { detail: 'You could not sign in without it.' }) : { status: 204 };
     },
   });
   const { user } = open('/profile');
@@ -94,8 +92,6 @@ test('why linking failed is said in words, even for a provider that is unknown',
   server();
   open('/profile?failed=identity_taken&provider=other');
   expect(
-    await screen.findByText(
-      'The provider signed you in, but that identity is linked with an account already.',
-    ),
+    await screen.findByText('The provider signed you in, but that identity is linked with an account already.'),
   ).toBeDefined();
 });

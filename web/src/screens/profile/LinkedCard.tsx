@@ -40,11 +40,7 @@ export function LinkedCard() {
           ) : (
             <ul className={styles.sessions}>
               {items.map((identity) => (
-                <Linked
-                  key={identity.identity_id}
-                  identity={identity}
-                  onUnlink={() => setUnlinking(identity)}
-                />
+                <Linked key={identity.identity_id} identity={identity} onUnlink={() => setUnlinking(identity)} />
               ))}
             </ul>
           )

@@ -6,8 +6,8 @@ import { isStatus } from '~/api/problem';
 import { sessionKey, signInOptionsQuery } from '~/api/queries';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import { Card } from '~/components/Page';
+import { SignInAddress } from '~/components/SignInAddress';
 import { done, failed } from '~/components/toast';
-import { Unproven } from '~/components/Unproven';
 import { useSession } from '~/session';
 import styles from './Profile.module.css';
 
@@ -16,6 +16,7 @@ export function NameCard() {
   const { account, memberships } = useSession();
   const queries = useQueryClient();
   const [name, setName] = useState(account.name);
+  const home = memberships[0]?.tenant.slug;
   const save = useMutation({
     mutationFn: () =>
       body(api.PATCH('/api/v1/account', { params: { header: ifMatch(etagOf(account)) }, body: { name } })),
@@ -35,17 +36,6 @@ export function NameCard() {
   const { wrong, rest } = fieldErrors(save.error);
   return (
     <Card title="Account" lead={account.email}>
-      {!account.proven && (
-        <p>
-          <Unproven account={account} /> Nobody has proven that this address is yours. You sign in at{' '}
-          <strong>/sign-in/{memberships[0]?.tenant.slug}</strong>, and can join no other tenant.{' '}
-          {options.data?.mail && (
-            <Button variant="default" loading={prove.isPending} onClick={() => prove.mutate()}>
-              Send me a link that proves it
-            </Button>
-          )}
-        </p>
-      )}
       <form
         className={styles.form}
         onSubmit={(event) => {
@@ -53,6 +43,20 @@ export function NameCard() {
           save.mutate();
         }}
       >
+        {!account.proven && home && (
+          <p>
+            Your sign-in address is
+            <SignInAddress tenant={home} />
+            You joined by a link that did not come by mail, so this account can join no other tenant.
+          </p>
+        )}
+        {!account.proven && options.data?.mail && (
+          <div>
+            <Button variant="default" loading={prove.isPending} onClick={() => prove.mutate()}>
+              Verify my e-mail address
+            </Button>
+          </div>
+        )}
         <TextInput
           label="Name"
           description="Shown in the audit log and in the list of members"

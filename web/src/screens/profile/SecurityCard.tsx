@@ -19,9 +19,7 @@ export function SecurityCard() {
     queryKey: ['own security log'],
     initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam: cursor, signal }) =>
-      body(
-        api.GET('/api/v1/account/security-log', { params: { query: { limit: pageSize, cursor } }, signal }),
-      ),
+      body(api.GET('/api/v1/account/security-log', { params: { query: { limit: pageSize, cursor } }, signal })),
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
   return (
@@ -33,8 +31,7 @@ export function SecurityCard() {
       <Query query={events}>
         {({ pages }) => {
           const rows = pages.flatMap(({ items }) => items);
-          if (rows.length === 0)
-            return <EmptyState title="Nothing yet">Sign-ins will appear here.</EmptyState>;
+          if (rows.length === 0) return <EmptyState title="Nothing yet">Sign-ins will appear here.</EmptyState>;
           return (
             <>
               <ul className={styles.sessions}>

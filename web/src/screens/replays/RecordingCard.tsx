@@ -62,8 +62,8 @@ export function StartRecording({ tenant, recording }: Props) {
           )
         }
       >
-        A replay decides recorded checks again with other limits, so that you know who would be denied before
-        you change one. {costs(recording.budget_bytes)} {!own && 'An owner can turn it on.'}
+        A replay decides recorded checks again with other limits, so that you know who would be denied before you change
+        one. {costs(recording.budget_bytes)} {!own && 'An owner can turn it on.'}
       </EmptyState>
       {save.isError && <p role="alert">{sentence(save.error)}</p>}
     </Card>

@@ -52,9 +52,7 @@ function Loaded({ tenant, replay }: { tenant: string; replay: Replay }) {
       ) : (
         <Card title={stateWords[replay.state]}>
           <p role="status">{inWords(replay)}</p>
-          {isUnderWay(replay) && (
-            <Progress value={100 * replay.progress} mt="sm" aria-label="Progress of the replay" />
-          )}
+          {isUnderWay(replay) && <Progress value={100 * replay.progress} mt="sm" aria-label="Progress of the replay" />}
         </Card>
       )}
       {replay.file && (

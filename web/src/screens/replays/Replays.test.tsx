@@ -167,9 +167,7 @@ test('a replay of a file is started with a sample and a seed, and opens', async 
     [`POST ${acme}/replays/7/cancel`]: replay({ state: 'canceled' }),
   });
   const { user, router } = open('/t/acme/replays');
-  expect((await screen.findByRole('table', { name: 'Replays' })).textContent).toMatch(
-    /Half the rate.*Running 40/,
-  );
+  expect((await screen.findByRole('table', { name: 'Replays' })).textContent).toMatch(/Half the rate.*Running 40/);
   expect(screen.getByText(/100 MiB of 512 MiB/)).toBeTruthy();
   expect(screen.queryByLabelText('Days kept')).toBeNull(); // an editor may not
   await user.click(screen.getByRole('button', { name: 'New replay' }));
@@ -248,9 +246,7 @@ test('half of a rule’s limit is replayed over yesterday, and back leads to the
 test('a link has the rule, the limit and the time of a replay', async () => {
   const requests = recordingServer(rule({ is_active: false, mode: 'shadow' }));
   const [from, until] = [ago(2 * 86_400_000), ago(86_400_000)].map((at) => `${at.slice(0, 16)}:00Z`);
-  const { user, router } = open(
-    `/t/acme/replays?open=new&rule=12&rate=3/minute&burst=7&range=${from}~${until}`,
-  );
+  const { user, router } = open(`/t/acme/replays?open=new&rule=12&rate=3/minute&burst=7&range=${from}~${until}`);
   const dialog = await screen.findByRole('dialog');
   expect((await within(dialog).findByLabelText<HTMLInputElement>('Rate')).value).toBe('3');
   expect(within(dialog).getByLabelText<HTMLInputElement>('Burst').value).toBe('7');
@@ -260,9 +256,7 @@ test('a link has the rule, the limit and the time of a replay', async () => {
   expect(started(requests)).toMatchObject({
     since: from?.replace('Z', '.000Z'),
     until: until?.replace('Z', '.000Z'),
-    rules: [
-      { rate_per_second: 0.05, rate_unit: 'minute', burst_capacity: 7, is_active: true, mode: 'shadow' },
-    ],
+    rules: [{ rate_per_second: 0.05, rate_unit: 'minute', burst_capacity: 7, is_active: true, mode: 'shadow' }],
   });
 });
 
@@ -308,9 +302,7 @@ test('a result is shown in all, by rule, plan and user, with its error', async (
   expect(screen.getByText(/These are counts of the sample/)).toBeTruthy();
   expect(screen.getByText(/Seed 5: the same seed gives the same result/)).toBeTruthy();
   const recorded = exactTime(Date.parse('2026-11-20T09:00:00Z'));
-  expect(
-    screen.getByText(`Checks are recorded since ${recorded}; what came before is missing.`),
-  ).toBeTruthy();
+  expect(screen.getByText(`Checks are recorded since ${recorded}; what came before is missing.`)).toBeTruthy();
   const known = exactTime(Date.parse('2026-11-20T06:30:00Z'));
   expect(screen.getByText(new RegExp(`knows the rules since ${known.replace('+', '\\+')};`))).toBeTruthy();
   expect(screen.getByText('7 checks reserve tokens, and are left out.')).toBeTruthy();

@@ -40,11 +40,7 @@ function State({ replay }: { replay: Replay }) {
   return (
     <>
       {stateWords.running} {percent(replay.progress)}
-      <Progress
-        value={100 * replay.progress}
-        size="xs"
-        aria-label={`Progress of replay ${replay.replay_id}`}
-      />
+      <Progress value={100 * replay.progress} size="xs" aria-label={`Progress of replay ${replay.replay_id}`} />
     </>
   );
 }
@@ -82,13 +78,9 @@ export default function Replays() {
           all.length === 0 && recording.data?.checks === 0 ? null : (
             <Card title="Replays" flush>
               {all.length === 0 ? (
-                <EmptyState
-                  icon={<IconHistory size={20} aria-hidden />}
-                  title="No replays yet"
-                  action={start}
-                >
-                  Start one with another limit of a rule or a file of rules here, from a rule’s page with an
-                  edited limit, or from the review of changes of plans.
+                <EmptyState icon={<IconHistory size={20} aria-hidden />} title="No replays yet" action={start}>
+                  Start one with another limit of a rule or a file of rules here, from a rule’s page with an edited
+                  limit, or from the review of changes of plans.
                 </EmptyState>
               ) : (
                 <DataTable

@@ -95,9 +95,7 @@ export function Result({ tenant, replay, result }: Props) {
           lead="They were denied when their checks came. Nothing is concluded from them."
         >
           <p>
-            {result.listed
-              .map(({ user_id, ip, denied }) => `${user_id ?? ip} (${exactNumber(denied)})`)
-              .join(', ')}
+            {result.listed.map(({ user_id, ip, denied }) => `${user_id ?? ip} (${exactNumber(denied)})`).join(', ')}
           </p>
         </Card>
       )}
@@ -206,8 +204,7 @@ interface Counts {
   from_other_rules?: Figure;
 }
 
-const text = (figure: Figure | number) =>
-  typeof figure === 'number' ? exactNumber(figure) : counted(figure);
+const text = (figure: Figure | number) => (typeof figure === 'number' ? exactNumber(figure) : counted(figure));
 
 const sums = {
   before: 'Denied then',
@@ -247,10 +244,7 @@ function counts<Row extends Counts>(headers: typeof sums, moved = false): Column
             under: true,
             render: ({ from_other_rules: figure }: Row) =>
               figure &&
-              signed(
-                figure.value < 0 ? '−' : '+',
-                counted({ value: Math.abs(figure.value), error: figure.error }),
-              ),
+              signed(figure.value < 0 ? '−' : '+', counted({ value: Math.abs(figure.value), error: figure.error })),
           },
         ]
       : []),

@@ -11,9 +11,7 @@ export const stateWords: Record<Replay['state'], string> = {
 
 /** "1,204", or "1,204 ± 87" of a sample. */
 export function counted({ value, error }: Figure): string {
-  return error > 0
-    ? `${exactNumber(Math.round(value))} ± ${exactNumber(Math.ceil(error))}`
-    : exactNumber(value);
+  return error > 0 ? `${exactNumber(Math.round(value))} ± ${exactNumber(Math.ceil(error))}` : exactNumber(value);
 }
 
 /** "+240" of a sum's part; "0" has no sign. */
@@ -40,9 +38,7 @@ export function sampleWords({ sample, seed }: Replay, share: number): string | n
 export function sinceWords({ recorded_since, rules_known_since }: ReplayResult): string[] {
   const words = [];
   if (recorded_since) {
-    words.push(
-      `Checks are recorded since ${exactTime(Date.parse(recorded_since))}; what came before is missing.`,
-    );
+    words.push(`Checks are recorded since ${exactTime(Date.parse(recorded_since))}; what came before is missing.`);
   }
   if (rules_known_since) {
     const at = exactTime(Date.parse(rules_known_since));

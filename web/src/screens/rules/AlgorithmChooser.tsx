@@ -61,12 +61,7 @@ function Picture({ algorithm, inSteps }: { algorithm: Algorithm; inSteps: boolea
       ? Array.from({ length: span / windowLength - 1 }, (_, index) => (index + 1) * windowLength)
       : [];
   return (
-    <svg
-      className={styles.picture}
-      viewBox={`0 0 ${width} ${height}`}
-      role="img"
-      aria-label={pictureInWords(outcomes)}
-    >
+    <svg className={styles.picture} viewBox={`0 0 ${width} ${height}`} role="img" aria-label={pictureInWords(outcomes)}>
       {boundaries.map((at) => (
         <line key={at} className={styles.boundary} x1={x(at)} x2={x(at)} y1={0} y2={height} />
       ))}
@@ -87,13 +82,7 @@ function Mark({ at, allowed, goesAt, endsAt }: Outcome) {
     <>
       {waits && <path className={styles.waits} d={`M${x(at)} 26L${x(goesAt)} 8`} />}
       {endsAt > goesAt && <line className={styles.holds} x1={x(goesAt)} x2={x(endsAt)} y1={10} y2={10} />}
-      <line
-        className={styles.allowed}
-        x1={x(goesAt)}
-        x2={x(goesAt)}
-        y1={waits ? 2 : 10}
-        y2={waits ? 8 : 26}
-      />
+      <line className={styles.allowed} x1={x(goesAt)} x2={x(goesAt)} y1={waits ? 2 : 10} y2={waits ? 8 : 26} />
     </>
   );
 }

@@ -23,11 +23,7 @@ interface Props {
 export function BucketPicture({ limit }: Props) {
   return (
     <Card title="Simulation" lead="Drag the bars to change the traffic, and see which requests are allowed.">
-      {!isValid(limit) ? (
-        <p className="soft">Enter a valid limit to see the simulation.</p>
-      ) : (
-        <Picture limit={limit} />
-      )}
+      {!isValid(limit) ? <p className="soft">Enter a valid limit to see the simulation.</p> : <Picture limit={limit} />}
     </Card>
   );
 }

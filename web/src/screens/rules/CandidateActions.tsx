@@ -70,9 +70,8 @@ export function CandidateActions({ tenant, saved, live }: Props) {
             {words}
             <Effect tenant={tenant} question={{ rules: [promoted(candidate, live.value)] }} />
             <p>
-              The live rule goes from <s>{ruleEffect(live.value)}</s> to{' '}
-              <strong>{ruleEffect(candidate)}</strong> within 2 s. It keeps its buckets and overrides, and the
-              candidate is removed.
+              The live rule goes from <s>{ruleEffect(live.value)}</s> to <strong>{ruleEffect(candidate)}</strong> within
+              2 s. It keeps its buckets and overrides, and the candidate is removed.
             </p>
           </div>
         }

@@ -56,9 +56,9 @@ test('the shadow toggle of a live rule says that its limit stops, and what was t
   await user.type(burst, '20');
   await user.click(await screen.findByRole('button', { name: 'Try as shadow' }));
   await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/rules/9'));
-  expect(requests.find(({ method, path }) => method === 'POST' && path.endsWith('/candidate'))?.body).toEqual(
-    { burst_capacity: 20 },
-  );
+  expect(requests.find(({ method, path }) => method === 'POST' && path.endsWith('/candidate'))?.body).toEqual({
+    burst_capacity: 20,
+  });
 });
 
 test('what the candidate denies is of the checks that passed', () => {

@@ -28,13 +28,13 @@ export function ComparisonCard({ tenant, candidate }: { tenant: string; candidat
             <Additional tenant={tenant} pattern={candidate.key_pattern} data={data} />
             {data.looked_back_to && (
               <p className="soft">
-                By {subjectOf(candidate.key_pattern).toLowerCase()} since{' '}
-                <RelativeTime at={data.looked_back_to} />, because there is too much before.
+                By {subjectOf(candidate.key_pattern).toLowerCase()} since <RelativeTime at={data.looked_back_to} />,
+                because there is too much before.
               </p>
             )}
             <p className="soft">
-              The candidate is tried on checks that pass, with the overrides of the live rule, and takes
-              tokens for these only. Whom a looser limit would let pass is seen below.
+              The candidate is tried on checks that pass, with the overrides of the live rule, and takes tokens for
+              these only. Whom a looser limit would let pass is seen below.
             </p>
             <section aria-label="Effect of promoting it">
               <h3>Effect of promoting it</h3>

@@ -13,13 +13,7 @@ import { ruleEffect } from '~/domain/rule';
 import styles from './Rules.module.css';
 
 /** Enforces a shadow rule: it replaces a live rule with the same pattern and plan, or is added beside it. */
-export function EnforceRule({
-  tenant,
-  saved: { value: shadow, etag },
-}: {
-  tenant: string;
-  saved: Tagged<Rule>;
-}) {
+export function EnforceRule({ tenant, saved: { value: shadow, etag } }: { tenant: string; saved: Tagged<Rule> }) {
   const queries = useQueryClient();
   const navigate = useNavigate();
   const [asking, setAsking] = useState(false);
@@ -28,8 +22,7 @@ export function EnforceRule({
   const { data: lastHour } = useQuery({ ...lastHourQuery(tenant), enabled: asking });
   const denials = lastHour?.get(shadow.rule_id);
   const live = liveRules(rules, shadow);
-  const into =
-    chosen === '' ? undefined : (live.find(({ rule_id }) => String(rule_id) === chosen) ?? live[0]);
+  const into = chosen === '' ? undefined : (live.find(({ rule_id }) => String(rule_id) === chosen) ?? live[0]);
 
   async function enforce() {
     const inForce = await body(
@@ -91,10 +84,7 @@ export function liveRules(rules: Rule[], shadow: Rule): Rule[] {
   return rules
     .filter(
       ({ key_pattern, plan, mode, rule_id }) =>
-        key_pattern === shadow.key_pattern &&
-        plan === shadow.plan &&
-        mode === 'enforce' &&
-        rule_id !== shadow.rule_id,
+        key_pattern === shadow.key_pattern && plan === shadow.plan && mode === 'enforce' && rule_id !== shadow.rule_id,
     )
     .toSorted((a, b) => a.name.localeCompare(b.name, 'en'));
 }
@@ -106,9 +96,8 @@ function nameOf(rule: Rule): string {
 function Into({ live, shadow }: { live: Rule; shadow: Rule }) {
   return (
     <>
-      The live rule goes from <s>{nameOf(live)}</s> to{' '}
-      <strong>{nameOf({ ...shadow, name: live.name })}</strong>. It keeps its buckets and overrides, and this
-      shadow rule is removed.
+      The live rule goes from <s>{nameOf(live)}</s> to <strong>{nameOf({ ...shadow, name: live.name })}</strong>. It
+      keeps its buckets and overrides, and this shadow rule is removed.
     </>
   );
 }
@@ -116,8 +105,8 @@ function Into({ live, shadow }: { live: Rule; shadow: Rule }) {
 function AsItIs({ shadow }: { shadow: Rule }) {
   return (
     <>
-      This rule is enforced: <strong>{ruleEffect(shadow)}</strong>. Requests that it only reported are denied
-      from then on.
+      This rule is enforced: <strong>{ruleEffect(shadow)}</strong>. Requests that it only reported are denied from then
+      on.
     </>
   );
 }

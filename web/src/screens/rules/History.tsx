@@ -64,8 +64,7 @@ export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) 
             effect={
               <>
                 The rule returns to its previous values
-                {undoing && isPromotion(undoing) && ', and the shadow rule is restored'}. You can undo this
-                too.
+                {undoing && isPromotion(undoing) && ', and the shadow rule is restored'}. You can undo this too.
               </>
             }
             verb={undoing && isUndo(undoing) ? 'Redo' : 'Undo'}

@@ -2,7 +2,7 @@ import { NativeSelect, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { BurstInput } from '~/components/BurstInput';
 import { RateInput } from '~/components/RateInput';
-import { algorithms, fitted, presets } from '~/domain/algorithm';
+import { algorithms, converted, fitted, type LimitDraft, presets } from '~/domain/algorithm';
 import { plural } from '~/domain/format';
 import {
   type Algorithm,
@@ -16,7 +16,7 @@ import {
 import { calendarUnits, isCalendar, ordinal, weekdays } from '~/domain/window';
 import { AlgorithmChooser } from './AlgorithmChooser';
 import styles from './Rules.module.css';
-import type { RuleDraft } from './ruleDraft';
+import { limitOf, type RuleDraft } from './ruleDraft';
 
 export interface FieldProps {
   draft: RuleDraft;
@@ -26,11 +26,24 @@ export interface FieldProps {
   disabled?: boolean;
 }
 
+/** What was typed for each algorithm that is not chosen now. */
+export type Kept = Partial<Record<Algorithm, LimitDraft>>;
+
+interface LimitProps extends FieldProps {
+  kept: Kept;
+  onKeep: (kept: Kept) => void;
+}
+
 /** The limit of a rule: its algorithm, and the fields that limits of the algorithm have. */
-export function LimitFields(props: FieldProps) {
-  const { draft, onChange, problem, disabled } = props;
+export function LimitFields({ kept, onKeep, ...props }: LimitProps) {
+  const { draft, problem, disabled } = props;
   const wrong = limitProblems(draft);
   const { algorithm } = draft;
+  // Trying another algorithm loses nothing of this one.
+  function onChange(part: Partial<RuleDraft>) {
+    if (part.algorithm && part.algorithm !== algorithm) onKeep({ ...kept, [algorithm]: limitOf(draft) });
+    props.onChange(part);
+  }
   return (
     <>
       <AlgorithmChooser
@@ -38,7 +51,7 @@ export function LimitFields(props: FieldProps) {
         inSteps={draft.refill_interval !== null}
         disabled={disabled}
         error={problem('/algorithm')}
-        onChange={(chosen: Algorithm) => onChange(fitted({ ...draft, algorithm: chosen }))}
+        onChange={(chosen: Algorithm) => onChange(kept[chosen] ?? converted(limitOf(draft), chosen))}
       />
       <div className={styles.pair}>
         {hasRate(algorithm) && (

@@ -15,9 +15,7 @@ export function LimitPair({ draft, onChange }: Props) {
   const wrong = limitProblems(draft);
   return (
     <div className={styles.pair}>
-      {hasRate(draft.algorithm) && (
-        <RateInput label="Rate" value={draft} error={wrong.rate} onChange={onChange} />
-      )}
+      {hasRate(draft.algorithm) && <RateInput label="Rate" value={draft} error={wrong.rate} onChange={onChange} />}
       <BurstInput
         label={algorithms[draft.algorithm].burst}
         value={draft.burst_capacity}

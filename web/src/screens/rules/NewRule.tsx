@@ -52,9 +52,7 @@ function Form({ begin }: { begin: RuleDraft }) {
 
   const create = useMutation({
     mutationFn: () =>
-      body(
-        api.POST('/api/v1/tenants/{tenant}/rules', { params: { path: { tenant } }, body: creation(draft) }),
-      ),
+      body(api.POST('/api/v1/tenants/{tenant}/rules', { params: { path: { tenant } }, body: creation(draft) })),
     onSuccess: async (rule) => {
       await changed(queries, tenant, 'rule');
       done(
@@ -73,8 +71,7 @@ function Form({ begin }: { begin: RuleDraft }) {
   });
 
   if (!edit) return <NoPermission need="edit" />;
-  const problem = (pointer: string) =>
-    create.error instanceof ProblemError ? create.error.field(pointer) : undefined;
+  const problem = (pointer: string) => (create.error instanceof ProblemError ? create.error.field(pointer) : undefined);
   const ready = !parsePattern(draft.key_pattern).error && (draft.action !== 'limit' || isValid(draft));
   const back = first ? '/t/$tenant/overview' : '/t/$tenant/rules';
   const dirty = JSON.stringify(draft) !== JSON.stringify(begin);
@@ -103,10 +100,7 @@ function Form({ begin }: { begin: RuleDraft }) {
                   label="Plan"
                   value={draft.plan ?? ''}
                   error={problem('/plan')}
-                  data={[
-                    { value: '', label: 'all plans' },
-                    ...plans.map(({ name }) => ({ value: name, label: name })),
-                  ]}
+                  data={[{ value: '', label: 'all plans' }, ...plans.map(({ name }) => ({ value: name, label: name }))]}
                   onChange={(plan) => change({ plan: plan || null })}
                 />
                 <TextInput

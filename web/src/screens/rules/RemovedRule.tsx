@@ -128,7 +128,6 @@ function restored(rule: Rule, isExpired: boolean): string {
   if (isExpired) {
     return `It returns as it was: ${was}, until ${shortTime(Date.parse(rule.expires_at ?? ''))}. That is over, so it matches nothing until you give it a later end.`;
   }
-  if (rule.mode === 'shadow')
-    return `Within 2 s it is in shadow mode again as it was: ${was}. It denies nothing.`;
+  if (rule.mode === 'shadow') return `Within 2 s it is in shadow mode again as it was: ${was}. It denies nothing.`;
   return `Within 2 s it is in force again as it was: ${was}.`;
 }

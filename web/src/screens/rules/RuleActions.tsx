@@ -77,8 +77,7 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry
   };
   const asking = acts[asked?.act ?? 'remove'];
   const ask = (act: Act) => setAsked({ act, seen: rule });
-  const copy = () =>
-    navigate({ to: '/t/$tenant/rules/new', params: { tenant }, search: { from: rule.rule_id } });
+  const copy = () => navigate({ to: '/t/$tenant/rules/new', params: { tenant }, search: { from: rule.rule_id } });
   const replay = () =>
     navigate({
       to: '/t/$tenant/replays',

@@ -33,9 +33,6 @@ test('a rule’s page has the alerts that watch it, and makes one on it', async 
     'GET /api/v1/tenants/acme/quotas': quotas(),
     'GET /api/v1/tenants/acme/stats/series': { ...series([]), step_seconds: 900 },
     'POST /api/v1/tenants/acme/simulate': {
-      checks: 0,
-      allowed: 0,
-      denied: 0,
       first_denial_ms: null,
       longest_wait_ms: 0,
       longest_delay_ms: 0,

@@ -36,8 +36,7 @@ export function RuleAlerts({ tenant, rule }: { tenant: string; rule: Rule }) {
       <Query query={alerts}>
         {(all) => {
           const watching = all.filter(({ rule_id }) => rule_id === null || rule_id === rule.rule_id);
-          if (watching.length === 0)
-            return <p className="soft">Nobody is told when this rule denies checks.</p>;
+          if (watching.length === 0) return <p className="soft">Nobody is told when this rule denies checks.</p>;
           return (
             <ul className={styles.alerts}>
               {watching.map((alert) => (
@@ -51,9 +50,7 @@ export function RuleAlerts({ tenant, rule }: { tenant: string; rule: Rule }) {
                     >
                       {alert.name}
                     </Link>
-                    <div className="soft">
-                      {conditionOf(alert, alert.rule_id === null ? undefined : 'this rule')}
-                    </div>
+                    <div className="soft">{conditionOf(alert, alert.rule_id === null ? undefined : 'this rule')}</div>
                   </div>
                   {own && alert.is_active && <SilenceButton tenant={tenant} alert={alert} inList />}
                 </li>

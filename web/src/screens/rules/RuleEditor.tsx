@@ -1,14 +1,12 @@
 import { useQuery } from '@tanstack/react-query';
 import { ProblemError, sentence } from '~/api/problem';
 import { lastHourQuery } from '~/api/queries';
-import type { Rule } from '~/api/types';
-import { ConflictDialog, type Versions } from '~/components/ConflictDialog';
 import { Leaving } from '~/components/Leaving';
 import { Card } from '~/components/Page';
 import { exactNumber } from '~/domain/format';
 import { RuleFields } from './RuleFields';
 import styles from './Rules.module.css';
-import { differences, type RuleDraft, stopsDenying } from './ruleDraft';
+import { differences, stopsDenying } from './ruleDraft';
 import type { RuleEditor as Editor } from './useRuleEditor';
 
 interface Props {
@@ -19,7 +17,7 @@ interface Props {
 
 /** The form of a rule, with its unsaved changes and conflicts. */
 export function RuleEditor({ tenant, editor, disabled }: Props) {
-  const { rule, draft, error, theirs } = editor;
+  const { rule, draft, error } = editor;
   const changes = differences(rule, draft);
   const stops = stopsDenying(rule, draft);
   const { data: lastHour } = useQuery({ ...lastHourQuery(tenant), enabled: stops });
@@ -28,13 +26,7 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
   return (
     <Card title="Rule">
       <div className={styles.form} id="rule-form">
-        <RuleFields
-          draft={draft}
-          onChange={editor.change}
-          problem={editor.problem}
-          disabled={disabled}
-          stops={stops}
-        />
+        <RuleFields draft={draft} onChange={editor.change} problem={editor.problem} disabled={disabled} stops={stops} />
         {editor.dirty && (
           <div className={styles.sentence} role="status" aria-label="Unsaved changes">
             <div className={styles.changes}>
@@ -60,25 +52,8 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
           </p>
         )}
       </div>
-      <ConflictDialog
-        opened={theirs !== null}
-        what="this rule"
-        versions={theirs ? versions(rule, draft, theirs.value) : []}
-        onKeepMine={editor.keepMine}
-        onTakeTheirs={editor.takeTheirs}
-        onClose={editor.closeConflict}
-      />
+      {editor.conflict}
       <Leaving when={editor.dirty} what="Your changes to this rule" />
     </Card>
   );
-}
-
-/** The fields that either version changed. */
-function versions(base: Rule, mine: RuleDraft, theirs: Rule): Versions[] {
-  const ours = new Map(differences(base, mine).map((change) => [change.label, change]));
-  const others = new Map(differences(base, theirs).map((change) => [change.label, change]));
-  return [...new Set([...ours.keys(), ...others.keys()])].map((label) => {
-    const before = (ours.get(label) ?? others.get(label))?.from ?? '';
-    return { label, mine: ours.get(label)?.to ?? before, theirs: others.get(label)?.to ?? before };
-  });
 }

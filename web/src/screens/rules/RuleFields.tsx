@@ -1,18 +1,12 @@
 import { NativeSelect, SegmentedControl, Switch, Textarea } from '@mantine/core';
+import { useState } from 'react';
 import { MomentField } from '~/components/MomentField';
 import { fitted, isPlain, newLimit } from '~/domain/algorithm';
 import { hasRate } from '~/domain/rate';
-import {
-  actionLabels,
-  choicesOf,
-  failureModeLabels,
-  fieldLabels,
-  leaseLabels,
-  modeLabels,
-} from '~/domain/rule';
+import { actionLabels, choicesOf, failureModeLabels, fieldLabels, leaseLabels, modeLabels } from '~/domain/rule';
 import { fieldMoment, fieldText } from '~/domain/zone';
 import { AdaptFields } from './AdaptFields';
-import { type FieldProps, LimitFields } from './LimitFields';
+import { type FieldProps, type Kept, LimitFields } from './LimitFields';
 import styles from './Rules.module.css';
 import type { RuleDraft } from './ruleDraft';
 
@@ -30,6 +24,7 @@ const blocks = 'Every matching request is denied.';
 
 /** The fields of a rule that can change. */
 export function RuleFields({ draft, onChange, problem, disabled, stops }: Props) {
+  const [kept, setKept] = useState<Kept>({});
   return (
     <div className={styles.form}>
       <NativeSelect
@@ -41,7 +36,14 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
         onChange={(event) => onChange(withAction(draft, event.currentTarget.value as RuleDraft['action']))}
       />
       {draft.action === 'limit' && (
-        <LimitFields draft={draft} onChange={onChange} problem={problem} disabled={disabled} />
+        <LimitFields
+          draft={draft}
+          kept={kept}
+          onKeep={setKept}
+          onChange={onChange}
+          problem={problem}
+          disabled={disabled}
+        />
       )}
       {draft.action === 'limit' && hasRate(draft.algorithm) && (
         <AdaptFields draft={draft} onChange={onChange} problem={problem} disabled={disabled} />

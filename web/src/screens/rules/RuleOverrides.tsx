@@ -35,8 +35,7 @@ export function RuleOverrides({ tenant, rule }: { tenant: string; rule: Rule }) 
         onEdit={setEditing}
         none={
           <p className={styles.nothing}>
-            No overrides. An override gives one user another limit, for a while or for good: a migration, a
-            contract.
+            No overrides. An override gives one user another limit, for a while or for good: a migration, a contract.
           </p>
         }
       />

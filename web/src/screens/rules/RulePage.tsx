@@ -74,7 +74,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
     retry: false,
   });
   function discard() {
-    editor.reset();
+    editor.discard();
     done('Edits discarded', { label: 'Undo', run: () => editor.change(draft) });
   }
   const triable = rule.mode === 'enforce' && rule.action !== 'bypass' && candidate === undefined;
@@ -121,9 +121,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
             {edit && !editor.dirty && rule.mode === 'shadow' && live && (
               <CandidateActions tenant={tenant} saved={saved} live={live} />
             )}
-            {edit && !editor.dirty && rule.mode === 'shadow' && !live && (
-              <EnforceRule tenant={tenant} saved={saved} />
-            )}
+            {edit && !editor.dirty && rule.mode === 'shadow' && !live && <EnforceRule tenant={tenant} saved={saved} />}
           </>
         )
       }
@@ -143,7 +141,7 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
               onClose={() => show(undefined)}
               onScheduled={() => {
                 show(undefined);
-                editor.reset();
+                editor.discard();
               }}
             />
           )}
@@ -177,18 +175,12 @@ function Loaded({ saved }: { saved: Tagged<Rule> }) {
                 Discard edits
               </Button>
               {triable && draft.mode === 'enforce' && draft.action !== 'bypass' && (
-                <TryAsShadow
-                  tenant={tenant}
-                  rule={rule}
-                  draft={draft}
-                  ready={editor.ready}
-                  onSaved={editor.reset}
-                />
+                <TryAsShadow tenant={tenant} rule={rule} draft={draft} ready={editor.ready} onSaved={editor.discard} />
               )}
               <Button variant="default" disabled={!editor.ready} onClick={() => show('schedule')}>
                 Schedule
               </Button>
-              <Button loading={editor.saving} disabled={!editor.ready} onClick={editor.save}>
+              <Button loading={editor.pending} disabled={!editor.ready} onClick={editor.submit}>
                 Save
               </Button>
             </ActionBar>

@@ -82,10 +82,7 @@ test('a shadow rule goes into the place of the live one', async () => {
 
 test('a candidate may stand for any enforced rule of its requests and plan, the unnamed one first', () => {
   const daily = rule({ rule_id: 3, plan: 'free', name: 'daily' });
-  const others = [
-    rule({ rule_id: 4, plan: 'pro' }),
-    rule({ rule_id: 5, plan: 'free', key_pattern: 'global' }),
-  ];
+  const others = [rule({ rule_id: 4, plan: 'pro' }), rule({ rule_id: 5, plan: 'free', key_pattern: 'global' })];
   expect(liveRules([daily, live, shadow, ...others], shadow)).toEqual([live, daily]);
 });
 
@@ -196,8 +193,9 @@ test('a rule that was enforced today does not claim to have denied what it only 
   expect(
     await screen.findByText('26 of 30 checks were denied, or would have been while in shadow (87 %).'),
   ).toBeDefined();
+  const undo = await screen.findByRole('button', { name: 'Undo' });
   expect(screen.queryByText('Enforced from a shadow rule')).toBeNull();
-  await user.click(screen.getByRole('button', { name: 'Undo' }));
+  await user.click(undo);
   expect((await screen.findByRole('dialog')).textContent).not.toMatch(/is restored/);
 });
 
@@ -274,32 +272,27 @@ const restoredWords = {
   ],
 } as const;
 
-test.each(Object.entries(restoredWords))(
-  'restoring a rule that %s says what it will do',
-  async (_, [was, words]) => {
-    const removal = auditEntry({
-      action: 'remove',
-      object: { kind: 'rule', id: '10' },
-      before: { ...rule({ rule_id: 10, plan: null, ...was }) },
-      after: null,
-    });
-    fakeServer({
-      ...world(),
-      'GET /api/v1/tenants/acme/rules/10': () => problem(404, 'not-found'),
-      'GET /api/v1/tenants/acme/audit': page([removal]),
-      'POST /api/v1/tenants/acme/audit/812/revert': removal,
-    });
-    const { user } = open('/t/acme/rules/10');
-    await user.click(await screen.findByRole('button', { name: 'Restore rule' }));
-    const dialog = await screen.findByRole('dialog', { name: 'Restore this rule?' });
-    expect(within(dialog).getByText(words)).toBeDefined();
-    await user.click(within(dialog).getByRole('button', { name: 'Restore rule' }));
-    const isInForce = !('is_active' in was || 'expires_at' in was);
-    expect(
-      await screen.findByText(isInForce ? /^Rule restored\. Checks follow it/ : /^Rule restored$/),
-    ).toBeDefined();
-  },
-);
+test.each(Object.entries(restoredWords))('restoring a rule that %s says what it will do', async (_, [was, words]) => {
+  const removal = auditEntry({
+    action: 'remove',
+    object: { kind: 'rule', id: '10' },
+    before: { ...rule({ rule_id: 10, plan: null, ...was }) },
+    after: null,
+  });
+  fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/rules/10': () => problem(404, 'not-found'),
+    'GET /api/v1/tenants/acme/audit': page([removal]),
+    'POST /api/v1/tenants/acme/audit/812/revert': removal,
+  });
+  const { user } = open('/t/acme/rules/10');
+  await user.click(await screen.findByRole('button', { name: 'Restore rule' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Restore this rule?' });
+  expect(within(dialog).getByText(words)).toBeDefined();
+  await user.click(within(dialog).getByRole('button', { name: 'Restore rule' }));
+  const isInForce = !('is_active' in was || 'expires_at' in was);
+  expect(await screen.findByText(isInForce ? /^Rule restored\. Checks follow it/ : /^Rule restored$/)).toBeDefined();
+});
 
 test('an address that never was a rule is not found', async () => {
   fakeServer({ ...world(), 'GET /api/v1/tenants/acme/rules/10': () => problem(404, 'not-found') });
@@ -327,4 +320,65 @@ test('the effect of an edit stands beside Save, and discarded edits come back', 
   expect(burst.value).toBe('50');
   await user.click(await screen.findByRole('button', { name: 'Undo' }));
   expect(burst.value).toBe('20');
+});
+
+test('what is typed while a rule is saved stays, and is not saved yet', async () => {
+  let answer = () => {};
+  const answered = new Promise<void>((resolve) => (answer = resolve));
+  let stored = live;
+  fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/rules/1': () => ({ json: stored, headers: { ETag: `"${stored.version}"` } }),
+    'PATCH /api/v1/tenants/acme/rules/1': async ({ body }: { body: object }) => {
+      await answered;
+      stored = { ...stored, ...body, version: stored.version + 1 };
+      return { json: stored, headers: { ETag: `"${stored.version}"` } };
+    },
+  });
+  const { user } = open('/t/acme/rules/1');
+  const burst = await screen.findByLabelText('Burst');
+  await user.clear(burst);
+  await user.type(burst, '80');
+  await user.click(screen.getByRole('button', { name: 'Save' }));
+  await user.type(screen.getByLabelText('Description'), 'since');
+  answer();
+  await waitFor(() => expect(stored.burst_capacity).toBe(80));
+  await waitFor(() => expect(screen.getByRole('status', { name: 'Unsaved changes' }).textContent).toMatch(/since/));
+  expect(screen.getByRole('status', { name: 'Unsaved changes' }).textContent).not.toMatch(/Burst/);
+});
+
+test('if the saved rule cannot be read after a lost race, that is said', async () => {
+  let isLost = false;
+  fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/rules/1': () =>
+      isLost
+        ? problem(500, 'internal', { detail: 'The database does not answer.' })
+        : { json: live, headers: { ETag: '"3"' } },
+    'PATCH /api/v1/tenants/acme/rules/1': () => {
+      isLost = true;
+      return problem(412, 'precondition-failed');
+    },
+  });
+  const { user } = open('/t/acme/rules/1');
+  const burst = await screen.findByLabelText('Burst');
+  await user.clear(burst);
+  await user.type(burst, '80');
+  await user.click(screen.getByRole('button', { name: 'Save' }));
+  expect(await screen.findByText('The database does not answer.')).toBeDefined();
+});
+
+test('another algorithm can be tried, and the limit comes back as it was', async () => {
+  const slow = rule({ rule_id: 1, version: 3, rate_per_second: 0.1, rate_unit: 'minute', burst_capacity: 6 });
+  fakeServer({ ...world(), 'GET /api/v1/tenants/acme/rules/1': () => ({ json: slow, headers: { ETag: '"3"' } }) });
+  const { user } = open('/t/acme/rules/1');
+  await user.click(await screen.findByRole('radio', { name: /Fixed window/ }));
+  expect(screen.getByLabelText('Requests per window')).toHaveProperty('value', '6');
+  await user.selectOptions(screen.getByLabelText('Window'), 'month');
+  await user.click(screen.getByRole('radio', { name: /Token bucket/ }));
+  expect(screen.getByLabelText('Rate')).toHaveProperty('value', '6');
+  expect(screen.getByLabelText('Rate: unit')).toHaveProperty('value', 'minute');
+  expect(screen.queryByRole('status', { name: 'Unsaved changes' })).toBeNull();
+  await user.click(screen.getByRole('radio', { name: /Fixed window/ }));
+  expect(screen.getByLabelText('Window')).toHaveProperty('value', 'month');
 });

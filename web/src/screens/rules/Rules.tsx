@@ -1,6 +1,7 @@
 import { Button, Group } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, type LinkProps, useNavigate, useSearch } from '@tanstack/react-router';
+import { serverNow } from '~/api/clock';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule, ScheduledChange } from '~/api/types';
 import { ChoiceField } from '~/components/ChoiceField';
@@ -13,6 +14,7 @@ import { sorted } from '~/components/sorted';
 import { EmptyState } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { plural } from '~/domain/format';
+import { isOn } from '~/domain/group';
 import { isFound, patternInWords } from '~/domain/pattern';
 import { type Choice, choicesOf, modeLabels, ruleEffect, scopeLabels } from '~/domain/rule';
 import { EndingSoon } from '~/features/overrides/EndingSoon';
@@ -154,7 +156,7 @@ export function fits(rule: Rule, { q, scope, plan, mode, state }: RulesSearch): 
     (!scope || rule.scope === scope) &&
     (!plan || (plan === '*' ? rule.plan === null : rule.plan === plan)) &&
     (!mode || rule.mode === mode) &&
-    (!state || rule.is_active === (state === 'on'))
+    (!state || isOn(rule, serverNow()) === (state === 'on'))
   );
 }
 
@@ -198,8 +200,8 @@ function Filters({ tenant, search, set }: FilterProps) {
 function Teach({ action }: { action: React.ReactNode }) {
   return (
     <EmptyState icon={<IconRules size={20} aria-hidden />} title="No rules yet" action={action}>
-      A rule sets the rate and the burst of requests that share a bucket: each user may send 10 requests per
-      second, in bursts of up to 50. Without rules every request is allowed.
+      A rule sets the rate and the burst of requests that share a bucket: each user may send 10 requests per second, in
+      bursts of up to 50. Without rules every request is allowed.
     </EmptyState>
   );
 }

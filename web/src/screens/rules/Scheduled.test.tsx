@@ -14,6 +14,7 @@ const scheduled = {
   state: 'waiting' as const,
   requested_at: '2026-11-21T06:00:00Z',
   requested_by: 'ada@example.com',
+  requester_account_id: 1,
   applied_at: null,
   ended_at: null,
   failure: null,
@@ -78,10 +79,7 @@ test('a change that waits is edited: another limit and another end take its plac
   const list = await screen.findByRole('list', { name: 'Scheduled changes' });
   await user.click(within(list).getByRole('button', { name: 'Edit' }));
   const dialog = await screen.findByRole('dialog', { name: 'Edit this scheduled change' });
-  expect(within(dialog).getByLabelText(/Starts/)).toHaveProperty(
-    'value',
-    fieldText(Date.parse(scheduled.starts_at)),
-  );
+  expect(within(dialog).getByLabelText(/Starts/)).toHaveProperty('value', fieldText(Date.parse(scheduled.starts_at)));
   const burst = within(dialog).getByLabelText('Burst');
   expect(burst).toHaveProperty('value', '80');
   await user.clear(burst);
@@ -157,9 +155,7 @@ test('a change that was chosen elsewhere asks for the limit and schedules it', a
   await user.type(within(dialog).getByLabelText('Burst'), '20');
   await user.click(submit);
   await waitFor(() =>
-    expect(
-      requests.find(({ method, path }) => method === 'POST' && path.endsWith('-changes'))?.body,
-    ).toMatchObject({
+    expect(requests.find(({ method, path }) => method === 'POST' && path.endsWith('-changes'))?.body).toMatchObject({
       rules: [{ rule_id: 1, version: 3, change: { burst_capacity: 20 } }],
     }),
   );
@@ -182,9 +178,9 @@ test('what somebody else saves while a change is scheduled is not undone', async
   expect(dialog.textContent).not.toMatch(/Rate:|Description:/);
   await user.click(within(dialog).getByRole('button', { name: 'Schedule' }));
   await within(dialog).findByRole('alert');
-  expect(
-    requests.find(({ method, path }) => method === 'POST' && path.endsWith('-changes'))?.body,
-  ).toMatchObject({ rules: [{ rule_id: 1, version: 3, change: { burst_capacity: 20 } }] });
+  expect(requests.find(({ method, path }) => method === 'POST' && path.endsWith('-changes'))?.body).toMatchObject({
+    rules: [{ rule_id: 1, version: 3, change: { burst_capacity: 20 } }],
+  });
 });
 
 test('the dialog opens and closes without scrolling the page', async () => {
@@ -200,4 +196,24 @@ test('the dialog opens and closes without scrolling the page', async () => {
   await user.click(within(dialog).getByRole('button', { name: 'Cancel' }));
   await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
   expect(scrolled).not.toHaveBeenCalled();
+});
+
+test('a time that was not edited stays what it is, to the second', async () => {
+  const odd = { ...scheduled, starts_at: '2026-11-30T09:00:42Z', ends_at: '2026-11-30T17:00:07Z' };
+  const requests = fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/scheduled-changes': page([odd]),
+    'POST /api/v1/tenants/acme/scheduled-changes': () => ({ status: 201, json: odd }),
+  });
+  const { user } = open('/t/acme/rules/1');
+  const list = await screen.findByRole('list', { name: 'Scheduled changes' });
+  await user.click(within(list).getByRole('button', { name: 'Edit' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Edit this scheduled change' });
+  const burst = within(dialog).getByLabelText('Burst');
+  await user.clear(burst);
+  await user.type(burst, '90');
+  await user.click(within(dialog).getByRole('button', { name: 'Save' }));
+  await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+  const sent = requests.find(({ path, method }) => method === 'POST' && path.endsWith('changes'))?.body;
+  expect(sent).toMatchObject({ starts_at: '2026-11-30T09:00:42.000Z', ends_at: '2026-11-30T17:00:07.000Z' });
 });

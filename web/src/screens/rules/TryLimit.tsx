@@ -29,9 +29,8 @@ export default function TryLimit({ tenant, rule, onClose }: Props) {
       title="Try a limit as shadow"
       lead={
         <>
-          A candidate with this limit gets the same checks as the live rule. It denies nobody and reports what
-          it would deny. The live rule stays <strong>{ruleEffect(rule)}</strong> until you promote the
-          candidate.
+          A candidate with this limit gets the same checks as the live rule. It denies nobody and reports what it would
+          deny. The live rule stays <strong>{ruleEffect(rule)}</strong> until you promote the candidate.
         </>
       }
       verb="Create candidate"
@@ -41,9 +40,7 @@ export default function TryLimit({ tenant, rule, onClose }: Props) {
     >
       {() => (
         <>
-          {hasLimit && (
-            <LimitPair draft={draft} onChange={(part) => setTyped((before) => ({ ...before, ...part }))} />
-          )}
+          {hasLimit && <LimitPair draft={draft} onChange={(part) => setTyped((before) => ({ ...before, ...part }))} />}
           <div className={styles.sentence}>
             {changed ? (
               <Effect tenant={tenant} question={{ rules: [replayed(rule, draft)] }} />

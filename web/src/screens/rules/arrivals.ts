@@ -78,7 +78,7 @@ export function bundle({ counts }: Arrivals): number {
 }
 
 /** The requests, spread evenly within each slice. */
-export function streamOf(arrivals: Arrivals): NonNullable<Simulation['arrivals']> {
+export function streamOf(arrivals: Arrivals): Simulation['arrivals'] {
   const each = bundle(arrivals);
   return arrivals.counts.flatMap((count, index) => {
     const marks = Math.ceil(count / each);
@@ -89,19 +89,14 @@ export function streamOf(arrivals: Arrivals): NonNullable<Simulation['arrivals']
   });
 }
 
-/** How many requests of each slice were denied. The server omits some decisions if there are many. */
-export function deniedBySlice(arrivals: Arrivals, timeline: Timeline): number[] {
-  const asked = Array<number>(slices).fill(0);
-  const denied = Array<number>(slices).fill(0);
-  for (const { at_ms, cost, allowed } of timeline.decisions) {
+/** How many requests of each slice were denied. */
+export function deniedBySlice(arrivals: Arrivals, { decisions }: Timeline): number[] {
+  const denied = arrivals.counts.map(() => 0);
+  for (const { at_ms, cost, allowed } of decisions) {
     const slice = Math.min(slices - 1, Math.floor(at_ms / arrivals.sliceMs + 1e-9));
-    asked[slice] = (asked[slice] ?? 0) + cost;
     if (!allowed) denied[slice] = (denied[slice] ?? 0) + cost;
   }
-  return arrivals.counts.map((count, slice) => {
-    const share = asked[slice] ? (denied[slice] ?? 0) / (asked[slice] as number) : 0;
-    return Math.round(share * count);
-  });
+  return denied;
 }
 
 /** The lines of the chart: tokens over time, and a cross for each denial. */
@@ -115,10 +110,7 @@ export function pictureOf(limit: Limit, arrivals: Arrivals, { tiers, decisions }
   } else if (last && last.at_ms < end) {
     const full = last.at_ms + ((limit.burst_capacity - last.tokens) / limit.rate_per_second) * 1000;
     if (full < end) points.push({ at: full, tokens: limit.burst_capacity, denied: null });
-    const tokens = Math.min(
-      limit.burst_capacity,
-      last.tokens + ((end - last.at_ms) / 1000) * limit.rate_per_second,
-    );
+    const tokens = Math.min(limit.burst_capacity, last.tokens + ((end - last.at_ms) / 1000) * limit.rate_per_second);
     points.push({ at: end, tokens, denied: null });
   }
   const level = (at: number) => points.findLast((point) => point.at <= at)?.tokens ?? 0;

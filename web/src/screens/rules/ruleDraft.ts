@@ -38,6 +38,17 @@ export const newRule: RuleDraft = {
   description: '',
 };
 
+/** The fields of a saved rule’s form. */
+export function draftOf(rule: Rule): RuleDraft {
+  return Object.fromEntries(Object.keys(newRule).map((field) => [field, rule[field as keyof RuleDraft]])) as never;
+}
+
+/** A field with its label, as a lost race shows it. */
+export function sayField(field: keyof RuleDraft, draft: RuleDraft): [string, string] {
+  const known = changeable.find((one) => one === field);
+  return known ? [fieldLabels[known], say(draft, known)] : [field, String(draft[field])];
+}
+
 /** A copy of a rule under a free name: "daily-copy". */
 export function copyOf(rule: Rule, rules: Rule[]): RuleDraft {
   const { key_pattern, plan, mode, action, failure_mode, lease, is_active, description } = rule;
@@ -74,8 +85,7 @@ export function promoted(candidate: Rule, { name }: Rule): NewRule {
 
 /** Whether a draft stops a rule from denying. */
 export function stopsDenying(rule: Rule, draft: RuleDraft): boolean {
-  const denies = ({ mode, is_active, action }: RuleDraft) =>
-    mode === 'enforce' && is_active && action !== 'bypass';
+  const denies = ({ mode, is_active, action }: RuleDraft) => mode === 'enforce' && is_active && action !== 'bypass';
   return denies(rule) && !denies(draft);
 }
 
@@ -104,7 +114,7 @@ const changeable = [
 /** The parts of a limit, which blocks and bypasses have none of. */
 const limits = Object.keys(newLimit) as (keyof LimitDraft)[];
 
-function limitOf(rule: LimitDraft): LimitDraft {
+export function limitOf(rule: LimitDraft): LimitDraft {
   return Object.fromEntries(limits.map((field) => [field, rule[field]])) as unknown as LimitDraft;
 }
 
@@ -173,8 +183,7 @@ export function differences(before: RuleDraft, after: RuleDraft): FieldChange[] 
   return changeable
     .filter((field) => !same(old[field], now[field]))
     .filter(
-      (field) =>
-        field !== 'rate_unit' || (old.rate_per_second === now.rate_per_second && now.rate_per_second > 0),
+      (field) => field !== 'rate_unit' || (old.rate_per_second === now.rate_per_second && now.rate_per_second > 0),
     )
     .filter((field) => field !== 'algorithm' || old.action === 'limit' || now.action === 'limit')
     .map((field) => ({ label: fieldLabels[field], from: say(old, field), to: say(now, field) }));
@@ -225,7 +234,7 @@ function say(rule: RuleDraft, field: (typeof changeable)[number]): string {
     case 'action':
       return actionLabels[rule.action];
     default:
-      return rule[field] || 'none';
+      return String(rule[field] || 'none');
   }
 }
 

@@ -19,7 +19,6 @@ export const ruleHistoryQuery = (tenant: string, ruleId: number) =>
 /** Whether a change since a moment switched the rule between enforced and shadow. */
 export function changedMode(entries: AuditEntry[], since: string): boolean {
   return entries.some(
-    ({ at, before, after }) =>
-      before && after && before.mode !== after.mode && Date.parse(at) >= Date.parse(since),
+    ({ at, before, after }) => before && after && before.mode !== after.mode && Date.parse(at) >= Date.parse(since),
   );
 }

@@ -1,93 +1,47 @@
-import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
+import { useQueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
 import { api, ifMatch, type Tagged, tagged } from '~/api/client';
-import { isStatus, ProblemError } from '~/api/problem';
+import { ProblemError } from '~/api/problem';
 import { ruleQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
 import { done } from '~/components/toast';
+import { useSave } from '~/components/useSave';
 import { isValid } from '~/domain/rate';
-import { isDirty, patch, type RuleDraft } from './ruleDraft';
+import { draftOf, isDirty, patch, type RuleDraft, sayField } from './ruleDraft';
+
+export type RuleEditor = ReturnType<typeof useRuleEditor>;
 
 /** The state of a rule’s form. */
-export interface RuleEditor {
-  rule: Rule;
-  draft: RuleDraft;
-  change: (part: Partial<RuleDraft>) => void;
-  reset: () => void;
-  dirty: boolean;
-  /** The draft is valid. */
-  ready: boolean;
-  save: () => void;
-  saving: boolean;
-  error: unknown;
-  problem: (pointer: string) => string | undefined;
-  /** The saved rule after a lost race. */
-  theirs: Tagged<Rule> | null;
-  keepMine: () => void;
-  takeTheirs: () => void;
-  closeConflict: () => void;
-}
-
-export function useRuleEditor(tenant: string, saved: Tagged<Rule>): RuleEditor {
+export function useRuleEditor(tenant: string, saved: Tagged<Rule>) {
   const queries = useQueryClient();
-  // The version that the reader started from. A newer version that arrives since must not be overwritten
-  // unseen.
-  const [begun, setBegun] = useState<{ base: Tagged<Rule>; draft: RuleDraft } | null>(null);
-  const [theirs, setTheirs] = useState<Tagged<Rule> | null>(null);
-  const base = begun?.base ?? saved;
-  const draft: RuleDraft = begun?.draft ?? base.value;
-  const dirty = isDirty(base.value, draft);
-  const params = { path: { tenant, rule_id: base.value.rule_id } };
-  const { queryKey } = ruleQuery(tenant, base.value.rule_id);
-
-  const save = useMutation({
-    mutationFn: (on: Tagged<Rule>) =>
+  const { rule_id } = saved.value;
+  const params = { path: { tenant, rule_id } };
+  const editor = useSave<Rule, RuleDraft>({
+    what: 'this rule',
+    saved,
+    draftOf,
+    send: (draft, base) =>
       tagged(
         api.PATCH('/api/v1/tenants/{tenant}/rules/{rule_id}', {
-          params: { ...params, header: ifMatch(on.etag) },
-          body: patch(on.value, draft),
+          params: { ...params, header: ifMatch(base.etag) },
+          body: patch(base.value, draft),
         }),
       ),
-    onSuccess: async (next) => {
-      queries.setQueryData(queryKey, next);
-      setBegun(null);
+    read: () => tagged(api.GET('/api/v1/tenants/{tenant}/rules/{rule_id}', { params })),
+    say: sayField,
+    store: (now) => queries.setQueryData(ruleQuery(tenant, rule_id).queryKey, now),
+    onSaved: () => {
       done('Rule saved. It takes effect within 2 s');
-      await changed(queries, tenant, 'rule');
-    },
-    onError: async (error) => {
-      if (!isStatus(error, 412)) return;
-      setTheirs(await tagged(api.GET('/api/v1/tenants/{tenant}/rules/{rule_id}', { params })));
+      return changed(queries, tenant, 'rule');
     },
   });
-
-  const error = isStatus(save.error, 412) ? null : save.error;
+  const { draft, error } = editor;
   return {
-    rule: base.value,
-    draft,
-    change: (part) => setBegun({ base, draft: { ...draft, ...part } }),
-    reset: () => {
-      setBegun(null);
-      save.reset();
-    },
-    dirty,
+    ...editor,
+    rule: editor.base,
+    dirty: isDirty(editor.base, draft),
+    /** The draft is valid. */
     ready: draft.action !== 'limit' || isValid(draft),
-    save: () => save.mutate(base),
-    saving: save.isPending,
-    error,
-    problem: (pointer) => (error instanceof ProblemError ? error.field(pointer) : undefined),
-    theirs,
-    keepMine: () => {
-      if (!theirs) return;
-      setBegun({ base: theirs, draft });
-      setTheirs(null);
-      save.mutate(theirs);
-    },
-    takeTheirs: () => {
-      if (theirs) queries.setQueryData(queryKey, theirs);
-      setBegun(null);
-      setTheirs(null);
-    },
-    closeConflict: () => setTheirs(null),
+    problem: (pointer: string) => (error instanceof ProblemError ? error.field(pointer) : undefined),
   };
 }

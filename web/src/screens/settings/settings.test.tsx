@@ -69,7 +69,7 @@ test('the form of a new key is gone when its secret is shown, however long the l
   await user.click(within(form).getByRole('button', { name: 'Create key' }));
   expect(await screen.findByText('slk_k3Jx9mQ2_secret')).toBeDefined();
   await waitFor(() => expect(screen.getAllByRole('dialog')).toHaveLength(1));
-  await waitFor(() => expect(reads).toBe(2));
+  await waitFor(() => expect(reads).toBeGreaterThan(1)); // a read that is given up is repeated
 });
 
 test('a key that cannot be made says so at its field, and keeps what was typed', async () => {
@@ -102,6 +102,56 @@ test('rotating gives the old key its grace', async () => {
   const sent = requests.find(({ path }) => path.endsWith('/rotate'));
   expect(sent?.body).toEqual({ grace_seconds: 604_800 });
   expect(sent?.headers.get('If-Match')).toBe('"9"');
+});
+
+test('a stale session signs in again to give access, and what was typed is sent once more', async () => {
+  let fresh = false;
+  const asked =
+    <T,>(json: T, status = 200) =>
+    () =>
+      fresh ? { status, json, headers: { ETag: '"2"' } } : problem(403, 'fresh-proof-required');
+  const requests = server({
+    'POST /api/v1/session/confirm': () => {
+      fresh = true;
+      return { status: 204 };
+    },
+    [`POST ${acme}/api-keys`]: asked({ key: key({ name: 'ci' }), secret: 'slk_new_secret' }, 201),
+    [`POST ${acme}/api-keys/k3Jx9mQ2/keep`]: asked(key()),
+    [`GET ${acme}/api-keys`]: () => ({
+      json: page([key({ creator_left: true, created_by: { kind: 'account', id: '7', name: 'gone@example.com' } })]),
+    }),
+    [`PATCH ${acme}/members/1`]: asked({ ...member, role: 'editor' }),
+    [`POST ${acme}/invitations`]: asked({ invitation, token: '3q2-7wAB9x' }, 201),
+  });
+  const { user } = open('/t/acme/settings/keys');
+  async function confirm(method: string, end: string) {
+    await user.type(await screen.findByLabelText('Your password'), 'a password');
+    await user.click(screen.getByRole('button', { name: 'Continue' }));
+    const sent = () => requests.filter((one) => one.method === method && one.path.endsWith(end));
+    await waitFor(() => expect(sent()).toHaveLength(2));
+    expect(sent()[1]?.body).toEqual(sent()[0]?.body);
+    await waitFor(() => expect(screen.queryByLabelText('Your password')).toBeNull());
+    fresh = false;
+  }
+  await user.click(await screen.findByRole('button', { name: 'Create key' }));
+  const form = await screen.findByRole('dialog');
+  await user.type(within(form).getByLabelText('Name'), 'ci');
+  await user.click(within(form).getByRole('button', { name: 'Create key' }));
+  await confirm('POST', '/api-keys');
+  expect(await screen.findByText('slk_new_secret')).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Done' }));
+  await user.click(await screen.findByRole('button', { name: 'Keep gateway' }));
+  await confirm('POST', '/keep');
+  await user.click(screen.getByRole('link', { name: 'Members' }));
+  await user.click(await screen.findByRole('button', { name: 'Invite' }));
+  await user.type(await screen.findByLabelText('E-mail'), 'grace@example.com');
+  await user.click(screen.getByRole('button', { name: 'Create link' }));
+  await confirm('POST', '/invitations');
+  expect(await screen.findByText(/3q2-7wAB9x$/)).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Done' }));
+  await user.selectOptions(await screen.findByLabelText('Role of ada@example.com'), 'editor');
+  await user.click(await screen.findByRole('button', { name: 'Become an editor' }));
+  await confirm('PATCH', '/members/1');
 });
 
 test('keys of people who left are revoked or kept, one by one', async () => {
@@ -143,6 +193,47 @@ test('an invitation gives a link, its token in the fragment', async () => {
   expect(await screen.findByText(`${window.location.origin}/invitation#3q2-7wAB9x`)).toBeDefined();
 });
 
+test('removing a member names the changes that they scheduled, and cancels them if asked', async () => {
+  const change = {
+    change_id: 7,
+    title: '12 limits of pro',
+    rules: [],
+    starts_at: '2026-11-27T18:00:00Z',
+    ends_at: null,
+    state: 'waiting',
+    requested_at: '2026-11-21T06:00:00Z',
+    requested_by: 'grace@example.com',
+    requester_account_id: 2,
+    applied_at: null,
+    ended_at: null,
+    failure: null,
+  };
+  const queries: (string | null)[] = [];
+  server({
+    [`GET ${acme}/members`]: page([member, { ...member, account_id: 2, email: 'grace@example.com', name: '' }]),
+    [`GET ${acme}/scheduled-changes`]: page([
+      change,
+      { ...change, change_id: 8, title: '3 limits of free', requester_account_id: 1 },
+      { ...change, change_id: 9, title: '5 limits of free', state: 'in_force' },
+    ]),
+    [`DELETE ${acme}/members/2`]: ({ query }: { query: URLSearchParams }) => {
+      queries.push(query.get('scheduled_changes'));
+      return { status: 204 };
+    },
+  });
+  const { user } = open('/t/acme/settings/members');
+  for (const cancels of [false, true]) {
+    await user.click(await screen.findByRole('button', { name: 'Remove grace@example.com' }));
+    const dialog = await screen.findByRole('dialog');
+    expect(await within(dialog).findByText(/12 limits of pro/)).toBeDefined();
+    expect(dialog.textContent).not.toContain('of free');
+    if (cancels) await user.click(within(dialog).getByLabelText('Cancel these changes'));
+    await user.click(within(dialog).getByRole('button', { name: 'Remove member' }));
+    await waitFor(() => expect(queries.at(-1)).toBe(cancels ? 'cancel' : 'keep'));
+    await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
+  }
+});
+
 test('the last owner cannot be removed, and the dialog says why', async () => {
   server({
     [`DELETE ${acme}/members/1`]: () =>
@@ -181,6 +272,17 @@ test('a lost race over the settings shows both versions, and mine is saved over 
   await user.click(within(dialog).getByRole('button', { name: 'Overwrite with mine' }));
   await waitFor(() => expect(saved.map(({ ifMatch }) => ifMatch)).toEqual(['"1"', '"2"']));
   expect(saved[1]?.body).toMatchObject({ name: 'Acme Ltd', default_plan: 'free' });
+});
+
+test('a form of settings that nobody touched shows what a colleague saves', async () => {
+  let name = 'Acme';
+  server({ [`GET ${acme}`]: () => ({ json: tenant({ name }), headers: { ETag: `"${name}"` } }) });
+  const { queries } = open('/t/acme/settings/tenant');
+  const field = await screen.findByLabelText<HTMLInputElement>('Name');
+  expect(field.value).toBe('Acme');
+  name = 'Acme Corp';
+  await queries.invalidateQueries();
+  await waitFor(() => expect(field.value).toBe('Acme Corp'));
 });
 
 test('discarded edits of the settings come back', async () => {
@@ -361,9 +463,7 @@ test('an owner sees who was refused in the tenant, by the filters of the address
 test('the security log is its owners’, and nobody else asks for it', async () => {
   const requests = server({}, 'editor');
   open('/t/acme/settings/security');
-  expect(
-    await screen.findByText('This requires the owner role. An owner can change your role.'),
-  ).toBeDefined();
+  expect(await screen.findByText('This requires the owner role. An owner can change your role.')).toBeDefined();
   expect(requests.some(({ path }) => path.endsWith('/security-log'))).toBe(false);
 });
 

@@ -5,6 +5,7 @@ import { useState } from 'react';
 import { api, body } from '~/api/client';
 import type { InvitationOffer } from '~/api/types';
 import { FormError, fieldErrors } from '~/components/FormDialog';
+import { SignInAddress } from '~/components/SignInAddress';
 import styles from './Frame.module.css';
 import { useWelcome } from './welcome';
 
@@ -49,9 +50,10 @@ export function AcceptAsNew({ token, offer }: { token: string; offer: Invitation
       />
       {!offer.proves && (
         <p className="soft">
-          This link did not come by mail, so nobody has proven that {offer.email} is yours. The account will
-          be marked as unproven, belongs to {offer.tenant.name} only, and signs in at{' '}
-          <strong>/sign-in/{offer.tenant.slug}</strong>.
+          Keep your sign-in address:
+          <SignInAddress tenant={offer.tenant.slug} />
+          This link did not come by mail, so {offer.email} is not verified, and the account is for {offer.tenant.name}{' '}
+          only.
         </p>
       )}
       <FormError>{rest()}</FormError>
@@ -60,7 +62,7 @@ export function AcceptAsNew({ token, offer }: { token: string; offer: Invitation
       </Button>
       <p className="soft">
         Already have an account?{' '}
-        <Link to="/sign-in" search={{ next: '/invitation' }} hash={token}>
+        <Link to="/sign-in/$slug" params={{ slug: offer.tenant.slug }} search={{ next: '/invitation' }} hash={token}>
           Sign in first
         </Link>
         .

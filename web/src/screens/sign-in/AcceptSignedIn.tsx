@@ -2,7 +2,7 @@ import { Button } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
 import { sessionKey } from '~/api/queries';
-import type { Account, InvitationOffer } from '~/api/types';
+import type { InvitationOffer, Session } from '~/api/types';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import styles from './Frame.module.css';
 import { useWelcome } from './welcome';
@@ -10,11 +10,11 @@ import { useWelcome } from './welcome';
 interface Props {
   token: string;
   offer: InvitationOffer;
-  account: Account;
+  session: Session;
 }
 
 /** Accepts an invitation with the current account, if it is for that account. */
-export function AcceptSignedIn({ token, offer, account }: Props) {
+export function AcceptSignedIn({ token, offer, session: { account, memberships } }: Props) {
   const queries = useQueryClient();
   const welcome = useWelcome(offer.tenant.slug);
   const accept = useMutation({
@@ -25,21 +25,23 @@ export function AcceptSignedIn({ token, offer, account }: Props) {
     mutationFn: () => api.DELETE('/api/v1/session'),
     onSuccess: () => queries.setQueryData(sessionKey, null),
   });
+  // An account that joined by a link is for its tenant, unless this invitation came by mail, which verifies its address.
+  const home = memberships[0]?.tenant;
+  const isElsewhere = !account.proven && !offer.proves && home?.slug !== offer.tenant.slug;
   const mine = account.email.toLowerCase() === offer.email.toLowerCase();
   return (
     <div className={styles.form}>
-      {mine ? (
-        <p>
-          You are signed in as <strong>{account.email}</strong>.
-        </p>
-      ) : (
-        <p>
-          You are signed in as <strong>{account.email}</strong>, but the invitation is for another address.
-          Sign out to accept it, or ask for an invitation to your own address.
-        </p>
-      )}
+      <p>
+        You are signed in as <strong>{account.email}</strong>
+        {!mine &&
+          ', but the invitation is for another address. Sign out to accept it, or ask for an invitation to your own address'}
+        {mine &&
+          isElsewhere &&
+          `, with an account that joined ${home?.name ?? 'another tenant'} by a link and is for that tenant only. Sign out to join with another account`}
+        .
+      </p>
       <FormError>{fieldErrors(accept.error ?? leave.error).rest()}</FormError>
-      {mine ? (
+      {mine && !isElsewhere ? (
         <Button fullWidth loading={accept.isPending} onClick={() => accept.mutate()}>
           Join {offer.tenant.name}
         </Button>

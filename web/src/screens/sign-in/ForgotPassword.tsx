@@ -1,6 +1,6 @@
 import { Button, TextInput } from '@mantine/core';
 import { useMutation } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
+import { Link, useSearch } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import { api } from '~/api/client';
 import { FormError, fieldErrors } from '~/components/FormDialog';
@@ -10,6 +10,7 @@ import styles from './Frame.module.css';
 /** Asks for a link to choose a new password. The answer is the same for every address. */
 export default function ForgotPassword() {
   const [email, setEmail] = useState('');
+  const { tenant } = useSearch({ strict: false }) as { tenant?: string };
   useEffect(() => {
     document.title = 'Reset password · Sluice';
   }, []);
@@ -19,16 +20,19 @@ export default function ForgotPassword() {
     return (
       <Frame
         title="Look into your mailbox"
-        lead={`If there is an account with the address ${email}, a link is on its way. It works for an hour.`}
+        lead={`If there is an account with the address ${email} and the address is verified, a link is on its way. It works for an hour.`}
       >
         <p>
-          <Link to="/sign-in">Back to sign-in</Link>
+          <BackToSignIn tenant={tenant} />
         </p>
       </Frame>
     );
   }
   return (
-    <Frame title="Reset your password" lead="A link to choose a new one goes to your address.">
+    <Frame
+      title="Reset your password"
+      lead="A link to choose a new one goes to your address. If you joined by a link, ask an owner of your tenant to remove and invite you again."
+    >
       <form
         className={styles.form}
         onSubmit={(event) => {
@@ -52,9 +56,19 @@ export default function ForgotPassword() {
           Send link
         </Button>
         <p>
-          <Link to="/sign-in">Back to sign-in</Link>
+          <BackToSignIn tenant={tenant} />
         </p>
       </form>
     </Frame>
+  );
+}
+
+function BackToSignIn({ tenant }: { tenant?: string }) {
+  return tenant ? (
+    <Link to="/sign-in/$slug" params={{ slug: tenant }}>
+      Back to sign-in
+    </Link>
+  ) : (
+    <Link to="/sign-in">Back to sign-in</Link>
   );
 }

@@ -38,8 +38,7 @@ test('a weak password says what a good one needs, at its field', async () => {
   fakeServer({
     'GET /api/v1/session': () => problem(401, 'unauthorized'),
     [look]: offer,
-    [accept]: () =>
-      problem(400, 'invalid-request', { errors: [{ pointer: '/password', detail: 'is a common one' }] }),
+    [accept]: () => problem(400, 'invalid-request', { errors: [{ pointer: '/password', detail: 'is a common one' }] }),
   });
   const { user } = open('/invitation#t');
   await user.type(await screen.findByLabelText('Your name'), 'Ada');
@@ -52,7 +51,7 @@ test('somebody with an account signs in first, and the token stays in the fragme
   fakeServer({ 'GET /api/v1/session': () => problem(401, 'unauthorized'), [look]: offer });
   const { user, router } = open('/invitation#3q2-7wAB9x');
   await user.click(await screen.findByRole('link', { name: 'Sign in first' }));
-  await waitFor(() => expect(router.state.location.pathname).toBe('/sign-in'));
+  await waitFor(() => expect(router.state.location.pathname).toBe('/sign-in/acme'));
   expect(router.state.location.search).toEqual({ next: '/invitation' });
   expect(router.state.location.hash).toBe('3q2-7wAB9x');
 });
@@ -74,6 +73,32 @@ test('an invitation for somebody else cannot be accepted by mistake', async () =
   expect(await screen.findByText(/for another address/)).toBeDefined();
   expect(screen.queryByRole('button', { name: 'Join Acme' })).toBeNull();
   expect(screen.getByRole('button', { name: 'Sign out' })).toBeDefined();
+});
+
+test('who joined another tenant by a link signs out first, and is told why', async () => {
+  const own = session();
+  fakeServer({
+    'GET /api/v1/session': {
+      ...own,
+      account: account({ proven: false }),
+      memberships: own.memberships.map((one) => ({ ...one, tenant: { slug: 'other', name: 'Other' } })),
+    },
+    [look]: { ...offer, proves: false },
+  });
+  open('/invitation#t');
+  expect(await screen.findByText(/joined Other by a link and is for that tenant only/)).toBeDefined();
+  expect(screen.queryByRole('button', { name: 'Join Acme' })).toBeNull();
+  expect(screen.getByRole('button', { name: 'Sign out' })).toBeDefined();
+});
+
+test('somebody who joins by a link is told the sign-in address', async () => {
+  fakeServer({
+    'GET /api/v1/session': () => problem(401, 'unauthorized'),
+    [look]: { ...offer, proves: false },
+  });
+  open('/invitation#t');
+  expect(await screen.findByText(`${window.location.origin}/sign-in/acme`)).toBeDefined();
+  expect(document.body.textContent).not.toMatch(/proven/i);
 });
 
 test.each(['/invitation', '/invitation#old'])('%s opens nothing, and says so', async (address) => {

@@ -56,7 +56,7 @@ export default function Invitation() {
   return (
     <Frame title={`Join ${offer.data.tenant.name}`} lead={<Lead offer={offer.data} />}>
       {session.data ? (
-        <AcceptSignedIn token={token} offer={offer.data} account={session.data.account} />
+        <AcceptSignedIn token={token} offer={offer.data} session={session.data} />
       ) : (
         <AcceptAsNew token={token} offer={offer.data} />
       )}

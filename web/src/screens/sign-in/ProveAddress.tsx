@@ -10,20 +10,20 @@ import { done } from '~/components/toast';
 import { Frame } from './Frame';
 import styles from './Frame.module.css';
 
-/** The screen of a link that proves an address. It works in the browser where the account is signed in. */
+/** The screen of a link that verifies an address. It works in the browser where the account is signed in. */
 export default function ProveAddress() {
   const token = useLocation({ select: ({ hash }) => hash });
   const session = useQuery(sessionQuery);
   const queries = useQueryClient();
   const navigate = useNavigate();
   useEffect(() => {
-    document.title = 'Prove your address · Sluice';
+    document.title = 'Verify your address · Sluice';
   }, []);
   const prove = useMutation({
     mutationFn: () => body(api.POST('/api/v1/account/proof/finish', { body: { token } })),
     onSuccess: async () => {
       await queries.invalidateQueries({ queryKey: sessionKey });
-      done('Address proven');
+      done('Address verified');
       await navigate({ to: '/profile', hash: '' });
     },
   });
@@ -44,13 +44,13 @@ export default function ProveAddress() {
   }
   return (
     <Frame
-      title="Prove your address"
+      title="Verify your address"
       lead={`You are signed in as ${session.data.account.email}. Only go on if you asked for this link.`}
     >
       <div className={styles.form}>
         <FormError>{fieldErrors(prove.error).rest()}</FormError>
         <Button fullWidth loading={prove.isPending} disabled={token === ''} onClick={() => prove.mutate()}>
-          Prove the address
+          Verify the address
         </Button>
       </div>
     </Frame>

@@ -5,12 +5,22 @@ import type { ProviderName } from '~/api/types';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import styles from './Frame.module.css';
 
+interface Props {
+  providers: ProviderName[];
+  next: string;
+  /** Called before the browser leaves for a provider. */
+  onStart: () => void;
+}
+
 /** A button for each provider, which leads there and from there to the path. */
-export function Providers({ providers, next }: { providers: ProviderName[]; next: string }) {
+export function Providers({ providers, next, onStart }: Props) {
   const start = useMutation({
     mutationFn: (provider: string) =>
       body(api.POST('/api/v1/auth/{provider}/start', { params: { path: { provider } }, body: { next } })),
-    onSuccess: ({ url }) => window.location.assign(url),
+    onSuccess: ({ url }) => {
+      onStart();
+      window.location.assign(url);
+    },
   });
   return (
     <div className={styles.providers}>

@@ -74,9 +74,9 @@ test('an address is proven by a click, and not by looking at the link', async ()
     'POST /api/v1/account/proof/finish': account(),
   });
   const { user } = open('/prove-address#the-token');
-  const button = await screen.findByRole('button', { name: 'Prove the address' });
+  const button = await screen.findByRole('button', { name: 'Verify the address' });
   expect(requests.some(({ method }) => method === 'POST')).toBe(false);
   await user.click(button);
-  expect(await screen.findByText('Address proven')).toBeDefined();
+  expect(await screen.findByText('Address verified')).toBeDefined();
   expect(requests.find(({ method }) => method === 'POST')?.body).toEqual({ token: 'the-token' });
 });

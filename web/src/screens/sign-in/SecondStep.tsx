@@ -27,8 +27,7 @@ export function SecondStep({ onSignedIn, onOver }: Props) {
   });
   const { wrong, rest } = fieldErrors(finish.error);
   const field = wrong('/code');
-  const tooSoon =
-    isStatus(finish.error, 429) && finish.error instanceof ProblemError && finish.error.retryAfter;
+  const tooSoon = isStatus(finish.error, 429) && finish.error instanceof ProblemError && finish.error.retryAfter;
   return (
     <form
       className={styles.form}

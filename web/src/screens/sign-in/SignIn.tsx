@@ -4,19 +4,21 @@ import { useMutation, useQuery } from '@tanstack/react-query';
 import { Link, useParams, useRouter, useSearch } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import { api, body } from '~/api/client';
-import { isStatus, ProblemError, sentence } from '~/api/problem';
 import { signInOptionsQuery } from '~/api/queries';
+import { FormError, fieldErrors } from '~/components/FormDialog';
 import { whyNot } from '~/domain/provider';
+import { rememberTenant } from '~/session';
 import { Frame } from './Frame';
 import styles from './Frame.module.css';
 import { Providers } from './Providers';
 import { SecondStep } from './SecondStep';
 import { useSignedIn } from './signedIn';
 
+/** The one page to sign in, at a tenant’s address or without a tenant. */
 export default function SignIn() {
-  const form = useForm({ initialValues: { email: '', password: '' } });
+  const { slug = '' } = useParams({ strict: false }) as { slug?: string };
+  const form = useForm({ initialValues: { email: '', password: '', tenant: slug } });
   const { next, failed, provider, step } = useSearch({ strict: false }) as Record<string, string | undefined>;
-  const { slug } = useParams({ strict: false }) as { slug?: string };
   const options = useQuery(signInOptionsQuery);
   const router = useRouter();
   const { providers = [], passwords: takesPasswords = true } = options.data ?? {};
@@ -24,14 +26,20 @@ export default function SignIn() {
     document.title = 'Sign in · Sluice';
   }, []);
 
+  const [choosesTenant, setChoosesTenant] = useState(false);
   const [needsCode, setNeedsCode] = useState(step === 'code');
   const [over, setOver] = useState<string>();
+  const tenant = slugIn(form.values.tenant);
   // The fragment keeps an invitation’s token.
   const { hash } = router.state.location;
-  const goal = `${next ?? '/'}${hash && `#${hash}`}`;
-  const signedIn = useSignedIn(goal);
+  const isForAnother = tenant !== slug && next?.startsWith(`/t/${slug}/`);
+  const goal = isForAnother ? '/' : `${next ?? '/'}${hash && `#${hash}`}`;
+  const signedIn = useSignedIn(goal, tenant);
   const signIn = useMutation({
-    mutationFn: () => body(api.POST('/api/v1/session', { body: { ...form.values, tenant: slug } })),
+    mutationFn: () => {
+      const { email, password } = form.values;
+      return body(api.POST('/api/v1/session', { body: { email, password, ...(tenant && { tenant }) } }));
+    },
     onMutate: () => setOver(undefined),
     onSuccess: (answer) => {
       if ('account' in answer) return signedIn(answer);
@@ -40,6 +48,7 @@ export default function SignIn() {
     },
     onError: () => form.setFieldValue('password', ''),
   });
+  const { wrong, rest } = fieldErrors(signIn.error);
 
   if (needsCode)
     return (
@@ -54,20 +63,18 @@ export default function SignIn() {
       </Frame>
     );
   return (
-    <Frame
-      title={slug ? `Sign in to ${slug}` : 'Sign in'}
-      lead={slug ? 'For members who have not proven their address.' : 'Rate limits, plans and violations.'}
-    >
+    <Frame title={slug ? `Sign in to ${slug}` : 'Sign in'} lead="Rate limits, plans and violations.">
       {failed && (
         <p role="alert" className={styles.error}>
           {whyNot(failed, providers.find(({ slug }) => slug === provider)?.name ?? 'The provider')}
         </p>
       )}
-      {!slug && providers.length > 0 && <Providers providers={providers} next={goal} />}
-      {!takesPasswords && slug && (
-        <p>
-          Signing in by password is off here. <Link to="/sign-in">Sign in with a provider</Link>.
-        </p>
+      {providers.length > 0 && (
+        <Providers
+          providers={providers}
+          next={goal}
+          onStart={() => slug && rememberTenant(slug)} // a provider sends people back to /sign-in
+        />
       )}
       {takesPasswords && (
         <form className={styles.form} onSubmit={form.onSubmit(() => signIn.mutate())}>
@@ -89,22 +96,33 @@ export default function SignIn() {
             withAsterisk={false}
             {...form.getInputProps('password')}
           />
-          {(signIn.isError || over) && (
-            <p role="alert" className={styles.error}>
-              {over ?? message(signIn.error)}
+          {choosesTenant ? (
+            <TextInput
+              label="Tenant"
+              description="What comes after /sign-in/ in your sign-in address. Ask whoever invited you."
+              name="tenant"
+              autoComplete="organization"
+              autoCapitalize="none"
+              autoFocus
+              {...form.getInputProps('tenant')}
+              error={wrong('/tenant')}
+            />
+          ) : (
+            <p>
+              <button type="button" className="link-button" onClick={() => setChoosesTenant(true)}>
+                {slug ? 'Another tenant' : 'I joined by a link'}
+              </button>
             </p>
           )}
+          <FormError>{over ?? rest()}</FormError>
           <Button type="submit" fullWidth loading={signIn.isPending}>
             Sign in
           </Button>
-          {options.data?.mail && !slug && (
+          {options.data?.mail && (
             <p>
-              <Link to="/forgot-password">Forgot your password?</Link>
-            </p>
-          )}
-          {slug && (
-            <p className="soft">
-              Have you proven your address? <Link to="/sign-in">Sign in here</Link>.
+              <Link to="/forgot-password" search={{ tenant: tenant || undefined }}>
+                Forgot your password?
+              </Link>
             </p>
           )}
         </form>
@@ -113,10 +131,8 @@ export default function SignIn() {
   );
 }
 
-function message(error: unknown): string {
-  if (isStatus(error, 401)) return 'The e-mail address or the password is wrong.';
-  if (isStatus(error, 429) && error instanceof ProblemError && error.retryAfter) {
-    return `Too many attempts. Try again in ${error.retryAfter} s.`;
-  }
-  return sentence(error);
+/** The tenant that somebody typed, or pasted as a whole sign-in address. */
+function slugIn(text: string): string {
+  const [, slug = ''] = /^(?:.*\/sign-in\/)?([^/?#]*)/.exec(text.trim().toLowerCase()) ?? [];
+  return slug;
 }

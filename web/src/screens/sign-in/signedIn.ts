@@ -2,12 +2,14 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useRouter } from '@tanstack/react-router';
 import { sessionKey } from '~/api/queries';
 import type { Session } from '~/api/types';
+import { isIn, rememberTenant } from '~/session';
 
-/** Begins a session in this page, and leads to a path. */
-export function useSignedIn(next: string): (session: Session) => void {
+/** Begins a session in this page, and leads to a path. The browser remembers the tenant that it began at. */
+export function useSignedIn(next: string, tenant = ''): (session: Session) => void {
   const queries = useQueryClient();
   const router = useRouter();
   return (session) => {
+    if (isIn(session, tenant)) rememberTenant(tenant);
     queries.clear(); // nothing that somebody else read here
     queries.setQueryData(sessionKey, session);
     router.history.push(next);

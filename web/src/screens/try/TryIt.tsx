@@ -52,8 +52,7 @@ export default function TryIt() {
     // Below the form the answer would be out of sight.
     if (matchMedia(stacked).matches) place.current?.scrollIntoView();
   }
-  const fieldErrors =
-    answer.error instanceof ProblemError && answer.error.document.errors ? answer.error : undefined;
+  const fieldErrors = answer.error instanceof ProblemError && answer.error.document.errors ? answer.error : undefined;
 
   return (
     <Page
@@ -123,9 +122,8 @@ function Teach({ onAsk }: { onAsk: (search: TrySearch) => void }) {
         </Button>
       }
     >
-      A check has a user, an endpoint, an IP address and more. The result shows every matching rule, the
-      tokens that each has left, and why other rules do not match. Below it is code that sends the same check
-      from your service.
+      A check has a user, an endpoint, an IP address and more. The result shows every matching rule, the tokens that
+      each has left, and why other rules do not match. Below it is code that sends the same check from your service.
     </EmptyState>
   );
 }

@@ -89,9 +89,7 @@ export function Buckets({ tenant, user, edit, onOverride }: Props) {
         )}
       </Card>
       {acting?.act === 'reset' && <Reset tenant={tenant} user={user} bucket={acting.bucket} onClose={done} />}
-      {acting?.act === 'credit' && (
-        <Credit tenant={tenant} user={user} bucket={acting.bucket} onClose={done} />
-      )}
+      {acting?.act === 'credit' && <Credit tenant={tenant} user={user} bucket={acting.bucket} onClose={done} />}
     </>
   );
 }

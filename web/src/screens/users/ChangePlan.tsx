@@ -1,17 +1,18 @@
-import { Button, Group } from '@mantine/core';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
-import { api, body, ifMatch, type Tagged } from '~/api/client';
-import { isStatus, sentence } from '~/api/problem';
+import { api, ifMatch, type Tagged, tagged } from '~/api/client';
+import { serverNow } from '~/api/clock';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule, User } from '~/api/types';
 import { userQuery } from '~/api/user';
 import { ChoiceField } from '~/components/ChoiceField';
-import { ConflictDialog } from '~/components/ConflictDialog';
 import { Dialog } from '~/components/Dialog';
+import { FormDialog } from '~/components/FormDialog';
 import { QuotaNote } from '~/components/QuotaNote';
+import { ErrorState } from '~/components/states';
 import { done } from '~/components/toast';
+import { useSave } from '~/components/useSave';
+import { isOn } from '~/domain/group';
 import { ruleEffect, ruleTitle } from '~/domain/rule';
 import styles from './Users.module.css';
 
@@ -24,102 +25,64 @@ interface Props {
 /** Assigns a plan to the user. An empty choice is the tenant’s default. */
 export function ChangePlan({ tenant, user, onClose }: Props) {
   const { user_id, plan, plan_source } = user.value;
-  const { data: plans = [], isPending: awaitsPlans, error: noPlans } = useQuery(plansQuery(tenant));
-  const { data: rules = [], isPending: awaitsRules, error: noRules } = useQuery(rulesQuery(tenant));
-  const [chosen, setChosen] = useState(plan_source === 'user' ? (plan ?? '') : '');
-  const [theirs, setTheirs] = useState<Tagged<User> | null>(null);
+  const plansOf = useQuery(plansQuery(tenant));
+  const rulesOf = useQuery(rulesQuery(tenant));
   const queries = useQueryClient();
+  const plans = plansOf.data ?? [];
   const standard = plans.find(({ is_default }) => is_default)?.name;
-  const becomes = chosen || standard;
-
-  const save = useMutation({
-    mutationFn: (etag: string) =>
-      body(
+  const path = { tenant, user_id };
+  const editor = useSave<User, { plan: string }>({
+    what: `the plan of user ${user_id}`,
+    saved: user,
+    draftOf: ({ plan, plan_source }) => ({ plan: plan_source === 'user' ? (plan ?? '') : '' }),
+    send: (draft, { etag }) =>
+      tagged(
         api.PUT('/api/v1/tenants/{tenant}/users/{user_id}/plan', {
-          params: { path: { tenant, user_id }, header: ifMatch(etag) },
-          body: { plan: chosen || null },
+          params: { path, header: ifMatch(etag) },
+          body: { plan: draft.plan || null },
         }),
       ),
-    onSuccess: async () => {
+    read: () => queries.fetchQuery({ ...userQuery(tenant, user_id), staleTime: 0 }),
+    say: (_, draft) => ['Plan', draft.plan || (standard ?? 'none')],
+    onSaved: async () => {
       await changed(queries, tenant, 'user');
       done(`User ${user_id} is on ${becomes ?? 'no plan'} now`);
-      onClose();
-    },
-    onError: async (error) => {
-      if (!isStatus(error, 412)) return;
-      setTheirs(await queries.fetchQuery({ ...userQuery(tenant, user_id), staleTime: 0 }));
     },
   });
+  const becomes = editor.draft.plan || standard;
 
   // Without plans and rules the dialog would claim that no plan has limits.
-  if (awaitsPlans || awaitsRules) return null;
+  if (plansOf.isPending || rulesOf.isPending) return null;
   const title = `Change the plan of user ${user_id}`;
-  const failure = noPlans ?? noRules;
-  if (failure) {
+  const failed = [plansOf, rulesOf].find(({ error }) => error);
+  if (failed) {
     return (
       <Dialog onClose={onClose} title={title}>
-        <p role="alert" style={{ color: 'var(--denied)' }}>
-          {sentence(failure)}
-        </p>
+        <ErrorState error={failed.error} onRetry={() => failed.refetch()} />
       </Dialog>
     );
   }
   return (
-    <Dialog onClose={onClose} title={title} pending={save.isPending}>
-      <form
-        className={styles.form}
-        onSubmit={(event) => {
-          event.preventDefault();
-          save.mutate(user.etag);
-        }}
-      >
-        {plan_source !== 'user' && <QuotaNote tenant={tenant} thing="users" />}
-        <ChoiceField
-          label="Plan"
-          value={chosen}
-          data-autofocus
-          data={[
-            { value: '', label: `Tenant default${standard ? ` (${standard})` : ''}` },
-            ...plans.map(({ name }) => name),
-          ]}
-          onChange={setChosen}
-        />
-        {becomes !== plan && <Effect rules={rules} from={plan} to={becomes ?? null} />}
-        {save.isError && !isStatus(save.error, 412) && (
-          <p role="alert" style={{ color: 'var(--denied)' }}>
-            {sentence(save.error)}
-          </p>
-        )}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose}>
-            Cancel
-          </Button>
-          <Button type="submit" loading={save.isPending}>
-            Change plan
-          </Button>
-        </Group>
-      </form>
-      {theirs && (
-        <ConflictDialog
-          opened
-          what={`the plan of user ${user_id}`}
-          versions={[{ label: 'Plan', mine: becomes ?? 'none', theirs: theirs.value.plan ?? 'none' }]}
-          onKeepMine={() => {
-            setTheirs(null);
-            save.mutate(theirs.etag);
-          }}
-          onTakeTheirs={onClose}
-          onClose={() => setTheirs(null)}
-        />
-      )}
-    </Dialog>
+    <FormDialog onClose={onClose} title={title} verb="Change plan" save={editor.save} beside={editor.conflict}>
+      {plan_source !== 'user' && <QuotaNote tenant={tenant} thing="users" />}
+      <ChoiceField
+        label="Plan"
+        data-autofocus
+        data={[
+          { value: '', label: `Tenant default${standard ? ` (${standard})` : ''}` },
+          ...plans.map(({ name }) => name),
+        ]}
+        {...editor.field('plan')}
+      />
+      {becomes !== plan && <Effect rules={rulesOf.data ?? []} from={plan} to={becomes ?? null} />}
+    </FormDialog>
   );
 }
 
 /** The limits that start and stop to apply. */
 function Effect({ rules, from, to }: { rules: Rule[]; from: string | null; to: string | null }) {
   const of = (plan: string | null) =>
-    rules.filter((rule) => rule.is_active && rule.plan !== null && rule.plan === plan);
+    rules.filter((rule) => isOn(rule, serverNow()) && rule.plan !== null && rule.plan === plan);
   const [begin, end] = [of(to), of(from)];
   return (
     <div className={styles.effect}>

@@ -1,10 +1,11 @@
 import { Button, Group, TextInput } from '@mantine/core';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
-import { sentence } from '~/api/problem';
+import type { Erasure } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
+import { FormDialog } from '~/components/FormDialog';
 import styles from './Users.module.css';
 import { usageQuery } from './usage';
 
@@ -18,21 +19,19 @@ interface Props {
 export function EraseUser({ tenant, user, onClose }: Props) {
   const [typed, setTyped] = useState('');
   const queries = useQueryClient();
-  const erase = useMutation({
-    mutationFn: () =>
-      body(
-        api.POST('/api/v1/tenants/{tenant}/users/{user_id}/erase', {
-          params: { path: { tenant, user_id: user } },
-          body: { confirm: typed },
-        }),
-      ),
-    onSuccess: () =>
-      Promise.all([
-        changed(queries, tenant, 'user', 'override', 'bucket'),
-        queries.invalidateQueries(usageQuery(tenant, user)),
-      ]),
-  });
-  const receipt = erase.data;
+  const [receipt, setReceipt] = useState<Erasure | null>(null);
+
+  async function erase() {
+    const made = await body(
+      api.POST('/api/v1/tenants/{tenant}/users/{user_id}/erase', {
+        params: { path: { tenant, user_id: user } },
+        body: { confirm: typed },
+      }),
+    );
+    setReceipt(made);
+    await changed(queries, tenant, 'user', 'override', 'bucket');
+    await queries.invalidateQueries(usageQuery(tenant, user));
+  }
 
   if (receipt) {
     const left = receipt.rules.length;
@@ -43,15 +42,14 @@ export function EraseUser({ tenant, user, onClose }: Props) {
             Receipt <code>{receipt.receipt_id}</code>. The audit log has it too.
           </p>
           <p>
-            Deleted: {receipt.assignments} plan assignments, {receipt.overrides} overrides,{' '}
-            {receipt.crossings} crossings of quotas. Made anonymous: {receipt.violations} violations,{' '}
-            {receipt.counts} counts, {receipt.deliveries} webhooks, {receipt.audit_entries} audit entries.
-            Filled: {receipt.buckets} buckets.
+            Deleted: {receipt.assignments} plan assignments, {receipt.overrides} overrides, {receipt.crossings}{' '}
+            crossings of quotas. Made anonymous: {receipt.violations} violations, {receipt.counts} counts,{' '}
+            {receipt.deliveries} webhooks, {receipt.audit_entries} audit entries. Filled: {receipt.buckets} buckets.
           </p>
           {left > 0 && (
             <p>
-              {left === 1 ? 'A rule names' : `${left} rules name`} this user in the pattern and stay:{' '}
-              {receipt.rules.join(', ')}.
+              Kept, because {left === 1 ? 'its pattern names' : 'their patterns name'} this user:{' '}
+              {left === 1 ? 'rule' : 'rules'} {receipt.rules.join(', ')}.
             </p>
           )}
           <Group justify="flex-end">
@@ -62,40 +60,23 @@ export function EraseUser({ tenant, user, onClose }: Props) {
     );
   }
   return (
-    <Dialog onClose={onClose} title={`Erase user ${user}?`} pending={erase.isPending}>
-      <form
-        className={styles.form}
-        onSubmit={(event) => {
-          event.preventDefault();
-          erase.mutate();
-        }}
-      >
-        <p className="soft">
-          Deletes the plan assignment and all overrides, and removes the id and addresses from violations,
-          counts, alerts and the audit log. Buckets are filled. This cannot be undone. Later requests with
-          this id are recorded again.
-        </p>
-        <TextInput
-          label={`Type ${user} to confirm`}
-          value={typed}
-          data-autofocus
-          autoComplete="off"
-          onChange={(event) => setTyped(event.currentTarget.value)}
-        />
-        {erase.isError && (
-          <p role="alert" style={{ color: 'var(--denied)' }}>
-            {sentence(erase.error)}
-          </p>
-        )}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose}>
-            Cancel
-          </Button>
-          <Button type="submit" color="red" disabled={typed !== user} loading={erase.isPending}>
-            Erase user
-          </Button>
-        </Group>
-      </form>
-    </Dialog>
+    <FormDialog
+      onClose={onClose}
+      title={`Erase user ${user}?`}
+      lead="Removes the id from everything recorded, with its plan and overrides. This cannot be undone."
+      verb="Erase user"
+      destructive
+      disabled={typed !== user}
+      onSaved={() => undefined}
+      save={erase}
+    >
+      <TextInput
+        label={`Type ${user} to confirm`}
+        value={typed}
+        data-autofocus
+        autoComplete="off"
+        onChange={(event) => setTyped(event.currentTarget.value)}
+      />
+    </FormDialog>
   );
 }

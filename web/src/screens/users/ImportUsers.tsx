@@ -1,15 +1,16 @@
-import { Button, FileButton, Group, Textarea } from '@mantine/core';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
+import { Button, FileButton, Textarea } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
+import { useRef, useState } from 'react';
+import { flushSync } from 'react-dom';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
-import { ProblemError, sentence } from '~/api/problem';
+import { ProblemError } from '~/api/problem';
 import type { ImportedUsers } from '~/api/types';
-import { Dialog } from '~/components/Dialog';
+import { FormDialog } from '~/components/FormDialog';
 import { IconUpload } from '~/components/icons';
 import { done } from '~/components/toast';
 import { plural } from '~/domain/format';
-import { lineErrors } from './lines';
+import { type LineError, lineErrors } from './lines';
 import styles from './Users.module.css';
 
 interface Props {
@@ -22,78 +23,70 @@ export function ImportUsers({ tenant, onClose }: Props) {
   const [text, setText] = useState('');
   const queries = useQueryClient();
 
-  const check = useMutation({ mutationFn: (csv: string) => send(tenant, csv, true) });
-  const load = useMutation({
-    mutationFn: (csv: string) => send(tenant, csv, false),
-    onSuccess: async (result) => {
-      await changed(queries, tenant, 'user');
-      done(`${plural(result.changed, 'user')} changed plan`);
-      onClose();
-    },
-  });
+  const [checked, setChecked] = useState<ImportedUsers | null>(null);
+  const [errors, setErrors] = useState<LineError[]>([]);
+  const area = useRef<HTMLTextAreaElement>(null);
+
   function change(csv: string) {
     setText(csv);
-    check.reset();
-    load.reset();
+    setChecked(null);
+    setErrors([]);
   }
-  async function read(file: File | null) {
-    if (!file) return;
+  /** A file that was chosen is checked at once. */
+  async function read(file: File) {
     const csv = await file.text();
-    change(csv);
-    check.mutate(csv);
+    flushSync(() => change(csv));
+    area.current?.form?.requestSubmit();
   }
-  const error = load.error ?? check.error;
+  async function save() {
+    const isReviewed = checked !== null && checked.changed > 0;
+    const result = await send(tenant, text, !isReviewed).catch((error) => {
+      const found = error instanceof ProblemError ? lineErrors(error.document, text) : [];
+      setErrors(found);
+      if (found.length === 0) throw error;
+      return null;
+    });
+    if (!result) return false;
+    if (!isReviewed) {
+      setChecked(result);
+      return false;
+    }
+    await changed(queries, tenant, 'user');
+    done(`${plural(result.changed, 'user')} changed plan`);
+  }
 
   return (
-    <Dialog onClose={onClose} size={560} title="Import plans" pending={load.isPending}>
-      <div className={styles.form}>
-        <p className="soft">
-          A CSV file with the header <code>user_id,plan</code> and one user per line. Leave the plan empty for
-          the default plan. You can review the changes before they are saved.
-        </p>
-        <FileButton accept="text/csv,.csv" onChange={read}>
-          {(props) => (
-            <Button
-              {...props}
-              variant="default"
-              leftSection={<IconUpload size={14} />}
-              className={styles.file}
-            >
-              Choose a file
-            </Button>
-          )}
-        </FileButton>
-        <Textarea
-          label="Or paste CSV"
-          value={text}
-          onChange={(event) => change(event.currentTarget.value)}
-          placeholder={'user_id,plan\n42,pro\n43,'}
-          rows={7}
-          spellCheck={false}
-          styles={{ input: { fontFamily: 'var(--mantine-font-family-monospace)', fontSize: 12 } }}
-        />
-        {check.data && <WouldChange result={check.data} />}
-        {error && <Errors error={error} text={text} />}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose}>
-            Cancel
+    <FormDialog
+      onClose={onClose}
+      size={560}
+      title="Import plans"
+      verb={checked && checked.changed > 0 ? `Change ${plural(checked.changed, 'user')}` : 'Review changes'}
+      disabled={text.trim() === ''}
+      save={save}
+    >
+      <p className="soft">
+        One user per line below the header <code>user_id,plan</code>; an empty plan is the default.
+      </p>
+      <FileButton accept="text/csv,.csv" onChange={(file) => file && read(file)}>
+        {(props) => (
+          <Button {...props} variant="default" leftSection={<IconUpload size={14} />} className={styles.file}>
+            Choose a file
           </Button>
-          {check.data && check.data.changed > 0 ? (
-            <Button loading={load.isPending} onClick={() => load.mutate(text)}>
-              Change {plural(check.data.changed, 'user')}
-            </Button>
-          ) : (
-            <Button
-              disabled={text.trim() === ''}
-              loading={check.isPending}
-              onClick={() => check.mutate(text)}
-            >
-              Review changes
-            </Button>
-          )}
-        </Group>
-      </div>
-    </Dialog>
+        )}
+      </FileButton>
+      <Textarea
+        ref={area}
+        label="Or paste CSV"
+        value={text}
+        onChange={(event) => change(event.currentTarget.value)}
+        placeholder={'user_id,plan\n42,pro\n43,'}
+        rows={7}
+        spellCheck={false}
+        styles={{ input: { fontFamily: 'var(--mantine-font-family-monospace)', fontSize: 12 } }}
+      />
+      {checked && <WouldChange result={checked} />}
+      {errors.length > 0 && <Errors found={errors} />}
+    </FormDialog>
   );
 }
 
@@ -101,43 +94,36 @@ function WouldChange({ result: { lines, changed } }: { result: ImportedUsers }) 
   return (
     <p className={styles.effect} role="status">
       The file lists {plural(lines, 'user')}.{' '}
-      {changed === 0
-        ? 'All of them are already on these plans.'
-        : `${plural(changed, 'user')} will change plan.`}
+      {changed === 0 ? 'All of them are already on these plans.' : `${plural(changed, 'user')} will change plan.`}
     </p>
   );
 }
 
 /** The errors with their lines. */
-function Errors({ error, text }: { error: unknown; text: string }) {
-  const found = error instanceof ProblemError ? lineErrors(error.document, text) : [];
+function Errors({ found }: { found: LineError[] }) {
   return (
     <div role="alert">
-      <p style={{ color: 'var(--denied)' }}>
-        {found.length > 0 ? `Nothing was changed: ${plural(found.length, 'error')}.` : sentence(error)}
-      </p>
-      {found.length > 0 && (
-        <table className={styles.lines}>
-          <thead>
-            <tr>
-              <th scope="col">Line</th>
-              <th scope="col">Content</th>
-              <th scope="col">Error</th>
+      <p style={{ color: 'var(--denied)' }}>Nothing was changed: {plural(found.length, 'error')}.</p>
+      <table className={styles.lines}>
+        <thead>
+          <tr>
+            <th scope="col">Line</th>
+            <th scope="col">Content</th>
+            <th scope="col">Error</th>
+          </tr>
+        </thead>
+        <tbody>
+          {found.slice(0, 50).map(({ line, content, detail }) => (
+            <tr key={`${line} ${detail}`}>
+              <td className="numeric">{line}</td>
+              <td>
+                <code>{content}</code>
+              </td>
+              <td>{detail}</td>
             </tr>
-          </thead>
-          <tbody>
-            {found.slice(0, 50).map(({ line, content, detail }) => (
-              <tr key={`${line} ${detail}`}>
-                <td className="numeric">{line}</td>
-                <td>
-                  <code>{content}</code>
-                </td>
-                <td>{detail}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      )}
+          ))}
+        </tbody>
+      </table>
       {found.length > 50 && <p className="soft">and {found.length - 50} more</p>}
     </div>
   );

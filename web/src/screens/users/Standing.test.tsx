@@ -50,9 +50,7 @@ test('a block of this user is shown with its end and its rule, and can be ended'
 test('a rule of an endpoint is said to concern some checks; one without end has no button', async () => {
   const pattern = 'user:42:endpoint:/api/search';
   userServer({
-    [`GET ${base}/rules`]: page([
-      rule({ ...named, key_pattern: pattern, action: 'bypass', expires_at: null }),
-    ]),
+    [`GET ${base}/rules`]: page([rule({ ...named, key_pattern: pattern, action: 'bypass', expires_at: null })]),
   });
   open('/t/acme/users/42');
   const card = await standing();
@@ -68,9 +66,7 @@ test('a block of the address from which the user was denied is shown, and can be
   open('/t/acme/users/42');
   const card = await standing();
   await within(card).findByText(/^Address 203\.0\.113\.9, from which/);
-  expect(card.textContent).toMatch(
-    /BlockedAddress 203\.0\.113\.9.* until .* by rule Address 203\.0\.113\.9 temporary/,
-  );
+  expect(card.textContent).toMatch(/BlockedAddress 203\.0\.113\.9.* until .* by rule Address 203\.0\.113\.9 temporary/);
   expect(within(card).getByRole('button', { name: 'End now' })).toBeDefined();
 });
 
@@ -101,9 +97,7 @@ test('a user is let through from the page, for an hour', async () => {
   const dialog = await screen.findByRole('dialog', { name: 'Let through user 42' });
   await user.click(within(dialog).getByRole('button', { name: 'Let through for 1 hour' }));
   await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
-  expect(
-    requests.find(({ method, path }) => method === 'POST' && path === `${base}/rules`)?.body,
-  ).toMatchObject({
+  expect(requests.find(({ method, path }) => method === 'POST' && path === `${base}/rules`)?.body).toMatchObject({
     key_pattern: 'user:42',
     action: 'bypass',
   });

@@ -47,8 +47,8 @@ export function Standing({ tenant, user, edit, overridable, onOverride }: Props)
           <p>
             {isPartly(rule) && 'Some checks, '}
             {rule.action === 'limit' && `${limitSentence(rule)}, `}
-            {rule.expires_at === null ? 'without end' : `until ${shortTime(Date.parse(rule.expires_at))}`} by
-            rule <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} />
+            {rule.expires_at === null ? 'without end' : `until ${shortTime(Date.parse(rule.expires_at))}`} by rule{' '}
+            <RuleLink tenant={tenant} id={rule.rule_id} rule={rule} />
           </p>
           {edit && rule.expires_at !== null && <EndNow tenant={tenant} rule={rule} />}
         </div>

@@ -35,11 +35,7 @@ export function Story({ tenant, user, rules, span }: Props) {
   const list = useInfiniteQuery(storyQuery(tenant, user, span));
   const moments = list.data?.pages.flatMap(({ items }) => items) ?? [];
   return (
-    <Card
-      title="Time line"
-      lead="Denials by hour, and changes of the plan, overrides and rules of this user."
-      flush
-    >
+    <Card title="Time line" lead="Denials by hour, and changes of the plan, overrides and rules of this user." flush>
       {list.isError && !list.data ? (
         <ErrorState error={list.error} onRetry={() => list.refetch()} />
       ) : !list.data ? (
@@ -126,9 +122,7 @@ function Changed({ tenant, entry, rules }: { tenant: string; entry: Entry; rules
         {changes.length > 0 && ': '}
         {changes
           .map(({ field, before, after }) =>
-            before !== null && after !== null
-              ? `${field} ${before} → ${after}`
-              : `${field} ${after ?? before ?? ''}`,
+            before !== null && after !== null ? `${field} ${before} → ${after}` : `${field} ${after ?? before ?? ''}`,
           )
           .join(', ')}
       </span>

@@ -56,13 +56,7 @@ export function Usage({ tenant, user }: { tenant: string; user: string }) {
       lead={explained}
       flush
       actions={
-        <Button
-          component="a"
-          variant="default"
-          leftSection={<IconDownload size={14} />}
-          download
-          href={file()}
-        >
+        <Button component="a" variant="default" leftSection={<IconDownload size={14} />} download href={file()}>
           All months (CSV)
         </Button>
       }
@@ -79,12 +73,7 @@ export function Usage({ tenant, user }: { tenant: string; user: string }) {
             </p>
           ) : (
             <>
-              <DataTable
-                label="Usage per month"
-                columns={columns}
-                rows={months}
-                rowKey={({ month }) => month}
-              />
+              <DataTable label="Usage per month" columns={columns} rows={months} rowKey={({ month }) => month} />
               <p className={styles.asOf}>
                 As of {clockTime(Date.parse(asOf))}. A check is counted within about a minute.
               </p>

@@ -103,9 +103,7 @@ test('an override until tonight ends at midnight, and says when that is', async 
 test('a rule that cannot be overridden is never replaced by another without a word', async () => {
   userServer();
   open('/t/acme/users/42?override=14');
-  expect(
-    await screen.findByText('Rule 14 cannot be overridden for one user. This is another rule.'),
-  ).toBeDefined();
+  expect(await screen.findByText('Rule 14 cannot be overridden for one user. This is another rule.')).toBeDefined();
 });
 
 test('the button offers the rule that denied last', async () => {
@@ -161,9 +159,7 @@ test('an override can be removed, after its effect was said', async () => {
   await user.click(await screen.findByRole('button', { name: 'Actions for the override of user 42' }));
   await user.click(await screen.findByRole('menuitem', { name: 'Remove' }));
   const dialog = await screen.findByRole('dialog', { name: 'Remove this override?' });
-  expect(dialog.textContent).toMatch(
-    /from 100 per second, bursts to 500 to 10 per second, bursts to 50 within 2 s/,
-  );
+  expect(dialog.textContent).toMatch(/from 100 per second, bursts to 500 to 10 per second, bursts to 50 within 2 s/);
   await user.click(within(dialog).getByRole('button', { name: 'Remove override' }));
   await waitFor(() => expect(requests.some(({ method }) => method === 'DELETE')).toBe(true));
   expect(requests.find(({ method }) => method === 'DELETE')?.headers.get('If-Match')).toBe('"31"');

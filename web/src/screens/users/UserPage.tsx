@@ -49,8 +49,7 @@ export default function UserPage() {
   const openViolation = usePanel<string>('open');
   const override = usePanel<number>('override');
 
-  const raise = () =>
-    user.data && override(denyingRule(overridable, user.data.value) ?? overridable[0]?.rule_id);
+  const raise = () => user.data && override(denyingRule(overridable, user.data.value) ?? overridable[0]?.rule_id);
 
   return (
     <Page
@@ -81,11 +80,7 @@ export default function UserPage() {
                 label="Block or let through"
                 onRaise={overridable.length > 0 ? raise : null}
               />
-              <Button
-                leftSection={<IconBolt size={15} />}
-                disabled={overridable.length === 0}
-                onClick={raise}
-              >
+              <Button leftSection={<IconBolt size={15} />} disabled={overridable.length === 0} onClick={raise}>
                 New override
               </Button>
             </div>
@@ -144,8 +139,8 @@ function Unknown({ tenant, id }: { tenant: string; id: string }) {
   return (
     <Card title="Is this the right id?">
       <p role="status">
-        Nothing is known of user {id}: no check was counted in the last 13 months, and there is no denial,
-        plan or override. Checks are counted by user within about a minute, while the tenant{' '}
+        Nothing is known of user {id}: no check was counted in the last 13 months, and there is no denial, plan or
+        override. Checks are counted by user within about a minute, while the tenant{' '}
         <Link to="/t/$tenant/replays" params={{ tenant }}>
           records checks
         </Link>
@@ -218,9 +213,7 @@ interface DenialsProps {
 function Denials({ tenant, rules, user, open, onOpen }: DenialsProps) {
   const { user_id } = user;
   // By the time that the list shows: a row counts checks of a second.
-  const recent_violations = user.recent_violations.toSorted(
-    (a, b) => Date.parse(b.last_at) - Date.parse(a.last_at),
-  );
+  const recent_violations = user.recent_violations.toSorted((a, b) => Date.parse(b.last_at) - Date.parse(a.last_at));
   return (
     <Card
       title="Recent denials"

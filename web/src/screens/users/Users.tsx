@@ -38,8 +38,7 @@ export default function Users() {
   const navigate = useNavigate({ from: '/t/$tenant/users' });
   const { data: plans = [] } = useQuery(plansQuery(tenant));
   const [importing, setImporting] = useState(false);
-  const set = (change: UsersSearch) =>
-    navigate({ search: (old) => ({ ...old, ...change }), resetScroll: false });
+  const set = (change: UsersSearch) => navigate({ search: (old) => ({ ...old, ...change }), resetScroll: false });
 
   return (
     <Page
@@ -178,8 +177,8 @@ function NoUsers({ search, edit, onImport }: Omit<AssignedProps, 'tenant'>) {
         )
       }
     >
-      Users need no setup: every id that a service sends is a user. Assign a plan on the user’s page, or
-      import many from a CSV file.
+      Users need no setup: every id that a service sends is a user. Assign a plan on the user’s page, or import many
+      from a CSV file.
     </EmptyState>
   );
 }

@@ -31,7 +31,5 @@ test('mistakes of an import stand beside their lines; others are left to the pro
       { pointer: '', detail: 'has no header' },
     ],
   };
-  expect(lineErrors(document, 'user_id,plan\r\n42,gold')).toEqual([
-    { line: 2, content: '42,gold', detail: 'is none' },
-  ]);
+  expect(lineErrors(document, 'user_id,plan\r\n42,gold')).toEqual([{ line: 2, content: '42,gold', detail: 'is none' }]);
 });

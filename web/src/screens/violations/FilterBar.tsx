@@ -76,9 +76,7 @@ export function FilterBar({ tenant, search, onChange }: Props) {
             aria-label="Scope"
             value={search.scope ?? ''}
             data={[{ value: '', label: 'Any scope' }, ...choicesOf(scopeLabels)]}
-            onChange={(event) =>
-              onChange({ scope: (event.currentTarget.value || undefined) as Filters['scope'] })
-            }
+            onChange={(event) => onChange({ scope: (event.currentTarget.value || undefined) as Filters['scope'] })}
           />
           <ChoiceField
             aria-label="Plan"
@@ -89,12 +87,7 @@ export function FilterBar({ tenant, search, onChange }: Props) {
         </>
       )}
       {isFiltered(search) && (
-        <Button
-          variant="subtle"
-          color="gray"
-          leftSection={<IconX size={14} />}
-          onClick={() => onChange(none)}
-        >
+        <Button variant="subtle" color="gray" leftSection={<IconX size={14} />} onClick={() => onChange(none)}>
           Clear
         </Button>
       )}

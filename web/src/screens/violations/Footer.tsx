@@ -50,16 +50,13 @@ export function Nothing(props: { list: List; filtered: boolean; live: boolean; t
       icon={icon}
       title="No violations in this time range"
       action={
-        <Button
-          variant="default"
-          renderRoot={(link) => <Link {...link} to="/t/$tenant/try" params={{ tenant }} />}
-        >
+        <Button variant="default" renderRoot={(link) => <Link {...link} to="/t/$tenant/try" params={{ tenant }} />}>
           Try a check
         </Button>
       }
     >
-      A violation is a check that a rule denied, or that a shadow rule would have denied. Each shows the user,
-      the endpoint, the rule that decided and the wait.
+      A violation is a check that a rule denied, or that a shadow rule would have denied. Each shows the user, the
+      endpoint, the rule that decided and the wait.
     </EmptyState>
   );
 }

@@ -16,6 +16,7 @@ import { GroupMenu } from '~/features/temporary/GroupMenu';
 import { RuleMenu } from '~/features/temporary/RuleMenu';
 import type { ViolationsSearch } from '~/search';
 import { useRole } from '~/session';
+import { useWhole } from './OverTime';
 import styles from './Violations.module.css';
 
 const most = 100;
@@ -26,6 +27,14 @@ export const groupTitles: Record<TopBy, string> = {
   network: 'Networks',
   endpoint: 'Endpoints',
   rule: 'Rules',
+};
+
+const singular: Record<TopBy, string> = {
+  user: 'User',
+  ip: 'Address',
+  network: 'Network',
+  endpoint: 'Endpoint',
+  rule: 'Rule',
 };
 
 interface Props {
@@ -41,6 +50,7 @@ export function Groups({ tenant, span, by, search }: Props) {
   const mode = search.mode ?? (by === 'rule' ? undefined : 'enforce');
   const filter = { mode, rule_id: by === 'rule' ? undefined : search.rule };
   const top = useQuery(topQuery(tenant, span, by, most, filter));
+  const total = useWhole(tenant, span, { rule: filter.rule_id, mode });
   const { edit } = useRole();
   const now = useQuery({
     ...recentDenialsQuery(tenant, by === 'rule' ? 'user' : by),
@@ -49,16 +59,14 @@ export function Groups({ tenant, span, by, search }: Props) {
   if (!top.data) {
     return (
       <Card flush>
-        {top.isError ? (
-          <ErrorState error={top.error} onRetry={() => top.refetch()} />
-        ) : (
-          <LoadingLines lines={10} />
-        )}
+        {top.isError ? <ErrorState error={top.error} onRetry={() => top.refetch()} /> : <LoadingLines lines={10} />}
       </Card>
     );
   }
-  const { items } = top.data;
+  const { items, unattributed } = top.data;
   const rows = items.filter(({ denied }) => denied > 0);
+  // A check that two rules denied is a denial of each.
+  const whole = Math.max(total ?? 0, unattributed + rows.reduce((sum, { denied }) => sum + denied, 0));
   return (
     <>
       <Card flush>
@@ -70,7 +78,7 @@ export function Groups({ tenant, span, by, search }: Props) {
           <div className={top.isPlaceholderData ? styles.old : undefined} aria-busy={top.isPlaceholderData}>
             <DataTable
               label={`${groupTitles[by]} by denials`}
-              columns={columnsOf(tenant, by, mode, rows, edit, now)}
+              columns={columnsOf(tenant, by, mode, whole, edit, now)}
               rows={rows}
               rowKey={({ value }) => value}
               to={({ value }) => ({
@@ -91,23 +99,21 @@ function columnsOf(
   tenant: string,
   by: TopBy,
   mode: ViolationsSearch['mode'],
-  rows: TopItem[],
+  whole: number,
   edit: boolean,
   now: Map<string, string> | undefined,
 ): Column<TopItem>[] {
-  const all = rows.reduce((sum, { denied }) => sum + denied, 0);
   const nowColumn: Column<TopItem> = {
     key: 'now',
     header: 'Now',
     width: 264,
     under: true,
-    render: ({ value }) =>
-      by !== 'rule' && <Now tenant={tenant} group={{ by, value }} rate={now?.get(value)} />,
+    render: ({ value }) => by !== 'rule' && <Now tenant={tenant} group={{ by, value }} rate={now?.get(value)} />,
   };
   const columns: Column<TopItem>[] = [
     {
       key: 'value',
-      header: groupTitles[by].slice(0, by === 'ip' ? -2 : -1),
+      header: singular[by],
       render: (item) => <Value by={by} item={item} />,
     },
     {
@@ -116,8 +122,8 @@ function columnsOf(
       width: 168,
       wide: true,
       render: ({ denied }) => (
-        <span className={styles.share} style={{ '--share': denied / all } as React.CSSProperties}>
-          {percent(denied / all)}
+        <span className={styles.share} style={{ '--share': denied / whole } as React.CSSProperties}>
+          {percent(denied / whole)}
         </span>
       ),
     },
@@ -159,9 +165,7 @@ function columnsOf(
 function Now({ tenant, group, rate }: { tenant: string; group: Group; rate: string | undefined }) {
   const block = useBlock(tenant, group);
   if (block) return <Blocked tenant={tenant} group={group} />;
-  return (
-    <span className="numeric">{rate ? `${rate} denied` : <span className="soft">none denied</span>}</span>
-  );
+  return <span className="numeric">{rate ? `${rate} denied` : <span className="soft">none denied</span>}</span>;
 }
 
 function Value({ by, item: { value, rule } }: { by: TopBy; item: TopItem }) {
@@ -181,8 +185,7 @@ function coverage({ by, unattributed, looked_back_to }: Top): React.ReactNode {
           Lower bounds: <Num value={unattributed} unit="denials" /> have no recorded {groupNouns[by]}.
         </>
       )}
-      {looked_back_to &&
-        ` From the latest 100,000 records, back to ${exactTime(Date.parse(looked_back_to))}.`}
+      {looked_back_to && ` From the latest 100,000 records, back to ${exactTime(Date.parse(looked_back_to))}.`}
     </span>
   );
 }

@@ -1,5 +1,5 @@
 import { Button } from '@mantine/core';
-import { isStatus, sentence } from '~/api/problem';
+import { sentence } from '~/api/problem';
 import { Announce } from '~/components/Announce';
 import { exactTime, plural } from '~/domain/format';
 import type { useTail } from './useTail';
@@ -10,9 +10,9 @@ export function LiveLine({ tail, waiting }: { tail: ReturnType<typeof useTail>; 
   const { state, gap, dropped, error } = tail;
   const words = {
     off: 'Paused.',
-    connecting: 'Connecting …',
+    connecting: error ? `${sentence(error)} It connects again by itself.` : 'Connecting …',
     live: waiting > 0 ? 'Live.' : 'Live. New violations appear here.',
-    stopped: isStatus(error, 429) ? 'Four live views are already open. Close one of them.' : sentence(error),
+    stopped: sentence(error),
   }[state];
   return (
     <div className={styles.live} data-state={state}>

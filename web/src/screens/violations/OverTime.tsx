@@ -18,29 +18,52 @@ interface Props {
   onBrush: (from: number, until: number) => void;
 }
 
+/** Whether exact counts have the same checks as the rows: all, those of one rule, or all that were denied. */
+function isExact({ user, ip, endpoint, scope, plan, rule, mode }: ViolationsSearch): boolean {
+  const others = user ?? ip ?? endpoint ?? scope ?? plan;
+  return others === undefined && (mode === undefined || (mode === 'enforce' && rule === undefined));
+}
+
+/** All denials that a ranking's are a share of; undefined until they are known. */
+export function useWhole(tenant: string, span: Span, search: ViolationsSearch): number | undefined {
+  const exact = isExact(search);
+  const counts = useQuery({ ...seriesQuery(tenant, span, search.rule), enabled: exact });
+  const records = useQuery({ ...violationSeriesQuery(tenant, span, filterOf(search)), enabled: !exact });
+  return exact ? counts.data?.total.denied : records.data?.total;
+}
+
 /**
- * Denied checks over time. All denials and those of one rule come from exact counts. Other filters use
- * violation records, which can miss the oldest.
+ * Denied checks over time, with the filters of the rows. All denials and those of one rule are exact counts. What other
+ * filters choose, and what shadow rules would deny, comes from violation records, which can miss the oldest.
  */
 export function OverTime(props: Props) {
-  const { search } = props;
-  const others = search.user ?? search.ip ?? search.endpoint ?? search.scope ?? search.plan;
-  const exact = others === undefined && (search.rule !== undefined || search.mode !== 'shadow');
-  return exact ? <Exact {...props} /> : <Recorded {...props} />;
+  return isExact(props.search) ? <Exact {...props} /> : <Recorded {...props} />;
 }
 
 function Exact({ tenant, span, search, onBrush }: Props) {
   const { data, isPlaceholderData } = useQuery(seriesQuery(tenant, span, search.rule));
   const { data: rules } = useQuery(rulesQuery(tenant));
-  const shadow = rules?.find(({ rule_id }) => rule_id === search.rule)?.mode === 'shadow';
+  // The rows are also those of shadow rules, which the counts of all checks leave out.
+  const both = search.rule === undefined && search.mode === undefined;
+  const { data: shadows } = useQuery({
+    ...violationSeriesQuery(tenant, span, { mode: 'shadow' }),
+    enabled: both,
+  });
+  const isShadow = rules?.find(({ rule_id }) => rule_id === search.rule)?.mode === 'shadow';
   const x = useMemo(() => data?.points.map(({ at }) => Date.parse(at) / 1000) ?? [], [data]);
   const denied = useMemo(() => data?.points.map((point) => point.denied) ?? [], [data]);
+  const would = useMemo(() => {
+    if (!both || !shadows || shadows.total === 0) return undefined;
+    const counts = new Map(shadows.points.map(({ at, checks }) => [Date.parse(at) / 1000, checks]));
+    return x.map((at) => counts.get(at) ?? 0);
+  }, [both, shadows, x]);
   if (!data) return <Waiting />;
   return (
     <Bars
       x={x}
       counts={denied}
-      shadow={shadow}
+      would={would}
+      shadow={isShadow}
       total={data.total.denied}
       stepSeconds={data.step_seconds}
       old={isPlaceholderData}
@@ -66,8 +89,7 @@ function Recorded({ tenant, span, search, onBrush }: Props) {
       onBrush={onBrush}
     >
       Recorded violations only. The real number can be higher.{' '}
-      {data.looked_back_to &&
-        `From the latest 100,000 records, back to ${exactTime(Date.parse(data.looked_back_to))}.`}
+      {data.looked_back_to && `From the latest 100,000 records, back to ${exactTime(Date.parse(data.looked_back_to))}.`}
     </Bars>
   );
 }
@@ -75,6 +97,8 @@ function Recorded({ tenant, span, search, onBrush }: Props) {
 interface BarsProps {
   x: number[];
   counts: number[];
+  /** What shadow rules would have denied beside them. */
+  would?: number[];
   shadow: boolean;
   total: number;
   stepSeconds: number;
@@ -86,7 +110,7 @@ interface BarsProps {
   children?: React.ReactNode;
 }
 
-function Bars({ x, counts, shadow, total, stepSeconds, old, atLeast, onBrush, children }: BarsProps) {
+function Bars({ x, counts, would, shadow, total, stepSeconds, old, atLeast, onBrush, children }: BarsProps) {
   const series = useMemo(
     () => [
       {
@@ -95,8 +119,9 @@ function Bars({ x, counts, shadow, total, stepSeconds, old, atLeast, onBrush, ch
         values: counts,
         bars: true,
       },
+      ...(would ? [{ label: 'would deny', tone: 'shadow' as const, values: would }] : []),
     ],
-    [counts, shadow],
+    [counts, would, shadow],
   );
   return (
     <div className={`${styles.over} ${old ? styles.old : ''}`}>

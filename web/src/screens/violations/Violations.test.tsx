@@ -1,6 +1,9 @@
+import { QueryClient } from '@tanstack/react-query';
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
+import { seriesQuery } from '~/api/traffic';
 import { exactTime } from '~/domain/format';
+import { namedSpan } from '~/domain/range';
 import { auditEntry, effect, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { series, top, verdicts, violation, violationSeries } from '../../../test/traffic';
@@ -124,9 +127,7 @@ test('a scan that found nothing yet says how far it got, and goes on', async () 
     [`GET ${base}/violations`]: ({ query }: Asked) => {
       asked.push(query);
       return {
-        json: query.has('cursor')
-          ? list()
-          : list([], { next_cursor: 'c1', scanned_until: '2026-11-21T05:00:00Z' }),
+        json: query.has('cursor') ? list() : list([], { next_cursor: 'c1', scanned_until: '2026-11-21T05:00:00Z' }),
       };
     },
   });
@@ -343,9 +344,7 @@ test('denials are grouped, and an address is blocked for an hour from its group'
         by: query.get('by'),
         from: '2026-11-21T05:00:00Z',
         until: '2026-11-21T06:00:00Z',
-        items: [
-          { value: '203.0.113.0/24', denied: 90, checks: null, last_at: '2026-11-21T05:59:00Z', rule: null },
-        ],
+        items: [{ value: '203.0.113.0/24', denied: 90, checks: null, last_at: '2026-11-21T05:59:00Z', rule: null }],
         unattributed: 4,
         looked_back_to: null,
       },
@@ -408,18 +407,12 @@ test('who was blocked by somebody else meanwhile is said to be, and a second pre
   expect(await within(dialog).findByText(/Now: 120 per minute of this address are denied/)).toBeDefined();
   const block = await within(dialog).findByRole('button', { name: 'Block for 1 hour' });
   await user.click(block);
-  expect((await within(dialog).findByRole('alert')).textContent).toMatch(
-    /Somebody else changed this address/,
-  );
+  expect((await within(dialog).findByRole('alert')).textContent).toMatch(/Somebody else changed this address/);
   expect(dialog.textContent).not.toMatch(/another name/);
-  expect(dialog.textContent).toMatch(
-    /This address is blocked already, until .* by rule Address 203\.0\.113\.9/,
-  );
+  expect(dialog.textContent).toMatch(/This address is blocked already, until .* by rule Address 203\.0\.113\.9/);
   await user.click(block);
   await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
-  expect(requests.find(({ method }) => method === 'PATCH')?.headers.get('If-Match')).toBe(
-    `"${theirs.version}"`,
-  );
+  expect(requests.find(({ method }) => method === 'PATCH')?.headers.get('If-Match')).toBe(`"${theirs.version}"`);
 });
 
 test('letting through names what is always denied and opens with it, and a limit is a further one', async () => {
@@ -488,6 +481,7 @@ test('a rule that denies much is let through for an hour from its group', async 
         state: 'in_force',
         requested_at: '2026-11-21T06:00:00Z',
         requested_by: 'ada@example.com',
+        requester_account_id: 1,
         applied_at: '2026-11-21T06:00:00Z',
         ended_at: null,
         failure: null,
@@ -518,10 +512,82 @@ test('a rule that denies much is let through for an hour from its group', async 
   });
 });
 
-test('a fifth stream is refused, and says why', async () => {
-  server({ [`GET ${base}/violations/tail`]: () => problem(429, 'too-many-requests') });
+test('a rule that somebody else changed is shown as it is now, and a second press changes that', async () => {
+  let version = 3;
+  const sent: unknown[] = [];
+  const { rule_id, key_pattern, name, plan, scope, mode } = rule({ rule_id: 12 });
+  const named = { rule_id, key_pattern, name, plan, scope, mode, removed: false };
+  server({
+    [`GET ${base}/stats/top`]: top('rule', [{ value: '12', denied: 90, checks: 100, last_at: null, rule: named }]),
+    [`GET ${base}/rules/12`]: () => ({ json: rule({ rule_id: 12, version }), headers: { ETag: `"${version}"` } }),
+    [`POST ${base}/scheduled-changes`]: ({ body }: { body: { rules: { version: number }[] } }) => {
+      sent.push(body.rules[0]?.version);
+      version = 4;
+      const pointer = '/rules/0/version';
+      return problem(412, 'precondition-failed', {
+        errors: [{ pointer, detail: "is no longer the rule's version: somebody else changed it" }],
+      });
+    },
+  });
+  const { user } = open('/t/acme/violations?group=rule');
+  const [first] = await screen.findAllByRole('button', { name: /^Actions for rule/ });
+  await user.click(first as HTMLElement);
+  await user.click(await screen.findByRole('menuitem', { name: /^Let through/ }));
+  const dialog = await screen.findByRole('dialog');
+  const press = within(dialog).getByRole('button', { name: 'Let through for 1 hour' });
+  await user.click(press);
+  expect((await within(dialog).findByRole('alert')).textContent).toMatch(/^Somebody else changed this rule/);
+  await user.click(press);
+  await waitFor(() => expect(sent).toEqual([3, 4]));
+});
+
+test.each([
+  ['too-many-requests', 'You have too many open streams; close one, or wait until one ends.'],
+  ['limit-exceeded', 'You have used the server for as long as one account may.'],
+])('a live view that is refused as %s says why, and goes on when it may', async (kind, detail) => {
+  let refusals = 1;
+  server({
+    [`GET ${base}/violations/tail`]: () =>
+      refusals-- > 0
+        ? { ...problem(429, kind, { detail }), headers: { 'Retry-After': '1' } }
+        : { events: `: alive\n\n${event(violation({ violation_id: 'new' }))}` },
+  });
   open('/t/acme/violations?live=true');
-  expect(await screen.findByText('Four live views are already open. Close one of them.')).toBeDefined();
+  expect((await screen.findAllByText(new RegExp(detail)))[0]).toBeDefined();
+  expect(await screen.findByRole('button', { name: '1 new' }, { timeout: 5000 })).toBeDefined();
+  await waitFor(() => expect(screen.queryByText(new RegExp(detail))).toBeNull());
+});
+
+test('the chart counts what the rows are: an outcome of one rule comes from the records', async () => {
+  const asked: URLSearchParams[] = [];
+  server({
+    [`GET ${base}/stats/violations`]: ({ query }: Asked) => {
+      asked.push(query);
+      return { json: violationSeries([7]) };
+    },
+  });
+  open('/t/acme/violations?rule=12&mode=shadow');
+  expect(await screen.findByText(/Recorded violations only/)).toBeDefined();
+  expect(asked[0]?.get('rule_id')).toBe('12');
+  expect(asked[0]?.get('mode')).toBe('shadow');
+});
+
+test('shares are of all denials, also of those that no row has', async () => {
+  server({
+    [`GET ${base}/stats/series`]: series([verdicts(10, 400)]),
+    [`GET ${base}/stats/top`]: { ...top('user', [{ value: '42', denied: 100 }]), unattributed: 50 },
+  });
+  open('/t/acme/violations?group=user');
+  expect(await screen.findByText('25 %')).toBeDefined();
+});
+
+test('minutes that have not begun are not drawn', async () => {
+  const later = { ...verdicts(0, 0), at: new Date(Date.now() + 600_000).toISOString() };
+  const past = series([verdicts(10, 11)]);
+  const client = new QueryClient();
+  server({ [`GET ${base}/stats/series`]: { ...past, points: [...past.points, later] } });
+  const { points } = await client.fetchQuery(seriesQuery('acme', namedSpan('1h')));
+  expect(points).toEqual(past.points);
 });
 
 test('export takes the filters along', async () => {

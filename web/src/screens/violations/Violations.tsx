@@ -72,11 +72,7 @@ export default function Violations() {
     navigate({ search: (old) => ({ ...old, ...change }), resetScroll: false });
   // New violations are never in a range that has ended.
   const toggle = () =>
-    set(
-      search.live
-        ? { live: undefined }
-        : { live: true, ...(isNamedRange(range.text) ? {} : { range: '15m' }) },
-    );
+    set(search.live ? { live: undefined } : { live: true, ...(isNamedRange(range.text) ? {} : { range: '15m' }) });
   const brush = (from: number, until: number) => {
     if (search.live) set({ live: undefined });
     range.brush(from, until);

@@ -22,7 +22,7 @@ export interface Tail {
   state: 'off' | 'connecting' | 'live' | 'stopped';
   /** Rows are missing between this time and the ones before it, because too many arrived meanwhile. */
   gap: string | null;
-  /** Why it stopped. */
+  /** Why it stopped, or was refused for now. */
   error: unknown;
 }
 
@@ -93,6 +93,7 @@ async function watch(
 ): Promise<void> {
   const position: TailPosition = {};
   while (!signal.aborted) {
+    let wait = patience;
     try {
       update((now) => ({ ...now, state: 'connecting' }));
       let begins = true;
@@ -111,10 +112,11 @@ async function watch(
       }
     } catch (error) {
       if (signal.aborted) return;
-      const passes = error instanceof AwayError || error instanceof TypeError || isStatus(error, 503);
-      if (!passes) return update((now) => ({ ...now, state: 'stopped', error }));
+      if (!passes(error)) return update((now) => ({ ...now, state: 'stopped', error }));
+      update((now) => ({ ...now, error: isStatus(error, 429) ? error : null }));
+      if (isStatus(error, 429)) wait = Math.max(patience, (error.retryAfter ?? 0) * 1000);
     }
-    await pause(signal);
+    await pause(wait, signal);
   }
 }
 
@@ -122,7 +124,7 @@ function arrived(now: Tail, events: TailEvent[], skips: boolean): Tail {
   const violations = events.filter((event) => event.event === 'violation').map(({ violation }) => violation);
   const skipped = skips && events.some(({ event }) => event === 'skipped');
   const gap = skipped ? (violations[0]?.requested_at ?? now.gap) : now.gap;
-  return { ...withRows(now, violations), state: 'live', gap };
+  return { ...withRows(now, violations), state: 'live', gap, error: null };
 }
 
 /** Adds the rows that are new, held back. */
@@ -139,9 +141,14 @@ function withRows(now: Tail, more: Violation[]): Tail {
   };
 }
 
-function pause(signal: AbortSignal): Promise<void> {
+/** Whether an error goes by: the server is away, or there are too many requests or live views for now. */
+function passes(error: unknown): boolean {
+  return error instanceof AwayError || error instanceof TypeError || isStatus(error, 503) || isStatus(error, 429);
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, patience);
+    const timer = setTimeout(resolve, ms);
     signal.addEventListener('abort', () => {
       clearTimeout(timer);
       resolve();

@@ -8,12 +8,13 @@ import type { Alert } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Facts } from '~/components/Facts';
 import { SidePanel } from '~/components/SidePanel';
+import { useNow } from '~/components/Time';
 import { done, failed } from '~/components/toast';
 import { exactTime } from '~/domain/format';
 import { AlertState } from '~/features/alerts/AlertState';
 import { SilenceButton } from '~/features/alerts/SilenceButton';
 import { formatNames } from '~/features/alerts/versions';
-import { conditionOf } from '~/features/alerts/words';
+import { conditionOf, silenceOf } from '~/features/alerts/words';
 import { useRole } from '~/session';
 import styles from './Alerts.module.css';
 import { Deliveries } from './Deliveries';
@@ -45,6 +46,7 @@ export function AlertPanel({ alert, onClose, ...rest }: Props) {
 
 function Story({ tenant, alert, nameOf, onEdit, onSecret, onClose }: Props & { alert: Alert }) {
   const { own } = useRole();
+  const silence = silenceOf(alert, useNow(1000));
   return (
     <>
       {alert.rule_removed ? (
@@ -72,11 +74,10 @@ function Story({ tenant, alert, nameOf, onEdit, onSecret, onClose }: Props & { a
             alert.format === 'pagerduty' ? 'Events API v2' : <code>{alert.email ?? alert.url}</code>,
         }}
       />
-      {alert.silence && (
+      {silence && (
         <p role="status">
-          Silenced until {exactTime(Date.parse(alert.silence.until))} by {alert.silence.by}
-          {alert.silence.reason && `: ${alert.silence.reason}`}. It is recorded here when it fires, and
-          nothing is sent.
+          Silenced until {exactTime(Date.parse(silence.until))} by {silence.by}
+          {silence.reason && `: ${silence.reason}`}. It is recorded here when it fires, and nothing is sent.
         </p>
       )}
       {own && <Acts tenant={tenant} alert={alert} onEdit={onEdit} onSecret={onSecret} onClose={onClose} />}

@@ -56,8 +56,7 @@ export default function Alerts() {
       wide: true,
       under: true,
       width: 100,
-      render: ({ raised_at }) =>
-        raised_at ? <RelativeTime at={raised_at} /> : <span className="soft">Never</span>,
+      render: ({ raised_at }) => (raised_at ? <RelativeTime at={raised_at} /> : <span className="soft">Never</span>),
     },
     {
       key: 'state',
@@ -89,8 +88,8 @@ export default function Alerts() {
           items.length === 0 ? (
             <Card>
               <EmptyState icon={<IconBell size={20} aria-hidden />} title="No alerts yet" action={create}>
-                An alert tells you when a rule denies more than you expect, when quotas fill up, or when Redis
-                is away. By webhook, Slack, PagerDuty or e-mail.
+                An alert tells you when a rule denies more than you expect, when quotas fill up, or when Redis is away.
+                By webhook, Slack, PagerDuty or e-mail.
               </EmptyState>
             </Card>
           ) : (

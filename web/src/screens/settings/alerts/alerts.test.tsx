@@ -126,8 +126,7 @@ test('an alert of any rule shows when it would have fired, and is sent to Slack'
   await user.click(screen.getByRole('button', { name: 'Create alert' }));
   await waitFor(() => expect(screen.queryByLabelText('Name')).toBeNull());
   const condition = { kind: 'near_limit', rule_id: null, per: 'rule', threshold: 50, window_minutes: 5 };
-  const sent = (end: string) =>
-    requests.filter(({ method, path }) => method === 'POST' && path.endsWith(end));
+  const sent = (end: string) => requests.filter(({ method, path }) => method === 'POST' && path.endsWith(end));
   expect(sent('/preview').at(-1)?.body).toEqual(condition);
   expect(sent('/alerts').at(-1)?.body).toEqual({
     name: 'Nearly full',
@@ -136,6 +135,17 @@ test('an alert of any rule shows when it would have fired, and is sent to Slack'
     url: 'https://hooks.slack.com/services/x',
     is_active: true,
   });
+});
+
+test('a silence that is over silences nothing', async () => {
+  const silence = { until: new Date(Date.now() - 60_000).toISOString(), by: 'ada@example.com', reason: 'Load test' };
+  server({
+    [`GET ${acme}/alerts`]: page([{ ...loud, silence }]),
+    [`GET ${acme}/alerts/4/deliveries`]: page([]),
+  });
+  open('/t/acme/settings/alerts?entry=4');
+  expect(await screen.findByRole('button', { name: 'Silence …' })).toBeDefined();
+  expect(screen.queryByText(/Silenced|Load test/)).toBeNull();
 });
 
 test('an alert is silenced for a time, which says by whom and why', async () => {
@@ -189,10 +199,31 @@ test('a webhook inside the network is refused at its field', async () => {
   expect(screen.getByText(new RegExp(detail, 'i'))).toBeDefined();
 });
 
-test('a lost race over an alert shows both versions, and mine is saved over theirs', async () => {
+test('an alert is edited without its URL, which nobody is shown', async () => {
+  const requests = server({
+    [`GET ${acme}/alerts`]: page([{ ...loud, url: 'https://hooks.example.com/…hush' }]),
+    [`GET ${acme}/alerts/4/deliveries`]: page([]),
+    [`PATCH ${acme}/alerts/4`]: { ...loud, version: 2 },
+  });
+  const { user } = open('/t/acme/settings/alerts?entry=4');
+  await user.click(await screen.findByRole('button', { name: 'Edit' }));
+  const field = (await screen.findByLabelText('Webhook')) as HTMLInputElement;
+  expect(field.value).toBe('');
+  expect(screen.getByText('Now https://hooks.example.com/…hush. Leave it empty to keep it')).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Save' }));
+  const sent = () => requests.filter(({ method }) => method === 'PATCH').map(({ body }) => body);
+  await waitFor(() => expect(sent()).toHaveLength(1));
+  expect(sent()[0]).not.toHaveProperty('url');
+  await user.click(await screen.findByRole('button', { name: 'Edit' }));
+  await user.type(await screen.findByLabelText('Webhook'), 'https://hooks.example.com/next');
+  await user.click(screen.getByRole('button', { name: 'Save' }));
+  await waitFor(() => expect(sent()[1]).toHaveProperty('url', 'https://hooks.example.com/next'));
+});
+
+test('a lost race over an alert asks about the field that both changed, and keeps what only they changed', async () => {
   const tags: (string | null)[] = [];
-  const theirs = { ...loud, threshold: 5000, version: 2 };
-  server({
+  const theirs = { ...loud, name: 'Quiet', threshold: 5000, version: 2 };
+  const requests = server({
     [`GET ${acme}/alerts`]: page([loud]),
     [`GET ${acme}/alerts/4`]: theirs,
     [`GET ${acme}/alerts/4/deliveries`]: page([]),
@@ -208,10 +239,12 @@ test('a lost race over an alert shows both versions, and mine is saved over thei
   await user.type(name, 'Louder');
   await user.click(screen.getByRole('button', { name: 'Save' }));
   const dialog = await screen.findByRole('dialog', { name: /Someone changed this alert/ });
-  expect(within(dialog).getByRole('row', { name: 'Name Loud Louder' })).toBeDefined();
-  expect(within(dialog).getByRole('row', { name: 'Threshold 5,000 denials 1,000 denials' })).toBeDefined();
+  expect(within(dialog).getByRole('row', { name: 'Name Quiet Louder' })).toBeDefined();
+  expect(within(dialog).queryByRole('row', { name: /Threshold/ })).toBeNull();
   await user.click(within(dialog).getByRole('button', { name: 'Overwrite with mine' }));
   await waitFor(() => expect(tags).toEqual(['"1"', '"2"']));
+  const sent = requests.filter(({ method }) => method === 'PATCH').at(-1)?.body;
+  expect(sent).toMatchObject({ name: 'Louder', threshold: 5000 });
   await waitFor(() => expect(screen.queryByLabelText('Name')).toBeNull());
 });
 

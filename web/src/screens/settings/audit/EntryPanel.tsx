@@ -15,16 +15,7 @@ import { LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
 import { done } from '~/components/toast';
 import { actorOf } from '~/domain/actor';
-import {
-  causeOf,
-  changesOf,
-  isAsLeft,
-  isUndo,
-  objectOf,
-  revertable,
-  revertEffect,
-  verbOf,
-} from '~/domain/audit';
+import { causeOf, changesOf, isAsLeft, isUndo, objectOf, revertable, revertEffect, verbOf } from '~/domain/audit';
 import { exactTime } from '~/domain/format';
 import { useRole } from '~/session';
 import styles from './Audit.module.css';
@@ -121,11 +112,7 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
       )}
       <div className={styles.acts}>
         {may && newest && isAsLeft(entry, newest) && (
-          <Button
-            variant="default"
-            leftSection={<IconUndo size={15} aria-hidden />}
-            onClick={() => setAsking(true)}
-          >
+          <Button variant="default" leftSection={<IconUndo size={15} aria-hidden />} onClick={() => setAsking(true)}>
             {isUndo(entry) ? 'Redo …' : 'Undo …'}
           </Button>
         )}
@@ -136,10 +123,7 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
           View history
         </Button>
         {actor.act && (
-          <Button
-            variant="default"
-            renderRoot={(props) => <Link {...props} to="." search={{ change: change_id }} />}
-          >
+          <Button variant="default" renderRoot={(props) => <Link {...props} to="." search={{ change: change_id }} />}>
             View full change
           </Button>
         )}

@@ -31,10 +31,7 @@ export function WebhookCard() {
   const [secret, setSecret] = useState<string | null>(null);
   const close = () => setOpen(null);
   return (
-    <Card
-      title="Webhook of the audit log"
-      lead="Sends each change to your log system, in order, until it has arrived."
-    >
+    <Card title="Webhook of the audit log" lead="Sends each change to your log system, in order, until it has arrived.">
       <Query query={webhook}>
         {(saved) =>
           saved ? (
@@ -61,8 +58,8 @@ export function WebhookCard() {
       {secret && (
         <SecretDialog title="Signing secret" what="secret" secret={secret} onClose={() => setSecret(null)}>
           <p className="soft">
-            Each post has the header <code>Sluice-Signature: t=…,v1=…</code>, where <code>v1</code> is the
-            hexadecimal HMAC-SHA256, under this secret, of <code>t</code>, a dot and the body.
+            Each post has the header <code>Sluice-Signature: t=…,v1=…</code>, where <code>v1</code> is the hexadecimal
+            HMAC-SHA256, under this secret, of <code>t</code>, a dot and the body.
           </p>
           <CodeBlock label="Check a post in Node.js" code={recipe} />
         </SecretDialog>
@@ -102,8 +99,7 @@ function State({ webhook }: { webhook: AuditWebhook }) {
             )}
           </>
         ),
-        Skipped:
-          skipped > 0 && `${exactNumber(skipped)}, because they were deleted at the end of their retention`,
+        Skipped: skipped > 0 && `${exactNumber(skipped)}, because they were deleted at the end of their retention`,
         Test: test && <Test test={test} />,
       }}
     />
@@ -137,8 +133,7 @@ interface ActsProps {
 function Acts({ tenant, webhook, onOpen }: ActsProps) {
   const queries = useQueryClient();
   const test = useMutation({
-    mutationFn: () =>
-      body(api.POST('/api/v1/tenants/{tenant}/audit-webhook/test', { params: { path: { tenant } } })),
+    mutationFn: () => body(api.POST('/api/v1/tenants/{tenant}/audit-webhook/test', { params: { path: { tenant } } })),
     onSuccess: () => changed(queries, tenant, 'audit_webhook'),
     onError: (error) => failed('Could not send the test', error),
   });

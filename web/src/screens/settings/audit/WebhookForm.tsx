@@ -19,17 +19,16 @@ interface Props {
 /** Creates or edits where the audit log is sent. */
 export function WebhookForm({ tenant, webhook, onSecret, onClose }: Props) {
   const queries = useQueryClient();
-  const [url, setURL] = useState(webhook?.url ?? '');
+  const [url, setURL] = useState('');
   const [isActive, setActive] = useState(webhook?.is_active ?? true);
 
   async function save() {
-    const wanted = { url, is_active: isActive };
     const path = { tenant };
     if (webhook) {
       await body(
         api.PATCH('/api/v1/tenants/{tenant}/audit-webhook', {
           params: { path, header: ifMatch(etagOf(webhook)) },
-          body: wanted,
+          body: { is_active: isActive, ...(url !== '' && { url }) },
         }),
       );
       await changed(queries, tenant, 'audit_webhook');
@@ -37,7 +36,10 @@ export function WebhookForm({ tenant, webhook, onSecret, onClose }: Props) {
       return;
     }
     const { secret } = await body(
-      api.POST('/api/v1/tenants/{tenant}/audit-webhook', { params: { path }, body: wanted }),
+      api.POST('/api/v1/tenants/{tenant}/audit-webhook', {
+        params: { path },
+        body: { url, is_active: isActive },
+      }),
     );
     // Not awaited, or the form would stay open below the secret.
     changed(queries, tenant, 'audit_webhook');
@@ -56,9 +58,13 @@ export function WebhookForm({ tenant, webhook, onSecret, onClose }: Props) {
         <>
           <TextInput
             label="URL"
-            description="A public URL. It receives signed JSON by POST"
-            placeholder="https://siem.example.com/sluice"
-            required
+            description={
+              webhook
+                ? `Now ${webhook.url}. Leave it empty to keep it`
+                : 'A public URL. It receives signed JSON by POST, and is shown to nobody again'
+            }
+            placeholder={webhook ? 'Unchanged' : 'https://siem.example.com/sluice'}
+            required={!webhook}
             withAsterisk={false}
             data-autofocus
             value={url}

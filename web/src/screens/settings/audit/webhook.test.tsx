@@ -101,6 +101,20 @@ test('a test is sent, and its result appears', async () => {
   expect(asked).toBe(1);
 });
 
+test('it is edited without its URL, which nobody is shown', async () => {
+  const requests = server({
+    [`GET ${acme}/audit-webhook`]: webhook({ url: 'https://siem.example.com/…hush' }),
+    [`PATCH ${acme}/audit-webhook`]: webhook({ version: 4, is_active: false }),
+  });
+  const { user } = open('/t/acme/settings/tenant');
+  await user.click(await (await card()).findByRole('button', { name: 'Edit' }));
+  expect(((await screen.findByLabelText('URL')) as HTMLInputElement).value).toBe('');
+  expect(screen.getByText('Now https://siem.example.com/…hush. Leave it empty to keep it')).toBeDefined();
+  await user.click(screen.getByRole('switch', { name: /^On/ }));
+  await user.click(within(screen.getByRole('dialog')).getByRole('button', { name: 'Save' }));
+  await waitFor(() => expect(requests.find(({ method }) => method === 'PATCH')?.body).toEqual({ is_active: false }));
+});
+
 test('removing it says what is not sent', async () => {
   const requests = server({
     [`GET ${acme}/audit-webhook`]: webhook({ waiting: 3, is_active: false }),
@@ -111,9 +125,7 @@ test('removing it says what is not sent', async () => {
   const dialog = await screen.findByRole('dialog');
   expect(dialog.textContent).toContain('3 changes that wait are not sent');
   await user.click(within(dialog).getByRole('button', { name: 'Remove webhook' }));
-  await waitFor(() =>
-    expect(requests.find(({ method }) => method === 'DELETE')?.headers.get('If-Match')).toBe('"3"'),
-  );
+  await waitFor(() => expect(requests.find(({ method }) => method === 'DELETE')?.headers.get('If-Match')).toBe('"3"'));
 });
 
 test('viewers see where it is sent, and change nothing', async () => {

@@ -18,9 +18,7 @@ export const auditWebhookQuery = (tenant: string) =>
       return data ?? null;
     },
     refetchInterval: ({ state: { data } }) =>
-      data && (data.test?.is_waiting || data.is_under_way || (data.is_active && data.waiting > 0))
-        ? soon
-        : later,
+      data && (data.test?.is_waiting || data.is_under_way || (data.is_active && data.waiting > 0)) ? soon : later,
   });
 
 /** Whether entries arrive. */

@@ -111,11 +111,7 @@ export function Import({ tenant }: { tenant: string }) {
               </Button>
             </>
           ) : (
-            <Button
-              disabled={text.trim() === ''}
-              loading={preview.isPending}
-              onClick={() => preview.mutate()}
-            >
+            <Button disabled={text.trim() === ''} loading={preview.isPending} onClick={() => preview.mutate()}>
               Review changes
             </Button>
           )}

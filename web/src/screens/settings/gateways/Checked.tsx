@@ -39,10 +39,7 @@ export function factsOf({ user_id, plan, endpoint, method, ip, cost, attributes 
     Address: ip ? <code>{ip}</code> : lacking('none'),
     Cost: <code>{cost ?? 1}</code>,
     ...Object.fromEntries(
-      Object.entries(attributes ?? {}).map(([name, value]) => [
-        `Attribute ${name}`,
-        <code key={name}>{value}</code>,
-      ]),
+      Object.entries(attributes ?? {}).map(([name, value]) => [`Attribute ${name}`, <code key={name}>{value}</code>]),
     ),
   };
 }

@@ -52,10 +52,7 @@ export function DescriptorSample({ tenant, mapping }: Props) {
 
   return (
     <>
-      <Card
-        title="What would these descriptors become?"
-        lead="With the mapping as it is on this page, saved or not. This takes no tokens."
-      >
+      <Card title="Try descriptors">
         <div className={styles.stack}>
           <TextInput
             label="Domain"

@@ -1,26 +1,21 @@
-import { Button, SegmentedControl } from '@mantine/core';
+import { Button, Group, SegmentedControl, Textarea } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Tagged } from '~/api/client';
 import { ConfirmAction } from '~/components/ConfirmAction';
-import { Facts } from '~/components/Facts';
-import type { Wrong } from '~/components/FormDialog';
-import { IconPlus, IconRoute } from '~/components/icons';
+import { FormError, fieldErrors } from '~/components/FormDialog';
+import { Leaving } from '~/components/Leaving';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
-import { EmptyState } from '~/components/states';
 import type { SettingsSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
-import { DescriptorFields } from './DescriptorFields';
 import { DescriptorSample } from './DescriptorSample';
-import { Fields } from './Fields';
 import styles from './Gateways.module.css';
 import { authorizeKind, descriptorKind, type Kind, mappingQuery, type Stored } from './kinds';
-import { MappingForm } from './MappingForm';
 import { envoyRecipes, httpRecipes, Recipes } from './Recipes';
 import { Sample } from './Sample';
-import { useMappingEditor } from './useMappingEditor';
+import { useMapping } from './useMapping';
 
 /** How requests that a proxy asks about become checks. */
 export default function Gateways() {
@@ -50,10 +45,8 @@ export default function Gateways() {
           key="envoy"
           kind={descriptorKind}
           tenant={tenant}
-          lead="What descriptors are to your rules."
-          empty="Envoy can ask Sluice about each request by its rate limit service. It works as it is: the domain is this tenant’s name, and the entries user_id, path, method, plan and remote_address fill the check. A mapping names other keys and other domains."
-          effect="Within 2 s, only the domain of this tenant’s name is answered, and only the default keys fill a check. Rules for descriptors of other domains no longer match. You can undo this in the audit log."
-          fields={(props) => <DescriptorFields {...props} />}
+          lead="How descriptors become checks."
+          effect="Within 2 s only this tenant’s domain and the default keys count. The audit log can undo this."
           sample={(mapping) => <DescriptorSample tenant={tenant} mapping={mapping} />}
           recipes={<Recipes tenant={tenant} recipes={envoyRecipes} />}
         />
@@ -62,10 +55,8 @@ export default function Gateways() {
           key="http"
           kind={authorizeKind}
           tenant={tenant}
-          lead="What a request is to your rules."
-          empty="A gateway, such as nginx, can ask Sluice about each request, so that your services need no code. It works as it is for limits by address and path. A mapping also says which header or claim is the user, which paths are one endpoint, and what a request costs."
-          effect="Within 2 s, requests from your gateways have no user, their whole path as the endpoint, the last address of X-Forwarded-For, and a cost of 1. Rules for users no longer match them. You can undo this in the audit log."
-          fields={(props) => <Fields {...props} />}
+          lead="How a request becomes a check."
+          effect="Within 2 s requests have no user, and rules for users no longer match. The audit log can undo this."
           sample={(mapping) => <Sample tenant={tenant} mapping={mapping} />}
           recipes={<Recipes tenant={tenant} recipes={httpRecipes} />}
         />
@@ -74,88 +65,84 @@ export default function Gateways() {
   );
 }
 
-interface Props<M extends object, D> {
-  kind: Kind<M, D>;
+interface Props<M extends object> {
+  kind: Kind<M>;
   tenant: string;
   lead: string;
-  /** What the screen says without a mapping. */
-  empty: string;
   /** What removing the mapping does. */
   effect: string;
-  fields: (props: { draft: D; wrong: Wrong; onChange: (draft: D) => void }) => React.ReactNode;
   /** Shows what a sample becomes; the mapping is undefined while it cannot be read. */
   sample: (mapping: M | undefined) => React.ReactNode;
   recipes: React.ReactNode;
 }
 
-function Stack<M extends object, D>(props: Props<M, D>) {
+function Stack<M extends object>(props: Props<M>) {
   const stored = useQuery(mappingQuery(props.kind, props.tenant));
   return <Query query={stored}>{(saved) => <Mapping {...props} saved={saved} />}</Query>;
 }
 
 /** A mapping, beside what it makes of a sample. */
-function Mapping<M extends object, D>(props: Props<M, D> & { saved: Tagged<Stored<M>> }) {
-  const { kind, tenant, lead, saved } = props;
+function Mapping<M extends object>({ saved, ...props }: Props<M> & { saved: Tagged<Stored<M>> }) {
+  const { kind, tenant, lead } = props;
   const { edit } = useRole();
-  const { view } = useSearch({ strict: false }) as SettingsSearch;
-  const { mapping, is_default } = saved.value;
-  // A newer version of the product may have saved what this form does not know.
-  const json = view === 'json' || !kind.formCovers(mapping);
-  const editor = useMappingEditor(tenant, kind, saved, json);
-  const [starting, setStarting] = useState(false);
+  const { is_default } = saved.value;
+  const editor = useMapping(tenant, kind, saved);
   const [removing, setRemoving] = useState(false);
-  const isEmpty = is_default && !starting && !editor.dirty && view !== 'json';
+  const { rest } = fieldErrors(editor.error);
 
   return (
     <div className={styles.columns}>
       <div className={styles.column}>
-        {isEmpty ? (
-          <Card>
-            <EmptyState
-              icon={<IconRoute size={20} aria-hidden />}
-              title="No mapping yet"
-              action={
-                edit && (
-                  <Button leftSection={<IconPlus size={15} aria-hidden />} onClick={() => setStarting(true)}>
-                    New mapping
-                  </Button>
-                )
-              }
-            >
-              {props.empty}
-            </EmptyState>
-          </Card>
-        ) : edit ? (
-          <MappingForm
-            kind={kind}
-            editor={editor}
-            lead={lead}
-            json={json}
-            fields={props.fields}
-            onCancel={
-              is_default && starting
-                ? () => {
-                    editor.discard();
-                    setStarting(false);
-                  }
-                : undefined
-            }
-            remove={
-              !is_default && (
-                <Button variant="default" onClick={() => setRemoving(true)}>
-                  Remove mapping …
+        <Card title="Mapping" lead={is_default ? 'Not set. The defaults apply.' : lead}>
+          <form
+            className={styles.stack}
+            onSubmit={(event) => {
+              event.preventDefault();
+              if (editor.mapping && editor.dirty) editor.save();
+            }}
+          >
+            <Textarea
+              label="JSON"
+              autosize
+              minRows={8}
+              maxRows={32}
+              spellCheck={false}
+              readOnly={!edit}
+              classNames={{ input: styles.code }}
+              value={editor.text}
+              error={editor.textError}
+              onChange={(event) => editor.type(event.currentTarget.value)}
+            />
+            <FormError>{rest()}</FormError>
+            {edit && (
+              <Group gap={8}>
+                <Button type="submit" disabled={!editor.dirty || !editor.mapping} loading={editor.pending}>
+                  Save
                 </Button>
-              )
-            }
-          />
-        ) : (
-          <Card title="Mapping" lead={lead}>
-            <Facts facts={kind.described(mapping)} />
-          </Card>
-        )}
+                {editor.dirty && (
+                  <Button variant="default" onClick={editor.discard}>
+                    Discard edits
+                  </Button>
+                )}
+                {is_default && !editor.dirty && (
+                  <Button variant="default" onClick={() => editor.type(JSON.stringify(kind.example, null, 2))}>
+                    Insert example
+                  </Button>
+                )}
+                {!is_default && (
+                  <Button variant="default" onClick={() => setRemoving(true)}>
+                    Remove mapping …
+                  </Button>
+                )}
+              </Group>
+            )}
+          </form>
+          {editor.conflict}
+          <Leaving when={editor.dirty} what="Your changes" />
+        </Card>
         {props.recipes}
       </div>
-      <div className={styles.column}>{props.sample(edit ? editor.mapping : mapping)}</div>
+      <div className={styles.column}>{props.sample(editor.mapping)}</div>
       <ConfirmAction
         opened={removing}
         onClose={() => setRemoving(false)}
@@ -164,10 +151,7 @@ function Mapping<M extends object, D>(props: Props<M, D> & { saved: Tagged<Store
         verb="Remove mapping"
         destructive
         gone={is_default}
-        action={async () => {
-          await editor.remove();
-          setStarting(false);
-        }}
+        action={editor.remove}
       />
     </div>
   );

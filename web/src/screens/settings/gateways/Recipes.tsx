@@ -43,9 +43,7 @@ export function Recipes({ tenant, recipes }: { tenant: string; recipes: Recipes 
     <Card
       title="Connect your proxy"
       lead={lead}
-      actions={
-        <SegmentedControl size="xs" aria-label="Proxy" data={proxies} value={proxy} onChange={setProxy} />
-      }
+      actions={<SegmentedControl size="xs" aria-label="Proxy" data={proxies} value={proxy} onChange={setProxy} />}
     >
       <div className={styles.stack}>
         {recipes[proxy]?.map(({ name, code }) => (

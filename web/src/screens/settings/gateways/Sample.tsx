@@ -55,10 +55,7 @@ export function Sample({ tenant, mapping }: Props) {
 
   return (
     <>
-      <Card
-        title="What would this request become?"
-        lead="With the mapping as it is on this page, saved or not. This takes no tokens."
-      >
+      <Card title="Try a request">
         <div className={styles.stack}>
           <div className={styles.request}>
             <TextInput label="Method" {...field('method')} />

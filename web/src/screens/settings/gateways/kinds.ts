@@ -2,8 +2,6 @@ import { queryOptions } from '@tanstack/react-query';
 import { api, ifMatch, type Tagged, tagged } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { AuthorizeMapping, DescriptorMapping } from '~/api/types';
-import * as descriptors from './descriptorDraft';
-import * as authorize from './draft';
 
 export interface Stored<M> {
   mapping: M;
@@ -11,67 +9,43 @@ export interface Stored<M> {
   version: number;
 }
 
-/** A kind of gateway: where its mapping is stored, and how a form shows it. */
-export interface Kind<M extends object, D> {
+/** A kind of gateway: where its mapping is stored, and the one to start from. */
+export interface Kind<M extends object> {
   name: 'authorize' | 'descriptors';
+  example: M;
   get: (tenant: string, signal?: AbortSignal) => Promise<Tagged<Stored<M>>>;
   put: (tenant: string, etag: string, mapping: M) => Promise<Tagged<Stored<M>>>;
   remove: (tenant: string, etag: string) => Promise<unknown>;
-  draftOf: (mapping: M) => D;
-  mappingOf: (draft: D) => M;
-  /** Whether the form shows all of a mapping, so that nothing is lost on the way from JSON to the form. */
-  formCovers: (mapping: M) => boolean;
-  same: (a: M, b: M) => boolean;
-  /** A mapping in words, one line per field. */
-  described: (mapping: M) => Record<string, string>;
-  /** What the server could not see is missing, by JSON pointer. */
-  incomplete: (draft: D) => Record<string, string>;
-  /** The JSON pointers that the form has a field for. */
-  pointersOf: (draft: D) => string[];
 }
 
+const paramsOf = (tenant: string, etag: string) => ({ path: { tenant }, header: ifMatch(etag) });
+
 /** For proxies that ask over HTTP. */
-export const authorizeKind: Kind<AuthorizeMapping, authorize.Draft> = {
-  ...authorize,
+export const authorizeKind: Kind<AuthorizeMapping> = {
   name: 'authorize',
+  example: { user: { header: 'X-User', plain: true }, endpoint: { templates: ['/orders/{id}'] } },
   get: (tenant, signal) =>
     tagged(api.GET('/api/v1/tenants/{tenant}/gateways/authorize', { params: { path: { tenant } }, signal })),
   put: (tenant, etag, body) =>
-    tagged(
-      api.PUT('/api/v1/tenants/{tenant}/gateways/authorize', {
-        params: { path: { tenant }, header: ifMatch(etag) },
-        body,
-      }),
-    ),
+    tagged(api.PUT('/api/v1/tenants/{tenant}/gateways/authorize', { params: paramsOf(tenant, etag), body })),
   remove: (tenant, etag) =>
-    api.DELETE('/api/v1/tenants/{tenant}/gateways/authorize', {
-      params: { path: { tenant }, header: ifMatch(etag) },
-    }),
+    api.DELETE('/api/v1/tenants/{tenant}/gateways/authorize', { params: paramsOf(tenant, etag) }),
 };
 
 /** For proxies that speak Envoy's rate limit service. */
-export const descriptorKind: Kind<DescriptorMapping, descriptors.DescriptorDraft> = {
-  ...descriptors,
+export const descriptorKind: Kind<DescriptorMapping> = {
   name: 'descriptors',
+  example: { keys: { customer: 'user_id' }, domains: { edge: { templates: [['customer']] } } },
   get: (tenant, signal) =>
-    tagged(
-      api.GET('/api/v1/tenants/{tenant}/gateways/descriptors', { params: { path: { tenant } }, signal }),
-    ),
+    tagged(api.GET('/api/v1/tenants/{tenant}/gateways/descriptors', { params: { path: { tenant } }, signal })),
   put: (tenant, etag, body) =>
-    tagged(
-      api.PUT('/api/v1/tenants/{tenant}/gateways/descriptors', {
-        params: { path: { tenant }, header: ifMatch(etag) },
-        body,
-      }),
-    ),
+    tagged(api.PUT('/api/v1/tenants/{tenant}/gateways/descriptors', { params: paramsOf(tenant, etag), body })),
   remove: (tenant, etag) =>
-    api.DELETE('/api/v1/tenants/{tenant}/gateways/descriptors', {
-      params: { path: { tenant }, header: ifMatch(etag) },
-    }),
+    api.DELETE('/api/v1/tenants/{tenant}/gateways/descriptors', { params: paramsOf(tenant, etag) }),
 };
 
 /** The mapping of a kind; the default one if the tenant has none. */
-export const mappingQuery = <M extends object, D>(kind: Kind<M, D>, tenant: string) =>
+export const mappingQuery = <M extends object>(kind: Kind<M>, tenant: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'gateways', kind.name),
     queryFn: ({ signal }) => kind.get(tenant, signal),

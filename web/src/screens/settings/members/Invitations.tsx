@@ -28,8 +28,7 @@ export function Invitations() {
     {
       key: 'mail',
       header: 'Mail',
-      render: ({ mail }) =>
-        mail ? <MailOutcome mail={mail} /> : <span className="soft">Link passed on</span>,
+      render: ({ mail }) => (mail ? <MailOutcome mail={mail} /> : <span className="soft">Link passed on</span>),
     },
     { key: 'role', header: 'Role', width: 100, render: ({ role }) => role },
     { key: 'by', header: 'By', wide: true, render: ({ invited_by }) => invited_by },
@@ -47,10 +46,7 @@ export function Invitations() {
       quiet: true,
       width: 60,
       render: (invitation) => (
-        <ActionIcon
-          aria-label={`Revoke the invitation of ${invitation.email}`}
-          onClick={() => setRevoking(invitation)}
-        >
+        <ActionIcon aria-label={`Revoke the invitation of ${invitation.email}`} onClick={() => setRevoking(invitation)}>
           <IconX size={15} />
         </ActionIcon>
       ),

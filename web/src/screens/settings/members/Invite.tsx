@@ -9,6 +9,7 @@ import { QuotaNote } from '~/components/QuotaNote';
 import { SecretDialog } from '~/components/SecretDialog';
 import { done } from '~/components/toast';
 import { type Role, roleNames, roles } from '~/domain/roles';
+import { signInAddress } from '~/session';
 
 /** Creates an invitation. With mail, its link goes to the invitee alone; otherwise it is shown once, to be passed on. */
 export function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
@@ -38,9 +39,9 @@ export function Invite({ tenant, onClose }: { tenant: string; onClose: () => voi
     return (
       <SecretDialog title={`Send this link to ${email}`} what="link" secret={link} onClose={onClose}>
         <p className="soft">
-          Anyone who opens the link within seven days becomes {roleNames[role]}. If it is lost, revoke the
-          invitation and make another. A link that is passed on proves no address: the account will be marked
-          as unproven, and belongs to this tenant only.
+          Anyone who opens the link within seven days becomes {roleNames[role]}. If it is lost, revoke the invitation
+          and make another. A link that is passed on verifies no address, so the account is for this tenant only, and
+          its sign-in address is <strong>{signInAddress(tenant)}</strong>.
         </p>
       </SecretDialog>
     );

@@ -1,22 +1,24 @@
-import { ActionIcon, Button, NativeSelect } from '@mantine/core';
+import { ActionIcon, Button, Checkbox, NativeSelect } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
 import { sessionKey } from '~/api/queries';
+import { openScheduledQuery } from '~/api/scheduled';
 import type { Member } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconPlus, IconX } from '~/components/icons';
+import { NotVerified } from '~/components/NotVerified';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
 import { Query } from '~/components/Query';
 import { RelativeTime, useNow } from '~/components/Time';
 import { done, failed } from '~/components/toast';
-import { Unproven } from '~/components/Unproven';
 import { keyState } from '~/domain/key';
 import { type Role, roleNames, roles } from '~/domain/roles';
-import { useRole, useSession, useTenant } from '~/session';
+import { whenWords } from '~/domain/scheduled';
+import { signInAddress, useRole, useSession, useTenant } from '~/session';
 import { keysQuery } from '../keys/queries';
 import styles from '../Settings.module.css';
 import { Invitations } from './Invitations';
@@ -30,6 +32,7 @@ export default function Members() {
   const { account } = useSession();
   const members = useQuery(membersQuery(tenant));
   const [removing, setRemoving] = useState<Member | null>(null);
+  const [cancels, setCancels] = useState(false);
   const [inviting, setInviting] = useState(false);
   const queries = useQueryClient();
 
@@ -41,12 +44,15 @@ export default function Members() {
         <>
           <strong>{member.name || member.email}</strong>
           {member.account_id === account.account_id && <span className="soft"> (you)</span>}{' '}
-          <Unproven account={member} />
+          <NotVerified account={member} />
+          {!member.proven && (
+            <div className={`soft ${styles.wraps}`} title={signInAddress(tenant)}>
+              {member.account_id === account.account_id ? 'Your sign-in address' : 'Sign-in address'}: /sign-in/
+              {tenant}
+            </div>
+          )}
           {member.granted_by && (
-            <div
-              className="soft"
-              title={`By a group at ${member.granted_by}. Changing the role here keeps it.`}
-            >
+            <div className="soft" title={`By a group at ${member.granted_by}. Changing the role here keeps it.`}>
               Role by a group
             </div>
           )}
@@ -79,21 +85,30 @@ export default function Members() {
       quiet: true,
       width: 60,
       render: (member) => (
-        <ActionIcon aria-label={`Remove ${member.email}`} onClick={() => setRemoving(member)}>
+        <ActionIcon aria-label={`Remove ${member.email}`} onClick={() => ask(member)}>
           <IconX size={15} />
         </ActionIcon>
       ),
     });
   }
 
+  function ask(member: Member) {
+    setCancels(false);
+    setRemoving(member);
+  }
+
   async function remove() {
     if (!removing) return;
     await api.DELETE('/api/v1/tenants/{tenant}/members/{account_id}', {
-      params: { path: { tenant, account_id: removing.account_id }, header: ifMatch(etagOf(removing)) },
+      params: {
+        path: { tenant, account_id: removing.account_id },
+        header: ifMatch(etagOf(removing)),
+        query: { scheduled_changes: cancels ? 'cancel' : 'keep' },
+      },
     });
     const self = removing.account_id === account.account_id;
     if (self) await queries.invalidateQueries({ queryKey: sessionKey });
-    else await changed(queries, tenant, 'member');
+    else await changed(queries, tenant, 'member', 'scheduled_change');
     done(`${removing.email} removed`);
   }
 
@@ -113,12 +128,7 @@ export default function Members() {
       >
         <Query query={members}>
           {(items) => (
-            <DataTable
-              label="Members"
-              columns={columns}
-              rows={items}
-              rowKey={({ account_id }) => account_id}
-            />
+            <DataTable label="Members" columns={columns} rows={items} rowKey={({ account_id }) => account_id} />
           )}
         </Query>
       </Card>
@@ -131,7 +141,7 @@ export default function Members() {
         effect={
           removing?.account_id === account.account_id
             ? 'This is you. You lose access at once, and only another owner can invite you again.'
-            : removing && <Removal member={removing} />
+            : removing && <Removal member={removing} cancels={cancels} onCancels={setCancels} />
         }
         verb="Remove member"
         destructive
@@ -141,9 +151,21 @@ export default function Members() {
   );
 }
 
-/** What a removal does. Keys outlive the person who made them, who may have a copy. */
-function Removal({ member }: { member: Member }) {
-  const keys = useQuery(keysQuery(useTenant()));
+interface RemovalProps {
+  member: Member;
+  /** Whether the changes that they scheduled are canceled. */
+  cancels: boolean;
+  onCancels: (cancels: boolean) => void;
+}
+
+/** What a removal does. Keys outlive the person who made them, who may have a copy, and so do scheduled changes. */
+function Removal({ member, cancels, onCancels }: RemovalProps) {
+  const tenant = useTenant();
+  const keys = useQuery(keysQuery(tenant));
+  const scheduled = useQuery(openScheduledQuery(tenant));
+  const waiting = (scheduled.data ?? []).filter(
+    ({ state, requester_account_id }) => state === 'waiting' && requester_account_id === member.account_id,
+  );
   const now = useNow();
   const theirs = (keys.data ?? []).filter(
     (key) =>
@@ -157,9 +179,26 @@ function Removal({ member }: { member: Member }) {
       {theirs.length > 0 && (
         <>
           {' '}
-          The API keys that they made keep working:{' '}
-          <strong>{theirs.map(({ name }) => name).join(', ')}</strong>. The list of API keys then asks about
-          each: revoke it, as the person may have a copy, or keep it.
+          The API keys that they made keep working: <strong>{theirs.map(({ name }) => name).join(', ')}</strong>. The
+          list of API keys then asks about each: revoke it, as the person may have a copy, or keep it.
+        </>
+      )}
+      {waiting.length > 0 && (
+        <>
+          {' '}
+          They scheduled changes that still wait, and that are made in their name:
+          <ul>
+            {waiting.map((change) => (
+              <li key={change.change_id}>
+                {change.title}, {whenWords(change)}
+              </li>
+            ))}
+          </ul>
+          <Checkbox
+            label="Cancel these changes"
+            checked={cancels}
+            onChange={(event) => onCancels(event.currentTarget.checked)}
+          />
         </>
       )}
     </>

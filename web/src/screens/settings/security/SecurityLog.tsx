@@ -40,9 +40,7 @@ function Log() {
         none="Nothing was exported or refused during this time."
         ofTenant
         read={(query, signal) =>
-          body(
-            api.GET('/api/v1/tenants/{tenant}/security-log', { params: { path: { tenant }, query }, signal }),
-          )
+          body(api.GET('/api/v1/tenants/{tenant}/security-log', { params: { path: { tenant }, query }, signal }))
         }
       />
     </Card>

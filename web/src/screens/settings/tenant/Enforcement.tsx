@@ -14,10 +14,7 @@ export function EnforcementCard({ tenant }: { tenant: Tenant }) {
   const [asking, setAsking] = useState(false);
   const on = tenant.enforcement === 'on';
   return (
-    <Card
-      title="Enforcement"
-      lead="An emergency switch, for example when a rule denies customers by mistake."
-    >
+    <Card title="Enforcement" lead="An emergency switch, for example when a rule denies customers by mistake.">
       <div className={styles.apart}>
         <div>
           {on ? <Outcome tone="allowed">On</Outcome> : <InShadow />}

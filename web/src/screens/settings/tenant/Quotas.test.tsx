@@ -1,16 +1,6 @@
 import { screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
-import {
-  account,
-  fakeServer,
-  key,
-  page,
-  plan,
-  problem,
-  quotas,
-  session,
-  tenant,
-} from '../../../../test/fake';
+import { account, fakeServer, key, page, plan, problem, quotas, session, tenant } from '../../../../test/fake';
 import { open } from '../../../../test/render';
 
 const acme = '/api/v1/tenants/acme';
@@ -71,7 +61,5 @@ test('an owner sees the quotas and cannot change them; who creates a key is told
   await user.click(screen.getByRole('link', { name: 'API keys' }));
   await user.click(await screen.findByRole('button', { name: 'Create key' }));
   const dialog = await screen.findByRole('dialog');
-  expect((await within(dialog).findByRole('alert')).textContent).toContain(
-    'holds 1,000 API keys and may hold 1,000',
-  );
+  expect((await within(dialog).findByRole('alert')).textContent).toContain('holds 1,000 API keys and may hold 1,000');
 });

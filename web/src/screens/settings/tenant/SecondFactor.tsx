@@ -63,17 +63,15 @@ export function SecondFactorCard({ saved: { value: tenant, etag } }: { saved: Ta
 /** Who would be locked out. */
 function Effect({ tenant }: { tenant: string }) {
   const { data: members } = useQuery(membersQuery(tenant));
-  const without = (members ?? []).filter(
-    ({ second_factor, disabled }) => second_factor === false && !disabled,
-  );
+  const without = (members ?? []).filter(({ second_factor, disabled }) => second_factor === false && !disabled);
   if (members && without.length === 0) return 'Every member has one. Whoever joins sets one up first.';
   return (
     <>
       Members without one lose access at once, until they have set one up on their profile
       {without.length > 0 && (
         <>
-          : <strong>{without.length === 1 ? '1 member' : `${without.length} members`}</strong> of{' '}
-          {members?.length}, {namesOf(without)}
+          : <strong>{without.length === 1 ? '1 member' : `${without.length} members`}</strong> of {members?.length},{' '}
+          {namesOf(without)}
         </>
       )}
       . Those who sign in at a provider that counts as two factors keep it.

@@ -19,9 +19,7 @@ export function Suspension({ saved: { value: tenant } }: { saved: Tagged<Tenant>
     <Card title={tenant.suspended ? 'Suspended' : 'Service'}>
       <div className={styles.apart}>
         <div>
-          <Outcome tone={tenant.suspended ? 'denied' : 'allowed'}>
-            {tenant.suspended ? 'Suspended' : 'Active'}
-          </Outcome>
+          <Outcome tone={tenant.suspended ? 'denied' : 'allowed'}>{tenant.suspended ? 'Suspended' : 'Active'}</Outcome>
           <p className={styles.dim} style={{ marginTop: 4 }}>
             {tenant.suspended
               ? 'Every check is refused with 403. Members can read, but not change anything.'

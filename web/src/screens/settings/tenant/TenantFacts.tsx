@@ -1,8 +1,10 @@
 import type { Tenant } from '~/api/types';
 import { Facts } from '~/components/Facts';
-import { described, draftOf } from './settings';
+import { type Draft, draftOf, sayField } from './settings';
 
 /** The settings, for members who cannot edit them. */
 export function TenantFacts({ tenant }: { tenant: Tenant }) {
-  return <Facts facts={{ Slug: <code>{tenant.slug}</code>, ...described(draftOf(tenant)) }} />;
+  const draft = draftOf(tenant);
+  const facts = (Object.keys(draft) as (keyof Draft)[]).map((field) => sayField(field, draft));
+  return <Facts facts={{ Slug: <code>{tenant.slug}</code>, ...Object.fromEntries(facts) }} />;
 }

@@ -1,99 +1,78 @@
-import { Button, Group, NativeSelect, NumberInput, Switch, Text, TextInput } from '@mantine/core';
-import { useForm } from '@mantine/form';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
+import { Button, Group, NativeSelect, NumberInput, Switch, TextInput } from '@mantine/core';
+import { useQueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
 import { api, ifMatch, type Tagged, tagged } from '~/api/client';
-import { isStatus } from '~/api/problem';
 import { tenantQuery } from '~/api/queries';
 import type { Tenant } from '~/api/types';
 import { ChoiceField } from '~/components/ChoiceField';
-import { ConflictDialog } from '~/components/ConflictDialog';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import { Leaving } from '~/components/Leaving';
 import { done } from '~/components/toast';
+import { useSave } from '~/components/useSave';
 import { choicesOf, failureModeLabels, fieldLabels } from '~/domain/rule';
 import styles from '../Settings.module.css';
-import { type Draft, described, draftOf, failureModeMeans, patchOf } from './settings';
+import { type Draft, draftOf, failureModeMeans, patchOf, sayField } from './settings';
 
-/** Edits the tenant. A lost race shows both versions. */
+/** Edits the tenant. */
 export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: string[] }) {
   const { slug } = saved.value;
   const queries = useQueryClient();
-  const [base, setBase] = useState(saved);
-  const form = useForm<Draft>({ initialValues: draftOf(saved.value) });
-  const draft = form.values;
-  const [theirs, setTheirs] = useState<Tagged<Tenant> | null>(null);
   const path = { tenant: slug };
-  // A change of other parts of the tenant since is no conflict, because the form does not overwrite them.
-  const { etag } = same(saved.value, base.value) ? saved : base;
-  const dirty = form.isDirty();
-
-  const save = useMutation({
-    mutationFn: (etag: string) =>
-      tagged(
-        api.PATCH('/api/v1/tenants/{tenant}', {
-          params: { path, header: ifMatch(etag) },
-          body: patchOf(draft),
-        }),
-      ),
-    onSuccess: async (now) => {
-      adopt(now);
+  const editor = useSave<Tenant, Draft>({
+    what: 'these settings',
+    saved,
+    draftOf,
+    send: (draft, { etag }) =>
+      tagged(api.PATCH('/api/v1/tenants/{tenant}', { params: { path, header: ifMatch(etag) }, body: patchOf(draft) })),
+    read: () => tagged(api.GET('/api/v1/tenants/{tenant}', { params: { path } })),
+    say: sayField,
+    store: (now) => queries.setQueryData(tenantQuery(slug).queryKey, now),
+    onSaved: async () => {
       await changed(queries, slug, 'tenant');
       done('Settings saved. They take effect within 2 s');
     },
-    onError: async (error) => {
-      if (isStatus(error, 412))
-        setTheirs(await tagged(api.GET('/api/v1/tenants/{tenant}', { params: { path } })));
-    },
   });
-
-  function adopt(now: Tagged<Tenant>) {
-    setBase(now);
-    form.setInitialValues(draftOf(now.value));
-    form.reset();
-    queries.setQueryData(tenantQuery(slug).queryKey, now);
-  }
+  const { draft, dirty, field, change } = editor;
 
   function discard() {
-    form.reset();
-    done('Edits discarded', { label: 'Undo', run: () => form.setValues(draft) });
+    editor.discard();
+    done('Edits discarded', { label: 'Undo', run: () => change(draft) });
   }
 
-  const { wrong, rest } = fieldErrors(isStatus(save.error, 412) ? null : save.error);
-  const number = (field: 'jitter' | 'ipv4' | 'ipv6' | 'recordDays', pointer: string) => ({
-    ...form.getInputProps(field),
+  const { wrong, rest } = fieldErrors(editor.error);
+  const number = (name: 'jitter' | 'ipv4' | 'ipv6' | 'recordDays', pointer: string) => ({
+    ...field(name),
     error: wrong(`/settings/${pointer}`),
     allowDecimal: false,
     allowNegative: false,
   });
 
   return (
-    <form className={styles.field} onSubmit={form.onSubmit(() => save.mutate(etag))}>
+    <form
+      className={styles.field}
+      onSubmit={(event) => {
+        event.preventDefault();
+        editor.submit();
+      }}
+    >
       <TextInput
         label="Name"
         description={`The slug ${slug} cannot be changed`}
-        {...form.getInputProps('name')}
+        {...field('name')}
         error={wrong('/name')}
       />
-      {saved.value.buckets === 'spread' && (
-        <Text size="sm">
-          Its buckets are spread over all servers of the Redis Cluster, which cannot be changed
-        </Text>
-      )}
       <ChoiceField
         label="Default plan"
         description="For users without an assigned plan"
         data={[{ value: '', label: 'None' }, ...plans]}
-        value={form.values.default_plan}
-        onChange={(plan) => form.setFieldValue('default_plan', plan)}
+        {...field('default_plan')}
         error={wrong('/default_plan')}
       />
       <NativeSelect
         label={fieldLabels.failure_mode}
         description={failureModeMeans[draft.failure_mode]}
         data={choicesOf(failureModeLabels)}
-        {...form.getInputProps('failure_mode')}
+        {...field('failure_mode')}
         error={wrong('/settings/failure_mode')}
       />
       <NumberInput
@@ -130,11 +109,11 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
         label="Rates adapt to backends"
         description="Turn it off to put every configured rate in force within 2 s"
         checked={draft.adapts}
-        onChange={(event) => form.setFieldValue('adapts', event.currentTarget.checked)}
+        onChange={(event) => change({ adapts: event.currentTarget.checked })}
       />
       <FormError>{rest()}</FormError>
       <Group gap={8}>
-        <Button type="submit" disabled={!dirty} loading={save.isPending}>
+        <Button type="submit" disabled={!dirty} loading={editor.pending}>
           Save
         </Button>
         {dirty && (
@@ -144,29 +123,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
         )}
       </Group>
       <Leaving when={dirty} what="Your changes" />
-      <ConflictDialog
-        opened={theirs !== null}
-        what="these settings"
-        versions={Object.entries(described(draft)).map(([label, mine]) => ({
-          label,
-          mine,
-          theirs: theirs ? (described(draftOf(theirs.value))[label] ?? '') : '',
-        }))}
-        onKeepMine={() => {
-          if (theirs) save.mutate(theirs.etag);
-          setTheirs(null);
-        }}
-        onTakeTheirs={() => {
-          if (theirs) adopt(theirs);
-          setTheirs(null);
-        }}
-        onClose={() => setTheirs(null)}
-      />
+      {editor.conflict}
     </form>
   );
-}
-
-/** Whether the form would show the same for both. */
-function same(a: Tenant, b: Tenant): boolean {
-  return JSON.stringify(draftOf(a)) === JSON.stringify(draftOf(b));
 }

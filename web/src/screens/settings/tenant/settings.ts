@@ -50,16 +50,24 @@ export function patchOf(draft: Draft) {
   };
 }
 
-/** The draft in words, one line per field. */
-export function described(draft: Draft): Record<string, string> {
-  return {
-    Name: draft.name,
-    'Default plan': draft.default_plan || 'none',
-    [fieldLabels.failure_mode]: failureModeLabels[draft.failure_mode],
-    'Retry jitter': `${draft.jitter} %`,
-    'IPv4 prefix': `/${draft.ipv4}`,
-    'IPv6 prefix': `/${draft.ipv6}`,
-    'Record checks': `${draft.recordDays} days`,
-    'Rates adapt to backends': draft.adapts ? 'yes' : 'no',
-  };
+/** A field with its label, as a lost race shows it. */
+export function sayField(field: keyof Draft, draft: Draft): [string, string] {
+  switch (field) {
+    case 'name':
+      return ['Name', draft.name];
+    case 'default_plan':
+      return ['Default plan', draft.default_plan || 'none'];
+    case 'failure_mode':
+      return [fieldLabels.failure_mode, failureModeLabels[draft.failure_mode]];
+    case 'jitter':
+      return ['Retry jitter', `${draft.jitter} %`];
+    case 'ipv4':
+      return ['IPv4 prefix', `/${draft.ipv4}`];
+    case 'ipv6':
+      return ['IPv6 prefix', `/${draft.ipv6}`];
+    case 'recordDays':
+      return ['Record checks', `${draft.recordDays} days`];
+    default:
+      return ['Rates adapt to backends', draft.adapts ? 'yes' : 'no'];
+  }
 }

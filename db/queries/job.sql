@@ -1,0 +1,14 @@
+-- name: EnqueueJob :execrows
+-- Due at a time; null is now. No row if the tenant has this job already: one that is parked is due again, and with
+-- is_retry any that is not attempted now.
+INSERT INTO job AS j (tenant_id, kind, about, next_run_at)
+VALUES (sqlc.arg(tenant_id), sqlc.arg(kind), sqlc.arg(about),
+    coalesce(sqlc.narg(at)::timestamptz, clock_timestamp()))
+ON CONFLICT (tenant_id, kind, about) DO UPDATE
+    SET state = 'waiting', attempts = 0, next_run_at = EXCLUDED.next_run_at
+    WHERE j.state = 'parked'
+        OR sqlc.arg(is_retry)::boolean AND (j.lease_ends_at IS NULL OR j.lease_ends_at <= clock_timestamp());
+
+-- name: DropJobsOfKinds :exec
+-- Also those that are attempted now, whose results are not stored then.
+DELETE FROM job WHERE tenant_id = sqlc.arg(tenant_id) AND kind = ANY (sqlc.arg(kinds)::text[]);

@@ -1,0 +1,160 @@
+package adminapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/shares"
+)
+
+// gates are what each request passes before its handler, in this order. The first error is the answer.
+var gates = []func(*surface, *apiRequest) error{ //nolint:gochecknoglobals // a constant
+	(*surface).checkOrigin,        // 403 for a browser's page of another site
+	(*surface).checkNetworkBucket, // 429 for a network that sent too many invalid credentials, before any lookup
+	// 401 for a caller without a valid credential, 404 for a tenant that the caller has no role in, 403 for a role, key
+	// or session that does not suffice. A caller beyond its rate limit gets 429 instead of any of these, so
+	// that guessing costs as much as asking.
+	(*surface).admitAndCharge,
+	(*surface).openTransfer, // 429 for too many open files and streams
+	(*surface).checkAddress, // 400 for the path and the query
+	// A slow network may take minutes, and holds no place of the class meanwhile. After an upload the caller is
+	// authenticated and authorized again.
+	(*surface).receiveBody,
+	(*surface).takePlace, // 429 or 503 if there is none in time; parsing the body takes a processor, so it comes later
+	(*surface).checkRepeat,
+	(*surface).checkBody,       // 400 with a pointer for each mistake
+	(*surface).checkFreshProof, // 403 if the body asks for something dangerous and the session is old
+}
+
+// guard calls the handler of a request that passes the gates.
+func (s *surface) guard(rt route, o *operation) httpapi.Handler {
+	class := classOf(rt, o)
+	return func(w http.ResponseWriter, r *http.Request) error {
+		q := &apiRequest{
+			w: w, r: r, route: rt, operation: o, class: class, requestID: httpapi.RequestID(w), began: time.Now(),
+			isUnattended: r.Header.Get(lastEventID) != "", leastRate: cmp.Or(s.LeastDownloadRate, leastRate),
+		}
+		q.admitAgain = func() error { return s.admit(q.again()) }
+		defer q.release()
+		if err := s.pass(q); err != nil {
+			s.noteRefusal(q, rt, err)
+			s.pauseRefusal(q.r.Context(), q, err)
+			s.handlerFailed(w, r, err)
+			return nil
+		}
+		if o.isFile {
+			s.note(q, auth.AccessExported, rt.path)
+		}
+		q.r = q.r.WithContext(q.context())
+		switch {
+		case o.isFile, o.isStream, rt.least == anyone: // it does not hold a place while it writes
+			rt.handler(w, q.r)
+		case q.idempotencyKey == "":
+			s.send(q, hold(w, q))
+		default:
+			if err := s.handleIdempotent(w, q); err != nil {
+				s.handlerFailed(w, r, err)
+			}
+		}
+		return nil
+	}
+}
+
+func (s *surface) pass(q *apiRequest) error {
+	for _, gate := range gates {
+		if err := gate(s, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// context returns the context for the handler: it carries the apiRequest and its place.
+func (q *apiRequest) context() context.Context {
+	return shares.With(context.WithValue(q.r.Context(), apiRequestKey{}, q), &q.place)
+}
+
+func (s *surface) checkOrigin(q *apiRequest) error {
+	if s.origins.Check(q.r) != nil {
+		return httpapi.Forbidden.Problem("A browser sent this from a page of another site; open Sluice itself.")
+	}
+	return nil
+}
+
+func (s *surface) admitAndCharge(q *apiRequest) error {
+	err := s.admit(q)
+	if errors.Is(err, rules.ErrAway) || errors.Is(err, context.DeadlineExceeded) || sharesProblem(err) != nil {
+		return err // the credential was not checked, so its network does not pay
+	}
+	if denied := s.charge(q); denied != nil {
+		return denied
+	}
+	return err
+}
+
+// admit authenticates and authorizes the caller.
+func (s *surface) admit(q *apiRequest) error {
+	if q.route.least == anyone {
+		return nil
+	}
+	leave, err := s.takeLookup(q)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := s.identify(q); err != nil {
+		return err
+	}
+	if q.key != nil && q.operation.permission == "" {
+		return httpapi.Forbidden.Problem("This is for people: sign in instead of sending an API key.")
+	}
+	if strings.Contains(q.route.path, "{tenant}") {
+		if err := s.enter(q); err != nil {
+			return err
+		}
+	}
+	if err := s.needsFactor(q, q.route); err != nil {
+		return err
+	}
+	reads := q.route.method == http.MethodGet || q.route.least == aViewer
+	return q.judge(q.route.least, q.operation.permission, reads)
+}
+
+// again returns the same request with its caller not identified yet.
+func (q *apiRequest) again() *apiRequest {
+	return &apiRequest{
+		w: q.w, r: q.r, route: q.route, operation: q.operation, requestID: q.requestID,
+		isUnattended: true,
+	}
+}
+
+func (*surface) checkAddress(q *apiRequest) error { return q.operation.checkAddress(q.r) }
+
+func (*surface) receiveBody(q *apiRequest) (err error) {
+	q.body, err = q.operation.read(q.w, q.r)
+	if err == nil && q.operation.isUpload() {
+		err = q.admitAgain()
+	}
+	return err
+}
+
+func (*surface) checkRepeat(q *apiRequest) error { return q.mayRepeat(q.route, q.body) }
+
+func (*surface) checkBody(q *apiRequest) (err error) {
+	q.value, err = q.operation.checkBody(q.r, q.body)
+	return err
+}
+
+func (s *surface) checkFreshProof(q *apiRequest) error {
+	if q.operation.wantsFreshProof(q.value) {
+		return s.needsFreshProof(q)
+	}
+	return nil
+}

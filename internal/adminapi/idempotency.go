@@ -1,0 +1,257 @@
+package adminapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/httpapi"
+)
+
+const (
+	idempotencyHeader = "Idempotency-Key"
+	replayedHeader    = "Idempotency-Replayed"
+
+	// maxKeptAnswer is far above the answers that hold secrets. Large ones, such as that of an import, are not kept.
+	maxKeptAnswer = 64 << 10
+
+	// requestLease is longer than a request can run, fileLease than an import can, bulkLease than an erasure can. After
+	// a process has ended midway, a repetition waits so long.
+	requestLease = time.Minute
+	fileLease    = 4 * time.Minute
+	bulkLease    = erasePatience + time.Minute
+)
+
+// idempotencyKeyOf returns the Idempotency-Key of a request that may be repeated, or "". Other methods may be repeated
+// by themselves. Anonymous callers cannot be told apart, so theirs are not kept.
+func idempotencyKeyOf(r *http.Request, rt route) (string, error) {
+	given := r.Header.Values(idempotencyHeader)
+	if r.Method != http.MethodPost || rt.least == anyone || len(given) == 0 {
+		return "", nil
+	}
+	key := given[0]
+	isPlain := !strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' })
+	if len(given) > 1 || len(key) < 16 || len(key) > 255 || !isPlain {
+		return "", httpapi.InvalidRequest.Problem(
+			"Send one Idempotency-Key of 16 to 255 visible ASCII characters, such as a random UUID.")
+	}
+	return key, nil
+}
+
+// mayRepeat begins what a repeated request needs. Operations that change nothing need nothing.
+func (q *apiRequest) mayRepeat(rt route, body []byte) error {
+	key, err := idempotencyKeyOf(q.r, rt)
+	if err != nil || key == "" || rt.least == aViewer {
+		return err
+	}
+	var tenant [8]byte
+	binary.BigEndian.PutUint64(tenant[:], uint64(q.tenant.ID))
+	caller := q.caller().Account
+	q.idempotencyKey = key
+	q.idempotent = auth.IdempotentRequest{
+		Tenant: q.tenant.ID, Caller: caller,
+		Key: digestOf("sluice idempotency key", tenant[:], []byte(key)),
+		Fingerprint: digestOf("sluice idempotent request", []byte(caller), []byte(q.r.URL.RequestURI()),
+			[]byte(strings.Join(q.r.Header.Values("If-Match"), "\n")), body),
+	}
+	return nil
+}
+
+// digestOf hashes parts so that none can be moved into its neighbour.
+func digestOf(use string, parts ...[]byte) (digest auth.Digest) {
+	hash := sha256.New()
+	for _, part := range append([][]byte{[]byte(use)}, parts...) {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		hash.Write(length[:])
+		hash.Write(part)
+	}
+	hash.Sum(digest[:0])
+	return digest
+}
+
+// creditID returns the name of a credit for the store of buckets, or "" for one that is not to be repeated.
+func (q *apiRequest) creditID() string {
+	if q.idempotencyKey == "" {
+		return ""
+	}
+	return hex.EncodeToString(q.idempotent.Key[:])
+}
+
+// handleIdempotent calls the handler, unless the request was carried out before: then it answers as before. Only
+// answers of success are kept. The request's change marks it as carried out, except for changes of buckets, which their
+// store does once.
+func (s *surface) handleIdempotent(w http.ResponseWriter, q *apiRequest) error {
+	lease := requestLease
+	switch {
+	case q.operation.isUpload():
+		lease = fileLease
+	case q.class == bulk:
+		lease = bulkLease
+	}
+	ctx := q.r.Context()
+	begun, answer, err := s.Idempotency.BeginIdempotent(ctx, q.idempotent, lease)
+	switch {
+	case err != nil:
+		return q.idempotencyProblem(err)
+	case answer != nil:
+		return q.replay(w, answer)
+	}
+	if !strings.Contains(q.route.path, "/buckets/") {
+		q.r = q.r.WithContext(auth.WithIdempotency(ctx, begun))
+	}
+	held := hold(w, q)
+	ctx = context.WithoutCancel(ctx) // what happened is kept even if the caller has left
+	if held.status >= 200 && held.status < 300 {
+		var sealed []byte
+		if sealed, err = q.seal(held); err == nil && held.body.Len() <= maxKeptAnswer {
+			err = s.Idempotency.KeepAnswer(ctx, begun, sealed)
+		}
+	} else {
+		err = s.Idempotency.ForgetIdempotent(ctx, begun)
+	}
+	if err != nil {
+		s.Requests.Log.WarnContext(ctx, "the answer to a repeatable request is not kept", "request_id", q.requestID,
+			"error", err)
+	}
+	s.send(q, held)
+	return nil
+}
+
+func (q *apiRequest) idempotencyProblem(err error) error {
+	var running auth.IdempotencyRunningError
+	switch {
+	case errors.Is(err, auth.ErrIdempotencyReused):
+		return httpapi.KeyReused.Problem(
+			"This Idempotency-Key was sent with another request; choose a new one for each request.")
+	case errors.Is(err, auth.ErrIdempotencyAnswerLost):
+		return httpapi.AnswerLost.Problem(
+			"This request was carried out, once, and its answer is no longer known; read what it changed. Revoke and " +
+				"replace a secret that it made.")
+	case errors.As(err, &running):
+		setSeconds(q.w.Header(), "Retry-After", min(5, wholeSeconds(running.Left)))
+		return httpapi.InProgress.Problem(
+			"The first request with this Idempotency-Key is still running; send this again in a moment.")
+	}
+	return err
+}
+
+// hold calls the handler and holds its answer back.
+func hold(w http.ResponseWriter, q *apiRequest) *heldAnswer {
+	held := &heldAnswer{ResponseWriter: w, status: http.StatusOK}
+	q.route.handler(held, q.r)
+	return held
+}
+
+// heldAnswer is an answer that is not sent yet.
+type heldAnswer struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (h *heldAnswer) WriteHeader(status int)      { h.status = status }
+func (h *heldAnswer) Write(b []byte) (int, error) { return h.body.Write(b) }
+
+// mostHeld is the largest answer, in bytes, that is written without a place; with the places of answers 64 MiB.
+const mostHeld = 256 << 10
+
+// send writes an answer. Its caller may read slowly, so the request gives its place back first, unless the answer is
+// large or many are being read.
+func (s *surface) send(q *apiRequest, answer *heldAnswer) {
+	if answer.body.Len() <= mostHeld {
+		if done, err := s.answers.Take(q.r.Context(), q.caller()); err == nil {
+			defer done()
+			q.place.Release()
+		}
+	}
+	answer.ResponseWriter.WriteHeader(answer.status)
+	_, _ = answer.ResponseWriter.Write(answer.body.Bytes()) // a caller that went away can ask again
+}
+
+// keptAnswer is what is kept of an answer.
+type keptAnswer struct {
+	Status int               `json:"status"`
+	Header map[string]string `json:"header"`
+	Body   []byte            `json:"body"`
+}
+
+var keptHeaders = []string{"Content-Type", "ETag", "Location"}
+
+// seal encrypts an answer by a key that only the holder of the Idempotency-Key can derive, because answers may hold
+// secrets. It is bound to its request.
+func (q *apiRequest) seal(held *heldAnswer) ([]byte, error) {
+	kept := keptAnswer{Status: held.status, Header: map[string]string{}, Body: held.body.Bytes()}
+	for _, name := range keptHeaders {
+		if value := held.Header().Get(name); value != "" {
+			kept.Header[name] = value
+		}
+	}
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return nil, fmt.Errorf("seal an answer: %w", err)
+	}
+	box, err := q.box()
+	if err != nil {
+		return nil, err
+	}
+	nonce := make([]byte, box.NonceSize(), box.NonceSize()+len(text)+box.Overhead())
+	_, _ = rand.Read(nonce) // it never fails; see its documentation
+	return box.Seal(nonce, nonce, text, q.idempotent.Fingerprint[:]), nil
+}
+
+func (q *apiRequest) box() (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, []byte(q.idempotencyKey), q.idempotent.Key[:], "sluice idempotent answer", 32)
+	if err != nil {
+		return nil, fmt.Errorf("derive the key of an answer: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("derive the key of an answer: %w", err)
+	}
+	box, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, fmt.Errorf("derive the key of an answer: %w", err)
+	}
+	return box, nil
+}
+
+// replay answers as the first time.
+func (q *apiRequest) replay(w http.ResponseWriter, sealed []byte) error {
+	box, err := q.box()
+	if err != nil {
+		return err
+	}
+	if len(sealed) < box.NonceSize() {
+		return fmt.Errorf("open a kept answer: %w", io.ErrUnexpectedEOF)
+	}
+	text, err := box.Open(nil, sealed[:box.NonceSize()], sealed[box.NonceSize():], q.idempotent.Fingerprint[:])
+	if err != nil {
+		return fmt.Errorf("open a kept answer: %w", err)
+	}
+	var kept keptAnswer
+	if err := json.Unmarshal(text, &kept); err != nil {
+		return fmt.Errorf("open a kept answer: %w", err)
+	}
+	for name, value := range kept.Header {
+		w.Header().Set(name, value)
+	}
+	w.Header().Set(replayedHeader, "true")
+	w.WriteHeader(kept.Status)
+	_, _ = w.Write(kept.Body)
+	return nil
+}

@@ -1,0 +1,162 @@
+package adminapi_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/adminapi"
+	"github.com/sluicegate/sluice/internal/auth"
+)
+
+const idempotencyKeyOf = "0d8b6f1e-7c1f-4e0f-9b3e-2f6a5c4d3e21"
+
+func TestEveryPOSTMayBeRepeated(t *testing.T) {
+	t.Parallel()
+	eachOperation(must(description())(t), func(method, path string, o *openapi3.Operation) {
+		least := o.Extensions["x-least-role"]
+		if method != http.MethodPost || least == "anyone" || least == "viewer" { // the latter change nothing
+			return
+		}
+		for _, parameter := range o.Parameters {
+			if parameter.Value.Name == "Idempotency-Key" && o.Responses.Status(409) != nil &&
+				o.Responses.Status(422) != nil {
+				return
+			}
+		}
+		t.Errorf("%s %s lacks the Idempotency-Key, or its 409 or 422", method, path)
+	})
+}
+
+func TestARepeatedRequestIsCarriedOutOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, other := w.person(w.acme, auth.Owner), w.person(w.acme, auth.Owner)
+	const keys = "/api/v1/tenants/acme/api-keys"
+	body := map[string]any{"name": "ci", "permissions": []string{"check"}}
+	first := w.want(w.send(by, "POST", keys, body, "Idempotency-Key", idempotencyKeyOf), http.StatusCreated)
+	again := w.want(w.send(by, "POST", keys, body, "Idempotency-Key", idempotencyKeyOf), http.StatusCreated)
+	w.secrets = append(w.secrets, read[createdKey](t, first).Secret)
+	if again.body != first.body || again.header.Get("ETag") != first.header.Get("ETag") ||
+		again.header.Get("Location") != first.header.Get("Location") ||
+		again.header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("the repetition is answered %v %s, want %v %s", again.header, again.body, first.header, first.body)
+	}
+	if made := len(must(w.store.Keys(w.ctx(), w.acme.ID, "", 10))(t)); made != 1 {
+		t.Errorf("%d keys were made", made)
+	}
+	for name, got := range map[string]answer{
+		"another body": w.send(by, "POST", keys, map[string]any{"name": "cd", "permissions": []string{"check"}},
+			"Idempotency-Key", idempotencyKeyOf),
+		"another caller": w.send(other, "POST", keys, body, "Idempotency-Key", idempotencyKeyOf),
+		"another route": w.send(by, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "gold"},
+			"Idempotency-Key", idempotencyKeyOf),
+	} {
+		if got.status != http.StatusUnprocessableEntity {
+			t.Errorf("%s is answered %d, want 422: %s", name, got.status, got.body)
+		}
+	}
+	for _, wrong := range []string{
+		"", "15 characters..", strings.Repeat("x", 15), strings.Repeat("x", 256),
+		"sixteen letters!\u00e4",
+	} {
+		if got := w.send(by, "POST", keys, body, "Idempotency-Key", wrong); got.status != http.StatusBadRequest {
+			t.Errorf("the key %q is answered %d, want 400: %s", wrong, got.status, got.body)
+		}
+	}
+	// Another tenant's requests have nothing to do with it.
+	w.want(w.send(w.person(w.other, auth.Owner), "POST", "/api/v1/tenants/other/plans", map[string]any{"name": "gold"},
+		"Idempotency-Key", idempotencyKeyOf), http.StatusCreated)
+	w.wantNoSecrets()
+}
+
+func TestARefusedRequestMayBeCorrectedUnderItsKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Owner)
+	const plans = "/api/v1/tenants/acme/plans"
+	w.want(w.send(by, "POST", plans, map[string]any{"name": "free"}, "Idempotency-Key", idempotencyKeyOf),
+		http.StatusConflict)
+	w.want(w.send(by, "POST", plans, map[string]any{"name": "gold"}, "Idempotency-Key", idempotencyKeyOf),
+		http.StatusCreated)
+	// without a key it is a new request
+	w.want(w.send(by, "POST", plans, map[string]any{"name": "gold"}), http.StatusConflict)
+}
+
+func TestTheDatabaseHoldsNeitherTheKeyNorTheSecret(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Owner)
+	made := read[createdKey](t, w.want(w.send(by, "POST", "/api/v1/tenants/acme/api-keys",
+		map[string]any{"name": "ci", "permissions": []string{"check"}}, "Idempotency-Key", idempotencyKeyOf),
+		http.StatusCreated))
+	_, secret, _ := auth.SplitKeyToken(made.Secret)
+	row := w.query("SELECT encode(answer, 'escape') || encode(key_digest, 'escape') || i::text FROM idempotency AS i")
+	if len(row) < 100 || strings.Contains(row, secret) || strings.Contains(row, idempotencyKeyOf) ||
+		strings.Contains(row, "permissions") {
+		t.Errorf("the row holds %s", row)
+	}
+}
+
+// halfway is a store that pauses after the first attempt has begun, and keeps no answers, as if the process had ended.
+type halfway struct {
+	auth.IdempotencyStore
+	begun, goOn chan struct{}
+	paused      atomic.Bool
+}
+
+func (h *halfway) BeginIdempotent(ctx context.Context, once auth.IdempotentRequest,
+	lease time.Duration,
+) (auth.IdempotentRequest, []byte, error) {
+	begun, answer, err := h.IdempotencyStore.BeginIdempotent(ctx, once, lease)
+	if h.paused.CompareAndSwap(false, true) {
+		close(h.begun)
+		<-h.goOn
+	}
+	return begun, answer, err
+}
+
+func (h *halfway) KeepAnswer(context.Context, auth.IdempotentRequest, []byte) error {
+	return context.DeadlineExceeded
+}
+
+func TestOfTwoAtOnceOneIsCarriedOut(t *testing.T) {
+	t.Parallel()
+	half := &halfway{begun: make(chan struct{}), goOn: make(chan struct{})}
+	w := newWorld(t, func(c *adminapi.Config) { half.IdempotencyStore = c.Idempotency; c.Idempotency = half })
+	by := w.person(w.acme, auth.Owner)
+	post := func() answer {
+		return w.send(by, "POST", "/api/v1/tenants/acme/plans", map[string]any{"name": "gold"}, "Idempotency-Key",
+			idempotencyKeyOf)
+	}
+	first := make(chan answer)
+	go func() { first <- post() }()
+	<-half.begun
+	if got := w.want(post(), http.StatusConflict); !strings.Contains(got.body, "request-in-progress") ||
+		got.header.Get("Retry-After") == "" {
+		t.Errorf("while the first runs the second is answered %v %s", got.header, got.body)
+	}
+	close(half.goOn)
+	w.want(<-first, http.StatusCreated)
+	// The process ended after the change, before it kept the answer.
+	if got := w.want(post(), http.StatusConflict); !strings.Contains(got.body, "answer-lost") {
+		t.Errorf("the repetition is answered %s", got.body)
+	}
+}
+
+// query returns a query's one text.
+func (w *world) query(sql string) (text string) {
+	w.t.Helper()
+	connection := must(pgx.Connect(w.ctx(), w.url))(w.t)
+	defer func() { _ = connection.Close(context.WithoutCancel(w.ctx())) }()
+	if err := connection.QueryRow(w.ctx(), sql).Scan(&text); err != nil {
+		w.t.Fatal(err)
+	}
+	return text
+}

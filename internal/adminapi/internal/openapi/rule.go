@@ -1,0 +1,50 @@
+// Package openapi is what oapi-codegen makes of api/openapi.yaml, and the types of rules beside it.
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"github.com/oapi-codegen/nullable"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// RuleShown is a Rule of openapi.yaml.
+type RuleShown struct {
+	RuleID     int64                     `json:"rule_id"`
+	KeyPattern string                    `json:"key_pattern"`
+	Name       string                    `json:"name"`
+	Plan       nullable.Nullable[string] `json:"plan"`
+	Scope      Scope                     `json:"scope"`
+	LimitText  string                    `json:"limit_text"`
+	rules.Fields
+	CandidateFor nullable.Nullable[int64] `json:"candidate_for"`
+	Version      int64                    `json:"version"`
+	InForceSince time.Time                `json:"in_force_since"`
+	CreatedAt    time.Time                `json:"created_at"`
+	UpdatedAt    time.Time                `json:"updated_at"`
+}
+
+// RuleGiven is a NewRule or a MatrixCell of openapi.yaml: what names the rule, and all of what is given.
+type RuleGiven struct {
+	RuleID     nullable.Nullable[int64]  `json:"rule_id"`
+	Version    nullable.Nullable[int64]  `json:"version"`
+	Remove     bool                      `json:"remove"`
+	KeyPattern *string                   `json:"key_pattern"`
+	Name       *string                   `json:"name"`
+	Plan       nullable.Nullable[string] `json:"plan"`
+	// Fields are the whole object, for rules.Rule.Patch.
+	Fields json.RawMessage `json:"-"`
+}
+
+// UnmarshalJSON keeps the object.
+func (g *RuleGiven) UnmarshalJSON(object []byte) error {
+	type named RuleGiven
+	if err := json.Unmarshal(object, (*named)(g)); err != nil {
+		return err
+	}
+	g.Fields = bytes.Clone(object)
+	return nil
+}

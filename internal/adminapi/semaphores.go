@@ -1,0 +1,203 @@
+package adminapi
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/shares"
+)
+
+// class is what a request costs: its semaphore, and its tokens in ratelimit.go.
+type class string
+
+const (
+	light class = "light" // some milliseconds of a processor, here or in the database
+	heavy class = "heavy" // a search, chart or what-if
+	bulk  class = "bulk"  // a file: an upload or a configuration is in memory as a whole, up to some hundred MB
+)
+
+// classOf returns the class of an operation.
+func classOf(rt route, o *operation) class {
+	ends := func(with string) bool { return strings.HasSuffix(rt.path, with) }
+	switch {
+	case o.isUpload(), o.isFile, ends("/erase"):
+		return bulk
+	case strings.Contains(rt.path, "/stats/"), ends("/violations"), ends("/simulate"), ends("/effect"),
+		rt.method == http.MethodPost && ends("/replays"):
+		return heavy
+	}
+	return light
+}
+
+const (
+	// maxWaiting caps the waiting requests of one account; more are refused at once.
+	maxWaiting, maxWaitingHeavy, maxWaitingBulk = 64, 32, 4
+	// maxWaitingLookups is for a credential or for all unverified ones of a network, such as an office's after a
+	// restart.
+	maxWaitingLookups = 256
+	// patience and heavyPatience are below the deadline of requests, so that a refusal can name its reason.
+	patience      = 5 * time.Second
+	heavyPatience = 15 * time.Second
+	// bulkPatience is about as long as an import of 100,000 users.
+	bulkPatience = 30 * time.Second
+	// refusalPause is the least time that a refusal takes, and half of the longest. Without it a client that retries at
+	// once, in dozens of loops, keeps a processor busy with refusals alone. The random part keeps the loops from coming
+	// back at the same moment.
+	refusalPause = time.Second
+	// maxPaused caps the refusals that wait; beyond it, callers are refused at once.
+	maxPaused = 512
+	// usualConnections is the pool for which the places below are counted; others scale them. 4 connections are left
+	// for sign-in and for the program's own work.
+	usualConnections = 20
+)
+
+// semaphores are the fair semaphores of the surface. A running request uses at most one connection to the database at a
+// time, so the places of the classes divide the connections.
+type semaphores struct {
+	// identify is for the lookups of a request's session or key, tenant and role. It is apart from the classes, so that
+	// nobody's slow requests keep others from being identified.
+	identify *shares.Shares
+	classes  map[class]*shares.Shares
+	// uploads, downloads and tails limit open files and streams, which last as long as their callers' networks allow.
+	// An upload holds its file in memory. answers limits those that are in memory while their callers read them.
+	uploads, downloads, tails, answers *shares.Shares
+	// paused holds refusals for a moment; see pauseRefusal.
+	paused *shares.Shares
+}
+
+func newSemaphores(connections int) semaphores {
+	of := func(n int) int { return max(1, connections*n/usualConnections) }
+	divided := func(places, waiting int, patience time.Duration) *shares.Shares {
+		return shares.New(shares.Limits{
+			Places: places, PerTenant: (places + 1) / 2, PerAccount: max(1, places/2), Waiting: waiting,
+			Patience: patience,
+		})
+	}
+	return semaphores{
+		// Lookups are short, so turns are enough. The cap is for unverified credentials alone; see takeLookup.
+		identify: shares.New(shares.Limits{
+			Places: of(4), PerTenant: of(2), Waiting: maxWaitingLookups, Patience: patience,
+		}),
+		classes: map[class]*shares.Shares{
+			light: divided(of(7), maxWaiting, patience),
+			heavy: divided(of(3), maxWaitingHeavy, heavyPatience),
+			bulk:  divided(of(2), maxWaitingBulk, bulkPatience),
+		},
+		uploads: shares.New(shares.Limits{
+			Places: 24, PerTenant: 4, PerAccount: 2, Waiting: maxWaitingHeavy,
+			Patience: patience,
+		}),
+		downloads: shares.New(shares.Limits{
+			Places: 64, PerTenant: 16, PerAccount: 4, Waiting: maxWaitingHeavy,
+			Patience: patience,
+		}),
+		// A browser opens six connections to a host; with more than 4 tails too few are left for the rest.
+		tails:   shares.New(shares.Limits{Places: 100, PerTenant: 20, PerAccount: 4}),
+		answers: shares.New(shares.Limits{Places: 256, PerTenant: 64, PerAccount: 32}),
+		paused:  shares.New(shares.Limits{Places: maxPaused}),
+	}
+}
+
+// observe calls show for each semaphore.
+func (s *semaphores) observe(show func(class string, count func() shares.Count)) {
+	for name, of := range map[string]*shares.Shares{
+		"identify": s.identify, "light": s.classes[light], "heavy": s.classes[heavy], "bulk": s.classes[bulk],
+		"uploads": s.uploads, "downloads": s.downloads, "tails": s.tails, "answers": s.answers,
+		"paused": s.paused,
+	} {
+		show(name, of.Count)
+	}
+}
+
+// caller returns the caller for semaphores.
+func (q *apiRequest) caller() shares.Caller {
+	return shares.Caller{Tenant: q.tenant.ID, Account: string(q.actor.Kind) + ":" + q.actor.ID}
+}
+
+// takePlace waits for the place of the request's class. Routes for anyone, such as sign-in and health, need none.
+func (s *surface) takePlace(q *apiRequest) error {
+	if q.route.least == anyone {
+		return nil
+	}
+	return q.place.Take(q.r.Context(), s.classes[q.class], q.caller())
+}
+
+// openTransfer takes a place for a file or stream, until the request ends.
+func (s *surface) openTransfer(q *apiRequest) error {
+	of, what := s.downloads, "files"
+	switch {
+	case q.operation.isUpload():
+		of = s.uploads
+	case q.operation.isStream:
+		of, what = s.tails, "streams"
+	case !q.operation.isFile:
+		return nil
+	}
+	err := q.transfer.Take(q.r.Context(), of, q.caller())
+	switch {
+	case errors.Is(err, shares.ErrAccount):
+		return httpapi.TooSoon.Problem("You have too many open " + what + "; close one, or wait until one ends.")
+	case errors.Is(err, shares.ErrTenant):
+		return httpapi.TooSoon.Problem("The members of this tenant have too many open " + what +
+			"; wait until one ends.")
+	case errors.Is(err, shares.ErrBusy):
+		return httpapi.Unavailable.Problem("Too many " + what + " are open on this server; try again later.")
+	}
+	return err
+}
+
+// release gives back all places of the request.
+func (q *apiRequest) release() {
+	q.place.Release()
+	q.transfer.Release()
+}
+
+// sharesProblem turns the errors of the package shares into problems, and returns nil for others.
+func sharesProblem(err error) error {
+	switch {
+	case errors.Is(err, shares.ErrAccount):
+		return httpapi.TooSoon.Problem("You have too many requests in flight; wait for some of their answers.")
+	case errors.Is(err, shares.ErrTenant):
+		return httpapi.TooSoon.Problem(
+			"This tenant has too many requests in flight; try again when some of them have ended.")
+	case errors.Is(err, shares.ErrBusy):
+		return httpapi.Unavailable.Problem("The server is busy with other requests, and nothing was done; try again.")
+	}
+	return nil
+}
+
+// pauseRefusal delays the answer to a request that was refused because its caller asks for too much. The request
+// holds no other place meanwhile. The pause ends early when the caller leaves or the server stops.
+func (s *surface) pauseRefusal(ctx context.Context, q *apiRequest, err error) {
+	var told *httpapi.Problem
+	if !errors.As(asProblem(err), &told) || told.Type != httpapi.TooSoon.Type &&
+		told.Type != httpapi.LimitExceeded.Type {
+		return
+	}
+	q.release()
+	leave, err := s.paused.Take(ctx, shares.Caller{})
+	if err != nil {
+		return
+	}
+	defer leave()
+	pause := time.NewTimer(refusalPause - time.Since(q.began) + rand.N(refusalPause))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+	case <-s.Closing:
+	}
+}
+
+// sayWhen adds Retry-After to a temporary refusal that has none.
+func sayWhen(w http.ResponseWriter, p *httpapi.Problem) {
+	isPassing := p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests
+	if isPassing && w.Header().Get("Retry-After") == "" {
+		w.Header().Set("Retry-After", "1")
+	}
+}

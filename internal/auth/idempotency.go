@@ -1,0 +1,84 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// IdempotencyKept is the life of an idempotency key, and IdempotencyPerCaller how many of a caller's latest keys in a
+// tenant are kept.
+const (
+	IdempotencyKept      = 24 * time.Hour
+	IdempotencyPerCaller = 2000
+)
+
+// IdempotentRequest is a request with an Idempotency-Key, which its caller may repeat without doing it twice. Only a
+// digest of the key is stored.
+type IdempotentRequest struct {
+	Tenant      rules.TenantID // 0 for none
+	Key         Digest
+	Caller      string
+	Fingerprint Digest // digest of everything that makes requests equal
+	attempt     int64
+}
+
+// The errors of a IdempotencyStore.
+var (
+	// ErrIdempotencyReused means that the key was used for another request.
+	ErrIdempotencyReused = errors.New("the Idempotency-Key was used for another request")
+	// ErrIdempotencyAnswerLost means that the request was carried out but its answer was not stored: its process died,
+	// or the answer was large.
+	ErrIdempotencyAnswerLost = errors.New("the request was carried out, and its answer is lost")
+)
+
+// IdempotencyRunningError means that an earlier attempt may still be running, for at most Left.
+type IdempotencyRunningError struct{ Left time.Duration }
+
+// Error does not contain Left.
+func (IdempotencyRunningError) Error() string {
+	return "an earlier attempt of this request is still running"
+}
+
+// IdempotencyStore stores requests with an idempotency key. The transaction of a change also marks its request as
+// carried out (see WithIdempotency). A process that dies midway therefore leaves one of two states: the change is made
+// and marked, and a repetition returns ErrIdempotencyAnswerLost; or nothing is made, and a repetition carries it out
+// after the lease. An attempt whose lease has ended cannot commit once another has begun.
+type IdempotencyStore interface {
+	// BeginIdempotent begins an attempt, or returns the sealed answer of an earlier one.
+	BeginIdempotent(ctx context.Context, request IdempotentRequest, lease time.Duration) (begun IdempotentRequest,
+		answer []byte, err error)
+	// KeepAnswer ends a successful attempt.
+	KeepAnswer(ctx context.Context, begun IdempotentRequest, answer []byte) error
+	// ForgetIdempotent ends an attempt that has changed nothing. A marked request stays.
+	ForgetIdempotent(ctx context.Context, begun IdempotentRequest) error
+}
+
+// Begun returns the request with an attempt's number, for stores.
+func (o IdempotentRequest) Begun(attempt int64) IdempotentRequest {
+	o.attempt = attempt
+	return o
+}
+
+// Attempt returns the number from Begun.
+func (o IdempotentRequest) Attempt() int64 { return o.attempt }
+
+type idempotencyKey struct{}
+
+// WithIdempotency makes the transaction of a change mark the request as carried out.
+func WithIdempotency(ctx context.Context, begun IdempotentRequest) context.Context {
+	return context.WithValue(ctx, idempotencyKey{}, begun)
+}
+
+// WithoutIdempotency lets a transaction that is not the last of its request mark nothing.
+func WithoutIdempotency(ctx context.Context) context.Context {
+	return context.WithValue(ctx, idempotencyKey{}, nil)
+}
+
+// IdempotencyOf returns the request of WithIdempotency.
+func IdempotencyOf(ctx context.Context) (IdempotentRequest, bool) {
+	request, ok := ctx.Value(idempotencyKey{}).(IdempotentRequest)
+	return request, ok
+}

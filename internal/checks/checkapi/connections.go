@@ -1,0 +1,171 @@
+package checkapi
+
+import (
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/checks/door"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+const (
+	// defaultMaxConnections is the default of Config.MaxConnections. An idle connection costs about 24 KiB.
+	defaultMaxConnections = 16 << 10
+	// evictedShare is the part of the limit that one eviction closes, because ranking takes milliseconds.
+	evictedShare = 64
+	evictPause   = 100 * time.Millisecond
+	// slowReader is how long a caller may read an answer before its connection can be evicted.
+	slowReader = time.Second
+	// maxReserve caps the connections over the limit, and reserveShare those of one network. Each gets one answer: a
+	// health probe its own, other requests 503.
+	maxReserve   = 64
+	reserveShare = 16
+	warnEvery    = time.Minute
+)
+
+type connections struct {
+	limit int
+
+	mu           sync.Mutex
+	all          map[*conn]struct{}
+	reserve      int                  // number of connections over the limit
+	reserveOf    map[netip.Prefix]int // by network
+	nextEviction time.Time            // after evict found nothing
+
+	refused, evicted atomic.Int64
+}
+
+type standing int
+
+const (
+	admitted standing = iota // within the limit
+	reserved                 // over the limit, in the reserve
+	rejected                 // over the limit, and the reserve is full
+)
+
+// add adds a connection. At the limit it evicts others first.
+func (s *connections) add(c *conn, now time.Time) standing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all)-s.reserve < s.limit || s.evict(now) > 0 {
+		s.all[c] = struct{}{}
+		return admitted
+	}
+	s.refused.Add(1)
+	if s.reserve >= maxReserve || s.reserveOf[c.network] >= reserveShare {
+		return rejected
+	}
+	c.reserved = true
+	s.reserve++
+	s.reserveOf[c.network]++
+	s.all[c] = struct{}{}
+	return reserved
+}
+
+func (s *connections) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(c)
+}
+
+func (s *connections) drop(c *conn) {
+	if _, found := s.all[c]; !found {
+		return
+	}
+	delete(s.all, c)
+	if !c.reserved {
+		return
+	}
+	s.reserve--
+	if s.reserveOf[c.network]--; s.reserveOf[c.network] == 0 {
+		delete(s.reserveOf, c.network)
+	}
+}
+
+// makeRoom evicts connections when the process is out of file descriptors.
+func (s *connections) makeRoom(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.evict(now)
+}
+
+func (s *connections) closeIn(phases ...phase) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.all {
+		if state := connState(c.state.Load()); slices.Contains(phases, state.phase()) {
+			c.endFrom(state)
+		}
+	}
+}
+
+func (s *connections) count(phases ...phase) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.all {
+		if slices.Contains(phases, connState(c.state.Load()).phase()) {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *connections) closeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.all {
+		_ = c.raw.Close()
+	}
+}
+
+func (s *connections) open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.all)
+}
+
+// evict closes connections that wait for their caller, in the order of door.Rank, and returns their number. mu must be
+// held.
+func (s *connections) evict(now time.Time) (n int) {
+	if now.Before(s.nextEviction) {
+		return 0
+	}
+	want := max(1, s.limit/evictedShare)
+	for _, v := range s.rank(now) {
+		if !v.Conn.endFrom(v.Conn.seen) {
+			continue // a request came in the meantime
+		}
+		s.drop(v.Conn.conn)
+		if n++; n == want {
+			break
+		}
+	}
+	if n == 0 {
+		s.nextEviction = now.Add(evictPause)
+	}
+	s.evicted.Add(int64(n))
+	return n
+}
+
+type victim struct {
+	*conn
+	seen connState
+}
+
+func (s *connections) rank(now time.Time) []door.Connection[victim] {
+	var all []door.Connection[victim]
+	for c := range s.all {
+		if c.reserved {
+			continue
+		}
+		seen := connState(c.state.Load())
+		all = append(all, door.Connection[victim]{
+			Conn: victim{c, seen}, Tenant: rules.TenantID(c.tenant.Load()), Network: c.network,
+			IsKept: !seen.evictable(now.Sub(c.server.began)), Since: int64(seen.since()),
+		})
+	}
+	return door.Rank(all)
+}

@@ -1,0 +1,32 @@
+package checkapi
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/valyala/fasthttp"
+)
+
+// authorize returns a request's key and its tenant, if the key has the permission of the route.
+func (s *surface) authorize(c *fasthttp.RequestCtx, r *route) (caller, error) {
+	by, err := s.callerOf(c, r)
+	if err != nil && r.asksForVisitor {
+		return caller{}, forVisitor(err)
+	}
+	return by, err
+}
+
+func (s *surface) callerOf(c *fasthttp.RequestCtx, r *route) (caller, error) {
+	key, tenant, err := s.door.Authorize(r.keyLines(&c.Request.Header), r.permission, func() (netip.Addr, []string) {
+		peer, ok := c.RemoteAddr().(*net.TCPAddr)
+		if !ok {
+			return netip.Addr{}, nil
+		}
+		var forwarded []string
+		for _, line := range c.Request.Header.PeekAll("X-Forwarded-For") {
+			forwarded = append(forwarded, string(line))
+		}
+		return peer.AddrPort().Addr(), forwarded
+	})
+	return caller{tenant, key}, err
+}

@@ -1,0 +1,26 @@
+package checkapi
+
+import (
+	"net/http"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/sluicegate/sluice/internal/checks/checkjson"
+)
+
+// lease handles POST /v1/leases: a client that decides checks in its own process asks for tokens and reports its
+// decisions.
+func (s *surface) lease(c *fasthttp.RequestCtx, by caller) error {
+	request, err := checkjson.DecodeLeases(c.PostBody(), by.tenant.Tenant.ID)
+	if err != nil {
+		return err
+	}
+	if err := checkjson.ChooseLeasePlans(by.tenant, request.Checks); err != nil {
+		return err
+	}
+	answer := s.Lessor.Lease(c, by.tenant, &request)
+	x := scratchOf(c)
+	x.answer = checkjson.AppendLeases(x.answer[:0], &answer)
+	write(c, http.StatusOK, jsonType, x.answer)
+	return nil
+}

@@ -1,0 +1,175 @@
+package checkapi
+
+import (
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/sluicegate/sluice/internal/adapt"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/checks/checkjson"
+	"github.com/sluicegate/sluice/internal/checks/door"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+)
+
+// Config configures a Server. Observer, KeyUsed and Now are optional.
+type Config struct {
+	Snapshots door.Snapshots
+	Limiter   *enforce.Limiter
+	// Readiness must not block.
+	Readiness func() httpapi.Readiness
+	Log       *slog.Logger
+	// Observer observes every request.
+	Observer httpapi.Observer
+	// KeyUsed is called for each authenticated request; it must not block.
+	KeyUsed func(key *snapshot.Key, at time.Time)
+	Reports Reports
+	Lessor  *enforce.Lessor
+	// Tokens verifies tokens for mappings that read claims.
+	Tokens Tokens
+	// Now decides when keys expire and stamps X-RateLimit-Reset; nil is time.Now.
+	Now func() time.Time
+	// Tracer traces requests that carry a trace; nil traces none.
+	Tracer  httpapi.Tracer
+	Version string
+	// MaxConnections caps the open connections; 0 is 16,384.
+	MaxConnections int
+	// TrustedProxies are networks whose X-Forwarded-For is trusted for a caller's address.
+	TrustedProxies []netip.Prefix
+}
+
+// Reports is an *adapt.Reports.
+type Reports interface {
+	// Add must not block, and returns the backends whose reports were ignored.
+	Add(tenant *snapshot.Tenant, reports []adapt.Report) (ignored []string)
+}
+
+type surface struct {
+	Config
+	door      door.Door
+	telemetry httpapi.Telemetry
+	routes    map[string]*route // by path
+	alive     []byte            // the answer of healthz
+}
+
+// handler answers a request, or returns an error. The caller sees a *httpapi.Problem.
+type handler func(c *fasthttp.RequestCtx, by caller) error
+
+// caller is zero on routes without a permission.
+type caller struct {
+	tenant *snapshot.Tenant
+	key    *snapshot.Key
+}
+
+// route answers one path. GET routes also answer HEAD.
+type route struct {
+	// asksForVisitor: proxies ask here for their visitors. Any method and all paths below are answered, bodies are
+	// ignored, the key may be in X-Sluice-Key, and its refusal is 500.
+	asksForVisitor bool
+
+	method, path string
+	permission   auth.Permission // "" for health routes, which need no key
+	maxBody      int             // bytes
+	handler      handler
+}
+
+func newSurface(c Config) *surface {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.KeyUsed == nil {
+		c.KeyUsed = func(*snapshot.Key, time.Time) {}
+	}
+	if c.Tokens == nil {
+		c.Tokens = noTokens{}
+	}
+	s := &surface{
+		Config: c,
+		door: door.Door{
+			Snapshots: c.Snapshots, KeyUsed: c.KeyUsed, Now: c.Now, TrustedProxies: c.TrustedProxies,
+		},
+		telemetry: httpapi.Telemetry{Log: c.Log, Observer: c.Observer, Tracer: c.Tracer},
+		routes:    map[string]*route{}, alive: httpapi.Alive(c.Version),
+	}
+	const visitors = true
+	for _, r := range []route{
+		{!visitors, http.MethodPost, "/v1/check", auth.PermissionCheck, checkjson.MaxBody, s.check},
+		{!visitors, http.MethodPost, batchPath, auth.PermissionCheck, checkjson.MaxBatchBody, s.checkBatch},
+		{!visitors, http.MethodPost, "/v1/settle", auth.PermissionCheck, checkjson.MaxBody, s.settle},
+		{!visitors, http.MethodGet, usagePath, auth.PermissionCheck, checkjson.MaxBody, s.usage},
+		{!visitors, http.MethodPost, "/v1/report", auth.PermissionReport, checkjson.MaxBody, s.report},
+		{!visitors, http.MethodPost, leasesPath, auth.PermissionLease, checkjson.MaxLeaseBody, s.lease},
+		{!visitors, http.MethodPost, explainPath, auth.PermissionExplain, checkjson.MaxBody, s.explain},
+		{visitors, anyMethod, authorizePath, auth.PermissionCheck, checkjson.MaxBody, s.authorizeRequest},
+		{!visitors, http.MethodGet, httpapi.HealthPath, "", checkjson.MaxBody, s.healthz},
+		{!visitors, http.MethodGet, httpapi.ReadyPath, "", checkjson.MaxBody, s.readyz},
+	} {
+		s.routes[r.path] = &r
+	}
+	return s
+}
+
+const (
+	batchPath   = "/v1/check/batch"
+	usagePath   = "/v1/usage"
+	leasesPath  = "/v1/leases"
+	explainPath = "/v1/explain"
+	anyMethod   = "ANY"
+)
+
+func (r *route) readsBody() bool { return r.method == http.MethodPost }
+
+// mayAnswerMuch reports whether a small request to the route can have a large answer.
+func (r *route) mayAnswerMuch() bool {
+	return r.path == batchPath || r.path == usagePath || r.path == leasesPath || r.path == explainPath
+}
+
+func (s *surface) routeAt(path []byte) *route {
+	if r, found := s.routes[string(path)]; found {
+		return r
+	}
+	if len(path) > len(authorizePath) && path[len(authorizePath)] == '/' &&
+		string(path[:len(authorizePath)]) == authorizePath {
+		return s.routes[authorizePath]
+	}
+	return nil
+}
+
+// unmatched is the route of unknown paths in logs and metrics.
+const unmatched = "unmatched"
+
+// errTarget refuses a target that is no URL, and ends the connection as net/http does.
+var errTarget = badHTTP()
+
+func (s *surface) find(c *fasthttp.RequestCtx) (*route, error) {
+	target := c.Request.Header.RequestURI()
+	r := s.routeAt(pathOf(&c.Request.Header))
+	if r == nil || target[0] != '/' { // net/http also refuses other targets
+		if _, err := url.ParseRequestURI(string(target)); err != nil {
+			return nil, errTarget
+		}
+	}
+	if r == nil {
+		return nil, httpapi.NotFound.Problem("No resource has this path; compare it with the API description.")
+	}
+	if string(c.Method()) != r.method && r.method != anyMethod && (!c.IsHead() || r.method != http.MethodGet) {
+		return nil, r.refuseMethod(c)
+	}
+	return r, nil
+}
+
+func (r *route) refuseMethod(c *fasthttp.RequestCtx) error {
+	allow := r.method
+	if allow == http.MethodGet {
+		allow = strings.Join([]string{http.MethodGet, http.MethodHead}, ", ")
+	}
+	c.Response.Header.Set("Allow", allow)
+	return httpapi.WrongMethod.Problem("Use one of: " + allow + ".")
+}

@@ -1,0 +1,241 @@
+package checkapi_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/checks/checkapi"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// hold makes one readiness probe wait until leave is closed.
+func (h *harness) hold() (entered, leave chan struct{}) {
+	entered, leave = make(chan struct{}), make(chan struct{})
+	h.ready = func() httpapi.Readiness {
+		close(entered)
+		<-leave
+		return httpapi.Readiness{Open: true, RulesLoaded: true}
+	}
+	return entered, leave
+}
+
+func TestShutdownAnswersWhatIsUnderWayAndNothingElse(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	entered, leave := h.hold()
+	server, addr, _ := h.listen()
+	busy := call(t, addr)
+	busy.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-entered
+
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := server.Shutdown(impatient); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a request under way and no time the shutdown ends with %v", err)
+	}
+	if conn, err := net.Dial("tcp", addr); err == nil {
+		_ = conn.Close()
+		t.Error("a new connection was taken after the shutdown")
+	}
+	close(leave)
+	if got := busy.answer(); got.status != 200 || !strings.Contains(got.body, `"status":"ready"`) {
+		t.Errorf("the request under way is answered %d %s", got.status, got.body)
+	}
+}
+
+// A shutdown that has time ends when the last answer is out, which says that the connection ends.
+func TestShutdownWaits(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	entered, leave := h.hold()
+	server, addr, _ := h.listen()
+	c, idle := call(t, addr), call(t, addr)
+	idle.send("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+	idle.answer()
+	c.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-entered
+	ended := make(chan error, 1)
+	go func() { ended <- server.Shutdown(context.Background()) }()
+	// The listener closes first: once nobody can call, the shutdown has begun.
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			break
+		}
+		_ = conn.Close()
+	}
+	idle.wantEnd()
+	select {
+	case err := <-ended:
+		t.Fatalf("the shutdown ended with %v before the answer was out", err)
+	default:
+	}
+	close(leave)
+	if got := c.answer(); got.status != 200 || !got.last {
+		t.Errorf("answered %d, the last: %t; want 200 and the last", got.status, got.last)
+	}
+	c.wantEnd()
+	if err := <-ended; err != nil {
+		t.Errorf("the shutdown ended with %v", err)
+	}
+}
+
+// A request that is on its way when the shutdown begins is answered, on a connection that is idle and on a new one.
+func TestShutdownAnswersWhatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 2, func(t *testing.T, h *harness, l *pipes) {
+		idle, silent := l.call(t, "192.0.2.1"), l.call(t, "192.0.2.1")
+		idle.get("/healthz")
+		ended := make(chan error, 1)
+		go func() { ended <- h.server.Shutdown(t.Context()) }()
+		synctest.Wait()
+		for _, c := range []*caller{idle, silent} {
+			if got := c.get("/healthz"); got.status != 200 || !got.last {
+				t.Errorf("answered %d, the last: %t; want 200 and the last", got.status, got.last)
+			}
+			c.ends()
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("the shutdown ended with %v", err)
+		}
+	})
+}
+
+// A stop under load loses no request: each is answered, and an answer says when it is the last of its connection.
+func TestShutdownUnderLoadLosesNothing(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		h := newHarness(t, rules.DefaultSettings())
+		server, addr, _ := h.listen()
+		var asked, callers sync.WaitGroup
+		const each = 8
+		asked.Add(each)
+		for range each {
+			c := call(t, addr)
+			callers.Go(func() {
+				begun := sync.OnceFunc(asked.Done)
+				defer begun()
+				for {
+					if _, err := io.WriteString(c.Conn, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+						t.Errorf("a request could not be sent: %v", err)
+						return
+					}
+					got, err := c.read()
+					if err != nil || got.status != http.StatusOK {
+						t.Errorf("answered %d, %v", got.status, err)
+						return
+					}
+					if begun(); got.last {
+						return
+					}
+				}
+			})
+		}
+		asked.Wait()
+		if err := server.Shutdown(t.Context()); err != nil {
+			t.Errorf("the shutdown ended with %v", err)
+		}
+		callers.Wait()
+	}
+}
+
+// A caller that has sent more requests than are answered can read the answers before it learns of the end.
+func TestShutdownDoesNotLoseTheAnswersOfAPipeline(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	entered, leave := h.hold()
+	server, addr, _ := h.listen()
+	c := call(t, addr)
+	c.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n" + strings.Repeat("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", 2000))
+	<-entered
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := server.Shutdown(impatient); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a request under way and no time the shutdown ends with %v", err)
+	}
+	close(leave)
+	if got := c.answer(); got.status != 200 || !got.last {
+		t.Errorf("answered %d, the last: %t; want 200 and the last", got.status, got.last)
+	}
+	c.wantEnd()
+}
+
+// A connection that has sent nothing has nothing to be answered.
+func TestShutdownDoesNotWaitForTheSilent(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 2, func(t *testing.T, h *harness, l *pipes) {
+		silent, other := l.call(t, "192.0.2.1"), l.call(t, "192.0.2.1")
+		other.get("/healthz")
+		wantShutdownAtOnce(t, h.server)
+		if kept := silent.ends(); kept > 0 {
+			t.Errorf("after the shutdown it was kept for %s", kept)
+		}
+	})
+}
+
+// A request that was answered by its headers is over, though its body is still to come.
+func TestShutdownDoesNotWaitForBodiesThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	inBubble(t, 2, func(t *testing.T, h *harness, l *pipes) {
+		c := l.call(t, "192.0.2.1")
+		c.send("POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n{")
+		if got := c.answer(); got.status != 401 {
+			t.Errorf("answered %d", got.status)
+		}
+		wantShutdownAtOnce(t, h.server)
+	})
+}
+
+// wantShutdownAtOnce shuts a server down in a bubble.
+func wantShutdownAtOnce(t *testing.T, server *checkapi.Server) {
+	t.Helper()
+	began := time.Now()
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Errorf("the shutdown ended with %v", err)
+	}
+	if took := time.Since(began); took > time.Second { // it looks now and then whether connections have ended
+		t.Errorf("the shutdown took %s", took)
+	}
+}
+
+func TestAServerThatWasShutDownServesNobody(t *testing.T) {
+	t.Parallel()
+	server := checkapi.NewServer(newHarness(t, rules.DefaultSettings()).config)
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		t.Errorf("serving ended with %v", err)
+	}
+	if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener was left open: %v", err)
+	}
+}
+
+func TestCloseCutsWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	entered, leave := h.hold()
+	server, addr, _ := h.listen()
+	c := call(t, addr)
+	c.send("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-entered
+	if err := server.Close(); err != nil {
+		t.Errorf("closing ended with %v", err)
+	}
+	c.wantEnd()
+	close(leave)
+}

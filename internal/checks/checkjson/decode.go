@@ -1,0 +1,169 @@
+package checkjson
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// The bounds of a check, in bytes for texts.
+const (
+	maxEndpoint   = 1024
+	maxMethod     = 32
+	maxIP         = 64 // every address is shorter
+	maxPlan       = 256
+	maxAttributes = 16
+	maxChecks     = 1000
+
+	MaxBody      = 64 << 10
+	MaxBatchBody = 1 << 20
+)
+
+const checkFields = "user_id, plan, endpoint, method, ip, cost, attributes, reserve and reserve_for"
+
+// DecodeCheck reads one check. r records its mistakes.
+func DecodeCheck(r *httpapi.Reader) enforce.Check {
+	c := enforce.Check{Cost: enforce.Token}
+	if !r.Object() {
+		return c
+	}
+	for r.More() {
+		switch r.Name().String() {
+		case "user_id":
+			c.UserID = decodeUserID(r)
+		case "plan":
+			c.Plan = r.Text(maxPlan)
+		case "endpoint":
+			c.Endpoint = r.Text(maxEndpoint)
+		case "method":
+			c.Method = decodeMethod(r)
+		case "ip":
+			c.IP = decodeIP(r)
+		case "cost":
+			c.Cost = decodeCost(r)
+		case "attributes":
+			c.Attributes = decodeAttributes(r)
+		case "reserve":
+			c.Reserve = r.Bool()
+		case "reserve_for":
+			c.ReserveFor = decodeReserveFor(r)
+		default:
+			r.RefuseUnknown(checkFields)
+		}
+	}
+	return c
+}
+
+// DecodeBatch appends the checks of a batch to checks.
+func DecodeBatch(r *httpapi.Reader, checks []enforce.Check) []enforce.Check {
+	found := false
+	if !r.Object() {
+		return checks
+	}
+	for r.More() {
+		if r.Name().String() != "checks" {
+			r.RefuseUnknown("checks")
+			continue
+		}
+		found = true
+		if !r.Array() {
+			continue
+		}
+		n := 0
+		for ; r.More(); n++ {
+			if n < maxChecks {
+				checks = append(checks, DecodeCheck(r))
+			} else {
+				r.Skip()
+			}
+		}
+		if n > maxChecks {
+			r.Refuse(fmt.Sprintf("has %d elements; send at most %d in one batch", n, maxChecks))
+		}
+	}
+	if !found {
+		r.RefuseAt("/checks", "is missing; send the list of checks")
+	}
+	return checks
+}
+
+func decodeUserID(r *httpapi.Reader) string {
+	if !r.IsNumber() {
+		return r.Text(rules.MaxUserIDLength)
+	}
+	id := r.Number()
+	switch {
+	case strings.ContainsAny(id, ".eE") || id == "-0":
+		r.Refuse("must be a string or an integer written in plain digits")
+		return ""
+	case len(id) > rules.MaxUserIDLength:
+		r.Refuse(fmt.Sprintf("has %d digits; at most %d are accepted", len(id), rules.MaxUserIDLength))
+		return ""
+	}
+	return id
+}
+
+func decodeMethod(r *httpapi.Reader) string {
+	method := r.Text(maxMethod)
+	if !rules.IsToken(method) {
+		r.Refuse("must be an HTTP method such as GET: letters, digits and !#$%&'*+-.^_`|~")
+		return ""
+	}
+	return method
+}
+
+func decodeIP(r *httpapi.Reader) netip.Addr {
+	text := r.Text(maxIP)
+	if text == "" {
+		return netip.Addr{}
+	}
+	ip, err := netip.ParseAddr(text)
+	if err != nil || ip.Zone() != "" {
+		r.Refuse("must be an IPv4 or IPv6 address such as 203.0.113.9 or 2001:db8::1, without port, zone or prefix " +
+			"length")
+		return netip.Addr{}
+	}
+	return rules.PlainIP(ip)
+}
+
+func decodeCost(r *httpapi.Reader) enforce.Tokens {
+	if !r.IsNumber() {
+		r.Number() // refuses it
+		return enforce.Token
+	}
+	millionths, err := rules.ParseCost(r.Number())
+	if err != nil {
+		r.Refuse(err.Error())
+	}
+	return enforce.Tokens(millionths)
+}
+
+func decodeAttributes(r *httpapi.Reader) []rules.Attribute {
+	if !r.Object() {
+		return nil
+	}
+	n := 0
+	var attributes []rules.Attribute
+	for ; r.More(); n++ {
+		name := r.Name().String()
+		if !rules.IsAttributeName(name) {
+			r.Refuse("is not an attribute's name: 1 to " + strconv.Itoa(rules.MaxAttributeNameLength) +
+				" letters, digits, '_', '.' and '-'")
+			r.Skip()
+			continue
+		}
+		value := r.Text(rules.MaxAttributeValueLength)
+		if n < maxAttributes {
+			attributes = append(attributes, rules.Attribute{Name: name, Value: value})
+		}
+	}
+	if n > maxAttributes {
+		r.Refuse(fmt.Sprintf("has %d attributes; send at most %d", n, maxAttributes))
+	}
+	return attributes
+}

@@ -1,0 +1,154 @@
+package checkjson
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+)
+
+const maxNearMisses = 100
+
+// Explain returns the explanation of the check in a body, as JSON. The caller must be authorized. The error is a
+// *httpapi.Problem.
+func Explain(ctx context.Context, limiter *enforce.Limiter, body []byte, tenant *snapshot.Tenant,
+	now time.Time,
+) ([]byte, error) {
+	var r httpapi.Reader
+	r.Reset(bytes.NewBuffer(body))
+	check := DecodeCheck(&r)
+	if err := r.Close(); err != nil {
+		return nil, err
+	}
+	return ExplainCheck(ctx, limiter, check, tenant, now)
+}
+
+// ExplainCheck is Explain for a decoded check.
+func ExplainCheck(
+	ctx context.Context, limiter *enforce.Limiter, check enforce.Check, tenant *snapshot.Tenant, now time.Time,
+) ([]byte, error) {
+	source := planSource(tenant, &check.Request)
+	checks := []enforce.Check{check}
+	if err := ChoosePlans(tenant, checks, OnePlan); err != nil {
+		return nil, err
+	}
+	check = checks[0]
+	d := limiter.Explain(ctx, tenant, &check)
+	misses := tenant.Misses(&check.Request, check.EffectivePlan, now, maxNearMisses)
+	if check.Proxied {
+		for rule, difference := range d.Differences() {
+			if difference == enforce.NotApplied {
+				misses = append([]snapshot.Miss{{Rule: rule, Reason: notAppliedAtGateways}}, misses...)
+			}
+		}
+	}
+	var headers Headers
+	headers.AddRateLimit(asChecked(&d), now, Jitter(&tenant.Tenant, &check.Request))
+	return appendExplanation(nil, tenant, now, &d, source, misses, &headers), nil
+}
+
+const notAppliedAtGateways = "it matches, but counts requests in flight, and a gateway does not say when a request ends"
+
+// asChecked returns an explained decision as a check would get it, without the limits behind a block or a bypass.
+func asChecked(d *enforce.Decision) *enforce.Decision {
+	if !d.Bypassed && d.Reason != enforce.Blocked {
+		return d
+	}
+	return &enforce.Decision{Allowed: d.Allowed, Bypassed: d.Bypassed, Reason: d.Reason, Deciding: -1}
+}
+
+// planSource returns the source of a check's plan: "check" if the check names it, "user" if it is assigned to the user,
+// "tenant" for the default, "" without a plan.
+func planSource(tenant *snapshot.Tenant, r *rules.Request) string {
+	if r.Plan != "" {
+		return "check"
+	}
+	if _, assigned := tenant.AssignedPlan(r.UserID); assigned {
+		return "user"
+	}
+	if tenant.Tenant.DefaultPlan != "" {
+		return "tenant"
+	}
+	return ""
+}
+
+func appendExplanation(
+	b []byte, tenant *snapshot.Tenant, now time.Time, d *enforce.Decision, planSource string, misses []snapshot.Miss,
+	headers *Headers,
+) []byte {
+	b = AppendDecision(append(b, `{"decision":`...), d)
+	b = httpapi.AppendText(append(b, `,"plan_source":`...), planSource)
+	b = httpapi.AppendText(append(b, `,"enforcement":`...), string(tenant.Tenant.Enforcement()))
+	b = append(b, `,"rules":[`...)
+	for i := range d.Tiers {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		m := d.Tiers[i].Match
+		overridden, share := tenant.Stands(m, now)
+		b = appendMatch(b, m, overridden, share)
+		if t := &d.Tiers[i]; t.BucketRead && t.Out > 0 {
+			b = appendLent(b[:len(b)-1], t)
+		}
+	}
+	b = append(b, `],"near_misses":[`...)
+	for i := range misses {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendRule(append(b, '{'), misses[i].Rule, misses[i].Rule.Mode)
+		b = httpapi.AppendText(append(b, `,"plan":`...), misses[i].Rule.Plan)
+		b = append(httpapi.AppendText(append(b, `,"reason":`...), misses[i].Reason), '}')
+	}
+	b = append(b, `],"headers":[`...)
+	for name, value := range headers.All() {
+		if b[len(b)-1] == '}' {
+			b = append(b, ',')
+		}
+		b = httpapi.AppendText(append(b, `{"name":`...), name)
+		b = append(httpapi.AppendText(append(b, `,"value":`...), string(value)), '}')
+	}
+	return append(b, `]}`...)
+}
+
+// appendLent appends the lent tokens of a tier's bucket, and ends the rule.
+func appendLent(b []byte, t *enforce.TierDecision) []byte {
+	b = appendTokens(append(b, `,"lent":{"tokens":`...), t.Out)
+	b = strconv.AppendInt(append(b, `,"processes":`...), t.Holders, 10)
+	return append(b, `}}`...)
+}
+
+// appendMatch appends a matched rule with the check's limit. overridden marks an override's limit. share is the present
+// share of the configured rate, in percent.
+func appendMatch(b []byte, m *rules.Match, overridden bool, share int) []byte {
+	b = appendRule(append(b, '{'), m.Rule, m.Mode)
+	b = httpapi.AppendText(append(b, `,"plan":`...), m.Rule.Plan)
+	b = httpapi.AppendText(append(b, `,"action":`...), string(m.Rule.Action))
+	b = httpapi.AppendText(append(b, `,"algorithm":`...), string(m.Rule.Algorithm))
+	if unknown := m.Rule.Unknown; unknown != "" {
+		b = httpapi.AppendText(append(b, `,"unknown":`...), unknown)
+		b = httpapi.AppendText(append(b, `,"failure_mode":`...), string(m.FailureMode))
+		return append(b, `,"rate_per_second":null,"burst_capacity":null,"limit_text":null,"overridden":false}`...)
+	}
+	if m.Rule.Action != rules.ActionLimit {
+		return append(b,
+			`,"failure_mode":null,"rate_per_second":null,"burst_capacity":null,"limit_text":null,"overridden":false}`...)
+	}
+	b = httpapi.AppendText(append(b, `,"failure_mode":`...), string(m.FailureMode))
+	b = strconv.AppendFloat(append(b, `,"rate_per_second":`...), m.Limit.Rate, 'f', -1, 64)
+	b = strconv.AppendInt(append(b, `,"burst_capacity":`...), m.Limit.Burst, 10)
+	b = httpapi.AppendText(append(b, `,"limit_text":`...), m.Rule.Describe(m.Limit))
+	b = strconv.AppendBool(append(b, `,"overridden":`...), overridden)
+	if difference := enforce.AtGatewayOf(m.Limit.Kind); difference != "" {
+		b = httpapi.AppendText(append(b, `,"at_gateway":`...), string(difference))
+	}
+	if share < 100 {
+		b = strconv.AppendInt(append(b, `,"share_percent":`...), int64(share), 10)
+	}
+	return append(b, '}')
+}

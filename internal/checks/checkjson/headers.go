@@ -1,0 +1,190 @@
+package checkjson
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Headers collects header fields in one buffer. The zero value is empty.
+type Headers struct {
+	text   []byte
+	fields []headerField
+}
+
+type headerField struct {
+	name string // as it goes over HTTP/1
+	end  int    // of the value in text; it starts where the one before ends
+}
+
+// Reset drops the fields and keeps the memory.
+func (t *Headers) Reset() { t.text, t.fields = t.text[:0], t.fields[:0] }
+
+func (t *Headers) endField(name string) {
+	t.fields = append(t.fields, headerField{name, len(t.text)})
+}
+
+func (t *Headers) addInt(name string, value int64) {
+	t.text = strconv.AppendInt(t.text, value, 10)
+	t.endField(name)
+}
+
+// All yields the name of each field, in the spelling of HTTP/1, and its value.
+func (t *Headers) All() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		start := 0
+		for _, f := range t.fields {
+			if !yield(f.name, t.text[start:f.end]) {
+				return
+			}
+			start = f.end
+		}
+	}
+}
+
+// Strings is All with strings, which share the memory of one.
+func (t *Headers) Strings() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		text, start := string(t.text), 0
+		for _, f := range t.fields {
+			if !yield(f.name, text[start:f.end]) {
+				return
+			}
+			start = f.end
+		}
+	}
+}
+
+// AddRateLimit adds the rate-limit headers:
+//
+//	RateLimit-Policy: "user-12";q=50;w=5
+//	RateLimit: "user-12";r=0;t=1
+//	X-RateLimit-Limit: 50
+//	X-RateLimit-Remaining: 0
+//	X-RateLimit-Reset: 1797000005
+//	Retry-After: 1
+//	X-Sluice-Reason: limit_exceeded
+//
+// RateLimit and RateLimit-Policy follow draft-ietf-httpapi-ratelimit-headers-11 (May 2026): one item for each enforced
+// tier whose bucket was read, except concurrency limits, named by its scope and rule id. q is the burst, and w the
+// seconds that earn it or the length of the present window, at least 1. r is the rest in whole tokens. t is the seconds
+// until the tier has more for this caller: its wait if it denies, else the time to the next whole token, and 0 if it is
+// full. A caller that spends r and waits t is not denied.
+//
+// The X-RateLimit fields describe the tier of the body's top level; X-RateLimit-Reset is when it is full, in Unix
+// seconds. Retry-After is sent if a wait ends the denial: that wait plus the caller's jitter, at least 1 and never
+// before the t of the denying tier (section 6 of the draft). All seconds are rounded up. A check without a limit, or
+// with a bypass, has none of these headers.
+func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64) {
+	t.addItems("RateLimit-Policy", d, appendRuleName, appendPolicyItem)
+	t.addItems("RateLimit", d, appendRuleName, appendServiceLimitItem)
+	deciding := d.DecidingTier()
+	if deciding != nil && deciding.BucketRead && deciding.Limit.Kind != rules.KindConcurrency {
+		t.addInt("X-RateLimit-Limit", deciding.Limit.Burst)
+		t.addInt("X-RateLimit-Remaining", deciding.Remaining.Whole())
+		t.addInt("X-RateLimit-Reset", seconds(time.Duration(now.UnixNano())+deciding.ResetAfter))
+	}
+	if d.Allowed {
+		return
+	}
+	switch d.Reason {
+	case enforce.LimitExceeded, enforce.ConcurrencyExceeded:
+		t.addInt("Retry-After", retryAfter(deciding.RetryAfter, jitter))
+	case enforce.ReservationsExhausted:
+		t.addInt("Retry-After", seconds(reservationRetryAfter))
+	case enforce.StoreUnavailable:
+		t.addInt("Retry-After", seconds(storeRetryAfter))
+	}
+	t.text = append(t.text, d.Reason...)
+	t.endField("X-Sluice-Reason")
+}
+
+// AddServiceLimit adds RateLimit-Policy, RateLimit and, to a denial, Retry-After, as AddRateLimit does, with the rules'
+// names as item names. The names must need no escaping.
+func (t *Headers) AddServiceLimit(d *enforce.Decision) {
+	t.addItems("RateLimit-Policy", d, appendGivenName, appendPolicyItem)
+	t.addItems("RateLimit", d, appendGivenName, appendServiceLimitItem)
+	if deciding := d.DecidingTier(); deciding != nil && !d.Allowed {
+		t.addInt("Retry-After", retryAfter(deciding.RetryAfter, 0))
+	}
+}
+
+type appendItem func([]byte, *enforce.TierDecision) []byte
+
+// addItems adds a list with one item for each enforced tier whose bucket was read.
+func (t *Headers) addItems(name string, d *enforce.Decision, appendName, appendRest appendItem) {
+	start := len(t.text)
+	for i := range d.Tiers {
+		tier := &d.Tiers[i]
+		if !tier.BucketRead || !tier.Enforced() || tier.Limit.Kind == rules.KindConcurrency {
+			continue
+		}
+		if len(t.text) > start {
+			t.text = append(t.text, ", "...)
+		}
+		t.text = append(appendName(append(t.text, '"'), tier), '"')
+		t.text = appendRest(t.text, tier)
+	}
+	if len(t.text) > start {
+		t.endField(name)
+	}
+}
+
+// appendRuleName appends the scope and the id, which need no escaping in a structured field's string.
+func appendRuleName(b []byte, t *enforce.TierDecision) []byte {
+	return strconv.AppendInt(append(append(b, t.Match.Rule.Scope()...), '-'), int64(t.Match.Rule.ID), 10)
+}
+
+func appendGivenName(b []byte, t *enforce.TierDecision) []byte {
+	return append(b, t.Match.Rule.Name...)
+}
+
+func appendPolicyItem(b []byte, t *enforce.TierDecision) []byte {
+	b = strconv.AppendInt(append(b, ";q="...), t.Limit.Burst, 10)
+	return strconv.AppendInt(append(b, ";w="...), max(1, seconds(t.Window())), 10)
+}
+
+func appendServiceLimitItem(b []byte, t *enforce.TierDecision) []byte {
+	b = strconv.AppendInt(append(b, ";r="...), t.Remaining.Whole(), 10)
+	return strconv.AppendInt(append(b, ";t="...), seconds(t.MoreAfter()), 10)
+}
+
+func seconds(d time.Duration) int64 {
+	return int64((d + time.Second - 1) / time.Second)
+}
+
+// jitterScale is the jitter, in hundredths of a percent, that doubles a wait.
+const jitterScale = 10_000
+
+// retryAfter is max(1, ceil(wait × (1 + jitter))) in whole seconds. A year's wait with the largest jitter does not
+// overflow in microseconds.
+func retryAfter(wait time.Duration, jitter int64) int64 {
+	micros := int64((wait + time.Microsecond - 1) / time.Microsecond)
+	const scale = jitterScale * int64(time.Second/time.Microsecond)
+	return max(1, (micros*(jitterScale+jitter)+scale-1)/scale)
+}
+
+// Jitter lengthens a caller's wait, in hundredths of a percent, so that callers denied together do not return together.
+// Jitter is a hash of the tenant and the user or address, so all processes agree. SHA-256 spreads evenly; FNV would
+// give neighbouring ids neighbouring values.
+func Jitter(tenant *rules.Tenant, request *rules.Request) int64 {
+	maxJitter := uint64(tenant.Settings.RetryJitterPercent) * (jitterScale / 100)
+	if maxJitter == 0 {
+		return 0
+	}
+	var memory [320]byte
+	identity := binary.BigEndian.AppendUint64(memory[:0], uint64(tenant.ID))
+	switch {
+	case request.UserID != "":
+		identity = append(append(identity, "user:"...), request.UserID...)
+	case request.IP.IsValid():
+		identity = request.IP.AppendTo(append(identity, "ip:"...))
+	}
+	sum := sha256.Sum256(identity)
+	return int64(binary.BigEndian.Uint64(sum[:]) % (maxJitter + 1))
+}

@@ -1,0 +1,61 @@
+package checkjson
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// DecodeSettlement reads a settlement and its reservation. The error is a *httpapi.Problem.
+func DecodeSettlement(body []byte) (id enforce.ReservationID, with enforce.Settlement, err error) {
+	var from struct {
+		Reservation string `json:"reservation"`
+		Cost        amount `json:"cost"`
+		Extend      bool   `json:"extend"`
+	}
+	if err := httpapi.Decode(body, &from); err != nil {
+		return id, with, err
+	}
+	var wrong mistakes
+	id, ok := enforce.ParseReservationID(from.Reservation)
+	switch {
+	case from.Reservation == "":
+		wrong.add("/reservation", "is missing; send the reservation of a check's answer")
+	case !ok:
+		wrong.add("/reservation", "must be the reservation of a check's answer")
+	}
+	if from.Extend && from.Cost.given {
+		wrong.add("/extend", "must be false or left out with a cost: a reservation is settled or extended")
+	}
+	with = enforce.Settlement{Cost: from.Cost.Tokens, HasCost: from.Cost.given, Extend: from.Extend}
+	return id, with, httpapi.BodyProblem(wrong)
+}
+
+// AppendSettled appends the answer to a settlement as a JSON object.
+func AppendSettled(b []byte, settled enforce.Settled, with enforce.Settlement) []byte {
+	switch {
+	case with.Extend && settled.Found:
+		return append(b, `{"settled":false,"extended":true}`...)
+	case with.Extend:
+		return append(b, `{"settled":false,"extended":false}`...)
+	case !settled.Found:
+		return append(b, `{"settled":false}`...)
+	}
+	b = append(b, `{"settled":true,"charged":`...)
+	return append(appendTokens(b, settled.Charged), '}')
+}
+
+func decodeReserveFor(r *httpapi.Reader) time.Duration {
+	const most = int64(enforce.MaxReserveFor / time.Second)
+	number := r.Number()
+	millionths, err := rules.ParseCost(number)
+	seconds := millionths / int64(enforce.Token)
+	if err != nil || millionths%int64(enforce.Token) != 0 || seconds < 1 || seconds > most {
+		r.Refuse(fmt.Sprintf("must be whole seconds from 1 to %d", most))
+		return enforce.DefaultReserveFor
+	}
+	return time.Duration(seconds) * time.Second
+}

@@ -1,0 +1,149 @@
+package envoy
+
+import (
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/sluicegate/sluice/internal/checks/checkjson"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+)
+
+type unit = rls.RateLimitResponse_RateLimit_Unit
+
+type answer struct {
+	rls.RateLimitResponse
+	statuses []descriptorStatus
+}
+
+type descriptorStatus struct {
+	rls.RateLimitResponse_DescriptorStatus
+	limit rls.RateLimitResponse_RateLimit
+	reset durationpb.Duration
+}
+
+func newAnswer(descriptors int) *answer {
+	a := &answer{statuses: make([]descriptorStatus, descriptors)}
+	a.OverallCode = rls.RateLimitResponse_OK
+	a.Statuses = make([]*rls.RateLimitResponse_DescriptorStatus, descriptors)
+	for i := range a.statuses {
+		s := &a.statuses[i]
+		s.Code = rls.RateLimitResponse_OK
+		a.Statuses[i] = &s.RateLimitResponse_DescriptorStatus
+	}
+	return a
+}
+
+// describe sets the status of a decision from the tier that decided, like the top level of an answer in JSON. Without
+// such a tier the status has no limit.
+func (s *descriptorStatus) describe(d *enforce.Decision) {
+	if !d.Allowed {
+		s.Code = rls.RateLimitResponse_OVER_LIMIT
+	}
+	t := d.DecidingTier()
+	switch {
+	case t != nil && t.BucketRead:
+		s.limit.Name, s.limit.RequestsPerUnit, s.limit.Unit = t.Match.Rule.Name, uint32(t.Limit.Burst), unitOf(t)
+		s.CurrentLimit = &s.limit
+		if d.Allowed || d.Reason == enforce.CostExceedsLimit {
+			s.LimitRemaining = uint32(max(0, t.Remaining.Whole()))
+		}
+		s.resetAfter(untilReset(t))
+	case d.Reason == enforce.StoreUnavailable:
+		s.resetAfter(time.Second)
+	}
+}
+
+func (s *descriptorStatus) resetAfter(wait time.Duration) {
+	s.reset.Seconds = int64(wait / time.Second) // it is whole seconds
+	s.DurationUntilReset = &s.reset
+}
+
+// untilReset is the wait of a denied check, or else the time until the window ends or the bucket is full, rounded up to
+// seconds.
+func untilReset(t *enforce.TierDecision) time.Duration {
+	wait := t.ResetAfter
+	switch {
+	case t.RetryAfter > 0:
+		wait = t.RetryAfter
+	case t.Limit.Kind == rules.KindFixedWindow:
+		_, end := t.Limit.WindowAt(t.Stamp)
+		wait = time.Duration(end-t.Stamp) * time.Microsecond
+	}
+	return (wait + time.Second - 1).Truncate(time.Second)
+}
+
+const day = 24 * time.Hour
+
+// unitOf is the unit of the tier's window, or UNKNOWN for another length.
+func unitOf(t *enforce.TierDecision) unit {
+	window := t.Window()
+	switch window {
+	case time.Second:
+		return rls.RateLimitResponse_RateLimit_SECOND
+	case time.Minute:
+		return rls.RateLimitResponse_RateLimit_MINUTE
+	case time.Hour:
+		return rls.RateLimitResponse_RateLimit_HOUR
+	case day:
+		return rls.RateLimitResponse_RateLimit_DAY
+	case 7 * day:
+		return rls.RateLimitResponse_RateLimit_WEEK
+	}
+	if t.Limit.Kind == rules.KindFixedWindow && window >= 28*day && window <= 31*day+time.Hour {
+		return rls.RateLimitResponse_RateLimit_MONTH
+	}
+	return rls.RateLimitResponse_RateLimit_UNKNOWN
+}
+
+// headers returns the headers of the deciding descriptor: the denied one with the longest wait, else the one with the
+// fewest tokens left. Envoy itself derives X-RateLimit-* from the statuses.
+func (q *question) headers(tenant *snapshot.Tenant, now time.Time) []*core.HeaderValue {
+	decisions := q.decisions[:len(q.checks)]
+	decides := -1
+	for i := range decisions {
+		if decisions[i].DecidingTier() != nil && (decides < 0 || before(&decisions[i], &decisions[decides])) {
+			decides = i
+		}
+	}
+	if decides < 0 {
+		return nil
+	}
+	q.fields.Reset()
+	q.fields.AddRateLimit(&decisions[decides], now, checkjson.Jitter(&tenant.Tenant, &q.checks[decides].Request))
+	const most = 4 // RateLimit-Policy, RateLimit, Retry-After and X-Sluice-Reason
+	values, headers := make([]core.HeaderValue, 0, most), make([]*core.HeaderValue, 0, most)
+	for name, value := range q.fields.Strings() {
+		switch name {
+		case "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset":
+		default:
+			if len(values) == cap(values) {
+				values = make([]core.HeaderValue, 0, most)
+			}
+			values = values[:len(values)+1]
+			v := &values[len(values)-1]
+			v.Key, v.Value = name, value
+			headers = append(headers, v)
+		}
+	}
+	return headers
+}
+
+// before reports whether a decides the request rather than b. Both have a deciding tier.
+func before(a, b *enforce.Decision) bool {
+	if a.Allowed != b.Allowed {
+		return !a.Allowed
+	}
+	one, other := a.DecidingTier(), b.DecidingTier()
+	if a.Allowed {
+		return one.Remaining < other.Remaining
+	}
+	if one.BucketRead != other.BucketRead {
+		return !one.BucketRead // a block, or a rule that fails closed, has no end
+	}
+	return one.RetryAfter > other.RetryAfter
+}

@@ -1,0 +1,214 @@
+// Package envoy answers Envoy's rate limit service, envoy.service.ratelimit.v3.RateLimitService, over gRPC.
+//
+// The key in the metadata authorization names the tenant, whose mapping (see gateway.Descriptors) makes a check of each
+// descriptor. enforce.Limiter.DecideTogether decides all descriptors of a request as one: tokens are taken for all of
+// them or for none. Statuses are in the order of the descriptors.
+//
+// A denied request is OVER_LIMIT, even where a rule fails closed. The overall code is never UNKNOWN, which Envoy treats
+// as OK. Undecided requests are gRPC errors: UNAUTHENTICATED, PERMISSION_DENIED, INVALID_ARGUMENT, or UNAVAILABLE.
+// Envoy lets requests pass on errors unless failure_mode_deny is set, so no value that a visitor can choose is an
+// error.
+//
+// Connections and requests in flight are capped, with a share for each tenant and network: see connections and
+// inFlight. The key is checked before a message is read.
+package envoy
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/sluicegate/sluice/internal/checks/door"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/jobs/panics"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+)
+
+// Config configures a Server. Observer, KeyUsed and Now are optional.
+type Config struct {
+	Snapshots door.Snapshots
+	Limiter   *enforce.Limiter
+	// Creditor credits negative hits.
+	Creditor enforce.Creditor
+	// Readiness must not block. The health service reports it.
+	Readiness func() httpapi.Readiness
+	Log       *slog.Logger
+	// Observer observes every request, with its status in HTTP.
+	Observer httpapi.Observer
+	// Tracer traces requests that carry a trace; nil traces none.
+	Tracer httpapi.Tracer
+	// KeyUsed is called for each authenticated request; it must not block.
+	KeyUsed func(key *snapshot.Key, at time.Time)
+	// Now decides when keys expire; nil is time.Now.
+	Now func() time.Time
+	// MaxConnections caps the open connections; 0 is 1024.
+	MaxConnections int
+	// MaxConnectionAge is when a client must reconnect; 0 is 30 minutes.
+	MaxConnectionAge time.Duration
+	// TrustedProxies are networks whose x-forwarded-for is trusted for a caller's address.
+	TrustedProxies []netip.Prefix
+}
+
+// The bounds of requests and connections.
+const (
+	MaxDescriptors = 100
+	MaxEntries     = 16
+	maxMessage     = 256 << 10
+	maxDomain      = 256
+	maxConnections = 1024
+	// Per connection: concurrent requests, and streams of the health service and of reflection, which anonymous callers
+	// can open.
+	maxRequests    = 250
+	maxStreams     = 4
+	messageTimeout = 10 * time.Second
+)
+
+// Route is the name of the service's one method in logs and metrics.
+const Route = rls.RateLimitService_ShouldRateLimit_FullMethodName
+
+// Server is a gRPC server with the service, a health service and reflection.
+type Server struct {
+	Config
+	door        door.Door
+	telemetry   httpapi.Telemetry
+	grpc        *grpc.Server
+	health      *health.Server
+	connections connections
+	inFlight    inFlight
+	ended       chan struct{} // closed when the server drains
+	once        sync.Once
+}
+
+// NewServer returns a server that does not serve yet.
+func NewServer(c Config) *Server {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.KeyUsed == nil {
+		c.KeyUsed = func(*snapshot.Key, time.Time) {}
+	}
+	if c.MaxConnections == 0 {
+		c.MaxConnections = maxConnections
+	}
+	s := &Server{
+		Config: c, telemetry: httpapi.Telemetry{Log: c.Log, Observer: c.Observer, Tracer: c.Tracer},
+		door: door.Door{
+			Snapshots: c.Snapshots, KeyUsed: c.KeyUsed, Now: c.Now, TrustedProxies: c.TrustedProxies,
+		},
+		health: health.NewServer(), ended: make(chan struct{}),
+		connections: connections{limit: c.MaxConnections, all: map[*conn]struct{}{}},
+		inFlight:    inFlight{tenants: map[rules.TenantID]int{}},
+	}
+	s.grpc = grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxRequests), grpc.MaxHeaderListSize(16<<10),
+		grpc.ConnectionTimeout(10*time.Second), grpc.WaitForHandlers(true),
+		grpc.KeepaliveParams(c.keepalive()), grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: minPing, PermitWithoutStream: true,
+		}),
+		grpc.NumStreamWorkers(streamWorkers), grpc.Creds(handshake{}), grpc.ForceServerCodecV2(newCodec()),
+		grpc.InTapHandle(limitMessage),
+		grpc.UnaryInterceptor(s.recoverUnary), grpc.StreamInterceptor(s.limitStream),
+	)
+	s.grpc.RegisterService(s.describe(), s)
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	s.showHealth()
+	return s
+}
+
+// streamWorkers is the number of goroutines that answer requests. A new goroutine per request would first grow its
+// stack, which took a tenth of the processor's time. Further requests get one.
+const streamWorkers = 128
+
+// minPing is the shortest interval of a client's pings. A client that pings more often is disconnected.
+const minPing = 5 * time.Second
+
+// keepalive makes clients reconnect at times, so that they find added processes.
+func (c *Config) keepalive() keepalive.ServerParameters {
+	if c.MaxConnectionAge == 0 {
+		c.MaxConnectionAge = 30 * time.Minute
+	}
+	return keepalive.ServerParameters{
+		MaxConnectionIdle: 15 * time.Minute, MaxConnectionAge: c.MaxConnectionAge,
+		MaxConnectionAgeGrace: 10 * time.Second,
+		Time:                  30 * time.Second, Timeout: 10 * time.Second,
+	}
+}
+
+// Serve answers connections of the listener until Shutdown or Close. TLS is the listener's.
+func (s *Server) Serve(l net.Listener) error {
+	panics.Go(s.Log, "the health of gRPC", func() {
+		panics.Loop(context.Background(), s.Log, "the health of gRPC", func(context.Context) { s.watchHealth() })
+	})
+	return s.grpc.Serve(listener{l, &s.connections})
+}
+
+// Connections returns the number of open and of evicted connections.
+func (s *Server) Connections() (open int, evicted int64) {
+	return s.connections.open(), s.connections.evicted.Load()
+}
+
+// Shutdown accepts no more connections, asks clients to reconnect elsewhere, and waits for the requests in flight until
+// ctx ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.health.Shutdown()
+	s.end()
+	done := make(chan struct{})
+	panics.Go(s.Log, "the end of gRPC", func() {
+		defer close(done)
+		s.grpc.GracefulStop()
+	})
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("drain gRPC: %w", context.Cause(ctx))
+	}
+}
+
+// Close ends all connections.
+func (s *Server) Close() error {
+	s.grpc.Stop()
+	s.end()
+	return nil
+}
+
+func (s *Server) end() { s.once.Do(func() { close(s.ended) }) }
+
+const healthEvery = 500 * time.Millisecond
+
+func (s *Server) watchHealth() {
+	tick := time.NewTicker(healthEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ended:
+			return
+		case <-tick.C:
+			s.showHealth()
+		}
+	}
+}
+
+func (s *Server) showHealth() {
+	word := healthpb.HealthCheckResponse_SERVING
+	if r := s.Readiness(); r.Status() != http.StatusOK {
+		word = healthpb.HealthCheckResponse_NOT_SERVING
+	}
+	s.health.SetServingStatus("", word)
+	s.health.SetServingStatus(rls.RateLimitService_ServiceDesc.ServiceName, word)
+}

@@ -1,0 +1,115 @@
+package envoy
+
+import (
+	"sync"
+
+	"github.com/sluicegate/sluice/internal/checks/checkjson"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/gateway"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+)
+
+// question is a request as checks and refunds, with the indexes of their descriptors. Its memory is reused.
+type question struct {
+	checks, refunds        []enforce.Check
+	indexes, refundIndexes []int
+	decisions              []enforce.Decision // as long as checks, or longer
+	fields                 checkjson.Headers
+}
+
+var questions = sync.Pool{New: func() any { return new(question) }}
+
+func (q *question) release() {
+	if cap(q.checks) > keptDescriptors || cap(q.refunds) > keptDescriptors {
+		return
+	}
+	clear(q.checks)
+	clear(q.refunds)
+	*q = question{
+		checks: q.checks[:0], refunds: q.refunds[:0], indexes: q.indexes[:0], refundIndexes: q.refundIndexes[:0],
+		decisions: q.decisions,
+		fields:    q.fields,
+	}
+	questions.Put(q)
+}
+
+// checkBounds refuses requests that no gateway sends.
+func checkBounds(r *request) error {
+	switch domain, descriptors := r.domain, r.descriptors; {
+	case domain == "":
+		return invalid("the domain is empty; send the slug of the tenant, or one of its domains")
+	case len(domain) > maxDomain:
+		return invalid("the domain has more than %d bytes", maxDomain)
+	case len(descriptors) == 0:
+		return invalid("there are no descriptors; send at least one")
+	case len(descriptors) > MaxDescriptors:
+		return invalid("there are %d descriptors; send at most %d", len(descriptors), MaxDescriptors)
+	}
+	for i := range r.descriptors {
+		entries := r.descriptors[i].entries
+		switch n := len(entries); {
+		case n == 0:
+			return invalid("descriptor %d has no entries", i)
+		case n > MaxEntries:
+			return invalid("descriptor %d has %d entries; send at most %d", i, n, MaxEntries)
+		}
+		for j := range entries {
+			if entries[j].Key == "" {
+				return invalid("descriptor %d has an entry without a key", i)
+			}
+		}
+	}
+	return nil
+}
+
+const maxHits = 1_000_000_000
+
+func (q *question) read(r *request, tenant *snapshot.Tenant, mapping *gateway.DescriptorMapping) error {
+	usual := uint64(max(1, r.hits))
+	attributes := make([]rules.Attribute, r.attributes()) // violations keep them, so they are not reused
+	for i := range r.descriptors {
+		d := &r.descriptors[i]
+		hits := usual
+		if d.ownHits {
+			hits = d.hits
+		}
+		if hits > maxHits {
+			return invalid("descriptor %d has %d hits; send at most %d", i, hits, maxHits)
+		}
+		n := d.attributes()
+		check := enforce.Check{
+			Request: mapping.Check(r.domain, d.entries, attributes[:0:n]), Cost: enforce.Tokens(hits) * enforce.Token,
+			Proxied: true,
+		}
+		attributes = attributes[n:]
+		var err error
+		if check.EffectivePlan, err = tenant.PlanOf(&check.Request); err != nil {
+			// An unknown plan counts as none, because an error would let the request pass.
+			check.Plan = ""
+			if check.EffectivePlan, err = tenant.PlanOf(&check.Request); err != nil {
+				return invalid("descriptor %d: %v", i, err)
+			}
+		}
+		if d.negative {
+			q.refunds, q.refundIndexes = append(q.refunds, check), append(q.refundIndexes, i)
+			continue
+		}
+		q.checks, q.indexes = append(q.checks, check), append(q.indexes, i)
+	}
+	if n := len(q.checks); n > len(q.decisions) {
+		q.decisions = append(q.decisions, make([]enforce.Decision, n-len(q.decisions))...)
+	}
+	mapping.Replace(r.domain, q.requests)
+	return nil
+}
+
+func (q *question) requests(yield func(*rules.Request) bool) {
+	for _, checks := range [][]enforce.Check{q.checks, q.refunds} {
+		for i := range checks {
+			if !yield(&checks[i].Request) {
+				return
+			}
+		}
+	}
+}

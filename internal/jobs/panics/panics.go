@@ -1,0 +1,95 @@
+// Package panics keeps a panic in one piece of work from ending the process. A panic is logged with its stack and
+// counted. All goroutines of ours are started here, because Go has no other way to recover their panics; a test lists
+// the few exceptions with what recovers each.
+//
+// A nil logger is slog.Default(), for stores and decisions, which have none.
+package panics
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+//nolint:gochecknoglobals // one metric counts all panics of the process
+var caught atomic.Int64
+
+// Caught returns how many panics this process has caught.
+func Caught() int64 { return caught.Load() }
+
+// Count counts a panic that its caller has recovered and logged.
+func Count() { caught.Add(1) }
+
+// Do does a piece of work, and returns a panic in it as an error.
+func Do(log *slog.Logger, what string, work func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			Count()
+			cmp.Or(log, slog.Default()).Error("panic", "in", what, "panic", fmt.Sprint(value), "stack",
+				string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", value)
+		}
+	}()
+	return work()
+}
+
+// restartPause keeps a loop that panics at once from taking a processor.
+const restartPause = time.Second
+
+// Loop runs a loop until it returns, and begins it again a second after a panic in it, unless ctx has ended.
+func Loop(ctx context.Context, log *slog.Logger, what string, loop func(context.Context)) {
+	for {
+		err := Do(log, what, func() error { loop(ctx); return nil })
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(restartPause):
+		}
+	}
+}
+
+// Go does a piece of work in a goroutine of its own. Nobody learns of a panic but the log.
+func Go(log *slog.Logger, what string, work func()) {
+	go func() { _ = Do(log, what, func() error { work(); return nil }) }()
+}
+
+// Group is goroutines that somebody waits for. The zero value is ready to use.
+type Group struct {
+	running sync.WaitGroup
+	mu      sync.Mutex
+	first   error
+}
+
+// Go does a piece of work in a goroutine of the group.
+func (g *Group) Go(log *slog.Logger, what string, work func()) {
+	g.running.Go(func() {
+		if err := Do(log, what, func() error { work(); return nil }); err != nil {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if g.first == nil {
+				g.first = err
+			}
+		}
+	})
+}
+
+// Loop runs a loop in a goroutine of the group, as the function Loop does.
+func (g *Group) Loop(ctx context.Context, log *slog.Logger, what string, loop func(context.Context)) {
+	g.running.Go(func() { Loop(ctx, log, what, loop) })
+}
+
+// Wait waits for the goroutines, and returns the first panic that ended one of them.
+func (g *Group) Wait() error {
+	g.running.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.first
+}

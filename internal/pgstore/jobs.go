@@ -1,0 +1,170 @@
+package pgstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/jobs"
+	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+var (
+	_ jobs.Store      = (*Store)(nil)
+	_ rules.JobReader = (*Store)(nil)
+	_ rules.JobStore  = Writer{}
+)
+
+// claimLock is an advisory lock: one process at a time claims jobs, so that caps are exact.
+const claimLock = 0x736c75696365_01
+
+// PlanJobs makes the jobs of periodic kinds that are missing.
+func (s *Store) PlanJobs(ctx context.Context, kinds []jobs.Kind) error {
+	var names []string
+	var pauses []float64
+	for i := range kinds {
+		if kinds[i].Every > 0 {
+			names, pauses = append(names, kinds[i].Name), append(pauses, kinds[i].Every.Seconds())
+		}
+	}
+	err := s.transaction(ctx, classBackground, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+		return q.PlanJobs(ctx, names, pauses)
+	})
+	if err != nil {
+		return fmt.Errorf("plan periodic jobs: %w", err)
+	}
+	return nil
+}
+
+// ClaimJobs leases due jobs, and counts those that are parked.
+func (s *Store) ClaimJobs(ctx context.Context, asked []jobs.Claim) (claimed []jobs.Job, parked int64, err error) {
+	params := dbsqlc.ClaimJobsParams{LeaseSeconds: jobs.Lease.Seconds()}
+	for _, a := range asked {
+		params.Kinds = append(params.Kinds, a.Kind)
+		params.Rooms, params.Caps = append(params.Rooms, int64(a.Room)), append(params.Caps, int64(a.PerTenant))
+	}
+	err = s.transaction(ctx, classBackground, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+		if err := q.LockJobClaims(ctx, claimLock); err != nil {
+			return err
+		}
+		rows, err := q.ClaimJobs(ctx, params)
+		if err != nil {
+			return err
+		}
+		claimed = each(rows, func(row dbsqlc.ClaimJobsRow) jobs.Job {
+			return jobs.Job{
+				Tenant: int64(row.TenantID), ID: row.JobID, Kind: row.Kind, About: row.About,
+				Attempts: int(row.Attempts), Claim: row.Claim,
+			}
+		})
+		parked, err = q.CountParkedJobs(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("claim jobs: %w", err)
+	}
+	return claimed, parked, nil
+}
+
+// RenewJobs renews leases, and returns the ids of the jobs that are still of these claims.
+func (s *Store) RenewJobs(ctx context.Context, held []jobs.Job) (ids []int64, err error) {
+	err = s.transaction(ctx, classBackground, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+		ids, err = q.RenewJobs(ctx, jobs.Lease.Seconds(),
+			each(held, func(j jobs.Job) int64 { return j.ID }), each(held, func(j jobs.Job) int64 { return j.Claim }))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("renew the leases of jobs: %w", err)
+	}
+	return ids, nil
+}
+
+// FinishJob stores a result, unless another claim was made since.
+func (s *Store) FinishJob(ctx context.Context, job *jobs.Job, result jobs.Result) error {
+	err := s.transaction(ctx, classBackground, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) error {
+		switch {
+		case result.Done:
+			return q.DropJob(ctx, job.ID, job.Claim)
+		case result.Interrupted:
+			return q.GiveJobBack(ctx, job.ID, job.Claim)
+		}
+		return q.FinishJob(ctx, dbsqlc.FinishJobParams{
+			IsParked: result.Parked, Error: result.Error, At: orNull(result.At), Pause: result.Pause.Seconds(),
+			TookMs: result.Took.Milliseconds(), JobID: job.ID, Claim: job.Claim,
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("finish job %d: %w", job.ID, err)
+	}
+	return nil
+}
+
+// ParkedJobs returns the parked jobs of all tenants, latest first, before an id.
+func (s *Store) ParkedJobs(ctx context.Context, before int64, limit int) ([]rules.Job, error) {
+	rows, err := ask(ctx, s, everyTenant, func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ParkedJobsRow, error) {
+		return q.ParkedJobs(ctx, before, rowLimit(limit))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read parked jobs: %w", err)
+	}
+	return each(rows, func(row dbsqlc.ParkedJobsRow) rules.Job {
+		return rules.Job{
+			ID: row.JobID, Kind: row.Kind, Tenant: row.Slug, About: row.About, Attempts: int(row.Attempts),
+			Error: row.Error, LastRunAt: orZero(row.LastRunAt), Took: time.Duration(row.TookMs) * time.Millisecond,
+		}
+	}), nil
+}
+
+// PeriodicJobs returns the periodic jobs by kind.
+func (s *Store) PeriodicJobs(ctx context.Context) ([]rules.Job, error) {
+	rows, err := ask(ctx, s, everyTenant,
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.PeriodicJobsRow, error) {
+			return q.PeriodicJobs(ctx)
+		})
+	if err != nil {
+		return nil, fmt.Errorf("read periodic jobs: %w", err)
+	}
+	return each(rows, func(row dbsqlc.PeriodicJobsRow) rules.Job {
+		return rules.Job{
+			ID: row.JobID, Kind: row.Kind, Running: row.LeaseEndsAt != nil, Attempts: int(row.Attempts),
+			Error: row.Error, NextRunAt: row.NextRunAt.UTC(), LastRunAt: orZero(row.LastRunAt),
+			Took: time.Duration(row.TookMs) * time.Millisecond, Lag: time.Duration(row.LagMs) * time.Millisecond,
+		}
+	}), nil
+}
+
+// RetryJob makes a parked job due now, with all of its attempts.
+func (s Writer) RetryJob(ctx context.Context, id int64) error {
+	err := s.inTransactionAs(ctx, s.by, func(ctx context.Context, q *dbsqlc.Queries) error {
+		_, err := q.RetryJob(ctx, id)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("retry job %d: %w", id, err)
+	}
+	return nil
+}
+
+// RemoveJob removes a parked job for good.
+func (s Writer) RemoveJob(ctx context.Context, id int64) error {
+	err := s.inTransactionAs(ctx, s.by, func(ctx context.Context, q *dbsqlc.Queries) error {
+		_, err := q.RemoveJob(ctx, id)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("remove job %d: %w", id, err)
+	}
+	return nil
+}
+
+// enqueue adds a job of a tenant, in the transaction that makes it necessary. The zero time is now.
+func enqueue(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, kind string, about int64,
+	at time.Time,
+) error {
+	_, err := q.EnqueueJob(ctx, dbsqlc.EnqueueJobParams{
+		TenantID: tenant, Kind: kind, About: strconv.FormatInt(about, 10), At: orNull(at),
+	})
+	return err
+}

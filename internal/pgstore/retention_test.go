@@ -1,0 +1,157 @@
+package pgstore_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+const (
+	day     = 24 * time.Hour
+	details = "rate_limit_violation"
+)
+
+var keep = violations.Retention{Details: 30 * day, Counts: 396 * day}
+
+// partitions lists the days of a table that have one, and how many rows each has; the default one is "default".
+func partitions(t *testing.T, url, table string) map[string]int {
+	t.Helper()
+	connection := connect(t, url)
+	rows, err := connection.Query(t.Context(), `SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
+		WHERE inhparent = $1::text::regclass`, table)
+	names := must(pgx.CollectRows(must(rows, err)(t), pgx.RowTo[string]))(t)
+	counts := map[string]int{}
+	for _, name := range names {
+		var n int
+		if err := connection.QueryRow(t.Context(), "SELECT count(*) FROM "+name).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		counts[strings.TrimPrefix(name, table+"_")] = n
+	}
+	return counts
+}
+
+func named(at time.Time) string { return at.UTC().Format("20060102") }
+
+func TestUpkeepMakesPartitionsAndDropsWhatIsOld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, now := t.Context(), time.Now().UTC().Truncate(time.Second)       // a millisecond later it is the same day
+	for _, ago := range []time.Duration{0, 5 * day, 29 * day, 40 * day} { // no partition is there yet
+		w.record(t, now.Add(-ago), func(*violations.Violation) {})
+	}
+	if got := partitions(t, w.url, details); got["default"] != 8 || len(got) != 1 {
+		t.Fatalf("before any upkeep the partitions are %v, want 8 rows in the default one", got)
+	}
+	kept := must(w.KeepViolations(ctx, now, keep))(t)
+	if want := (pgstore.Kept{DaysMade: 7 + 8}); kept != want { // counts are kept for longer
+		t.Errorf("the first upkeep did %+v, want %+v", kept, want)
+	}
+	counts := partitions(t, w.url, "violation_minute")
+	for at, want := range map[string]int{
+		"default": 0, named(now): 2, named(now.Add(-40 * day)): 2,
+		named(now.Add(3 * day)): 0,
+	} {
+		if n, ok := counts[at]; !ok || n != want || len(counts) != 9 {
+			t.Errorf("the counts are in %v, want %d rows in %s, and 9 partitions", counts, want, at)
+		}
+	}
+	got := partitions(t, w.url, details)
+	for at, want := range map[string]int{
+		"default": 0, named(now): 2, named(now.Add(-5 * day)): 2, named(now.Add(-29 * day)): 2,
+		named(now.Add(-day)): 0, named(now.Add(3 * day)): 0,
+	} {
+		if n, ok := got[at]; !ok || n != want {
+			t.Errorf("partition %s has %d rows (%v), want %d", at, n, ok, want)
+		}
+	}
+	if len(got) != 8 {
+		t.Errorf("the partitions are %v, want the default and 7 days", got)
+	}
+	if kept := must(w.KeepViolations(ctx, now, keep))(t); kept != (pgstore.Kept{}) {
+		t.Errorf("the second upkeep did %+v, want nothing", kept)
+	}
+	w.record(t, now.Add(time.Millisecond), func(*violations.Violation) {})
+	if got := partitions(t, w.url, details); got[named(now)] != 4 || got["default"] != 0 {
+		t.Errorf("a new row went into %v", got)
+	}
+	kept = must(w.KeepViolations(ctx, now, violations.Retention{Details: 10 * day, Counts: keep.Counts}))(t)
+	if got := partitions(t, w.url, details); kept.DaysDropped != 1 || len(got) != 7 {
+		t.Errorf("a shorter retention dropped %d days and left %v", kept.DaysDropped, got)
+	}
+	all := violations.Filter{Since: now.Add(-60 * day), Until: now.Add(day)}
+	if page := must(w.Violations(ctx, w.ours.ID, &all, violations.ID{}, 10))(t); len(page.Violations) != 3 {
+		t.Errorf("%d of our rows are left, want 3", len(page.Violations))
+	}
+	kept = must(w.KeepViolations(ctx, now, violations.Retention{Details: 10 * day, Counts: 20 * day}))(t)
+	if got := partitions(t, w.url, "violation_minute"); kept.DaysDropped != 2 || kept.RowsDropped != 0 ||
+		len(got) != 7 {
+		t.Errorf("a shorter retention of counts did %+v and left %v, want two days dropped and no row deleted", kept,
+			got)
+	}
+}
+
+func TestUpkeepDropsOldRowsPieceByPiece(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	now := time.Now().UTC().Truncate(day).Add(12 * time.Hour) // noon, also if midnight passes meanwhile
+	for _, sql := range []string{
+		`INSERT INTO decision_minute SELECT tenant_id, 12, now() - i * interval '20 minutes', 1, 1, 0, 0, 1, 0
+			FROM tenant, generate_series(0, 29999) AS i`, // 416 days, of both tenants
+		`INSERT INTO decision_span SELECT tenant_id, 12, 60, now() - i * interval '1 day', 1, 1, 0, 0, 1 FROM tenant, generate_series(0, 399) AS i`,
+		`INSERT INTO recorder_batch SELECT 'x', i, now() - i * interval '1 day' FROM generate_series(0, 9) AS i`,
+		`UPDATE rate_limit_override SET in_force_since = now() - interval '500 days', removed_at = now() - interval '401 days'
+			WHERE tenant_id = (SELECT max(tenant_id) FROM tenant)`,
+	} {
+		exec(t, w.url, strings.ReplaceAll(sql, "now()", "timestamptz '"+now.Add(-time.Second).Format(time.RFC3339)+"'"))
+	}
+	minutes := 2 * (30_000 - 396*72)
+	want := int64(minutes + 2*4 + 3 + 1)
+	kept := must(w.KeepViolations(t.Context(), now, keep))(t)
+	if kept.RowsDropped != want {
+		t.Errorf("%d rows were dropped, want %d", kept.RowsDropped, want)
+	}
+}
+
+// TestARoleThatMayNotChangeTheSchemaKeepsIt does all that a process does as the role of a process.
+func TestARoleThatMayNotChangeTheSchemaKeepsIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	address := runtimeOf(t, w.url)
+	if err := pgstore.CheckSchema(t.Context(), address); err != nil {
+		t.Error(err)
+	}
+	now := time.Now().UTC()
+	for _, ago := range []time.Duration{0, 5 * day} {
+		w.record(t, now.Add(-ago), func(*violations.Violation) {})
+	}
+	if kept := must(w.KeepViolations(t.Context(), now, keep))(t); kept.DaysMade != 12 {
+		t.Errorf("the upkeep did %+v, want 6 days of each table made", kept)
+	}
+	if kept := must(w.KeepViolations(t.Context(), now, violations.Retention{Details: 2 * day, Counts: day}))(
+		t); kept.DaysDropped != 2 {
+		t.Errorf("the upkeep did %+v, want one day of each table dropped", kept)
+	}
+	filter := violations.Filter{Since: now.Add(-day), Until: now.Add(day)}
+	if page := must(w.Violations(t.Context(), w.ours.ID, &filter, violations.ID{}, 10))(t); len(page.Violations) != 1 {
+		t.Errorf("%d rows are read, want 1", len(page.Violations))
+	}
+	must(w.CreatePlan(t.Context(), rules.Plan{TenantID: w.ours.ID, Name: "enterprise"}))(t)
+	for _, refused := range []string{
+		"CREATE TABLE mine (i int)", "DROP TABLE rate_limit_violation_default",
+		"SELECT drop_violation_partitions(current_date + 1)",
+		"SELECT make_violation_partition(current_date + 1000)",
+		"DROP TABLE violation_minute_default", "SELECT drop_violation_minute_partitions(current_date + 1)",
+		"SELECT make_violation_minute_partition(current_date + 1000)",
+	} {
+		if _, err := connect(t, address).Exec(t.Context(), refused); err == nil {
+			t.Errorf("the role may %s", refused)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/shares"
+)
+
+const (
+	// turnTimeout bounds the wait for the tenant's other writes in this process.
+	turnTimeout = 5 * time.Second
+	// maxWaiting caps the waiting writes of one account; more are refused at once.
+	maxWaiting = 64
+	// manyRows is more than a list shows at once.
+	manyRows = 501
+)
+
+// newTurns returns semaphores of one unit for each tenant. Without them, waiting writes would each hold a connection
+// while the tenant's row is locked.
+func newTurns() *shares.Shares {
+	return shares.New(shares.Limits{PerTenant: 1, Waiting: maxWaiting, Patience: turnTimeout})
+}
+
+// ObserveShares calls show with a function that counts the writes that run and those that wait for another of their
+// tenant.
+func (s *Store) ObserveShares(show func(class string, count func() shares.Count)) {
+	show("turns", s.turns.Count)
+}
+
+// classFor returns the class of a read of up to rows rows.
+func classFor(rows int) class {
+	if rows > manyRows {
+		return classHeavy
+	}
+	return classRead
+}
+
+// turn waits until no other write of the tenant runs in this process. Meanwhile the request releases its unit of the
+// semaphore, so that one tenant's writes hold up nobody else. A write in bulk keeps the unit: acquiring another one
+// during the tenant's turn would hold up the tenant's small writes.
+func (s *Store) turn(ctx context.Context, tenant rules.TenantID, isBulk bool) (end func(), err error) {
+	place := shares.PlaceOf(ctx)
+	caller := place.Caller()
+	caller.Tenant = tenant
+	if end, ok := s.turns.Try(caller); ok {
+		return end, nil
+	}
+	if isBulk {
+		place = nil
+	}
+	err = place.Away(ctx, func() error {
+		end, err = s.turns.Take(ctx, caller)
+		return err
+	})
+	if err == nil {
+		err = ctx.Err() // the turn came too late to write
+	}
+	if err == nil {
+		return end, nil
+	}
+	if end != nil {
+		end()
+	}
+	if errors.Is(err, shares.ErrTenant) || errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("tenant %d: %w", tenant, rules.ErrBeingWritten)
+	}
+	return nil, err
+}

@@ -1,0 +1,112 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+)
+
+// levelColumns is how many times the levels of a simulation are read between its checks: about as many as a chart has
+// pixels.
+const levelColumns = 500
+
+// Arrival is one check of a simulation.
+type Arrival struct {
+	At   time.Duration // after the start, from 0 to rules.MaxTimeToFull
+	Cost enforce.Tokens
+}
+
+// Simulated is the answer to an Arrival.
+type Simulated struct {
+	Arrival
+	Allowed bool
+	Reason  enforce.Reason // "" when allowed
+	// Deciding is the index of the rule that decided, as Decision.Deciding says it; -1 for none.
+	Deciding int
+	// RetryAfter is how long until the deciding rule would have allowed the check; 0 if it did or never would.
+	RetryAfter time.Duration
+	// Delay is how long the enforced queues make the caller of an allowed check wait or, if it was denied, how long the
+	// queue of the deciding rule was; 0 if that is no queue.
+	Delay time.Duration
+}
+
+// Level is what a bucket holds at one moment.
+type Level struct {
+	At     time.Duration // after the start
+	Tokens enforce.Tokens
+}
+
+// Simulation is what happened to arrivals.
+type Simulation struct {
+	Checks []Simulated // in order of time
+	// Levels are the levels of each rule's bucket in order of time, until the last arrival. Straight lines between them
+	// draw the bucket. It is empty for blocks and bypasses, and for limits behind one.
+	Levels [][]Level
+}
+
+// Simulate replays made-up arrivals, which every given rule meets. Buckets begin full. Patterns, plans and times of the
+// rules do not matter. The error is the context's when it ends.
+func Simulate(ctx context.Context, candidates []rules.Rule, arrivals []Arrival) (*Simulation, error) {
+	every, err := rules.ParsePattern(string(rules.FieldGlobal))
+	if err != nil {
+		return nil, err
+	}
+	rows := snapshot.Rows{Tenants: []rules.Tenant{{ID: 1}}}
+	for i := range candidates {
+		rule := candidates[i]
+		rule.ID, rule.TenantID, rule.Pattern, rule.Plan, rule.Active = rules.RuleID(i+1), 1, every, "", true
+		rule.InForceSince, rule.ExpiresAt = time.Time{}, time.Time{}
+		rows.Rules = append(rows.Rules, rule)
+	}
+	d := newDecider(0, 1, &course{start: rows}, 0)
+	s := &Simulation{Levels: make([][]Level, len(candidates))}
+	arrivals = slices.Clone(arrivals)
+	slices.SortStableFunc(arrivals, func(a, b Arrival) int { return cmp.Compare(a.At, b.At) })
+	column, read := time.Duration(0), time.Duration(0)
+	if len(arrivals) > 0 {
+		column = max(arrivals[len(arrivals)-1].At/levelColumns, time.Microsecond)
+	}
+	for _, arrival := range arrivals {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		for ; read < arrival.At; read += column {
+			s.noteLevels(read, d.ask(ctx, read.Microseconds(), enforce.Check{}))
+		}
+		s.noteLevels(arrival.At, d.ask(ctx, arrival.At.Microseconds(), enforce.Check{}))
+		decision := d.ask(ctx, arrival.At.Microseconds(), enforce.Check{Cost: arrival.Cost})
+		s.noteLevels(arrival.At, decision)
+		s.noteCheck(arrival, decision)
+	}
+	return s, nil
+}
+
+func (s *Simulation) noteLevels(at time.Duration, d *enforce.Decision) {
+	for i := range d.Tiers {
+		t := &d.Tiers[i]
+		if !t.BucketRead {
+			continue
+		}
+		levels := &s.Levels[t.Match.Rule.ID-1]
+		level := Level{at, t.Remaining}
+		if n := len(*levels); n == 0 || (*levels)[n-1] != level {
+			*levels = append(*levels, level)
+		}
+	}
+}
+
+func (s *Simulation) noteCheck(arrival Arrival, d *enforce.Decision) {
+	check := Simulated{Arrival: arrival, Allowed: d.Allowed, Reason: d.Reason, Deciding: -1, Delay: d.Delay}
+	if t := d.DecidingTier(); t != nil {
+		check.Deciding, check.RetryAfter = int(t.Match.Rule.ID)-1, t.RetryAfter
+		if !d.Allowed {
+			check.Delay = t.Delay
+		}
+	}
+	s.Checks = append(s.Checks, check)
+}

@@ -1,0 +1,143 @@
+package rules
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestEveryFieldOfARuleIsInItsFields changes each field by itself, so that a field cannot be forgotten.
+func TestEveryFieldOfARuleIsInItsFields(t *testing.T) {
+	t.Parallel()
+	// What names a rule, what follows from a write, and what only one write has.
+	others := strings.Fields("ID TenantID Name Pattern Plan CandidateFor ExpiresIn Version InForceSince CreatedAt " +
+		"UpdatedAt Revision Removed Unknown")
+	values := map[string]any{
+		"Window":         Window{Calendar: CalendarMonth, Zone: "Europe/Berlin", StartDay: 3},
+		"RefillInterval": 90 * time.Second, "MaxHold": time.Hour, "NotifyAt": []int{80, 100},
+		"Adapt":     Adapt{Backend: "search", FloorPercent: 20, P99: 300 * time.Millisecond, ErrorPercent: 0.5},
+		"ExpiresAt": time.Date(2027, 1, 31, 0, 0, 0, 1000, time.UTC),
+	}
+	for i := range reflect.TypeFor[Rule]().NumField() {
+		name := reflect.TypeFor[Rule]().Field(i).Name
+		if slices.Contains(others, name) {
+			continue
+		}
+		rule, standard := Standard(), Standard()
+		field := reflect.ValueOf(&rule).Elem().Field(i)
+		switch value, ok := values[name]; {
+		case ok:
+			field.Set(reflect.ValueOf(value))
+		case field.Kind() == reflect.String:
+			field.SetString("x")
+		case field.Kind() == reflect.Bool:
+			field.SetBool(!field.Bool())
+		case field.CanInt():
+			field.SetInt(7)
+		case field.CanFloat():
+			field.SetFloat(0.1)
+		}
+		if rule.HasSameFields(&standard) {
+			t.Errorf("a rule with another %s has the same fields", name)
+		}
+		fields := rule.Fields()
+		text, err := json.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := Standard()
+		if wrong := read.Set(text); len(wrong) > 0 || !reflect.DeepEqual(read, rule) {
+			t.Errorf("with another %s it is written as %s and read as\n%+v, %v; was\n%+v", name, text, read, wrong,
+				rule)
+		}
+		chosen := map[string]any{}
+		for name, value := range fields.Chosen() {
+			chosen[name] = value
+		}
+		if text, err = json.Marshal(chosen); err != nil {
+			t.Fatal(err)
+		}
+		read = Standard()
+		if wrong := read.Set(text); len(wrong) > 0 || !reflect.DeepEqual(read, rule) {
+			t.Errorf("what is chosen of it is %s and read as\n%+v, %v; was\n%+v", text, read, wrong, rule)
+		}
+	}
+}
+
+func TestAPatchDropsWhatALimitCanNoLongerHave(t *testing.T) {
+	t.Parallel()
+	quota := Standard()
+	quota.Algorithm, quota.Burst, quota.NotifyAt = FixedWindow, 5, []int{80}
+	quota.Window = Window{Calendar: CalendarMonth, Zone: "Europe/Berlin", StartDay: 3}
+	pace := Standard()
+	pace.RatePerSecond, pace.Burst, pace.RefillInterval = 1, 5, time.Second
+	pace.Adapt = Adapt{Backend: "search", FloorPercent: 20, P99: time.Second}
+	for name, test := range map[string]struct {
+		from        Rule
+		patch, want string
+	}{
+		"nothing":                       {quota, `{}`, `{}`},
+		"a window of the same calendar": {quota, `{"window": "month"}`, `{}`},
+		"another unit keeps the zone": {
+			quota, `{"window": "day"}`, `{"window": "day", "window_start_day": null}`,
+		},
+		"a length has no zone": {
+			quota, `{"window": "60s"}`, `{"window": "1m", "window_zone": null, "window_start_day": null}`,
+		},
+		"a zone that is given too": {
+			quota, `{"window": "week", "window_zone": "UTC", "window_start_day": 2}`,
+			`{"window": "week", "window_zone": "UTC", "window_start_day": 2}`,
+		},
+		"another algorithm": {
+			quota, `{"algorithm": "leaky_bucket", "rate_per_second": 2}`,
+			`{"algorithm": "leaky_bucket", "rate_per_second": 2, "window": null, "window_zone": null,
+				"window_start_day": null, "notify_at": []}`,
+		},
+		"a queue keeps how it adapts": {
+			pace, `{"algorithm": "leaky_bucket"}`, `{"algorithm": "leaky_bucket", "refill_interval": null}`,
+		},
+		"a block": {
+			pace, `{"action": "block"}`,
+			`{"action": "block", "rate_per_second": 0, "burst_capacity": 0, "refill_interval": null, "adapt": null}`,
+		},
+		"another target replaces both": {
+			pace, `{"adapt": {"backend": "search", "floor_percent": 20, "error_percent": 1}}`,
+			`{"adapt": {"backend": "search", "floor_percent": 20, "p99_ms": null, "error_percent": 1}}`,
+		},
+		"other names": {pace, `{"key_pattern": "global", "rule_id": 7}`, `{}`},
+	} {
+		got, want := test.from, test.from
+		if wrong := got.Patch([]byte(test.patch)); len(wrong) > 0 {
+			t.Errorf("%s: %v", name, wrong)
+		}
+		if wrong := want.Set([]byte(test.want)); len(wrong) > 0 {
+			t.Fatal(wrong)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got\n%+v, want\n%+v", name, got, want)
+		}
+	}
+}
+
+func TestValuesThatCannotBeReadAreToldByName(t *testing.T) {
+	t.Parallel()
+	for patch, want := range map[string]string{
+		`{"burst_capacity": 1.5, "window_start_day": "1"}`: "burst_capacity: must be a whole number; " +
+			"window_start_day: must be a whole number",
+		`{"expires_at": "2027-02-30T00:00:00Z"}`:        "expires_at: must be a time such as 2027-01-31T00:00:00Z",
+		`{"expires_at": "0001-01-01T00:00:00Z"}`:        "expires_at: must be in the future, or null for never",
+		`{"expires_at": null, "expires_in_seconds": 5}`: "expires_in_seconds: must be left out beside expires_at",
+		`{"refill_interval": "soon"}`: `refill_interval: must be a duration such as 30s, 5m or 24h, at most 744h, ` +
+			`got "soon"`,
+		`{"lease": "sometimes"}`: `lease: must be auto or never, got "sometimes"`,
+		`[]`:                     "change: must be a JSON object",
+	} {
+		rule := Standard()
+		if wrong := rule.Patch([]byte(patch)); wrong.Error() != want {
+			t.Errorf("%s: %s, want %s", patch, wrong, want)
+		}
+	}
+}

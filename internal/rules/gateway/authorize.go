@@ -1,0 +1,347 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Authorize is the mapping for proxies that call /v1/authorize. Every field is optional. Without any, a request has no
+// user, the tenant's plan, a cost of 1, the path and method of X-Forwarded-Uri and X-Forwarded-Method, and the last
+// address of X-Forwarded-For.
+type Authorize struct {
+	// JWT verifies the tokens whose claims are read.
+	JWT        *JWT              `json:"jwt,omitempty"`
+	User       *User             `json:"user,omitempty"`
+	Plan       *Source           `json:"plan,omitempty"`
+	Cost       *Cost             `json:"cost,omitempty"`
+	Endpoint   *Endpoint         `json:"endpoint,omitempty"`
+	Address    *Address          `json:"address,omitempty"`
+	Attributes map[string]Source `json:"attributes,omitempty"`
+}
+
+// Source is where a value comes from: a header, or a claim of the verified token. A nested claim is written with a dot:
+// org.plan.
+type Source struct {
+	Header string `json:"header,omitempty"`
+	Claim  string `json:"claim,omitempty"`
+}
+
+// User is the source of the user id.
+type User struct {
+	Header string `json:"header,omitempty"`
+	Claim  string `json:"claim,omitempty"`
+	// Plain keeps a header's value. Otherwise the user id is its hash: see HashUser.
+	Plain bool `json:"plain,omitempty"`
+}
+
+// Cost is the source of the cost: a header, or a parameter of the visitor's query. Visitors write the query, so its
+// cost is at least the default, and the largest of several counts.
+type Cost struct {
+	Header string `json:"header,omitempty"`
+	Query  string `json:"query,omitempty"`
+	// Default is the cost in tokens of a request without one; nil is 1.
+	Default *float64 `json:"default,omitempty"`
+}
+
+// Endpoint determines a request's endpoint: its normalized path, or the template that the path matches.
+//
+// Visitors choose the spelling of a path, and /orders, //orders, /x/../orders and /%6Frders must not be four endpoints.
+// As in RFC 3986 section 6.2.2 and in nginx, escapes of letters, digits, - . _ and ~ are decoded, other bytes become
+// upper-case escapes, slashes are merged and dot segments resolved. Case and a trailing slash stay.
+type Endpoint struct {
+	// Header carries the URI; "" is X-Forwarded-Uri.
+	Header string `json:"header,omitempty"`
+	// MethodHeader carries the method; "" is X-Forwarded-Method.
+	MethodHeader string `json:"method_header,omitempty"`
+	// Templates merge paths into one endpoint: /orders/{id} is the endpoint of /orders/123. A last segment * matches
+	// everything below. If several match, the one with the leftmost literal segments wins.
+	Templates []string `json:"templates,omitempty"`
+}
+
+// Address is the source of the visitor's address.
+type Address struct {
+	// Header lists the addresses; "" is X-Forwarded-For.
+	Header string `json:"header,omitempty"`
+	// TrustedHops is the number of proxies between the visitor and the gateway. Each of them appends its client's
+	// address, so the visitor's is this far before the last; 0 is the last.
+	TrustedHops int `json:"trusted_hops,omitempty"`
+}
+
+// JWT verifies tokens: the signature by one of the keys, the expiry, and the issuer and audience if set.
+type JWT struct {
+	// Header carries the token, after "Bearer " or alone; "" is Authorization.
+	Header string `json:"header,omitempty"`
+	// JWKSURL is the address of the issuer's keys. JWKS is the alternative: the keys themselves, as JSON.
+	JWKSURL  string `json:"jwks_url,omitempty"`
+	JWKS     string `json:"jwks,omitempty"`
+	Issuer   string `json:"issuer,omitempty"`
+	Audience string `json:"audience,omitempty"`
+	// Optional allows requests without a valid token, then without claims. Otherwise they get 401.
+	Optional bool `json:"optional,omitempty"`
+}
+
+// SameKeys reports whether two JWTs use the same source of keys.
+func (j *JWT) SameKeys(other *JWT) bool { return j.JWKSURL == other.JWKSURL && j.JWKS == other.JWKS }
+
+func (j *JWT) header() string {
+	if j.Header == "" {
+		return "Authorization"
+	}
+	return j.Header
+}
+
+// The bounds of a mapping; texts in bytes.
+const (
+	maxDocument       = 64 << 10
+	maxHeaderName     = 64
+	maxClaim          = 256
+	maxText           = 512
+	maxJWKS           = 32 << 10
+	maxKeys           = 20
+	maxAttributes     = 16
+	maxTrustedHops    = 16
+	maxTemplates      = 200
+	maxTemplate       = 256
+	maxTemplateDepth  = 16
+	token             = 1_000_000 // millionths
+	maxCost           = 1_000_000_000
+	defaultEndpoint   = "X-Forwarded-Uri"
+	defaultMethod     = "X-Forwarded-Method"
+	defaultAddress    = "X-Forwarded-For"
+	keyHeader         = "X-Sluice-Key"
+	mustBeHeader      = "must be the name of a header, such as X-User-Id"
+	mustBeOneOfSource = "must have either a header or a claim"
+)
+
+// ParseAuthorize reads a stored document. A field that only a newer process knows is an error, because ignoring it
+// would change the meaning.
+func ParseAuthorize(document string) (*Authorize, error) {
+	a := new(Authorize)
+	decoder := json.NewDecoder(strings.NewReader(document))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(a); err != nil {
+		return nil, fmt.Errorf("read the mapping: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("read the mapping: unexpected text after the JSON object")
+	}
+	if wrong := a.Validate(); len(wrong) > 0 {
+		return nil, fmt.Errorf("read the mapping: %w", wrong)
+	}
+	return a, nil
+}
+
+// Document returns the mapping as stored.
+func (a *Authorize) Document() string {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(a) // a validated mapping is always valid JSON
+	return strings.TrimSpace(b.String())
+}
+
+// Validate returns all mistakes in a mapping. Nested fields are separated by dots: jwt.jwks_url.
+func (a *Authorize) Validate() rules.FieldErrors {
+	var e rules.FieldErrors
+	if a.JWT != nil {
+		a.JWT.validate(&e)
+	}
+	claim := func(field, name string) {
+		switch {
+		case name == "":
+		case len(name) > maxClaim || !utf8.ValidString(name) || strings.Contains(name, "\x00"):
+			e.Add(field, fmt.Sprintf("must be the name of a claim, of at most %d bytes", maxClaim))
+		case a.JWT == nil:
+			e.Add(field, "needs jwt: only claims of verified tokens are read")
+		}
+	}
+	source := func(field string, s Source) {
+		if (s.Header == "") == (s.Claim == "") {
+			e.Add(field, mustBeOneOfSource)
+		}
+		e.Add(field+".header", wrongHeader(s.Header))
+		claim(field+".claim", s.Claim)
+	}
+	if u := a.User; u != nil {
+		source("user", Source{u.Header, u.Claim})
+		switch {
+		case u.Plain && u.Header == "":
+			e.Add("user.plain", "is for a header: claims are always kept as they are")
+		case u.Plain && slices.Contains([]string{"Authorization", "Cookie"}, http.CanonicalHeaderKey(u.Header)):
+			e.Add("user.plain", "must be false: this header carries secrets, which would be stored")
+		}
+	}
+	if a.Plan != nil {
+		source("plan", *a.Plan)
+	}
+	if a.Cost != nil {
+		a.Cost.validate(&e)
+	}
+	if a.Endpoint != nil {
+		e.Add("endpoint.header", wrongHeader(a.Endpoint.Header))
+		e.Add("endpoint.method_header", wrongHeader(a.Endpoint.MethodHeader))
+		a.Endpoint.validateTemplates(&e)
+	}
+	if a.Address != nil {
+		e.Add("address.header", wrongHeader(a.Address.Header))
+		if hops := a.Address.TrustedHops; hops < 0 || hops > maxTrustedHops {
+			e.Add("address.trusted_hops", fmt.Sprintf("must be from 0 to %d, got %d", maxTrustedHops, hops))
+		}
+	}
+	if len(a.Attributes) > maxAttributes {
+		e.Add("attributes", fmt.Sprintf("must be at most %d, got %d", maxAttributes, len(a.Attributes)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Attributes)) {
+		if !rules.IsAttributeName(name) {
+			e.Add("attributes", fmt.Sprintf(
+				"has %q, which is no attribute's name: 1 to %d letters, digits, '_', '.' and '-'",
+				name, rules.MaxAttributeNameLength))
+			continue
+		}
+		source("attributes."+name, a.Attributes[name])
+	}
+	if len(e) == 0 && len(a.Document()) > maxDocument {
+		e.Add("", fmt.Sprintf("must be at most %d bytes of JSON", maxDocument))
+	}
+	return e
+}
+
+func wrongHeader(name string) string {
+	switch {
+	case len(name) > maxHeaderName || !rules.IsToken(name):
+		return fmt.Sprintf("%s, of at most %d bytes", mustBeHeader, maxHeaderName)
+	case http.CanonicalHeaderKey(name) == keyHeader:
+		return "must not be " + keyHeader + ", which carries the gateway's own key"
+	}
+	return ""
+}
+
+func (c *Cost) validate(e *rules.FieldErrors) {
+	if c.Header != "" && c.Query != "" {
+		e.Add("cost", "must have a header or a query parameter, not both")
+	}
+	e.Add("cost.header", wrongHeader(c.Header))
+	if len(c.Query) > maxHeaderName || !utf8.ValidString(c.Query) || strings.Contains(c.Query, "\x00") {
+		e.Add("cost.query", fmt.Sprintf("must be the name of a query parameter, of at most %d bytes", maxHeaderName))
+	}
+	if c.Default != nil {
+		millionths := *c.Default * token
+		if !(*c.Default >= 0 && *c.Default <= maxCost) || math.Abs(millionths-math.Round(millionths)) > 1e-3 {
+			e.Add("cost.default", fmt.Sprintf("must be from 0 to %d, with at most 6 decimals", maxCost))
+		}
+	}
+}
+
+func (j *JWT) validate(e *rules.FieldErrors) {
+	e.Add("jwt.header", wrongHeader(j.Header))
+	for _, f := range []struct{ name, text string }{{"issuer", j.Issuer}, {"audience", j.Audience}} {
+		if len(f.text) > maxText || !utf8.ValidString(f.text) || strings.Contains(f.text, "\x00") {
+			e.Add("jwt."+f.name, fmt.Sprintf("must be text of at most %d bytes", maxText))
+		}
+	}
+	switch {
+	case (j.JWKSURL == "") == (j.JWKS == ""):
+		e.Add("jwt", "must have either jwks_url or jwks, the keys that tokens are verified with")
+	case j.JWKSURL != "":
+		target, err := url.Parse(j.JWKSURL)
+		if err != nil || len(j.JWKSURL) > maxText*4 || target.Scheme != "https" && target.Scheme != "http" ||
+			target.Hostname() == "" || target.User != nil {
+			e.Add("jwt.jwks_url", "must be a URL such as https://id.example.com/.well-known/jwks.json, without a "+
+				"password")
+		}
+	default:
+		e.Add("jwt.jwks", wrongKeys(j.JWKS))
+	}
+}
+
+// wrongKeys accepts public keys only: everybody who may read the mapping would see a private key, and could sign with
+// an HMAC key.
+func wrongKeys(text string) string {
+	var set struct {
+		Keys []map[string]any `json:"keys"`
+	}
+	const must = `must be a JSON Web Key Set: {"keys":[…]}`
+	if len(text) > maxJWKS {
+		return fmt.Sprintf("must be at most %d bytes long", maxJWKS)
+	}
+	if err := json.Unmarshal([]byte(text), &set); err != nil {
+		return must + ": " + err.Error()
+	}
+	if len(set.Keys) == 0 || len(set.Keys) > maxKeys {
+		return fmt.Sprintf("%s with 1 to %d keys", must, maxKeys)
+	}
+	for i, key := range set.Keys {
+		switch kind := key["kty"]; {
+		case key["d"] != nil || key["k"] != nil:
+			return fmt.Sprintf("must have public keys only, and key %d is secret: replace it everywhere, and put in "+
+				"its public half", i)
+		case kind != "RSA" && kind != "EC" && kind != "OKP":
+			return fmt.Sprintf("must have keys with the kty RSA, EC or OKP, and key %d has %v", i, kind)
+		}
+	}
+	return ""
+}
+
+// Compile returns the mapping of a valid document, which must not change afterwards.
+func (a *Authorize) Compile() *Mapping {
+	m := &Mapping{document: *a, endpoint: defaultEndpoint, method: defaultMethod, address: defaultAddress, cost: token}
+	canonical := func(to *string, name string) {
+		if name != "" {
+			*to = http.CanonicalHeaderKey(name)
+		}
+	}
+	if a.JWT != nil {
+		jwt := *a.JWT
+		canonical(&jwt.Header, jwt.Header)
+		m.document.JWT = &jwt
+	}
+	claims := map[string]bool{}
+	read := func(s Source) Source {
+		canonical(&s.Header, s.Header)
+		if s.Claim != "" {
+			claims[s.Claim] = true
+		}
+		return s
+	}
+	if a.User != nil {
+		source := read(Source{a.User.Header, a.User.Claim})
+		m.document.User = &User{Header: source.Header, Claim: source.Claim, Plain: a.User.Plain}
+	}
+	if a.Plan != nil {
+		source := read(*a.Plan)
+		m.document.Plan = &source
+	}
+	if a.Cost != nil {
+		cost := *a.Cost
+		canonical(&cost.Header, cost.Header)
+		m.document.Cost = &cost
+		if cost.Default != nil {
+			m.cost = int64(math.Round(*cost.Default * token))
+		}
+	}
+	if a.Endpoint != nil {
+		canonical(&m.endpoint, a.Endpoint.Header)
+		canonical(&m.method, a.Endpoint.MethodHeader)
+		m.templates = compileTemplates(a.Endpoint.Templates)
+	}
+	if a.Address != nil {
+		canonical(&m.address, a.Address.Header)
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Attributes)) {
+		m.attributes = append(m.attributes, attribute{name, read(a.Attributes[name])})
+	}
+	m.claims = slices.Sorted(maps.Keys(claims))
+	return m
+}

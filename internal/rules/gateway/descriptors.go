@@ -1,0 +1,402 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Descriptors is the mapping for proxies that use Envoy's rate limit protocol. Every field is optional. Without any,
+// the tenant answers the domain that equals its slug, and DefaultKeys fill the fields of a check.
+type Descriptors struct {
+	// Keys maps the keys of descriptor entries to fields of the check: user_id, endpoint, method, plan or ip. The first
+	// entry for a field wins. Nil means DefaultKeys.
+	Keys map[string]string `json:"keys,omitempty"`
+	// Domains are the domains of the tenant besides its slug, with their templates.
+	Domains map[string]Domain `json:"domains,omitempty"`
+}
+
+// Domain determines the names of a domain's descriptors.
+type Domain struct {
+	// Templates name descriptors. A template is a list of steps, one for each entry of a matching descriptor: a key,
+	// key=value, or key=value with stars for any text. For each entry the exact key=value wins, then the first matching
+	// star in the order of the templates, then the key alone; there is no backtracking. In a domain with templates, a
+	// descriptor that matches none has no name.
+	Templates [][]string `json:"templates,omitempty"`
+	// Replaces lists, by the name of a template, the templates that it replaces: in a request with a descriptor of the
+	// first, descriptors of the others lose their name. Names are those of TemplateName.
+	Replaces map[string][]string `json:"replaces,omitempty"`
+}
+
+// DefaultKeys maps keys to fields for a mapping without Keys.
+var DefaultKeys = map[string]string{
+	"user_id": fieldUser, "endpoint": fieldEndpoint, "path": fieldEndpoint, "method": fieldMethod, "plan": fieldPlan,
+	"ip": fieldIP, "remote_address": fieldIP,
+}
+
+const (
+	fieldUser     = "user_id"
+	fieldEndpoint = "endpoint"
+	fieldMethod   = "method"
+	fieldPlan     = "plan"
+	fieldIP       = "ip"
+)
+
+// The attributes of every descriptor: its domain, and its name. The name is the matching template, or the keys of its
+// entries, joined with commas.
+const (
+	DomainAttribute     = "domain"
+	DescriptorAttribute = "descriptor"
+)
+
+const (
+	maxDomains   = 100
+	maxSteps     = 16
+	maxFieldKeys = 64
+	// MaxDescriptorTemplates bounds the templates of all domains of a tenant together.
+	MaxDescriptorTemplates = 1000
+)
+
+// Entry is a key and value of a descriptor.
+type Entry struct{ Key, Value string }
+
+// DescriptorMapping is a compiled, immutable Descriptors.
+type DescriptorMapping struct {
+	document Descriptors
+	keys     map[string]string
+	domains  map[string]*domain
+}
+
+type domain struct {
+	templates *step               // nil without templates
+	replaces  map[string][]string // names of descriptors
+}
+
+// DefaultDescriptors is the mapping of a tenant without one.
+var DefaultDescriptors = new(Descriptors).Compile()
+
+// ParseDescriptors reads a stored document; see ParseAuthorize.
+func ParseDescriptors(document string) (*Descriptors, error) {
+	d := new(Descriptors)
+	decoder := json.NewDecoder(strings.NewReader(document))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(d); err != nil {
+		return nil, fmt.Errorf("read the mapping: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("read the mapping: unexpected text after the JSON object")
+	}
+	if wrong := d.Validate(); len(wrong) > 0 {
+		return nil, fmt.Errorf("read the mapping: %w", wrong)
+	}
+	return d, nil
+}
+
+// Document returns the mapping as stored.
+func (d *Descriptors) Document() string {
+	text, _ := json.Marshal(d) // strings and maps of strings always marshal
+	return string(text)
+}
+
+// Validate returns all mistakes in a mapping. Nested fields are separated by dots.
+func (d *Descriptors) Validate() rules.FieldErrors {
+	var errs rules.FieldErrors
+	if len(d.Keys) > maxFieldKeys {
+		errs.Add("keys", fmt.Sprintf("must be at most %d", maxFieldKeys))
+	}
+	for _, key := range slices.Sorted(maps.Keys(d.Keys)) {
+		errs.Add("keys", wrongText(key, maxText))
+		errs.Add("keys."+key, rules.WrongChoice(d.Keys[key], fieldUser, fieldEndpoint, fieldMethod, fieldPlan, fieldIP))
+	}
+	if len(d.Domains) > maxDomains {
+		errs.Add("domains", fmt.Sprintf("must be at most %d", maxDomains))
+	}
+	templates := 0
+	for _, name := range slices.Sorted(maps.Keys(d.Domains)) {
+		errs.Add("domains", wrongText(name, rules.MaxAttributeValueLength))
+		seen := map[string]bool{}
+		for i, template := range d.Domains[name].Templates {
+			at := "domains." + name + ".templates." + strconv.Itoa(i)
+			templates++
+			switch text := TemplateName(template); {
+			case len(template) == 0 || len(template) > maxSteps:
+				errs.Add(at, fmt.Sprintf("must have 1 to %d steps", maxSteps))
+			case seen[text]:
+				errs.Add(at, "stands there twice")
+			default:
+				seen[text] = true
+			}
+			for _, s := range template {
+				errs.Add(at, wrongText(s, maxText))
+				if strings.HasPrefix(s, "=") {
+					errs.Add(at, "must have a key in each step")
+				}
+			}
+		}
+		d.Domains[name].validateReplaces(&errs, "domains."+name+".replaces", seen)
+	}
+	if templates > MaxDescriptorTemplates {
+		errs.Add("domains", fmt.Sprintf("must have at most %d templates", MaxDescriptorTemplates))
+	}
+	if len(d.Document()) > maxDocument {
+		errs.Add("domains", fmt.Sprintf("must take at most %d KiB", maxDocument>>10))
+	}
+	return errs
+}
+
+func wrongText(text string, longest int) string {
+	switch {
+	case text == "":
+		return "must not be empty"
+	case len(text) > longest:
+		return fmt.Sprintf("must have at most %d bytes", longest)
+	case !isPlain(text):
+		return "must be UTF-8 without NUL"
+	}
+	return ""
+}
+
+func isPlain(text string) bool { return utf8.ValidString(text) && !strings.Contains(text, "\x00") }
+
+// step is a node of the tree of templates.
+type step struct {
+	name  string // of the template that ends here, or ""
+	exact map[Entry]*step
+	stars []star
+	keys  map[string]*step
+}
+
+type star struct {
+	key   string
+	parts []string // the value, split at its stars
+	text  string
+	next  *step
+}
+
+func newStep() *step { return &step{exact: map[Entry]*step{}, keys: map[string]*step{}} }
+
+// Compile returns the mapping of a valid document.
+func (d *Descriptors) Compile() *DescriptorMapping {
+	m := &DescriptorMapping{document: *d, keys: d.Keys, domains: map[string]*domain{}}
+	if m.keys == nil {
+		m.keys = DefaultKeys
+	}
+	for name, document := range d.Domains {
+		root := newStep()
+		for _, template := range document.Templates {
+			at := root
+			for _, s := range template {
+				at = at.add(s)
+			}
+			at.name = shortName(TemplateName(template))
+		}
+		if len(document.Templates) == 0 {
+			root = nil
+		}
+		m.domains[name] = &domain{root, document.compileReplaces()}
+	}
+	return m
+}
+
+func shortName(name string) string { return Shorten(name, rules.MaxAttributeValueLength) }
+
+// add returns the child for a template's step, and creates it if needed.
+func (s *step) add(text string) *step {
+	key, value, hasValue := strings.Cut(text, "=")
+	if !hasValue {
+		return orNew(s.keys, key)
+	}
+	if !strings.Contains(value, "*") {
+		return orNew(s.exact, Entry{key, value})
+	}
+	for i := range s.stars {
+		if s.stars[i].text == text {
+			return s.stars[i].next
+		}
+	}
+	next := newStep()
+	s.stars = append(s.stars, star{key, strings.Split(value, "*"), text, next})
+	return next
+}
+
+func orNew[K comparable](steps map[K]*step, key K) *step {
+	if steps[key] == nil {
+		steps[key] = newStep()
+	}
+	return steps[key]
+}
+
+// after returns the child that matches an entry, or nil.
+func (s *step) after(e Entry) *step {
+	if next := s.exact[e]; next != nil {
+		return next
+	}
+	for i := range s.stars {
+		if s.stars[i].key == e.Key && s.stars[i].fits(e.Value) {
+			return s.stars[i].next
+		}
+	}
+	return s.keys[e.Key]
+}
+
+// fits matches the text from left to right; the first part must be its beginning and the last its end.
+func (s *star) fits(text string) bool {
+	last := len(s.parts) - 1
+	rest, ok := strings.CutPrefix(text, s.parts[0])
+	for _, part := range s.parts[1:last] {
+		var found bool
+		_, rest, found = strings.Cut(rest, part)
+		ok = ok && found
+	}
+	return ok && strings.HasSuffix(rest, s.parts[last])
+}
+
+// Document returns the document of the mapping. Do not modify it.
+func (m *DescriptorMapping) Document() *Descriptors { return &m.document }
+
+// Answers reports whether a tenant with the slug answers a domain.
+func (m *DescriptorMapping) Answers(slug, domain string) bool {
+	_, named := m.domains[domain]
+	return named || domain == slug
+}
+
+// AddedAttributes is the number of attributes that Check adds to those of the entries.
+const AddedAttributes = 2
+
+// Check turns a descriptor into a request. Every entry becomes an attribute; those in Keys also fill a field. A
+// repeated attribute gets the suffix .2, .3 and so on. A text that is too long, not UTF-8 or contains NUL is replaced
+// by its hash: as an error, a visitor could provoke it, and proxies allow on errors. An invalid address is left out. At
+// most len(entries) + AddedAttributes attributes are appended to memory, which may be nil.
+func (m *DescriptorMapping) Check(domain string, entries []Entry, memory []rules.Attribute) (r rules.Request) {
+	r.Attributes = memory
+	add := func(name, value string) {
+		r.Attributes = append(r.Attributes,
+			rules.Attribute{Name: name, Value: Shorten(value, rules.MaxAttributeValueLength)})
+	}
+	add(DomainAttribute, domain)
+	if name := m.name(domain, entries); name != "" {
+		add(DescriptorAttribute, name)
+	}
+	for _, e := range entries {
+		switch m.keys[e.Key] {
+		case fieldUser:
+			fill(&r.UserID, e.Value, rules.MaxUserIDLength)
+		case fieldEndpoint:
+			fill(&r.Endpoint, e.Value, maxEndpoint)
+		case fieldMethod:
+			fill(&r.Method, e.Value, maxMethod)
+		case fieldPlan:
+			fill(&r.Plan, e.Value, maxPlan)
+		case fieldIP:
+			if !r.IP.IsValid() {
+				r.IP = parseAddress(e.Value)
+			}
+		}
+		add(freeName(r.Attributes, AttributeName(e.Key)), e.Value)
+	}
+	return r
+}
+
+func fill(field *string, value string, longest int) {
+	if *field == "" {
+		*field = Shorten(value, longest)
+	}
+}
+
+func (m *DescriptorMapping) name(domain string, entries []Entry) string {
+	var at *step
+	if d := m.domains[domain]; d != nil {
+		at = d.templates
+	}
+	if at == nil {
+		if len(entries) == 1 && !strings.ContainsAny(entries[0].Key, `,\`) {
+			return entries[0].Key
+		}
+		keys := make([]string, len(entries))
+		for i := range entries {
+			keys[i] = entries[i].Key
+		}
+		return TemplateName(keys)
+	}
+	for _, e := range entries {
+		if at = at.after(e); at == nil {
+			return ""
+		}
+	}
+	return at.name
+}
+
+// TemplateName joins the steps of a template, or the keys of a descriptor. Different lists have different names.
+func TemplateName(steps []string) string {
+	var b strings.Builder
+	for i, s := range steps {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if strings.ContainsAny(s, `,\`) {
+			s = strings.NewReplacer(`\`, `\\`, `,`, `\,`).Replace(s)
+		}
+		b.WriteString(s)
+	}
+	return b.String()
+}
+
+// Shorten returns a text that fits a field of a check, otherwise "sha256-" and its SHA-256 in unpadded base64url.
+func Shorten(text string, longest int) string {
+	if len(text) <= longest && isPlain(text) {
+		return text
+	}
+	sum := sha256.Sum256([]byte(text))
+	return "sha256-" + base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// AttributeName returns the attribute's name for a key; invalid characters become _.
+func AttributeName(key string) string {
+	if rules.IsAttributeName(key) {
+		return key
+	}
+	name := strings.Map(func(c rune) rune {
+		if c < utf8.RuneSelf && rules.IsAttributeName(string(c)) {
+			return c
+		}
+		return '_'
+	}, key)
+	if name == "" {
+		name = "_"
+	}
+	return Shorten(name, rules.MaxAttributeNameLength)
+}
+
+// AttributeNames returns the names of the attributes of a descriptor with these keys.
+func AttributeNames(keys []string) (names []string) {
+	taken := []rules.Attribute{{Name: DomainAttribute}, {Name: DescriptorAttribute}}
+	for _, key := range keys {
+		name := freeName(taken, AttributeName(key))
+		taken, names = append(taken, rules.Attribute{Name: name}), append(names, name)
+	}
+	return names
+}
+
+// freeName returns a name that is not taken. DescriptorAttribute counts as taken, so that an entry cannot name a
+// nameless descriptor.
+func freeName(taken []rules.Attribute, name string) string {
+	isTaken := func(name string) bool {
+		return name == DescriptorAttribute ||
+			slices.ContainsFunc(taken, func(a rules.Attribute) bool { return a.Name == name })
+	}
+	free := name
+	for n := 2; isTaken(free); n++ {
+		free = name[:min(len(name), rules.MaxAttributeNameLength-3)] + "." + strconv.Itoa(n)
+	}
+	return free
+}

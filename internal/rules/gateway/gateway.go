@@ -1,0 +1,266 @@
+// Package gateway turns a proxy's request into a check: user, endpoint, address, attributes and cost, by the tenant's
+// mapping. ParseAuthorize and ParseDescriptors read the stored documents (rules.Gateway), Validate checks them, and
+// Compile makes the mappings of a snapshot.
+//
+// Visitors can send any header. A mapping therefore reads only the headers that it names, refuses an identity header
+// that occurs twice, and counts X-Forwarded-For from the end that the proxies write. The proxy must set or remove each
+// named header, as the examples in deploy/examples do.
+//
+// Applying a mapping costs a few hash lookups and no input or output. Tokens are verified before: see Mapping.Token and
+// Claims.
+package gateway
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Mapping is a compiled, immutable document.
+type Mapping struct {
+	document   Authorize
+	endpoint   string // header of the request's URI
+	method     string // header of the method
+	address    string // header of the addresses
+	cost       int64  // the default, in millionths
+	templates  templates
+	attributes []attribute // sorted by name
+	claims     []string    // the names of all claims that are read
+}
+
+type attribute struct {
+	name   string
+	source Source
+}
+
+// Default is the mapping of a tenant without one.
+var Default = new(Authorize).Compile()
+
+// Request is the proxy's request to us.
+type Request struct {
+	Headers Headers
+	// Method and Query belong to the proxy's request.
+	Method, Query string
+	// Below is the undecoded path below our address. Envoy appends the path of the visitor's request there, and keeps
+	// its method and query. "" for proxies that send headers instead.
+	Below string
+}
+
+// Headers are the headers of a Request. Names are in canonical form: X-User-Id.
+type Headers interface {
+	// Values returns the values of all lines of a header.
+	Values(name string) [][]byte
+}
+
+// Claims are the verified claims that the mapping reads, as text. A claim that is neither text nor a whole number is
+// missing.
+type Claims map[string]string
+
+// Check is the check that a request stands for.
+type Check struct {
+	rules.Request
+	// Cost is in millionths of a token.
+	Cost int64
+}
+
+// Error explains why a request is not a valid check, to the visitor, who may have caused the error.
+type Error struct{ Detail string }
+
+// Error returns the detail.
+func (e *Error) Error() string { return e.Detail }
+
+// ErrNoKeys means that the issuer's keys are not loaded yet, so that its tokens cannot be verified.
+var ErrNoKeys = errors.New("the issuer's keys are not loaded")
+
+func refuse(parts ...string) error { return &Error{strings.Join(parts, "")} }
+
+// Document returns the document of the mapping. Do not modify it.
+func (m *Mapping) Document() *Authorize { return &m.document }
+
+// JWT returns how tokens are verified, or nil if none are read. A changed document has a new pointer, so the pointer
+// identifies the version.
+func (m *Mapping) JWT() *JWT { return m.document.JWT }
+
+// ClaimNames lists the claims that the mapping reads.
+func (m *Mapping) ClaimNames() []string { return m.claims }
+
+// Token returns the token of a request, or "", also if its header has several lines.
+func (m *Mapping) Token(r *Request) string {
+	lines := r.Headers.Values(m.document.JWT.header())
+	if len(lines) != 1 {
+		return ""
+	}
+	const scheme = "bearer "
+	value := bytes.TrimSpace(lines[0])
+	if len(value) > len(scheme) && bytes.EqualFold(value[:len(scheme)], []byte(scheme)) {
+		return string(bytes.TrimSpace(value[len(scheme):]))
+	}
+	if m.document.JWT.header() == "Authorization" {
+		return "" // another scheme, such as Basic
+	}
+	return string(value)
+}
+
+// Check turns a request into a check. The error is an *Error.
+func (m *Mapping) Check(r *Request, claims Claims) (c Check, err error) {
+	if c.UserID, err = m.user(r, claims); err != nil {
+		return c, err
+	}
+	if plan := m.document.Plan; plan != nil {
+		if c.Plan, err = plan.value(r, claims, maxPlan); err != nil {
+			return c, err
+		}
+	}
+	var query string
+	if c.Endpoint, c.Method, query, err = m.target(r); err != nil {
+		return c, err
+	}
+	if c.Cost, err = m.costOf(r, query); err != nil {
+		return c, err
+	}
+	hops := 0
+	if m.document.Address != nil {
+		hops = m.document.Address.TrustedHops
+	}
+	c.IP = visitor(r.Headers.Values(m.address), hops)
+	for i := range m.attributes {
+		value, err := m.attributes[i].source.value(r, claims, rules.MaxAttributeValueLength)
+		if err != nil {
+			return c, err
+		}
+		if value != "" {
+			c.Attributes = append(c.Attributes, rules.Attribute{Name: m.attributes[i].name, Value: value})
+		}
+	}
+	return c, nil
+}
+
+const maxPlan = 256
+
+func (m *Mapping) user(r *Request, claims Claims) (string, error) {
+	user := m.document.User
+	if user == nil {
+		return "", nil
+	}
+	if user.Header == "" || user.Plain {
+		return Source{user.Header, user.Claim}.value(r, claims, rules.MaxUserIDLength)
+	}
+	value, err := one(r, user.Header)
+	if err != nil || len(value) == 0 {
+		return "", err
+	}
+	return HashUser(value), nil
+}
+
+// HashUser returns "sha256-" and the SHA-256 of the value in unpadded base64url. The value may be a customer's API key,
+// which Redis and the database must not store.
+func HashUser(value []byte) string {
+	sum := sha256.Sum256(value)
+	return "sha256-" + base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// value returns the value of the source, or "".
+func (s Source) value(r *Request, claims Claims, longest int) (string, error) {
+	what, text := "The claim "+s.Claim, claims[s.Claim]
+	if s.Header != "" {
+		value, err := one(r, s.Header)
+		if err != nil {
+			return "", err
+		}
+		what, text = "The header "+s.Header, string(value)
+	}
+	switch {
+	case len(text) > longest:
+		return "", refuse(what, " has more than ", strconv.Itoa(longest), " bytes.")
+	case !utf8.ValidString(text) || strings.Contains(text, "\x00"):
+		return "", refuse(what, " is not UTF-8 without NUL.")
+	}
+	return text, nil
+}
+
+// one refuses a repeated header, because one of the values may not be the proxy's.
+func one(r *Request, header string) ([]byte, error) {
+	switch lines := r.Headers.Values(header); len(lines) {
+	case 0:
+		return nil, nil
+	case 1:
+		return bytes.TrimSpace(lines[0]), nil
+	}
+	return nil, refuse("The header ", header, " came more than once.")
+}
+
+// target returns the visitor's endpoint, method and query.
+func (m *Mapping) target(r *Request) (endpoint, method, query string, err error) {
+	path, method, query := r.Below, r.Method, r.Query
+	if path == "" {
+		uri, err := one(r, m.endpoint)
+		if err != nil {
+			return "", "", "", err
+		}
+		sent, err := one(r, m.method)
+		if err != nil {
+			return "", "", "", err
+		}
+		path, query, _ = strings.Cut(string(uri), "?")
+		query, _, _ = strings.Cut(query, "#")
+		method = string(sent)
+	}
+	if !isMethod(method) {
+		return "", "", "", refuse("The method is not one of HTTP.")
+	}
+	if path == "" {
+		return "", method, query, nil
+	}
+	endpoint = m.templates.fold(cleanPath(path))
+	if len(endpoint) > maxEndpoint {
+		return "", "", "", refuse("The path has more than ", strconv.Itoa(maxEndpoint), " bytes.")
+	}
+	return endpoint, method, query, nil
+}
+
+const (
+	maxEndpoint = 1024
+	maxMethod   = 32
+)
+
+func isMethod(method string) bool {
+	return len(method) <= maxMethod && rules.IsToken(method)
+}
+
+// visitor returns the address that is hops before the last one of X-Forwarded-For. A shorter list was not written by
+// that many proxies, so it proves nothing.
+func visitor(lines [][]byte, hops int) netip.Addr {
+	for i := len(lines) - 1; i >= 0; i-- {
+		for rest, more := lines[i], true; more; hops-- {
+			entry := rest
+			if at := bytes.LastIndexByte(rest, ','); at >= 0 {
+				rest, entry = rest[:at], rest[at+1:]
+			} else {
+				more = false
+			}
+			if hops == 0 {
+				return parseAddress(string(bytes.TrimSpace(entry)))
+			}
+		}
+	}
+	return netip.Addr{}
+}
+
+// parseAddress accepts a port, and drops a zone, which only has a meaning on the proxy's machine.
+func parseAddress(text string) netip.Addr {
+	if at, err := netip.ParseAddrPort(text); err == nil {
+		return rules.PlainIP(at.Addr())
+	}
+	ip, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+	if err != nil {
+		return netip.Addr{}
+	}
+	return rules.PlainIP(ip)
+}

@@ -1,0 +1,239 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// cleanPath normalizes a path: see Endpoint.
+func cleanPath(path string) string {
+	path = withoutHost(path)
+	if isClean(path) {
+		return path
+	}
+	b := make([]byte, 0, len(path)+16)
+	if path == "" || path[0] != '/' {
+		b = append(b, '/')
+	}
+	const hex = "0123456789ABCDEF"
+	for i := 0; i < len(path); i++ {
+		c := path[i]
+		if c == '%' && i+2 < len(path) && isHex(path[i+1]) && isHex(path[i+2]) {
+			c = unhex(path[i+1])<<4 | unhex(path[i+2])
+			i += 2
+			if !isUnreserved(c) {
+				b = append(b, '%', hex[c>>4], hex[c&15])
+				continue
+			}
+		}
+		switch {
+		case c == '/' && len(b) > 0 && b[len(b)-1] == '/':
+		case isPathByte(c):
+			b = append(b, c)
+		default:
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return resolveDots(string(b))
+}
+
+// withoutHost removes scheme and host from an absolute URI.
+func withoutHost(path string) string {
+	for _, scheme := range []string{"http://", "https://"} {
+		if len(path) >= len(scheme) && strings.EqualFold(path[:len(scheme)], scheme) {
+			rest := path[len(scheme):]
+			if at := strings.IndexByte(rest, '/'); at >= 0 {
+				return rest[at:]
+			}
+			return "/"
+		}
+	}
+	path, _, _ = strings.Cut(path, "#")
+	return path
+}
+
+func isClean(path string) bool {
+	if path == "" || path[0] != '/' {
+		return false
+	}
+	for i := 1; i < len(path); i++ {
+		if c := path[i]; c == '%' || !isPathByte(c) || path[i-1] == '/' && (c == '/' || c == '.') {
+			return false
+		}
+	}
+	return true
+}
+
+func resolveDots(path string) string {
+	if !strings.Contains(path, "/.") {
+		return path
+	}
+	var kept []string
+	segments := strings.Split(path[1:], "/")
+	for i, segment := range segments {
+		last := i == len(segments)-1
+		switch segment {
+		case ".", "..":
+			if segment == ".." && len(kept) > 0 {
+				kept = kept[:len(kept)-1]
+			}
+			if last {
+				kept = append(kept, "")
+			}
+		default:
+			kept = append(kept, segment)
+		}
+	}
+	return "/" + strings.Join(kept, "/")
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+func unhex(c byte) byte {
+	switch {
+	case c <= '9':
+		return c - '0'
+	case c <= 'F':
+		return c - 'A' + 10
+	}
+	return c - 'a' + 10
+}
+
+// isUnreserved accepts unreserved of RFC 3986 section 2.3.
+func isUnreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
+}
+
+// isPathByte accepts pchar of RFC 3986 section 3.3, and slashes.
+func isPathByte(c byte) bool { return isUnreserved(c) || strings.IndexByte("/!$&'()*+,;=:@", c) >= 0 }
+
+// templates is a tree of path segments. The zero value is empty.
+type templates struct {
+	children map[string]*templates // by literal segment
+	any      *templates            // child for a placeholder
+	template string                // that ends here
+	below    string                // the template that ends here with *
+}
+
+func compileTemplates(list []string) templates {
+	var root templates
+	for _, template := range list {
+		node := &root
+		segments := strings.Split(template[1:], "/")
+		for i, segment := range segments {
+			switch {
+			case segment == "*" && i == len(segments)-1:
+				node.below = template
+				node = nil
+			case isPlaceholder(segment):
+				if node.any == nil {
+					node.any = new(templates)
+				}
+				node = node.any
+			default:
+				if node.children == nil {
+					node.children = map[string]*templates{}
+				}
+				if node.children[segment] == nil {
+					node.children[segment] = new(templates)
+				}
+				node = node.children[segment]
+			}
+		}
+		if node != nil {
+			node.template = template
+		}
+	}
+	return root
+}
+
+// fold returns the template that matches a path, or the path.
+func (t *templates) fold(path string) string {
+	if t.children == nil && t.any == nil && t.below == "" {
+		return path
+	}
+	if template := t.find(path[1:]); template != "" {
+		return template
+	}
+	return path
+}
+
+func (t *templates) find(rest string) string {
+	segment, after, more := strings.Cut(rest, "/")
+	down := func(next *templates) string {
+		if more {
+			return next.find(after)
+		}
+		return next.template
+	}
+	if next := t.children[segment]; next != nil {
+		if template := down(next); template != "" {
+			return template
+		}
+	}
+	if t.any != nil && segment != "" {
+		if template := down(t.any); template != "" {
+			return template
+		}
+	}
+	if rest != "" {
+		return t.below
+	}
+	return ""
+}
+
+func isPlaceholder(segment string) bool {
+	return len(segment) > 2 && segment[0] == '{' && segment[len(segment)-1] == '}'
+}
+
+func (e *Endpoint) validateTemplates(errs *rules.FieldErrors) {
+	if len(e.Templates) > maxTemplates {
+		errs.Add("endpoint.templates", fmt.Sprintf("must be at most %d, got %d", maxTemplates, len(e.Templates)))
+		return
+	}
+	shapes := map[string]int{}
+	for i, template := range e.Templates {
+		field := fmt.Sprintf("endpoint.templates.%d", i)
+		shape, wrong := templateShape(template)
+		if wrong != "" {
+			errs.Add(field, wrong)
+			continue
+		}
+		if first, taken := shapes[shape]; taken {
+			errs.Add(field, fmt.Sprintf("fits the same paths as %s", e.Templates[first]))
+			continue
+		}
+		shapes[shape] = i
+	}
+}
+
+// templateShape returns a template with its placeholders unnamed, or the mistake in it.
+func templateShape(template string) (shape, wrong string) {
+	const must = "must be a path such as /orders/{id} or /files/*"
+	if len(template) > maxTemplate || !strings.HasPrefix(template, "/") {
+		return "", fmt.Sprintf("%s, of at most %d bytes", must, maxTemplate)
+	}
+	segments := strings.Split(template[1:], "/")
+	if len(segments) > maxTemplateDepth {
+		return "", fmt.Sprintf("must have at most %d segments", maxTemplateDepth)
+	}
+	for i, segment := range segments {
+		switch {
+		case isPlaceholder(segment) && rules.IsAttributeName(segment[1:len(segment)-1]):
+			segments[i] = "{}"
+		case segment == "*" && i == len(segments)-1:
+		case strings.ContainsAny(segment, "{}*"):
+			return "", must + ": a placeholder is a whole segment, and * is the last"
+		case cleanPath("/"+segment) != "/"+segment:
+			return "", fmt.Sprintf("%s, in the spelling that paths are compared in: %q is %q", must, segment,
+				cleanPath("/" + segment)[1:])
+		case segment == "" && i < len(segments)-1:
+			return "", must + ", without empty segments"
+		}
+	}
+	return strings.Join(segments, "/"), ""
+}

@@ -1,0 +1,232 @@
+package ruleset
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Change is a difference between two configurations. An addition has no Before, a removal no After.
+type Change[T any] struct{ Before, After *T }
+
+// Changes lead from one configuration to another. Each list is sorted by identity. A store writes plans, then rules,
+// then overrides, and removes in the opposite order.
+type Changes struct {
+	Plans     []Change[rules.Plan]
+	Rules     []Change[rules.Rule]
+	Overrides []Change[ConfigOverride]
+	Gateways  []Change[rules.Gateway]
+
+	// Kept are the rows that only the current configuration has and that stay: all of them without Prune, and with it
+	// the overrides of rules that do not limit.
+	Kept Config
+	// Expired are desired overrides that have expired, and are neither added nor changed.
+	Expired []ConfigOverride
+}
+
+// Written returns the added and changed rules.
+func (c Changes) Written() []rules.Rule {
+	var written []rules.Rule
+	for i := range c.Rules {
+		if c.Rules[i].After != nil {
+			written = append(written, *c.Rules[i].After)
+		}
+	}
+	return written
+}
+
+// Empty reports whether nothing changes.
+func (c Changes) Empty() bool {
+	return len(c.Plans)+len(c.Rules)+len(c.Overrides)+len(c.Gateways) == 0
+}
+
+// DiffOptions are the options of Diff.
+type DiffOptions struct {
+	// Prune removes rows that the desired configuration lacks. Overrides of a rule that blocks or bypasses are kept,
+	// because no configuration can contain them.
+	Prune bool
+	// Now decides which overrides have expired. Expired overrides count as absent on both sides, so that a file can be
+	// applied again later.
+	Now time.Time
+}
+
+// Diff returns the changes from the current to the desired configuration. Rows that look equal to people are left out,
+// so that applying a configuration twice changes nothing; a rate in another unit looks different and is a change.
+// Neither configuration may contain an identity twice.
+//
+// The error lists every rule without its plan, every desired override without a rule that limits, every plan in use
+// that would be removed, and every pattern and plan with more than MaxRulesPerPattern rules.
+func Diff(current, desired Config, opts DiffOptions) (Changes, error) {
+	var changes Changes
+	for _, o := range desired.Overrides {
+		if expired(&o.Override, opts.Now) {
+			changes.Expired = append(changes.Expired, o)
+		}
+	}
+	current, desired = current.present(opts.Now), desired.present(opts.Now)
+
+	plans := comparison[rules.Plan, planName]{identityOfPlan, planFields, always[rules.Plan](opts.Prune)}
+	changes.Plans, changes.Kept.Plans = plans.diff(current.Plans, desired.Plans)
+	ruleRows := comparison[rules.Rule, rules.RuleIdentity]{
+		(*rules.Rule).Identity, ruleFields,
+		always[rules.Rule](opts.Prune),
+	}
+	changes.Rules, changes.Kept.Rules = ruleRows.diff(current.Rules, desired.Rules)
+	rests := map[rules.RuleIdentity]bool{}
+	for i := range desired.Rules {
+		rests[desired.Rules[i].Identity()] = desired.Rules[i].Action != rules.ActionLimit
+	}
+	overrides := comparison[ConfigOverride, OverrideIdentity]{
+		(*ConfigOverride).Identity, overrideFields,
+		func(o *ConfigOverride) bool { return opts.Prune && !rests[o.Rule] },
+	}
+	changes.Overrides, changes.Kept.Overrides = overrides.diff(current.Overrides, desired.Overrides)
+
+	gateways := comparison[rules.Gateway, gatewayKind]{
+		identityOfGateway, gatewayFields,
+		always[rules.Gateway](opts.Prune),
+	}
+	changes.Gateways, changes.Kept.Gateways = gateways.diff(current.Gateways, desired.Gateways)
+
+	return changes, checkReferences(current, Config{
+		Plans: slices.Concat(desired.Plans, changes.Kept.Plans),
+		Rules: slices.Concat(desired.Rules, changes.Kept.Rules),
+		// A kept override may belong to a rule that becomes a block, and must not prevent that.
+		Overrides: desired.Overrides,
+	})
+}
+
+// comparison compares rows by identity. Fields both decide whether rows differ and print the difference, so that every
+// difference is shown.
+type comparison[T any, ID interface {
+	comparable
+	Compare(ID) int
+}] struct {
+	identity func(*T) ID
+	fields   func(*T) []field
+	prune    func(*T) bool // whether to remove a row that is not desired
+}
+
+func always[T any](answer bool) func(*T) bool { return func(*T) bool { return answer } }
+
+func (c comparison[T, ID]) diff(current, desired []T) (changes []Change[T], kept []T) {
+	before := make(map[ID]*T, len(current))
+	for i := range current {
+		before[c.identity(&current[i])] = &current[i]
+	}
+	for i := range desired {
+		after := &desired[i]
+		id := c.identity(after)
+		existing := before[id]
+		delete(before, id)
+		if existing == nil || !slices.Equal(c.fields(existing), c.fields(after)) {
+			changes = append(changes, Change[T]{existing, after})
+		}
+	}
+	for _, row := range before {
+		if c.prune(row) {
+			changes = append(changes, Change[T]{Before: row})
+		} else {
+			kept = append(kept, *row)
+		}
+	}
+	slices.SortFunc(changes, func(a, b Change[T]) int {
+		return c.identity(a.either()).Compare(c.identity(b.either()))
+	})
+	slices.SortFunc(kept, func(a, b T) int { return c.identity(&a).Compare(c.identity(&b)) })
+	return changes, kept
+}
+
+func (c Change[T]) either() *T {
+	if c.After != nil {
+		return c.After
+	}
+	return c.Before
+}
+
+func checkReferences(current, result Config) error {
+	plans := planNames(result)
+	had := planNames(current)
+	named := make(map[rules.RuleIdentity]*rules.Rule, len(result.Rules))
+	var errs []error
+	for _, plan := range current.Plans {
+		if plan.InUse != "" && !plans[plan.Name] {
+			errs = append(errs, fmt.Errorf("plan %s cannot be removed: %s", plan.Name, plan.InUse))
+		}
+	}
+	alike := make(map[rules.RuleIdentity]int, len(result.Rules)) // by pattern and plan
+	for i := range result.Rules {
+		rule := &result.Rules[i]
+		named[rule.Identity()] = rule
+		switch {
+		case rule.Plan == "" || plans[rule.Plan]:
+		case had[rule.Plan]:
+			errs = append(errs, fmt.Errorf("plan %s cannot be removed: rule %s uses it", rule.Plan, rule.Identity()))
+		default:
+			errs = append(errs, fmt.Errorf("rule %s: there is no plan %s", rule.Identity(), rule.Plan))
+		}
+		group := rules.RuleIdentity{Pattern: rule.Pattern.String(), Plan: rule.Plan}
+		if alike[group]++; alike[group] == rules.MaxRulesPerPattern+1 { // report once
+			errs = append(errs, fmt.Errorf("more than %d rules have the pattern %s", rules.MaxRulesPerPattern, group))
+		}
+	}
+	for i := range result.Overrides {
+		override := &result.Overrides[i]
+		rule := named[override.Rule]
+		switch {
+		case rule == nil:
+			errs = append(errs, fmt.Errorf("override for %s: there is no such rule", override.Identity()))
+		case rule.Action != rules.ActionLimit:
+			errs = append(errs, fmt.Errorf("override for %s: a %s rule has no limit to override", override.Identity(),
+				rule.Action))
+		default:
+			if wrong := override.Validate(rule, time.Time{}); len(wrong) > 0 {
+				errs = append(errs, fmt.Errorf("override for %s: %w", override.Identity(), wrong))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func planNames(c Config) map[string]bool {
+	names := make(map[string]bool, len(c.Plans))
+	for _, p := range c.Plans {
+		names[p.Name] = true
+	}
+	return names
+}
+
+type planName string
+
+func identityOfPlan(p *rules.Plan) planName { return planName(p.Name) }
+
+// Compare orders plans by name.
+func (n planName) Compare(other planName) int { return strings.Compare(string(n), string(other)) }
+
+// field is a field of a row, formatted for people.
+type field struct{ name, value string }
+
+func planFields(p *rules.Plan) []field {
+	return []field{{"description", strconv.Quote(p.Description)}}
+}
+
+func overrideFields(o *ConfigOverride) []field {
+	return []field{
+		{"rate", describeRate(o.RatePerSecond, o.RateUnit)},
+		{"burst", strconv.FormatInt(o.Burst, 10)},
+		{"reason", strconv.Quote(o.Reason)},
+		{"expires_at", describeExpiry(o.ExpiresAt)},
+	}
+}
+
+func describeExpiry(at time.Time) string {
+	if at.IsZero() {
+		return "never"
+	}
+	return at.UTC().Format(time.RFC3339Nano)
+}

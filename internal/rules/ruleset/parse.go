@@ -1,0 +1,111 @@
+package ruleset
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// parse returns the file's only document, or nil after reporting what is invalid or unsupported.
+func (d *decoder) parse(data []byte) *yaml.Node {
+	if len(data) > maxSize {
+		d.fail(0, "", fmt.Sprintf("the file must be at most %d bytes long", maxSize))
+		return nil
+	}
+	if n := values(data); n > maxValues {
+		d.fail(0, "", fmt.Sprintf("the file must have at most %d lines, commas and opening brackets together, got %d",
+			maxValues, n))
+		return nil
+	}
+	if line := badLine(data); line > 0 {
+		d.fail(line, "", "the line must be valid UTF-8 without control characters")
+		return nil
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var document, second yaml.Node
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		d.fail(0, "", "the file must have plans, rules or overrides; it is empty")
+		return nil
+	} else if err != nil {
+		d.failSyntax(err)
+		return nil
+	}
+	if err := decoder.Decode(&second); err == nil {
+		d.fail(second.Line, "", "the file must be one document: here begins a second")
+		return nil
+	} else if !errors.Is(err, io.EOF) {
+		d.failSyntax(err)
+		return nil
+	}
+	root := document.Content[0]
+	d.refuseAliases(root, "")
+	if len(d.errs) > 0 {
+		return nil
+	}
+	return root
+}
+
+var syntaxError = regexp.MustCompile(`(?s)^yaml: (?:line (\d+): )?(.*)$`)
+
+// failSyntax takes the line out of the parser's message.
+func (d *decoder) failSyntax(err error) {
+	line, message := 0, err.Error()
+	if parts := syntaxError.FindStringSubmatch(message); parts != nil {
+		line, _ = strconv.Atoi(parts[1]) // 0 without a line
+		message = parts[2]
+	}
+	d.fail(line, "", "the file must be YAML: "+message)
+}
+
+// values counts the characters after which a value can begin. The parser allocates about 200 bytes for each value, even
+// for one of a single byte.
+func values(data []byte) (n int) {
+	for _, b := range data {
+		switch b {
+		case '\n', ',', '[', '{':
+			n++
+		}
+	}
+	return n
+}
+
+// badLine returns the first line that the parser would refuse without a line number, or 0.
+func badLine(data []byte) int {
+	for i, line := range bytes.Split(data, []byte("\n")) {
+		if !utf8.Valid(line) || bytes.ContainsFunc(line, isControl) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+func isControl(r rune) bool {
+	return r < ' ' && r != '\t' && r != '\r' || r >= 0x7f && r < 0xa0 && r != 0x85
+}
+
+// refuseAliases refuses anchors and aliases, with which a small file can expand without bound.
+func (d *decoder) refuseAliases(node *yaml.Node, path string) {
+	if node.Kind == yaml.AliasNode || node.Anchor != "" {
+		d.fail(node.Line, path, "must be written out: anchors and aliases are not read")
+	}
+	for i, child := range node.Content {
+		if d.isFull() {
+			return
+		}
+		switch {
+		case node.Kind == yaml.SequenceNode:
+			d.refuseAliases(child, at(path, i))
+		case i%2 == 1:
+			d.refuseAliases(child, strings.TrimPrefix(path+"."+node.Content[i-1].Value, "."))
+		default:
+			d.refuseAliases(child, path)
+		}
+	}
+}

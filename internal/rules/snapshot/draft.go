@@ -1,0 +1,388 @@
+package snapshot
+
+import (
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// draft builds a Snapshot from pages of rows. It never changes the Snapshot that it starts from, and can be discarded
+// at any time. A row that equals the held one costs no lasting memory.
+type draft struct {
+	from    *Snapshot
+	tenants map[rules.TenantID]*tenantDraft
+	keys    tableEdit[string, *Key]
+	names   map[string]string
+	// whole marks a draft of a full read. Missing rows are found by counting each tenant's rows, because a list of a
+	// million rows would double the memory of the read. A tenant whose count differs is read again. Keys are few and
+	// get a new table.
+	whole bool
+	// newKeys reports that a key differs from the held one.
+	newKeys bool
+	// began is the draft's start, readAt is Tenant.ReadAt, both in microseconds.
+	began, readAt int64
+}
+
+func newDraft(from *Snapshot, whole bool) *draft {
+	d := &draft{
+		from: from, tenants: map[rules.TenantID]*tenantDraft{}, names: map[string]string{}, whole: whole,
+		began: time.Now().UnixMicro(), readAt: from.readAt,
+	}
+	if !whole {
+		d.keys = editTable(from.keys)
+	}
+	return d
+}
+
+// forget starts these tenants from nothing: all their rows will be read.
+func (d *draft) forget(ids []rules.TenantID) {
+	for _, id := range ids {
+		t := d.newTenant(new(Tenant), false)
+		t.was = d.from.Tenant(id)
+		d.tenants[id] = t
+	}
+}
+
+func (d *draft) add(rows *Rows) {
+	if d.whole && !rows.At.IsZero() {
+		// Overrides expire by this process's clock. If that is behind the database's, it is the bound.
+		d.readAt = min(rows.At.UnixMicro(), d.began)
+	}
+	for i := range rows.Tenants {
+		row := &rows.Tenants[i]
+		t := d.tenant(row.ID)
+		if t == nil {
+			t = d.newTenant(new(Tenant), true)
+			d.tenants[row.ID] = t
+		}
+		t.tenant, t.exists = *row, !row.Removed
+	}
+	for i := range rows.Plans {
+		if t := d.tenant(rows.Plans[i].TenantID); t != nil {
+			t.addPlan(&rows.Plans[i])
+		}
+	}
+	for i := range rows.Rules {
+		if t := d.tenant(rows.Rules[i].TenantID); t != nil {
+			t.addRule(&rows.Rules[i], d.intern)
+		}
+	}
+	for i := range rows.Overrides {
+		if t := d.tenant(rows.Overrides[i].TenantID); t != nil {
+			t.addOverride(&rows.Overrides[i])
+		}
+	}
+	for i := range rows.Steps {
+		if t := d.tenant(rows.Steps[i].TenantID); t != nil {
+			t.addStep(&rows.Steps[i])
+		}
+	}
+	for i := range rows.Assignments {
+		if t := d.tenant(rows.Assignments[i].TenantID); t != nil {
+			t.addAssignment(&rows.Assignments[i], d.intern(rows.Assignments[i].Plan))
+		}
+	}
+	for i := range rows.Gateways {
+		if t := d.tenant(rows.Gateways[i].TenantID); t != nil {
+			t.addGateway(&rows.Gateways[i])
+		}
+	}
+	for i := range rows.Keys {
+		d.addKey(&rows.Keys[i])
+	}
+}
+
+// tenant returns nil for an unknown tenant.
+func (d *draft) tenant(id rules.TenantID) *tenantDraft {
+	if t, ok := d.tenants[id]; ok {
+		return t
+	}
+	held := d.from.Tenant(id)
+	if held == nil {
+		return nil
+	}
+	t := d.newTenant(held, !d.whole)
+	d.tenants[id] = t
+	return t
+}
+
+// intern shares one copy of a text that many rows repeat, such as a plan's name.
+func (d *draft) intern(name string) string {
+	if one, ok := d.names[name]; ok {
+		return one
+	}
+	d.names[name] = name
+	return name
+}
+
+// addKey keeps a revoked key revoked: neither a lagging replica nor a restored backup may revive a leaked key.
+func (d *draft) addKey(row *auth.Key) {
+	key, held := d.keys.get(row.ID)
+	if !held {
+		key, held = d.from.keys.get(row.ID)
+	}
+	if !held || !key.Revoked && !sameKey(&key.Key, row) {
+		key, d.newKeys = &Key{Key: *row}, true
+	}
+	d.keys.set(row.ID, key)
+}
+
+func (d *draft) keepRevoked(other *Snapshot) {
+	for _, key := range other.keys.all() {
+		if key.Revoked {
+			d.addKey(&key.Key)
+		}
+	}
+}
+
+// snapshot returns the finished Snapshot, which is the original if nothing changed. lost are tenants of which a full
+// read missed rows; their rows are still in the Snapshot.
+func (d *draft) snapshot() (next *Snapshot, lost []rules.TenantID) {
+	sizes := d.from.sizes
+	tenants := editTable(d.from.tenants)
+	for id, t := range d.tenants {
+		held := d.from.Tenant(id)
+		if !t.exists {
+			tenants.remove(id)
+			sizes.replace(held, nil)
+			continue
+		}
+		if d.whole && t.lostRows() {
+			lost = append(lost, id)
+		}
+		built := t.build(d.readAt)
+		tenants.set(id, built)
+		sizes.replace(held, built)
+	}
+	if d.whole {
+		for id, held := range d.from.tenants.all() {
+			if _, seen := d.tenants[id]; !seen {
+				tenants.remove(id)
+				sizes.replace(held, nil)
+			}
+		}
+	}
+	keys, keysChanged := d.finishKeys()
+	if !tenants.changed && !keysChanged && d.readAt == d.from.readAt {
+		return d.from, lost
+	}
+	sizes.Keys = keys.size
+	return &Snapshot{tenants: tenants.table, keys: keys, sizes: sizes, readAt: d.readAt}, lost
+}
+
+// news are the findings of a read that the Watcher reports: slowdowns, and rules that this process cannot apply.
+type news struct {
+	slowed  []rules.Slowdown
+	unknown []*rules.Rule // active ones
+}
+
+func (n *news) add(other news) {
+	n.slowed = append(n.slowed, other.slowed...)
+	n.unknown = append(n.unknown, other.unknown...)
+}
+
+func (d *draft) news() (all news) {
+	for _, t := range d.tenants {
+		if t.exists {
+			all.add(t.news)
+		}
+	}
+	return all
+}
+
+func (d *draft) finishKeys() (keys table[string, *Key], changed bool) {
+	if !d.whole {
+		return d.keys.table, d.keys.changed
+	}
+	d.keepRevoked(d.from)
+	// Without a differing key, an equal count means the same keys.
+	if !d.newKeys && d.keys.size == d.from.keys.size {
+		return d.from.keys, false
+	}
+	return d.keys.table, true
+}
+
+// replace updates the sizes for a tenant's change; nil is no tenant.
+func (s *Sizes) replace(old, next *Tenant) {
+	s.add(old, -1)
+	s.add(next, 1)
+}
+
+func (s *Sizes) add(t *Tenant, sign int) {
+	if t == nil {
+		return
+	}
+	s.Tenants += sign
+	if t.Tenant.InShadow {
+		s.TenantsInShadow += sign
+	}
+	s.Rules += sign * t.rules.size
+	s.UnknownRules += sign * t.unknownRules
+	s.AdaptingRules += sign * len(t.adapting)
+	s.Overrides += sign * t.overrides.size
+	s.Assignments += sign * t.assignments.size
+}
+
+type tenantDraft struct {
+	held        *Tenant // its start
+	exists      bool    // the tenant's row is held or was read
+	tenant      rules.Tenant
+	plans       tableEdit[string, string]
+	rules       tableEdit[rules.RuleID, *rules.Rule]
+	overrides   tableEdit[overrideKey, override]
+	assignments tableEdit[string, string]
+	gateways    tableEdit[rules.GatewayKind, rules.Gateway]
+	steps       tableEdit[rules.RuleID, step]
+
+	seen struct{ plans, rules, overrides, assignments, gateways, steps int } // rows read, without removals
+	// the base of comparison for news
+	was *Tenant
+	now int64
+	news
+}
+
+func (d *draft) newTenant(held *Tenant, exists bool) *tenantDraft {
+	return &tenantDraft{
+		held:        held,
+		was:         held,
+		now:         d.began,
+		exists:      exists,
+		tenant:      held.Tenant,
+		plans:       editTable(held.plans),
+		rules:       editTable(held.rules),
+		overrides:   editTable(held.overrides),
+		assignments: editTable(held.assignments),
+		gateways:    editTable(held.gateways),
+		steps:       editTable(held.steps),
+	}
+}
+
+func (t *tenantDraft) addPlan(row *rules.Plan) {
+	if row.Removed {
+		t.plans.remove(row.Name)
+		return
+	}
+	t.seen.plans++
+	t.plans.set(row.Name, row.Name)
+}
+
+func (t *tenantDraft) addRule(row *rules.Rule, intern func(string) string) {
+	if row.Removed {
+		t.rules.remove(row.ID)
+		return
+	}
+	t.seen.rules++
+	if held, ok := t.rules.get(row.ID); ok && sameRule(held, row) {
+		return
+	}
+	t.noteRule(row)
+	rule := *row
+	rule.Unknown = rule.UnknownWord()
+	if rule.Unknown != "" && rule.Active {
+		t.unknown = append(t.unknown, &rule)
+	}
+	rule.Plan = intern(row.Plan)
+	rule.Mode, rule.Action = rules.Mode(intern(string(row.Mode))), rules.Action(intern(string(row.Action)))
+	rule.FailureMode = rules.FailureMode(intern(string(row.FailureMode)))
+	rule.RateUnit, rule.Algorithm = rules.RateUnit(intern(string(row.RateUnit))),
+		rules.Algorithm(intern(string(row.Algorithm)))
+	t.rules.set(rule.ID, &rule)
+}
+
+// addOverride keeps removed overrides for override.effective.
+func (t *tenantDraft) addOverride(row *rules.Override) {
+	t.seen.overrides++
+	key, next := overrideKey{row.RuleID, row.UserID}, newOverride(row)
+	t.noteOverride(key, next)
+	t.overrides.set(key, next)
+}
+
+func (t *tenantDraft) addAssignment(row *rules.Assignment, plan string) {
+	if row.Removed {
+		t.assignments.remove(row.UserID)
+		return
+	}
+	t.seen.assignments++
+	t.assignments.set(row.UserID, plan)
+}
+
+// lostRows reports whether more rows are held than were read.
+func (t *tenantDraft) lostRows() bool {
+	return t.seen.plans != t.plans.size || t.seen.rules != t.rules.size ||
+		t.seen.overrides != t.overrides.size || t.seen.assignments != t.assignments.size ||
+		t.seen.gateways != t.gateways.size || t.seen.steps != t.steps.size
+}
+
+// build returns the finished tenant, which is the original if nothing changed.
+func (t *tenantDraft) build(readAt int64) *Tenant {
+	if t.held.index != nil && t.tenant == t.held.Tenant && !t.plans.changed && !t.rules.changed &&
+		!t.overrides.changed && !t.assignments.changed && !t.gateways.changed && !t.steps.changed &&
+		t.held.readAt == readAt {
+		return t.held
+	}
+	built := &Tenant{
+		Tenant:      t.tenant,
+		plans:       t.plans.table,
+		rules:       t.rules.table,
+		overrides:   t.overrides.table,
+		overridden:  t.held.overridden,
+		assignments: t.assignments.table,
+		gateways:    t.gateways.table,
+		mappings:    t.held.mappings,
+		index:       t.held.index,
+		steps:       t.steps.table,
+		readAt:      readAt,
+
+		unknownRules: t.held.unknownRules,
+		adapting:     t.held.adapting,
+	}
+	if t.overrides.changed || built.overridden == nil {
+		built.overridden = sync.OnceValue(func() map[rules.RuleID]bool { return rulesOf(built.overrides) })
+	}
+	if t.gateways.changed {
+		built.mappings = compileMappings(built.gateways)
+	}
+	if t.rules.changed || built.index == nil {
+		built.index = newIndex(built.rules)
+		built.adapting = adaptingRules(built.index)
+		built.unknownRules = 0
+		for _, rule := range built.index.rules {
+			if rule.Unknown != "" && rule.Active {
+				built.unknownRules++
+			}
+		}
+	}
+	return built
+}
+
+func sameKey(a, b *auth.Key) bool {
+	return a.ID == b.ID && a.TenantID == b.TenantID && a.Digest == b.Digest &&
+		slices.Equal(a.Permissions, b.Permissions) && slices.Equal(a.Networks, b.Networks) &&
+		a.ExpiresAt.Equal(b.ExpiresAt) &&
+		a.Revoked == b.Revoked && a.Revision == b.Revision
+}
+
+// sameRule compares all fields and not only revisions, because a full read must also find edits that bypassed the
+// platform.
+func sameRule(a, b *rules.Rule) bool {
+	x, y := *a, *b
+	for _, times := range [][2]*time.Time{
+		{&x.ExpiresAt, &y.ExpiresAt},
+		{&x.InForceSince, &y.InForceSince},
+		{&x.CreatedAt, &y.CreatedAt},
+		{&x.UpdatedAt, &y.UpdatedAt},
+	} {
+		if times[0].Equal(*times[1]) {
+			*times[0] = *times[1]
+		}
+	}
+	if x.Pattern.String() == y.Pattern.String() {
+		x.Pattern = y.Pattern
+	}
+	x.Unknown, y.Unknown = "", "" // it follows from the others
+	return reflect.DeepEqual(&x, &y)
+}

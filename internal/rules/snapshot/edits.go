@@ -1,0 +1,128 @@
+package snapshot
+
+import (
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// recentEdit is how long after an edit a process without an earlier Snapshot treats the edit as a slowdown. After that,
+// another process has updated the buckets, or they are gone.
+const recentEdit = time.Minute
+
+// Expired returns the slowdowns by overrides that expired after one time and not after the other. It reads every
+// override: 50 ms for a million.
+func (s *Snapshot) Expired(after, until time.Time) []rules.Slowdown {
+	var slowed []rules.Slowdown
+	from, to := after.UnixMicro(), until.UnixMicro()
+	for id, t := range s.tenants.all() {
+		for key, o := range t.overrides.all() {
+			if o.expiresAt <= from || o.expiresAt > to || o.removedAt != 0 {
+				continue
+			}
+			rule, ok := t.rules.get(key.rule)
+			if !ok {
+				continue
+			}
+			was := rule.Limit().Overridden(o.rate, o.burst, o.since)
+			if limit := t.bucketLimit(rule, key.user, to); limit.FillsLaterThan(was) {
+				slowed = append(slowed, rules.Slowdown{
+					Tenant: id, Rule: key.rule, User: key.user, From: was.Since, To: limit.Since,
+				})
+			}
+		}
+	}
+	return slowed
+}
+
+// bucketLimit returns the limit of a user's bucket, or zero if the rule does not limit.
+func (t *Tenant) bucketLimit(rule *rules.Rule, user string, now int64) rules.Limit {
+	if rule.Action != rules.ActionLimit {
+		return rules.Limit{}
+	}
+	return t.limitFor(rule, user, now)
+}
+
+// noteRule records a slowdown of the rule's buckets.
+func (t *tenantDraft) noteRule(row *rules.Rule) {
+	to := ruleBucketLimit(row)
+	from, since := rules.Limit{}, int64(0)
+	if was, ok := t.was.rules.get(row.ID); ok {
+		from, since = ruleBucketLimit(was), rules.UnixMicro(was.InForceSince)
+	} else if row.Version == 1 || t.now-to.Since > recentEdit.Microseconds() {
+		return
+	}
+	if to.FillsLaterThan(from) && to.Since != since {
+		t.slowed = append(t.slowed, rules.Slowdown{Tenant: t.tenant.ID, Rule: row.ID, From: since, To: to.Since})
+	}
+}
+
+// ruleBucketLimit returns the rule's limit, or zero if the rule does not limit.
+func ruleBucketLimit(r *rules.Rule) rules.Limit {
+	if r.Action != rules.ActionLimit {
+		return rules.Limit{}
+	}
+	return r.Limit()
+}
+
+// noteOverride records a slowdown of the user's buckets. Rules are read before overrides.
+func (t *tenantDraft) noteOverride(key overrideKey, next override) {
+	if was, ok := t.was.overrides.get(key); ok && was == next {
+		return
+	}
+	rule, ok := t.rules.get(key.rule)
+	if !ok || rule.Action != rules.ActionLimit {
+		return
+	}
+	to, from := next.effective(rule, rule.Limit(), t.now), rules.Limit{}
+	if was, ok := t.was.rules.get(key.rule); ok {
+		from = t.was.bucketLimit(was, key.user, t.now)
+	} else if t.now-rules.UnixMicro(rule.CreatedAt) < recentEdit.Microseconds() ||
+		t.now-to.Since > recentEdit.Microseconds() {
+		return
+	}
+	if to.FillsLaterThan(from) && to.Since != from.Since {
+		t.slowed = append(t.slowed, rules.Slowdown{
+			Tenant: t.tenant.ID, Rule: key.rule, User: key.user, From: from.Since, To: to.Since,
+		})
+	}
+}
+
+// BucketOfUser returns the user's bucket of a rule, and its limit. ok is false if the rule does not exist or has no or
+// several buckets of the user.
+func (t *Tenant) BucketOfUser(id rules.RuleID, user string, now time.Time) (m rules.Match, ok bool) {
+	rule, found := t.rules.get(id)
+	if !found || rule.Action != rules.ActionLimit {
+		return rules.Match{}, false
+	}
+	subject, ok := rule.Pattern.SubjectOfUser(user)
+	if !ok {
+		return rules.Match{}, false
+	}
+	return t.match(rule, subject, user, now), true
+}
+
+// CommonLimit returns the limit of all buckets of a rule. ok is false if the rule does not exist, or has or had
+// overrides or steps.
+func (t *Tenant) CommonLimit(id rules.RuleID) (limit rules.Limit, ok bool) {
+	rule, found := t.rules.get(id)
+	if !found || rule.Action != rules.ActionLimit {
+		return rules.Limit{}, false
+	}
+	if rule.Pattern.SplitsByUser() && (t.overridden()[id] || t.overridden()[rule.CandidateFor]) {
+		return rules.Limit{}, false
+	}
+	if _, stepped := t.steps.get(id); stepped {
+		return rules.Limit{}, false
+	}
+	return rule.Limit(), true
+}
+
+// rulesOf reads every override: 50 ms for a million.
+func rulesOf(overrides table[overrideKey, override]) map[rules.RuleID]bool {
+	of := map[rules.RuleID]bool{}
+	for key := range overrides.all() {
+		of[key.rule] = true
+	}
+	return of
+}

@@ -1,0 +1,126 @@
+package snapshot
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// UserBuckets returns, by rule id, up to limit buckets that a user id alone determines: those of active, unexpired
+// limits on the plan or all plans whose pattern names the user and has no placeholder but {user_id}. user:{user_id} and
+// user:{user_id}:endpoint:/a qualify. endpoint:/a is shared, and user:{user_id}:ip:{ip} has a bucket for each address.
+//
+// Without a plan, the user's own applies. Each bucket is the Match of a check on that plan. The cost grows with the
+// buckets returned. The first call after a change of rules sorts the rules (0.1 s for 100,000).
+func (t *Tenant) UserBuckets(userID, plan string, now time.Time, limit int) []rules.Match {
+	if userID == "" {
+		return nil
+	}
+	if plan == "" {
+		plan = t.Tenant.DefaultPlan
+		if assigned, ok := t.AssignedPlan(userID); ok {
+			plan = assigned
+		}
+	}
+	sorted := t.index.userLimits()
+	rest := [][]*rules.Rule{sorted.of("", ""), sorted.of(userID, "")}
+	if plan != "" {
+		rest = append(rest, sorted.of("", plan), sorted.of(userID, plan))
+	}
+	var buckets []rules.Match
+	for len(buckets) < limit {
+		rule := popLowest(rest)
+		if rule == nil {
+			break
+		}
+		if rule.HasExpired(now) {
+			continue
+		}
+		subject, _ := rule.Pattern.SubjectOfUser(userID)
+		buckets = append(buckets, t.match(rule, subject, userID, now))
+	}
+	return buckets
+}
+
+// userLimits are the active limits that OnlyUser accepts, sorted by named user, plan and id.
+type userLimits []*rules.Rule
+
+func newUserLimits(all []*rules.Rule) userLimits {
+	type entry struct {
+		user, plan string
+		rule       *rules.Rule
+	}
+	var entries []entry
+	for _, rule := range all {
+		if !rule.Active || rule.Action != rules.ActionLimit {
+			continue
+		}
+		if user, ok := rule.Pattern.OnlyUser(); ok {
+			entries = append(entries, entry{user, rule.Plan, rule})
+		}
+	}
+	slices.SortFunc(entries, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.plan, b.plan), cmp.Compare(a.rule.ID, b.rule.ID))
+	})
+	sorted := make(userLimits, len(entries))
+	for i := range entries {
+		sorted[i] = entries[i].rule
+	}
+	return sorted
+}
+
+// of returns the limits of a plan ("": of all plans) that name the user; "" selects those with {user_id}.
+func (l userLimits) of(user, plan string) []*rules.Rule {
+	start := sort.Search(len(l), func(i int) bool { return compareUserLimit(l[i], user, plan) >= 0 })
+	end := start + sort.Search(len(l)-start, func(i int) bool { return compareUserLimit(l[start+i], user, plan) > 0 })
+	return l[start:end]
+}
+
+func compareUserLimit(rule *rules.Rule, user, plan string) int {
+	named, _ := rule.Pattern.OnlyUser()
+	return cmp.Or(cmp.Compare(named, user), cmp.Compare(rule.Plan, plan))
+}
+
+// popLowest removes the rule with the lowest id from sorted lists; nil if all are empty.
+func popLowest(lists [][]*rules.Rule) *rules.Rule {
+	lowest := -1
+	for i := range lists {
+		if len(lists[i]) > 0 && (lowest < 0 || lists[i][0].ID < lists[lowest][0].ID) {
+			lowest = i
+		}
+	}
+	if lowest < 0 {
+		return nil
+	}
+	rule := lists[lowest][0]
+	lists[lowest] = lists[lowest][1:]
+	return rule
+}
+
+// Bucket returns the rule and limit of a named bucket, such as that of a violation. It returns false if the tenant has
+// no such rule, the rule does not limit, or the subject is not one of the rule's. The rule may be inactive or for
+// another plan.
+func (t *Tenant) Bucket(id rules.RuleID, subject string, now time.Time) (rules.Match, bool) {
+	rule, ok := t.rules.get(id)
+	if !ok || rule.Action != rules.ActionLimit {
+		return rules.Match{}, false
+	}
+	user, ok := rule.Pattern.UserOfSubject(subject)
+	if !ok {
+		return rules.Match{}, false
+	}
+	return t.match(rule, subject, user, now), true
+}
+
+// match returns the rule's own limit if user is "".
+func (t *Tenant) match(rule *rules.Rule, subject, user string, now time.Time) rules.Match {
+	limit := t.ownLimit(rule, now.UnixMicro())
+	if user != "" {
+		limit = t.limitFor(rule, user, now.UnixMicro())
+	}
+	mode, failureMode := t.modesOf(rule)
+	return rules.Match{Rule: rule, Limit: limit, Mode: mode, FailureMode: failureMode, Subject: subject}
+}

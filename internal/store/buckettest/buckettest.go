@@ -1,0 +1,136 @@
+// Package buckettest is the conformance suite of the enforce.Buckets port. RunCredits is that of enforce.Creditor, and
+// RunReservations that of enforce.Reserver.
+//
+// The suite has four standards. The decision scripts in testdata are right in exact arithmetic. The reference in
+// reference.go is a dozen lines over enforce.Bucket; a store must agree with it bit for bit. On random histories, with
+// edited limits and clocks that jump, levels stay within a millionth of a token of rational arithmetic. Each algorithm
+// agrees with its definition over a list of all admissions; see oracle.go.
+//
+// Time is always a parameter, so no conformance test waits.
+package buckettest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Store is an empty store under test. The test sets its clock.
+type Store struct {
+	// Take is enforce.Buckets.Take at a time on the store's clock, in microseconds since the Unix epoch.
+	Take func(now int64, asks []enforce.BucketCheck) error
+	// Credit and CreditOnce are those of enforce.Creditor, at a time on the same clock. Run does not need them.
+	Credit func(now int64, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before,
+		after enforce.Bucket, err error)
+	CreditOnce func(now int64, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens) (before,
+		after enforce.Bucket, isRepeated bool, err error)
+	// SettleReservation is that of enforce.Reserver, at a time on the same clock. Run does not need it.
+	SettleReservation func(now int64, tenant rules.TenantID, id enforce.ReservationID,
+		with enforce.Settlement) (enforce.Settled, error)
+	// Lease is that of enforce.Lender, at a time on the same clock. Run does not need it.
+	Lease func(now int64, leases []enforce.Lease) error
+	// ApplyEdits is that of enforce.EditStore, at a time on the same clock.
+	ApplyEdits func(now int64, edits []enforce.Edit) error
+	// Newer replaces a bucket by a value in the format of a newer release; nil if releases do not share the store.
+	Newer func(key enforce.Key)
+	// State returns the content of the store, one entry per bucket. Equal states mean that nothing of importance was
+	// written between them.
+	State func() map[string]string
+}
+
+// Run runs the whole suite. Its parallel tests call open once each.
+func Run(t *testing.T, open func(t *testing.T) Store) {
+	t.Run("decision scripts", func(t *testing.T) { runScripts(t, open) })
+	t.Run("contract", func(t *testing.T) { runContract(t, open) })
+	t.Run("keys", func(t *testing.T) { runKeys(t, open) })
+	t.Run("random histories agree with the reference bit for bit", func(t *testing.T) {
+		t.Parallel()
+		runHistories(t, open(t))
+	})
+	t.Run("random histories stay within a millionth of exact arithmetic", func(t *testing.T) {
+		t.Parallel()
+		runExact(t, open(t))
+	})
+	t.Run("random histories of each algorithm agree with a list of what was admitted", func(t *testing.T) {
+		t.Parallel()
+		runOracle(t, open(t))
+	})
+	t.Run("a million takes stay within a millionth of exact arithmetic", func(t *testing.T) {
+		t.Parallel()
+		runMillion(t, open(t))
+	})
+}
+
+const epoch = int64(1_800_000_000_000_000)
+
+func after(d time.Duration) int64 { return epoch + d.Microseconds() }
+
+func limit(rate float64, burst int64, since time.Duration) enforce.Limit {
+	return enforce.Limit{Rate: rate, Burst: burst, Since: after(since)}
+}
+
+func key(rule rules.RuleID, subject string) enforce.Key {
+	return enforce.Key{Tenant: 1, Rule: rule, Subject: subject}
+}
+
+func checkOf(tokens float64, tiers ...enforce.Tier) enforce.BucketCheck {
+	return enforce.BucketCheck{Cost: enforce.Tokens(tokens * float64(enforce.Token)), Tiers: tiers}
+}
+
+func take(t testing.TB, s Store, now int64, checks ...enforce.BucketCheck) []enforce.BucketCheck {
+	t.Helper()
+	if err := s.Take(now, checks); err != nil {
+		t.Fatalf("take %d checks: %v", len(checks), err)
+	}
+	return checks
+}
+
+func applyEdit(t testing.TB, s Store, now int64, bucket enforce.Key, limit enforce.Limit) {
+	t.Helper()
+	edit := enforce.Edit{Tenant: bucket.Tenant, Rule: bucket.Rule, Limit: func(subject string) (enforce.Limit, bool) {
+		return limit, subject == bucket.Subject
+	}}
+	if err := s.ApplyEdits(now, []enforce.Edit{edit}); err != nil {
+		t.Fatalf("apply an edit: %v", err)
+	}
+}
+
+// equalAnswers compares the answers to the same checks bit for bit.
+func equalAnswers(got, want []enforce.BucketCheck) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%d answers to %d checks", len(got), len(want))
+	}
+	for i := range want {
+		for j := range want[i].Tiers {
+			g, w := got[i].Tiers[j], want[i].Tiers[j]
+			if g != w {
+				return fmt.Errorf("check %d of cost %v, tier %d:\n got %+v\nwant %+v", i, want[i].Cost, j, g, w)
+			}
+		}
+		if got[i].Allowed != want[i].Allowed {
+			return fmt.Errorf("check %d of cost %v: allowed %t, want %t", i, want[i].Cost, got[i].Allowed,
+				want[i].Allowed)
+		}
+	}
+	return nil
+}
+
+func clone(checks []enforce.BucketCheck) []enforce.BucketCheck {
+	copies := append([]enforce.BucketCheck(nil), checks...)
+	for i := range copies {
+		copies[i].Tiers = append([]enforce.Tier(nil), copies[i].Tiers...)
+	}
+	return copies
+}
+
+func wholly(state map[string]string) string {
+	lines := make([]string, 0, len(state))
+	for k, v := range state {
+		lines = append(lines, fmt.Sprintf("%q: %q", k, v))
+	}
+	return strings.Join(lines, "\n")
+}

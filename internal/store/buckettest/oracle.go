@@ -1,0 +1,219 @@
+package buckettest
+
+import (
+	"encoding/binary"
+	"math/big"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// oracle has the list of all admissions of one bucket, and computes the level by each algorithm's definition, in
+// rational arithmetic.
+type oracle struct {
+	limit    enforce.Limit
+	admitted []admission
+}
+
+type admission struct {
+	at     int64
+	amount *big.Rat // tokens or slots
+}
+
+// left returns the tokens or concurrency slots that can be taken at a time.
+func (o *oracle) left(now int64) *big.Rat {
+	used := new(big.Rat)
+	interval := o.limit.Interval
+	switch o.limit.Kind {
+	case rules.KindTokenBucket, rules.KindLeakyBucket:
+		used = o.unearned(now)
+	case rules.KindFixedWindow:
+		used = o.within(now-now%interval, now)
+	case rules.KindSlidingWindow:
+		start := now - now%interval
+		former := o.within(start-interval, start-1)
+		former.Mul(former, big.NewRat(start+interval-now, interval))
+		used.Add(former, o.within(start, now))
+	case rules.KindSlidingWindowLog, rules.KindConcurrency: // a slot is held for an interval
+		used = o.within(now-interval+1, now)
+	}
+	return used.Sub(big.NewRat(o.limit.Burst, 1), used)
+}
+
+func (o *oracle) within(from, to int64) *big.Rat {
+	sum := new(big.Rat)
+	for _, a := range o.admitted {
+		if a.at >= from && a.at <= to {
+			sum.Add(sum, a.amount)
+		}
+	}
+	return sum
+}
+
+// unearned returns the amount that a bucket lacks or a queue holds: the most admitted since any admission, less the
+// earnings since then.
+func (o *oracle) unearned(now int64) *big.Rat {
+	most, sum := new(big.Rat), new(big.Rat)
+	for i := len(o.admitted) - 1; i >= 0; i-- {
+		since := o.admitted[i].at
+		sum.Add(sum, o.admitted[i].amount)
+		elapsed := now - since
+		if step := o.limit.Interval; step > 0 {
+			elapsed = (now/step - since/step) * step
+		}
+		earned := new(big.Rat).SetFloat64(o.limit.Rate)
+		earned.Mul(earned, big.NewRat(elapsed, 1_000_000))
+		if lacks := earned.Sub(sum, earned); lacks.Cmp(most) > 0 {
+			most = lacks
+		}
+	}
+	return most
+}
+
+func (o *oracle) amount(cost enforce.Tokens) *big.Rat {
+	switch {
+	case o.limit.Kind == rules.KindConcurrency && cost > 0:
+		return big.NewRat(1, 1)
+	case o.limit.Kind == rules.KindSlidingWindowLog:
+		whole := cost / enforce.Token
+		if cost%enforce.Token > 0 {
+			whole++
+		}
+		return big.NewRat(int64(whole), 1)
+	}
+	return big.NewRat(int64(cost), int64(enforce.Token))
+}
+
+// drawOracleLimit draws a limit of any algorithm in ranges where random takes meet its bounds.
+func drawOracleLimit(t *rapid.T) enforce.Limit {
+	limit := enforce.Limit{
+		Kind: rapid.SampledFrom([]rules.Kind{
+			rules.KindTokenBucket, rules.KindLeakyBucket, rules.KindFixedWindow, rules.KindSlidingWindow,
+			rules.KindSlidingWindowLog, rules.KindConcurrency,
+		}).Draw(t, "kind"),
+		Burst: rapid.OneOf(rapid.Int64Range(1, 8), rapid.Int64Range(1, rules.MaxListed)).Draw(t, "burst"),
+		Since: epoch,
+	}
+	if limit.Kind != rules.KindLeakyBucket {
+		limit.Interval = rapid.SampledFrom([]int64{1, 7, 60, 3600, 86400}).Draw(t,
+			"interval") * time.Second.Microseconds()
+	}
+	if limit.Kind <= rules.KindLeakyBucket {
+		limit.Rate = rapid.OneOf(
+			rapid.SampledFrom([]float64{0.01, 0.1, 1.0 / 3, 1, 10, 100.7}), rapid.Float64Range(0.01, 1000),
+		).Draw(t, "rate")
+	}
+	return limit
+}
+
+// drawForward draws a move of the clock, often to a boundary of a window or next to it.
+func (o *oracle) drawForward(t *rapid.T, now int64) int64 {
+	span := o.limit.Interval
+	if span == 0 {
+		span = int64(float64(o.limit.Burst) / o.limit.Rate * 1e6)
+	}
+	boundary := span - now%span
+	oldest := int64(0) // until an admission is an interval old
+	if len(o.admitted) > 0 {
+		oldest = o.admitted[rapid.IntRange(0, len(o.admitted)-1).Draw(t, "admission")].at + span - now
+	}
+	return max(0, rapid.OneOf(
+		rapid.Just(int64(0)),
+		rapid.SampledFrom([]int64{boundary - 1, boundary, boundary + 1, oldest - 1, oldest}),
+		rapid.Int64Range(0, max(1, span/10)),
+		rapid.Int64Range(0, 3*span),
+	).Draw(t, "forward"))
+}
+
+// runOracle replays random histories of one bucket of any algorithm beside the oracle. Decisions may differ only where
+// rates and shares are rounded, by a millionth of a token.
+func runOracle(t *testing.T, s Store) {
+	var tenant atomic.Int64
+	rapid.Check(t, func(t *rapid.T) {
+		o := &oracle{limit: drawOracleLimit(t)}
+		rounding := big.NewRat(1, 1_000_000)
+		if o.limit.Kind == rules.KindFixedWindow || o.limit.Kind >= rules.KindSlidingWindowLog {
+			rounding = new(big.Rat)
+		}
+		tier := enforce.Tier{Key: enforce.Key{Tenant: rules.TenantID(4_000_000 + tenant.Add(1))}, Limit: o.limit}
+		now := epoch
+		for n := range rapid.IntRange(1, 40).Draw(t, "takes") {
+			now += o.drawForward(t, now)
+			left := o.left(now)
+			micros, _ := new(big.Rat).Mul(left, big.NewRat(int64(enforce.Token), 1)).Float64()
+			check := enforce.BucketCheck{
+				Cost:  drawCost(t, o.limit, enforce.Level{Micros: enforce.Tokens(micros)}),
+				Look:  rapid.IntRange(0, 7).Draw(t, "look") == 0,
+				Tiers: []enforce.Tier{tier},
+			}
+			binary.LittleEndian.PutUint64(check.Holder[:], uint64(n+1))
+			checks := []enforce.BucketCheck{check}
+			if err := s.Take(now, checks); err != nil {
+				t.Fatalf("take: %v", err)
+			}
+			o.compare(t, now, &checks[0], left, rounding)
+		}
+	})
+}
+
+// compare compares an answer with the level before it, and records the admission.
+func (o *oracle) compare(t *rapid.T, now int64, check *enforce.BucketCheck, left, rounding *big.Rat) {
+	amount, tier := o.amount(check.Cost), &check.Tiers[0]
+	missing := new(big.Rat).Sub(amount, left)
+	if check.Allowed != (missing.Sign() <= 0) && new(big.Rat).Abs(missing).Cmp(rounding) > 0 {
+		t.Fatalf("%+v: cost %v: allowed %t, but %v are missing", o.limit, check.Cost, check.Allowed,
+			missing.FloatString(9))
+	}
+	wait, ok := tier.Wait(check)
+	switch {
+	case check.Allowed && !check.Look && check.Cost > 0:
+		o.admitted = append(o.admitted, admission{now, amount})
+		o.compareDelay(t, check, left)
+	case ok != (amount.Cmp(big.NewRat(o.limit.Burst, 1)) <= 0):
+		t.Fatalf("%+v: cost %v: can pass: %t", o.limit, check.Cost, ok)
+	case !check.Allowed && ok && o.limit.Kind != rules.KindConcurrency:
+		// The check passes after the reported wait, and not a microsecond earlier.
+		end := now + wait.Microseconds()
+		slack := big.NewRat(3, 1_000_000)
+		if short := new(big.Rat).Sub(amount, o.left(end)); short.Cmp(slack) > 0 {
+			t.Fatalf("%+v: cost %v: the wait is %v, and %v are missing", o.limit, check.Cost, wait,
+				short.FloatString(9))
+		}
+		if spare := new(big.Rat).Sub(o.left(end-1), amount); spare.Cmp(slack) > 0 {
+			t.Fatalf("%+v: cost %v: the wait is %v, which is too long: %v to spare", o.limit, check.Cost, wait,
+				spare.FloatString(9))
+		}
+	}
+	want := o.left(now)
+	if want.Sign() < 0 {
+		want = new(big.Rat)
+	}
+	got := big.NewRat(int64(tier.Bucket.Level.Micros), int64(enforce.Token))
+	if off := got.Sub(got, want); new(big.Rat).Abs(off).Cmp(big.NewRat(2, 1_000_000)) > 0 {
+		t.Fatalf("%+v: the level is %v off", o.limit, off.FloatString(9))
+	}
+}
+
+// compareDelay compares the delay of an admitted check with the time that drains the queue before it.
+func (o *oracle) compareDelay(t *rapid.T, check *enforce.BucketCheck, left *big.Rat) {
+	want := new(big.Rat)
+	if o.limit.Kind == rules.KindLeakyBucket {
+		want.Sub(big.NewRat(o.limit.Burst, 1), left)
+		want.Quo(want, new(big.Rat).SetFloat64(o.limit.Rate))
+	}
+	seconds, _ := want.Float64()
+	// A millionth of a token takes longer at a low rate.
+	const microsecond = 1e-6
+	tolerance := microsecond
+	if o.limit.Rate > 0 {
+		tolerance += microsecond / o.limit.Rate
+	}
+	if off := check.Tiers[0].Delay(check).Seconds() - seconds; off > tolerance || off < -tolerance {
+		t.Fatalf("%+v: delayed by %v, want %v s", o.limit, check.Tiers[0].Delay(check), seconds)
+	}
+}

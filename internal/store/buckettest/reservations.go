@@ -1,0 +1,433 @@
+package buckettest
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// RunReservations runs the suite of enforce.Reserver. Its parallel tests call open once each.
+func RunReservations(t *testing.T, open func(t *testing.T) Store) {
+	promises := map[string]func(*testing.T, Store){
+		"a reservation is settled once":                                  settlesOnce,
+		"a lower cost gives the rest back, a higher one takes the rest":  replacesTheEstimate,
+		"a token bucket goes into debt by at most one burst":             boundsDebt,
+		"a refund goes into the same window only":                        refundsTheSameWindow,
+		"a slot is free when its check is settled or forgotten":          freesSlots,
+		"an extended reservation keeps its slot":                         extends,
+		"a denied check reserves nothing":                                deniedReservesNothing,
+		"only the key that reserved gives back":                          guardsRefunds,
+		"debt is cut with the burst, and a credit leaves the rest of it": keepsDebtInBounds,
+		"an extended slot is free a day after its check":                 endsAfterADay,
+		"a refund counts after an edit of a quota":                       refundsAnEditedQuota,
+		"a caller that does not know of slots takes none":                needsHolders,
+		"a reservation ends by itself":                                   endsByItself,
+		"an unused bucket is settled by the limit in force":              settlesByTheLimitInForce,
+		"a settlement returns the windows from which it took more":       returnsWindows,
+	}
+	if open(t).Newer != nil {
+		promises["a bucket of a newer release is not settled"] = leavesNewerBucketsAlone
+	}
+	for name, check := range promises {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			check(t, open(t))
+		})
+	}
+	t.Run("random histories with reservations agree with the reference bit for bit", func(t *testing.T) {
+		t.Parallel()
+		runReservationHistories(t, open(t))
+	})
+}
+
+const reserver = "a key"
+
+func reserving(id byte, tokens float64, tiers ...enforce.Tier) enforce.BucketCheck {
+	check := checkOf(tokens, tiers...)
+	check.Reserve = &enforce.Reservation{ID: enforce.ReservationID{id, 1, 2}, Life: 10 * time.Minute, Key: reserver}
+	check.Holder = check.Reserve.ID.Holder()
+	return check
+}
+
+func settleAt(t *testing.T, s Store, now int64, id byte, with enforce.Settlement) enforce.Settled {
+	t.Helper()
+	if with.Key == "" {
+		with.Key = reserver
+	}
+	settled, err := s.SettleReservation(now, 1, enforce.ReservationID{id, 1, 2}, with)
+	if err != nil {
+		t.Fatalf("settle: %v", err)
+	}
+	return settled
+}
+
+func cost(tokens float64) enforce.Settlement {
+	return enforce.Settlement{Cost: enforce.Tokens(tokens * float64(enforce.Token)), HasCost: true}
+}
+
+func expectSettled(t *testing.T, got enforce.Settled, found bool, tokens float64) {
+	t.Helper()
+	if charged := enforce.Tokens(tokens * float64(enforce.Token)); got.Found != found || got.Charged != charged {
+		t.Errorf("settled as %+v, want %v at %s", got, found, charged)
+	}
+}
+
+func left(t *testing.T, s Store, now int64, tier enforce.Tier, tokens float64) {
+	t.Helper()
+	expectTokens(t, take(t, s, now, checkOf(0, tier))[0], tokens)
+}
+
+func settlesOnce(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1e-6, 10, 0)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 4, tier)), true)
+	expectSettled(t, settleAt(t, s, after(0), 1, cost(1)), true, 1)
+	expectSettled(t, settleAt(t, s, after(0), 1, cost(0)), false, 0)
+	expectSettled(t, settleAt(t, s, after(0), 2, cost(0)), false, 0)
+	left(t, s, after(0), tier, 9)
+}
+
+func replacesTheEstimate(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1e-6, 100, 0)}
+	listed := enforce.Tier{
+		Key:   key(2, "42"),
+		Limit: enforce.Limit{Kind: rules.KindSlidingWindowLog, Burst: 100, Interval: 60e6, Since: epoch},
+	}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 10, tier, listed), reserving(2, 10, tier, listed),
+		reserving(3, 10, tier, listed)), true, true, true)
+	expectSettled(t, settleAt(t, s, after(0), 1, cost(2.5)), true, 2.5)
+	expectSettled(t, settleAt(t, s, after(0), 2, cost(30.5)), true, 30.5)
+	expectSettled(t, settleAt(t, s, after(0), 3, enforce.Settlement{}), true, 10)
+	left(t, s, after(0), tier, 100-2.5-30.5-10)
+	left(t, s, after(0), listed, 100-3-31-10)
+}
+
+func boundsDebt(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1, 10, 0)}
+	window := enforce.Tier{
+		Key:   key(2, "42"),
+		Limit: enforce.Limit{Kind: rules.KindFixedWindow, Burst: 20, Interval: 60e6, Since: epoch},
+	}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 5, tier)), true)
+	expectSettled(t, settleAt(t, s, after(0), 1, cost(12)), true, 12)
+	answers := take(t, s, after(0), checkOf(1, tier))
+	expectAllowed(t, answers, false)
+	if wait, _ := answers[0].Tiers[0].Wait(&answers[0]); wait != 3*time.Second {
+		t.Errorf("two tokens in debt, one more comes after %v, want 3 s", wait)
+	}
+	expectAllowed(t, take(t, s, after(3*time.Second), reserving(2, 1, tier, window)), true)
+	expectSettled(t, settleAt(t, s, after(3*time.Second), 2, cost(1000)), true, 11) // one, and a burst of debt
+	expectAllowed(t, take(t, s, after(13*time.Second), checkOf(1, tier)), false)
+	expectAllowed(t, take(t, s, after(14*time.Second), checkOf(1, tier)), true)
+	left(t, s, after(14*time.Second), window, 0) // windows have no debt
+}
+
+func refundsTheSameWindow(t *testing.T, s Store) {
+	fixed := enforce.Tier{
+		Key:   key(1, "42"),
+		Limit: enforce.Limit{Kind: rules.KindFixedWindow, Burst: 10, Interval: 60e6, Since: epoch},
+	}
+	sliding := enforce.Tier{
+		Key:   key(2, "42"),
+		Limit: enforce.Limit{Kind: rules.KindSlidingWindow, Burst: 10, Interval: 60e6, Since: epoch},
+	}
+	expectAllowed(t, take(t, s, after(30*time.Second), reserving(1, 4, fixed, sliding),
+		reserving(2, 4, fixed, sliding)), true, true)
+	expectSettled(t, settleAt(t, s, after(40*time.Second), 1, cost(1)), true, 1)
+	left(t, s, after(40*time.Second), fixed, 5)
+	left(t, s, after(40*time.Second), sliding, 5)
+	expectAllowed(t, take(t, s, after(90*time.Second), checkOf(1, fixed)), true)
+	// the sliding window still counts half of it
+	expectSettled(t, settleAt(t, s, after(90*time.Second), 2, cost(0)), true, 0)
+	left(t, s, after(90*time.Second), fixed, 9)
+	left(t, s, after(90*time.Second), sliding, 9.5)
+}
+
+func slots(burst int64, hold time.Duration) enforce.Limit {
+	return enforce.Limit{Kind: rules.KindConcurrency, Burst: burst, Interval: hold.Microseconds(), Since: epoch}
+}
+
+func freesSlots(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: slots(2, time.Minute)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 1, tier), reserving(2, 1, tier), reserving(3, 1, tier)), true,
+		true, false)
+	expectSettled(t, settleAt(t, s, after(0), 1, cost(7)), true, 7)
+	expectAllowed(t, take(t, s, after(time.Second), reserving(4, 1, tier), reserving(5, 1, tier)), true, false)
+	expectAllowed(t, take(t, s, after(time.Minute), reserving(6, 1, tier), reserving(7, 1, tier)), true, false)
+	expectSettled(t, settleAt(t, s, after(time.Minute), 2, enforce.Settlement{}), true, 1) // its slot was freed
+	left(t, s, after(time.Minute), tier, 0)
+}
+
+func extends(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: slots(1, 15*time.Minute)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 1, tier)), true)
+	expectSettled(t, settleAt(t, s, after(9*time.Minute), 1, enforce.Settlement{Extend: true}), true, 1)
+	left(t, s, after(23*time.Minute), tier, 0)
+	// it was open for ten minutes more
+	expectSettled(t, settleAt(t, s, after(20*time.Minute), 1, enforce.Settlement{Extend: true}), false, 0)
+	left(t, s, after(24*time.Minute), tier, 1)
+}
+
+func keepsDebtInBounds(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(10, 100, 0)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 100, tier)), true)
+	expectSettled(t, settleAt(t, s, after(0), 1, cost(180)), true, 180)
+	if _, now, err := s.Credit(after(0), tier.Key, tier.Limit, 10*enforce.Token); err != nil ||
+		now.Level.Micros != -70*enforce.Token {
+		t.Errorf("a credit of 10 in debt of 80: %+v, %v", now.Level, err)
+	}
+	if _, now, err := s.Credit(after(0), tier.Key, tier.Limit, -10*enforce.Token); err != nil ||
+		now.Level.Micros != -70*enforce.Token {
+		t.Errorf("a credit of -10 in debt of 70: %+v, %v", now.Level, err)
+	}
+	tier.Limit = limit(1, 5, time.Second)
+	left(t, s, after(time.Second), tier, -5)
+}
+
+func endsAfterADay(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: slots(1, 24*time.Hour)}
+	one := reserving(1, 1, tier)
+	one.Reserve.Life = 24 * time.Hour
+	expectAllowed(t, take(t, s, after(0), one), true)
+	expectSettled(t, settleAt(t, s, after(23*time.Hour), 1, enforce.Settlement{Extend: true}), true, 1)
+	left(t, s, after(24*time.Hour-time.Second), tier, 0)
+	left(t, s, after(24*time.Hour), tier, 1)
+}
+
+func refundsAnEditedQuota(t *testing.T, s Store) {
+	quota := rules.Rule{
+		Algorithm: rules.FixedWindow, Action: rules.ActionLimit, Burst: 100,
+		Window:       rules.Window{Calendar: rules.CalendarMonth},
+		InForceSince: time.UnixMicro(epoch),
+	}
+	tier := enforce.Tier{Key: key(1, "42"), Limit: quota.Limit()}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 50, tier)), true)
+	quota.Burst, quota.InForceSince = 200, time.UnixMicro(after(time.Second))
+	tier.Limit = quota.Limit()
+	expectAllowed(t, take(t, s, after(2*time.Second), checkOf(1, tier)), true)
+	expectSettled(t, settleAt(t, s, after(3*time.Second), 1, cost(0)), true, 0)
+	left(t, s, after(3*time.Second), tier, 199)
+	const month = 31 * 24 * time.Hour
+	expectAllowed(t, take(t, s, after(month), reserving(2, 50, tier)), true)
+	expectSettled(t, settleAt(t, s, after(2*month), 2, cost(0)), false, 0) // forgotten long since
+}
+
+func needsHolders(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: slots(1, time.Hour)}
+	expectAllowed(t, take(t, s, after(0), checkOf(1, tier), reserving(1, 1, tier), checkOf(1, tier)), true, true, false)
+	left(t, s, after(0), tier, 0)
+}
+
+func deniedReservesNothing(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1, 1, 0)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 2, tier)), false)
+	expectSettled(t, settleAt(t, s, after(0), 1, cost(0)), false, 0)
+	expectKeys(t, s, 0)
+}
+
+func guardsRefunds(t *testing.T, s Store) {
+	tier := enforce.Tier{Key: key(1, "42"), Limit: limit(1e-6, 10, 0)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 4, tier), reserving(2, 4, tier)), true, true)
+	theirs := cost(0)
+	theirs.Key = "another key"
+	if _, err := s.SettleReservation(after(0), 1, enforce.ReservationID{1, 1, 2}, theirs); !errors.Is(err,
+		enforce.ErrRefundForbidden) {
+		t.Errorf("another key's refund: %v", err)
+	}
+	left(t, s, after(0), tier, 2)
+	theirs.MayRefund = true
+	expectSettled(t, settleAt(t, s, after(0), 1, theirs), true, 0)
+	more := cost(5)
+	more.Key = "another key"
+	expectSettled(t, settleAt(t, s, after(0), 2, more), true, 5)
+	left(t, s, after(0), tier, 5)
+}
+
+func endsByItself(t *testing.T, s Store) {
+	tier := enforce.Tier{
+		Key:   key(1, "42"),
+		Limit: enforce.Limit{Kind: rules.KindFixedWindow, Burst: 10, Interval: 3600e6, Since: epoch},
+	}
+	one := reserving(1, 4, tier)
+	one.Reserve.Life = time.Millisecond
+	expectAllowed(t, take(t, s, after(0), one), true)
+	expectSettled(t, settleAt(t, s, after(2*time.Millisecond), 1, cost(0)), false, 0)
+	left(t, s, after(2*time.Millisecond), tier, 6) // the estimate stays
+}
+
+// settlesByTheLimitInForce settles on buckets that the store has forgotten, because they were full.
+func settlesByTheLimitInForce(t *testing.T, s Store) {
+	long := strings.Repeat("user ", 20)
+	for i, subject := range []string{"42", long} {
+		id := byte(i + 1)
+		former, raised := enforce.Tier{Key: key(1, subject), Limit: limit(1, 10, 0)}, limit(1, 1000, time.Second)
+		expectAllowed(t, take(t, s, after(0), reserving(id, 0, former)), true)
+		with := cost(5)
+		with.Limit = func(rule rules.RuleID, of string, isHashed bool) (enforce.Limit, bool) {
+			if rule != 1 || isHashed != (subject == long) || !isHashed && of != subject {
+				t.Errorf("asked for the limit of rule %d for %q, hashed %t", rule, of, isHashed)
+			}
+			return raised, true
+		}
+		expectSettled(t, settleAt(t, s, after(2*time.Second), id, with), true, 5)
+		left(t, s, after(2*time.Second), enforce.Tier{Key: former.Key, Limit: raised}, 995)
+	}
+	// A caller that knows only an older limit, or none, settles by the reservation's.
+	tier := enforce.Tier{Key: key(2, "42"), Limit: limit(1, 100, 2*time.Second)}
+	expectAllowed(t, take(t, s, after(3*time.Second), reserving(8, 0, tier), reserving(9, 0, tier)), true, true)
+	with := cost(5)
+	with.Limit = func(rules.RuleID, string, bool) (enforce.Limit, bool) { return limit(1, 10, time.Second), true }
+	expectSettled(t, settleAt(t, s, after(3*time.Second), 8, with), true, 5)
+	with.Limit = func(rules.RuleID, string, bool) (enforce.Limit, bool) { return enforce.Limit{}, false }
+	expectSettled(t, settleAt(t, s, after(3*time.Second), 9, with), true, 5)
+	left(t, s, after(3*time.Second), tier, 90)
+}
+
+func leavesNewerBucketsAlone(t *testing.T, s Store) {
+	known, unknown := enforce.Tier{Key: key(1, "42"), Limit: limit(1e-6, 10, 0)},
+		enforce.Tier{Key: key(2, "42"), Limit: limit(1e-6, 10, 0)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 4, known, unknown)), true)
+	s.Newer(unknown.Key)
+	before := s.State()
+	for _, with := range []enforce.Settlement{cost(1), {Key: reserver}, {Key: reserver, Extend: true}} {
+		with.Key = reserver
+		if settled, err := s.SettleReservation(after(0), 1, enforce.ReservationID{1, 1, 2}, with); err == nil {
+			t.Errorf("settled as %+v", settled)
+		}
+	}
+	if now := s.State(); !maps.Equal(now, before) {
+		t.Errorf("refused settlements have changed\n%s\nto\n%s", wholly(before), wholly(now))
+	}
+	left(t, s, after(0), known, 6)
+}
+
+func returnsWindows(t *testing.T, s Store) {
+	quota := enforce.Limit{Kind: rules.KindFixedWindow, Burst: 100, Interval: 3600e6, Since: epoch}
+	window := enforce.Tier{Key: key(1, "42"), Limit: quota}
+	long := enforce.Tier{Key: key(2, strings.Repeat("4", 65)), Limit: quota}
+	bucket := enforce.Tier{Key: key(3, "42"), Limit: limit(1, 100, 0)}
+	expectAllowed(t, take(t, s, after(0), reserving(1, 10, window, long, bucket), reserving(2, 10, window)), true, true)
+	settled := settleAt(t, s, after(time.Second), 1, cost(70.5))
+	want := []enforce.SettledWindow{{
+		Key: window.Key, Taken: enforce.Tokens(60.5 * 1e6),
+		Bucket: enforce.Bucket{Level: enforce.Level{Micros: 19_500_000}, Stamp: after(time.Second), Limit: quota},
+	}}
+	if !slices.Equal(settled.Windows, want) {
+		t.Errorf("the settlement returns %+v, want %+v", settled.Windows, want)
+	}
+	if settled := settleAt(t, s, after(time.Second), 2, cost(3)); len(settled.Windows) > 0 {
+		t.Errorf("a refund returns %+v", settled.Windows)
+	}
+}
+
+type openReservation struct {
+	id      enforce.ReservationID
+	at      int64
+	ends    int64
+	cost    enforce.Tokens
+	charges []enforce.Charge
+}
+
+func runReservationHistories(t *testing.T, s Store) {
+	var tenant atomic.Int64
+	rapid.Check(t, func(t *rapid.T) {
+		h := newHistory(t, rules.TenantID(3_000_000+tenant.Add(1)), drawAnyLimit)
+		var open []openReservation
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			h.advance(t, s)
+			if len(open) > 0 && rapid.Bool().Draw(t, "settle") {
+				i := rapid.IntRange(0, len(open)-1).Draw(t, "which")
+				one := open[i]
+				open = append(open[:i], open[i+1:]...)
+				h.settleReservation(t, s, &one)
+				continue
+			}
+			one := h.drawAsk(t)
+			if len(one.Tiers) == 0 {
+				continue
+			}
+			h.holders++
+			id := enforce.ReservationID{byte(h.holders), byte(h.holders >> 8), 7}
+			one.Look, one.Holder = false, id.Holder()
+			one.Reserve = &enforce.Reservation{ID: id, Life: time.Hour, Key: reserver}
+			checks := []enforce.BucketCheck{one}
+			want := clone(checks)
+			h.reference.take(h.now, want)
+			if err := s.Take(h.now, checks); err != nil {
+				t.Fatalf("take: %v", err)
+			}
+			if err := equalAnswers(checks, want); err != nil {
+				t.Fatalf("%v after the start: %v", h.elapsed(), err)
+			}
+			if want[0].Allowed {
+				open = append(open, openReservation{
+					id: id, at: h.now, ends: h.now + time.Hour.Microseconds(), cost: one.Cost,
+					charges: want[0].Charges(),
+				})
+			}
+		}
+	})
+}
+
+func (h *history) settleReservation(t *rapid.T, s Store, one *openReservation) {
+	// A store may have forgotten what has ended by its clock.
+	for i := range one.charges {
+		if h.mayBeGone(one.charges[i].Key) || h.unsure[one.charges[i].Key] {
+			return
+		}
+	}
+	if h.latest >= one.ends || h.now < one.at {
+		return
+	}
+	with := enforce.Settlement{
+		Key: reserver, HasCost: true,
+		Cost: max(0, one.cost+enforce.Tokens(rapid.Int64Range(-3_000_000, 3_000_000).Draw(t, "difference"))),
+	}
+	want, first := enforce.Settled{Found: true, Charged: with.Cost}, true
+	var tiers []enforce.Tier
+	for i := range one.charges {
+		charge := &one.charges[i]
+		state, used := h.reference[charge.Key]
+		if !used {
+			state = enforce.NewState(charge.Limit, h.now)
+		}
+		mustWrite := state.Advance(charge.Limit, 0, h.now)
+		before := state
+		if charged, counts := charge.Settle(&state, with, one.at, one.id.Holder()); counts &&
+			(first || charged < want.Charged) {
+			want.Charged, first = charged, false
+		}
+		want.AddWindow(charge.Key, state.View(), before.Level.Micros-state.Level.Micros)
+		if state != before || mustWrite {
+			h.reference[charge.Key] = state
+		}
+		tiers = append(tiers, enforce.Tier{Key: charge.Key, Limit: state.Limit})
+	}
+	got, err := s.SettleReservation(h.now, h.tenant, one.id, with)
+	if err != nil {
+		t.Fatalf("settle: %v", err)
+	}
+	if got.Found != want.Found || got.Charged != want.Charged || !slices.Equal(got.Windows, want.Windows) {
+		t.Fatalf("%v after the start: settled as %+v, want %+v", h.elapsed(), got, want)
+	}
+	if len(tiers) == 0 {
+		return
+	}
+	looks := []enforce.BucketCheck{{Tiers: tiers}}
+	wantLooks := clone(looks)
+	h.reference.take(h.now, wantLooks)
+	if err := s.Take(h.now, looks); err != nil {
+		t.Fatalf("look: %v", err)
+	}
+	if err := equalAnswers(looks, wantLooks); err != nil {
+		t.Fatalf("%v after the start, after a settlement: %v", h.elapsed(), err)
+	}
+}

@@ -1,0 +1,94 @@
+package combine
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+const (
+	// overloadLasts is how long an overload lasts after the last shed call.
+	overloadLasts = time.Second
+	// paceBudgets is the time over which the store's pace is averaged, in budgets.
+	paceBudgets = 2
+	// admitShare is the part of its turn that a call may be expected to queue. The pace varies, so a call expected to
+	// need all of it would often be late.
+	admitShare = 2
+)
+
+// ErrNoTurn fails a call that queued too long, and ErrOverloaded a call that would have. Neither error counts as a
+// failure of the store.
+var (
+	ErrNoTurn = fmt.Errorf("the check waited too long for its turn; %w: %w", enforce.ErrNothingTaken,
+		context.DeadlineExceeded)
+	ErrOverloaded = fmt.Errorf("the store has more queued checks than it decides in time; %w", enforce.ErrNothingTaken)
+)
+
+// overload refuses calls that would queue too long and then fail.
+//
+// An overload begins with a call that did queue too long, because a long queue alone is no sign: a burst is decided
+// faster than the small batches before it. From then on the queue is compared with the store's pace, until no call was
+// shed for overloadLasts.
+type overload struct {
+	until  time.Time // zero if no call was shed lately
+	shared time.Time // when several tenants last waited
+	// tiers were decided in took. Both decay.
+	tiers, took float64
+	ended       time.Time // of the last batch
+}
+
+func (o *overload) isOn(now time.Time) bool { return now.Before(o.until) }
+
+func (o *overload) begin(now time.Time) { o.until = now.Add(overloadLasts) }
+
+// record counts a decided batch. Batches overlap, so each counts from the end of the one before.
+func (o *overload) record(tiers int, sent, now time.Time, budget time.Duration) {
+	from := sent
+	if o.ended.After(from) {
+		from = o.ended
+	}
+	fade := math.Exp(-float64(now.Sub(o.ended)) / float64(paceBudgets*budget))
+	o.tiers, o.took, o.ended = o.tiers*fade+float64(tiers), o.took*fade+now.Sub(from).Seconds(), now
+}
+
+// within returns the number of tiers that the store decides in a time.
+func (o *overload) within(d time.Duration) int {
+	if o.took <= 0 {
+		return math.MaxInt
+	}
+	return int(min(o.tiers/o.took*d.Seconds(), math.MaxInt32))
+}
+
+// refuses reports whether a call would miss its deadline even in fair turns, and assumes that no other tenant is served
+// more than this one before.
+func (q *Combiner) refuses(c *Call, now time.Time) bool {
+	if !q.overload.isOn(now) {
+		return false
+	}
+	own, turn := 0, q.turn(now.Sub(q.overload.shared) < overloadLasts, c.tenant)/admitShare
+	if f := q.waiting.flowOf(c.tenant); f != nil {
+		own = f.tiers
+	}
+	asked := 0
+	for i := 0; i < len(c.checks) && asked < quantum; i++ { // the call's other checks may come later
+		asked += q.Weight(&c.checks[i])
+	}
+	own += asked
+	room := q.overload.within(turn) - own
+	for f := q.waiting.first; f != nil && room >= 0; f = f.next {
+		if f.tenant != c.tenant {
+			room -= min(f.tiers, own)
+		}
+	}
+	return room < 0
+}
+
+func (q *Combiner) fail(c *Call, err error) {
+	c.Err = err
+	if q.Shed != nil {
+		q.Shed(len(c.checks), err == ErrOverloaded) //nolint:errorlint // it is one of the two
+	}
+}

@@ -1,0 +1,303 @@
+// Package membucket keeps buckets and reservations in this process's memory.
+//
+// It is the store of a single process without Redis, and the fallback of tiers with the failure mode "local" while
+// Redis is down. It answers exactly as the Redis store does, never fails, and forgets everything when the process ends.
+//
+// One mutex guards one map. A check of four tiers holds it for a fraction of a microsecond, so it serves millions of
+// checks per second, more than the HTTP server. Shards would need one ordered lock per tier to keep a check all or
+// nothing.
+//
+// Memory is bounded. Buckets that have been full for a while are forgotten: each insertion sweeps two old buckets. A
+// full store evicts the bucket of a small sample that would be full soonest, which gives away the fewest tokens. An
+// attacker with made-up identities evicts his own, which have taken little. A tenant has at most
+// enforce.MaxReservations open; each new one also deletes the ended ones of another tenant.
+package membucket
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// DefaultMaxBuckets is the default bound: about 280 MB with subjects of 40 bytes, and 310 MB with long ones.
+const DefaultMaxBuckets = 1_000_000
+
+const (
+	// slack is how long a full bucket is kept, because callers may hold an older limit for seconds and must find the
+	// limit in force. All stores agree.
+	slack = 10 * time.Second
+	// swept is the number of buckets that an insertion sweeps. A single one is too few, because the sweep passes over
+	// the bucket that replaces a removed one.
+	swept  = 2
+	sample = 8
+)
+
+// Options configure a store; the zero value is right for production.
+type Options struct {
+	// MaxBuckets bounds the number of buckets; 0 means DefaultMaxBuckets.
+	MaxBuckets int
+	// Clock returns microseconds since the Unix epoch; nil means the wall clock, as in Limit.Since.
+	Clock func() int64
+}
+
+// Store implements enforce.Buckets, enforce.Creditor and enforce.EditStore. Store is safe for concurrent use.
+type Store struct {
+	clock func() int64
+	max   int
+
+	mu      sync.Mutex
+	buckets map[enforce.Key]*bucket
+	// ring holds the same buckets for the sweep, because a map cannot be walked a few at a time.
+	ring      []*bucket
+	hand      int
+	evictions int64
+	held      []*enforce.State // of the current check; reused
+	states    []enforce.State  // likewise
+	credits   map[enforce.Key]pastCredit
+
+	reservations map[rules.TenantID]*reservations
+	expired      int64 // reservations
+}
+
+type bucket struct {
+	enforce.State
+	key enforce.Key
+	at  int // index in ring
+}
+
+var (
+	_ enforce.Buckets   = (*Store)(nil)
+	_ enforce.Creditor  = (*Store)(nil)
+	_ enforce.EditStore = (*Store)(nil)
+	_ enforce.Reserver  = (*Store)(nil)
+)
+
+// New returns an empty store.
+func New(options Options) *Store {
+	s := &Store{
+		clock: options.Clock, max: options.MaxBuckets, buckets: make(map[enforce.Key]*bucket),
+		credits: map[enforce.Key]pastCredit{}, reservations: map[rules.TenantID]*reservations{},
+	}
+	if s.max <= 0 {
+		s.max = DefaultMaxBuckets
+	}
+	if s.clock == nil {
+		s.clock = func() int64 { return time.Now().UnixMicro() }
+	}
+	return s
+}
+
+// Take implements enforce.Buckets, and never returns an error, even after the deadline of ctx, which another store may
+// have used up.
+func (s *Store) Take(_ context.Context, checks []enforce.BucketCheck) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The clock is read under the lock, because an earlier reading would look like a clock that went back, and earn
+	// tokens twice.
+	now := s.clock()
+	for i := range checks {
+		s.decide(&checks[i], now)
+	}
+	return nil
+}
+
+func (s *Store) decide(check *enforce.BucketCheck, now int64) {
+	s.held = s.held[:0]
+	s.states = slices.Grow(s.states[:0], len(check.Tiers))[:len(check.Tiers)]
+	for i := range check.Tiers {
+		s.held = append(s.held, s.bucket(check.Tiers[i].Key))
+	}
+	tenant := rules.TenantID(0)
+	if check.Reserve != nil && len(check.Tiers) > 0 {
+		tenant = check.Tiers[0].Key.Tenant
+		open := s.reservationsOf(tenant, now)
+		check.Exhausted = open != nil && open.Len() >= enforce.MaxReservations
+		if check.Exhausted && check.Reserve.Optional {
+			check.Exhausted = false
+			check.Unreserve()
+		}
+	}
+	// TakeFrom writes old buckets before new ones are inserted, because an insertion may sweep an idle bucket of this
+	// check.
+	taken := check.TakeFrom(s.held, s.states, now)
+	if check.Reserve != nil && check.Allowed && !check.Look && len(check.Tiers) > 0 {
+		s.reserve(check, tenant, now)
+	}
+	if !taken {
+		return
+	}
+	for i, held := range s.held {
+		if check.Takes(i) && held == nil {
+			s.insert(bounded(check.Tiers[i].Key), s.states[i], now)
+		}
+	}
+}
+
+// Credit implements enforce.Creditor, and never returns an error.
+func (s *Store) Credit(
+	_ context.Context, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
+) (before, after enforce.Bucket, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, after = s.credit(key, limit, amount, s.clock())
+	return before, after, nil
+}
+
+func (s *Store) credit(key enforce.Key, limit enforce.Limit, amount enforce.Tokens, now int64) (before,
+	after enforce.Bucket,
+) {
+	held := s.bucket(key)
+	var state enforce.State
+	if held == nil {
+		state = enforce.NewState(limit, now)
+	} else {
+		state = *held
+		state.Advance(limit, 0, now)
+	}
+	before = state.View()
+	credited := state
+	credited.Credit(amount)
+	switch {
+	case held != nil:
+		*held = credited
+	case credited != state:
+		s.insert(bounded(key), credited, now)
+	}
+	return before, credited.View()
+}
+
+// advancedAtOnce is how many buckets ApplyEdits visits under one lock: about 50 µs.
+const advancedAtOnce = 500
+
+// ApplyEdits implements enforce.EditStore, and fails only when ctx ends.
+func (s *Store) ApplyEdits(ctx context.Context, edits []enforce.Edit) error {
+	edited := make(map[enforce.Key]*enforce.Edit, len(edits)) // by keys without a subject
+	for i := range edits {
+		edited[enforce.Key{Tenant: edits[i].Tenant, Rule: edits[i].Rule}] = &edits[i]
+	}
+	// The walk goes backwards, because the last bucket, which was visited already, replaces a removed one.
+	for from := math.MaxInt; from > 0; {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("apply edits to buckets in memory: %w", context.Cause(ctx))
+		}
+		s.mu.Lock()
+		from = min(from, len(s.ring))
+		now := s.clock()
+		for range min(advancedAtOnce, from) {
+			from--
+			b := s.ring[from]
+			edit := edited[enforce.Key{Tenant: b.key.Tenant, Rule: b.key.Rule}]
+			if edit == nil {
+				continue
+			}
+			if limit, ok := edit.LimitOf(b.key.Subject, b.key.IsLong()); ok {
+				if state := b.State; state.Advance(limit, edit.ReadAt, now) {
+					b.State = state
+				}
+			}
+		}
+		s.mu.Unlock()
+	}
+	return nil
+}
+
+func (s *Store) bucket(key enforce.Key) *enforce.State { return s.bucketAt(bounded(key)) }
+
+func (s *Store) bucketAt(bounded enforce.Key) *enforce.State {
+	if b := s.buckets[bounded]; b != nil {
+		return &b.State
+	}
+	return nil
+}
+
+// bounded replaces a long subject by # and its digest in hexadecimal. The result is longer than any subject that is
+// kept, so no two are equal.
+func bounded(key enforce.Key) enforce.Key {
+	if key.IsLong() {
+		digest := key.Digest()
+		key.Subject = "#" + hex.EncodeToString(digest[:])
+	}
+	return key
+}
+
+// Len returns the number of buckets.
+func (s *Store) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.ring)
+}
+
+// Evictions counts the buckets that were dropped before they were full. If it grows, callers may exceed their limits,
+// and MaxBuckets should be higher.
+func (s *Store) Evictions() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.evictions
+}
+
+func (s *Store) insert(key enforce.Key, state enforce.State, now int64) {
+	s.sweep(now)
+	if len(s.ring) >= s.max {
+		s.evict(now)
+	}
+	// The subject may be part of a large request, which the map would keep alive.
+	key.Subject = strings.Clone(key.Subject)
+	b := &bucket{State: state, key: key, at: len(s.ring)}
+	s.buckets[key] = b
+	s.ring = append(s.ring, b)
+}
+
+func (s *Store) sweep(now int64) {
+	for range min(swept, len(s.ring)) {
+		if b := s.next(); b.fullIn(now) <= -slack {
+			s.remove(b)
+		}
+	}
+}
+
+func (s *Store) evict(now int64) {
+	soonest := s.next()
+	for range min(sample, len(s.ring)) - 1 {
+		if b := s.next(); b.fullIn(now) < soonest.fullIn(now) {
+			soonest = b
+		}
+	}
+	if soonest.fullIn(now) > 0 {
+		s.evictions++
+	}
+	s.remove(soonest)
+}
+
+// next moves the hand on by one bucket. The ring must not be empty.
+func (s *Store) next() *bucket {
+	if s.hand >= len(s.ring) {
+		s.hand = 0
+	}
+	b := s.ring[s.hand]
+	s.hand++
+	return b
+}
+
+// remove drops a bucket; the last of the ring replaces it.
+func (s *Store) remove(b *bucket) {
+	last := len(s.ring) - 1
+	s.ring[b.at] = s.ring[last]
+	s.ring[b.at].at = b.at
+	s.ring[last] = nil
+	s.ring = s.ring[:last]
+	delete(s.buckets, b.key)
+}
+
+// fullIn returns the time until the bucket is full, negative if it is already. A clock that went back makes it longer,
+// so nothing is dropped too early.
+func (b *bucket) fullIn(now int64) time.Duration {
+	return b.TimeToFull() - time.Duration(now-b.Stamp)*time.Microsecond
+}

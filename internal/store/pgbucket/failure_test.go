@@ -1,0 +1,397 @@
+package pgbucket
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/devdb/awake"
+	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+var slow = enforce.Limit{Rate: 1e-6, Burst: 100, Since: 1}
+
+// proxy stands between a store and PostgreSQL.
+type proxy struct {
+	listener net.Listener
+	target   string
+	// loseCommit makes it pass a COMMIT on, and close both connections without passing on the reply.
+	loseCommit atomic.Bool
+	lost       atomic.Int64
+	// silent makes it pass nothing on.
+	silent atomic.Bool
+
+	mu    sync.Mutex
+	conns []net.Conn
+	wg    sync.WaitGroup
+}
+
+// throughProxy returns the address of a database by way of a proxy.
+func throughProxy(t *testing.T, databaseURL string) (*proxy, string) {
+	t.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{listener: listener, target: u.Host}
+	p.wg.Go(p.serve)
+	t.Cleanup(func() {
+		_ = listener.Close()
+		p.cut()
+		p.wg.Wait()
+	})
+	u.Host = listener.Addr().String()
+	return p, u.String()
+}
+
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conn := range p.conns {
+		_ = conn.Close()
+	}
+	p.conns = nil
+}
+
+func (p *proxy) serve() {
+	for {
+		near, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = near.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns = append(p.conns, near, far)
+		p.mu.Unlock()
+		var losing atomic.Bool
+		p.wg.Go(func() {
+			defer func() { _ = far.Close() }()
+			p.pass(far, near, func(b []byte) bool {
+				prepares := strings.Contains(string(b), "sluice_commit\x00COMMIT")
+				if strings.Contains(string(b), "sluice_commit") && !prepares && p.loseCommit.Swap(false) {
+					losing.Store(true)
+				}
+				return true
+			})
+		})
+		p.wg.Go(func() {
+			defer func() { _ = near.Close() }()
+			p.pass(near, far, func([]byte) bool {
+				if losing.Load() {
+					p.lost.Add(1)
+				}
+				return !losing.Load()
+			})
+		})
+	}
+}
+
+func (p *proxy) pass(to io.Writer, from io.Reader, may func([]byte) bool) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil || !may(buf[:n]) {
+			return
+		}
+		if p.silent.Load() {
+			continue
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func mustTake(t testing.TB, s *Store, checks []enforce.BucketCheck) []enforce.BucketCheck {
+	t.Helper()
+	if err := s.Take(context.Background(), checks); err != nil {
+		t.Fatalf("take: %v", err)
+	}
+	return checks
+}
+
+// mustHold looks at a bucket.
+func mustHold(t *testing.T, s *Store, tier enforce.Tier, tokens int64) {
+	t.Helper()
+	look := mustTake(t, s, []enforce.BucketCheck{{Tiers: []enforce.Tier{tier}}})
+	if got := look[0].Tiers[0].Bucket.Level.Micros.Whole(); got != tokens {
+		t.Errorf("the bucket holds %d tokens, want %d", got, tokens)
+	}
+}
+
+// TestALostCommitChargesOnce loses the reply to a COMMIT, as a process or a server that is killed would. Nobody knows
+// then whether it was executed, so it must not be repeated.
+func TestALostCommitChargesOnce(t *testing.T) {
+	t.Parallel()
+	databaseURL := devdbtest.Postgres(t)
+	p, throughURL := throughProxy(t, databaseURL)
+	s, direct := open(t, throughURL, testTimeout), open(t, databaseURL, testTimeout)
+	tier := user("42", slow)
+	mustTake(t, s, one(tier)) // the row exists
+	for i, fresh := range []bool{false, true} {
+		charged := tier
+		if fresh {
+			charged = user("new", slow)
+		}
+		p.loseCommit.Store(true)
+		if err := s.Take(context.Background(), one(charged)); err == nil {
+			t.Error("a take whose commit got no answer succeeded")
+		}
+		if got := p.lost.Load(); got != int64(i+1) {
+			t.Fatalf("%d replies to a COMMIT were lost, want %d", got, i+1)
+		}
+	}
+	mustHold(t, direct, tier, 98)
+	mustHold(t, direct, user("new", slow), 99)
+}
+
+// TestStaleConnectionsAreReplaced cuts all connections, as a restart of the server does. The next take finds out in its
+// first round trip, when nothing is taken yet.
+func TestStaleConnectionsAreReplaced(t *testing.T) {
+	t.Parallel()
+	p, throughURL := throughProxy(t, devdbtest.Postgres(t))
+	s := open(t, throughURL, testTimeout)
+	for range 5 {
+		mustTake(t, s, one(user("42", slow)))
+		p.cut()
+	}
+	mustHold(t, s, user("42", slow), 95)
+}
+
+func TestASilentServerIsAnErrorWithinTheBudgetAndThenAtOnce(t *testing.T) {
+	t.Parallel()
+	const budget = 200 * time.Millisecond
+	p, throughURL := throughProxy(t, devdbtest.Postgres(t))
+	s := open(t, throughURL, budget)
+	eventually(t, "the first take", func() bool { return s.Take(context.Background(), one(user("42", slow))) == nil })
+	trips := s.Trips() // a busy machine may have needed longer than the budget for the first
+	p.silent.Store(true)
+	var wg sync.WaitGroup
+	for range 64 { // more than fit the batches in flight
+		wg.Go(func() {
+			watch := awake.Start()
+			defer watch.Stop()
+			if err := s.Take(context.Background(), one(user("42", slow))); err == nil {
+				t.Error("a take was answered by nobody")
+			}
+			if took := watch.Now(); took > budget+100*time.Millisecond {
+				t.Errorf("a take took %v, with a budget of %v", took, budget)
+			}
+		})
+	}
+	wg.Wait()
+	eventually(t, "the breaker opens", func() bool {
+		_ = s.Take(context.Background(), one(user("42", slow)))
+		return s.State() != Up
+	})
+	if trips = s.Trips() - trips; trips != 1 {
+		t.Errorf("the breaker opened %d times, want once", trips)
+	}
+	p.silent.Store(false)
+	p.cut()
+	back := time.Now()
+	eventually(t, "PostgreSQL decides again",
+		func() bool { return s.Take(context.Background(), one(user("42", slow))) == nil })
+	t.Logf("decided again after %v", time.Since(back))
+}
+
+func TestADatabaseThatWasNeverThereIsAnErrorSoon(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	_ = listener.Close()
+	s := open(t, "postgres://nobody@"+addr+"/none?sslmode=disable", 100*time.Millisecond)
+	if err := s.Take(context.Background(), one(user("42", slow))); err == nil {
+		t.Error("a take without a server succeeded")
+	}
+	if err := s.Ping(t.Context()); err == nil {
+		t.Error("a ping without a server succeeded")
+	}
+	if _, _, err := s.Credit(t.Context(), user("42", slow).Key, slow, enforce.Fill); err == nil {
+		t.Error("a credit without a server succeeded")
+	}
+}
+
+// TestAProcessThatHangsGivesItsRowsBack holds a row as a process does that was stopped between its two round trips.
+func TestAProcessThatHangsGivesItsRowsBack(t *testing.T) {
+	t.Parallel()
+	databaseURL := devdbtest.Postgres(t)
+	s := open(t, databaseURL, 10*time.Second) // enough for a busy machine; the row is free after it
+	eventually(t, "the first take", func() bool { return s.Take(context.Background(), one(user("42", slow))) == nil })
+	conn, err := s.pool.Acquire(t.Context()) // with the settings of a store
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), "BEGIN", pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), "SELECT FROM bucket FOR UPDATE", pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Take(context.Background(), one(user("42", slow))); !isLockTimeout(err) {
+		t.Errorf("a take of a locked bucket got %v, want a timeout of its lock", err)
+	}
+	if err := s.Take(context.Background(), one(user("7", slow))); err != nil {
+		t.Errorf("a take of another bucket: %v", err)
+	}
+	eventually(t, "the row is free", func() bool { return s.Take(context.Background(), one(user("42", slow))) == nil })
+	if s.Trips() > 0 {
+		t.Error("a locked row opened the breaker for all")
+	}
+}
+
+// TestIdleBucketsAreRemoved also holds a row locked, which cleaning must pass over.
+func TestIdleBucketsAreRemoved(t *testing.T) {
+	t.Parallel()
+	databaseURL := devdbtest.Postgres(t)
+	s, other := open(t, databaseURL, testTimeout), open(t, databaseURL, testTimeout)
+	now := int64(1_800_000_000_000_000)
+	s.stamp = func() int64 { return now }
+	quick := enforce.Limit{Rate: 100, Burst: 100}
+	var checks []enforce.BucketCheck
+	for i := range 1000 {
+		checks = append(checks, one(user(fmt.Sprint(i), quick))...)
+	}
+	mustTake(t, s, append(checks, one(user("slow", slow))...))
+	table := &cleaned{table: "bucket", forgottenAt: "full_at"}
+	clean := func(want int64) {
+		t.Helper()
+		if removed, err := s.cleanStep(t.Context(), table); err != nil || removed != want {
+			t.Errorf("removed %d buckets, %v; want %d", removed, err, want)
+		}
+	}
+	now += (10*time.Second + 9*time.Millisecond).Microseconds()
+	clean(0)
+	now += time.Second.Microseconds()
+	conn, err := other.background.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := conn.Exec(t.Context(), "SELECT FROM bucket WHERE subject = '7' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	table.page = 0
+	clean(999)
+	if err := conn.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	table.page = 0
+	clean(1)
+	if left := contents(t, s); len(left) != 1 {
+		t.Errorf("%d buckets are left, want the slow one", len(left))
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(testTimeout)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, testTimeout)
+		}
+		<-tick.C
+	}
+}
+
+// TestCreditsWhoseCallersLeaveAreNoFailures: each was made, and the breaker stays closed for everybody.
+func TestCreditsWhoseCallersLeaveAreNoFailures(t *testing.T) {
+	t.Parallel()
+	s := open(t, devdbtest.Postgres(t), testTimeout)
+	tier := enforce.Tier{Key: enforce.Key{Tenant: 1, Rule: 1, Subject: "42"}, Limit: slow}
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	for range 2 * tripAfter {
+		if _, _, err := s.Credit(ctx, tier.Key, tier.Limit, -enforce.Token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if trips := s.Trips(); trips > 0 {
+		t.Errorf("the breaker opened %d times", trips)
+	}
+}
+
+// TestCreditsOfOneTenantHoldUpNoOther: many credits of one tenant wait for a locked row, while another tenant checks,
+// settles and is credited.
+func TestCreditsOfOneTenantHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	s := open(t, devdbtest.Postgres(t), testTimeout)
+	const greedy, quiet = 1, 2
+	locked := enforce.Key{Tenant: greedy, Rule: 1, Subject: "42"}
+	if _, _, err := s.Credit(t.Context(), locked, slow, -enforce.Token); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.background.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(),
+		"SET LOCAL idle_in_transaction_session_timeout = 0; SELECT FROM bucket FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	var credits sync.WaitGroup
+	for range maxWaiting {
+		credits.Go(func() {
+			if _, _, err := s.Credit(t.Context(), locked, slow, -enforce.Token); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, "the credits wait", func() bool { return s.changes.Count().Waiting == maxWaiting-changesPerTenant })
+
+	check := reserving(quiet, 1, time.Hour)
+	mustTake(t, s, []enforce.BucketCheck{check})
+	settled, err := s.SettleReservation(t.Context(), quiet, check.Reserve.ID, enforce.Settlement{})
+	if err != nil || !settled.Found {
+		t.Errorf("settled as %+v, %v", settled, err)
+	}
+	if _, _, err := s.Credit(t.Context(), check.Tiers[0].Key, slow, -enforce.Token); err != nil {
+		t.Error(err)
+	}
+	if waiting := s.changes.Count().Waiting; waiting != maxWaiting-changesPerTenant {
+		t.Errorf("%d credits of the greedy tenant wait, though their row is locked", waiting)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Error(err)
+	}
+	credits.Wait()
+}
+
+func TestAPanicInABatchReachesItsCaller(t *testing.T) {
+	t.Parallel()
+	s := open(t, devdbtest.Postgres(t), testTimeout)
+	const text = "a panic in a batch"
+	s.stamp = func() int64 { panic(text) }
+	defer func() {
+		if cause := recover(); cause != text {
+			t.Errorf("recovered %v", cause)
+		}
+	}()
+	_ = s.Take(t.Context(), one(user("42", slow)))
+	t.Error("no panic")
+}

@@ -1,0 +1,371 @@
+package pgbucket
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/shares"
+)
+
+// A bucket that earns nothing counts the open reservations of a tenant: each takes a token. No rule has the id 0, so no
+// rule's bucket has this key. The row is removed once no reservation is open, because the bucket is full then.
+func counterOf(tenant rules.TenantID) enforce.Key {
+	return enforce.Key{Tenant: tenant, Subject: "reservations"}
+}
+
+var counterLimit = enforce.Limit{Burst: enforce.MaxReservations}
+
+// counterOf returns the counter of a check's tenant, or nil if the check reserves nothing.
+func (t *transaction) counterOf(check *enforce.BucketCheck) *row {
+	if check.Reserve == nil {
+		return nil
+	}
+	return &t.rows[t.indexes[counterOf(check.Tiers[0].Key.Tenant)]]
+}
+
+func (r *row) hasRoom() bool { return !r.holds || r.state.Level.Micros >= enforce.Token }
+
+// count counts n opened or, if negative, ended reservations.
+func (r *row) count(n, now int64) {
+	if !r.holds {
+		r.state, r.holds = enforce.NewState(counterLimit, now), true
+	}
+	r.state.Stamp = now
+	r.state.Level.Micros = min(r.state.Level.Micros-enforce.Tokens(n)*enforce.Token,
+		enforce.MaxReservations*enforce.Token)
+}
+
+type opened struct {
+	tenant rules.TenantID
+	enforce.OpenReservation
+}
+
+func (t *transaction) open(counter *row, check *enforce.BucketCheck) {
+	counter.count(1, t.now)
+	t.opened = append(t.opened, opened{check.Tiers[0].Key.Tenant, check.Open(t.now)})
+}
+
+func (t *transaction) openedParams() [][]byte {
+	n := len(t.opened)
+	tenants, ids := appendArray(nil, oidInt8, n), appendArray(nil, oidBytea, n)
+	records, ends := appendArray(nil, oidBytea, n), appendArray(nil, oidInt8, n)
+	var record []byte
+	for i := range t.opened {
+		one := &t.opened[i]
+		record = appendRecord(record[:0], &one.OpenReservation)
+		tenants, ids = appendInt8(tenants, int64(one.tenant)), appendBytes(ids, one.ID[:])
+		records, ends = appendBytes(records, record), appendInt8(ends, one.Ends)
+	}
+	return [][]byte{tenants, ids, records, ends}
+}
+
+// closedAtOnce is how many ended reservations of a tenant a transaction deletes: as many as a batch opens. Checks wait
+// for it.
+const closedAtOnce = maxBatch
+
+// forget deletes some ended reservations of tenants without room for the batch and of those in t.forgets. forget costs
+// a round trip if there are any.
+func (s *Store) forget(p *pgconn.Pipeline, t *transaction) error {
+	t.forgotten = 0
+	tenants := t.forgets
+	for _, check := range t.checks {
+		if counter := t.counterOf(check); counter != nil && counter.holds &&
+			counter.state.Level.Micros < enforce.Tokens(len(t.checks))*enforce.Token {
+			tenants = append(tenants, rules.TenantID(counter.key.tenant))
+		}
+	}
+	slices.Sort(tenants)
+	tenants = slices.DeleteFunc(slices.Compact(tenants),
+		func(tenant rules.TenantID) bool { return t.rows[t.indexes[counterOf(tenant)]].newer })
+	if len(tenants) == 0 {
+		return nil
+	}
+	for _, tenant := range tenants {
+		p.SendQueryStatement(s.statements.Load().closeEnded,
+			[][]byte{int8Param(int64(tenant)), int8Param(t.now), int8Param(closedAtOnce)}, binaryFormat, nil)
+	}
+	if err := p.Sync(); err != nil {
+		return err
+	}
+	for _, tenant := range tenants {
+		n, err := drainCount(p, nil)
+		if err != nil {
+			return err
+		}
+		t.forgotten += n
+		if counter := &t.rows[t.indexes[counterOf(tenant)]]; n > 0 && counter.holds {
+			counter.count(-n, t.now)
+		}
+	}
+	return drain(p, nil) // sync
+}
+
+// SettleReservation implements enforce.Reserver, on Take's clock, budget and breaker. SettleReservation takes three
+// round trips: one reads the record for its buckets, and two are the transaction.
+func (s *Store) SettleReservation(
+	ctx context.Context, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement,
+) (enforce.Settled, error) {
+	settled, err := s.settleReservation(ctx, tenant, id, with)
+	if err != nil && !errors.Is(err, enforce.ErrRefundForbidden) {
+		return enforce.Settled{}, fmt.Errorf("settle a reservation in postgres: %w", err)
+	}
+	return settled, err
+}
+
+func (s *Store) settleReservation(
+	ctx context.Context, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement,
+) (enforce.Settled, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
+	defer cancel()
+	release, err := s.changes.Take(ctx, shares.Caller{Tenant: tenant})
+	if err != nil {
+		return enforce.Settled{}, err
+	}
+	defer release()
+	t := newTransaction()
+	defer t.release()
+	one := &settlement{tenant: tenant, id: id, with: with}
+	_, err = s.breaker.Execute(func() (struct{}, error) {
+		record, err := s.readRecord(ctx, tenant, id)
+		if err != nil || record == nil {
+			return struct{}{}, err
+		}
+		if !one.parse(record) {
+			return struct{}{}, nil
+		}
+		t.index(counterOf(tenant))
+		for _, charge := range one.reservation.Charges {
+			t.order = append(t.order, len(t.rows))
+			t.rows = append(t.rows, row{key: stored{int64(tenant), int64(charge.Key.Rule), charge.Key.Subject}})
+		}
+		t.part = one
+		return struct{}{}, s.run(ctx, s.pool, t, func() { one.decide(t) })
+	})
+	if errors.Is(one.refusal, ErrUnknownVersion) {
+		s.unknown.Add(1)
+	}
+	if err != nil || one.refusal != nil {
+		return enforce.Settled{}, errors.Join(err, one.refusal)
+	}
+	return one.settled, nil
+}
+
+func (s *Store) readRecord(ctx context.Context, tenant rules.TenantID, id enforce.ReservationID) (record []byte,
+	err error,
+) {
+	err = s.retried(ctx, s.pool, func(conn *pgconn.PgConn) (bool, error) {
+		reader := conn.ExecStatement(ctx, s.statements.Load().record, [][]byte{int8Param(int64(tenant)), id[:]},
+			binaryFormat, binaryFormat)
+		for reader.NextRow() {
+			record = bytes.Clone(reader.Values()[0])
+		}
+		_, err := reader.Close()
+		return false, err
+	})
+	return record, err
+}
+
+// settlement settles a reservation in a transaction, whose rows are its counter and its buckets.
+type settlement struct {
+	tenant      rules.TenantID
+	id          enforce.ReservationID
+	with        enforce.Settlement
+	reservation enforce.OpenReservation
+
+	held    bool  // the record exists and is locked
+	ends    int64 // when
+	settled enforce.Settled
+	refusal error // not a failure of PostgreSQL
+}
+
+func (g *settlement) parse(record []byte) bool {
+	g.reservation, g.refusal = parseRecord(record)
+	for i := range g.reservation.Charges {
+		g.reservation.Charges[i].Key.Tenant = g.tenant // the record leaves it out
+	}
+	g.reservation.ID = g.id
+	return g.refusal == nil
+}
+
+func (g *settlement) ask(p *pgconn.Pipeline, statements *statements) {
+	g.held = false
+	p.SendQueryStatement(statements.hold, [][]byte{int8Param(int64(g.tenant)), g.id[:]}, binaryFormat, binaryFormat)
+}
+
+func (g *settlement) read(values [][]byte) {
+	g.held, g.ends = true, int64(binary.BigEndian.Uint64(values[0]))
+}
+
+// decide settles the buckets, and can be called again after a failure.
+func (g *settlement) decide(t *transaction) {
+	g.settled, g.refusal = enforce.Settled{}, nil
+	if !g.held || g.ends <= t.now {
+		return
+	}
+	for i := range t.rows {
+		if t.rows[i].newer {
+			g.refusal = ErrUnknownVersion
+			return
+		}
+	}
+	if g.with.Forbidden(g.reservation.Key, g.reservation.Cost) {
+		g.refusal = enforce.ErrRefundForbidden
+		return
+	}
+	counter, buckets := &t.rows[0], t.rows[1:]
+	g.settled = g.reservation.Settle(g.with, t.now,
+		func(i int) *enforce.State {
+			if buckets[i].holds {
+				return &buckets[i].state
+			}
+			return nil
+		},
+		func(i int, state enforce.State) { buckets[i].state, buckets[i].holds = state, true })
+	if !g.with.Extend && counter.holds {
+		counter.count(-1, t.now)
+	}
+}
+
+func (g *settlement) write(p *pgconn.Pipeline, statements *statements, _ int64) (sent int) {
+	if !g.settled.Found {
+		return 0
+	}
+	tenant := int8Param(int64(g.tenant))
+	if g.with.Extend {
+		p.SendQueryStatement(statements.extend, [][]byte{tenant, g.id[:], int8Param(g.reservation.Ends)}, binaryFormat,
+			nil)
+	} else {
+		p.SendQueryStatement(statements.close, [][]byte{tenant, g.id[:]}, binaryFormat, nil)
+	}
+	return 1
+}
+
+// ForgottenReservations counts the reservations that ended without a settlement and that this process deleted.
+func (s *Store) ForgottenReservations() int64 { return s.forgotten.Load() }
+
+// endedSQL finds the tenants with ended reservations, by one index search per tenant with reservations.
+const endedSQL = `WITH RECURSIVE tenant (id) AS (
+    SELECT min(tenant_id) FROM bucket_reservation
+    UNION ALL
+    SELECT (SELECT min(tenant_id) FROM bucket_reservation WHERE tenant_id > tenant.id) FROM tenant
+    	WHERE tenant.id IS NOT NULL
+)
+SELECT id FROM tenant
+WHERE EXISTS (SELECT FROM bucket_reservation WHERE tenant_id = tenant.id
+    AND ends_at <= coalesce($1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))`
+
+func (s *Store) forgetEnded(ctx context.Context) error {
+	var now *int64
+	if given := s.stamp(); given != 0 {
+		now = &given
+	}
+	var tenants []rules.TenantID
+	if err := bounded(ctx, func(ctx context.Context) error {
+		rows, err := s.background.Query(ctx, endedSQL, now)
+		if err != nil {
+			return err
+		}
+		tenants, err = pgx.CollectRows(rows, pgx.RowTo[rules.TenantID])
+		return err
+	}); err != nil {
+		return fmt.Errorf("find ended reservations: %w", err)
+	}
+	for len(tenants) > 0 {
+		more := tenants[:0]
+		for _, tenant := range tenants {
+			isLast, err := s.forgetSome(ctx, tenant)
+			if err != nil {
+				return fmt.Errorf("delete ended reservations: %w", err)
+			}
+			if !isLast {
+				more = append(more, tenant)
+			}
+			if err := pause(ctx, walkPause); err != nil {
+				return err
+			}
+		}
+		tenants = more
+	}
+	return nil
+}
+
+func (s *Store) forgetSome(ctx context.Context, tenant rules.TenantID) (isLast bool, err error) {
+	t := newTransaction()
+	defer t.release()
+	t.index(counterOf(tenant))
+	t.forgets = append(t.forgets, tenant)
+	err = bounded(ctx, func(ctx context.Context) error { return s.run(ctx, s.background, t, func() {}) })
+	return t.forgotten < closedAtOnce, err
+}
+
+// A record has the charges of a check. Numbers are little-endian; the rules for versions are those of buckets.
+//
+//	version (byte, 1)  time (int64)  cost (int64)  life in µs (int64)
+//	length of the API key's id (byte)  that id
+//	for each bucket: rule (int64)  length of the subject (16 bits)  subject  kind (byte)
+//	limit, as in a state (32 bytes)  charge (int64)
+const (
+	recordVersion = 1
+	recordHeader  = 1 + 3*8 + 1
+	limitBytes    = 1 + 4*8
+)
+
+func appendRecord(b []byte, r *enforce.OpenReservation) []byte {
+	le := binary.LittleEndian
+	b = append(b, recordVersion)
+	b = le.AppendUint64(b, uint64(r.Taken))
+	b = le.AppendUint64(b, uint64(r.Cost))
+	b = le.AppendUint64(b, uint64(r.Life.Microseconds()))
+	key := r.Key[:min(len(r.Key), math.MaxUint8)]
+	b = append(append(b, byte(len(key))), key...)
+	for i := range r.Charges {
+		charge := &r.Charges[i]
+		subject := storedKey(charge.Key).subject
+		b = le.AppendUint64(b, uint64(charge.Key.Rule))
+		b = append(le.AppendUint16(b, uint16(len(subject))), subject...)
+		b = appendLimit(append(b, byte(charge.Limit.Kind)), &charge.Limit)
+		b = le.AppendUint64(b, uint64(charge.Amount))
+	}
+	return b
+}
+
+var errBrokenRecord = errors.New("the record of the reservation is invalid; another program writes to its table")
+
+func parseRecord(b []byte) (r enforce.OpenReservation, err error) {
+	if len(b) > 0 && b[0] > recordVersion && b[0] <= maxVersion {
+		return r, ErrUnknownVersion
+	}
+	if len(b) < recordHeader || b[0] != recordVersion || len(b) < recordHeader+int(b[recordHeader-1]) {
+		return r, errBrokenRecord
+	}
+	le := binary.LittleEndian
+	r.Taken, r.Cost = int64(le.Uint64(b[1:])), enforce.Tokens(le.Uint64(b[9:]))
+	r.Life = time.Duration(le.Uint64(b[17:])) * time.Microsecond
+	b = b[recordHeader-1:]
+	r.Key, b = string(b[1:1+b[0]]), b[1+b[0]:]
+	for len(b) > 0 {
+		if len(b) < 10 || len(b) < 10+int(le.Uint16(b[8:]))+limitBytes+8 {
+			return r, errBrokenRecord
+		}
+		var charge enforce.Charge
+		charge.Key.Rule = rules.RuleID(le.Uint64(b))
+		end := 10 + int(le.Uint16(b[8:]))
+		charge.Key.Subject = string(b[10:end])
+		charge.Limit = limitAt(rules.Kind(b[end]), b[end+1:])
+		charge.Amount = enforce.Tokens(le.Uint64(b[end+limitBytes:]))
+		r.Charges = append(r.Charges, charge)
+		b = b[end+limitBytes+8:]
+	}
+	return r, nil
+}

@@ -1,0 +1,396 @@
+package pgbucket
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// transaction locks rows, lets a function decide on them, and writes the changes. Its memory is reused.
+type transaction struct {
+	checks  []*enforce.BucketCheck
+	indexes map[enforce.Key]int // of a key's row
+	rows    []row
+	order   []int // indexes of rows by key, in the order of their locks
+
+	now int64 // microseconds since the Unix epoch
+
+	part part // or nil
+
+	opened    []opened         // the reservations that decide has opened
+	forgets   []rules.TenantID // tenants whose ended reservations to delete
+	forgotten int64            // number of reservations deleted
+
+	held    []*enforce.State // of one check
+	settled []enforce.State  // likewise
+}
+
+// part is the other work of a transaction.
+type part interface {
+	// ask sends one query after the locks of the first round trip, and read gets its rows.
+	ask(p *pgconn.Pipeline, statements *statements)
+	read(values [][]byte)
+	// write sends statements after the decision, and returns their number.
+	write(p *pgconn.Pipeline, statements *statements, now int64) int
+}
+
+type row struct {
+	key    stored
+	at     [6]byte // its ctid
+	found  bool    // it exists and is locked
+	holds  bool    // it has a bucket
+	newer  bool    // in a format of a newer release
+	before enforce.State
+	state  enforce.State
+}
+
+func (r *row) isChanged(held bool) bool { return r.holds && (!held || r.state != r.before) }
+
+var transactions = sync.Pool{New: func() any { return &transaction{indexes: map[enforce.Key]int{}} }}
+
+func newTransaction() *transaction { return transactions.Get().(*transaction) }
+
+func (t *transaction) release() {
+	clear(t.checks)
+	clear(t.indexes)
+	clear(t.rows)
+	clear(t.held[:cap(t.held)])
+	clear(t.settled[:cap(t.settled)])
+	clear(t.opened)
+	t.checks, t.rows, t.order, t.part = t.checks[:0], t.rows[:0], t.order[:0], nil
+	t.opened, t.forgets = t.opened[:0], t.forgets[:0]
+	transactions.Put(t)
+}
+
+func (t *transaction) add(check *enforce.BucketCheck) {
+	t.checks = append(t.checks, check)
+	for i := range check.Tiers {
+		t.index(check.Tiers[i].Key)
+	}
+	if check.Reserve != nil {
+		t.index(counterOf(check.Tiers[0].Key.Tenant))
+	}
+}
+
+func (t *transaction) index(key enforce.Key) int {
+	i, ok := t.indexes[key]
+	if !ok {
+		i = len(t.rows)
+		t.indexes[key] = i
+		t.rows = append(t.rows, row{key: storedKey(key)})
+		t.order = append(t.order, i)
+	}
+	return i
+}
+
+// decideChecks decides the checks in order, and can be called again after a failure.
+func (t *transaction) decideChecks() {
+	t.opened = t.opened[:0]
+	for _, check := range t.checks {
+		if t.meetsNewer(check) {
+			continue
+		}
+		n := len(check.Tiers)
+		t.held, t.settled = slices.Grow(t.held[:0], n)[:n], slices.Grow(t.settled[:0], n)[:n]
+		for i := range check.Tiers {
+			r := &t.rows[t.indexes[check.Tiers[i].Key]]
+			t.held[i] = nil
+			if r.holds {
+				t.held[i] = &r.state
+			}
+		}
+		counter := t.counterOf(check)
+		check.Exhausted = counter != nil && !counter.hasRoom()
+		if check.Exhausted && check.Reserve.Optional {
+			check.Exhausted = false
+			check.Unreserve()
+		}
+		taken := check.TakeFrom(t.held, t.settled, t.now)
+		if check.Reserve != nil && check.Allowed && !check.Look {
+			t.open(counter, check)
+		}
+		if !taken {
+			continue
+		}
+		for i := range check.Tiers {
+			if check.Takes(i) && t.held[i] == nil {
+				r := &t.rows[t.indexes[check.Tiers[i].Key]]
+				r.state, r.holds = t.settled[i], true
+			}
+		}
+	}
+}
+
+func (t *transaction) meetsNewer(check *enforce.BucketCheck) bool {
+	counter := t.counterOf(check)
+	return counter != nil && counter.newer ||
+		slices.ContainsFunc(check.Tiers, func(tier enforce.Tier) bool { return t.rows[t.indexes[tier.Key]].newer })
+}
+
+// markAnswered marks the decided checks, and returns the number of the others.
+func (t *transaction) markAnswered() (refused int) {
+	for _, check := range t.checks {
+		if check.Answered = !t.meetsNewer(check); !check.Answered {
+			check.Allowed = false
+			refused++
+		}
+	}
+	return refused
+}
+
+// maxAttempts caps the attempts of a transaction that changed nothing. Each conflict is about another new bucket, whose
+// row the next attempt locks.
+const maxAttempts = 8
+
+// run runs a transaction on a connection of a pool, and retries if it changed nothing.
+func (s *Store) run(ctx context.Context, pool *pgxpool.Pool, t *transaction, decide func()) error {
+	slices.SortFunc(t.order, func(a, b int) int { return t.rows[a].key.compare(t.rows[b].key) })
+	err := s.retried(ctx, pool, func(conn *pgconn.PgConn) (bool, error) { return s.attempt(ctx, conn, t, decide) })
+	if err == nil {
+		s.forgotten.Add(t.forgotten)
+	}
+	return err
+}
+
+// retried calls attempt on a connection of a pool, and again on another after a failure that changed nothing.
+func (s *Store) retried(ctx context.Context, pool *pgxpool.Pool,
+	attempt func(*pgconn.PgConn) (mayHaveTaken bool, err error),
+) error {
+	for n := 1; ; n++ {
+		changed, err := connected(ctx, pool, attempt)
+		if err == nil || changed || n == maxAttempts || ctx.Err() != nil || isLockTimeout(err) || !mayPass(err) {
+			return err
+		}
+	}
+}
+
+func connected(ctx context.Context, pool *pgxpool.Pool, attempt func(*pgconn.PgConn) (bool, error)) (mayHaveTaken bool,
+	err error,
+) {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", errConnect, err)
+	}
+	defer conn.Release() // closes a connection in a transaction
+	return attempt(conn.Conn().PgConn())
+}
+
+// mayPass reports whether a retry of a failed transaction may succeed at once, because it lost a race or its connection
+// was stale.
+func mayPass(err error) bool {
+	var answer *pgconn.PgError
+	if !errors.As(err, &answer) {
+		return !errors.Is(err, errConnect)
+	}
+	switch answer.Code {
+	case "23505", "40001", "40P01": // unique_violation, serialization_failure, deadlock_detected
+		return true
+	case "57P01", "57P02", "25P03": // the server shut down since, or ended an idle transaction
+		return true
+	}
+	return false
+}
+
+func isLockTimeout(err error) bool {
+	var answer *pgconn.PgError
+	return errors.As(err, &answer) && answer.Code == "55P03"
+}
+
+var errConnect = errors.New("connect to postgres")
+
+// attempt runs a transaction once. mayHaveTaken: a failed one may have changed something.
+func (s *Store) attempt(ctx context.Context, conn *pgconn.PgConn, t *transaction, decide func()) (mayHaveTaken bool,
+	err error,
+) {
+	p := conn.StartPipeline(ctx)
+	defer func() {
+		if closeErr := p.Close(); closeErr != nil && err == nil {
+			err = closeErr
+		}
+	}()
+	if err := s.lock(p, t); err != nil {
+		return false, err
+	}
+	if err := s.forget(p, t); err != nil {
+		return false, err
+	}
+	decide()
+	return s.write(p, t)
+}
+
+var binaryFormat = []int16{1}
+
+// lock sends the first round trip: it locks the rows and then reads the clock.
+func (s *Store) lock(p *pgconn.Pipeline, t *transaction) error {
+	statements := s.statements.Load()
+	p.SendQueryStatement(statements.begin, nil, nil, nil)
+	tenants, ruleIDs, subjects := t.keyParams(t.order)
+	p.SendQueryStatement(statements.lock, [][]byte{tenants, ruleIDs, subjects}, binaryFormat, binaryFormat)
+	if t.part != nil {
+		t.part.ask(p, statements)
+	}
+	var stamp []byte
+	if now := s.stamp(); now != 0 {
+		stamp = binary.BigEndian.AppendUint64(nil, uint64(now))
+	}
+	p.SendQueryStatement(statements.clock, [][]byte{stamp}, binaryFormat, binaryFormat)
+	if err := p.Sync(); err != nil {
+		return err
+	}
+	for i := range t.rows {
+		t.rows[i] = row{key: t.rows[i].key}
+	}
+	if err := drain(p, nil); err != nil { // begin
+		return err
+	}
+	if err := drain(p, func(values [][]byte) { s.readRow(t, values) }); err != nil {
+		return err
+	}
+	if t.part != nil {
+		if err := drain(p, t.part.read); err != nil {
+			return err
+		}
+	}
+	if err := drain(p, func(values [][]byte) { t.now = int64(binary.BigEndian.Uint64(values[0])) }); err != nil {
+		return err
+	}
+	return drain(p, nil) // sync
+}
+
+func (s *Store) readRow(t *transaction, values [][]byte) {
+	position := int(binary.BigEndian.Uint64(values[0]))
+	r := &t.rows[t.order[position-1]]
+	r.found = true
+	copy(r.at[:], values[1])
+	r.state, r.newer, r.holds = parseState(values[2])
+	r.before = r.state
+	if !r.holds && !r.newer {
+		s.broken.Add(1) // it counts as a full bucket
+	}
+}
+
+// write sends the second round trip: it writes the changed buckets and commits, or rolls back without any.
+func (s *Store) write(p *pgconn.Pipeline, t *transaction) (mayHaveTaken bool, err error) {
+	statements := s.statements.Load()
+	var updated, inserted []int
+	for _, i := range t.order {
+		r := &t.rows[i]
+		switch held := r.before != (enforce.State{}); {
+		case !r.isChanged(held):
+		case r.found:
+			updated = append(updated, i)
+		default:
+			inserted = append(inserted, i)
+		}
+	}
+	sent := 0
+	if t.part != nil {
+		sent += t.part.write(p, statements, t.now)
+	}
+	if len(updated)+len(inserted)+len(t.opened)+sent == 0 && t.forgotten == 0 {
+		p.SendQueryStatement(statements.rollback, nil, nil, nil)
+		if err := p.Sync(); err != nil {
+			return false, err
+		}
+		return false, errors.Join(drain(p, nil), drain(p, nil))
+	}
+	sent += 2 // with commit and sync
+	if len(inserted) > 0 {
+		tenants, ruleIDs, subjects := t.keyParams(inserted)
+		states, fullAts := t.stateParams(inserted)
+		p.SendQueryStatement(statements.insert, [][]byte{tenants, ruleIDs, subjects, states, fullAts}, binaryFormat,
+			nil)
+		sent++
+	}
+	if len(updated) > 0 {
+		states, fullAts := t.stateParams(updated)
+		p.SendQueryStatement(statements.update, [][]byte{t.atParams(updated), states, fullAts}, binaryFormat, nil)
+		sent++
+	}
+	if len(t.opened) > 0 {
+		p.SendQueryStatement(statements.open, t.openedParams(), binaryFormat, nil)
+		sent++
+	}
+	p.SendQueryStatement(statements.commit, nil, nil, nil)
+	if err := p.Sync(); err != nil {
+		return true, err
+	}
+	for range sent {
+		if err := drain(p, nil); err != nil {
+			return !isRolledBack(err), err
+		}
+	}
+	return false, nil
+}
+
+// isRolledBack reports whether the server answered a statement with an error, which undid the transaction. A server
+// that ends the connection may have committed before.
+func isRolledBack(err error) bool {
+	var answer *pgconn.PgError
+	return errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR"
+}
+
+func drain(p *pgconn.Pipeline, read func(values [][]byte)) error {
+	_, err := drainCount(p, read)
+	return err
+}
+
+// drainCount is drain, and returns the number of rows.
+func drainCount(p *pgconn.Pipeline, read func(values [][]byte)) (rows int64, err error) {
+	results, err := p.GetResults()
+	if err != nil {
+		return 0, err
+	}
+	reader, ok := results.(*pgconn.ResultReader)
+	if !ok {
+		return 0, nil
+	}
+	for reader.NextRow() {
+		if read != nil {
+			read(reader.Values())
+		}
+	}
+	tag, err := reader.Close()
+	return tag.RowsAffected(), err
+}
+
+func (t *transaction) keyParams(indexes []int) (tenants, ruleIDs, subjects []byte) {
+	n := len(indexes)
+	tenants = appendArray(make([]byte, 0, 20+12*n), oidInt8, n)
+	ruleIDs = appendArray(make([]byte, 0, 20+12*n), oidInt8, n)
+	subjects = appendArray(make([]byte, 0, 20+32*n), oidBytea, n)
+	for _, i := range indexes {
+		key := &t.rows[i].key
+		tenants, ruleIDs, subjects = appendInt8(tenants, key.tenant), appendInt8(ruleIDs, key.rule),
+			appendBytes(subjects, key.subject)
+	}
+	return tenants, ruleIDs, subjects
+}
+
+func (t *transaction) stateParams(indexes []int) (states, fullAts []byte) {
+	n := len(indexes)
+	states = appendArray(make([]byte, 0, 20+(stateBytes+4)*n), oidBytea, n)
+	fullAts = appendArray(make([]byte, 0, 20+12*n), oidInt8, n)
+	for _, i := range indexes {
+		state := &t.rows[i].state
+		states, fullAts = appendStateElement(states, state), appendInt8(fullAts, fullAt(state))
+	}
+	return states, fullAts
+}
+
+func (t *transaction) atParams(indexes []int) []byte {
+	ats := appendArray(make([]byte, 0, 20+10*len(indexes)), oidTID, len(indexes))
+	for _, i := range indexes {
+		ats = appendBytes(ats, t.rows[i].at[:])
+	}
+	return ats
+}

@@ -1,0 +1,158 @@
+package redisbucket
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/store/combine"
+)
+
+// batch goes to a node in one round trip. Its memory is reused.
+type batch struct {
+	*combine.Batch
+	scripts []*script
+	open    map[rules.TenantID]*script // the latest script of each tenant, or of all at 0; unused for a single check
+	lends   map[rules.TenantID]*script // the latest call of lend.lua of each tenant
+}
+
+var batchPool = sync.Pool{New: func() any {
+	return &batch{open: map[rules.TenantID]*script{}, lends: map[rules.TenantID]*script{}}
+}}
+
+// release returns the memory to the pool, unless the batch failed, because the driver may still read it then.
+func (b *batch) release() {
+	if b.Err != nil {
+		return
+	}
+	for _, s := range b.scripts {
+		s.reset("", s.single)
+	}
+	clear(b.open)
+	clear(b.lends)
+	b.Batch, b.scripts = nil, b.scripts[:0]
+	batchPool.Put(b)
+}
+
+// assignErrors gives each call with unanswered checks the most urgent of their errors. An error after which tokens may
+// have been taken comes first, because callers may repeat checks after the others. A redirect comes next.
+func (b *batch) assignErrors() {
+	scriptErrs := map[*enforce.BucketCheck]error{}
+	for _, s := range b.scripts {
+		if s.err != nil {
+			for _, check := range s.checks {
+				scriptErrs[check] = s.err
+			}
+		}
+	}
+	for _, c := range b.Calls {
+		for i := range c.Sending {
+			if check := &c.Sending[i]; !check.Answered && urgency(scriptErrs[check]) > urgency(c.Err) {
+				c.Err = scriptErrs[check]
+			}
+		}
+	}
+}
+
+func urgency(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case !errors.Is(err, enforce.ErrNothingTaken):
+		return 3
+	case isRedirect(err):
+		return 2
+	}
+	return 1
+}
+
+// splittable returns the scripts of several checks that Redis refused because their keys are in several slots, or on
+// both sides of a slot that moves. Some of their checks may pass alone.
+func (b *batch) splittable() (refused []*script) {
+	for _, s := range b.scripts {
+		if (isCrossSlot(s.err) || isTryAgain(s.err)) && max(len(s.checks), len(s.leases)) > 1 {
+			refused = append(refused, s)
+		}
+	}
+	return refused
+}
+
+// split makes a script for each check and each lease of refused scripts.
+func (b *batch) split(prefix string, refused []*script) []*script {
+	first := len(b.scripts)
+	for _, r := range refused {
+		r.err = nil
+		for _, check := range r.checks {
+			leases, isLease := check.Call.([]enforce.Lease)
+			if !isLease {
+				b.newScript(prefix, true).add(check)
+			}
+			for i := range leases {
+				if leases[i].Answered {
+					continue
+				}
+				b.newScript(prefix, false).addLeases(check, leases[i:i+1])
+			}
+		}
+	}
+	return b.scripts[first:]
+}
+
+// pack puts the batch's unanswered checks into as few scripts as possible, in order within each tenant. With apart,
+// each script has the checks of one tenant.
+func (b *batch) pack(prefix string, apart bool) []*script {
+	b.scripts = b.scripts[:0]
+	clear(b.open)
+	clear(b.lends)
+	checks := 0
+	for _, c := range b.Calls {
+		checks += len(c.Sending)
+	}
+	for _, c := range b.Calls {
+		for i := range c.Sending {
+			check := &c.Sending[i]
+			if check.Answered {
+				continue // before this attempt, or without tiers
+			}
+			switch c := check.Call.(type) {
+			case []enforce.Lease:
+				tenant := check.Tiers[0].Key.Tenant
+				if s := b.lends[tenant]; s == nil || !s.addLeases(check, c) {
+					s = b.newScript(prefix, false)
+					s.addLeases(check, c)
+					b.lends[tenant] = s
+				}
+				continue
+			case *call:
+				s := b.newScript(prefix, true)
+				s.checks, s.call = append(s.checks, check), c
+				continue
+			}
+			tenant := rules.TenantID(0) // all of them
+			if apart {
+				tenant = check.Tiers[0].Key.Tenant
+			}
+			if s := b.open[tenant]; s != nil && s.add(check) {
+				continue
+			}
+			s := b.newScript(prefix, checks == 1)
+			s.add(check)
+			if checks > 1 {
+				b.open[tenant] = s
+			}
+		}
+	}
+	return b.scripts
+}
+
+func (b *batch) newScript(prefix string, single bool) *script {
+	n := len(b.scripts)
+	if n < cap(b.scripts) && b.scripts[:n+1][n] != nil {
+		b.scripts = b.scripts[:n+1]
+	} else {
+		b.scripts = append(b.scripts, &script{})
+	}
+	b.scripts[n].reset(prefix, single)
+	return b.scripts[n]
+}

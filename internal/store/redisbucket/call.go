@@ -1,0 +1,59 @@
+package redisbucket
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// call is one run of a script for one caller, such as a credit. call queues with its tenant's checks, and shares their
+// round trips and breaker, but no script.
+type call struct {
+	source *source
+	keys   []string
+	args   []any
+	weight int
+	reply  string
+}
+
+// ownScriptWeight is the cost of one more script, and ownBucketWeight that of each of its buckets, in buckets of a
+// shared script: see BenchmarkWeight.
+const (
+	ownScriptWeight = 8
+	ownBucketWeight = 2
+)
+
+func ownScript(buckets int) (weight int) { return ownScriptWeight + ownBucketWeight*buckets }
+
+// weight is combine.Options.Weight: the cost in buckets of plain checks.
+func weight(check *enforce.BucketCheck) int {
+	if c, isCall := check.Call.(*call); isCall {
+		return c.weight
+	}
+	if check.Reserve != nil {
+		return ownScript(len(check.Tiers))
+	}
+	return len(check.Tiers)
+}
+
+// run runs a script in its tenant's turn. After an error the script may have been executed, unless it is an
+// enforce.ErrNothingTaken.
+func (s *Store) run(tenant rules.TenantID, c *call) (reply string, err error) {
+	line := enforce.Tier{Key: enforce.Key{Tenant: tenant}}
+	err = s.submit([]enforce.BucketCheck{{Tiers: []enforce.Tier{line}, Call: c}})
+	return c.reply, err
+}
+
+func (c *call) command(ctx context.Context, bySource bool) *noRetryCmd {
+	args := []any{"evalsha", c.source.sha, len(c.keys)}
+	if bySource {
+		args = []any{"eval", c.source.text, len(c.keys)}
+	}
+	for _, key := range c.keys {
+		args = append(args, key)
+	}
+	return &noRetryCmd{redis.NewStringCmd(ctx, append(args, c.args...)...)}
+}

@@ -1,0 +1,98 @@
+package redisbucket
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+const creditReplyBytes = 2*tierBytes + limitBytes + 8 + 1
+
+// The last byte of credit.lua's reply, if it is not 0.
+const (
+	creditedBroken = 1
+	creditUnknown  = 2
+	creditReused   = 3
+	creditRepeated = 4
+)
+
+// Credit implements enforce.Creditor with credit.lua and Take's clock, budget, turns and breaker. Credit is never
+// repeated, and ends within the budget even if the caller leaves.
+func (s *Store) Credit(
+	_ context.Context, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
+) (before, after enforce.Bucket, err error) {
+	before, after, _, err = s.credit(credit{key: key, limit: limit, amount: amount})
+	return before, after, err
+}
+
+// CreditOnce implements enforce.Creditor. The script also stores the id, beside the tenant's buckets, so a repeated
+// call after a lost reply finds it.
+func (s *Store) CreditOnce(
+	_ context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
+) (before, after enforce.Bucket, isRepeated bool, err error) {
+	return s.credit(credit{key: key, limit: limit, amount: amount, id: id})
+}
+
+type credit struct {
+	key    enforce.Key
+	limit  enforce.Limit
+	amount enforce.Tokens
+	stamp  int64  // the time in microseconds since the Unix epoch; only from tests, else 0
+	id     string // the idempotency key, or ""
+}
+
+func (s *Store) creditCall(c credit) *call {
+	bucket := string(appendKey(nil, s.prefix, c.key))
+	calendars := uint16(0)
+	change := appendFloat(appendLimit(nil, c.limit, &calendars), float64(c.amount))
+	calendar := appendCalendar(nil, c.limit, c.stamp)
+	at := ""
+	if c.stamp != 0 {
+		at = strconv.FormatInt(c.stamp, 10)
+	}
+	if c.id == "" {
+		return &call{
+			source: creditSource, keys: []string{bucket}, args: []any{change, calendar, at}, weight: ownScript(1),
+		}
+	}
+	// No rule has the id 0, so no bucket has this key.
+	past := string(appendKey(nil, s.prefix, enforce.Key{Tenant: c.key.Tenant, Subject: "credit " + c.id}))
+	fingerprint := enforce.CreditFingerprint(c.key, c.amount)
+	return &call{
+		source: creditSource, keys: []string{bucket, past},
+		args:   []any{change, calendar, at, fingerprint[:], enforce.CreditsRemembered.Milliseconds()},
+		weight: ownScript(2),
+	}
+}
+
+func (s *Store) credit(c credit) (before, after enforce.Bucket, isRepeated bool, err error) {
+	reply, err := s.run(c.key.Tenant, s.creditCall(c))
+	if err != nil {
+		return before, after, false, fmt.Errorf("credit a bucket in redis: %w", err)
+	}
+	if len(reply) != creditReplyBytes {
+		return before, after, false, fmt.Errorf("credit a bucket in redis: a reply of %d bytes", len(reply))
+	}
+	switch reply[creditReplyBytes-1] {
+	case creditedBroken:
+		s.broken.Add(1)
+	case creditReused:
+		return before, after, false, enforce.ErrCreditIDReused
+	case creditRepeated:
+		isRepeated = true
+	case creditUnknown:
+		s.unknown.Add(1)
+		return before, after, false, fmt.Errorf("credit a bucket in redis: %w", ErrUnknownVersion)
+	}
+	before.Level, after.Level = levelAt(reply), levelAt(reply[tierBytes:])
+	before.Limit = limitAt(reply[2*tierBytes:])
+	before.Stamp = int64(float(reply[2*tierBytes+limitBytes:]))
+	after.Limit, after.Stamp = before.Limit, before.Stamp
+	return before, after, isRepeated, nil
+}
+
+func levelAt(s string) enforce.Level {
+	return enforce.Level{Micros: enforce.Tokens(float(s)), Fraction: uint32At(s[8:])}
+}

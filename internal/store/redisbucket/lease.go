@@ -1,0 +1,128 @@
+package redisbucket
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+)
+
+// inOneScript caps the buckets of one call of lend.lua, because a script blocks Redis.
+const inOneScript = 32
+
+const grantBytes = 1 + 4*8 + 4 + 8 + 4 + 8 + limitBytes
+
+// Lease implements enforce.Lender with lend.lua, and queues with its tenant's checks, and shares their round trips.
+// Lease is never repeated, so a report is counted at most once. Many leases are several scripts.
+func (s *Store) Lease(_ context.Context, leases []enforce.Lease) error {
+	if len(leases) == 0 {
+		return nil
+	}
+	var calls []enforce.BucketCheck
+	for some := range slices.Chunk(leases, inOneScript) {
+		calls = append(calls, leaseCall(some))
+	}
+	if err := s.submit(calls); err != nil {
+		return fmt.Errorf("lease tokens of %d buckets in redis: %w", len(leases), err)
+	}
+	return nil
+}
+
+func leaseCall(leases []enforce.Lease) enforce.BucketCheck {
+	tiers := make([]enforce.Tier, len(leases))
+	for i := range leases {
+		leases[i].Answered = false
+		tiers[i].Key = leases[i].Key
+	}
+	return enforce.BucketCheck{Tiers: tiers, Call: leases}
+}
+
+// addLeases adds the unanswered leases of a check to a call of lend.lua, unless the call would become too long or have
+// a bucket twice.
+func (s *script) addLeases(check *enforce.BucketCheck, leases []enforce.Lease) bool {
+	if len(s.checks) > 0 {
+		if len(s.leases)+len(leases) > inOneScript {
+			return false
+		}
+		for i := range leases {
+			if _, twice := s.indexes[leases[i].Key]; twice {
+				return false
+			}
+		}
+	}
+	s.checks, s.isLease = append(s.checks, check), true
+	for i := range leases {
+		if leases[i].Answered {
+			continue
+		}
+		s.indexes[leases[i].Key] = len(s.leases)
+		s.leases = append(s.leases, &leases[i])
+	}
+	return true
+}
+
+func (s *script) leaseCommand(ctx context.Context, bySource bool, stamp int64) *noRetryCmd {
+	args := []any{"evalsha", leaseSHA, len(s.leases)}
+	if bySource {
+		args = []any{"eval", leaseSource, len(s.leases)}
+	}
+	var limits, asks []byte
+	calendars := uint16(0)
+	for i := range s.leases {
+		l := s.leases[i]
+		args = append(args, string(appendKey(nil, s.prefix, l.Key)))
+		limits = appendLimit(limits, l.Limit, &calendars)
+		for _, number := range []int64{
+			l.Ask.Epoch, l.Ask.Presence, int64(l.Ask.Held), int64(l.Ask.Need), int64(l.Ask.Want), l.Ask.Since,
+		} {
+			asks = appendFloat(asks, float64(number))
+		}
+		asks = append(asks, byte(len(l.Ask.Returns)), byte(len(l.Ask.Returns)>>8))
+		for _, r := range l.Ask.Returns {
+			asks = appendFloat(appendFloat(appendFloat(asks, float64(r.Slot)), float64(r.Spent)), float64(r.Back))
+		}
+	}
+	args = append(args, limits, asks)
+	if stamp != 0 {
+		args = append(args, strconv.FormatInt(stamp, 10))
+	}
+	return &noRetryCmd{redis.NewStringCmd(ctx, args...)}
+}
+
+func (s *script) readGrants(reply string) (broken int, err error) {
+	s.unknownTiers, s.forgotten = 0, 0
+	if len(reply) != 4+len(s.leases)*grantBytes {
+		return 0, fmt.Errorf("a reply of %d bytes to %d leases", len(reply), len(s.leases))
+	}
+	broken, reply = int(uint32At(reply)), reply[4:]
+	for i := range s.leases {
+		if reply[0] == 2 {
+			s.unknownTiers++
+			err = nothingTaken(ErrUnknownVersion)
+		} else {
+			s.leases[i].Grant, s.leases[i].Answered = grantAt(reply), true
+		}
+		reply = reply[grantBytes:]
+	}
+	for _, check := range s.checks {
+		leases, _ := check.Call.([]enforce.Lease)
+		check.Answered = !slices.ContainsFunc(leases, func(l enforce.Lease) bool { return !l.Answered })
+	}
+	return broken, err
+}
+
+func grantAt(b string) enforce.Grant {
+	return enforce.Grant{
+		Refused: b[0] == 1,
+		Amount:  enforce.Tokens(float(b[1:])), Slot: int64(float(b[9:])), Epoch: int64(float(b[17:])),
+		Level: enforce.Level{Micros: enforce.Tokens(float(b[25:])), Fraction: uint32At(b[33:])},
+		Out:   enforce.Tokens(float(b[37:])), Holders: int64(uint32At(b[45:])), Wait: int64(float(b[49:])),
+		Limit: limitAt(b[57:]),
+	}
+}
+
+var _ enforce.Lender = (*Store)(nil)

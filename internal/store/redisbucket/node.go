@@ -1,0 +1,200 @@
+package redisbucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/store/combine"
+)
+
+// node is a Redis server that keeps buckets. Each has its own combiner and breaker, so a failure affects only the
+// checks of its buckets.
+type node struct {
+	store    *Store
+	addr     string // host:port, or the name of a Sentinel group
+	client   redis.UniversalClient
+	breaker  *combine.Breaker
+	combiner *combine.Combiner
+}
+
+func (s *Store) newNode(addr string, client redis.UniversalClient) *node {
+	n := &node{store: s, addr: addr, client: client}
+	// A busy connection pool is no outage. An open breaker would make every process limit on its own just when limits
+	// matter.
+	n.breaker = combine.NewBreaker(tripAfter, func(err error) bool { return errors.Is(err, redis.ErrPoolTimeout) })
+	n.combiner = combine.New(combine.Options{
+		Weight: weight, Budget: s.budget, InFlight: usualInFlight, MaxInFlight: maxInFlight,
+		FirstBatch: firstBatch, MaxBatch: maxBatch,
+		Send: n.send,
+		Shed: s.shed,
+	})
+	return n
+}
+
+func (n *node) report() Node {
+	return Node{Addr: n.addr, State: n.breaker.State(), Trips: n.breaker.Trips()}
+}
+
+const (
+	// usualInFlight is the number of batches in flight while Redis is quick: it executes one while the reply to another
+	// is read. With one, Redis needs a seventh less time on two shared cores, but every check waits for a round trip
+	// before its own. More make each batch smaller.
+	usualInFlight = 2
+	maxInFlight   = 16
+	// maxBatch is the most tiers of a batch of several checks: a few milliseconds of Redis's time.
+	maxBatch   = 4 * maxKeys
+	firstBatch = 64
+)
+
+func (n *node) send(sent *combine.Batch) {
+	s := n.store
+	if s.observer != nil {
+		for _, c := range sent.Calls {
+			s.observer.Waited(sent.SentAt.Sub(c.QueuedAt))
+		}
+	}
+	b := batchPool.Get().(*batch)
+	b.Batch = sent
+	apart := s.keepsApart()
+	n.run(b, b.pack(s.prefix, apart))
+	if refused := b.splittable(); len(refused) > 0 {
+		if !apart && slices.ContainsFunc(refused, func(s *script) bool { return isCrossSlot(s.err) }) {
+			s.crossSlot.Store(true)
+		}
+		n.run(b, b.split(s.prefix, refused))
+	}
+	b.Err = nil
+	if failed := slices.IndexFunc(b.scripts, func(s *script) bool { return s.err != nil }); failed >= 0 {
+		b.Err = b.scripts[failed].err
+		b.assignErrors()
+	}
+	if s.cluster != nil && b.Err != nil && !combine.IsRefusal(b.Err) && !errors.Is(b.Err, ErrUnknownVersion) {
+		s.cluster.client.ReloadState(context.Background()) // in the background, one at a time
+	}
+	b.release()
+}
+
+func (n *node) run(b *batch, scripts []*script) {
+	if len(scripts) == 0 {
+		return
+	}
+	_, err := n.breaker.Execute(func() (struct{}, error) {
+		ctx, cancel := context.WithDeadline(context.Background(), b.Deadline)
+		defer cancel()
+		return struct{}{}, n.runScripts(ctx, scripts, n.store.stamp())
+	})
+	for _, script := range scripts {
+		if script.cmd == nil { // the breaker is open
+			script.err = n.withAddr(nothingTaken(err))
+			continue
+		}
+		if n.store.observer != nil && script.call == nil {
+			n.store.observer.ScriptSent(len(script.checks))
+		}
+		script.err = script.cmd.Err()
+		b.Answered = b.Answered || script.err == nil || isAnswer(script.err)
+		if script.err == nil {
+			var broken int
+			broken, script.err = script.readReply(script.cmd.Val())
+			n.store.broken.Add(int64(broken))
+			n.store.unknown.Add(int64(script.unknownTiers))
+			n.store.forgotten.Add(script.forgotten)
+		} else if isOfSlot(script.err) {
+			script.err = nothingTaken(script.err)
+		}
+		script.err = n.withAddr(script.err)
+	}
+}
+
+// runScripts executes scripts in one round trip, or in two if the node must load one. runScripts returns an error if
+// the node failed; each script's command has its own error.
+func (n *node) runScripts(ctx context.Context, scripts []*script, stamp int64) error {
+	n.roundTrip(ctx, scripts, false, stamp)
+	var unloaded []*script
+	for _, script := range scripts {
+		err := script.cmd.Err()
+		switch {
+		case err == nil:
+		case redis.HasErrorPrefix(err, "NOSCRIPT"):
+			unloaded = append(unloaded, script)
+		case !isAnswer(err):
+			return err // the scripts may have been executed
+		}
+	}
+	if unloaded != nil {
+		n.roundTrip(ctx, unloaded, true, stamp)
+	}
+	for _, script := range scripts {
+		if err := script.cmd.Err(); isFailure(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *node) roundTrip(ctx context.Context, scripts []*script, bySource bool, stamp int64) {
+	if len(scripts) == 1 {
+		scripts[0].cmd = scripts[0].command(ctx, bySource, stamp)
+		scripts[0].cmd.SetErr(n.client.Process(ctx, scripts[0].cmd))
+		return
+	}
+	pipe := n.client.Pipeline()
+	for _, script := range scripts {
+		script.cmd = script.command(ctx, bySource, stamp)
+		_ = pipe.Process(ctx, script.cmd) // only queues it
+	}
+	_, _ = pipe.Exec(ctx) // returns the first of the commands' errors
+}
+
+// isAnswer reports whether the error is an answer of Redis or of a proxy before it.
+func isAnswer(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer)
+}
+
+// isFailure reports whether an error means that a node cannot decide checks. An error about a slot does not.
+func isFailure(err error) bool { return err != nil && !isOfSlot(err) }
+
+// isOfSlot reports whether Redis refused a script because of its keys' slot, which is elsewhere, moves, is unserved, or
+// is one of several.
+func isOfSlot(err error) bool {
+	return isRedirect(err) || isTryAgain(err) || isUnserved(err) || isCrossSlot(err)
+}
+
+func nothingTaken(err error) error { return fmt.Errorf("%w: %w", err, enforce.ErrNothingTaken) }
+
+// isRedirect reports whether an error names another node.
+func isRedirect(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ")
+}
+
+// isTryAgain reports whether only some of a script's keys have moved with their slot.
+func isTryAgain(err error) bool { return redis.HasErrorPrefix(err, "TRYAGAIN") }
+
+// isUnserved reports whether no node serves a script's slot. Other CLUSTERDOWN errors mean that the node serves no
+// slot.
+func isUnserved(err error) bool {
+	return redis.HasErrorPrefix(err, "CLUSTERDOWN") && strings.Contains(err.Error(), "Hash slot not served")
+}
+
+// isCrossSlot reports whether a script was refused because its keys are in several slots. Redis Cluster answers
+// CROSSSLOT; proxies have texts of their own.
+func isCrossSlot(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer) && !isRedirect(answer) && !isTryAgain(answer) &&
+		!redis.HasErrorPrefix(answer, "CLUSTERDOWN") &&
+		strings.Contains(strings.ToLower(answer.Error()), "slot")
+}
+
+func (n *node) withAddr(err error) error {
+	if err == nil || n.addr == "" {
+		return err
+	}
+	return fmt.Errorf("redis node %s: %w", n.addr, err)
+}

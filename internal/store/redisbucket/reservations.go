@@ -1,0 +1,213 @@
+package redisbucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// No rule has the id 0, so no bucket has these keys.
+func appendRecordKey(buf []byte, prefix string, tenant rules.TenantID, id enforce.ReservationID) []byte {
+	buf = appendRule(buf, prefix, tenant, 0)
+	return append(append(buf, ":reservation "...), id.String()...)
+}
+
+func appendIndexKey(buf []byte, prefix string, tenant rules.TenantID) []byte {
+	return append(appendRule(buf, prefix, tenant, 0), ":reservations"...)
+}
+
+type reservation struct {
+	text   string
+	cost   enforce.Tokens
+	key    string // the id of the API key
+	keys   []string
+	limits []enforce.Limit
+}
+
+const (
+	recordVersion     = 1
+	maxVersion        = 31 // see bucket.lua
+	recordHeaderBytes = 1 + 3*8 + 1
+)
+
+var errBrokenRecord = errors.New("the record of the reservation is invalid; another program writes to this Redis")
+
+func parseRecord(text string) (r reservation, err error) {
+	if len(text) > 0 && text[0] > recordVersion && text[0] <= maxVersion {
+		return r, ErrUnknownVersion
+	}
+	if len(text) < recordHeaderBytes || text[0] != recordVersion {
+		return r, errBrokenRecord
+	}
+	r.text, r.cost = text, enforce.Tokens(float(text[9:]))
+	end := recordHeaderBytes + int(text[recordHeaderBytes-1])
+	if len(text) < end {
+		return r, errBrokenRecord
+	}
+	r.key = text[recordHeaderBytes:end]
+	for rest := text[end:]; rest != ""; {
+		if len(rest) < 2 {
+			return r, errBrokenRecord
+		}
+		size := int(rest[0]) | int(rest[1])<<8
+		if len(rest) < 2+size+limitBytes+8 {
+			return r, errBrokenRecord
+		}
+		r.keys = append(r.keys, rest[2:2+size])
+		r.limits = append(r.limits, limitAt(rest[2+size:]))
+		rest = rest[2+size+limitBytes+8:]
+	}
+	return r, nil
+}
+
+// The first byte of reservation.lua's reply.
+const (
+	recordGone    = 0
+	recordChanged = 1
+	recordUnknown = 2
+)
+
+const (
+	actKeep   = 0
+	actCost   = 1
+	actExtend = 2
+)
+
+// settleTries caps the reads of a record, because another caller may extend the reservation after a read.
+const settleTries = 3
+
+// SettleReservation implements enforce.Reserver with reservation.lua, on Take's clock, turns and breaker.
+// SettleReservation takes two round trips, each within the budget: the first reads the record, because the second
+// script must name its buckets.
+func (s *Store) SettleReservation(
+	_ context.Context, tenant rules.TenantID, id enforce.ReservationID, with enforce.Settlement,
+) (settled enforce.Settled, err error) {
+	recordKey := string(appendRecordKey(nil, s.prefix, tenant, id))
+	for range settleTries {
+		text, err := s.run(tenant, &call{source: recordSource, keys: []string{recordKey}, weight: 1})
+		again := false
+		if err == nil && text != "" {
+			settled, again, err = s.settleRecord(tenant, id, text, with)
+		}
+		switch {
+		case errors.Is(err, enforce.ErrRefundForbidden):
+			return enforce.Settled{}, enforce.ErrRefundForbidden
+		case err != nil:
+			return enforce.Settled{}, fmt.Errorf("settle a reservation in redis: %w", err)
+		case !again:
+			return settled, nil
+		}
+	}
+	return enforce.Settled{}, errors.New(
+		"settle a reservation in redis: other callers keep changing the reservation; try again")
+}
+
+func (s *Store) settleRecord(
+	tenant rules.TenantID, id enforce.ReservationID, text string, with enforce.Settlement,
+) (settled enforce.Settled, again bool, err error) {
+	record, err := parseRecord(text)
+	if err != nil {
+		if errors.Is(err, ErrUnknownVersion) {
+			s.unknown.Add(1)
+		}
+		return settled, false, err
+	}
+	if with.Forbidden(record.key, record.cost) {
+		return settled, false, enforce.ErrRefundForbidden
+	}
+	stamp := s.stamp()
+	var limits, calendars []byte
+	count := uint16(0)
+	for i := range record.limits {
+		limit := limitOf(record.keys[i], &with, record.limits[i])
+		limits = appendLimit(limits, limit, &count)
+		calendars = appendCalendar(calendars, limit, stamp)
+	}
+	act := append([]byte{actKeep}, appendFloat(nil, float64(with.Cost))...)
+	switch {
+	case with.Extend:
+		act[0] = actExtend
+	case with.HasCost:
+		act[0] = actCost
+	}
+	keys := []string{
+		string(appendRecordKey(nil, s.prefix, tenant, id)), string(appendIndexKey(nil, s.prefix, tenant)),
+	}
+	args := []any{record.text, limits, calendars, act, id[:]}
+	if stamp != 0 {
+		args = append(args, strconv.FormatInt(stamp, 10))
+	}
+	reply, err := s.run(tenant, &call{
+		source: reservationSource, keys: append(keys, record.keys...), args: args,
+		weight: ownScript(len(record.keys)),
+	})
+	if err != nil {
+		return settled, false, err
+	}
+	if len(reply) < 9 {
+		return settled, false, fmt.Errorf("a reply of %d bytes", len(reply))
+	}
+	switch reply[0] {
+	case recordGone:
+		return settled, false, nil
+	case recordChanged:
+		return settled, true, nil
+	case recordUnknown:
+		s.unknown.Add(1)
+		return settled, false, ErrUnknownVersion
+	}
+	settled = enforce.Settled{Found: true, Charged: enforce.Tokens(float(reply[1:]))}
+	if err := readWindows(&settled, tenant, record.keys, reply[9:]); err != nil {
+		return enforce.Settled{}, false, err
+	}
+	return settled, false, nil
+}
+
+// readWindows reads the rest of reservation.lua's reply. keys are those of the record.
+func readWindows(settled *enforce.Settled, tenant rules.TenantID, keys []string, reply string) error {
+	const size = 2 + 2*8 + limitBytes
+	if len(reply) < 8 || (len(reply)-8)%size != 0 {
+		return fmt.Errorf("a reply with %d bytes of windows", len(reply))
+	}
+	stamp := int64(float(reply))
+	for reply = reply[8:]; reply != ""; reply = reply[size:] {
+		index := int(reply[0]) | int(reply[1])<<8
+		if index >= len(keys) {
+			return fmt.Errorf("a reply with a window of bucket %d of %d", index, len(keys))
+		}
+		rule, subject, isHashed, ok := parseKey(keys[index])
+		if !ok || isHashed {
+			continue
+		}
+		settled.AddWindow(enforce.Key{Tenant: tenant, Rule: rule, Subject: subject}, enforce.Bucket{
+			Level: enforce.Level{Micros: enforce.Tokens(float(reply[2:]))}, Stamp: stamp, Limit: limitAt(reply[18:]),
+		}, enforce.Tokens(float(reply[10:])))
+	}
+	return nil
+}
+
+func limitOf(key string, with *enforce.Settlement, reserved enforce.Limit) enforce.Limit {
+	rule, subject, isHashed, ok := parseKey(key)
+	if !ok {
+		return reserved
+	}
+	return with.LimitFor(rule, subject, isHashed, reserved)
+}
+
+// ForgottenReservations counts the reservations that ended without a settlement, once their tenant reserves again.
+func (s *Store) ForgottenReservations() int64 { return s.forgotten.Load() }
+
+func appendReservation(buf []byte, r *enforce.Reservation) []byte {
+	life := float64(min(r.Life, enforce.MaxReserveFor) / time.Microsecond)
+	if r.Optional {
+		life = -life
+	}
+	buf = appendFloat(buf, life)
+	buf = append(buf, r.ID[:]...)
+	return append(buf, r.Key[:min(len(r.Key), 255)]...)
+}

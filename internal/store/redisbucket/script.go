@@ -1,0 +1,446 @@
+package redisbucket
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by it
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+var takeSHA, leaseSHA = digestOf(takeSource), digestOf(leaseSource)
+
+func digestOf(source string) string {
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
+	return hex.EncodeToString(sum[:])
+}
+
+// The limits of one script of several checks. A script blocks Redis: 64 checks of four tiers take half a millisecond.
+const (
+	maxChecks = 64
+	maxKeys   = 256
+)
+
+// maxTiers is the most tiers of a check: twice an index must fit the 16 bits of a wire.
+const maxTiers = math.MaxUint16 / 2
+
+const (
+	limitBytes = 32 // a limit in an argument and in a reply
+	tierBytes  = 12 // a tier in a reply
+	waitsBytes = 16
+	lentBytes  = 2 + 8 + 4
+	replyBytes = 4 + 8 + 2 + 1 + 4 + 2 // between tiers and limits in a reply
+)
+
+const (
+	flagLook    = 1
+	flagNoDelay = 2
+	flagMixed   = 4
+)
+
+// script is one call of a script; take.lua, lend.lua, credit.lua and reservation.lua describe arguments and replies.
+// Its checks have their buckets on one server. Each distinct bucket is sent once, with one limit. The memory is reused.
+type script struct {
+	prefix   string // of the keys
+	checks   []*enforce.BucketCheck
+	readAt   int64               // of all checks
+	single   bool                // there is one check, whose keys are distinct
+	indexes  map[enforce.Key]int // in KEYS; unused for a single check
+	limits   []enforce.Limit     // distinct
+	limitOf  []uint16            // for each key, the index of its limit
+	wires    []uint16            // for each check, its number of tiers, its flags, and its tiers' wires
+	hasSlots bool                // a limit is of concurrency
+	isLease  bool                // a call of lend.lua
+	leases   []*enforce.Lease    // likewise
+	call     *call               // or nil
+	tierKeys []int               // the indexes of the keys of a check that is being added; -1 for a new one
+
+	text         []byte   // all arguments, one after the other
+	textEnds     []int    // of each argument in text
+	argStrings   []string // the arguments
+	keyCount     int
+	args         []any
+	cmd          *noRetryCmd
+	err          error // why there is no answer
+	forgotten    int64 // reservations that ended without a settlement
+	unknownTiers int   // tiers whose bucket has an unknown version
+}
+
+func (s *script) reset(prefix string, single bool) {
+	s.prefix = prefix
+	clear(s.checks)
+	clear(s.indexes)
+	s.checks, s.limits, s.limitOf, s.wires = s.checks[:0], s.limits[:0], s.limitOf[:0], s.wires[:0]
+	s.text, s.textEnds, s.cmd, s.err = s.text[:0], s.textEnds[:0], nil, nil
+	clear(s.leases)
+	s.single, s.hasSlots, s.isLease, s.leases, s.call = single, false, false, s.leases[:0], nil
+	if !single && s.indexes == nil {
+		s.indexes = make(map[enforce.Key]int)
+	}
+}
+
+// add adds a check to the script, and reports whether it could. A script has one limit per bucket and one ReadAt, and a
+// reserving check is alone. Checks that disagree, as they do while rules reload, go into the next script.
+func (s *script) add(check *enforce.BucketCheck) bool {
+	if len(s.checks) > 0 && (s.readAt != check.ReadAt || check.Reserve != nil || s.checks[0].Reserve != nil) {
+		return false
+	}
+	s.tierKeys = s.tierKeys[:0]
+	fresh := 0
+	for i := range check.Tiers {
+		index := -1
+		if !s.single {
+			if found, ok := s.indexes[check.Tiers[i].Key]; ok {
+				index = found
+			}
+		}
+		if index < 0 {
+			fresh++
+		} else if s.limits[s.limitOf[index]] != check.Tiers[i].Limit {
+			return false
+		}
+		s.tierKeys = append(s.tierKeys, index)
+	}
+	if len(s.checks) > 0 && (len(s.checks) == maxChecks || len(s.limitOf)+fresh > maxKeys) {
+		return false
+	}
+	s.checks, s.readAt = append(s.checks, check), check.ReadAt
+	var flags uint16
+	if check.Look {
+		flags |= flagLook
+	}
+	if check.NoDelay {
+		flags |= flagNoDelay
+	}
+	if check.Mixed {
+		flags |= flagMixed
+	}
+	s.wires = append(s.wires, uint16(len(check.Tiers)), flags)
+	for i := range check.Tiers {
+		index := s.tierKeys[i]
+		if index < 0 {
+			index = s.addTierKey(&check.Tiers[i])
+		}
+		wire := uint16(index * 2)
+		if check.Tiers[i].Shadow {
+			wire++
+		}
+		s.wires = append(s.wires, wire)
+	}
+	if check.Reserve != nil {
+		tenant := check.Tiers[0].Key.Tenant
+		s.text = appendRecordKey(s.text, s.prefix, tenant, check.Reserve.ID)
+		s.endArg()
+		s.text = appendIndexKey(s.text, s.prefix, tenant)
+		s.endArg()
+	}
+	return true
+}
+
+func (s *script) addTierKey(tier *enforce.Tier) int {
+	index := len(s.limitOf)
+	if !s.single {
+		s.indexes[tier.Key] = index
+	}
+	s.text = appendKey(s.text, s.prefix, tier.Key)
+	s.addLimit(tier.Limit)
+	return index
+}
+
+// addLimit ends the appended key, and adds the limit of its bucket.
+func (s *script) addLimit(limit enforce.Limit) {
+	s.endArg()
+	index := len(s.limits) - 1
+	for index >= 0 && s.limits[index] != limit {
+		index--
+	}
+	if index < 0 {
+		index = len(s.limits)
+		s.limits = append(s.limits, limit)
+	}
+	s.limitOf = append(s.limitOf, uint16(index))
+	s.hasSlots = s.hasSlots || limit.Kind == rules.KindConcurrency
+}
+
+// endArg ends an argument of appended text.
+func (s *script) endArg() { s.textEnds = append(s.textEnds, len(s.text)) }
+
+// command returns the call by digest, or by source. A stamp of 0 means Redis's clock.
+func (s *script) command(ctx context.Context, bySource bool, stamp int64) *noRetryCmd {
+	switch {
+	case s.isLease:
+		return s.leaseCommand(ctx, bySource, stamp)
+	case s.call != nil:
+		return s.call.command(ctx, bySource)
+	}
+	s.keyCount = len(s.limitOf)
+	if s.checks[0].Reserve != nil {
+		s.keyCount += 2
+	}
+	s.text = s.text[:s.textEnds[s.keyCount-1]] // a second call starts behind the keys
+	s.textEnds = s.textEnds[:s.keyCount]
+	for _, limit := range s.limitOf {
+		s.text = binary.LittleEndian.AppendUint16(s.text, limit)
+	}
+	for _, word := range s.wires {
+		s.text = binary.LittleEndian.AppendUint16(s.text, word)
+	}
+	s.endArg()
+	for _, check := range s.checks {
+		s.text = appendFloat(s.text, float64(check.Cost))
+		for i := 0; check.Mixed && i < len(check.Tiers); i++ {
+			s.text = appendFloat(s.text, float64(check.Tiers[i].Cost))
+		}
+	}
+	s.endArg()
+	calendars := uint16(0)
+	for _, limit := range s.limits {
+		s.text = appendLimit(s.text, limit, &calendars)
+	}
+	s.text = appendFloat(s.text, float64(s.readAt))
+	s.endArg()
+	for i := 0; calendars > 0 && i < len(s.limits); i++ {
+		s.text = appendCalendar(s.text, s.limits[i], stamp)
+	}
+	s.endArg()
+	for i := 0; (s.hasSlots || s.checks[0].Reserve != nil) && i < len(s.checks); i++ {
+		s.text = append(s.text, s.checks[i].Holder[:]...)
+	}
+	s.endArg()
+	if reserve := s.checks[0].Reserve; reserve != nil {
+		s.text = appendReservation(s.text, reserve)
+	}
+	s.endArg()
+	if stamp != 0 {
+		s.text = strconv.AppendInt(s.text, stamp, 10)
+		s.endArg()
+	}
+	return &noRetryCmd{redis.NewStringCmd(ctx, s.arguments(bySource)...)}
+}
+
+// arguments returns the command for the driver. Pointers save it a copy on the heap; the first key is a string because
+// the cluster client reads the slot from it.
+func (s *script) arguments(bySource bool) []any {
+	text := string(s.text)
+	s.argStrings = s.argStrings[:0]
+	start := 0
+	for _, end := range s.textEnds {
+		s.argStrings = append(s.argStrings, text[start:end])
+		start = end
+	}
+	s.args = s.args[:0]
+	if bySource {
+		s.args = append(s.args, "eval", &takeSource)
+	} else {
+		s.args = append(s.args, "evalsha", &takeSHA)
+	}
+	s.args = append(s.args, &s.keyCount, s.argStrings[0])
+	for i := 1; i < len(s.argStrings); i++ {
+		s.args = append(s.args, &s.argStrings[i])
+	}
+	return s.args
+}
+
+// ErrUnknownVersion means that a newer process wrote a bucket in an unknown format. The bucket is unchanged.
+var ErrUnknownVersion = errors.New("a bucket has a format that this process does not know; finish the upgrade")
+
+// ErrOtherWindow means that Redis's clock is in none of the calendar windows that this process sent.
+var ErrOtherWindow = errors.New(
+	"the clocks of redis and of this process are more than a calendar window apart; set both by NTP")
+
+// outsideMicros is OUTSIDE of bucket.lua; below it is UNKNOWN.
+const outsideMicros = -3_000_000_000_000_000
+
+// readReply reads a reply into the checks, and returns the number of broken values. An ErrUnknownVersion or
+// ErrOtherWindow leaves only the checks with such a bucket unanswered, which took nothing.
+func (s *script) readReply(reply string) (broken int, err error) {
+	if s.isLease {
+		return s.readGrants(reply)
+	}
+	s.unknownTiers = 0
+	if s.call != nil {
+		s.call.reply, s.checks[0].Answered, s.forgotten = reply, true, 0
+		return 0, nil
+	}
+	tiers := len(s.wires) - 2*len(s.checks)
+	end := tiers * tierBytes
+	if len(reply) < end+replyBytes {
+		return 0, fmt.Errorf("a reply of %d bytes to %d tiers", len(reply), tiers)
+	}
+	broken = int(uint32At(reply[end:]))
+	stamp := int64(float(reply[end+4:]))
+	exhausted := reply[end+14] == 1
+	if reply[end+14] == 2 {
+		s.checks[0].Unreserve()
+	}
+	s.forgotten = int64(uint32At(reply[end+15:]))
+	rest := reply[end+replyBytes:]
+	foreign := int(reply[end+12]) | int(reply[end+13])<<8
+	lent := int(reply[end+19]) | int(reply[end+20])<<8
+	if len(rest) < foreign*(2+limitBytes) {
+		return 0, fmt.Errorf("a reply of %d bytes to %d tiers with %d limits", len(reply), tiers, foreign)
+	}
+	for _, check := range s.checks {
+		check.Allowed, check.Answered, check.Exhausted = !exhausted, true, exhausted
+		for i := range check.Tiers {
+			tier := &check.Tiers[i]
+			amount := int64(float(reply))
+			tier.Holds = amount&1 == 1
+			tier.Bucket = enforce.Bucket{
+				Level: enforce.Level{Micros: enforce.Tokens(amount >> 1), Fraction: uint32At(reply[8:])},
+				Stamp: stamp,
+				Limit: tier.Limit,
+			}
+			tier.Out, tier.Holders = 0, 0
+			if !tier.Holds && !tier.Shadow {
+				check.Allowed = false
+			}
+			if left := tier.Bucket.Level.Micros; left <= outsideMicros {
+				check.Allowed, check.Answered = false, false
+				if left == outsideMicros {
+					err = nothingTaken(ErrOtherWindow)
+				} else {
+					s.unknownTiers++
+				}
+			}
+			reply = reply[tierBytes:]
+		}
+	}
+	s.applyForeignLimits(rest[:foreign*(2+limitBytes)])
+	rest = rest[foreign*(2+limitBytes):]
+	if len(rest) < lent*lentBytes {
+		return 0, fmt.Errorf("a reply of %d bytes to %d tiers, of which %d have lent", len(reply), tiers, lent)
+	}
+	s.readLent(rest[:lent*lentBytes])
+	if waitsErr := s.readWaits(rest[lent*lentBytes:]); waitsErr != nil {
+		return 0, waitsErr
+	}
+	if s.unknownTiers > 0 {
+		err = nothingTaken(ErrUnknownVersion)
+	}
+	return broken, err
+}
+
+func (s *script) readLent(lent string) {
+	index := 0
+	for _, check := range s.checks {
+		for i := range check.Tiers {
+			if lent == "" {
+				return
+			}
+			if int(lent[0])|int(lent[1])<<8 == index {
+				check.Tiers[i].Out, check.Tiers[i].Holders = enforce.Tokens(float(lent[2:])), int64(uint32At(lent[10:]))
+				lent = lent[lentBytes:]
+			}
+			index++
+		}
+	}
+}
+
+func (s *script) readWaits(waits string) error {
+	for _, check := range s.checks {
+		for i := range check.Tiers {
+			tier := &check.Tiers[i]
+			if !enforce.NeedsWaits(tier.Bucket.Limit) && tier.Out == 0 || tier.Bucket.Level.Micros <= outsideMicros {
+				continue
+			}
+			if len(waits) < waitsBytes {
+				check.Answered = false
+				return fmt.Errorf("a reply lacks the waits of a %s", tier.Bucket.Limit.Kind.Algorithm())
+			}
+			tier.SetWaits(int64(float(waits)), int64(float(waits[8:])))
+			waits = waits[waitsBytes:]
+		}
+	}
+	if waits != "" {
+		return fmt.Errorf("a reply has %d bytes too many", len(waits))
+	}
+	return nil
+}
+
+// applyForeignLimits sets the limit in force of the tiers whose bucket has another limit than the caller's.
+func (s *script) applyForeignLimits(foreign string) {
+	if foreign == "" {
+		return
+	}
+	inForce := map[uint16]enforce.Limit{}
+	for ; foreign != ""; foreign = foreign[2+limitBytes:] {
+		index := uint16(foreign[0]) | uint16(foreign[1])<<8
+		inForce[index] = limitAt(foreign[2:])
+	}
+	wire := 0
+	for _, check := range s.checks {
+		wire += 2 // the number of tiers, and the flags
+		for i := range check.Tiers {
+			if limit, ok := inForce[s.wires[wire]/2]; ok {
+				check.Tiers[i].Bucket.Limit = limit
+			}
+			wire++
+		}
+	}
+}
+
+// noRetryCmd is a call of a script. Without an answer it may have taken tokens, so it must not be repeated;
+// ClusterClient would repeat it even with MaxRetries at -1.
+type noRetryCmd struct{ *redis.StringCmd }
+
+// NoRetry implements redis.Cmder.
+func (*noRetryCmd) NoRetry() bool { return true }
+
+func appendFloat(buf []byte, f float64) []byte {
+	return binary.LittleEndian.AppendUint64(buf, math.Float64bits(f))
+}
+
+// appendLimit appends a limit and the number of its calendar, if it has one.
+func appendLimit(buf []byte, limit enforce.Limit, calendars *uint16) []byte {
+	buf = appendFloat(buf, limit.Rate)
+	buf = binary.LittleEndian.AppendUint32(buf, uint32(limit.Burst))
+	buf = appendFloat(buf, float64(limit.Since))
+	buf = appendFloat(buf, float64(limit.Interval))
+	buf = binary.LittleEndian.AppendUint16(buf, uint16(limit.Kind))
+	number := uint16(0)
+	if limit.Interval < 0 {
+		*calendars++
+		number = *calendars
+	}
+	return binary.LittleEndian.AppendUint16(buf, number)
+}
+
+// appendCalendar appends the starts of the windows around this process's time, if the limit has a calendar. A stamp is
+// a test's time.
+func appendCalendar(buf []byte, limit enforce.Limit, stamp int64) []byte {
+	if stamp == 0 {
+		stamp = time.Now().UnixMicro()
+	}
+	if starts, ok := limit.CalendarStarts(stamp); ok {
+		for _, start := range starts {
+			buf = appendFloat(buf, float64(start))
+		}
+	}
+	return buf
+}
+
+func limitAt(s string) enforce.Limit {
+	return enforce.Limit{
+		Rate: float(s), Burst: int64(uint32At(s[8:])), Since: int64(float(s[12:])),
+		Interval: int64(float(s[20:])), Kind: rules.Kind(s[28]),
+	}
+}
+
+func float(s string) float64 {
+	return math.Float64frombits(uint64(uint32At(s)) | uint64(uint32At(s[4:]))<<32)
+}
+
+func uint32At(s string) uint32 {
+	_ = s[3]
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
+}

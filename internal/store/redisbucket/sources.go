@@ -1,0 +1,91 @@
+package redisbucket
+
+import (
+	_ "embed"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// Each script is its own file after bucket.lua.
+var (
+	//go:embed bucket.lua
+	bucketText string
+	//go:embed take.lua
+	takeText string
+	//go:embed credit.lua
+	creditText string
+	//go:embed reservation.lua
+	reservationText string
+	//go:embed lend.lua
+	leaseText string
+
+	takeSource        = sourceOf(takeText)
+	leaseSource       = sourceOf(leaseText)
+	creditSource      = newSource(sourceOf(creditText))
+	reservationSource = newSource(sourceOf(reservationText))
+	// recordSource reads a reservation; it is empty if there is none or the key has another type.
+	recordSource = newSource("return redis.call('MGET', KEYS[1])[1] or ''")
+)
+
+type source struct{ text, sha string }
+
+func newSource(text string) *source { return &source{text, digestOf(text)} }
+
+// constants are the constants of the scripts. Lua 5.1 has none, so sourceOf replaces their names.
+var constants = map[string]int64{
+	"FRACTIONS":   1 << 32, // in a millionth of a token
+	"HALF":        1 << 31, // half a millionth
+	"TOKEN":       int64(enforce.Token),
+	"COMMIT_TIME": enforce.CommitTime, // µs
+
+	"LEAKY_BUCKET":   int64(rules.KindLeakyBucket),
+	"FIXED_WINDOW":   int64(rules.KindFixedWindow),
+	"SLIDING_WINDOW": int64(rules.KindSlidingWindow),
+	"LOG":            int64(rules.KindSlidingWindowLog),
+	"CONCURRENCY":    int64(rules.KindConcurrency),
+
+	"SLACK":      10_000, // ms that a full bucket stays at least, for callers that hold an older limit
+	"TEST_SLACK": 300_000,
+	// µs; less than SLACK, because older releases let keys expire SLACK after they are full, to the millisecond
+	"EXPIRY_STEP": 5_000_000,
+	"YEAR":        rules.MaxTimeToFull.Milliseconds(),
+	"CHUNK":       2000, // values at a time on Lua's stack, which takes 8000
+
+	"SLOT_LENGTH": enforce.SlotLength.Microseconds(),
+	"SLOT_GUARD":  enforce.SlotGuard.Microseconds(),
+	"LEASE_LIFE":  enforce.LeaseLife.Microseconds(),
+	"HORIZON":     enforce.LeaseHorizon.Microseconds(),
+
+	"LOOK":     flagLook,
+	"NO_DELAY": flagNoDelay,
+	"MIXED":    flagMixed,
+
+	"MAX_RESERVATIONS": enforce.MaxReservations,
+	"MAX_RESERVE_FOR":  enforce.MaxReserveFor.Milliseconds(),
+
+	// Values of micros, which are never below -1e15.
+	"OUTSIDE": outsideMicros,
+	"UNKNOWN": outsideMicros - 1_000_000_000_000_000,
+}
+
+// words finds names, comments and strings. Only names are replaced.
+var words = regexp.MustCompile(`--[^\n]*|'[^'\n]*'|\b[A-Z][A-Z_]+\b`)
+
+// sourceOf returns a script with its constants and without comments.
+func sourceOf(text string) string {
+	return words.ReplaceAllStringFunc(bucketText+text, func(word string) string {
+		switch number, isConstant := constants[word]; {
+		case isConstant:
+			return strconv.FormatInt(number, 10)
+		case word[0] == '-':
+			return "" // a comment
+		case word[0] < 'A' || word == "KEYS" || word == "ARGV" || word == "REPLY":
+			return word
+		}
+		panic(fmt.Sprintf("a script has the unknown constant %s", word))
+	})
+}

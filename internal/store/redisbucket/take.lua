@@ -1,0 +1,336 @@
+-- Answers up to 64 checks in order, each all or nothing. bucket.lua comes before it.
+--
+--   KEYS     the distinct buckets; then, for a check that reserves, its record and its tenant's index
+--   ARGV[1]  the wiring, 16-bit numbers: for each key the index of its limit in ARGV[3]; then for each check its
+--            number of tiers, its flags (1: a look, 2: no delay, 4: mixed), and for each tier 2 × the index of its
+--            key, + 1 for shadow
+--   ARGV[2]  the checks' costs in millionths of a token, doubles; for a mixed check the largest, then one per tier
+--   ARGV[3]  the distinct limits, 32 bytes each; then when the caller last read all limits (double)
+--   ARGV[4]  the calendars of these limits, 32 bytes each
+--   ARGV[5]  the checks' holders, 8 bytes each; empty without a concurrency limit
+--   ARGV[6]  for a check that reserves, which is alone in its script: the reservation's life in microseconds (double;
+--            below 0: the check passes without a reservation if there are too many), its id (16 bytes), and the id of
+--            the API key; else empty
+--   ARGV[7]  the time in microseconds, from tests only
+--
+-- The reply is one string; indexes count from 0:
+--
+--   for each check and tier:
+--     left       2 × micros (double), + 1 if the bucket held the cost; UNKNOWN for an unknown version, and OUTSIDE if
+--                no window that was sent has the time: the check then has no answer
+--     fraction   (32 bits)
+--   broken       number of broken values (32 bits)
+--   time         (double)
+--   foreign      number of limits in force that are not the caller's (16 bits)
+--   exhausted    (byte) 1: denied for too many open reservations, 2: passed without a reservation
+--   forgotten    number of reservations that ended without a settlement (32 bits)
+--   lent         number of tiers whose bucket has lent tokens (16 bits)
+--   for each foreign limit:
+--     index of its key (16 bits), limit (32 bytes)
+--   for each tier that has lent:
+--     index (16 bits), amount (double), number of processes (32 bits)
+--   for each tier that has lent or has a sliding window:
+--     microseconds until it holds the cost, and until it is full (doubles)
+
+local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
+local min, max, rep, sub, format = math.min, math.max, string.rep, string.sub, string.format
+local KEYS, ARGV = KEYS, ARGV
+
+local now, slack = read_clock(ARGV[7])
+local last_limit = (#ARGV[3] - 8) / 32 - 1
+local rates, bursts, sinces, intervals, kinds, opens, closes = read_limits(ARGV[3], last_limit + 1, ARGV[4], now)
+
+local reserves = #ARGV[6] > 0
+local is_optional = reserves and unpack_struct('<d', ARGV[6]) < 0
+local holders = ARGV[5]
+local keys = reserves and #KEYS - 2 or #KEYS
+local states, wiring
+if keys <= CHUNK then
+  states = call('MGET', unpack(KEYS, 1, keys))
+else
+  states = {}
+  for first = 1, keys, CHUNK do
+    local some = call('MGET', unpack(KEYS, first, min(first + CHUNK - 1, keys)))
+    for i = 1, #some do states[first + i - 1] = some[i] end
+  end
+end
+
+local words = #ARGV[1] / 2
+if words <= CHUNK then
+  wiring = {unpack_struct('<' .. rep('H', words), ARGV[1])}
+else
+  wiring = {}
+  for first = 1, words, CHUNK do
+    local n = min(CHUNK, words - first + 1)
+    local some = {unpack_struct('<' .. rep('H', n), ARGV[1], first * 2 - 1)}
+    for i = 1, n do wiring[first + i - 1] = some[i] end
+  end
+end
+
+-- The bytes of each limit in a value: 20 for a token bucket that refills continuously, or 28 with the interval.
+-- Comparing bytes is faster than unpacking four numbers.
+local limit_bytes = {[0] = '', '', '', ''}
+for column = 0, last_limit do
+  local size = kinds[column] == 0 and intervals[column] == 0 and 20 or 28
+  limit_bytes[column] = sub(ARGV[3], column * 32 + 1, column * 32 + size)
+end
+
+-- Advance every bucket. A bucket without a list is two columns from here on; any other is in buckets, as bucket.lua
+-- describes it. steps are the expiries of the keys read by the fast path. The tables have room for a check of four
+-- tiers, as in read_limits.
+local micros, fractions, changed, buckets = {0, 0, 0, 0}, {0, 0, 0, 0}, {false, false, false, false}, {}
+local steps = {false, false, false, false}
+local broken, foreign, waits, lent, tools = 0, {}, {}, {}, nil
+for i = 1, keys do
+  local column, state = wiring[i], states[i]
+  local kind, interval, full = kinds[column], intervals[column], bursts[column] * TOKEN
+  local m, f, stamp, former, step = nil, 0, now, 0, false
+  if kind > SLIDING_WINDOW or opens[column] == OUTSIDE then
+  elseif not state then
+    m = full -- a bucket that nobody used
+  else
+    local version, own_kind, in_force = nil, 0, nil
+    if #state == 41 then
+      version, m, f, stamp, in_force = unpack_struct('<BdIdc20', state)
+    elseif #state == 58 then
+      version, own_kind, m, f, stamp, in_force, former = unpack_struct('<BBdIdc28d', state)
+      version = version - 1
+    end
+    -- The fast path handles valid values of the caller's limit.
+    if version == 1 and in_force == limit_bytes[column] and own_kind == kind and m >= -1 and m <= full and m % 1 == 0
+        and stamp >= 0 and stamp <= now and stamp % 1 == 0 then
+      if kind <= LEAKY_BUCKET then
+        local rate = rates[column]
+        step = full_step(stamp, (full - m - f / FRACTIONS) / rate + interval)
+        if interval == 0 then
+          m, f = earn(m, f, now - stamp, rate, full)
+        else
+          m, f = earn(m, f, now - now % interval - (stamp - stamp % interval), rate, full)
+        end
+      elseif opens[column] > stamp then -- another window
+        former = kind == SLIDING_WINDOW and stamp >= opens[column] - interval and full - m or 0
+        m, f = full, 0
+      elseif interval > 0 and m < full then -- bucket.lua lets a full window expire at once
+        step = full_step(stamp, (kind == FIXED_WINDOW and closes[column] or closes[column] + interval) - stamp)
+      end
+    else
+      m = nil
+    end
+  end
+  if m then
+    if kind == SLIDING_WINDOW then
+      buckets[i] = {
+        micros = m, fraction = f, stamp = now, former = former, entries = '', windows = column,
+        rate = rates[column], burst = bursts[column], since = sinces[column], interval = interval, kind = kind,
+      }
+    end
+  else
+    local read_at = unpack_struct('<d', ARGV[3], #ARGV[3] - 7)
+    tools = tools or make_tools(now, slack, make_lender, earn, full_step, expiry,
+      rates, bursts, sinces, intervals, kinds, opens, closes)
+    local b, must_write, is_broken = tools.advance(column, state, read_at)
+    if is_broken then broken = broken + 1 end
+    m, f, changed[i] = b.micros, b.fraction, must_write
+    if b.since ~= sinces[column] or b.rate ~= rates[column] or b.burst ~= bursts[column]
+        or b.interval ~= interval or b.kind ~= kind then
+      last_limit = last_limit + 1
+      wiring[i] = last_limit
+      rates[last_limit], bursts[last_limit], sinces[last_limit] = b.rate, b.burst, b.since
+      intervals[last_limit], kinds[last_limit] = b.interval, b.kind
+      if b.windows then
+        opens[last_limit], closes[last_limit], b.windows = opens[b.windows], closes[b.windows], last_limit
+      end
+      limit_bytes[last_limit] = pack(b.kind == 0 and b.interval == 0 and '<dId' or '<dIdd',
+        b.rate, b.burst, b.since, b.interval)
+      foreign[#foreign + 1] = pack('<HdIddHH', i - 1, b.rate, b.burst, b.since, b.interval, b.kind, 0)
+    end
+    if b.kind >= FIXED_WINDOW then
+      buckets[i] = b
+    elseif #b.entries > 0 then
+      local lender = tools.lend()
+      local slots = lender.read(b)
+      buckets[i], b.out, b.holders = b, lender.sum(slots, 2), lender.sum(slots, 3)
+    end
+  end
+  micros[i], fractions[i], steps[i] = m, f, step
+end
+
+-- left returns the amount that can be taken from a bucket in buckets; see State.left.
+local function left(b, level, now)
+  if b.kind <= FIXED_WINDOW or b.micros <= OUTSIDE then return level end
+  if b.kind ~= SLIDING_WINDOW then return math.max(0, b.micros) end
+  local weighed = b.former * ((b.interval - now % b.interval) / b.interval)
+  return math.max(0, b.micros - (weighed - weighed % 1))
+end
+
+local reply, n = {0, 0, 0, 0, 0, 0, 0, 0}, 0
+local exhausted, forgotten, reserved = 0, 0, nil
+local costs = ARGV[2]
+local at, check, cost_at = keys + 1, -7, 1
+while at <= words do
+  check = check + 8
+  local largest = unpack_struct('<d', costs, cost_at)
+  cost_at = cost_at + 8
+  local flags = wiring[at + 1]
+  local first, last = at + 2, at + 1 + wiring[at]
+  local cost, own_costs = largest, nil
+  if flags >= MIXED then
+    flags = flags - MIXED
+    own_costs = cost_at - first * 8 -- the cost of a tier is at + 8 × tier
+    cost_at = cost_at + wiring[at] * 8
+  end
+  local r = n
+  local allowed, slides = true, false
+  for tier = first, last do
+    local wire = wiring[tier]
+    local shadow = wire % 2
+    local i = (wire - shadow) / 2 + 1
+    local level, fraction, needed = micros[i], fractions[i], cost
+    local b = buckets[i]
+    if own_costs then
+      cost = unpack_struct('<d', costs, own_costs + tier * 8)
+      needed = cost
+    end
+    if b then
+      level = left(b, level, now)
+      if b.kind >= LOG then needed = tools.charge(b.kind, cost) end
+      slides = slides or b.kind == SLIDING_WINDOW or b.kind == LOG or b.kind == 0 and b.out > 0
+    elseif flags >= NO_DELAY and cost > 0 and kinds[wiring[i]] == LEAKY_BUCKET then
+      needed = max(cost, bursts[wiring[i]] * TOKEN) -- an empty queue
+    end
+    local holds = 0
+    if level >= needed or (level == needed - 1 and fraction >= HALF) then
+      holds = 1
+    elseif shadow == 0 or level <= OUTSIDE then
+      allowed = false
+    end
+    reply[n + 1], reply[n + 2] = level * 2 + holds, fraction
+    n = n + 2
+  end
+  if allowed and reserves then
+    local index = KEYS[keys + 2]
+    local ended = call('ZCOUNT', index, '-inf', format('%.0f', now))
+    if ended > 0 then -- few at a time: a hundred thousand would take 20 ms
+      forgotten = call('ZREMRANGEBYRANK', index, 0, min(ended, 1000) - 1)
+    end
+    if call('ZCARD', index) - (ended - forgotten) < MAX_RESERVATIONS then
+      reserved = {} -- the tiers that are charged, if only by a cost of 0
+    elseif is_optional then
+      holders, exhausted = '', 2 -- it takes no slot, because nobody could release it
+    else
+      allowed, exhausted = false, 1
+    end
+    if reserved then
+      for tier = first, last do
+        local wire = wiring[tier]
+        if reply[r + (tier - first) * 2 + 1] % 2 == 1 then
+          local i = (wire - wire % 2) / 2 + 1
+          local column = wiring[i]
+          local amount = own_costs and unpack_struct('<d', costs, own_costs + tier * 8) or cost
+          if kinds[column] >= LOG then amount = tools.charge(kinds[column], amount) end
+          reserved[#reserved + 1] = pack('<H', #KEYS[i]) .. KEYS[i] .. pack('<dIddHHd',
+            rates[column], bursts[column], sinces[column], intervals[column], kinds[column], 0, amount)
+        end
+      end
+    end
+  end
+  if allowed and largest > 0 and flags % 2 ~= LOOK then
+    local r = r
+    for tier = first, last do
+      if own_costs then cost = unpack_struct('<d', costs, own_costs + tier * 8) end
+      if cost > 0 and reply[r + 1] % 2 == 1 then
+        local wire = wiring[tier]
+        local i = (wire - wire % 2) / 2 + 1
+        local b = buckets[i]
+        changed[i] = true
+        if b and b.kind >= LOG then
+          tools.take(b, tools.charge(b.kind, cost), string.sub(holders, check, check + 7))
+          reply[r + 1] = left(b, 0, now) * 2 + 1
+        else
+          micros[i] = micros[i] - cost
+          reply[r + 1] = reply[r + 1] - cost * 2
+          if b then b.micros = micros[i] end
+        end
+      end
+      r = r + 2
+    end
+  end
+  if slides then
+    for tier = first, last do
+      local wire = wiring[tier]
+      local b = buckets[(wire - wire % 2) / 2 + 1]
+      if b and (b.kind == SLIDING_WINDOW or b.kind == LOG or b.kind == 0 and b.out > 0) and b.micros > OUTSIDE then
+        local wait, full_in = 0, nil
+        if reply[r + 1] % 2 == 0 then
+          tools = tools or make_tools(now, slack, make_lender, earn, full_step, expiry,
+            rates, bursts, sinces, intervals, kinds, opens, closes)
+          wait = tools.wait(b, own_costs and unpack_struct('<d', costs, own_costs + tier * 8) or cost)
+        end
+        if b.kind == LOG or b.kind == 0 then
+          full_in = tools.time_to_full(b)
+        else
+          local ends = b.interval - now % b.interval
+          full_in = b.micros < b.burst * TOKEN and ends + b.interval or b.former > 0 and ends or 0
+        end
+        waits[#waits + 1] = pack('<dd', wait, full_in)
+        if b.kind == 0 then lent[#lent + 1] = pack('<HdI', r / 2, b.out, b.holders) end
+      end
+      r = r + 2
+    end
+  end
+  at = last + 1
+end
+
+-- Write the changes. No bucket was written before this line, and below it only a lack of memory can fail, which Redis
+-- reports at the first write. Many keys share an expiry.
+local expiries = {}
+for i = 1, keys do
+  if changed[i] then
+    local column, b = wiring[i], buckets[i]
+    local interval, kind = intervals[column], kinds[column]
+    if b and (kind >= LOG or not b.windows or kind == 0) then
+      tools.write(KEYS[i], b)
+    else
+      local value, in_force, former, full_in = nil, limit_bytes[column], 0, nil
+      if kind <= LEAKY_BUCKET then
+        full_in = (bursts[column] * TOKEN - micros[i] - fractions[i] / FRACTIONS) / rates[column] + interval
+      elseif kind == FIXED_WINDOW then
+        if interval < 0 then former = closes[column] end
+        full_in = closes[column] - now
+      else
+        former, full_in = b.former, closes[column] + interval - now
+      end
+      if kind == 0 and interval == 0 and micros[i] >= -1 then
+        value = pack('<BdIdc20', 1, micros[i], fractions[i], now, in_force)
+      else
+        if #in_force == 20 then in_force = in_force .. pack('<d', interval) end
+        value = pack('<BBdIdc28d', 2, kind, micros[i], fractions[i], now, in_force, former)
+      end
+      local step = full_step(now, full_in)
+      if step == steps[i] then
+        call('SET', KEYS[i], value, 'KEEPTTL')
+      else
+        expiries[step] = expiries[step] or expiry(step, slack)
+        call('SET', KEYS[i], value, 'PXAT', expiries[step])
+      end
+    end
+  end
+end
+
+-- The record of a reservation; see reservation.lua.
+if reserved then
+  local life, id, key = math.abs((unpack_struct('<d', ARGV[6]))), string.sub(ARGV[6], 9, 24), string.sub(ARGV[6], 25)
+  local ms = format('%.0f', math.ceil(life / 1000))
+  call('SET', KEYS[keys + 1],
+    pack('<BdddB', 1, now, unpack_struct('<d', costs), life, #key) .. key .. table.concat(reserved), 'PX', ms)
+  call('ZADD', KEYS[keys + 2], format('%.0f', now + life), id)
+  call('PEXPIRE', KEYS[keys + 2], MAX_RESERVE_FOR)
+end
+
+local answers = ''
+for first = 1, n, CHUNK do
+  local last = min(first + CHUNK - 1, n)
+  answers = answers .. pack('<' .. rep('dI', (last - first + 1) / 2), unpack(reply, first, last))
+end
+return answers .. pack('<IdHBIH', broken, now, #foreign, exhausted, forgotten, #lent)
+  .. table.concat(foreign) .. table.concat(lent) .. table.concat(waits)

@@ -1,0 +1,80 @@
+package metrics
+
+import (
+	"maps"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Requests counts and times the requests of a surface, as an httpapi.Observer.
+type Requests struct {
+	durations *prometheus.HistogramVec
+	answers   *prometheus.CounterVec
+
+	// series is copied on write, so that a request takes no lock. There are a few dozen pairs of route and status.
+	series atomic.Pointer[map[routeStatus]requestSeries]
+	adding sync.Mutex
+}
+
+type routeStatus struct {
+	route  string
+	status int
+}
+
+type requestSeries struct {
+	duration prometheus.Observer
+	answers  prometheus.Counter
+}
+
+// Requests returns an observer for a surface, check or admin, which is part of the names:
+// sluice_check_duration_seconds, sluice_check_requests_total.
+func (m *Metrics) Requests(surface string) *Requests {
+	r := &Requests{
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sluice_" + surface + "_duration_seconds",
+			Help: "Time that the answers to requests took. A check's begins when its body was read, and does not " +
+				"contain its writing.",
+			Buckets: durationBuckets,
+		}, []string{"route"}),
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sluice_" + surface + "_requests_total",
+			Help: "Requests answered, by HTTP status.",
+		}, []string{"route", "status"}),
+	}
+	r.series.Store(&map[routeStatus]requestSeries{})
+	m.registry.MustRegister(r.durations, r.answers)
+	return r
+}
+
+// RequestAnswered counts and times a request. route must be the name of a route, never a path. A trace id becomes an
+// exemplar.
+func (r *Requests) RequestAnswered(route string, status int, took time.Duration, traceID string) {
+	key := routeStatus{route, status}
+	s, ok := (*r.series.Load())[key]
+	if !ok {
+		s = r.add(key)
+	}
+	s.answers.Inc()
+	if exemplars, ok := s.duration.(prometheus.ExemplarObserver); ok && traceID != "" {
+		exemplars.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": traceID})
+		return
+	}
+	s.duration.Observe(took.Seconds())
+}
+
+func (r *Requests) add(key routeStatus) requestSeries {
+	s := requestSeries{
+		duration: r.durations.WithLabelValues(key.route),
+		answers:  r.answers.WithLabelValues(key.route, strconv.Itoa(key.status)),
+	}
+	r.adding.Lock()
+	defer r.adding.Unlock()
+	series := maps.Clone(*r.series.Load())
+	series[key] = s
+	r.series.Store(&series)
+	return s
+}

@@ -1,0 +1,173 @@
+import { useMutation } from '@tanstack/react-query';
+import { useState } from 'react';
+import type { Tagged } from '~/api/client';
+import { isStatus } from '~/api/problem';
+import { makeStore, useStore } from '~/api/store';
+import { ConflictDialog } from './ConflictDialog';
+
+/** How a thing is edited and saved: V is what the server holds, D the fields of its form. */
+export interface Saving<V, D extends object> {
+  /** What is edited, for the title of a lost race: "this rule". */
+  what: string;
+  /** Which thing is edited, where one editor serves several: another one begins another draft. */
+  id?: string | number;
+  /** The newest version that was read; its value is null while nothing is saved. */
+  saved: Tagged<V>;
+  draftOf: (value: V) => D;
+  /** Saves a draft over a version. It fails with 412 if that is no longer the saved one. */
+  send: (draft: D, base: Tagged<V>) => Promise<Tagged<V>>;
+  /** Reads the saved version after a lost race. */
+  read: () => Promise<Tagged<V>>;
+  /** A field in words, with its label; theirs is the saved version if the draft is its own. */
+  say: (field: keyof D & string, draft: D, theirs?: V) => [label: string, text: string];
+  /** Puts a version that was saved or read into the cache. */
+  store?: (now: Tagged<V>) => unknown;
+  /** Runs after the reader's own save. */
+  onSaved?: (now: Tagged<V>) => unknown;
+}
+
+type Choice = 'mine' | 'theirs' | 'back';
+
+interface State<V, D> {
+  /** The version that the draft began from, and what was typed over it; null: nothing was typed yet. */
+  begun: { base: Tagged<V>; draft: D; id?: string | number; seen: string } | null;
+  /** A lost race that the reader decides. */
+  lost: { theirs: Tagged<V>; choose: (choice: Choice) => void } | null;
+}
+
+type Typed<T> = T | React.ChangeEvent<{ value: string }>;
+
+/** The props of inputs, by the field of a draft that each edits: `{...field('name')}`. */
+export function fieldsOf<D extends object>(draft: D, change: (part: Partial<D>) => void) {
+  return <K extends keyof D & string>(name: K) => ({
+    value: draft[name],
+    onChange: (typed: Typed<D[K]>) => {
+      const isEvent = typeof typed === 'object' && typed !== null && 'currentTarget' in typed;
+      change({ [name]: isEvent ? typed.currentTarget.value : typed } as Partial<D>);
+    },
+  });
+}
+
+/** How often a save is merged with what somebody else saved meanwhile, before it fails. */
+export const mostMerges = 5;
+
+export function same(a: unknown, b: unknown): boolean {
+  return JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
+}
+
+/**
+ * Merges two drafts of one base, field by field. Clashes are the fields that both changed, to different values; they are
+ * mine in the result. Without a base all fields that differ clash.
+ */
+export function merge<D extends object>(base: D | null, mine: D, theirs: D) {
+  const draft = { ...theirs };
+  const clashes: (keyof D & string)[] = [];
+  for (const field of Object.keys(mine) as (keyof D & string)[]) {
+    const isMine = !base || !same(mine[field], base[field]);
+    if (isMine) draft[field] = mine[field];
+    if (isMine && !same(mine[field], theirs[field]) && (!base || !same(theirs[field], base[field])))
+      clashes.push(field);
+  }
+  return { draft, clashes };
+}
+
+/**
+ * The draft of an editor and how it is saved. What is typed while a save runs stays in the draft. After a lost race the
+ * fields that only one side changed are merged and saved; the reader is asked about those that both changed.
+ * `save` resolves with whether nothing is left to save, and rejects with why it failed, which `error` holds too.
+ */
+export function useSave<V, D extends object>(saving: Saving<V, D>) {
+  const { what, id, saved, draftOf, send, read, say, store, onSaved } = saving;
+  const [state] = useState(() => makeStore<State<V, D>>({ begun: null, lost: null }));
+  useStore(state);
+
+  /** What is edited now. A draft without edits follows what is saved. */
+  function current() {
+    const { begun } = state.get();
+    const isClean = begun && same(begun.draft, draftOf(begun.base.value));
+    if (!begun || begun.id !== id || (isClean && begun.seen !== saved.etag))
+      return { base: saved, draft: draftOf(saved.value) };
+    return begun;
+  }
+  function put(base: Tagged<V>, draft: D) {
+    state.set({ ...state.get(), begun: { base, draft, id, seen: saved.etag } });
+  }
+  const isClean = () => same(current().draft, draftOf(current().base.value));
+
+  function merged(theirs: Tagged<V>) {
+    const { base, draft } = current();
+    const begun = base.value === null || theirs.value === null ? null : draftOf(base.value);
+    const result = merge(begun, draft, draftOf(theirs.value));
+    return theirs.value === null ? { ...result, clashes: Object.keys(draft) as (keyof D & string)[] } : result;
+  }
+
+  async function attempt(): Promise<boolean> {
+    for (let merges = 0; ; merges++) {
+      const { base, draft: sent } = current();
+      const now = await send(sent, base).catch((error) => {
+        if (!isStatus(error, 412) || merges === mostMerges) throw error;
+        return null;
+      });
+      if (now) {
+        // The server may write a field its own way; what was typed since it was sent stays.
+        put(now, merge(sent, current().draft, draftOf(now.value)).draft);
+        await store?.(now);
+        await onSaved?.(now);
+        return isClean();
+      }
+      const theirs = await read();
+      const choice = merged(theirs).clashes.length === 0 ? 'mine' : await ask(theirs);
+      if (choice === 'back') return false;
+      const { draft, clashes } = merged(theirs);
+      if (choice === 'theirs') {
+        for (const field of clashes) draft[field] = draftOf(theirs.value)[field];
+        put(theirs, draft);
+        await store?.(theirs);
+        return isClean();
+      }
+      put(theirs, draft);
+    }
+  }
+
+  async function ask(theirs: Tagged<V>): Promise<Choice> {
+    const choice = await new Promise<Choice>((choose) => state.set({ ...state.get(), lost: { theirs, choose } }));
+    state.set({ ...state.get(), lost: null });
+    return choice;
+  }
+
+  const mutation = useMutation({ mutationFn: attempt });
+  const { base, draft } = current();
+  const { lost } = state.get();
+  const change = (part: Partial<D>) => put(current().base, { ...current().draft, ...part });
+  return {
+    base: base.value,
+    draft,
+    dirty: !isClean(),
+    change,
+    /** The props of the input of a field. */
+    field: fieldsOf(draft, change),
+    /** Drops the edits. */
+    discard: () => {
+      put(current().base, draftOf(current().base.value));
+      mutation.reset();
+    },
+    save: mutation.mutateAsync,
+    /** Saves, for buttons outside of a FormDialog: `error` has a failure. */
+    submit: () => mutation.mutate(),
+    pending: mutation.isPending,
+    error: mutation.error,
+    conflict: lost && (
+      <ConflictDialog
+        opened
+        what={what}
+        versions={merged(lost.theirs).clashes.map((field) => {
+          const [label, mine] = say(field, draft);
+          return { label, mine, theirs: say(field, draftOf(lost.theirs.value), lost.theirs.value)[1] };
+        })}
+        onKeepMine={() => lost.choose('mine')}
+        onTakeTheirs={() => lost.choose('theirs')}
+        onClose={() => lost.choose('back')}
+      />
+    ),
+  };
+}

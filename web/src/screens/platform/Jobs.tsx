@@ -1,0 +1,205 @@
+import { Button, Group } from '@mantine/core';
+import { useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { api, body } from '~/api/client';
+import type { ParkedJob, PeriodicJob } from '~/api/types';
+import { ConfirmAction } from '~/components/ConfirmAction';
+import { type Column, DataTable } from '~/components/DataTable';
+import { Outcome } from '~/components/Outcome';
+import { Card, Page } from '~/components/Page';
+import { Query } from '~/components/Query';
+import { ShowMore } from '~/components/ShowMore';
+import { NoPermission } from '~/components/states';
+import { Duration, RelativeTime } from '~/components/Time';
+import { done, failed } from '~/components/toast';
+import { useSession } from '~/session';
+
+const pageSize = 50;
+const refetchInterval = 10_000;
+const parkedKey = ['parked jobs'] as const;
+
+/** Work in the background: what is parked, and what runs every so often. */
+export default function Jobs() {
+  const { account } = useSession();
+  return (
+    <Page title="Jobs" lead="Work in the background, of all tenants and of the platform.">
+      {account.platform_admin ? (
+        <>
+          <Parked />
+          <Periodic />
+        </>
+      ) : (
+        <NoPermission need="platform">This requires a platform admin.</NoPermission>
+      )}
+    </Page>
+  );
+}
+
+/** "scheduled changes 12" */
+function named({ kind, about }: ParkedJob): string {
+  return about ? `${kind} ${about}` : kind;
+}
+
+function Parked() {
+  const queries = useQueryClient();
+  const [removing, setRemoving] = useState<ParkedJob | null>(null);
+  const parked = useInfiniteQuery({
+    queryKey: parkedKey,
+    initialPageParam: undefined as string | undefined,
+    queryFn: ({ pageParam: cursor, signal }) =>
+      body(api.GET('/api/v1/parked-jobs', { params: { query: { limit: pageSize, cursor } }, signal })),
+    getNextPageParam: (page) => page.next_cursor ?? undefined,
+    refetchInterval,
+  });
+  const refetch = () => queries.invalidateQueries({ queryKey: parkedKey });
+  const retry = useMutation({
+    mutationFn: ({ job_id }: ParkedJob) =>
+      api.POST('/api/v1/parked-jobs/{job_id}/retry', { params: { path: { job_id } } }),
+    onSuccess: () => done('The job is due now'),
+    onError: (error) => failed('Could not retry the job', error),
+    onSettled: refetch,
+  });
+
+  async function remove() {
+    if (!removing) return;
+    await api.DELETE('/api/v1/parked-jobs/{job_id}', { params: { path: { job_id: removing.job_id } } });
+    await refetch();
+    done('Job removed');
+  }
+
+  const columns: Column<ParkedJob>[] = [
+    { key: 'kind', header: 'Job', render: (job) => <strong>{named(job)}</strong> },
+    { key: 'tenant', header: 'Tenant', width: 130, wide: true, render: ({ tenant }) => tenant ?? 'platform' },
+    { key: 'error', header: 'Error', wraps: true, render: ({ error }) => error },
+    {
+      key: 'attempts',
+      header: 'Attempts',
+      width: 90,
+      numeric: true,
+      wide: true,
+      render: ({ attempts }) => attempts,
+    },
+    {
+      key: 'last',
+      header: 'Last run',
+      width: 120,
+      wide: true,
+      render: ({ last_run_at }) => last_run_at && <RelativeTime at={last_run_at} />,
+    },
+    {
+      key: 'acts',
+      header: 'Actions',
+      quiet: true,
+      width: 190,
+      render: (job) => (
+        <Group gap={8} wrap="nowrap" justify="flex-end">
+          <Button
+            size="compact-sm"
+            variant="default"
+            loading={retry.isPending && retry.variables.job_id === job.job_id}
+            onClick={() => retry.mutate(job)}
+          >
+            Try again
+          </Button>
+          <Button size="compact-sm" variant="default" onClick={() => setRemoving(job)}>
+            Remove …
+          </Button>
+        </Group>
+      ),
+    },
+  ];
+  const rows = parked.data?.pages.flatMap(({ items }) => items) ?? [];
+  return (
+    <Card
+      flush={rows.length > 0}
+      title="Parked jobs"
+      lead="Their last attempt failed; they wait until somebody retries or removes them."
+    >
+      <Query query={parked}>
+        {() =>
+          rows.length === 0 ? (
+            <p className="soft">No job is parked.</p>
+          ) : (
+            <>
+              <DataTable label="Parked jobs" columns={columns} rows={rows} rowKey={({ job_id }) => job_id} />
+              <ShowMore list={parked} rows={rows} noun="job" />
+            </>
+          )
+        }
+      </Query>
+      <ConfirmAction
+        opened={removing !== null}
+        onClose={() => setRemoving(null)}
+        title="Remove this job?"
+        effect={removing && `${named(removing)} is not done, and this cannot be undone.`}
+        verb="Remove job"
+        destructive
+        gone={removing !== null && parked.isSuccess && !rows.some(({ job_id }) => job_id === removing.job_id)}
+        action={remove}
+      />
+    </Card>
+  );
+}
+
+const periodicColumns: Column<PeriodicJob>[] = [
+  { key: 'kind', header: 'Job', render: ({ kind }) => <strong>{kind}</strong> },
+  {
+    key: 'state',
+    header: 'State',
+    wraps: true,
+    render: ({ running, error }) =>
+      error ? (
+        <>
+          <Outcome tone="denied">Failed</Outcome> {error}
+        </>
+      ) : (
+        <Outcome tone="allowed">{running ? 'Runs now' : 'Works'}</Outcome>
+      ),
+  },
+  {
+    key: 'last',
+    header: 'Last run',
+    width: 120,
+    render: ({ last_run_at }) => (last_run_at ? <RelativeTime at={last_run_at} /> : 'never'),
+  },
+  {
+    key: 'took',
+    header: 'Took',
+    width: 90,
+    numeric: true,
+    wide: true,
+    render: ({ took_ms, last_run_at }) => last_run_at && <Duration ms={took_ms} />,
+  },
+  {
+    key: 'next',
+    header: 'Next run',
+    width: 120,
+    wide: true,
+    render: ({ next_run_at }) => (next_run_at ? <RelativeTime at={next_run_at} /> : 'now'),
+  },
+  {
+    key: 'lag',
+    header: 'Lag',
+    width: 90,
+    numeric: true,
+    wide: true,
+    render: ({ lag_ms }) => <Duration ms={lag_ms} />,
+  },
+];
+
+function Periodic() {
+  const periodic = useQuery({
+    queryKey: ['periodic jobs'],
+    queryFn: async ({ signal }) => (await body(api.GET('/api/v1/periodic-jobs', { signal }))).items,
+    refetchInterval,
+  });
+  return (
+    <Card flush title="Periodic jobs" lead="One process at a time runs each of them.">
+      <Query query={periodic}>
+        {(rows) => (
+          <DataTable label="Periodic jobs" columns={periodicColumns} rows={rows} rowKey={({ kind }) => kind} />
+        )}
+      </Query>
+    </Card>
+  );
+}
