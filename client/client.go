@@ -121,8 +121,8 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends requests in flight, returns leased tokens, and closes the connections. The failure mode decides later
-// checks.
+// Close ends checks in flight, reports the decisions of handles, returns leased tokens, and closes the connections,
+// within about a second. The failure mode decides later checks.
 func (c *Client) Close() {
 	c.queue.mu.Lock()
 	c.end()

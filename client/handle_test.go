@@ -37,6 +37,7 @@ type lender struct {
 	checks   int // at /v1/check
 	allowed  int64
 	denied   map[int64]int64
+	onReport func() // if not nil, called with each report of allowed checks
 }
 
 type lenderRequest struct {
@@ -90,6 +91,9 @@ func (l *lender) answer(w http.ResponseWriter, r *http.Request) {
 	answer.Checks = slices.Grow(answer.Checks, len(request.Checks))[:len(request.Checks)]
 	for i := range request.Checks {
 		l.allowed += request.Checks[i].Allowed
+		if request.Checks[i].Allowed > 0 && l.onReport != nil {
+			l.onReport()
+		}
 		for _, d := range request.Checks[i].Denied {
 			l.denied[d.RuleID] += d.Count
 		}
@@ -365,6 +369,36 @@ func TestAHandleThatIsRefusedForGoodIsLeft(t *testing.T) {
 	var reported int64
 	l.set(func() { reported = l.allowed })
 	if unreported := c.LeaseStats().Unreported; unreported == 0 || reported+unreported != passed {
+		t.Errorf("%d decisions were reported and %d were not, of %d", reported, unreported, passed)
+	}
+}
+
+// TestCloseWaitsForTheReportInFlight: the server counts a report whose answer the client does not wait for.
+func TestCloseWaitsForTheReportInFlight(t *testing.T) {
+	t.Parallel()
+	l := newLender(t)
+	c := l.client(t)
+	h := handleOf(t, c, Check{UserID: "42"})
+	received, answers := make(chan struct{}), make(chan struct{})
+	l.set(func() {
+		l.onReport = sync.OnceFunc(func() {
+			close(received)
+			<-answers
+		})
+	})
+	_, passed := until(t, h, Allowed)
+	<-received
+	closed := make(chan struct{})
+	go func() {
+		c.Close()
+		close(closed)
+	}()
+	<-c.life.Done()
+	close(answers)
+	<-closed
+	var reported int64
+	l.set(func() { reported = l.allowed })
+	if unreported := c.LeaseStats().Unreported; unreported != 0 || reported != passed {
 		t.Errorf("%d decisions were reported and %d were not, of %d", reported, unreported, passed)
 	}
 }

@@ -102,7 +102,8 @@ func (l *leases) activate(h *Handle) {
 
 // run manages the handles until the client is closed, and then returns all tokens.
 func (l *leases) run() {
-	ctx := l.client.life
+	// Close waits for a request in flight: the server may have counted what it reports.
+	ctx := context.WithoutCancel(l.client.life)
 	ticker := time.NewTicker(tickEvery)
 	defer ticker.Stop()
 	ticker.Stop()
@@ -112,8 +113,8 @@ func (l *leases) run() {
 			tick = ticker.C
 		}
 		select {
-		case <-ctx.Done():
-			l.end(context.WithoutCancel(ctx))
+		case <-l.client.life.Done():
+			l.end(ctx)
 			return
 		case h := <-l.hot:
 			if len(l.handles) == 0 {

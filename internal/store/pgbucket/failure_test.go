@@ -262,6 +262,44 @@ func TestAProcessThatHangsGivesItsRowsBack(t *testing.T) {
 	}
 }
 
+// TestADenialReportsABucketThatWasInsertedMeanwhile lets a check wait for one bucket while another process first takes
+// from the second.
+func TestADenialReportsABucketThatWasInsertedMeanwhile(t *testing.T) {
+	t.Parallel()
+	databaseURL := devdbtest.Postgres(t)
+	s, other := open(t, databaseURL, testTimeout), open(t, databaseURL, testTimeout)
+	first, second := user("a", slow), user("b", slow)
+	check := one(first)
+	check[0].Cost = 100 * enforce.Token
+	mustTake(t, s, check) // it is empty
+	tx, err := other.background.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), "SELECT FROM bucket FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	denied := one(first, second)
+	done := make(chan error, 1)
+	go func() { done <- s.Take(context.Background(), denied) }()
+	eventually(t, "the check waits for the first bucket", func() bool {
+		var waits bool
+		return other.background.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(&waits) == nil && waits
+	})
+	mustTake(t, other, one(second))
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil || denied[0].Allowed {
+		t.Fatalf("allowed %v, error %v", denied[0].Allowed, err)
+	}
+	if got := denied[0].Tiers[1].Bucket.Level.Micros.Whole(); got != 99 {
+		t.Errorf("the second bucket is reported to hold %d tokens, want 99", got)
+	}
+}
+
 // TestIdleBucketsAreRemoved also holds a row locked, which cleaning must pass over.
 func TestIdleBucketsAreRemoved(t *testing.T) {
 	t.Parallel()

@@ -86,7 +86,7 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Mi
 
 // statements are prepared on each connection.
 type statements struct {
-	begin, lock, clock, insert, update, commit, rollback *pgconn.StatementDescription
+	begin, lock, clock, absent, insert, update, commit, rollback *pgconn.StatementDescription
 	recall, forget, remember                             *pgconn.StatementDescription // of CreditOnce
 	open, record, hold, extend, close, closeEnded        *pgconn.StatementDescription // of reservations
 }
@@ -102,6 +102,11 @@ CROSS JOIN LATERAL (
     FOR NO KEY UPDATE
 ) AS b`
 	clockSQL  = `SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)`
+	// A transaction that waited for a row read the others before the wait. absentSQL fails if one that it found missing
+	// exists by now.
+	absentSQL = `SELECT 1 / (count(*) = 0)::int
+FROM unnest($1::bigint[], $2::bigint[], $3::bytea[]) AS k (tenant_id, rule_id, subject)
+JOIN bucket USING (tenant_id, rule_id, subject)`
 	insertSQL = `INSERT INTO bucket (tenant_id, rule_id, subject, state, full_at)
 SELECT k.tenant_id, k.rule_id, k.subject, k.state, k.full_at
 FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::bigint[]) AS k (tenant_id, rule_id, subject,
@@ -136,6 +141,7 @@ func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) error {
 		{&prepared.begin, "sluice_begin", "BEGIN ISOLATION LEVEL READ COMMITTED"},
 		{&prepared.lock, "sluice_lock", lockSQL},
 		{&prepared.clock, "sluice_clock", clockSQL},
+		{&prepared.absent, "sluice_absent", absentSQL},
 		{&prepared.insert, "sluice_insert", insertSQL},
 		{&prepared.update, "sluice_update", updateSQL},
 		{&prepared.commit, "sluice_commit", "COMMIT"},

@@ -194,6 +194,8 @@ func mayPass(err error) bool {
 	switch answer.Code {
 	case "23505", "40001", "40P01": // unique_violation, serialization_failure, deadlock_detected
 		return true
+	case "22012": // division_by_zero, by absentSQL
+		return true
 	case "57P01", "57P02", "25P03": // the server shut down since, or ended an idle transaction
 		return true
 	}
@@ -281,11 +283,14 @@ func (s *Store) readRow(t *transaction, values [][]byte) {
 // write sends the second round trip: it writes the changed buckets and commits, or rolls back without any.
 func (s *Store) write(p *pgconn.Pipeline, t *transaction) (mayHaveTaken bool, err error) {
 	statements := s.statements.Load()
-	var updated, inserted []int
+	var updated, inserted, absent []int
 	for _, i := range t.order {
 		r := &t.rows[i]
 		switch held := r.before != (enforce.State{}); {
 		case !r.isChanged(held):
+			if !r.found {
+				absent = append(absent, i)
+			}
 		case r.found:
 			updated = append(updated, i)
 		default:
@@ -296,14 +301,13 @@ func (s *Store) write(p *pgconn.Pipeline, t *transaction) (mayHaveTaken bool, er
 	if t.part != nil {
 		sent += t.part.write(p, statements, t.now)
 	}
-	if len(updated)+len(inserted)+len(t.opened)+sent == 0 && t.forgotten == 0 {
-		p.SendQueryStatement(statements.rollback, nil, nil, nil)
-		if err := p.Sync(); err != nil {
-			return false, err
-		}
-		return false, errors.Join(drain(p, nil), drain(p, nil))
+	changes := len(updated)+len(inserted)+len(t.opened)+sent > 0 || t.forgotten > 0
+	if len(absent) > 0 {
+		tenants, ruleIDs, subjects := t.keyParams(absent)
+		p.SendQueryStatement(statements.absent, [][]byte{tenants, ruleIDs, subjects}, binaryFormat, nil)
+		sent++
 	}
-	sent += 2 // with commit and sync
+	sent += 2 // with commit or rollback, and sync
 	if len(inserted) > 0 {
 		tenants, ruleIDs, subjects := t.keyParams(inserted)
 		states, fullAts := t.stateParams(inserted)
@@ -320,13 +324,17 @@ func (s *Store) write(p *pgconn.Pipeline, t *transaction) (mayHaveTaken bool, er
 		p.SendQueryStatement(statements.open, t.openedParams(), binaryFormat, nil)
 		sent++
 	}
-	p.SendQueryStatement(statements.commit, nil, nil, nil)
+	if changes {
+		p.SendQueryStatement(statements.commit, nil, nil, nil)
+	} else {
+		p.SendQueryStatement(statements.rollback, nil, nil, nil)
+	}
 	if err := p.Sync(); err != nil {
-		return true, err
+		return changes, err
 	}
 	for range sent {
 		if err := drain(p, nil); err != nil {
-			return !isRolledBack(err), err
+			return changes && !isRolledBack(err), err
 		}
 	}
 	return false, nil
