@@ -91,6 +91,7 @@ generate: .bin/sqlc .bin/oapi-codegen .bin/gofumpt web/node_modules/.package-loc
 	.bin/oapi-codegen -config internal/adminapi/oapi-codegen.yaml api/openapi.yaml
 	cd web && npm run --silent generate && npm run --silent format
 	go test ./internal/config -run '^TestDocumentation' -update
+	go test ./deploy -run '^TestPackagesAndImages' -update
 	.bin/gofumpt -w .
 
 .PHONY: verify

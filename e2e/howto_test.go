@@ -20,9 +20,16 @@ var howTos = map[string][]string{
 	"algorithm":  {"+ rule user:{user_id} monthly", `"limit":10000,"remaining":9990`},
 	"check":      {"200\n200\n429\n", `"reason":"limit_exceeded"`},
 	"git":        {`"dry_run":true`, `"dry_run":false`, "+ rule user:{user_id}:endpoint:/api/exports"},
+	"kubernetes": {`"allowed":true`, `"limit":20`},
 	"nginx":      {"200 200 200 429 ", `"status":429`},
 	"override":   {`"reason":"migration week"`, `"100 per second, bursts to 500"`},
 	"redis-down": {`"degraded":false`, `"degraded":true`, `"redis":"down"`, "→ closed"},
+	"size":       {"Sluice: ", "Redis: ", " core-seconds per million checks"},
+	"upgrade":    {"plans:", "name: free"},
+	"usage": {
+		`"name":"monthly"`, `"used":7,`, `"limit_text":"10,000 per month"`, `{"items":[]`, "month,kind,user_id,",
+		"month,kind,rule_id,",
+	},
 }
 
 // The commands of each page run as they stand, on a `sluice dev` with a Redis of its own. Only addresses differ, and
@@ -47,7 +54,10 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 		"127.0.0.1:8081", printed(`(?m)^Admin +http://(\S+) `),
 		"127.0.0.1:9090", printed(`(?m)^Metrics +http://(\S+)/metrics$`),
 		"127.0.0.1:8000", front.Addr(), "127.0.0.1:3000", app.Listener.Addr().String(),
-		"redis://127.0.0.1:6379", store.URL(), "CLIENT PAUSE 10000", "CLIENT PAUSE 3000", "sleep 12", "sleep 5")
+		"redis://127.0.0.1:6379", store.URL(), "CLIENT PAUSE 10000", "CLIENT PAUSE 3000", "sleep 12", "sleep 5",
+		// The pods' programs run here; deploy/checks renders the page's values.
+		"kubectl -n limits exec -i deploy/limits-sluice-admin -- ", "",
+		"kubectl -n limits exec deploy/limits-sluice-admin -- ", "")
 
 	checkout := t.TempDir()
 	example := filepath.Join("deploy", "examples", "nginx", "sluice.conf")

@@ -14,6 +14,7 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
@@ -290,4 +291,72 @@ func TestTheChartWithTheValuesOfTheProductionPage(t *testing.T) {
 			t.Errorf("there are %q", slices.Sorted(maps.Keys(got)))
 		}
 	}
+}
+
+// Each secret that the pods of docs/howto/kubernetes.md mount is in the manifest of the page, with its key.
+func TestTheManifestsOfTheKubernetesPage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/howto/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```\n").FindAllSubmatch(page, -1)
+	if len(blocks) != 2 {
+		t.Fatalf("the page has %d manifests", len(blocks))
+	}
+	var secret corev1.Secret
+	if err := yaml.UnmarshalStrict(blocks[0][1], &secret); err != nil {
+		t.Fatal(err)
+	}
+	got, err := render(t, string(blocks[1][1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"Deployment limits-sluice-admin", "Service limits-sluice-api", "Job limits-sluice-migrate",
+	} {
+		if _, ok := got[name]; !ok {
+			t.Errorf("the chart makes no %s, but %q", name, slices.Sorted(maps.Keys(got)))
+		}
+	}
+	mounted := 0
+	for name, document := range got {
+		for _, source := range mountedSecrets(t, document) {
+			for _, item := range source.Items {
+				mounted++
+				if _, ok := secret.StringData[item.Key]; !ok || source.Name != secret.Name {
+					t.Errorf("%s mounts %s of %s, which the page does not make", name, item.Key, source.Name)
+				}
+			}
+		}
+	}
+	if mounted < 5 {
+		t.Errorf("only %d secrets are mounted", mounted)
+	}
+}
+
+func mountedSecrets(t *testing.T, document string) (sources []corev1.SecretProjection) {
+	t.Helper()
+	var workload struct {
+		Spec struct{ Template corev1.PodTemplateSpec }
+	}
+	if strings.Contains(document, "kind: Deployment") || strings.Contains(document, "kind: Job") {
+		if err := yaml.Unmarshal([]byte(document), &workload); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, volume := range workload.Spec.Template.Spec.Volumes {
+		if secret := volume.Secret; secret != nil {
+			name := corev1.LocalObjectReference{Name: secret.SecretName}
+			sources = append(sources, corev1.SecretProjection{LocalObjectReference: name, Items: secret.Items})
+		}
+		if volume.Projected != nil {
+			for _, source := range volume.Projected.Sources {
+				if source.Secret != nil {
+					sources = append(sources, *source.Secret)
+				}
+			}
+		}
+	}
+	return sources
 }

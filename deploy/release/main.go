@@ -97,10 +97,28 @@ func (r *release) run(push string) error {
 		return err
 	}
 	if push == "" {
-		return nil
+		_, err = fmt.Fprintf(r.report, steps, r.version)
+		return err
 	}
 	return r.push(push, images)
 }
+
+// steps is what a person does to publish a release, in order.
+const steps = `
+Nothing is published yet. To publish %[1]s:
+
+ 1. Set "published": true in deploy/names.json, and the version in clients/typescript/package.json and src/version.ts,
+    clients/python/pyproject.toml and src/sluice/_version.py, client/doc.go, client/grpc/go.mod and
+    deploy/chart/Chart.yaml. Date it in CHANGELOG.md. Run "npm install" in clients/typescript, then "make generate".
+ 2. make test verify, and commit.
+ 3. git tag %[1]s && git tag client/grpc/%[1]s && git push origin main %[1]s client/grpc/%[1]s
+    The tags publish the Go modules.
+ 4. make release VERSION=%[1]s ARGS="-push sluicegate/sluice", signed in at the registry.
+ 5. Make a release of the tag at the forge, with the .tar.gz files and SHA256SUMS of dist.
+ 6. In clients/typescript: npm ci && npm publish --access public
+ 7. In clients/python: python3 -m build && python3 -m twine upload dist/*
+ 8. On another machine follow the first lines of README.md and of the clients' READMEs.
+`
 
 // programs are the binaries of a release; images have those that serve production.
 var (

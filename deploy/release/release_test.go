@@ -184,3 +184,25 @@ func TestAVersionHasItsForm(t *testing.T) {
 		}
 	}
 }
+
+func TestTheStepsOfPublishingNameFilesThatExist(t *testing.T) {
+	folder, named := "", 0
+	for word := range strings.FieldsFuncSeq(steps, func(r rune) bool { return strings.ContainsRune(" ,:\n", r) }) {
+		word = strings.TrimSuffix(word, ".")
+		if !strings.Contains(word, "/") && !strings.HasSuffix(word, ".md") ||
+			strings.Contains(word, "%") || strings.ContainsAny(word, "*\"") {
+			continue
+		}
+		if strings.HasPrefix(word, "clients/") {
+			folder = strings.Join(strings.Split(word, "/")[:2], "/")
+		}
+		named++
+		_, err := os.Stat(filepath.Join(root, word))
+		if _, within := os.Stat(filepath.Join(root, folder, word)); err != nil && within != nil {
+			t.Errorf("%s does not exist", word)
+		}
+	}
+	if named < 10 {
+		t.Errorf("only %d files are named", named)
+	}
+}

@@ -1,5 +1,5 @@
 // Command check asks Sluice whether a request may pass.
-// Its client: go get github.com/sluicegate/sluice/client
+// Its client: go mod edit -replace github.com/sluicegate/sluice=PATH/TO/CHECKOUT
 package main
 
 import (

@@ -1,4 +1,4 @@
-import { Sluice } from '@sluicegate/client'; // npm install @sluicegate/client
+import { Sluice } from '@sluicegate/client'; // npm install PATH/TO/sluicegate-client-0.1.0.tgz
 
 // One for the whole process.
 const limits = new Sluice({ url: "http://127.0.0.1:8080", key: process.env.SLUICE_KEY ?? '' });

@@ -1,6 +1,6 @@
 import os
 
-# pip install sluicegate
+# pip install PATH/TO/CHECKOUT/clients/python
 from sluice import Check, Sluice
 
 # One for the whole process.

@@ -68,7 +68,7 @@ function go(url: string, check: Check): string {
   const longest = Math.max(...fields.map(([name]) => name.length)); // values stand in a column, as gofmt has them
   const lines = fields.map(([name, value]) => `\t\t${`${name}:`.padEnd(longest + 1)} ${value},\n`);
   return `// Command check asks Sluice whether a request may pass.
-// Its client: go get github.com/sluicegate/sluice/client
+// Its client: go mod edit -replace github.com/sluicegate/sluice=PATH/TO/CHECKOUT
 package main
 
 import (
@@ -112,7 +112,7 @@ function python(url: string, check: Check): string {
   if (Object.keys(attributes).length > 0) fields.push(`attributes=${JSON.stringify(attributes)}`);
   return `import os
 
-# pip install sluicegate
+# pip install PATH/TO/CHECKOUT/clients/python
 from sluice import Check, Sluice
 
 # One for the whole process.
@@ -133,7 +133,7 @@ function typescript(url: string, check: Check): string {
   }
   if (cost !== 1) fields.push(`cost: ${cost}`);
   if (Object.keys(attributes).length > 0) fields.push(`attributes: ${JSON.stringify(attributes)}`);
-  return `import { Sluice } from '@sluicegate/client'; // npm install @sluicegate/client
+  return `import { Sluice } from '@sluicegate/client'; // npm install PATH/TO/sluicegate-client-0.1.0.tgz
 
 // One for the whole process.
 const limits = new Sluice({ url: ${quote(url)}, key: process.env.${keyVariable} ?? '' });
