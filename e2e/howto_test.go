@@ -27,7 +27,7 @@ var howTos = map[string][]string{
 	"size":       {"Sluice: ", "Redis: ", " core-seconds per million checks"},
 	"upgrade":    {"plans:", "name: free"},
 	"usage": {
-		`"name":"monthly"`, `"used":7,`, `"limit_text":"10,000 per month"`, `{"items":[]`, "month,kind,user_id,",
+		`"name":"monthly"`, `"used":7,`, `"limit_text":"10,000 per month`, `{"items":[]`, "month,kind,user_id,",
 		"month,kind,rule_id,",
 	},
 }
