@@ -95,7 +95,7 @@ func run(ctx context.Context, only string, rounds int, round time.Duration) erro
 	}
 	if slices.ContainsFunc(lines, func(l line) bool { return l.met == yesNo(false) }) {
 		fmt.Fprintln(&report, "\nWhat is in the way of a target that is not met, and what would remove it, is in "+
-			"docs/performance.md.")
+			"bench/RESULTS.md.")
 	}
 	if _, err := os.Stdout.Write(report.Bytes()); err != nil {
 		return fmt.Errorf("print the table: %w", err)
