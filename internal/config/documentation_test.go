@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -49,38 +50,39 @@ func markdown() string {
 		}
 		if o.group != group {
 			group = o.group
-			fmt.Fprintf(&b, "\n## %s\n\n| option | default | taken by | meaning |\n| --- | --- | --- | --- |\n", group)
+			fmt.Fprintf(&b, "\n## %s\n\n| option | meaning |\n| --- | --- |\n", group)
 		}
 		names := fmt.Sprintf("`%s`<br>`%s`", o.flag(), o.env())
 		if o.value.secret {
 			names += fmt.Sprintf("<br>`%s`", envName(o.name+fileSuffix))
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", names, defaults(o), takers(o), o.help)
+		fmt.Fprintf(&b, "| %s | %s%s%s |\n", names, takers(o), o.help, defaults(o))
 	}
 	return b.String() + "\n"
 }
 
-// defaults lists the option's defaults, with the commands that deviate.
+// defaults says the option's defaults, with the commands that deviate.
 func defaults(o option) string {
 	if o.normal == required {
-		return "required"
+		return " Required."
 	}
 	if o.normal == "" {
 		return ""
 	}
-	text := "`" + o.normal + "`"
+	text := " Default: `" + o.normal + "`"
 	for _, c := range everyCommand {
 		if special, ok := o.normalFor[c]; ok {
 			text += fmt.Sprintf("; `%s`: `%s`", c, special)
 		}
 	}
-	return text
+	return text + "."
 }
 
-// takers leaves sluice dev out beside others: its help says what it takes.
+// takers names the only commands that take an option. It leaves sluice dev out beside others: its help says what it
+// takes.
 func takers(o option) string {
 	if len(o.takers) == len(everyCommand) {
-		return "all"
+		return ""
 	}
 	var names []string
 	for _, c := range o.takers {
@@ -88,5 +90,8 @@ func takers(o option) string {
 			names = append(names, "`"+string(c)+"`")
 		}
 	}
-	return strings.Join(names, ", ")
+	if slices.Equal(names, []string{"`api`", "`admin serve`"}) {
+		return ""
+	}
+	return strings.Join(names, ", ") + ": "
 }
