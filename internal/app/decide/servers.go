@@ -8,6 +8,7 @@ import (
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules/gateway"
 	"github.com/sluicegate/sluice/internal/telemetry/metrics"
 )
 
@@ -21,8 +22,9 @@ func (a *API) newServers(observer enforce.Observer) (err error) {
 		overGRPC = connections / grpcShare
 		connections -= overGRPC
 	}
-	requests := a.Metrics.Requests("check")
-	checks := a.newCheckServer(connections, observer, requests)
+	requests, count := a.Metrics.Requests("check"), a.Metrics.GatewayGaps(gateway.Gaps())
+	gap := func(gap gateway.Gap) { count(string(gap)) }
+	checks := a.newCheckServer(connections, observer, requests, gap)
 	a.Metrics.CheckConnections(connections,
 		func() metrics.Connections { return metrics.Connections(checks.Connections()) })
 	if a.checks, err = a.NewListener("check", a.Config.CheckAddr, a.Config.CheckCerts(), checks); err != nil {
@@ -31,7 +33,7 @@ func (a *API) newServers(observer enforce.Observer) (err error) {
 	if a.Config.GRPCAddr == "" {
 		return nil
 	}
-	service := a.newRateLimitService(overGRPC, requests)
+	service := a.newRateLimitService(overGRPC, requests, gap)
 	a.Metrics.GRPCConnections(overGRPC, func() metrics.Connections {
 		open, evicted := service.Connections()
 		return metrics.Connections{Open: open, Evicted: evicted}
@@ -40,7 +42,9 @@ func (a *API) newServers(observer enforce.Observer) (err error) {
 	return err
 }
 
-func (a *API) newCheckServer(connections int, observer enforce.Observer, requests httpapi.Observer) *checkapi.Server {
+func (a *API) newCheckServer(
+	connections int, observer enforce.Observer, requests httpapi.Observer, gap func(gateway.Gap),
+) *checkapi.Server {
 	lessor := enforce.NewLessor(a.Buckets.Lender(), observer, time.Now, func(err error) {
 		a.Log.Debug("tokens were not lent to a client", "error", err)
 	})
@@ -53,6 +57,7 @@ func (a *API) newCheckServer(connections int, observer enforce.Observer, request
 		Readiness:      a.Readiness,
 		Log:            a.Log,
 		Observer:       requests,
+		Gap:            gap,
 		Tracer:         a.requestTracer(),
 		Tokens:         a.tokens,
 		Reports:        a.reports,
@@ -63,7 +68,9 @@ func (a *API) newCheckServer(connections int, observer enforce.Observer, request
 	})
 }
 
-func (a *API) newRateLimitService(connections int, requests httpapi.Observer) *envoy.Server {
+func (a *API) newRateLimitService(
+	connections int, requests httpapi.Observer, gap func(gateway.Gap),
+) *envoy.Server {
 	return envoy.NewServer(envoy.Config{
 		Snapshots:      a.Watcher,
 		Limiter:        a.limiter,
@@ -72,6 +79,7 @@ func (a *API) newRateLimitService(connections int, requests httpapi.Observer) *e
 		Readiness:      a.Readiness,
 		Log:            a.Log,
 		Observer:       requests,
+		Gap:            gap,
 		Tracer:         a.requestTracer(),
 		MaxConnections: connections,
 		TrustedProxies: a.Config.TrustedProxies,

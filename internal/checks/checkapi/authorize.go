@@ -139,6 +139,12 @@ func (s *surface) checkOf(tenant *snapshot.Tenant, r *gateway.Request) (check en
 	if err != nil {
 		return check, httpapi.InvalidRequest.Problem(err.Error())
 	}
+	if mapped.NoAddress {
+		s.Gap(gateway.GapAddress)
+	}
+	if mapped.UnusableCost {
+		s.Gap(gateway.GapCost)
+	}
 	check = enforce.Check{Request: mapped.Request, Cost: enforce.Tokens(mapped.Cost), Proxied: true}
 	if check.EffectivePlan, err = tenant.PlanOf(&check.Request); err != nil {
 		return check, httpapi.InvalidRequest.Problem("The plan of the request is not one of the tenant.")

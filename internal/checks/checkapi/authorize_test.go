@@ -235,7 +235,7 @@ func TestAMappingSaysWhoTheVisitorIs(t *testing.T) {
 		"X-Forwarded-Uri: /orders/18?n=6"); w.Code != 429 {
 		t.Errorf("a cost above the burst is answered %d %s", w.Code, w.Body)
 	}
-	for _, wrong := range []string{"X-Plan: gold", "X-User: 2", "X-Forwarded-Uri: /x?n=x"} {
+	for _, wrong := range []string{"X-Plan: gold", "X-User: 2"} {
 		w := h.authorize("GET", "/v1/authorize", append([]string{wrong}, pro...)...)
 		if w.Code != 400 || !strings.Contains(w.Body.String(), "invalid-request") {
 			t.Errorf("%s is answered %d %s", wrong, w.Code, w.Body)
@@ -248,6 +248,43 @@ func TestAMappingSaysWhoTheVisitorIs(t *testing.T) {
 	h.mapped(`{"from":"tomorrow"}`)
 	if w := h.authorize("GET", "/v1/authorize", pro...); w.Code != 500 || !strings.Contains(h.logText(), "tenant=one") {
 		t.Errorf("a mapping that is not understood is answered %d", w.Code)
+	}
+}
+
+// TestNoSpellingOfAHeaderEscapesALimit: what a visitor can choose is neither refused nor without a bucket.
+func TestNoSpellingOfAHeaderEscapesALimit(t *testing.T) {
+	t.Parallel()
+	for name, value := range map[string]string{
+		"empty": "", "long": strings.Repeat("u", 300), "Latin-1": "\xe9", "with a NUL in UTF-8": "\xc0\x80",
+	} {
+		for mapping, pattern := range map[string]string{
+			`{"user":{"header":"x-user"}}`:                                            "user:{user_id}",
+			`{"user":{"header":"x-user","plain":true}}`:                               "user:{user_id}",
+			`{"attributes":{"user":{"header":"x-user"}}}`:                             "attr.user:{attr.user}",
+			`{"endpoint":{"header":"x-uri"},"user":{"header":"x-user","plain":true}}`: "user:{user_id}:endpoint:/api/*",
+		} {
+			h := newHarness(t, rules.DefaultSettings(), limit(t, 1, pattern, 0.1, 1)).mapped(mapping)
+			path := "X-Uri: /api/" + strings.Repeat("x", 2000) + value
+			for _, want := range []int{200, 429} {
+				if w := h.authorize("GET", "/v1/authorize", "X-User: "+value, path); w.Code != want {
+					t.Errorf("a value that is %s is answered %d by %s %s, want %d", name, w.Code, mapping, w.Body, want)
+				}
+			}
+		}
+	}
+}
+
+func TestGapsOfProxiedRequestsAreCounted(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings()).mapped(`{"cost":{"query":"n"}}`)
+	var gaps []gateway.Gap
+	h.config.Gap = func(gap gateway.Gap) { gaps = append(gaps, gap) }
+	const address = "X-Forwarded-For: 203.0.113.9"
+	h.authorize("GET", "/v1/authorize", "X-Forwarded-Uri: /x?n=2", address)
+	h.authorize("GET", "/v1/authorize", "X-Forwarded-Uri: /x?n=two", address)
+	h.authorize("GET", "/v1/authorize", "X-Forwarded-Uri: /x?n=2", "X-Forwarded-For: unknown")
+	if want := []gateway.Gap{gateway.GapCost, gateway.GapAddress}; !slices.Equal(gaps, want) {
+		t.Errorf("the gaps are %q, want %q", gaps, want)
 	}
 }
 
@@ -309,7 +346,7 @@ func TestWithDeny403AProxySeesNoOtherRefusal(t *testing.T) {
 		status  string
 	}{
 		"a denial":                       {"", []string{"X-Forwarded-Uri: /blocked"}, "429"},
-		"a cost that is no number":       {`{"cost":{"query":"n"}}`, []string{"X-Forwarded-Uri: /x?n=x"}, "400"},
+		"an unknown plan":                {`{"plan":{"header":"x-plan"}}`, []string{"X-Plan: gold"}, "400"},
 		"a token that is missing":        {tokens, nil, "401"},
 		"a token whose keys are unknown": {tokens, []string{"Authorization: Bearer early"}, "503"},
 		"a mapping of a newer version":   {`{"from":"tomorrow"}`, nil, "500"},

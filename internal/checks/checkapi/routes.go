@@ -16,10 +16,11 @@ import (
 	"github.com/sluicegate/sluice/internal/checks/door"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules/gateway"
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// Config configures a Server. Observer, KeyUsed and Now are optional.
+// Config configures a Server. Observer, KeyUsed, Gap and Now are optional.
 type Config struct {
 	Snapshots door.Snapshots
 	Limiter   *enforce.Limiter
@@ -30,6 +31,8 @@ type Config struct {
 	Observer httpapi.Observer
 	// KeyUsed is called for each authenticated request; it must not block.
 	KeyUsed func(key *snapshot.Key, at time.Time)
+	// Gap counts a gap of a proxy's request; it must not block.
+	Gap     func(gateway.Gap)
 	Reports Reports
 	Lessor  *enforce.Lessor
 	// Tokens verifies tokens for mappings that read claims.
@@ -86,6 +89,9 @@ func newSurface(c Config) *surface {
 	}
 	if c.KeyUsed == nil {
 		c.KeyUsed = func(*snapshot.Key, time.Time) {}
+	}
+	if c.Gap == nil {
+		c.Gap = func(gateway.Gap) {}
 	}
 	if c.Tokens == nil {
 		c.Tokens = noTokens{}

@@ -35,10 +35,11 @@ import (
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/jobs/panics"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/gateway"
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
-// Config configures a Server. Observer, KeyUsed and Now are optional.
+// Config configures a Server. Observer, KeyUsed, Gap and Now are optional.
 type Config struct {
 	Snapshots door.Snapshots
 	Limiter   *enforce.Limiter
@@ -53,6 +54,8 @@ type Config struct {
 	Tracer httpapi.Tracer
 	// KeyUsed is called for each authenticated request; it must not block.
 	KeyUsed func(key *snapshot.Key, at time.Time)
+	// Gap counts a gap of a request; it must not block.
+	Gap func(gateway.Gap)
 	// Now decides when keys expire; nil is time.Now.
 	Now func() time.Time
 	// MaxConnections caps the open connections; 0 is 1024.
@@ -100,6 +103,9 @@ func NewServer(c Config) *Server {
 	}
 	if c.KeyUsed == nil {
 		c.KeyUsed = func(*snapshot.Key, time.Time) {}
+	}
+	if c.Gap == nil {
+		c.Gap = func(gateway.Gap) {}
 	}
 	if c.MaxConnections == 0 {
 		c.MaxConnections = maxConnections

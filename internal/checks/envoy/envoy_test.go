@@ -28,6 +28,7 @@ import (
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/gateway"
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 	"github.com/sluicegate/sluice/internal/store/membucket"
 )
@@ -438,5 +439,36 @@ func TestHealthFollowsReadiness(t *testing.T) {
 	}
 	if err := w.server.Shutdown(t.Context()); err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// TestNoValueOfADescriptorEscapesALimit: an empty value has a bucket, and a path that is not UTF-8 keeps its beginning.
+func TestNoValueOfADescriptorEscapesALimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "", window(t, 1, "attr.descriptor:x-api-key:attr.x-api-key:{attr.x-api-key}", 1, time.Minute),
+		window(t, 2, "user:{user_id}", 1, time.Minute), window(t, 3, "endpoint:/api/*", 1, time.Minute))
+	for _, d := range []*common.RateLimitDescriptor{
+		descriptor("x-api-key", ""), descriptor("user_id", ""), descriptor("path", "/api/"+strings.Repeat("x", 2000)),
+	} {
+		expect(t, w.ask(t, "acme", 1, d), "OK | OK 1/MINUTE 0 60s")
+		expect(t, w.ask(t, "acme", 1, d), "OVER_LIMIT | OVER_LIMIT 1/MINUTE 0 60s")
+	}
+}
+
+func TestGapsOfDescriptorsAreCounted(t *testing.T) {
+	t.Parallel()
+	gaps := make(chan gateway.Gap, 10)
+	count := func(c *envoy.Config) { c.Gap = func(gap gateway.Gap) { gaps <- gap } }
+	w := newWorldWith(t, count, "", window(t, 1, "user:{user_id}", 1, time.Minute))
+	w.ask(t, "elsewhere", 1, descriptor("user_id", "7"))
+	w.ask(t, "acme", 1, descriptor("user_id", "7"), descriptor("x", "y"))
+	w.ask(t, "acme", 1, descriptor("user_id", "7"))
+	close(gaps)
+	var got []gateway.Gap
+	for gap := range gaps {
+		got = append(got, gap)
+	}
+	if want := []gateway.Gap{gateway.GapDomain, gateway.GapRule}; !slices.Equal(got, want) {
+		t.Errorf("the gaps are %q, want %q", got, want)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
+	"github.com/sluicegate/sluice/internal/rules/gateway"
 	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
@@ -114,6 +115,7 @@ func (s *Server) shouldRateLimit(
 			"This process cannot read the tenant's mapping, which a newer version wrote.")
 	}
 	if !mapping.Answers(tenant.Tenant.Slug, r.domain) {
+		s.Gap(gateway.GapDomain)
 		return &newAnswer(len(r.descriptors)).RateLimitResponse, nil
 	}
 	asked := questions.Get().(*question)
@@ -141,6 +143,9 @@ func (s *Server) decide(ctx context.Context, tenant *snapshot.Tenant, asked *que
 		answer.OverallCode = rls.RateLimitResponse_OVER_LIMIT
 	}
 	for i := range decisions {
+		if len(decisions[i].Tiers) == 0 && !decisions[i].Degraded {
+			s.Gap(gateway.GapRule)
+		}
 		answer.statuses[asked.indexes[i]].describe(&decisions[i])
 	}
 	for i := range asked.refunds {

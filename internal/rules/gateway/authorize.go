@@ -36,18 +36,36 @@ type Authorize struct {
 type Source struct {
 	Header string `json:"header,omitempty"`
 	Claim  string `json:"claim,omitempty"`
+	Spelling
+}
+
+// Spelling merges spellings of one identity, before it is hashed.
+type Spelling struct {
+	// Lower makes letters lower-case, of any script.
+	Lower bool `json:"lower,omitempty"`
+	// Trim removes Unicode's white space at both ends. A header's spaces and tabs are always removed.
+	Trim bool `json:"trim,omitempty"`
+}
+
+func (s Spelling) fold(text string) string {
+	if s.Trim {
+		text = strings.TrimSpace(text)
+	}
+	if s.Lower {
+		text = strings.ToLower(text)
+	}
+	return text
 }
 
 // User is the source of the user id.
 type User struct {
-	Header string `json:"header,omitempty"`
-	Claim  string `json:"claim,omitempty"`
+	Source
 	// Plain keeps a header's value. Otherwise the user id is its hash: see HashUser.
 	Plain bool `json:"plain,omitempty"`
 }
 
 // Cost is the source of the cost: a header, or a parameter of the visitor's query. Visitors write the query, so its
-// cost is at least the default, and the largest of several counts.
+// cost is at least the default, and the largest of several counts. A cost that is no number counts as the default.
 type Cost struct {
 	Header string `json:"header,omitempty"`
 	Query  string `json:"query,omitempty"`
@@ -59,7 +77,7 @@ type Cost struct {
 //
 // Visitors choose the spelling of a path, and /orders, //orders, /x/../orders and /%6Frders must not be four endpoints.
 // As in RFC 3986 section 6.2.2 and in nginx, escapes of letters, digits, - . _ and ~ are decoded, other bytes become
-// upper-case escapes, slashes are merged and dot segments resolved. Case and a trailing slash stay.
+// upper-case escapes, slashes are merged and dot segments resolved. Folds merges what a router may merge besides.
 type Endpoint struct {
 	// Header carries the URI; "" is X-Forwarded-Uri.
 	Header string `json:"header,omitempty"`
@@ -68,16 +86,27 @@ type Endpoint struct {
 	// Templates merge paths into one endpoint: /orders/{id} is the endpoint of /orders/123. A last segment * matches
 	// everything below. If several match, the one with the leftmost literal segments wins.
 	Templates []string `json:"templates,omitempty"`
+	// Folds are the differences between paths that the application's router ignores.
+	Folds []Fold `json:"folds,omitempty"`
 }
 
 // Address is the source of the visitor's address.
 type Address struct {
-	// Header lists the addresses; "" is X-Forwarded-For.
+	// Header lists the addresses; "" is X-Forwarded-For. Forwarded is read as RFC 7239 says.
 	Header string `json:"header,omitempty"`
 	// TrustedHops is the number of proxies between the visitor and the gateway. Each of them appends its client's
 	// address, so the visitor's is this far before the last; 0 is the last.
 	TrustedHops int `json:"trusted_hops,omitempty"`
+	// Short decides if the list has no address there; "" is ShortLast.
+	Short string `json:"short,omitempty"`
 }
+
+// The choices for requests whose list of addresses is too short. They came past a proxy, or not through all of them.
+const (
+	ShortLast   = "last"   // counts the last address
+	ShortNobody = "nobody" // has no address
+	ShortRefuse = "refuse" // is refused
+)
 
 // JWT verifies tokens: the signature by one of the keys, the expiry, and the issuer and audience if set.
 type JWT struct {
@@ -175,7 +204,7 @@ func (a *Authorize) Validate() rules.FieldErrors {
 		claim(field+".claim", s.Claim)
 	}
 	if u := a.User; u != nil {
-		source("user", Source{u.Header, u.Claim})
+		source("user", u.Source)
 		switch {
 		case u.Plain && u.Header == "":
 			e.Add("user.plain", "is for a header: claims are always kept as they are")
@@ -192,12 +221,18 @@ func (a *Authorize) Validate() rules.FieldErrors {
 	if a.Endpoint != nil {
 		e.Add("endpoint.header", wrongHeader(a.Endpoint.Header))
 		e.Add("endpoint.method_header", wrongHeader(a.Endpoint.MethodHeader))
+		for i, fold := range a.Endpoint.Folds {
+			e.Add(fmt.Sprintf("endpoint.folds.%d", i), rules.WrongChoice(fold, allFolds...))
+		}
 		a.Endpoint.validateTemplates(&e)
 	}
 	if a.Address != nil {
 		e.Add("address.header", wrongHeader(a.Address.Header))
 		if hops := a.Address.TrustedHops; hops < 0 || hops > maxTrustedHops {
 			e.Add("address.trusted_hops", fmt.Sprintf("must be from 0 to %d, got %d", maxTrustedHops, hops))
+		}
+		if a.Address.Short != "" {
+			e.Add("address.short", rules.WrongChoice(a.Address.Short, ShortLast, ShortNobody, ShortRefuse))
 		}
 	}
 	if len(a.Attributes) > maxAttributes {
@@ -316,8 +351,7 @@ func (a *Authorize) Compile() *Mapping {
 		return s
 	}
 	if a.User != nil {
-		source := read(Source{a.User.Header, a.User.Claim})
-		m.document.User = &User{Header: source.Header, Claim: source.Claim, Plain: a.User.Plain}
+		m.document.User = &User{Source: read(a.User.Source), Plain: a.User.Plain}
 	}
 	if a.Plan != nil {
 		source := read(*a.Plan)
@@ -334,7 +368,8 @@ func (a *Authorize) Compile() *Mapping {
 	if a.Endpoint != nil {
 		canonical(&m.endpoint, a.Endpoint.Header)
 		canonical(&m.method, a.Endpoint.MethodHeader)
-		m.templates = compileTemplates(a.Endpoint.Templates)
+		m.folds = a.Endpoint.Folds
+		m.templates = a.Endpoint.compileTemplates()
 	}
 	if a.Address != nil {
 		canonical(&m.address, a.Address.Header)

@@ -2,33 +2,36 @@ package gateway
 
 import (
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// costOf returns the cost in millionths of a token.
-func (m *Mapping) costOf(r *Request, query string) (int64, error) {
+// costOf returns the cost in millionths of a token, and whether a cost was sent that is no number.
+func (m *Mapping) costOf(r *Request, query string) (millionths int64, unusable bool, err error) {
 	cost := m.document.Cost
 	switch {
 	case cost == nil:
-		return m.cost, nil
+		return m.cost, false, nil
 	case cost.Header != "":
-		value, err := one(r, cost.Header)
+		value, _, err := one(r, cost.Header)
 		if err != nil || len(value) == 0 {
-			return m.cost, err
+			return m.cost, false, err
 		}
-		return parseCost(string(value), "The header "+cost.Header)
+		if millionths, ok := parseCost(string(value)); ok {
+			return millionths, false, nil
+		}
+		return m.cost, true, nil
 	case cost.Query != "":
-		return largest(query, cost.Query, m.cost)
+		millionths, unusable = largest(query, cost.Query, m.cost)
+		return millionths, unusable, nil
 	}
-	return m.cost, nil
+	return m.cost, false, nil
 }
 
 // largest returns the largest value of a query parameter, at least the given one, because upstreams differ in which of
 // several they read.
-func largest(query, parameter string, least int64) (int64, error) {
+func largest(query, parameter string, least int64) (millionths int64, unusable bool) {
 	for part := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(part, "=")
 		if name != parameter {
@@ -39,29 +42,38 @@ func largest(query, parameter string, least int64) (int64, error) {
 		}
 		decoded, err := url.QueryUnescape(value)
 		if err != nil {
-			decoded = value // refused below
+			decoded = value // no number either
 		}
 		if decoded == "" {
 			continue
 		}
-		cost, err := parseCost(decoded, "The parameter "+parameter)
-		if err != nil {
-			return 0, err
+		if cost, ok := parseCost(decoded); ok {
+			least = max(least, cost)
+		} else {
+			unusable = true
 		}
-		least = max(least, cost)
 	}
-	return least, nil
+	return least, unusable
 }
 
-// parseCost reads a decimal number exactly. It refuses exponents and signs, which an upstream may read differently.
-func parseCost(text, what string) (int64, error) {
+// parseCost reads a decimal number, rounded up to millionths and at most maxCost. Exponents and signs are no numbers
+// here, because an upstream may read them differently.
+func parseCost(text string) (millionths int64, ok bool) {
 	whole, decimals, _ := strings.Cut(text, ".")
-	if whole == "" || len(decimals) > 6 || strings.Trim(whole+decimals, "0123456789") != "" {
-		return 0, refuse(what, " must be a number such as 5 or 0.25, with at most 6 decimals.")
+	if whole == "" || strings.Trim(whole+decimals, "0123456789") != "" {
+		return 0, false
 	}
-	millionths, err := rules.ParseCost(text)
+	const most = 6 // decimals
+	rest := ""
+	if len(decimals) > most {
+		decimals, rest = decimals[:most], strings.Trim(decimals[most:], "0")
+	}
+	millionths, err := rules.ParseCost(whole + "." + decimals + strings.Repeat("0", most-len(decimals)))
 	if err != nil {
-		return 0, refuse(what, " must be at most ", strconv.Itoa(maxCost), ".")
+		return maxCost * token, true
 	}
-	return millionths, nil
+	if rest != "" {
+		millionths++
+	}
+	return millionths, true
 }

@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -292,7 +290,9 @@ func (m *DescriptorMapping) Check(domain string, entries []Entry, memory []rules
 		case fieldUser:
 			fill(&r.UserID, e.Value, rules.MaxUserIDLength)
 		case fieldEndpoint:
-			fill(&r.Endpoint, e.Value, maxEndpoint)
+			if r.Endpoint == "" {
+				r.Endpoint = shortenEndpoint(e.Value)
+			}
 		case fieldMethod:
 			fill(&r.Method, e.Value, maxMethod)
 		case fieldPlan:
@@ -351,13 +351,29 @@ func TemplateName(steps []string) string {
 	return b.String()
 }
 
-// Shorten returns a text that fits a field of a check, otherwise "sha256-" and its SHA-256 in unpadded base64url.
+// Shorten returns a text that fits a field of a check, otherwise its HashUser. An empty text does not fit, because a
+// check without a field escapes the rules for that field.
 func Shorten(text string, longest int) string {
-	if len(text) <= longest && isPlain(text) {
+	if text != "" && len(text) <= longest && isPlain(text) {
 		return text
 	}
-	sum := sha256.Sum256([]byte(text))
-	return "sha256-" + base64.RawURLEncoding.EncodeToString(sum[:])
+	return HashUser([]byte(text))
+}
+
+// shortenEndpoint is Shorten, but keeps the beginning, because rules match by it: endpoint:/api/*.
+func shortenEndpoint(text string) string {
+	short := Shorten(text, maxEndpoint)
+	if short == text {
+		return text
+	}
+	kept := text[:min(len(text), maxEndpoint-len(short))]
+	for i, c := range kept {
+		if c == 0 || c == utf8.RuneError {
+			kept = kept[:i]
+			break
+		}
+	}
+	return kept + short
 }
 
 // AttributeName returns the attribute's name for a key; invalid characters become _.

@@ -15,10 +15,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"net/netip"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/sluicegate/sluice/internal/rules"
 )
@@ -30,6 +27,7 @@ type Mapping struct {
 	method     string // header of the method
 	address    string // header of the addresses
 	cost       int64  // the default, in millionths
+	folds      []Fold
 	templates  templates
 	attributes []attribute // sorted by name
 	claims     []string    // the names of all claims that are read
@@ -68,6 +66,26 @@ type Check struct {
 	rules.Request
 	// Cost is in millionths of a token.
 	Cost int64
+	// NoAddress: the request has no usable address.
+	NoAddress bool
+	// UnusableCost: the cost is no number, so the default counts.
+	UnusableCost bool
+}
+
+// Gap is why a proxy's request may escape limits. Gaps are counted.
+type Gap string
+
+// The gaps. The last two are of Envoy's protocol.
+const (
+	GapAddress Gap = "no_address"
+	GapCost    Gap = "unusable_cost"
+	GapDomain  Gap = "unknown_domain"
+	GapRule    Gap = "no_rule" // no rule matches a descriptor
+)
+
+// Gaps returns the names of all gaps.
+func Gaps() []string {
+	return []string{string(GapAddress), string(GapCost), string(GapDomain), string(GapRule)}
 }
 
 // Error explains why a request is not a valid check, to the visitor, who may have caused the error.
@@ -114,7 +132,7 @@ func (m *Mapping) Check(r *Request, claims Claims) (c Check, err error) {
 		return c, err
 	}
 	if plan := m.document.Plan; plan != nil {
-		if c.Plan, err = plan.value(r, claims, maxPlan); err != nil {
+		if c.Plan, _, err = plan.text(r, claims); err != nil {
 			return c, err
 		}
 	}
@@ -122,14 +140,13 @@ func (m *Mapping) Check(r *Request, claims Claims) (c Check, err error) {
 	if c.Endpoint, c.Method, query, err = m.target(r); err != nil {
 		return c, err
 	}
-	if c.Cost, err = m.costOf(r, query); err != nil {
+	if c.Cost, c.UnusableCost, err = m.costOf(r, query); err != nil {
 		return c, err
 	}
-	hops := 0
-	if m.document.Address != nil {
-		hops = m.document.Address.TrustedHops
+	if c.IP, err = m.visitor(r); err != nil {
+		return c, err
 	}
-	c.IP = visitor(r.Headers.Values(m.address), hops)
+	c.NoAddress = !c.IP.IsValid()
 	for i := range m.attributes {
 		value, err := m.attributes[i].source.value(r, claims, rules.MaxAttributeValueLength)
 		if err != nil {
@@ -150,13 +167,13 @@ func (m *Mapping) user(r *Request, claims Claims) (string, error) {
 		return "", nil
 	}
 	if user.Header == "" || user.Plain {
-		return Source{user.Header, user.Claim}.value(r, claims, rules.MaxUserIDLength)
+		return user.value(r, claims, rules.MaxUserIDLength)
 	}
-	value, err := one(r, user.Header)
-	if err != nil || len(value) == 0 {
+	value, sent, err := user.text(r, claims)
+	if err != nil || !sent {
 		return "", err
 	}
-	return HashUser(value), nil
+	return HashUser([]byte(value)), nil
 }
 
 // HashUser returns "sha256-" and the SHA-256 of the value in unpadded base64url. The value may be a customer's API key,
@@ -166,45 +183,45 @@ func HashUser(value []byte) string {
 	return "sha256-" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// value returns the value of the source, or "".
+// value returns the value of the source as it fits a field of a check, or "" without one. Visitors may choose the value
+// of a header, so an empty one has a bucket too.
 func (s Source) value(r *Request, claims Claims, longest int) (string, error) {
-	what, text := "The claim "+s.Claim, claims[s.Claim]
-	if s.Header != "" {
-		value, err := one(r, s.Header)
-		if err != nil {
-			return "", err
-		}
-		what, text = "The header "+s.Header, string(value)
+	text, sent, err := s.text(r, claims)
+	if err != nil || !sent {
+		return "", err
 	}
-	switch {
-	case len(text) > longest:
-		return "", refuse(what, " has more than ", strconv.Itoa(longest), " bytes.")
-	case !utf8.ValidString(text) || strings.Contains(text, "\x00"):
-		return "", refuse(what, " is not UTF-8 without NUL.")
+	return Shorten(text, longest), nil
+}
+
+func (s Source) text(r *Request, claims Claims) (text string, sent bool, err error) {
+	if s.Header == "" {
+		text = claims[s.Claim]
+		return s.fold(text), text != "", nil
 	}
-	return text, nil
+	value, sent, err := one(r, s.Header)
+	return s.fold(string(value)), sent, err
 }
 
 // one refuses a repeated header, because one of the values may not be the proxy's.
-func one(r *Request, header string) ([]byte, error) {
+func one(r *Request, header string) (value []byte, sent bool, err error) {
 	switch lines := r.Headers.Values(header); len(lines) {
 	case 0:
-		return nil, nil
+		return nil, false, nil
 	case 1:
-		return bytes.TrimSpace(lines[0]), nil
+		return bytes.TrimSpace(lines[0]), true, nil
 	}
-	return nil, refuse("The header ", header, " came more than once.")
+	return nil, false, refuse("The header ", header, " came more than once.")
 }
 
 // target returns the visitor's endpoint, method and query.
 func (m *Mapping) target(r *Request) (endpoint, method, query string, err error) {
 	path, method, query := r.Below, r.Method, r.Query
 	if path == "" {
-		uri, err := one(r, m.endpoint)
+		uri, _, err := one(r, m.endpoint)
 		if err != nil {
 			return "", "", "", err
 		}
-		sent, err := one(r, m.method)
+		sent, _, err := one(r, m.method)
 		if err != nil {
 			return "", "", "", err
 		}
@@ -213,16 +230,12 @@ func (m *Mapping) target(r *Request) (endpoint, method, query string, err error)
 		method = string(sent)
 	}
 	if !isMethod(method) {
-		return "", "", "", refuse("The method is not one of HTTP.")
+		method = HashUser([]byte(method))
 	}
 	if path == "" {
 		return "", method, query, nil
 	}
-	endpoint = m.templates.fold(cleanPath(path))
-	if len(endpoint) > maxEndpoint {
-		return "", "", "", refuse("The path has more than ", strconv.Itoa(maxEndpoint), " bytes.")
-	}
-	return endpoint, method, query, nil
+	return shortenEndpoint(m.templates.fold(foldPath(cleanPath(path), m.folds))), method, query, nil
 }
 
 const (
@@ -232,35 +245,4 @@ const (
 
 func isMethod(method string) bool {
 	return len(method) <= maxMethod && rules.IsToken(method)
-}
-
-// visitor returns the address that is hops before the last one of X-Forwarded-For. A shorter list was not written by
-// that many proxies, so it proves nothing.
-func visitor(lines [][]byte, hops int) netip.Addr {
-	for i := len(lines) - 1; i >= 0; i-- {
-		for rest, more := lines[i], true; more; hops-- {
-			entry := rest
-			if at := bytes.LastIndexByte(rest, ','); at >= 0 {
-				rest, entry = rest[:at], rest[at+1:]
-			} else {
-				more = false
-			}
-			if hops == 0 {
-				return parseAddress(string(bytes.TrimSpace(entry)))
-			}
-		}
-	}
-	return netip.Addr{}
-}
-
-// parseAddress accepts a port, and drops a zone, which only has a meaning on the proxy's machine.
-func parseAddress(text string) netip.Addr {
-	if at, err := netip.ParseAddrPort(text); err == nil {
-		return rules.PlainIP(at.Addr())
-	}
-	ip, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
-	if err != nil {
-		return netip.Addr{}
-	}
-	return rules.PlainIP(ip)
 }

@@ -45,6 +45,8 @@ func TestARequestBecomesACheck(t *testing.T) {
 	t.Parallel()
 	// printf 42 | openssl dgst -sha256 -binary | basenc --base64url
 	const hashOf42 = "sha256-c0dctApWjo2ooEXO0RATfhWfiQrE2og7axfcZRs6gEk"
+	const hashOfNothing = "sha256-47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"
+	long := strings.Repeat("u", 257)
 	tests := map[string]struct {
 		document string
 		headers  headers
@@ -77,7 +79,93 @@ func TestARequestBecomesACheck(t *testing.T) {
 			"", "", nil,
 			"user=42 cost=1000000",
 		},
-		"an empty one is none": {`{"user":{"header":"x-user"}}`, headers{"X-User: "}, "", "", nil, "cost=1000000"},
+		"without the header there is none": {`{"user":{"header":"x-user"}}`, nil, "", "", nil, "cost=1000000"},
+		"an empty one is somebody": {
+			`{"user":{"header":"x-user"},"attributes":{"a":{"header":"x-a"}}}`,
+			headers{"X-User: ", "X-A:  "},
+			"", "", nil,
+			"user=" + hashOfNothing + " cost=1000000 attr.a=" + hashOfNothing,
+		},
+		"an empty plain one too": {
+			`{"user":{"header":"x-user","plain":true}}`,
+			headers{"X-User: "},
+			"", "", nil,
+			"user=" + hashOfNothing + " cost=1000000",
+		},
+		"spellings of an identity": {
+			`{"user":{"header":"x-user","plain":true,"lower":true,"trim":true},"attributes":{"a":{"header":"x-a"}}}`,
+			headers{"X-User: \u00a0Ann ", "X-A: Ann"},
+			"", "", nil,
+			"user=ann cost=1000000 attr.a=Ann",
+		},
+		"are one before they are hashed": {
+			`{"user":{"header":"x-user","lower":true}}`,
+			headers{"X-User: ABC"},
+			"", "", nil,
+			"user=" + gateway.HashUser([]byte("abc")) + " cost=1000000",
+		},
+		"a long user is hashed": {
+			`{"user":{"header":"x-user","plain":true}}`,
+			headers{"X-User: " + long},
+			"", "", nil,
+			"user=" + gateway.HashUser([]byte(long)) + " cost=1000000",
+		},
+		"a user in Latin-1 is hashed": {
+			`{"user":{"header":"x-user","plain":true}}`,
+			headers{"X-User: \xe9"},
+			"", "", nil,
+			"user=" + gateway.HashUser([]byte("\xe9")) + " cost=1000000",
+		},
+		"a long attribute is hashed": {
+			`{"attributes":{"agent":{"header":"user-agent"}}}`,
+			headers{"User-Agent: " + long},
+			"", "", nil,
+			"cost=1000000 attr.agent=" + gateway.HashUser([]byte(long)),
+		},
+		"a long path keeps its beginning": {
+			`{}`,
+			headers{"X-Forwarded-Uri: /api/" + strings.Repeat("漢", 115)},
+			"", "", nil,
+			"endpoint=" + ("/api/" + strings.Repeat("%E6%BC%A2", 115))[:1024-len(hashOf42)] +
+				gateway.HashUser([]byte("/api/"+strings.Repeat("%E6%BC%A2", 115))) + " cost=1000000",
+		},
+		"a method that is none is hashed": {
+			`{}`,
+			headers{"X-Forwarded-Uri: /", "X-Forwarded-Method: G ET"},
+			"", "", nil,
+			"endpoint=/ method=" + gateway.HashUser([]byte("G ET")) + " cost=1000000",
+		},
+		"a cost in words is the default": {
+			`{"cost":{"header":"x-cost","default":2}}`,
+			headers{"X-Cost: five"},
+			"", "", nil, "cost=2000000 unusable-cost",
+		},
+		"a negative one too": {
+			`{"cost":{"query":"n"}}`,
+			headers{"X-Forwarded-Uri: /?n=-5"},
+			"", "", nil, "endpoint=/ cost=1000000 unusable-cost",
+		},
+		"and another spelling": {
+			`{"cost":{"query":"n"}}`,
+			headers{"X-Forwarded-Uri: /?n=1e9&n=3&n=%2B100"},
+			"", "", nil, "endpoint=/ cost=3000000 unusable-cost",
+		},
+		"decimals are rounded up": {
+			`{"cost":{"query":"n"}}`,
+			headers{"X-Forwarded-Uri: /?n=5.0000001"},
+			"", "", nil, "endpoint=/ cost=5000001",
+		},
+		"zeros are no decimals": {
+			`{"cost":{"query":"n"}}`,
+			headers{"X-Forwarded-Uri: /?n=5.00000000"},
+			"", "", nil, "endpoint=/ cost=5000000",
+		},
+		"a huge cost is the largest": {
+			`{"cost":{"query":"n"}}`,
+			headers{"X-Forwarded-Uri: /?n=99999999999999999999999"},
+			"", "", nil,
+			"endpoint=/ cost=1000000000000000",
+		},
 		"claims": {
 			`{` + jwt +
 				`,"user":{"claim":"sub"},"plan":{"claim":"org.plan"},"attributes":{"org":{"claim":"org.id"},"none":{"claim":"x"}}}`,
@@ -137,10 +225,38 @@ func TestARequestBecomesACheck(t *testing.T) {
 			"", "", nil,
 			"ip=203.0.113.9 cost=1000000",
 		},
-		"a list shorter than its hops is nothing": {
+		"a list shorter than its hops counts the last": {
 			`{"address":{"trusted_hops":2}}`,
 			headers{"X-Forwarded-For: 6.6.6.6, 10.0.0.2"},
+			"", "", nil,
+			"ip=10.0.0.2 cost=1000000",
+		},
+		"as does one without an address there": {
+			`{"address":{"trusted_hops":1,"short":"last"}}`,
+			headers{"X-Forwarded-For: unknown, 10.0.0.2"},
+			"", "", nil,
+			"ip=10.0.0.2 cost=1000000",
+		},
+		"or nobody": {
+			`{"address":{"trusted_hops":2,"short":"nobody"}}`,
+			headers{"X-Forwarded-For: 6.6.6.6, 10.0.0.2"},
 			"", "", nil, "cost=1000000",
+		},
+		"Forwarded": {
+			`{"address":{"header":"Forwarded","trusted_hops":1}}`,
+			headers{`Forwarded: for="_gazonk", For="[2001:db8::9]:4711";proto=https`, "Forwarded: by=b; for=10.0.0.1:80"},
+			"", "", nil, "ip=2001:db8::9 cost=1000000",
+		},
+		"a quote that a visitor left open": {
+			`{"address":{"header":"forwarded"}}`,
+			headers{`Forwarded: for="6.6.6.6, for=203.0.113.9`},
+			"", "", nil, "ip=203.0.113.9 cost=1000000",
+		},
+		"an unknown one": {
+			`{"address":{"header":"forwarded"}}`,
+			headers{"Forwarded: for=unknown"},
+			"", "", nil,
+			"cost=1000000",
 		},
 		"an address with port": {
 			`{}`,
@@ -171,7 +287,7 @@ func TestARequestBecomesACheck(t *testing.T) {
 			t.Parallel()
 			request := gateway.Request{Headers: test.headers, Method: "GET", Query: test.query, Below: test.below}
 			check, err := compile(t, test.document).Check(&request, test.claims)
-			if got := show(check); err != nil || got != test.want {
+			if got := show(check); err != nil || got != test.want || check.NoAddress == check.IP.IsValid() {
 				t.Errorf("the check is %q, %v, want %q", got, err, test.want)
 			}
 		})
@@ -193,6 +309,9 @@ func show(c gateway.Check) string {
 		add("ip", c.IP.String())
 	}
 	add("cost", fmt.Sprint(c.Cost))
+	if c.UnusableCost {
+		parts = append(parts, "unusable-cost")
+	}
 	for _, a := range c.Attributes {
 		add("attr."+a.Name, a.Value)
 	}
@@ -217,31 +336,10 @@ func TestARequestThatIsNoCheckIsRefused(t *testing.T) {
 			"came more than once",
 		},
 		"the URI twice": {`{}`, headers{"X-Forwarded-Uri: /a", "X-Forwarded-Uri: /b"}, "came more than once"},
-		"a long user": {
-			`{"user":{"header":"x-user","plain":true}}`,
-			headers{"X-User: " + strings.Repeat("u", 257)},
-			"more than 256 bytes",
-		},
-		"a user in Latin-1": {`{"user":{"header":"x-user","plain":true}}`, headers{"X-User: \xe9"}, "UTF-8"},
-		"a long path": {
-			`{}`,
-			headers{"X-Forwarded-Uri: /" + strings.Repeat("p", 1024)},
-			"more than 1024 bytes",
-		},
-		"a method that is none": {`{}`, headers{"X-Forwarded-Uri: /", "X-Forwarded-Method: G ET"}, "method"},
-		"a cost in words":       {`{"cost":{"header":"x-cost"}}`, headers{"X-Cost: five"}, "must be a number"},
-		"a negative cost":       {`{"cost":{"query":"n"}}`, headers{"X-Forwarded-Uri: /?n=-5"}, "must be a number"},
-		"another spelling":      {`{"cost":{"query":"n"}}`, headers{"X-Forwarded-Uri: /?n=1e9"}, "must be a number"},
-		"a plus":                {`{"cost":{"query":"n"}}`, headers{"X-Forwarded-Uri: /?n=%2B100"}, "must be a number"},
-		"a huge cost": {
-			`{"cost":{"query":"n"}}`,
-			headers{"X-Forwarded-Uri: /?n=1000000001"},
-			"must be at most",
-		},
-		"a huger one": {
-			`{"cost":{"query":"n"}}`,
-			headers{"X-Forwarded-Uri: /?n=99999999999999999999999"},
-			"must be at most",
+		"a list that is too short": {
+			`{"address":{"trusted_hops":1,"short":"refuse"}}`,
+			headers{"X-Forwarded-For: 10.0.0.1"},
+			"no address",
 		},
 	}
 	for name, test := range tests {
@@ -319,6 +417,31 @@ func TestTemplatesFoldPaths(t *testing.T) {
 	}
 }
 
+func TestFoldsMergePathsAsARouterDoes(t *testing.T) {
+	t.Parallel()
+	const all = `"case","trailing_slash","parameters","encoded_slashes"`
+	for _, test := range []struct{ folds, sent, want string }{
+		{``, "/Orders/", "/Orders/"},
+		{`"case"`, "/Other/%c3%89/", "/other/%C3%89/"},
+		{`"trailing_slash"`, "/Orders//", "/Orders"},
+		{`"trailing_slash"`, "/", "/"},
+		{`"parameters"`, "/a;v=1/b;c", "/a/b"},
+		{`"parameters"`, "/x/..;/a", "/a"},
+		{`"encoded_slashes"`, "/a%2fb", "/a/b"},
+		{`"encoded_slashes"`, "/x%2F..%2Fa", "/a"},
+		{all, "/A%2FB;v/C/", "/a/b/c"},
+		{all, "/ORDERS/17/", "/Orders/{Id}/"},
+		{all, "/files;x%2FA", "/files/*"},
+		{all, "/files%2FA", "/files/*"},
+	} {
+		m := compile(t, `{"endpoint":{"templates":["/Orders/{Id}/","/files/*"],"folds":[`+test.folds+`]}}`)
+		check, err := m.Check(&gateway.Request{Headers: headers{}, Below: test.sent, Method: "GET"}, nil)
+		if err != nil || check.Endpoint != test.want {
+			t.Errorf("with %s %q becomes %q, %v, want %q", test.folds, test.sent, check.Endpoint, err, test.want)
+		}
+	}
+}
+
 func TestARuleCanNameATemplate(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -335,27 +458,30 @@ func TestAWrongMappingIsRefused(t *testing.T) {
 	t.Parallel()
 	for document, field := range map[string]string{
 		`{"user":{}}`: "user",
-		`{"user":{"header":"a","claim":"b"},` + jwt + `}`:          "user",
-		`{"user":{"claim":"sub"}}`:                                 "user.claim",
-		`{"user":{"header":"a b"}}`:                                "user.header",
-		`{"user":{"header":"x-sluice-key"}}`:                       "user.header",
-		`{"user":{"header":"authorization","plain":true}}`:         "user.plain",
-		`{"cost":{"header":"a","query":"b"}}`:                      "cost",
-		`{"cost":{"default":-1}}`:                                  "cost.default",
-		`{"cost":{"default":0.0000001}}`:                           "cost.default",
-		`{"address":{"trusted_hops":17}}`:                          "address.trusted_hops",
-		`{"endpoint":{"templates":["orders"]}}`:                    "endpoint.templates.0",
-		`{"endpoint":{"templates":["/a","/o{id}"]}}`:               "endpoint.templates.1",
-		`{"endpoint":{"templates":["/*/a"]}}`:                      "endpoint.templates.0",
-		`{"endpoint":{"templates":["/a/{x}","/a/{y}"]}}`:           "endpoint.templates.1",
-		`{"endpoint":{"templates":["/%61"]}}`:                      "endpoint.templates.0",
-		`{"attributes":{"a b":{"header":"x"}}}`:                    "attributes",
-		`{"jwt":{}}`:                                               "jwt",
-		`{"jwt":{"jwks_url":"ftp://a"}}`:                           "jwt.jwks_url",
-		`{"jwt":{"jwks_url":"https://u:p@a/b"}}`:                   "jwt.jwks_url",
-		`{"jwt":{"jwks":"[]"}}`:                                    "jwt.jwks",
-		`{"jwt":{"jwks":"{\"keys\":[{\"kty\":\"oct\"}]}"}}`:        "jwt.jwks",
-		`{"jwt":{"jwks":"{\"keys\":[{\"kty\":\"EC\",\"d\":1}]}"}}`: "jwt.jwks",
+		`{"user":{"header":"a","claim":"b"},` + jwt + `}`:                           "user",
+		`{"user":{"claim":"sub"}}`:                                                  "user.claim",
+		`{"user":{"header":"a b"}}`:                                                 "user.header",
+		`{"user":{"header":"x-sluice-key"}}`:                                        "user.header",
+		`{"user":{"header":"authorization","plain":true}}`:                          "user.plain",
+		`{"cost":{"header":"a","query":"b"}}`:                                       "cost",
+		`{"cost":{"default":-1}}`:                                                   "cost.default",
+		`{"cost":{"default":0.0000001}}`:                                            "cost.default",
+		`{"address":{"trusted_hops":17}}`:                                           "address.trusted_hops",
+		`{"endpoint":{"templates":["orders"]}}`:                                     "endpoint.templates.0",
+		`{"endpoint":{"templates":["/a","/o{id}"]}}`:                                "endpoint.templates.1",
+		`{"endpoint":{"templates":["/*/a"]}}`:                                       "endpoint.templates.0",
+		`{"endpoint":{"templates":["/a/{x}","/a/{y}"]}}`:                            "endpoint.templates.1",
+		`{"endpoint":{"templates":["/%61"]}}`:                                       "endpoint.templates.0",
+		`{"endpoint":{"folds":["dots"]}}`:                                           "endpoint.folds.0",
+		`{"endpoint":{"templates":["/a","/A/"],"folds":["case","trailing_slash"]}}`: "endpoint.templates.1",
+		`{"address":{"short":"first"}}`:                                             "address.short",
+		`{"attributes":{"a b":{"header":"x"}}}`:                                     "attributes",
+		`{"jwt":{}}`:                                                                "jwt",
+		`{"jwt":{"jwks_url":"ftp://a"}}`:                                            "jwt.jwks_url",
+		`{"jwt":{"jwks_url":"https://u:p@a/b"}}`:                                    "jwt.jwks_url",
+		`{"jwt":{"jwks":"[]"}}`:                                                     "jwt.jwks",
+		`{"jwt":{"jwks":"{\"keys\":[{\"kty\":\"oct\"}]}"}}`:                         "jwt.jwks",
+		`{"jwt":{"jwks":"{\"keys\":[{\"kty\":\"EC\",\"d\":1}]}"}}`:                  "jwt.jwks",
 	} {
 		var a gateway.Authorize
 		if err := json.Unmarshal([]byte(document), &a); err != nil {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -89,6 +90,73 @@ func resolveDots(path string) string {
 	return "/" + strings.Join(kept, "/")
 }
 
+// Fold is a difference between paths that routers ignore: Express and Django's WSGI handler, for instance, take
+// /Orders/ for /orders.
+type Fold string
+
+// The folds. Endpoints have lower-case letters, no slash at the end, no path parameters (;v=1), and a slash for %2F.
+const (
+	FoldCase           Fold = "case"
+	FoldTrailingSlash  Fold = "trailing_slash"
+	FoldParameters     Fold = "parameters"
+	FoldEncodedSlashes Fold = "encoded_slashes"
+)
+
+var allFolds = []Fold{FoldCase, FoldTrailingSlash, FoldParameters, FoldEncodedSlashes}
+
+// foldPath folds a clean path. The path is cleaned again where a fold may have made dot segments of /..;/ or %2F..%2F.
+func foldPath(path string, folds []Fold) string {
+	if slices.Contains(folds, FoldEncodedSlashes) && strings.Contains(path, "%2F") {
+		path = cleanPath(strings.ReplaceAll(path, "%2F", "/"))
+	}
+	if slices.Contains(folds, FoldParameters) && strings.Contains(path, ";") {
+		segments := strings.Split(path, "/")
+		for i := range segments {
+			segments[i], _, _ = strings.Cut(segments[i], ";")
+		}
+		path = cleanPath(strings.Join(segments, "/"))
+	}
+	if slices.Contains(folds, FoldCase) {
+		path = lowerPath(path)
+	}
+	if slices.Contains(folds, FoldTrailingSlash) && len(path) > 1 {
+		path = strings.TrimSuffix(path, "/")
+	}
+	return path
+}
+
+// lowerPath keeps escapes, whose letters are upper-case.
+func lowerPath(path string) string {
+	if strings.IndexFunc(path, func(c rune) bool { return 'A' <= c && c <= 'Z' }) < 0 {
+		return path
+	}
+	lower := []byte(path)
+	for i := 0; i < len(lower); i++ {
+		switch c := lower[i]; {
+		case c == '%':
+			i += 2
+		case 'A' <= c && c <= 'Z':
+			lower[i] += 'a' - 'A'
+		}
+	}
+	return string(lower)
+}
+
+// foldTemplate folds all but placeholders.
+func foldTemplate(template string, folds []Fold) string {
+	segments := strings.Split(template[1:], "/")
+	for i, segment := range segments {
+		if !isPlaceholder(segment) {
+			segments[i] = foldPath("/"+segment, folds)[1:]
+		}
+	}
+	folded := "/" + strings.Join(segments, "/")
+	if slices.Contains(folds, FoldTrailingSlash) && len(folded) > 1 {
+		folded = strings.TrimSuffix(folded, "/")
+	}
+	return folded
+}
+
 func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
@@ -119,11 +187,11 @@ type templates struct {
 	below    string                // the template that ends here with *
 }
 
-func compileTemplates(list []string) templates {
+func (e *Endpoint) compileTemplates() templates {
 	var root templates
-	for _, template := range list {
+	for _, template := range e.Templates {
 		node := &root
-		segments := strings.Split(template[1:], "/")
+		segments := strings.Split(foldTemplate(template, e.Folds)[1:], "/")
 		for i, segment := range segments {
 			switch {
 			case segment == "*" && i == len(segments)-1:
@@ -199,6 +267,9 @@ func (e *Endpoint) validateTemplates(errs *rules.FieldErrors) {
 	for i, template := range e.Templates {
 		field := fmt.Sprintf("endpoint.templates.%d", i)
 		shape, wrong := templateShape(template)
+		if wrong == "" {
+			shape, wrong = templateShape(foldTemplate(template, e.Folds))
+		}
 		if wrong != "" {
 			errs.Add(field, wrong)
 			continue

@@ -66,6 +66,7 @@ func everything() *Metrics {
 	m.Mail(func() (sent, failed int64) { return 48, 49 })
 	m.Jobs(func() (parked, failed int64) { return 50, 51 })
 	m.AccountChanges()()
+	m.GatewayGaps([]string{"no_address", "no_rule"})("no_address")
 	m.Quotas(func() map[rules.Thing]rules.QuotaUse {
 		return map[rules.Thing]rules.QuotaUse{rules.ThingRules: {Near: 50, Full: 51}}
 	}).Refused(rules.ThingKeys)
@@ -147,6 +148,8 @@ func TestMetricsArePublishedUnderTheirNames(t *testing.T) {
 		`sluice_mail_attempts_total{result="sent"} 48`,
 		`sluice_mail_attempts_total{result="failed"} 49`,
 		`sluice_account_changes_unfinished_total 1`,
+		`sluice_gateway_gaps_total{gap="no_address"} 1`,
+		`sluice_gateway_gaps_total{gap="no_rule"} 0`,
 		`sluice_store_node_breaker_trips_total{node="10.0.0.2:6379"} 3`,
 		`sluice_store_queue_depth 13`,
 		`sluice_store_queue_wait_seconds_count 1`,

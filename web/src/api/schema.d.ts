@@ -7284,6 +7284,10 @@ export interface components {
         MappingSource: {
             header?: string;
             claim?: string;
+            /** @description Make letters lower-case */
+            lower?: boolean;
+            /** @description Remove white space at both ends */
+            trim?: boolean;
         };
         /** @description Where the fields of a check come from; see docs/gateways.md */
         AuthorizeMapping: {
@@ -7302,13 +7306,17 @@ export interface components {
             user?: {
                 header?: string;
                 claim?: string;
+                /** @description Make letters lower-case, before the value is hashed */
+                lower?: boolean;
+                /** @description Remove white space at both ends */
+                trim?: boolean;
                 /** @description Keep the header's value; otherwise the user id is its SHA-256 */
                 plain?: boolean;
             };
             plan?: components["schemas"]["MappingSource"];
             cost?: {
                 header?: string;
-                /** @description A parameter of the visitor's query; counts at least the default */
+                /** @description A parameter of the visitor's query; counts at least the default, and the default if it is no number */
                 query?: string;
                 /** @description 1, if left out */
                 default?: number;
@@ -7319,12 +7327,19 @@ export interface components {
                 /** @description X-Forwarded-Method, if left out */
                 method_header?: string;
                 templates?: string[];
+                /** @description Differences between paths that the application ignores. Endpoints have lower-case letters, no slash at the end, no path parameters (;v=1), and a slash for %2F. */
+                folds?: ("case" | "trailing_slash" | "parameters" | "encoded_slashes")[];
             };
             address?: {
-                /** @description X-Forwarded-For, if left out */
+                /** @description X-Forwarded-For, if left out; Forwarded is read as RFC 7239 says */
                 header?: string;
                 /** @description Proxies between the visitor and the gateway */
                 trusted_hops?: number;
+                /**
+                 * @description Without an address there the request has the last one (last, if left out) or none, or is answered 400.
+                 * @enum {string}
+                 */
+                short?: "last" | "nobody" | "refuse";
             };
             attributes?: {
                 [key: string]: components["schemas"]["MappingSource"];

@@ -267,6 +267,51 @@ func (e AuditObjectKind) Valid() bool {
 	}
 }
 
+// Defines values for AuthorizeMappingAddressShort.
+const (
+	Last   AuthorizeMappingAddressShort = "last"
+	Nobody AuthorizeMappingAddressShort = "nobody"
+	Refuse AuthorizeMappingAddressShort = "refuse"
+)
+
+// Valid indicates whether the value is a known member of the AuthorizeMappingAddressShort enum.
+func (e AuthorizeMappingAddressShort) Valid() bool {
+	switch e {
+	case Last:
+		return true
+	case Nobody:
+		return true
+	case Refuse:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AuthorizeMappingEndpointFolds.
+const (
+	Case           AuthorizeMappingEndpointFolds = "case"
+	EncodedSlashes AuthorizeMappingEndpointFolds = "encoded_slashes"
+	Parameters     AuthorizeMappingEndpointFolds = "parameters"
+	TrailingSlash  AuthorizeMappingEndpointFolds = "trailing_slash"
+)
+
+// Valid indicates whether the value is a known member of the AuthorizeMappingEndpointFolds enum.
+func (e AuthorizeMappingEndpointFolds) Valid() bool {
+	switch e {
+	case Case:
+		return true
+	case EncodedSlashes:
+		return true
+	case Parameters:
+		return true
+	case TrailingSlash:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for BucketSource.
 const (
 	BucketSourceUser      BucketSource = "user"
@@ -1547,8 +1592,11 @@ type AuditWebhookWithSecret struct {
 // AuthorizeMapping Where the fields of a check come from; see docs/gateways.md
 type AuthorizeMapping struct {
 	Address *struct {
-		// Header X-Forwarded-For, if left out
+		// Header X-Forwarded-For, if left out; Forwarded is read as RFC 7239 says
 		Header *string `json:"header,omitempty"`
+
+		// Short Without an address there the request has the last one (last, if left out) or none, or is answered 400.
+		Short *AuthorizeMappingAddressShort `json:"short,omitempty"`
 
 		// TrustedHops Proxies between the visitor and the gateway
 		TrustedHops *int `json:"trusted_hops,omitempty"`
@@ -1559,10 +1607,13 @@ type AuthorizeMapping struct {
 		Default *float32 `json:"default,omitempty"`
 		Header  *string  `json:"header,omitempty"`
 
-		// Query A parameter of the visitor's query; counts at least the default
+		// Query A parameter of the visitor's query; counts at least the default, and the default if it is no number
 		Query *string `json:"query,omitempty"`
 	} `json:"cost,omitempty"`
 	Endpoint *struct {
+		// Folds Differences between paths that the application ignores. Endpoints have lower-case letters, no slash at the end, no path parameters (;v=1), and a slash for %2F.
+		Folds *[]AuthorizeMappingEndpointFolds `json:"folds,omitempty"`
+
 		// Header X-Forwarded-Uri, if left out
 		Header *string `json:"header,omitempty"`
 
@@ -1593,10 +1644,22 @@ type AuthorizeMapping struct {
 		Claim  *string `json:"claim,omitempty"`
 		Header *string `json:"header,omitempty"`
 
+		// Lower Make letters lower-case, before the value is hashed
+		Lower *bool `json:"lower,omitempty"`
+
 		// Plain Keep the header's value; otherwise the user id is its SHA-256
 		Plain *bool `json:"plain,omitempty"`
+
+		// Trim Remove white space at both ends
+		Trim *bool `json:"trim,omitempty"`
 	} `json:"user,omitempty"`
 }
+
+// AuthorizeMappingAddressShort Without an address there the request has the last one (last, if left out) or none, or is answered 400.
+type AuthorizeMappingAddressShort string
+
+// AuthorizeMappingEndpointFolds defines model for AuthorizeMapping.Endpoint.Folds.
+type AuthorizeMappingEndpointFolds string
 
 // BackendSeen What services reported of the backend within the last minute; null: nothing
 type BackendSeen struct {
@@ -2290,6 +2353,12 @@ type MailStatus struct {
 type MappingSource struct {
 	Claim  *string `json:"claim,omitempty"`
 	Header *string `json:"header,omitempty"`
+
+	// Lower Make letters lower-case
+	Lower *bool `json:"lower,omitempty"`
+
+	// Trim Remove white space at both ends
+	Trim *bool `json:"trim,omitempty"`
 }
 
 // Matrix defines model for Matrix.
