@@ -237,6 +237,7 @@ func (s *surface) ExportConfig(ctx context.Context,
 			if err != nil {
 				return err
 			}
+			defer s.countUnread(q, packed.Len())()
 			text, err := gzip.NewReader(packed)
 			if err != nil {
 				return err

@@ -27,7 +27,8 @@ var gates = []func(*surface, *apiRequest) error{ //nolint:gochecknoglobals // a 
 	// A slow network may take minutes, and holds no place of the class meanwhile. After an upload the caller is
 	// authenticated and authorized again.
 	(*surface).receiveBody,
-	(*surface).takePlace, // 429 or 503 if there is none in time; parsing the body takes a processor, so it comes later
+	(*surface).takePlace,   // 429 or 503 if there is none in time; parsing the body takes a processor, so it comes later
+	(*surface).checkUnread, // 429 or 503 for too many bytes of unread answers
 	(*surface).checkRepeat,
 	(*surface).checkBody,       // 400 with a pointer for each mistake
 	(*surface).checkFreshProof, // 403 if the body asks for something dangerous and the session is old
@@ -45,6 +46,7 @@ func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 		defer q.release()
 		if err := s.pass(q); err != nil {
 			s.noteRefusal(q, rt, err)
+			q.release()
 			s.pauseRefusal(q.r.Context(), q, err)
 			s.handlerFailed(w, r, err)
 			return nil
@@ -60,7 +62,7 @@ func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 			s.send(q, hold(w, q))
 		default:
 			if err := s.handleIdempotent(w, q); err != nil {
-				s.handlerFailed(w, r, err)
+				s.handlerFailed(w, q.r, err)
 			}
 		}
 		return nil

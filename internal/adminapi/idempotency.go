@@ -109,7 +109,12 @@ func (s *surface) handleIdempotent(w http.ResponseWriter, q *apiRequest) error {
 	case err != nil:
 		return q.idempotencyProblem(err)
 	case answer != nil:
-		return q.replay(w, answer)
+		held := &heldAnswer{ResponseWriter: w}
+		if err := q.replay(held, answer); err != nil {
+			return err
+		}
+		s.send(q, held)
+		return nil
 	}
 	if !strings.Contains(q.route.path, "/buckets/") {
 		q.r = q.r.WithContext(auth.WithIdempotency(ctx, begun))
@@ -167,18 +172,10 @@ type heldAnswer struct {
 func (h *heldAnswer) WriteHeader(status int)      { h.status = status }
 func (h *heldAnswer) Write(b []byte) (int, error) { return h.body.Write(b) }
 
-// mostHeld is the largest answer, in bytes, that is written without a place; with the places of answers 64 MiB.
-const mostHeld = 256 << 10
-
-// send writes an answer. Its caller may read slowly, so the request gives its place back first, unless the answer is
-// large or many are being read.
+// send writes an answer. Its caller may read slowly, so the request gives its place back first.
 func (s *surface) send(q *apiRequest, answer *heldAnswer) {
-	if answer.body.Len() <= mostHeld {
-		if done, err := s.answers.Take(q.r.Context(), q.caller()); err == nil {
-			defer done()
-			q.place.Release()
-		}
-	}
+	defer s.countUnread(q, answer.body.Len())()
+	q.place.Release()
 	answer.ResponseWriter.WriteHeader(answer.status)
 	_, _ = answer.ResponseWriter.Write(answer.body.Bytes()) // a caller that went away can ask again
 }

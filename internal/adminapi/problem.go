@@ -18,6 +18,10 @@ import (
 
 // handlerFailed answers a request with the error of its handler or of the generated code before it.
 func (s *surface) handlerFailed(w http.ResponseWriter, r *http.Request, err error) {
+	q, _ := r.Context().Value(apiRequestKey{}).(*apiRequest)
+	if _, isHeld := w.(*heldAnswer); q != nil && !isHeld {
+		q.place.Release() // the caller may read slowly
+	}
 	told := asProblem(err)
 	var overQuota rules.QuotaError
 	if s.QuotaRefused != nil && errors.As(err, &overQuota) {

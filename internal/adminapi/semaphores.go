@@ -64,8 +64,10 @@ type semaphores struct {
 	identify *shares.Shares
 	classes  map[class]*shares.Shares
 	// uploads, downloads and tails limit open files and streams, which last as long as their callers' networks allow.
-	// An upload holds its file in memory. answers limits those that are in memory while their callers read them.
-	uploads, downloads, tails, answers *shares.Shares
+	// An upload holds its file in memory.
+	uploads, downloads, tails *shares.Shares
+	// unread counts the bytes of answers that are in memory while their callers read them.
+	unread *shares.Budget
 	// paused holds refusals for a moment; see pauseRefusal.
 	paused *shares.Shares
 }
@@ -97,9 +99,9 @@ func newSemaphores(connections int) semaphores {
 			Patience: patience,
 		}),
 		// A browser opens six connections to a host; with more than 4 tails too few are left for the rest.
-		tails:   shares.New(shares.Limits{Places: 100, PerTenant: 20, PerAccount: 4}),
-		answers: shares.New(shares.Limits{Places: 256, PerTenant: 64, PerAccount: 32}),
-		paused:  shares.New(shares.Limits{Places: maxPaused}),
+		tails:  shares.New(shares.Limits{Places: 100, PerTenant: 20, PerAccount: 4}),
+		unread: shares.NewBudget(shares.BudgetLimits{Bytes: 64 << 20, PerTenant: 16 << 20, PerAccount: 8 << 20}),
+		paused: shares.New(shares.Limits{Places: maxPaused}),
 	}
 }
 
@@ -107,11 +109,11 @@ func newSemaphores(connections int) semaphores {
 func (s *semaphores) observe(show func(class string, count func() shares.Count)) {
 	for name, of := range map[string]*shares.Shares{
 		"identify": s.identify, "light": s.classes[light], "heavy": s.classes[heavy], "bulk": s.classes[bulk],
-		"uploads": s.uploads, "downloads": s.downloads, "tails": s.tails, "answers": s.answers,
-		"paused": s.paused,
+		"uploads": s.uploads, "downloads": s.downloads, "tails": s.tails, "paused": s.paused,
 	} {
 		show(name, of.Count)
 	}
+	show("unread", func() shares.Count { return shares.Count{Refused: s.unread.Refused()} })
 }
 
 // caller returns the caller for semaphores.
@@ -125,6 +127,26 @@ func (s *surface) takePlace(q *apiRequest) error {
 		return nil
 	}
 	return q.place.Take(q.r.Context(), s.classes[q.class], q.caller())
+}
+
+// checkUnread refuses callers that leave too much unread. Nothing is reserved, because nobody knows yet how long the
+// answer will be; at most one answer for each place comes on top.
+func (s *surface) checkUnread(q *apiRequest) error {
+	err := s.unread.Reserve(q.caller(), 0)
+	switch {
+	case errors.Is(err, shares.ErrAccount):
+		return httpapi.TooSoon.Problem("You have too many answers that you have not read; read some of them.")
+	case errors.Is(err, shares.ErrTenant):
+		return httpapi.TooSoon.Problem("The members of this tenant have too many answers that they have not read; " +
+			"try again when they have read some.")
+	}
+	return err
+}
+
+// countUnread counts an answer in memory until done is called.
+func (s *surface) countUnread(q *apiRequest, size int) (done func()) {
+	s.unread.Add(q.caller(), size)
+	return func() { s.unread.Add(q.caller(), -size) }
 }
 
 // openTransfer takes a place for a file or stream, until the request ends.
@@ -171,15 +193,13 @@ func sharesProblem(err error) error {
 	return nil
 }
 
-// pauseRefusal delays the answer to a request that was refused because its caller asks for too much. The request
-// holds no other place meanwhile. The pause ends early when the caller leaves or the server stops.
+// pauseRefusal delays the answer to a request that was refused because its caller asks for too much. The pause ends early when the caller leaves or the server stops.
 func (s *surface) pauseRefusal(ctx context.Context, q *apiRequest, err error) {
 	var told *httpapi.Problem
 	if !errors.As(asProblem(err), &told) || told.Type != httpapi.TooSoon.Type &&
 		told.Type != httpapi.LimitExceeded.Type {
 		return
 	}
-	q.release()
 	leave, err := s.paused.Take(ctx, shares.Caller{})
 	if err != nil {
 		return

@@ -127,18 +127,85 @@ func TestASlowReaderOfAnAnswerHoldsNoPlace(t *testing.T) {
 	}
 }
 
-// TestManyUnreadAnswersRefuseNobody leaves more answers unread than an account may have in memory.
-func TestManyUnreadAnswersRefuseNobody(t *testing.T) {
+// largeMatrix gives a tenant a matrix of some 800 KB a page.
+func (w *world) largeMatrix(tenant rules.Tenant) {
+	w.t.Helper()
+	w.rule(tenant)
+	const same = "tenant_id, scope, rate_per_second, rate_unit, burst_capacity, algorithm, mode, action, is_active, " +
+		"revision, in_force_since"
+	w.exec("SET session_replication_role = replica; " +
+		"INSERT INTO rate_limit_rule (key_pattern, description, " + same + ") " +
+		"SELECT 'user:' || n, repeat('x', 1000), " + same + " FROM rate_limit_rule, generate_series(1, 500) AS n " +
+		fmt.Sprintf("WHERE tenant_id = %d", tenant.ID))
+}
+
+// unread sends a GET, and reads no more than the status of its answer.
+func (w *world) unread(server *httptest.Server, by caller, path string) (status int, conn net.Conn) {
+	w.t.Helper()
+	conn = w.dial(server, by, path)
+	line := make([]byte, len("HTTP/1.1 200"))
+	must(io.ReadFull(conn, line))(w.t)
+	must(fmt.Sscanf(string(line), "HTTP/1.1 %d", &status))(w.t)
+	return status, conn
+}
+
+// TestUnreadLargeAnswersHoldNoPlace leaves more large answers unread than all tenants have places.
+func TestUnreadLargeAnswersHoldNoPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	server := w.serveSmall()
+	third := w.person(w.tenant("third"), auth.Viewer)
+	for _, tenant := range []rules.Tenant{w.acme, w.other} {
+		w.largeMatrix(tenant)
+		for range 2 {
+			greedy := w.person(tenant, auth.Viewer)
+			for range 4 {
+				status, _ := w.unread(server, greedy, "/api/v1/tenants/"+tenant.Slug+"/matrix?limit=500")
+				if status != http.StatusOK {
+					t.Fatalf("a request beside unread answers is answered %d", status)
+				}
+			}
+		}
+	}
+	if status, body := w.fetch(server, third, "/api/v1/tenants/third/plans"); status != http.StatusOK {
+		t.Errorf("a request of another tenant is answered %d: %s", status, body)
+	}
+}
+
+// TestTooMuchUnreadIsItsOwnCallersMatter leaves answers unread until the account is refused.
+func TestTooMuchUnreadIsItsOwnCallersMatter(t *testing.T) {
 	t.Parallel()
 	c := newCrowded(t)
 	server := c.serveSmall()
-	c.manyUsers(c.acme, 1000)
-	greedy, other := c.person(c.acme, auth.Viewer), c.person(c.acme, auth.Viewer)
-	for range 40 {
-		c.dial(server, greedy, "/api/v1/tenants/acme/users?limit=500")
+	c.largeMatrix(c.acme)
+	greedy, colleague := c.person(c.acme, auth.Viewer), c.person(c.acme, auth.Viewer)
+	const matrix, plans = "/api/v1/tenants/acme/matrix?limit=500", "/api/v1/tenants/acme/plans"
+	var open []net.Conn
+	for status := 0; status != http.StatusTooManyRequests; {
+		var conn net.Conn
+		status, conn = c.unread(server, greedy, matrix)
+		open = append(open, conn)
+		if len(open) > 30 {
+			t.Fatal("an account may leave 30 large answers unread")
+		}
 	}
-	c.await("answers of an account at its cap", func() bool { return c.counts["answers"]().Held == 32 })
-	if status, body := c.fetch(server, other, "/api/v1/tenants/acme/plans"); status != http.StatusOK {
-		t.Errorf("a request of another account is answered %d: %s", status, body)
+	if refused := c.counts["unread"]().Refused; refused != 1 {
+		t.Errorf("%d refusals are counted, want 1", refused)
 	}
+	for name, status := range map[string]int{
+		"a colleague": first(c.fetch(server, colleague, plans)),
+		"a neighbour": first(c.fetch(server, c.person(c.other, auth.Viewer), "/api/v1/tenants/other/plans")),
+	} {
+		if status != http.StatusOK {
+			t.Errorf("%s is answered %d", name, status)
+		}
+	}
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+	c.await("answer after the unread ones", func() bool {
+		return first(c.fetch(server, greedy, plans)) == http.StatusOK
+	})
 }
+
+func first(status int, _ string) int { return status }

@@ -57,6 +57,7 @@ func (s *surface) tail(w http.ResponseWriter, r *http.Request) error {
 	if isLost {
 		stream.event("skipped", "", struct{}{})
 	}
+	q.place.Release()                      // each poll takes one
 	begun := stream.begin(r.Method) == nil // otherwise the caller has left
 	if begun && r.Method != http.MethodHead {
 		s.follow(r.Context(), stream, q, &filter)
@@ -89,7 +90,6 @@ func (s *surface) resumeAt(ctx context.Context, q *apiRequest, id string) (since
 
 // follow writes what arrives until the caller leaves or may no longer read, or the server stops.
 func (s *surface) follow(ctx context.Context, stream *tail, q *apiRequest, filter *violations.Filter) {
-	q.place.Release() // each poll takes one
 	tick := time.NewTicker(tailPoll)
 	defer tick.Stop()
 	checked := s.Now()

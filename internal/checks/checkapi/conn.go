@@ -19,7 +19,7 @@ import (
 	"github.com/sluicegate/sluice/internal/checks/checkjson"
 	"github.com/sluicegate/sluice/internal/checks/door"
 	"github.com/sluicegate/sluice/internal/httpapi"
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/shares"
 )
 
 // conn is a connection, served by one goroutine. Other goroutines change its state and close it.
@@ -40,9 +40,9 @@ type conn struct {
 	begun, timed bool
 	readErr      error // the last error of the connection itself, which fasthttp does not always wrap
 	unread       bool  // the connection ends with bytes left to read
-	// held bytes of bodies are counted for the tenant holder.
+	// held bytes of Server.bodies are counted for the tenant holder.
 	held                        int
-	holder                      rules.TenantID
+	holder                      shares.Caller
 	readDeadline, writeDeadline time.Time
 }
 

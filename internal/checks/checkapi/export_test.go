@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+
+	"github.com/sluicegate/sluice/internal/shares"
 )
 
 // Routes are all routes, as "POST /v1/check".
@@ -22,14 +24,12 @@ func Routes() []string {
 }
 
 // SetMaxHeld sets how many bytes large requests may hold, in all and of one tenant.
-func (s *Server) SetMaxHeld(all, share int) { s.bodies.max, s.bodies.share = all, share }
+func (s *Server) SetMaxHeld(all, share int) {
+	s.bodies = shares.NewBudget(shares.BudgetLimits{Bytes: all, PerTenant: share})
+}
 
 // Held returns how many bytes large requests hold.
-func (s *Server) Held() int {
-	s.bodies.mu.Lock()
-	defer s.bodies.mu.Unlock()
-	return s.bodies.total
-}
+func (s *Server) Held() int { return s.bodies.Held() }
 
 // Capture has a handler see the requests of a path that were read, instead of its own.
 func (s *Server) Capture(path string, see func(*fasthttp.RequestCtx)) {

@@ -17,7 +17,7 @@ import (
 	"github.com/sluicegate/sluice/internal/checks/checkjson"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/jobs/panics"
-	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/shares"
 )
 
 const (
@@ -44,7 +44,7 @@ type Server struct {
 	readTimeout, writeTimeout, idleTimeout time.Duration
 	began                                  time.Time
 	open                                   connections
-	bodies                                 bodies
+	bodies                                 *shares.Budget // of large requests and answers
 
 	mu       sync.Mutex
 	closing  atomic.Bool // set under mu
@@ -65,7 +65,7 @@ func NewServer(c Config) *Server {
 		surface: newSurface(c), began: time.Now(),
 		readTimeout: httpapi.ReadTimeout, writeTimeout: httpapi.WriteTimeout, idleTimeout: httpapi.IdleTimeout,
 		open:   connections{limit: c.MaxConnections, all: map[*conn]struct{}{}, reserveOf: map[netip.Prefix]int{}},
-		bodies: bodies{max: maxHeld, share: maxHeldShare, tenants: map[rules.TenantID]int{}},
+		bodies: shares.NewBudget(shares.BudgetLimits{Bytes: maxHeld, PerTenant: maxHeldShare}),
 	}
 }
 
