@@ -1692,8 +1692,10 @@ END
 $$;
 
 -- erase_user_from_audit replaces a user's id by another text in a tenant's log, and empties the reasons of the user's
--- overrides, which people write about persons. It returns the number of changed entries.
-CREATE FUNCTION erase_user_from_audit(of_tenant bigint, erased text, alias text) RETURNS bigint
+-- overrides, which people write about persons. It looks at the entries after one up to another, and returns the number
+-- of changed ones.
+CREATE FUNCTION erase_user_from_audit(of_tenant bigint, erased text, alias text, after_id bigint, up_to bigint)
+    RETURNS bigint
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
 AS $$
@@ -1710,7 +1712,8 @@ BEGIN
             || CASE WHEN e.before ? 'reason' THEN '{"reason": ""}'::jsonb ELSE '{}' END,
         after = e.after || CASE WHEN e.after ? 'user_id' THEN jsonb_build_object('user_id', alias) ELSE '{}' END
             || CASE WHEN e.after ? 'reason' THEN '{"reason": ""}'::jsonb ELSE '{}' END
-    WHERE e.tenant_id = of_tenant AND (e.object_kind = 'user' AND e.object_id = erased
+    WHERE e.tenant_id = of_tenant AND e.audit_id > after_id AND e.audit_id <= up_to
+        AND (e.object_kind = 'user' AND e.object_id = erased
         OR e.object_kind IN ('override', 'bucket') AND (e.before->>'user_id' = erased OR e.after->>'user_id' = erased));
     GET DIAGNOSTICS changed = ROW_COUNT;
     PERFORM set_config('sluice.audit_upkeep', '', true);
@@ -1719,7 +1722,28 @@ END
 $$;
 
 REVOKE ALL ON FUNCTION drop_audit_events(timestamptz, integer) FROM PUBLIC;
-REVOKE ALL ON FUNCTION erase_user_from_audit(bigint, text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION erase_user_from_audit(bigint, text, text, bigint, bigint) FROM PUBLIC;
+
+-- Erasures of users. A job takes the user out of one kind of records after the other, in pieces; each piece and what the
+-- row says of it are one transaction. A finished one is a receipt, and names nobody.
+CREATE TABLE user_erasure (
+    tenant_id    bigint      NOT NULL,
+    erasure_id   bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    receipt_id   text        NOT NULL COLLATE "C", -- stands in the audit log for the user's id
+    user_id      text        COLLATE "C", -- null once it has finished
+    actor        text        NOT NULL, -- who asked for it; see audit_actor
+    requested_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    steps        jsonb       NOT NULL DEFAULT '[]', -- those that have begun: see the package pgstore
+    rules        bigint[]    NOT NULL DEFAULT '{}', -- those whose pattern names the user
+    finished_at  timestamptz,
+    CONSTRAINT user_erasure_pkey PRIMARY KEY (tenant_id, erasure_id),
+    CONSTRAINT user_erasure_receipt_key UNIQUE (tenant_id, receipt_id),
+    CONSTRAINT user_erasure_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id),
+    CONSTRAINT user_erasure_finished_check CHECK ((user_id IS NULL) = (finished_at IS NOT NULL))
+);
+
+CREATE UNIQUE INDEX user_erasure_open_key ON user_erasure (tenant_id, user_id) WHERE user_id IS NOT NULL;
+CREATE INDEX user_erasure_finished_idx ON user_erasure (finished_at);
 
 -- The security log: who got in and who did not; see the package auth, AccessLog.
 CREATE TABLE access_event (

@@ -277,6 +277,13 @@ WHERE ctid = ANY (ARRAY(
         LIMIT sqlc.arg(at_most)::integer
 ));
 
+-- name: DropErasures :execrows
+DELETE FROM user_erasure
+WHERE ctid = ANY (ARRAY(
+    SELECT e.ctid FROM user_erasure AS e WHERE e.finished_at < sqlc.arg(before)::timestamptz
+        LIMIT sqlc.arg(at_most)::integer
+));
+
 -- name: DropSessions :execrows
 DELETE FROM session
 WHERE ctid = ANY (ARRAY(

@@ -220,6 +220,8 @@ func (w *world) newFixture(tenant rules.Tenant, by caller, template string) *fix
 		if needs("replay_id") {
 			f.path["replay_id"] = fmt.Sprint(w.replay(tenant).ID)
 		}
+	case needs("receipt_id"):
+		f.path["receipt_id"] = must(w.system().EraseUser(w.ctx(), tenant.ID, w.name("erased")))(w.t).ID
 	case needs("job_id"):
 		f.path["job_id"] = fmt.Sprint(w.parkedJob(tenant))
 	case needs("violation_id"):
@@ -497,7 +499,9 @@ func refusalOfKey(who, method, least string, o *openapi3.Operation, hasTenant, i
 
 // success is the status that an operation succeeds with.
 func success(o *openapi3.Operation) int {
-	for _, status := range []int{http.StatusOK, http.StatusCreated, http.StatusNoContent, http.StatusSeeOther} {
+	for _, status := range []int{
+		http.StatusOK, http.StatusCreated, http.StatusNoContent, http.StatusSeeOther, http.StatusAccepted,
+	} {
 		if o.Responses.Status(status) != nil {
 			return status
 		}

@@ -23,7 +23,7 @@ func (s *surface) PreviewAlert(ctx context.Context,
 ) (openapi.PreviewAlertResponseObject, error) {
 	q, c := requestOf(ctx), request.Body
 	alert := violations.Alert{
-		Tenant: q.tenant.ID, Kind: violations.AlertKind(or(c.Kind, openapi.Denials)), Rule: ruleOf(c.RuleId),
+		Tenant: q.tenant.ID, Kind: violations.AlertKind(or(c.Kind, openapi.AlertKindDenials)), Rule: ruleOf(c.RuleId),
 		PerSubject: c.Per == openapi.AlertPerSubject, Threshold: c.Threshold,
 		Window: time.Duration(c.WindowMinutes) * time.Minute,
 	}

@@ -91,7 +91,7 @@ func (s *surface) CreateAlert(ctx context.Context,
 ) (openapi.CreateAlertResponseObject, error) {
 	q, n := requestOf(ctx), request.Body
 	alert := violations.Alert{
-		Tenant: q.tenant.ID, Name: n.Name, Kind: violations.AlertKind(or(n.Kind, openapi.Denials)),
+		Tenant: q.tenant.ID, Name: n.Name, Kind: violations.AlertKind(or(n.Kind, openapi.AlertKindDenials)),
 		Rule: ruleOf(n.RuleId), PerSubject: n.Per == openapi.AlertPerSubject,
 		Threshold: n.Threshold, Window: time.Duration(n.WindowMinutes) * time.Minute, Active: or(n.IsActive, true),
 	}

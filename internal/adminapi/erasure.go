@@ -2,12 +2,9 @@ package adminapi
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
-	"github.com/sluicegate/sluice/internal/enforce"
 	"github.com/sluicegate/sluice/internal/httpapi"
 	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
@@ -90,60 +87,49 @@ func (s *surface) ExportUserData(ctx context.Context,
 	return openapi.ExportUserData200JSONResponse(answer), nil
 }
 
-// erasePatience is above the longest statement of an erasure.
-const erasePatience = 6 * time.Minute
-
 // EraseUser handles POST …/users/{user_id}/erase.
 func (s *surface) EraseUser(ctx context.Context,
 	request openapi.EraseUserRequestObject,
 ) (openapi.EraseUserResponseObject, error) {
-	userID := request.UserId
+	userID, tenant := request.UserId, requestOf(ctx).tenant
 	if err := wrongUser(userID); err != nil {
 		return nil, err
 	}
 	if request.Body.Confirm != userID {
 		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/confirm", Detail: "must be the user's id"}})
 	}
-	_ = http.NewResponseController(requestOf(ctx).w).SetWriteDeadline(time.Now().Add(erasePatience))
-	erased, err := s.store(ctx).EraseUser(ctx, requestOf(ctx).tenant.ID, userID)
+	erasure, err := s.store(ctx).EraseUser(ctx, tenant.ID, userID)
 	if err != nil {
 		return nil, err
 	}
-	buckets, err := s.fillBuckets(ctx, userID)
-	if err != nil {
-		return nil, fmt.Errorf("fill the buckets of a user who was erased: %w", err)
-	}
-	return openapi.EraseUser200JSONResponse{
-		ReceiptId: erased.ID, ErasedAt: erased.At, Assignments: erased.Assignments, Overrides: erased.Overrides,
-		Violations: erased.Violations, Crossings: erased.Crossings, Counts: erased.Counts,
-		Deliveries: erased.Deliveries, AuditEntries: erased.AuditEntries,
-		Buckets: buckets, Rules: itemsOf(erased.Rules, func(id *rules.RuleID) int64 { return int64(*id) }),
+	address := "/api/v1/tenants/" + tenant.Slug + "/erasures/" + erasure.ID
+	return openapi.EraseUser202JSONResponse{
+		Headers: openapi.EraseUser202ResponseHeaders{
+			Location: &address,
+		},
+		Body: showErasure(&erasure),
 	}, nil
 }
 
-// fillBuckets fills the buckets that a user id alone determines, and puts them on their rules' limits. The limit is as
-// of now, because an override that was erased left no trace, and a bucket keeps the later one of two limits. A full
-// bucket expires when it is not used.
-func (s *surface) fillBuckets(ctx context.Context, userID string) (filled int64, err error) {
-	if s.Buckets == nil {
-		return 0, nil
-	}
-	tenant, err := s.tenantRules(requestOf(ctx).tenant.ID)
+// GetErasure handles GET …/erasures/{receipt_id}.
+func (s *surface) GetErasure(ctx context.Context,
+	request openapi.GetErasureRequestObject,
+) (openapi.GetErasureResponseObject, error) {
+	erasure, err := s.Stores.Erasure(ctx, requestOf(ctx).tenant.ID, request.ReceiptId)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	matches := tenant.UserBuckets(userID, "", s.Now(), maxUserBuckets)
-	for i := range matches {
-		if matches[i].Owner() != userID {
-			continue // a shared one
-		}
-		limit := matches[i].Rule.Limit()
-		limit.Since = max(limit.Since, matches[i].Limit.Since+1, s.Now().UnixMicro())
-		if _, _, err := s.Buckets.Credit(ctx, enforce.KeyOf(&tenant.Tenant, &matches[i]), limit,
-			enforce.Fill); err != nil {
-			return filled, fmt.Errorf("%w (%w)", bucketsAway, err)
-		}
-		filled++
+	return openapi.GetErasure200JSONResponse(showErasure(&erasure)), nil
+}
+
+func showErasure(e *rules.Erasure) openapi.Erasure {
+	return openapi.Erasure{
+		ReceiptId: e.ID, RequestedAt: e.RequestedAt, FinishedAt: orNull(e.FinishedAt),
+		Steps: itemsOf(e.Steps, func(step *rules.ErasureStep) openapi.ErasureStep {
+			return openapi.ErasureStep{
+				Name: openapi.ErasureStepName(step.Name), Rows: step.Rows, FinishedAt: orNull(step.FinishedAt),
+			}
+		}),
+		Rules: itemsOf(e.Rules, func(id *rules.RuleID) int64 { return int64(*id) }),
 	}
-	return filled, nil
 }

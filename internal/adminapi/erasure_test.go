@@ -1,14 +1,17 @@
 package adminapi_test
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/jobs"
+	"github.com/sluicegate/sluice/internal/rules"
 )
 
 func TestAUserIsExportedAndErased(t *testing.T) {
@@ -39,14 +42,31 @@ func TestAUserIsExportedAndErased(t *testing.T) {
 	if !strings.Contains(refused.body, "/confirm") {
 		t.Errorf("another id is answered with %s", refused.body)
 	}
-	receipt := read[struct {
-		ID        string `json:"receipt_id"`
-		Overrides int    `json:"overrides"`
-		Buckets   int    `json:"buckets"`
-	}](t, w.want(w.send(by, "POST", its+"/erase", map[string]string{"confirm": "mallory"}), http.StatusOK))
-	if receipt.Overrides != 1 || receipt.Buckets == 0 {
+	type erasure struct {
+		ID         string     `json:"receipt_id"`
+		FinishedAt *time.Time `json:"finished_at"`
+		Steps      []struct {
+			Name string `json:"name"`
+			Rows int    `json:"rows"`
+		} `json:"steps"`
+	}
+	accepted := w.want(w.send(by, "POST", its+"/erase", map[string]string{"confirm": "mallory"}), http.StatusAccepted)
+	address := accepted.header.Get("Location")
+	begun := read[erasure](t, w.want(w.send(by, "GET", address, nil), http.StatusOK))
+	if receipt := read[erasure](t, accepted); begun.FinishedAt != nil || receipt.ID != begun.ID {
+		t.Errorf("the answer is %+v, and at %s is %+v", receipt, address, begun)
+	}
+	fill := func(context.Context, rules.TenantID, string) (int64, error) { return 3, nil }
+	runner := jobs.New(w.store, []jobs.Kind{w.store.ErasureWork(fill)}, slog.New(slog.DiscardHandler))
+	if err := runner.Round(w.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	runner.Wait()
+	receipt := read[erasure](t, w.want(w.send(by, "GET", address, nil), http.StatusOK))
+	if receipt.FinishedAt == nil || receipt.Steps[1].Name != "overrides" || receipt.Steps[1].Rows != 1 {
 		t.Errorf("the receipt is %+v", receipt)
 	}
+	w.want(w.send(by, "GET", strings.Replace(address, "erased", "raised", 1), nil), http.StatusNotFound)
 	after := read[data](t, w.want(w.send(by, "GET", its+"/data", nil), http.StatusOK))
 	if len(after.Overrides) != 0 || len(after.Audit) != 0 {
 		t.Errorf("after: %+v", after)
@@ -55,19 +75,4 @@ func TestAUserIsExportedAndErased(t *testing.T) {
 	if strings.Contains(log, "mallory") || !strings.Contains(log, receipt.ID) {
 		t.Errorf("the log is %s", log)
 	}
-}
-
-// TestAnErasureMayOutliveTheDeadlineOfRequests erases while another request, which began later, is ended by it.
-func TestAnErasureMayOutliveTheDeadlineOfRequests(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, func(c *adminapi.Config) { c.Requests.Deadline = 2 * time.Second })
-	by := w.person(w.acme, auth.Owner)
-	g := newGreedy(w, "violation_minute")
-	const its = "/api/v1/tenants/acme/users/mallory"
-	erased := make(chan answer, 1)
-	go func() { erased <- w.send(by, "POST", its+"/erase", map[string]string{"confirm": "mallory"}) }()
-	g.await(1)
-	w.want(w.send(by, "GET", its+"/data", nil), http.StatusServiceUnavailable)
-	g.end()
-	w.want(<-erased, http.StatusOK)
 }

@@ -66,7 +66,7 @@ var (
 		getAuthorizeMapping putAuthorizeMapping deleteAuthorizeMapping tryAuthorizeMapping
 		getDescriptorMapping putDescriptorMapping deleteDescriptorMapping tryDescriptorMapping
 		listOverrides getOverride putOverride deleteOverride listTenantOverrides
-		listUsers findUsers importUsers exportUsers getUser exportUserData eraseUser assignPlan
+		listUsers findUsers importUsers exportUsers getUser exportUserData eraseUser getErasure assignPlan
 		getUserStory getUserUsage
 		listBuckets resetBucket creditBucket
 		listKeys getKey listMembers getMember removeMember listInvitations revokeInvitation

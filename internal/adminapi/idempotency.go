@@ -29,11 +29,10 @@ const (
 	// maxKeptAnswer is far above the answers that hold secrets. Large ones, such as that of an import, are not kept.
 	maxKeptAnswer = 64 << 10
 
-	// requestLease is longer than a request can run, fileLease than an import can, bulkLease than an erasure can. After
-	// a process has ended midway, a repetition waits so long.
+	// requestLease is longer than a request can run, fileLease than an import can. After a process has ended midway, a
+	// repetition waits so long.
 	requestLease = time.Minute
 	fileLease    = 4 * time.Minute
-	bulkLease    = erasePatience + time.Minute
 )
 
 // idempotencyKeyOf returns the Idempotency-Key of a request that may be repeated, or "". Other methods may be repeated
@@ -97,11 +96,8 @@ func (q *apiRequest) creditID() string {
 // store does once.
 func (s *surface) handleIdempotent(w http.ResponseWriter, q *apiRequest) error {
 	lease := requestLease
-	switch {
-	case q.operation.isUpload():
+	if q.operation.isUpload() {
 		lease = fileLease
-	case q.class == bulk:
-		lease = bulkLease
 	}
 	ctx := q.r.Context()
 	begun, answer, err := s.Idempotency.BeginIdempotent(ctx, q.idempotent, lease)

@@ -268,6 +268,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/users/{user_id}", aViewer, x.GetUser},
 		{get, tenant + "/users/{user_id}/data", anOwner, x.ExportUserData},
 		{post, tenant + "/users/{user_id}/erase", anOwner, x.EraseUser},
+		{get, tenant + "/erasures/{receipt_id}", anOwner, x.GetErasure},
 		{put, tenant + "/users/{user_id}/plan", anEditor, x.AssignPlan},
 		{get, tenant + "/users/{user_id}/story", aViewer, x.GetUserStory},
 		{get, tenant + "/users/{user_id}/usage", aViewer, x.GetUserUsage},

@@ -25,7 +25,7 @@ const (
 func classOf(rt route, o *operation) class {
 	ends := func(with string) bool { return strings.HasSuffix(rt.path, with) }
 	switch {
-	case o.isUpload(), o.isFile, ends("/erase"):
+	case o.isUpload(), o.isFile:
 		return bulk
 	case strings.Contains(rt.path, "/stats/"), ends("/violations"), ends("/simulate"), ends("/effect"),
 		rt.method == http.MethodPost && ends("/replays"):

@@ -4,115 +4,410 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
 var _ rules.UserRecords = (*Store)(nil)
 
-// EraseUser erases a user from what is stored of a tenant: it removes the plan, overrides and crossings, and makes
-// violations, counts, deliveries and the audit log anonymous. It is not one transaction: repeat it after an error.
-// Checks in flight may still record the user, and other processes keep the user's plan and overrides for up to a
-// minute.
-//
-// The first transaction locks the tenant. The second one reads all of the tenant's counts, because a user may be part
-// of a subject; it takes at most five minutes and locks nobody. The audit entry that is the receipt comes last.
-func (s Writer) EraseUser(ctx context.Context, tenant rules.TenantID, userID string) (erased rules.Erasure, err error) {
+const (
+	erasureKind = "erase user"
+	// erasureTurn is how long an erasure works before others have their turn.
+	erasureTurn = 2 * time.Second
+	// longestErasure is above the longest piece.
+	longestErasure = 6 * time.Minute
+	// erasuresAtOnce bounds the erasures that one process works on.
+	erasuresAtOnce = 4
+
+	// erasedPerPiece is how many rows a piece looks at or changes, which takes less than a second.
+	erasedPerPiece = 5_000
+	// blocksPerPiece is how many blocks of recorded checks a piece rewrites.
+	blocksPerPiece = 50
+)
+
+// EraseUser requests the erasure of a user, or returns the one that goes on. Checks in flight may still record the user
+// after it has finished, and other processes keep the user's plan and overrides for up to a minute.
+func (s Writer) EraseUser(ctx context.Context, tenant rules.TenantID, userID string) (rules.Erasure, error) {
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // never fails
-	erased = rules.Erasure{ID: "erased-" + hex.EncodeToString(random), At: time.Now().UTC()}
 	writer := s.acting("erase user")
-	// Only the receipt marks the request as carried out, so a request that ended midway can be repeated.
-	err = writer.inBulk(auth.WithoutIdempotency(ctx), tenant, func(ctx context.Context, w write) error {
-		return w.erase(ctx, userID, &erased)
+	var row dbsqlc.UserErasure
+	err := s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+		row, err = q.ErasureOfUser(ctx, tenant, userID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			row, err = q.RequestErasure(ctx, dbsqlc.RequestErasureParams{
+				TenantID: tenant, ReceiptID: "erased-" + hex.EncodeToString(random), UserID: userID,
+				Actor: actorSetting(writer.by),
+			})
+		}
+		if err != nil {
+			return err
+		}
+		return enqueue(ctx, q, tenant, erasureKind, row.ErasureID, time.Time{})
 	})
-	if err == nil {
-		err = s.eraseSubjects(ctx, tenant, userID, &erased)
-	}
-	if err == nil {
-		erased.Blocks, err = s.eraseTraffic(ctx, tenant, userID)
-	}
-	if err == nil {
-		err = writer.writeReceipt(ctx, tenant, &erased)
-	}
 	if err != nil {
 		return rules.Erasure{}, fmt.Errorf("erase a user of tenant %d: %w", tenant, err)
 	}
-	return erased, nil
+	return erasureFromRow(row)
 }
 
-func (w write) erase(ctx context.Context, userID string, erased *rules.Erasure) (err error) {
-	if erased.Assignments, err = w.EraseAssignment(ctx, w.tenant, userID); err != nil {
-		return err
+// Erasure returns an erasure by the id of its receipt.
+func (s *Store) Erasure(ctx context.Context, tenant rules.TenantID, id string) (rules.Erasure, error) {
+	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.UserErasure, error) {
+		return q.Erasure(ctx, tenant, id)
+	})
+	if err != nil {
+		return rules.Erasure{}, fmt.Errorf("read the erasure %q: %w", id, err)
 	}
-	if erased.Overrides, err = w.EraseOverrides(ctx, w.tenant, userID); err != nil {
-		return err
+	return erasureFromRow(row)
+}
+
+// FillBuckets fills the buckets of a user, and returns how many.
+type FillBuckets func(ctx context.Context, tenant rules.TenantID, userID string) (int64, error)
+
+// ErasureWork returns the kind of job that erases users: it removes plan, overrides and crossings, makes violations,
+// counts, deliveries and the audit log anonymous, and fills buckets. It is never parked, because a user who is half
+// erased must not be forgotten.
+func (s *Store) ErasureWork(fill FillBuckets) jobs.Kind {
+	return jobs.Kind{
+		Name: erasureKind, AtOnce: erasuresAtOnce, PerTenant: 1, Longest: longestErasure, Attempts: jobs.Endless,
+		Do: func(ctx context.Context, job *jobs.Job) (time.Time, error) {
+			id, err := strconv.ParseInt(job.About, 10, 64)
+			if err != nil {
+				return time.Time{}, fmt.Errorf("read the id of an erasure: %w", err)
+			}
+			for end := time.Now().Add(erasureTurn); ; {
+				goesOn, err := s.erasePiece(ctx, rules.TenantID(job.Tenant), id, fill)
+				switch {
+				case err != nil:
+					return time.Time{}, err
+				case !goesOn:
+					return time.Time{}, nil
+				case time.Now().After(end):
+					return jobs.DueNow, nil
+				}
+			}
+		},
 	}
-	if erased.Violations, err = w.EraseViolations(ctx, w.tenant, userID); err != nil {
-		return err
-	}
-	if erased.Crossings, err = w.EraseCrossings(ctx, w.tenant, userID); err != nil {
-		return err
-	}
+}
+
+// erasing is the transaction of one piece of an erasure.
+type erasing struct {
+	*dbsqlc.Queries
+	tenant rules.TenantID
+	user   string
+	alias  string // the receipt's id
+	atMost int32  // rows of a piece
+	fill   FillBuckets
+}
+
+// erasureStep takes a user out of one kind of records.
+type erasureStep struct {
+	name string
+	// writes is for what checks depend on; then the piece is a write of the tenant.
+	writes bool
+	// piece goes on at a place, "" at first, and returns the next one, or "" at the end.
+	piece func(e *erasing, ctx context.Context, at string) (rows int64, next string, err error)
+}
+
+// erasureSteps are all steps, in their order. Their names are part of the API.
+//
+//nolint:gochecknoglobals // a constant
+var erasureSteps = []erasureStep{
+	{"assignments", true, inOnePiece((*dbsqlc.Queries).EraseAssignment)},
+	{"overrides", true, inOnePiece((*dbsqlc.Queries).EraseOverrides)},
+	{"violations", false, inPieces((*dbsqlc.Queries).EraseViolations)},
+	{"crossings", false, inPieces((*dbsqlc.Queries).EraseCrossings)},
+	{"months", false, inOnePiece((*dbsqlc.Queries).EraseUserMonths)},
+	{"counts", false, (*erasing).counts},
+	{"deliveries", false, (*erasing).deliveries},
+	{"traffic_blocks", false, (*erasing).traffic},
+	{"replays", false, (*erasing).replays},
 	// After the others, whose triggers log what they did.
-	if erased.AuditEntries, err = w.EraseFromAudit(ctx, int64(w.tenant), userID, erased.ID); err != nil {
+	{"audit_entries", false, (*erasing).audit},
+	{"buckets", false, (*erasing).buckets},
+}
+
+// begunStep is how the table has a step.
+type begunStep struct {
+	Name string     `json:"name"`
+	Rows int64      `json:"rows"`
+	At   string     `json:"at,omitempty"` // where it goes on
+	End  *time.Time `json:"end"`
+}
+
+// erasePiece does the next piece of an erasure, and returns whether more is left. A piece and its row in the table are
+// one transaction, so whatever ends it, the next attempt goes on there and counts nothing twice.
+func (s *Store) erasePiece(ctx context.Context, tenant rules.TenantID, id int64, fill FillBuckets) (bool, error) {
+	open, err := s.queriesFor(classBackground, only(tenant)).OpenErasure(ctx, tenant, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read erasure %d: %w", id, err)
+	}
+	begun, step, err := nextStep(open.Steps)
+	if err != nil {
+		return false, fmt.Errorf("read the steps of erasure %d: %w", id, err)
+	}
+	err = s.transaction(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
+		// The tenant comes first, as in other writes; else two transactions could wait for each other.
+		var err error
+		switch {
+		case step == nil:
+			_, err = q.LockTenant(ctx, tenant, open.Actor)
+		case step.writes:
+			_, err = q.RaiseRevision(ctx, tenant, open.Actor)
+		}
+		if err != nil {
+			return err
+		}
+		row, err := q.LockErasure(ctx, tenant, id)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows), err == nil && string(row.Steps) != string(open.Steps):
+			return errUnchanged // another process did this piece
+		case err != nil:
+			return err
+		}
+		e := &erasing{
+			Queries: q, tenant: tenant, user: *row.UserID, alias: row.ReceiptID, atMost: s.erasedPerPiece, fill: fill,
+		}
+		if step == nil {
+			return e.finish(ctx, id, begun)
+		}
+		now := &begun[len(begun)-1]
+		rows, next, err := step.piece(e, ctx, now.At)
+		if err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+		now.Rows, now.At = now.Rows+rows, next
+		if next == "" {
+			end := time.Now().UTC()
+			now.End = &end
+		}
+		steps, err := json.Marshal(begun)
+		if err != nil {
+			return err
+		}
+		return q.NoteErasure(ctx, steps, tenant, id)
+	})
+	if err != nil && !errors.Is(err, errUnchanged) {
+		return false, fmt.Errorf("erasure %d: %w", id, writeError(err))
+	}
+	return step != nil, nil
+}
+
+// nextStep returns the steps that have begun, with the one to do next as the last of them. That is nil at the end.
+func nextStep(stored []byte) (begun []begunStep, next *erasureStep, err error) {
+	if err := json.Unmarshal(stored, &begun); err != nil {
+		return nil, nil, err
+	}
+	for i := range erasureSteps {
+		step := &erasureSteps[i]
+		at := slices.IndexFunc(begun, func(b begunStep) bool { return b.Name == step.name })
+		switch {
+		case at < 0:
+			return append(begun, begunStep{Name: step.name}), step, nil
+		case begun[at].End == nil:
+			return begun, step, nil
+		}
+	}
+	return begun, nil, nil
+}
+
+// finish writes the receipt to the audit log, and forgets the user.
+func (e *erasing) finish(ctx context.Context, id int64, begun []begunStep) error {
+	named, err := e.PatternsWith(ctx, e.tenant, e.user)
+	if err != nil {
 		return err
 	}
-	// Late, because recorders wait for these rows.
-	if erased.Counts, err = w.EraseUserMonths(ctx, w.tenant, userID); err != nil {
-		return err
-	}
-	named, err := w.PatternsWith(ctx, w.tenant, userID)
+	left := []int64{}
 	for _, row := range named {
 		pattern, err := rules.ParsePattern(row.KeyPattern)
-		if match := (rules.Match{Rule: &rules.Rule{Pattern: pattern}}); err == nil && match.Owner() == userID {
-			erased.Rules = append(erased.Rules, row.RuleID)
+		if match := (rules.Match{Rule: &rules.Rule{Pattern: pattern}}); err == nil && match.Owner() == e.user {
+			left = append(left, int64(row.RuleID))
 		}
 	}
-	return err
+	receipt := map[string]any{"rules": left}
+	for _, step := range begun {
+		receipt[step.Name] = step.Rows
+	}
+	after, err := auditImage(receipt)
+	if err != nil {
+		return err
+	}
+	_, err = e.WriteAudit(ctx, dbsqlc.WriteAuditParams{
+		TenantID: int64(e.tenant), Action: "remove", ObjectKind: "user", ObjectID: e.alias, After: after,
+	})
+	if err != nil {
+		return err
+	}
+	return e.FinishErasure(ctx, left, e.tenant, id)
 }
 
-// eraseSubjects moves the counts of a user's subjects to those of all other subjects, and takes the subjects from
-// deliveries.
-func (s *Store) eraseSubjects(ctx context.Context, tenant rules.TenantID, userID string, erased *rules.Erasure) error {
-	return writeError(s.transaction(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
-		counted, err := q.CountedSubjectsWith(ctx, tenant, userID)
-		if err != nil {
-			return err
+func inOnePiece(do func(*dbsqlc.Queries, context.Context, rules.TenantID, string) (int64, error)) func(
+	*erasing, context.Context, string,
+) (int64, string, error) {
+	return func(e *erasing, ctx context.Context, _ string) (rows int64, next string, err error) {
+		rows, err = do(e.Queries, ctx, e.tenant, e.user)
+		return rows, "", err
+	}
+}
+
+// inPieces is for statements that no longer find the rows that they have changed.
+func inPieces(do func(*dbsqlc.Queries, context.Context, rules.TenantID, string, int32) (int64, error)) func(
+	*erasing, context.Context, string,
+) (int64, string, error) {
+	return func(e *erasing, ctx context.Context, _ string) (rows int64, next string, err error) {
+		if rows, err = do(e.Queries, ctx, e.tenant, e.user, e.atMost); rows == int64(e.atMost) {
+			next = "rest"
 		}
-		for _, row := range counted {
-			if !isSubjectOf(row.KeyPattern, row.Subject, userID) {
-				continue
-			}
-			if err := q.CountSubjectAsOther(ctx, tenant, row.RuleID, row.Subject); err != nil {
-				return err
-			}
-			rows, err := q.EraseSubject(ctx, tenant, row.RuleID, row.Subject)
-			if err != nil {
-				return err
-			}
-			erased.Counts += rows
+		return rows, next, err
+	}
+}
+
+// counts moves the counts of the user's subjects to those of all other subjects. It walks through the tenant's counts
+// by time, because the user can stand anywhere in a subject.
+func (e *erasing) counts(ctx context.Context, at string) (rows int64, next string, err error) {
+	since := time.Unix(0, 0)
+	if at != "" {
+		if since, err = time.Parse(time.RFC3339, at); err != nil {
+			return 0, "", err
 		}
-		deliveries, err := q.DeliveriesWith(ctx, tenant, userID)
-		if err != nil {
-			return err
+	}
+	last, err := e.CountsPiece(ctx, e.tenant, since, e.atMost)
+	if err != nil || last.Unix() == 0 {
+		return 0, "", err
+	}
+	until := last.Add(time.Minute)
+	found, err := e.CountedSubjectsWith(ctx,
+		dbsqlc.CountedSubjectsWithParams{TenantID: e.tenant, Since: since, Until: until, Part: e.user})
+	if err != nil {
+		return 0, "", err
+	}
+	theirs := dbsqlc.EraseSubjectsParams{TenantID: e.tenant, Since: since, Until: until}
+	for _, row := range found {
+		if isSubjectOf(row.KeyPattern, row.Subject, e.user) {
+			theirs.RuleIds = append(theirs.RuleIds, int64(row.RuleID))
+			theirs.Subjects = append(theirs.Subjects, row.Subject)
 		}
-		for _, row := range deliveries {
-			if !isSubjectOf(row.KeyPattern, row.Subject, userID) {
-				continue
-			}
-			rows, err := q.EraseDelivery(ctx, tenant, row.DeliveryID)
-			if err != nil {
-				return err
-			}
-			erased.Deliveries += rows
+	}
+	if len(theirs.RuleIds) > 0 {
+		rows, err = e.EraseSubjects(ctx, theirs)
+	}
+	return rows, until.UTC().Format(time.RFC3339), err
+}
+
+// deliveries takes the user's subjects from deliveries of alerts.
+func (e *erasing) deliveries(ctx context.Context, at string) (rows int64, next string, err error) {
+	after, upTo, err := e.after(ctx, at, e.DeliveriesPiece)
+	if err != nil || upTo == 0 {
+		return 0, "", err
+	}
+	found, err := e.DeliveriesWith(ctx,
+		dbsqlc.DeliveriesWithParams{TenantID: e.tenant, After: after, UpTo: upTo, Part: e.user})
+	if err != nil {
+		return 0, "", err
+	}
+	var theirs []int64
+	for _, row := range found {
+		if isSubjectOf(row.KeyPattern, row.Subject, e.user) {
+			theirs = append(theirs, row.DeliveryID)
 		}
-		return nil
-	}))
+	}
+	rows, err = e.EraseDeliveries(ctx, e.tenant, theirs)
+	return rows, strconv.FormatInt(upTo, 10), err
+}
+
+// traffic takes the user's checks out of recorded blocks. PostgreSQL reads the users of all blocks.
+func (e *erasing) traffic(ctx context.Context, _ string) (rows int64, next string, err error) {
+	places, err := e.TrafficBlocksOfUser(ctx, dbsqlc.TrafficBlocksOfUserParams{
+		TenantID: e.tenant, UserID: e.user, AfterDay: pgtype.Date{Time: time.Unix(0, 0), Valid: true},
+		PageSize: blocksPerPiece,
+	})
+	if err != nil {
+		return 0, "", err
+	}
+	for _, place := range places {
+		if err := e.eraseFromBlock(ctx, place); err != nil {
+			return 0, "", err
+		}
+	}
+	if len(places) == blocksPerPiece {
+		next = "rest"
+	}
+	return int64(len(places)), next, nil
+}
+
+// replays deletes those that name the user. Those that run begin again, because they may have read the user's checks.
+func (e *erasing) replays(ctx context.Context, _ string) (rows int64, next string, err error) {
+	if err := e.RestartReplays(ctx, e.tenant); err != nil {
+		return 0, "", err
+	}
+	rows, err = e.EraseFromReplays(ctx, e.tenant, e.user)
+	return rows, "", err
+}
+
+// audit walks through the audit log, because entries about overrides and buckets name users inside.
+func (e *erasing) audit(ctx context.Context, at string) (rows int64, next string, err error) {
+	after, upTo, err := e.after(ctx, at, e.AuditPiece)
+	if err != nil || upTo == 0 {
+		return 0, "", err
+	}
+	rows, err = e.EraseFromAudit(ctx, dbsqlc.EraseFromAuditParams{
+		TenantID: int64(e.tenant), UserID: e.user, Alias: e.alias, After: after, UpTo: upTo,
+	})
+	return rows, strconv.FormatInt(upTo, 10), err
+}
+
+func (e *erasing) buckets(ctx context.Context, _ string) (rows int64, next string, err error) {
+	rows, err = e.fill(ctx, e.tenant, e.user)
+	return rows, "", err
+}
+
+// after returns the id after which a walk goes on, and the last one of the piece; 0 at the end.
+func (e *erasing) after(ctx context.Context, at string,
+	piece func(context.Context, rules.TenantID, int64, int32) (int64, error),
+) (after, upTo int64, err error) {
+	if at != "" {
+		if after, err = strconv.ParseInt(at, 10, 64); err != nil {
+			return 0, 0, err
+		}
+	}
+	upTo, err = piece(ctx, e.tenant, after, e.atMost)
+	return after, upTo, err
+}
+
+// erasureFromRow lists all steps, also those that have not begun.
+func erasureFromRow(row dbsqlc.UserErasure) (rules.Erasure, error) {
+	var begun []begunStep
+	if err := json.Unmarshal(row.Steps, &begun); err != nil {
+		return rules.Erasure{}, fmt.Errorf("read the steps of erasure %d: %w", row.ErasureID, err)
+	}
+	for i := range erasureSteps {
+		if !slices.ContainsFunc(begun, func(b begunStep) bool { return b.Name == erasureSteps[i].name }) {
+			begun = append(begun, begunStep{Name: erasureSteps[i].name})
+		}
+	}
+	return rules.Erasure{
+		ID: row.ReceiptID, RequestedAt: row.RequestedAt.UTC(), FinishedAt: orZero(row.FinishedAt),
+		Steps: each(begun, func(b begunStep) rules.ErasureStep {
+			return rules.ErasureStep{Name: b.Name, Rows: b.Rows, FinishedAt: orZero(b.End)}
+		}),
+		Rules: each(row.Rules, func(id int64) rules.RuleID { return rules.RuleID(id) }),
+	}, nil
 }
 
 // CountsOfUser returns how often the user's buckets were denied. It reads all of the tenant's counts.
@@ -121,7 +416,9 @@ func (s *Store) CountsOfUser(ctx context.Context, tenant rules.TenantID, userID 
 ) {
 	rows, err := askMuch(ctx, s, only(tenant),
 		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.CountedSubjectsWithRow, error) {
-			return q.CountedSubjectsWith(ctx, tenant, userID)
+			return q.CountedSubjectsWith(ctx, dbsqlc.CountedSubjectsWithParams{
+				TenantID: tenant, Since: time.Unix(0, 0), Until: time.Now().AddDate(1, 0, 0), Part: userID,
+			})
 		})
 	if err != nil {
 		return nil, fmt.Errorf("read the counts of a user: %w", err)
@@ -160,21 +457,4 @@ func isSubjectOf(pattern, subject, userID string) bool {
 	}
 	user, ok := parsed.UserOfSubject(subject)
 	return ok && user == userID
-}
-
-// writeReceipt logs an erasure under its id.
-func (s Writer) writeReceipt(ctx context.Context, tenant rules.TenantID, erased *rules.Erasure) error {
-	after, err := auditImage(map[string]any{
-		"assignments": erased.Assignments, "overrides": erased.Overrides, "violations": erased.Violations,
-		"crossings":  erased.Crossings,
-		"counts":     erased.Counts,
-		"deliveries": erased.Deliveries, "traffic_blocks": erased.Blocks, "audit_entries": erased.AuditEntries,
-		"rules": erased.Rules,
-	})
-	if err != nil {
-		return err
-	}
-	return s.writeEntry(ctx, tenant, dbsqlc.WriteAuditParams{
-		TenantID: int64(tenant), Action: "remove", ObjectKind: "user", ObjectID: erased.ID, After: after,
-	}, nil)
 }

@@ -2,13 +2,17 @@ package pgstore_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
@@ -47,17 +51,17 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 	} {
 		exec(t, w.url, sql, ours, both.ID, subject)
 	}
-	erased := must(w.EraseUser(ctx, ours, mallory))(t)
-	want := rules.Erasure{
-		ID: erased.ID, At: erased.At, Assignments: 1, Overrides: 1, Violations: 1, Counts: 1, Deliveries: 1,
-		AuditEntries: erased.AuditEntries,
-		Rules:        []rules.RuleID{named.ID},
+	erased := w.erase(t, ours, mallory)
+	want := map[string]int64{
+		"assignments": 1, "overrides": 1, "violations": 1, "crossings": 1, "months": 0, "counts": 1, "deliveries": 1,
+		"traffic_blocks": 0, "replays": 0, "audit_entries": 4, "buckets": 3,
 	}
-	if len(erased.Rules) != 1 || erased.Rules[0] != named.ID || erased.Violations != want.Violations ||
-		erased.Counts != want.Counts ||
-		erased.Deliveries != want.Deliveries || erased.Crossings != 1 || erased.Overrides != 1 ||
-		erased.Assignments != 1 || erased.AuditEntries != 4 {
-		t.Errorf("the receipt is %+v, want %+v", erased, want)
+	if !maps.Equal(erased, want) {
+		t.Errorf("the receipt counts %v, want %v", erased, want)
+	}
+	receipt := lines(t, connect(t, w.url), "SELECT concat_ws(' ', rules, user_id IS NULL) FROM user_erasure")
+	if len(receipt) != 1 || receipt[0] != fmt.Sprintf("{%d} t", named.ID) {
+		t.Errorf("the receipts say %q, want the rule %d alone", receipt, named.ID)
 	}
 	owner := connect(t, w.url)
 	for _, table := range tablesOfTenants(t, owner) {
@@ -78,64 +82,125 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 		t.Errorf("afterwards the log may be changed: %v", err)
 	}
 	// Nobody is left to erase, and other tenants cannot be reached.
-	again := must(w.EraseUser(ctx, ours, mallory))(t)
-	if again.Assignments+again.Overrides+again.Violations+again.Counts+again.Deliveries+again.AuditEntries != 0 {
-		t.Errorf("again: %+v", again)
+	again := w.erase(t, ours, mallory)
+	delete(again, "buckets")
+	for step, rows := range again {
+		if rows != 0 {
+			t.Errorf("again %d of %s are erased", rows, step)
+		}
 	}
 	_, err := asTenant(t, connect(t, runtimeOf(t, w.url)), tenantRoleOf(t, owner), "1",
-		"SELECT erase_user_from_audit(2, '42', 'x')")
+		"SELECT erase_user_from_audit(2, '42', 'x', 0, 100)")
 	if !isRefusal(err) {
 		t.Errorf("another tenant's log: %v", err)
 	}
 }
 
-// TestAnErasureThatEndsMidwayCanBeRepeated cancels an erasure after its first transaction. Only the receipt, which is
-// written last, marks the request as carried out.
-func TestAnErasureThatEndsMidwayCanBeRepeated(t *testing.T) {
+func threeBuckets(context.Context, rules.TenantID, string) (int64, error) { return 3, nil }
+
+// erase erases a user, and returns the rows of each step.
+func (w *world) erase(t *testing.T, tenant rules.TenantID, user string) map[string]int64 {
+	t.Helper()
+	erasure := must(w.EraseUser(t.Context(), tenant, user))(t)
+	if erasure.FinishedAt.IsZero() {
+		w.work(t, w.ErasureWork(threeBuckets))
+	}
+	erasure = must(w.Erasure(t.Context(), tenant, erasure.ID))(t)
+	if erasure.FinishedAt.IsZero() {
+		t.Fatalf("it is not finished: %+v", erasure)
+	}
+	rows := map[string]int64{}
+	for _, step := range erasure.Steps {
+		rows[step.Name] = step.Rows
+	}
+	return rows
+}
+
+// TestAnErasureSurvivesProcessesThatAreKilled ends the connection or the process 50 times at random, and lets two
+// processes work at once in the end.
+func TestAnErasureSurvivesProcessesThatAreKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, ours := t.Context(), w.ours.ID
+	const users, counts, violated = 3, 1500, 400
+	w.EraseInPiecesOf(10)
 	w.assign(t, ours, "pro", "mallory")
-	once := auth.IdempotentRequest{Tenant: ours, Key: auth.Digest{1}, Caller: "account:1", Fingerprint: auth.Digest{2}}
-	begin := func() (auth.IdempotentRequest, error) {
-		begun, _, err := w.BeginIdempotent(ctx, once, time.Minute)
-		return begun, err
+	must(w.PutOverride(ctx, overrideOf(w.ours.user, "mallory"), rules.AnyVersion))(t)
+	exec(t, w.url, `INSERT INTO violation_minute (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
+		SELECT $1, timestamptz '2026-11-01Z' + make_interval(mins => i), $2,
+			CASE u WHEN 1 THEN 'mallory' ELSE 'user' || u END, false, 2, 1
+		FROM generate_series(1, $3) AS i, generate_series(1, $4) AS u`, ours, w.ours.user.ID, counts, users)
+	exec(t, w.url, `INSERT INTO rate_limit_violation (tenant_id, requested_at, last_at, count, rule_id, bucket_key, scope,
+			mode, reason, key_pattern, rule_version, rate_per_second, burst_capacity, cost, algorithm, limit_text,
+			user_id)
+		SELECT $1, now(), now(), 1, $2, 'mallory', 'user', 'enforce', 'limit_exceeded', 'user:{user_id}', 1, 1, 1, 1,
+			'', '', 'mallory' FROM generate_series(1, $3)`, ours, w.ours.user.ID, violated)
+	first := must(w.EraseUser(ctx, ours, "mallory"))(t)
+	doomed := must(url.Parse(runtimeOf(t, w.url)))(t)
+	doomed.RawQuery += "&application_name=doomed"
+	process := must(pgstore.Open(ctx, doomed.String(), slog.New(slog.DiscardHandler)))(t)
+	t.Cleanup(process.Close)
+	process.EraseInPiecesOf(10)
+	kind, killer := process.ErasureWork(threeBuckets), connect(t, w.url)
+	for kill := range 50 {
+		if again := must(w.EraseUser(ctx, ours, "mallory"))(t); again.ID != first.ID {
+			t.Fatalf("while %s goes on, another erasure of the user began: %s", first.ID, again.ID)
+		}
+		job := w.claim(t, kind.Name)
+		working, end := context.WithCancel(ctx)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := kind.Do(working, &job)
+			failed <- err
+		}()
+		<-time.After(rand.N(8 * time.Millisecond))
+		if kill%2 == 0 {
+			must(killer.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name = 'doomed'`))(t)
+		}
+		end()
+		if err := <-failed; err == nil {
+			t.Fatalf("it was finished before it was killed %d times", kill)
+		}
+		must(killer.Exec(ctx, "UPDATE job SET next_run_at = now(), lease_ends_at = now()"))(t)
 	}
-	first := must(begin())(t)
-	owner := connect(t, w.url)
-	locked := must(owner.Begin(ctx))(t)
-	must(locked.Exec(ctx, "LOCK TABLE delivery IN ACCESS EXCLUSIVE MODE"))(t)
-	erasing, cancel := context.WithCancel(auth.WithIdempotency(ctx, first))
-	failed := make(chan error, 1)
-	go func() {
-		_, err := w.EraseUser(erasing, ours, "mallory")
-		failed <- err
-	}()
-	watching := connect(t, w.url)
-	for held := 0; held == 0 && len(failed) == 0; {
-		const query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type " +
-			"= 'Lock'"
-		if err := watching.QueryRow(ctx, query).Scan(&held); err != nil {
-			t.Fatal(err)
+	job := w.claim(t, kind.Name)
+	done := make(chan error, 2)
+	for range 2 {
+		go func() {
+			for {
+				again, err := kind.Do(ctx, &job)
+				if err != nil || again.IsZero() {
+					done <- err
+					return
+				}
+			}
+		}()
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	}
-	cancel()
-	if err := <-failed; !errors.Is(err, context.Canceled) {
-		t.Fatalf("a canceled erasure returns %v", err)
+	receipt := must(w.Erasure(ctx, ours, first.ID))(t)
+	rows := map[string]int64{}
+	for _, step := range receipt.Steps {
+		rows[step.Name] = step.Rows
 	}
-	if err := locked.Rollback(ctx); err != nil {
-		t.Fatal(err)
+	if receipt.FinishedAt.IsZero() || rows["counts"] != counts || rows["violations"] != violated ||
+		rows["assignments"] != 1 || rows["overrides"] != 1 || rows["buckets"] != 3 || rows["audit_entries"] != 4 {
+		t.Errorf("the receipt is %+v", receipt)
 	}
-	if n := lines(t, owner, "SELECT user_id FROM plan_assignment WHERE user_id = 'mallory'"); len(n) != 0 {
-		t.Error("its first transaction is not committed, so nothing is shown")
+	got := lines(t, killer, `SELECT concat_ws(' ', sum(denied), sum(detail_dropped), count(*) FILTER (WHERE other),
+		count(*) FILTER (WHERE subject = 'mallory')) FROM violation_minute`)
+	if want := fmt.Sprint(2*users*counts, " ", users*counts, " ", counts, " 0"); got[0] != want {
+		t.Errorf("the counts are %q, want %q", got[0], want)
 	}
-	if err := w.ForgetIdempotent(ctx, first); err != nil {
-		t.Fatal(err)
+	got = lines(t, killer, `SELECT (SELECT count(*) FROM user_erasure) || ' ' || (SELECT count(*) FROM audit_event
+		WHERE object_kind = 'user' AND object_id = $1 AND after ? 'counts')`, first.ID)
+	if got[0] != "1 1" {
+		t.Errorf("erasures and receipts in the log are %q, want one each", got[0])
 	}
-	second := must(begin())(t)
-	must(w.EraseUser(auth.WithIdempotency(ctx, second), ours, "mallory"))(t)
-	_, err := begin()
-	wantError(t, err, auth.ErrIdempotencyAnswerLost)
 }
 
 func TestUpkeepDropsWhatNobodyNeeds(t *testing.T) {

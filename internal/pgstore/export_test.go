@@ -25,6 +25,9 @@ func (s *Store) CompareHeld(perPage int32) { s.countsPerPage = perPage }
 // CountUsersOfMonths makes months full with fewer users, for the same reason.
 func (s *Store) CountUsersOfMonths(users int32) { s.userMonths = users }
 
+// EraseInPiecesOf makes pieces of erasures small, for the same reason.
+func (s *Store) EraseInPiecesOf(rows int32) { s.erasedPerPiece = rows }
+
 // RemoveExpiredRule is what a round does with a rule that it has found.
 func (s *Store) RemoveExpiredRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID, before time.Time) (bool,
 	error,

@@ -170,7 +170,7 @@ func TestAReplayWaitsRunsAndEnds(t *testing.T) {
 	round(t, runnerOf(w, w)) // the job of the one that was canceled has nothing to do
 	claimed := w.claimReplay(t)
 	running := must(w.BeginReplay(ctx, ours, must(strconv.ParseInt(claimed.About, 10, 64))(t), claimed.Claim))(t)
-	must(w.EraseUser(ctx, ours, "77"))(t)
+	w.erase(t, ours, "77")
 	running.State, running.Result = replay.Done, []byte(`{"users": [{"user_id": "77"}]}`)
 	if stored := must(w.FinishReplay(ctx, &running))(t); stored {
 		t.Error("what one that ran meanwhile found is stored")
@@ -337,7 +337,7 @@ func TestAReplayThatIsRestartedBeginsAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-store.reached
-	must(w.EraseUser(ctx, ours, "78"))(t)
+	w.erase(t, ours, "78")
 	close(store.held)
 	r.Wait()
 	if left := must(w.Replay(ctx, ours, job.ID))(t); left.State != replay.Waiting {
@@ -372,7 +372,7 @@ func TestAReplayWhoseRuleNamesAnErasedUserIsDeleted(t *testing.T) {
 			'{"left_out": [{"rule": "user:mallory [free]", "why": "it reserves"}]}'),
 		($1, '', '', '', '{"file": "rules: [{key_pattern: \"user:mallory\"}]"}', 'waiting', null),
 		($1, '', '', '', '{"file": "rules: []"}', 'done', '{"rules": [{"rule": "user:{user_id}"}], "users": [{"user_id": "mallory@example.com"}]}')`, w.ours.ID)
-	must(w.EraseUser(t.Context(), w.ours.ID, "mallory"))(t)
+	w.erase(t, w.ours.ID, "mallory")
 	left := lines(t, connect(t, w.url), "SELECT result::text FROM replay")
 	if len(left) != 1 || !strings.Contains(left[0], "mallory@example.com") {
 		t.Errorf("left are %q, want the one of another user alone", left)

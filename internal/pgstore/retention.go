@@ -99,6 +99,7 @@ func (s *Store) retentions(keep violations.Retention) []retention {
 		s.drops("removed overrides", tombstoneRetention, (*dbsqlc.Queries).DropOverrideTombstones),
 		s.drops("ended steps", tombstoneRetention, (*dbsqlc.Queries).DropStepTombstones),
 		s.drops("removed assignments", unassignedRetention, (*dbsqlc.Queries).DropAssignmentTombstones),
+		s.drops("receipts of erasures", keep.Counts, (*dbsqlc.Queries).DropErasures),
 		s.drops("sessions", sessionRetention, (*dbsqlc.Queries).DropSessions),
 		s.drops("links in mail", linkRetention, (*dbsqlc.Queries).DropExpiredLinks),
 		s.drops("invitations", invitationRetention, (*dbsqlc.Queries).DropInvitations),

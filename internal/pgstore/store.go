@@ -61,9 +61,11 @@ type Store struct {
 	userMonths int32
 	// countsPerPage is how many numbers of what tenants hold are compared at once.
 	countsPerPage int32
-	turns         *shares.Shares // see turn
-	timeouts      map[class]time.Duration
-	vault         auth.Vault // see SealWith
+	// erasedPerPiece is how many rows a piece of an erasure looks at or changes.
+	erasedPerPiece int32
+	turns          *shares.Shares // see turn
+	timeouts       map[class]time.Duration
+	vault          auth.Vault // see SealWith
 
 	unreadable atomic.Int64
 }
@@ -111,8 +113,8 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 	return &Store{
 		pool: pool, log: log, pageSize: pageSize, lookedAt: lookedAt, topRows: violations.MaxTopRows,
 		userMonths:    traffic.MaxUserMonths,
-		countsPerPage: countsPerPage,
-		turns:         newTurns(), timeouts: maps.Clone(timeouts),
+		countsPerPage: countsPerPage, erasedPerPiece: erasedPerPiece,
+		turns: newTurns(), timeouts: maps.Clone(timeouts),
 	}, nil
 }
 

@@ -32,8 +32,6 @@ const (
 	latestBlocks = 20_000
 	// longestBlock is far more than the time from a block's first to its last check: recorders end it after 5 minutes.
 	longestBlock = time.Hour
-	// rewrittenPerPage is how many blocks of a user are looked up at once.
-	rewrittenPerPage = 200
 )
 
 // WriteTraffic writes blocks of any tenants within 5 s.
@@ -283,66 +281,29 @@ func (s *Store) Summary(ctx context.Context, tenant rules.TenantID, of traffic.R
 	return sum, nil
 }
 
-// eraseTraffic takes a user's checks out of recorded blocks, and deletes the replays that name the user. Replays that
-// run begin again, because they may have read the user's checks. The users of all blocks are read, and blocks with the
-// user are rewritten one by one.
-func (s *Store) eraseTraffic(ctx context.Context, tenant rules.TenantID, userID string) (blocks int64, err error) {
-	ctx, cancel := s.within(ctx, classLoad)
-	defer cancel()
-	q := s.queriesFor(classLoad, only(tenant))
-	p := dbsqlc.TrafficBlocksOfUserParams{
-		TenantID: tenant, UserID: userID, AfterDay: pgtype.Date{Time: time.Unix(0, 0), Valid: true},
-		PageSize: rewrittenPerPage,
+// eraseFromBlock takes a user's checks out of a recorded block.
+func (e *erasing) eraseFromBlock(ctx context.Context, place dbsqlc.TrafficBlocksOfUserRow) error {
+	row, err := e.TrafficBlock(ctx,
+		dbsqlc.TrafficBlockParams{TenantID: e.tenant, Day: place.Day, Writer: place.Writer, Number: place.Number})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil // it was dropped meanwhile
 	}
-	for {
-		places, err := q.TrafficBlocksOfUser(ctx, p)
-		if err != nil {
-			return blocks, err
-		}
-		for _, place := range places {
-			if err := s.eraseFromBlock(ctx, tenant, place, userID); err != nil {
-				return blocks, err
-			}
-			blocks++
-			p.AfterDay, p.AfterWriter, p.AfterNumber = place.Day, place.Writer, place.Number
-		}
-		if len(places) < rewrittenPerPage {
-			break
-		}
+	if err != nil {
+		return err
 	}
-	if err := q.RestartReplays(ctx, tenant); err != nil {
-		return blocks, err
+	block := blockFromRow(&row)
+	rest, _, err := block.WithoutUser(e.user)
+	if err != nil { // nobody can read it
+		rest = block
+		rest.SetRuns(nil)
 	}
-	_, err = q.EraseFromReplays(ctx, tenant, userID)
-	return blocks, err
-}
-
-func (s *Store) eraseFromBlock(ctx context.Context, tenant rules.TenantID, place dbsqlc.TrafficBlocksOfUserRow,
-	userID string,
-) error {
-	return s.transaction(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
-		row, err := q.TrafficBlock(ctx,
-			dbsqlc.TrafficBlockParams{TenantID: tenant, Day: place.Day, Writer: place.Writer, Number: place.Number})
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil // it was dropped meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		block := blockFromRow(&row)
-		rest, _, err := block.WithoutUser(userID)
-		if err != nil { // nobody can read it
-			rest = block
-			rest.SetRuns(nil)
-		}
-		users := rest.Users
-		if users == nil {
-			users = []string{}
-		}
-		return q.RewriteTrafficBlock(ctx, dbsqlc.RewriteTrafficBlockParams{
-			TenantID: tenant, Day: place.Day, Writer: place.Writer, Number: place.Number,
-			Checks: int32(rest.Checks), Users: users, Payload: rest.Payload,
-		})
+	users := rest.Users
+	if users == nil {
+		users = []string{}
+	}
+	return e.RewriteTrafficBlock(ctx, dbsqlc.RewriteTrafficBlockParams{
+		TenantID: e.tenant, Day: place.Day, Writer: place.Writer, Number: place.Number,
+		Checks: int32(rest.Checks), Users: users, Payload: rest.Payload,
 	})
 }
 

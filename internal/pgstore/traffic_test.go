@@ -168,9 +168,9 @@ func TestRecordedBlocksGoWithTheirTimeAndTheirUser(t *testing.T) {
 	if numbers, _ := left(); !slices.Equal(numbers, []int64{1, 3}) {
 		t.Errorf("blocks %v are left of two days, want 1 and 3", numbers)
 	}
-	erased := must(w.EraseUser(ctx, ours, "mallory"))(t)
-	if _, users := left(); !slices.Equal(users, []string{"43"}) || erased.Blocks != 2 {
-		t.Errorf("users %v are left, and the receipt says %d blocks", users, erased.Blocks)
+	erased := w.erase(t, ours, "mallory")
+	if _, users := left(); !slices.Equal(users, []string{"43"}) || erased["traffic_blocks"] != 2 {
+		t.Errorf("users %v are left, and the receipt says %d blocks", users, erased["traffic_blocks"])
 	}
 	w.recordFor(t, 0)
 	must(w.KeepViolations(ctx, now, keep))(t)

@@ -57,8 +57,10 @@ var userData = map[string]string{
 	"scheduled_change": "configuration: title patch failure state\n" +
 		"about people who sign in: requested_by_kind requested_by_id requested_by_name",
 	"scheduled_change_rule": "configuration: patch fields before failure",
-	"user_month":            "handled: user_id",
-	"violation_minute":      "handled: subject",
+	"user_erasure": "handled, removed at the end: user_id\nabout people who sign in: actor\n" +
+		"about the erasure, without its user: receipt_id steps rules",
+	"user_month":       "handled: user_id",
+	"violation_minute": "handled: subject",
 }
 
 func TestEveryColumnThatCanHoldAUserIsAccountedFor(t *testing.T) {

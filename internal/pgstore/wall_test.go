@@ -460,6 +460,7 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO traffic_day VALUES ($1, current_date, 1, 1, 1, 1, 0, 0, 0, now(), now())",
 			"INSERT INTO user_month VALUES ($1, current_date, '', 1, 1, 1)",
 			"INSERT INTO month_users VALUES ($1, current_date, 1)",
+			"INSERT INTO user_erasure (tenant_id, receipt_id, user_id, actor) VALUES ($1, 'erased-1', '42', '')",
 			"INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request) VALUES " +
 				"($1, '', '', '', '{}')",
 			`INSERT INTO scheduled_change (tenant_id, requested_by_kind, requested_by_id, requested_by_name, patch, starts_at, due_at)

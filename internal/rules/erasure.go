@@ -5,18 +5,23 @@ import (
 	"time"
 )
 
-// Erasure is the receipt for the erasure of a user from a tenant. The counts are rows that were deleted or made
-// anonymous.
+// Erasure is the erasure of a user from a tenant, and its receipt once it has finished.
 type Erasure struct {
 	// ID replaces the user's id in the audit log.
-	ID string
-	At time.Time
-	// Assignments is 1 if the user had a plan.
-	Assignments, Overrides, Violations, Crossings, Counts, Deliveries, AuditEntries int64
-	// Blocks counts the blocks of recorded checks that contained the user.
-	Blocks int64
-	// Rules name the user in their pattern. They stay, because they are configuration.
+	ID          string
+	RequestedAt time.Time
+	FinishedAt  time.Time // zero: it goes on
+	Steps       []ErasureStep
+	// Rules name the user in their pattern. They stay, because they are configuration. Known at the end.
 	Rules []RuleID
+}
+
+// ErasureStep takes a user out of one kind of records.
+type ErasureStep struct {
+	Name string
+	// Rows were deleted or made anonymous so far.
+	Rows       int64
+	FinishedAt time.Time // zero: it goes on, or has not begun
 }
 
 // SubjectCount counts the denials of a subject by a rule.
@@ -30,4 +35,6 @@ type SubjectCount struct {
 // UserRecords reads records of a user that no other reader returns.
 type UserRecords interface {
 	CountsOfUser(ctx context.Context, tenant TenantID, userID string) ([]SubjectCount, error)
+	// Erasure returns an erasure by the id of its receipt.
+	Erasure(ctx context.Context, tenant TenantID, id string) (Erasure, error)
 }

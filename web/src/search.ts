@@ -64,6 +64,8 @@ export interface UserSearch extends TimeSearch {
   open?: string;
   /** The rule whose override is edited. */
   override?: number;
+  /** The receipt of an erasure that is shown. */
+  erasure?: string;
 }
 
 export interface UsersSearch {
@@ -196,7 +198,12 @@ export function violationsSearch(raw: Raw): ViolationsSearch {
 }
 
 export function userSearch(raw: Raw): UserSearch {
-  return given({ range: text(raw.range), open: text(raw.open), override: number(raw.override) });
+  return given({
+    range: text(raw.range),
+    open: text(raw.open),
+    override: number(raw.override),
+    erasure: text(raw.erasure),
+  });
 }
 
 export function usersSearch(raw: Raw): UsersSearch {

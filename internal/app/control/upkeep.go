@@ -17,7 +17,8 @@ import (
 )
 
 // kinds are all kinds of jobs.
-func kinds(cfg config.Config, store *pgstore.Store, sender *webhook.Sender, keys *auth.KeyWatch, log *slog.Logger,
+func kinds(cfg config.Config, store *pgstore.Store, sender *webhook.Sender, keys *auth.KeyWatch,
+	fill pgstore.FillBuckets, log *slog.Logger,
 ) []jobs.Kind {
 	keep := violations.Retention{
 		Details: cfg.ViolationRetention, Counts: cfg.CountRetention, Audit: cfg.AuditRetention,
@@ -27,6 +28,7 @@ func kinds(cfg config.Config, store *pgstore.Store, sender *webhook.Sender, keys
 		violations.AlertKinds(store, sender, log))
 	return append(all,
 		store.ScheduledWork(),
+		store.ErasureWork(fill),
 		replay.Jobs(store, planNames(store), log),
 		jobs.Periodic("keep idempotency keys", 5*time.Minute, func(ctx context.Context) error {
 			_, err := store.DropOldIdempotent(ctx)

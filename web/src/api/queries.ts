@@ -13,6 +13,7 @@ export type Resource =
   | 'audit webhook'
   | 'crossings'
   | 'enforcement change'
+  | 'erasures'
   | 'explain'
   | 'gateways'
   | 'invitations'

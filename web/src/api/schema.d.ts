@@ -2249,6 +2249,33 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant}/erasures/{receipt_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                receipt_id: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * The receipt of an erased user
+         * @description It names nobody, and is kept as long as counts are.
+         */
+        get: operations["getErasure"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants/{tenant}/users/{user_id}/erase": {
         parameters: {
             query?: never;
@@ -2271,12 +2298,13 @@ export interface paths {
         put?: never;
         /**
          * Erase a user
-         * @description Deletes the user's plan and overrides, and takes the user's id and addresses out of violations, counts, alerts and the audit
+         * @description A job deletes the user's plan and overrides, and takes the user's id and addresses out of violations, counts, alerts and the audit
          *     log, whose entries name the receipt instead. Counts stay right. It cannot be undone. The user's buckets are filled and go
-         *     back to the rules' limits. Rules whose pattern names the user stay, and are listed.
+         *     back to the rules' limits. Rules whose pattern names the user stay, and are listed. While an erasure of the user goes on, the
+         *     answer is that one.
          *
-         *     It can be repeated, and should be, a minute later: checks in flight may still record the user, and a later check of the same
-         *     id is recorded like any other.
+         *     It can be repeated, and should be, a minute after its end: checks in flight may still record the user, and a later check of the
+         *     same id is recorded like any other.
          */
         post: operations["eraseUser"];
         delete?: never;
@@ -5932,15 +5960,20 @@ export interface components {
         /**
          * @example {
          *       "receipt_id": "erased-4f2a9c01d3b87e65",
-         *       "erased_at": "2026-11-20T12:00:00Z",
-         *       "assignments": 1,
-         *       "overrides": 1,
-         *       "violations": 12,
-         *       "crossings": 1,
-         *       "counts": 9,
-         *       "deliveries": 0,
-         *       "audit_entries": 4,
-         *       "buckets": 3,
+         *       "requested_at": "2026-11-20T12:00:00Z",
+         *       "finished_at": null,
+         *       "steps": [
+         *         {
+         *           "name": "assignments",
+         *           "rows": 1,
+         *           "finished_at": "2026-11-20T12:00:01Z"
+         *         },
+         *         {
+         *           "name": "overrides",
+         *           "rows": 0,
+         *           "finished_at": null
+         *         }
+         *       ],
          *       "rules": []
          *     }
          */
@@ -5948,37 +5981,31 @@ export interface components {
             /** @description Stands in the audit log for the user's id */
             receipt_id: string;
             /** Format: date-time */
-            erased_at: string;
-            /** Format: int64 */
-            assignments: number;
-            /** Format: int64 */
-            overrides: number;
-            /** Format: int64 */
-            violations: number;
+            requested_at: string;
             /**
-             * Format: int64
-             * @description Crossings of shares of the user's quotas
+             * Format: date-time
+             * @description null: it goes on
              */
-            crossings: number;
-            /**
-             * Format: int64
-             * @description Counts per minute and per month
-             */
-            counts: number;
-            /**
-             * Format: int64
-             * @description Webhooks of alerts
-             */
-            deliveries: number;
-            /** Format: int64 */
-            audit_entries: number;
-            /**
-             * Format: int64
-             * @description Buckets that were filled; 0 if buckets are in the memory of other processes
-             */
-            buckets: number;
-            /** @description Rules that still name the user */
+            finished_at: string | null;
+            /** @description All steps, in their order */
+            steps: components["schemas"]["ErasureStep"][];
+            /** @description Rules that still name the user; known at the end */
             rules: number[];
+        };
+        /** @description `crossings` are of shares of the user's quotas, `months` and `counts` are counts per month and per minute, `deliveries` are messages of alerts, and `traffic_blocks` are recorded checks. `buckets` are 0 if they are in the memory of other processes. */
+        ErasureStep: {
+            /** @enum {string} */
+            name: "assignments" | "overrides" | "violations" | "crossings" | "months" | "counts" | "deliveries" | "traffic_blocks" | "replays" | "audit_entries" | "buckets";
+            /**
+             * Format: int64
+             * @description Deleted, made anonymous or filled so far, in all attempts together
+             */
+            rows: number;
+            /**
+             * Format: date-time
+             * @description null: it goes on, or has not begun
+             */
+            finished_at: string | null;
         };
         /**
          * @example {
@@ -12623,6 +12650,40 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    getErasure: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                receipt_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The receipt */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Erasure"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     eraseUser: {
         parameters: {
             query?: never;
@@ -12658,9 +12719,11 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receipt */
-            200: {
+            /** @description The receipt, which is not complete yet */
+            202: {
                 headers: {
+                    /** @description The receipt's address */
+                    Location?: string;
                     [name: string]: unknown;
                 };
                 content: {

@@ -113,22 +113,22 @@ func (e AlertFormat) Valid() bool {
 
 // Defines values for AlertKind.
 const (
-	Crossings AlertKind = "crossings"
-	Degraded  AlertKind = "degraded"
-	Denials   AlertKind = "denials"
-	NearLimit AlertKind = "near_limit"
+	AlertKindCrossings AlertKind = "crossings"
+	AlertKindDegraded  AlertKind = "degraded"
+	AlertKindDenials   AlertKind = "denials"
+	AlertKindNearLimit AlertKind = "near_limit"
 )
 
 // Valid indicates whether the value is a known member of the AlertKind enum.
 func (e AlertKind) Valid() bool {
 	switch e {
-	case Crossings:
+	case AlertKindCrossings:
 		return true
-	case Degraded:
+	case AlertKindDegraded:
 		return true
-	case Denials:
+	case AlertKindDenials:
 		return true
-	case NearLimit:
+	case AlertKindNearLimit:
 		return true
 	default:
 		return false
@@ -405,6 +405,51 @@ func (e Enforcement) Valid() bool {
 	case EnforcementOn:
 		return true
 	case EnforcementShadow:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ErasureStepName.
+const (
+	ErasureStepNameAssignments   ErasureStepName = "assignments"
+	ErasureStepNameAuditEntries  ErasureStepName = "audit_entries"
+	ErasureStepNameBuckets       ErasureStepName = "buckets"
+	ErasureStepNameCounts        ErasureStepName = "counts"
+	ErasureStepNameCrossings     ErasureStepName = "crossings"
+	ErasureStepNameDeliveries    ErasureStepName = "deliveries"
+	ErasureStepNameMonths        ErasureStepName = "months"
+	ErasureStepNameOverrides     ErasureStepName = "overrides"
+	ErasureStepNameReplays       ErasureStepName = "replays"
+	ErasureStepNameTrafficBlocks ErasureStepName = "traffic_blocks"
+	ErasureStepNameViolations    ErasureStepName = "violations"
+)
+
+// Valid indicates whether the value is a known member of the ErasureStepName enum.
+func (e ErasureStepName) Valid() bool {
+	switch e {
+	case ErasureStepNameAssignments:
+		return true
+	case ErasureStepNameAuditEntries:
+		return true
+	case ErasureStepNameBuckets:
+		return true
+	case ErasureStepNameCounts:
+		return true
+	case ErasureStepNameCrossings:
+		return true
+	case ErasureStepNameDeliveries:
+		return true
+	case ErasureStepNameMonths:
+		return true
+	case ErasureStepNameOverrides:
+		return true
+	case ErasureStepNameReplays:
+		return true
+	case ErasureStepNameTrafficBlocks:
+		return true
+	case ErasureStepNameViolations:
 		return true
 	default:
 		return false
@@ -2047,30 +2092,32 @@ type Enrolment struct {
 
 // Erasure defines model for Erasure.
 type Erasure struct {
-	Assignments  int64 `json:"assignments"`
-	AuditEntries int64 `json:"audit_entries"`
-
-	// Buckets Buckets that were filled; 0 if buckets are in the memory of other processes
-	Buckets int64 `json:"buckets"`
-
-	// Counts Counts per minute and per month
-	Counts int64 `json:"counts"`
-
-	// Crossings Crossings of shares of the user's quotas
-	Crossings int64 `json:"crossings"`
-
-	// Deliveries Webhooks of alerts
-	Deliveries int64     `json:"deliveries"`
-	ErasedAt   time.Time `json:"erased_at"`
-	Overrides  int64     `json:"overrides"`
+	// FinishedAt null: it goes on
+	FinishedAt nullable.Nullable[time.Time] `json:"finished_at"`
 
 	// ReceiptId Stands in the audit log for the user's id
-	ReceiptId string `json:"receipt_id"`
+	ReceiptId   string    `json:"receipt_id"`
+	RequestedAt time.Time `json:"requested_at"`
 
-	// Rules Rules that still name the user
-	Rules      []int64 `json:"rules"`
-	Violations int64   `json:"violations"`
+	// Rules Rules that still name the user; known at the end
+	Rules []int64 `json:"rules"`
+
+	// Steps All steps, in their order
+	Steps []ErasureStep `json:"steps"`
 }
+
+// ErasureStep `crossings` are of shares of the user's quotas, `months` and `counts` are counts per month and per minute, `deliveries` are messages of alerts, and `traffic_blocks` are recorded checks. `buckets` are 0 if they are in the memory of other processes.
+type ErasureStep struct {
+	// FinishedAt null: it goes on, or has not begun
+	FinishedAt nullable.Nullable[time.Time] `json:"finished_at"`
+	Name       ErasureStepName              `json:"name"`
+
+	// Rows Deleted, made anonymous or filled so far, in all attempts together
+	Rows int64 `json:"rows"`
+}
+
+// ErasureStepName defines model for ErasureStep.Name.
+type ErasureStepName string
 
 // FactorCode Six digits of the app, or a recovery code; spaces and dashes do not matter
 type FactorCode = string
@@ -5792,6 +5839,9 @@ type ServerInterface interface {
 	// ShowEffect Show what rules would have done in the last day
 	// (POST /api/v1/tenants/{tenant}/effect)
 	ShowEffect(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	// GetErasure The receipt of an erased user
+	// (GET /api/v1/tenants/{tenant}/erasures/{receipt_id})
+	GetErasure(w http.ResponseWriter, r *http.Request, tenant TenantSlug, receiptId string)
 	// ExportConfig Export plans, rules and overrides
 	// (GET /api/v1/tenants/{tenant}/export)
 	ExportConfig(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
@@ -10067,6 +10117,41 @@ func (siw *ServerInterfaceWrapper) ShowEffect(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ShowEffect(w, r, tenant)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetErasure operation middleware
+func (siw *ServerInterfaceWrapper) GetErasure(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "receipt_id" -------------
+	var receiptId string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "receipt_id", mux.Vars(r)["receipt_id"], &receiptId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "receipt_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetErasure(w, r, tenant, receiptId)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -14890,6 +14975,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/effect", wrapper.ShowEffect).Methods(http.MethodPost)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/erasures/{receipt_id}", wrapper.GetErasure).Methods(http.MethodGet)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/export", wrapper.ExportConfig).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/gateways/authorize", wrapper.DeleteAuthorizeMapping).Methods(http.MethodDelete)
@@ -17937,6 +18024,29 @@ func (response ShowEffect200JSONResponse) VisitShowEffectResponse(w http.Respons
 	return err
 }
 
+type GetErasureRequestObject struct {
+	Tenant    TenantSlug `json:"tenant"`
+	ReceiptId string     `json:"receipt_id"`
+}
+
+type GetErasureResponseObject interface {
+	VisitGetErasureResponse(w http.ResponseWriter) error
+}
+
+type GetErasure200JSONResponse Erasure
+
+func (response GetErasure200JSONResponse) VisitGetErasureResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ExportConfigRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 }
@@ -19773,16 +19883,26 @@ type EraseUserResponseObject interface {
 	VisitEraseUserResponse(w http.ResponseWriter) error
 }
 
-type EraseUser200JSONResponse Erasure
+type EraseUser202ResponseHeaders struct {
+	Location *string
+}
 
-func (response EraseUser200JSONResponse) VisitEraseUserResponse(w http.ResponseWriter) error {
+type EraseUser202JSONResponse struct {
+	Body    Erasure
+	Headers EraseUser202ResponseHeaders
+}
+
+func (response EraseUser202JSONResponse) VisitEraseUserResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(202)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -20317,6 +20437,9 @@ type StrictServerInterface interface {
 	// ShowEffect Show what rules would have done in the last day
 	// (POST /api/v1/tenants/{tenant}/effect)
 	ShowEffect(ctx context.Context, request ShowEffectRequestObject) (ShowEffectResponseObject, error)
+	// GetErasure The receipt of an erased user
+	// (GET /api/v1/tenants/{tenant}/erasures/{receipt_id})
+	GetErasure(ctx context.Context, request GetErasureRequestObject) (GetErasureResponseObject, error)
 	// ExportConfig Export plans, rules and overrides
 	// (GET /api/v1/tenants/{tenant}/export)
 	ExportConfig(ctx context.Context, request ExportConfigRequestObject) (ExportConfigResponseObject, error)
@@ -23131,6 +23254,33 @@ func (sh *strictHandler) ShowEffect(w http.ResponseWriter, r *http.Request, tena
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ShowEffectResponseObject); ok {
 		if err := validResponse.VisitShowEffectResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetErasure operation middleware
+func (sh *strictHandler) GetErasure(w http.ResponseWriter, r *http.Request, tenant TenantSlug, receiptId string) {
+	var request GetErasureRequestObject
+
+	request.Tenant = tenant
+	request.ReceiptId = receiptId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetErasure(ctx, request.(GetErasureRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetErasure")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetErasureResponseObject); ok {
+		if err := validResponse.VisitGetErasureResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -57,20 +57,20 @@ func (q *Queries) AuditOfUser(ctx context.Context, tenantID rules.TenantID, user
 	return items, nil
 }
 
-const countSubjectAsOther = `-- name: CountSubjectAsOther :exec
-INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
-SELECT c.tenant_id, c.minute, c.rule_id, '', true, c.denied, c.detail_dropped
-FROM violation_minute AS c
-WHERE c.tenant_id = $1 AND c.rule_id = $2 AND c.subject = $3::text
-    AND NOT c.other
-ORDER BY c.minute
-ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE
-SET denied = m.denied + excluded.denied, detail_dropped = m.detail_dropped + excluded.detail_dropped
+const auditPiece = `-- name: AuditPiece :one
+SELECT coalesce(max(e.audit_id), 0)::bigint FROM (
+    SELECT a.audit_id FROM audit_event AS a WHERE a.tenant_id = $1 AND a.audit_id > $2
+    ORDER BY a.audit_id
+    LIMIT $3::integer
+) AS e
 `
 
-func (q *Queries) CountSubjectAsOther(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID, subject string) error {
-	_, err := q.db.Exec(ctx, countSubjectAsOther, tenantID, ruleID, subject)
-	return err
+// The last of the next entries after one; 0 for none.
+func (q *Queries) AuditPiece(ctx context.Context, tenantID rules.TenantID, after int64, atMost int32) (int64, error) {
+	row := q.db.QueryRow(ctx, auditPiece, tenantID, after, atMost)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const countedSubjectsWith = `-- name: CountedSubjectsWith :many
@@ -79,10 +79,18 @@ SELECT m.rule_id, m.subject, r.key_pattern, min(m.minute)::timestamptz AS first_
     sum(m.denied)::bigint AS denied
 FROM violation_minute AS m
 JOIN rate_limit_rule AS r ON r.tenant_id = m.tenant_id AND r.rule_id = m.rule_id
-WHERE m.tenant_id = $1 AND position($2::text IN m.subject) > 0
+WHERE m.tenant_id = $1 AND m.minute >= $2::timestamptz
+    AND m.minute < $3::timestamptz AND position($4::text IN m.subject) > 0
 GROUP BY m.rule_id, m.subject, r.key_pattern
 ORDER BY m.rule_id, m.subject
 `
+
+type CountedSubjectsWithParams struct {
+	TenantID rules.TenantID
+	Since    time.Time
+	Until    time.Time
+	Part     string
+}
 
 type CountedSubjectsWithRow struct {
 	RuleID     rules.RuleID
@@ -94,8 +102,13 @@ type CountedSubjectsWithRow struct {
 }
 
 // The subjects that contain a text; whether they are a user's is up to their rule's pattern.
-func (q *Queries) CountedSubjectsWith(ctx context.Context, tenantID rules.TenantID, part string) ([]CountedSubjectsWithRow, error) {
-	rows, err := q.db.Query(ctx, countedSubjectsWith, tenantID, part)
+func (q *Queries) CountedSubjectsWith(ctx context.Context, arg CountedSubjectsWithParams) ([]CountedSubjectsWithRow, error) {
+	rows, err := q.db.Query(ctx, countedSubjectsWith,
+		arg.TenantID,
+		arg.Since,
+		arg.Until,
+		arg.Part,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -121,13 +134,55 @@ func (q *Queries) CountedSubjectsWith(ctx context.Context, tenantID rules.Tenant
 	return items, nil
 }
 
+const countsPiece = `-- name: CountsPiece :one
+SELECT coalesce(max(c.minute), 'epoch')::timestamptz FROM (
+    SELECT m.minute FROM violation_minute AS m
+    WHERE m.tenant_id = $1 AND m.minute >= $2::timestamptz
+    ORDER BY m.minute
+    LIMIT $3::integer
+) AS c
+`
+
+// The last minute of the next counts since one; the epoch for none.
+func (q *Queries) CountsPiece(ctx context.Context, tenantID rules.TenantID, since time.Time, atMost int32) (time.Time, error) {
+	row := q.db.QueryRow(ctx, countsPiece, tenantID, since, atMost)
+	var column_1 time.Time
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const deliveriesPiece = `-- name: DeliveriesPiece :one
+SELECT coalesce(max(d.delivery_id), 0)::bigint FROM (
+    SELECT o.delivery_id FROM delivery AS o
+    WHERE o.tenant_id = $1 AND o.delivery_id > $2
+    ORDER BY o.delivery_id
+    LIMIT $3::integer
+) AS d
+`
+
+// The last of the next deliveries after one; 0 for none.
+func (q *Queries) DeliveriesPiece(ctx context.Context, tenantID rules.TenantID, after int64, atMost int32) (int64, error) {
+	row := q.db.QueryRow(ctx, deliveriesPiece, tenantID, after, atMost)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const deliveriesWith = `-- name: DeliveriesWith :many
 SELECT d.delivery_id, d.subject, r.key_pattern
 FROM delivery AS d
 JOIN alert AS a ON a.tenant_id = d.tenant_id AND a.alert_id = d.alert_id
 JOIN rate_limit_rule AS r ON r.tenant_id = a.tenant_id AND r.rule_id = coalesce(d.rule_id, a.rule_id)
-WHERE d.tenant_id = $1 AND position($2::text IN d.subject) > 0
+WHERE d.tenant_id = $1 AND d.delivery_id > $2::bigint
+    AND d.delivery_id <= $3::bigint AND position($4::text IN d.subject) > 0
 `
+
+type DeliveriesWithParams struct {
+	TenantID rules.TenantID
+	After    int64
+	UpTo     int64
+	Part     string
+}
 
 type DeliveriesWithRow struct {
 	DeliveryID int64
@@ -136,8 +191,13 @@ type DeliveriesWithRow struct {
 }
 
 // The deliveries of alerts about a subject that contains a text.
-func (q *Queries) DeliveriesWith(ctx context.Context, tenantID rules.TenantID, part string) ([]DeliveriesWithRow, error) {
-	rows, err := q.db.Query(ctx, deliveriesWith, tenantID, part)
+func (q *Queries) DeliveriesWith(ctx context.Context, arg DeliveriesWithParams) ([]DeliveriesWithRow, error) {
+	rows, err := q.db.Query(ctx, deliveriesWith,
+		arg.TenantID,
+		arg.After,
+		arg.UpTo,
+		arg.Part,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -157,11 +217,9 @@ func (q *Queries) DeliveriesWith(ctx context.Context, tenantID rules.TenantID, p
 }
 
 const eraseAssignment = `-- name: EraseAssignment :execrows
-
 DELETE FROM plan_assignment WHERE tenant_id = $1 AND user_id = $2
 `
 
-// Erasing one user of a tenant; see Writer.EraseUser.
 func (q *Queries) EraseAssignment(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
 	result, err := q.db.Exec(ctx, eraseAssignment, tenantID, userID)
 	if err != nil {
@@ -171,23 +229,28 @@ func (q *Queries) EraseAssignment(ctx context.Context, tenantID rules.TenantID, 
 }
 
 const eraseCrossings = `-- name: EraseCrossings :execrows
-DELETE FROM quota_crossing WHERE tenant_id = $1 AND user_id = $2::text
+DELETE FROM quota_crossing AS q
+WHERE q.tenant_id = $1 AND q.ctid = ANY (ARRAY(
+    SELECT c.ctid FROM quota_crossing AS c
+    WHERE c.tenant_id = $1 AND c.user_id = $2::text
+    LIMIT $3::integer))
 `
 
-func (q *Queries) EraseCrossings(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
-	result, err := q.db.Exec(ctx, eraseCrossings, tenantID, userID)
+func (q *Queries) EraseCrossings(ctx context.Context, tenantID rules.TenantID, userID string, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, eraseCrossings, tenantID, userID, atMost)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const eraseDelivery = `-- name: EraseDelivery :execrows
-UPDATE delivery SET subject = '' WHERE tenant_id = $1 AND delivery_id = $2
+const eraseDeliveries = `-- name: EraseDeliveries :execrows
+UPDATE delivery SET subject = ''
+WHERE tenant_id = $1 AND delivery_id = ANY ($2::bigint[])
 `
 
-func (q *Queries) EraseDelivery(ctx context.Context, tenantID rules.TenantID, deliveryID int64) (int64, error) {
-	result, err := q.db.Exec(ctx, eraseDelivery, tenantID, deliveryID)
+func (q *Queries) EraseDeliveries(ctx context.Context, tenantID rules.TenantID, deliveryIds []int64) (int64, error) {
+	result, err := q.db.Exec(ctx, eraseDeliveries, tenantID, deliveryIds)
 	if err != nil {
 		return 0, err
 	}
@@ -195,11 +258,26 @@ func (q *Queries) EraseDelivery(ctx context.Context, tenantID rules.TenantID, de
 }
 
 const eraseFromAudit = `-- name: EraseFromAudit :one
-SELECT erase_user_from_audit($1::bigint, $2::text, $3::text) AS changed
+SELECT erase_user_from_audit($1::bigint, $2::text, $3::text,
+    $4::bigint, $5::bigint) AS changed
 `
 
-func (q *Queries) EraseFromAudit(ctx context.Context, tenantID int64, userID string, alias string) (int64, error) {
-	row := q.db.QueryRow(ctx, eraseFromAudit, tenantID, userID, alias)
+type EraseFromAuditParams struct {
+	TenantID int64
+	UserID   string
+	Alias    string
+	After    int64
+	UpTo     int64
+}
+
+func (q *Queries) EraseFromAudit(ctx context.Context, arg EraseFromAuditParams) (int64, error) {
+	row := q.db.QueryRow(ctx, eraseFromAudit,
+		arg.TenantID,
+		arg.UserID,
+		arg.Alias,
+		arg.After,
+		arg.UpTo,
+	)
 	var changed int64
 	err := row.Scan(&changed)
 	return changed, err
@@ -217,32 +295,175 @@ func (q *Queries) EraseOverrides(ctx context.Context, tenantID rules.TenantID, u
 	return result.RowsAffected(), nil
 }
 
-const eraseSubject = `-- name: EraseSubject :execrows
-DELETE FROM violation_minute
-WHERE tenant_id = $1 AND rule_id = $2 AND subject = $3::text
-    AND NOT other
+const eraseSubjects = `-- name: EraseSubjects :one
+WITH erased AS (
+    DELETE FROM violation_minute AS m
+    WHERE m.tenant_id = $1 AND m.minute >= $2::timestamptz
+        AND m.minute < $3::timestamptz AND NOT m.other AND (m.rule_id, m.subject) IN (
+            SELECT unnest($4::bigint[]), unnest($5::text[]) COLLATE "C")
+    RETURNING m.minute, m.rule_id, m.denied, m.detail_dropped
+), moved AS (
+    INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
+    SELECT $1, e.minute, e.rule_id, '', true, sum(e.denied), sum(e.detail_dropped)
+    FROM erased AS e
+    GROUP BY e.minute, e.rule_id
+    ORDER BY e.minute, e.rule_id
+    ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE
+    SET denied = m.denied + excluded.denied, detail_dropped = m.detail_dropped + excluded.detail_dropped
+)
+SELECT count(*) FROM erased
 `
 
-func (q *Queries) EraseSubject(ctx context.Context, tenantID rules.TenantID, ruleID rules.RuleID, subject string) (int64, error) {
-	result, err := q.db.Exec(ctx, eraseSubject, tenantID, ruleID, subject)
+type EraseSubjectsParams struct {
+	TenantID rules.TenantID
+	Since    time.Time
+	Until    time.Time
+	RuleIds  []int64
+	Subjects []string
+}
+
+// Moves counts of subjects to those of all other subjects.
+func (q *Queries) EraseSubjects(ctx context.Context, arg EraseSubjectsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, eraseSubjects,
+		arg.TenantID,
+		arg.Since,
+		arg.Until,
+		arg.RuleIds,
+		arg.Subjects,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const eraseViolations = `-- name: EraseViolations :execrows
+UPDATE rate_limit_violation AS v SET user_id = NULL, ip_address = NULL, bucket_key = rule_id || ':'
+WHERE v.tenant_id = $1 AND v.user_id = $2::text
+    AND (v.requested_at, v.violation_id) IN (
+        SELECT o.requested_at, o.violation_id FROM rate_limit_violation AS o
+        WHERE o.tenant_id = $1 AND o.user_id = $2::text
+        ORDER BY o.requested_at, o.violation_id
+        LIMIT $3::integer)
+`
+
+// The rows stay, so that counts stay right, and nobody is in them.
+func (q *Queries) EraseViolations(ctx context.Context, tenantID rules.TenantID, userID string, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, eraseViolations, tenantID, userID, atMost)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
 }
 
-const eraseViolations = `-- name: EraseViolations :execrows
-UPDATE rate_limit_violation SET user_id = NULL, ip_address = NULL, bucket_key = rule_id || ':'
-WHERE tenant_id = $1 AND user_id = $2::text
+const erasure = `-- name: Erasure :one
+SELECT tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, finished_at FROM user_erasure WHERE tenant_id = $1 AND receipt_id = $2
 `
 
-// The rows stay, so that counts stay right, and nobody is in them.
-func (q *Queries) EraseViolations(ctx context.Context, tenantID rules.TenantID, userID string) (int64, error) {
-	result, err := q.db.Exec(ctx, eraseViolations, tenantID, userID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) Erasure(ctx context.Context, tenantID rules.TenantID, receiptID string) (UserErasure, error) {
+	row := q.db.QueryRow(ctx, erasure, tenantID, receiptID)
+	var i UserErasure
+	err := row.Scan(
+		&i.TenantID,
+		&i.ErasureID,
+		&i.ReceiptID,
+		&i.UserID,
+		&i.Actor,
+		&i.RequestedAt,
+		&i.Steps,
+		&i.Rules,
+		&i.FinishedAt,
+	)
+	return i, err
+}
+
+const erasureOfUser = `-- name: ErasureOfUser :one
+
+SELECT tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, finished_at FROM user_erasure WHERE tenant_id = $1 AND user_id = $2::text
+`
+
+// Erasing one user of a tenant; see Store.ErasureWork.
+// The one that goes on.
+func (q *Queries) ErasureOfUser(ctx context.Context, tenantID rules.TenantID, userID string) (UserErasure, error) {
+	row := q.db.QueryRow(ctx, erasureOfUser, tenantID, userID)
+	var i UserErasure
+	err := row.Scan(
+		&i.TenantID,
+		&i.ErasureID,
+		&i.ReceiptID,
+		&i.UserID,
+		&i.Actor,
+		&i.RequestedAt,
+		&i.Steps,
+		&i.Rules,
+		&i.FinishedAt,
+	)
+	return i, err
+}
+
+const finishErasure = `-- name: FinishErasure :exec
+UPDATE user_erasure SET user_id = NULL, rules = $1::bigint[], finished_at = clock_timestamp()
+WHERE tenant_id = $2 AND erasure_id = $3
+`
+
+func (q *Queries) FinishErasure(ctx context.Context, rules []int64, tenantID rules.TenantID, erasureID int64) error {
+	_, err := q.db.Exec(ctx, finishErasure, rules, tenantID, erasureID)
+	return err
+}
+
+const lockErasure = `-- name: LockErasure :one
+SELECT tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, finished_at FROM user_erasure
+WHERE tenant_id = $1 AND erasure_id = $2 AND finished_at IS NULL
+FOR UPDATE
+`
+
+// The open one, so that two processes do not work on it at once.
+func (q *Queries) LockErasure(ctx context.Context, tenantID rules.TenantID, erasureID int64) (UserErasure, error) {
+	row := q.db.QueryRow(ctx, lockErasure, tenantID, erasureID)
+	var i UserErasure
+	err := row.Scan(
+		&i.TenantID,
+		&i.ErasureID,
+		&i.ReceiptID,
+		&i.UserID,
+		&i.Actor,
+		&i.RequestedAt,
+		&i.Steps,
+		&i.Rules,
+		&i.FinishedAt,
+	)
+	return i, err
+}
+
+const noteErasure = `-- name: NoteErasure :exec
+UPDATE user_erasure SET steps = $1
+WHERE tenant_id = $2 AND erasure_id = $3
+`
+
+func (q *Queries) NoteErasure(ctx context.Context, steps []byte, tenantID rules.TenantID, erasureID int64) error {
+	_, err := q.db.Exec(ctx, noteErasure, steps, tenantID, erasureID)
+	return err
+}
+
+const openErasure = `-- name: OpenErasure :one
+SELECT tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, finished_at FROM user_erasure
+WHERE tenant_id = $1 AND erasure_id = $2 AND finished_at IS NULL
+`
+
+func (q *Queries) OpenErasure(ctx context.Context, tenantID rules.TenantID, erasureID int64) (UserErasure, error) {
+	row := q.db.QueryRow(ctx, openErasure, tenantID, erasureID)
+	var i UserErasure
+	err := row.Scan(
+		&i.TenantID,
+		&i.ErasureID,
+		&i.ReceiptID,
+		&i.UserID,
+		&i.Actor,
+		&i.RequestedAt,
+		&i.Steps,
+		&i.Rules,
+		&i.FinishedAt,
+	)
+	return i, err
 }
 
 const patternsWith = `-- name: PatternsWith :many
@@ -273,4 +494,41 @@ func (q *Queries) PatternsWith(ctx context.Context, tenantID rules.TenantID, par
 		return nil, err
 	}
 	return items, nil
+}
+
+const requestErasure = `-- name: RequestErasure :one
+INSERT INTO user_erasure (tenant_id, receipt_id, user_id, actor)
+VALUES ($1, $2, $3::text, $4)
+ON CONFLICT (tenant_id, user_id) WHERE user_id IS NOT NULL DO UPDATE SET user_id = excluded.user_id
+RETURNING tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, finished_at
+`
+
+type RequestErasureParams struct {
+	TenantID  rules.TenantID
+	ReceiptID string
+	UserID    string
+	Actor     string
+}
+
+// Returns the one that goes on, if there is one.
+func (q *Queries) RequestErasure(ctx context.Context, arg RequestErasureParams) (UserErasure, error) {
+	row := q.db.QueryRow(ctx, requestErasure,
+		arg.TenantID,
+		arg.ReceiptID,
+		arg.UserID,
+		arg.Actor,
+	)
+	var i UserErasure
+	err := row.Scan(
+		&i.TenantID,
+		&i.ErasureID,
+		&i.ReceiptID,
+		&i.UserID,
+		&i.Actor,
+		&i.RequestedAt,
+		&i.Steps,
+		&i.Rules,
+		&i.FinishedAt,
+	)
+	return i, err
 }

@@ -724,6 +724,18 @@ type UsedSignIn struct {
 	ExpiresAt  time.Time
 }
 
+type UserErasure struct {
+	TenantID    rules.TenantID
+	ErasureID   int64
+	ReceiptID   string
+	UserID      *string
+	Actor       string
+	RequestedAt time.Time
+	Steps       []byte
+	Rules       []int64
+	FinishedAt  *time.Time
+}
+
 type UserMonth struct {
 	TenantID  rules.TenantID
 	Month     pgtype.Date

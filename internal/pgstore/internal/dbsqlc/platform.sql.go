@@ -865,6 +865,22 @@ func (q *Queries) DropDecisionSpans(ctx context.Context, spans []int32, before t
 	return result.RowsAffected(), nil
 }
 
+const dropErasures = `-- name: DropErasures :execrows
+DELETE FROM user_erasure
+WHERE ctid = ANY (ARRAY(
+    SELECT e.ctid FROM user_erasure AS e WHERE e.finished_at < $1::timestamptz
+        LIMIT $2::integer
+))
+`
+
+func (q *Queries) DropErasures(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropErasures, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const dropExpiredLinks = `-- name: DropExpiredLinks :execrows
 DELETE FROM mailed_link
 WHERE ctid = ANY (ARRAY(

@@ -247,15 +247,12 @@ test('the time line says who blocked the user, and until when', async () => {
 
 const receiptOf42 = {
   receipt_id: 'erased-1',
-  erased_at: '2026-11-20T12:00:00Z',
-  assignments: 1,
-  overrides: 2,
-  violations: 12,
-  counts: 9,
-  crossings: 2,
-  deliveries: 0,
-  audit_entries: 4,
-  buckets: 3,
+  requested_at: '2026-11-20T12:00:00Z',
+  finished_at: '2026-11-20T12:00:05Z',
+  steps: [
+    { name: 'overrides', rows: 2, finished_at: '2026-11-20T12:00:01Z' },
+    { name: 'violations', rows: 12, finished_at: '2026-11-20T12:00:04Z' },
+  ],
   rules: [12],
 };
 
@@ -277,16 +274,21 @@ test('a rule is not said to be removed while the rules load', async () => {
   expect(story.textContent).toMatch(/the override of Each user hourly/);
 });
 
-test('a user is erased after the id was typed, and the receipt is shown', async () => {
+test('a user is erased after the id was typed, and progress and receipt are shown', async () => {
+  const [overrides, violations] = receiptOf42.steps;
+  let erasure: object = {
+    ...receiptOf42,
+    finished_at: null,
+    steps: [overrides, { ...violations, rows: 0, finished_at: null }],
+    rules: [],
+  };
   let usage = [{ month: '2026-11', allowed: 9, denied: 3, cost: 9 }];
   const requests = userServer({
     [`GET ${its}/usage`]: () => ({ json: { items: usage, as_of: '2026-11-26T17:06:12Z' } }),
-    [`POST ${its}/erase`]: () => {
-      usage = [];
-      return { json: receiptOf42 };
-    },
+    [`POST ${its}/erase`]: () => ({ status: 202, json: { ...receiptOf42, finished_at: null, steps: [], rules: [] } }),
+    [`GET ${base}/erasures/erased-1`]: () => ({ json: erasure }),
   });
-  const { user } = open('/t/acme/users/42');
+  const { user, router } = open('/t/acme/users/42');
   await user.click(await screen.findByRole('button', { name: 'More actions for user 42' }));
   const data = await screen.findByRole('menuitem', { name: 'Export data' });
   expect(data.getAttribute('href')).toBe(`${its}/data`);
@@ -296,9 +298,15 @@ test('a user is erased after the id was typed, and the receipt is shown', async 
   expect(erase).toHaveProperty('disabled', true);
   await user.type(within(dialog).getByLabelText('Type 42 to confirm'), '42');
   await user.click(erase);
-  const receipt = await screen.findByRole('dialog', { name: 'User erased' });
+  const progress = await screen.findByRole('dialog', { name: 'Erasing user' });
+  await within(progress).findByRole('progressbar', { name: 'Steps done' });
+  expect(progress.textContent).toMatch(/erased-1.*Overrides2Violations…/);
+  expect(router.state.location.search).toMatchObject({ erasure: 'erased-1' }); // a reload shows it again
+  usage = [];
+  erasure = receiptOf42;
+  const receipt = await screen.findByRole('dialog', { name: 'User erased' }, { timeout: 5_000 });
   expect(receipt.textContent).toMatch(
-    /erased-1.*2 overrides.*12 violations.*Kept, because its pattern names this user: rule 12/,
+    /erased-1.*Overrides2Violations12Kept, because its pattern names this user: rule 12/,
   );
   expect(requests.find(({ method }) => method === 'POST')?.body).toEqual({ confirm: '42' });
   await user.click(within(receipt).getByRole('button', { name: 'Close' }));

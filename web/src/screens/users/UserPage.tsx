@@ -27,6 +27,7 @@ import { useRole, useTenant } from '~/session';
 import { Buckets } from './Buckets';
 import { ChangePlan } from './ChangePlan';
 import { EraseUser } from './EraseUser';
+import { ErasureReceipt } from './ErasureReceipt';
 import { Standing } from './Standing';
 import { Story } from './Story';
 import { Usage } from './Usage';
@@ -48,6 +49,7 @@ export default function UserPage() {
   const range = useTimeRange('7d');
   const openViolation = usePanel<string>('open');
   const override = usePanel<number>('override');
+  const erasure = usePanel<string>('erasure');
 
   const raise = () => user.data && override(denyingRule(overridable, user.data.value) ?? overridable[0]?.rule_id);
 
@@ -128,7 +130,10 @@ export default function UserPage() {
           </>
         )}
       </Query>
-      {erasing && <EraseUser tenant={tenant} user={id} onClose={() => setErasing(false)} />}
+      {erasing && <EraseUser tenant={tenant} user={id} onClose={() => setErasing(false)} onErased={erasure} />}
+      {own && search.erasure && (
+        <ErasureReceipt tenant={tenant} user={id} receipt={search.erasure} onClose={() => erasure(undefined)} />
+      )}
       {changing && <ChangePlan tenant={tenant} user={changing} onClose={() => setChanging(null)} />}
     </Page>
   );

@@ -1,0 +1,47 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/app"
+	"github.com/sluicegate/sluice/internal/enforce"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
+)
+
+var errNotLoaded = errors.New("the rules of the tenant were not loaded yet")
+
+// fillBuckets returns what fills the buckets that a user id alone determines, and puts them on their rules' limits. The
+// limit is as of now, because an override that was erased left no trace, and a bucket keeps the later one of two
+// limits. A full bucket expires when it is not used.
+func fillBuckets(watcher *snapshot.Watcher, buckets app.ManageableBuckets) pgstore.FillBuckets {
+	const atMost = 500
+	return func(ctx context.Context, id rules.TenantID, userID string) (filled int64, err error) {
+		if buckets == nil {
+			return 0, nil
+		}
+		latest := watcher.Snapshot()
+		if latest == nil || latest.Tenant(id) == nil {
+			return 0, errNotLoaded
+		}
+		tenant := latest.Tenant(id)
+		matches := tenant.UserBuckets(userID, "", time.Now(), atMost)
+		for i := range matches {
+			if matches[i].Owner() != userID {
+				continue // a shared one
+			}
+			limit := matches[i].Rule.Limit()
+			limit.Since = max(limit.Since, matches[i].Limit.Since+1, time.Now().UnixMicro())
+			key := enforce.KeyOf(&tenant.Tenant, &matches[i])
+			if _, _, err := buckets.Credit(ctx, key, limit, enforce.Fill); err != nil {
+				return filled, fmt.Errorf("fill the buckets of a user who was erased: %w", err)
+			}
+			filled++
+		}
+		return filled, nil
+	}
+}
