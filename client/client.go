@@ -27,8 +27,9 @@ type Config struct {
 	URL string // of the check endpoint, such as http://127.0.0.1:8080
 	Key string // an API key with the permission check
 
-	// Timeout bounds the wait for a check, after which the failure mode decides; 0 is 100 ms. Calls without a failure
-	// mode (Settle, Usage) wait ten times as long.
+	// Timeout is the wait for a check, after which the failure mode decides; 0 is 100 ms. The wait is up to ten times as
+	// long while the same check is in flight and the server answers, and while the process is too busy to read answers.
+	// Calls without a failure mode (Settle, Usage) wait ten times as long.
 	Timeout     time.Duration
 	FailureMode FailureMode
 
@@ -68,6 +69,7 @@ type Client struct {
 	http    *http.Client
 	own     *http.Transport // nil for Config.Transport
 	queue   queue
+	calm    calm
 	memory  memory
 	leases  leases
 	trouble trouble
@@ -106,6 +108,7 @@ func New(config Config) (*Client, error) {
 	c := &Client{config: config, base: strings.TrimRight(config.URL, "/")}
 	c.life, c.end = context.WithCancel(context.Background())
 	c.memory = memory{longest: config.DenialMemory, now: time.Now}
+	c.trouble.now = time.Now
 	c.queue.client = c
 	c.leases.init(c)
 	transport := config.Transport
@@ -173,11 +176,13 @@ func (c *Client) decide(ctx context.Context, check *Check, hold time.Duration) (
 	decision, failed := c.queue.ask(ctx, &q)
 	if failed == nil {
 		c.trouble.over(ctx, c.config.Logger)
-		c.memory.learn(&q, &decision)
 		return decision, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return Decision{}, fmt.Errorf("sluice: %w", err)
+	}
+	if decision, ok := c.memory.recall(&q); ok { // learned while this check waited
+		return decision, nil
 	}
 	return c.fallBack(ctx, failed)
 }
@@ -197,7 +202,7 @@ func (c *Client) CheckBatch(ctx context.Context, checks []Check) ([]Decision, er
 		questions[i] = &q
 	}
 	began := time.Now()
-	within, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	within, cancel := c.within(ctx)
 	defer cancel()
 	decisions := make([]Decision, len(checks))
 	failed := c.postBatch(within, len(checks),
@@ -239,22 +244,30 @@ func (c *Client) fallBack(ctx context.Context, failed *Error) (Decision, error) 
 	return Decision{Allowed: true, Status: http.StatusOK, Source: FromFailureMode, Err: failed}, nil
 }
 
+// quietAfter is how long no check may have failed before the log says that the server decides again: one that fails now
+// and then is one state, and one line.
+const quietAfter = time.Second
+
 // trouble logs the first failure of a series, and its end.
 type trouble struct {
+	now   func() time.Time
 	isOn  atomic.Bool // count is above 0; read without the lock
 	mu    sync.Mutex
 	count int
 	since time.Time
+	last  time.Time // the last failure
 }
 
 func (t *trouble) begins(ctx context.Context, log *slog.Logger, failed *Error, mode FailureMode) {
+	now := t.now()
 	t.mu.Lock()
 	t.count++
 	t.isOn.Store(true)
 	first := t.count == 1
 	if first {
-		t.since = time.Now()
+		t.since = now
 	}
+	t.last = now
 	t.mu.Unlock()
 	if first {
 		log.WarnContext(ctx, "Sluice does not decide; checks are decided by the failure mode", "failure_mode",
@@ -266,13 +279,18 @@ func (t *trouble) over(ctx context.Context, log *slog.Logger) {
 	if !t.isOn.Load() {
 		return
 	}
+	now := t.now()
 	t.mu.Lock()
+	if now.Sub(t.last) < quietAfter {
+		t.mu.Unlock()
+		return
+	}
 	count, since := t.count, t.since
 	t.count = 0
 	t.isOn.Store(false)
 	t.mu.Unlock()
 	if count > 0 {
-		log.InfoContext(ctx, "Sluice decides again", "checks", count, "after", time.Since(since))
+		log.InfoContext(ctx, "Sluice decides again", "checks", count, "after", now.Sub(since))
 	}
 }
 

@@ -51,14 +51,19 @@ func (m *memory) recall(q *question) (Decision, bool) {
 	if q.cost < d.cost {
 		return Decision{}, false
 	}
+	return d.decided(now), true
+}
+
+// decided returns the denial with its remaining waits.
+func (d *denial) decided(now time.Time) Decision {
 	passed := now.Sub(d.at)
 	decision := d.decision
 	decision.Source, decision.Tiers = FromMemory, slices.Clone(d.decision.Tiers)
 	if decision.RetryAfter > 0 {
-		decision.RetryAfter -= passed
+		decision.RetryAfter = max(1, decision.RetryAfter-passed)
 	}
 	decision.ResetAfter = max(0, decision.ResetAfter-passed)
-	return decision, true
+	return decision
 }
 
 // learn caches a denial, unless it may end at any moment, such as one by a concurrency limit.

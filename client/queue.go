@@ -3,6 +3,7 @@ package sluice
 import (
 	"context"
 	"errors"
+	"net/http"
 	"runtime"
 	"slices"
 	"strconv"
@@ -27,30 +28,49 @@ const (
 	leastShare    = 32
 	maxBatch      = 256
 	maxBatchBytes = 512 << 10 // half of the server's bound
+
+	// maxWaiting bounds the waiting checks of one identity.
+	maxWaiting = 16_384
 )
 
 var (
 	errProbing = errors.New("the last requests failed, and another one is trying")
 	errClosed  = errors.New("the client is closed")
+	errTooMany = errors.New("too many of the same check wait already")
 	// errPanicked: a transport of the caller's own may panic.
 	errPanicked = errors.New("the request panicked")
 )
 
-// queue batches concurrent checks: the checks that wait when a request ends share the next one.
+// queue batches concurrent checks: the checks that wait when a request ends share the next one. Identities take turns,
+// so that the flood of one user delays no other.
 type queue struct {
 	client *Client
 
 	mu       sync.Mutex
 	inFlight int
-	failures int // consecutive
-	waiting  []*call
-	flights  []*flight // batches in flight
+	failures int               // consecutive
+	answered time.Time         // the last answer of the server
+	groups   map[string]*group // by identity, while checks of it wait or are in flight
+	turns    []*group          // those with waiting checks, the next one first
+	waiting  int               // in all groups
+	flights  []*flight         // batches in flight
 	watch    watch
+}
+
+// group is the unanswered checks of one identity.
+type group struct {
+	identity string
+	waiting  []*call // in order of arrival
+	inTurns  bool
+	inFlight int
+	answered time.Time // the last answer to one of its checks
+	denial   denial    // the last one while others waited
 }
 
 // call is a check that waits for a batch. Its memory is reused after an answer.
 type call struct {
 	question
+	group    *group
 	decision Decision
 	failed   *Error
 	// signals the result once; buffered, so that the sender never waits for a caller that left
@@ -64,10 +84,10 @@ type call struct {
 
 var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
-// flight is a batch in flight, with its calls in order of arrival.
+// flight is a batch in flight.
 type flight struct{ calls []*call }
 
-// ask returns within the timeout, or when ctx ends.
+// ask returns when the server answers, within the timeout, or when ctx ends.
 func (q *queue) ask(ctx context.Context, asked *question) (Decision, *Error) {
 	c := q.client
 	if c.life.Err() != nil {
@@ -75,32 +95,123 @@ func (q *queue) ask(ctx context.Context, asked *question) (Decision, *Error) {
 	}
 	now := time.Now()
 	q.mu.Lock()
-	switch {
-	case q.failures >= failuresUntilProbing && q.inFlight > 0:
+	if q.failures >= failuresUntilProbing && q.inFlight > 0 {
 		q.mu.Unlock()
 		return Decision{}, &Error{Kind: KindConnection, Err: errProbing}
+	}
+	g := q.group(asked.identity)
+	switch {
 	case c.config.Unbatched || q.inFlight < inFlight:
 		q.inFlight++
+		g.inFlight++
 		q.mu.Unlock()
-		return q.alone(ctx, asked)
+		return q.alone(ctx, asked, g)
+	case len(g.waiting) >= maxWaiting:
+		isHealthy := now.Sub(q.answered) < c.config.Timeout
+		q.mu.Unlock()
+		return tooMany(isHealthy)
 	}
 	waiter := calls.Get().(*call)
-	waiter.question, waiter.since = *asked, now
-	q.waiting = append(q.waiting, waiter)
+	waiter.question, waiter.since, waiter.group = *asked, now, g
+	q.enqueue(waiter)
 	q.watch.start(q)
 	q.mu.Unlock()
 	return q.wait(ctx, waiter)
 }
 
+// tooMany is the answer to a check of which too many wait. A server that answers would have denied a flood.
+func tooMany(isHealthy bool) (Decision, *Error) {
+	failed := &Error{Kind: KindUnavailable, Err: errTooMany}
+	if !isHealthy {
+		return Decision{}, failed
+	}
+	return Decision{
+		Status: http.StatusTooManyRequests, Reason: "too_many_waiting", RetryAfter: time.Second,
+		Source: FromFailureMode, Err: failed,
+	}, nil
+}
+
+// group returns the group of an identity. mu must be held.
+func (q *queue) group(identity string) *group {
+	g := q.groups[identity]
+	if g == nil {
+		g = &group{identity: identity}
+		if q.groups == nil {
+			q.groups = map[string]*group{}
+		}
+		q.groups[identity] = g
+	}
+	return g
+}
+
+// enqueue requires mu.
+func (q *queue) enqueue(c *call) {
+	g := c.group
+	g.waiting = append(g.waiting, c)
+	q.waiting++
+	if !g.inTurns {
+		g.inTurns = true
+		q.turns = append(q.turns, g)
+	}
+}
+
+// keep ends the wait of the group's calls that keep is false for, by returning them to their callers. mu must be held.
+func (q *queue) keep(g *group, keep func(*call) bool) {
+	g.waiting = slices.DeleteFunc(g.waiting, func(c *call) bool {
+		if keep(c) {
+			return false
+		}
+		q.waiting--
+		c.done <- struct{}{}
+		return true
+	})
+}
+
+// landed records the end of a group's check in flight. answer is nil without a decision of the server. mu must be held.
+func (q *queue) landed(g *group, asked *question, answer *Decision) {
+	g.inFlight--
+	if answer != nil {
+		g.answered = time.Now()
+		if !answer.Allowed && asked.cost > 0 && len(g.waiting) > 0 {
+			kept := *answer
+			kept.Tiers = slices.Clone(answer.Tiers) // the caller may change its own
+			g.denial = denial{decision: kept, cost: asked.cost, at: g.answered}
+			q.keep(g, func(c *call) (keep bool) {
+				recalled, ok := q.client.memory.recall(&c.question)
+				c.decision = recalled
+				return !ok
+			})
+		}
+	}
+	q.forget(g)
+}
+
+// forget drops a group without checks. mu must be held.
+func (q *queue) forget(g *group) {
+	if len(g.waiting) == 0 && g.inFlight == 0 && q.groups[g.identity] == g {
+		delete(q.groups, g.identity)
+	}
+}
+
 // alone sends a check in the caller's goroutine.
-func (q *queue) alone(ctx context.Context, asked *question) (Decision, *Error) {
-	within, cancel := context.WithTimeout(ctx, q.client.config.Timeout)
+func (q *queue) alone(ctx context.Context, asked *question, g *group) (Decision, *Error) {
+	within, cancel := q.client.within(ctx)
 	defer cancel()
 	how := silent // after a panic
-	defer func() { q.ended(how) }()
+	var answer *Decision
+	defer func() {
+		q.mu.Lock()
+		q.landed(g, asked, answer)
+		q.mu.Unlock()
+		q.ended(how)
+	}()
 	decision, failed := q.client.postCheck(within, asked)
 	if how = outcomeOf(failed); ctx.Err() != nil {
 		how = unknown // the caller left, which says nothing about the server
+	}
+	if failed == nil {
+		q.client.memory.learn(asked, &decision)
+		answer = &decision
 	}
 	return decision, failed
 }
@@ -129,11 +240,12 @@ func (q *queue) wait(ctx context.Context, waiter *call) (Decision, *Error) {
 func (q *queue) leave(waiter *call) (hasAnswer bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i, other := range q.waiting {
-		if other == waiter {
-			q.waiting = append(q.waiting[:i], q.waiting[i+1:]...)
-			return false
-		}
+	g := waiter.group
+	if i := slices.Index(g.waiting, waiter); i >= 0 {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+		q.waiting--
+		q.forget(g)
+		return false
 	}
 	if waiter.landed && !waiter.left {
 		return true
@@ -149,7 +261,7 @@ func (q *queue) ended(how outcome) {
 	q.inFlight--
 	switch how {
 	case answered:
-		q.failures = 0
+		q.failures, q.answered = 0, time.Now()
 	case silent:
 		q.failures++
 	}
@@ -161,7 +273,7 @@ func (q *queue) ended(how outcome) {
 // share bounds the next batch, so that batches in flight are about equal. A batch with most checks would leave the
 // server idle while it is encoded or decoded.
 func (q *queue) share() int {
-	all := len(q.waiting) + q.inFlight - len(q.flights)
+	all := q.waiting + q.inFlight - len(q.flights)
 	for _, f := range q.flights {
 		all += len(f.calls)
 	}
@@ -170,24 +282,44 @@ func (q *queue) share() int {
 
 // sendNext sends up to most waiting checks, as many as fit in a batch. mu must be held.
 func (q *queue) sendNext(most int) {
-	n, size := 0, 0
-	for n < min(len(q.waiting), most, maxBatch) && (n == 0 || size+len(q.waiting[n].body) < maxBatchBytes) {
-		size += len(q.waiting[n].body)
-		n++
-	}
-	if n == 0 || q.client.life.Err() != nil { // Close waits for requests in flight, and none may be added
+	if q.waiting == 0 || q.client.life.Err() != nil { // Close waits for requests in flight, and none may be added
 		return
 	}
-	f := &flight{q.waiting[:n:n]}
-	q.waiting = q.waiting[n:]
+	f := &flight{q.take(min(most, maxBatch))}
 	q.inFlight++
 	q.flights = append(q.flights, f)
 	q.client.background("a request", func() { q.send(f) })
 }
 
+// take takes up to most calls from the queue, one of each group in turn. mu must be held.
+func (q *queue) take(most int) (batch []*call) {
+	batch = make([]*call, 0, min(most, q.waiting))
+	for size := 0; len(q.turns) > 0 && len(batch) < most; {
+		g := q.turns[0]
+		if len(g.waiting) == 0 {
+			q.turns, g.inTurns = q.turns[1:], false
+			continue
+		}
+		c := g.waiting[0]
+		if size += len(c.body); len(batch) > 0 && size >= maxBatchBytes {
+			return batch
+		}
+		batch = append(batch, c)
+		g.waiting[0] = nil
+		g.waiting = g.waiting[1:]
+		g.inFlight++
+		q.waiting--
+		q.turns, g.inTurns = q.turns[1:], len(g.waiting) > 0
+		if g.inTurns {
+			q.turns = append(q.turns, g)
+		}
+	}
+	return batch
+}
+
 // send sends a batch. No caller's context ends it.
 func (q *queue) send(f *flight) {
-	ctx, cancel := context.WithTimeout(q.client.life, q.client.config.Timeout)
+	ctx, cancel := q.client.within(q.client.life)
 	defer cancel()
 	panicked := &Error{Kind: KindConnection, Err: errPanicked}
 	failed := panicked
@@ -195,7 +327,7 @@ func (q *queue) send(f *flight) {
 	failed = q.post(ctx, f.calls)
 	for q.land(f); len(f.calls) > 1 && failed != nil && failed.Kind == KindRequest; q.land(f) {
 		// Nothing was taken. Invalid checks get their error, and the others are sent again.
-		rest := endRefused(f.calls, failed)
+		rest := q.endRefused(f.calls, failed)
 		if len(rest) == len(f.calls) {
 			break
 		}
@@ -211,6 +343,7 @@ func (q *queue) send(f *flight) {
 // deliver ends a request and the waits of its callers.
 func (q *queue) deliver(f *flight, failed *Error) {
 	q.land(f)
+	q.learn(f.calls, failed)
 	for _, c := range f.calls {
 		if c.left && failed == nil { // otherwise a slot would stay taken until its max_hold
 			q.client.ReleaseLater(q.client.life, c.decision.Reservation)
@@ -221,6 +354,24 @@ func (q *queue) deliver(f *flight, failed *Error) {
 	runtime.Gosched()
 	runtime.Gosched()
 	q.ended(outcomeOf(failed))
+}
+
+// learn caches the denials of a batch that has landed, and ends the waits of other checks that they deny.
+func (q *queue) learn(batch []*call, failed *Error) {
+	if failed == nil {
+		for _, c := range batch {
+			q.client.memory.learn(&c.question, &c.decision)
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range batch {
+		var answer *Decision
+		if failed == nil {
+			answer = &c.decision
+		}
+		q.landed(c.group, &c.question, answer)
+	}
 }
 
 // post sends one call or several.
@@ -264,7 +415,7 @@ func (c *call) end(failed *Error) {
 }
 
 // endRefused ends the calls that a 400 names, with the pointers of each, and returns the others that still wait.
-func endRefused(batch []*call, failed *Error) []*call {
+func (q *queue) endRefused(batch []*call, failed *Error) []*call {
 	own := make(map[int][]FieldError)
 	for _, field := range failed.Fields {
 		rest, ok := strings.CutPrefix(field.Pointer, "/checks/")
@@ -276,14 +427,23 @@ func endRefused(batch []*call, failed *Error) []*call {
 			own[i] = append(own[i], FieldError{"/" + pointer, field.Detail})
 		}
 	}
+	if len(own) == 0 {
+		return batch
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	var rest []*call
 	for i, c := range batch {
-		if fields, ok := own[i]; ok {
+		fields, ok := own[i]
+		if !ok && !c.left {
+			rest = append(rest, c)
+			continue
+		}
+		q.landed(c.group, &c.question, nil)
+		if ok {
 			named := *failed
 			named.Fields = fields
 			c.end(&named)
-		} else if !c.left {
-			rest = append(rest, c)
 		}
 	}
 	return rest

@@ -60,20 +60,28 @@ func (c *Client) sendInto(
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return 0, nil, nil, failure(err)
+		return 0, nil, nil, interrupted(ctx, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
 	if n := response.ContentLength; n > 0 && n <= maxAnswer {
 		whole.Grow(int(n) + bytes.MinRead) // ReadFrom needs free memory to detect the end
 	}
 	if _, err := whole.ReadFrom(io.LimitReader(response.Body, maxAnswer+1)); err != nil {
-		return 0, nil, nil, failure(err)
+		return 0, nil, nil, interrupted(ctx, err)
 	}
 	answer := whole.Bytes()
 	if len(answer) > maxAnswer {
 		return 0, nil, nil, &Error{Kind: KindProtocol, Status: response.StatusCode, Detail: "The answer is too long."}
 	}
 	return response.StatusCode, response.Header, answer, nil
+}
+
+// interrupted is failure for a request that its context may have ended.
+func interrupted(ctx context.Context, err error) *Error {
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		err = context.DeadlineExceeded
+	}
+	return failure(err)
 }
 
 func (c *Client) postCheck(ctx context.Context, q *question) (Decision, *Error) {

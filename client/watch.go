@@ -1,6 +1,9 @@
 package sluice
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // watch ends the waits of calls at the timeout, and starts another request when those in flight hang. All calls share a
 // timer, because a timer for each check was too expensive.
@@ -28,53 +31,119 @@ func (w *watch) start(q *queue) {
 	}
 }
 
-// look ends overdue waits, and sets the timer for the next, early enough for a call that comes right after.
+// look sends another request for calls that have stalled, ends overdue waits, and sets the timer for the next look,
+// early enough for a call that comes right after.
 func (q *queue) look() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	timeout, now := q.client.config.Timeout, time.Now()
 	next := timeout / stallFraction
-	for len(q.waiting) > 0 && q.waiting[0].timeOut(now, timeout, &next) {
-		q.waiting = q.waiting[1:]
-	}
-	for _, f := range q.flights {
-		for _, c := range f.calls {
-			if !c.left && !c.timeOut(now, timeout, &next) {
-				break
-			}
-		}
-	}
+	q.mu.Lock()
+	due, isOverdue := q.findOverdue(now, &next)
 	if q.hasStalled(now, &next) && q.inFlight < mostInFlight && q.failures < failuresUntilProbing {
 		q.sendNext(maxBatch)
 	}
-	if q.watch.runs = len(q.waiting)+len(q.flights) > 0; q.watch.runs {
+	q.mu.Unlock()
+	if isOverdue {
+		q.client.calm.await(due, timeout)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if isOverdue {
+		q.endOverdue(now)
+	}
+	if q.watch.runs = q.waiting+len(q.flights) > 0; q.watch.runs {
 		q.watch.timer.Reset(next)
 	}
 }
 
-// timeOut ends the wait of an overdue call, or lowers next to the time until then.
-func (c *call) timeOut(now time.Time, timeout time.Duration, next *time.Duration) bool {
+// isOverdue reports whether the call has waited for the timeout, or lowers next to the time until then.
+func (c *call) isOverdue(now time.Time, timeout time.Duration, next *time.Duration) bool {
 	if rest := timeout - now.Sub(c.since); rest > 0 {
 		*next = min(*next, rest)
 		return false
 	}
-	c.left = true
-	c.done <- struct{}{}
 	return true
+}
+
+// findOverdue reports whether a call is overdue, and since when at most, or lowers next to the time until then. mu must
+// be held.
+func (q *queue) findOverdue(now time.Time, next *time.Duration) (due time.Time, has bool) {
+	timeout := q.client.config.Timeout
+	find := func(c *call) bool {
+		if !c.isOverdue(now, timeout, next) {
+			return false
+		}
+		if at := c.since.Add(timeout); at.After(due) {
+			due = at
+		}
+		has = true
+		return true
+	}
+	for _, g := range q.turns {
+		for _, c := range g.waiting {
+			if !find(c) {
+				break // later ones have waited for less
+			}
+		}
+	}
+	for _, f := range q.flights {
+		for _, c := range f.calls {
+			if !c.left {
+				find(c)
+			}
+		}
+	}
+	return due, has
+}
+
+// endOverdue ends the waits that were overdue at now. mu must be held.
+func (q *queue) endOverdue(now time.Time) {
+	timeout, ignored := q.client.config.Timeout, time.Duration(0)
+	for _, g := range slices.Clone(q.turns) {
+		q.keep(g, func(c *call) (keep bool) {
+			if !c.isOverdue(now, timeout, &ignored) {
+				return true
+			}
+			if g.denial.at.After(c.since) && c.cost >= g.denial.cost {
+				c.decision = g.denial.decided(time.Now())
+				return false
+			}
+			c.left = !q.waitsOn(c)
+			return !c.left
+		})
+		q.forget(g)
+	}
+	for _, f := range q.flights {
+		for _, c := range f.calls {
+			if !c.left && c.isOverdue(now, timeout, &ignored) && !q.waitsOn(c) {
+				c.left = true
+				c.done <- struct{}{}
+			}
+		}
+	}
+}
+
+// waitsOn reports whether an overdue call waits longer, because the server answers, and the same check is in flight or
+// was just answered: the failure mode would let a flood pass. mu must be held.
+func (q *queue) waitsOn(c *call) bool {
+	g, timeout, now := c.group, q.client.config.Timeout, time.Now()
+	return now.Sub(c.since) < longTimeouts*timeout && now.Sub(q.answered) < timeout &&
+		(g.inFlight > 0 || now.Sub(g.answered) < timeout)
 }
 
 // hasStalled reports whether another call has waited for a quarter of the timeout, or lowers next to the time until
 // then.
 func (q *queue) hasStalled(now time.Time, next *time.Duration) (has bool) {
-	for _, c := range q.waiting {
-		if c.stalled {
-			continue
+	for _, g := range q.turns {
+		for _, c := range g.waiting {
+			if c.stalled {
+				continue
+			}
+			if left := q.client.config.Timeout/stallFraction - now.Sub(c.since); left > 0 {
+				*next = min(*next, left)
+				break
+			}
+			c.stalled, has = true, true
 		}
-		if left := q.client.config.Timeout/stallFraction - now.Sub(c.since); left > 0 {
-			*next = min(*next, left)
-			break
-		}
-		c.stalled, has = true, true
 	}
 	return has
 }

@@ -1,0 +1,67 @@
+package sluice
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// calm delays the end of a wait until the process has had time to read an answer. A process that starts thousands of
+// checks, or that computes on all processors, sees its timers before the answers that have long arrived.
+type calm struct {
+	mu sync.Mutex
+	at time.Time // start of the last calm pause
+}
+
+const (
+	// calmPauses is the number of consecutive pauses that must end in time: reading an answer takes several goroutines.
+	calmPauses = 2
+	// lateFraction of the timeout is how late a pause may end.
+	lateFraction = 8
+	maxCalmPause = 2 * time.Millisecond
+	// maxLatePause follows a late pause.
+	maxLatePause = 100 * time.Millisecond
+)
+
+// await returns after calmPauses, within longTimeouts. due is when the wait should have ended.
+func (c *calm) await(due time.Time, timeout time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.After(due) { // another wait saw it
+		return
+	}
+	isLate := func(at time.Time) bool { return time.Since(at) > timeout/lateFraction }
+	calmPause, latePause := min(timeout/lateFraction, maxCalmPause), min(timeout/stallFraction, maxLatePause)
+	pause := calmPause
+	if isLate(due) { // the request may not even have been sent
+		pause = latePause
+	}
+	for inTime := 0; inTime < calmPauses && time.Since(due) < (longTimeouts-1)*timeout; inTime++ {
+		began := time.Now()
+		<-time.After(pause)
+		runtime.Gosched() // behind all goroutines that are ready
+		if isLate(began.Add(pause)) {
+			inTime, pause = -1, latePause
+			continue
+		}
+		if inTime == 0 {
+			c.at = began
+		}
+		pause = calmPause
+	}
+}
+
+// within bounds a request by the timeout. The second result releases its resources.
+func (c *Client) within(ctx context.Context) (context.Context, func()) {
+	within, cancel := context.WithCancelCause(ctx)
+	due := time.Now().Add(c.config.Timeout)
+	timer := time.AfterFunc(c.config.Timeout, func() {
+		c.calm.await(due, c.config.Timeout)
+		cancel(context.DeadlineExceeded)
+	})
+	return within, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
