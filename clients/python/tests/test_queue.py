@@ -15,6 +15,7 @@ from unittest import mock
 
 from sluice import AsyncSluice, Check, Decision, Limiter, Observation, Sluice, SluiceError, __version__
 from sluice._memory import Memory
+from sluice._queue import Queue
 from sluice._wire import Question
 
 from .servers import PATIENCE, TEST_KEY, Received, Server, gone_url
@@ -46,6 +47,16 @@ class Held:
         self.answer.set_result({"status": status, "body": body if status == 200 else {"type": "urn:x", "errors": errors}})
 
 
+    def limit(self, user: str, n: int) -> None:
+        """Allows n checks of a user and all of others, and denies the rest for a minute."""
+        results: list[dict[str, Any]] = []
+        for one in self.users:
+            n -= one == user
+            denied = {"status": 429, "allowed": False, "reason": "limit_exceeded", "retry_after_ms": 60_000}
+            results.append(denied if one == user and n < 0 else {"status": 200, "allowed": True})
+        self.answer.set_result({"body": {"results": results} if self.batch else results[0]})
+
+
 class Interrupt(BaseException):
     """What a signal handler or a gevent.Timeout raises."""
 
@@ -68,6 +79,22 @@ class Interruptible(threading.Event):
         return True
 
 
+class FakeCall:
+    """A check for a queue alone."""
+
+    def __init__(self, since: float) -> None:
+        self.question, self.since = Question("{}", "{}", 1), since
+        self.stalled = self.sent = False
+        self.answer: Decision | None = None
+        self.result: Decision | SluiceError | None = None
+
+    def end(self, result: Decision | SluiceError) -> None:
+        self.result = result
+
+    def ended(self) -> bool:
+        return self.result is not None
+
+
 class Threads:
     """Checks in threads, by Sluice."""
 
@@ -79,6 +106,9 @@ class Threads:
 
     def check(self, **check: Any) -> Future[Decision]:
         return self._pool.submit(self.client.check, Check(**check))
+
+    def flood(self, n: int, **check: Any) -> list[Future[Decision]]:
+        return [self.check(**check) for _ in range(n)]
 
 
 class Tasks:
@@ -100,6 +130,18 @@ class Tasks:
 
     def check(self, **check: Any) -> Future[Decision]:
         return asyncio.run_coroutine_threadsafe(self.client.check(Check(**check)), self._loop)
+
+    def flood(self, n: int, **check: Any) -> list[Future[Decision]]:
+        results: list[Future[Decision]] = [Future() for _ in range(n)]
+
+        async def one(result: Future[Decision]) -> None:
+            result.set_result(await self.client.check(Check(**check)))
+
+        async def all_of_them() -> None:
+            await asyncio.gather(*map(one, results))
+
+        asyncio.run_coroutine_threadsafe(all_of_them(), self._loop)
+        return results
 
 
 class QueueCases:
@@ -127,8 +169,8 @@ class QueueCases:
 
     def await_waiting(self, checks: Threads | Tasks, n: int) -> None:
         deadline = time.monotonic() + PATIENCE
-        while len(checks.client._waiting) != n:
-            assert time.monotonic() < deadline, f"{len(checks.client._waiting)} checks wait, want {n}"
+        while len(checks.client._queue) != n:
+            assert time.monotonic() < deadline, f"{len(checks.client._queue)} checks wait, want {n}"
             time.sleep(0.001)
 
     def test_checks_that_wait_go_together(self) -> None:
@@ -178,6 +220,77 @@ class QueueCases:
         for request in held:
             request.let()
 
+    def test_a_flood_of_one_user_is_denied_by_the_first_denials_and_delays_no_other(self) -> None:
+        assert isinstance(self, unittest.TestCase)
+        with mock.patch("sluice._queue.MAX_BATCH", 8):
+            self.flood(30)
+
+    def flood(self, size: int) -> None:
+        assert isinstance(self, unittest.TestCase)
+        burst = 5
+        checks = self.start(timeout=10 * PATIENCE)  # so that no more requests are added
+        results = checks.flood(size - 1, user_id="flood")
+        alone = [self.next(), self.next()]
+        self.await_waiting(checks, size - 3)
+        results.append(checks.check(user_id="other"))
+        self.await_waiting(checks, size - 2)
+        alone[0].let()
+        batch = self.next()
+        self.assertIn("other", batch.users)
+        self.assertLess(len(batch.users), size - 2)
+        batch.limit("flood", burst - 2)
+        self.await_waiting(checks, 0)
+        alone[1].let()
+        decisions = [result.result(PATIENCE) for result in results]
+        self.assertEqual(sum(decision.allowed for decision in decisions), burst + 1)
+        self.assertLessEqual({decision.source for decision in decisions}, {"server", "memory"})
+        self.assertEqual(len(self.server.requests), 3)
+
+    def test_an_overdue_check_waits_for_the_answer_to_the_same_check_if_the_server_answers(self) -> None:
+        assert isinstance(self, unittest.TestCase)
+        denied = Decision(False, 429, "too_many_in_flight", retry_after=3600)
+        cases: list[tuple[str, float, bool, float, Decision | None, str | None]] = [
+            ("the same is in flight", 2, True, 0, None, None),
+            ("the same is in flight, for too long", 11, True, 0, None, "timeout"),
+            ("the server is silent", 2, True, 1.5, None, "timeout"),
+            ("nothing of the same is in flight", 2, False, 0, None, "timeout"),
+            ("the same was denied, without a promise", 2, True, 0, denied, "memory"),
+            ("the same was allowed", 2, True, 0, Decision(True, 200), None),
+        ]
+        for name, age, in_flight, silence, answer, want in cases:
+            with self.subTest(name):
+                now = 1000.0
+                waiting: Queue[Any] = Queue(Memory(5), 1, lambda: now)
+                call = FakeCall(now)
+                sent = waiting.start(FakeCall(now)) if in_flight else []
+                waiting.add(call)
+                now += age
+                if answer is not None:
+                    waiting.start(FakeCall(now))
+                    sent[0].answer = answer
+                    waiting.landed(sent, None)
+                waiting.answered = now - silence
+                waiting.end_overdue(now)
+                kind = call.result.source if isinstance(call.result, Decision) else call.result and call.result.kind
+                self.assertEqual(kind, want)
+
+    def test_too_many_of_the_same_check_are_denied_while_the_server_answers(self) -> None:
+        assert isinstance(self, unittest.TestCase)
+        with mock.patch("sluice._queue.MAX_WAITING", 2):
+            checks = self.start()
+            results = [checks.check(user_id="flood") for _ in range(4)]
+            alone = [self.next(), self.next()]
+            self.await_waiting(checks, 2)
+            self.assertEqual(checks.check(user_id="flood").result(PATIENCE).source, "failure_mode")
+            checks.client._queue.answered = time.monotonic()
+            denied = checks.check(user_id="flood").result(PATIENCE)
+            self.assertEqual((denied.allowed, denied.status), (False, 429))
+            for request in (*alone,):
+                request.let()
+            self.next().let()
+            for result in results:
+                result.result(PATIENCE)
+
     def test_only_probes_wait_for_a_server_that_fails(self) -> None:
         assert isinstance(self, unittest.TestCase)
         checks = self.start(failure_mode="closed")
@@ -209,13 +322,16 @@ class QueueCases:
         assert isinstance(self, unittest.TestCase)
         seen: list[Observation] = []
         checks = self.start(on_decision=seen.append)
+        now = 0.0
+        checks.client._core.memory.now = lambda: now
         with self.assertLogs("sluice", "INFO") as logs:
-            for status in (500, 500, 200, 200):
+            for status in (500, 200, 500, 200, 200):
+                now += status == 200 and len(seen) >= 3  # a second passes before the last two
                 result = checks.check(user_id="42")
                 self.next().let(status)
                 result.result(PATIENCE)
         sources = [o.decision.source for o in seen if o.decision and o.took >= 0 and o.check.user_id == "42"]
-        self.assertEqual(sources, ["failure_mode"] * 2 + ["server"] * 2)
+        self.assertEqual(sources, ["failure_mode", "server"] * 2 + ["server"])
         self.assertEqual(len(logs.output), 2)
         self.assertRegex(logs.output[0], r"does not decide.*open: sluice: protocol|unavailable \(500\)")
         self.assertIn("decides again, after 2 checks", logs.output[1])
@@ -227,7 +343,7 @@ class ThreadsTest(QueueCases, unittest.TestCase):
     def event(self, checks: Threads | Tasks) -> Interruptible:
         """What the check that waits longest waits for."""
         assert isinstance(checks, Threads)
-        event = checks.client._waiting[0].event
+        event = next(iter(checks.client._queue)).event
         assert isinstance(event, Interruptible)
         return event
 
@@ -270,7 +386,29 @@ class ThreadsTest(QueueCases, unittest.TestCase):
             alone[1].let()
             for result in (after, *first):
                 self.assertEqual(result.result(PATIENCE).source, "server")
-            self.assertEqual(checks.client._in_flight, 0)
+            self.assertEqual(checks.client._queue.in_flight, 0)
+
+    def test_close_waits_for_a_report_in_flight(self) -> None:
+        checks = self.start()
+        assert isinstance(checks, Threads)
+        held: queue.Queue[Future[dict[str, Any]]] = queue.Queue()
+
+        def answer(received: Received) -> dict[str, Any]:
+            future: Future[dict[str, Any]] = Future()
+            held.put(future)
+            return future.result(PATIENCE)
+
+        client = Sluice(Server(self, answer).url, TEST_KEY, timeout=PATIENCE)
+        with ThreadPoolExecutor(2) as pool:
+            report = pool.submit(client.report, "search", [0.001])
+            arrived = held.get(timeout=PATIENCE)
+            close = pool.submit(client.close)
+            while not client._closed:
+                time.sleep(0.001)
+            self.assertFalse(close.done())
+            arrived.set_result({"body": {"accepted": 1, "ignored": []}})
+            self.assertTrue(report.result(PATIENCE))
+            close.result(PATIENCE)
 
     def test_it_survives_a_fork(self) -> None:
         client = Sluice(Server(self, lambda _: {"body": {"allowed": True}}).url, TEST_KEY, timeout=PATIENCE)
@@ -312,6 +450,31 @@ class TasksTest(QueueCases, unittest.TestCase):
         release = self.next()
         self.assertEqual((release.path, json.loads(release.body)), ("/v1/settle", {"reservation": "a place"}))
         release.let()
+
+    def test_twelve_thousand_checks_of_one_user_need_three_requests(self) -> None:
+        self.flood(12_000)
+
+    def test_a_stalled_event_loop_reads_its_answers_before_the_time_out_decides(self) -> None:
+        burst, timeout = 5, 1.0
+        checks = self.start(timeout=timeout)
+        assert isinstance(checks, Tasks)
+        results = [checks.check(user_id="flood") for _ in range(20)]
+        alone = [self.next(), self.next()]
+        self.await_waiting(checks, 18)
+        began = time.monotonic()
+
+        def stall() -> None:
+            for request in alone:
+                request.let()
+            while time.monotonic() < began + timeout + 0.2:
+                time.sleep(0.001)  # the server's threads run
+
+        checks._loop.call_soon_threadsafe(stall)
+        batch = self.next()
+        batch.limit("flood", burst - 2)
+        decisions = [result.result(PATIENCE) for result in results]
+        self.assertEqual(sum(decision.allowed for decision in decisions), burst)
+        self.assertLessEqual({decision.source for decision in decisions}, {"server", "memory"})
 
     def test_another_event_loop_begins_anew(self) -> None:
         client = AsyncSluice(Server(self, lambda _: {"body": {"allowed": True}}).url, TEST_KEY, timeout=PATIENCE)

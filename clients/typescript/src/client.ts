@@ -1,4 +1,5 @@
 import { Memory } from './memory.js';
+import { whenOver } from './patience.js';
 import { Queue } from './queue.js';
 import { type Check, type Decision, type Settlement, SluiceError } from './types.js';
 import { version } from './version.js';
@@ -13,6 +14,7 @@ import {
   type Question,
   refused,
   tokens,
+  undecided,
 } from './wire.js';
 
 /** Decides checks that the server does not: `open` lets them pass, `closed` denies them with status 503. */
@@ -55,6 +57,12 @@ export interface Observation {
 /** How many time-outs calls wait that no user waits for. */
 const patientTimeouts = 10;
 
+/**
+ * How many milliseconds no check may have failed before the log says that the server decides again: one that fails now and
+ * then is one state, and one line.
+ */
+const quietAfter = 1000;
+
 /** Asks one server with one key. Make one per process. */
 export class Sluice {
   /** Where this client and its middleware log to. */
@@ -66,7 +74,11 @@ export class Sluice {
   readonly #fetch: typeof fetch;
   readonly #queue: Queue;
   readonly #memory: Memory;
-  #failedChecks = 0; // since the server decided last
+  #failedChecks = 0; // since the log said last that the server decides
+  #failedLast = 0;
+  #requests = new Set<Promise<unknown>>(); // that close waits for
+  /** For tests. */
+  now: () => number = () => performance.now();
 
   constructor(options: Options) {
     const { url, key, timeout = 100, failureMode = 'open', denialMemory = 5000, batch = true } = options;
@@ -98,7 +110,7 @@ export class Sluice {
       // A place would stay taken until its max_hold, for a caller that does not know of it.
       unwanted: ({ reservation }: Decision) => void this.release(reservation).catch(() => undefined),
     };
-    this.#queue = new Queue(transport, timeout, batch);
+    this.#queue = new Queue(transport, this.#memory, timeout, batch);
   }
 
   /**
@@ -185,9 +197,12 @@ export class Sluice {
     return decodeReport(await this.#patient('POST', '/v1/report', encodeReport(backend, latencies, errors)));
   }
 
-  /** Later checks are decided by the failure mode, and no request is sent for those that wait. */
-  close(): void {
-    this.#queue.closed = true;
+  /**
+   * Waits for the requests in flight, such as a report. The failure mode decides later checks and those that wait.
+   */
+  async close(): Promise<void> {
+    this.#queue.close();
+    while (this.#requests.size > 0) await Promise.allSettled(this.#requests);
   }
 
   async #check(check: Check, signal?: AbortSignal, hold?: number): Promise<Decision> {
@@ -210,12 +225,13 @@ export class Sluice {
     if (recalled) return recalled;
     try {
       const decision = await this.#queue.ask(question, signal);
-      this.#recovered();
-      this.#memory.learn(question, decision);
+      if (decision.source === 'server') this.#recovered();
       return decision;
     } catch (error) {
       signal?.throwIfAborted();
-      return this.#fallBack(error);
+      const isRefused = error instanceof SluiceError && error.kind === 'request';
+      const learned = isRefused ? null : this.#memory.recall(question); // while this check waited
+      return learned ?? this.#fallBack(error);
     }
   }
 
@@ -223,47 +239,38 @@ export class Sluice {
   #fallBack(error: unknown): Decision {
     if (!(error instanceof SluiceError) || error.kind === 'request') throw error;
     const { failureMode } = this.#options;
+    this.#failedLast = this.now();
     if (this.#failedChecks++ === 0) {
       this.logger.warn(
         `Sluice does not decide; checks are decided by the failure mode, ${failureMode}: ${error.message}`,
       );
     }
-    const allowed = failureMode === 'open';
-    return {
-      allowed,
-      status: allowed ? 200 : 503,
-      reason: allowed ? null : 'sluice_unavailable',
-      plan: null,
-      retryAfterMs: allowed ? 0 : 1000,
-      delayMs: 0,
-      limit: null,
-      remaining: null,
-      resetAfterMs: null,
-      violatedTier: null,
-      violatedRule: null,
-      violatedRuleId: null,
-      tiers: [],
-      reservation: null,
-      degraded: false,
-      source: 'failure_mode',
-      error,
-    };
+    if (failureMode === 'open') return undecided(error);
+    return { ...undecided(error), allowed: false, status: 503, reason: 'sluice_unavailable', retryAfterMs: 1000 };
   }
 
   #recovered(): void {
-    if (this.#failedChecks === 0) return;
+    if (this.#failedChecks === 0 || this.now() - this.#failedLast < quietAfter) return;
     this.logger.info(`Sluice decides again, after ${this.#failedChecks} checks`);
     this.#failedChecks = 0;
   }
 
+  #send(method: string, path: string, body: string | null, timeout: number) {
+    const request = this.#sendNow(method, path, body, timeout);
+    this.#requests.add(request);
+    const ended = () => this.#requests.delete(request);
+    request.then(ended, ended);
+    return request;
+  }
+
   /** Sends one request, once. The time-out covers the body, too. */
-  async #send(method: string, path: string, body: string | null, timeout: number) {
+  async #sendNow(method: string, path: string, body: string | null, timeout: number) {
     const controller = new AbortController();
     let late = false;
-    const timer = setTimeout(() => {
+    const cancel = whenOver(timeout, () => {
       late = true;
       controller.abort();
-    }, timeout);
+    });
     try {
       const response = await this.#fetch(this.#base + path, {
         method,
@@ -283,7 +290,7 @@ export class Sluice {
       if (late) throw new SluiceError('timeout', `No answer within ${timeout} ms.`);
       throw new SluiceError('connection', reason(error));
     } finally {
-      clearTimeout(timer);
+      cancel();
     }
   }
 

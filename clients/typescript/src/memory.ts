@@ -6,11 +6,24 @@ const maxDenials = 10_000;
 /** How long a denial is remembered for which no wait helps, such as that of a block rule. */
 const withoutWait = 1000;
 
-interface Denial {
+export interface Denial {
   decision: Decision;
   cost: number;
   at: number;
   until: number;
+}
+
+/** A denial with what is left of its waits. */
+export function decided({ decision, at }: Denial, now: number): Decision {
+  const { retryAfterMs, resetAfterMs } = decision;
+  const passed = now - at;
+  return {
+    ...decision,
+    tiers: decision.tiers.map((tier) => ({ ...tier })),
+    source: 'memory',
+    retryAfterMs: retryAfterMs === null ? null : Math.max(1, Math.ceil(retryAfterMs - passed)),
+    resetAfterMs: resetAfterMs === null ? null : Math.max(0, Math.ceil(resetAfterMs - passed)),
+  };
 }
 
 /** Remembers denials by the identity of their checks. A check that costs less may pass, so it is asked. */
@@ -37,15 +50,7 @@ export class Memory {
       return null;
     }
     if (cost < denial.cost) return null;
-    const { retryAfterMs, resetAfterMs } = denial.decision;
-    const passed = now - denial.at;
-    return {
-      ...denial.decision,
-      tiers: denial.decision.tiers.map((tier) => ({ ...tier })),
-      source: 'memory',
-      retryAfterMs: retryAfterMs === null ? null : Math.ceil(retryAfterMs - passed),
-      resetAfterMs: resetAfterMs === null ? null : Math.max(0, Math.ceil(resetAfterMs - passed)),
-    };
+    return decided(denial, now);
   }
 
   /** Keeps a denial. Those that may end at any moment, such as a place that is freed, are not kept. */

@@ -1,5 +1,7 @@
+import { type Denial, decided, type Memory } from './memory.js';
+import { longest, whenCalm } from './patience.js';
 import { type Decision, SluiceError } from './types.js';
-import type { Question } from './wire.js';
+import { type Question, undecided } from './wire.js';
 
 /**
  * How many requests are in flight before checks wait to share the next one. Two keep the server busy while one answer
@@ -18,6 +20,8 @@ const failuresUntilProbing = 5;
 const maxBatch = 256;
 /** Half of what the server takes, if all characters are of two bytes. */
 const maxBatchCharacters = 256 << 10;
+/** Bounds the waiting checks of one identity. */
+const maxWaiting = 16_384;
 
 /** What sends the requests. */
 export interface Transport {
@@ -27,42 +31,112 @@ export interface Transport {
   unwanted(decision: Decision): void;
 }
 
+/** The checks of one identity that have no answer. */
+interface Group {
+  identity: string;
+  /** In order of arrival. */
+  waiting: Set<Waiting>;
+  inFlight: number;
+  answered: number;
+  /** The last one while others waited. */
+  denial?: Denial;
+}
+
 /** A check that waits for its share of a request. */
 interface Waiting {
   question: Question;
+  group: Group;
+  since: number;
+  stalled: boolean;
+  /** It waits for an answer to the same check. */
+  overdue: boolean;
+  ended: boolean;
   resolve(decision: Decision): void;
   reject(error: unknown): void;
 }
 
-/** Lets concurrent checks share requests: whatever waits when a request ends goes in one batch. */
+/**
+ * Lets concurrent checks share requests: whatever waits when a request ends goes in one batch. Identities take turns, so
+ * that the flood of one user delays no other.
+ */
 export class Queue {
   readonly #transport: Transport;
+  readonly #memory: Memory;
   readonly #timeout: number;
   readonly #batch: boolean;
-  #waiting: Waiting[] = [];
+  readonly #groups = new Map<string, Group>();
+  /** Those with waiting checks, the next one first. */
+  readonly #turns = new Set<Group>();
+  readonly #flights = new Set<Waiting[]>();
+  #waiting = 0;
   #inFlight = 0;
   #failures = 0; // in a row
-  closed = false;
+  #answered = Number.NEGATIVE_INFINITY;
+  #watches = false;
+  #closed = false;
 
-  constructor(transport: Transport, timeout: number, batch: boolean) {
+  constructor(transport: Transport, memory: Memory, timeout: number, batch: boolean) {
     this.#transport = transport;
+    this.#memory = memory;
     this.#timeout = timeout;
     this.#batch = batch;
   }
 
   get waiting(): number {
-    return this.#waiting.length;
+    return this.#waiting;
   }
 
-  /** Settles within the time-out, or when the signal says so. It rejects with a SluiceError or the signal's reason. */
+  /** Ends the checks that wait, and takes no more. */
+  close(): void {
+    this.#closed = true;
+    const error = new SluiceError('connection', 'The client is closed.');
+    for (const group of [...this.#turns]) {
+      this.#endWhere(group, (waiting) => {
+        waiting.reject(error);
+        return true;
+      });
+      this.#forget(group);
+    }
+  }
+
+  /** It rejects with a SluiceError or the signal's reason. */
   async ask(question: Question, signal?: AbortSignal): Promise<Decision> {
-    if (this.closed) throw new SluiceError('connection', 'The client is closed.');
+    if (this.#closed) throw new SluiceError('connection', 'The client is closed.');
     if (this.#failures >= failuresUntilProbing && this.#inFlight > 0) {
       throw new SluiceError('connection', 'The last requests failed, and another one is trying.');
     }
-    if (this.#batch && this.#inFlight >= inFlight) return this.#wait(question, signal);
-    const request = this.#alone(question);
+    const group = this.#group(question.identity);
+    if (this.#batch && this.#inFlight >= inFlight) {
+      return group.waiting.size < maxWaiting ? this.#wait(question, group, signal) : this.#tooMany();
+    }
+    const request = this.#alone(question, group);
     return signal ? this.#unlessLeft(request, signal) : request;
+  }
+
+  #group(identity: string): Group {
+    let group = this.#groups.get(identity);
+    if (!group) {
+      group = { identity, waiting: new Set(), inFlight: 0, answered: Number.NEGATIVE_INFINITY };
+      this.#groups.set(identity, group);
+    }
+    return group;
+  }
+
+  #forget(group: Group): void {
+    if (group.waiting.size > 0) return;
+    this.#turns.delete(group);
+    if (group.inFlight === 0) this.#groups.delete(group.identity);
+  }
+
+  get #isHealthy(): boolean {
+    return performance.now() - this.#answered < this.#timeout;
+  }
+
+  /** A server that answers would have denied a flood. */
+  #tooMany(): Decision {
+    const error = new SluiceError('unavailable', 'Too many of the same check wait already.');
+    if (!this.#isHealthy) throw error;
+    return { ...undecided(error), allowed: false, status: 429, reason: 'too_many_waiting', retryAfterMs: 1000 };
   }
 
   /** The request goes on when its caller leaves, since its answer tells what the server took. */
@@ -79,32 +153,41 @@ export class Queue {
     });
   }
 
-  async #alone(question: Question): Promise<Decision> {
+  async #alone(question: Question, group: Group): Promise<Decision> {
     this.#inFlight++;
+    group.inFlight++;
     let failure: unknown = null;
+    let answer: Decision | null = null;
     try {
-      return await this.#transport.one(question);
+      answer = await this.#transport.one(question);
+      this.#memory.learn(question, answer);
+      return answer;
     } catch (error) {
       failure = error;
       throw error;
     } finally {
+      this.#landed(question, group, answer);
       this.#ended(failure);
     }
   }
 
-  #wait(question: Question, signal?: AbortSignal): Promise<Decision> {
+  #wait(question: Question, group: Group, signal?: AbortSignal): Promise<Decision> {
     return new Promise((resolve, reject) => {
       let left = false;
       const finish = () => {
-        clearTimeout(stall);
-        clearTimeout(timeout);
+        waiting.ended = true;
         signal?.removeEventListener('abort', abort);
       };
       const waiting: Waiting = {
         question,
+        group,
+        since: performance.now(),
+        stalled: false,
+        overdue: false,
+        ended: false,
         resolve: (decision) => {
+          if (left || waiting.ended) this.#transport.unwanted(decision);
           finish();
-          if (left) this.#transport.unwanted(decision);
           resolve(decision);
         },
         reject: (error) => {
@@ -113,19 +196,132 @@ export class Queue {
         },
       };
       /** Takes the check out of the queue, so that nothing is taken for a caller that is gone. */
-      const leave = (error: unknown) => {
+      const abort = () => {
         left = true;
-        this.#waiting = this.#waiting.filter((other) => other !== waiting);
-        waiting.reject(error);
+        if (group.waiting.delete(waiting)) this.#waiting--;
+        this.#forget(group);
+        waiting.reject(signal?.reason);
       };
-      const abort = () => leave(signal?.reason);
-      const stall = setTimeout(() => {
-        if (this.#inFlight < mostInFlight && this.#failures < failuresUntilProbing) this.#sendNext();
-      }, this.#timeout * stallFraction);
-      const timeout = setTimeout(() => leave(new SluiceError('timeout', 'No answer in time.')), this.#timeout);
       signal?.addEventListener('abort', abort, { once: true });
-      this.#waiting.push(waiting);
+      group.waiting.add(waiting);
+      this.#turns.add(group);
+      this.#waiting++;
+      this.#watch();
     });
+  }
+
+  /** Ends the waits that are overdue, and sends another request for those that have stalled. One timer is enough for all. */
+  #watch(): void {
+    if (this.#watches || (this.#waiting === 0 && this.#flights.size === 0)) return;
+    this.#watches = true;
+    const again = () => {
+      this.#watches = false;
+      this.#watch();
+    };
+    const wait = Math.max(1, Math.min(this.#timeout * stallFraction, this.#due() - performance.now()));
+    const wake = performance.now() + wait;
+    setTimeout(() => {
+      if (this.#hasStalled() && this.#inFlight < mostInFlight && this.#failures < failuresUntilProbing) {
+        this.#sendNext();
+      }
+      const at = performance.now();
+      if (this.#due() > at) return again();
+      whenCalm(wake, this.#timeout, () => {
+        this.#endOverdue(at);
+        again();
+      });
+    }, wait);
+  }
+
+  /** When the check that has waited longest is overdue, leaving out those that wait for an answer to the same check. */
+  #due(): number {
+    let since = Number.POSITIVE_INFINITY;
+    for (const group of this.#turns) {
+      for (const waiting of group.waiting) {
+        if (waiting.overdue) continue;
+        since = Math.min(since, waiting.since);
+        break;
+      }
+    }
+    for (const flight of this.#flights) {
+      for (const waiting of flight) if (!waiting.ended && !waiting.overdue) since = Math.min(since, waiting.since);
+    }
+    return since + this.#timeout;
+  }
+
+  #hasStalled(): boolean {
+    let found = false;
+    const now = performance.now();
+    for (const group of this.#turns) {
+      for (const waiting of group.waiting) {
+        if (waiting.stalled) continue;
+        if (now - waiting.since < this.#timeout * stallFraction) break;
+        waiting.stalled = found = true;
+      }
+    }
+    return found;
+  }
+
+  /** Ends the waits that were overdue at a time: by a denial that was given meanwhile, or by a time-out. */
+  #endOverdue(at: number): void {
+    const timedOut = (waiting: Waiting) => {
+      waiting.overdue = true;
+      if (this.#waitsOn(waiting)) return false;
+      waiting.reject(new SluiceError('timeout', 'No answer in time.'));
+      return true;
+    };
+    for (const group of [...this.#turns]) {
+      this.#endWhere(group, (waiting) => {
+        if (at - waiting.since < this.#timeout) return false;
+        const { denial } = group;
+        if (!denial || denial.at <= waiting.since || waiting.question.cost < denial.cost) return timedOut(waiting);
+        waiting.resolve(decided(denial, performance.now()));
+        return true;
+      });
+      this.#forget(group);
+    }
+    for (const flight of this.#flights) {
+      for (const waiting of flight) if (!waiting.ended && at - waiting.since >= this.#timeout) timedOut(waiting);
+    }
+  }
+
+  /**
+   * Whether an overdue check waits longer, because the server answers, and the same check is in flight or was just answered:
+   * the failure mode would let a flood pass.
+   */
+  #waitsOn({ group, since }: Waiting): boolean {
+    const now = performance.now();
+    return (
+      now - since < longest * this.#timeout &&
+      this.#isHealthy &&
+      (group.inFlight > 0 || now - group.answered < this.#timeout)
+    );
+  }
+
+  /** Takes out of a group what a function has ended. */
+  #endWhere(group: Group, end: (waiting: Waiting) => boolean): void {
+    for (const waiting of group.waiting) {
+      if (!end(waiting)) continue;
+      group.waiting.delete(waiting);
+      this.#waiting--;
+    }
+  }
+
+  /** Records the end of a check in flight. A denial ends the waiting checks that it denies. */
+  #landed(question: Question, group: Group, answer: Decision | null): void {
+    group.inFlight--;
+    if (answer) {
+      group.answered = performance.now();
+      if (!answer.allowed && question.cost > 0 && group.waiting.size > 0) {
+        group.denial = { decision: { ...answer }, cost: question.cost, at: group.answered, until: 0 };
+        this.#endWhere(group, (waiting) => {
+          const recalled = this.#memory.recall(waiting.question);
+          if (recalled) waiting.resolve(recalled);
+          return recalled !== null;
+        });
+      }
+    }
+    this.#forget(group);
   }
 
   /** Counts a request that is over, null being a good one, and sends those that waited for it. */
@@ -133,45 +329,74 @@ export class Queue {
     this.#inFlight--;
     if (failure === null || (failure instanceof SluiceError && ['request', 'key'].includes(failure.kind))) {
       this.#failures = 0; // a refusal is an answer
+      this.#answered = performance.now();
     } else {
       this.#failures++;
     }
     if (this.#inFlight < inFlight) this.#sendNext();
   }
 
-  #sendNext(): void {
-    let n = 0;
-    for (let size = 0; n < this.#waiting.length && n < maxBatch; n++) {
-      size += this.#waiting[n]?.question.body.length ?? 0;
-      if (n > 0 && size > maxBatchCharacters) break;
+  /** Takes the next batch from the queue, one check of each identity in turn. */
+  #take(): Waiting[] {
+    const batch: Waiting[] = [];
+    let size = 0;
+    for (const group of this.#turns) {
+      const [first] = group.waiting;
+      if (!first) continue;
+      size += first.question.body.length;
+      if (batch.length === maxBatch || (batch.length > 0 && size > maxBatchCharacters)) break;
+      batch.push(first);
+      group.waiting.delete(first);
+      group.inFlight++;
+      this.#waiting--;
+      this.#turns.delete(group);
+      if (group.waiting.size > 0) this.#turns.add(group); // the loop comes to it again
     }
-    if (n === 0 || this.closed) return;
-    const batch = this.#waiting.splice(0, n);
+    return batch;
+  }
+
+  #sendNext(): void {
+    const batch = this.#closed ? [] : this.#take();
+    if (batch.length === 0) return;
     this.#inFlight++;
-    this.#send(batch).then((failure) => this.#ended(failure));
+    this.#flights.add(batch);
+    this.#send(batch).then((failure) => {
+      this.#flights.delete(batch);
+      this.#ended(failure);
+    });
   }
 
   /** Asks for several callers, and returns why that failed. The request is nobody's own, so no caller's signal ends it. */
   async #send(batch: Waiting[]): Promise<unknown> {
     try {
       const [first] = batch;
-      if (batch.length === 1 && first) {
-        first.resolve(await this.#transport.one(first.question));
-        return null;
-      }
-      const decisions = await this.#transport.many(batch.map(({ question }) => question));
+      const decisions =
+        batch.length === 1 && first
+          ? [await this.#transport.one(first.question)]
+          : await this.#transport.many(batch.map(({ question }) => question));
+      batch.forEach(({ question }, i) => {
+        this.#memory.learn(question, decisions[i] as Decision);
+      });
       batch.forEach((waiting, i) => {
         waiting.resolve(decisions[i] as Decision);
+        this.#landed(waiting.question, waiting.group, decisions[i] as Decision);
       });
       return null;
     } catch (error) {
+      let rest = batch;
       if (batch.length > 1 && error instanceof SluiceError && error.kind === 'request') {
         // Nothing was taken. Those that are not valid are told, and the others asked again without them.
-        const rest = tell(batch, error);
+        rest = tell(batch, error);
+        for (const waiting of batch) {
+          if (!rest.includes(waiting)) this.#landed(waiting.question, waiting.group, null);
+        }
         if (rest.length === 0) return null;
         if (rest.length < batch.length) return this.#send(rest);
       }
-      for (const waiting of batch) waiting.reject(error);
+      for (const waiting of rest) {
+        waiting.reject(error);
+        this.#landed(waiting.question, waiting.group, null);
+      }
       return error;
     }
   }

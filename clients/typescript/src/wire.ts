@@ -171,3 +171,26 @@ export function problem(status: number, answer: Json): SluiceError {
   if (status === 400 || status === 413 || status === 422) return new SluiceError('request', detail, more);
   return new SluiceError('protocol', detail, more);
 }
+
+/** A decision that lets a check pass because the server has not decided. */
+export function undecided(error: SluiceError): Decision {
+  return {
+    allowed: true,
+    status: 200,
+    reason: null,
+    plan: null,
+    retryAfterMs: 0,
+    delayMs: 0,
+    limit: null,
+    remaining: null,
+    resetAfterMs: null,
+    violatedTier: null,
+    violatedRule: null,
+    violatedRuleId: null,
+    tiers: [],
+    reservation: null,
+    degraded: false,
+    source: 'failure_mode',
+    error,
+  };
+}

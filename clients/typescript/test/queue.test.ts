@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { after, test } from 'node:test';
+import { Worker } from 'node:worker_threads';
 import { type Decision, Limiter, Sluice, SluiceError, version } from '../src/index.js';
 import { Memory } from '../src/memory.js';
-import { decode } from '../src/wire.js';
+import { Queue } from '../src/queue.js';
+import { decode, type Question } from '../src/wire.js';
 import { goneUrl, type Scripted, serve, testKey } from './server.js';
 
 const quiet = { warn: () => undefined, info: () => undefined };
@@ -18,6 +21,8 @@ interface Held {
    * it refuses the checks of the user bad.
    */
   let(status?: number): void;
+  /** Allows n checks of a user and all of others, and denies the rest for a minute. */
+  limit(user: string, n: number): void;
 }
 
 /** A server that answers when it is told. */
@@ -42,6 +47,15 @@ async function gate(options: { timeout?: number; failureMode?: 'open' | 'closed'
               user === 'bad' ? [{ pointer: `/checks/${i}/user_id`, detail: 'is bad' }] : [],
             );
             resolve({ status, body: status !== 200 ? { type: 'urn:x', errors } : checks ? { results } : results[0] });
+          },
+          limit(limited, n) {
+            let left = n;
+            const results = users.map((user) =>
+              user !== limited || left-- > 0
+                ? { status: 200, allowed: true }
+                : { status: 429, allowed: false, reason: 'limit_exceeded', retry_after_ms: 60_000 },
+            );
+            resolve({ body: checks ? { results } : results[0] });
           },
         };
         arrived.push(held);
@@ -159,6 +173,115 @@ test('the place of a caller that left is freed when the answer comes', async () 
   await Promise.all([waits, ...others]);
 });
 
+test('a flood of one user is denied by the first denials and delays no other', async () => {
+  const burst = 5;
+  const flood = 12_000;
+  const { limits, next, server } = await gate({ timeout: 300_000 }); // so that no more requests are added
+  const results = Array.from({ length: flood - 1 }, () => limits.check({ userId: 'flood' }));
+  results.push(limits.check({ userId: 'other' }));
+  const alone = [await next(), await next()];
+  alone[0]?.let();
+  const batch = await next();
+  assert.ok(batch.users.includes('other'));
+  assert.ok(batch.users.length < 1000);
+  batch.limit('flood', burst - 2);
+  await Promise.all(results.slice(2));
+  alone[1]?.let();
+  const decisions = await Promise.all(results);
+  assert.equal(decisions.filter(({ allowed }) => allowed).length, burst + 1);
+  assert.ok(decisions.every(({ source }) => source === 'server' || source === 'memory'));
+  assert.equal(server.requests.length, 3);
+});
+
+test('an overdue check waits for the answer to the same check if the server answers', async () => {
+  const allowed = decode({ allowed: true }, 200) as Decision;
+  const denied = decode({ allowed: false }, 429) as Decision;
+  let answer = (_: Decision) => {};
+  const late = new Promise<Decision>((resolve) => {
+    answer = resolve;
+  });
+  let ready = (_: Decision) => {};
+  const busy = new Promise<Decision>((resolve) => {
+    ready = resolve;
+  });
+  const one = ({ identity }: Question) => ({ flood: late, busy })[identity] ?? Promise.resolve(allowed);
+  const many = (questions: Question[]) => Promise.all(questions.map(one));
+  const queue = new Queue({ one, many, unwanted: () => undefined }, new Memory(5000), 1000, true);
+  const ask = (identity: string) => queue.ask({ identity, body: '{}', cost: 1 });
+  const [first, other, ...flood] = [ask('flood'), ask('busy'), ask('flood'), ask('flood')];
+  ready(allowed);
+  await other; // and the flood is sent
+  const until = performance.now() + 1500;
+  while (performance.now() < until) await ask('other');
+  answer(denied);
+  assert.deepEqual(
+    (await Promise.all([first as Promise<Decision>, ...flood])).map(({ status }) => status),
+    [429, 429, 429],
+  );
+});
+
+test('an overdue check is not kept by a server that is silent', async () => {
+  const never = () => new Promise<never>(() => undefined);
+  const queue = new Queue({ one: never, many: never, unwanted: () => undefined }, new Memory(5000), 20, true);
+  const flood = Array.from({ length: 3 }, () => queue.ask({ identity: 'flood', body: '{}', cost: 1 }));
+  await assert.rejects(flood[2] as Promise<Decision>, { kind: 'timeout' });
+});
+
+test('too many of the same check are denied while the server answers', async () => {
+  const { limits, next } = await gate({ timeout: 300_000 });
+  const results = Array.from({ length: 16_384 + 3 }, () => limits.check({ userId: 'flood' }));
+  const alone = [await next(), await next()];
+  const { source, allowed } = (await results.at(-1)) as Decision;
+  assert.deepEqual([source, allowed], ['failure_mode', true]); // the server has answered nothing
+  alone[0]?.let();
+  await results[0];
+  const more = Array.from({ length: 300 }, () => limits.check({ userId: 'flood' }));
+  const denied = (await more.at(-1)) as Decision;
+  assert.deepEqual([denied.allowed, denied.status, denied.reason], [false, 429, 'too_many_waiting']);
+  const batch = await next();
+  batch.limit('flood', 0);
+  await Promise.all(results.slice(2));
+  alone[1]?.let();
+});
+
+test('a stalled event loop reads its answers before the time-out decides', async () => {
+  const burst = 5;
+  const users = Array.from({ length: 20 }, () => 'flood');
+  const worker = new Worker(new URL('./bucket.js', import.meta.url), { workerData: burst });
+  after(() => worker.terminate());
+  const [url] = await once(worker, 'message');
+  const limits = new Sluice({ url, key: testKey, timeout: 1000, logger: quiet });
+  const results = users.map((userId) => limits.check({ userId }));
+  const until = performance.now() + 1300;
+  while (performance.now() < until); // a busy loop
+  const decisions = await Promise.all(results);
+  assert.equal(decisions.filter(({ allowed }) => allowed).length, burst);
+  assert.ok(decisions.every(({ source }) => source === 'server' || source === 'memory'));
+});
+
+test('close waits for a report in flight', async () => {
+  let answer = (_: Scripted) => {};
+  let arrived = () => {};
+  const hasArrived = new Promise<void>((resolve) => {
+    arrived = resolve;
+  });
+  const server = await serve(
+    () =>
+      new Promise<Scripted>((resolve) => {
+        answer = resolve;
+        arrived();
+      }),
+  );
+  const limits = new Sluice({ url: server.url, key: testKey, timeout: 30_000, logger: quiet });
+  const order: string[] = [];
+  const report = limits.report('search', [1]).then(() => order.push('report'));
+  await hasArrived;
+  const close = limits.close().then(() => order.push('close'));
+  answer({ body: { accepted: 1, ignored: [] } });
+  await Promise.all([report, close]);
+  assert.deepEqual(order, ['report', 'close']);
+});
+
 test('only probes wait for a server that fails', async () => {
   const { limits, next } = await gate({ failureMode: 'closed' });
   for (let i = 0; i < 5; i++) {
@@ -188,10 +311,18 @@ test('observers see every decision, and logs only the first failure and its end'
     onDecision: ({ decision, took }) => seen.push(`${decision?.source} ${took >= 0}`),
     logger: { warn: (line) => log.push(line), info: (line) => log.push(line) },
   });
-  for (let i = 0; i < 3; i++) await limits.check({});
-  status = 200;
+  let now = 0;
+  limits.now = () => now;
+  for (let i = 0; i < 3; i++) {
+    status = 500;
+    await limits.check({});
+    status = 200;
+    await limits.check({});
+  }
+  now += 1000;
   for (let i = 0; i < 2; i++) await limits.check({});
-  assert.deepEqual(seen, [...Array(3).fill('failure_mode true'), ...Array(2).fill('server true')]);
+  const pairs = Array(3).fill(['failure_mode true', 'server true']).flat();
+  assert.deepEqual(seen, [...pairs, ...Array(2).fill('server true')]);
   assert.equal(log.length, 2);
   assert.match(log[0] ?? '', /does not decide.*open.*unavailable \(500\)/);
   assert.match(log[1] ?? '', /decides again, after 3 checks/);

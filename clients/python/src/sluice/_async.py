@@ -10,6 +10,7 @@ import httpx
 
 from . import _core
 from ._core import Ask, Core, FailureMode, Observation, Post, Step, Steps
+from ._queue import IN_FLIGHT, STALL, Queue
 from ._types import Check, Decision, Settlement, SluiceError
 from ._wire import Answer, Question
 
@@ -37,8 +38,14 @@ class _Call:
 
     def __init__(self, question: Question, unwanted: Callable[[Decision], None]) -> None:
         self.question = question
+        self.since = time.monotonic()
+        self.stalled = self.sent = False
+        self.answer: Decision | None = None
         self._unwanted = unwanted
         self.future: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+
+    def ended(self) -> bool:
+        return self.future.done()
 
     def end(self, result: Decision | SluiceError) -> None:
         if self.future.done():  # it was ended before, or its caller left
@@ -84,9 +91,11 @@ class AsyncSluice:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._waiting: list[_Call] = []
-        self._in_flight = 0
-        self._failures = 0  # in a row
+        self._begin()
+
+    def _begin(self) -> None:
+        self._queue: Queue[_Call] = Queue(self._core.memory, self._core.timeout, time.monotonic)
+        self._watch: asyncio.Task[None] | None = None
 
     async def check(self, check: Check) -> Decision:
         """Asks whether a request may pass. It raises only a SluiceError of the kind request, if the check is not valid
@@ -137,7 +146,11 @@ class AsyncSluice:
         """Waits for what is in flight and closes the connections. Later checks are decided by the failure mode."""
         self._closed = True
         if self._loop is asyncio.get_running_loop():
+            for call in self._queue:
+                call.end(SluiceError("connection", "The client is closed."))
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._watch is not None:
+                self._watch.cancel()
             if self._http is not None and self._given is None:
                 await self._http.aclose()
 
@@ -164,46 +177,54 @@ class AsyncSluice:
         if self._loop is not loop or self._http is None:
             self._loop = loop
             self._http = self._given or httpx.AsyncClient(limits=_core.LIMITS, trust_env=False)
-            self._tasks, self._waiting, self._in_flight = set(), [], 0
+            self._tasks = set()
+            self._begin()
         return self._http
 
     async def _ask(self, question: Question) -> Decision:
         if self._closed:
             raise SluiceError("connection", "The client is closed.")
         self._client()
-        if self._failures >= _core.FAILURES_UNTIL_PROBING and self._in_flight > 0:
+        if self._queue.is_probing():
             raise SluiceError("connection", "The last requests failed, and another one is trying.")
         call = _Call(question, self._release_quietly)
-        if not self._core.batch or self._in_flight < _core.IN_FLIGHT:
-            self._start([call])
+        if not self._core.batch or self._queue.in_flight < IN_FLIGHT:
+            self._spawn(self._send(self._queue.start(call)))
             return await call.result()  # the request has a deadline
-        self._waiting.append(call)
-        loop = asyncio.get_running_loop()
-        timers = (
-            loop.call_later(self._core.timeout * _core.STALL, self._stalled),
-            loop.call_later(self._core.timeout, call.end, SluiceError("timeout", "No answer in time.")),
-        )
+        refused = self._queue.add(call)
+        if refused is not None:
+            return refused
+        if self._watch is None:
+            self._watch = asyncio.get_running_loop().create_task(self._look())
         try:
             return await call.result()
         finally:
-            for timer in timers:
-                timer.cancel()
-            if call in self._waiting:  # so that nothing is taken for a caller that is gone
-                self._waiting.remove(call)
+            self._queue.remove(call)
 
-    def _stalled(self) -> None:
-        if self._in_flight < _core.MOST_IN_FLIGHT and self._failures < _core.FAILURES_UNTIL_PROBING:
-            self._send_next()
+    async def _look(self) -> None:
+        """Ends the waits that are overdue, and sends another request for those that have stalled. One timer is enough for all."""
+        queue, timeout, now = self._queue, self._core.timeout, time.monotonic
+        try:
+            while queue.waiting or queue.flights:
+                wake = min(queue.due(), now() + timeout * STALL)
+                await asyncio.sleep(max(0, wake - now()))
+                if queue.has_stalled() and queue.may_add_request():
+                    self._send_next()
+                at = now()
+                if queue.due() > at:
+                    continue
+                for pause in _core.pauses(wake, timeout, now):
+                    await asyncio.sleep(pause)
+                queue.end_overdue(at)
+                if queue.due() <= at:  # some wait for an answer to the same check
+                    await asyncio.sleep(timeout * STALL)
+        finally:
+            self._watch = None
 
     def _send_next(self) -> None:
-        n = _core.batch_size([call.question.body for call in self._waiting])
-        if n > 0 and not self._closed:
-            batch, self._waiting = self._waiting[:n], self._waiting[n:]
-            self._start(batch)
-
-    def _start(self, batch: list[_Call]) -> None:
-        self._in_flight += 1
-        self._spawn(self._send(batch))
+        batch = [] if self._closed else self._queue.take()
+        if batch:
+            self._spawn(self._send(batch))
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
@@ -217,10 +238,10 @@ class AsyncSluice:
             error = await _run(self._core.tell(batch, time.monotonic() + self._core.timeout), self._post)
         finally:
             for call in batch:
-                call.end(error or SluiceError("connection", "The request ended without an answer."))
-            self._in_flight -= 1
-            self._failures = 0 if _core.is_answer(error) else self._failures + 1
-            if self._in_flight < _core.IN_FLIGHT:
+                if not call.ended():
+                    call.end(error or SluiceError("connection", "The request ended without an answer."))
+            self._queue.landed(batch, _core.is_answer(error))
+            if self._queue.in_flight < IN_FLIGHT:
                 self._send_next()
 
     def _release_quietly(self, decision: Decision) -> None:
@@ -238,11 +259,19 @@ class AsyncSluice:
     async def _post(self, post: Post) -> Answer:
         """Sends one request, once."""
         request, _ = self._core.request(post)
+        due = time.monotonic() + post.seconds
+        answer = asyncio.ensure_future(self._client().send(request))
         try:
-            # httpx alone would wait as long for each part of the answer.
-            response = await asyncio.wait_for(self._client().send(request), post.seconds)
+            await asyncio.wait({answer}, timeout=post.seconds)
+            for pause in _core.pauses(due, post.seconds, time.monotonic):
+                if answer.done():
+                    break
+                await asyncio.wait({answer}, timeout=pause)
+            if not answer.done():
+                raise SluiceError("timeout", "No answer in time.")
+            response = answer.result()
             return self._core.answer(response, response.content)
-        except asyncio.TimeoutError as error:
-            raise SluiceError("timeout", "No answer in time.") from error
         except (httpx.HTTPError, httpx.StreamError, OSError, RuntimeError) as error:
             raise self._core.failure(error) from error
+        finally:
+            answer.cancel()

@@ -13,12 +13,13 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, Union
+from typing import Any, Literal, NamedTuple, TypeVar, Union
 from urllib.parse import quote, urlsplit
 
 import httpx
 
 from ._memory import Memory
+from ._queue import LONGEST, Call
 from ._types import Check, Decision, Settlement, SluiceError
 from ._version import __version__
 from ._wire import (
@@ -38,21 +39,12 @@ from ._wire import (
 #: Decides checks that the server does not: open lets them pass, closed denies them with status 503.
 FailureMode = Literal["open", "closed"]
 
-#: How many requests are in flight before checks wait to share the next one. Two keep the server busy while one
-#: answer travels.
-IN_FLIGHT = 2
-#: Caps the requests that are added while those in flight hang.
-MOST_IN_FLIGHT = 16
-#: A check that waits a quarter of the time-out starts another request: those in flight hang, and others may not.
-STALL = 1 / 4
-#: After how many failures in a row only one request at a time is risked, as a probe, and the failure mode decides
-#: the other checks at once.
-FAILURES_UNTIL_PROBING = 5
-MAX_BATCH = 256
-#: Half of what the server takes, in bytes: bodies are ASCII.
-MAX_BATCH_BYTES = 512 << 10
 #: How many time-outs calls wait that no user waits for.
 PATIENT_TIMEOUTS = 10
+
+#: How many seconds no check may have failed before the log says that the server decides again: one that fails now and then
+#: is one state, and one line.
+QUIET_AFTER = 1.0
 
 #: Idle connections close before the server closes them, which is after two minutes: a request on a connection that is
 #: being closed is lost.
@@ -77,16 +69,16 @@ class Post(NamedTuple):
 
 
 Step = Union[Ask, Post]
+#: A timer of more than this part of the time-out came late: the process had no time for it, or for an answer.
+LATE = 1 / 8
+#: How many seconds a timer is put off until the process has had time to read an answer, and how often in a row.
+PAUSE, PAUSES = 0.002, 2
+
+#: How many reads of an answer may begin when its time is over.
+LATE_READS = 4
+
 T = TypeVar("T")
 Steps = Generator[Step, Any, T]
-
-
-class Call(Protocol):
-    """A check that waits for its share of a request."""
-
-    question: Question
-
-    def end(self, result: Decision | SluiceError) -> None: ...
 
 
 @dataclass
@@ -105,14 +97,18 @@ class Deadline(dict[str, float]):
     def __init__(self, seconds: float) -> None:
         super().__init__()
         self._at = time.monotonic() + seconds
+        self._late_reads = 0
 
     def left(self) -> float:
         return max(0.001, self._at - time.monotonic())
 
     def check(self) -> None:
-        """Raises when it is over. httpx gives each read of a header or a body what was left at the first one."""
+        """Raises some reads after it is over. httpx gives each read of a header or a body what was left at the first one. What
+        came while the thread had no time is read all the same."""
         if time.monotonic() > self._at:
-            raise httpx.ReadTimeout("The answer comes too slowly.")
+            self._late_reads += 1
+            if self._late_reads > LATE_READS:
+                raise httpx.ReadTimeout("The answer comes too slowly.")
 
     def get(self, key: str, default: Any = None) -> Any:  # httpcore asks at the beginning of a step
         return self.left()
@@ -154,7 +150,8 @@ class Core:
             "accept-encoding": "identity",
         }
         self._on_decision = on_decision
-        self._failed_checks = 0  # since the server decided last
+        self._failed_checks = 0  # since the log said last that the server decides
+        self._failed_last = 0.0
 
     def check(self, check: Check, hold: float | None = None) -> Steps[Decision]:
         began = time.monotonic()
@@ -174,9 +171,10 @@ class Core:
         try:
             decision: Decision = yield Ask(question)
         except SluiceError as error:
-            return self.fall_back(error)
-        self._recovered()
-        self.memory.learn(question, decision)
+            recalled = None if error.kind == "request" else self.memory.recall(question)
+            return recalled or self.fall_back(error)  # it may have been learned while this check waited
+        if decision.source == "server":
+            self._recovered()
         return decision
 
     def check_batch(self, checks: list[Check]) -> Steps[list[Decision]]:
@@ -216,10 +214,12 @@ class Core:
         left = deadline - time.monotonic()
         try:
             if len(batch) == 1:
-                batch[0].end(decode_check((yield Post("POST", "/v1/check", batch[0].question.body, left))))
-                return None
-            decisions = yield from self._many([call.question for call in batch], left)
+                decisions = [decode_check((yield Post("POST", "/v1/check", batch[0].question.body, left)))]
+            else:
+                decisions = yield from self._many([call.question for call in batch], left)
             for call, decision in zip(batch, decisions):
+                self.memory.learn(call.question, decision)
+                call.answer = decision
                 call.end(decision)
             return None
         except SluiceError as error:
@@ -256,7 +256,7 @@ class Core:
             headers, content = {**headers, "content-type": "application/json"}, post.body.encode()
         request = httpx.Request(post.method, self.base + post.path, headers=headers, content=content)
         deadline = Deadline(post.seconds)
-        request.extensions = {**request.extensions, "timeout": deadline}
+        request.extensions = {**request.extensions, "timeout": {}}
         return request, deadline
 
     @staticmethod
@@ -284,6 +284,7 @@ class Core:
         if error.kind == "request":
             raise error
         self._failed_checks += 1
+        self._failed_last = self.memory.now()
         if self._failed_checks == 1:
             log.warning(
                 "Sluice does not decide; checks are decided by the failure mode, %s: %s", self.failure_mode, error
@@ -293,7 +294,7 @@ class Core:
         return Decision(False, 503, "sluice_unavailable", retry_after=1, source="failure_mode", error=error)
 
     def _recovered(self) -> None:
-        if self._failed_checks:
+        if self._failed_checks and self.memory.now() - self._failed_last >= QUIET_AFTER:
             log.info("Sluice decides again, after %d checks", self._failed_checks)
             self._failed_checks = 0
 
@@ -311,6 +312,22 @@ LATENCY_BOUNDS = (
 )  # fmt: skip
 
 
+def pauses(due: float, timeout: float, now: Callable[[], float]) -> Generator[float, None, None]:
+    """Yields for how long to pause before a wait ends that was due then, until the process has had time to read an answer.
+    After a stall, timers come before the answers that have long arrived."""
+    calm = min(PAUSE, LATE * timeout)
+    in_time, pause = 0, calm
+    if now() - due > LATE * timeout:  # the time begins anew, since the request may not even have been sent
+        pause = timeout
+    while in_time < PAUSES and now() - due < (LONGEST - 1) * timeout:
+        end = now() + pause
+        yield pause
+        if now() - end > LATE * timeout:
+            in_time, pause = 0, timeout
+        else:
+            in_time, pause = in_time + 1, calm
+
+
 def report_body(backend: str, latencies: Iterable[float], errors: int) -> str:
     counts: dict[str, int] = {}
     for latency in latencies:
@@ -324,13 +341,3 @@ def report_body(backend: str, latencies: Iterable[float], errors: int) -> str:
 def is_answer(error: SluiceError | None) -> bool:
     """Whether the server is well: a refusal is an answer."""
     return error is None or error.kind in ("request", "key")
-
-
-def batch_size(bodies: list[str]) -> int:
-    """How many of the bodies fit in a batch."""
-    size = 0
-    for n, body in enumerate(bodies[:MAX_BATCH]):
-        size += len(body)
-        if n > 0 and size > MAX_BATCH_BYTES:
-            return n
-    return min(len(bodies), MAX_BATCH)

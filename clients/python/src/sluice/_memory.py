@@ -15,11 +15,22 @@ WITHOUT_WAIT = 1.0
 
 
 @dataclass
-class _Denial:
+class Denial:
     decision: Decision
     cost: float
     at: float
-    until: float
+    until: float = 0
+
+    def decided(self, now: float) -> Decision:
+        """The denial with what is left of its waits."""
+        decision, passed = self.decision, now - self.at
+        return replace(
+            decision,
+            tiers=[replace(tier) for tier in decision.tiers],
+            source="memory",
+            retry_after=None if decision.retry_after is None else max(0.001, decision.retry_after - passed),
+            reset_after=None if decision.reset_after is None else max(0.0, decision.reset_after - passed),
+        )
 
 
 class Memory:
@@ -27,7 +38,7 @@ class Memory:
 
     def __init__(self, longest: float) -> None:
         self._longest = longest
-        self._denials: dict[str, _Denial] = {}
+        self._denials: dict[str, Denial] = {}
         self._lock = Lock()
         self.now: Callable[[], float] = time.monotonic
 
@@ -50,14 +61,7 @@ class Memory:
             return None
         if question.cost < denial.cost:
             return None
-        decision, passed = denial.decision, now - denial.at
-        return replace(
-            decision,
-            tiers=[replace(tier) for tier in decision.tiers],
-            source="memory",
-            retry_after=None if decision.retry_after is None else decision.retry_after - passed,
-            reset_after=None if decision.reset_after is None else max(0.0, decision.reset_after - passed),
-        )
+        return denial.decided(now)
 
     def learn(self, question: Question, decision: Decision) -> None:
         """Keeps a denial. Those that may end at any moment, such as a place that is freed, are not kept."""
@@ -70,7 +74,7 @@ class Memory:
         else:
             return
         now = self.now()
-        denial = _Denial(replace(decision), question.cost, now, now + min(wait, self._longest))
+        denial = Denial(replace(decision), question.cost, now, now + min(wait, self._longest))
         with self._lock:
             if len(self._denials) >= MAX_DENIALS:
                 del self._denials[next(iter(self._denials))]  # the oldest

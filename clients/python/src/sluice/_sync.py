@@ -5,7 +5,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from threading import Event, Lock, Thread, local
+from threading import Condition, Event, Lock, Thread, local
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ import httpx
 
 from . import _core
 from ._core import Ask, Core, Deadline, FailureMode, Observation, Post, Step, Steps
+from ._queue import IN_FLIGHT, LONGEST, STALL, Queue
 from ._types import Check, Decision, Settlement, SluiceError
 from ._wire import Answer, Question
 
@@ -62,7 +63,10 @@ class _Call:
 
     def __init__(self, question: Question, timeout: float) -> None:
         self.question = question
-        self.deadline = time.monotonic() + timeout
+        self.since = time.monotonic()
+        self.deadline = self.since + timeout
+        self.stalled = self.sent = False
+        self.answer: Decision | None = None
         self.event = Event()
         self.leads: list[_Call] | None = None  # the batch that this caller is to send
         self.left = False  # its caller does not read the result
@@ -120,9 +124,9 @@ class Sluice:
         """Connections and locks are not shared with a parent process."""
         self._lock = Lock()
         self._core.memory.unlock()
-        self._waiting: list[_Call] = []
-        self._in_flight = 0
-        self._failures = 0  # in a row
+        self._queue: Queue[_Call] = Queue(self._core.memory, self._core.timeout, time.monotonic)
+        self._requests = 0  # that close waits for
+        self._idle = Condition(self._lock)
         self._http = self._given or httpx.Client(limits=_core.LIMITS, trust_env=False)
 
     def check(self, check: Check) -> Decision:
@@ -171,8 +175,11 @@ class Sluice:
         return self._run(self._core.usage(user_id, plan))
 
     def close(self) -> None:
-        """Closes the connections. Later checks are decided by the failure mode."""
-        self._closed = True
+        """Waits for what is in flight, such as a report, and closes the connections. Later checks are decided by the failure
+        mode."""
+        with self._idle:
+            self._closed = True
+            self._idle.wait_for(lambda: self._requests == 0, (LONGEST + 1) * self._core.timeout)
         if self._given is None:
             self._http.close()
 
@@ -194,16 +201,18 @@ class Sluice:
         if self._closed:
             raise SluiceError("connection", "The client is closed.")
         with self._lock:
-            if self._failures >= _core.FAILURES_UNTIL_PROBING and self._in_flight > 0:
+            if self._queue.is_probing():
                 raise SluiceError("connection", "The last requests failed, and another one is trying.")
-            alone = not self._core.batch or self._in_flight < _core.IN_FLIGHT
             call = _Call(question, self._core.timeout)
-            if alone:
-                self._in_flight += 1
+            alone = None
+            if not self._core.batch or self._queue.in_flight < IN_FLIGHT:
+                alone = self._queue.start(call)
             else:
-                self._waiting.append(call)
+                refused = self._queue.add(call)
+                if refused is not None:
+                    return refused
         if alone:
-            self._send([call])
+            self._send(alone, call)
         else:
             self._wait(call)
         return call.result()
@@ -215,61 +224,85 @@ class Sluice:
             interrupted = False
         finally:
             with self._lock:
-                if call in self._waiting:  # so that nothing is taken for a caller that is gone
-                    self._waiting.remove(call)
+                self._queue.remove(call)
                 call.left = interrupted or not call.ended()
                 unwanted = call.unwanted()
                 batch, call.leads = call.leads, None
                 if batch is not None:  # an interrupt
-                    self._in_flight -= 1
-                    for other in batch[:-1]:
-                        other.end(SluiceError("connection", "The thread that was to ask was interrupted."))
+                    for other in batch:
+                        if other is not call:
+                            other.end(SluiceError("connection", "The thread that was to ask was interrupted."))
+                    self._queue.landed(batch, None)
                     self._next_leader()
             if unwanted:
-                Thread(target=self._release_quietly, args=(unwanted,), daemon=True).start()
+                self._release_later(unwanted)
 
     def _await(self, call: _Call) -> None:
-        if not call.event.wait(self._core.timeout * _core.STALL):
+        if not call.event.wait(self._core.timeout * STALL):
             with self._lock:
-                if self._in_flight < _core.MOST_IN_FLIGHT and self._failures < _core.FAILURES_UNTIL_PROBING:
+                if self._queue.may_add_request():
                     self._next_leader()
-            call.event.wait(max(0.0, call.deadline - time.monotonic()))
+            if not call.event.wait(max(0.0, call.deadline - time.monotonic())):
+                self._await_overdue(call)
         with self._lock:
             batch, call.leads = call.leads, None
         if batch is not None:
-            self._send(batch)
+            self._send(batch, call)
+
+    def _await_overdue(self, call: _Call) -> None:
+        """Waits for a call whose time is over, while the same check is in flight or this process is too busy."""
+        for pause in _core.pauses(call.deadline, self._core.timeout, time.monotonic):
+            if call.event.wait(pause):
+                return
+        while True:
+            with self._lock:
+                if call.event.is_set():
+                    return
+                result = self._queue.overdue(call)
+                if result is not None:
+                    self._queue.remove(call)
+                    if isinstance(result, Decision):
+                        call.end(result)
+                    return
+            if call.event.wait(self._core.timeout * STALL):
+                return
 
     def _next_leader(self) -> None:
         """Lets one of the waiting callers send a batch for all. The lock is held. The newest leads: its deadline is the
         latest."""
-        n = _core.batch_size([call.question.body for call in self._waiting])
-        if n == 0:
-            return
-        batch, self._waiting = self._waiting[:n], self._waiting[n:]
-        self._in_flight += 1
-        batch[-1].leads = batch
-        batch[-1].event.set()
+        batch = self._queue.take()
+        if batch:
+            leader = max(batch, key=lambda call: call.deadline)
+            leader.leads = batch
+            leader.event.set()
 
-    def _send(self, batch: list[_Call]) -> None:
-        """Asks for several callers, the last of which is in this thread."""
+    def _send(self, batch: list[_Call], leader: _Call) -> None:
+        """Asks for several callers, of which the leader is in this thread."""
         error: SluiceError | None = None
         answered = False
+        deadline = leader.deadline
+        if self._queue.is_healthy():  # then an overdue call may lead
+            deadline = max(deadline, time.monotonic() + self._core.timeout)
         try:
-            error = _run(self._core.tell(batch, batch[-1].deadline), self._post)
+            error = _run(self._core.tell(batch, deadline), self._post)
             answered = True
         finally:
             if not answered:  # an interrupt, which is the leader's own
-                for call in batch[:-1]:
-                    call.end(SluiceError("connection", "The thread that asked was interrupted."))
+                for call in batch:
+                    if call is not leader:
+                        call.end(SluiceError("connection", "The thread that asked was interrupted."))
             with self._lock:
-                self._in_flight -= 1
-                if answered:
-                    self._failures = 0 if _core.is_answer(error) else self._failures + 1
-                if self._in_flight < _core.IN_FLIGHT:
+                self._queue.landed(batch, _core.is_answer(error) if answered else None)
+                if self._queue.in_flight < IN_FLIGHT:
                     self._next_leader()
                 unwanted = [reservation for call in batch if (reservation := call.unwanted())]
             for reservation in unwanted:
-                Thread(target=self._release_quietly, args=(reservation,), daemon=True).start()
+                self._release_later(reservation)
+
+    def _release_later(self, reservation: str) -> None:
+        with self._lock:
+            self._requests += 1  # from now on, close waits for it
+        Thread(target=self._release_quietly, args=(reservation,), daemon=True).start()
 
     def _release_quietly(self, reservation: str) -> None:
         """A place would stay taken until its max_hold, for a caller that does not know of it."""
@@ -277,11 +310,26 @@ class Sluice:
             self.release(reservation)
         except SluiceError:
             pass
+        finally:
+            self._request_ended()
+
+    def _request_ended(self) -> None:
+        with self._idle:
+            self._requests -= 1
+            self._idle.notify_all()
 
     def _post(self, post: Post) -> Answer:
         """Sends one request, once."""
+        with self._lock:
+            self._requests += 1
+        try:
+            return self._post_now(post)
+        finally:
+            self._request_ended()
+
+    def _post_now(self, post: Post) -> Answer:
         request, deadline = self._core.request(post)
-        request.extensions = {**request.extensions, "trace": _bound_reads}
+        request.extensions = {**request.extensions, "timeout": deadline, "trace": _bound_reads}
         _sending.deadline = deadline
         try:
             with closing(self._http.send(request, stream=True)) as response:
