@@ -65,6 +65,11 @@ DELETE FROM alert WHERE tenant_id = $1 AND alert_id = $2;
 UPDATE alert SET is_active = false, version = version + 1, updated_at = now()
 WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = ANY (sqlc.arg(rule_ids)::bigint[]) AND is_active;
 
+-- name: TurnOnAlert :execrows
+-- If it is as the write that turned it off left it.
+UPDATE alert SET is_active = true, version = version + 1, updated_at = now()
+WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND version = sqlc.arg(version);
+
 -- name: CountedSince :one
 -- The first minute after a time in which a rule, 0 for checks as a whole, counted a check; the epoch: none.
 SELECT coalesce((

@@ -13,6 +13,7 @@ WHERE tenant_id = sqlc.arg(tenant_id)
     AND (sqlc.arg(object_id)::text = '' OR object_id = sqlc.arg(object_id)::text)
     AND (sqlc.arg(actor_id)::text = '' OR actor_id = sqlc.arg(actor_id)::text)
     AND (sqlc.arg(action)::text = '' OR action = sqlc.arg(action)::text)
+    AND (sqlc.arg(request_id)::text = '' OR request_id = sqlc.arg(request_id)::text)
 ORDER BY at DESC, audit_id DESC
 LIMIT sqlc.arg(page_size);
 

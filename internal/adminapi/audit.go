@@ -67,11 +67,11 @@ func asObject(raw json.RawMessage) (nullable.Nullable[map[string]any], error) {
 
 func auditFilter(
 	from, until *time.Time, actor *string, action *openapi.AuditAction, kind *openapi.AuditObjectKind, object *string,
-	change *int64,
+	change *int64, request *string,
 ) (auth.AuditFilter, error) {
 	filter := auth.AuditFilter{
 		From: valueOf(from), Until: valueOf(until), ActorID: valueOf(actor), Action: auth.AuditAction(valueOf(action)),
-		ObjectKind: string(valueOf(kind)), ObjectID: valueOf(object), Change: valueOf(change),
+		ObjectKind: string(valueOf(kind)), ObjectID: valueOf(object), Change: valueOf(change), RequestID: valueOf(request),
 	}
 	if filter.ObjectID != "" && filter.ObjectKind == "" {
 		return filter, httpapi.InvalidRequest.Problem("Correct the parameters that errors names.",
@@ -92,7 +92,7 @@ func (s *surface) ListAudit(ctx context.Context,
 		return nil, err
 	}
 	p := request.Params
-	filter, err := auditFilter(p.From, p.Until, p.ActorId, p.Action, p.ObjectKind, p.ObjectId, p.ChangeId)
+	filter, err := auditFilter(p.From, p.Until, p.ActorId, p.Action, p.ObjectKind, p.ObjectId, p.ChangeId, p.RequestId)
 	if err != nil {
 		return nil, err
 	}
@@ -193,39 +193,32 @@ func isSuspended(row json.RawMessage) (bool, error) {
 func (s *surface) RevertChange(ctx context.Context,
 	request openapi.RevertChangeRequestObject,
 ) (openapi.RevertChangeResponseObject, error) {
-	q, id := requestOf(ctx), auth.AuditID(request.AuditId)
+	q, id, whole := requestOf(ctx), auth.AuditID(request.AuditId), valueOf(request.Params.Whole)
 	entry, err := s.Stores.AuditEntry(ctx, q.tenant.ID, id)
 	if err != nil {
 		return nil, err
 	}
-	least, area, err := leastToRevert(&entry)
-	if err != nil {
-		return nil, err
-	}
-	if err := q.judge(least, area, false); err != nil {
-		return nil, err
-	}
-	// Undoing may revoke a key or restore its expiry, and may resume a tenant.
-	if entry.Object.Kind == "api_key" || least == aPlatformAdmin {
-		if err := s.needsFreshProof(q); err != nil {
+	undone := []auth.AuditEntry{entry}
+	if whole {
+		undone, _, err = s.Stores.Audit(ctx, q.tenant.ID, auth.AuditFilter{Change: entry.Change}, auth.LogCursor{},
+			auth.MaxUndone)
+		if err != nil {
 			return nil, err
 		}
 	}
-	if entry.Object.Kind == "api_key" {
-		if err := q.mustBePerson("undo a change of an API key"); err != nil {
+	for i := range undone {
+		if err := s.mayRevert(q, &undone[i], len(undone) > 1); err != nil {
 			return nil, err
 		}
 	}
-	reverted, err := s.acting(ctx, "revert "+formatInt(request.AuditId)).Revert(ctx, q.tenant.ID, id)
+	reverted, err := s.acting(ctx, "revert "+formatInt(request.AuditId)).Revert(ctx, q.tenant.ID, id, whole)
+	var clash *auth.UndoError
 	switch {
-	case errors.Is(err, rules.ErrChanged):
-		return nil, httpapi.Conflict.Problem("It has changed again since; look at the later changes.")
+	case errors.As(err, &clash):
+		return nil, undoProblem(clash)
 	case errors.Is(err, rules.ErrFinal):
-		return nil, httpapi.Conflict.Problem("A change of this kind cannot be undone.")
-	case errors.Is(err, rules.ErrInUse), errors.Is(err, rules.ErrExists), errors.Is(err, auth.ErrLastOwner),
-		errors.As(err, new(rules.FieldErrors)), errors.Is(err, rules.ErrNotFound):
-		return nil, httpapi.Conflict.Problem(
-			"Later changes prevent this, such as a plan that was removed or is in use; undo those first.")
+		return nil, httpapi.Conflict.Problem(fmt.Sprintf("A change of more than %d objects cannot be undone as a whole.",
+			auth.MaxUndone))
 	case err != nil:
 		return nil, err
 	}
@@ -234,6 +227,53 @@ func (s *surface) RevertChange(ctx context.Context,
 		return nil, fmt.Errorf("show the reverting change: %w", err)
 	}
 	return openapi.RevertChange200JSONResponse(answer), nil
+}
+
+// mayRevert refuses callers who may not undo an entry. Within a change, an alert's entry says that it was turned off
+// with its rule: who may bring the rule back may turn it on.
+func (s *surface) mayRevert(q *apiRequest, entry *auth.AuditEntry, isPart bool) error {
+	if isPart && entry.Object.Kind == "alert" {
+		return nil
+	}
+	least, area, err := leastToRevert(entry)
+	if err != nil {
+		return err
+	}
+	if err := q.judge(least, area, false); err != nil {
+		return err
+	}
+	// Undoing may revoke a key or restore its expiry, and may resume a tenant.
+	if entry.Object.Kind == "api_key" || least == aPlatformAdmin {
+		if err := s.needsFreshProof(q); err != nil {
+			return err
+		}
+	}
+	if entry.Object.Kind == "api_key" {
+		return q.mustBePerson("undo a change of an API key")
+	}
+	return nil
+}
+
+// maxClashes is how many clashes an answer names.
+const maxClashes = 20
+
+// undoProblem says which entries cannot be undone, and why.
+func undoProblem(clash *auth.UndoError) *httpapi.Problem {
+	detail := "It has changed again since; look at the later changes."
+	fields := make([]httpapi.FieldError, 0, min(len(clash.Clashes), maxClashes))
+	for _, one := range clash.Clashes[:cap(fields)] {
+		why := "has changed again since"
+		switch {
+		case errors.Is(one.Err, rules.ErrChanged):
+		case errors.Is(one.Err, rules.ErrFinal):
+			why, detail = "is of a kind that cannot be undone", "A change of this kind cannot be undone."
+		default:
+			why = "cannot become what it was, because of later changes"
+			detail = "Later changes prevent this, such as a plan that was removed or is in use; undo those first."
+		}
+		fields = append(fields, httpapi.FieldError{Pointer: "/audit/" + formatInt(int64(one.Entry.ID)), Detail: why})
+	}
+	return httpapi.Conflict.Problem(detail, fields...)
 }
 
 // ListPlatformAudit handles GET /api/v1/audit.

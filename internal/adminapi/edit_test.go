@@ -444,3 +444,47 @@ func TestAChangeIsRevertedFromItsEntryByWhoMayMakeIt(t *testing.T) {
 	w.want(w.send(editor, "POST", undoRule, nil), http.StatusConflict) // it is not as that change left it
 	w.want(w.send(owner, "POST", undoName, nil), http.StatusOK)
 }
+
+// TestASaveIsUndoneAsAWhole undoes a save of several rules by the request that made it, and is refused with what clashes.
+func TestASaveIsUndoneAsAWhole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	editor := w.person(w.acme, auth.Editor)
+	rule := w.rule(w.acme)
+	path := fmt.Sprintf("/api/v1/tenants/acme/rules/%d", rule.ID)
+	save := func() (request string) {
+		t.Helper()
+		answer := w.send(editor, "DELETE", path, nil, "If-Match", "*")
+		w.want(answer, http.StatusNoContent)
+		return answer.header.Get("X-Request-Id")
+	}
+	type entry struct {
+		AuditID  int64 `json:"audit_id"`
+		ChangeID int64 `json:"change_id"`
+	}
+	entriesOf := func(request string) []entry {
+		t.Helper()
+		got := w.want(w.send(editor, "GET", "/api/v1/tenants/acme/audit?request_id="+request, nil), http.StatusOK)
+		return read[struct{ Items []entry }](t, got).Items
+	}
+	override := path + "/overrides/42"
+	w.want(w.send(editor, "PUT", override, map[string]any{
+		"rate_per_second": 5, "burst_capacity": 9, "reason": "a test",
+	}, "If-None-Match", "*"), http.StatusCreated)
+
+	saved := entriesOf(save())
+	if len(saved) != 2 || saved[0].ChangeID != saved[1].ChangeID {
+		t.Fatalf("the request made %+v, want the removal of a rule and of its override", saved)
+	}
+	undo := fmt.Sprintf("/api/v1/tenants/acme/audit/%d/revert?whole=true", saved[0].AuditID)
+	w.want(w.send(editor, "POST", undo, nil), http.StatusOK)
+	w.want(w.send(editor, "GET", override, nil), http.StatusOK)
+
+	clash := w.send(editor, "POST", undo, nil)
+	w.want(clash, http.StatusConflict)
+	for _, entry := range saved {
+		if pointer := fmt.Sprintf("/audit/%d", entry.AuditID); !strings.Contains(clash.body, pointer) {
+			t.Errorf("the refusal is %s, want %s in it", clash.body, pointer)
+		}
+	}
+}

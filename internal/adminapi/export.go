@@ -154,7 +154,8 @@ func (s *surface) ExportAudit(ctx context.Context,
 ) (openapi.ExportAuditResponseObject, error) {
 	q := requestOf(ctx)
 	p := request.Params
-	filter, err := auditFilter(p.From, p.Until, p.ActorId, p.Action, p.ObjectKind, p.ObjectId, p.ChangeId)
+	filter, err := auditFilter(p.From, p.Until, p.ActorId, p.Action, p.ObjectKind, p.ObjectId, p.ChangeId,
+		p.RequestId)
 	if err != nil {
 		return nil, err
 	}

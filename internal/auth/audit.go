@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
@@ -53,6 +54,36 @@ type AuditFilter struct {
 	ObjectKind  string
 	ObjectID    string // with ObjectKind
 	Change      int64
+	RequestID   string // like Action
+}
+
+// MaxUndone is how many entries a change that is undone as a whole may have.
+const MaxUndone = 1000
+
+// UndoError says which entries of a change keep it from being undone.
+type UndoError struct{ Clashes []UndoClash }
+
+// UndoClash is an entry that cannot be undone. Err is rules.ErrChanged, rules.ErrFinal, or why its object cannot become
+// what it was.
+type UndoClash struct {
+	Entry AuditEntry
+	Err   error
+}
+
+// Error names the first clash.
+func (e *UndoError) Error() string {
+	first := e.Clashes[0]
+	return fmt.Sprintf("%d entries cannot be undone, the first %s %s %s: %v", len(e.Clashes), first.Entry.Action,
+		first.Entry.Object.Kind, first.Entry.Object.ID, first.Err)
+}
+
+// Unwrap returns the errors of the clashes.
+func (e *UndoError) Unwrap() []error {
+	causes := make([]error, len(e.Clashes))
+	for i := range e.Clashes {
+		causes[i] = e.Clashes[i].Err
+	}
+	return causes
 }
 
 // LogCursor is a position in the audit log or the security log; the zero value is its latest end.

@@ -49,6 +49,7 @@ func (s *Store) Audit(
 				ObjectID:   filter.ObjectID,
 				ActorID:    filter.ActorID,
 				Action:     string(filter.Action),
+				RequestID:  filter.RequestID,
 				PageSize:   rowLimit(limit) + 1, // one more shows whether a page follows
 			})
 		})

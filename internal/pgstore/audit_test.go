@@ -186,7 +186,7 @@ func writes(t *testing.T) map[string]write {
 			if err != nil {
 				return err
 			}
-			return second(w.Revert(ctx, w.ours.ID, entries[0].ID))
+			return second(w.Revert(ctx, w.ours.ID, entries[0].ID, false))
 		}, []string{"remove user 42"}, "revert "},
 	}
 }
@@ -408,7 +408,7 @@ func TestAnotherTenantsEntriesAreNotFound(t *testing.T) {
 	}
 	_, err = w.AuditEntry(t.Context(), w.ours.ID, theirs[0].ID)
 	wantError(t, err, rules.ErrNotFound)
-	_, err = w.Revert(t.Context(), w.ours.ID, theirs[0].ID)
+	_, err = w.Revert(t.Context(), w.ours.ID, theirs[0].ID, false)
 	wantError(t, err, rules.ErrNotFound)
 	for _, filter := range []auth.AuditFilter{{Change: theirs[0].Change}, {ObjectKind: "api_key", ObjectID: "theirs"}} {
 		if entries, _, err := w.Audit(t.Context(), w.ours.ID, filter, auth.LogCursor{}, 9); err != nil ||

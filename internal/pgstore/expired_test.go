@@ -82,7 +82,7 @@ func TestARuleThatEndedLongAgoIsRemovedAndCanBeBroughtBack(t *testing.T) {
 		entries[0].Actor.Act != "remove an expired rule" || entries[0].Action != auth.AuditRemove {
 		t.Fatalf("the audit log has %+v", entries)
 	}
-	must(w.Revert(ctx, w.ours.ID, entries[0].ID))(t)
+	must(w.Revert(ctx, w.ours.ID, entries[0].ID, false))(t)
 	if _, err := w.Rule(ctx, w.ours.ID, ended.ID); err != nil {
 		t.Error(err)
 	}

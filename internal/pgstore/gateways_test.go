@@ -64,7 +64,7 @@ func TestAChangedMappingReachesASnapshotAndCanBeUndone(t *testing.T) {
 		if err != nil || len(entries) != 1 {
 			t.Fatalf("the audit log has %v, %v", entries, err)
 		}
-		must(w.Revert(ctx, w.ours.ID, entries[0].ID))(t)
+		must(w.Revert(ctx, w.ours.ID, entries[0].ID, false))(t)
 	}
 	want := func(what, want string) {
 		t.Helper()

@@ -312,11 +312,11 @@ func TestWhatWasRemovedMakesRoomAndItsRestorationNeedsIt(t *testing.T) {
 	}
 	must(w.CreateRule(ctx, limit(t, w.ours.ID, "endpoint:/other", "", "")))(t)
 	var over rules.QuotaError
-	if _, err := w.Revert(ctx, w.ours.ID, removal); !errors.As(err, &over) || over.Thing != rules.ThingRules {
+	if _, err := w.Revert(ctx, w.ours.ID, removal, false); !errors.As(err, &over) || over.Thing != rules.ThingRules {
 		t.Errorf("restoring a rule ends with %v", err)
 	}
 	must(w.PutQuotas(ctx, tester, w.ours.ID, nil, rules.Expected(1)))(t)
-	must(w.Revert(ctx, w.ours.ID, removal))(t)
+	must(w.Revert(ctx, w.ours.ID, removal, false))(t)
 	w.countsAgree(t)
 	// A key makes room by expiring, too.
 	w.allow(t, rules.ThingKeys, 1)
@@ -359,7 +359,7 @@ func TestQuotasAreThePlatforms(t *testing.T) {
 	if len(log) != 1 || log[0].Actor.ID != tester.ID || !strings.Contains(string(log[0].After), `"rules": 5`) {
 		t.Errorf("the log has %+v", log)
 	}
-	wantError(t, second(w.Revert(ctx, w.ours.ID, log[0].ID)), rules.ErrFinal)
+	wantError(t, second(w.Revert(ctx, w.ours.ID, log[0].ID, false)), rules.ErrFinal)
 	// The role that acts for a tenant can change neither, nor count for others.
 	process, role := connect(t, runtimeOf(t, w.url)), tenantRoleOf(t, connect(t, w.url))
 	for _, sql := range []string{

@@ -15,13 +15,12 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// Revert undoes one entry of the audit log and returns the id of the new entry. It returns rules.ErrChanged if the
-// object was changed later, and rules.ErrFinal for changes that cannot be undone. An entry is undone if its object is
-// still as the entry left it in all that people can change. A removed rule returns under its id. Other objects of the
-// same change stay as they are, such as the overrides of a removed rule, which have their own entries. The exception is
-// a promotion: undoing the live rule's update also restores the shadow rule and its candidate. Undoing a rule's
-// creation can remove many overrides.
-func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID) (revert auth.AuditID,
+// Revert undoes one entry of the audit log, or with whole all entries of its change, and returns the id of the new
+// entry about the same object. It returns an auth.UndoError if an object was changed later (rules.ErrChanged), if a
+// change of its kind cannot be undone (rules.ErrFinal), or if an object cannot become what it was; then nothing is
+// undone. An entry is undone if its object is still as the entry left it in all that people can change. A removed rule
+// returns under its id. A scheduled change that was made stays made.
+func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.AuditID, whole bool) (revert auth.AuditID,
 	err error,
 ) {
 	err = s.acting(fmt.Sprintf("revert %d", audit)).inTenant(ctx, classBulk, tenant,
@@ -30,16 +29,20 @@ func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.Au
 			if err != nil {
 				return err
 			}
-			entry := auditEntryFromRow(row)
-			if err := w.revert(ctx, entry); err != nil {
-				return err
-			}
-			if entry.Actor.Act == actPromote && entry.Action == auth.AuditUpdate {
-				if err := w.restorePromoted(ctx, entry.Change); err != nil {
+			entries := []auth.AuditEntry{auditEntryFromRow(row)}
+			object := entries[0].Object
+			if whole {
+				if entries, err = w.entriesOf(ctx, row.ChangeID); err != nil {
 					return err
 				}
+				if object.Kind == "scheduled_change" {
+					object = entries[0].Object
+				}
 			}
-			id, err := w.LatestOfChange(ctx, w.tenant, row.ObjectKind, row.ObjectID)
+			if err := w.revertAll(ctx, entries); err != nil {
+				return err
+			}
+			id, err := w.LatestOfChange(ctx, w.tenant, object.Kind, object.ID)
 			revert = auth.AuditID(id)
 			return err
 		})
@@ -49,32 +52,53 @@ func (s Writer) Revert(ctx context.Context, tenant rules.TenantID, audit auth.Au
 	return revert, nil
 }
 
-// restorePromoted restores the rules that a promotion removed and that are not back already: the shadow rule, and its
-// candidate if the shadow rule was once enforced. None was removed if the shadow rule was enforced in place.
-func (w write) restorePromoted(ctx context.Context, promotion int64) error {
-	const shadowAndCandidate = 2
-	removed, err := w.AuditPage(ctx, dbsqlc.AuditPageParams{
-		TenantID: w.tenant, BeforeAt: latestEnd, ChangeID: promotion,
-		ObjectKind: "rule", Action: string(auth.AuditRemove), PageSize: shadowAndCandidate,
+// entriesOf returns the entries of a change, the latest first, or rules.ErrFinal if there are too many.
+func (w write) entriesOf(ctx context.Context, change int64) ([]auth.AuditEntry, error) {
+	rows, err := w.AuditPage(ctx, dbsqlc.AuditPageParams{
+		TenantID: w.tenant, BeforeAt: latestEnd, ChangeID: change, PageSize: auth.MaxUndone + 1,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, row := range slices.Backward(removed) { // a rule before its candidate
-		rule, err := decodeImage[ruleImage](auditEntryFromRow(row).Before)
-		if err != nil {
-			return fmt.Errorf("read the promoted rule: %w", err)
+	if len(rows) > auth.MaxUndone {
+		return nil, fmt.Errorf("the change has more than %d entries: %w", auth.MaxUndone, rules.ErrFinal)
+	}
+	entries := each(rows, auditEntryFromRow)
+	isScheduled := func(entry auth.AuditEntry) bool { return entry.Object.Kind == "scheduled_change" }
+	if kept := slices.DeleteFunc(slices.Clone(entries), isScheduled); len(kept) > 0 {
+		entries = kept
+	}
+	return entries, nil
+}
+
+// revertAll undoes entries, or returns all that clash. An error of the database ends the transaction, and so the search.
+func (w write) revertAll(ctx context.Context, entries []auth.AuditEntry) error {
+	var clashes []auth.UndoClash
+	for _, entry := range entries {
+		err := w.revert(ctx, entry)
+		if err == nil {
+			continue
 		}
-		switch _, err := w.Rule(ctx, w.tenant, rule.ID); {
-		case errors.Is(err, pgx.ErrNoRows):
-			if err := w.reviveRule(ctx, rule); err != nil {
-				return err
-			}
-		case err != nil:
+		err = writeError(err)
+		if !isClash(err) {
 			return err
 		}
+		clashes = append(clashes, auth.UndoClash{Entry: entry, Err: err})
+		if !errors.Is(err, rules.ErrChanged) && !errors.Is(err, rules.ErrFinal) {
+			break
+		}
+	}
+	if len(clashes) > 0 {
+		return &auth.UndoError{Clashes: clashes}
 	}
 	return nil
+}
+
+// isClash reports whether an error says that an object cannot become what it was.
+func isClash(err error) bool {
+	return errors.As(err, new(rules.FieldErrors)) || slices.ContainsFunc([]error{
+		rules.ErrChanged, rules.ErrFinal, rules.ErrInUse, rules.ErrExists, rules.ErrNotFound, auth.ErrLastOwner,
+	}, func(clash error) bool { return errors.Is(err, clash) })
 }
 
 func (w write) revert(ctx context.Context, entry auth.AuditEntry) error {
@@ -93,6 +117,8 @@ func (w write) revert(ctx context.Context, entry auth.AuditEntry) error {
 		return revertWith(ctx, entry, w.revertKey)
 	case "gateway":
 		return revertWith(ctx, entry, w.revertGateway)
+	case "alert":
+		return revertWith(ctx, entry, w.revertAlert)
 	default:
 		return fmt.Errorf("a change of a %s: %w", entry.Object.Kind, rules.ErrFinal)
 	}
@@ -358,4 +384,21 @@ func (w write) revertKey(ctx context.Context, before, after *keyImage) error {
 		err = keys.keepKey(ctx, before.KeyID, orZero(before.KeptAt))
 	}
 	return err
+}
+
+type alertImage struct {
+	AlertID  int64         `json:"alert_id"`
+	RuleID   *rules.RuleID `json:"rule_id"`
+	IsActive bool          `json:"is_active"`
+	Version  int64         `json:"version"`
+}
+
+// revertAlert turns an alert on that was turned off with its rule. The log lacks secrets, so nothing else of an alert
+// can be restored.
+func (w write) revertAlert(ctx context.Context, before, after *alertImage) error {
+	if before == nil || after == nil || !before.IsActive || after.IsActive {
+		return fmt.Errorf("a change of an alert: %w", rules.ErrFinal)
+	}
+	turnedOn, err := w.TurnOnAlert(ctx, w.tenant, after.AlertID, after.Version)
+	return unlessChanged(turnedOn == 1, err)
 }

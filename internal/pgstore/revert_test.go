@@ -28,6 +28,7 @@ func (w *world) content(t *testing.T) (text string) {
 			AND removed_at IS NULL
 		UNION ALL SELECT 'key ' || (to_jsonb(t) - $2::text[])::text FROM api_key t WHERE tenant_id = $1
 			AND revoked_at IS NULL
+		UNION ALL SELECT 'alert ' || (to_jsonb(t) - $2::text[])::text FROM alert t WHERE tenant_id = $1
 	) AS lines`
 	raised := []string{"revision", "version", "updated_at", "created_at", "in_force_since"}
 	if err := connect(t, w.url).QueryRow(t.Context(), query, w.ours.ID, raised).Scan(&text); err != nil {
@@ -36,8 +37,8 @@ func (w *world) content(t *testing.T) (text string) {
 	return text
 }
 
-// TestEveryWriteCanBeReverted reverts what each write logged, the latest first, and expects all to be
-// as before; and then reverts the reverts.
+// TestEveryWriteCanBeReverted reverts what each write logged, the latest first, entry by entry or each change as a
+// whole, and expects all to be as before; and then reverts the reverts.
 func TestEveryWriteCanBeReverted(t *testing.T) {
 	t.Parallel()
 	final := []string{
@@ -50,41 +51,90 @@ func TestEveryWriteCanBeReverted(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			before, since := w.content(t), w.latest(t)
-			if err := test.do(t.Context(), w); err != nil {
-				t.Fatal(err)
-			}
-			written := w.content(t)
-			_, entries := w.written(t, w.ours.ID, since)
-			slices.Reverse(entries)
-			var reverts []auth.AuditID
-			for _, entry := range entries {
-				id, err := w.Revert(t.Context(), w.ours.ID, entry.ID)
-				if err != nil {
-					t.Fatalf("revert %s %s %s: %v", entry.Action, entry.Object.Kind, entry.Object.ID, err)
+			for _, whole := range []bool{false, true} {
+				w := newWorld(t)
+				before, since := w.content(t), w.latest(t)
+				if err := test.do(t.Context(), w); err != nil {
+					t.Fatal(err)
 				}
-				reverts = append(reverts, id)
-				revert := must(w.AuditEntry(t.Context(), w.ours.ID, id))(t)
-				if revert.Object != entry.Object || revert.ID <= entry.ID {
-					t.Errorf("the entry of the revert is %+v", revert)
+				written := w.content(t)
+				reverts := w.revertSince(t, since, whole)
+				if reverted := w.content(t); reverted != before {
+					t.Errorf("whole %t: it was\n%s\nand is, reverted,\n%s", whole, before, reverted)
 				}
-			}
-			if reverted := w.content(t); reverted != before {
-				t.Errorf("it was\n%s\nand is, reverted,\n%s", before, reverted)
-			}
-			if name == "CreateKey" || name == "RotateKey" {
-				return // the revert revoked a key, which is final
-			}
-			for _, id := range slices.Backward(reverts) {
-				if _, err := w.Revert(t.Context(), w.ours.ID, id); err != nil {
-					t.Fatalf("revert the revert: %v", err)
+				if name == "CreateKey" || name == "RotateKey" {
+					continue // the revert revoked a key, which is final
 				}
-			}
-			if again := w.content(t); again != written {
-				t.Errorf("it was\n%s\nand is, with the revert reverted,\n%s", written, again)
+				for _, id := range slices.Backward(reverts) {
+					if _, err := w.Revert(t.Context(), w.ours.ID, id, whole); err != nil {
+						t.Fatalf("whole %t: revert the revert: %v", whole, err)
+					}
+				}
+				if again := w.content(t); again != written {
+					t.Errorf("whole %t: it was\n%s\nand is, with the revert reverted,\n%s", whole, written, again)
+				}
 			}
 		})
+	}
+}
+
+// revertSince reverts all entries after one, or all their changes as a whole, the latest first.
+func (w *world) revertSince(t *testing.T, since auth.AuditID, whole bool) (reverts []auth.AuditID) {
+	t.Helper()
+	_, entries := w.written(t, w.ours.ID, since)
+	var undone int64
+	for _, entry := range slices.Backward(entries) {
+		if whole && entry.Change == undone {
+			continue
+		}
+		undone = entry.Change
+		id, err := w.Revert(t.Context(), w.ours.ID, entry.ID, whole)
+		if err != nil {
+			t.Fatalf("revert %s %s %s: %v", entry.Action, entry.Object.Kind, entry.Object.ID, err)
+		}
+		reverts = append(reverts, id)
+		if revert := must(w.AuditEntry(t.Context(), w.ours.ID, id))(t); revert.Object != entry.Object ||
+			revert.ID <= entry.ID {
+			t.Errorf("the entry of the revert is %+v", revert)
+		}
+	}
+	return reverts
+}
+
+// TestAWholeChangeIsUndoneOrNothing: a removed rule returns with its candidate, its overrides and its alerts, unless
+// one of them cannot.
+func TestAWholeChangeIsUndoneOrNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	w.try(t, w.ours.user, 5)
+	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
+	before, since := w.content(t), w.latest(t)
+	if err := w.RemoveRule(ctx, ours, w.ours.user.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	w.revertSince(t, since, true)
+	if after := w.content(t); after != before {
+		t.Errorf("it was\n%s\nand is, with the removal undone,\n%s", before, after)
+	}
+
+	since = w.latest(t)
+	if err := w.RemoveRule(ctx, ours, w.ours.user.ID, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	_, entries := w.written(t, ours, since)
+	changed := must(w.Alert(ctx, ours, alert.ID))(t)
+	changed.Name = "renamed"
+	must(w.UpdateAlert(ctx, tester, changed))(t)
+	removed := w.content(t)
+	_, err := w.Revert(ctx, ours, entries[0].ID, true)
+	var clash *auth.UndoError
+	if !errors.As(err, &clash) || len(clash.Clashes) != 1 || clash.Clashes[0].Entry.Object.Kind != "alert" ||
+		!errors.Is(err, rules.ErrChanged) {
+		t.Errorf("the alert was changed since, and undoing says %v", err)
+	}
+	if after := w.content(t); after != removed {
+		t.Errorf("it was\n%s\nand is, with the undoing refused,\n%s", removed, after)
 	}
 }
 
@@ -165,7 +215,7 @@ func TestWhatCannotBeRevertedSaysWhy(t *testing.T) {
 				}
 			}
 			before := dump(t, connect(t, w.url), w.ours.ID)
-			_, err := w.Revert(t.Context(), w.ours.ID, entries[0].ID)
+			_, err := w.Revert(t.Context(), w.ours.ID, entries[0].ID, false)
 			wantError(t, err, test.is)
 			if after := dump(t, connect(t, w.url), w.ours.ID); after != before {
 				t.Errorf("our rows were\n%s\nand are now\n%s", before, after)
@@ -185,7 +235,7 @@ func TestARevivedRuleIsLaterThanAllBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, entries := w.written(t, w.ours.ID, since)
-	must(w.Revert(t.Context(), w.ours.ID, entries[len(entries)-1].ID))(t)
+	must(w.Revert(t.Context(), w.ours.ID, entries[len(entries)-1].ID, false))(t)
 	revived := must(w.Rule(t.Context(), w.ours.ID, w.ours.user.ID))(t)
 	if !revived.InForceSince.After(override.InForceSince) || time.Until(revived.InForceSince) < 0 {
 		t.Errorf("it is in force since %s, and its override was since %s", revived.InForceSince, override.InForceSince)
@@ -202,7 +252,7 @@ func TestARuleRemovedAndRevivedBetweenTwoPollsLosesItsOverrides(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, entries := w.written(t, w.ours.ID, since)
-	must(w.Revert(t.Context(), w.ours.ID, entries[len(entries)-1].ID))(t)
+	must(w.Revert(t.Context(), w.ours.ID, entries[len(entries)-1].ID, false))(t)
 	rows := w.poll(t, known)
 	if len(rows.Rules) != 1 || rows.Rules[0].Removed || len(rows.Overrides) != 1 ||
 		!rows.Overrides[0].RemovedAt.Before(rows.Rules[0].InForceSince) {
@@ -230,7 +280,7 @@ func TestUndoingAPromotionBringsTheCandidateBack(t *testing.T) {
 	before := w.content(t)
 	promotion := promote()
 	since := w.latest(t)
-	undone := must(w.Revert(ctx, ours.ID, promotion))(t)
+	undone := must(w.Revert(ctx, ours.ID, promotion, true))(t)
 	if after := w.content(t); after != before {
 		t.Errorf("it was\n%s\nand is, with the promotion undone,\n%s", before, after)
 	}
@@ -250,7 +300,7 @@ func TestUndoingAPromotionBringsTheCandidateBack(t *testing.T) {
 	promotion = promote()
 	must(w.CreateRule(ctx, shadow))(t)
 	promoted := w.content(t)
-	if _, err := w.Revert(ctx, ours.ID, promotion); !errors.Is(err, rules.ErrExists) {
+	if _, err := w.Revert(ctx, ours.ID, promotion, true); !errors.Is(err, rules.ErrExists) {
 		t.Errorf("the candidate's place is taken, and undoing says %v", err)
 	}
 	if after := w.content(t); after != promoted {
@@ -273,7 +323,7 @@ func TestUndoingAPromotionRestoresTheShadowRuleWithItsCandidate(t *testing.T) {
 	_, entries := w.written(t, ours.ID, since)
 	promotion := slices.IndexFunc(entries,
 		func(e auth.AuditEntry) bool { return e.Object.ID == fmt.Sprint(ours.user.ID) })
-	must(w.Revert(ctx, ours.ID, entries[promotion].ID))(t)
+	must(w.Revert(ctx, ours.ID, entries[promotion].ID, true))(t)
 	if after := w.content(t); after != before {
 		t.Errorf("it was\n%s\nand is, with the promotion undone,\n%s", before, after)
 	}

@@ -222,7 +222,7 @@ func TestATenantHasABoundedNumberOfRulesThatAdapt(t *testing.T) {
 	}
 	_, entries := w.written(t, w.ours.ID, since)
 	promotion := slices.IndexFunc(entries, func(e auth.AuditEntry) bool { return e.Action == auth.AuditUpdate })
-	must(w.Revert(t.Context(), w.ours.ID, entries[promotion].ID))(t)
+	must(w.Revert(t.Context(), w.ours.ID, entries[promotion].ID, true))(t)
 	if last = must(w.Rule(t.Context(), w.ours.ID, last.ID))(t); !last.Adapts() {
 		t.Errorf("the shadow rule is back as %+v", last)
 	}

@@ -119,9 +119,21 @@ interface Answer<T> {
   response: Response;
 }
 
+/** The id of the request that each answer came to. */
+const requests = new WeakMap<object, string>();
+
+/** The id of the request of an answer: a response, or the data of one. */
+export function requestOf(answer: object | null | undefined): string | undefined {
+  if (answer instanceof Response) return answer.headers.get('X-Request-Id') ?? undefined;
+  return answer ? requests.get(answer) : undefined;
+}
+
 /** The data of a call: `await body(api.GET('/api/v1/tenants'))`. */
 export async function body<T>(call: Promise<Answer<T>>): Promise<T> {
-  return (await call).data as T;
+  const { data, response } = await call;
+  const request = requestOf(response);
+  if (request && typeof data === 'object' && data !== null) requests.set(data, request);
+  return data as T;
 }
 
 /** A resource with its ETag, which an update sends as If-Match. */
@@ -132,8 +144,8 @@ export interface Tagged<T> {
 
 /** The data of a call with its ETag. */
 export async function tagged<T>(call: Promise<Answer<T>>): Promise<Tagged<T>> {
-  const { data, response } = await call;
-  return { value: data as T, etag: response.headers.get('ETag') ?? '' };
+  const value = await body(call);
+  return { value, etag: (await call).response.headers.get('ETag') ?? '' };
 }
 
 /** The header of an update, which fails with 412 if somebody else saved first. */

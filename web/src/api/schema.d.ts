@@ -2969,8 +2969,9 @@ export interface paths {
         put?: never;
         /**
          * Undo a change
-         * @description Undoing is a change with its own entry. 409 if the object has changed since, or cannot be restored. Undoing a promotion
-         *     restores the shadow rule too. Only owners undo changes to tenants, API keys, members and invitations; only platform admins
+         * @description Undoing is a change with its own entry. With `whole`, all entries of the change are undone, or none: a save of four cells, a
+         *     rule that was removed with its overrides, a promotion. 409 if an object has changed since or cannot be restored; `errors`
+         *     names the entries, such as /audit/812. 409 for a whole of more than 1,000 entries. Only owners undo changes to tenants, API keys, members and invitations; only platform admins
          *     undo suspending and resuming a tenant.
          */
         post: operations["revertChange"];
@@ -3663,7 +3664,7 @@ export interface components {
             errors?: components["schemas"]["FieldError"][];
         };
         FieldError: {
-            /** @description A JSON pointer into the body; /lines/3 is line 3 of CSV or YAML, /query/limit a query parameter */
+            /** @description A JSON pointer into the body; /lines/3 is line 3 of CSV or YAML, /query/limit a query parameter, /audit/812 an entry of the audit log */
             pointer: string;
             /** @description Reads well after the field's name */
             detail: string;
@@ -8047,6 +8048,8 @@ export interface components {
         ByObjectID: string;
         /** @description All entries of one change */
         ByChange: number;
+        /** @description The entries of one request, whose answer has it in X-Request-Id */
+        ByRequest: string;
         /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
         IdempotencyKey: string;
         /**
@@ -13554,6 +13557,8 @@ export interface operations {
                 object_id?: components["parameters"]["ByObjectID"];
                 /** @description All entries of one change */
                 change_id?: components["parameters"]["ByChange"];
+                /** @description The entries of one request, whose answer has it in X-Request-Id */
+                request_id?: components["parameters"]["ByRequest"];
                 /** @description The most items to return */
                 limit?: components["parameters"]["Limit"];
                 /** @description The `next_cursor` of the previous page */
@@ -13605,6 +13610,8 @@ export interface operations {
                 object_id?: components["parameters"]["ByObjectID"];
                 /** @description All entries of one change */
                 change_id?: components["parameters"]["ByChange"];
+                /** @description The entries of one request, whose answer has it in X-Request-Id */
+                request_id?: components["parameters"]["ByRequest"];
             };
             header?: never;
             path: {
@@ -13948,7 +13955,10 @@ export interface operations {
     };
     revertChange: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Undo all entries of the change */
+                whole?: boolean;
+            };
             header?: {
                 /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];

@@ -268,14 +268,3 @@ export function isUndo({ actor: { act } }: AuditEntry): boolean {
 export function isPromotion({ actor: { act }, object: { kind }, action, before }: AuditEntry): boolean {
   return act === 'promote' && kind === 'rule' && action === 'update' && before?.mode !== 'shadow';
 }
-
-/** What undoing a change does. */
-export function revertEffect(entry: AuditEntry, names?: Names): string {
-  const object = objectOf(entry, names);
-  if (isPromotion(entry)) {
-    return `Restores the previous values of ${object}, and the shadow rule.`;
-  }
-  if (!entry.before) return `Removes ${object}.`;
-  if (!entry.after) return `Restores ${object}.`;
-  return `Restores the previous values of ${object}. If it was changed since, nothing happens.`;
-}

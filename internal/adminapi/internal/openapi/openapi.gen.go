@@ -2130,7 +2130,7 @@ type FieldError struct {
 	// Detail Reads well after the field's name
 	Detail string `json:"detail"`
 
-	// Pointer A JSON pointer into the body; /lines/3 is line 3 of CSV or YAML, /query/limit a query parameter
+	// Pointer A JSON pointer into the body; /lines/3 is line 3 of CSV or YAML, /query/limit a query parameter, /audit/812 an entry of the audit log
 	Pointer string `json:"pointer"`
 }
 
@@ -4095,6 +4095,9 @@ type ByObjectKind = AuditObjectKind
 // ByPlan defines model for ByPlan.
 type ByPlan = string
 
+// ByRequest defines model for ByRequest.
+type ByRequest = string
+
 // ByRule defines model for ByRule.
 type ByRule = int64
 
@@ -4740,6 +4743,9 @@ type ListAuditParams struct {
 	// ChangeId All entries of one change
 	ChangeId *ByChange `form:"change_id,omitempty" json:"change_id,omitempty"`
 
+	// RequestId The entries of one request, whose answer has it in X-Request-Id
+	RequestId *ByRequest `form:"request_id,omitempty" json:"request_id,omitempty"`
+
 	// Limit The most items to return
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -4806,6 +4812,9 @@ type ExportAuditParams struct {
 
 	// ChangeId All entries of one change
 	ChangeId *ByChange `form:"change_id,omitempty" json:"change_id,omitempty"`
+
+	// RequestId The entries of one request, whose answer has it in X-Request-Id
+	RequestId *ByRequest `form:"request_id,omitempty" json:"request_id,omitempty"`
 }
 
 // ExportAuditParamsFormat defines parameters for ExportAudit.
@@ -4813,6 +4822,9 @@ type ExportAuditParamsFormat string
 
 // RevertChangeParams defines parameters for RevertChange.
 type RevertChangeParams struct {
+	// Whole Undo all entries of the change
+	Whole *bool `form:"whole,omitempty" json:"whole,omitempty"`
+
 	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
@@ -9432,6 +9444,19 @@ func (siw *ServerInterfaceWrapper) ListAudit(w http.ResponseWriter, r *http.Requ
 		return
 	}
 
+	// ------------- Optional query parameter "request_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "request_id", r.URL.Query(), &params.RequestId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "request_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "request_id", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "limit" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
@@ -9914,6 +9939,19 @@ func (siw *ServerInterfaceWrapper) ExportAudit(w http.ResponseWriter, r *http.Re
 		return
 	}
 
+	// ------------- Optional query parameter "request_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "request_id", r.URL.Query(), &params.RequestId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "request_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "request_id", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ExportAudit(w, r, tenant, params)
 	}))
@@ -9986,6 +10024,19 @@ func (siw *ServerInterfaceWrapper) RevertChange(w http.ResponseWriter, r *http.R
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params RevertChangeParams
+
+	// ------------- Optional query parameter "whole" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "whole", r.URL.Query(), &params.Whole, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "whole"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "whole", Err: err})
+		}
+		return
+	}
 
 	headers := r.Header
 

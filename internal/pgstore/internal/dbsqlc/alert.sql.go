@@ -406,6 +406,20 @@ func (q *Queries) TurnOffAlertsOfRules(ctx context.Context, tenantID rules.Tenan
 	return err
 }
 
+const turnOnAlert = `-- name: TurnOnAlert :execrows
+UPDATE alert SET is_active = true, version = version + 1, updated_at = now()
+WHERE tenant_id = $1 AND alert_id = $2 AND version = $3
+`
+
+// If it is as the write that turned it off left it.
+func (q *Queries) TurnOnAlert(ctx context.Context, tenantID rules.TenantID, alertID int64, version int64) (int64, error) {
+	result, err := q.db.Exec(ctx, turnOnAlert, tenantID, alertID, version)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const updateAlert = `-- name: UpdateAlert :execrows
 UPDATE alert
 SET name = $1, kind = $2, rule_id = $3, per_subject = $4,

@@ -97,8 +97,9 @@ WHERE tenant_id = $1
     AND ($8::text = '' OR object_id = $8::text)
     AND ($9::text = '' OR actor_id = $9::text)
     AND ($10::text = '' OR action = $10::text)
+    AND ($11::text = '' OR request_id = $11::text)
 ORDER BY at DESC, audit_id DESC
-LIMIT $11
+LIMIT $12
 `
 
 type AuditPageParams struct {
@@ -112,6 +113,7 @@ type AuditPageParams struct {
 	ObjectID   string
 	ActorID    string
 	Action     string
+	RequestID  string
 	PageSize   int32
 }
 
@@ -131,6 +133,7 @@ func (q *Queries) AuditPage(ctx context.Context, arg AuditPageParams) ([]AuditEv
 		arg.ObjectID,
 		arg.ActorID,
 		arg.Action,
+		arg.RequestID,
 		arg.PageSize,
 	)
 	if err != nil {

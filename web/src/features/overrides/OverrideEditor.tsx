@@ -4,6 +4,7 @@ import { changed } from '~/api/changes';
 import { etagOf } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import type { Override, Rule } from '~/api/types';
+import { undoOf } from '~/api/undo';
 import { BurstInput } from '~/components/BurstInput';
 import { Effect as LimitEffect } from '~/components/Effect';
 import { FormDialog } from '~/components/FormDialog';
@@ -60,7 +61,8 @@ export function OverrideEditor({ tenant, rule, user, named, saved, children, onB
     say: (field, draft, theirs) => sayField(field, draft, rule, theirs),
     store: () => changed(queries, tenant, 'override'),
     onSaved: ({ value }) =>
-      value && done(`Override saved. User ${value.user_id}: ${limitSentence({ ...rule, ...value })}`),
+      value &&
+      done(`Override saved. User ${value.user_id}: ${limitSentence({ ...rule, ...value })}`, undoOf(tenant, value)),
   });
   const { draft, field } = editor;
   const problems = limitProblems(draft.limit);

@@ -4,6 +4,7 @@ import type { LinkProps } from '@tanstack/react-router';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import type { Override, Rule } from '~/api/types';
+import { undoOf } from '~/api/undo';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { type Column, DataTable } from '~/components/DataTable';
 import { IconDots, IconPencil, IconTrash } from '~/components/icons';
@@ -42,9 +43,9 @@ export function OverrideTable({ tenant, which, rules, without, edit, onEdit, non
   const rule = removing && ruleOf(rules, removing);
 
   async function remove(override: Override) {
-    await removeOverride(tenant, override);
+    const { response } = await removeOverride(tenant, override);
     await changed(queries, tenant, 'override');
-    done(`Override removed. User ${override.user_id} has the rule’s limit again`);
+    done(`Override removed. User ${override.user_id} has the rule’s limit again`, undoOf(tenant, response));
   }
 
   const columns = columnsOf(tenant, rules, without).filter(({ key }) => key !== without);

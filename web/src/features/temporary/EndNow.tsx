@@ -3,6 +3,7 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
 import { api, body, etagOf, ifMatch } from '~/api/client';
 import type { Rule } from '~/api/types';
+import { undoOf } from '~/api/undo';
 import { done, failed } from '~/components/toast';
 
 /** Ends a temporary rule before its time. */
@@ -19,9 +20,9 @@ export function EndNow({ tenant, rule }: { tenant: string; rule: Rule }) {
           body: { expires_in_seconds: 0 },
         }),
       ),
-    onSuccess: async () => {
+    onSuccess: async (ended) => {
       await changed(queries, tenant, 'rule');
-      done('The rule has ended. Its log entry can undo this.');
+      done('The rule has ended', undoOf(tenant, ended));
     },
     onError: (error) => failed('The rule was not ended', error),
   });

@@ -3,6 +3,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { changed } from '~/api/changes';
 import { api, etagOf, ifMatch, tagged } from '~/api/client';
 import type { Plan } from '~/api/types';
+import { undoOf } from '~/api/undo';
 import { FormDialog } from '~/components/FormDialog';
 import { QuotaNote } from '~/components/QuotaNote';
 import { done } from '~/components/toast';
@@ -35,7 +36,7 @@ export function PlanForm({ tenant, plan, onClose }: Props) {
     read: () => tagged(api.GET('/api/v1/tenants/{tenant}/plans/{plan}', { params: { path } })),
     say: (_, { description }) => ['Description', description],
     store: () => changed(queries, tenant, 'plan'),
-    onSaved: ({ value }) => done(`Plan ${value?.name} ${plan ? 'saved' : 'created'}`),
+    onSaved: ({ value }) => done(`Plan ${value?.name} ${plan ? 'saved' : 'created'}`, undoOf(tenant, value)),
   });
   return (
     <FormDialog

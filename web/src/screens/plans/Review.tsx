@@ -2,9 +2,10 @@ import { Button } from '@mantine/core';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
-import { api } from '~/api/client';
+import { api, body } from '~/api/client';
 import { isStatus, ProblemError } from '~/api/problem';
 import type { MatrixRow, Plan, ScheduledChange } from '~/api/types';
+import { undoOf } from '~/api/undo';
 import { Effect } from '~/components/Effect';
 import { FormDialog } from '~/components/FormDialog';
 import { IconAlert } from '~/components/icons';
@@ -50,8 +51,8 @@ export function Review(props: Props) {
     for (let merges = 0; ; merges++) {
       try {
         const params = { path: { tenant } };
-        const body = { dry_run: dryRun, cells };
-        return (await api.POST('/api/v1/tenants/{tenant}/matrix', { params, body, signal })).data;
+        const changes = { dry_run: dryRun, cells };
+        return await body(api.POST('/api/v1/tenants/{tenant}/matrix', { params, body: changes, signal }));
       } catch (error) {
         if (error instanceof ProblemError && error.document.errors) onErrors(errorsByCell(draft, error.document));
         if (!isStatus(error, 412) || merges === mostMerges) throw error;
@@ -73,7 +74,7 @@ export function Review(props: Props) {
     const diff = await ask(false);
     if (!diff) return;
     await changed(queries, tenant, 'rule');
-    done(`${plural(diff.changes.length, 'change')} saved. All checks follow within 2 s`);
+    done(`${plural(diff.changes.length, 'change')} saved. All checks follow within 2 s`, undoOf(tenant, diff));
     onSaved();
   }
 

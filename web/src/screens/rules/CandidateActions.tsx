@@ -6,6 +6,7 @@ import { changed } from '~/api/changes';
 import { api, body, ifMatch, type Tagged } from '~/api/client';
 import { ruleQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
+import { undoOf } from '~/api/undo';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Effect } from '~/components/Effect';
 import { done } from '~/components/toast';
@@ -32,26 +33,26 @@ export function CandidateActions({ tenant, saved, live }: Props) {
   const candidate = saved.value;
   const params = { path: { tenant, rule_id: candidate.rule_id }, header: ifMatch(saved.etag) };
 
-  async function openLive(said: string) {
+  async function openLive(said: string, answer: object) {
     await navigate({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: String(live.value.rule_id) } });
     queries.removeQueries({ queryKey: ruleQuery(tenant, candidate.rule_id).queryKey });
     await changed(queries, tenant, 'rule');
-    done(said);
+    done(said, undoOf(tenant, answer));
   }
 
   async function promote() {
-    await body(
+    const inForce = await body(
       api.POST('/api/v1/tenants/{tenant}/rules/{rule_id}/promote', {
         params,
         body: { into_rule_id: live.value.rule_id, into_version: live.value.version },
       }),
     );
-    await openLive(`Candidate promoted. ${ruleEffect(candidate)} takes effect within 2 s`);
+    await openLive(`Candidate promoted. ${ruleEffect(candidate)} takes effect within 2 s`, inForce);
   }
 
   async function remove() {
-    await api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}', { params });
-    await openLive('Candidate removed. You can undo this from the audit log');
+    const { response } = await api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}', { params });
+    await openLive('Candidate removed', response);
   }
 
   const words = comparison && <p>{comparisonWords(comparison)}</p>;

@@ -6,6 +6,7 @@ import { changed } from '~/api/changes';
 import { api, body, ifMatch, type Tagged } from '~/api/client';
 import { lastHourQuery, rulesQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
+import { undoOf } from '~/api/undo';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { done } from '~/components/toast';
 import { exactNumber } from '~/domain/format';
@@ -37,7 +38,7 @@ export function EnforceRule({ tenant, saved: { value: shadow, etag } }: { tenant
       ignoreBlocker: true,
     });
     await changed(queries, tenant, 'rule');
-    done('Rule enforced. It takes effect within 2 s');
+    done('Rule enforced. It takes effect within 2 s', undoOf(tenant, inForce));
   }
 
   return (

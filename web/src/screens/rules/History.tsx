@@ -1,13 +1,10 @@
 import { Button } from '@mantine/core';
-import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { changed } from '~/api/changes';
-import { api } from '~/api/client';
 import type { AuditEntry } from '~/api/types';
-import { ConfirmAction } from '~/components/ConfirmAction';
 import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
-import { done } from '~/components/toast';
+import UndoChange from '~/components/UndoChange';
 import { ruleOfImage } from '~/domain/algorithm';
 import { isAsLeft, isPromotion, isUndo } from '~/domain/audit';
 import { ruleEffect } from '~/domain/rule';
@@ -19,17 +16,8 @@ import { ruleHistoryQuery } from './ruleHistory';
 /** The rule’s history. A change can be undone while nothing changed after it. */
 export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) {
   const { edit } = useRole();
-  const queries = useQueryClient();
   const [undoing, setUndoing] = useState<AuditEntry | null>(null);
   const history = useQuery(ruleHistoryQuery(tenant, ruleId));
-
-  async function undo(entry: AuditEntry) {
-    await api.POST('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', {
-      params: { path: { tenant, audit_id: entry.audit_id } },
-    });
-    await changed(queries, tenant, 'rule');
-    done('Change undone. It takes effect within 2 s');
-  }
 
   return (
     <Query query={history}>
@@ -57,19 +45,9 @@ export function History({ tenant, ruleId }: { tenant: string; ruleId: number }) 
               </li>
             ))}
           </ol>
-          <ConfirmAction
-            opened={undoing !== null}
-            onClose={() => setUndoing(null)}
-            title={undoing && isUndo(undoing) ? 'Redo this change?' : 'Undo this change?'}
-            effect={
-              <>
-                The rule returns to its previous values
-                {undoing && isPromotion(undoing) && ', and the shadow rule is restored'}. You can undo this too.
-              </>
-            }
-            verb={undoing && isUndo(undoing) ? 'Redo' : 'Undo'}
-            action={async () => undoing && undo(undoing)}
-          />
+          {undoing && (
+            <UndoChange tenant={tenant} of={{ change_id: undoing.change_id }} onClose={() => setUndoing(null)} />
+          )}
         </>
       )}
     </Query>

@@ -59,7 +59,7 @@ function Story({ tenant, id, entry, before }: StoryProps) {
 
   async function restore() {
     await api.POST('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', {
-      params: { path: { tenant, audit_id: entry.audit_id } },
+      params: { path: { tenant, audit_id: entry.audit_id }, query: { whole: true } },
     });
     await changed(queries, tenant, 'rule');
     done(isInForce ? 'Rule restored. Checks follow it within 2 s' : 'Rule restored');

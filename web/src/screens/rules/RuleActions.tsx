@@ -6,6 +6,7 @@ import { changed } from '~/api/changes';
 import { api, body, ifMatch, type Tagged } from '~/api/client';
 import { lastHourQuery, ruleQuery, type Verdicts } from '~/api/queries';
 import type { Rule, RulePatch } from '~/api/types';
+import { undoOf } from '~/api/undo';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import {
   IconClock,
@@ -48,17 +49,17 @@ export function RuleActions({ tenant, saved: { value: rule, etag }, dirty, onTry
   const params = { path: { tenant, rule_id: rule.rule_id }, header: ifMatch(etag) };
 
   async function change(patch: RulePatch, said: string) {
-    await body(api.PATCH('/api/v1/tenants/{tenant}/rules/{rule_id}', { params, body: patch }));
+    const saved = await body(api.PATCH('/api/v1/tenants/{tenant}/rules/{rule_id}', { params, body: patch }));
     await changed(queries, tenant, 'rule');
-    done(`${said} within 2 s`);
+    done(`${said} within 2 s`, undoOf(tenant, saved));
   }
 
   async function remove() {
-    await api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}', { params });
+    const { response } = await api.DELETE('/api/v1/tenants/{tenant}/rules/{rule_id}', { params });
     await navigate({ to: '/t/$tenant/rules', params: { tenant }, ignoreBlocker: true });
     queries.removeQueries({ queryKey: ruleQuery(tenant, rule.rule_id).queryKey });
     await changed(queries, tenant, 'rule');
-    done('Rule removed. You can undo this from the audit log');
+    done('Rule removed', undoOf(tenant, response));
   }
 
   const acts: Record<Act, { title: string; verb: string; action: () => Promise<void> }> = {

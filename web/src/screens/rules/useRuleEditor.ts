@@ -4,6 +4,7 @@ import { api, ifMatch, type Tagged, tagged } from '~/api/client';
 import { ProblemError } from '~/api/problem';
 import { ruleQuery } from '~/api/queries';
 import type { Rule } from '~/api/types';
+import { undoOf } from '~/api/undo';
 import { done } from '~/components/toast';
 import { useSave } from '~/components/useSave';
 import { isValid } from '~/domain/rate';
@@ -30,8 +31,8 @@ export function useRuleEditor(tenant: string, saved: Tagged<Rule>) {
     read: () => tagged(api.GET('/api/v1/tenants/{tenant}/rules/{rule_id}', { params })),
     say: sayField,
     store: (now) => queries.setQueryData(ruleQuery(tenant, rule_id).queryKey, now),
-    onSaved: () => {
-      done('Rule saved. It takes effect within 2 s');
+    onSaved: ({ value }) => {
+      done('Rule saved. It takes effect within 2 s', undoOf(tenant, value));
       return changed(queries, tenant, 'rule');
     },
   });

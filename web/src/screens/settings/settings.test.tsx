@@ -384,6 +384,40 @@ test('an entry of the audit log shows what differed, and undoing it asks first',
   await waitFor(() => expect(requests.some(({ path }) => path.endsWith('/revert'))).toBe(true));
 });
 
+test('the log shows old and new values, and undoing a save undoes all of it or says what clashes', async () => {
+  const two = [
+    auditEntry({ audit_id: 813, change_id: 812 }),
+    auditEntry({
+      audit_id: 812,
+      change_id: 812,
+      action: 'remove',
+      object: { kind: 'override', id: '12:42' },
+      after: null,
+    }),
+  ];
+  let whole: string | null = null;
+  server({
+    [`GET ${acme}/audit`]: page(two),
+    [`GET ${acme}/audit/813`]: two[0],
+    [`POST ${acme}/audit/813/revert`]: ({ query }: { query: URLSearchParams }) => {
+      whole = query.get('whole');
+      return problem(409, 'conflict', { errors: [{ pointer: '/audit/812', detail: 'has changed again since' }] });
+    },
+  });
+  const { user } = open('/t/acme/settings/audit?entry=813');
+  expect(await screen.findByText(/Rate 10 per second → 20 per second/)).toBeDefined();
+  await user.click(await screen.findByRole('button', { name: 'Undo …' }));
+  const dialog = await screen.findByRole('dialog', { name: 'Undo 2 changes?' });
+  const lines = within(await within(dialog).findByRole('list', { name: 'What returns' })).getAllByRole('listitem');
+  expect(lines[0]?.textContent).toContain('Rate: 20 per second → 10 per second');
+  expect(lines[1]?.textContent).toContain('Restores the override of user 42');
+  await user.click(within(dialog).getByRole('button', { name: 'Undo' }));
+  expect((await within(dialog).findByRole('alert')).textContent).toMatch(
+    /^Nothing was undone: the override of user 42 .* has changed again since\.$/,
+  );
+  expect(whole).toBe('true');
+});
+
 test('the filters of the audit log are in the address, and asked of the server', async () => {
   const asked: string[] = [];
   server({

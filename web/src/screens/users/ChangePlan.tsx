@@ -4,6 +4,7 @@ import { api, ifMatch, type Tagged, tagged } from '~/api/client';
 import { serverNow } from '~/api/clock';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import type { Rule, User } from '~/api/types';
+import { undoOf } from '~/api/undo';
 import { userQuery } from '~/api/user';
 import { ChoiceField } from '~/components/ChoiceField';
 import { Dialog } from '~/components/Dialog';
@@ -44,9 +45,9 @@ export function ChangePlan({ tenant, user, onClose }: Props) {
       ),
     read: () => queries.fetchQuery({ ...userQuery(tenant, user_id), staleTime: 0 }),
     say: (_, draft) => ['Plan', draft.plan || (standard ?? 'none')],
-    onSaved: async () => {
+    onSaved: async ({ value }) => {
       await changed(queries, tenant, 'user');
-      done(`User ${user_id} is on ${becomes ?? 'no plan'} now`);
+      done(`User ${user_id} is on ${becomes ?? 'no plan'} now`, undoOf(tenant, value));
     },
   });
   const becomes = editor.draft.plan || standard;

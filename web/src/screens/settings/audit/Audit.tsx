@@ -16,10 +16,11 @@ import { RelativeTime } from '~/components/Time';
 import { useTimeRange } from '~/components/TimeRange';
 import { here, usePanel } from '~/components/usePanel';
 import { actorOf } from '~/domain/actor';
-import { causeOf, type Names, objectOf, verbOf } from '~/domain/audit';
+import { causeOf, changesOf, type Names, objectOf, verbOf } from '~/domain/audit';
 import { isoMoments, type Span } from '~/domain/range';
 import type { SettingsSearch } from '~/search';
 import { useTenant } from '~/session';
+import styles from './Audit.module.css';
 import { EntryPanel } from './EntryPanel';
 import { Filters } from './Filters';
 import { useNames } from './names';
@@ -98,6 +99,7 @@ const columnsWith = (names: Names): Column<AuditEntry>[] => [
     render: (entry) => (
       <>
         <span className="soft">{verbOf(entry)}</span> {objectOf(entry, names)}
+        {entry.before && entry.after && <Values entry={entry} />}
       </>
     ),
   },
@@ -114,6 +116,14 @@ const columnsWith = (names: Names): Column<AuditEntry>[] => [
     ),
   },
 ];
+
+/** The first values that an update changed. */
+function Values({ entry }: { entry: AuditEntry }) {
+  const changes = changesOf(entry);
+  const shown = changes.slice(0, 2).map(({ field, before, after }) => `${field} ${before ?? '–'} → ${after ?? '–'}`);
+  if (changes.length > shown.length) shown.push(`${changes.length - shown.length} more`);
+  return shown.length > 0 && <span className={`soft ${styles.values}`}>{shown.join(', ')}</span>;
+}
 
 /** The filters of the address, in the API's names. */
 function filterOf(search: SettingsSearch, span: Span) {

@@ -1,21 +1,20 @@
 import { Button } from '@mantine/core';
-import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
-import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 import type { AuditEntry } from '~/api/types';
-import { ConfirmAction } from '~/components/ConfirmAction';
+import { changeQuery } from '~/api/undo';
 import { Facts } from '~/components/Facts';
 import { IconUndo } from '~/components/icons';
 import { Query } from '~/components/Query';
 import { SidePanel } from '~/components/SidePanel';
 import { LoadingLines } from '~/components/states';
 import { RelativeTime } from '~/components/Time';
-import { done } from '~/components/toast';
+import UndoChange from '~/components/UndoChange';
 import { actorOf } from '~/domain/actor';
-import { causeOf, changesOf, isAsLeft, isUndo, objectOf, revertable, revertEffect, verbOf } from '~/domain/audit';
+import { causeOf, changesOf, isAsLeft, isUndo, objectOf, revertable, verbOf } from '~/domain/audit';
 import { exactTime } from '~/domain/format';
 import { useRole } from '~/session';
 import styles from './Audit.module.css';
@@ -58,7 +57,6 @@ export function EntryPanel({ tenant, id, onClose }: Props) {
 function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
   const role = useRole();
   const names = useNames(tenant);
-  const queries = useQueryClient();
   const [asking, setAsking] = useState(false);
   const { at, actor, object, change_id, audit_id } = entry;
   const may = revertable(entry, role);
@@ -74,16 +72,8 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
     enabled: may,
   });
   const newest = latest.data?.items[0];
-
-  async function revert() {
-    await body(
-      api.POST('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', {
-        params: { path: { tenant, audit_id } },
-      }),
-    );
-    await changed(queries, tenant, object.kind);
-    done('Change undone. It takes effect within 2 s');
-  }
+  const change = useQuery({ ...changeQuery(tenant, { change_id }), enabled: !!newest && isUndo(newest) });
+  const undone = change.data?.items.some((one) => newest?.actor.act === `revert ${one.audit_id}`);
 
   return (
     <>
@@ -105,9 +95,7 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
       />
       {may && newest && !isAsLeft(entry, newest) && (
         <p className="soft">
-          {newest.actor.act === `revert ${audit_id}`
-            ? 'This change was undone.'
-            : 'A later change builds on this one, so it cannot be undone.'}
+          {undone ? 'This change was undone.' : 'A later change builds on this one, so it cannot be undone.'}
         </p>
       )}
       <div className={styles.acts}>
@@ -128,14 +116,7 @@ function Entry({ tenant, entry }: { tenant: string; entry: AuditEntry }) {
           </Button>
         )}
       </div>
-      <ConfirmAction
-        opened={asking}
-        onClose={() => setAsking(false)}
-        title={isUndo(entry) ? 'Redo this change?' : 'Undo this change?'}
-        effect={`${revertEffect(entry, names)} The undo is recorded as a new change.`}
-        verb={isUndo(entry) ? 'Redo' : 'Undo'}
-        action={revert}
-      />
+      {asking && <UndoChange tenant={tenant} of={{ change_id }} names={names} onClose={() => setAsking(false)} />}
     </>
   );
 }

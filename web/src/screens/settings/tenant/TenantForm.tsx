@@ -4,6 +4,7 @@ import { changed } from '~/api/changes';
 import { api, ifMatch, type Tagged, tagged } from '~/api/client';
 import { tenantQuery } from '~/api/queries';
 import type { Tenant } from '~/api/types';
+import { undoOf } from '~/api/undo';
 import { ChoiceField } from '~/components/ChoiceField';
 import { FormError, fieldErrors } from '~/components/FormDialog';
 import { Leaving } from '~/components/Leaving';
@@ -27,9 +28,9 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
     read: () => tagged(api.GET('/api/v1/tenants/{tenant}', { params: { path } })),
     say: sayField,
     store: (now) => queries.setQueryData(tenantQuery(slug).queryKey, now),
-    onSaved: async () => {
+    onSaved: async ({ value }) => {
       await changed(queries, slug, 'tenant');
-      done('Settings saved. They take effect within 2 s');
+      done('Settings saved. They take effect within 2 s', undoOf(slug, value));
     },
   });
   const { draft, dirty, field, change } = editor;

@@ -1,0 +1,93 @@
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { changed } from '~/api/changes';
+import { api, body } from '~/api/client';
+import { ProblemError } from '~/api/problem';
+import type { AuditEntry } from '~/api/types';
+import { type ChangeOf, changeQuery, undoOf } from '~/api/undo';
+import { changesOf, isUndo, type Names, objectOf } from '~/domain/audit';
+import { plural } from '~/domain/format';
+import { FormDialog } from './FormDialog';
+import { Query } from './Query';
+import { done } from './toast';
+import styles from './UndoChange.module.css';
+
+interface Props {
+  tenant: string;
+  of: ChangeOf;
+  names?: Names;
+  onClose: () => void;
+}
+
+/** Undoes a change as a whole. It shows each value with the one that it returns to. */
+export default function UndoChange({ tenant, of, names, onClose }: Props) {
+  const queries = useQueryClient();
+  const change = useQuery(changeQuery(tenant, of));
+  const entries = change.data?.items ?? [];
+  const [latest] = entries;
+  const verb = latest && isUndo(latest) ? 'Redo' : 'Undo';
+
+  async function undo() {
+    if (!latest) return;
+    const params = { path: { tenant, audit_id: latest.audit_id }, query: { whole: true } };
+    const undone = await body(api.POST('/api/v1/tenants/{tenant}/audit/{audit_id}/revert', { params })).catch(
+      (error) => {
+        throw clashOf(error, entries, names);
+      },
+    );
+    await changed(queries, tenant, ...new Set(entries.map(({ object }) => object.kind)));
+    done('Change undone. It takes effect within 2 s', undoOf(tenant, undone));
+  }
+
+  const more = change.data?.next_cursor ? ' or more' : '';
+  return (
+    <FormDialog
+      title={`${verb} ${entries.length > 1 ? `${plural(entries.length, 'change')}${more}` : 'this change'}?`}
+      verb={verb}
+      disabled={!latest}
+      save={undo}
+      onClose={onClose}
+    >
+      <Query query={change}>
+        {({ items }) =>
+          items.length === 0 ? (
+            <p className="soft">This save changed nothing.</p>
+          ) : (
+            <ul className={styles.changes} aria-label="What returns">
+              {items.map((entry) => (
+                <li key={entry.audit_id}>
+                  <Returns entry={entry} names={names} />
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Query>
+    </FormDialog>
+  );
+}
+
+function Returns({ entry, names }: { entry: AuditEntry; names?: Names }) {
+  const object = objectOf(entry, names);
+  if (!entry.before) return `Removes ${object}`;
+  if (!entry.after) return `Restores ${object}`;
+  return (
+    <>
+      <span className="soft">{object}</span>
+      {changesOf(entry).map(({ field, before, after }) => (
+        <span key={field} className={styles.value}>
+          {field}: <del>{after ?? '–'}</del> → <strong>{before ?? '–'}</strong>
+        </span>
+      ))}
+    </>
+  );
+}
+
+/** Names what keeps a change from being undone. */
+function clashOf(error: unknown, entries: AuditEntry[], names?: Names): unknown {
+  if (!(error instanceof ProblemError) || error.status !== 409 || !error.document.errors) return error;
+  const clashes = error.document.errors.map(({ pointer, detail }) => {
+    const entry = entries.find(({ audit_id }) => pointer === `/audit/${audit_id}`);
+    return `${entry ? objectOf(entry, names) : pointer.slice(1)} ${detail}`;
+  });
+  return new Error(`Nothing was undone: ${clashes.join('; ')}.`);
+}
