@@ -97,7 +97,7 @@ func createEnvoyTenant(ctx context.Context, database string) (token string, err 
 	if err != nil {
 		return "", err
 	}
-	desired, err := ruleset.DecodeEnvoy(strings.NewReader(fourDescriptors), "four descriptors", nil)
+	desired, err := ruleset.DecodeEnvoy(strings.NewReader(fourDescriptors), "four descriptors", nil, ruleset.RefuseLost)
 	if err != nil {
 		return "", err
 	}

@@ -171,6 +171,7 @@ type Arguments struct {
 	GrantTo            string // a database role; "" for none
 	DryRun             bool
 	Prune              bool
+	Merge, Replace     bool   // what an import does with the descriptors that its file lacks; Merge goes first
 	From, To           string // times, or durations ago
 	FailIf             string // a condition; "" for none
 }

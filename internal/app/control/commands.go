@@ -59,7 +59,7 @@ func Run(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, lo
 	case config.AdminApply:
 		return apply(ctx, writer, args, in, out, readRules)
 	case config.AdminImportEnvoy:
-		return apply(ctx, writer, args, in, out, readEnvoy)
+		return apply(ctx, writer, args, in, out, readEnvoy(args))
 	case config.AdminReplay:
 		return replayFile(ctx, store, args, in, out)
 	case config.AdminExport:
@@ -210,10 +210,19 @@ func readRules(name string, in io.Reader, current ruleset.Config) (ruleset.Confi
 }
 
 // readEnvoy is readRules for a configuration of envoyproxy/ratelimit.
-func readEnvoy(name string, in io.Reader, current ruleset.Config) (ruleset.Config, error) {
-	return readFile(name, in, func(file io.Reader, name string) (ruleset.Config, error) {
-		return ruleset.DecodeEnvoy(file, name, current.Gateways)
-	})
+func readEnvoy(args config.Arguments) readConfig {
+	lost := ruleset.RefuseLost
+	switch {
+	case args.Merge:
+		lost = ruleset.MergeLost
+	case args.Replace:
+		lost = ruleset.ReplaceLost
+	}
+	return func(name string, in io.Reader, current ruleset.Config) (ruleset.Config, error) {
+		return readFile(name, in, func(file io.Reader, name string) (ruleset.Config, error) {
+			return ruleset.DecodeEnvoy(file, name, current.Gateways, lost)
+		})
+	}
 }
 
 func readFile(name string, in io.Reader,

@@ -17,7 +17,7 @@ func importedWorld(t *testing.T, configurations ...string) *world {
 	var gateways []rules.Gateway
 	var limits []rules.Rule
 	for _, text := range configurations {
-		config, err := ruleset.DecodeEnvoy(strings.NewReader(text), "config.yaml", gateways)
+		config, err := ruleset.DecodeEnvoy(strings.NewReader(text), "config.yaml", gateways, ruleset.RefuseLost)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ descriptors:
   - {key: "c*", rate_limit: {unit: fortnight, requests_per_unit: -1}}
   - {key: a}
   - {key: d, unknown: 1}
-`), "config.yaml", nil)
+`), "config.yaml", nil, ruleset.RefuseLost)
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -194,5 +194,37 @@ descriptors:
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)
 		}
+	}
+}
+
+// TestASecondImportEndsNoLimitUnasked: a rule without its template matches no descriptor.
+func TestASecondImportEndsNoLimitUnasked(t *testing.T) {
+	t.Parallel()
+	const first = "domain: d\ndescriptors:\n" +
+		"- {key: a, rate_limit: {unit: minute, requests_per_unit: 1, name: one, replaces: [{name: two}]}}\n" +
+		"- {key: b, rate_limit: {unit: minute, requests_per_unit: 1, name: two}}\n"
+	const second = "domain: d\ndescriptors: [{key: c, rate_limit: {unit: minute, requests_per_unit: 1}}]\n"
+	decode := func(text string, before []rules.Gateway, lost ruleset.LostTemplates) (ruleset.Config, error) {
+		return ruleset.DecodeEnvoy(strings.NewReader(text), "config.yaml", before, lost)
+	}
+	one, err := decode(first, nil, ruleset.RefuseLost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := decode(first, one.Gateways, ruleset.RefuseLost); err != nil {
+		t.Errorf("the same file again: %v", err)
+	}
+	if _, err := decode(second, one.Gateways, ruleset.RefuseLost); err == nil ||
+		!strings.Contains(err.Error(), "lacks 2 of the descriptors") || !strings.Contains(err.Error(), "--merge") {
+		t.Errorf("another file: %v, want a refusal", err)
+	}
+	const merged = `{"domains":{"d":{"templates":[["c"],["a"],["b"]],"replaces":{"a":["b"]}}}}`
+	if both, err := decode(second, one.Gateways, ruleset.MergeLost); err != nil || both.Gateways[0].Document != merged {
+		t.Errorf("merged: %v, %v, want %s", both.Gateways, err, merged)
+	}
+	const replaced = `{"domains":{"d":{"templates":[["c"]]}}}`
+	if other, err := decode(second, one.Gateways, ruleset.ReplaceLost); err != nil ||
+		other.Gateways[0].Document != replaced {
+		t.Errorf("replaced: %v, %v, want %s", other.Gateways, err, replaced)
 	}
 }

@@ -3,6 +3,7 @@ package ruleset
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,21 +16,22 @@ import (
 )
 
 // DecodeEnvoy converts a configuration of envoyproxy/ratelimit for one domain into rules and a descriptor mapping that
-// give the same answers. The mapping is the tenant's current one, with the templates of that domain replaced.
+// give the same answers. The mapping is the tenant's current one, with the templates of that domain replaced. lost says
+// what becomes of present templates that the file lacks.
 //
 // Each limit becomes a fixed window. Its rule matches the domain and the descriptor's template, with one bucket for
 // each list of the other values. An unlimited descriptor becomes a template without a rule.
 //
 // Mistakes, and what cannot be expressed, are returned as Errors.
-func DecodeEnvoy(r io.Reader, file string, current []rules.Gateway) (Config, error) {
+func DecodeEnvoy(r io.Reader, file string, current []rules.Gateway, lost LostTemplates) (Config, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
 		return Config{}, fmt.Errorf("reading %s: %w", file, err)
 	}
 	e := envoy{
 		decoder: decoder{file: file, plans: map[string]bool{}, seen: map[any]position{}},
-		mapping: new(gateway.Descriptors),
-		named:   map[string][]string{}, replaces: map[string][]string{},
+		mapping: new(gateway.Descriptors), lost: lost,
+		named: map[string][]string{}, replaces: map[string][]string{},
 	}
 	for _, g := range current {
 		if g.Kind == rules.GatewayDescriptors {
@@ -48,8 +50,20 @@ func DecodeEnvoy(r io.Reader, file string, current []rules.Gateway) (Config, err
 	return e.config, nil
 }
 
+// LostTemplates decides about templates that a domain has and a file lacks. Without its template a rule matches no
+// descriptor, so its limit ends.
+type LostTemplates int
+
+// The choices.
+const (
+	RefuseLost  LostTemplates = iota
+	MergeLost                 // keeps them
+	ReplaceLost               // removes them
+)
+
 type envoy struct {
 	decoder
+	lost      LostTemplates
 	mapping   *gateway.Descriptors
 	domain    string
 	templates [][]string
@@ -71,12 +85,43 @@ func (e *envoy) root(node *yaml.Node) {
 	for name, domain := range e.mapping.Domains {
 		domains[name] = domain
 	}
-	domains[e.domain] = gateway.Domain{Templates: e.templates, Replaces: e.replacedTemplates()}
+	domains[e.domain] = e.withLost(gateway.Domain{Templates: e.templates, Replaces: e.replacedTemplates()}, node.Line)
 	mapping := gateway.Descriptors{Keys: e.mapping.Keys, Domains: domains}
 	for _, wrong := range mapping.Validate() {
 		e.fail(node.Line, wrong.Field, wrong.Message)
 	}
 	e.config.Gateways = []rules.Gateway{{Kind: rules.GatewayDescriptors, Document: mapping.Document()}}
+}
+
+func (e *envoy) withLost(d gateway.Domain, line int) gateway.Domain {
+	has := map[string]bool{}
+	for _, template := range d.Templates {
+		has[gateway.TemplateName(template)] = true
+	}
+	before := e.mapping.Domains[e.domain]
+	var lost []string
+	for _, template := range before.Templates {
+		if name := gateway.TemplateName(template); !has[name] {
+			lost = append(lost, name)
+			if e.lost == MergeLost {
+				d.Templates = append(d.Templates, template)
+			}
+		}
+	}
+	switch {
+	case e.lost == MergeLost:
+		replaces := maps.Clone(before.Replaces)
+		if replaces == nil {
+			replaces = map[string][]string{}
+		}
+		maps.Copy(replaces, d.Replaces)
+		d.Replaces = replaces
+	case e.lost == RefuseLost && len(lost) > 0:
+		e.fail(line, "descriptors", fmt.Sprintf("lacks %d of the descriptors that the tenant's domain has, such as %s, "+
+			"so their limits would end; import with --merge to keep them, or with --replace to remove them",
+			len(lost), lost[0]))
+	}
+	return d
 }
 
 func (e *envoy) descriptors(list []*yaml.Node, path string, above []entry) {
