@@ -279,6 +279,9 @@ func (b *Buckets) warnings() []string {
 	}
 	if h := b.health.Load(); h != nil {
 		warnings = append(warnings, h.warnings...)
+		for _, refusal := range h.refusals {
+			warnings = append(warnings, describeRefusal(refusal))
+		}
 	}
 	return warnings
 }
@@ -286,6 +289,7 @@ func (b *Buckets) warnings() []string {
 type health struct {
 	nodes    []redisbucket.Node
 	warnings []string
+	refusals []redisbucket.Refusal
 }
 
 const (
@@ -293,6 +297,8 @@ const (
 	watchEvery = time.Second
 	// settingsEvery is how often its settings are read, besides after each outage.
 	settingsEvery = time.Minute
+	// refusalsEvery is how often an error that recurs is logged, and how long it is a warning.
+	refusalsEvery = time.Minute
 )
 
 // watch pings Redis, or PostgreSQL with buckets there, until ctx ends. It logs when a node stops or resumes answering,
@@ -309,11 +315,16 @@ func (b *Buckets) watch(ctx context.Context) {
 	defer tick.Stop()
 	last := health{}
 	var checked time.Time
+	logged := map[string]time.Time{} // by node and kind of refusal
 	for {
-		now := health{nodes: b.redis.Ping(ctx), warnings: last.warnings}
+		now := health{
+			nodes: b.redis.Ping(ctx), warnings: last.warnings,
+			refusals: b.redis.Refusals(time.Now().Add(-refusalsEvery)),
+		}
 		if ctx.Err() != nil {
 			return
 		}
+		b.logRefusals(logged, now.refusals)
 		if b.logPings(last.nodes, now.nodes) {
 			checked = time.Time{}
 		}
@@ -339,15 +350,39 @@ func (b *Buckets) watch(ctx context.Context) {
 	}
 }
 
+// logRefusals logs each refusal that was not logged within refusalsEvery.
+func (b *Buckets) logRefusals(logged map[string]time.Time, refusals []redisbucket.Refusal) {
+	for _, r := range refusals {
+		key := r.Addr + " " + r.Kind
+		if r.At.Sub(logged[key]) < refusalsEvery {
+			continue
+		}
+		logged[key] = r.At
+		b.log.Error("Redis refuses the scripts of checks; failure modes decide them", "node", r.Addr, "kind", r.Kind,
+			"error", explainRedis(r.Err))
+	}
+}
+
+func describeRefusal(r redisbucket.Refusal) string {
+	node := "redis"
+	if r.Addr != "" {
+		node += " " + r.Addr
+	}
+	return fmt.Sprintf("%s refuses the scripts of checks, and failure modes decide them: %v", node, explainRedis(r.Err))
+}
+
 // logPings logs which nodes stopped or resumed answering, and reports whether any resumed.
 func (b *Buckets) logPings(last, now []redisbucket.Node) (back bool) {
 	for _, node := range now {
-		was := redisbucket.Up
+		was, lastErr := redisbucket.Up, ""
 		if i := slices.IndexFunc(last, func(n redisbucket.Node) bool { return n.Addr == node.Addr }); i >= 0 {
 			was = last[i].State
+			if last[i].Err != nil {
+				lastErr = last[i].Err.Error()
+			}
 		}
 		switch {
-		case node.State == was:
+		case node.State == was && (node.Err == nil || node.Err.Error() == lastErr):
 		case node.State == redisbucket.Up:
 			b.log.Info("Redis answers pings again", "node", node.Addr)
 			back = true
@@ -365,9 +400,14 @@ func explainRedis(err error) error {
 	case redis.HasErrorPrefix(err, "WRONGPASS"), redis.HasErrorPrefix(err, "NOAUTH"),
 		redis.HasErrorPrefix(err, "ERR AUTH"):
 		return fmt.Errorf("check the user and password in SLUICE_REDIS_URL or SLUICE_REDIS_PASSWORD: %w", err)
-	case redis.HasErrorPrefix(err, "NOPERM"):
-		return fmt.Errorf("the ACL of the user in SLUICE_REDIS_URL does not allow a command; docs/production.md "+
-			"lists those that it needs: %w", err)
+	case redis.HasErrorPrefix(err, "NOPERM"), err != nil && (strings.Contains(err.Error(), "ACL failure in script") ||
+		strings.Contains(err.Error(), "user executing the script can't")):
+		return fmt.Errorf("the ACL of the user in SLUICE_REDIS_URL does not allow a command or a key; docs/production.md "+
+			"lists the commands that it needs, and ACL LOG names what was refused: %w", err)
+	case redis.HasErrorPrefix(err, "OOM"):
+		return fmt.Errorf("raise Redis's maxmemory; docs/production.md says how much it needs: %w", err)
+	case redis.HasErrorPrefix(err, "READONLY"):
+		return fmt.Errorf("the server in SLUICE_REDIS_URL is a replica; name the primary, or use Sentinel: %w", err)
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -105,8 +106,11 @@ func (n *node) run(b *batch, scripts []*script) {
 			n.store.broken.Add(int64(broken))
 			n.store.unknown.Add(int64(script.unknownTiers))
 			n.store.forgotten.Add(script.forgotten)
-		} else if isOfSlot(script.err) {
-			script.err = nothingTaken(script.err)
+		} else {
+			n.store.refusals.note(n.addr, script.err, time.Now())
+			if isOfSlot(script.err) {
+				script.err = nothingTaken(script.err)
+			}
 		}
 		script.err = n.withAddr(script.err)
 	}

@@ -56,6 +56,7 @@ type Store struct {
 	broken    atomic.Int64
 	unknown   atomic.Int64
 	forgotten atomic.Int64 // reservations
+	refusals  refusals
 	// single is the node that rdb is connected to; nil for a Redis Cluster.
 	single  *node
 	cluster *cluster

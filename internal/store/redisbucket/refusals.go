@@ -1,0 +1,69 @@
+package redisbucket
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Refusal is the last of a kind of error with which a node answered a script. The node may still answer pings.
+type Refusal struct {
+	Addr string
+	Kind string // the error's first word, such as NOPERM, OOM or READONLY
+	Err  error
+	At   time.Time
+}
+
+// maxRefusals bounds the kinds that are kept.
+const maxRefusals = 64
+
+// refusals keeps the last error of each kind and node.
+type refusals struct {
+	mu   sync.Mutex
+	last map[[2]string]Refusal
+}
+
+var errorKind = regexp.MustCompile(`^[A-Z][A-Z_]+`)
+
+// note keeps err if Redis answered it to a script. Errors about a slot only mean that the slot is elsewhere.
+func (r *refusals) note(addr string, err error, at time.Time) {
+	var answer redis.Error
+	if !errors.As(err, &answer) || isOfSlot(answer) || redis.HasErrorPrefix(answer, "NOSCRIPT") {
+		return
+	}
+	kind := errorKind.FindString(answer.Error())
+	if kind == "" {
+		kind = "ERR"
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		r.last = map[[2]string]Refusal{}
+	}
+	key := [2]string{addr, kind}
+	if _, known := r.last[key]; known || len(r.last) < maxRefusals {
+		r.last[key] = Refusal{Addr: addr, Kind: kind, Err: answer, At: at}
+	}
+}
+
+// Refusals returns the last error of each kind and node with which Redis answered a script since then.
+func (s *Store) Refusals(since time.Time) []Refusal {
+	r := &s.refusals
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found []Refusal
+	for key, refusal := range r.last {
+		if refusal.At.Before(since) {
+			delete(r.last, key)
+			continue
+		}
+		found = append(found, refusal)
+	}
+	slices.SortFunc(found, func(a, b Refusal) int { return strings.Compare(a.Addr+a.Kind, b.Addr+b.Kind) })
+	return found
+}
