@@ -24,7 +24,7 @@ const (
 	maxLatePause = 100 * time.Millisecond
 )
 
-// await returns after calmPauses, within longTimeouts. due is when the wait should have ended.
+// await returns after calmPauses, or after longTimeouts late ones. due is when the wait should have ended.
 func (c *calm) await(due time.Time, timeout time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -37,12 +37,12 @@ func (c *calm) await(due time.Time, timeout time.Duration) {
 	if isLate(due) { // the request may not even have been sent
 		pause = latePause
 	}
-	for inTime := 0; inTime < calmPauses && time.Since(due) < (longTimeouts-1)*timeout; inTime++ {
+	for inTime, late := 0, 0; inTime < calmPauses && late < longTimeouts; inTime++ {
 		began := time.Now()
 		<-time.After(pause)
 		runtime.Gosched() // behind all goroutines that are ready
 		if isLate(began.Add(pause)) {
-			inTime, pause = -1, latePause
+			inTime, late, pause = -1, late+1, latePause
 			continue
 		}
 		if inTime == 0 {

@@ -11,15 +11,16 @@ export const longest = 10;
  * long arrived. due is when the wait should have ended. It returns how to cancel that.
  */
 export function whenCalm(due: number, timeout: number, over: () => void): () => void {
-  const end = due + (longest - 1) * timeout;
   const isLate = (at: number) => performance.now() - at > late * timeout;
   let timer: ReturnType<typeof setTimeout>;
   let inTime = 0;
+  let lates = 0;
   const wait = (milliseconds: number) => {
     const wake = performance.now() + milliseconds;
     timer = setTimeout(() => {
       inTime = isLate(wake) ? 0 : inTime + 1;
-      if (inTime >= pauses || performance.now() >= end) over();
+      if (inTime === 0) lates++;
+      if (inTime >= pauses || lates >= longest) over();
       else next(inTime === 0);
     }, milliseconds);
   };

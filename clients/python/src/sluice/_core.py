@@ -316,14 +316,14 @@ def pauses(due: float, timeout: float, now: Callable[[], float]) -> Generator[fl
     """Yields for how long to pause before a wait ends that was due then, until the process has had time to read an answer.
     After a stall, timers come before the answers that have long arrived."""
     calm = min(PAUSE, LATE * timeout)
-    in_time, pause = 0, calm
+    in_time, lates, pause = 0, 0, calm
     if now() - due > LATE * timeout:  # the time begins anew, since the request may not even have been sent
         pause = timeout
-    while in_time < PAUSES and now() - due < (LONGEST - 1) * timeout:
+    while in_time < PAUSES and lates < LONGEST:
         end = now() + pause
         yield pause
         if now() - end > LATE * timeout:
-            in_time, pause = 0, timeout
+            in_time, lates, pause = 0, lates + 1, timeout
         else:
             in_time, pause = in_time + 1, calm
 
