@@ -138,11 +138,11 @@ func TestAGatewayHandsOnWhatSluiceRefuses(t *testing.T) {
 	for name := range proxies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tn := newTenant(t, "gateways: {authorize: {cost: {query: n}}}\n")
+			tn := newTenant(t, "gateways: {authorize: {address: {trusted_hops: 1, short: refuse}}}\n")
 			a := tn.startAPI(t, "")
 			g := tn.startGateway(t, name, a.checks)
-			if got := g.ask(t, "GET", "/?n=x", nil); got.StatusCode != 400 {
-				t.Errorf("a cost that is no number is answered %d", got.StatusCode)
+			if got := g.ask(t, "GET", "/", nil); got.StatusCode != 400 {
+				t.Errorf("a list of addresses that is too short is answered %d", got.StatusCode)
 			}
 			tn.apply(t,
 				`gateways: {authorize: {jwt: {jwks: '{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}', issuer: https://id.example.com, audience: api}}}`)
