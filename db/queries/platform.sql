@@ -277,6 +277,14 @@ WHERE ctid = ANY (ARRAY(
         LIMIT sqlc.arg(at_most)::integer
 ));
 
+-- name: DropParkedJobs :execrows
+DELETE FROM job
+WHERE (tenant_id, job_id) IN (
+    SELECT j.tenant_id, j.job_id FROM job AS j
+    WHERE j.state = 'parked' AND j.last_run_at < sqlc.arg(before)::timestamptz
+    LIMIT sqlc.arg(at_most)::integer
+);
+
 -- name: DropErasures :execrows
 DELETE FROM user_erasure
 WHERE ctid = ANY (ARRAY(
@@ -1041,20 +1049,26 @@ WITH RECURSIVE asked AS (
         WHERE j.state = 'waiting' AND j.kind = w.kind AND j.tenant_id = w.tenant_id AND j.next_run_at <= moment.now
         ORDER BY j.next_run_at, j.job_id
         LIMIT greatest(0, least(a.cap - busy.attempts, a.room))
-        FOR UPDATE SKIP LOCKED
     ) AS one
     WHERE w.tenant_id = 0 OR t.removed_at IS NULL AND t.tenant_id IS NOT NULL
 ), chosen AS (
     SELECT d.job_id, d.kind, row_number() OVER (PARTITION BY d.kind ORDER BY d.turn, random()) AS place
     FROM due AS d
+), locked AS ( -- these alone: each lock is a write
+    SELECT j.job_id
+    FROM job AS j
+    CROSS JOIN moment
+    JOIN chosen AS c ON c.job_id = j.job_id
+    JOIN asked AS a ON a.kind = c.kind
+    WHERE c.place <= a.room AND j.state = 'waiting' AND j.next_run_at <= moment.now
+    FOR UPDATE OF j SKIP LOCKED
 )
 UPDATE job AS j
 SET attempts = j.attempts + 1, claim = j.claim + 1,
     next_run_at = clock_timestamp() + make_interval(secs => sqlc.arg(lease_seconds)::float8),
     lease_ends_at = clock_timestamp() + make_interval(secs => sqlc.arg(lease_seconds)::float8)
-FROM chosen AS c
-JOIN asked AS a ON a.kind = c.kind
-WHERE j.job_id = c.job_id AND c.place <= a.room
+FROM locked AS l
+WHERE j.job_id = l.job_id
 RETURNING j.tenant_id, j.job_id, j.kind, j.about, j.attempts, j.claim;
 
 -- name: RenewJobs :many

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,6 +56,34 @@ func (w *world) jobsLike(t *testing.T, condition string) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestAClaimLocksOnlyWhatItTakes: a row that was locked and not changed keeps the transaction in xmax.
+func TestAClaimLocksOnlyWhatItTakes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.queueJobs(t, w.ours.ID, "send", 50)
+	exec(t, w.url, "UPDATE job SET tenant_id = $1 WHERE job_id % 2 = 0 AND kind = 'send'", 0)
+	claimed, _, err := w.ClaimJobs(t.Context(), []jobs.Claim{{Kind: "send", Room: 3, PerTenant: 20}})
+	if err != nil || len(claimed) != 3 {
+		t.Fatalf("%+v are claimed: %v", claimed, err)
+	}
+	if n := w.jobsLike(t, "kind = 'send' AND lease_ends_at IS NULL AND xmax <> 0"); n != 0 {
+		t.Errorf("%d jobs were locked and not claimed", n)
+	}
+}
+
+func TestADeadLetterGoesAfterAMonth(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.queueJobs(t, w.ours.ID, "send", 3)
+	exec(t, w.url, `UPDATE job SET state = CASE about WHEN '3' THEN 'waiting' ELSE 'parked' END,
+		last_run_at = now() - make_interval(days => CASE about WHEN '1' THEN 29 ELSE 31 END) WHERE kind = 'send'`)
+	must(w.KeepViolations(t.Context(), time.Now(), keep))(t)
+	left := lines(t, connect(t, w.url), "SELECT about FROM job WHERE kind = 'send' ORDER BY about")
+	if !slices.Equal(left, []string{"1", "3"}) {
+		t.Errorf("left are %q, want the young one and the one that waits", left)
+	}
 }
 
 func TestAGreedyTenantsJobsDelayNobodysFirst(t *testing.T) {

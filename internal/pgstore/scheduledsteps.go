@@ -19,11 +19,12 @@ const scheduledKind = "scheduled changes"
 
 // ScheduledWork returns the kind of job that makes due changes of rules and takes them back. A job makes all of its
 // tenant's due changes, the earliest first, so changes of one rule keep their order although attempts can fail. Due
-// times are compared with the database's clock, because it also set the start of changes that begin at once.
+// times are compared with the database's clock, because it also set the start of changes that begin at once. It is
+// never parked: without its job a change would wait for ever.
 func (s *Store) ScheduledWork() jobs.Kind {
 	const atOnce, longest = 4, 5 * time.Minute
 	return jobs.Kind{
-		Name: scheduledKind, AtOnce: atOnce, PerTenant: 1, Longest: longest,
+		Name: scheduledKind, AtOnce: atOnce, PerTenant: 1, Longest: longest, Attempts: jobs.Endless,
 		Do: func(ctx context.Context, job *jobs.Job) (time.Time, error) {
 			change, err := strconv.ParseInt(job.About, 10, 64)
 			if err != nil {
