@@ -109,16 +109,22 @@ func (s *surface) lookInto(ctx context.Context, tenant *rules.Tenant, matches []
 		return nil, nil
 	}
 	if err := s.Buckets.Take(ctx, checks); err != nil {
-		return nil, fmt.Errorf("%w (%w)", bucketsAway, err)
+		return nil, fmt.Errorf("%w (%w)", bucketsUnchanged, err)
 	}
 	return tiers, nil
 }
 
-var bucketsAway = httpapi.Unavailable.Problem(
-	"Redis did not answer in time; the buckets are as they were, or changed once. Look again.")
-
-var creditLost = httpapi.Unavailable.Problem(
-	"Redis did not answer in time; send the request again with the same Idempotency-Key, to make the credit once.")
+// The server's log has the store's error.
+var (
+	bucketsUnchanged = httpapi.Unavailable.Problem(
+		"The store of buckets refused or failed, and the buckets are as they were; try again, or look into the " +
+			"server's log.")
+	changeUnknown = httpapi.Unavailable.Problem(
+		"The store of buckets gave no answer; the bucket is as it was, or changed once. Look again.")
+	changeLost = httpapi.Unavailable.Problem(
+		"The store of buckets gave no answer; send the request again with the same Idempotency-Key, to make the " +
+			"change once.")
+)
 
 func showBucket(m *rules.Match, t *enforce.Tier) openapi.Bucket {
 	rule, bucket := m.Rule, &t.Bucket
@@ -156,7 +162,7 @@ func tokens(amount enforce.Tokens) float64 { return float64(max(amount, 0)) / fl
 func (s *surface) ResetBucket(ctx context.Context,
 	request openapi.ResetBucketRequestObject,
 ) (openapi.ResetBucketResponseObject, error) {
-	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, auth.AuditReset, enforce.Fill, "")
+	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, auth.AuditReset, enforce.Fill)
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +180,7 @@ func (s *surface) CreditBucket(ctx context.Context,
 			Detail:  "must have at most 6 decimals",
 		}})
 	}
-	id := requestOf(ctx).creditID()
-	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, auth.AuditCredit, amount, id)
+	answer, err := s.changeBucket(ctx, request.UserId, request.Body.BucketKey, auth.AuditCredit, amount)
 	if err != nil {
 		return nil, err
 	}
@@ -189,9 +194,9 @@ func exactTokens(number float64) (enforce.Tokens, bool) {
 	return enforce.Tokens(math.Round(number * float64(enforce.Token))), len(decimals) <= 6
 }
 
-// changeBucket credits a bucket and logs that. With an id it does so once, however often it is called.
+// changeBucket credits a bucket and logs that, once for all requests with one Idempotency-Key.
 func (s *surface) changeBucket(
-	ctx context.Context, userID, text string, action auth.AuditAction, amount enforce.Tokens, id string,
+	ctx context.Context, userID, text string, action auth.AuditAction, amount enforce.Tokens,
 ) (openapi.TheBucketChangeJSONResponse, error) {
 	var answer openapi.TheBucketChangeJSONResponse
 	if s.Buckets == nil {
@@ -221,7 +226,7 @@ func (s *surface) changeBucket(
 	}
 	object := auth.AuditObject{Kind: "bucket", ID: key.Text()}
 	err = s.store(ctx).RecordChange(ctx, tenantID, object, action, func(ctx context.Context) (any, any, error) {
-		before, after, isRepeated, err := s.credit(ctx, id, key, match.Limit, amount)
+		before, after, isRepeated, err := s.credit(ctx, requestOf(ctx).creditID(), key, match.Limit, amount)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -237,7 +242,7 @@ func (s *surface) changeBucket(
 	return answer, err
 }
 
-// credit credits a bucket, once if there is an id. It returns rules.ErrOutcomeUnknown if Redis's answer was lost.
+// credit credits a bucket, once if there is an id. It returns rules.ErrOutcomeUnknown if the store's answer was lost.
 func (s *surface) credit(
 	ctx context.Context, id string, key enforce.Key, limit enforce.Limit, amount enforce.Tokens,
 ) (before, after enforce.Bucket, isRepeated bool, err error) {
@@ -249,10 +254,12 @@ func (s *surface) credit(
 	switch {
 	case errors.Is(err, enforce.ErrCreditIDReused):
 		err = httpapi.Conflict.Problem("This Idempotency-Key was sent with another bucket or amount; choose a new one.")
+	case errors.Is(err, enforce.ErrNothingTaken):
+		err = fmt.Errorf("%w (%w)", bucketsUnchanged, err)
 	case err != nil && id != "":
-		err = fmt.Errorf("%w: %w (%w)", rules.ErrOutcomeUnknown, creditLost, err)
+		err = fmt.Errorf("%w: %w (%w)", rules.ErrOutcomeUnknown, changeLost, err)
 	case err != nil:
-		err = fmt.Errorf("%w: %w (%w)", rules.ErrOutcomeUnknown, bucketsAway, err)
+		err = fmt.Errorf("%w: %w (%w)", rules.ErrOutcomeUnknown, changeUnknown, err)
 	}
 	return before, after, isRepeated, err
 }

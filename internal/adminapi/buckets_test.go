@@ -86,6 +86,26 @@ func TestACreditWhoseAnswerWasLostIsRepeatedAndGivenOnce(t *testing.T) {
 
 // TestABucketShowsWhatItHasLent: it is not among the tokens that can be taken, and stays lent when the bucket is
 // refilled.
+func TestAResetWhoseAnswerWasLostIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	buckets := &lossyBuckets{meanwhile: func(context.Context) {}}
+	w := newWorld(t, func(c *adminapi.Config) { buckets.Buckets, c.Buckets = c.Buckets, buckets })
+	by := w.person(w.acme, auth.Editor)
+	bucket := fmt.Sprintf("%d:42", w.rule(w.acme).ID)
+	w.refresh()
+	change := func(act string, body map[string]any, id string) answer {
+		body["bucket_key"] = bucket
+		return w.send(by, "POST", "/api/v1/tenants/acme/users/42/buckets/"+act, body, "Idempotency-Key", id)
+	}
+	const reset = "one-reset-for-sure"
+	w.want(change("reset", map[string]any{}, reset), http.StatusServiceUnavailable)
+	w.want(change("credit", map[string]any{"tokens": -5}, "a-credit-meanwhile"), http.StatusOK)
+	got := w.want(change("reset", map[string]any{}, reset), http.StatusOK)
+	if !strings.Contains(got.body, `"repeated":true`) {
+		t.Errorf("the reset is made again: %s", got.body)
+	}
+}
+
 func TestABucketShowsWhatItHasLent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -70,7 +70,8 @@ func (s *surface) identifyKey(q *apiRequest, authorization []string) error {
 	latest := s.Snapshots.Snapshot()
 	if latest == nil {
 		q.w.Header().Set("Retry-After", "1")
-		return httpapi.Unavailable.Problem("No API keys were loaded yet; try again in a second.")
+		return fmt.Errorf("%w (%w)", // an outage, for which the caller's network does not pay
+			httpapi.Unavailable.Problem("No API keys were loaded yet; try again in a second."), rules.ErrAway)
 	}
 	key, _, refusal := latest.Authenticate(authorization, s.Now())
 	if key != nil {

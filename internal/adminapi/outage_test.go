@@ -6,12 +6,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/devdb"
 	"github.com/sluicegate/sluice/internal/pgstore"
 	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 // TestADatabaseThatIsAwayIsAnOutageAndNoRefusal asks with credentials that were good a moment ago: an
@@ -67,6 +69,26 @@ func TestAnOutageIsNoStrangersRequest(t *testing.T) {
 	for _, by := range []caller{by, {key: key}} {
 		for _, path := range []string{"/rules", "/violations", "/users/export"} {
 			l.want(l.send(by, "GET", "/api/v1/tenants/acme"+path, nil), http.StatusServiceUnavailable)
+		}
+	}
+	if left := l.exhaust(adminapi.PayerNetwork, loopbackNetwork); left != 2000 {
+		t.Errorf("the network has %d tokens left, want all 2000", left)
+	}
+}
+
+// TestAKeyBeforeTheFirstSnapshotIsNoStrangersRequest sends a key that the process cannot know yet.
+func TestAKeyBeforeTheFirstSnapshotIsNoStrangersRequest(t *testing.T) {
+	t.Parallel()
+	l := newLimited(t, func(c *adminapi.Config) {
+		c.Snapshots = snapshot.NewWatcher(nil, snapshot.WatcherOptions{
+			PollInterval: time.Second, RereadInterval: time.Minute, Logger: c.Requests.Log,
+		})
+	})
+	_, key := l.key(l.acme, auth.PermissionManage)
+	for range 3 {
+		got := l.want(l.send(caller{key: key}, "GET", "/api/v1/tenants/acme/rules", nil), http.StatusServiceUnavailable)
+		if !strings.Contains(got.body, "No API keys were loaded yet") {
+			t.Errorf("the answer is %s", got.body)
 		}
 	}
 	if left := l.exhaust(adminapi.PayerNetwork, loopbackNetwork); left != 2000 {

@@ -268,6 +268,39 @@ func TestAClaimedAddressKeepsNobodyOutAtTheTenant(t *testing.T) {
 	}
 }
 
+// A stranger who claims the address has no device here, so that account finds no slot. The owner's device has one.
+func TestAClaimedAddressKeepsNoKnownDeviceOutOfABusyProcess(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	w := newWorld(t, auth.Options{})
+	home := laptopAt("acme")
+	home.Device = must(w.SignIn(ctx, adaEmail, adaPassword, laptop()))(t).Device
+	w.claim(t)
+	gate := auth.NewGate(w.store, auth.Options{Hashes: 1})
+	var runs atomic.Int64
+	held, busy := make(chan struct{}), make(chan struct{})
+	gate.WatchHashes(func() {
+		if runs.Add(1) == 1 {
+			<-held
+		}
+	})
+	var all sync.WaitGroup
+	for i := range 18 { // one has the slot and 16 wait
+		all.Go(func() {
+			_, err := gate.SignIn(ctx, fmt.Sprintf("%d@example.com", i), "guess", auth.Browser{})
+			if errors.Is(err, auth.ErrBusy) {
+				close(busy)
+			}
+		})
+	}
+	<-busy
+	if _, err := gate.SignIn(ctx, adaEmail, adaPassword, home); err != nil {
+		t.Errorf("the owner's device is answered %v", err)
+	}
+	close(held)
+	all.Wait()
+}
+
 func TestGuessesAtATenantCountForTheAddress(t *testing.T) {
 	t.Parallel()
 	w := newStillWorld(t, auth.Options{})

@@ -31,22 +31,21 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 		return Entry{}, err
 	}
 	spray := g.sprays.left(from.IP, g.options.Now())
-	var tooSoon *TooSoonError
+	var unjudged error // why an account's password was not compared
 	isWrong := false
 	for i := range candidates {
 		// A device exempts its own account only. A stranger who claimed this address by a link has a device too, and
 		// must not guess the password of the account that has proven the address.
 		if spray > 0 && !candidates[i].isKnownDevice {
-			tooSoon = &TooSoonError{spray}
+			unjudged = TooSoonError{spray}
 			continue
 		}
 		entry, err := g.signInAs(ctx, &candidates[i], password, from)
-		var wait TooSoonError
 		switch {
 		case errors.Is(err, ErrWrongPassword):
 			isWrong = true
-		case errors.As(err, &wait):
-			tooSoon = &wait // the other account need not wait
+		case errors.As(err, new(TooSoonError)), errors.Is(err, ErrBusy):
+			unjudged = err // the other account need not wait, and its device may be known
 		default:
 			return entry, err
 		}
@@ -54,8 +53,8 @@ func (g *Gate) signIn(ctx context.Context, email, password string, from Browser)
 	if isWrong {
 		g.sprays.failed(from.IP, g.options.Now())
 	}
-	if tooSoon != nil {
-		return Entry{}, *tooSoon
+	if unjudged != nil {
+		return Entry{}, unjudged
 	}
 	return Entry{}, ErrWrongPassword
 }

@@ -448,4 +448,5 @@ func (b *Buckets) leave() {
 		b.held.Store(&fewer)
 	}
 	maps.DeleteFunc(b.rests, func(_ enforce.Key, until lend.Instant) bool { return !now.IsBefore(until) })
+	b.quotas.update(now) // an idle loop admits nothing, and a tenant that still counts as full would offer nothing
 }

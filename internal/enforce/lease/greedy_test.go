@@ -55,6 +55,20 @@ func (g *greedy) fill(tenant rules.TenantID) {
 	}
 }
 
+func TestATenantWhoseBucketsAllLeftMayOfferAgain(t *testing.T) {
+	t.Parallel()
+	g := newGreedy(16)
+	g.fill(1)
+	g.TurnOn(false)
+	g.leave()
+	if left := len(*g.held.Load()); left != 0 || !g.isIdle() {
+		t.Fatalf("%d buckets are leased, idle: %t", left, g.isIdle())
+	}
+	if g.quotas.isFull(1) {
+		t.Error("a tenant that leases nothing counts as full")
+	}
+}
+
 func TestATenantWithItsShareOfPlacesTakesNoCounters(t *testing.T) {
 	t.Parallel()
 	g := newGreedy(16)

@@ -2,6 +2,7 @@ package redisbucket
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -13,7 +14,6 @@ const creditReplyBytes = 2*tierBytes + limitBytes + 8 + 1
 // The last byte of credit.lua's reply, if it is not 0.
 const (
 	creditedBroken = 1
-	creditUnknown  = 2
 	creditReused   = 3
 	creditRepeated = 4
 )
@@ -69,22 +69,31 @@ func (s *Store) creditCall(c credit) *call {
 
 func (s *Store) credit(c credit) (before, after enforce.Bucket, isRepeated bool, err error) {
 	reply, err := s.run(c.key.Tenant, s.creditCall(c))
-	if err != nil {
-		return before, after, false, fmt.Errorf("credit a bucket in redis: %w", err)
+	if err == nil {
+		before, after, isRepeated, err = s.readCredit(reply)
 	}
+	if err != nil && !errors.Is(err, enforce.ErrCreditIDReused) {
+		err = fmt.Errorf("credit a bucket in redis: %w", err)
+	}
+	return before, after, isRepeated, err
+}
+
+// readCredit reads the reply of credit.lua.
+func (s *Store) readCredit(reply string) (before, after enforce.Bucket, isRepeated bool, err error) {
 	if len(reply) != creditReplyBytes {
-		return before, after, false, fmt.Errorf("credit a bucket in redis: a reply of %d bytes", len(reply))
+		return before, after, false, fmt.Errorf("a reply of %d bytes", len(reply))
 	}
-	switch reply[creditReplyBytes-1] {
+	status := reply[creditReplyBytes-1]
+	if err := s.refusal(status); err != nil {
+		return before, after, false, err
+	}
+	switch status {
 	case creditedBroken:
 		s.broken.Add(1)
 	case creditReused:
 		return before, after, false, enforce.ErrCreditIDReused
 	case creditRepeated:
 		isRepeated = true
-	case creditUnknown:
-		s.unknown.Add(1)
-		return before, after, false, fmt.Errorf("credit a bucket in redis: %w", ErrUnknownVersion)
 	}
 	before.Level, after.Level = levelAt(reply), levelAt(reply[tierBytes:])
 	before.Limit = limitAt(reply[2*tierBytes:])

@@ -18,9 +18,10 @@
 --   time     (double)
 --   status   (byte) 0, or
 --            1: the value was broken
---            2: the value has an unknown version, or no window that was sent has the time; it is unchanged
+--            2: the value has an unknown version; it is unchanged
 --            3: KEYS[2] has another fingerprint
 --            4: KEYS[2] has this fingerprint, and the reply is the first one
+--            5: no window that was sent has the time; the value is unchanged
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local min, max, floor, sub = math.min, math.max, math.floor, string.sub
@@ -41,7 +42,7 @@ local tools = make_tools(now, slack, make_lender, earn, full_step, expiry, read_
 local state = call('MGET', KEYS[1])[1] -- false for a key of another type, where GET fails
 local b, _, is_broken = tools.advance(0, state, 0)
 if b.micros <= OUTSIDE then
-  return pack(REPLY, 0, 0, 0, 0, b.rate, b.burst, b.since, b.interval, b.kind, 0, now, 2)
+  return pack(REPLY, 0, 0, 0, 0, b.rate, b.burst, b.since, b.interval, b.kind, 0, now, b.micros == OUTSIDE and 5 or 2)
 end
 
 local full = b.burst * TOKEN

@@ -2,6 +2,7 @@ package redisbucket
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -32,6 +33,27 @@ func TestACreditIsSeenByEveryTake(t *testing.T) {
 	}
 	if !mustTake(t, s, one(tier))[0].Allowed || mustTake(t, s, one(tier))[0].Allowed {
 		t.Error("a credit of one token does not let one check pass")
+	}
+}
+
+// otherDays replaces the calendars of a call by days long ago, as if the clocks were years apart.
+func otherDays(c *call, argument int, limit enforce.Limit) {
+	c.args[argument] = appendCalendar(nil, limit, time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
+}
+
+func TestACreditOutsideOfAllWindowsSaysSo(t *testing.T) {
+	t.Parallel()
+	_, s := generous(t)
+	rule := rules.Rule{Algorithm: rules.FixedWindow, Burst: 10, Window: rules.Window{Calendar: rules.CalendarDay}}
+	tier := user("42", rule.Limit())
+	call := s.creditCall(credit{key: tier.Key, limit: tier.Limit, amount: enforce.Token})
+	otherDays(call, 1, tier.Limit)
+	reply, err := s.run(tier.Key.Tenant, call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, _, err := s.readCredit(reply); !errors.Is(err, ErrOtherWindow) || s.UnknownVersions() != 0 {
+		t.Errorf("the error is %v, and %d unknown versions are counted", err, s.UnknownVersions())
 	}
 }
 

@@ -20,8 +20,9 @@
 --
 --   status   (byte) 0: the record is gone
 --            1: the record has changed since it was read
---            2: a bucket has an unknown version or no window that has the time; nothing was changed
+--            2: a bucket has an unknown version; nothing was changed
 --            3: done
+--            5: a bucket has no window that has the time; nothing was changed
 --   charged  the final cost (double)
 --
 -- If done, also:
@@ -56,7 +57,7 @@ for i = 1, count do
   local amount = unpack_struct('<d', record, at + 2 + key_size + 32)
   at = at + 2 + key_size + 40
   local b, is_changed = tools.advance(i - 1, call('MGET', KEYS[i + 2])[1], 0)
-  if b.micros <= OUTSIDE then return pack('<Bd', 2, 0) end
+  if b.micros <= OUTSIDE then return pack('<Bd', b.micros == OUTSIDE and 5 or 2, 0) end
   buckets[i] = b
   if act == 2 then
     if b.kind == CONCURRENCY then is_changed = tools.release(b, holder, min(now + b.interval, latest)) or is_changed end

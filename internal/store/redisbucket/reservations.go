@@ -69,7 +69,6 @@ func parseRecord(text string) (r reservation, err error) {
 const (
 	recordGone    = 0
 	recordChanged = 1
-	recordUnknown = 2
 )
 
 const (
@@ -152,14 +151,14 @@ func (s *Store) settleRecord(
 	if len(reply) < 9 {
 		return settled, false, fmt.Errorf("a reply of %d bytes", len(reply))
 	}
+	if err := s.refusal(reply[0]); err != nil {
+		return settled, false, err
+	}
 	switch reply[0] {
 	case recordGone:
 		return settled, false, nil
 	case recordChanged:
 		return settled, true, nil
-	case recordUnknown:
-		s.unknown.Add(1)
-		return settled, false, ErrUnknownVersion
 	}
 	settled = enforce.Settled{Found: true, Charged: enforce.Tokens(float(reply[1:]))}
 	if err := readWindows(&settled, tenant, record.keys, reply[9:]); err != nil {

@@ -257,6 +257,24 @@ var ErrUnknownVersion = errors.New("a bucket has a format that this process does
 var ErrOtherWindow = errors.New(
 	"the clocks of redis and of this process are more than a calendar window apart; set both by NTP")
 
+// Statuses of credit.lua and reservation.lua for a bucket that is left as it is.
+const (
+	statusUnknown = 2
+	statusOutside = 5
+)
+
+// refusal returns why a script left a bucket as it is, or nil for another status.
+func (s *Store) refusal(status byte) error {
+	switch status {
+	case statusUnknown:
+		s.unknown.Add(1)
+		return nothingTaken(ErrUnknownVersion)
+	case statusOutside:
+		return nothingTaken(ErrOtherWindow)
+	}
+	return nil
+}
+
 // outsideMicros is OUTSIDE of bucket.lua; below it is UNKNOWN.
 const outsideMicros = -3_000_000_000_000_000
 
