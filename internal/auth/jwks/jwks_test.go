@@ -113,7 +113,7 @@ func (i *issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 func byURL(url string) *gateway.Mapping {
 	a := &gateway.Authorize{
 		JWT:  &gateway.JWT{JWKSURL: url, Issuer: "iss", Audience: "aud"},
-		User: &gateway.User{Claim: "sub"},
+		User: &gateway.User{Source: gateway.Source{Claim: "sub"}},
 	}
 	return a.Compile()
 }
@@ -189,7 +189,7 @@ func TestOnlyTokensOfTheIssuerAreValid(t *testing.T) {
 			t.Parallel()
 			mapping := (&gateway.Authorize{
 				JWT:  &gateway.JWT{JWKS: test.key.set, Issuer: "iss", Audience: "aud"},
-				User: &gateway.User{Claim: "sub"},
+				User: &gateway.User{Source: gateway.Source{Claim: "sub"}},
 			}).Compile()
 			synctest.Test(t, func(t *testing.T) {
 				keys := jwks.New(jwks.Options{
@@ -384,7 +384,7 @@ func BenchmarkVerify(b *testing.B) {
 	t := new(testing.T)
 	ours := newKey(t, "1")
 	token := ours.sign(t, good())
-	mapping := (&gateway.Authorize{JWT: &gateway.JWT{JWKS: ours.set}, User: &gateway.User{Claim: "sub"}}).Compile()
+	mapping := (&gateway.Authorize{JWT: &gateway.JWT{JWKS: ours.set}, User: &gateway.User{Source: gateway.Source{Claim: "sub"}}}).Compile()
 	keys := jwks.New(jwks.Options{
 		Log: slog.New(slog.DiscardHandler),
 		Mappings: func() map[rules.TenantID]*gateway.Mapping {

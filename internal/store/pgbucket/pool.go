@@ -87,8 +87,8 @@ func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Mi
 // statements are prepared on each connection.
 type statements struct {
 	begin, lock, clock, absent, insert, update, commit, rollback *pgconn.StatementDescription
-	recall, forget, remember                             *pgconn.StatementDescription // of CreditOnce
-	open, record, hold, extend, close, closeEnded        *pgconn.StatementDescription // of reservations
+	recall, forget, remember                                     *pgconn.StatementDescription // of CreditOnce
+	open, record, hold, extend, close, closeEnded                *pgconn.StatementDescription // of reservations
 }
 
 const (
@@ -101,7 +101,7 @@ CROSS JOIN LATERAL (
     WHERE bucket.tenant_id = k.tenant_id AND bucket.rule_id = k.rule_id AND bucket.subject = k.subject
     FOR NO KEY UPDATE
 ) AS b`
-	clockSQL  = `SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)`
+	clockSQL = `SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)`
 	// A transaction that waited for a row read the others before the wait. absentSQL fails if one that it found missing
 	// exists by now.
 	absentSQL = `SELECT 1 / (count(*) = 0)::int
