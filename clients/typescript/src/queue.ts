@@ -72,7 +72,7 @@ export class Queue {
   #inFlight = 0;
   #failures = 0; // in a row
   #answered = Number.NEGATIVE_INFINITY;
-  #watches = false;
+  #cancelWatch: (() => void) | null = null;
   #closed = false;
 
   constructor(transport: Transport, memory: Memory, timeout: number, batch: boolean) {
@@ -212,25 +212,29 @@ export class Queue {
 
   /** Ends the waits that are overdue, and sends another request for those that have stalled. One timer is enough for all. */
   #watch(): void {
-    if (this.#watches || (this.#waiting === 0 && this.#flights.size === 0)) return;
-    this.#watches = true;
+    if (this.#cancelWatch || this.#isIdle) return;
     const again = () => {
-      this.#watches = false;
+      this.#cancelWatch = null;
       this.#watch();
     };
     const wait = Math.max(1, Math.min(this.#timeout * stallFraction, this.#due() - performance.now()));
     const wake = performance.now() + wait;
-    setTimeout(() => {
+    const timer = setTimeout(() => {
       if (this.#hasStalled() && this.#inFlight < mostInFlight && this.#failures < failuresUntilProbing) {
         this.#sendNext();
       }
       const at = performance.now();
       if (this.#due() > at) return again();
-      whenCalm(wake, this.#timeout, () => {
+      this.#cancelWatch = whenCalm(wake, this.#timeout, () => {
         this.#endOverdue(at);
         again();
       });
     }, wait);
+    this.#cancelWatch = () => clearTimeout(timer);
+  }
+
+  get #isIdle(): boolean {
+    return this.#waiting === 0 && this.#flights.size === 0;
   }
 
   /** When the check that has waited longest is overdue, leaving out those that wait for an answer to the same check. */
@@ -334,6 +338,10 @@ export class Queue {
       this.#failures++;
     }
     if (this.#inFlight < inFlight) this.#sendNext();
+    if (this.#isIdle) {
+      this.#cancelWatch?.(); // a timer would keep the process alive
+      this.#cancelWatch = null;
+    }
   }
 
   /** Takes the next batch from the queue, one check of each identity in turn. */

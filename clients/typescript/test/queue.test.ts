@@ -221,10 +221,16 @@ test('an overdue check waits for the answer to the same check if the server answ
 });
 
 test('an overdue check is not kept by a server that is silent', async () => {
-  const never = () => new Promise<never>(() => undefined);
-  const queue = new Queue({ one: never, many: never, unwanted: () => undefined }, new Memory(5000), 20, true);
+  let end = (_: Error) => {};
+  const silence = new Promise<never>((_, reject) => {
+    end = reject;
+  });
+  const silent = () => silence;
+  const queue = new Queue({ one: silent, many: silent, unwanted: () => undefined }, new Memory(5000), 20, true);
   const flood = Array.from({ length: 3 }, () => queue.ask({ identity: 'flood', body: '{}', cost: 1 }));
   await assert.rejects(flood[2] as Promise<Decision>, { kind: 'timeout' });
+  end(new Error('The test has ended.')); // a queue watches its requests until they end
+  await Promise.allSettled(flood);
 });
 
 test('too many of the same check are denied while the server answers', async () => {
