@@ -27,9 +27,9 @@ type Config struct {
 	URL string // of the check endpoint, such as http://127.0.0.1:8080
 	Key string // an API key with the permission check
 
-	// Timeout is the wait for a check, after which the failure mode decides; 0 is 100 ms. The wait is up to ten times as
-	// long while the same check is in flight and the server answers, and while the process is too busy to read answers.
-	// Calls without a failure mode (Settle, Usage) wait ten times as long.
+	// Timeout is the wait for a check, after which the failure mode decides; 0 is 100 ms. The wait is up to ten times
+	// as long while the same check is in flight and the server answers, and while the process is too busy to read
+	// answers. Calls without a failure mode (Settle, Usage) wait ten times as long.
 	Timeout     time.Duration
 	FailureMode FailureMode
 

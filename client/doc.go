@@ -7,9 +7,9 @@
 //	if !decision.Allowed { … } // answer 429
 //
 // A check waits for [Config.Timeout], 100 ms by default, and at most ten times as long, if the same check is in flight
-// or this process is too busy to read answers. Then the [FailureMode] decides, Open by default, as [Decision.Source] and
-// [Decision.Err] show. The client never retries a request that takes tokens, because the lost request may have taken
-// them.
+// or this process is too busy to read answers. Then the [FailureMode] decides, Open by default, as [Decision.Source]
+// and [Decision.Err] show. The client never retries a request that takes tokens, because the lost request may have
+// taken them.
 //
 // Concurrent checks are batched: while two requests are in flight, further checks wait for one of them to end. A lone
 // check is sent at once. A denial is cached until its wait is over, at most for [Config.DenialMemory], so that a user

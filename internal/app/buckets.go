@@ -402,8 +402,8 @@ func explainRedis(err error) error {
 		return fmt.Errorf("check the user and password in SLUICE_REDIS_URL or SLUICE_REDIS_PASSWORD: %w", err)
 	case redis.HasErrorPrefix(err, "NOPERM"), err != nil && (strings.Contains(err.Error(), "ACL failure in script") ||
 		strings.Contains(err.Error(), "user executing the script can't")):
-		return fmt.Errorf("the ACL of the user in SLUICE_REDIS_URL does not allow a command or a key; docs/production.md "+
-			"lists the commands that it needs, and ACL LOG names what was refused: %w", err)
+		return fmt.Errorf("the ACL of the user in SLUICE_REDIS_URL does not allow a command or a key; "+
+			"docs/production.md lists the commands that it needs, and ACL LOG names what was refused: %w", err)
 	case redis.HasErrorPrefix(err, "OOM"):
 		return fmt.Errorf("raise Redis's maxmemory; docs/production.md says how much it needs: %w", err)
 	case redis.HasErrorPrefix(err, "READONLY"):
