@@ -143,11 +143,10 @@ test('a platform admin finds a new tenant in the switcher and in the palette', a
   await page.goto(`/t/${demo.tenant}/try`);
   await settled(page);
   await page.keyboard.press('Control+k');
-  await page.getByRole('textbox', { name: 'Search' }).fill('zenith');
-  const found = page.getByRole('button', { name: /Zenith Labs/ }).last();
+  await page.getByRole('combobox', { name: 'Search' }).fill('zenith');
+  const found = page.getByRole('option', { name: /Zenith Labs/ }).last();
   await expect(found).toBeVisible();
-  await page.keyboard.press('ArrowDown');
-  const selected = page.locator('[data-selected]').first();
+  const selected = page.getByRole('option', { selected: true });
   const [text, background] = await selected.evaluate((element) => {
     const style = getComputedStyle(element);
     return [style.color, style.backgroundColor];

@@ -27,7 +27,7 @@ test('a new tenant sees its three steps, and the overview with the first checks'
   await askAll(sluice, reports('77', 10));
   // It is read again by itself: nothing is pressed, nothing reloaded.
   await expect(page.getByRole('region', { name: 'Summary' })).toBeVisible();
-  await expect(page.getByRole('region', { name: 'Denied most' }).getByRole('link', { name: '77' })).toBeVisible();
+  await expect(page.getByRole('table', { name: 'Who is limited' }).getByRole('link', { name: '77' })).toBeVisible();
   await expectAccessible(page);
 });
 

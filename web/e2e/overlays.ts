@@ -27,7 +27,7 @@ export const overlays: Overlay[] = [
     path: at('overview'),
     open: async (page) => {
       await page.keyboard.press('Control+k');
-      await page.getByRole('textbox', { name: 'Search' }).fill('search');
+      await page.getByRole('combobox', { name: 'Search' }).fill('search');
       await expect(page.getByRole('button', { name: /api\/search/ }).first()).toBeVisible();
     },
   },

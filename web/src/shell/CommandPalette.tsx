@@ -1,92 +1,162 @@
-import { createSpotlight, Spotlight } from '@mantine/spotlight';
-import '@mantine/spotlight/styles.layer.css';
+import { Modal } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useParams } from '@tanstack/react-router';
-import { useEffect, useState } from 'react';
+import { useEffect, useId, useMemo, useRef, useState } from 'react';
 import { plansQuery, rulesQuery } from '~/api/queries';
+import { topQuery } from '~/api/traffic';
 import type { Rule } from '~/api/types';
 import { knownUsersQuery } from '~/api/user';
 import {
+  IconBan,
   IconClock,
+  IconHistory,
   IconKey,
   IconMail,
   IconPlans,
+  IconPlus,
+  IconRoute,
   IconRules,
   IconSearch,
   IconShield,
   IconSignIn,
   IconTenants,
+  IconUndo,
   IconUser,
 } from '~/components/icons';
-import { ruleDetail, ruleEffect } from '~/domain/rule';
+import { namedSpan } from '~/domain/range';
+import { ruleDetail, ruleEffect, ruleTitle } from '~/domain/rule';
 import { useRole, useSession } from '~/session';
 import styles from './CommandPalette.module.css';
 import { settingsIcon as IconSettings, settingsSections, tenantScreens } from './navigation';
 import { useTenantChoices } from './useTenantChoices';
 
-const [store, spotlight] = createSpotlight();
 const most = 6;
 
 interface Entry {
   id: string;
   label: string;
   description?: string;
+  /** Further text by which it is found. */
+  words?: string;
   icon: React.ReactNode;
   go: () => void;
-  /** Shown only for a search of its verb, because there is one of each rule. */
-  asked?: boolean;
 }
 
 interface Props {
   opened: boolean;
+  query: string;
+  onQuery: (query: string) => void;
   onClose: () => void;
 }
 
-/** The command palette (Ctrl-K): finds pages, tenants, rules and users. */
-export default function CommandPalette({ opened, onClose }: Props) {
-  const [query, setQuery] = useState('');
-  useEffect(() => (opened ? spotlight.open() : spotlight.close()), [opened]);
+/** The command palette (Ctrl-K). One result is always selected, and results that come later do not move it. */
+export default function CommandPalette({ opened, query, onQuery, onClose }: Props) {
   const groups = useGroups(query);
+  const entries = groups.flatMap((group) => group.entries);
+  const [choice, setChoice] = useState({ query, id: '' });
+  const at = Math.max(
+    0,
+    entries.findIndex(({ id }) => choice.query === query && id === choice.id),
+  );
+  const selected = entries[at];
+  const list = useId();
+  const optionId = (entry: Entry) => `${list} ${entry.id}`.replaceAll(' ', '-');
+  // Enter that comes before the results opens the first.
+  const entered = useRef(false);
+
+  useEffect(() => {
+    if (!opened || !selected) return;
+    if (entered.current) go(selected);
+    else if (choice.query !== query || choice.id !== selected.id) setChoice({ query, id: selected.id });
+  });
+
+  function go(entry: Entry) {
+    entered.current = false;
+    onClose();
+    entry.go();
+  }
+
+  function move(step: number) {
+    const next = entries[(at + step + entries.length) % entries.length];
+    if (!next) return;
+    setChoice({ query, id: next.id });
+    document.getElementById(optionId(next))?.scrollIntoView({ block: 'nearest' });
+  }
+
+  function press(event: React.KeyboardEvent) {
+    if (event.nativeEvent.isComposing) return;
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) move(step);
+    else if (event.key !== 'Enter') return;
+    else if (selected) go(selected);
+    else entered.current = query.trim() !== '';
+    event.preventDefault();
+  }
+
   return (
-    <Spotlight.Root
-      title="Search pages, tenants, rules and users"
-      store={store}
-      query={query}
-      onQueryChange={setQuery}
-      onSpotlightClose={onClose}
-      clearQueryOnClose
-      shortcut={null}
-      scrollable
-      maxHeight={420}
+    <Modal
+      opened={opened}
+      onClose={onClose}
+      title="Search"
+      withCloseButton={false}
+      centered={false}
+      yOffset="12vh"
+      size={600}
+      padding={0}
       radius="lg"
-      classNames={styles}
-      overlayProps={{ backgroundOpacity: 0.35, blur: 0 }}
-      transitionProps={{ duration: 100 }}
+      overlayProps={{ backgroundOpacity: 0.35 }}
+      transitionProps={{ duration: 0 }}
+      classNames={{ header: styles.header }}
     >
-      <Spotlight.Search
-        placeholder="Search pages, tenants, rules, users …"
-        aria-label="Search"
-        leftSection={<IconSearch size={16} aria-hidden />}
-      />
-      <Spotlight.ActionsList>
+      <div className={styles.search}>
+        <IconSearch size={16} aria-hidden />
+        <input
+          data-autofocus
+          role="combobox"
+          aria-label="Search"
+          aria-expanded
+          aria-controls={list}
+          aria-activedescendant={selected && optionId(selected)}
+          autoComplete="off"
+          spellCheck={false}
+          placeholder="Search pages, actions, rules, users, endpoints …"
+          value={query}
+          onChange={(event) => {
+            entered.current = false;
+            onQuery(event.currentTarget.value);
+          }}
+          onKeyDown={press}
+        />
+      </div>
+      <div role="listbox" id={list} aria-label="Results" className={styles.list}>
         {groups.map(({ label, entries }) => (
-          <Spotlight.ActionsGroup key={label} label={label}>
+          // biome-ignore lint/a11y/useSemanticElements: options of a listbox are grouped by role
+          <div key={label} role="group" aria-label={label}>
+            <div className={styles.label} aria-hidden>
+              {label}
+            </div>
             {entries.map((entry) => (
-              <Spotlight.Action
+              <button
                 key={entry.id}
-                dimmedSections={false}
-                label={entry.label}
-                rightSection={<span className={styles.description}>{entry.description}</span>}
-                leftSection={entry.icon}
-                onClick={entry.go}
-              />
+                id={optionId(entry)}
+                type="button"
+                role="option"
+                tabIndex={-1}
+                aria-selected={entry === selected}
+                className={styles.option}
+                onClick={() => go(entry)}
+              >
+                {entry.icon}
+                <span>{entry.label}</span>
+                <span className={styles.description}>{entry.description}</span>
+              </button>
             ))}
-          </Spotlight.ActionsGroup>
+          </div>
         ))}
-        {groups.length === 0 && <Spotlight.Empty>No results</Spotlight.Empty>}
-      </Spotlight.ActionsList>
-    </Spotlight.Root>
+      </div>
+      {groups.length === 0 && <p className={styles.empty}>No results</p>}
+    </Modal>
   );
 }
 
@@ -98,9 +168,11 @@ const kinds: Record<string, string> = {
   tenant: 'Tenants',
   ip: 'Addresses',
   address: 'Addresses',
+  block: 'Addresses',
+  endpoint: 'Endpoints',
 };
 
-/** Takes a leading "user", "rule", "plan", "tenant" or "ip" off a query. */
+/** Takes a leading word such as "user" off a query. */
 function splitKind(query: string): { kind: string | undefined; rest: string } {
   const [, word = '', rest = ''] = /^\s*(\w+)\s+(\S.*)$/.exec(query) ?? [];
   const kind = kinds[word.toLowerCase()];
@@ -111,17 +183,15 @@ function useGroups(query: string): { label: string; entries: Entry[] }[] {
   const { tenant } = useParams({ strict: false });
   const { kind, rest } = splitKind(query);
   const groups = [
-    { label: 'Actions', entries: useActions(tenant) },
     { label: 'Pages', entries: useScreens(tenant) },
+    { label: 'Actions', entries: useActions(tenant, query) },
     { label: 'Rules', entries: useRules(tenant) },
     { label: 'Plans', entries: usePlans(tenant) },
     { label: 'Tenants', entries: useTenants(rest) },
-  ].map(({ label, entries }) => ({
-    label,
-    entries: entries
-      .filter((entry) => fits(entry, label === kind ? rest : query) && (!entry.asked || /\bsched/i.test(query)))
-      .slice(0, query ? 20 : most),
-  }));
+    { label: 'Endpoints', entries: useEndpoints(tenant, rest) },
+  ]
+    .map(({ label, entries }) => ranked(label, entries, label === kind ? rest : query))
+    .toSorted((a, b) => a.rank - b.rank);
   const addresses = { label: 'Addresses', entries: useAddress(tenant, rest) };
   const users = useUsers(tenant, kind === undefined || kind === 'Users' ? rest : '');
   return [
@@ -135,17 +205,38 @@ function useGroups(query: string): { label: string; entries: Entry[] }[] {
   );
 }
 
+/** The entries that a query finds, those whose label fits best first, and how well the best fits. */
+function ranked(label: string, entries: Entry[], query: string) {
+  const asked = query.trim().toLowerCase();
+  if (asked === '') return { label, entries: entries.slice(0, most), rank: 0 };
+  const found = entries
+    .filter((entry) => fits(entry, asked))
+    .map((entry) => ({ entry, rank: rankOf(entry.label.toLowerCase(), asked) }))
+    .toSorted((a, b) => a.rank - b.rank);
+  return { label, entries: found.slice(0, 20).map(({ entry }) => entry), rank: found[0]?.rank ?? 9 };
+}
+
+function rankOf(label: string, asked: string): number {
+  if (label === asked) return 0;
+  if (label.startsWith(asked)) return 1;
+  return label.includes(` ${asked}`) ? 2 : 3;
+}
+
 /** What can be done from anywhere. Each opens the place where it is done. */
-function useActions(tenant: string | undefined): Entry[] {
+function useActions(tenant: string | undefined, query: string): Entry[] {
   const navigate = useNavigate();
-  const { edit } = useRole();
+  const { edit, own } = useRole();
   const { rule: here } = useParams({ strict: false });
   const { data = [] } = useQuery({ ...rulesQuery(tenant ?? ''), enabled: !!tenant });
   if (!tenant || !edit) return [];
+  const params = { tenant };
+  const setting = (section: string) => () =>
+    navigate({ to: '/t/$tenant/settings/$section', params: { tenant, section } });
   const schedule = (rule: Rule): Entry => ({
     id: `schedule ${rule.rule_id}`,
-    label: `Schedule a change of ${rule.key_pattern}`,
+    label: `Schedule a change of ${ruleTitle(rule)}`,
     description: `${ruleDetail(rule)} · ${ruleEffect(rule)}`,
+    words: rule.key_pattern,
     icon: <IconClock size={16} />,
     go: () =>
       navigate({
@@ -154,34 +245,65 @@ function useActions(tenant: string | undefined): Entry[] {
         search: { open: 'schedule' },
       }),
   });
-  const limits = data.filter(({ action }) => action === 'limit');
+  // There is one schedule of each rule: all of them are offered only to who asks.
+  const isAsked = /\bsched/i.test(query);
+  const limits = data.filter(({ action, rule_id }) => action === 'limit' && (isAsked || String(rule_id) === here));
   return [
-    ...limits.filter(({ rule_id }) => String(rule_id) === here).map(schedule),
+    {
+      id: 'new rule',
+      label: 'New rule',
+      icon: <IconPlus size={16} />,
+      go: () => navigate({ to: '/t/$tenant/rules/new', params }),
+    },
+    {
+      id: 'block',
+      label: 'Block an address or network',
+      description: 'Violations',
+      icon: <IconBan size={16} />,
+      go: () => navigate({ to: '/t/$tenant/violations', params, search: { group: 'network' } }),
+    },
+    {
+      id: 'raise',
+      label: 'Raise the limit of a user',
+      description: 'Users',
+      icon: <IconUser size={16} />,
+      go: () => navigate({ to: '/t/$tenant/users', params }),
+    },
     {
       id: 'schedule plans',
       label: 'Schedule a change of plans',
       description: 'Plans',
       icon: <IconClock size={16} />,
-      go: () => navigate({ to: '/t/$tenant/plans', params: { tenant }, search: { open: 'schedule' } }),
+      go: () => navigate({ to: '/t/$tenant/plans', params, search: { open: 'schedule' } }),
     },
     {
-      id: 'new rule',
-      label: 'New rule',
-      description: 'Rules',
-      icon: <IconRules size={16} />,
-      go: () => navigate({ to: '/t/$tenant/rules/new', params: { tenant } }),
+      id: 'replay',
+      label: 'Replay another limit',
+      description: 'Replays',
+      icon: <IconHistory size={16} />,
+      go: () => navigate({ to: '/t/$tenant/replays', params, search: { open: 'new' } }),
     },
-    ...limits.filter(({ rule_id }) => String(rule_id) !== here).map((rule) => ({ ...schedule(rule), asked: true })),
+    {
+      id: 'undo',
+      label: 'Undo a change',
+      description: 'Audit log',
+      icon: <IconUndo size={16} />,
+      go: setting('audit'),
+    },
+    ...(own
+      ? [
+          { id: 'new key', label: 'Create an API key', icon: <IconKey size={16} />, go: setting('keys') },
+          { id: 'invite', label: 'Invite a member', icon: <IconMail size={16} />, go: setting('members') },
+        ]
+      : []),
+    ...limits.map(schedule),
   ];
 }
 
 /** Whether every word of the query is in the entry. */
 function fits(entry: Entry, query: string): boolean {
-  const text = `${entry.label} ${entry.description ?? ''}`.toLowerCase();
-  return query
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => text.includes(word));
+  const text = `${entry.label} ${entry.description ?? ''} ${entry.words ?? ''}`.toLowerCase();
+  return query.split(/\s+/).every((word) => text.includes(word));
 }
 
 function useScreens(tenant: string | undefined): Entry[] {
@@ -247,19 +369,35 @@ function usePlans(tenant: string | undefined): Entry[] {
   }));
 }
 
-function useRules(tenant: string | undefined): Entry[] {
+function useRules(tenant = ''): Entry[] {
   const navigate = useNavigate();
-  const { data = [] } = useQuery({ ...rulesQuery(tenant ?? ''), enabled: !!tenant });
-  return data.map((rule) => ({
-    id: `rule ${rule.rule_id}`,
-    label: rule.key_pattern,
-    description: `${ruleDetail(rule)} · ${ruleEffect(rule)}`,
-    icon: <IconRules size={16} />,
-    go: () =>
-      navigate({
-        to: '/t/$tenant/rules/$rule',
-        params: { tenant: tenant ?? '', rule: String(rule.rule_id) },
-      }),
+  const { data } = useQuery({ ...rulesQuery(tenant), enabled: tenant !== '' });
+  return useMemo(
+    () =>
+      (data ?? []).map((rule) => ({
+        id: `rule ${rule.rule_id}`,
+        label: ruleTitle(rule),
+        description: `${rule.plan ?? 'all plans'} · ${ruleEffect(rule)}`,
+        words: rule.key_pattern,
+        icon: <IconRules size={16} />,
+        go: () => navigate({ to: '/t/$tenant/rules/$rule', params: { tenant, rule: String(rule.rule_id) } }),
+      })),
+    [data, navigate, tenant],
+  );
+}
+
+/** The endpoints with denials in the last day; each opens its denials. */
+function useEndpoints(tenant: string | undefined, query: string): Entry[] {
+  const navigate = useNavigate();
+  const enabled = !!tenant && query.trim().length > 1;
+  const { data } = useQuery({ ...topQuery(tenant ?? '', namedSpan('24h'), 'endpoint', 100), enabled });
+  if (!enabled || !data) return [];
+  return data.items.map(({ value }) => ({
+    id: `endpoint ${value}`,
+    label: value,
+    description: 'Violations',
+    icon: <IconRoute size={16} />,
+    go: () => navigate({ to: '/t/$tenant/violations', params: { tenant }, search: { endpoint: value } }),
   }));
 }
 

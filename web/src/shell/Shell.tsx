@@ -28,7 +28,12 @@ export function Shell() {
   const { tenant } = useParams({ strict: false }) as { tenant?: string };
   const router = useRouter();
   const { data: session } = useQuery(sessionQuery);
-  const find = () => setPalette('open');
+  const [query, setQuery] = useState('');
+  const find = () => {
+    setQuery('');
+    setPalette('open');
+  };
+  useTypedEarly(palette === 'open', setQuery);
   useHotkeys([['mod+K', find]], []);
 
   // Moves the focus to the new screen, so that screen readers announce it and Tab starts there.
@@ -83,10 +88,32 @@ export function Shell() {
         </main>
         {palette !== 'never' && (
           <Suspense fallback={null}>
-            <CommandPalette opened={palette === 'open'} onClose={() => setPalette('closed')} />
+            <CommandPalette
+              opened={palette === 'open'}
+              query={query}
+              onQuery={setQuery}
+              onClose={() => setPalette('closed')}
+            />
           </Suspense>
         )}
       </div>
     </SessionContext>
   );
+}
+
+/** Keeps what is typed before the box of the palette has the focus. */
+function useTypedEarly(opened: boolean, setQuery: (change: (query: string) => string) => void) {
+  useEffect(() => {
+    if (!opened) return;
+    const keep = (event: KeyboardEvent) => {
+      const { key, target, ctrlKey, metaKey, altKey } = event;
+      if (key.length !== 1 || ctrlKey || metaKey || altKey) return;
+      if (target instanceof Element && target.getAttribute('role') === 'combobox') return;
+      event.preventDefault();
+      event.stopPropagation();
+      setQuery((query) => query + key);
+    };
+    document.addEventListener('keydown', keep, true);
+    return () => document.removeEventListener('keydown', keep, true);
+  }, [opened, setQuery]);
 }

@@ -62,13 +62,14 @@ test('the palette finds screens, rules and users', async () => {
     'GET /api/v1/session': session(),
     'GET /api/v1/tenants/acme/rules': page([rule({ key_pattern: 'endpoint:/api/search', scope: 'endpoint' })]),
     'GET /api/v1/tenants/acme/plans': page([plan('pro')]),
+    'GET /api/v1/tenants/acme/stats/top': top('endpoint', []),
     'GET /api/v1/tenants/acme/known-users': known(['4200', 'api/search-bot']),
   });
   const { user, router } = open('/t/acme/try');
   await user.click(await screen.findByRole('button', { name: /Search Ctrl K/ }));
-  const search = await screen.findByRole('textbox', { name: 'Search' });
+  const search = await screen.findByRole('combobox', { name: 'Search' });
   await user.type(search, 'api/search');
-  expect(await screen.findByText('endpoint:/api/search')).toBeDefined();
+  expect(await screen.findByText('Each check of /api/search')).toBeDefined();
   await user.clear(search);
   await user.type(search, '42');
   await user.click(await screen.findByText('User 4200'));
@@ -80,14 +81,15 @@ test('a word before says what is searched for, and an id that nobody knows is of
     'GET /api/v1/session': session(),
     'GET /api/v1/tenants/acme/rules': page([rule({ key_pattern: 'user:{user_id}', name: 'pro limit' })]),
     'GET /api/v1/tenants/acme/plans': page([plan('pro')]),
+    'GET /api/v1/tenants/acme/stats/top': top('endpoint', []),
     'GET /api/v1/tenants/acme/known-users': known(['4200', 'pro-1']),
   });
   const { user } = open('/t/acme/try');
   await user.click(await screen.findByRole('button', { name: /Search Ctrl K/ }));
-  const search = await screen.findByRole('textbox', { name: 'Search' });
+  const search = await screen.findByRole('combobox', { name: 'Search' });
   const found = () =>
     screen
-      .getAllByRole('button')
+      .queryAllByRole('option')
       .map(({ textContent }) => textContent)
       .filter((text) => /^(User|Open user|Plan |Address|user:)/.test(text));
   const ask = async (text: string, want: string[]) => {
@@ -102,6 +104,65 @@ test('a word before says what is searched for, and an id that nobody knows is of
   await ask('ip 203.0.113.9', ['Address 203.0.113.9Violations, block or let through']);
   await ask('203.0.113.9', ['Address 203.0.113.9Violations, block or let through']);
   await ask('user 203.0.113.9', ['Open user 203.0.113.9Not seen recently']);
+});
+
+/** The palette over what it searches, with the users known only once `late` is done. */
+async function search(late: Promise<unknown> = Promise.resolve()) {
+  fakeServer({
+    ...world(),
+    'GET /api/v1/tenants/acme/stats/top': top('endpoint', [{ value: '/v1/plans-preview', denied: 3 }]),
+    'GET /api/v1/tenants/acme/known-users': async (asked: { query: URLSearchParams }) => {
+      await late;
+      return known(['acme-ci', 'rules-bot'])(asked);
+    },
+  });
+  const opened = open('/t/acme/try');
+  await screen.findByRole('button', { name: /Search Ctrl K/ });
+  return opened;
+}
+
+const selectedOption = () => screen.getByRole('option', { selected: true }).textContent;
+
+test('the first result is selected, and one that comes later does not move it', async () => {
+  let known = () => {};
+  const late = new Promise<void>((resolve) => (known = resolve));
+  const { user, router } = await search(late);
+  await user.keyboard('{Control>}k{/Control}');
+  await user.type(await screen.findByRole('combobox', { name: 'Search' }), 'rules');
+  expect(selectedOption()).toBe('Rules');
+  await user.keyboard('{ArrowDown}');
+  const second = selectedOption();
+  known();
+  await screen.findByRole('option', { name: 'User rules-bot' });
+  expect(selectedOption()).toBe(second);
+  await user.keyboard('{ArrowUp}{Enter}');
+  await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/rules'));
+});
+
+test('Enter on the name of a page opens the page, and on what is not found yet, the result that comes', async () => {
+  const { user, router } = await search();
+  await user.keyboard('{Control>}k{/Control}');
+  await user.type(await screen.findByRole('combobox', { name: 'Search' }), 'profile{Enter}');
+  await waitFor(() => expect(router.state.location.pathname).toBe('/profile'));
+  await router.navigate({ to: '/t/$tenant/try', params: { tenant: 'acme' } });
+  await user.keyboard('{Control>}k{/Control}');
+  await user.type(await screen.findByRole('combobox', { name: 'Search' }), 'acme-ci{Enter}');
+  await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/users/acme-ci'));
+});
+
+test('the palette ranks by how well names fit, finds endpoints and actions, and keeps what is typed early', async () => {
+  const { user } = await search();
+  await user.keyboard('{Control>}k{/Control}');
+  // The box does not have the focus yet.
+  fireEvent.keyDown(document.body, { key: 'p' });
+  const box = await screen.findByRole('combobox', { name: 'Search' });
+  await waitFor(() => expect(box).toHaveProperty('value', 'p'));
+  await user.type(box, 'lans');
+  expect(selectedOption()).toBe('Plans');
+  expect(await screen.findByRole('option', { name: /\/v1\/plans-preview/ })).toBeDefined();
+  await user.clear(box);
+  await user.type(box, 'block');
+  expect(selectedOption()).toMatch(/^Block an address or network/);
 });
 
 test('the navigation says where one is', async () => {
@@ -192,11 +253,12 @@ test('the palette takes an address to its violations, from where it is blocked',
     'GET /api/v1/session': session(),
     'GET /api/v1/tenants/acme/rules': page([rule()]),
     'GET /api/v1/tenants/acme/plans': page([]),
+    'GET /api/v1/tenants/acme/stats/top': top('endpoint', []),
     'GET /api/v1/tenants/acme/known-users': known([]),
   });
   const { user } = open('/t/acme/try');
   await user.click(await screen.findByRole('button', { name: /Search Ctrl K/ }));
-  const search = await screen.findByRole('textbox', { name: 'Search' });
+  const search = await screen.findByRole('combobox', { name: 'Search' });
   await user.type(search, '203.0.113.9');
   const [first] = await screen.findAllByText('Address 203.0.113.9');
   expect(first).toBeDefined();
@@ -216,7 +278,7 @@ test('the palette schedules a change of a rule', async () => {
   });
   const { user, router } = open('/t/acme/try');
   await user.click(await screen.findByRole('button', { name: /Search Ctrl K/ }));
-  await user.type(await screen.findByRole('textbox', { name: 'Search' }), 'schedule plans');
+  await user.type(await screen.findByRole('combobox', { name: 'Search' }), 'schedule plans');
   await user.click(await screen.findByText('Schedule a change of plans'));
   await waitFor(() => expect(router.state.location.pathname).toBe('/t/acme/plans'));
   expect(router.state.location.search).toEqual({ open: 'schedule' });

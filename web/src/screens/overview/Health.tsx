@@ -11,17 +11,48 @@ import { useSession, useTenant } from '~/session';
 import { ailments, oldRules, redisOf } from './ailments';
 import styles from './Overview.module.css';
 
-/** The tenant's checks and, for platform admins, the database and every process. */
+/** One line while all is well; else the tenant’s checks and, for platform admins, the database and every process. */
 export function Health() {
   const status = useQuery(tenantStatusQuery(useTenant()));
   const { account } = useSession();
+  const all = useQuery({ ...statusQuery, enabled: account.platform_admin });
+  const isWell = status.data && isUp(status.data) && (all.data ? areUp(all.data) : !account.platform_admin);
+  if (isWell) return <Well status={status.data} processes={all.data?.processes.length} />;
   return (
     <Card title="Health" flush>
       <Query query={status} loading={<LoadingLines lines={4} />}>
         {(data) => <Own status={data} />}
       </Query>
-      {account.platform_admin && <Installation />}
+      {account.platform_admin && (
+        <Query query={all} loading={<LoadingLines lines={4} />}>
+          {(data) => <Parts status={data} />}
+        </Query>
+      )}
     </Card>
+  );
+}
+
+function isUp({ answering, degraded_share, redis, rules_age_ms }: TenantStatus): boolean {
+  const hasRules = rules_age_ms !== null && rules_age_ms <= oldRules;
+  return answering === 'up' && degraded_share === 0 && (redis === 'up' || redis === 'memory') && hasRules;
+}
+
+function areUp({ processes, at }: Status): boolean {
+  return processes.length > 0 && processes.every((process) => ailments(process, Date.parse(at)).length === 0);
+}
+
+function Well({ status, processes }: { status: TenantStatus; processes: number | undefined }) {
+  const rate = shortNumber(Math.round(status.checks_per_second * 10) / 10);
+  const parts = [
+    status.share_denied === null ? 'no checks in the last 5 full minutes' : `${rate} checks/s`,
+    status.redis === 'up' ? 'Redis up' : 'buckets in memory',
+    processes !== undefined && `database up · ${plural(processes, 'process', 'processes')}`,
+  ];
+  return (
+    <section aria-label="Health" className={styles.well}>
+      <Outcome tone="allowed">All systems up</Outcome>
+      <span className="soft numeric">{parts.filter(Boolean).join(' · ')}</span>
+    </section>
   );
 }
 
@@ -66,15 +97,6 @@ function Own({ status }: { status: TenantStatus }) {
         </li>
       )}
     </ul>
-  );
-}
-
-function Installation() {
-  const status = useQuery(statusQuery);
-  return (
-    <Query query={status} loading={<LoadingLines lines={4} />}>
-      {(data) => <Parts status={data} />}
-    </Query>
   );
 }
 

@@ -11,9 +11,8 @@ import { endingSoonQuery } from '~/features/overrides/queries';
 import { headings } from '~/headings';
 import { useTenant } from '~/session';
 import { Health } from './Health';
-import styles from './Overview.module.css';
+import { LimitedTable } from './LimitedTable';
 import { checksOf, Tiles } from './Tiles';
-import { TopLists } from './TopLists';
 import { Traffic } from './Traffic';
 
 // What most tenants do not have, or look at last, is no part of the first load.
@@ -61,15 +60,13 @@ export default function Overview() {
       ) : (
         <>
           <Tiles tenant={tenant} span={range} summary={shown} old={summary.isPlaceholderData} />
+          <LimitedTable tenant={tenant} span={range} />
+          <Traffic tenant={tenant} span={range} onBrush={range.brush} />
           <EndingSoon tenant={tenant} />
-          <div className={styles.main}>
-            <Traffic tenant={tenant} span={range} onBrush={range.brush} />
-            <Health />
-          </div>
-          <TopLists tenant={tenant} span={range} />
           <Suspense fallback={null}>
-            <ShadowRules tenant={tenant} rules={shown.shadow_rules} />
+            {shown.shadow_rules.length > 0 && <ShadowRules tenant={tenant} rules={shown.shadow_rules} />}
           </Suspense>
+          <Health />
         </>
       )}
     </Page>
