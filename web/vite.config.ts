@@ -47,7 +47,9 @@ function usedStyles(): Plugin {
   };
 }
 
-/** The files with the code of the screens, without the entry, and for each address the places of its own in that list. */
+/**
+ * The files with the code of the screens, without the entry, and for each address the places of its own in that list.
+ */
 function codeOf(bundle: Rolldown.OutputBundle): {
   files: string[];
   of: [address: string, places: number[]][];
@@ -75,8 +77,10 @@ function codeOf(bundle: Rolldown.OutputBundle): {
 }
 
 /**
- * Puts into index.html what it shows before anything else arrives: the colours, the heading of the screen, and the script
- * that finds it and asks for the screen's code. All other styles are linked below that, because what stands above a link in
+ * Puts into index.html what it shows before anything else arrives: the colours, the heading of the screen, and the
+ * script
+ * that finds it and asks for the screen's code. All other styles are linked below that, because what stands above a
+ * link in
  * the body is drawn without waiting for it. The entry waits for it.
  */
 function starting(): Plugin {

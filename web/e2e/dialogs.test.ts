@@ -146,7 +146,7 @@ test('a platform admin finds a new tenant in the switcher and in the palette', a
   await page.getByRole('combobox', { name: 'Search' }).fill('zenith');
   const found = page.getByRole('option', { name: /Zenith Labs/ }).last();
   await expect(found).toBeVisible();
-  const selected = page.getByRole('option', { selected: true });
+  const selected = page.getByRole('listbox', { name: 'Results' }).getByRole('option', { selected: true });
   const [text, background] = await selected.evaluate((element) => {
     const style = getComputedStyle(element);
     return [style.color, style.backgroundColor];

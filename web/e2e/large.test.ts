@@ -86,6 +86,7 @@ test('a matrix of 1,000 rules by 100 plans draws what is visible, and is edited 
   await expect(page.getByText('1 change not saved')).toBeVisible();
   await expect(grid.locator('[data-cell="40-100"]')).toContainText('70/min');
   process.stdout.write(
-    `matrix of 1,000 × 100: ${nodes} nodes, first paint ${painted} ms, an arrow key ${Math.round(arrow)} ms, a typed key ${Math.round(typing)} ms\n`,
+    `matrix of 1,000 × 100: ${nodes} nodes, first paint ${painted} ms, an arrow key ${Math.round(arrow)} ` +
+      `ms, a typed key ${Math.round(typing)} ms\n`,
   );
 });

@@ -82,7 +82,8 @@ function report(name: string, { lhr }: Result): void {
   });
   const ms = (id: string) => Math.round(lhr.audits[id]?.numericValue ?? 0);
   const times = lhr.audits['largest-contentful-paint']?.numericValue
-    ? `FCP ${ms('first-contentful-paint')}, LCP ${ms('largest-contentful-paint')}, blocked ${ms('total-blocking-time')} ms, ` +
+    ? `FCP ${ms('first-contentful-paint')}, LCP ${ms('largest-contentful-paint')}, blocked ` +
+      `${ms('total-blocking-time')} ms, ` +
       `shift ${(lhr.audits['cumulative-layout-shift']?.numericValue ?? 0).toFixed(3)}`
     : '';
   const failed = categories

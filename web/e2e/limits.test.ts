@@ -75,7 +75,7 @@ test('a limit looser than that of all plans is said to be held, and one press ma
   expect(await passed(sluice, secret, 'free', 30)).toBe(6);
 });
 
-test('fifty plans leave room for plans; a click and a key edit; what is no limit stays; a new row has the focus', async ({
+test('fifty plans leave room; a click and a key edit; what is no limit stays; a new row has the focus', async ({
   page,
 }) => {
   await signIn(page);
@@ -107,7 +107,7 @@ test('fifty plans leave room for plans; a click and a key edit; what is no limit
   await expect(page.getByText('2 changes not saved')).toBeVisible();
 });
 
-test('an override is offered of the rule that denied, also when that is of another plan, and lets the user pass', async ({
+test('an override is offered of the rule that denied, also of another plan, and lets the user pass', async ({
   page,
   sluice,
 }) => {

@@ -158,7 +158,8 @@ test('so are 300 rules, of which only the visible ones are drawn', async ({ page
 /** The fields and buttons that a finger misses. A box to tick is as tall as its label. */
 function tooSmall(): string[] {
   const all = document.querySelectorAll<HTMLElement>(
-    'main :is(button, select, textarea, input:not([type=checkbox], [type=radio], [type=file])), main .mantine-SegmentedControl-label',
+    'main :is(button, select, textarea, input:not([type=checkbox], [type=radio], [type=file])), main ' +
+      '.mantine-SegmentedControl-label',
   );
   return [...all]
     .filter((one) => one.checkVisibility({ visibilityProperty: true, opacityProperty: true }))

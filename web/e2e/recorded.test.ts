@@ -8,7 +8,8 @@ test.use({ server: 'recorded' });
 test.setTimeout(180_000);
 
 /**
- * Sends checks of one user on the plan pro until some are stored. Most are denied. It sends 32,768, because Sluice stores a full block
+ * Sends checks of one user on the plan pro until some are stored. Most are denied. It sends 32,768, because Sluice
+ * stores a full block
  * at once and waits some minutes with a smaller one.
  */
 async function record(page: Page, sluice: Sluice): Promise<void> {

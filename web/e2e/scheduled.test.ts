@@ -21,7 +21,9 @@ test('a change is scheduled beside Save, shown in the matrix, canceled, and made
   await page.getByLabel('Burst', { exact: true }).fill('150');
   await page.getByRole('button', { name: 'Schedule', exact: true }).click();
   const dialog = page.getByRole('dialog');
-  await expect(dialog.getByText('At the end the rule gets back what it had before.')).toBeVisible();
+  await expect(
+    dialog.getByText('At the end the rule gets back what it had, unless somebody edited it meanwhile.'),
+  ).toBeVisible();
   await expectAccessible(page);
   await dialog.getByRole('button', { name: 'Schedule' }).click();
   const list = page.getByRole('list', { name: 'Scheduled changes' });

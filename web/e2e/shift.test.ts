@@ -7,7 +7,8 @@ import { demo } from './sluice';
 import { ordinaryTraffic } from './traffic';
 
 /*
- * What a screen shows does not move when more of it arrives. Answers are let through one by one, each after the one before
+ * What a screen shows does not move when more of it arrives. Answers are let through one by one, each after the one
+ * before
  * it was drawn, so that what arrives late does so in every run.
  */
 
@@ -33,7 +34,8 @@ async function watched(page: Page): Promise<void> {
         const moved = sources.map(
           // biome-ignore lint/suspicious/noExplicitAny: nor these
           ({ node, previousRect, currentRect }: any) =>
-            `${(node?.outerHTML ?? node?.textContent ?? 'removed').slice(0, 120)} from ${previousRect.y} to ${currentRect.y}`,
+            `${(node?.outerHTML ?? node?.textContent ?? 'removed').slice(0, 120)} from ${previousRect.y} to ` +
+            `${currentRect.y}`,
         );
         shifts.push({ value, moved });
       }

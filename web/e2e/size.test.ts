@@ -89,10 +89,10 @@ test('a chart that is far below is drawn when it comes near', async ({ page }) =
   await page.setViewportSize({ width: 390, height: 844 });
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/rules/1`);
-  const bars = page.getByRole('slider', { name: /^Requests from/ }).first();
-  await expect(bars).toBeAttached();
+  const chart = page.getByRole('radiogroup', { name: 'Traffic' });
+  await expect(chart).toBeAttached();
   await settled(page);
   await expect(page.locator('.uplot')).toHaveCount(0);
-  await bars.scrollIntoViewIfNeeded();
+  await chart.scrollIntoViewIfNeeded();
   await expect(page.locator('.uplot').first()).toBeVisible();
 });

@@ -3,30 +3,12 @@
  * screens begin with them.
  */
 export const headings = {
-  overview: {
-    title: 'Overview',
-    lead: 'Checks and denials in this time, what shadow rules would deny, and whether all parts work.',
-  },
-  plans: { title: 'Plans', lead: 'The limits of each plan. Changes are saved together.' },
-  rules: {
-    title: 'Rules',
-    lead: 'A request is allowed only if every active rule that matches allows it.',
-  },
-  violations: {
-    title: 'Violations',
-    lead: 'Checks that rules denied, or that shadow rules would have denied.',
-  },
-  users: {
-    title: 'Users',
-    lead: 'User ids that your services send. Users without an assigned plan are on the default plan.',
-  },
-  overrides: { title: 'Overrides', lead: 'Users with their own limit instead of a rule’s.' },
-  replays: {
-    title: 'Replays',
-    lead: 'Who would have been denied by other limits: recorded checks, decided again by the code that decides.',
-  },
-  try: {
-    title: 'Try it',
-    lead: 'See how a check would be decided, and why. Nothing is sent: it takes no tokens and is not counted.',
-  },
+  overview: { title: 'Overview' },
+  plans: { title: 'Plans' },
+  rules: { title: 'Rules', lead: 'A request is allowed only if every active rule that matches allows it.' },
+  violations: { title: 'Violations' },
+  users: { title: 'Users', lead: 'Users without an assigned plan are on the default plan.' },
+  overrides: { title: 'Overrides' },
+  replays: { title: 'Replays', lead: 'Recorded checks, decided again with other limits.' },
+  try: { title: 'Try it', lead: 'A preview: it takes no tokens and is not counted.' },
 };

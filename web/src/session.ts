@@ -70,7 +70,10 @@ export function rememberTenant(slug: string): void {
   }
 }
 
-/** Whether a session is of somebody in the tenant. Others see that it does not exist, and should sign in elsewhere next time. */
+/**
+ * Whether a session is of somebody in the tenant. Others see that it does not exist, and should sign in elsewhere next
+ * time.
+ */
 export function isIn({ account, memberships, has_more_memberships }: Session, slug: string): boolean {
   return account.platform_admin || has_more_memberships || memberships.some(({ tenant }) => tenant.slug === slug);
 }

@@ -4,7 +4,7 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import { parse } from 'yaml';
 
-/* Holds what tests make the server answer against api/openapi.yaml, so that no test lives on answers that no server gives. */
+/* Holds the answers of test servers against api/openapi.yaml. */
 
 interface Media {
   schema?: unknown;

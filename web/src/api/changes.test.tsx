@@ -6,7 +6,7 @@ import { override, user as someUser } from '../../test/traffic';
 
 const base = '/api/v1/tenants/acme';
 
-test('saving an override refetches the overrides and the user, and neither the rules nor the usage per month', async () => {
+test('saving an override refetches the overrides and the user, not the rules nor the usage per month', async () => {
   const requests = fakeServer({
     'GET /api/v1/session': session(),
     [`GET ${base}/rules`]: page([rule({ plan: 'free' })]),

@@ -33,12 +33,14 @@ export function patienceFor({ method, url }: Request): number {
 const repeats = [300, 1000, 3000];
 
 /**
- * Sends a request. If the server wants its sender to sign in again, a dialog asks them, and the same request is sent once
+ * Sends a request. If the server wants its sender to sign in again, a dialog asks them, and the same request is sent
+ * once
  * more.
  */
 export async function send(request: Request): Promise<Response> {
   if (request.method === 'GET') {
-    // A screen asks for a dozen things at once. Sending each is a task of its own, between which the browser can answer.
+    // A screen asks for a dozen things at once. Sending each is a task of its own, between which the browser can
+    // answer.
     const { scheduler } = globalThis as { scheduler?: { yield?: () => Promise<void> } };
     await scheduler?.yield?.();
     return timed(request);

@@ -14,8 +14,7 @@ export function suspension(tenant: Tenant) {
     : {
         verb: 'Suspend',
         title: `Suspend ${tenant.name}?`,
-        effect:
-          'All its checks are refused with 403 within 2 s, so its services must decide without Sluice. No data is lost. You can resume it at any time.',
+        effect: 'Within 2 s its checks are refused with 403. No data is lost, and you can resume it.',
         act: () => api.POST('/api/v1/tenants/{tenant}/suspend', { params }),
       };
 }

@@ -107,7 +107,9 @@ export const topQuery = (
 
 const recent = 5;
 
-/** How many checks were denied a minute over the last minutes, by user, address, network or endpoint: who floods now. */
+/**
+ * How many checks were denied a minute over the last minutes, by user, address, network or endpoint: who floods now.
+ */
 export const recentDenialsQuery = (tenant: string, by: Exclude<TopBy, 'rule'>) => {
   const at = (now: number) => ({ from: now - recent * 60_000, until: now });
   return queryOptions({

@@ -93,7 +93,10 @@ export function options(
   };
 }
 
-/** The pixels that a tick needs: those of its text, and of the time between two points, so that none stands between them. */
+/**
+ * The pixels that a tick needs: those of its text, and of the time between two points, so that none stands between
+ * them.
+ */
 function tickSpace(plot: uPlot, _: number, min: number, max: number, width: number): number {
   const [first = min, second = max] = plot.data[0];
   return Math.max(64, (0.99 * width * (second - first)) / (max - min || 1));

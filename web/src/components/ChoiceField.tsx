@@ -20,7 +20,9 @@ interface Props {
   onChange: (value: string) => void;
 }
 
-/** A choice among things that a tenant has, such as plans: the browser's own list of a few, a searchable one of many. */
+/**
+ * A choice among things that a tenant has, such as plans: the browser's own list of a few, a searchable one of many.
+ */
 export function ChoiceField({ data, value, onChange, ...field }: Props) {
   if (data.flatMap((one) => (isGroup(one) ? one.items : one)).length <= few) {
     return (

@@ -57,7 +57,7 @@ export function ConfirmAction({ opened, onClose, title, effect, verb, destructiv
       {error !== null && !removed && (
         <p role="alert" style={{ color: 'var(--denied)', marginTop: 12 }}>
           {isStatus(error, 412)
-            ? 'Someone changed this in the meantime, so nothing was done. The text above is up to date. Confirm again to continue.'
+            ? 'Somebody else changed this, so nothing was done. Confirm again to continue.'
             : sentence(error)}
         </p>
       )}

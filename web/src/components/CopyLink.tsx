@@ -7,7 +7,8 @@ import { IconCheck, IconCopy } from './icons';
 import { failed } from './toast';
 
 /**
- * Copies the address of this page. A range that ends now becomes the range that is shown, so that the reader of the link
+ * Copies the address of this page. A range that ends now becomes the range that is shown, so that the reader of the
+ * link
  * sees the same. Readers sign in by themselves: the address has no secret.
  */
 export function CopyLink({ range }: { range: Span }) {

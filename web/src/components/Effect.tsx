@@ -20,7 +20,8 @@ interface Props {
 }
 
 /**
- * What new limits would have done in the last day, from recorded checks. A later edit cancels the request; until its own
+ * What new limits would have done in the last day, from recorded checks. A later edit cancels the request; until its
+ * own
  * answer arrives, the answer before it is outdated.
  */
 export function useEffectOf(tenant: string, question: Question | null) {
@@ -75,7 +76,10 @@ export function EffectLine({ children, ...props }: Props & { children: React.Rea
   );
 }
 
-/** The effect in words. It stands beside Save wherever limits are edited, in room for most answers, so that Save stays put. */
+/**
+ * The effect in words. It stands beside Save wherever limits are edited, in room for most answers, so that Save stays
+ * put.
+ */
 export function Effect(props: Props) {
   return (
     <div className={styles.effect}>

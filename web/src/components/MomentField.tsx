@@ -11,7 +11,8 @@ interface Props extends Pick<TextInputProps, 'label' | 'error' | 'disabled'> {
 }
 
 /**
- * A field for a time. Browsers show the date in the order of their own language, such as 11/12/2026, so the field says in
+ * A field for a time. Browsers show the date in the order of their own language, such as 11/12/2026, so the field says
+ * in
  * words which day and zone that is.
  */
 export function MomentField({ value, onChange, description, ...field }: Props) {

@@ -11,8 +11,8 @@ export default function ProxyCode({ proxy, secret }: { proxy: ProxyName; secret:
     <>
       <CodeBlock label={proxies.find(({ value }) => value === proxy)?.label ?? proxy} code={code} />
       <p className="soft">
-        The proxy asks about each request by its path, method and address. In this file, <code>127.0.0.1:8000</code>{' '}
-        stands for the address where it listens, <code>127.0.0.1:3000</code> for your service
+        <code>127.0.0.1:8000</code> stands for the address where it listens, <code>127.0.0.1:3000</code> for your
+        service
         {!hasAddress && (
           <>
             , <code>{addressInFiles}</code> for Sluice in your network

@@ -20,7 +20,8 @@ interface Props {
 const wide = '(width >= 1024px)';
 
 /**
- * A panel at the right that a list row opens. It stands beside the list, which keeps the focus; a screen without room for
+ * A panel at the right that a list row opens. It stands beside the list, which keeps the focus; a screen without room
+ * for
  * both shows it alone.
  */
 export function SidePanel({ opened, onClose, title, beside, onPrevious, onNext, children }: Props) {

@@ -40,7 +40,8 @@ function clockOf(every: number) {
 }
 
 /**
- * The current time by the server's clock, updated at an interval in milliseconds. The interval is no longer than what relative times
+ * The current time by the server's clock, updated at an interval in milliseconds. The interval is no longer than what
+ * relative times
  * call "just now", or what has just come would be in the future.
  */
 export function useNow(every = 5_000): number {

@@ -40,7 +40,7 @@ export function TurnEnforcement({ tenant, opened, onClose }: Props) {
             )}
           </>
         ) : (
-          'Within 2 s every rule uses its own mode again. Buckets keep their level, so a caller who used up a limit in the meantime is denied until it refills.'
+          'Within 2 s every rule uses its own mode again. Buckets keep their level.'
         )
       }
       verb={on ? 'Put in shadow' : 'Enforce again'}

@@ -11,7 +11,10 @@ interface Act {
   run: () => void;
 }
 
-/** Shows a toast for a time, which stands still while the focus is in it. Mantine itself stops it under the pointer only. */
+/**
+ * Shows a toast for a time, which stands still while the focus is in it. Mantine itself stops it under the pointer
+ * only.
+ */
 function show(data: NotificationData, autoClose: number): void {
   notifications.show({
     ...data,
@@ -24,7 +27,8 @@ function show(data: NotificationData, autoClose: number): void {
 }
 
 /**
- * Confirms an action for a few seconds. Toasts wait while the pointer is over one or the focus in it; one with something
+ * Confirms an action for a few seconds. Toasts wait while the pointer is over one or the focus in it; one with
+ * something
  * to do stays longer.
  */
 export function done(message: string, act?: Act): void {

@@ -8,7 +8,8 @@ let last = 0;
 const handled = new WeakSet<Event>();
 
 /**
- * Acts on Escape in the topmost dialog alone. Mantine's own handler acts in all that are open, so a modal that uses this
+ * Acts on Escape in the topmost dialog alone. Mantine's own handler acts in all that are open, so a modal that uses
+ * this
  * has closeOnEscape={false}.
  */
 export function useEscape(isOpen: boolean, act: () => void) {

@@ -91,7 +91,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
 );
 
-test('whatever is typed, refused, lost and raced: nothing typed is lost, and nothing is shown as saved that is not', async () => {
+test('whatever is typed, refused and raced: nothing typed is lost, nothing shows as saved that is not', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
       const { hook, waiting, versions, saved, now, stored, write } = world();

@@ -56,7 +56,8 @@ export function same(a: unknown, b: unknown): boolean {
 }
 
 /**
- * Merges two drafts of one base, field by field. Clashes are the fields that both changed, to different values; they are
+ * Merges two drafts of one base, field by field. Clashes are the fields that both changed, to different values; they
+ * are
  * mine in the result. Without a base all fields that differ clash.
  */
 export function merge<D extends object>(base: D | null, mine: D, theirs: D) {

@@ -27,7 +27,7 @@ export function adaptSentence(limit: Limit, adapt: Adapt): string {
   const floor = { ...limit, rate_per_second: (limit.rate_per_second * adapt.floor_percent) / 100 };
   return (
     `While ${adapt.backend} keeps ${when}, the rate rises up to ${rateSentence(limit)}. ` +
-    `While it does not, the rate falls, down to ${rateSentence(floor)}. Without reports for a minute the whole rate holds.`
+    `While it does not, the rate falls, down to ${rateSentence(floor)}.`
   );
 }
 

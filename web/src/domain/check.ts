@@ -72,7 +72,7 @@ export function verdict(explanation: Explanation): string {
     case 'store_unavailable':
       return `Redis is not responding, and ${rule} denies until it does.`;
     default:
-      return `${rule} has too few tokens. The check would be allowed in ${duration(decision.retry_after_ms ?? 0)} if no other check takes any.`;
+      return `${rule} has too few tokens. It would be allowed in ${duration(decision.retry_after_ms ?? 0)}.`;
   }
 }
 

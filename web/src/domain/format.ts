@@ -116,7 +116,8 @@ export function plainTime(at: number, to: keyof typeof formats = 'full'): string
 }
 
 /**
- * "1 Dec 2026, 00:00 Europe/Berlin": a time in a zone, for what begins and ends there. Seconds are shown unless they are 0.
+ * "1 Dec 2026, 00:00 Europe/Berlin": a time in a zone, for what begins and ends there. Seconds are shown unless they
+ * are 0.
  */
 export function zonedTime(at: number, zone: string): string {
   const seconds = at % 60_000 === 0 ? undefined : ('2-digit' as const);
@@ -166,7 +167,9 @@ export function moment(at: number): string {
   return `${plainMoment(at)} ${zoneOf(at)}`;
 }
 
-/** "Mon 23 Nov 2026, 09:00 to Fri 27 Nov 2026, 17:00 UTC". The zone stands once, unless its offset changes in between. */
+/**
+ * "Mon 23 Nov 2026, 09:00 to Fri 27 Nov 2026, 17:00 UTC". The zone stands once, unless its offset changes in between.
+ */
 export function momentSpan(from: number, until: number): string {
   return `${zoneOf(from) === zoneOf(until) ? plainMoment(from) : moment(from)} to ${moment(until)}`;
 }

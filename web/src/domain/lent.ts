@@ -11,8 +11,7 @@ export function lentText({ lent }: Lent): string {
 }
 
 /** What that means. */
-export const lentHint =
-  'Busy checks spend tokens that Redis has lent to a process, without asking Redis. What is not spent comes back within two seconds.';
+export const lentHint = 'Tokens lent to a process for busy checks; unspent ones return within 2 s.';
 
 /** The most tokens that a bucket can hold while some are lent. */
 export function roomOf({ burst_capacity, lent }: Lent & { burst_capacity: number }): number {

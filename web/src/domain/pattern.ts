@@ -88,7 +88,8 @@ class Scanner {
     const length = byteLength(this.text);
     if (length > maxBytes.pattern) {
       throw new PatternError(
-        `at byte ${maxBytes.pattern}: expected the end: a pattern has at most ${maxBytes.pattern} bytes, this one has ${length}`,
+        `at byte ${maxBytes.pattern}: expected the end: a pattern has at most ${maxBytes.pattern} bytes, this ` +
+          `one has ${length}`,
       );
     }
     const nul = this.text.indexOf('\0');
@@ -136,7 +137,8 @@ class Scanner {
       if (!/^[\w.-]{1,64}$/.test(segment.attribute)) {
         throw this.error(
           start + 'attr.'.length,
-          `expected an attribute's name of 1 to ${maxBytes.name} letters, digits, '_', '.' or '-', found ${quote(segment.attribute)}`,
+          `expected an attribute's name of 1 to ${maxBytes.name} letters, digits, '_', '.' or '-', found ` +
+            `${quote(segment.attribute)}`,
         );
       }
     } else if (name === 'global') {
@@ -144,7 +146,8 @@ class Scanner {
     } else if (!['user', 'endpoint', 'ip'].includes(name)) {
       throw this.error(
         start,
-        `expected user, endpoint, ip or attr.NAME, found ${quote(name)}; a value that contains ':' is written in double quotes`,
+        `expected user, endpoint, ip or attr.NAME, found ${quote(name)}; a value that contains ':' is written ` +
+          'in double quotes',
       );
     }
     if (!this.skip(':')) throw this.error(this.at, `expected ':' and a value after ${name}`);
@@ -166,7 +169,8 @@ class Scanner {
     if (spaceAround.test(text)) {
       throw this.error(
         start,
-        `expected a value without space around it, found ${quote(text)}; if the space belongs to it, write it in double quotes`,
+        `expected a value without space around it, found ${quote(text)}; if the space belongs to it, write it ` +
+          'in double quotes',
       );
     }
     return text;
@@ -191,7 +195,8 @@ class Scanner {
     if (text !== placeholderOf(segment)) {
       throw this.error(
         at,
-        `unknown placeholder ${text}: ${nameOf(segment)} takes ${placeholderOf(segment)}, or ${quote(text)} in double quotes for that very text`,
+        `unknown placeholder ${text}: ${nameOf(segment)} takes ${placeholderOf(segment)}, or ${quote(text)} ` +
+          'in double quotes for that very text',
       );
     }
     if (segment.method) {
@@ -235,10 +240,16 @@ function endpointProblem({ value, below }: Segment, quoted: boolean): string | u
       : undefined;
   }
   if (value.includes('*')) {
-    return `expected '*' only at the end, after '/', as in /api/*; if the star belongs to a route template, write it in double quotes: ${quote(value)}`;
+    return (
+      "expected '*' only at the end, after '/', as in /api/*; if the star belongs to a route template, " +
+      `write it in double quotes: ${quote(value)}`
+    );
   }
   if (value.includes(' ')) {
-    return `expected no space except after a method in capital letters; if it belongs to the endpoint, write it in double quotes: ${quote(value)}`;
+    return (
+      'expected no space except after a method in capital letters; if it belongs to the endpoint, write it ' +
+      `in double quotes: ${quote(value)}`
+    );
   }
   return undefined;
 }
@@ -257,7 +268,9 @@ function parseNetwork(text: string): { value: string; problem?: string } {
   if (!address || bits > (address.kind() === 'ipv6' ? 128 : 32)) {
     return {
       value: text,
-      problem: `expected {ip}, an address such as 203.0.113.7 or "2001:db8::1" in quotes, or a network such as 203.0.113.0/24, found ${quote(text)}`,
+      problem:
+        'expected {ip}, an address such as 203.0.113.7 or "2001:db8::1" in quotes, or a network such as ' +
+        `203.0.113.0/24, found ${quote(text)}`,
     };
   }
   if (address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress() && bits >= 96) {

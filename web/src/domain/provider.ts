@@ -9,7 +9,7 @@ const reasons: Record<string, string> = {
   claim: 'does not say that you may use Sluice. Ask whoever manages it.',
   no_account: 'signed you in, but you have no account here. Ask for an invitation.',
   account_exists:
-    'signed you in, and an account with your e-mail address exists here. Sign in to it, then link the two on your profile.',
+    'signed you in, but your address has an account here. Sign in to it, then link the two on your profile.',
   account_disabled: 'signed you in, but your account here is disabled. Ask a platform admin.',
   identity_taken: 'signed you in, but that identity is linked with an account already.',
   other_account: 'signed in somebody else than the person whose account this is.',

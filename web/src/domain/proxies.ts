@@ -13,7 +13,8 @@ export const keyInFiles = 'slk_YOUR_KEY';
 export const addressInFiles = '127.0.0.1:8080';
 
 /**
- * The file of a proxy, with the address of Sluice and the key as far as they are known. An address that needs TLS is not
+ * The file of a proxy, with the address of Sluice and the key as far as they are known. An address that needs TLS is
+ * not
  * filled in: the files connect without.
  */
 export function proxyFile(proxy: ProxyName, url: string, key?: string): { code: string; hasAddress: boolean } {

@@ -23,6 +23,7 @@ test.each([
 test('a full quota says what is held, what to do, and who can help', () => {
   expect(usedText(quota(1200, 1000))).toBe('1,200 of 1,000');
   expect(fullText(quota(1200, 1000))).toBe(
-    'This tenant holds 1,200 API keys and may hold 1,000. Revoke some that are no longer used, or ask a platform admin to raise its capacity.',
+    'This tenant holds 1,200 API keys and may hold 1,000. Revoke some that are no longer used, or ask a ' +
+      'platform admin to raise its capacity.',
   );
 });

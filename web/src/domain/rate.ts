@@ -212,16 +212,20 @@ export interface LimitProblems {
   window?: string;
   refill_interval?: string;
   max_hold?: string;
+  notify_at?: string;
 }
 
 /** What is wrong with a limit, in words that follow the field's name; the server has the last word. */
-export function limitProblems(limit: Limit): LimitProblems {
+export function limitProblems(limit: Limit & Partial<Pick<Rule, 'notify_at'>>): LimitProblems {
   const problems: LimitProblems = {};
   const { rate_per_second: rate, burst_capacity: burst, algorithm } = limit;
   if (!hasRate(algorithm)) {
     const most = algorithm === 'sliding_window_log' || algorithm === 'concurrency' ? bounds.maxListed : bounds.maxBurst;
     if (!Number.isInteger(burst) || burst < 1 || burst > most) {
       problems.burst = `must be a whole number from 1 to ${exact.format(most)}`;
+    }
+    if (limit.notify_at?.some((share) => !Number.isInteger(share) || share < 1 || share > 100)) {
+      problems.notify_at = 'must be whole numbers from 1 to 100, such as 80, 100';
     }
     if (hasWindow(algorithm)) {
       const read = parseWindow(limit.window ?? '');
@@ -252,7 +256,7 @@ export function limitProblems(limit: Limit): LimitProblems {
 }
 
 /** Whether nothing is wrong with a limit. */
-export function isValid(limit: Limit): boolean {
+export function isValid(limit: Limit & Partial<Pick<Rule, 'notify_at'>>): boolean {
   return Object.keys(limitProblems(limit)).length === 0;
 }
 

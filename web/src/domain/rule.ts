@@ -67,7 +67,7 @@ export const fieldLabels = {
   window_start_day: 'Starts on day',
   refill_interval: 'Refill interval',
   max_hold: 'Longest hold',
-  notify_at: 'Note crossings at',
+  notify_at: 'Record usage at',
   adapt: 'Adapts to',
   mode: 'Mode',
   action: 'Action',

@@ -9,12 +9,16 @@ test.each([
   [
     'a limit that was reached',
     violation(),
-    'User 42 on free was denied 11 times within 794 ms on GET /api/search. Their bucket for “Each user” (10 per second, bursts to 50) held 0.65 tokens and a request takes 1. It would have been allowed 35 ms later.',
+    'User 42 on free was denied 11 times within 794 ms on GET /api/search. Their bucket for “Each user” ' +
+      '(10 per second, bursts to 50) held 0.65 tokens and a request takes 1. It would have been allowed 35 ' +
+      'ms later.',
   ],
   [
     'a single check of a shadow rule',
     violation({ mode: 'shadow', count: 1, method: null }),
-    'User 42 on free would have been denied on /api/search. Their bucket for “Each user” (10 per second, bursts to 50) held 0.65 tokens and a request takes 1. It would have been allowed 35 ms later. Nothing was denied: the rule is in shadow mode.',
+    'User 42 on free would have been denied on /api/search. Their bucket for “Each user” (10 per second, ' +
+      'bursts to 50) held 0.65 tokens and a request takes 1. It would have been allowed 35 ms later. ' +
+      'Nothing was denied: the rule is in shadow mode.',
   ],
   [
     'an address that is blocked',
@@ -29,12 +33,14 @@ test.each([
       burst_capacity: 0,
       count: 3,
     }),
-    '203.0.113.9 was blocked 3 times within 794 ms on GET /internal/health. The rule “Everything below /internal/” blocks every request that matches. Waiting would not have helped.',
+    '203.0.113.9 was blocked 3 times within 794 ms on GET /internal/health. The rule “Everything below ' +
+      '/internal/” blocks every request that matches. Waiting would not have helped.',
   ],
   [
     'a cost that never fits',
     violation({ reason: 'cost_exceeds_limit', cost: 80, count: 1, retry_after_ms: null }),
-    'User 42 on free was denied on GET /api/search. A request took 80 tokens, and their bucket for “Each user” never holds more than 50. Waiting would not have helped.',
+    'User 42 on free was denied on GET /api/search. A request took 80 tokens, and their bucket for “Each ' +
+      'user” never holds more than 50. Waiting would not have helped.',
   ],
   [
     'a full queue',
@@ -44,12 +50,15 @@ test.each([
       queue_ms: 4935,
       count: 1,
     }),
-    'User 42 on free was denied on GET /api/search. The queue of “Each user” (10 per second through a queue of 50) was full, with a delay of 4.9 s. It would have been allowed 35 ms later.',
+    'User 42 on free was denied on GET /api/search. The queue of “Each user” (10 per second through a ' +
+      'queue of 50) was full, with a delay of 4.9 s. It would have been allowed 35 ms later.',
   ],
   [
     'a queue in which a proxy cannot wait',
     violation({ algorithm: 'leaky_bucket', limit_text: '', tokens_at_time: 40, queue_ms: 1000, count: 1 }),
-    'User 42 on free was denied on GET /api/search. The queue of “Each user” (10 per second, bursts to 50) would have delayed the request by 1 s, and its proxy cannot wait. It would have been allowed 35 ms later.',
+    'User 42 on free was denied on GET /api/search. The queue of “Each user” (10 per second, bursts to ' +
+      '50) would have delayed the request by 1 s, and its proxy cannot wait. It would have been allowed 35 ' +
+      'ms later.',
   ],
   [
     'an outage of Redis',

@@ -62,12 +62,16 @@ function why(violation: Violation): string {
       return `The rule ${named(key_pattern)} blocks every request that matches. Waiting would not have helped.`;
     case 'cost_exceeds_limit':
       return hasWindow(violation.algorithm)
-        ? `A request took ${tokens(cost)}, and ${named(key_pattern)} never allows more than ${exactNumber(burst_capacity)} in one window. Waiting would not have helped.`
+        ? `A request took ${tokens(cost)}, and ${named(key_pattern)} never allows more than ` +
+            `${exactNumber(burst_capacity)} in one window. Waiting would not have helped.`
         : `A request took ${tokens(cost)}, and ${bucket(violation)} never holds more than ${exactNumber(
             burst_capacity,
           )}. Waiting would not have helped.`;
     case 'concurrency_exceeded':
-      return `All ${plural(burst_capacity, 'place')} of ${named(key_pattern)}${inBrackets(violation)} were taken. A request gets a place as soon as one is released.`;
+      return (
+        `All ${plural(burst_capacity, 'place')} of ${named(key_pattern)}${inBrackets(violation)} were taken. ` +
+        'A request gets a place as soon as one is released.'
+      );
     case 'reservations_exhausted':
       return 'The tenant had 100,000 open reservations, which is the most. Settle reservations, or let them expire.';
     case 'store_unavailable':
@@ -88,7 +92,10 @@ function short(violation: Violation): string {
   const limit = limitThen(violation);
   if (hasWindow(algorithm)) {
     const left = held === null ? 'nothing was left' : `${exactNumber(Math.round(held * 100) / 100)} was left`;
-    return `Of the limit ${named(key_pattern)}${inBrackets(violation)} ${left}, and a request takes ${exactNumber(cost)}${later}`;
+    return (
+      `Of the limit ${named(key_pattern)}${inBrackets(violation)} ${left}, and a request takes ` +
+      `${exactNumber(cost)}${later}`
+    );
   }
   if (algorithm === 'leaky_bucket') return `${queue(violation)}${later}`;
   const name = bucket(violation);

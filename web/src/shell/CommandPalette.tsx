@@ -29,6 +29,7 @@ import { ruleDetail, ruleEffect, ruleTitle } from '~/domain/rule';
 import { useRole, useSession } from '~/session';
 import styles from './CommandPalette.module.css';
 import { settingsIcon as IconSettings, settingsSections, tenantScreens } from './navigation';
+import { useShownTenant } from './useShownTenant';
 import { useTenantChoices } from './useTenantChoices';
 
 const most = 6;
@@ -180,7 +181,7 @@ function splitKind(query: string): { kind: string | undefined; rest: string } {
 }
 
 function useGroups(query: string): { label: string; entries: Entry[] }[] {
-  const { tenant } = useParams({ strict: false });
+  const tenant = useShownTenant();
   const { kind, rest } = splitKind(query);
   const groups = [
     { label: 'Pages', entries: useScreens(tenant) },

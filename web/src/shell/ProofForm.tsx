@@ -15,7 +15,8 @@ const title = 'Confirm that it is you';
 const lead = 'This change needs a recent sign-in, and you signed in more than 10 minutes ago.';
 
 /**
- * The forms of the dialog: the password, or signing in again at a linked provider; and, of an account with a second factor, a
+ * The forms of the dialog: the password, or signing in again at a linked provider; and, of an account with a second
+ * factor, a
  * code.
  */
 export default function ProofForm({ session }: { session: Session }) {

@@ -1,4 +1,4 @@
-import { Link, useLocation, useParams } from '@tanstack/react-router';
+import { Link, useLocation } from '@tanstack/react-router';
 import {
   IconClock,
   IconKey,
@@ -14,13 +14,14 @@ import { AccountMenu } from './AccountMenu';
 import { settingsIcon as IconSettings, tenantScreens } from './navigation';
 import styles from './Sidebar.module.css';
 import { TenantSwitcher } from './TenantSwitcher';
+import { useShownTenant } from './useShownTenant';
 
 const mac = typeof navigator !== 'undefined' && /mac/i.test(navigator.userAgent);
 
 /** The tenant switcher, the search and the navigation. */
 export function Sidebar({ onFind }: { onFind: () => void }) {
   const session = useSession();
-  const { tenant } = useParams({ strict: false });
+  const tenant = useShownTenant();
   const inSettings = useLocation({ select: ({ pathname }) => pathname.includes('/settings/') });
   return (
     <div className={styles.sidebar}>

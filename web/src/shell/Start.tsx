@@ -5,7 +5,7 @@ import { EmptyState } from '~/components/states';
 export function Start() {
   return (
     <EmptyState icon={<IconTenants size={20} aria-hidden />} title="You are not a member of any tenant yet">
-      A tenant is one product or team with its own plans, rules and users. Ask an owner for an invitation link.
+      Ask an owner of a tenant to invite you, then open the link that you get.
     </EmptyState>
   );
 }

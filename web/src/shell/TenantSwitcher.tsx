@@ -1,6 +1,6 @@
 import { Combobox, useCombobox } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { useNavigate, useParams } from '@tanstack/react-router';
+import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { tenantQuery } from '~/api/queries';
 import { InShadow } from '~/components/InShadow';
@@ -8,6 +8,7 @@ import { IconCheck, IconSearch, IconSelector, IconTenants } from '~/components/i
 import { useSession } from '~/session';
 import { Logo } from './Logo';
 import styles from './TenantSwitcher.module.css';
+import { useShownTenant } from './useShownTenant';
 import { useTenantChoices } from './useTenantChoices';
 import { useTenantName } from './useTenantName';
 
@@ -17,7 +18,7 @@ const allTenants = 'all tenants';
 /** Shows the current tenant and switches to another. */
 export function TenantSwitcher() {
   const { account, memberships } = useSession();
-  const { tenant } = useParams({ strict: false });
+  const tenant = useShownTenant();
   const navigate = useNavigate();
   const [query, setQuery] = useState('');
   const menu = useCombobox({

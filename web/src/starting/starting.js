@@ -29,5 +29,5 @@
   if (!heading?.title) return;
   document.querySelector('.starting').classList.add('starting-screen');
   document.querySelector('.starting-title').textContent = heading.title;
-  document.querySelector('.starting-lead').prepend(heading.lead, document.createElement('br'));
+  if (heading.lead) document.querySelector('.starting-lead').prepend(heading.lead, document.createElement('br'));
 })();

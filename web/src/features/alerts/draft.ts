@@ -33,7 +33,8 @@ export function allowedInFiveMinutes(rule: Rule | undefined): number {
 }
 
 /**
- * The denials at which a new alert fires: as many as the rule allows in five minutes, which one bucket reaches that asks
+ * The denials at which a new alert fires: as many as the rule allows in five minutes, which one bucket reaches that
+ * asks
  * for twice its limit; from 10 to 1,000.
  */
 export function suggestedThreshold(rule: Rule | undefined): number {

@@ -9,7 +9,7 @@ export type Kind = Alert['kind'];
 export const kindNames = {
   denials: 'Denials',
   near_limit: 'Share of checks near the limit',
-  crossings: 'Crossings of quotas',
+  crossings: 'Quota thresholds',
   degraded: 'Degraded decisions',
 } as const satisfies Record<Kind, string>;
 

@@ -19,16 +19,14 @@ interface Props {
   rules: Rule[] | undefined;
 }
 
-/** When quotas were used up to the shares that their rules note, of one rule or one user. */
+/** When the use of quotas reached the shares that their rules record, of one rule or one user. Nothing if it never did. */
 export function Crossings({ tenant, which, rules }: Props) {
   const list = useInfiniteQuery(crossingsQuery(tenant, which));
   const rows = list.data?.pages.flatMap(({ items }) => items) ?? [];
+  if (rows.length === 0 && !list.isError) return null;
   return (
-    <Card title="Crossings" lead="When a quota’s use reached a share of its limit, once per window." flush>
+    <Card title="Threshold events" flush>
       {list.data ? (
-        rows.length === 0 ? (
-          <p className={styles.none}>{noneYet(which, rules)}</p>
-        ) : (
           <>
             <ul className={styles.list} aria-label="Crossings">
               {rows.map((crossing) => (
@@ -43,7 +41,6 @@ export function Crossings({ tenant, which, rules }: Props) {
             </ul>
             {(list.hasNextPage || rows.length > 10) && <ShowMore list={list} rows={rows} noun="crossing" />}
           </>
-        )
       ) : list.isError ? (
         <ErrorState error={list.error} onRetry={() => list.refetch()} />
       ) : (
@@ -51,14 +48,6 @@ export function Crossings({ tenant, which, rules }: Props) {
       )}
     </Card>
   );
-}
-
-function noneYet(which: WhichCrossings, rules: Rule[] | undefined): string {
-  if ('user' in which) return 'No crossings. Quota rules that note them, such as at 80 and 100 %, record them here.';
-  const shares = rules?.[0]?.notify_at ?? [];
-  return shares.length === 0
-    ? 'This rule notes no crossings. Enter shares such as 80, 100 in its limit.'
-    : 'No crossings yet.';
 }
 
 interface RowProps {

@@ -23,7 +23,6 @@ export function MatchedRules({ tenant, explanation }: Props) {
     <Card
       flush
       title={`${plural(rows.length, 'rule')} matched`}
-      lead="A check takes tokens from all of them or from none."
     >
       <table className={styles.matched} aria-label="Matched rules">
         <thead>
@@ -76,7 +75,7 @@ export function NearMisses({ tenant, explanation: { near_misses } }: Props) {
 export function Headers({ explanation: { headers } }: Pick<Props, 'explanation'>) {
   if (headers.length === 0) return null;
   return (
-    <Card title="Headers" lead="For clients that do not read the body.">
+    <Card title="Headers">
       <CodeBlock label="Response headers" code={headers.map(({ name, value }) => `${name}: ${value}`).join('\n')} />
     </Card>
   );

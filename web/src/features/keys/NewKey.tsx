@@ -1,4 +1,4 @@
-import { Checkbox, NativeSelect, Textarea, TextInput } from '@mantine/core';
+import { Checkbox, NativeSelect, SegmentedControl, Textarea, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { serverNow } from '~/api/clock';
 import type { Permission } from '~/api/types';
@@ -16,6 +16,10 @@ const lives = [
   { value: '365', label: 'In a year' },
 ];
 
+/** What most keys are for, and what they may do. */
+const uses: Record<string, Permission[]> = { Service: ['check'], Automation: ['manage'] };
+const custom = 'Custom';
+
 interface Props {
   room: KeyRoom;
   onClose: () => void;
@@ -25,6 +29,7 @@ interface Props {
 export function NewKey({ room, onClose, onCreated }: Props) {
   const [name, setName] = useState('');
   const [may, setMay] = useState<string[]>(room.tenant ? ['check'] : []);
+  const [use, setUse] = useState('Service');
   const [life, setLife] = useState('');
   const [places, setPlaces] = useState('');
   const networks = places.split(/[\s,]+/).filter(Boolean);
@@ -62,11 +67,25 @@ export function NewKey({ room, onClose, onCreated }: Props) {
             error={wrong('/name')}
             onChange={(event) => setName(event.currentTarget.value)}
           />
-          <Checkbox.Group label="Permissions" value={may} onChange={setMay} error={wrong('/permissions')}>
-            {room.permissions.map((one) => (
-              <Checkbox key={one} mt="sm" size="sm" value={one} {...permissionWords[one]} />
-            ))}
-          </Checkbox.Group>
+          {room.tenant && (
+            <SegmentedControl
+              fullWidth
+              aria-label="Use"
+              data={[...Object.keys(uses), custom]}
+              value={use}
+              onChange={(chosen) => {
+                setUse(chosen);
+                setMay(uses[chosen] ?? may);
+              }}
+            />
+          )}
+          {(!room.tenant || use === custom) && (
+            <Checkbox.Group label="Permissions" value={may} onChange={setMay} error={wrong('/permissions')}>
+              {room.permissions.map((one) => (
+                <Checkbox key={one} mt="sm" size="sm" value={one} {...permissionWords[one]} />
+              ))}
+            </Checkbox.Group>
+          )}
           <Textarea
             label="Networks"
             description="Where the key may be used from, such as 203.0.113.0/24. Empty: anywhere"

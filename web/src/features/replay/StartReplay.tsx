@@ -111,7 +111,7 @@ export function StartReplay({ tenant, candidate, title, begin = {}, onClose, onS
       lead={
         none
           ? 'No checks are recorded yet. The page Replays has the switch.'
-          : 'Decides recorded checks again, with the rules that were in force and with the new ones. No limit is changed.'
+          : 'Decides recorded checks again with the new rules. No limit is changed.'
       }
       verb="Start replay"
       disabled={none || outside || !asked}
@@ -139,7 +139,7 @@ export function StartReplay({ tenant, candidate, title, begin = {}, onClose, onS
               </FileButton>
               <Textarea
                 label="Rules in YAML"
-                description="Rules of the file stand in the place of those with the same pattern, plan and name; others are added"
+                description="Replaces rules with the same pattern, plan and name; adds others"
                 placeholder={placeholder}
                 autosize
                 minRows={6}

@@ -131,7 +131,7 @@ export function ScheduleDialog(props: Props) {
 
 function ofOne(isBack: boolean): string {
   const end = isBack
-    ? 'At the end the rule gets back what it had before. If somebody edits these fields meanwhile, the edit stays and nothing is taken back.'
+    ? 'At the end the rule gets back what it had, unless somebody edited it meanwhile.'
     : 'The change stays.';
   return `${end} Other fields keep what they have then.`;
 }

@@ -88,7 +88,7 @@ export function ScheduledList({ tenant, changes, rules, what }: Props) {
         title={inForce ? 'End this change now?' : 'Cancel this scheduled change?'}
         effect={
           inForce
-            ? `Within 2 s ${many ? `these ${many} have what they` : 'the rule has what it'} had before the change, ${many ? 'except those that somebody' : 'unless somebody'} edited ${many ? '' : 'it '}meanwhile.`
+            ? `Within 2 s ${many ? `these ${many}` : 'the rule'} return to the limit before, unless edited meanwhile.`
             : `It will not be made. ${many ? `All ${many} stay as they are.` : 'The rule stays as it is.'}`
         }
         verb={inForce ? 'End now' : 'Cancel change'}

@@ -14,7 +14,10 @@ interface Props {
 
 const shown = 3;
 
-/** Warns that bypass rules decide before a new block or limit of a group, and offers to end those that name only this group. */
+/**
+ * Warns that bypass rules decide before a new block or limit of a group, and offers to end those that name only this
+ * group.
+ */
 export function BypassNote({ tenant, group, bypasses }: Props) {
   const noun = groupNouns[group.by];
   const all = bypasses.some(({ partly }) => !partly);
@@ -22,8 +25,8 @@ export function BypassNote({ tenant, group, bypasses }: Props) {
     <div className={styles.bypasses}>
       <p>
         {all
-          ? `This has no effect at present: every check of this ${noun} is let through, and that comes before blocks and limits.`
-          : `Some checks of this ${noun} stay allowed: they are let through, and that comes before blocks and limits.`}
+          ? `No effect now: every check of this ${noun} is let through by these rules.`
+          : `Some checks of this ${noun} stay allowed by these rules.`}
       </p>
       <ul className={styles.list} aria-label="Rules that let through">
         {bypasses.slice(0, shown).map(({ rule, own }) => (

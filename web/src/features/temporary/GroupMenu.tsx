@@ -16,7 +16,10 @@ interface Props {
   denied?: number;
   /** The button that opens the menu; left out, it is an icon. */
   label?: string;
-  /** Of a user: opens the override that raises a limit. Left out, the menu leads to the user’s page; null offers neither. */
+  /**
+   * Of a user: opens the override that raises a limit. Left out, the menu leads to the user’s page; null offers
+   * neither.
+   */
   onRaise?: (() => void) | null;
 }
 

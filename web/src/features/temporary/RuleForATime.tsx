@@ -125,7 +125,7 @@ function Form({ tenant, rule, asked, denied, onClose }: FormProps) {
           )}
           <NativeSelect
             label="Duration"
-            description={`Ends ${shortTime(now + Number(minutes) * 60_000)}, by itself. The rule then gets its present limit back, unless somebody edits it before.`}
+            description={`Ends ${shortTime(now + Number(minutes) * 60_000)}, by itself.`}
             value={minutes}
             data={lengths}
             error={field('/ends_in_seconds')}

@@ -82,7 +82,8 @@ export default function TemporaryRule({ tenant, group, action, denied, onClose }
     await changed(queries, tenant, 'rule');
     const end = shortTime(Date.parse(rule.expires_at ?? ''));
     done(
-      `${{ block: 'Blocked', limit: 'Limited', bypass: 'Let through' }[draft.action]} until ${end}. All checks follow within 2 s`,
+      `${{ block: 'Blocked', limit: 'Limited', bypass: 'Let through' }[draft.action]} until ${end}. All ` +
+        'checks follow within 2 s',
       { label: 'Open the rule', run: () => open(rule.rule_id) },
     );
   }

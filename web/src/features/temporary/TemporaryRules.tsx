@@ -19,7 +19,9 @@ import { useRole } from '~/session';
 import { EndNow } from './EndNow';
 import styles from './temporary.module.css';
 
-/** The rules that end by themselves, the next one first, and the changes of rules that do. Nothing if there are none. */
+/**
+ * The rules that end by themselves, the next one first, and the changes of rules that do. Nothing if there are none.
+ */
 export function TemporaryRules({ tenant }: { tenant: string }) {
   const { edit } = useRole();
   const { data: rules = [] } = useQuery(rulesQuery(tenant));
@@ -32,7 +34,7 @@ export function TemporaryRules({ tenant }: { tenant: string }) {
   if (isPending) return <Awaited />;
   if (holding.length + changes.length === 0) return null;
   return (
-    <Card title="Temporary rules" lead="They end by themselves." flush>
+    <Card title="Temporary rules" flush>
       <ul className={styles.list} aria-label="Temporary rules">
         {holding.map((rule) => (
           <li key={rule.rule_id}>

@@ -57,7 +57,7 @@ export function consequence({ action }: Draft, group: Group): string {
     case 'bypass':
       return `${all} is allowed, whatever other rules say.`;
     default:
-      return `${all} also takes tokens from one shared bucket with this limit. Other rules stay in force, so this raises no limit.`;
+      return `${all} shares one bucket with this limit. Other rules stay in force.`;
   }
 }
 

@@ -13,7 +13,10 @@ export interface Match {
   own: boolean;
 }
 
-/** The rules with an action that match checks of a group, unless they are off. Those that match all of its checks come first. */
+/**
+ * The rules with an action that match checks of a group, unless they are off. Those that match all of its checks come
+ * first.
+ */
 export function matching(rules: Rule[], group: Group, action: 'block' | 'bypass'): Match[] {
   const pattern = groupPattern(group);
   const [wanted] = parsePattern(pattern).segments ?? [];

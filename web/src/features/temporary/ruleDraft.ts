@@ -48,7 +48,7 @@ export function changeOfRule(action: RuleAction, rule: Rule, limit: Limit): Rule
 export function ruleConsequence(action: RuleAction): string {
   switch (action) {
     case 'pass':
-      return 'The rule denies nobody. It goes on in shadow mode, so Violations shows what it would deny. Other rules stay in force.';
+      return 'The rule denies nobody and goes on in shadow mode. Other rules stay in force.';
     case 'enforce':
       return 'The rule denies what it only reports now.';
     case 'block':

@@ -34,7 +34,7 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
   const limits = rules.data?.length ?? 0;
   const hasKey = (keys.data?.items.length ?? 0) > 0;
   return (
-    <Card title="Get started" lead="The overview appears after the first check.">
+    <Card title="Get started">
       <ol className={styles.steps}>
         <Step number={1} done={limits > 0} title="Create a rule">
           <p className="soft">
@@ -81,10 +81,7 @@ export default function FirstSteps({ tenant }: { tenant: string }) {
           <Button variant="default" renderRoot={(props) => <Link {...props} to="/t/$tenant/try" params={{ tenant }} />}>
             Preview a decision
           </Button>
-          <p className="soft">
-            A preview on the page Try it sends nothing, so this step stays open until your service or the command above
-            sends a check.
-          </p>
+          <p className="soft">A preview sends nothing, so this step stays open until a check arrives.</p>
           <Waiting>Waiting for the first check …</Waiting>
         </Step>
       </ol>

@@ -27,7 +27,8 @@ export default function Overview() {
   const range = useTimeRange('1h');
   usePrefetchQuery(endingSoonQuery(tenant));
   const summary = useQuery(summaryQuery(tenant, range));
-  const shown = useDeferredValue(summary.data); // drawn in steps, between which the page answers; for a moment it may be another tenant's
+  // Drawn in steps, between which the page answers; for a moment it may be another tenant's.
+  const shown = useDeferredValue(summary.data);
   // No checks in this range can mean a quiet night or a new tenant.
   const silent = !summary.isPlaceholderData && summary.data !== undefined && checksOf(summary.data.total) === 0;
   const ever = useQuery({ ...summaryQuery(tenant, month), enabled: silent, placeholderData: undefined });

@@ -22,7 +22,7 @@ interface Props {
 export function Traffic({ tenant, span, onBrush }: Props) {
   const series = useQuery(seriesQuery(tenant, span));
   return (
-    <Card title="Traffic" lead="Checks per minute. Drag over the chart to zoom in.">
+    <Card title="Traffic" lead="Checks per minute">
       <Query query={series} loading={<LoadingLines lines={7} />}>
         {(data) => (
           <div className={series.isPlaceholderData ? styles.old : undefined}>
@@ -45,7 +45,7 @@ function Lines({ data, onBrush }: { data: Series; onBrush: Props['onBrush'] }) {
   );
   return (
     <Chart
-      label={`Over this time ${shortNumber(data.total.allowed)} checks were allowed and ${shortNumber(data.total.denied)} denied`}
+      label={`${shortNumber(data.total.allowed)} checks allowed and ${shortNumber(data.total.denied)} denied`}
       x={rates.x}
       series={lines}
       height={248}

@@ -16,7 +16,8 @@ const minute = 60_000;
 const least = 15_000;
 
 /**
- * Checks per minute of each step. An unfinished step is divided by its elapsed time, so that a new minute is no fall; one that
+ * Checks per minute of each step. An unfinished step is divided by its elapsed time, so that a new minute is no fall;
+ * one that
  * has hardly begun is left out.
  */
 export function perMinute({ points: all, step_seconds }: Series, now: number): Rates {
@@ -35,7 +36,8 @@ export function perMinute({ points: all, step_seconds }: Series, now: number): R
 }
 
 /**
- * The average rate of a range: since the first checks, if they came later than the range began. Time before that, as of a new tenant,
+ * The average rate of a range: since the first checks, if they came later than the range began. Time before that, as of
+ * a new tenant,
  * would make it less than what is measured now.
  */
 export function averageOf(checks: number, series: Series | undefined, from: number, until: number): string {

@@ -9,7 +9,10 @@ import { cellId, type Draft, type Edit, edited, ruleAt } from './draft';
 
 const allPlans = '*';
 
-/** The draft in which the limits of one plan in some rows are so many times as high. Rows where it has none are left alone. */
+/**
+ * The draft in which the limits of one plan in some rows are so many times as high. Rows where it has none are left
+ * alone.
+ */
 export function multiplied(draft: Draft, rows: MatrixRow[], plan: string | null, factor: number) {
   let next = draft;
   let changed = 0;
@@ -46,7 +49,9 @@ interface Props {
   onChanged: (draft: Draft) => void;
 }
 
-/** Multiplies the limits of a plan in all rows that are shown. The draft takes them, to be reviewed and saved as others. */
+/**
+ * Multiplies the limits of a plan in all rows that are shown. The draft takes them, to be reviewed and saved as others.
+ */
 export function ChangeMany({ rows, plans, draft, plan: begin, onClose, onChanged }: Props) {
   const [plan, setPlan] = useState(begin ?? plans[0]?.name ?? allPlans);
   const [typed, setTyped] = useState('2');
@@ -56,7 +61,7 @@ export function ChangeMany({ rows, plans, draft, plan: begin, onClose, onChanged
   return (
     <FormDialog
       title="Multiply limits"
-      lead="Multiplies rate and burst of every limit that a plan itself has in the rules that are shown. Nothing is saved before the review."
+      lead="Multiplies rate and burst of every shown limit of a plan. Nothing is saved before the review."
       verb={result ? `Change ${plural(result.changed, 'limit')}` : 'Change'}
       disabled={!result?.changed}
       onClose={onClose}

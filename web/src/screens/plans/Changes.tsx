@@ -129,10 +129,12 @@ function Planned({ rule, change, isRemoved }: PlannedProps) {
   const patch = change.rules.find(({ rule_id }) => rule_id === rule.rule_id)?.change ?? {};
   const what =
     change.state === 'in_force'
-      ? `A scheduled change of this rule is in force, ${whenWords(change)}. Once you save this, it is not taken back at its end.`
+      ? `A scheduled change of this rule is in force, ${whenWords(change)}. If you save this, its end takes ` +
+        'nothing back.'
       : isRemoved
         ? `A change of this rule is scheduled, ${whenWords(change)}. It leaves out a removed rule.`
-        : `A change of this rule is scheduled, ${whenWords(change)}: ${becomes(rule, patch)}. It is made all the same${change.ends_at ? ', and at its end this limit is back' : ''}.`;
+        : `A change of this rule is scheduled, ${whenWords(change)}: ${becomes(rule, patch)}. It is made all ` +
+          `the same${change.ends_at ? ', and at its end this limit is back' : ''}.`;
   return (
     <p className={styles.warning} role="status">
       <IconAlert size={16} aria-hidden />

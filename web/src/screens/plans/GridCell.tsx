@@ -194,10 +194,10 @@ function Held({ own, all, here, onSplit }: HeldProps) {
           type="button"
           className="link-button"
           tabIndex={here ? 0 : -1}
-          aria-label="Split All plans: give each plan its own limit"
+          aria-label="Separate limits: give each plan its own limit"
           onClick={onSplit}
         >
-          Split All plans
+          Separate limits
         </button>
       )}
     </span>

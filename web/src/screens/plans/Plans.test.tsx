@@ -156,7 +156,7 @@ test('the limit of all plans stands in the cells that have none, and can be spli
   const { user } = open('/t/acme/plans');
   expect((await cell('free')).textContent).toMatch(/6\/min.*All plans/);
   expect((await cell('pro')).textContent).toMatch(/Limited to 6\/min, burst 6 by All plans/);
-  await user.click(screen.getByRole('button', { name: /^Split All plans/ }));
+  await user.click(screen.getByRole('button', { name: /^Separate limits/ }));
   expect((await cell('free')).textContent).toMatch(/^6\/minburst 6$/);
   expect((await cell('pro')).textContent).not.toMatch(/Limited to/);
   expect((await cell('All plans')).textContent).toMatch(/removed/);
@@ -426,7 +426,8 @@ test('a multiplication says which rules it leaves alone', async () => {
   await user.click(await screen.findByRole('menuitem', { name: 'Multiply limits' }));
   const dialog = await screen.findByRole('dialog', { name: 'Multiply limits' });
   expect(within(dialog).getByRole('status').textContent).toBe(
-    '4 of 5 rules stay as they are, because pro has no limit of its own there: Requests to /a, Requests to /b, Requests to /c and 1 more.',
+    '4 of 5 rules stay as they are, because pro has no limit of its own there: Requests to /a, Requests ' +
+      'to /b, Requests to /c and 1 more.',
   );
   expect(within(dialog).getByRole('button', { name: 'Change 1 limit' })).toBeDefined();
 });

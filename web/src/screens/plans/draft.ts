@@ -129,7 +129,10 @@ function partsOf(limit: Limit) {
 
 type Copied = Exclude<keyof MatrixCell, 'rule_id' | 'version' | 'remove' | keyof Place | keyof Limit>;
 
-/** What a new rule has of the one that it is like, beside its limit: whatever a cell can carry, also what is added to it. */
+/**
+ * What a new rule has of the one that it is like, beside its limit: whatever a cell can carry, also what is added to
+ * it.
+ */
 const copied = {
   notify_at: true,
   adapt: true,
@@ -181,7 +184,8 @@ export interface Clash {
 }
 
 /**
- * The draft over what is saved now: each edit changes its limit only, so that what somebody else changed of other fields
+ * The draft over what is saved now: each edit changes its limit only, so that what somebody else changed of other
+ * fields
  * stays. Clashes are the edits of limits that they changed too; in the draft they are the reader's.
  */
 export function merged(draft: Draft, rows: MatrixRow[]): { draft: Draft; clashes: Clash[] } {

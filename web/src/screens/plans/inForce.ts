@@ -132,7 +132,8 @@ export function removalNotes(row: MatrixRow, plans: Plan[], draft: Draft): strin
       burst_capacity: sum((limit) => limit.burst_capacity),
     };
     notes.push(
-      `Checks of all plans share ${limitSentence(all)} until now. Then each plan has its own limit, and together they can reach ${limitSentence(together)}.`,
+      `All plans share ${limitSentence(all)} now. With limits of their own they reach ` +
+        `${limitSentence(together)} together.`,
     );
   }
   return notes;

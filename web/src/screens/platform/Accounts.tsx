@@ -108,7 +108,7 @@ function AccountList({ self }: { self: number }) {
   }
 
   return (
-    <Page title="Accounts" lead="Everyone who can sign in. Accepting an invitation creates an account.">
+    <Page title="Accounts">
       <Card flush>
         <div className={styles.find}>
           <FilterField

@@ -22,7 +22,7 @@ const parkedKey = ['parked jobs'] as const;
 export default function Jobs() {
   const { account } = useSession();
   return (
-    <Page title="Jobs" lead="Work in the background, of all tenants and of the platform.">
+    <Page title="Jobs">
       {account.platform_admin ? (
         <>
           <Parked />
@@ -194,7 +194,7 @@ function Periodic() {
     refetchInterval,
   });
   return (
-    <Card flush title="Periodic jobs" lead="One process at a time runs each of them.">
+    <Card flush title="Periodic jobs">
       <Query query={periodic}>
         {(rows) => (
           <DataTable label="Periodic jobs" columns={periodicColumns} rows={rows} rowKey={({ kind }) => kind} />

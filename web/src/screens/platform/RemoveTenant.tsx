@@ -26,7 +26,7 @@ export function RemoveTenant({ tenant, onClose, onRemoved }: Props) {
   return (
     <FormDialog
       title={`Remove ${tenant.name}?`}
-      lead="Its keys are refused at once, and nobody sees it any more. You can restore it for a while; then its plans, rules, users, keys and violations are erased for good. The slug cannot be used again."
+      lead="Its keys are refused at once. You can restore it for a while; then everything is erased for good."
       verb="Remove tenant"
       destructive
       disabled={typed !== tenant.slug}

@@ -68,7 +68,7 @@ export function RemovedTenants({ onRestored }: { onRestored: (slug: string) => P
     },
   ];
   return (
-    <Card flush title="Removed tenants" lead="Their data is erased after a grace period. The receipts stay.">
+    <Card flush title="Removed tenants">
       <DataTable label="Removed tenants" columns={columns} rows={rows} rowKey={({ slug }) => slug} />
       <ShowMore list={removed} rows={rows} noun="removed tenant" />
     </Card>

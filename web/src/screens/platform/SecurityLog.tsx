@@ -36,7 +36,6 @@ function Log() {
   return (
     <Page
       title="Security log"
-      lead="Sign-ins, failures, changed passwords, denied permissions and exports, of all accounts and keys."
       actions={
         <>
           <TimeRange fallback={defaultRange} />

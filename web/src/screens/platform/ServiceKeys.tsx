@@ -11,7 +11,7 @@ import { useSession } from '~/session';
 export default function ServiceKeys() {
   const { account } = useSession();
   return (
-    <Page title="Service keys" lead="For automation that creates tenants or changes many of them.">
+    <Page title="Service keys">
       {account.platform_admin ? <List /> : <NoPermission need="platform">This requires a platform admin.</NoPermission>}
     </Page>
   );

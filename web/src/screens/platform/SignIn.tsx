@@ -33,7 +33,6 @@ function ProviderList() {
   return (
     <Page
       title="Sign-in"
-      lead="Providers of OpenID Connect, and how they do as seen by the process that answers."
       actions={
         <Button variant="default" loading={providers.isFetching} onClick={() => providers.refetch()}>
           Check again

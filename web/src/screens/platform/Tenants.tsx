@@ -95,7 +95,7 @@ function TenantList() {
   );
 
   return (
-    <Page title="Tenants" lead="Each has its own plans, rules, users, keys and members." actions={create}>
+    <Page title="Tenants" actions={create}>
       <Card flush>
         <div className={styles.find}>
           <FilterField

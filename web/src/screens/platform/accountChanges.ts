@@ -45,8 +45,7 @@ export function changes(account: Account): {
       patch: { proven: true },
       verb: 'Verify the address',
       title: `Does ${account.email} belong to ${who}?`,
-      effect:
-        'You vouch that it does. The account becomes the one with this address: it signs in at every tenant’s address and without one, and can join other tenants. Ask the person in another way first.',
+      effect: 'You vouch that the address belongs to this person. Ask them in another way first.',
       done: `The address of ${who} is verified now`,
       destructive: false,
     },

@@ -25,7 +25,6 @@ export function LinkedCard() {
     <Card
       flush
       title="Linked accounts"
-      lead="Accounts elsewhere that sign in to this one."
       actions={providers.map((provider) => (
         <Button key={provider.slug} variant="default" onClick={() => setLinking(provider)}>
           Link {provider.name} …

@@ -23,11 +23,7 @@ export function SecurityCard() {
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
   return (
-    <Card
-      flush
-      title="Recent sign-ins"
-      lead="Who signed in to your account, who failed to, and what was exported. Change your password if something here was not you."
-    >
+    <Card flush title="Recent sign-ins" lead="Change your password if something here was not you.">
       <Query query={events}>
         {({ pages }) => {
           const rows = pages.flatMap(({ items }) => items);

@@ -39,7 +39,6 @@ export function SessionsCard() {
     <Card
       flush
       title="Sessions"
-      lead="Where you are signed in."
       actions={
         <Button variant="default" onClick={() => setAsking(true)}>
           Sign out everywhere …

@@ -43,7 +43,8 @@ function useDays(tenant: string) {
 }
 
 const costs = (budget: number) =>
-  `Recording never delays a check. It takes at most ${size(budget)} of the database; above that a sample of whole users is kept. It holds no more about people than violations do: user, address, endpoint, method, plan, cost and outcome of each check.`;
+  `Recording never delays a check. It takes at most ${size(budget)} of the database; above that a ` +
+  'sample of whole users is kept. Violations already hold the same personal data.';
 
 /** In place of the usage of a tenant that records nothing. */
 export function StartRecording({ tenant, recording }: Props) {

@@ -57,10 +57,7 @@ export function Result({ tenant, replay, result }: Props) {
       </Card>
       <Card
         title="By rule"
-        lead={
-          moved &&
-          'A check that several rules deny counts for the one with the longest wait. “From other rules” are checks that are denied either way: another rule denied them then (+), or denies them with the change (−).'
-        }
+        lead={moved && '“From other rules”: denied either way, by another rule then (+) or with the change (−).'}
         flush
       >
         <DataTable
@@ -90,10 +87,7 @@ export function Result({ tenant, replay, result }: Props) {
         />
       </Card>
       {result.listed.length > 0 && (
-        <Card
-          title="Denied outside of the sample"
-          lead="They were denied when their checks came. Nothing is concluded from them."
-        >
+        <Card title="Denied outside of the sample" lead="Denied at the time; outside the sample, so not in the totals.">
           <p>
             {result.listed.map(({ user_id, ip, denied }) => `${user_id ?? ip} (${exactNumber(denied)})`).join(', ')}
           </p>
@@ -111,7 +105,7 @@ function Users({ tenant, result: { users, more_users, share } }: { tenant: strin
   return (
     <Card
       title="By user"
-      lead={`Most checks decided otherwise first${share < 1 ? '. These are counts of the sample, not of all users' : ''}.`}
+      lead={`Most affected first${share < 1 ? '. These are counts of the sample, not of all users' : ''}.`}
       flush
     >
       <DataTable
@@ -180,7 +174,7 @@ function Lines({ result }: { result: ReplayResult }) {
   );
   return (
     <Chart
-      label={`${counted(result.newly_denied)} checks are newly denied over this time, and ${counted(result.no_longer_denied)} no longer`}
+      label={`${counted(result.newly_denied)} checks newly denied, ${counted(result.no_longer_denied)} no longer`}
       x={x}
       series={series}
       height={220}

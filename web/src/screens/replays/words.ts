@@ -31,7 +31,7 @@ export function size(bytes: number): string {
 export function sampleWords({ sample, seed }: Replay, share: number): string | null {
   if (share >= 1) return null;
   const drawn = sample > 0 ? ` Seed ${seed}: the same seed gives the same result.` : '';
-  return `From a sample of ${percent(share)} of users and addresses. With 95 % confidence the true figure is within ±.${drawn}`;
+  return `From a sample of ${percent(share)} of users and addresses; ± is 95 % confidence.${drawn}`;
 }
 
 /** What of the range is missing, because recording or the audit log began in it. */
@@ -48,5 +48,8 @@ export function sinceWords({ recorded_since, rules_known_since }: ReplayResult):
 }
 
 export function agreement(agreeing: number, read: number): string {
-  return `${percent(read > 0 ? agreeing / read : 1)} of ${plural(read, 'recorded check')} are decided as they were by the rules in force then.`;
+  return (
+    `The rules of then decide ${percent(read > 0 ? agreeing / read : 1)} of ` +
+    `${plural(read, 'recorded check')} alike.`
+  );
 }

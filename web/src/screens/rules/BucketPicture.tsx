@@ -11,7 +11,6 @@ import { ErrorState } from '~/components/states';
 import { duration, exactNumber, plural } from '~/domain/format';
 import { hasRate, isValid, type Limit, shapeOf } from '~/domain/rate';
 import { useTenant } from '~/session';
-import { ArrivalBars } from './ArrivalBars';
 import { type Arrivals, bundle, deniedBySlice, pictureOf, type Shape, shaped, streamOf } from './arrivals';
 import styles from './BucketPicture.module.css';
 
@@ -22,7 +21,7 @@ interface Props {
 /** Simulates a limit: tokens over time for adjustable traffic, computed by the code that decides checks. */
 export function BucketPicture({ limit }: Props) {
   return (
-    <Card title="Simulation" lead="Drag the bars to change the traffic, and see which requests are allowed.">
+    <Card title="Simulation">
       {!isValid(limit) ? <p className="soft">Enter a valid limit to see the simulation.</p> : <Picture limit={limit} />}
     </Card>
   );
@@ -30,13 +29,11 @@ export function BucketPicture({ limit }: Props) {
 
 function Picture({ limit }: Props) {
   const tenant = useTenant();
-  const [shape, setShape] = useState<Shape | 'own'>('spike');
-  const [own, setOwn] = useState<Arrivals | null>(null);
+  const [shape, setShape] = useState<Shape>('spike');
   const rule = simulated(limit);
   const limitKey = JSON.stringify(rule);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the unit a rate was typed in changes nothing here
-  const begun = useMemo(() => shaped(shape === 'own' ? 'spike' : shape, limit), [shape, limitKey]);
-  const arrivals = shape === 'own' && own ? own : begun;
+  const arrivals = useMemo(() => shaped(shape, limit), [shape, limitKey]);
   const [asked] = useDebouncedValue(
     useMemo(() => ({ arrivals, rule: JSON.parse(limitKey) as Simulated }), [arrivals, limitKey]),
     120,
@@ -82,12 +79,11 @@ function Picture({ limit }: Props) {
         size="xs"
         aria-label="Traffic"
         value={shape}
-        onChange={(value) => setShape(value as Shape | 'own')}
+        onChange={(value) => setShape(value as Shape)}
         data={[
           { value: 'spike', label: 'Spike' },
           { value: 'steady', label: 'Above the rate' },
           { value: 'ramp', label: 'Ramp' },
-          { value: 'own', label: 'Custom', disabled: own === null },
         ]}
       />
       <div className={styles.chart}>
@@ -112,14 +108,6 @@ function Picture({ limit }: Props) {
           />
         )}
       </div>
-      <ArrivalBars
-        arrivals={arrivals}
-        denied={data ? deniedBySlice(data.asked.arrivals, data.timeline) : []}
-        onChange={(next) => {
-          setOwn(next);
-          setShape('own');
-        }}
-      />
       <p className={styles.sentence}>{data && inWords(data.timeline, data.asked.arrivals)}</p>
     </div>
   );

@@ -40,7 +40,7 @@ const besides = {
   'GET /api/v1/tenants/acme/rules/9/comparison': comparison,
 };
 
-test('the shadow toggle of a live rule says that its limit stops, and what was typed can be tried as shadow', async () => {
+test('the shadow toggle says that the limit stops, and what was typed can be tried as shadow', async () => {
   const requests = fakeServer({
     ...besides,
     'GET /api/v1/tenants/acme/rules': page([live]),
@@ -64,7 +64,8 @@ test('the shadow toggle of a live rule says that its limit stops, and what was t
 test('what the candidate denies is of the checks that passed', () => {
   const data = { ...comparison, live_total: verdicts(62, 123), candidate_total: verdicts(2, 60) };
   expect(comparisonWords(data).replace(/\s/g, ' ')).toBe(
-    'The live rule denied 123 of 185 checks (66 %). Of the 62 that passed, the candidate would have denied 60 more (97 %).',
+    'The live rule denied 123 of 185 checks (66 %). Of the 62 that passed, the candidate would have ' +
+      'denied 60 more (97 %).',
   );
 });
 
@@ -96,7 +97,7 @@ test('a live rule shows its candidate, and offers no second one', async () => {
   expect(screen.queryByRole('button', { name: 'Try as shadow' })).toBeNull();
 });
 
-test('the page of a candidate says who differs, and promotes it over the version of the live rule that was shown', async () => {
+test('a candidate’s page says who differs, and promotes it over the version of the live rule shown', async () => {
   const requests = fakeServer({
     ...besides,
     'POST /api/v1/tenants/acme/rules/9/promote': live,
@@ -160,7 +161,7 @@ test('trying as shadow asks for the limit first, and begins with the live one', 
   );
 });
 
-test('a candidate differs from the live rule only in what was typed, also if somebody saved the live one meanwhile', async () => {
+test('a candidate differs from the live rule only in what was typed, also after a save of the live one', async () => {
   let saved = live;
   const requests = fakeServer({
     ...world(),

@@ -14,11 +14,14 @@ import styles from './Comparison.module.css';
 import { type Comparison, comparisonQuery, comparisonWords, isCollecting } from './comparison';
 import { promoted } from './ruleDraft';
 
-/** A candidate beside its live rule: what it would deny in addition, over time and by user, and the effect of promoting it. */
+/**
+ * A candidate beside its live rule: what it would deny in addition, over time and by user, and the effect of promoting
+ * it.
+ */
 export function ComparisonCard({ tenant, candidate }: { tenant: string; candidate: Rule }) {
   const comparison = useQuery(comparisonQuery(tenant, candidate.rule_id));
   return (
-    <Card title="Candidate and live rule" lead="What the candidate would deny in addition.">
+    <Card title="Candidate and live rule">
       <Query query={comparison}>
         {(data) => (
           <div className={styles.comparison}>

@@ -14,7 +14,6 @@ import {
   limitSentence,
 } from '~/domain/rate';
 import { calendarUnits, isCalendar, ordinal, weekdays } from '~/domain/window';
-import { AlgorithmChooser } from './AlgorithmChooser';
 import styles from './Rules.module.css';
 import { limitOf, type RuleDraft } from './ruleDraft';
 
@@ -46,12 +45,17 @@ export function LimitFields({ kept, onKeep, ...props }: LimitProps) {
   }
   return (
     <>
-      <AlgorithmChooser
+      <NativeSelect
+        label="Algorithm"
+        description={algorithms[algorithm].promise}
         value={algorithm}
-        inSteps={draft.refill_interval !== null}
         disabled={disabled}
         error={problem('/algorithm')}
-        onChange={(chosen: Algorithm) => onChange(kept[chosen] ?? converted(limitOf(draft), chosen))}
+        data={Object.entries(algorithms).map(([value, { label }]) => ({ value, label }))}
+        onChange={(event) => {
+          const chosen = event.currentTarget.value as Algorithm;
+          onChange(kept[chosen] ?? converted(limitOf(draft), chosen));
+        }}
       />
       <div className={styles.pair}>
         {hasRate(algorithm) && (
@@ -93,7 +97,7 @@ export function LimitFields({ kept, onKeep, ...props }: LimitProps) {
         )}
       </div>
       {hasWindow(algorithm) && <WindowFields {...props} wrong={wrong} />}
-      {algorithm === 'fixed_window' && <NotifyAt {...props} />}
+      {algorithm === 'fixed_window' && <NotifyAt {...props} wrong={wrong} />}
       {!disabled && (
         <p className={styles.presets}>
           <span>Preset:</span>
@@ -119,7 +123,7 @@ function explains({ algorithm, burst_capacity, window }: RuleDraft): string {
     case 'token_bucket':
       return `A bucket of ${plural(burst_capacity, 'token')} refills at this rate. Each request takes one.`;
     case 'leaky_bucket':
-      return 'An allowed request says how long its caller waits before it goes on. Proxies cannot wait, so they deny instead.';
+      return 'The answer says how long the caller waits. Proxies cannot wait, so they deny.';
     case 'fixed_window':
       return isCalendar(window)
         ? 'What is left of a window does not carry over to the next.'
@@ -214,22 +218,22 @@ function WindowFields({ draft, onChange, problem, disabled, wrong }: FieldProps 
 }
 
 /** Shares of the limit, typed as "80, 100". */
-function NotifyAt({ draft, onChange, problem, disabled }: FieldProps) {
+function NotifyAt({ draft, onChange, problem, disabled, wrong }: FieldProps & { wrong: LimitProblems }) {
   const [typed, setTyped] = useState<string | null>(null);
   const shares = draft.notify_at.join(', ');
   return (
     <TextInput
-      label="Note when this share of the limit is used, in %"
+      label="Record when usage reaches (%)"
       placeholder="80, 100"
       value={typed ?? shares}
       disabled={disabled}
-      error={problem('/notify_at')}
+      error={problem('/notify_at') ?? wrong.notify_at}
       onChange={(event) => {
         setTyped(event.currentTarget.value);
-        const numbers = event.currentTarget.value.split(/[\s,%]+/).filter((part) => /^\d+$/.test(part));
+        const numbers = event.currentTarget.value.split(/[\s,%]+/).filter(Boolean);
         onChange({ notify_at: numbers.map(Number) });
       }}
-      onBlur={() => setTyped(null)}
+      onBlur={() => !wrong.notify_at && setTyped(null)}
     />
   );
 }

@@ -65,14 +65,18 @@ test('a quota is made with the fields that quotas have, and nothing else is sent
     'POST /api/v1/tenants/acme/rules': () => ({ json: rule({ rule_id: 9 }), status: 201 }),
   });
   const { user } = open('/t/acme/rules/new');
-  expect(await screen.findAllByRole('img', { name: /^35 requests: \d+ allowed/ })).toHaveLength(6);
-  await user.click(screen.getByRole('radio', { name: /Fixed window/ }));
+  await user.selectOptions(await screen.findByRole('combobox', { name: 'Algorithm' }), 'Fixed window, quota');
   expect(screen.queryByRole('textbox', { name: 'Rate' })).toBeNull();
   expect(screen.queryByRole('textbox', { name: 'Longest hold' })).toBeNull();
   await user.selectOptions(screen.getByRole('combobox', { name: 'Window' }), 'calendar month');
   await user.selectOptions(screen.getByRole('combobox', { name: 'Begins on' }), '15th');
   await user.type(screen.getByRole('combobox', { name: 'Time zone' }), 'Europe/Berlin');
-  await user.type(screen.getByRole('textbox', { name: /^Note when/ }), '80, 100');
+  const shares = screen.getByRole('textbox', { name: /^Record when/ });
+  await user.type(shares, '150, abc');
+  expect(await screen.findByText('must be whole numbers from 1 to 100, such as 80, 100')).toBeDefined();
+  expect(screen.getByRole('button', { name: 'Create rule' })).toHaveProperty('disabled', true);
+  await user.clear(shares);
+  await user.type(shares, '80, 100');
   await user.clear(screen.getByRole('textbox', { name: 'Requests per window' }));
   await user.type(screen.getByRole('textbox', { name: 'Requests per window' }), '10000');
   expect(screen.getByText('10,000 per month from the 15th, Europe/Berlin')).toBeDefined();

@@ -4,10 +4,10 @@ import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
-import { ProblemError, sentence } from '~/api/problem';
 import { plansQuery, rulesQuery } from '~/api/queries';
 import { ActionBar } from '~/components/ActionBar';
 import { ChoiceField } from '~/components/ChoiceField';
+import { FormError, fieldErrors } from '~/components/FormDialog';
 import { Leaving } from '~/components/Leaving';
 import { Card, Page } from '~/components/Page';
 import { PatternBuilder } from '~/components/PatternBuilder';
@@ -48,7 +48,10 @@ function Form({ begin }: { begin: RuleDraft }) {
   const navigate = useNavigate();
   const { data: plans = [] } = useQuery(plansQuery(tenant));
   const [draft, setDraft] = useState<RuleDraft>(begin);
-  const change = (part: Partial<RuleDraft>) => setDraft((before) => ({ ...before, ...part }));
+  function change(part: Partial<RuleDraft>) {
+    create.reset();
+    setDraft((before) => ({ ...before, ...part }));
+  }
 
   const create = useMutation({
     mutationFn: () =>
@@ -71,7 +74,7 @@ function Form({ begin }: { begin: RuleDraft }) {
   });
 
   if (!edit) return <NoPermission need="edit" />;
-  const problem = (pointer: string) => (create.error instanceof ProblemError ? create.error.field(pointer) : undefined);
+  const { wrong, rest } = fieldErrors(create.error);
   const ready = !parsePattern(draft.key_pattern).error && (draft.action !== 'limit' || isValid(draft));
   const back = first ? '/t/$tenant/overview' : '/t/$tenant/rules';
   const dirty = JSON.stringify(draft) !== JSON.stringify(begin);
@@ -92,14 +95,14 @@ function Form({ begin }: { begin: RuleDraft }) {
             <div className={styles.form}>
               <PatternBuilder
                 value={draft.key_pattern}
-                error={problem('/key_pattern')}
+                error={wrong('/key_pattern')}
                 onChange={(key_pattern) => change({ key_pattern })}
               />
               <div className={styles.pair}>
                 <ChoiceField
                   label="Plan"
                   value={draft.plan ?? ''}
-                  error={problem('/plan')}
+                  error={wrong('/plan')}
                   data={[{ value: '', label: 'all plans' }, ...plans.map(({ name }) => ({ value: name, label: name }))]}
                   onChange={(plan) => change({ plan: plan || null })}
                 />
@@ -107,23 +110,21 @@ function Form({ begin }: { begin: RuleDraft }) {
                   label="Name"
                   placeholder="Optional"
                   value={draft.name}
-                  error={problem('/name')}
+                  error={wrong('/name')}
                   onChange={(event) => change({ name: event.currentTarget.value })}
                 />
               </div>
             </div>
           </Card>
           <Card title="Action and limit">
-            <RuleFields draft={draft} onChange={change} problem={problem} />
+            <RuleFields draft={draft} onChange={change} problem={wrong} />
           </Card>
         </div>
-        <div className={styles.column}>{draft.action === 'limit' && <BucketPicture limit={draft} />}</div>
+        <div className={`${styles.column} ${styles.inSight}`}>
+          {draft.action === 'limit' && <BucketPicture limit={draft} />}
+        </div>
       </div>
-      {create.isError && (
-        <p role="alert" className={styles.error}>
-          {sentence(create.error)}
-        </p>
-      )}
+      <Rest rest={rest} />
       <ActionBar label="Create this rule">
         <Button variant="default" renderRoot={(props) => <Link to={back} params={{ tenant }} {...props} />}>
           Cancel
@@ -135,4 +136,9 @@ function Form({ begin }: { begin: RuleDraft }) {
       <Leaving when={dirty} what="The new rule" />
     </Page>
   );
+}
+
+/** What the server refused and no field shows; rendered after the fields, which ask for their errors. */
+function Rest({ rest }: { rest: () => string | null }) {
+  return <FormError>{rest()}</FormError>;
 }

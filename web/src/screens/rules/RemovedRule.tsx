@@ -31,7 +31,10 @@ interface Props {
   error: unknown;
 }
 
-/** The page of a removed rule: its last limit, who removed it, and which rules of the same pattern and name there are now. */
+/**
+ * The page of a removed rule: its last limit, who removed it, and which rules of the same pattern and name there are
+ * now.
+ */
 export function RemovedRule({ tenant, id, error }: Props) {
   const removal = useQuery(removalQuery(tenant, id));
   if (removal.isPending) return <LoadingLines />;
@@ -96,7 +99,7 @@ function Story({ tenant, id, entry, before }: StoryProps) {
         remain.
       </p>
       {now.length > 0 && (
-        <Card title="Rules in its place" lead="The same pattern and name.">
+        <Card title="Rules in its place">
           <ul className={styles.list}>
             {now.map((one) => (
               <li key={one.rule_id}>
@@ -113,7 +116,7 @@ function Story({ tenant, id, entry, before }: StoryProps) {
         opened={restoring}
         onClose={() => setRestoring(false)}
         title="Restore this rule?"
-        effect={`${restored(rule, isExpired)}${now.length > 0 ? ' The rules in its place stay, and every rule that matches applies.' : ''}`}
+        effect={`${restored(rule, isExpired)}${now.length > 0 ? ' The rules in its place stay.' : ''}`}
         verb="Restore rule"
         action={restore}
       />
@@ -126,7 +129,10 @@ function restored(rule: Rule, isExpired: boolean): string {
   const was = ruleEffect(rule);
   if (!rule.is_active) return `It returns as it was: ${was}, and off. No check uses it until you turn it on.`;
   if (isExpired) {
-    return `It returns as it was: ${was}, until ${shortTime(Date.parse(rule.expires_at ?? ''))}. That is over, so it matches nothing until you give it a later end.`;
+    return (
+      `It returns as it was: ${was}, until ${shortTime(Date.parse(rule.expires_at ?? ''))}. Give it a later ` +
+      'end to use it.'
+    );
   }
   if (rule.mode === 'shadow') return `Within 2 s it is in shadow mode again as it was: ${was}. It denies nothing.`;
   return `Within 2 s it is in force again as it was: ${was}.`;

@@ -193,6 +193,6 @@ function effectOf(act: Act, rule: Rule, denials: Verdicts | undefined): string {
         ? 'The rule reports again what it would deny.'
         : `Within 2 s ${limit} is enforced again.`;
     case 'remove':
-      return `Within 2 s ${limit}, its overrides and its candidate are removed.${hour} You can undo this from the audit log. The buckets then start full.`;
+      return `Within 2 s ${limit}, its overrides and its candidate are removed.${hour} The audit log can undo this.`;
   }
 }

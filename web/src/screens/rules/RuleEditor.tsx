@@ -41,7 +41,7 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
               <p className={styles.warning}>
                 This rule stops denying within 2 s after you save.
                 {denials &&
-                  ` In the last hour it denied ${exactNumber(denials.denied)} of ${exactNumber(denials.checks)} checks.`}
+                  ` It denied ${exactNumber(denials.denied)} of ${exactNumber(denials.checks)} checks in the last hour.`}
               </p>
             )}
           </div>

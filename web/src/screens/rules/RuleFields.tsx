@@ -25,6 +25,10 @@ const blocks = 'Every matching request is denied.';
 /** The fields of a rule that can change. */
 export function RuleFields({ draft, onChange, problem, disabled, stops }: Props) {
   const [kept, setKept] = useState<Kept>({});
+  // What differs from the standard is in sight.
+  const [isAdvanced] = useState(
+    () => !!draft.adapt || !!draft.failure_mode || !!draft.expires_at || draft.lease !== 'auto',
+  );
   return (
     <div className={styles.form}>
       <NativeSelect
@@ -45,9 +49,6 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
           disabled={disabled}
         />
       )}
-      {draft.action === 'limit' && hasRate(draft.algorithm) && (
-        <AdaptFields draft={draft} onChange={onChange} problem={problem} disabled={disabled} />
-      )}
       {draft.action !== 'bypass' && (
         <div className={styles.mode}>
           <SegmentedControl
@@ -67,55 +68,62 @@ export function RuleFields({ draft, onChange, problem, disabled, stops }: Props)
           )}
         </div>
       )}
-      {draft.action === 'limit' && (
-        <NativeSelect
-          label={fieldLabels.failure_mode}
-          value={draft.failure_mode ?? ''}
-          disabled={disabled}
-          error={problem('/failure_mode')}
-          data={[{ value: '', label: 'Tenant default' }, ...choicesOf(failureModeLabels)]}
-          onChange={(event) =>
-            onChange({ failure_mode: (event.currentTarget.value || null) as RuleDraft['failure_mode'] })
-          }
-        />
-      )}
-      {draft.action === 'limit' && isPlain(draft) && (
-        <NativeSelect
-          label={fieldLabels.lease}
-          description="Tokens lent to each process spare busy checks a round trip to Redis."
-          value={draft.lease}
-          disabled={disabled}
-          error={problem('/lease')}
-          data={choicesOf(leaseLabels)}
-          onChange={(event) => onChange({ lease: event.currentTarget.value as RuleDraft['lease'] })}
-        />
-      )}
-      <Textarea
-        label="Description"
-        autosize
-        minRows={2}
-        value={draft.description}
-        disabled={disabled}
-        error={problem('/description')}
-        onChange={(event) => onChange({ description: event.currentTarget.value })}
-      />
-      <MomentField
-        label="Ends"
-        description="The rule matches nothing from then on. Empty: it does not end."
-        value={draft.expires_at ? fieldText(Date.parse(draft.expires_at)) : ''}
-        disabled={disabled}
-        error={problem('/expires_at')}
-        onChange={(text) => {
-          const at = fieldMoment(text);
-          onChange({ expires_at: Number.isNaN(at) ? null : new Date(at).toISOString() });
-        }}
-      />
       <Switch
         label="On"
         checked={draft.is_active}
         disabled={disabled}
         onChange={(event) => onChange({ is_active: event.currentTarget.checked })}
       />
+      <details className={styles.advanced} open={isAdvanced}>
+        <summary>Advanced</summary>
+        <div className={styles.form}>
+          {draft.action === 'limit' && hasRate(draft.algorithm) && (
+            <AdaptFields draft={draft} onChange={onChange} problem={problem} disabled={disabled} />
+          )}
+          {draft.action === 'limit' && (
+            <NativeSelect
+              label={fieldLabels.failure_mode}
+              value={draft.failure_mode ?? ''}
+              disabled={disabled}
+              error={problem('/failure_mode')}
+              data={[{ value: '', label: 'Tenant default' }, ...choicesOf(failureModeLabels)]}
+              onChange={(event) =>
+                onChange({ failure_mode: (event.currentTarget.value || null) as RuleDraft['failure_mode'] })
+              }
+            />
+          )}
+          {draft.action === 'limit' && isPlain(draft) && (
+            <NativeSelect
+              label={fieldLabels.lease}
+              value={draft.lease}
+              disabled={disabled}
+              error={problem('/lease')}
+              data={choicesOf(leaseLabels)}
+              onChange={(event) => onChange({ lease: event.currentTarget.value as RuleDraft['lease'] })}
+            />
+          )}
+          <Textarea
+            label="Description"
+            autosize
+            minRows={2}
+            value={draft.description}
+            disabled={disabled}
+            error={problem('/description')}
+            onChange={(event) => onChange({ description: event.currentTarget.value })}
+          />
+          <MomentField
+            label="Ends"
+            description="The rule matches nothing from then on. Empty: it does not end."
+            value={draft.expires_at ? fieldText(Date.parse(draft.expires_at)) : ''}
+            disabled={disabled}
+            error={problem('/expires_at')}
+            onChange={(text) => {
+              const at = fieldMoment(text);
+              onChange({ expires_at: Number.isNaN(at) ? null : new Date(at).toISOString() });
+            }}
+          />
+        </div>
+      </details>
     </div>
   );
 }

@@ -16,7 +16,6 @@ export function RuleOverrides({ tenant, rule }: { tenant: string; rule: Rule }) 
   return (
     <Card
       title="Overrides"
-      lead="Users with their own limit instead of the rule’s."
       flush
       actions={
         edit && (
@@ -33,11 +32,7 @@ export function RuleOverrides({ tenant, rule }: { tenant: string; rule: Rule }) 
         without="rule"
         edit={edit}
         onEdit={setEditing}
-        none={
-          <p className={styles.nothing}>
-            No overrides. An override gives one user another limit, for a while or for good: a migration, a contract.
-          </p>
-        }
+        none={<p className={styles.nothing}>No overrides.</p>}
       />
       {editing && (
         <OverrideDialog

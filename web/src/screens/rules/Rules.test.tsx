@@ -86,7 +86,7 @@ test('a candidate may stand for any enforced rule of its requests and plan, the 
   expect(liveRules([daily, live, shadow, ...others], shadow)).toEqual([live, daily]);
 });
 
-test('the menu of a live rule stops enforcing it, and asks again with what changed if somebody was faster', async () => {
+test('a live rule’s menu stops enforcing it, and asks again with what changed meanwhile', async () => {
   let stored = live;
   let etag = '"3"';
   const requests = fakeServer({
@@ -268,7 +268,7 @@ const restoredWords = {
   'is off': [{ is_active: false }, /^It returns as it was: .* No check uses it until you turn it on\./],
   'has ended': [
     { expires_at: '2026-01-01T00:00:00Z' },
-    /^It returns as it was: .*, until 1 Jan, .* it matches nothing until you give it a later end\./,
+    /^It returns as it was: .*, until 1 Jan, .* Give it a later end to use it\./,
   ],
 } as const;
 
@@ -372,13 +372,13 @@ test('another algorithm can be tried, and the limit comes back as it was', async
   const slow = rule({ rule_id: 1, version: 3, rate_per_second: 0.1, rate_unit: 'minute', burst_capacity: 6 });
   fakeServer({ ...world(), 'GET /api/v1/tenants/acme/rules/1': () => ({ json: slow, headers: { ETag: '"3"' } }) });
   const { user } = open('/t/acme/rules/1');
-  await user.click(await screen.findByRole('radio', { name: /Fixed window/ }));
+  await user.selectOptions(await screen.findByLabelText('Algorithm'), 'fixed_window');
   expect(screen.getByLabelText('Requests per window')).toHaveProperty('value', '6');
   await user.selectOptions(screen.getByLabelText('Window'), 'month');
-  await user.click(screen.getByRole('radio', { name: /Token bucket/ }));
+  await user.selectOptions(screen.getByLabelText('Algorithm'), 'token_bucket');
   expect(screen.getByLabelText('Rate')).toHaveProperty('value', '6');
   expect(screen.getByLabelText('Rate: unit')).toHaveProperty('value', 'minute');
   expect(screen.queryByRole('status', { name: 'Unsaved changes' })).toBeNull();
-  await user.click(screen.getByRole('radio', { name: /Fixed window/ }));
+  await user.selectOptions(screen.getByLabelText('Algorithm'), 'fixed_window');
   expect(screen.getByLabelText('Window')).toHaveProperty('value', 'month');
 });

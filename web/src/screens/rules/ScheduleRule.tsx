@@ -18,7 +18,8 @@ interface Props {
 
 /** Schedules a draft of a rule, or a limit that it asks for. */
 export function ScheduleRule({ tenant, rule, draft: given, onClose, onScheduled }: Props) {
-  // What the reader saw. The page reads the rule again meanwhile, and what somebody else saves must not be undone unseen.
+  // What the reader saw. The page reads the rule again meanwhile, and what somebody else saves must not be undone
+  // unseen.
   const [base] = useState(rule);
   const { rule_id, version } = base;
   const [asks] = useState(() => !isDirty(base, given));

@@ -58,7 +58,9 @@ export function Verdicts({ tenant, rule }: { tenant: string; rule: Rule }) {
           // The counts do not tell the mode of each check.
           const mixed = changedMode(history?.items ?? [], from);
           const { verb, label } = mixed ? phrases.mixed : phrases[rule.mode];
-          const words = `${exactNumber(total.denied)} of ${exactNumber(checks)} checks ${verb} (${percent(total.denied / checks)}).`;
+          const words =
+            `${exactNumber(total.denied)} of ${exactNumber(checks)} checks ${verb} ` +
+            `(${percent(total.denied / checks)}).`;
           return (
             <>
               <p className={styles.numbers}>{words}</p>

@@ -26,7 +26,8 @@ export function isCollecting({ since, until }: Comparison): boolean {
 }
 
 /**
- * "The live rule denied 123 of 185 checks (66 %). Of the 62 that passed, the candidate would have denied 60 more (97 %)." A
+ * "The live rule denied 123 of 185 checks (66 %). Of the 62 that passed, the candidate would have denied 60 more (97
+ * %)." A
  * candidate is tried on checks that pass.
  */
 export function comparisonWords(data: Comparison): string {
@@ -35,7 +36,8 @@ export function comparisonWords(data: Comparison): string {
   const all = live.allowed + live.denied + live.bypassed;
   const passed = candidate.allowed + candidate.denied + candidate.bypassed;
   if (all === 0) return 'No checks have matched yet.';
-  const denied = `The live rule denied ${exactNumber(live.denied)} of ${plural(all, 'check')} (${percent(live.denied / all)}).`;
+  const denied =
+    `The live rule denied ${exactNumber(live.denied)} of ${plural(all, 'check')} ` + `(${percent(live.denied / all)}).`;
   if (passed === 0) return `${denied} None passed, so the candidate was tried on none.`;
   const more = `${exactNumber(candidate.denied)} more (${percent(candidate.denied / passed)})`;
   return `${denied} Of the ${exactNumber(passed)} that passed, the candidate would have denied ${more}.`;

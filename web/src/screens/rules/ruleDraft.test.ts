@@ -67,7 +67,7 @@ test('another algorithm sends what it needs, and drops what it cannot have', () 
     'Rate: none',
     'Window: month',
     'Refill interval: continuous',
-    'Note crossings at: 80 %',
+    'Record usage at: 80 %',
   ]);
 });
 

@@ -52,8 +52,7 @@ export function AcceptAsNew({ token, offer }: { token: string; offer: Invitation
         <p className="soft">
           Keep your sign-in address:
           <SignInAddress tenant={offer.tenant.slug} />
-          This link did not come by mail, so {offer.email} is not verified, and the account is for {offer.tenant.name}{' '}
-          only.
+          {offer.email} is not verified, so the account is for {offer.tenant.name} only.
         </p>
       )}
       <FormError>{rest()}</FormError>

@@ -25,7 +25,8 @@ export function AcceptSignedIn({ token, offer, session: { account, memberships }
     mutationFn: () => api.DELETE('/api/v1/session'),
     onSuccess: () => queries.setQueryData(sessionKey, null),
   });
-  // An account that joined by a link is for its tenant, unless this invitation came by mail, which verifies its address.
+  // An account that joined by a link is for its tenant, unless this invitation came by mail, which verifies its
+  // address.
   const home = memberships[0]?.tenant;
   const isElsewhere = !account.proven && !offer.proves && home?.slug !== offer.tenant.slug;
   const mine = account.email.toLowerCase() === offer.email.toLowerCase();
@@ -33,11 +34,10 @@ export function AcceptSignedIn({ token, offer, session: { account, memberships }
     <div className={styles.form}>
       <p>
         You are signed in as <strong>{account.email}</strong>
-        {!mine &&
-          ', but the invitation is for another address. Sign out to accept it, or ask for an invitation to your own address'}
+        {!mine && ', but the invitation is for another address. Sign out to accept it'}
         {mine &&
           isElsewhere &&
-          `, with an account that joined ${home?.name ?? 'another tenant'} by a link and is for that tenant only. Sign out to join with another account`}
+          `, with an account for ${home?.name ?? 'another tenant'} only. Sign out to join with another account`}
         .
       </p>
       <FormError>{fieldErrors(accept.error ?? leave.error).rest()}</FormError>

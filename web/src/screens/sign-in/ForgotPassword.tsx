@@ -20,7 +20,7 @@ export default function ForgotPassword() {
     return (
       <Frame
         title="Look into your mailbox"
-        lead={`If there is an account with the address ${email} and the address is verified, a link is on its way. It works for an hour.`}
+        lead={`If ${email} has an account and is verified, a link is on its way. It works for an hour.`}
       >
         <p>
           <BackToSignIn tenant={tenant} />
@@ -31,7 +31,7 @@ export default function ForgotPassword() {
   return (
     <Frame
       title="Reset your password"
-      lead="A link to choose a new one goes to your address. If you joined by a link, ask an owner of your tenant to remove and invite you again."
+      lead="A link goes to your address. If you joined by a link, ask an owner to invite you again."
     >
       <form
         className={styles.form}

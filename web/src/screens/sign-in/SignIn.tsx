@@ -63,7 +63,7 @@ export default function SignIn() {
       </Frame>
     );
   return (
-    <Frame title={slug ? `Sign in to ${slug}` : 'Sign in'} lead="Rate limits, plans and violations.">
+    <Frame title={slug ? `Sign in to ${slug}` : 'Sign in'}>
       {failed && (
         <p role="alert" className={styles.error}>
           {whyNot(failed, providers.find(({ slug }) => slug === provider)?.name ?? 'The provider')}

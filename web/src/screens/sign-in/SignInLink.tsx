@@ -39,7 +39,7 @@ export default function SignInLink() {
     );
   }
   return (
-    <Frame title="Sign in" lead="This link signs you in once.">
+    <Frame title="Sign in">
       <div className={styles.form}>
         <FormError>{fieldErrors(use.error).rest()}</FormError>
         <Button fullWidth loading={use.isPending} onClick={() => use.mutate()}>

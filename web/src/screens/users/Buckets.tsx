@@ -55,20 +55,16 @@ export function Buckets({ tenant, user, edit, onOverride }: Props) {
   });
   return (
     <>
-      <Card title="Quotas" lead="Use in the present window. Viewing takes nothing." flush>
-        {quotas.length === 0 ? (
-          <p className={styles.none}>
-            No quotas. A rule for each user with a fixed window, such as 10,000 per month, shows its use here.
-          </p>
-        ) : (
+      {quotas.length > 0 && (
+        <Card title="Quotas" flush>
           <ul className={styles.buckets} aria-label="Quotas">
             {quotas.map((bucket) => (
               <QuotaRow key={bucket.bucket_key} {...rowOf(bucket)} />
             ))}
           </ul>
-        )}
-      </Card>
-      <Card title="Buckets" lead="Current levels. Viewing takes no tokens." flush>
+        </Card>
+      )}
+      <Card title="Buckets" flush>
         {items.length === 0 ? (
           <EmptyState title="No buckets">
             A rule such as <code>user:{'{user_id}'}</code> gives each user a bucket. It appears here.

@@ -30,12 +30,15 @@ interface Props {
   span: Span;
 }
 
-/** What happened to a user, the latest first: denials by hour, changes of the plan, of overrides, and of rules that name the user. */
+/**
+ * What happened to a user, the latest first: denials by hour, changes of the plan, of overrides, and of rules that name
+ * the user.
+ */
 export function Story({ tenant, user, rules, span }: Props) {
   const list = useInfiniteQuery(storyQuery(tenant, user, span));
   const moments = list.data?.pages.flatMap(({ items }) => items) ?? [];
   return (
-    <Card title="Time line" lead="Denials by hour, and changes of the plan, overrides and rules of this user." flush>
+    <Card title="Time line" flush>
       {list.isError && !list.data ? (
         <ErrorState error={list.error} onRetry={() => list.refetch()} />
       ) : !list.data ? (

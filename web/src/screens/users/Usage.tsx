@@ -15,8 +15,7 @@ import { clockTime } from '~/domain/format';
 import styles from './Users.module.css';
 import { goesOn, lastMonths, monthName, usageQuery } from './usage';
 
-const explained =
-  'Months are in UTC. Cost is the tokens that the allowed checks took: 1 for each, unless a check says otherwise.';
+const explained = 'Months in UTC. Cost: tokens taken by allowed checks.';
 
 /** What a user used in each month. */
 export function Usage({ tenant, user }: { tenant: string; user: string }) {

@@ -33,6 +33,9 @@ import { Story } from './Story';
 import { Usage } from './Usage';
 import styles from './Users.module.css';
 
+/** How many of the recent denials are listed. */
+const latest = 5;
+
 /** One user: plan, quotas, buckets, crossings, overrides and recent denials. */
 export default function UserPage() {
   const tenant = useTenant();
@@ -104,17 +107,19 @@ export default function UserPage() {
             <Buckets tenant={tenant} user={id} edit={edit} onOverride={override} />
             <Story tenant={tenant} user={id} rules={loadedRules} span={range} />
             <Crossings tenant={tenant} which={{ user: id }} rules={loadedRules} />
-            <Card title="Overrides" lead="Limits that this user has instead of a rule’s." flush>
-              <OverrideTable
-                tenant={tenant}
-                which={{ user: id }}
-                rules={rules}
-                without="user"
-                edit={edit}
-                onEdit={({ rule_id }) => override(rule_id)}
-                none={<p className={styles.none}>No overrides. The rules’ limits apply.</p>}
-              />
-            </Card>
+            {value.overrides.length > 0 && (
+              <Card title="Overrides" flush>
+                <OverrideTable
+                  tenant={tenant}
+                  which={{ user: id }}
+                  rules={rules}
+                  without="user"
+                  edit={edit}
+                  onEdit={({ rule_id }) => override(rule_id)}
+                  none={null}
+                />
+              </Card>
+            )}
             <Usage tenant={tenant} user={id} />
             <Denials tenant={tenant} rules={rules} user={value} open={search.open} onOpen={openViolation} />
             {edit && search.override !== undefined && overridable.length > 0 && (
@@ -144,12 +149,12 @@ function Unknown({ tenant, id }: { tenant: string; id: string }) {
   return (
     <Card title="Is this the right id?">
       <p role="status">
-        Nothing is known of user {id}: no check was counted in the last 13 months, and there is no denial, plan or
-        override. Checks are counted by user within about a minute, while the tenant{' '}
+        Nothing is known of user {id}: no check in 13 months, no denial, plan or override. Users are counted while the
+        tenant{' '}
         <Link to="/t/$tenant/replays" params={{ tenant }}>
           records checks
         </Link>
-        . What follows is what would hold for this id.
+        .
       </p>
     </Card>
   );
@@ -219,32 +224,27 @@ function Denials({ tenant, rules, user, open, onOpen }: DenialsProps) {
   const { user_id } = user;
   // By the time that the list shows: a row counts checks of a second.
   const recent_violations = user.recent_violations.toSorted((a, b) => Date.parse(b.last_at) - Date.parse(a.last_at));
+  if (recent_violations.length === 0) return null;
+  const rows = recent_violations.slice(0, latest);
   return (
     <Card
       title="Recent denials"
-      lead="Includes what shadow rules would have denied."
       flush
       actions={
-        recent_violations.length > 0 && (
-          <Link to="/t/$tenant/violations" params={{ tenant }} search={{ user: user_id, range: '24h' }}>
-            All violations of this user
-          </Link>
-        )
+        <Link to="/t/$tenant/violations" params={{ tenant }} search={{ user: user_id, range: '24h' }}>
+          All of this user
+        </Link>
       }
     >
-      {recent_violations.length === 0 ? (
-        <p className={styles.none}>No recent denials.</p>
-      ) : (
-        <DataTable
-          label="Recent denials"
-          columns={violationColumns(rules, recent_violations, 'who')}
-          rows={recent_violations}
-          rowKey={({ violation_id }) => violation_id}
-          open={open}
-          to={({ violation_id }) => here({ open: violation_id })}
-          onOpen={({ violation_id }) => onOpen(violation_id)}
-        />
-      )}
+      <DataTable
+        label="Recent denials"
+        columns={violationColumns(rules, rows, 'who')}
+        rows={rows}
+        rowKey={({ violation_id }) => violation_id}
+        open={open}
+        to={({ violation_id }) => here({ open: violation_id })}
+        onOpen={({ violation_id }) => onOpen(violation_id)}
+      />
       <ViolationPanel
         tenant={tenant}
         id={open}

@@ -2,7 +2,10 @@ import { queryOptions } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
 import { tenantKey } from '~/api/queries';
 
-/** The last thirteen months of a user, the latest first, and when they were read. No save changes them, so none waits for them. */
+/**
+ * The last thirteen months of a user, the latest first, and when they were read. No save changes them, so none waits
+ * for them.
+ */
 export const usageQuery = (tenant: string, user: string) =>
   queryOptions({
     queryKey: tenantKey(tenant, 'usage', user),

@@ -126,7 +126,7 @@ function Bars({ x, counts, would, shadow, total, stepSeconds, old, atLeast, onBr
   return (
     <div className={`${styles.over} ${old ? styles.old : ''}`}>
       <Chart
-        label={`${atLeast ? 'At least ' : ''}${plural(total, 'check')} ${shadow ? 'would have been' : 'were'} denied over this time`}
+        label={`${atLeast ? 'At least ' : ''}${plural(total, 'check')} ${shadow ? 'would have been' : 'were'} denied`}
         x={x}
         series={series}
         height={120}

@@ -210,7 +210,7 @@ test('the chart of recorded violations claims no more than a lower bound', async
   server();
   open('/t/acme/violations?ip=203.0.113.9');
   expect(await screen.findByText(/^Recorded violations only\./)).toBeDefined();
-  expect(await screen.findByLabelText('At least 11 checks were denied over this time')).toBeDefined();
+  expect(await screen.findByLabelText('At least 11 checks were denied')).toBeDefined();
 });
 
 test('the filter has the name of a removed rule', async () => {

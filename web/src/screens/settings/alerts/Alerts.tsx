@@ -93,12 +93,7 @@ export default function Alerts() {
               </EmptyState>
             </Card>
           ) : (
-            <Card
-              flush
-              title="Alerts"
-              lead="Messages that are sent when rules deny too much, quotas fill up, or Redis is away."
-              actions={create}
-            >
+            <Card flush title="Alerts" actions={create}>
               <DataTable
                 label="Alerts"
                 columns={columns}

@@ -274,7 +274,7 @@ test('an alert says that it is off because its rule was removed', async () => {
   expect(await screen.findByText(/Its rule was removed, which turned the alert off/)).toBeDefined();
 });
 
-test('an alert begins with a threshold that suits its rule, names its plan, and is silenced from the list', async () => {
+test('an alert’s threshold suits its rule, and it names its plan and is silenced from the list', async () => {
   const requests = server({
     [`GET ${acme}/rules`]: page([
       rule({ plan: 'pro', rate_per_second: 0.1, burst_capacity: 3 }),

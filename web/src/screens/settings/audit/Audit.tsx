@@ -51,7 +51,6 @@ export default function Audit() {
     <Card
       flush
       title="Audit log"
-      lead="Every change, with its author and the values before and after. Most changes can be undone."
       actions={
         <Button
           component="a"

@@ -60,7 +60,7 @@ export function Import({ tenant }: { tenant: string }) {
   const changes = diff ? changesIn(diff) : 0;
   const error = apply.error ?? preview.error;
   return (
-    <Card title="Import" lead="You can review the changes before they are saved.">
+    <Card title="Import">
       <div className={styles.import}>
         <Group gap={8}>
           <FileButton

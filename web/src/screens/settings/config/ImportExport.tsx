@@ -15,8 +15,7 @@ export default function ImportExport() {
       <Card title="Export">
         <div className={styles.apart}>
           <p className="soft">
-            Plans, rules and overrides as YAML, to keep in a repository or to import into another tenant. The command{' '}
-            <code>admin apply</code> reads the same file.
+            Plans, rules and overrides as YAML, which <code>admin apply</code> reads.
           </p>
           <Button
             component="a"

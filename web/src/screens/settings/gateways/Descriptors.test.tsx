@@ -42,7 +42,7 @@ function server(mapping: object | null, more: Record<string, unknown> = {}, role
 const write = (mapping: object) =>
   fireEvent.change(screen.getByLabelText('JSON'), { target: { value: JSON.stringify(mapping) } });
 
-test('pasted descriptors are tried with the mapping that is not saved yet, and each shows its check and rules', async () => {
+test('pasted descriptors are tried with the unsaved mapping, and each shows its check and rules', async () => {
   const requests = server({ domains: { edge: {} } });
   const { user } = open(at);
   expect(await screen.findByText('203.0.113.9')).toBeDefined();

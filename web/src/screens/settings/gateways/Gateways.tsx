@@ -45,7 +45,6 @@ export default function Gateways() {
           key="envoy"
           kind={descriptorKind}
           tenant={tenant}
-          lead="How descriptors become checks."
           effect="Within 2 s only this tenant’s domain and the default keys count. The audit log can undo this."
           sample={(mapping) => <DescriptorSample tenant={tenant} mapping={mapping} />}
           recipes={<Recipes tenant={tenant} recipes={envoyRecipes} />}
@@ -55,7 +54,6 @@ export default function Gateways() {
           key="http"
           kind={authorizeKind}
           tenant={tenant}
-          lead="How a request becomes a check."
           effect="Within 2 s requests have no user, and rules for users no longer match. The audit log can undo this."
           sample={(mapping) => <Sample tenant={tenant} mapping={mapping} />}
           recipes={<Recipes tenant={tenant} recipes={httpRecipes} />}
@@ -68,7 +66,6 @@ export default function Gateways() {
 interface Props<M extends object> {
   kind: Kind<M>;
   tenant: string;
-  lead: string;
   /** What removing the mapping does. */
   effect: string;
   /** Shows what a sample becomes; the mapping is undefined while it cannot be read. */
@@ -83,7 +80,7 @@ function Stack<M extends object>(props: Props<M>) {
 
 /** A mapping, beside what it makes of a sample. */
 function Mapping<M extends object>({ saved, ...props }: Props<M> & { saved: Tagged<Stored<M>> }) {
-  const { kind, tenant, lead } = props;
+  const { kind, tenant } = props;
   const { edit } = useRole();
   const { is_default } = saved.value;
   const editor = useMapping(tenant, kind, saved);
@@ -93,7 +90,7 @@ function Mapping<M extends object>({ saved, ...props }: Props<M> & { saved: Tagg
   return (
     <div className={styles.columns}>
       <div className={styles.column}>
-        <Card title="Mapping" lead={is_default ? 'Not set. The defaults apply.' : lead}>
+        <Card title="Mapping" lead={is_default && 'Not set. The defaults apply.'}>
           <form
             className={styles.stack}
             onSubmit={(event) => {

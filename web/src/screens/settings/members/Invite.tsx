@@ -11,7 +11,9 @@ import { done } from '~/components/toast';
 import { type Role, roleNames, roles } from '~/domain/roles';
 import { signInAddress } from '~/session';
 
-/** Creates an invitation. With mail, its link goes to the invitee alone; otherwise it is shown once, to be passed on. */
+/**
+ * Creates an invitation. With mail, its link goes to the invitee alone; otherwise it is shown once, to be passed on.
+ */
 export function Invite({ tenant, onClose }: { tenant: string; onClose: () => void }) {
   const queries = useQueryClient();
   const [email, setEmail] = useState('');

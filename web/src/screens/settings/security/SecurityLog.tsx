@@ -23,12 +23,7 @@ function Log() {
   const filter = { kind, ip };
   const set = useSet();
   return (
-    <Card
-      flush
-      title="Security log"
-      lead="Exports, denied permissions and refused keys in this tenant, of members, keys and platform admins."
-      actions={<TimeRange fallback={defaultRange} />}
-    >
+    <Card flush title="Security log" actions={<TimeRange fallback={defaultRange} />}>
       <div className={styles.filters}>
         <KindFilter kinds={tenantSecurityKinds} />
         <FilterField label="IP address" value={ip} onChange={(next) => set({ ip: next })} />

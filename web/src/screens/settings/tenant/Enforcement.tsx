@@ -21,7 +21,7 @@ export function EnforcementCard({ tenant }: { tenant: Tenant }) {
           <p className={styles.dim} style={{ marginTop: 4 }}>
             {on
               ? 'Every rule uses its own mode. In shadow, every rule only reports and every check is allowed.'
-              : 'Every check is allowed. Every rule, including blocks, takes tokens and reports what it would have denied.'}
+              : 'Every check is allowed. Rules only report what they would have denied.'}
           </p>
         </div>
         {own && (

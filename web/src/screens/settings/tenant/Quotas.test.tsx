@@ -16,7 +16,7 @@ function server(more: Record<string, unknown>) {
   });
 }
 
-test('a platform admin sees what the tenant holds and gives it other quotas; a mistake stands beside its field', async () => {
+test('a platform admin sees what the tenant holds and changes quotas; a mistake stands at its field', async () => {
   let attempts = 0;
   const requests = server({
     'GET /api/v1/session': { ...session(), account: account({ platform_admin: true }) },

@@ -19,13 +19,13 @@ export function SecondFactorCard({ saved: { value: tenant, etag } }: { saved: Ta
   const [asking, setAsking] = useState(false);
   const required = tenant.settings.require_second_factor;
   return (
-    <Card title="Second factor" lead="Members sign in with a one-time code besides their password.">
+    <Card title="Second factor">
       <div className={styles.apart}>
         <div>
           <Outcome tone={required ? 'allowed' : 'neutral'}>{required ? 'Required' : 'Optional'}</Outcome>
           <p className={styles.dim} style={{ marginTop: 4 }}>
             {required
-              ? 'Members without one reach nothing of this tenant until they have set one up. API keys are not affected.'
+              ? 'Members need one to reach this tenant. API keys are not affected.'
               : 'Each member decides. API keys are not affected either way.'}
           </p>
         </div>
@@ -67,7 +67,7 @@ function Effect({ tenant }: { tenant: string }) {
   if (members && without.length === 0) return 'Every member has one. Whoever joins sets one up first.';
   return (
     <>
-      Members without one lose access at once, until they have set one up on their profile
+      Members without one lose access until they set one up on their profile
       {without.length > 0 && (
         <>
           : <strong>{without.length === 1 ? '1 member' : `${without.length} members`}</strong> of {members?.length},{' '}

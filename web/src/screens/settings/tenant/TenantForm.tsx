@@ -101,7 +101,7 @@ export function TenantForm({ saved, plans }: { saved: Tagged<Tenant>; plans: str
       </Group>
       <NumberInput
         label="Record checks"
-        description="How many days of checks are kept, so that changes of limits can be replayed. 0 keeps none and deletes those kept"
+        description="Checks kept for replays, in days; 0 deletes them"
         suffix=" days"
         max={30}
         {...number('recordDays', 'record_days')}

@@ -22,7 +22,7 @@ export default function TenantSettings() {
     <Query query={tenant}>
       {(saved) => (
         <>
-          <Card title="Tenant" lead="Defaults for all rules of this tenant.">
+          <Card title="Tenant">
             {own ? (
               <Query query={plans}>
                 {(items) => <TenantForm saved={saved} plans={items.map(({ name }) => name)} />}

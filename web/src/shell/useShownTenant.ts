@@ -1,0 +1,10 @@
+import { useLocation, useParams } from '@tanstack/react-router';
+import { firstTenant, useSession } from '~/session';
+
+/** The tenant whose navigation is shown: that of the page or, on the profile, the last one. */
+export function useShownTenant(): string | undefined {
+  const { tenant } = useParams({ strict: false });
+  const { pathname } = useLocation();
+  const { memberships } = useSession();
+  return tenant ?? (pathname === '/profile' ? firstTenant(memberships) : undefined);
+}
