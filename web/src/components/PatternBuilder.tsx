@@ -1,9 +1,7 @@
-import { ActionIcon, Button, Code, NativeSelect, TextInput } from '@mantine/core';
+import { ActionIcon, Button, NativeSelect, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { type Field, parsePattern, patternInWords, printPattern, type Segment } from '~/domain/pattern';
-import { examples, type Request } from '~/domain/requests';
 import { IconPlus, IconX } from './icons';
-import { Outcome } from './Outcome';
 import styles from './PatternBuilder.module.css';
 
 interface Props {
@@ -71,19 +69,19 @@ export function PatternBuilder({ value, onChange, error }: Props) {
           className={styles.add}
           onClick={() => build([...parts, empty(next.value)])}
         >
-          {parts.length === 0 ? 'Add condition' : 'Add condition'}
+          Add condition
         </Button>
       )}
       <TextInput
         label="Key pattern"
-        description="The conditions as text. Put a value that contains a colon in double quotes."
+        description="Values with a colon stand in double quotes."
         value={value}
         error={error ?? (begun ? parsed.error : undefined)}
         spellCheck={false}
         onChange={(event) => type(event.currentTarget.value)}
         styles={{ input: { fontFamily: 'var(--mantine-font-family-monospace)', fontSize: 12 } }}
       />
-      {parsed.segments && <Examples text={value} segments={parsed.segments} />}
+      {parsed.segments && <strong>{patternInWords(value)}</strong>}
     </fieldset>
   );
 }
@@ -172,42 +170,4 @@ function readValue(field: Field, text: string): Partial<Segment> {
   const [, method, path = ''] = /^(?:([A-Z][A-Z_-]*) )?(.*)$/.exec(text) ?? [];
   const below = path.endsWith('/*');
   return { method, below, value: below ? path.slice(0, -1) : path };
-}
-
-function Examples({ text, segments }: { text: string; segments: Segment[] }) {
-  return (
-    <div className={styles.examples}>
-      <p>
-        <strong>{patternInWords(text)}</strong>
-      </p>
-      <table aria-label="Examples of requests">
-        <tbody>
-          {examples(segments).map(({ request, bucket, reason }) => (
-            <tr key={JSON.stringify(request)}>
-              <td>
-                <Code>{inWords(request, segments)}</Code>
-              </td>
-              <td>
-                {bucket === null ? (
-                  <span className="soft">does not match: {reason}</span>
-                ) : (
-                  <>
-                    <Outcome tone="allowed">matches</Outcome> <span className="soft">bucket of {bucket}</span>
-                  </>
-                )}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
-
-/** An example request in words; with its address only if the pattern uses it. */
-function inWords({ user, method, endpoint, ip, attributes = {} }: Request, segments: Segment[]): string {
-  const address = segments.some(({ field }) => field === 'ip' || field === 'global') && ip;
-  const parts = [user && `user ${user}`, endpoint && `${method} ${endpoint}`, address];
-  for (const [name, value] of Object.entries(attributes)) parts.push(value && `${name} ${value}`);
-  return parts.filter(Boolean).join(' · ');
 }

@@ -27,20 +27,20 @@ export function Crossings({ tenant, which, rules }: Props) {
   return (
     <Card title="Threshold events" flush>
       {list.data ? (
-          <>
-            <ul className={styles.list} aria-label="Crossings">
-              {rows.map((crossing) => (
-                <Row
-                  key={crossing.crossing_id}
-                  tenant={tenant}
-                  crossing={crossing}
-                  rule={rules && (rules.find(({ rule_id }) => rule_id === crossing.rule_id) ?? null)}
-                  names={'rule' in which ? 'who' : 'rule'}
-                />
-              ))}
-            </ul>
-            {(list.hasNextPage || rows.length > 10) && <ShowMore list={list} rows={rows} noun="crossing" />}
-          </>
+        <>
+          <ul className={styles.list} aria-label="Crossings">
+            {rows.map((crossing) => (
+              <Row
+                key={crossing.crossing_id}
+                tenant={tenant}
+                crossing={crossing}
+                rule={rules && (rules.find(({ rule_id }) => rule_id === crossing.rule_id) ?? null)}
+                names={'rule' in which ? 'who' : 'rule'}
+              />
+            ))}
+          </ul>
+          {(list.hasNextPage || rows.length > 10) && <ShowMore list={list} rows={rows} noun="crossing" />}
+        </>
       ) : list.isError ? (
         <ErrorState error={list.error} onRetry={() => list.refetch()} />
       ) : (

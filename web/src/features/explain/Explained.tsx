@@ -20,10 +20,7 @@ export function MatchedRules({ tenant, explanation }: Props) {
   const rows = matchedTiers(explanation);
   if (rows.length === 0) return null;
   return (
-    <Card
-      flush
-      title={`${plural(rows.length, 'rule')} matched`}
-    >
+    <Card flush title={`${plural(rows.length, 'rule')} matched`}>
       <table className={styles.matched} aria-label="Matched rules">
         <thead>
           <tr>
@@ -58,7 +55,8 @@ export function MatchedRules({ tenant, explanation }: Props) {
 export function NearMisses({ tenant, explanation: { near_misses } }: Props) {
   if (near_misses.length === 0) return null;
   return (
-    <Card flush title={`${plural(near_misses.length, 'rule')} did not match`}>
+    <details>
+      <summary className="soft">Why not {plural(near_misses.length, 'other rule')}?</summary>
       <ul className={styles.misses}>
         {near_misses.map((rule) => (
           <li key={rule.rule_id}>
@@ -67,7 +65,7 @@ export function NearMisses({ tenant, explanation: { near_misses } }: Props) {
           </li>
         ))}
       </ul>
-    </Card>
+    </details>
   );
 }
 

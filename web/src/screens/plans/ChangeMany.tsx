@@ -10,10 +10,16 @@ import { cellId, type Draft, type Edit, edited, ruleAt } from './draft';
 const allPlans = '*';
 
 /**
- * The draft in which the limits of one plan in some rows are so many times as high. Rows where it has none are left
- * alone.
+ * The draft in which a plan's limits in some rows are so many times those of a plan, by default its own. Rows where
+ * that one has none are left alone.
  */
-export function multiplied(draft: Draft, rows: MatrixRow[], plan: string | null, factor: number) {
+export function multiplied(
+  draft: Draft,
+  rows: MatrixRow[],
+  plan: string | null,
+  factor: number,
+  from: string | null = plan,
+) {
   let next = draft;
   let changed = 0;
   let refused = 0;
@@ -21,8 +27,10 @@ export function multiplied(draft: Draft, rows: MatrixRow[], plan: string | null,
   for (const row of rows) {
     const place = { key_pattern: row.key_pattern, name: row.name, plan };
     const before = draft.get(cellId(place));
-    const rule = ruleAt(row, plan);
-    const limit = before ? before.limit : rule?.action === 'limit' ? rule : null;
+    const base = before ? before.base : ruleAt(row, plan);
+    const source = ruleAt(row, from);
+    const draftOfSource = draft.get(cellId({ ...place, plan: from }));
+    const limit = draftOfSource ? draftOfSource.limit : source?.action === 'limit' ? source : null;
     if (!limit) {
       leftAlone.push(row);
       continue;
@@ -33,10 +41,14 @@ export function multiplied(draft: Draft, rows: MatrixRow[], plan: string | null,
       continue;
     }
     changed++;
-    const edit: Edit = before ? { ...before, limit: higher } : { place, base: rule, limit: higher };
+    const edit: Edit = { place, base, limit: higher, like: base ? undefined : (before?.like ?? source ?? undefined) };
     next = edited(next, edit);
   }
   return { draft: next, changed, refused, leftAlone };
+}
+
+function planOf(choice: string): string | null {
+  return choice === allPlans ? null : choice;
 }
 
 interface Props {
@@ -54,14 +66,16 @@ interface Props {
  */
 export function ChangeMany({ rows, plans, draft, plan: begin, onClose, onChanged }: Props) {
   const [plan, setPlan] = useState(begin ?? plans[0]?.name ?? allPlans);
+  const [from, setFrom] = useState<string>();
   const [typed, setTyped] = useState('2');
   const factor = parseNumber(typed);
   const isFactor = factor > 0 && factor <= 1000;
-  const result = isFactor ? multiplied(draft, rows, plan === allPlans ? null : plan, factor) : null;
+  const choices = [...plans.map(({ name }) => ({ value: name, label: name })), { value: allPlans, label: 'All plans' }];
+  const result = isFactor ? multiplied(draft, rows, planOf(plan), factor, planOf(from ?? plan)) : null;
   return (
     <FormDialog
       title="Multiply limits"
-      lead="Multiplies rate and burst of every shown limit of a plan. Nothing is saved before the review."
+      lead="Changes the shown limits of a plan. Nothing is saved before the review."
       verb={result ? `Change ${plural(result.changed, 'limit')}` : 'Change'}
       disabled={!result?.changed}
       onClose={onClose}
@@ -75,7 +89,18 @@ export function ChangeMany({ rows, plans, draft, plan: begin, onClose, onChanged
             allowDeselect={false}
             value={plan}
             onChange={(value) => value && setPlan(value)}
-            data={[...plans.map(({ name }) => ({ value: name, label: name })), { value: allPlans, label: 'All plans' }]}
+            data={choices}
+          />
+          <Select
+            label="Copy from plan"
+            searchable
+            allowDeselect={false}
+            value={from ?? plan}
+            onChange={(value) => {
+              setFrom(value ?? undefined);
+              if (!from) setTyped('1');
+            }}
+            data={choices.map((one) => (one.value === plan ? { ...one, label: `${one.label} (itself)` } : one))}
           />
           <TextInput
             label="Times"
@@ -87,7 +112,7 @@ export function ChangeMany({ rows, plans, draft, plan: begin, onClose, onChanged
           />
           {result && result.leftAlone.length > 0 && (
             <p className="soft" role="status">
-              {leftAloneSentence(result.leftAlone, plan, rows.length)}
+              {leftAloneSentence(result.leftAlone, from ?? plan, rows.length)}
             </p>
           )}
           {result && result.refused > 0 && (

@@ -4,6 +4,8 @@ import { effect, fakeServer, page, plan, problem, rule, session } from '../../..
 import { open } from '../../../test/render';
 import { top } from '../../../test/traffic';
 import { noteServerTime } from '../../api/clock';
+import { multiplied } from './ChangeMany';
+import { cellId } from './draft';
 
 const free = rule({ rule_id: 1, plan: 'free', version: 1 });
 const pro = rule({ rule_id: 2, plan: 'pro', rate_per_second: 50, burst_capacity: 250, version: 3 });
@@ -654,4 +656,13 @@ test('a rule ends on the screen by the clock of the server', async () => {
   open('/t/acme/plans');
   expect((await cell('All plans')).textContent).toBe('Expired');
   noteServerTime(new Date().toUTCString(), Date.now(), Date.now());
+});
+
+test('a plan copies the limits of another, and keeps no identity of its rules', () => {
+  const place = { key_pattern: row.key_pattern, name: row.name, plan: 'team' };
+  const result = multiplied(new Map(), [{ ...row, scope: 'user' }], 'team', 2, 'pro');
+  expect(result.changed).toBe(1);
+  const edit = result.draft.get(cellId(place));
+  expect(edit).toMatchObject({ place, base: null, like: pro });
+  expect(edit?.limit).toMatchObject({ rate_per_second: 100, burst_capacity: 500 });
 });
