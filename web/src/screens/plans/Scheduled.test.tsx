@@ -100,7 +100,10 @@ test('a removal cannot be scheduled, and the bar and the review say so', async (
 test.each([
   [
     'waiting',
-    /A change of this rule is scheduled, \w+ 23 Nov 2126.*to \w+ 27 Nov 2126.*bursts to 90\. It is made all the same, and at its end this limit is back\./,
+    new RegExp(
+      String.raw`A change of this rule is scheduled, \w+ 23 Nov 2126.*to \w+ 27 Nov 2126.*bursts to 90\. It is made ` +
+        String.raw`all the same, and at its end this limit is back\.`,
+    ),
   ],
   ['in_force', /A scheduled change of this rule is in force.*it is not taken back at its end\./],
 ])('the review of an edit says that a change of the rule is %s', async (state, words) => {

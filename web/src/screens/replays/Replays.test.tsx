@@ -288,7 +288,10 @@ test('a result is shown in all, by rule, plan and user, with its error', async (
   });
   const { user } = open('/t/acme/replays/7');
   expect((await screen.findByRole('table', { name: 'By rule' })).textContent).toMatch(
-    /^RuleDenied thenNewly deniedNo longer deniedFrom other rulesDenied with the changeuser:\{user_id\} \[pro\] changed10\+305 ± 19−5 ± 2\+849 ± 31310 ± 20$/,
+    new RegExp(
+      String.raw`^RuleDenied thenNewly deniedNo longer deniedFrom other rulesDenied with the changeuser:\{user_id\} ` +
+        String.raw`\[pro\] changed10\+305 ± 19−5 ± 2\+849 ± 31310 ± 20$`,
+    ),
   );
   expect(screen.getByRole('table', { name: 'In shadow mode' }).textContent).toMatch(
     /user:\{user_id\} \[pro\] tried 10\+305/,

@@ -3,7 +3,7 @@ import { ProblemError, sentence } from '~/api/problem';
 import { lastHourQuery } from '~/api/queries';
 import { Leaving } from '~/components/Leaving';
 import { Card } from '~/components/Page';
-import { exactNumber } from '~/domain/format';
+import { exactNumber, plural } from '~/domain/format';
 import { RuleFields } from './RuleFields';
 import styles from './Rules.module.css';
 import { differences, stopsDenying } from './ruleDraft';
@@ -41,7 +41,7 @@ export function RuleEditor({ tenant, editor, disabled }: Props) {
               <p className={styles.warning}>
                 This rule stops denying within 2 s after you save.
                 {denials &&
-                  ` It denied ${exactNumber(denials.denied)} of ${exactNumber(denials.checks)} checks in the last hour.`}
+                  ` In the last hour it denied ${exactNumber(denials.denied)} of ${plural(denials.checks, 'check')}.`}
               </p>
             )}
           </div>

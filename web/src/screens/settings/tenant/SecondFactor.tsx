@@ -7,6 +7,7 @@ import type { Member, Tenant } from '~/api/types';
 import { ConfirmAction } from '~/components/ConfirmAction';
 import { Outcome } from '~/components/Outcome';
 import { Card } from '~/components/Page';
+import { plural } from '~/domain/format';
 import { useRole, useSession } from '~/session';
 import { membersQuery } from '../members/queries';
 import styles from '../Settings.module.css';
@@ -70,8 +71,7 @@ function Effect({ tenant }: { tenant: string }) {
       Members without one lose access until they set one up on their profile
       {without.length > 0 && (
         <>
-          : <strong>{without.length === 1 ? '1 member' : `${without.length} members`}</strong> of {members?.length},{' '}
-          {namesOf(without)}
+          : <strong>{plural(without.length, 'member')}</strong> of {members?.length}, {namesOf(without)}
         </>
       )}
       . Those who sign in at a provider that counts as two factors keep it.
