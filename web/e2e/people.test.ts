@@ -27,8 +27,8 @@ test('signing out everywhere ends the session in another browser too', async ({ 
 
 /** What only editors, owners and platform admins have. */
 const forbidden = new RegExp(
-  String.raw`^(Create key|Invite|New alert|New tenant|New plan|Add rule|New rule|New override|Save|Undo …|Review ` +
-    String.raw`changes|Suspend …|Put in shadow …|Enforce again …|Remove …|Actions of .*|Remove .*)$`,
+  `^(Create key|Invite|New alert|New tenant|New plan|Add rule|New rule|New override|Save|Undo …|Review ` +
+    `changes|Suspend …|Put in shadow …|Enforce again …|Remove …|Actions of .*|Remove .*)$`,
 );
 
 test('an invited viewer sees every screen, and no button that would fail', async ({ page: owner, newProfile }) => {

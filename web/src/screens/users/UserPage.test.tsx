@@ -169,7 +169,7 @@ test('crossings of the user’s quotas are listed page by page', async () => {
   const list = await screen.findByRole('list', { name: 'Crossings' });
   expect(list.textContent).toMatch(
     new RegExp(
-      String.raw`80.% of Each user monthly.*8,000 of 10,000 used; window until 1 Dec 2026, 00:00 ` +
+      '80.% of Each user monthly.*8,000 of 10,000 used; window until 1 Dec 2026, 00:00 ' +
         String.raw`Europe\/Berlin.*1[123] Nov, \d\d:\d\d`,
     ),
   );
