@@ -145,8 +145,8 @@ function columnsOf(tenant: string, span: Span, onBlock: AttackProps['onBlock']):
       key: 'act',
       header: 'Action',
       quiet: true,
-      width: 200,
-      under: true,
+      width: 'max(104px, 16vw)',
+      wraps: true,
       render: (row) => <Act tenant={tenant} row={row} onBlock={onBlock} />,
     },
   ];

@@ -7,7 +7,7 @@ import { type Group, groupFilter } from '~/domain/group';
 import { isoMoments, type Span } from '~/domain/range';
 
 const minute = 60_000;
-const shown = 10;
+const shown = 8;
 /** The latest denials that say by which rule, and where, somebody is limited. */
 const sample = 20;
 
