@@ -65,7 +65,7 @@ test('a time is chosen on a chart with the keyboard and with a finger; its legen
   const page = await context.newPage();
   await signIn(page);
   await page.goto(at('violations'));
-  const chart = page.getByRole('application', { name: /denied over this time/ });
+  const chart = page.getByRole('application', { name: /were denied/ });
   await expect(chart).toBeVisible();
   await settled(page);
   expect(await page.locator('.chart-at').innerText()).toMatch(/^\d+ \w+, \d\d:\d\d UTC/);

@@ -94,7 +94,7 @@ test('the answer of a tried check comes into sight, and the screen said before t
   await page.setViewportSize({ width: 390, height: 600 }); // with the browser's bars and a keyboard that was open
   await signIn(page);
   await page.goto(`/t/${demo.tenant}/try`);
-  await expect(page.getByText('Nothing is sent: it takes no tokens and is not counted.')).toBeInViewport();
+  await expect(page.getByText('A preview: it takes no tokens and is not counted.')).toBeInViewport();
   await page.getByLabel('User', { exact: true }).fill('8841');
   await page.getByRole('button', { name: 'Run check' }).tap();
   await expect(page.getByRole('heading', { name: 'Allowed' })).toBeInViewport();

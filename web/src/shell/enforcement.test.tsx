@@ -46,7 +46,7 @@ test('a tenant in shadow says so on every screen, and who did it, and can be enf
   expect(await within(banner).findByText(/by grace@example.com/)).toBeDefined();
   expect(screen.getByRole('button', { name: /^Tenant: Acme In shadow/ })).toBeDefined();
   await user.click(within(banner).getByRole('button', { name: 'Enforce again …' }));
-  expect(await screen.findByText(/denied until it refills/)).toBeDefined();
+  expect(await screen.findByText(/Buckets keep their level/)).toBeDefined();
   expect(requests.some(({ method }) => method === 'PATCH')).toBe(false);
   await user.click(screen.getByRole('button', { name: 'Enforce again' }));
   await waitFor(() => expect(screen.queryByRole('region', { name: 'Enforcement' })).toBeNull());

@@ -602,7 +602,7 @@ test('a cell of a limit that was split keeps the other fields of its rule when a
   const { user } = open('/t/acme/plans');
   (await cell('pro')).focus();
   await user.keyboard('80/s{Enter}');
-  await user.click(await screen.findByRole('button', { name: /Split/ }));
+  await user.click(await screen.findByRole('button', { name: /^Separate limits/ }));
   (await cell('free')).focus();
   await user.keyboard('5/s{Enter}');
   await user.click(await screen.findByRole('button', { name: 'Review changes' }));

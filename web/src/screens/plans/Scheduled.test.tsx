@@ -105,7 +105,7 @@ test.each([
         String.raw`all the same, and at its end this limit is back\.`,
     ),
   ],
-  ['in_force', /A scheduled change of this rule is in force.*it is not taken back at its end\./],
+  ['in_force', /A scheduled change of this rule is in force.*its end takes nothing back\./],
 ])('the review of an edit says that a change of the rule is %s', async (state, words) => {
   fakeServer(world({ [`GET ${path}`]: page([{ ...change, state }]) }));
   const { user } = open('/t/acme/plans');
@@ -142,7 +142,7 @@ test('the list has a change of many rules as one entry, and it is ended as one',
   );
   await user.click(within(list).getByRole('button', { name: 'End now' }));
   const dialog = await screen.findByRole('dialog');
-  expect(dialog.textContent).toMatch(/these 2 rules have what they had before/);
+  expect(dialog.textContent).toMatch(/these 2 rules return to the limit before/);
   await user.click(within(dialog).getByRole('button', { name: 'End now' }));
   await waitFor(() => expect(requests.some((sent) => sent.path === `${path}/7/cancel`)).toBe(true));
 });

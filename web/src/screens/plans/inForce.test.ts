@@ -108,8 +108,8 @@ test('a split of a shared limit says what all plans together can reach then', ()
   const plans = [plan('free', { is_default: true }), plan('pro')];
   expect(removalNotes(shared, plans, split(none, shared, plans))).toEqual([
     'Plans that are created later begin without it.',
-    'Checks of all plans share 60 per minute, bursts to 60 until now. Then each plan has its own limit, ' +
-      'and together they can reach 120 per minute, bursts to 120.',
+    'All plans share 60 per minute, bursts to 60 now. With limits of their own they reach ' +
+      '120 per minute, bursts to 120 together.',
   ]);
   const users = row(perMinute(null, 60));
   expect(removalNotes(users, plans, split(none, users, plans))).toHaveLength(1);

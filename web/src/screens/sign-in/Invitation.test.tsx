@@ -86,7 +86,7 @@ test('who joined another tenant by a link signs out first, and is told why', asy
     [look]: { ...offer, proves: false },
   });
   open('/invitation#t');
-  expect(await screen.findByText(/joined Other by a link and is for that tenant only/)).toBeDefined();
+  expect(await screen.findByText(/with an account for Other only/)).toBeDefined();
   expect(screen.queryByRole('button', { name: 'Join Acme' })).toBeNull();
   expect(screen.getByRole('button', { name: 'Sign out' })).toBeDefined();
 });

@@ -116,7 +116,7 @@ test('blocking a user who is let through says that it has no effect, and offers 
   await user.click(await screen.findByRole('button', { name: 'Block or let through' }));
   await user.click(await screen.findByRole('menuitem', { name: /^Block/ }));
   const dialog = await screen.findByRole('dialog', { name: 'Block user 42' });
-  expect(dialog.textContent).toMatch(/no effect at present: every check of this user is let through/);
+  expect(dialog.textContent).toMatch(/No effect now: every check of this user is let through/);
   expect(dialog.textContent).not.toMatch(/is denied/);
   await user.click(within(dialog).getByRole('button', { name: 'End now' }));
   await waitFor(() => expect(dialog.textContent).toMatch(/Every check of this user is denied\./));
@@ -144,7 +144,7 @@ test('usage is a table of months, each with its file', async () => {
   expect(within(table).getByRole('link', { name: 'CSV of Nov 2026' }).getAttribute('href')).toBe(
     `${base}/usage/export?by=user&user_id=42&from=2026-11&to=2026-11`,
   );
-  expect(screen.getByText(/Cost is the tokens that the allowed checks took/)).toBeDefined();
+  expect(screen.getByText(/Cost: tokens taken by allowed checks/)).toBeDefined();
 });
 
 test('usage is read again while it is shown', async () => {

@@ -107,19 +107,17 @@ export default function UserPage() {
             <Buckets tenant={tenant} user={id} edit={edit} onOverride={override} />
             <Story tenant={tenant} user={id} rules={loadedRules} span={range} />
             <Crossings tenant={tenant} which={{ user: id }} rules={loadedRules} />
-            {value.overrides.length > 0 && (
-              <Card title="Overrides" flush>
-                <OverrideTable
-                  tenant={tenant}
-                  which={{ user: id }}
-                  rules={rules}
-                  without="user"
-                  edit={edit}
-                  onEdit={({ rule_id }) => override(rule_id)}
-                  none={null}
-                />
-              </Card>
-            )}
+            <Card title="Overrides" flush>
+              <OverrideTable
+                tenant={tenant}
+                which={{ user: id }}
+                rules={rules}
+                without="user"
+                edit={edit}
+                onEdit={({ rule_id }) => override(rule_id)}
+                none={<p className={styles.none}>No overrides.</p>}
+              />
+            </Card>
             <Usage tenant={tenant} user={id} />
             <Denials tenant={tenant} rules={rules} user={value} open={search.open} onOpen={openViolation} />
             {edit && search.override !== undefined && overridable.length > 0 && (

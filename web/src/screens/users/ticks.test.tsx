@@ -30,7 +30,7 @@ test('each second ends what has expired, and reads no pattern of a rule again', 
   await user.click(screen.getByRole('button', { name: 'Block or let through' }));
   await user.click(await screen.findByRole('menuitem', { name: /^Block/ }));
   const dialog = await screen.findByRole('dialog', { name: 'Block user 42' });
-  await waitFor(() => expect(dialog.textContent).toMatch(/no effect at present/));
+  await waitFor(() => expect(dialog.textContent).toMatch(/No effect now/));
 
   const readOfAnother = () => vi.mocked(parsePattern).mock.calls.filter(([text]) => text === 'user:7').length;
   const before = readOfAnother();
