@@ -9,7 +9,7 @@ import { isoMoments, type Span } from '~/domain/range';
 const minute = 60_000;
 const shown = 8;
 /** The latest denials that say by which rule, and where, somebody is limited. */
-const sample = 20;
+const sample = 10;
 
 /** Somebody whose checks are denied: a user, or the addresses of a network. */
 export interface Limited {
