@@ -15,6 +15,7 @@ test('a new key is shown once, with a line to paste, and neither Escape nor a cl
   await user.click(await screen.findByRole('button', { name: 'Create key' }));
   const dialog = await screen.findByRole('dialog');
   await user.type(within(dialog).getByLabelText('Name'), 'ci');
+  await user.click(within(dialog).getByLabelText('Custom'));
   await user.click(within(dialog).getByLabelText('Explain'));
   await user.click(within(dialog).getByRole('button', { name: 'Create key' }));
   expect(await screen.findByText('slk_k3Jx9mQ2_secret')).toBeDefined();
