@@ -11,6 +11,9 @@ VALUES (sqlc.arg(tenant_id), sqlc.arg(receipt_id), sqlc.arg(user_id)::text, sqlc
 ON CONFLICT (tenant_id, user_id) WHERE user_id IS NOT NULL DO UPDATE SET user_id = excluded.user_id
 RETURNING *;
 
+-- name: CountOpenErasures :one
+SELECT count(*) FROM user_erasure WHERE tenant_id = sqlc.arg(tenant_id) AND user_id IS NOT NULL;
+
 -- name: Erasure :one
 SELECT * FROM user_erasure WHERE tenant_id = sqlc.arg(tenant_id) AND receipt_id = sqlc.arg(receipt_id);
 

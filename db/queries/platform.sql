@@ -283,7 +283,7 @@ WHERE (tenant_id, job_id) IN (
     SELECT j.tenant_id, j.job_id FROM job AS j
     WHERE j.state = 'parked' AND j.last_run_at < sqlc.arg(before)::timestamptz
     LIMIT sqlc.arg(at_most)::integer
-);
+) AND state = 'parked'; -- somebody may have retried it meanwhile
 
 -- name: DropErasures :execrows
 DELETE FROM user_erasure
@@ -1018,16 +1018,17 @@ WITH RECURSIVE asked AS (
         unnest(sqlc.arg(caps)::bigint[]) AS cap
 ), moment AS MATERIALIZED (
     SELECT clock_timestamp() AS now
-), waiting AS ( -- the tenants that have jobs of a kind: one probe of the index each
+), waiting AS ( -- the tenants that have jobs of a kind: one probe of job_due_idx each, if the order is the index's
     SELECT a.kind, (
-        SELECT j.tenant_id FROM job AS j WHERE j.state = 'waiting' AND j.kind = a.kind ORDER BY j.tenant_id LIMIT 1
+        SELECT j.tenant_id FROM job AS j WHERE j.state = 'waiting' AND j.kind = a.kind
+        ORDER BY j.tenant_id, j.next_run_at, j.job_id LIMIT 1
     ) AS tenant_id
     FROM asked AS a
     UNION ALL
     SELECT w.kind, (
         SELECT j.tenant_id FROM job AS j
         WHERE j.state = 'waiting' AND j.kind = w.kind AND j.tenant_id > w.tenant_id
-        ORDER BY j.tenant_id LIMIT 1
+        ORDER BY j.tenant_id, j.next_run_at, j.job_id LIMIT 1
     )
     FROM waiting AS w WHERE w.tenant_id IS NOT NULL
 ), due AS MATERIALIZED (

@@ -152,7 +152,7 @@ func (s *surface) auditEntry(ctx context.Context, id auth.AuditID) (openapi.Audi
 // leastToRevert returns the access that a change takes, which undoing it takes as well: a person's, and a key's.
 func leastToRevert(entry *auth.AuditEntry) (access, auth.Permission, error) {
 	switch entry.Object.Kind {
-	case "plan", "rule", "override", "gateway":
+	case "plan", "rule", "override", "gateway", "scheduled_change":
 		return anEditor, auth.PermissionRules, nil
 	case "user", "bucket":
 		return anEditor, auth.PermissionUsers, nil

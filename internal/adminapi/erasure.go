@@ -2,6 +2,8 @@ package adminapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
@@ -99,7 +101,11 @@ func (s *surface) EraseUser(ctx context.Context,
 		return nil, httpapi.BodyProblem([]httpapi.FieldError{{Pointer: "/confirm", Detail: "must be the user's id"}})
 	}
 	erasure, err := s.store(ctx).EraseUser(ctx, tenant.ID, userID)
-	if err != nil {
+	switch {
+	case errors.Is(err, rules.ErrTooManyErasures):
+		return nil, httpapi.Conflict.Problem(fmt.Sprintf("%d users are being erased. Wait until some have finished.",
+			rules.MaxOpenErasures))
+	case err != nil:
 		return nil, err
 	}
 	address := "/api/v1/tenants/" + tenant.Slug + "/erasures/" + erasure.ID

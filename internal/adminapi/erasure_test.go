@@ -58,11 +58,14 @@ func TestAUserIsExportedAndErased(t *testing.T) {
 	}
 	fill := func(context.Context, rules.TenantID, string) (int64, error) { return 3, nil }
 	runner := jobs.New(w.store, []jobs.Kind{w.store.ErasureWork(fill)}, slog.New(slog.DiscardHandler))
-	if err := runner.Round(w.ctx()); err != nil {
-		t.Fatal(err)
+	var receipt erasure
+	for turn := 0; receipt.FinishedAt == nil && turn < 100; turn++ {
+		if err := runner.Round(w.ctx()); err != nil {
+			t.Fatal(err)
+		}
+		runner.Wait()
+		receipt = read[erasure](t, w.want(w.send(by, "GET", address, nil), http.StatusOK))
 	}
-	runner.Wait()
-	receipt := read[erasure](t, w.want(w.send(by, "GET", address, nil), http.StatusOK))
 	if receipt.FinishedAt == nil || receipt.Steps[1].Name != "overrides" || receipt.Steps[1].Rows != 1 {
 		t.Errorf("the receipt is %+v", receipt)
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -374,15 +375,13 @@ func describeRefusal(r redisbucket.Refusal) string {
 // logPings logs which nodes stopped or resumed answering, and reports whether any resumed.
 func (b *Buckets) logPings(last, now []redisbucket.Node) (back bool) {
 	for _, node := range now {
-		was, lastErr := redisbucket.Up, ""
+		was, lastCause := redisbucket.Up, ""
 		if i := slices.IndexFunc(last, func(n redisbucket.Node) bool { return n.Addr == node.Addr }); i >= 0 {
 			was = last[i].State
-			if last[i].Err != nil {
-				lastErr = last[i].Err.Error()
-			}
+			lastCause = causeOf(last[i].Err)
 		}
 		switch {
-		case node.State == was && (node.Err == nil || node.Err.Error() == lastErr):
+		case node.State == was && causeOf(node.Err) == lastCause:
 		case node.State == redisbucket.Up:
 			b.log.Info("Redis answers pings again", "node", node.Addr)
 			back = true
@@ -392,6 +391,15 @@ func (b *Buckets) logPings(last, now []redisbucket.Node) (back bool) {
 		}
 	}
 	return back
+}
+
+// causeOf returns what tells the causes of pings' errors apart: Redis's words. Errors of the network contain ports.
+func causeOf(err error) string {
+	var refusal redis.Error
+	if errors.As(err, &refusal) {
+		return refusal.Error()
+	}
+	return ""
 }
 
 // explainRedis names the options that a refusal is about.

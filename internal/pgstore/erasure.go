@@ -37,7 +37,7 @@ const (
 	blocksPerPiece = 50
 )
 
-// EraseUser requests the erasure of a user, or returns the one that goes on. Checks in flight may still record the user
+// EraseUser requests the erasure of a user, or returns the one that goes on, or rules.ErrTooManyErasures. Checks in flight may still record the user
 // after it has finished, and other processes keep the user's plan and overrides for up to a minute.
 func (s Writer) EraseUser(ctx context.Context, tenant rules.TenantID, userID string) (rules.Erasure, error) {
 	random := make([]byte, 8)
@@ -47,6 +47,13 @@ func (s Writer) EraseUser(ctx context.Context, tenant rules.TenantID, userID str
 	err := s.inTenantAs(ctx, s.by, tenant, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
 		row, err = q.ErasureOfUser(ctx, tenant, userID)
 		if errors.Is(err, pgx.ErrNoRows) {
+			var open int64
+			if open, err = q.CountOpenErasures(ctx, tenant); err != nil {
+				return err
+			}
+			if open >= rules.MaxOpenErasures {
+				return rules.ErrTooManyErasures
+			}
 			row, err = q.RequestErasure(ctx, dbsqlc.RequestErasureParams{
 				TenantID: tenant, ReceiptID: "erased-" + hex.EncodeToString(random), UserID: userID,
 				Actor: actorSetting(writer.by),

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -386,19 +387,35 @@ func (w write) revertKey(ctx context.Context, before, after *keyImage) error {
 	return err
 }
 
-type alertImage struct {
-	AlertID  int64         `json:"alert_id"`
-	RuleID   *rules.RuleID `json:"rule_id"`
-	IsActive bool          `json:"is_active"`
-	Version  int64         `json:"version"`
+// alertImage is an alert's row. The log lacks its secrets.
+type alertImage map[string]json.RawMessage
+
+// isTurnedOff reports whether the change from before to after did nothing but turn the alert off.
+func isTurnedOff(before, after alertImage) bool {
+	if string(before["is_active"]) != "true" || string(after["is_active"]) != "false" {
+		return false
+	}
+	left := func(image alertImage) alertImage {
+		image = maps.Clone(image)
+		for _, name := range []string{"is_active", "version", "updated_at"} {
+			delete(image, name)
+		}
+		return image
+	}
+	return maps.EqualFunc(left(before), left(after), slices.Equal[json.RawMessage])
 }
 
-// revertAlert turns an alert on that was turned off with its rule. The log lacks secrets, so nothing else of an alert
-// can be restored.
+// revertAlert turns an alert on that was turned off, such as with its rule. No other change can be undone, because the
+// log lacks secrets.
 func (w write) revertAlert(ctx context.Context, before, after *alertImage) error {
-	if before == nil || after == nil || !before.IsActive || after.IsActive {
+	if before == nil || after == nil || !isTurnedOff(*before, *after) {
 		return fmt.Errorf("a change of an alert: %w", rules.ErrFinal)
 	}
-	turnedOn, err := w.TurnOnAlert(ctx, w.tenant, after.AlertID, after.Version)
+	var id, version int64
+	if err := errors.Join(json.Unmarshal((*after)["alert_id"], &id),
+		json.Unmarshal((*after)["version"], &version)); err != nil {
+		return fmt.Errorf("read the alert: %w", err)
+	}
+	turnedOn, err := w.TurnOnAlert(ctx, w.tenant, id, version)
 	return unlessChanged(turnedOn == 1, err)
 }

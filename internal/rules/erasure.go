@@ -2,8 +2,15 @@ package rules
 
 import (
 	"context"
+	"errors"
 	"time"
 )
+
+// MaxOpenErasures is how many users a tenant may have erased at once, because each is a walk through its records.
+const MaxOpenErasures = 100
+
+// ErrTooManyErasures means that the tenant has reached MaxOpenErasures.
+var ErrTooManyErasures = errors.New("too many users are being erased")
 
 // Erasure is the erasure of a user from a tenant, and its receipt once it has finished.
 type Erasure struct {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -57,9 +58,9 @@ func Run(ctx context.Context, cfg config.Config, in io.Reader, out io.Writer, lo
 	case config.AdminEnforcement:
 		return setEnforcement(ctx, writer, args, out)
 	case config.AdminApply:
-		return apply(ctx, writer, args, in, out, readRules)
+		return apply(ctx, writer, args, in, out, decodeRules)
 	case config.AdminImportEnvoy:
-		return apply(ctx, writer, args, in, out, readEnvoy(args))
+		return apply(ctx, writer, args, in, out, decodeEnvoy(args))
 	case config.AdminReplay:
 		return replayFile(ctx, store, args, in, out)
 	case config.AdminExport:
@@ -163,54 +164,78 @@ func setEnforcement(ctx context.Context, store pgstore.Writer, args config.Argum
 }
 
 func apply(ctx context.Context, store pgstore.Writer, args config.Arguments, in io.Reader, out io.Writer,
-	read readConfig,
+	decode decodeConfig,
 ) error {
 	tenant, err := tenantBySlug(ctx, store, args.Tenant)
 	if err != nil {
 		return err
 	}
-	current, err := store.Config(ctx, tenant.ID)
-	if err != nil {
-		return err
-	}
-	desired, err := read(args.File, in, current)
+	file, err := readFile(args.File, in)
 	if err != nil {
 		return err
 	}
 	options := ruleset.DiffOptions{Prune: args.Prune, Now: time.Now()}
+	change := func(current ruleset.Config) (ruleset.Changes, error) {
+		desired, err := decode(file, current)
+		if err != nil {
+			return ruleset.Changes{}, err
+		}
+		return ruleset.Diff(current, desired, options)
+	}
 	var changes ruleset.Changes
 	if args.DryRun {
-		if changes, err = ruleset.Diff(current, desired, options); err == nil {
-			err = store.RequireKnown(ctx, changes.Written())
+		current, err := store.Config(ctx, tenant.ID)
+		if err != nil {
+			return err
 		}
-	} else {
-		changes, err = store.ChangeConfig(ctx, tenant.ID, func(current ruleset.Config) (ruleset.Changes, error) {
-			return ruleset.Diff(current, desired, options)
-		})
-	}
-	if err != nil {
+		if changes, err = change(current); err != nil {
+			return err
+		}
+		if err := store.RequireKnown(ctx, changes.Written()); err != nil {
+			return err
+		}
+	} else if changes, err = store.ChangeConfig(ctx, tenant.ID, change); err != nil {
 		return err
 	}
 	return changes.WriteText(out)
 }
 
-type readConfig func(name string, in io.Reader, current ruleset.Config) (ruleset.Config, error)
+// configFile is the content of a file, and its name for messages.
+type configFile struct {
+	name    string
+	content []byte
+}
 
-// readRules reads a file, or in if its name is "-". The file may use the tenant's plans without listing them.
-func readRules(name string, in io.Reader, current ruleset.Config) (ruleset.Config, error) {
+// readFile reads a file, or in if its name is "-".
+func readFile(name string, in io.Reader) (configFile, error) {
+	file := configFile{name: name}
+	var err error
+	if name == "-" {
+		file.name = "standard input"
+		file.content, err = io.ReadAll(in)
+	} else {
+		file.content, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return file, fmt.Errorf("read the rules: %w", err)
+	}
+	return file, nil
+}
+
+// decodeConfig decodes a file for a tenant that has a configuration, which may change until it is locked.
+type decodeConfig func(file configFile, current ruleset.Config) (ruleset.Config, error)
+
+// decodeRules decodes rules. The file may use the tenant's plans without listing them.
+func decodeRules(file configFile, current ruleset.Config) (ruleset.Config, error) {
 	var plans []string
 	for _, plan := range current.Plans {
 		plans = append(plans, plan.Name)
 	}
-	return readFile(name, in, func(file io.Reader, name string) (ruleset.Config,
-		error,
-	) {
-		return ruleset.Decode(file, name, plans)
-	})
+	return ruleset.Decode(bytes.NewReader(file.content), file.name, plans)
 }
 
-// readEnvoy is readRules for a configuration of envoyproxy/ratelimit.
-func readEnvoy(args config.Arguments) readConfig {
+// decodeEnvoy is decodeRules for a configuration of envoyproxy/ratelimit.
+func decodeEnvoy(args config.Arguments) decodeConfig {
 	lost := ruleset.RefuseLost
 	switch {
 	case args.Merge:
@@ -218,25 +243,9 @@ func readEnvoy(args config.Arguments) readConfig {
 	case args.Replace:
 		lost = ruleset.ReplaceLost
 	}
-	return func(name string, in io.Reader, current ruleset.Config) (ruleset.Config, error) {
-		return readFile(name, in, func(file io.Reader, name string) (ruleset.Config, error) {
-			return ruleset.DecodeEnvoy(file, name, current.Gateways, lost)
-		})
+	return func(file configFile, current ruleset.Config) (ruleset.Config, error) {
+		return ruleset.DecodeEnvoy(bytes.NewReader(file.content), file.name, current.Gateways, lost)
 	}
-}
-
-func readFile(name string, in io.Reader,
-	decode func(file io.Reader, name string) (ruleset.Config, error),
-) (ruleset.Config, error) {
-	if name == "-" {
-		return decode(in, "standard input")
-	}
-	file, err := os.Open(name)
-	if err != nil {
-		return ruleset.Config{}, fmt.Errorf("read the rules: %w", err)
-	}
-	defer func() { _ = file.Close() }() // only read from
-	return decode(file, name)
 }
 
 func export(ctx context.Context, store *pgstore.Store, args config.Arguments, out io.Writer) error {

@@ -44,7 +44,11 @@ func replayFile(ctx context.Context, store *pgstore.Store, args config.Arguments
 	if err != nil {
 		return err
 	}
-	desired, err := readRules(args.File, in, current)
+	file, err := readFile(args.File, in)
+	if err != nil {
+		return err
+	}
+	desired, err := decodeRules(file, current)
 	if err != nil {
 		return err
 	}

@@ -114,6 +114,7 @@ func (e *envoy) withLost(d gateway.Domain, line int) gateway.Domain {
 		if replaces == nil {
 			replaces = map[string][]string{}
 		}
+		maps.DeleteFunc(replaces, func(name string, _ []string) bool { return has[name] }) // the file says what these replace
 		maps.Copy(replaces, d.Replaces)
 		d.Replaces = replaces
 	case e.lost == RefuseLost && len(lost) > 0:

@@ -73,6 +73,17 @@ func (q *Queries) AuditPiece(ctx context.Context, tenantID rules.TenantID, after
 	return column_1, err
 }
 
+const countOpenErasures = `-- name: CountOpenErasures :one
+SELECT count(*) FROM user_erasure WHERE tenant_id = $1 AND user_id IS NOT NULL
+`
+
+func (q *Queries) CountOpenErasures(ctx context.Context, tenantID rules.TenantID) (int64, error) {
+	row := q.db.QueryRow(ctx, countOpenErasures, tenantID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const countedSubjectsWith = `-- name: CountedSubjectsWith :many
 SELECT m.rule_id, m.subject, r.key_pattern, min(m.minute)::timestamptz AS first_at,
     max(m.minute)::timestamptz AS last_at,

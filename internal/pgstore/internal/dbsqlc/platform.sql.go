@@ -293,16 +293,17 @@ WITH RECURSIVE asked AS (
         unnest($4::bigint[]) AS cap
 ), moment AS MATERIALIZED (
     SELECT clock_timestamp() AS now
-), waiting AS ( -- the tenants that have jobs of a kind: one probe of the index each
+), waiting AS ( -- the tenants that have jobs of a kind: one probe of job_due_idx each, if the order is the index's
     SELECT a.kind, (
-        SELECT j.tenant_id FROM job AS j WHERE j.state = 'waiting' AND j.kind = a.kind ORDER BY j.tenant_id LIMIT 1
+        SELECT j.tenant_id FROM job AS j WHERE j.state = 'waiting' AND j.kind = a.kind
+        ORDER BY j.tenant_id, j.next_run_at, j.job_id LIMIT 1
     ) AS tenant_id
     FROM asked AS a
     UNION ALL
     SELECT w.kind, (
         SELECT j.tenant_id FROM job AS j
         WHERE j.state = 'waiting' AND j.kind = w.kind AND j.tenant_id > w.tenant_id
-        ORDER BY j.tenant_id LIMIT 1
+        ORDER BY j.tenant_id, j.next_run_at, j.job_id LIMIT 1
     )
     FROM waiting AS w WHERE w.tenant_id IS NOT NULL
 ), due AS MATERIALIZED (
@@ -872,6 +873,7 @@ func (q *Queries) DropDecisionSpans(ctx context.Context, spans []int32, before t
 }
 
 const dropErasures = `-- name: DropErasures :execrows
+
 DELETE FROM user_erasure
 WHERE ctid = ANY (ARRAY(
     SELECT e.ctid FROM user_erasure AS e WHERE e.finished_at < $1::timestamptz
@@ -879,6 +881,7 @@ WHERE ctid = ANY (ARRAY(
 ))
 `
 
+// somebody may have retried it meanwhile
 func (q *Queries) DropErasures(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropErasures, before, atMost)
 	if err != nil {
@@ -1032,7 +1035,7 @@ WHERE (tenant_id, job_id) IN (
     SELECT j.tenant_id, j.job_id FROM job AS j
     WHERE j.state = 'parked' AND j.last_run_at < $1::timestamptz
     LIMIT $2::integer
-)
+) AND state = 'parked'
 `
 
 func (q *Queries) DropParkedJobs(ctx context.Context, before time.Time, atMost int32) (int64, error) {
