@@ -31,23 +31,6 @@ func TestMigrationsHoldNobodyBack(t *testing.T) {
 	}
 }
 
-func TestTheSchemaIsWhatTheMigrationMakes(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("migrations/*.sql")
-	if err != nil || len(files) != 1 {
-		t.Fatalf("%d migrations: schema.sql is no longer a link to the first, so compare it with all of them here: %v",
-			len(files), err)
-	}
-	migration, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema, err := os.ReadFile("schema.sql")
-	if err != nil || string(schema) != string(migration) {
-		t.Errorf("schema.sql is not what the migration makes: %v", err)
-	}
-}
-
 func TestMigrationsThatBlockAreFound(t *testing.T) {
 	t.Parallel()
 	const patient = "-- +goose Up\nSET LOCAL lock_timeout = '2s';\n"

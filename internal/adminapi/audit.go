@@ -149,7 +149,7 @@ func (s *surface) auditEntry(ctx context.Context, id auth.AuditID) (openapi.Audi
 	return showEntry(&entry)
 }
 
-// leastToRevert returns the access that a change takes, which undoing it takes as well: a person's, and a key's.
+// leastToRevert returns the role and the key permission that a change needs; undoing it needs the same.
 func leastToRevert(entry *auth.AuditEntry) (access, auth.Permission, error) {
 	switch entry.Object.Kind {
 	case "plan", "rule", "override", "gateway", "scheduled_change":

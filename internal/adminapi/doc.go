@@ -29,8 +29,8 @@
 // # Concurrent editors
 //
 // An ETag is a version or revision that the store counts. A handler compares it with what it has read before
-// validation, and the store compares again in its transaction; either way the answer is 412 with the present ETag. With
-// If-Match: * a concurrent change between the two is a 412 too.
+// validation, and the store compares again in its transaction. A stale ETag is a 412 with the present one. With
+// If-Match: *, patches of rules, plans and tenants are retried on the new row.
 //
 // # When a neighbour is down
 //

@@ -13,7 +13,8 @@ import (
 // in again, within auth.FreshFor. Somebody who finds an open browser cannot do what is dangerous.
 type freshProof struct {
 	always bool
-	when   map[string]any // by JSON pointer: requests whose body has the value there, or anyValue if it has the field
+	// when has, by JSON pointer, the value that demands a fresh session; anyValue: any value there does.
+	when map[string]any
 }
 
 const anyValue = "any"

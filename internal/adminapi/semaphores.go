@@ -129,8 +129,8 @@ func (s *surface) takePlace(q *apiRequest) error {
 	return q.place.Take(q.r.Context(), s.classes[q.class], q.caller())
 }
 
-// checkUnread refuses callers that leave too much unread. Nothing is reserved, because nobody knows yet how long the
-// answer will be; at most one answer for each place comes on top.
+// checkUnread refuses callers that leave too much unread. Nothing is reserved, as the size is not known yet; the total
+// can exceed the limit by one answer per place.
 func (s *surface) checkUnread(q *apiRequest) error {
 	err := s.unread.Reserve(q.caller(), 0)
 	switch {

@@ -73,7 +73,7 @@ func (s *surface) resumeAt(ctx context.Context, q *apiRequest, id string) (since
 	}
 	micros, isPosition := strings.CutSuffix(id, "-0")
 	if isPosition {
-		id = micros + "-1" // a position is an id without its number, which begins at 1
+		id = micros + "-1" // a position ends in -0; no event has number 0, so parse it as event 1 of that time
 	}
 	last, err := violations.ParseID(id)
 	if err == nil && isPosition {

@@ -102,8 +102,8 @@ func (s *surface) takeLookup(q *apiRequest) (release func(), err error) {
 	return release, err
 }
 
-// checkNetworkBucket refuses an unverified credential while its network's bucket has too few tokens for a failure, so
-// that a flood of invented ones costs no lookups. It takes nothing: admitAndCharge does if the credential is invalid.
+// checkNetworkBucket refuses an unverified credential while its network cannot pay for a failed attempt, so that a
+// flood of invented ones costs no lookups. Nothing is taken here; admitAndCharge takes it if the credential is invalid.
 func (s *surface) checkNetworkBucket(q *apiRequest) error {
 	credential := s.credential(q.r)
 	if q.route.least == anyone || credential == "" || !s.isLimited(q) || s.isVerified(q, credential) {

@@ -43,9 +43,9 @@ func CreditFingerprint(key Key, amount Tokens) [sha256.Size]byte {
 // Fill is the amount that fills any bucket.
 const Fill Tokens = math.MaxInt64
 
-// Credit adds an amount, which can be negative, to an advanced bucket, up to the burst and down to 0, or to the debt
-// that it had. A log gives back its latest tokens, a sliding window the tokens of its present window first, and a
-// concurrency limit its oldest slots. A negative credit takes no concurrency slots.
+// Credit adds an amount to an advanced bucket. A credit stops at the burst. A negative one stops at 0, or changes
+// nothing if the bucket is in debt. A log gives back its latest tokens, a sliding window the tokens of its present
+// window first, and a concurrency limit its oldest slots. A negative credit takes no concurrency slots.
 func (s *State) Credit(amount Tokens) {
 	full := s.room()
 	if amount >= full-s.left() {
@@ -77,7 +77,7 @@ func (s *State) Credit(amount Tokens) {
 			s.Level.Micros += Token
 		}
 	default:
-		switch least := min(s.Level.Micros, 0); { // of debt it takes no more
+		switch least := min(s.Level.Micros, 0); { // a negative credit changes no debt
 		case s.Level.Micros+amount >= least:
 			s.Level.Micros += amount
 		case least == 0:

@@ -31,8 +31,8 @@ const (
 // refunds. While the level plus the most that the bucket can have earned is below the cost of a check, the store would
 // deny the check.
 //
-// The store read the level at some time between the question and the answer. The cache denies by the earlier time,
-// which assumes the most earned, and reports the wait by the later time, which is long enough.
+// The level was read between question and answer. To deny, the cache assumes the earlier time (most earned since); to
+// report a wait, the later time (never too short).
 //
 // A recalled denial has an answer only for the tiers that lack tokens. The cache never denies
 //

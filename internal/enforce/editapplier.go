@@ -39,9 +39,9 @@ type EditableStore interface {
 	EditStore
 }
 
-// EditApplier applies edits that make buckets fill later to idle buckets; see EditStore. A snapshot.Watcher adds the
-// edits, and the applier finds expired overrides itself. Every process looks at a user's only bucket of a rule, which
-// is cheap. For all other edits one process walks the buckets.
+// EditApplier applies some edits to idle buckets: those that make buckets fill later; see EditStore. A snapshot.Watcher
+// adds the edits, and the applier finds expired overrides itself. Every process looks at a user's only bucket of a
+// rule, which is cheap. For all other edits one process walks the buckets.
 type EditApplier struct {
 	snapshot  func() *snapshot.Snapshot
 	delay     time.Duration

@@ -258,7 +258,7 @@ func (s *State) untilBeside(amount Tokens) int64 {
 //
 // A grant covers Need or is refused. Beyond Need it is the least of
 //   - Want
-//   - half of an equal share of the level, or a share of the earnings since the owner's last request if that is more
+//   - the larger of half an equal share of the level, and a share of what was earned since the owner's last request
 //   - half of the burst, less the amount that is lent
 func (s *State) Lease(ask *Ask) Grant {
 	if !CanLease(s.Limit) {

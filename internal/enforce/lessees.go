@@ -82,7 +82,7 @@ func (l *lessees) ask(of lessee, ask Ask, limit Limit) (Ask, bool) {
 			return ask, len(ask.Returns) > 0
 		}
 	case ask.Want > 0 && now.Sub(e.asked) < lesseePace:
-		// Its presence stays in the store. Otherwise a client that asks in a loop would count as many or as none.
+		// Asked again too soon: send no Presence, so the store keeps counting this client once.
 		ask.Want, ask.Presence = 0, 0
 		e.report(&ask)
 		return ask, len(ask.Returns) > 0

@@ -77,8 +77,8 @@ type Settlement struct {
 	Limit func(rule rules.RuleID, subject string, isHashed bool) (limit Limit, ok bool)
 }
 
-// LimitFor returns the caller's limit if it is newer than the reservation's. After an edit, a forgotten bucket is full
-// by the limit in force, and the old limit would bring back the former burst.
+// LimitFor returns the caller's limit if it is newer than the reservation's: a bucket forgotten since the edit is full
+// by the new limit, and settling by the old one would restore the former burst.
 func (w *Settlement) LimitFor(rule rules.RuleID, subject string, isHashed bool, reserved Limit) Limit {
 	if w.Limit != nil {
 		if limit, ok := w.Limit(rule, subject, isHashed); ok && limit.Since > reserved.Since {

@@ -35,10 +35,9 @@ const CommitTime = int64(10 * time.Second / time.Microsecond)
 // Advance brings the bucket to now, and to the caller's limit if it is newer: the bucket earns by the old limit until
 // the new one's Since and by the new one after it. A clock that went back earns nothing.
 //
-// readAt is when the caller last read the whole database; see BucketCheck.ReadAt. If the limits differ and readAt is
-// more than CommitTime after the bucket's limit came into force, the database has lost that limit. The caller's limit
-// then replaces it from readAt on. Its Since is readAt less CommitTime, so that a later reader, and an edit that this
-// one may have missed, still replace it.
+// readAt is when the caller last read all limits; see BucketCheck.ReadAt. If that was more than CommitTime after the
+// bucket's limit began, and the caller has another, no newer one, the database lost the bucket's. The caller's replaces
+// it from readAt on, with Since = readAt − CommitTime, so that a later edit still wins.
 //
 // Advance reports whether the bucket must be written even if nothing is taken, because its limit was edited or its
 // clock stepped back.

@@ -57,8 +57,8 @@ type Kind struct {
 	AtOnce, PerTenant int
 	// Longest bounds one attempt.
 	Longest time.Duration
-	// Attempts is how many may fail; 0 is MaxAttempts. It does not apply to periodic kinds. There is one more if it is
-	// unknown how the last one ended.
+	// Attempts is how many may fail (0: MaxAttempts), plus one if the last one's end was never stored. Periodic kinds
+	// ignore it.
 	Attempts int
 	// Do makes one attempt. The returned time is when the job is due again; zero means that it is done. ctx ends after
 	// Longest, when the process stops, and when another process has the job or it is gone.
@@ -292,7 +292,8 @@ func (r *Runner) begin(ctx context.Context, kind Kind, job Job) {
 	})
 }
 
-// ErrProcessEnded is the error of a job whose processes ended during the last attempts, or did not renew its lease.
+// ErrProcessEnded is the error of a job whose last attempts ended unrecorded: the process died or did not renew the
+// lease.
 var ErrProcessEnded = errors.New("the process ended, or did not answer, during the last attempt")
 
 // attempt attempts a job and stores the result. stopping ends when the process stops.
@@ -348,7 +349,7 @@ func (r *Runner) giveUp(ctx context.Context, kind Kind, job *Job, cause error) b
 	}
 	err := panics.Do(r.log, "job "+kind.Name, func() error { return kind.GiveUp(ctx, job, cause) })
 	if err != nil {
-		r.log.WarnContext(ctx, "the end of a job was not stored, so it is stored after its lease",
+		r.log.WarnContext(ctx, "could not record that a job gave up; retrying when its lease ends",
 			"kind", kind.Name, "tenant", job.Tenant, "about", job.About, "error", err)
 	}
 	return err == nil

@@ -2,10 +2,13 @@ package pgstore_test
 
 import (
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 	"github.com/sluicegate/sluice/internal/pgstore"
@@ -34,6 +37,63 @@ func TestMigratingAtOnceAppliesEachMigrationOnce(t *testing.T) {
 	if err := pgstore.CheckSchema(t.Context(), url); err != nil {
 		t.Error(err)
 	}
+}
+
+// sqlc reads db/schema.sql, and processes run on what the migrations make.
+func TestTheSchemaIsWhatTheMigrationsMake(t *testing.T) {
+	t.Parallel()
+	migrated, url := devdbtest.Postgres(t), devdbtest.EmptyPostgres(t)
+	exec(t, url, string(must(os.ReadFile("../../db/schema.sql"))(t)))
+	if err := pgstore.Secure(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	made, stands := objects(t, migrated), objects(t, url)
+	for object := range made {
+		if !stands[object] {
+			t.Errorf("the migrations make this, and db/schema.sql lacks it: %s", object)
+		}
+	}
+	for object := range stands {
+		if !made[object] {
+			t.Errorf("db/schema.sql has this, and no migration makes it: %s", object)
+		}
+	}
+	if len(made) < 500 {
+		t.Errorf("only %d objects were compared", len(made))
+	}
+}
+
+// objects returns the columns in their order, constraints, indexes, policies, triggers and functions of a database.
+func objects(t *testing.T, url string) map[string]bool {
+	t.Helper()
+	rows := must(connect(t, url).Query(t.Context(), `
+		WITH mine AS (
+			SELECT oid FROM pg_class
+			WHERE relnamespace = 'public'::regnamespace AND relname NOT LIKE $1 || '%'
+		)
+		SELECT format('column %s of %s: %s, %s, not null %s, default %s, %s%s',
+			row_number() OVER (PARTITION BY a.attrelid ORDER BY a.attnum), a.attrelid::regclass, a.attname,
+			format_type(a.atttypid, a.atttypmod), a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity,
+			a.attgenerated)
+		FROM pg_attribute AS a LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+		WHERE a.attrelid IN (TABLE mine) AND a.attnum > 0 AND NOT a.attisdropped
+		UNION ALL
+		SELECT format('constraint %s of %s: %s', conname, conrelid::regclass, pg_get_constraintdef(oid))
+		FROM pg_constraint WHERE conrelid IN (TABLE mine)
+		UNION ALL
+		SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid IN (TABLE mine)
+		UNION ALL
+		SELECT format('policy %s of %s', polname, polrelid::regclass) FROM pg_policy WHERE polrelid IN (TABLE mine)
+		UNION ALL
+		SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgrelid IN (TABLE mine) AND NOT tgisinternal
+		UNION ALL
+		SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prokind IN ('f', 'p')`,
+		pgstore.VersionTable))(t)
+	found := map[string]bool{}
+	for _, object := range must(pgx.CollectRows(rows, pgx.RowTo[string]))(t) {
+		found[object] = true
+	}
+	return found
 }
 
 func TestAMigrationGivesUpOnATableThatIsInUse(t *testing.T) {

@@ -32,7 +32,7 @@ const (
 	linkRetention = 24 * time.Hour
 	// The audit log shows an invitation for longer.
 	invitationRetention = 30 * 24 * time.Hour
-	// parkedRetention is how long a dead letter waits for a person.
+	// parkedRetention is how long a parked job waits for a person.
 	parkedRetention = 30 * 24 * time.Hour
 	// longestDrop is how many transactions one run spends on one kind of rows. The next run goes on.
 	longestDrop = 200
@@ -101,7 +101,7 @@ func (s *Store) retentions(keep violations.Retention) []retention {
 		s.drops("removed overrides", tombstoneRetention, (*dbsqlc.Queries).DropOverrideTombstones),
 		s.drops("ended steps", tombstoneRetention, (*dbsqlc.Queries).DropStepTombstones),
 		s.drops("removed assignments", unassignedRetention, (*dbsqlc.Queries).DropAssignmentTombstones),
-		s.drops("dead letters", parkedRetention, (*dbsqlc.Queries).DropParkedJobs),
+		s.drops("parked jobs", parkedRetention, (*dbsqlc.Queries).DropParkedJobs),
 		s.drops("receipts of erasures", keep.Counts, (*dbsqlc.Queries).DropErasures),
 		s.drops("sessions", sessionRetention, (*dbsqlc.Queries).DropSessions),
 		s.drops("links in mail", linkRetention, (*dbsqlc.Queries).DropExpiredLinks),

@@ -29,8 +29,8 @@ const (
 	// A bucket with fewer than cold checks within coldWithin is given back: renewals would cost about what they save.
 	cold       = 8
 	coldWithin = 2 * time.Second
-	// A bucket is given back for restWithin if fewer than one in wholeShare of its checks has only leased buckets:
-	// splitting the others costs more than it saves the store.
+	// If leases alone serve fewer than 1 in wholeShare of a bucket's checks, it is given back for restWithin: splitting
+	// the rest costs more than it saves.
 	wholeShare = 8
 	restWithin = 10 * time.Second
 	// leaveEvery is how often cold buckets are given up, in ticks.

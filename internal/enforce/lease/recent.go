@@ -9,9 +9,8 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-// recent counts checks by bucket in bounded memory. A bucket has one of two adjacent counters. A check of another
-// bucket counts a used counter down before it takes the counter over, so a busy bucket among idle ones keeps its
-// counter.
+// recent counts checks by bucket in bounded memory. A bucket has one of two adjacent counters. Before a bucket can take
+// over another's counter, its checks count that counter down, so a busy bucket keeps its own.
 //
 // Counters are small and adjacent because nearly every check of an idle bucket misses the processor's caches here.
 //

@@ -35,8 +35,8 @@ func (b *batch) release() {
 	batchPool.Put(b)
 }
 
-// assignErrors gives each call with unanswered checks the most urgent of their errors. An error after which tokens may
-// have been taken comes first, because callers may repeat checks after the others. A redirect comes next.
+// assignErrors gives each call with unanswered checks the most urgent of their errors. Errors after which tokens may
+// have been taken win, because callers must not repeat those checks; then redirects.
 func (b *batch) assignErrors() {
 	scriptErrs := map[*enforce.BucketCheck]error{}
 	for _, s := range b.scripts {

@@ -92,8 +92,8 @@ local function read_limits(packed, count, calendars, now)
   return rates, bursts, sinces, intervals, kinds, opens, closes
 end
 
--- full_step returns the end of the time step that a bucket will be full in. Its key expires the slack later. With steps
--- of some seconds most writes of a busy bucket keep its expiry, which halves Redis's time.
+-- full_step rounds the time when a bucket is full up to a multiple of EXPIRY_STEP; the key expires the slack after
+-- that. Most writes of a busy bucket then keep its expiry, which halves Redis's time.
 local function full_step(now, time_to_full)
   if not (time_to_full < YEAR * 1000) then time_to_full = YEAR * 1000 end
   local at = now + time_to_full

@@ -155,7 +155,7 @@ func joinErrors(errs []error) error {
 	return all
 }
 
-// unknownOutcome hides an ErrNothingTaken of some parts, because it does not unwrap.
+// unknownOutcome has no Unwrap, so errors.Is does not find an ErrNothingTaken that only some parts returned.
 type unknownOutcome struct{ error }
 
 // onlyTenant returns the tenant of the checks; ok is false if there are several.

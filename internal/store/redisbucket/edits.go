@@ -59,8 +59,8 @@ type editedServer struct {
 	store  *Store
 	name   string // for errors
 	client redis.Cmdable
-	// lease is the key of the server's lease. Marks share its hash tag. Hash tags of buckets end with s and a number,
-	// so no bucket has it.
+	// lease is the key of the server's lease. Marks share its hash tag. A bucket's hash tag ends with s and a number,
+	// and this one does not, so no bucket shares it.
 	lease string
 	edits []enforce.Edit
 }

@@ -96,10 +96,20 @@ export function sameLimit(a: Limit, b: Limit): boolean {
   );
 }
 
+type Shape = Exclude<keyof Limit, keyof Rate | 'burst_capacity'>;
+
+const shape = {
+  algorithm: true,
+  window: true,
+  window_zone: true,
+  window_start_day: true,
+  refill_interval: true,
+  max_hold: true,
+} satisfies Record<Shape, true>;
+
 /** What limits have beside a rate and a burst. An override shares it with its rule. */
-export function shapeOf(limit: Limit) {
-  const { algorithm, window, window_zone, window_start_day, refill_interval, max_hold } = limit;
-  return { algorithm, window, window_zone, window_start_day, refill_interval, max_hold };
+export function shapeOf(limit: Limit): Pick<Limit, Shape> {
+  return Object.fromEntries((Object.keys(shape) as Shape[]).map((field) => [field, limit[field]]));
 }
 
 /** The unit that says a rate in a whole number, for rates that come without the one somebody typed. */

@@ -7,21 +7,7 @@ import { actionLabels, failureModeLabels, fieldLabels, leaseLabels, modeLabels }
 import { describeDuration, isCalendar } from '~/domain/window';
 
 /** A rule in its form. What cannot be read as a number is NaN. */
-export type RuleDraft = Pick<
-  Rule,
-  | 'key_pattern'
-  | 'name'
-  | 'plan'
-  | keyof LimitDraft
-  | 'adapt'
-  | 'mode'
-  | 'action'
-  | 'failure_mode'
-  | 'lease'
-  | 'is_active'
-  | 'expires_at'
-  | 'description'
->;
+export type RuleDraft = Pick<Rule, keyof NewRule & keyof Rule>;
 
 export const newRule: RuleDraft = {
   key_pattern: 'user:{user_id}',
@@ -89,27 +75,13 @@ export function stopsDenying(rule: Rule, draft: RuleDraft): boolean {
   return denies(rule) && !denies(draft);
 }
 
-/** The fields that can change. Pattern, plan and name identify the rule. */
-const changeable = [
-  'algorithm',
-  'rate_per_second',
-  'rate_unit',
-  'burst_capacity',
-  'window',
-  'window_zone',
-  'window_start_day',
-  'refill_interval',
-  'max_hold',
-  'notify_at',
-  'adapt',
-  'mode',
-  'action',
-  'failure_mode',
-  'lease',
-  'is_active',
-  'expires_at',
-  'description',
-] as const;
+const identity = ['key_pattern', 'name', 'plan'] as const;
+
+/** The fields that can change. */
+const changeable = Object.keys(newRule).filter((field) => !identity.some((one) => one === field)) as Exclude<
+  keyof RuleDraft,
+  (typeof identity)[number]
+>[];
 
 /** The parts of a limit, which blocks and bypasses have none of. */
 const limits = Object.keys(newLimit) as (keyof LimitDraft)[];
@@ -157,7 +129,7 @@ const nothing = {
   max_hold: null,
   notify_at: [],
   adapt: null,
-};
+} satisfies Pick<RuleDraft, Exclude<keyof LimitDraft, 'algorithm' | 'rate_unit'> | 'adapt'>;
 
 function same(a: unknown, b: unknown): boolean {
   return JSON.stringify(a ?? null) === JSON.stringify(b ?? null);
