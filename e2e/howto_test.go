@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluicegate/sluice/internal/devdb"
 	"github.com/sluicegate/sluice/internal/devdb/devdbtest"
 )
 
@@ -33,7 +34,7 @@ var howTos = map[string][]string{
 }
 
 // The commands of each page run as they stand, on a `sluice dev` with a Redis of its own. Only addresses differ, and
-// Redis hangs for a shorter time.
+// Redis hangs for a shorter time, and a new rule or key has longer to be known.
 func TestTheCommandsOfTheHowTos(t *testing.T) {
 	t.Parallel()
 	if err := build(); err != nil {
@@ -55,10 +56,15 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 		"127.0.0.1:9090", printed(`(?m)^Metrics +http://(\S+)/metrics$`),
 		"127.0.0.1:8000", front.Addr(), "127.0.0.1:3000", app.Listener.Addr().String(),
 		"redis://127.0.0.1:6379", store.URL(), "CLIENT PAUSE 10000", "CLIENT PAUSE 3000", "sleep 12", "sleep 5",
+		"sleep 2", "sleep 6",
 		// The pods' programs run here; deploy/checks renders the page's values.
 		"kubectl -n limits exec -i deploy/limits-sluice-admin -- ", "",
 		"kubectl -n limits exec deploy/limits-sluice-admin -- ", "")
 
+	postgres, err := devdb.PostgresPrograms(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	checkout := t.TempDir()
 	example := filepath.Join("deploy", "examples", "nginx", "sluice.conf")
 	text, err := os.ReadFile(filepath.Join("..", example))
@@ -91,7 +97,8 @@ func TestTheCommandsOfTheHowTos(t *testing.T) {
 			command := exec.CommandContext(t.Context(), "bash", "-c", addresses.Replace(script.String()))
 			command.Dir = dir
 			command.Env = []string{
-				"PATH=" + binaries + ":" + os.Getenv("PATH"), "SLUICE=" + checkout, "SLUICE_DATABASE_URL=" + d.database,
+				"PATH=" + binaries + ":" + postgres + ":" + os.Getenv("PATH"),
+				"SLUICE=" + checkout, "SLUICE_DATABASE_URL=" + d.database,
 			}
 			output, err := command.CombinedOutput()
 			if pid, _ := os.ReadFile(filepath.Join(dir, "nginx.pid")); len(pid) > 0 {

@@ -454,6 +454,7 @@ class TasksTest(QueueCases, unittest.TestCase):
     def test_twelve_thousand_checks_of_one_user_need_three_requests(self) -> None:
         self.flood(12_000)
 
+    @mock.patch("sluice._queue.STALL", float("inf"))  # no more requests are added
     def test_a_stalled_event_loop_reads_its_answers_before_the_time_out_decides(self) -> None:
         burst, timeout = 5, 1.0
         checks = self.start(timeout=timeout)
