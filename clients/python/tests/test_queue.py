@@ -274,6 +274,27 @@ class QueueCases:
                 kind = call.result.source if isinstance(call.result, Decision) else call.result and call.result.kind
                 self.assertEqual(kind, want)
 
+    def test_a_call_is_removed_without_a_search(self) -> None:
+        assert isinstance(self, unittest.TestCase)
+        compared: list[FakeCall] = []
+
+        class Compared(FakeCall):
+            __hash__ = FakeCall.__hash__
+
+            def __eq__(self, other: object) -> bool:
+                compared.append(self)
+                return self is other
+
+        waiting: Queue[Any] = Queue(Memory(5), 1, lambda: 0)
+        calls = [Compared(0) for _ in range(300)]
+        for call in calls:
+            self.assertIsNone(waiting.add(call))
+        sent = waiting.take()
+        for call in (*sent, calls[290]):
+            waiting.remove(call)
+        self.assertEqual(len(waiting), 43)
+        self.assertEqual(compared, [])
+
     def test_too_many_of_the_same_check_are_denied_while_the_server_answers(self) -> None:
         assert isinstance(self, unittest.TestCase)
         with mock.patch("sluice._queue.MAX_WAITING", 2):

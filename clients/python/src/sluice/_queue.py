@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
@@ -50,7 +50,7 @@ class _Group(Generic[C]):
     """The checks of one identity that have no answer."""
 
     def __init__(self) -> None:
-        self.waiting: deque[C] = deque()
+        self.waiting: OrderedDict[C, None] = OrderedDict()  # in order of arrival
         self.in_flight = 0
         self.answered = float("-inf")
         self.denial: Denial | None = None  # the last one while others waited
@@ -99,7 +99,7 @@ class Queue(Generic[C]):
             if not self.is_healthy():
                 raise error
             return Decision(False, 429, "too_many_waiting", retry_after=1, source="failure_mode", error=error)
-        group.waiting.append(call)
+        group.waiting[call] = None
         self._turns.setdefault(call.question.identity, group)
         self.waiting += 1
         return None
@@ -108,7 +108,7 @@ class Queue(Generic[C]):
         """Removes a call if it still waits, so that nothing is taken for a caller that is gone."""
         group = self._groups.get(call.question.identity)
         if group is not None and call in group.waiting:
-            group.waiting.remove(call)
+            del group.waiting[call]
             self.waiting -= 1
             self._forget(call.question.identity, group)
 
@@ -124,11 +124,13 @@ class Queue(Generic[C]):
         size = 0
         while self._turns and len(batch) < MAX_BATCH:
             identity, group = next(iter(self._turns.items()))
-            size += len(group.waiting[0].question.body)
+            call = next(iter(group.waiting))
+            size += len(call.question.body)
             if batch and size > MAX_BATCH_BYTES:
                 break
-            batch.append(group.waiting.popleft())
-            batch[-1].sent = True
+            del group.waiting[call]
+            batch.append(call)
+            call.sent = True
             group.in_flight += 1
             if group.waiting:
                 self._turns.move_to_end(identity)
@@ -170,19 +172,16 @@ class Queue(Generic[C]):
 
     def _end_where(self, group: _Group[C], decide: Callable[[C], Decision | SluiceError | None]) -> None:
         """Ends the waiting calls of a group for which decide has a result."""
-        rest: deque[C] = deque()
-        for call in group.waiting:
+        for call in list(group.waiting):
             result = decide(call)
-            if result is None:
-                rest.append(call)
-            else:
+            if result is not None:
+                del group.waiting[call]
                 self.waiting -= 1
                 call.end(result)
-        group.waiting = rest
 
     def due(self) -> float:
         """When the call that has waited longest is overdue; infinity if nobody waits."""
-        firsts = [group.waiting[0].since for group in self._turns.values()]
+        firsts = [next(iter(group.waiting)).since for group in self._turns.values()]
         sent = [call.since for flight in self.flights for call in flight if not call.ended()]
         return min([*firsts, *sent], default=float("inf")) + self._timeout
 
