@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import queue
+import signal
 import threading
 import time
 import unittest
@@ -430,6 +431,42 @@ class ThreadsTest(QueueCases, unittest.TestCase):
             arrived.set_result({"body": {"accepted": 1, "ignored": []}})
             self.assertTrue(report.result(PATIENCE))
             close.result(PATIENCE)
+
+    def test_close_in_a_signal_handler_waits_for_nothing_that_it_interrupts(self) -> None:
+        checks = self.start()
+        assert isinstance(checks, Threads)
+        closed = threading.Event()
+
+        def close(*_: object) -> None:
+            checks.client.close()
+            closed.set()
+
+        def others() -> tuple[bool, list[str]]:
+            first = self.next()
+            second = checks.check(user_id="second")
+            held = self.next()
+            waits = checks.check(user_id="waits")
+            self.await_waiting(checks, 1)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            results = [waits.result(PATIENCE)]  # though nothing in flight has an answer
+            held.let()
+            is_closed = closed.wait(PATIENCE)
+            first.let()
+            return is_closed, [decision.source for decision in (*results, second.result(PATIENCE))]
+
+        self.addCleanup(signal.signal, signal.SIGUSR1, signal.signal(signal.SIGUSR1, close))
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(others)
+            self.assertEqual(checks.client.check(Check(user_id="interrupted")).source, "server")
+            self.assertEqual(other.result(PATIENCE), (True, ["failure_mode", "server"]))
+        self.assertTrue(checks.client._http.is_closed)
+        self.assertEqual(checks.client.check(Check()).source, "failure_mode")
+
+    def test_close_returns_though_a_signal_handler_has_interrupted_the_lock(self) -> None:
+        client = Sluice(gone_url(), TEST_KEY)
+        with ThreadPoolExecutor(1) as pool, client._lock:
+            pool.submit(client.close).result(PATIENCE)
+        self.assertEqual(client.check(Check()).source, "failure_mode")
 
     def test_it_survives_a_fork(self) -> None:
         client = Sluice(Server(self, lambda _: {"body": {"allowed": True}}).url, TEST_KEY, timeout=PATIENCE)

@@ -5,7 +5,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from threading import Condition, Event, Lock, Thread, local
+from threading import Condition, Event, Lock, Thread, current_thread, local
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -68,6 +68,7 @@ class _Call:
         self.stalled = self.sent = False
         self.answer: Decision | None = None
         self.event = Event()
+        self.thread = current_thread()
         self.leads: list[_Call] | None = None  # the batch that this caller is to send
         self.left = False  # its caller does not read the result
         self._result: Decision | SluiceError | None = None
@@ -125,7 +126,7 @@ class Sluice:
         self._lock = Lock()
         self._core.memory.unlock()
         self._queue: Queue[_Call] = Queue(self._core.memory, self._core.timeout, time.monotonic)
-        self._requests = 0  # that close waits for
+        self._requests: list[Thread] = []  # which close waits for
         self._idle = Condition(self._lock)
         self._http = self._given or httpx.Client(limits=_core.LIMITS, trust_env=False)
 
@@ -175,11 +176,26 @@ class Sluice:
         return self._run(self._core.usage(user_id, plan))
 
     def close(self) -> None:
-        """Waits for what is in flight, such as a report, and closes the connections. Later checks are decided by the failure
-        mode."""
-        with self._idle:
-            self._closed = True
-            self._idle.wait_for(lambda: self._requests == 0, (LONGEST + 1) * self._core.timeout)
+        """Waits for what is in flight, such as a report, and closes the connections. Checks that wait for a request, and
+        later ones, are decided by the failure mode. In a signal handler it does not wait for what the handler interrupts."""
+        self._closed = True
+        me = current_thread()
+        if not self._lock.acquire(timeout=self._core.timeout):  # a signal handler has interrupted its holder
+            return
+        try:
+            for call in self._queue:
+                if call.thread is not me:  # whose event may be locked
+                    self._queue.remove(call)
+                    call.end(SluiceError("connection", "The client is closed."))
+            self._idle.wait_for(
+                lambda: all(thread is me for thread in self._requests), (LONGEST + 1) * self._core.timeout
+            )
+        finally:
+            self._lock.release()
+        if me not in self._requests:  # otherwise its end closes the connections
+            self._close_connections()
+
+    def _close_connections(self) -> None:
         if self._given is None:
             self._http.close()
 
@@ -198,9 +214,9 @@ class Sluice:
         return self._ask(step.question) if isinstance(step, Ask) else self._post(step)
 
     def _ask(self, question: Question) -> Decision:
-        if self._closed:
-            raise SluiceError("connection", "The client is closed.")
         with self._lock:
+            if self._closed:
+                raise SluiceError("connection", "The client is closed.")
             if self._queue.is_probing():
                 raise SluiceError("connection", "The last requests failed, and another one is trying.")
             call = _Call(question, self._core.timeout)
@@ -300,9 +316,10 @@ class Sluice:
                 self._release_later(reservation)
 
     def _release_later(self, reservation: str) -> None:
+        thread = Thread(target=self._release_quietly, args=(reservation,), daemon=True)
         with self._lock:
-            self._requests += 1  # from now on, close waits for it
-        Thread(target=self._release_quietly, args=(reservation,), daemon=True).start()
+            self._requests.append(thread)  # from now on, close waits for it
+        thread.start()
 
     def _release_quietly(self, reservation: str) -> None:
         """A place would stay taken until its max_hold, for a caller that does not know of it."""
@@ -315,13 +332,16 @@ class Sluice:
 
     def _request_ended(self) -> None:
         with self._idle:
-            self._requests -= 1
+            self._requests.remove(current_thread())
             self._idle.notify_all()
+            is_last = self._closed and not self._requests
+        if is_last:
+            self._close_connections()
 
     def _post(self, post: Post) -> Answer:
         """Sends one request, once."""
         with self._lock:
-            self._requests += 1
+            self._requests.append(current_thread())
         try:
             return self._post_now(post)
         finally:
