@@ -72,7 +72,8 @@ export class Queue {
   #inFlight = 0;
   #failures = 0; // in a row
   #answered = Number.NEGATIVE_INFINITY;
-  #cancelWatch: (() => void) | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #cancelEnd: (() => void) | null = null; // of the waits that are overdue
   #closed = false;
 
   constructor(transport: Transport, memory: Memory, timeout: number, batch: boolean) {
@@ -210,45 +211,57 @@ export class Queue {
     });
   }
 
-  /** Ends the waits that are overdue, and sends another request for those that have stalled. One timer is enough for all. */
+  /**
+   * Sends another request for the waits that have stalled, and ends those that are overdue when the event loop is calm. One
+   * timer is enough for all, and it goes on until then.
+   */
   #watch(): void {
-    if (this.#cancelWatch || this.#isIdle) return;
-    const again = () => {
-      this.#cancelWatch = null;
-      this.#watch();
-    };
-    const wait = Math.max(1, Math.min(this.#timeout * stallFraction, this.#due() - performance.now()));
+    if (this.#timer || this.#isIdle) return;
+    const due = this.#cancelEnd ? Number.POSITIVE_INFINITY : this.#due(false) - performance.now();
+    const wait = Math.max(1, Math.min(this.#timeout * stallFraction, due));
     const wake = performance.now() + wait;
-    const timer = setTimeout(() => {
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
       if (this.#hasStalled() && this.#inFlight < mostInFlight && this.#failures < failuresUntilProbing) {
         this.#sendNext();
       }
       const at = performance.now();
-      if (this.#due() > at) return again();
-      this.#cancelWatch = whenCalm(wake, this.#timeout, () => {
-        this.#endOverdue(at);
-        again();
-      });
+      if (!this.#cancelEnd && this.#due(true) <= at) {
+        this.#cancelEnd = whenCalm(wake, this.#timeout, () => {
+          this.#endOverdue(at);
+          this.#stopWatch();
+          this.#watch();
+        });
+      }
+      this.#watch();
     }, wait);
-    this.#cancelWatch = () => clearTimeout(timer);
+  }
+
+  #stopWatch(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#cancelEnd?.();
+    this.#cancelEnd = null;
   }
 
   get #isIdle(): boolean {
     return this.#waiting === 0 && this.#flights.size === 0;
   }
 
-  /** When the check that has waited longest is overdue, leaving out those that wait for an answer to the same check. */
-  #due(): number {
+  /** When the check that has waited longest is overdue, with or without those that wait for an answer to the same check. */
+  #due(withKept: boolean): number {
     let since = Number.POSITIVE_INFINITY;
     for (const group of this.#turns) {
       for (const waiting of group.waiting) {
-        if (waiting.overdue) continue;
+        if (waiting.overdue && !withKept) continue;
         since = Math.min(since, waiting.since);
         break;
       }
     }
     for (const flight of this.#flights) {
-      for (const waiting of flight) if (!waiting.ended && !waiting.overdue) since = Math.min(since, waiting.since);
+      for (const waiting of flight) {
+        if (!waiting.ended && (withKept || !waiting.overdue)) since = Math.min(since, waiting.since);
+      }
     }
     return since + this.#timeout;
   }
@@ -338,10 +351,7 @@ export class Queue {
       this.#failures++;
     }
     if (this.#inFlight < inFlight) this.#sendNext();
-    if (this.#isIdle) {
-      this.#cancelWatch?.(); // a timer would keep the process alive
-      this.#cancelWatch = null;
-    }
+    if (this.#isIdle) this.#stopWatch(); // a timer would keep the process alive
   }
 
   /** Takes the next batch from the queue, one check of each identity in turn. */

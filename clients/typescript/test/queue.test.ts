@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { type Decision, Limiter, Sluice, SluiceError, version } from '../src/index.js';
 import { Memory } from '../src/memory.js';
@@ -218,6 +219,50 @@ test('an overdue check waits for the answer to the same check if the server answ
     (await Promise.all([first as Promise<Decision>, ...flood])).map(({ status }) => status),
     [429, 429, 429],
   );
+});
+
+/** A queue whose transport answers all but the checks named hangs. */
+function hanging(timeout: number) {
+  const allowed = decode({ allowed: true }, 200) as Decision;
+  let end = (_: Error) => {};
+  const silence = new Promise<never>((_, reject) => {
+    end = reject;
+  });
+  const one = ({ identity }: Question) => (identity === 'hangs' ? silence : Promise.resolve(allowed));
+  const many = (questions: Question[]) => Promise.all(questions.map(one));
+  const queue = new Queue({ one, many, unwanted: () => undefined }, new Memory(5000), timeout, true);
+  const ask = (identity: string) => queue.ask({ identity, body: '{}', cost: 1 });
+  after(() => end(new Error('The test has ended.'))); // a queue watches its requests until they end
+  return ask;
+}
+
+test('an overdue check is kept for ten time-outs at most', async () => {
+  const ask = hanging(50);
+  const all = Array.from({ length: 3 }, () => ask('hangs'));
+  let ended: unknown;
+  for (const one of all.slice(0, 2)) one.catch(() => undefined);
+  all[2]?.catch((error) => {
+    ended = error;
+  });
+  const until = performance.now() + 30_000;
+  while (!ended && performance.now() < until) {
+    await ask('other').catch(() => undefined); // on a busy machine
+    await sleep(1);
+  }
+  assert.ok(ended instanceof SluiceError && ended.kind === 'timeout', `${ended}`);
+});
+
+test('a check that stalls gets another request while overdue ones wait for a calm event loop', async () => {
+  const ask = hanging(1000);
+  const all = [ask('hangs'), ask('other'), ask('hangs')];
+  for (const one of all) one.catch(() => undefined);
+  await all[1]; // and the last one is sent
+  const until = performance.now() + 1300;
+  while (performance.now() < until); // a busy loop
+  const order: string[] = [];
+  const later = ask('later').then(() => order.push('answer'));
+  await Promise.all([later, sleep(700).then(() => order.push('pause'))]);
+  assert.deepEqual(order, ['answer', 'pause']);
 });
 
 test('an overdue check is not kept by a server that is silent', async () => {
