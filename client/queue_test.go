@@ -247,6 +247,56 @@ func (q *queue) waits(user string, age time.Duration) *call {
 
 func (c *call) hasEnded() bool { return len(c.done) == 1 }
 
+// looks looks, and waits until the overdue calls have ended.
+func (q *queue) looks(t *testing.T) {
+	t.Helper()
+	q.look()
+	q.awaitEnds(t)
+}
+
+func (q *queue) awaitEnds(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(testTimeout); ; runtime.Gosched() {
+		q.mu.Lock()
+		ends := q.watch.ends
+		q.mu.Unlock()
+		if !ends {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the overdue calls do not end")
+		}
+	}
+}
+
+func TestACallThatStallsIsSeenWhileOverdueOnesWaitForCalm(t *testing.T) {
+	t.Parallel()
+	client := newTestClient(t, Config{URL: "http://" + closedPort(t), Timeout: time.Hour})
+	q := &client.queue
+	q.inFlight = mostInFlight // so that none is sent
+	overdue := q.waits("overdue", 2*time.Hour)
+	q.mu.Lock()
+	q.watch.start(q)
+	q.mu.Unlock()
+	client.calm.mu.Lock() // the process is not calm
+	q.look()
+	stalls := q.waits("stalls", 30*time.Minute)
+	q.look()
+	if !stalls.stalled || overdue.hasEnded() {
+		t.Errorf("the call is seen to stall: %v, the overdue one has ended: %v; want true, false", stalls.stalled,
+			overdue.hasEnded())
+	}
+	client.calm.mu.Unlock()
+	q.awaitEnds(t)
+	if !overdue.hasEnded() {
+		t.Error("the overdue call has not ended")
+	}
+	q.leave(stalls)
+	if q.look(); len(q.turns) > 0 || q.watch.runs {
+		t.Errorf("nobody waits, but %d groups have turns, and the watch runs: %v", len(q.turns), q.watch.runs)
+	}
+}
+
 func TestTheWatchEndsOnlyWhatHasWaitedForTheTimeout(t *testing.T) {
 	t.Parallel()
 	q := &newTestClient(t, Config{URL: "http://" + closedPort(t), Timeout: time.Hour}).queue
@@ -263,7 +313,7 @@ func TestTheWatchEndsOnlyWhatHasWaitedForTheTimeout(t *testing.T) {
 	q.watch.start(q)
 	q.mu.Unlock()
 	for range 2 { // a second look must not time out twice
-		q.look()
+		q.looks(t)
 	}
 	for i, ended := range []bool{true, false, true, true, false, false} {
 		if c := all[i]; c.left != ended || c.hasEnded() != ended {
@@ -292,11 +342,13 @@ func TestAnOverdueCheckWaitsForTheAnswerToTheSameCheckIfTheServerAnswers(t *test
 		silence  time.Duration // since the server's last answer
 		allowed  bool          // answers to the same check, now
 		denied   bool
+		closed   bool // the client
 		waits    bool
 		want     Source
 	}{
 		"the same is in flight":                   {age: 2 * time.Hour, inFlight: true, waits: true},
 		"the same is in flight, for too long":     {age: 11 * time.Hour, inFlight: true},
+		"the client is closed":                    {age: 2 * time.Hour, inFlight: true, closed: true},
 		"the server is silent":                    {age: 2 * time.Hour, inFlight: true, silence: 90 * time.Minute},
 		"nothing of the same is in flight":        {age: 2 * time.Hour},
 		"the same was denied, without a promise":  {age: 2 * time.Hour, inFlight: true, denied: true, want: FromMemory},
@@ -321,8 +373,11 @@ func TestAnOverdueCheckWaitsForTheAnswerToTheSameCheckIfTheServerAnswers(t *test
 				q.landed(c.group, &c.question, &denied)
 			}
 			q.watch.start(q)
+			if test.closed {
+				q.client.end()
+			}
 			q.mu.Unlock()
-			q.look()
+			q.looks(t)
 			if got := !c.hasEnded(); got != test.waits {
 				t.Fatalf("it waits: %v, want %v", got, test.waits)
 			}

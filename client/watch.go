@@ -10,6 +10,7 @@ import (
 type watch struct {
 	timer *time.Timer // nil before the first wait
 	runs  bool
+	ends  bool // a goroutine ends overdue waits
 }
 
 // start requires the queue's mu.
@@ -31,28 +32,37 @@ func (w *watch) start(q *queue) {
 	}
 }
 
-// look sends another request for calls that have stalled, ends overdue waits, and sets the timer for the next look,
+// look sends another request for calls that have stalled, lets overdue waits end, and sets the timer for the next look,
 // early enough for a call that comes right after.
 func (q *queue) look() {
 	timeout, now := q.client.config.Timeout, time.Now()
 	next := timeout / stallFraction
 	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.turns = slices.DeleteFunc(q.turns, func(g *group) bool {
+		g.inTurns = len(g.waiting) > 0
+		return !g.inTurns
+	})
 	due, isOverdue := q.findOverdue(now, &next)
 	if q.hasStalled(now, &next) && q.inFlight < mostInFlight && q.failures < failuresUntilProbing {
 		q.sendNext(maxBatch)
 	}
-	q.mu.Unlock()
-	if isOverdue {
-		q.client.calm.await(due, timeout)
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if isOverdue {
-		q.endOverdue(now)
+	if isOverdue && !q.watch.ends {
+		q.watch.ends = true
+		go q.client.recovered("the end of overdue checks", func() { q.endWhenCalm(due, now) })
 	}
 	if q.watch.runs = q.waiting+len(q.flights) > 0; q.watch.runs {
 		q.watch.timer.Reset(next)
 	}
+}
+
+// endWhenCalm ends the waits that were overdue at a time, the last of them since due, when the process is calm.
+func (q *queue) endWhenCalm(due, at time.Time) {
+	q.client.calm.await(due, q.client.config.Timeout)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.watch.ends = false
+	q.endOverdue(at)
 }
 
 // isOverdue reports whether the call has waited for the timeout, or lowers next to the time until then.
@@ -126,7 +136,7 @@ func (q *queue) endOverdue(now time.Time) {
 // was just answered: the failure mode would let a flood pass. mu must be held.
 func (q *queue) waitsOn(c *call) bool {
 	g, timeout, now := c.group, q.client.config.Timeout, time.Now()
-	return now.Sub(c.since) < longTimeouts*timeout && now.Sub(q.answered) < timeout &&
+	return q.client.life.Err() == nil && now.Sub(c.since) < longTimeouts*timeout && now.Sub(q.answered) < timeout &&
 		(g.inFlight > 0 || now.Sub(g.answered) < timeout)
 }
 
