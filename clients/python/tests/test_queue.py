@@ -85,7 +85,7 @@ class FakeCall:
 
     def __init__(self, since: float) -> None:
         self.question, self.since = Question("{}", "{}", 1), since
-        self.stalled = self.sent = False
+        self.stalled = self.kept = self.sent = False
         self.answer: Decision | None = None
         self.result: Decision | SluiceError | None = None
 
@@ -274,6 +274,22 @@ class QueueCases:
                 waiting.end_overdue(now)
                 kind = call.result.source if isinstance(call.result, Decision) else call.result and call.result.kind
                 self.assertEqual(kind, want)
+
+    def test_a_kept_call_wakes_nobody(self) -> None:
+        assert isinstance(self, unittest.TestCase)
+        now = 1000.0
+        waiting: Queue[Any] = Queue(Memory(5), 1, lambda: now)
+        waiting.start(FakeCall(now))
+        waiting.add(FakeCall(now))
+        now += 2
+        later = FakeCall(now)
+        waiting.add(later)
+        waiting.answered = now
+        waiting.end_overdue(now)
+        self.assertEqual(len(waiting), 2)
+        waiting.flights.clear()
+        self.assertEqual(waiting.due(), later.since + 1)
+        self.assertEqual(waiting.due(with_kept=True), 1001)
 
     def test_a_call_is_removed_without_a_search(self) -> None:
         assert isinstance(self, unittest.TestCase)
@@ -534,6 +550,27 @@ class TasksTest(QueueCases, unittest.TestCase):
         decisions = [result.result(PATIENCE) for result in results]
         self.assertEqual(sum(decision.allowed for decision in decisions), burst)
         self.assertLessEqual({decision.source for decision in decisions}, {"server", "memory"})
+
+    def test_a_check_that_stalls_gets_another_request_while_overdue_ones_wait_for_calm(self) -> None:
+        paused = threading.Semaphore(0)
+
+        def pauses(*_: object) -> list[float]:
+            paused.release()
+            return [PATIENCE]
+
+        with mock.patch("sluice._core.pauses", pauses):
+            checks = self.start(timeout=0.5)
+            results = [checks.check(user_id=str(i)) for i in range(3)]
+            held = [self.next() for _ in results]
+            for _ in range(4):  # three requests and the watch
+                self.assertTrue(paused.acquire(timeout=PATIENCE))
+            results.append(checks.check(user_id="later"))
+            held.append(self.arrived.get(timeout=PATIENCE / 2))
+            self.assertEqual(held[-1].users, ["later"])
+            for request in held:
+                request.let()
+            for result in results:
+                self.assertEqual(result.result(PATIENCE).source, "server")
 
     def test_another_event_loop_begins_anew(self) -> None:
         client = AsyncSluice(Server(self, lambda _: {"body": {"allowed": True}}).url, TEST_KEY, timeout=PATIENCE)

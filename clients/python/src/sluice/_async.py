@@ -39,7 +39,7 @@ class _Call:
     def __init__(self, question: Question, unwanted: Callable[[Decision], None]) -> None:
         self.question = question
         self.since = time.monotonic()
-        self.stalled = self.sent = False
+        self.stalled = self.kept = self.sent = False
         self.answer: Decision | None = None
         self._unwanted = unwanted
         self.future: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
@@ -206,20 +206,26 @@ class AsyncSluice:
         queue, timeout, now = self._queue, self._core.timeout, time.monotonic
         try:
             while queue.waiting or queue.flights:
-                wake = min(queue.due(), now() + timeout * STALL)
-                await asyncio.sleep(max(0, wake - now()))
-                if queue.has_stalled() and queue.may_add_request():
-                    self._send_next()
+                wake = max(now(), min(queue.due(), now() + timeout * STALL))
+                await self._pause(wake)
                 at = now()
-                if queue.due() > at:
+                if queue.due(with_kept=True) > at:
                     continue
                 for pause in _core.pauses(wake, timeout, now):
-                    await asyncio.sleep(pause)
+                    await self._pause(now() + pause)
                 queue.end_overdue(at)
-                if queue.due() <= at:  # some wait for an answer to the same check
-                    await asyncio.sleep(timeout * STALL)
         finally:
             self._watch = None
+
+    async def _pause(self, end: float) -> None:
+        """Sleeps, and meanwhile sends another request for the checks that have stalled."""
+        while True:
+            left = end - time.monotonic()
+            await asyncio.sleep(max(0, min(left, self._core.timeout * STALL)))
+            if self._queue.has_stalled() and self._queue.may_add_request():
+                self._send_next()
+            if time.monotonic() >= end:
+                return
 
     def _send_next(self) -> None:
         batch = [] if self._closed else self._queue.take()

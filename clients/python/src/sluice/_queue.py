@@ -35,6 +35,7 @@ class Call(Protocol):
     question: Question
     since: float  #: the start of its wait
     stalled: bool  #: it was seen to wait for a quarter of the time-out
+    kept: bool  #: it is overdue, and waits for an answer to the same check
     sent: bool  #: it waits no more: it is in flight
     answer: Decision | None  #: the server's
 
@@ -179,11 +180,19 @@ class Queue(Generic[C]):
                 self.waiting -= 1
                 call.end(result)
 
-    def due(self) -> float:
-        """When the call that has waited longest is overdue; infinity if nobody waits."""
-        firsts = [next(iter(group.waiting)).since for group in self._turns.values()]
-        sent = [call.since for flight in self.flights for call in flight if not call.ended()]
-        return min([*firsts, *sent], default=float("inf")) + self._timeout
+    def due(self, with_kept: bool = False) -> float:
+        """When the call that has waited longest is overdue, without those that are kept; infinity if nobody waits."""
+        wanted = (
+            next((call.since for call in group.waiting if with_kept or not call.kept), float("inf"))
+            for group in self._turns.values()
+        )
+        sent = (
+            call.since
+            for flight in self.flights
+            for call in flight
+            if not call.ended() and (with_kept or not call.kept)
+        )
+        return min(min(wanted, default=float("inf")), min(sent, default=float("inf"))) + self._timeout
 
     def has_stalled(self) -> bool:
         """Whether another call has waited for a quarter of the time-out."""
@@ -208,15 +217,18 @@ class Queue(Generic[C]):
             self._forget(identity, group)
         for flight in self.flights:
             for call in flight:
-                if not call.ended() and at - call.since >= self._timeout and not self._waits_on(call):
-                    call.end(SluiceError("timeout", "No answer in time."))
+                if not call.ended() and at - call.since >= self._timeout:
+                    call.kept = self._waits_on(call)
+                    if not call.kept:
+                        call.end(SluiceError("timeout", "No answer in time."))
 
     def overdue(self, call: C) -> Decision | SluiceError | None:
         """Decides a call that is overdue: by a denial that was given while it waited, or not yet, or by a time-out."""
         denial = self._group(call.question.identity).denial
         if not call.sent and denial is not None and denial.at > call.since and call.question.cost >= denial.cost:
             return denial.decided(self._now())
-        return None if self._waits_on(call) else SluiceError("timeout", "No answer in time.")
+        call.kept = self._waits_on(call)
+        return None if call.kept else SluiceError("timeout", "No answer in time.")
 
     def _waits_on(self, call: C) -> bool:
         """Whether an overdue call waits longer, because the server answers, and the same check is in flight or was just

@@ -65,7 +65,7 @@ class _Call:
         self.question = question
         self.since = time.monotonic()
         self.deadline = self.since + timeout
-        self.stalled = self.sent = False
+        self.stalled = self.kept = self.sent = False
         self.answer: Decision | None = None
         self.event = Event()
         self.thread = current_thread()
