@@ -183,7 +183,8 @@ type keptAnswer struct {
 	Body   []byte            `json:"body"`
 }
 
-var keptHeaders = []string{"Content-Type", "ETag", "Location"}
+// keptHeaders has the id of the request that made the change, by which the audit log finds it.
+var keptHeaders = []string{"Content-Type", "ETag", "Location", httpapi.RequestIDHeader}
 
 // seal encrypts an answer by a key that only the holder of the Idempotency-Key can derive, because answers may hold
 // secrets. It is bound to its request.

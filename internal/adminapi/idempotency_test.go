@@ -3,6 +3,7 @@ package adminapi_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -47,6 +48,11 @@ func TestARepeatedRequestIsCarriedOutOnce(t *testing.T) {
 		again.header.Get("Location") != first.header.Get("Location") ||
 		again.header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("the repetition is answered %v %s, want %v %s", again.header, again.body, first.header, first.body)
+	}
+	// The audit log names the request that made the change.
+	if got, want := again.header.Values("X-Request-Id"), first.header.Get("X-Request-Id"); want == "" ||
+		!slices.Equal(got, []string{want}) {
+		t.Errorf("the repetition has the request ids %q, want %q alone", got, want)
 	}
 	if made := len(must(w.store.Keys(w.ctx(), w.acme.ID, "", 10))(t)); made != 1 {
 		t.Errorf("%d keys were made", made)
