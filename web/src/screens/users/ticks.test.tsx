@@ -5,6 +5,9 @@ import { page, rule } from '../../../test/fake';
 import { open } from '../../../test/render';
 import { user as someUser } from '../../../test/traffic';
 import { base, its, tag, userServer } from '../../../test/users';
+// Loaded before anything waits: looking for a role in a large page again and again slows the loading of code.
+import './UserPage';
+import '~/features/temporary/TemporaryRule';
 
 vi.mock('~/domain/pattern', async (load) => {
   const real = await load<typeof import('~/domain/pattern')>();
