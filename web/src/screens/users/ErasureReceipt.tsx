@@ -8,6 +8,7 @@ import type { Erasure } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
 import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
+import { nextLook } from './queries';
 import styles from './Users.module.css';
 import { usageQuery } from './usage';
 
@@ -21,7 +22,7 @@ const erasureQuery = (tenant: string, receipt: string) =>
           signal,
         }),
       ),
-    refetchInterval: ({ state: { data } }) => (data?.finished_at ? false : 1_000),
+    refetchInterval: ({ state }) => nextLook(state),
   });
 
 const steps: Record<Erasure['steps'][number]['name'], string> = {

@@ -1,8 +1,10 @@
 import { expect, test } from 'vitest';
+import { AwayError, ProblemError } from '~/api/problem';
 import { bucket } from '../../../test/traffic';
 import { lentText } from '../../domain/lent';
 import { levelAfter } from './level';
 import { lineErrors } from './lines';
+import { nextLook } from './queries';
 
 test('a bucket fills at its rate up to its burst, and never runs backwards', () => {
   const it = bucket({ tokens: 20, rate_per_second: 10, burst_capacity: 50 });
@@ -32,4 +34,18 @@ test('mistakes of an import stand beside their lines; others are left to the pro
     ],
   };
   expect(lineErrors(document, 'user_id,plan\r\n42,gold')).toEqual([{ line: 2, content: '42,gold', detail: 'is none' }]);
+});
+
+test('an erasure is looked at until it has finished, more rarely after a minute, and not where it is closed', () => {
+  const running = { erasure_id: 1, receipt_id: 'r', user_id: '42', finished_at: null, steps: [], rules: [] };
+  const look = { data: running as never, error: null, dataUpdateCount: 1 };
+  const problem = (status: number) => new ProblemError({ type: 't', title: 't', status });
+  expect(nextLook(look)).toBe(1_000);
+  expect(nextLook({ ...look, dataUpdateCount: 60 })).toBe(15_000);
+  expect(nextLook({ ...look, error: new AwayError(null) })).toBe(15_000);
+  expect(nextLook({ ...look, error: problem(503) })).toBe(15_000);
+  for (const status of [403, 404]) {
+    expect(nextLook({ ...look, data: undefined, error: problem(status) })).toBe(false);
+  }
+  expect(nextLook({ ...look, data: { ...running, finished_at: '2026-11-26T17:06:12Z' } as never })).toBe(false);
 });
