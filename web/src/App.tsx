@@ -5,7 +5,6 @@ import { lazy, Suspense } from 'react';
 import { AwayBanner } from '~/shell/AwayBanner';
 import { BusyBanner } from '~/shell/BusyBanner';
 import { ProofDialog } from '~/shell/ProofDialog';
-import { UndoDialog } from '~/shell/UndoDialog';
 import type { newRouter } from './routes';
 import { colorSchemeKey, theme } from './theme/theme';
 
@@ -30,7 +29,6 @@ export function App({ queries, router, env }: Props) {
         <BusyBanner />
         <RouterProvider router={router} />
         <ProofDialog />
-        <UndoDialog />
         <Suspense fallback={null}>
           <Toasts />
         </Suspense>

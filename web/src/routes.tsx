@@ -36,13 +36,24 @@ import {
 import { firstTenant, isIn, rememberTenant, signInTenant } from '~/session';
 import { Shell } from '~/shell/Shell';
 import { Start } from '~/shell/Start';
+import { UndoDialog } from '~/shell/UndoDialog';
 
 /* Every screen of the product and its address, on one page. Screens are loaded when they are visited. */
 
 const root = createRootRouteWithContext<{ queries: QueryClient }>()({
-  component: Outlet,
+  component: Root,
   notFoundComponent: () => <ErrorState error={new Error('This page does not exist.')} />,
 });
+
+/** The screen, with what outlasts it. */
+function Root() {
+  return (
+    <>
+      <Outlet />
+      <UndoDialog />
+    </>
+  );
+}
 
 /** Leads to the sign-in of a tenant if one is known, so nothing that leads here needs to know one. */
 const signIn = createRoute({

@@ -1,4 +1,6 @@
-import { lazy, Suspense } from 'react';
+import { useQuery } from '@tanstack/react-query';
+import { lazy, Suspense, useEffect } from 'react';
+import { sessionQuery } from '~/api/queries';
 import { closeUndo, useUndoAsked } from '~/api/undo';
 
 const UndoChange = lazy(() => import('~/components/UndoChange'));
@@ -6,7 +8,12 @@ const UndoChange = lazy(() => import('~/components/UndoChange'));
 /** Undoes the save that a toast told of. */
 export function UndoDialog() {
   const asked = useUndoAsked();
-  if (!asked) return null;
+  const { data: session } = useQuery({ ...sessionQuery, enabled: false });
+  // The session ended: another account may follow.
+  useEffect(() => {
+    if (asked && session === null) closeUndo();
+  }, [asked, session]);
+  if (!asked || !session) return null;
   const { tenant, request } = asked;
   return (
     <Suspense fallback={null}>
