@@ -28,7 +28,7 @@ export const overlays: Overlay[] = [
     open: async (page) => {
       await page.keyboard.press('Control+k');
       await page.getByRole('combobox', { name: 'Search' }).fill('search');
-      await expect(page.getByRole('button', { name: /api\/search/ }).first()).toBeVisible();
+      await expect(page.getByRole('option', { name: /api\/search/ }).first()).toBeVisible();
     },
   },
   {
