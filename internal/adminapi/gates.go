@@ -46,7 +46,6 @@ func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 		defer q.release()
 		if err := s.pass(q); err != nil {
 			s.noteRefusal(q, rt, err)
-			q.release()
 			s.pauseRefusal(q.r.Context(), q, err)
 			s.handlerFailed(w, r, err)
 			return nil

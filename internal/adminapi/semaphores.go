@@ -193,8 +193,10 @@ func sharesProblem(err error) error {
 	return nil
 }
 
-// pauseRefusal delays the answer to a request that was refused because its caller asks for too much. The pause ends early when the caller leaves or the server stops.
+// pauseRefusal releases a refused request's places, and delays the answer if its caller asks for too much. The pause
+// ends early when the caller leaves or the server stops.
 func (s *surface) pauseRefusal(ctx context.Context, q *apiRequest, err error) {
+	q.release()
 	var told *httpapi.Problem
 	if !errors.As(asProblem(err), &told) || told.Type != httpapi.TooSoon.Type &&
 		told.Type != httpapi.LimitExceeded.Type {

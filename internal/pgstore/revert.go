@@ -73,14 +73,21 @@ func (w write) entriesOf(ctx context.Context, change int64) ([]auth.AuditEntry, 
 }
 
 // revertAll undoes entries, or returns all that clash. An error of the database ends the transaction, and so the search.
+// An object whose values are refused may fit once the others are what they were, as when a tenant has all rules that it
+// may have.
 func (w write) revertAll(ctx context.Context, entries []auth.AuditEntry) error {
 	var clashes []auth.UndoClash
-	for _, entry := range entries {
+	var refused []auth.AuditEntry
+	for i, entry := range entries {
 		err := w.revert(ctx, entry)
 		if err == nil {
 			continue
 		}
 		err = writeError(err)
+		if errors.As(err, new(rules.FieldErrors)) && i < len(entries)-1 {
+			refused = append(refused, entry)
+			continue
+		}
 		if !isClash(err) {
 			return err
 		}
@@ -89,8 +96,11 @@ func (w write) revertAll(ctx context.Context, entries []auth.AuditEntry) error {
 			break
 		}
 	}
-	if len(clashes) > 0 {
+	switch {
+	case len(clashes) > 0:
 		return &auth.UndoError{Clashes: clashes}
+	case len(refused) > 0:
+		return w.revertAll(ctx, refused)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ var recovered = map[string]string{
 	"client/background.go: Client.background": "Client.recovered, because the client imports no package of " +
 		"ours",
 	"client/background.go: Client.loop":                "Client.recovered",
+	"client/calm.go: Client.within":                    "nothing: it only waits and cancels a context",
 	"client/watch.go: watch.start":                     "Client.recovered, and the timer is started again",
 	"internal/app/app.go: Main":                        "nothing: it only calls the standard library",
 	"internal/checks/envoy/streams.go: limitMessage":   "nothing: it only cancels a context",
