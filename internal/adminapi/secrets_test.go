@@ -67,15 +67,17 @@ func (w *world) wantNoSecrets() {
 			places[tenant.Slug+"'s "+export] = got.body
 		}
 	}
+	var answers strings.Builder
 	for _, got := range w.answers {
 		if !slices.Contains([]string{
 			"createKey", "rotateKey", "createServiceKey", "rotateServiceKey", "invite",
 			"createAlert", "rotateAlertSecret", "createAuditWebhook", "rotateAuditSecret",
 		}, got.operation) ||
 			got.status >= 300 {
-			places["answers"] += got.body
+			answers.WriteString(got.body)
 		}
 	}
+	places["answers"] = answers.String()
 	places["the database"] = w.dump()
 	w.t.Logf("%d secrets are looked for in %d bytes of log and %d of the database", len(secrets),
 		len(places["the log"]), len(places["the database"]))
