@@ -12,7 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "write the names in force into all files")
 
-// names.json has one switch: either everything is installed from the checkout, or everything from where it is published.
+// names.json has one switch: either everything is installed from the checkout, or everything from where it is
+// published.
 func TestPackagesAndImagesAreNamedAsTheyAreInstalled(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("names.json")

@@ -133,8 +133,8 @@ const anyArea auth.Permission = "any"
 func (q *apiRequest) judge(least access, area auth.Permission, reads bool) error {
 	if q.tenant.Suspended && !q.isPlatform() && (q.key != nil || least != aViewer) {
 		return httpapi.Suspended.Problem(
-			"The tenant is suspended: its API keys are refused and its members can only read. Ask a platform admin to " +
-				"resume it.")
+			"The tenant is suspended: its API keys are refused and its members can only read. Ask a platform admin " +
+				"to resume it.")
 	}
 	if q.key != nil {
 		return q.judgeKey(least, area, reads)

@@ -71,7 +71,8 @@ func auditFilter(
 ) (auth.AuditFilter, error) {
 	filter := auth.AuditFilter{
 		From: valueOf(from), Until: valueOf(until), ActorID: valueOf(actor), Action: auth.AuditAction(valueOf(action)),
-		ObjectKind: string(valueOf(kind)), ObjectID: valueOf(object), Change: valueOf(change), RequestID: valueOf(request),
+		ObjectKind: string(valueOf(kind)), ObjectID: valueOf(object), Change: valueOf(change),
+		RequestID: valueOf(request),
 	}
 	if filter.ObjectID != "" && filter.ObjectKind == "" {
 		return filter, httpapi.InvalidRequest.Problem("Correct the parameters that errors names.",
@@ -217,8 +218,8 @@ func (s *surface) RevertChange(ctx context.Context,
 	case errors.As(err, &clash):
 		return nil, undoProblem(clash)
 	case errors.Is(err, rules.ErrFinal):
-		return nil, httpapi.Conflict.Problem(fmt.Sprintf("A change of more than %d objects cannot be undone as a whole.",
-			auth.MaxUndone))
+		return nil, httpapi.Conflict.Problem(
+			fmt.Sprintf("A change of more than %d objects cannot be undone as a whole.", auth.MaxUndone))
 	case err != nil:
 		return nil, err
 	}

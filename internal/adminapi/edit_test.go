@@ -445,7 +445,8 @@ func TestAChangeIsRevertedFromItsEntryByWhoMayMakeIt(t *testing.T) {
 	w.want(w.send(owner, "POST", undoName, nil), http.StatusOK)
 }
 
-// TestASaveIsUndoneAsAWhole undoes a save of several rules by the request that made it, and is refused with what clashes.
+// TestASaveIsUndoneAsAWhole undoes a save of several rules by the request that made it, and is refused with what
+// clashes.
 func TestASaveIsUndoneAsAWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -27,7 +27,7 @@ var gates = []func(*surface, *apiRequest) error{ //nolint:gochecknoglobals // a 
 	// A slow network may take minutes, and holds no place of the class meanwhile. After an upload the caller is
 	// authenticated and authorized again.
 	(*surface).receiveBody,
-	(*surface).takePlace,   // 429 or 503 if there is none in time; parsing the body takes a processor, so it comes later
+	(*surface).takePlace,   // 429 or 503 if there is none in time; before the body, whose parsing takes a processor
 	(*surface).checkUnread, // 429 or 503 for too many bytes of unread answers
 	(*surface).checkRepeat,
 	(*surface).checkBody,       // 400 with a pointer for each mistake

@@ -141,8 +141,8 @@ func (q *apiRequest) idempotencyProblem(err error) error {
 			"This Idempotency-Key was sent with another request; choose a new one for each request.")
 	case errors.Is(err, auth.ErrIdempotencyAnswerLost):
 		return httpapi.AnswerLost.Problem(
-			"This request was carried out once, but its answer was lost. Read what changed. If it made a secret, revoke " +
-				"that and make another.")
+			"This request was carried out once, but its answer was lost. Read what changed. If it made a secret, " +
+				"revoke that and make another.")
 	case errors.As(err, &running):
 		setSeconds(q.w.Header(), "Retry-After", min(5, wholeSeconds(running.Left)))
 		return httpapi.InProgress.Problem(

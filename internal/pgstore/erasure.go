@@ -37,8 +37,9 @@ const (
 	blocksPerPiece = 50
 )
 
-// EraseUser requests the erasure of a user, or returns the one that goes on, or rules.ErrTooManyErasures. Checks in flight may still record the user
-// after it has finished, and other processes keep the user's plan and overrides for up to a minute.
+// EraseUser requests the erasure of a user, or returns the one that goes on, or rules.ErrTooManyErasures. Checks
+// in flight may still record the user after it has finished, and other processes keep the user's plan and overrides for
+// up to a minute.
 func (s Writer) EraseUser(ctx context.Context, tenant rules.TenantID, userID string) (rules.Erasure, error) {
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // never fails

@@ -72,9 +72,8 @@ func (w write) entriesOf(ctx context.Context, change int64) ([]auth.AuditEntry, 
 	return entries, nil
 }
 
-// revertAll undoes entries, or returns all that clash. An error of the database ends the transaction, and so the search.
-// An object whose values are refused may fit once the others are what they were, as when a tenant has all rules that it
-// may have.
+// revertAll undoes entries, or returns all that clash. An error of the database ends the transaction, and so the
+// search. An object whose values are refused is tried again after the others, which may have made room for it.
 func (w write) revertAll(ctx context.Context, entries []auth.AuditEntry) error {
 	var clashes []auth.UndoClash
 	var refused []auth.AuditEntry

@@ -384,7 +384,9 @@ func BenchmarkVerify(b *testing.B) {
 	t := new(testing.T)
 	ours := newKey(t, "1")
 	token := ours.sign(t, good())
-	mapping := (&gateway.Authorize{JWT: &gateway.JWT{JWKS: ours.set}, User: &gateway.User{Source: gateway.Source{Claim: "sub"}}}).Compile()
+	mapping := (&gateway.Authorize{
+		JWT: &gateway.JWT{JWKS: ours.set}, User: &gateway.User{Source: gateway.Source{Claim: "sub"}},
+	}).Compile()
 	keys := jwks.New(jwks.Options{
 		Log: slog.New(slog.DiscardHandler),
 		Mappings: func() map[rules.TenantID]*gateway.Mapping {

@@ -37,8 +37,8 @@
 // # Connections
 //
 // The key is checked before the body is read, so anonymous callers cannot make the process hold bodies. Large requests
-// and answers have a limit in bytes, with a share for each tenant; see bodies.go. At the limit of open connections, those
-// that wait for their caller are evicted; see connections.evict. Health probes are answered even over the limit.
+// and answers have a limit in bytes, with a share for each tenant; see bodies.go. At the limit of open connections,
+// those that wait for their caller are evicted; see connections.evict. Health probes are answered even over the limit.
 //
 // # Cost
 //

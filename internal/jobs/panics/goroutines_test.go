@@ -26,7 +26,7 @@ var recovered = map[string]string{
 		"ours",
 	"client/background.go: Client.loop":                "Client.recovered",
 	"client/calm.go: Client.within":                    "nothing: it only waits and cancels a context",
-	"client/watch.go: queue.look": "Client.recovered",
+	"client/watch.go: queue.look":                      "Client.recovered",
 	"client/watch.go: watch.start":                     "Client.recovered, and the timer is started again",
 	"internal/app/app.go: Main":                        "nothing: it only calls the standard library",
 	"internal/checks/envoy/streams.go: limitMessage":   "nothing: it only cancels a context",

@@ -3,8 +3,8 @@
 // A batch of checks is one transaction of two round trips. The first locks the rows of its buckets in the order of
 // their keys, and then reads the clock. This process decides with the code of the memory store (enforce.TakeFrom). The
 // second round trip writes each changed bucket once and commits. A batch without changes is rolled back, so a denial
-// writes nothing. An unused bucket has no row to lock: a transaction that inserts it, or reports it as unused, fails and
-// starts over if another has inserted it meanwhile.
+// writes nothing. An unused bucket has no row to lock: a transaction that inserts it, or reports it as unused, fails
+// and starts over if another has inserted it meanwhile.
 //
 // Concurrent checks share transactions, in which tenants take turns: see package combine. Settlements and credits are
 // transactions of their own, a few at a time, also with turns for tenants.
