@@ -119,8 +119,8 @@ func (e *envoy) withLost(d gateway.Domain, line int) gateway.Domain {
 		maps.Copy(replaces, d.Replaces)
 		d.Replaces = replaces
 	case e.lost == RefuseLost && len(lost) > 0:
-		e.fail(line, "descriptors", fmt.Sprintf("lacks %d of the descriptors that the tenant's domain has, such as %s, "+
-			"and their limits would end; import with --merge to keep them, or with --replace to remove them",
+		e.fail(line, "descriptors", fmt.Sprintf("lacks %d of the descriptors that the tenant's domain has, such as "+
+			"%s, and their limits would end; import with --merge to keep them, or with --replace to remove them",
 			len(lost), lost[0]))
 	}
 	return d
