@@ -3,9 +3,10 @@ package deploy
 import (
 	"encoding/json"
 	"flag"
+	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,18 +28,9 @@ func TestPackagesAndImagesAreNamedAsTheyAreInstalled(t *testing.T) {
 	if err := json.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
 	}
-	listed, err := exec.Command("git", "-c", "safe.directory=*", "-C", "..", "ls-files", "-z", "--cached", "--others",
-		"--exclude-standard", "*.md", "*.ts", "*.py", "*.go", "*.yaml").Output()
-	if err != nil {
-		t.Fatalf("list the files: %v", err)
-	}
 	named := map[string]bool{}
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(listed), "\x00"), "\x00") {
-		path := filepath.Join("..", name)
+	for _, path := range handWritten(t) {
 		text, err := os.ReadFile(path)
-		if os.IsNotExist(err) {
-			continue
-		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +47,7 @@ func TestPackagesAndImagesAreNamedAsTheyAreInstalled(t *testing.T) {
 			continue
 		}
 		if !*update {
-			t.Errorf("%s names what deploy/names.json does not say; make generate writes it", name)
+			t.Errorf("%s names what deploy/names.json does not say; make generate writes it", path)
 		} else if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Error(err)
 		}
@@ -68,4 +60,29 @@ func TestPackagesAndImagesAreNamedAsTheyAreInstalled(t *testing.T) {
 			t.Errorf("no file has %q", name)
 		}
 	}
+}
+
+// handWritten returns the files that may name packages and images. A copy of the project need not be a checkout.
+func handWritten(t *testing.T) (paths []string) {
+	t.Helper()
+	built := []string{"node_modules", "dist", "test-results", "screenshots"}
+	kinds := []string{".md", ".ts", ".py", ".go", ".yaml"}
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		switch name := entry.Name(); {
+		case entry.IsDir():
+			if slices.Contains(built, name) || strings.HasPrefix(name, ".") && name != ".." {
+				return fs.SkipDir
+			}
+		case entry.Type().IsRegular() && slices.Contains(kinds, filepath.Ext(path)):
+			paths = append(paths, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
 }
