@@ -94,7 +94,7 @@ func wantFailureModes(t *testing.T, all []asked, began time.Duration) {
 	const moment = 250 * time.Millisecond
 	// What Redis denied just before is denied from memory for a second.
 	const remembered = moment + time.Second
-	var times []time.Duration
+	var times, usual []time.Duration
 	degraded, locally := 0, 0
 	for i := range all {
 		one, got := &all[i], &all[i].got
@@ -104,6 +104,9 @@ func wantFailureModes(t *testing.T, all []asked, began time.Duration) {
 		case !got.Degraded && one.at > began+moment && (got.Allowed || one.at > began+remembered):
 			t.Fatalf("check %s, %s after the outage began, is not degraded: %s", one.body, one.at-began, got.text)
 		case !got.Degraded:
+			if one.at < began {
+				usual = append(usual, one.took)
+			}
 			continue
 		}
 		degraded++
@@ -118,15 +121,17 @@ func wantFailureModes(t *testing.T, all []asked, began time.Duration) {
 	if degraded < 100 {
 		t.Fatalf("only %d checks were decided without Redis; that is no load", degraded)
 	}
-	// The store budget, and what HTTP, JSON and two processes on a busy machine take beside it. One check in a hundred
-	// may wait longer for its turn on a processor: the watch does not see how long the api process waits for one.
-	const budget, beside, starved = 50 * time.Millisecond, 25 * time.Millisecond, 200 * time.Millisecond
+	// The store budget, and what HTTP, JSON and two processes take beside it on this machine at present. One check in a
+	// hundred may wait longer for its turn on a processor: the watch does not see how long the api process waits for
+	// one.
+	const budget, starved = 50 * time.Millisecond, 200 * time.Millisecond
+	beside := max(25*time.Millisecond, 3*quantile(usual, 0.99))
 	median, most, worst := quantile(times, 0.5), quantile(times, 0.99), quantile(times, 1)
 	t.Logf("%d checks without Redis: median %s, 99 %% %s, worst %s", degraded, median, most, worst)
-	if median > beside || most > budget+beside || worst > budget+starved {
+	if median > beside || most > budget+beside || worst > budget+max(starved, beside) {
 		t.Errorf("checks without Redis took %s in the median, 99 %% at most %s and the worst %s; want at most %s, %s "+
 			"and %s",
-			median, most, worst, beside, budget+beside, budget+starved)
+			median, most, worst, beside, budget+beside, budget+max(starved, beside))
 	}
 	if locally != 5 {
 		t.Errorf("this process's own bucket of 5 allowed %d checks", locally)
