@@ -115,7 +115,7 @@ func keep(report []byte) error {
 	return nil
 }
 
-// machine says what was measured on, and what.
+// machine describes the processor, Go, redis-server and the revision of a run.
 func machine(ctx context.Context) string {
 	model := "unknown processor"
 	if cpus, err := os.ReadFile("/proc/cpuinfo"); err == nil {

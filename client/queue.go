@@ -119,7 +119,7 @@ func (q *queue) ask(ctx context.Context, asked *question) (Decision, *Error) {
 	return q.wait(ctx, waiter)
 }
 
-// tooMany is the answer to a check of which too many wait. A server that answers would have denied a flood.
+// tooMany answers a check while maxWaiting equal ones wait. A healthy server would deny it after them.
 func tooMany(isHealthy bool) (Decision, *Error) {
 	failed := &Error{Kind: KindUnavailable, Err: errTooMany}
 	if !isHealthy {

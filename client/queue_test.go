@@ -87,7 +87,7 @@ func newGate(t *testing.T) *gate {
 	return g
 }
 
-// writeAnswer names each check by its plan. On 400 it refuses those of users called bad.
+// writeAnswer answers each check with the user as its plan. Status 400 refuses the users whose names begin with bad.
 func writeAnswer(w io.Writer, a answer, users []string, batch bool) {
 	if a.status != http.StatusOK {
 		var fields []string
@@ -414,7 +414,7 @@ func TestAFloodOfOneUserIsDeniedByTheFirstDenials(t *testing.T) {
 	if !slices.Contains(next.users, "other") {
 		t.Errorf("a check behind the flood is not in the next batch of %d", len(next.users))
 	}
-	next.limit("flood", burst-inFlight) // and denies the others of the flood, all of which it ends
+	next.limit("flood", burst-inFlight) // the denials end all other checks of the flood
 	passed := map[bool]int{}
 	for i, result := range results[inFlight:] {
 		got := <-result

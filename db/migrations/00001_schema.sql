@@ -787,8 +787,8 @@ CREATE TABLE invitation (
     CONSTRAINT invitation_accepted_by_check CHECK ((accepted_at IS NULL) = (accepted_by IS NULL))
 );
 
--- Open invitations: to list them; by address, since a new invitation revokes the previous one; and by account, since a
--- person who may no longer invite must not return by an own invitation.
+-- Open invitations: to list them; by address, since a new invitation revokes the previous one; and by account, since
+-- the invitations of a person who may no longer invite are revoked.
 CREATE INDEX invitation_open_idx ON invitation (tenant_id, invitation_id) WHERE accepted_at IS NULL
     AND revoked_at IS NULL;
 CREATE INDEX invitation_email_idx ON invitation (tenant_id, lower(email)) WHERE accepted_at IS NULL
@@ -975,7 +975,7 @@ CREATE INDEX quota_crossing_user_idx ON quota_crossing (tenant_id, user_id, cros
     WHERE user_id IS NOT NULL;
 CREATE INDEX quota_crossing_end_idx ON quota_crossing (window_end);
 
--- An alert tells people when what it counts of a rule, or of one of its subjects, reaches threshold within
+-- An alert sends a message when the count of a rule, or of one of the rule's subjects, reaches threshold within
 -- window_minutes.
 CREATE TABLE alert (
     tenant_id      bigint      NOT NULL,
@@ -1013,7 +1013,7 @@ CREATE TABLE alert (
     CONSTRAINT alert_silence_check CHECK (char_length(silence_reason) <= 500)
 );
 
--- A message of an alert and the state of sending it. It is removed with its alert.
+-- A message of an alert and the state of sending it. Removing the alert removes its messages.
 CREATE TABLE delivery (
     tenant_id    bigint      NOT NULL,
     delivery_id  bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,

@@ -13,7 +13,7 @@ export interface Denial {
   until: number;
 }
 
-/** A denial with what is left of its waits. */
+/** A denial. The time since the answer is subtracted from its waits. */
 export function decided({ decision, at }: Denial, now: number): Decision {
   const { retryAfterMs, resetAfterMs } = decision;
   const passed = now - at;
