@@ -22,7 +22,10 @@ func (p *parser) run(binary string, answer io.Writer) (*cobra.Command, error) {
 	if root.HasSubCommands() {
 		root.TraverseChildren = true // a flag before the command is unknown
 		root.SuggestionsMinimumDistance = 2
-		root.RunE = func(_ *cobra.Command, args []string) error {
+		root.RunE = func(cmd *cobra.Command, args []string) error {
+			if printVersion(cmd) {
+				return nil
+			}
 			if len(args) == 0 {
 				return fmt.Errorf("%s needs a command: %s", binary, names(root))
 			}
@@ -33,7 +36,6 @@ func (p *parser) run(binary string, answer io.Writer) (*cobra.Command, error) {
 			return fmt.Errorf("%s has no command %q%s; it has %s", binary, args[0], suggested, names(root))
 		}
 	}
-	root.SetVersionTemplate("{{.Version}}")
 	root.SetFlagErrorFunc(p.unknownFlag)
 	root.SetOut(answer)
 	root.SetErr(io.Discard) // messages of shell completion for its developers
@@ -56,12 +58,12 @@ func names(root *cobra.Command) string {
 
 // newCommand defines the flags of all commands, so that a flag of another command is told apart from a misspelt one.
 func (p *parser) newCommand(c Command, use string) *cobra.Command {
-	binary, _, _ := strings.Cut(string(c), " ")
 	cmd := &cobra.Command{
-		Use: use, Short: summaries[c], Version: versionLine(binary), Args: cobra.ArbitraryArgs,
-		RunE: func(*cobra.Command, []string) error { return nil }, SilenceUsage: true, SilenceErrors: true,
+		Use: use, Short: summaries[c], Args: cobra.ArbitraryArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE:              func(cmd *cobra.Command, _ []string) error { printVersion(cmd); return nil },
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
+	cmd.Flags().Bool("version", false, "")
 	if cmd.Short == "" {
 		return cmd
 	}
@@ -90,6 +92,17 @@ func (p *parser) newCommand(c Command, use string) *cobra.Command {
 	return cmd
 }
 
+// printVersion reports whether --version was given, and then prints the version. Cobra's own flag needs a template:
+// text/template calls methods by name, so that the linker keeps every exported method, and api grows by half.
+func printVersion(cmd *cobra.Command) bool {
+	asked, err := cmd.Flags().GetBool("version")
+	if err != nil || !asked {
+		return false
+	}
+	cmd.Print(versionLine(cmd.Root().Name()))
+	return true
+}
+
 // flagValue records the text of a flag, which is validated together with the variables.
 type flagValue struct {
 	parser *parser
@@ -112,7 +125,7 @@ func (p *parser) unknownFlag(cmd *cobra.Command, err error) error {
 	case slices.Contains(args, "--help") || slices.Contains(args, "-h"):
 		return pflag.ErrHelp
 	case slices.Contains(args, "--version"):
-		cmd.Print(cmd.Version)
+		cmd.Print(versionLine(cmd.Root().Name()))
 		return nil
 	}
 	var unknown *pflag.NotExistError
