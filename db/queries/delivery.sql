@@ -79,45 +79,6 @@ WHERE tenant_id = sqlc.arg(tenant_id) AND alert_id = sqlc.arg(alert_id) AND deli
     AND state <> 'delivered'
 RETURNING *;
 
--- name: RaiseDeliveries :one
--- A delivery and its job for each firing, unless there is one of the same rule and subject that is hardly older than
--- the alert's window. The most important go first, because most_pending caps an alert's pending deliveries. Deliveries
--- of a silenced alert are only recorded, and do not keep the alert from firing when the silence has ended.
-WITH fired AS (
-    -- 0: all checks
-    SELECT unnest(sqlc.arg(alert_ids)::bigint[]) AS alert_id, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
-        unnest(sqlc.arg(subjects)::text[]) AS subject, unnest(sqlc.arg(counts)::bigint[]) AS counted,
-        unnest(sqlc.arg(sinces)::timestamptz[]) AS since,
-            unnest(sqlc.arg(raised_before)::timestamptz[]) AS raised_before,
-        unnest(sqlc.arg(silenced)::boolean[]) AS silenced
-), waiting AS MATERIALIZED (
-    SELECT d.alert_id, count(*) AS deliveries FROM delivery AS d
-    WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.state = 'pending'
-    GROUP BY d.alert_id
-), ranked AS (
-    SELECT f.alert_id, f.rule_id, f.subject, f.counted, f.since, f.silenced,
-        row_number() OVER (PARTITION BY f.alert_id ORDER BY f.counted DESC, f.rule_id, f.subject) AS place
-    FROM fired AS f
-    WHERE NOT EXISTS (
-        SELECT FROM delivery AS d
-        WHERE d.tenant_id = sqlc.arg(tenant_id) AND d.alert_id = f.alert_id AND d.subject = f.subject AND NOT d.is_test
-            AND coalesce(d.rule_id, f.rule_id) = f.rule_id AND d.raised_at > f.raised_before
-            AND (f.silenced OR NOT d.silenced)
-    )
-), raised AS (
-    INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, silenced, state)
-    SELECT sqlc.arg(tenant_id), r.alert_id, nullif(r.rule_id, 0), r.subject, r.counted, r.since, sqlc.arg(now),
-        r.silenced, CASE WHEN r.silenced THEN 'delivered' ELSE 'pending' END
-    FROM ranked AS r
-    WHERE r.place <= sqlc.arg(most_pending)::bigint - coalesce((SELECT w.deliveries FROM waiting AS w
-        WHERE w.alert_id = r.alert_id), 0)
-    RETURNING tenant_id, delivery_id, silenced
-), enqueued AS (
-    INSERT INTO job (tenant_id, kind, about, next_run_at)
-    SELECT n.tenant_id, 'alert delivery', n.delivery_id::text, clock_timestamp() FROM raised AS n WHERE NOT n.silenced
-)
-SELECT count(*) FROM raised;
-
 -- name: SilenceDeliveries :exec
 -- What waits is not sent when the silence has ended: it is old by then.
 UPDATE delivery SET state = 'delivered', silenced = true

@@ -339,13 +339,149 @@ ORDER BY day;
 
 -- Alerts of all tenants.
 
--- name: AlertingTenants :many
-SELECT DISTINCT tenant_id FROM alert WHERE is_active ORDER BY tenant_id;
+-- name: ActiveAlerts :many
+-- With how many of them each one's tenant has.
+SELECT a.tenant_id, a.alert_id, a.version, a.kind, a.rule_id, a.per_subject, a.threshold, a.window_minutes,
+    a.silenced_until, count(*) OVER (PARTITION BY a.tenant_id) AS of_tenant
+FROM alert AS a
+WHERE a.is_active
+ORDER BY a.tenant_id, a.alert_id;
 
--- name: TryRaiseAlerts :one
--- True if no other process raises the tenant's alerts; the lock holds until the end of the transaction. If two tenants
--- share a lock, one of them is raised a round later.
-SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::integer, (sqlc.arg(tenant_id)::bigint % 2147483647)::integer) AS ours;
+-- name: LockAlerts :exec
+-- Batches of alerts follow one another, so that each sees the deliveries of the one before. To compile the statement
+-- that judges a batch would take longer than to run it.
+SELECT pg_advisory_xact_lock(sqlc.arg(lock)::bigint), set_config('jit', 'off', true);
+
+-- name: AlertCounts :many
+-- What alerts judge: counts by rule or subject and minute, of the newest at_most rows that an index finds for each
+-- alert after its time. Groups that counted less than the alert's least are left out, but each alert that found rows
+-- has one at least, which says how many were looked at and back to when. In each alert all branches but one end before
+-- they begin. All sinces are at or after oldest, by which the planner leaves out partitions.
+WITH wanted AS (
+    SELECT unnest(sqlc.arg(places)::integer[]) AS place, unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id,
+        unnest(sqlc.arg(kinds)::text[]) AS kind, unnest(sqlc.arg(at_mosts)::bigint[]) AS at_most,
+        unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id, -- 0: every rule
+        unnest(sqlc.arg(per_subjects)::boolean[]) AS per_subject, unnest(sqlc.arg(leasts)::bigint[]) AS least,
+        unnest(sqlc.arg(sinces)::timestamptz[]) AS since
+)
+SELECT w.place::integer AS place, found.looked_at::bigint AS looked_at,
+    found.looked_back_to::timestamptz AS looked_back_to,
+    (found.total >= w.least)::boolean AS counts, found.rule_id::bigint AS rule_id, found.subject::text AS subject,
+    found.at::timestamptz AS minute, found.counted::bigint AS counted, found.checks::bigint AS checks
+FROM wanted AS w
+CROSS JOIN LATERAL (
+    SELECT n.rule_id, n.subject, n.at, sum(n.counted) AS counted, sum(n.checks) AS checks,
+        sum(sum(n.counted)) OVER (PARTITION BY n.rule_id, n.subject) AS total,
+        sum(count(*)) OVER () AS looked_at, min(min(n.at)) OVER () AS looked_back_to, row_number() OVER () AS place
+    FROM (
+        (SELECT m.rule_id, CASE WHEN w.per_subject THEN m.subject ELSE '' END AS subject, m.minute AS at,
+            m.denied AS counted, 0::bigint AS checks
+        FROM violation_minute AS m
+        WHERE w.kind = 'denials' AND w.rule_id > 0 AND m.tenant_id = w.tenant_id AND m.rule_id = w.rule_id
+            AND NOT (w.per_subject AND m.other) AND m.minute > w.since AND m.minute > sqlc.arg(oldest)::timestamptz
+            AND m.minute <= sqlc.arg(until)::timestamptz
+        ORDER BY m.minute DESC LIMIT w.at_most)
+        UNION ALL
+        (SELECT m.rule_id, CASE WHEN w.per_subject THEN m.subject ELSE '' END, m.minute, m.denied, 0
+        FROM violation_minute AS m
+        WHERE w.kind = 'denials' AND w.rule_id = 0 AND m.tenant_id = w.tenant_id
+            AND NOT (w.per_subject AND m.other) AND m.minute > w.since AND m.minute > sqlc.arg(oldest)::timestamptz
+            AND m.minute <= sqlc.arg(until)::timestamptz
+        ORDER BY m.minute DESC LIMIT w.at_most)
+        UNION ALL
+        (SELECT c.rule_id, CASE WHEN w.per_subject THEN c.subject ELSE '' END, date_trunc('minute', c.crossed_at), 1, 0
+        FROM quota_crossing AS c
+        WHERE w.kind = 'crossings' AND w.rule_id > 0 AND c.tenant_id = w.tenant_id AND c.rule_id = w.rule_id
+            AND c.crossed_at > w.since AND c.crossed_at > sqlc.arg(oldest)::timestamptz
+            AND c.crossed_at <= sqlc.arg(until)::timestamptz
+        ORDER BY c.crossed_at DESC LIMIT w.at_most)
+        UNION ALL
+        (SELECT c.rule_id, CASE WHEN w.per_subject THEN c.subject ELSE '' END, date_trunc('minute', c.crossed_at), 1, 0
+        FROM quota_crossing AS c
+        WHERE w.kind = 'crossings' AND w.rule_id = 0 AND c.tenant_id = w.tenant_id
+            AND c.crossed_at > w.since AND c.crossed_at > sqlc.arg(oldest)::timestamptz
+            AND c.crossed_at <= sqlc.arg(until)::timestamptz
+        ORDER BY c.crossed_at DESC LIMIT w.at_most)
+        UNION ALL
+        (SELECT d.rule_id, '', d.minute, CASE WHEN w.kind = 'degraded' THEN d.degraded ELSE d.near_limit + d.denied END,
+            d.allowed + d.denied + d.bypassed
+        FROM decision_minute AS d -- its rule 0 is all checks
+        WHERE (w.kind = 'degraded' OR w.kind = 'near_limit' AND w.rule_id > 0) AND d.tenant_id = w.tenant_id
+            AND d.rule_id = w.rule_id
+            AND d.minute > w.since AND d.minute > sqlc.arg(oldest)::timestamptz
+            AND d.minute <= sqlc.arg(until)::timestamptz
+        ORDER BY d.minute DESC LIMIT w.at_most)
+        UNION ALL
+        (SELECT d.rule_id, '', d.minute, d.near_limit + d.denied, d.allowed + d.denied + d.bypassed
+        FROM decision_minute AS d
+        WHERE w.kind = 'near_limit' AND w.rule_id = 0 AND d.tenant_id = w.tenant_id AND d.rule_id > 0
+            AND d.minute > w.since AND d.minute > sqlc.arg(oldest)::timestamptz
+            AND d.minute <= sqlc.arg(until)::timestamptz
+        ORDER BY d.minute DESC LIMIT w.at_most)
+    ) AS n
+    GROUP BY n.rule_id, n.subject, n.at
+) AS found
+WHERE found.total >= w.least OR found.place = 1
+ORDER BY 1, 5, 6, 7
+LIMIT sqlc.arg(most_rows)::bigint;
+
+-- name: RaiseDeliveries :one
+-- A delivery and its job for each firing, unless there is one of the same rule and subject that is hardly older than
+-- the alert's window. The most important go first, and a tenant's alerts take turns, because most_of_alert and
+-- most_of_tenant cap what is pending. Deliveries of a silenced alert are only recorded, and do not keep the alert from
+-- firing when the silence has ended. An alert that was changed since it was judged is left to the next pass.
+WITH fired AS (
+    -- rule 0: all checks
+    SELECT unnest(sqlc.arg(tenant_ids)::bigint[]) AS tenant_id, unnest(sqlc.arg(alert_ids)::bigint[]) AS alert_id,
+        unnest(sqlc.arg(versions)::bigint[]) AS version, unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id,
+        unnest(sqlc.arg(subjects)::text[]) AS subject, unnest(sqlc.arg(counts)::bigint[]) AS counted,
+        unnest(sqlc.arg(sinces)::timestamptz[]) AS since,
+        unnest(sqlc.arg(raised_before)::timestamptz[]) AS raised_before,
+        unnest(sqlc.arg(silenced)::boolean[]) AS silenced
+), held AS MATERIALIZED ( -- so that none is silenced before its deliveries can be seen
+    SELECT a.tenant_id, a.alert_id FROM alert AS a
+    WHERE (a.tenant_id, a.alert_id, a.version) IN (SELECT f.tenant_id, f.alert_id, f.version FROM fired AS f)
+        AND a.is_active
+    FOR SHARE SKIP LOCKED
+), waiting AS MATERIALIZED (
+    SELECT t.tenant_id, d.alert_id, d.deliveries,
+        (sum(d.deliveries) OVER (PARTITION BY t.tenant_id))::bigint AS of_tenant
+    FROM (SELECT DISTINCT h.tenant_id FROM held AS h) AS t
+    CROSS JOIN LATERAL (
+        SELECT p.alert_id, count(*) AS deliveries FROM delivery AS p
+        WHERE p.tenant_id = t.tenant_id AND p.state = 'pending'
+        GROUP BY p.alert_id
+    ) AS d
+), ranked AS (
+    SELECT f.*, coalesce(w.deliveries, 0) + row_number() OVER (
+        PARTITION BY f.tenant_id, f.alert_id ORDER BY f.counted DESC, f.rule_id, f.subject) AS place
+    FROM fired AS f
+    JOIN held AS h ON h.tenant_id = f.tenant_id AND h.alert_id = f.alert_id
+    LEFT JOIN waiting AS w ON w.tenant_id = f.tenant_id AND w.alert_id = f.alert_id
+    WHERE NOT EXISTS (
+        SELECT FROM delivery AS d
+        WHERE d.tenant_id = f.tenant_id AND d.alert_id = f.alert_id AND d.subject = f.subject AND NOT d.is_test
+            AND coalesce(d.rule_id, f.rule_id) = f.rule_id AND d.raised_at > f.raised_before
+            AND (f.silenced OR NOT d.silenced)
+    )
+), turns AS (
+    SELECT r.*, count(*) FILTER (WHERE NOT r.silenced) OVER (
+        PARTITION BY r.tenant_id ORDER BY r.place, r.counted DESC, r.alert_id ROWS UNBOUNDED PRECEDING) AS turn
+    FROM ranked AS r
+    WHERE r.place <= sqlc.arg(most_of_alert)::bigint
+), raised AS (
+    INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, silenced, state)
+    SELECT n.tenant_id, n.alert_id, nullif(n.rule_id, 0), n.subject, n.counted, n.since, sqlc.arg(now), n.silenced,
+        CASE WHEN n.silenced THEN 'delivered' ELSE 'pending' END
+    FROM turns AS n
+    WHERE n.silenced OR n.turn <= sqlc.arg(most_of_tenant)::bigint - coalesce((
+        SELECT max(w.of_tenant) FROM waiting AS w WHERE w.tenant_id = n.tenant_id), 0)
+    RETURNING tenant_id, delivery_id, silenced
+), enqueued AS (
+    INSERT INTO job (tenant_id, kind, about, next_run_at)
+    SELECT n.tenant_id, 'alert delivery', n.delivery_id::text, clock_timestamp() FROM raised AS n WHERE NOT n.silenced
+)
+SELECT count(*) FROM raised;
 
 -- name: DropAlertDeliveries :execrows
 DELETE FROM delivery

@@ -24,10 +24,6 @@ var (
 	_ violations.Outbox     = (*Store)(nil)
 )
 
-// alertLock is the first key of an advisory lock that lets one process at a time raise a tenant's alerts; the tenant is
-// the second key.
-const alertLock = 0x736c7563
-
 // Alerts returns a tenant's alerts by id.
 func (s *Store) Alerts(ctx context.Context, tenant rules.TenantID) ([]violations.Alert, error) {
 	rows, err := ask(ctx, s, only(tenant),
@@ -303,16 +299,6 @@ func (s *Store) AlertDeliveries(ctx context.Context, tenant rules.TenantID, aler
 		}
 		return delivery
 	}), nil
-}
-
-// AlertingTenants returns the tenants that have active alerts.
-func (s *Store) AlertingTenants(ctx context.Context) ([]rules.TenantID, error) {
-	tenants, err := ask(ctx, s, everyTenant,
-		func(ctx context.Context, q *dbsqlc.Queries) ([]rules.TenantID, error) { return q.AlertingTenants(ctx) })
-	if err != nil {
-		return nil, fmt.Errorf("read which tenants have alerts: %w", err)
-	}
-	return tenants, nil
 }
 
 // Notice returns a delivery to be attempted.

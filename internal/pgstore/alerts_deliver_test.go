@@ -92,7 +92,7 @@ func TestADeliveryIsGivenUpAtLastAndRetriedByHand(t *testing.T) {
 	ctx, at := t.Context(), time.Now().UTC().Truncate(time.Microsecond)
 	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
 	w.deny(t, w.ours.user, "42", at, 12)
-	must(w.RaiseAlerts(ctx, w.ours.ID, at))(t)
+	must(w.raise(ctx, w.ours.ID, at))(t)
 	target := &receiver{answer: func() (int, error) { return 302, nil }}
 	latest := func() violations.Delivery { return must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 1))(t)[0] }
 	for range 15 {
@@ -129,7 +129,7 @@ func TestAWorkerThatDiedIsReplaced(t *testing.T) {
 	ctx, now := t.Context(), time.Now()
 	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
 	w.deny(t, w.ours.user, "42", now, 12)
-	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
+	must(w.raise(ctx, w.ours.ID, now))(t)
 	late := w.claim(t, violations.DeliveryKind)
 	target := &receiver{answer: func() (int, error) { return 200, nil }}
 	w.deliver(t, target)
@@ -162,7 +162,7 @@ func TestAProcessThatFrozeDoesNotReviveWhatWasGivenUp(t *testing.T) {
 	ctx, now := t.Context(), time.Now()
 	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
 	w.deny(t, w.ours.user, "42", now, 12)
-	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
+	must(w.raise(ctx, w.ours.ID, now))(t)
 	w.deliver(t, &receiver{answer: func() (int, error) {
 		// It froze for longer than its lease, and another process made the last attempt.
 		exec(t, w.url, "DELETE FROM job")
@@ -181,7 +181,7 @@ func TestAnAnsweredDeliveryIsStoredThoughTheProcessStops(t *testing.T) {
 	ctx, now := t.Context(), time.Now()
 	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
 	w.deny(t, w.ours.user, "42", now, 12)
-	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
+	must(w.raise(ctx, w.ours.ID, now))(t)
 	working, stop := context.WithCancel(ctx)
 	target := &receiver{answer: func() (int, error) { stop(); return 200, nil }}
 	r := runner(w, slog.New(slog.DiscardHandler),
@@ -202,7 +202,7 @@ func TestADeliveryWhoseProcessesDieIsParkedAndFailed(t *testing.T) {
 	ctx, now := t.Context(), time.Now()
 	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
 	w.deny(t, w.ours.user, "42", now, 12)
-	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
+	must(w.raise(ctx, w.ours.ID, now))(t)
 	target := &receiver{answer: func() (int, error) { panic("poison") }}
 	latest := func() violations.Delivery { return must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 1))(t)[0] }
 	exec(t, w.url, "UPDATE job SET attempts = 11")
@@ -231,7 +231,7 @@ func TestASilencedOrRemovedAlertsDeliveriesAreNotSent(t *testing.T) {
 	silenced := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
 	removed := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, false)))(t)
 	w.deny(t, w.ours.user, "42", now, 12)
-	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
+	must(w.raise(ctx, w.ours.ID, now))(t)
 	must(w.SilenceAlert(ctx, tester, w.ours.ID, silenced.ID, rules.AnyVersion,
 		violations.Silence{Until: now.Add(time.Hour), By: "test"}))(t)
 	if err := w.RemoveAlert(ctx, tester, w.ours.ID, removed.ID, rules.AnyVersion); err != nil {
@@ -290,7 +290,7 @@ func TestATenantWhoseReceiverIsDeadHoldsNobodyBack(t *testing.T) {
 	for n := range deliveries {
 		w.deny(t, w.ours.user, fmt.Sprint("user-", n), now, 12)
 	}
-	must(w.RaiseAlerts(t.Context(), w.ours.ID, now))(t)
+	must(w.raise(t.Context(), w.ours.ID, now))(t)
 	hole := &blackHole{
 		tenant: w.ours.ID, open: make(chan struct{}), reached: make(chan struct{}, deliveries),
 		answered: make(chan violations.Notice, 1), attempts: map[int64]int{},
@@ -354,28 +354,6 @@ func TestATenantWithAHundredAlertsThatFireHoldsNobodyBack(t *testing.T) {
 	}
 }
 
-func TestAlertsThatTakeLongAreRaisedByThemselves(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	now, third := time.Now(), w.found(t, "third")
-	slow := must(w.CreateAlert(t.Context(), tester, alertOn(w.ours.user, false)))(t)
-	must(w.CreateAlert(t.Context(), tester, alertOn(third.user, false)))(t)
-	w.deny(t, w.ours.user, "42", now, 12)
-	w.deny(t, third.user, "42", now, 12)
-	// Whoever holds the alert's row makes its deliveries wait.
-	held := must(connect(t, w.url).Begin(t.Context()))(t)
-	defer func() { _ = held.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := held.Exec(t.Context(), "SELECT FROM alert WHERE alert_id = $1 FOR UPDATE", slow.ID); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.raiseAll(t, now); err == nil {
-		t.Error("nobody hears that a tenant's alerts were not raised")
-	}
-	if raised := must(w.AlertDeliveries(t.Context(), third.ID, 0, 0, 10))(t); len(raised) != 1 {
-		t.Errorf("%d alerts of another tenant were raised, want 1", len(raised))
-	}
-}
-
 func TestAnAlertWhoseReceiverIsAwayHasABoundedQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -385,14 +363,14 @@ func TestAnAlertWhoseReceiverIsAwayHasABoundedQueue(t *testing.T) {
 		w.deny(t, w.ours.user, fmt.Sprint("user-", n), now, 12)
 	}
 	for _, want := range []int64{violations.MaxPendingDeliveries, 0} {
-		if raised := must(w.RaiseAlerts(t.Context(), w.ours.ID, now))(t); raised != want {
+		if raised := must(w.raise(t.Context(), w.ours.ID, now))(t); raised != want {
 			t.Errorf("%d deliveries were made, want %d", raised, want)
 		}
 	}
 	target := &receiver{answer: func() (int, error) { return 200, nil }}
 	round(t, runner(w, slog.New(slog.DiscardHandler),
 		violations.AlertKinds(w, target, slog.New(slog.DiscardHandler))[1]))
-	if raised := must(w.RaiseAlerts(t.Context(), w.ours.ID, now))(t); len(target.posts) != 4 || raised != 4 {
+	if raised := must(w.raise(t.Context(), w.ours.ID, now))(t); len(target.posts) != 4 || raised != 4 {
 		t.Errorf("after %d were delivered %d were made, want 4 and 4", len(target.posts), raised)
 	}
 }

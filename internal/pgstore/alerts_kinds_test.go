@@ -104,7 +104,7 @@ func TestWhatEachKindOfAlertCounts(t *testing.T) {
 			alert = must(w.CreateAlert(t.Context(), tester, alert))(t)
 			test.happens(t, w)
 			for range 2 {
-				must(w.RaiseAlerts(t.Context(), w.ours.ID, now))(t)
+				must(w.raise(t.Context(), w.ours.ID, now))(t)
 			}
 			var got, previewed []string
 			names := map[rules.RuleID]string{0: "0", w.ours.user.ID: "u", w.ours.daily.ID: "d"}
@@ -150,7 +150,7 @@ func TestASilencedAlertRecordsAndSendsNothing(t *testing.T) {
 	ctx, now := t.Context(), time.Now().UTC().Truncate(time.Microsecond)
 	alert := must(w.CreateAlert(ctx, tester, alertOn(w.ours.user, true)))(t)
 	w.deny(t, w.ours.user, "before", now, 12)
-	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
+	must(w.raise(ctx, w.ours.ID, now))(t)
 	silence := violations.Silence{Until: now.Add(time.Hour), By: tester.Name, Reason: "load test"}
 	silenced := must(w.SilenceAlert(ctx, tester, w.ours.ID, alert.ID, rules.Expected(alert.Version), silence))(t)
 	if silenced.Silence != silence || silenced.Version != 2 {
@@ -163,7 +163,7 @@ func TestASilencedAlertRecordsAndSendsNothing(t *testing.T) {
 
 	w.deny(t, w.ours.user, "meanwhile", now, 12)
 	for range 2 {
-		must(w.RaiseAlerts(ctx, w.ours.ID, now.Add(time.Second)))(t)
+		must(w.raise(ctx, w.ours.ID, now.Add(time.Second)))(t)
 	}
 	target := &receiver{answer: func() (int, error) { return 200, nil }}
 	w.deliver(t, target)
@@ -180,7 +180,7 @@ func TestASilencedAlertRecordsAndSendsNothing(t *testing.T) {
 	// It ends by itself, and what still holds is sent at once.
 	ended := must(w.SilenceAlert(ctx, tester, w.ours.ID, alert.ID, rules.AnyVersion,
 		violations.Silence{Until: now.Add(2 * time.Minute)}))(t)
-	if raised := must(w.RaiseAlerts(ctx, w.ours.ID, ended.Silence.Until.Add(time.Second)))(t); raised != 2 {
+	if raised := must(w.raise(ctx, w.ours.ID, ended.Silence.Until.Add(time.Second)))(t); raised != 2 {
 		t.Errorf("%d deliveries after the silence, want 2", raised)
 	}
 	log, _, err := w.Audit(ctx, w.ours.ID, auth.AuditFilter{ObjectKind: "alert"}, auth.LogCursor{}, 10)

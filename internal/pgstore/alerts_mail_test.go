@@ -65,7 +65,7 @@ func TestAMailedAlertHasTheStateOfItsMessage(t *testing.T) {
 	ada := w.join(t, "ada@example.com")
 	alert := must(w.CreateAlert(ctx, tester, mailedTo(w.ours.user, ada.Email)))(t)
 	w.deny(t, w.ours.user, "customer-42", now, 1200)
-	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
+	must(w.raise(ctx, w.ours.ID, now))(t)
 	latest := func() violations.Delivery { return must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 1))(t)[0] }
 	never := &receiver{answer: func() (int, error) { t.Error("mail was posted"); return 500, nil }}
 	w.deliver(t, never)
@@ -105,7 +105,7 @@ func TestAMemberWhoLeftGetsNoMailOfAlerts(t *testing.T) {
 	ada := w.join(t, "ada@example.com")
 	alert := must(w.CreateAlert(ctx, tester, mailedTo(w.ours.user, ada.Email)))(t)
 	w.deny(t, w.ours.user, "42", now, 12)
-	must(w.RaiseAlerts(ctx, w.ours.ID, now))(t)
+	must(w.raise(ctx, w.ours.ID, now))(t)
 	exec(t, w.url, "DELETE FROM member WHERE account_id = $1", ada.ID)
 	w.deliver(t, nil)
 	d := must(w.AlertDeliveries(ctx, w.ours.ID, alert.ID, 0, 1))(t)[0]

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
@@ -11,46 +12,62 @@ import (
 )
 
 const (
-	// alertRows caps the counts that raising all of a tenant's alerts looks at, and those of a preview. Each alert may
+	// alertRows caps the counts that judging all of a tenant's alerts looks at, and those of a preview. Each alert may
 	// look at an equal part. In an attack of more subjects the sums are of the newest counts, which are lower bounds.
 	alertRows = 200_000
 	// fewestAlertRows is for tenants with so many alerts that their parts would be smaller.
 	fewestAlertRows = 5_000
+	// alertLock is an advisory lock: one process at a time raises alerts.
+	alertLock = 0x736c75696365_02
 )
 
-// RaiseAlerts raises a tenant's alerts, unless another process is doing so.
-func (s *Store) RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time.Time) (raised int64, err error) {
-	err = s.transaction(ctx, classBackground, only(tenant), func(ctx context.Context, queries *dbsqlc.Queries) error {
-		ours, err := queries.TryRaiseAlerts(ctx, alertLock, int64(tenant))
-		if err != nil || !ours {
+// ActiveAlerts returns the active alerts of all tenants, by tenant.
+func (s *Store) ActiveAlerts(ctx context.Context) ([]violations.ActiveAlert, error) {
+	rows, err := askFor(ctx, s, classBackground, everyTenant,
+		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.ActiveAlertsRow, error) {
+			return q.ActiveAlerts(ctx)
+		})
+	if err != nil {
+		return nil, fmt.Errorf("read the active alerts: %w", err)
+	}
+	return each(rows, func(row dbsqlc.ActiveAlertsRow) violations.ActiveAlert {
+		alert := violations.ActiveAlert{
+			Alert: violations.Alert{
+				ID: row.AlertID, Tenant: row.TenantID, Kind: violations.AlertKind(row.Kind), PerSubject: row.PerSubject,
+				Threshold: row.Threshold, Window: time.Duration(row.WindowMinutes) * time.Minute, Active: true,
+				Version: row.Version, Silence: violations.Silence{Until: orZero(row.SilencedUntil)},
+			},
+			OfTenant: int(row.OfTenant),
+		}
+		if row.RuleID != nil {
+			alert.Rule = *row.RuleID
+		}
+		return alert
+	}), nil
+}
+
+// RaiseAlerts judges alerts by two statements.
+func (s *Store) RaiseAlerts(ctx context.Context, alerts []violations.ActiveAlert, now time.Time) (raised int64,
+	err error,
+) {
+	err = s.transaction(ctx, classBackground, everyTenant, func(ctx context.Context, queries *dbsqlc.Queries) error {
+		if err := queries.LockAlerts(ctx, alertLock); err != nil {
 			return err
 		}
-		rows, err := queries.Alerts(ctx, tenant)
-		if err != nil {
-			return err
-		}
-		var alerts []violations.Alert
-		for _, row := range rows {
-			if row.Alert.IsActive {
-				alerts = append(alerts, s.alertFromRow(row.Alert, row.RuleRemoved, row.RaisedAt))
-			}
-		}
-		if len(alerts) == 0 {
-			return nil
-		}
-		counted, err := countForAlerts(ctx, queries, tenant, alerts,
+		counted, err := countForAlerts(ctx, queries, alerts,
 			func(a *violations.Alert) time.Time { return a.RaisedBefore(now) }, now)
 		if err != nil {
 			return err
 		}
 		deliveries := dbsqlc.RaiseDeliveriesParams{
-			TenantID: tenant, Now: now,
-			MostPending: violations.MaxPendingDeliveries,
+			Now: now, MostOfAlert: violations.MaxPendingDeliveries, MostOfTenant: violations.MaxPendingOfTenant,
 		}
 		for i := range alerts {
-			alert := &alerts[i]
+			alert := &alerts[i].Alert
 			for _, firing := range alert.Firings(counted[i].counts, now) {
+				deliveries.TenantIds = append(deliveries.TenantIds, int64(alert.Tenant))
 				deliveries.AlertIds = append(deliveries.AlertIds, alert.ID)
+				deliveries.Versions = append(deliveries.Versions, alert.Version)
 				deliveries.RuleIds = append(deliveries.RuleIds, int64(firing.Rule))
 				deliveries.Subjects = append(deliveries.Subjects, firing.Subject)
 				deliveries.Counts = append(deliveries.Counts, firing.Denied)
@@ -65,7 +82,7 @@ func (s *Store) RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("raise alerts of tenant %d: %w", tenant, err)
+		return 0, fmt.Errorf("raise %d alerts: %w", len(alerts), domainError(err))
 	}
 	return raised, nil
 }
@@ -76,7 +93,7 @@ func (s *Store) AlertCounts(
 ) (counts []violations.MinuteCount, lookedBackTo time.Time, err error) {
 	counted, err := ask(ctx, s, only(alert.Tenant),
 		func(ctx context.Context, q *dbsqlc.Queries) ([]countedForAlert, error) {
-			return countForAlerts(ctx, q, alert.Tenant, []violations.Alert{*alert},
+			return countForAlerts(ctx, q, []violations.ActiveAlert{{Alert: *alert, OfTenant: 1}},
 				func(*violations.Alert) time.Time { return since }, until)
 		})
 	if err != nil {
@@ -106,28 +123,32 @@ type countedForAlert struct {
 	lookedBackTo time.Time
 }
 
-// countForAlerts reads the counts of several alerts of a tenant by one statement.
+// countForAlerts reads the counts of several alerts by one statement. It fails if they are more than one tenant's can
+// be.
 func countForAlerts(
-	ctx context.Context, queries *dbsqlc.Queries, tenant rules.TenantID, alerts []violations.Alert,
+	ctx context.Context, queries *dbsqlc.Queries, alerts []violations.ActiveAlert,
 	since func(*violations.Alert) time.Time, until time.Time,
 ) ([]countedForAlert, error) {
-	atMost := int64(max(fewestAlertRows, alertRows/len(alerts)))
-	wanted := dbsqlc.AlertCountsParams{TenantID: tenant, Until: until, AtMost: atMost}
+	const mostRows = alertRows + 50_000
+	wanted := dbsqlc.AlertCountsParams{Until: until, MostRows: mostRows + 1}
 	for i := range alerts {
-		alert, least := &alerts[i], alerts[i].Threshold
-		if alert.Kind == violations.AlertNearLimit {
-			least = 1 // a share of the sum says nothing about that of a window
-		}
+		alert := &alerts[i].Alert
 		wanted.Places = append(wanted.Places, int32(i))
+		wanted.TenantIds = append(wanted.TenantIds, int64(alert.Tenant))
 		wanted.Kinds = append(wanted.Kinds, string(alert.Kind))
+		wanted.AtMosts = append(wanted.AtMosts, int64(max(fewestAlertRows, alertRows/alerts[i].OfTenant)))
 		wanted.RuleIds = append(wanted.RuleIds, int64(alert.Rule))
 		wanted.PerSubjects = append(wanted.PerSubjects, alert.PerSubject)
-		wanted.Leasts = append(wanted.Leasts, least)
+		wanted.Leasts = append(wanted.Leasts, alert.Least())
 		wanted.Sinces = append(wanted.Sinces, since(alert))
 	}
+	wanted.Oldest = slices.MinFunc(wanted.Sinces, time.Time.Compare)
 	rows, err := queries.AlertCounts(ctx, wanted)
 	if err != nil {
 		return nil, err
+	}
+	if len(rows) > mostRows {
+		return nil, fmt.Errorf("%d alerts have more than %d counts together", len(alerts), mostRows)
 	}
 	counted := make([]countedForAlert, len(alerts))
 	for i := range counted {
@@ -135,7 +156,7 @@ func countForAlerts(
 	}
 	for _, row := range rows {
 		of := &counted[row.Place]
-		if row.LookedAt >= atMost {
+		if row.LookedAt >= wanted.AtMosts[row.Place] {
 			of.lookedBackTo = row.LookedBackTo.UTC()
 		}
 		if row.Counts {

@@ -176,11 +176,11 @@ func TestWhenAnAlertIsRaised(t *testing.T) {
 			test.deny(t, w)
 			var processes sync.WaitGroup
 			for range 3 { // at once, and again
-				processes.Go(func() { _, _ = w.RaiseAlerts(t.Context(), w.ours.ID, now) })
+				processes.Go(func() { _, _ = w.raise(t.Context(), w.ours.ID, now) })
 			}
 			processes.Wait()
-			must(w.RaiseAlerts(t.Context(), w.ours.ID, now.Add(10*time.Second)))(t)
-			must(w.RaiseAlerts(t.Context(), w.theirs.ID, now))(t)
+			must(w.raise(t.Context(), w.ours.ID, now.Add(10*time.Second)))(t)
+			must(w.raise(t.Context(), w.theirs.ID, now))(t)
 			var got []string
 			for _, d := range must(w.AlertDeliveries(t.Context(), w.ours.ID, alert.ID, 0, 10))(t) {
 				got = append(got, d.Subject)

@@ -76,8 +76,10 @@ const (
 	maxAlertWindow = time.Hour // the counts are read every few seconds
 	maxSilence     = 30 * 24 * time.Hour
 	maxReason      = 500
-	// MaxPendingDeliveries bounds an alert's waiting deliveries. At the bound, no more are created until one ends.
+	// MaxPendingDeliveries bounds an alert's pending deliveries, and MaxPendingOfTenant those of all of a tenant's
+	// alerts. At a bound, no more are created until one ends.
 	MaxPendingDeliveries = 100
+	MaxPendingOfTenant   = 1000
 )
 
 // Validate returns all mistakes in an alert. webhook.Sender decides whether the URL may be called, the store whether
@@ -191,12 +193,20 @@ type AlertStore interface {
 	AlertDeliveries(ctx context.Context, tenant rules.TenantID, alert, before int64, limit int) ([]Delivery, error)
 }
 
+// ActiveAlert is an alert that may be raised, without its texts and destination.
+type ActiveAlert struct {
+	Alert
+	OfTenant int // how many active alerts its tenant has
+}
+
 // Outbox has all tenants' deliveries.
 type Outbox interface {
-	AlertingTenants(ctx context.Context) ([]rules.TenantID, error)
-	// RaiseAlerts creates a delivery for each alert of a tenant that has reached its threshold, unless one exists from
-	// within the alert's window. Concurrent calls create one. It takes at most a few seconds.
-	RaiseAlerts(ctx context.Context, tenant rules.TenantID, now time.Time) (raised int64, err error)
+	// ActiveAlerts returns what RaiseAlerts needs to know of all active alerts, by tenant.
+	ActiveAlerts(ctx context.Context) ([]ActiveAlert, error)
+	// RaiseAlerts creates a delivery for each of some alerts that has reached its threshold, unless one exists from
+	// within the alert's window. Concurrent calls create one. An alert that was changed since it was read, or that is
+	// being changed, is left out. It takes at most a few seconds. After an error none was raised.
+	RaiseAlerts(ctx context.Context, alerts []ActiveAlert, now time.Time) (raised int64, err error)
 	// Notice returns a delivery to be attempted, or rules.ErrNotFound if it was delivered or is gone.
 	Notice(ctx context.Context, tenant rules.TenantID, id int64) (Notice, error)
 	// MailDelivery queues a delivery as mail, which has its own retries, and returns "" or the reason why not. It does

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -28,10 +29,11 @@ const (
 
 const (
 	raiseEvery = 10 * time.Second
-	// raiseAtOnce is the number of tenants processed concurrently, so that a slow one does not block all others.
-	raiseAtOnce = 2
-	// raiseRound bounds a round, because each tenant takes seconds while the database hangs.
+	// raiseRound bounds a pass, because each batch takes seconds while the database hangs.
 	raiseRound = time.Minute
+	// alertsAtOnce are judged in one transaction; alertsPerTurn are a tenant's before another's are judged.
+	alertsAtOnce  = 500
+	alertsPerTurn = 10
 
 	// attemptsAtOnce bounds this process's attempts in flight, attemptsPerTenant a tenant's in all processes. A
 	// receiver that does not answer occupies an attempt for 10 s.
@@ -63,34 +65,75 @@ func AlertKinds(outbox Outbox, sender Sender, log *slog.Logger) []jobs.Kind {
 
 // RaiseAll raises the alerts of all tenants. An error of one tenant does not stop the others.
 func RaiseAll(ctx context.Context, outbox Outbox, now time.Time, log *slog.Logger) error {
-	tenants, err := outbox.AlertingTenants(ctx)
+	alerts, err := outbox.ActiveAlerts(ctx)
 	if err != nil {
 		return err
 	}
-	// A random order, so that a round that runs out of time does not always skip the same tenants.
-	rand.Shuffle(len(tenants), func(i, j int) { tenants[i], tenants[j] = tenants[j], tenants[i] })
-	todo := make(chan rules.TenantID)
-	failed := make([]error, raiseAtOnce)
-	var raising panics.Group
-	for i := range failed {
-		raising.Go(log, "raising alerts", func() {
-			for tenant := range todo {
-				err := panics.Do(log, "raising alerts", func() error {
-					_, err := outbox.RaiseAlerts(ctx, tenant, now)
-					return err
-				})
-				if err != nil {
-					failed[i] = err // the last one is enough, since an outage's errors are alike
-				}
-			}
+	raise := func(batch []ActiveAlert) error {
+		return panics.Do(log, "raising alerts", func() error {
+			_, err := outbox.RaiseAlerts(ctx, batch, now)
+			return err
 		})
 	}
-	for _, tenant := range tenants {
-		todo <- tenant
+	var again []ActiveAlert
+	for batch := range slices.Chunk(inTurns(alerts), alertsAtOnce) {
+		err := raise(batch)
+		if ctx.Err() != nil || errors.Is(err, rules.ErrAway) {
+			return err
+		}
+		if err != nil {
+			again = append(again, batch...)
+		}
 	}
-	close(todo)
-	panicked := raising.Wait()
-	return errors.Join(errors.Join(failed...), panicked)
+	// One tenant's alerts may have failed the others of a batch, or kept them waiting.
+	var failed error
+	for _, alone := range byTenant(again) {
+		for batch := range slices.Chunk(alone, alertsPerTurn) {
+			err := raise(batch)
+			if ctx.Err() != nil || errors.Is(err, rules.ErrAway) {
+				return err
+			}
+			if err != nil {
+				failed = err // one is enough, since an outage's errors are alike
+				break
+			}
+		}
+	}
+	return failed
+}
+
+// inTurns returns alerts in the order in which they are judged: some of each tenant before more of any. Chance decides
+// whose and which come first, so that a pass that runs out of time does not always leave out the same ones.
+func inTurns(alerts []ActiveAlert) []ActiveAlert {
+	waiting := byTenant(alerts)
+	rand.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
+	for i, of := range waiting {
+		first := rand.IntN(len(of))
+		waiting[i] = slices.Concat(of[first:], of[:first])
+	}
+	ordered := make([]ActiveAlert, 0, len(alerts))
+	for len(waiting) > 0 {
+		for i, of := range waiting {
+			n := min(len(of), alertsPerTurn)
+			ordered, waiting[i] = append(ordered, of[:n]...), of[n:]
+		}
+		waiting = slices.DeleteFunc(waiting, func(of []ActiveAlert) bool { return len(of) == 0 })
+	}
+	return ordered
+}
+
+// byTenant returns the alerts of each tenant.
+func byTenant(alerts []ActiveAlert) (tenants [][]ActiveAlert) {
+	place := map[rules.TenantID]int{}
+	for _, alert := range alerts {
+		i, ok := place[alert.Tenant]
+		if !ok {
+			i = len(tenants)
+			place[alert.Tenant], tenants = i, append(tenants, nil)
+		}
+		tenants[i] = append(tenants[i], alert)
+	}
+	return tenants
 }
 
 type courier struct {

@@ -37,6 +37,14 @@ const minShareChecks = 20
 // coolDown is the time after which an alert may be raised again for the same rule and subject.
 func (a *Alert) coolDown() time.Duration { return a.Window + time.Minute }
 
+// Least returns the smallest sum of a group's counts with which the alert can fire.
+func (a *Alert) Least() int64 {
+	if a.Kind == AlertNearLimit {
+		return (a.Threshold*minShareChecks + 99) / 100
+	}
+	return a.Threshold
+}
+
 // RaisedBefore returns the time since which an alert must not have been raised.
 func (a *Alert) RaisedBefore(now time.Time) time.Time { return now.Add(-a.coolDown()) }
 
@@ -51,7 +59,7 @@ func (a *Alert) Firings(counts []MinuteCount, now time.Time) (firings []Firing) 
 }
 
 // Preview returns when an alert would have been raised, latest first. It evaluates at the end of each minute, the alert
-// itself every few seconds.
+// itself about every ten seconds.
 func (a *Alert) Preview(counts []MinuteCount, until time.Time) (firings []PreviewFiring) {
 	for group := range groups(counts) {
 		for at := endOf(group[0].Minute); len(group) > 0 && !at.After(until); {

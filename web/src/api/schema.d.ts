@@ -3397,7 +3397,7 @@ export interface paths {
         put?: never;
         /**
          * Show when an alert would have been raised in the last 7 days
-         * @description Judges the stored counts by the code that raises alerts, at the end of each minute, where alerts are judged every few seconds. Nothing is
+         * @description Judges the stored counts by the code that raises alerts, at the end of each minute, where alerts are judged about every ten seconds. Nothing is
          *     changed. It looks at the newest 200,000 counts; `looked_back_to` says how far back these go.
          */
         post: operations["previewAlert"];
@@ -6974,7 +6974,7 @@ export interface components {
          */
         AlertFormat: "webhook" | "slack" | "pagerduty" | "email";
         /**
-         * @description Tells people when what it counts reaches threshold within window_minutes, and again after a whole window at the earliest
+         * @description Tells people when what it counts reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
          * @example {
          *       "alert_id": 4,
          *       "name": "Somebody hammers search",
@@ -7131,7 +7131,7 @@ export interface components {
             /** Format: date-time */
             raised_at: string;
             /**
-             * @description silenced: not sent, because the alert was silenced; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about a day, mail after 4 hours, a test after one
+             * @description silenced: not sent, because the alert was silenced; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
              * @enum {string}
              */
             state: "pending" | "delivered" | "failed" | "silenced";

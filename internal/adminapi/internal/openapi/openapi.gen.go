@@ -1307,7 +1307,7 @@ type AdminStatus struct {
 	Version     string                   `json:"version"`
 }
 
-// Alert Tells people when what it counts reaches threshold within window_minutes, and again after a whole window at the earliest
+// Alert Tells people when what it counts reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
 type Alert struct {
 	AlertId int64 `json:"alert_id"`
 
@@ -1392,14 +1392,14 @@ type AlertDelivery struct {
 	// Since When the window began
 	Since time.Time `json:"since"`
 
-	// State silenced: not sent, because the alert was silenced; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about a day, mail after 4 hours, a test after one
+	// State silenced: not sent, because the alert was silenced; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
 	State AlertDeliveryState `json:"state"`
 
 	// Subject Who was denied; null unless the alert is per subject
 	Subject nullable.Nullable[string] `json:"subject"`
 }
 
-// AlertDeliveryState silenced: not sent, because the alert was silenced; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about a day, mail after 4 hours, a test after one
+// AlertDeliveryState silenced: not sent, because the alert was silenced; pending until an answer of 2xx, or until the mail server accepts it; failed: given up after 12 attempts in about twelve hours, mail after 4 hours, a test after one
 type AlertDeliveryState string
 
 // AlertDeliveryList defines model for AlertDeliveryList.
@@ -1488,7 +1488,7 @@ type AlertRuleID = int64
 
 // AlertWithSecret defines model for AlertWithSecret.
 type AlertWithSecret struct {
-	// Alert Tells people when what it counts reaches threshold within window_minutes, and again after a whole window at the earliest
+	// Alert Tells people when what it counts reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
 	Alert Alert `json:"alert"`
 
 	// Secret Signs the webhooks; null for other formats
@@ -4218,7 +4218,7 @@ type TenantCreated = Tenant
 // TheAccount defines model for TheAccount.
 type TheAccount = Account
 
-// TheAlert Tells people when what it counts reaches threshold within window_minutes, and again after a whole window at the earliest
+// TheAlert Tells people when what it counts reaches threshold within window_minutes, and again a window and a minute later at the earliest. At most 100 deliveries of an alert and 1,000 of a tenant are pending
 type TheAlert = Alert
 
 // TheAuditWebhook Where the audit log is sent, and how far it was

@@ -119,25 +119,196 @@ func (q *Queries) AccountByEmail(ctx context.Context, email string, slug string)
 	return i, err
 }
 
-const alertingTenants = `-- name: AlertingTenants :many
+const activeAlerts = `-- name: ActiveAlerts :many
 
-SELECT DISTINCT tenant_id FROM alert WHERE is_active ORDER BY tenant_id
+SELECT a.tenant_id, a.alert_id, a.version, a.kind, a.rule_id, a.per_subject, a.threshold, a.window_minutes,
+    a.silenced_until, count(*) OVER (PARTITION BY a.tenant_id) AS of_tenant
+FROM alert AS a
+WHERE a.is_active
+ORDER BY a.tenant_id, a.alert_id
 `
 
+type ActiveAlertsRow struct {
+	TenantID      rules.TenantID
+	AlertID       int64
+	Version       int64
+	Kind          string
+	RuleID        *rules.RuleID
+	PerSubject    bool
+	Threshold     int64
+	WindowMinutes int32
+	SilencedUntil *time.Time
+	OfTenant      int64
+}
+
 // Alerts of all tenants.
-func (q *Queries) AlertingTenants(ctx context.Context) ([]rules.TenantID, error) {
-	rows, err := q.db.Query(ctx, alertingTenants)
+// With how many of them each one's tenant has.
+func (q *Queries) ActiveAlerts(ctx context.Context) ([]ActiveAlertsRow, error) {
+	rows, err := q.db.Query(ctx, activeAlerts)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []rules.TenantID
+	var items []ActiveAlertsRow
 	for rows.Next() {
-		var tenant_id rules.TenantID
-		if err := rows.Scan(&tenant_id); err != nil {
+		var i ActiveAlertsRow
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.AlertID,
+			&i.Version,
+			&i.Kind,
+			&i.RuleID,
+			&i.PerSubject,
+			&i.Threshold,
+			&i.WindowMinutes,
+			&i.SilencedUntil,
+			&i.OfTenant,
+		); err != nil {
 			return nil, err
 		}
-		items = append(items, tenant_id)
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const alertCounts = `-- name: AlertCounts :many
+WITH wanted AS (
+    SELECT unnest($4::integer[]) AS place, unnest($5::bigint[]) AS tenant_id,
+        unnest($6::text[]) AS kind, unnest($7::bigint[]) AS at_most,
+        unnest($8::bigint[]) AS rule_id, -- 0: every rule
+        unnest($9::boolean[]) AS per_subject, unnest($10::bigint[]) AS least,
+        unnest($11::timestamptz[]) AS since
+)
+SELECT w.place::integer AS place, found.looked_at::bigint AS looked_at,
+    found.looked_back_to::timestamptz AS looked_back_to,
+    (found.total >= w.least)::boolean AS counts, found.rule_id::bigint AS rule_id, found.subject::text AS subject,
+    found.at::timestamptz AS minute, found.counted::bigint AS counted, found.checks::bigint AS checks
+FROM wanted AS w
+CROSS JOIN LATERAL (
+    SELECT n.rule_id, n.subject, n.at, sum(n.counted) AS counted, sum(n.checks) AS checks,
+        sum(sum(n.counted)) OVER (PARTITION BY n.rule_id, n.subject) AS total,
+        sum(count(*)) OVER () AS looked_at, min(min(n.at)) OVER () AS looked_back_to, row_number() OVER () AS place
+    FROM (
+        (SELECT m.rule_id, CASE WHEN w.per_subject THEN m.subject ELSE '' END AS subject, m.minute AS at,
+            m.denied AS counted, 0::bigint AS checks
+        FROM violation_minute AS m
+        WHERE w.kind = 'denials' AND w.rule_id > 0 AND m.tenant_id = w.tenant_id AND m.rule_id = w.rule_id
+            AND NOT (w.per_subject AND m.other) AND m.minute > w.since AND m.minute > $1::timestamptz
+            AND m.minute <= $2::timestamptz
+        ORDER BY m.minute DESC LIMIT w.at_most)
+        UNION ALL
+        (SELECT m.rule_id, CASE WHEN w.per_subject THEN m.subject ELSE '' END, m.minute, m.denied, 0
+        FROM violation_minute AS m
+        WHERE w.kind = 'denials' AND w.rule_id = 0 AND m.tenant_id = w.tenant_id
+            AND NOT (w.per_subject AND m.other) AND m.minute > w.since AND m.minute > $1::timestamptz
+            AND m.minute <= $2::timestamptz
+        ORDER BY m.minute DESC LIMIT w.at_most)
+        UNION ALL
+        (SELECT c.rule_id, CASE WHEN w.per_subject THEN c.subject ELSE '' END, date_trunc('minute', c.crossed_at), 1, 0
+        FROM quota_crossing AS c
+        WHERE w.kind = 'crossings' AND w.rule_id > 0 AND c.tenant_id = w.tenant_id AND c.rule_id = w.rule_id
+            AND c.crossed_at > w.since AND c.crossed_at > $1::timestamptz
+            AND c.crossed_at <= $2::timestamptz
+        ORDER BY c.crossed_at DESC LIMIT w.at_most)
+        UNION ALL
+        (SELECT c.rule_id, CASE WHEN w.per_subject THEN c.subject ELSE '' END, date_trunc('minute', c.crossed_at), 1, 0
+        FROM quota_crossing AS c
+        WHERE w.kind = 'crossings' AND w.rule_id = 0 AND c.tenant_id = w.tenant_id
+            AND c.crossed_at > w.since AND c.crossed_at > $1::timestamptz
+            AND c.crossed_at <= $2::timestamptz
+        ORDER BY c.crossed_at DESC LIMIT w.at_most)
+        UNION ALL
+        (SELECT d.rule_id, '', d.minute, CASE WHEN w.kind = 'degraded' THEN d.degraded ELSE d.near_limit + d.denied END,
+            d.allowed + d.denied + d.bypassed
+        FROM decision_minute AS d -- its rule 0 is all checks
+        WHERE (w.kind = 'degraded' OR w.kind = 'near_limit' AND w.rule_id > 0) AND d.tenant_id = w.tenant_id
+            AND d.rule_id = w.rule_id
+            AND d.minute > w.since AND d.minute > $1::timestamptz
+            AND d.minute <= $2::timestamptz
+        ORDER BY d.minute DESC LIMIT w.at_most)
+        UNION ALL
+        (SELECT d.rule_id, '', d.minute, d.near_limit + d.denied, d.allowed + d.denied + d.bypassed
+        FROM decision_minute AS d
+        WHERE w.kind = 'near_limit' AND w.rule_id = 0 AND d.tenant_id = w.tenant_id AND d.rule_id > 0
+            AND d.minute > w.since AND d.minute > $1::timestamptz
+            AND d.minute <= $2::timestamptz
+        ORDER BY d.minute DESC LIMIT w.at_most)
+    ) AS n
+    GROUP BY n.rule_id, n.subject, n.at
+) AS found
+WHERE found.total >= w.least OR found.place = 1
+ORDER BY 1, 5, 6, 7
+LIMIT $3::bigint
+`
+
+type AlertCountsParams struct {
+	Oldest      time.Time
+	Until       time.Time
+	MostRows    int64
+	Places      []int32
+	TenantIds   []int64
+	Kinds       []string
+	AtMosts     []int64
+	RuleIds     []int64
+	PerSubjects []bool
+	Leasts      []int64
+	Sinces      []time.Time
+}
+
+type AlertCountsRow struct {
+	Place        int32
+	LookedAt     int64
+	LookedBackTo time.Time
+	Counts       bool
+	RuleID       int64
+	Subject      string
+	Minute       time.Time
+	Counted      int64
+	Checks       int64
+}
+
+// What alerts judge: counts by rule or subject and minute, of the newest at_most rows that an index finds for each
+// alert after its time. Groups that counted less than the alert's least are left out, but each alert that found rows
+// has one at least, which says how many were looked at and back to when. In each alert all branches but one end before
+// they begin. All sinces are at or after oldest, by which the planner leaves out partitions.
+func (q *Queries) AlertCounts(ctx context.Context, arg AlertCountsParams) ([]AlertCountsRow, error) {
+	rows, err := q.db.Query(ctx, alertCounts,
+		arg.Oldest,
+		arg.Until,
+		arg.MostRows,
+		arg.Places,
+		arg.TenantIds,
+		arg.Kinds,
+		arg.AtMosts,
+		arg.RuleIds,
+		arg.PerSubjects,
+		arg.Leasts,
+		arg.Sinces,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AlertCountsRow
+	for rows.Next() {
+		var i AlertCountsRow
+		if err := rows.Scan(
+			&i.Place,
+			&i.LookedAt,
+			&i.LookedBackTo,
+			&i.Counts,
+			&i.RuleID,
+			&i.Subject,
+			&i.Minute,
+			&i.Counted,
+			&i.Checks,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -1762,6 +1933,17 @@ func (q *Queries) Lead(ctx context.Context, role auth.Role, holder string, secon
 	return now, err
 }
 
+const lockAlerts = `-- name: LockAlerts :exec
+SELECT pg_advisory_xact_lock($1::bigint), set_config('jit', 'off', true)
+`
+
+// Batches of alerts follow one another, so that each sees the deliveries of the one before. To compile the statement
+// that judges a batch would take longer than to run it.
+func (q *Queries) LockAlerts(ctx context.Context, lock int64) error {
+	_, err := q.db.Exec(ctx, lockAlerts, lock)
+	return err
+}
+
 const lockJobClaims = `-- name: LockJobClaims :exec
 SELECT pg_advisory_xact_lock($1::bigint)
 `
@@ -2406,6 +2588,100 @@ func (q *Queries) QuotaUses(ctx context.Context) ([]QuotaUsesRow, error) {
 	return items, nil
 }
 
+const raiseDeliveries = `-- name: RaiseDeliveries :one
+WITH fired AS (
+    -- rule 0: all checks
+    SELECT unnest($1::bigint[]) AS tenant_id, unnest($2::bigint[]) AS alert_id,
+        unnest($3::bigint[]) AS version, unnest($4::bigint[]) AS rule_id,
+        unnest($5::text[]) AS subject, unnest($6::bigint[]) AS counted,
+        unnest($7::timestamptz[]) AS since,
+        unnest($8::timestamptz[]) AS raised_before,
+        unnest($9::boolean[]) AS silenced
+), held AS MATERIALIZED ( -- so that none is silenced before its deliveries can be seen
+    SELECT a.tenant_id, a.alert_id FROM alert AS a
+    WHERE (a.tenant_id, a.alert_id, a.version) IN (SELECT f.tenant_id, f.alert_id, f.version FROM fired AS f)
+        AND a.is_active
+    FOR SHARE SKIP LOCKED
+), waiting AS MATERIALIZED (
+    SELECT t.tenant_id, d.alert_id, d.deliveries,
+        (sum(d.deliveries) OVER (PARTITION BY t.tenant_id))::bigint AS of_tenant
+    FROM (SELECT DISTINCT h.tenant_id FROM held AS h) AS t
+    CROSS JOIN LATERAL (
+        SELECT p.alert_id, count(*) AS deliveries FROM delivery AS p
+        WHERE p.tenant_id = t.tenant_id AND p.state = 'pending'
+        GROUP BY p.alert_id
+    ) AS d
+), ranked AS (
+    SELECT f.tenant_id, f.alert_id, f.version, f.rule_id, f.subject, f.counted, f.since, f.raised_before, f.silenced, coalesce(w.deliveries, 0) + row_number() OVER (
+        PARTITION BY f.tenant_id, f.alert_id ORDER BY f.counted DESC, f.rule_id, f.subject) AS place
+    FROM fired AS f
+    JOIN held AS h ON h.tenant_id = f.tenant_id AND h.alert_id = f.alert_id
+    LEFT JOIN waiting AS w ON w.tenant_id = f.tenant_id AND w.alert_id = f.alert_id
+    WHERE NOT EXISTS (
+        SELECT FROM delivery AS d
+        WHERE d.tenant_id = f.tenant_id AND d.alert_id = f.alert_id AND d.subject = f.subject AND NOT d.is_test
+            AND coalesce(d.rule_id, f.rule_id) = f.rule_id AND d.raised_at > f.raised_before
+            AND (f.silenced OR NOT d.silenced)
+    )
+), turns AS (
+    SELECT r.tenant_id, r.alert_id, r.version, r.rule_id, r.subject, r.counted, r.since, r.raised_before, r.silenced, r.place, count(*) FILTER (WHERE NOT r.silenced) OVER (
+        PARTITION BY r.tenant_id ORDER BY r.place, r.counted DESC, r.alert_id ROWS UNBOUNDED PRECEDING) AS turn
+    FROM ranked AS r
+    WHERE r.place <= $10::bigint
+), raised AS (
+    INSERT INTO delivery (tenant_id, alert_id, rule_id, subject, denied, since, raised_at, silenced, state)
+    SELECT n.tenant_id, n.alert_id, nullif(n.rule_id, 0), n.subject, n.counted, n.since, $11, n.silenced,
+        CASE WHEN n.silenced THEN 'delivered' ELSE 'pending' END
+    FROM turns AS n
+    WHERE n.silenced OR n.turn <= $12::bigint - coalesce((
+        SELECT max(w.of_tenant) FROM waiting AS w WHERE w.tenant_id = n.tenant_id), 0)
+    RETURNING tenant_id, delivery_id, silenced
+), enqueued AS (
+    INSERT INTO job (tenant_id, kind, about, next_run_at)
+    SELECT n.tenant_id, 'alert delivery', n.delivery_id::text, clock_timestamp() FROM raised AS n WHERE NOT n.silenced
+)
+SELECT count(*) FROM raised
+`
+
+type RaiseDeliveriesParams struct {
+	TenantIds    []int64
+	AlertIds     []int64
+	Versions     []int64
+	RuleIds      []int64
+	Subjects     []string
+	Counts       []int64
+	Sinces       []time.Time
+	RaisedBefore []time.Time
+	Silenced     []bool
+	MostOfAlert  int64
+	Now          time.Time
+	MostOfTenant int64
+}
+
+// A delivery and its job for each firing, unless there is one of the same rule and subject that is hardly older than
+// the alert's window. The most important go first, and a tenant's alerts take turns, because most_of_alert and
+// most_of_tenant cap what is pending. Deliveries of a silenced alert are only recorded, and do not keep the alert from
+// firing when the silence has ended. An alert that was changed since it was judged is left to the next pass.
+func (q *Queries) RaiseDeliveries(ctx context.Context, arg RaiseDeliveriesParams) (int64, error) {
+	row := q.db.QueryRow(ctx, raiseDeliveries,
+		arg.TenantIds,
+		arg.AlertIds,
+		arg.Versions,
+		arg.RuleIds,
+		arg.Subjects,
+		arg.Counts,
+		arg.Sinces,
+		arg.RaisedBefore,
+		arg.Silenced,
+		arg.MostOfAlert,
+		arg.Now,
+		arg.MostOfTenant,
+	)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const recentSteps = `-- name: RecentSteps :many
 SELECT tenant_id, rule_id, percent, stepped_at, in_force_since, ends_at, cause, memory, revision FROM rate_limit_step WHERE ends_at > $1::timestamptz ORDER BY tenant_id, rule_id
 `
@@ -2973,19 +3249,6 @@ SELECT pg_try_advisory_xact_lock($1::bigint) AS ours
 // True if no other process has the lock, which holds until the end of the transaction.
 func (q *Queries) TryLock(ctx context.Context, lock int64) (bool, error) {
 	row := q.db.QueryRow(ctx, tryLock, lock)
-	var ours bool
-	err := row.Scan(&ours)
-	return ours, err
-}
-
-const tryRaiseAlerts = `-- name: TryRaiseAlerts :one
-SELECT pg_try_advisory_xact_lock($1::integer, ($2::bigint % 2147483647)::integer) AS ours
-`
-
-// True if no other process raises the tenant's alerts; the lock holds until the end of the transaction. If two tenants
-// share a lock, one of them is raised a round later.
-func (q *Queries) TryRaiseAlerts(ctx context.Context, lock int32, tenantID int64) (bool, error) {
-	row := q.db.QueryRow(ctx, tryRaiseAlerts, lock, tenantID)
 	var ours bool
 	err := row.Scan(&ours)
 	return ours, err

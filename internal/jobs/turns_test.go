@@ -1,0 +1,195 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/jobs"
+)
+
+// TestAGreedyNeighbourDelaysNobodysFirst has a tenant with 100,000 webhooks whose receiver does not answer, and with
+// mail and an erasure that do not end either. A neighbour's jobs of all kinds are attempted in the first round after
+// they were queued, while all of the greedy tenant's attempts go on.
+func TestAGreedyNeighbourDelaysNobodysFirst(t *testing.T) {
+	t.Parallel()
+	b := newBase(t)
+	b.queue(t, b.greedy, "webhook", 100_000)
+	b.queue(t, b.greedy, "mail", 200)
+	b.queue(t, b.greedy, "erasure", 50)
+	gate := make(chan struct{})
+	var mu sync.Mutex
+	inFlight, most, served := map[string]int{}, map[string]int{}, map[string]int{}
+	kind := func(name string, atOnce, perTenant int) jobs.Kind {
+		return jobs.Kind{
+			Name: name, AtOnce: atOnce, PerTenant: perTenant, Longest: time.Hour,
+			Do: func(_ context.Context, job *jobs.Job) (time.Time, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if job.Tenant == b.quiet {
+					served[name]++
+					return done()
+				}
+				inFlight[name]++
+				most[name] = max(most[name], inFlight[name])
+				mu.Unlock()
+				<-gate
+				mu.Lock()
+				inFlight[name]--
+				return jobs.DueNow, nil
+			},
+		}
+	}
+	kinds := []jobs.Kind{kind("webhook", 8, 4), kind("mail", 4, 2), kind("erasure", 2, 1)}
+	processes := []*jobs.Runner{b.runner(kinds...), b.runner(kinds...)}
+	for range 3 {
+		for _, r := range processes {
+			begin(t, r)
+		}
+	}
+	// The quiet tenant queues as much as one process has room for beside the greedy one.
+	b.queue(t, b.quiet, "webhook", 4)
+	b.queue(t, b.quiet, "mail", 2)
+	b.queue(t, b.quiet, "erasure", 1)
+	for _, r := range processes {
+		begin(t, r)
+	}
+	waitFor(t, func() bool { return b.like(t, fmt.Sprint("tenant_id = ", b.quiet)) == 0 })
+	close(gate)
+	for _, r := range processes {
+		r.Wait()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if served["webhook"] != 4 || served["mail"] != 2 || served["erasure"] != 1 {
+		t.Errorf("in the first round the quiet tenant had the attempts %v", served)
+	}
+	if most["webhook"] != 4 || most["mail"] != 2 || most["erasure"] != 1 {
+		t.Errorf("the greedy tenant had %v attempts at once in all processes, want its caps", most)
+	}
+}
+
+// TestATurnEndsWithTheAttempt has one place for two tenants whose work is long: each attempt is a piece of it, and the
+// job is due again at once.
+func TestATurnEndsWithTheAttempt(t *testing.T) {
+	t.Parallel()
+	b := newBase(t)
+	b.queue(t, b.greedy, "erasure", 20)
+	var order []int64
+	r := b.runner(jobs.Kind{
+		Name: "erasure", Longest: time.Hour, Do: func(_ context.Context, job *jobs.Job) (time.Time, error) {
+			order = append(order, job.Tenant)
+			if job.Tenant == b.quiet {
+				return done()
+			}
+			return jobs.DueNow, nil
+		},
+	})
+	for range 5 {
+		round(t, r)
+	}
+	b.queue(t, b.quiet, "erasure", 1)
+	// Chance decides between the two, who have nothing in flight: all attempts are the greedy tenant's once in 10¹².
+	for range 40 {
+		if round(t, r); slices.Contains(order, b.quiet) {
+			return
+		}
+	}
+	t.Errorf("%d attempts were all the greedy tenant's", len(order))
+}
+
+func TestAPeriodicJobRunsOnceInAllProcesses(t *testing.T) {
+	t.Parallel()
+	b := newBase(t)
+	var ran atomic.Int64
+	kinds := []jobs.Kind{
+		jobs.Periodic("keep", time.Hour, func(context.Context) error { ran.Add(1); return nil }),
+		jobs.Periodic("broken", time.Hour, func(context.Context) error { return errors.New("out of order") }),
+	}
+	var processes sync.WaitGroup
+	for range 5 {
+		r := b.runner(kinds...)
+		processes.Go(func() {
+			for range 3 {
+				if err := r.Round(t.Context()); err != nil {
+					t.Error(err)
+				}
+				r.Wait()
+			}
+		})
+	}
+	processes.Wait()
+	if got := ran.Load(); got != 1 {
+		t.Errorf("it ran %d times, want once", got)
+	}
+	if b.like(t, "kind = 'keep' AND error = '' AND last_run_at IS NOT NULL AND next_run_at > now() + interval "+
+		"'59 minutes'") != 1 {
+		t.Error("the next run is not in an hour")
+	}
+	if b.like(t, "kind = 'broken' AND error = 'out of order' AND state = 'waiting' AND next_run_at < now() + "+
+		"interval '1 minute'") != 1 {
+		t.Error("a run that failed is not repeated soon, with its own error")
+	}
+}
+
+func TestAShorterPauseBringsTheNextRunForward(t *testing.T) {
+	t.Parallel()
+	b := newBase(t)
+	nothing := func(context.Context) error { return nil }
+	round(t, b.runner(jobs.Periodic("keep", time.Hour, nothing)))
+	round(t, b.runner(jobs.Periodic("keep", time.Minute, nothing)))
+	if b.like(t, "kind = 'keep' AND next_run_at BETWEEN now() AND now() + interval '1 minute'") != 1 {
+		t.Error("the next run is later than the new pause")
+	}
+	round(t, b.runner(jobs.Periodic("keep", time.Hour, nothing)))
+	if b.like(t, "kind = 'keep' AND next_run_at < now() + interval '1 minute'") != 1 {
+		t.Error("a longer pause puts the next run off")
+	}
+}
+
+func TestARemovedTenantsJobsWait(t *testing.T) {
+	t.Parallel()
+	b := newBase(t)
+	b.queue(t, b.greedy, "send", 1)
+	b.queue(t, b.quiet, "send", 1)
+	b.exec(t, "UPDATE tenant SET removed_at = now(), suspended_at = now() WHERE tenant_id = $1", b.greedy)
+	var tenants []int64
+	round(t, b.runner(jobs.Kind{
+		Name: "send", Longest: time.Minute, Do: func(_ context.Context, job *jobs.Job) (time.Time, error) {
+			tenants = append(tenants, job.Tenant)
+			return done()
+		},
+	}))
+	if !slices.Equal(tenants, []int64{b.quiet}) || b.like(t, "attempts = 0") != 1 {
+		t.Errorf("the tenants %v had attempts, want %d alone", tenants, b.quiet)
+	}
+}
+
+func TestARunnerGoesOnUntilItIsStopped(t *testing.T) {
+	t.Parallel()
+	b := newBase(t)
+	b.queue(t, b.greedy, "send", 30)
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	r := b.runner(jobs.Kind{Name: "send", AtOnce: 2, PerTenant: 2, Longest: time.Minute, Do: failing(nil)})
+	running.Go(func() { r.Run(ctx) })
+	waitFor(t, func() bool { return b.like(t, "true") == 0 })
+	stop()
+	running.Wait()
+}
+
+// waitFor waits until something holds.
+func waitFor(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not happen")
+		}
+		time.Sleep(5 * time.Millisecond) //nolint:forbidigo // other goroutines work meanwhile
+	}
+}
