@@ -905,7 +905,7 @@ CREATE TABLE violation_minute_default PARTITION OF violation_minute DEFAULT;
 CREATE INDEX violation_minute_rule_idx ON violation_minute (tenant_id, rule_id, minute);
 
 -- Decisions by minute. Rule 0 is for checks as a whole, and -1 for what rules in shadow mode would have denied; other
--- rows are a rule's own verdicts. Degraded ones are among the three before.
+-- rows are a rule's own verdicts. Degraded ones are among the three before. Partitioned like violations.
 CREATE TABLE decision_minute (
     tenant_id  bigint      NOT NULL,
     rule_id    bigint      NOT NULL,
@@ -917,7 +917,9 @@ CREATE TABLE decision_minute (
     cost_taken numeric     NOT NULL, -- in tokens
     near_limit bigint      NOT NULL, -- allowed checks that left less than a fifth of the rule's limit
     CONSTRAINT decision_minute_pkey PRIMARY KEY (tenant_id, rule_id, minute)
-);
+) PARTITION BY RANGE (minute);
+
+CREATE TABLE decision_minute_default PARTITION OF decision_minute DEFAULT;
 
 CREATE INDEX decision_minute_minute_idx ON decision_minute (tenant_id, minute);
 
@@ -1079,84 +1081,40 @@ CREATE TABLE audit_webhook_progress (
 CREATE TRIGGER audit_webhook_audit AFTER INSERT OR UPDATE OR DELETE ON audit_webhook
     FOR EACH ROW EXECUTE FUNCTION audit_change('audit_webhook');
 
--- The functions that make and drop partitions run with the rights of the role that migrated, so that a process's role
--- cannot change the schema. They give up on a lock after two seconds, because others would queue behind them.
+-- Tables with a partition for each day, in UTC. Dropping a partition takes no longer with more rows, and leaves nothing
+-- to vacuum. The functions that make and drop partitions run with the rights of the role that migrated, so that a
+-- process's role cannot change the schema. They give up on a lock after two seconds, because others would queue behind
+-- them.
 
--- make_violation_partition makes the partition of a day (in UTC) unless it exists, and moves the day's rows into it
--- from the default one.
-CREATE FUNCTION make_violation_partition(day date) RETURNS boolean
-    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+-- day_column returns the column by whose days a table is partitioned, and refuses other tables.
+CREATE FUNCTION day_column(parent text, OUT name text, OUT is_date boolean)
+    LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, public, pg_temp
-    SET lock_timeout = '2s'
 AS $$
-DECLARE
-    partition text := 'rate_limit_violation_' || to_char(day, 'YYYYMMDD');
-    first_at timestamptz := day::timestamp AT TIME ZONE 'UTC';
-    end_at timestamptz := (day + 1)::timestamp AT TIME ZONE 'UTC';
 BEGIN
-    IF day NOT BETWEEN current_date - 400 AND current_date + 60 THEN
-        RAISE EXCEPTION 'no partition is made for %', day;
+    SELECT a.attname, a.atttypid = 'date'::regtype INTO name, is_date
+    FROM pg_partitioned_table AS p
+    JOIN pg_class AS c ON c.oid = p.partrelid AND c.relnamespace = 'public'::regnamespace AND c.relname = parent
+    JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0];
+    IF NOT FOUND THEN
+        RAISE EXCEPTION '% has no partitions', parent;
     END IF;
-    IF to_regclass('public.' || partition) IS NOT NULL THEN
-        RETURN false;
-    END IF;
-    -- Nothing may come into the default partition between the move and the moment when the new one takes its place.
-    LOCK TABLE public.rate_limit_violation_default IN ACCESS EXCLUSIVE MODE;
-    IF to_regclass('public.' || partition) IS NOT NULL THEN
-        RETURN false;
-    END IF;
-    EXECUTE format('CREATE TABLE public.%I (LIKE public.rate_limit_violation INCLUDING DEFAULTS)', partition);
-    EXECUTE format('WITH moved AS (
-            DELETE FROM public.rate_limit_violation_default WHERE requested_at >= %L AND requested_at < %L RETURNING *)
-        INSERT INTO public.%I SELECT * FROM moved', first_at, end_at, partition);
-    EXECUTE format('ALTER TABLE public.rate_limit_violation ATTACH PARTITION public.%I FOR VALUES FROM (%L) TO (%L)',
-        partition, first_at, end_at);
-    RETURN true;
 END
 $$;
 
--- drop_violation_partitions drops the partitions of the days before a day (in UTC), and those days' rows of the default
--- one. It always keeps yesterday's.
-CREATE FUNCTION drop_violation_partitions(before date) RETURNS integer
+-- make_day_partition makes the partition of a day unless it exists, and moves the day's rows into it from the default
+-- one.
+CREATE FUNCTION make_day_partition(parent text, day date) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
     SET lock_timeout = '2s'
 AS $$
 DECLARE
-    partition text;
-    dropped integer := 0;
-BEGIN
-    IF before > (now() AT TIME ZONE 'UTC')::date - 1 THEN
-        RAISE EXCEPTION 'violations are kept for a day at least, so not dropped before %', before;
-    END IF;
-    FOR partition IN
-        SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
-        WHERE inhparent = 'public.rate_limit_violation'::regclass
-            AND relname ~ '^rate_limit_violation_[0-9]{8}$' AND to_date(right(relname, 8), 'YYYYMMDD') < before
-        ORDER BY relname
-    LOOP
-        EXECUTE format('DROP TABLE public.%I', partition);
-        dropped := dropped + 1;
-    END LOOP;
-    DELETE FROM public.rate_limit_violation_default WHERE requested_at < before::timestamp AT TIME ZONE 'UTC';
-    RETURN dropped;
-END
-$$;
-
-REVOKE ALL ON FUNCTION make_violation_partition(date) FROM PUBLIC;
-REVOKE ALL ON FUNCTION drop_violation_partitions(date) FROM PUBLIC;
-
--- make_violation_minute_partition makes the partition of a day (in UTC) unless it exists, and moves the day's rows into
--- it from the default one.
-CREATE FUNCTION make_violation_minute_partition(day date) RETURNS boolean
-    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-    SET search_path = pg_catalog, public, pg_temp
-    SET lock_timeout = '2s'
-AS $$
-DECLARE
-    partition text := 'violation_minute_' || to_char(day, 'YYYYMMDD');
-    first_at timestamptz := day::timestamp AT TIME ZONE 'UTC';
-    end_at timestamptz := (day + 1)::timestamp AT TIME ZONE 'UTC';
+    partition text := parent || '_' || to_char(day, 'YYYYMMDD');
+    by_day record := day_column(parent);
+    first_at text := CASE WHEN by_day.is_date THEN day::text ELSE (day::timestamp AT TIME ZONE 'UTC')::text END;
+    end_at text := CASE WHEN by_day.is_date THEN (day + 1)::text
+        ELSE ((day + 1)::timestamp AT TIME ZONE 'UTC')::text END;
 BEGIN
     IF day NOT BETWEEN current_date - 800 AND current_date + 60 THEN
         RAISE EXCEPTION 'no partition is made for %', day;
@@ -1165,50 +1123,67 @@ BEGIN
         RETURN false;
     END IF;
     -- Nothing may come into the default partition between the move and the moment when the new one takes its place.
-    LOCK TABLE public.violation_minute_default IN ACCESS EXCLUSIVE MODE;
+    EXECUTE format('LOCK TABLE public.%I IN ACCESS EXCLUSIVE MODE', parent || '_default');
     IF to_regclass('public.' || partition) IS NOT NULL THEN
         RETURN false;
     END IF;
-    EXECUTE format('CREATE TABLE public.%I (LIKE public.violation_minute INCLUDING DEFAULTS)', partition);
-    EXECUTE format('WITH moved AS (
-            DELETE FROM public.violation_minute_default WHERE minute >= %L AND minute < %L RETURNING *)
-        INSERT INTO public.%I SELECT * FROM moved', first_at, end_at, partition);
-    EXECUTE format('ALTER TABLE public.violation_minute ATTACH PARTITION public.%I FOR VALUES FROM (%L) TO (%L)',
-        partition, first_at, end_at);
+    EXECUTE format('CREATE TABLE public.%I (LIKE public.%I INCLUDING DEFAULTS INCLUDING STORAGE)', partition, parent);
+    EXECUTE format('WITH moved AS (DELETE FROM public.%1$I WHERE %2$I >= %3$L AND %2$I < %4$L RETURNING *)
+        INSERT INTO public.%5$I SELECT * FROM moved', parent || '_default', by_day.name, first_at, end_at, partition);
+    EXECUTE format('ALTER TABLE public.%I ATTACH PARTITION public.%I FOR VALUES FROM (%L) TO (%L)',
+        parent, partition, first_at, end_at);
     RETURN true;
 END
 $$;
 
--- drop_violation_minute_partitions drops the partitions of the days before a day (in UTC), and those days' rows of the
--- default one. It always keeps yesterday's.
-CREATE FUNCTION drop_violation_minute_partitions(before date) RETURNS integer
+-- drop_day_partitions drops the partitions of the days before a day, and those days' rows of the default one. It always
+-- keeps yesterday's.
+CREATE FUNCTION drop_day_partitions(parent text, before date) RETURNS integer
     LANGUAGE plpgsql VOLATILE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
     SET lock_timeout = '2s'
 AS $$
 DECLARE
+    by_day record := day_column(parent);
     partition text;
     dropped integer := 0;
 BEGIN
     IF before > (now() AT TIME ZONE 'UTC')::date - 1 THEN
-        RAISE EXCEPTION 'counts of violations are kept for a day at least, so not dropped before %', before;
+        RAISE EXCEPTION 'rows of % are kept for a day at least, so not dropped before %', parent, before;
     END IF;
     FOR partition IN
         SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
-        WHERE inhparent = 'public.violation_minute'::regclass
-            AND relname ~ '^violation_minute_[0-9]{8}$' AND to_date(right(relname, 8), 'YYYYMMDD') < before
+        WHERE inhparent = format('public.%I', parent)::regclass AND relname ~ '_[0-9]{8}$'
+            AND to_date(right(relname, 8), 'YYYYMMDD') < before
         ORDER BY relname
     LOOP
         EXECUTE format('DROP TABLE public.%I', partition);
         dropped := dropped + 1;
     END LOOP;
-    DELETE FROM public.violation_minute_default WHERE minute < before::timestamp AT TIME ZONE 'UTC';
+    EXECUTE format('DELETE FROM public.%I WHERE %I < %L', parent || '_default', by_day.name,
+        CASE WHEN by_day.is_date THEN before::text ELSE (before::timestamp AT TIME ZONE 'UTC')::text END);
     RETURN dropped;
 END
 $$;
 
-REVOKE ALL ON FUNCTION make_violation_minute_partition(date) FROM PUBLIC;
-REVOKE ALL ON FUNCTION drop_violation_minute_partitions(date) FROM PUBLIC;
+-- days_without_partition returns the days since a day with rows in the default partition.
+CREATE FUNCTION days_without_partition(parent text, since date) RETURNS SETOF date
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path = pg_catalog, public, pg_temp
+AS $$
+DECLARE
+    by_day record := day_column(parent);
+BEGIN
+    RETURN QUERY EXECUTE format('SELECT DISTINCT d.day FROM (SELECT %s AS day FROM public.%I) AS d
+        WHERE d.day >= %L ORDER BY d.day',
+        CASE WHEN by_day.is_date THEN quote_ident(by_day.name)
+            ELSE format('(%I AT TIME ZONE ''UTC'')::date', by_day.name) END, parent || '_default', since);
+END
+$$;
+
+REVOKE ALL ON FUNCTION make_day_partition(text, date) FROM PUBLIC;
+REVOKE ALL ON FUNCTION drop_day_partitions(text, date) FROM PUBLIC;
+REVOKE ALL ON FUNCTION days_without_partition(text, date) FROM PUBLIC;
 
 -- Recorded checks, packed: see the package traffic. Without foreign keys, like violations.
 CREATE TABLE traffic_block (
@@ -1272,68 +1247,6 @@ CREATE TABLE month_users (
     users     bigint NOT NULL,
     CONSTRAINT month_users_pkey PRIMARY KEY (tenant_id, month)
 );
-
--- make_traffic_partition makes the partition of a day unless it exists, and moves the day's rows into it from the
--- default one.
-CREATE FUNCTION make_traffic_partition(day date) RETURNS boolean
-    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-    SET search_path = pg_catalog, public, pg_temp
-    SET lock_timeout = '2s'
-AS $$
-DECLARE
-    partition text := 'traffic_block_' || to_char(day, 'YYYYMMDD');
-BEGIN
-    IF day NOT BETWEEN current_date - 60 AND current_date + 60 THEN
-        RAISE EXCEPTION 'no partition is made for %', day;
-    END IF;
-    IF to_regclass('public.' || partition) IS NOT NULL THEN
-        RETURN false;
-    END IF;
-    -- Nothing may come into the default partition between the move and the moment when the new one takes its place.
-    LOCK TABLE public.traffic_block_default IN ACCESS EXCLUSIVE MODE;
-    IF to_regclass('public.' || partition) IS NOT NULL THEN
-        RETURN false;
-    END IF;
-    EXECUTE format('CREATE TABLE public.%I (LIKE public.traffic_block INCLUDING DEFAULTS INCLUDING STORAGE)',
-        partition);
-    EXECUTE format('WITH moved AS (DELETE FROM public.traffic_block_default AS b WHERE b.day = %L RETURNING *)
-        INSERT INTO public.%I SELECT * FROM moved', day, partition);
-    EXECUTE format('ALTER TABLE public.traffic_block ATTACH PARTITION public.%I FOR VALUES FROM (%L) TO (%L)',
-        partition, day, day + 1);
-    RETURN true;
-END
-$$;
-
--- drop_traffic_partitions drops the partitions of the days before a day, and those days' rows of the default one. It
--- always keeps yesterday's.
-CREATE FUNCTION drop_traffic_partitions(before date) RETURNS integer
-    LANGUAGE plpgsql VOLATILE SECURITY DEFINER
-    SET search_path = pg_catalog, public, pg_temp
-    SET lock_timeout = '2s'
-AS $$
-DECLARE
-    partition text;
-    dropped integer := 0;
-BEGIN
-    IF before > (now() AT TIME ZONE 'UTC')::date - 1 THEN
-        RAISE EXCEPTION 'recorded checks are kept for a day at least, so not dropped before %', before;
-    END IF;
-    FOR partition IN
-        SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
-        WHERE inhparent = 'public.traffic_block'::regclass
-            AND relname ~ '^traffic_block_[0-9]{8}$' AND to_date(right(relname, 8), 'YYYYMMDD') < before
-        ORDER BY relname
-    LOOP
-        EXECUTE format('DROP TABLE public.%I', partition);
-        dropped := dropped + 1;
-    END LOOP;
-    DELETE FROM public.traffic_block_default AS b WHERE b.day < before;
-    RETURN dropped;
-END
-$$;
-
-REVOKE ALL ON FUNCTION make_traffic_partition(date) FROM PUBLIC;
-REVOKE ALL ON FUNCTION drop_traffic_partitions(date) FROM PUBLIC;
 
 -- Replays of recorded checks, which wait here until a process runs them.
 CREATE TABLE replay (
@@ -1573,6 +1486,7 @@ CREATE TABLE job (
     last_run_at   timestamptz, -- when the latest attempt ended
     took_ms       bigint      NOT NULL DEFAULT 0, -- that attempt
     created_at    timestamptz NOT NULL DEFAULT now(),
+    due_at        timestamptz, -- of a periodic job: since when a run is due that ends all there is to do
     CONSTRAINT job_pkey PRIMARY KEY (tenant_id, job_id),
     CONSTRAINT job_job_id_key UNIQUE (job_id),
     CONSTRAINT job_about_key UNIQUE (tenant_id, kind, about),
@@ -1608,13 +1522,14 @@ CREATE TABLE idempotency (
     lease_ends_at timestamptz NOT NULL, -- when another attempt may begin, unless this one has committed
     committed     boolean     NOT NULL DEFAULT false, -- written in the transaction of the change
     answer        bytea, -- encrypted by a key that is derived from the Idempotency-Key; null: there is none yet
+    number        bigint      NOT NULL, -- counts the caller's requests
     CONSTRAINT idempotency_pkey PRIMARY KEY (tenant_id, key_digest),
     CONSTRAINT idempotency_key_digest_check CHECK (octet_length(key_digest) = 32),
     CONSTRAINT idempotency_fingerprint_check CHECK (octet_length(fingerprint) = 32)
 );
 
 CREATE INDEX idempotency_started_idx ON idempotency (started_at);
-CREATE INDEX idempotency_caller_idx ON idempotency (tenant_id, caller, started_at);
+CREATE INDEX idempotency_caller_idx ON idempotency (tenant_id, caller, number);
 
 -- Buckets of deployments without Redis. See internal/store/pgbucket. No column but the key is indexed, and pages have
 -- room, so that PostgreSQL updates a row within its page. A tenant or rule that is gone leaves rows that are removed

@@ -179,17 +179,14 @@ WHERE (excluded.crossed_at, excluded.used) < (c.crossed_at, c.used);
 
 -- Upkeep of all tenants. Rows are deleted in pieces, so that nobody waits for long.
 
--- name: MakeViolationPartition :one
-SELECT make_violation_partition(sqlc.arg(day)::date) AS made;
+-- name: MakeDayPartition :one
+SELECT make_day_partition(sqlc.arg(parent)::text, sqlc.arg(day)::date) AS made;
 
--- name: DropViolationPartitions :one
-SELECT drop_violation_partitions(sqlc.arg(before)::date) AS dropped;
+-- name: DropDayPartitions :one
+SELECT drop_day_partitions(sqlc.arg(parent)::text, sqlc.arg(before)::date) AS dropped;
 
--- name: MakeViolationMinutePartition :one
-SELECT make_violation_minute_partition(sqlc.arg(day)::date) AS made;
-
--- name: DropViolationMinutePartitions :one
-SELECT drop_violation_minute_partitions(sqlc.arg(before)::date) AS dropped;
+-- name: DaysWithoutPartition :many
+SELECT days_without_partition(sqlc.arg(parent)::text, sqlc.arg(since)::date)::date AS day;
 
 -- name: DropUserMonths :execrows
 -- Those that ended before a time.
@@ -212,18 +209,6 @@ DELETE FROM month_users
 WHERE ctid = ANY (ARRAY(
     SELECT u.ctid FROM month_users AS u
     WHERE u.month < (date_trunc('month', sqlc.arg(before)::timestamptz, 'UTC') AT TIME ZONE 'UTC')::date
-    LIMIT sqlc.arg(at_most)::integer
-));
-
--- name: DropDecisionMinutes :execrows
-DELETE FROM decision_minute
-WHERE ctid = ANY (ARRAY(
-    SELECT old.ctid
-    FROM tenant
-    CROSS JOIN LATERAL (
-        SELECT m.ctid FROM decision_minute AS m
-        WHERE m.tenant_id = tenant.tenant_id AND m.minute < sqlc.arg(before) LIMIT sqlc.arg(at_most)::integer
-    ) AS old
     LIMIT sqlc.arg(at_most)::integer
 ));
 
@@ -322,20 +307,6 @@ WHERE i.tenant_id = old.tenant_id AND i.invitation_id = old.invitation_id AND lo
 
 -- name: DropAuditEvents :one
 SELECT drop_audit_events(sqlc.arg(before)::timestamptz, sqlc.arg(at_most)::integer) AS dropped;
-
--- name: DaysWithoutPartition :many
--- Days since a time with violations in the default partition.
-SELECT DISTINCT (requested_at AT TIME ZONE 'UTC')::date AS day
-FROM rate_limit_violation_default
-WHERE requested_at >= sqlc.arg(since)
-ORDER BY day;
-
--- name: DaysOfMinutesWithoutPartition :many
--- Days since a time with counts in the default partition.
-SELECT DISTINCT (minute AT TIME ZONE 'UTC')::date AS day
-FROM violation_minute_default
-WHERE minute >= sqlc.arg(since)
-ORDER BY day;
 
 -- Alerts of all tenants.
 
@@ -822,13 +793,13 @@ DELETE FROM backend_report WHERE slice < sqlc.arg(before)::timestamptz;
 -- Those that end after a time.
 SELECT * FROM rate_limit_step WHERE ends_at > sqlc.arg(after)::timestamptz ORDER BY tenant_id, rule_id;
 
--- name: DropOldIdempotent :execrows
+-- name: DropIdempotent :execrows
 DELETE FROM idempotency
 WHERE (tenant_id, key_digest) IN (
     SELECT i.tenant_id, i.key_digest FROM idempotency AS i
-    WHERE i.started_at < clock_timestamp() - interval '1 day'
+    WHERE i.started_at < sqlc.arg(before)::timestamptz
     ORDER BY i.started_at
-    LIMIT sqlc.arg(most)::integer
+    LIMIT sqlc.arg(at_most)::integer
 );
 
 -- The security log, of all tenants and of none.
@@ -955,12 +926,6 @@ GROUP BY t.tenant_id;
 
 -- name: TrafficTotal :one
 SELECT coalesce(sum(d.bytes), 0)::bigint AS bytes, count(DISTINCT d.tenant_id) AS tenants FROM traffic_day AS d;
-
--- name: MakeTrafficPartition :one
-SELECT make_traffic_partition(sqlc.arg(day)::date) AS made;
-
--- name: DropTrafficPartitions :one
-SELECT drop_traffic_partitions(sqlc.arg(before)::date) AS dropped;
 
 -- name: DropTrafficBlocks :execrows
 -- Those that are older than their tenant keeps them, and all of removed tenants.
@@ -1129,8 +1094,8 @@ LIMIT sqlc.arg(page_size);
 SELECT pg_try_advisory_xact_lock(sqlc.arg(lock)::bigint) AS ours;
 
 -- name: PlanJobs :exec
-INSERT INTO job AS j (tenant_id, kind, next_run_at)
-SELECT 0, p.kind, clock_timestamp()
+INSERT INTO job AS j (tenant_id, kind, next_run_at, due_at)
+SELECT 0, p.kind, clock_timestamp(), clock_timestamp()
 FROM (SELECT unnest(sqlc.arg(kinds)::text[]) AS kind, unnest(sqlc.arg(pauses)::float8[]) AS pause) AS p
 ON CONFLICT (tenant_id, kind, about) DO UPDATE
     SET next_run_at = least(j.next_run_at, clock_timestamp() + make_interval(secs => (
@@ -1217,12 +1182,15 @@ WHERE j.job_id = held.job_id AND j.claim = held.claim AND j.lease_ends_at IS NOT
 RETURNING j.job_id;
 
 -- name: FinishJob :exec
--- The next attempt is at a time or, if that is null, after a pause.
+-- The next attempt is at a time or, if that is null, after a pause. A periodic job that fails, or has a time because it
+-- goes on, stays due.
 UPDATE job
 SET state = CASE WHEN sqlc.arg(is_parked)::boolean THEN 'parked' ELSE 'waiting' END,
     attempts = CASE WHEN sqlc.arg(error)::text = '' THEN 0 ELSE attempts END,
     next_run_at = greatest(clock_timestamp(), coalesce(sqlc.narg(at)::timestamptz,
         clock_timestamp() + make_interval(secs => sqlc.arg(pause)::float8))),
+    due_at = CASE WHEN sqlc.arg(error)::text = '' AND sqlc.narg(at)::timestamptz IS NULL
+        THEN clock_timestamp() + make_interval(secs => sqlc.arg(pause)::float8) ELSE due_at END,
     lease_ends_at = NULL, error = sqlc.arg(error)::text, last_run_at = clock_timestamp(), took_ms = sqlc.arg(took_ms)
 WHERE job_id = sqlc.arg(job_id) AND claim = sqlc.arg(claim) AND lease_ends_at IS NOT NULL;
 
@@ -1247,9 +1215,9 @@ ORDER BY j.job_id DESC
 LIMIT sqlc.arg(page_size);
 
 -- name: PeriodicJobs :many
--- With how long each has been due; 0 during a run.
-SELECT j.*, greatest(0, CASE WHEN j.lease_ends_at IS NULL
-    THEN extract(epoch FROM clock_timestamp() - j.next_run_at) * 1000 ELSE 0 END)::bigint AS lag_ms
+-- With how long each has been due, which a run in progress does not change.
+SELECT j.*, greatest(0, extract(epoch FROM clock_timestamp() - coalesce(j.due_at, j.next_run_at)) * 1000)::bigint
+    AS lag_ms
 FROM job AS j
 WHERE j.tenant_id = 0 AND j.about = '' AND j.state = 'waiting'
 ORDER BY j.kind;

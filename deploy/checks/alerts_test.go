@@ -136,6 +136,16 @@ var alerts = map[string]struct{ fires, quiet series }{
 		series{`sluice_quota_refusals_total{thing="rules"} 0+1x60`},
 		series{`sluice_quota_refusals_total{thing="rules"} 0x50 1+1x5 6x5`},
 	},
+	"SluicePeriodicJobLate": {
+		series{
+			`sluice_periodic_job_lag_seconds{instance="a",kind="keep violations"} 9000+60x60`,
+			`sluice_periodic_job_lag_seconds{instance="b",kind="keep violations"} 9000+60x60`,
+		},
+		series{
+			`sluice_periodic_job_lag_seconds{kind="keep violations"} 0+60x60`,
+			`sluice_periodic_job_lag_seconds{kind="keep sessions"} 12000x50 0x10`,
+		},
+	},
 	"SluiceMailNotSent": {
 		series{`sluice_mail_attempts_total{result="failed"} 0+1x60`, `sluice_mail_attempts_total{result="sent"} 3x60`},
 		series{

@@ -13,7 +13,8 @@
 // Work that has a row of its own, such as a message, has a job about the row's id, made in the same transaction. The
 // job says when the work is attempted, and the row how it ended.
 //
-// A periodic kind has one job, and runs in one process at a time. It is never parked.
+// A periodic kind has one job, and runs in one process at a time. It is never parked. Its lag is how long a run has
+// been due that ends all there is to do.
 package jobs
 
 import (
@@ -60,8 +61,9 @@ type Kind struct {
 	// Attempts is how many may fail (0: MaxAttempts), plus one if the last one's end was never stored. Periodic kinds
 	// ignore it.
 	Attempts int
-	// Do makes one attempt. The returned time is when the job is due again; zero means that it is done. ctx ends after
-	// Longest, when the process stops, and when another process has the job or it is gone.
+	// Do makes one attempt. The returned time is when the job is due again; zero means that it is done, or, of a
+	// periodic kind, that all is done until the next run. ctx ends after Longest, when the process stops, and when
+	// another process has the job or it is gone.
 	Do func(ctx context.Context, job *Job) (again time.Time, err error)
 	// GiveUp stores in the job's row that the last attempt failed, also if it panicked or its process died. It is
 	// called before the job is parked, and again if it fails. nil is for jobs without a row.
@@ -359,10 +361,10 @@ func (k *Kind) attempts() int { return cmp.Or(k.Attempts, MaxAttempts) }
 
 func (k *Kind) result(job *Job, again time.Time, err error) Result {
 	switch {
-	case err == nil && k.Every > 0:
-		return Result{Pause: k.Every}
 	case err == nil && !again.IsZero():
 		return Result{At: again}
+	case err == nil && k.Every > 0:
+		return Result{Pause: k.Every}
 	case err == nil:
 		return Result{Done: true}
 	case k.Every > 0:

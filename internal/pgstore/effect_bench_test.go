@@ -71,7 +71,7 @@ func BenchmarkEffect(b *testing.B) {
 	now := time.Now().UTC().Truncate(time.Second)
 	began := time.Now()
 	for _, day := range []time.Time{now.AddDate(0, 0, -1), now} {
-		sql("SELECT make_traffic_partition($1::date)", day)
+		sql("SELECT make_day_partition('traffic_block', $1::date)", day)
 	}
 	random := rand.New(rand.NewPCG(5, 6))
 	settings := rules.DefaultSettings()

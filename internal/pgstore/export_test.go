@@ -28,6 +28,9 @@ func (s *Store) CountUsersOfMonths(users int32) { s.userMonths = users }
 // EraseInPiecesOf makes pieces of erasures small, for the same reason.
 func (s *Store) EraseInPiecesOf(rows int32) { s.erasedPerPiece = rows }
 
+// DropInPiecesOf makes pieces of retention small, for the same reason.
+func (s *Store) DropInPiecesOf(rows int32) { s.droppedPerPiece = rows }
+
 // RemoveExpiredRule is what a round does with a rule that it has found.
 func (s *Store) RemoveExpiredRule(ctx context.Context, tenant rules.TenantID, id rules.RuleID, before time.Time) (bool,
 	error,
@@ -82,7 +85,10 @@ func (s *Store) InClass(ctx context.Context, name, sql string) (answers [2]strin
 func (s *Store) KeepViolations(ctx context.Context, now time.Time, keep violations.Retention) (all Kept, err error) {
 	for _, one := range s.retentions(keep) {
 		kept, failed := one.do(ctx, now)
-		all = Kept{all.DaysMade + kept.DaysMade, all.DaysDropped + kept.DaysDropped, all.RowsDropped + kept.RowsDropped}
+		all = Kept{
+			all.DaysMade + kept.DaysMade, all.DaysDropped + kept.DaysDropped, all.RowsDropped + kept.RowsDropped,
+			all.IsMore || kept.IsMore,
+		}
 		err = errors.Join(err, failed)
 	}
 	return all, err

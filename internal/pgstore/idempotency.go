@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,15 +20,15 @@ func (s *Store) BeginIdempotent(ctx context.Context, request auth.IdempotentRequ
 	begun := request
 	earlier, err := ask(ctx, s, only(request.Tenant),
 		func(ctx context.Context, q *dbsqlc.Queries) (earlier dbsqlc.IdempotentRow, err error) {
-			attempt, err := q.BeginIdempotent(ctx, dbsqlc.BeginIdempotentParams{
+			row, err := q.BeginIdempotent(ctx, dbsqlc.BeginIdempotentParams{
 				TenantID: request.Tenant, KeyDigest: request.Key[:], Caller: request.Caller,
 				Fingerprint:  request.Fingerprint[:],
 				LeaseSeconds: lease.Seconds(),
 			})
 			if !errors.Is(err, pgx.ErrNoRows) {
-				begun = request.Begun(attempt)
-				if err == nil && rand.IntN(dropCallersEvery) == 0 {
-					err = q.DropCallersIdempotent(ctx, request.Tenant, request.Caller, auth.IdempotencyPerCaller)
+				begun = request.Begun(row.Attempt)
+				if beyond := row.Number - auth.IdempotencyPerCaller; err == nil && beyond > 0 {
+					err = q.DropCallersIdempotent(ctx, request.Tenant, request.Caller, beyond)
 				}
 				return earlier, err
 			}
@@ -90,18 +89,4 @@ func commitIdempotent(ctx context.Context, q *dbsqlc.Queries) error {
 		err = fmt.Errorf("another attempt of this request has begun: %w", rules.ErrBeingWritten)
 	}
 	return err
-}
-
-const (
-	// mostDropped caps what one statement deletes.
-	mostDropped = 10_000
-	// dropCallersEvery: on average one of so many requests deletes up to 10 requests beyond its caller's cap.
-	dropCallersEvery = 4
-)
-
-// DropOldIdempotent deletes requests of a day ago.
-func (s *Store) DropOldIdempotent(ctx context.Context) (dropped int64, err error) {
-	return s.dropPieces(ctx, mostDropped, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
-		return q.DropOldIdempotent(ctx, mostDropped)
-	})
 }

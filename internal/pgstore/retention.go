@@ -6,8 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
-
+	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
 	"github.com/sluicegate/sluice/internal/rules"
@@ -17,8 +16,10 @@ import (
 const (
 	// daysAhead is how many days get their partition early.
 	daysAhead = 3
-	// rowsPerDrop is how many rows one transaction drops.
-	rowsPerDrop = 10_000
+	// rowsPerDrop is how many rows one transaction drops, and blocksPerDrop how many blocks of recorded checks, which
+	// are large.
+	rowsPerDrop   = 10_000
+	blocksPerDrop = 500
 
 	// A batch is retried within seconds after an outage.
 	batchRetention = 7 * 24 * time.Hour
@@ -34,23 +35,15 @@ const (
 	invitationRetention = 30 * 24 * time.Hour
 	// parkedRetention is how long a parked job waits for a person.
 	parkedRetention = 30 * 24 * time.Hour
-	// longestDrop is how many transactions one run spends on one kind of rows. The next run goes on.
+	// longestDrop is how many transactions one run spends. The next run goes on at once.
 	longestDrop = 200
 )
-
-// partitioned is a table with a partition for each day.
-type partitioned struct {
-	what    string
-	kept    time.Duration
-	without func(*dbsqlc.Queries, context.Context, time.Time) ([]pgtype.Date, error)
-	create  func(*dbsqlc.Queries, context.Context, pgtype.Date) (bool, error)
-	drop    func(*dbsqlc.Queries, context.Context, pgtype.Date) (int32, error)
-}
 
 // Kept is what a step of retention did.
 type Kept struct {
 	DaysMade, DaysDropped int
 	RowsDropped           int64
+	IsMore                bool // more than one run drops; the next one follows at once
 }
 
 // retention is one kind of retention.
@@ -61,34 +54,34 @@ type retention struct {
 
 const keepEvery = time.Hour
 
-// Retention returns the periodic jobs that make the partitions of yesterday, today, the next three days and every day
-// with rows in a default partition, and drop what is older than the retention.
+// Retention returns the periodic jobs that make the partitions of yesterday, today, the next days and every day with
+// rows in a default partition, and drop what is older than the retention. Each kind of data has its own, so that one
+// that fails or has much to do holds back no other.
 func (s *Store) Retention(keep violations.Retention, log *slog.Logger) (kinds []jobs.Kind) {
 	for _, one := range s.retentions(keep) {
-		kinds = append(kinds, jobs.Periodic("keep "+one.name, keepEvery, func(ctx context.Context) error {
-			kept, err := one.do(ctx, time.Now())
-			if kept != (Kept{}) {
-				log.InfoContext(ctx, "retention", "of", one.name, "days_made", kept.DaysMade, "days_dropped",
-					kept.DaysDropped,
-					"rows_dropped", kept.RowsDropped)
-			}
-			return err
-		}))
+		kinds = append(kinds, jobs.Kind{
+			Name: "keep " + one.name, Every: keepEvery, Longest: time.Hour,
+			Do: func(ctx context.Context, _ *jobs.Job) (again time.Time, err error) {
+				kept, err := one.do(ctx, time.Now())
+				if kept != (Kept{}) {
+					log.InfoContext(ctx, "retention", "of", one.name, "days_made", kept.DaysMade,
+						"days_dropped", kept.DaysDropped, "rows_dropped", kept.RowsDropped)
+				}
+				if kept.IsMore {
+					again = jobs.DueNow
+				}
+				return again, err
+			},
+		})
 	}
 	return kinds
 }
 
 func (s *Store) retentions(keep violations.Retention) []retention {
 	all := []retention{
-		s.keepsDays(partitioned{
-			"violations", keep.Details, (*dbsqlc.Queries).DaysWithoutPartition,
-			(*dbsqlc.Queries).MakeViolationPartition, (*dbsqlc.Queries).DropViolationPartitions,
-		}),
-		s.keepsDays(partitioned{
-			"counts of violations", keep.Counts, (*dbsqlc.Queries).DaysOfMinutesWithoutPartition,
-			(*dbsqlc.Queries).MakeViolationMinutePartition, (*dbsqlc.Queries).DropViolationMinutePartitions,
-		}),
-		s.drops("counts of decisions", keep.Counts, (*dbsqlc.Queries).DropDecisionMinutes),
+		s.keepsDays("violations", "rate_limit_violation", keep.Details),
+		s.keepsDays("counts of violations", "violation_minute", keep.Counts),
+		s.keepsDays("counts of decisions", "decision_minute", keep.Counts),
 		s.drops("sums of decisions", keep.Counts,
 			func(q *dbsqlc.Queries, ctx context.Context, before time.Time, atMost int32) (int64, error) {
 				return q.DropDecisionSpans(ctx, spans, before, atMost)
@@ -106,10 +99,17 @@ func (s *Store) retentions(keep violations.Retention) []retention {
 		s.drops("sessions", sessionRetention, (*dbsqlc.Queries).DropSessions),
 		s.drops("links in mail", linkRetention, (*dbsqlc.Queries).DropExpiredLinks),
 		s.drops("invitations", invitationRetention, (*dbsqlc.Queries).DropInvitations),
-		{"recorded checks", func(ctx context.Context, now time.Time) (Kept, error) {
-			dropped, err := s.keepTraffic(ctx, now)
-			return Kept{RowsDropped: dropped}, err
-		}},
+		s.drops("idempotency keys", auth.IdempotencyKept, (*dbsqlc.Queries).DropIdempotent),
+		s.keepsDays("days of recorded checks", "traffic_block", rules.MaxRecordDays*24*time.Hour),
+		s.dropsPieces("recorded checks", blocksPerDrop,
+			func(q *dbsqlc.Queries, ctx context.Context, now time.Time, atMost int32) (int64, error) {
+				return q.DropTrafficBlocks(ctx, dayOf(now), atMost)
+			}),
+		s.dropsPieces("sums of recorded checks", s.droppedPerPiece,
+			func(q *dbsqlc.Queries, ctx context.Context, now time.Time, atMost int32) (int64, error) {
+				return q.DropTrafficDays(ctx, dayOf(now), atMost)
+			}),
+		s.drops("replays", rules.MaxRecordDays*24*time.Hour, (*dbsqlc.Queries).DropReplays),
 		{"counts of what tenants hold", func(ctx context.Context, _ time.Time) (Kept, error) {
 			return Kept{}, s.recountHeld(ctx)
 		}},
@@ -123,54 +123,54 @@ func (s *Store) retentions(keep violations.Retention) []retention {
 	return all
 }
 
+// dropRows drops so many rows by a time.
+type dropRows func(q *dbsqlc.Queries, ctx context.Context, at time.Time, atMost int32) (int64, error)
+
 // drops returns the retention of rows that are older than a time.
-func (s *Store) drops(
-	name string, after time.Duration, do func(*dbsqlc.Queries, context.Context, time.Time, int32) (int64, error),
-) retention {
-	return retention{name, func(ctx context.Context, now time.Time) (Kept, error) {
-		dropped, err := s.dropPieces(ctx, rowsPerDrop, func(ctx context.Context, q *dbsqlc.Queries) (int64, error) {
-			return do(q, ctx, now.Add(-after), rowsPerDrop)
+func (s *Store) drops(name string, after time.Duration, drop dropRows) retention {
+	return s.dropsPieces(name, s.droppedPerPiece,
+		func(q *dbsqlc.Queries, ctx context.Context, now time.Time, atMost int32) (int64, error) {
+			return drop(q, ctx, now.Add(-after), atMost)
 		})
-		return Kept{RowsDropped: dropped}, err
-	}}
 }
 
-// dropPieces drops rows in transactions of so many until fewer are left.
-func (s *Store) dropPieces(
-	ctx context.Context, piece int64, drop func(context.Context, *dbsqlc.Queries) (int64, error),
-) (dropped int64, err error) {
-	rows := piece
-	for pieces := 0; rows == piece && pieces < longestDrop; pieces++ {
-		err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
-			if err := q.SetActor(ctx, actorSetting(rules.Actor{
-				Kind: rules.ActorSystem, Name: "sluice",
-				Act: "retention",
-			})); err != nil {
+// dropsPieces returns the retention of rows that are dropped in transactions of so many.
+func (s *Store) dropsPieces(name string, piece int32, drop dropRows) retention {
+	return retention{name, func(ctx context.Context, now time.Time) (kept Kept, err error) {
+		rows := int64(piece)
+		for pieces := 0; rows == int64(piece) && pieces < longestDrop; pieces++ {
+			err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) (err error) {
+				if err := q.SetActor(ctx, actorSetting(rules.Actor{
+					Kind: rules.ActorSystem, Name: "sluice",
+					Act: "retention",
+				})); err != nil {
+					return err
+				}
+				rows, err = drop(q, ctx, now, piece)
 				return err
+			})
+			if err != nil {
+				return kept, err
 			}
-			rows, err = drop(ctx, q)
-			return err
-		})
-		if err != nil {
-			return dropped, err
+			kept.RowsDropped += rows
 		}
-		dropped += rows
-	}
-	return dropped, nil
+		kept.IsMore = rows == int64(piece)
+		return kept, nil
+	}}
 }
 
 func midnight(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
 
-// keepsDays returns the retention of a partitioned table.
-func (s *Store) keepsDays(table partitioned) retention {
-	return retention{table.what, func(ctx context.Context, now time.Time) (kept Kept, err error) {
-		oldest := midnight(now.Add(-table.kept))
+// keepsDays returns the retention of a table with a partition for each day.
+func (s *Store) keepsDays(name, table string, after time.Duration) retention {
+	return retention{name, func(ctx context.Context, now time.Time) (kept Kept, err error) {
+		oldest := midnight(now.Add(-after))
 		var days []time.Time
 		for ahead := -1; ahead <= daysAhead; ahead++ {
 			days = append(days, midnight(now).AddDate(0, 0, ahead))
 		}
 		err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
-			strays, err := table.without(q, ctx, oldest)
+			strays, err := q.DaysWithoutPartition(ctx, table, dayOf(oldest))
 			for _, day := range strays {
 				days = append(days, day.Time)
 			}
@@ -181,7 +181,7 @@ func (s *Store) keepsDays(table partitioned) retention {
 		}
 		for _, day := range days {
 			err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
-				made, err := table.create(q, ctx, pgtype.Date{Time: day, Valid: true})
+				made, err := q.MakeDayPartition(ctx, table, dayOf(day))
 				if made {
 					kept.DaysMade++
 				}
@@ -192,7 +192,7 @@ func (s *Store) keepsDays(table partitioned) retention {
 			}
 		}
 		err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
-			dropped, err := table.drop(q, ctx, pgtype.Date{Time: oldest, Valid: true})
+			dropped, err := q.DropDayPartitions(ctx, table, dayOf(oldest))
 			kept.DaysDropped += int(dropped)
 			return err
 		})

@@ -63,9 +63,11 @@ type Store struct {
 	countsPerPage int32
 	// erasedPerPiece is how many rows a piece of an erasure looks at or changes.
 	erasedPerPiece int32
-	turns          *shares.Shares // see turn
-	timeouts       map[class]time.Duration
-	vault          auth.Vault // see SealWith
+	// droppedPerPiece is how many rows a transaction of retention drops.
+	droppedPerPiece int32
+	turns           *shares.Shares // see turn
+	timeouts        map[class]time.Duration
+	vault           auth.Vault // see SealWith
 
 	unreadable atomic.Int64
 }
@@ -113,7 +115,7 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 	return &Store{
 		pool: pool, log: log, pageSize: pageSize, lookedAt: lookedAt, topRows: violations.MaxTopRows,
 		userMonths:    traffic.MaxUserMonths,
-		countsPerPage: countsPerPage, erasedPerPiece: erasedPerPiece,
+		countsPerPage: countsPerPage, erasedPerPiece: erasedPerPiece, droppedPerPiece: rowsPerDrop,
 		turns: newTurns(), timeouts: maps.Clone(timeouts),
 	}, nil
 }

@@ -10,27 +10,33 @@ import (
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
-// TestATenantSeesItsOwnCountsInEveryPartition reads through the parent, which has the policies.
+// TestATenantSeesItsOwnCountsInEveryPartition reads through the parents, which have the policies.
 func TestATenantSeesItsOwnCountsInEveryPartition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	now := lately()
-	for _, ago := range []time.Duration{0, 5 * day} {
-		w.record(t, now.Add(-ago), func(*violations.Violation) {})
+	fill := func(at time.Time) {
+		t.Helper()
+		w.record(t, at, func(*violations.Violation) {})
+		exec(t, w.url, "INSERT INTO decision_minute SELECT tenant_id, 12, $1, 1, 1, 0, 0, 1, 0 FROM tenant", at)
 	}
+	fill(now)
+	fill(now.Add(-5 * day))
 	must(w.KeepViolations(t.Context(), now, keep))(t)
-	w.record(t, now.Add(-9*day), func(*violations.Violation) {}) // into the default one
-	for _, tenant := range []rules.TenantID{w.ours.ID, w.theirs.ID} {
-		var rows, others int
-		err := w.ConnectionOf(tenant).QueryRow(t.Context(),
-			"SELECT count(*), count(*) FILTER (WHERE tenant_id <> $1) FROM violation_minute", tenant).Scan(&rows,
-			&others)
-		if err != nil || rows != 3 || others != 0 {
-			t.Errorf("tenant %d sees %d rows, %d of others (%v), want its own 3", tenant, rows, others, err)
-		}
-		if _, err := w.ConnectionOf(tenant).Exec(t.Context(),
-			"SELECT FROM violation_minute_"+named(now)); !isRefusal(err) {
-			t.Errorf("a partition itself can be read: %v", err)
+	fill(now.Add(-9 * day)) // into the default ones
+	for _, table := range []string{"violation_minute", "decision_minute"} {
+		for _, tenant := range []rules.TenantID{w.ours.ID, w.theirs.ID} {
+			var rows, others int
+			err := w.ConnectionOf(tenant).QueryRow(t.Context(), fmt.Sprintf(
+				"SELECT count(*), count(*) FILTER (WHERE tenant_id <> $1) FROM %s", table), tenant).Scan(&rows, &others)
+			if err != nil || rows != 3 || others != 0 {
+				t.Errorf("tenant %d sees %d rows of %s, %d of others (%v), want its own 3", tenant, rows, table, others,
+					err)
+			}
+			if _, err := w.ConnectionOf(tenant).Exec(t.Context(),
+				fmt.Sprintf("SELECT FROM %s_%s", table, named(now))); !isRefusal(err) {
+				t.Errorf("a partition of %s itself can be read: %v", table, err)
+			}
 		}
 	}
 }
@@ -41,12 +47,25 @@ func TestRecentCountsAreReadFromTheirPartitions(t *testing.T) {
 	w := newWorld(t)
 	now := lately()
 	must(w.KeepViolations(t.Context(), now, keep))(t)
-	plan := strings.Join(lines(t, connect(t, w.url), `EXPLAIN SELECT minute FROM violation_minute
-		WHERE tenant_id = $1 AND rule_id = 12 AND minute > $2 AND minute <= $3`, w.ours.ID, now.Add(-time.Minute), now),
-		"\n")
-	if today := "violation_minute_" + named(now); !strings.Contains(plan, today) ||
-		strings.Contains(plan, fmt.Sprintf("violation_minute_%s", named(now.Add(-2*day)))) ||
-		strings.Contains(plan, "violation_minute_"+named(now.Add(2*day))) {
-		t.Errorf("the plan is\n%s\nwant %s, and not the days around it", plan, today)
+	at := func(ago time.Duration) string { return "timestamptz '" + now.Add(-ago).Format(time.RFC3339) + "'" }
+	params := map[string]string{
+		"tenant_id": fmt.Sprint(w.ours.ID), "rule_id": "12", "rule_ids": "'{12}'", "since": at(0),
+		"until": at(-time.Minute), "inner_since": at(-time.Minute), "inner_until": at(0), "minute": at(0),
+		"step_seconds": "60",
+		"at_most": "10", "page_size": "10", "subject": "'x'", "live": "12", "candidate": "13", "user_id": "'42'",
+	}
+	for _, query := range []struct{ file, name string }{
+		{"violation_minute.sql", "DeniedInMinute :one"},
+		{"violation_minute.sql", "ComparedSubjects :many"},
+		{"user_timeline.sql", "DenialsOfUser :many"},
+		{"decision_minute.sql", "DecisionsByMinute :many"},
+		{"decision_minute.sql", "RulesByDenialsInMinutes :many"},
+		{"decision_span.sql", "TotalsByHour :many"},
+	} {
+		plan := strings.Join(lines(t, connect(t, w.url), "EXPLAIN "+queryOf(t, query.file, query.name, params)), "\n")
+		if !strings.Contains(plan, "_minute_"+named(now)) || strings.Contains(plan, "_minute_default") ||
+			strings.Contains(plan, "_minute_"+named(now.Add(2*day))) {
+			t.Errorf("the plan of %s is\n%s\nwant today, and not the days around it", query.name, plan)
+		}
 	}
 }

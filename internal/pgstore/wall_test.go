@@ -139,9 +139,9 @@ func TestRawSQLOfATenantReachesOneTenant(t *testing.T) {
 		"a password's hash":     "SELECT password_hash FROM account",
 		"sessions":              "SELECT FROM session",
 		"the platform's log":    "SELECT FROM platform_audit_event",
-		"making partitions":     "SELECT make_violation_partition(current_date)",
-		"partitions of counts":  "SELECT make_violation_minute_partition(current_date)",
-		"partitions of checks":  "SELECT make_traffic_partition(current_date)",
+		"a day of decisions":    "SELECT FROM decision_minute_default",
+		"making partitions":     "SELECT make_day_partition('violation_minute', current_date)",
+		"dropping partitions":   "SELECT drop_day_partitions('decision_minute', current_date - 9)",
 		"disabling policies":    "ALTER TABLE plan DISABLE ROW LEVEL SECURITY",
 		"a policy of its own":   "CREATE POLICY mine ON plan USING (true)",
 	} {
@@ -453,8 +453,8 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO bucket_reservation VALUES ($1, '', '', 1)",
 			`INSERT INTO quota_crossing (tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity,
 				mode, rule_name, key_pattern) VALUES ($1, 1, '', now(), 80, now(), now(), 1, 1, '', '', '')`,
-			`INSERT INTO idempotency (tenant_id, key_digest, caller, fingerprint, attempt, lease_ends_at)
-				VALUES ($1, sha256(''), '', sha256(''), 1, now())`,
+			`INSERT INTO idempotency (tenant_id, key_digest, caller, fingerprint, attempt, lease_ends_at, number)
+				VALUES ($1, sha256(''), '', sha256(''), 1, now(), 1)`,
 			`INSERT INTO traffic_block (tenant_id, day, writer, number, first_at, last_at, stratum, level, checks, seen, left_out, dropped,
 				users, payload) VALUES ($1, current_date, '', 1, now(), now(), 0, 0, 0, 0, 0, 0, '{}', '')`,
 			"INSERT INTO traffic_day VALUES ($1, current_date, 1, 1, 1, 1, 0, 0, 0, now(), now())",

@@ -18,7 +18,7 @@ type Job struct {
 	NextRunAt time.Time // of a periodic job
 	LastRunAt time.Time // zero: never
 	Took      time.Duration
-	Lag       time.Duration // how long a periodic job has been due; 0 during a run
+	Lag       time.Duration // how long a run of a periodic job has been due that ends all there is to do
 }
 
 // JobReader reads the jobs that platform admins see.

@@ -40,7 +40,7 @@ type Server struct {
 	webhooks *webhook.Sender
 	access   *auth.AccessLog
 	post     *auth.PostOffice // nil without a mail server
-	quotas   *quotaWatch
+	watch    *databaseWatch
 	jobs     *jobs.Runner
 }
 
@@ -85,9 +85,14 @@ func NewServer(ctx context.Context, cfg config.Config, beside *app.Process, log 
 		work = append(work, a.post.Jobs())
 	}
 	a.jobs = jobs.New(a.Store, work, log)
+	a.watch = &databaseWatch{store: a.Store, log: log}
 	m.Jobs(a.jobs.Counts)
-	a.quotas = &quotaWatch{store: a.Store, log: log}
-	quotaRefusals := m.Quotas(a.quotas.latest)
+	for i := range work {
+		if kind := work[i].Name; work[i].Every > 0 {
+			m.PeriodicJob(kind, func() time.Duration { return a.watch.jobLags()[kind] })
+		}
+	}
+	quotaRefusals := m.Quotas(a.watch.quotaUses)
 	vault, err := auth.NewVault(string(cfg.SecretKeys))
 	if err != nil {
 		return nil, err
@@ -188,7 +193,7 @@ func (a *Server) Run(ctx context.Context) error {
 	})
 	group.Loop(ctx, "the security log", a.access.Run)
 	group.Loop(ctx, "jobs", a.jobs.Run)
-	group.Loop(ctx, "the watch of quotas", a.quotas.run)
+	group.Loop(ctx, "the watch of the database", a.watch.run)
 	if a.beside == nil {
 		a.RunParts(ctx, drained, group)
 	}

@@ -30,10 +30,6 @@ func kinds(cfg config.Config, store *pgstore.Store, sender *webhook.Sender, keys
 		store.ScheduledWork(),
 		store.ErasureWork(fill),
 		replay.Jobs(store, planNames(store), log),
-		jobs.Periodic("keep idempotency keys", 5*time.Minute, func(ctx context.Context) error {
-			_, err := store.DropOldIdempotent(ctx)
-			return err
-		}),
 		jobs.Periodic("seal secrets", time.Hour,
 			func(ctx context.Context) error { return sealSecrets(ctx, store, log) }),
 		jobs.Periodic("remove expired rules", 10*time.Minute, func(ctx context.Context) error {

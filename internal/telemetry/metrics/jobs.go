@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluicegate/sluice/internal/jobs/panics"
@@ -14,6 +16,15 @@ func (m *Metrics) Jobs(counts func() (parked, failed int64)) {
 	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "sluice_job_failures_total", Help: "Failed attempts of jobs.",
 	}, func() float64 { _, failed := counts(); return float64(failed) }))
+}
+
+// PeriodicJob registers the lag of one kind of periodic job.
+func (m *Metrics) PeriodicJob(kind string, lag func() time.Duration) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sluice_periodic_job_lag_seconds", ConstLabels: prometheus.Labels{"kind": kind},
+		Help: "How long a run of a periodic job has been due that ends all there is to do, when this process last " +
+			"looked.",
+	}, func() float64 { return lag().Seconds() }))
 }
 
 // panics registers the panics that were recovered.

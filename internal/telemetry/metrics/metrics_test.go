@@ -65,6 +65,7 @@ func everything() *Metrics {
 	})
 	m.Mail(func() (sent, failed int64) { return 48, 49 })
 	m.Jobs(func() (parked, failed int64) { return 50, 51 })
+	m.PeriodicJob("keep violations", func() time.Duration { return 52 * time.Second })
 	m.AccountChanges()()
 	m.GatewayGaps([]string{"no_address", "no_rule"})("no_address")
 	m.Quotas(func() map[rules.Thing]rules.QuotaUse {

@@ -6242,7 +6242,7 @@ export interface components {
             error: string;
             /**
              * Format: int64
-             * @description How long it has been due; 0 while it runs
+             * @description How long it has been due. A run that fails or leaves something to do does not change that
              */
             lag_ms: number;
         };

@@ -2756,7 +2756,7 @@ type PeriodicJob struct {
 	Failures int    `json:"failures"`
 	Kind     string `json:"kind"`
 
-	// LagMs How long it has been due; 0 while it runs
+	// LagMs How long it has been due. A run that fails or leaves something to do does not change that
 	LagMs int64 `json:"lag_ms"`
 
 	// LastRunAt The end of the last run; null if it never ran

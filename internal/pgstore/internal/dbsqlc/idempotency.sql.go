@@ -12,16 +12,18 @@ import (
 )
 
 const beginIdempotent = `-- name: BeginIdempotent :one
-INSERT INTO idempotency AS i (tenant_id, key_digest, caller, fingerprint, attempt, lease_ends_at)
+INSERT INTO idempotency AS i (tenant_id, key_digest, caller, fingerprint, attempt, lease_ends_at, number)
 VALUES ($1, $2, $3, $4, 1,
-    clock_timestamp() + make_interval(secs => $5::float8))
+    clock_timestamp() + make_interval(secs => $5::float8),
+    (SELECT coalesce(max(l.number), 0) + 1 FROM idempotency AS l
+    WHERE l.tenant_id = $1 AND l.caller = $3))
 ON CONFLICT (tenant_id, key_digest) DO UPDATE
-SET attempt = i.attempt + 1, caller = excluded.caller, fingerprint = excluded.fingerprint,
+SET attempt = i.attempt + 1, caller = excluded.caller, fingerprint = excluded.fingerprint, number = excluded.number,
     started_at = clock_timestamp(),
     lease_ends_at = excluded.lease_ends_at, committed = false, answer = NULL
 WHERE CASE WHEN i.started_at < clock_timestamp() - interval '1 day' THEN true
     ELSE NOT i.committed AND i.lease_ends_at < clock_timestamp() AND i.fingerprint = excluded.fingerprint END
-RETURNING attempt
+RETURNING attempt, number
 `
 
 type BeginIdempotentParams struct {
@@ -32,8 +34,13 @@ type BeginIdempotentParams struct {
 	LeaseSeconds float64
 }
 
+type BeginIdempotentRow struct {
+	Attempt int64
+	Number  int64
+}
+
 // No row if the key was used within a day, unless for the same request that has neither committed nor time left.
-func (q *Queries) BeginIdempotent(ctx context.Context, arg BeginIdempotentParams) (int64, error) {
+func (q *Queries) BeginIdempotent(ctx context.Context, arg BeginIdempotentParams) (BeginIdempotentRow, error) {
 	row := q.db.QueryRow(ctx, beginIdempotent,
 		arg.TenantID,
 		arg.KeyDigest,
@@ -41,9 +48,9 @@ func (q *Queries) BeginIdempotent(ctx context.Context, arg BeginIdempotentParams
 		arg.Fingerprint,
 		arg.LeaseSeconds,
 	)
-	var attempt int64
-	err := row.Scan(&attempt)
-	return attempt, err
+	var i BeginIdempotentRow
+	err := row.Scan(&i.Attempt, &i.Number)
+	return i, err
 }
 
 const commitIdempotent = `-- name: CommitIdempotent :execrows
@@ -63,15 +70,16 @@ const dropCallersIdempotent = `-- name: DropCallersIdempotent :exec
 DELETE FROM idempotency AS d
 WHERE d.tenant_id = $1 AND d.key_digest IN (
     SELECT i.key_digest FROM idempotency AS i
-    WHERE i.tenant_id = $1 AND i.caller = $2
-    ORDER BY i.started_at DESC
-    OFFSET $3::integer LIMIT 10
+    WHERE i.tenant_id = $1 AND i.caller = $2 AND i.number <= $3::bigint
+    ORDER BY i.number
+    LIMIT 10
+    FOR UPDATE SKIP LOCKED
 )
 `
 
-// All but a caller's latest requests.
-func (q *Queries) DropCallersIdempotent(ctx context.Context, tenantID rules.TenantID, caller string, kept int32) error {
-	_, err := q.db.Exec(ctx, dropCallersIdempotent, tenantID, caller, kept)
+// A caller's requests up to a number, the first ones first. Each request deletes more rows than it adds.
+func (q *Queries) DropCallersIdempotent(ctx context.Context, tenantID rules.TenantID, caller string, upTo int64) error {
+	_, err := q.db.Exec(ctx, dropCallersIdempotent, tenantID, caller, upTo)
 	return err
 }
 

@@ -205,6 +205,18 @@ type DecisionMinute struct {
 	NearLimit int64
 }
 
+type DecisionMinuteDefault struct {
+	TenantID  rules.TenantID
+	RuleID    rules.RuleID
+	Minute    time.Time
+	Allowed   int64
+	Denied    int64
+	Bypassed  int64
+	Degraded  int64
+	CostTaken pgtype.Numeric
+	NearLimit int64
+}
+
 type DecisionSpan struct {
 	TenantID    rules.TenantID
 	RuleID      rules.RuleID
@@ -256,6 +268,7 @@ type Idempotency struct {
 	LeaseEndsAt time.Time
 	Committed   bool
 	Answer      []byte
+	Number      int64
 }
 
 type Invitation struct {
@@ -289,6 +302,7 @@ type Job struct {
 	LastRunAt   *time.Time
 	TookMs      int64
 	CreatedAt   time.Time
+	DueAt       *time.Time
 }
 
 type KeyNotice struct {

@@ -757,44 +757,12 @@ func (q *Queries) DatabaseTime(ctx context.Context) (time.Time, error) {
 	return column_1, err
 }
 
-const daysOfMinutesWithoutPartition = `-- name: DaysOfMinutesWithoutPartition :many
-SELECT DISTINCT (minute AT TIME ZONE 'UTC')::date AS day
-FROM violation_minute_default
-WHERE minute >= $1
-ORDER BY day
-`
-
-// Days since a time with counts in the default partition.
-func (q *Queries) DaysOfMinutesWithoutPartition(ctx context.Context, since time.Time) ([]pgtype.Date, error) {
-	rows, err := q.db.Query(ctx, daysOfMinutesWithoutPartition, since)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []pgtype.Date
-	for rows.Next() {
-		var day pgtype.Date
-		if err := rows.Scan(&day); err != nil {
-			return nil, err
-		}
-		items = append(items, day)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const daysWithoutPartition = `-- name: DaysWithoutPartition :many
-SELECT DISTINCT (requested_at AT TIME ZONE 'UTC')::date AS day
-FROM rate_limit_violation_default
-WHERE requested_at >= $1
-ORDER BY day
+SELECT days_without_partition($1::text, $2::date)::date AS day
 `
 
-// Days since a time with violations in the default partition.
-func (q *Queries) DaysWithoutPartition(ctx context.Context, since time.Time) ([]pgtype.Date, error) {
-	rows, err := q.db.Query(ctx, daysWithoutPartition, since)
+func (q *Queries) DaysWithoutPartition(ctx context.Context, parent string, since pgtype.Date) ([]pgtype.Date, error) {
+	rows, err := q.db.Query(ctx, daysWithoutPartition, parent, since)
 	if err != nil {
 		return nil, err
 	}
@@ -999,25 +967,15 @@ func (q *Queries) DropCrossings(ctx context.Context, before time.Time, atMost in
 	return result.RowsAffected(), nil
 }
 
-const dropDecisionMinutes = `-- name: DropDecisionMinutes :execrows
-DELETE FROM decision_minute
-WHERE ctid = ANY (ARRAY(
-    SELECT old.ctid
-    FROM tenant
-    CROSS JOIN LATERAL (
-        SELECT m.ctid FROM decision_minute AS m
-        WHERE m.tenant_id = tenant.tenant_id AND m.minute < $1 LIMIT $2::integer
-    ) AS old
-    LIMIT $2::integer
-))
+const dropDayPartitions = `-- name: DropDayPartitions :one
+SELECT drop_day_partitions($1::text, $2::date) AS dropped
 `
 
-func (q *Queries) DropDecisionMinutes(ctx context.Context, before time.Time, atMost int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropDecisionMinutes, before, atMost)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) DropDayPartitions(ctx context.Context, parent string, before pgtype.Date) (int32, error) {
+	row := q.db.QueryRow(ctx, dropDayPartitions, parent, before)
+	var dropped int32
+	err := row.Scan(&dropped)
+	return dropped, err
 }
 
 const dropDecisionSpans = `-- name: DropDecisionSpans :execrows
@@ -1071,6 +1029,24 @@ WHERE ctid = ANY (ARRAY(
 
 func (q *Queries) DropExpiredLinks(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropExpiredLinks, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropIdempotent = `-- name: DropIdempotent :execrows
+DELETE FROM idempotency
+WHERE (tenant_id, key_digest) IN (
+    SELECT i.tenant_id, i.key_digest FROM idempotency AS i
+    WHERE i.started_at < $1::timestamptz
+    ORDER BY i.started_at
+    LIMIT $2::integer
+)
+`
+
+func (q *Queries) DropIdempotent(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropIdempotent, before, atMost)
 	if err != nil {
 		return 0, err
 	}
@@ -1142,24 +1118,6 @@ WHERE ctid = ANY (ARRAY(
 // A month whose users are not all dropped yet is counted anew if it is written to.
 func (q *Queries) DropMonthUsers(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropMonthUsers, before, atMost)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const dropOldIdempotent = `-- name: DropOldIdempotent :execrows
-DELETE FROM idempotency
-WHERE (tenant_id, key_digest) IN (
-    SELECT i.tenant_id, i.key_digest FROM idempotency AS i
-    WHERE i.started_at < clock_timestamp() - interval '1 day'
-    ORDER BY i.started_at
-    LIMIT $1::integer
-)
-`
-
-func (q *Queries) DropOldIdempotent(ctx context.Context, most int32) (int64, error) {
-	result, err := q.db.Exec(ctx, dropOldIdempotent, most)
 	if err != nil {
 		return 0, err
 	}
@@ -1336,17 +1294,6 @@ func (q *Queries) DropTrafficDays(ctx context.Context, today pgtype.Date, atMost
 	return result.RowsAffected(), nil
 }
 
-const dropTrafficPartitions = `-- name: DropTrafficPartitions :one
-SELECT drop_traffic_partitions($1::date) AS dropped
-`
-
-func (q *Queries) DropTrafficPartitions(ctx context.Context, before pgtype.Date) (int32, error) {
-	row := q.db.QueryRow(ctx, dropTrafficPartitions, before)
-	var dropped int32
-	err := row.Scan(&dropped)
-	return dropped, err
-}
-
 const dropUserMonths = `-- name: DropUserMonths :execrows
 DELETE FROM user_month
 WHERE ctid = ANY (ARRAY(
@@ -1369,28 +1316,6 @@ func (q *Queries) DropUserMonths(ctx context.Context, before time.Time, atMost i
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const dropViolationMinutePartitions = `-- name: DropViolationMinutePartitions :one
-SELECT drop_violation_minute_partitions($1::date) AS dropped
-`
-
-func (q *Queries) DropViolationMinutePartitions(ctx context.Context, before pgtype.Date) (int32, error) {
-	row := q.db.QueryRow(ctx, dropViolationMinutePartitions, before)
-	var dropped int32
-	err := row.Scan(&dropped)
-	return dropped, err
-}
-
-const dropViolationPartitions = `-- name: DropViolationPartitions :one
-SELECT drop_violation_partitions($1::date) AS dropped
-`
-
-func (q *Queries) DropViolationPartitions(ctx context.Context, before pgtype.Date) (int32, error) {
-	row := q.db.QueryRow(ctx, dropViolationPartitions, before)
-	var dropped int32
-	err := row.Scan(&dropped)
-	return dropped, err
 }
 
 const endLead = `-- name: EndLead :exec
@@ -1555,6 +1480,8 @@ SET state = CASE WHEN $1::boolean THEN 'parked' ELSE 'waiting' END,
     attempts = CASE WHEN $2::text = '' THEN 0 ELSE attempts END,
     next_run_at = greatest(clock_timestamp(), coalesce($3::timestamptz,
         clock_timestamp() + make_interval(secs => $4::float8))),
+    due_at = CASE WHEN $2::text = '' AND $3::timestamptz IS NULL
+        THEN clock_timestamp() + make_interval(secs => $4::float8) ELSE due_at END,
     lease_ends_at = NULL, error = $2::text, last_run_at = clock_timestamp(), took_ms = $5
 WHERE job_id = $6 AND claim = $7 AND lease_ends_at IS NOT NULL
 `
@@ -1569,7 +1496,8 @@ type FinishJobParams struct {
 	Claim    int64
 }
 
-// The next attempt is at a time or, if that is null, after a pause.
+// The next attempt is at a time or, if that is null, after a pause. A periodic job that fails, or has a time because it
+// goes on, stays due.
 func (q *Queries) FinishJob(ctx context.Context, arg FinishJobParams) error {
 	_, err := q.db.Exec(ctx, finishJob,
 		arg.IsParked,
@@ -2049,36 +1977,14 @@ func (q *Queries) MailsBefore(ctx context.Context, before int64, pageSize int32)
 	return items, nil
 }
 
-const makeTrafficPartition = `-- name: MakeTrafficPartition :one
-SELECT make_traffic_partition($1::date) AS made
-`
+const makeDayPartition = `-- name: MakeDayPartition :one
 
-func (q *Queries) MakeTrafficPartition(ctx context.Context, day pgtype.Date) (bool, error) {
-	row := q.db.QueryRow(ctx, makeTrafficPartition, day)
-	var made bool
-	err := row.Scan(&made)
-	return made, err
-}
-
-const makeViolationMinutePartition = `-- name: MakeViolationMinutePartition :one
-SELECT make_violation_minute_partition($1::date) AS made
-`
-
-func (q *Queries) MakeViolationMinutePartition(ctx context.Context, day pgtype.Date) (bool, error) {
-	row := q.db.QueryRow(ctx, makeViolationMinutePartition, day)
-	var made bool
-	err := row.Scan(&made)
-	return made, err
-}
-
-const makeViolationPartition = `-- name: MakeViolationPartition :one
-
-SELECT make_violation_partition($1::date) AS made
+SELECT make_day_partition($1::text, $2::date) AS made
 `
 
 // Upkeep of all tenants. Rows are deleted in pieces, so that nobody waits for long.
-func (q *Queries) MakeViolationPartition(ctx context.Context, day pgtype.Date) (bool, error) {
-	row := q.db.QueryRow(ctx, makeViolationPartition, day)
+func (q *Queries) MakeDayPartition(ctx context.Context, parent string, day pgtype.Date) (bool, error) {
+	row := q.db.QueryRow(ctx, makeDayPartition, parent, day)
 	var made bool
 	err := row.Scan(&made)
 	return made, err
@@ -2188,7 +2094,7 @@ func (q *Queries) Now(ctx context.Context) (time.Time, error) {
 }
 
 const parkedJobs = `-- name: ParkedJobs :many
-SELECT j.tenant_id, j.job_id, j.kind, j.about, j.state, j.next_run_at, j.lease_ends_at, j.claim, j.attempts, j.error, j.last_run_at, j.took_ms, j.created_at, coalesce(t.slug, '')::text AS slug FROM job AS j LEFT JOIN tenant AS t ON t.tenant_id = j.tenant_id
+SELECT j.tenant_id, j.job_id, j.kind, j.about, j.state, j.next_run_at, j.lease_ends_at, j.claim, j.attempts, j.error, j.last_run_at, j.took_ms, j.created_at, j.due_at, coalesce(t.slug, '')::text AS slug FROM job AS j LEFT JOIN tenant AS t ON t.tenant_id = j.tenant_id
 WHERE j.state = 'parked' AND ($1::bigint = 0 OR j.job_id < $1::bigint)
 ORDER BY j.job_id DESC
 LIMIT $2
@@ -2208,6 +2114,7 @@ type ParkedJobsRow struct {
 	LastRunAt   *time.Time
 	TookMs      int64
 	CreatedAt   time.Time
+	DueAt       *time.Time
 	Slug        string
 }
 
@@ -2235,6 +2142,7 @@ func (q *Queries) ParkedJobs(ctx context.Context, before int64, pageSize int32) 
 			&i.LastRunAt,
 			&i.TookMs,
 			&i.CreatedAt,
+			&i.DueAt,
 			&i.Slug,
 		); err != nil {
 			return nil, err
@@ -2248,8 +2156,8 @@ func (q *Queries) ParkedJobs(ctx context.Context, before int64, pageSize int32) 
 }
 
 const periodicJobs = `-- name: PeriodicJobs :many
-SELECT j.tenant_id, j.job_id, j.kind, j.about, j.state, j.next_run_at, j.lease_ends_at, j.claim, j.attempts, j.error, j.last_run_at, j.took_ms, j.created_at, greatest(0, CASE WHEN j.lease_ends_at IS NULL
-    THEN extract(epoch FROM clock_timestamp() - j.next_run_at) * 1000 ELSE 0 END)::bigint AS lag_ms
+SELECT j.tenant_id, j.job_id, j.kind, j.about, j.state, j.next_run_at, j.lease_ends_at, j.claim, j.attempts, j.error, j.last_run_at, j.took_ms, j.created_at, j.due_at, greatest(0, extract(epoch FROM clock_timestamp() - coalesce(j.due_at, j.next_run_at)) * 1000)::bigint
+    AS lag_ms
 FROM job AS j
 WHERE j.tenant_id = 0 AND j.about = '' AND j.state = 'waiting'
 ORDER BY j.kind
@@ -2269,10 +2177,11 @@ type PeriodicJobsRow struct {
 	LastRunAt   *time.Time
 	TookMs      int64
 	CreatedAt   time.Time
+	DueAt       *time.Time
 	LagMs       int64
 }
 
-// With how long each has been due; 0 during a run.
+// With how long each has been due, which a run in progress does not change.
 func (q *Queries) PeriodicJobs(ctx context.Context) ([]PeriodicJobsRow, error) {
 	rows, err := q.db.Query(ctx, periodicJobs)
 	if err != nil {
@@ -2296,6 +2205,7 @@ func (q *Queries) PeriodicJobs(ctx context.Context) ([]PeriodicJobsRow, error) {
 			&i.LastRunAt,
 			&i.TookMs,
 			&i.CreatedAt,
+			&i.DueAt,
 			&i.LagMs,
 		); err != nil {
 			return nil, err
@@ -2309,8 +2219,8 @@ func (q *Queries) PeriodicJobs(ctx context.Context) ([]PeriodicJobsRow, error) {
 }
 
 const planJobs = `-- name: PlanJobs :exec
-INSERT INTO job AS j (tenant_id, kind, next_run_at)
-SELECT 0, p.kind, clock_timestamp()
+INSERT INTO job AS j (tenant_id, kind, next_run_at, due_at)
+SELECT 0, p.kind, clock_timestamp(), clock_timestamp()
 FROM (SELECT unnest($1::text[]) AS kind, unnest($2::float8[]) AS pause) AS p
 ON CONFLICT (tenant_id, kind, about) DO UPDATE
     SET next_run_at = least(j.next_run_at, clock_timestamp() + make_interval(secs => (

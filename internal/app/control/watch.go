@@ -1,0 +1,69 @@
+package control
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+const watchInterval = time.Minute
+
+// databaseWatch reads for metrics what only the database knows: how near tenants are to their quotas, and how long
+// periodic jobs have been due.
+type databaseWatch struct {
+	store *pgstore.Store
+	log   *slog.Logger
+	uses  atomic.Pointer[map[rules.Thing]rules.QuotaUse]
+	lags  atomic.Pointer[map[string]time.Duration]
+}
+
+// run reads until ctx ends. While the database is away the last values stay.
+func (w *databaseWatch) run(ctx context.Context) {
+	next := time.NewTicker(watchInterval)
+	defer next.Stop()
+	for {
+		uses, err := w.store.QuotaUses(ctx)
+		switch {
+		case err == nil:
+			w.uses.Store(&uses)
+		case ctx.Err() == nil:
+			w.log.WarnContext(ctx, "the use of quotas was not counted; the next round tries again", "error", err)
+		}
+		periodic, err := w.store.PeriodicJobs(ctx)
+		switch {
+		case err == nil:
+			lags := map[string]time.Duration{}
+			for i := range periodic {
+				lags[periodic[i].Kind] = periodic[i].Lag
+			}
+			w.lags.Store(&lags)
+		case ctx.Err() == nil:
+			w.log.WarnContext(ctx, "the lag of periodic jobs was not read; the next round tries again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
+	}
+}
+
+// quotaUses returns nil before the first count.
+func (w *databaseWatch) quotaUses() map[rules.Thing]rules.QuotaUse {
+	if uses := w.uses.Load(); uses != nil {
+		return *uses
+	}
+	return nil
+}
+
+// jobLags returns nil before the first read.
+func (w *databaseWatch) jobLags() map[string]time.Duration {
+	if lags := w.lags.Load(); lags != nil {
+		return *lags
+	}
+	return nil
+}
