@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -25,10 +26,11 @@ func (s *surface) ShowEffect(ctx context.Context,
 	}
 	answer := openapi.ShowEffect200JSONResponse{
 		IsRecording: tenant.Settings.RecordDays > 0, Since: timeOrNull(never), Until: timeOrNull(never),
-		NoneSince: timeOrNull(never), Note: orNull(""),
+		NoneSince: timeOrNull(never), Note: orNull(""), BoundBy: orNull(int64(0)),
 		Rules: []openapi.EffectOfRule{}, Users: []openapi.EffectOfUser{}, LeftOut: []openapi.EffectLeftOut{},
 	}
-	result, err := replay.Effect(ctx, s.Recorded, tenant.ID, candidate, s.Now())
+	result, err := replay.Effect(ctx, s.Recorded, tenant.ID, candidate,
+		cmp.Or(valueOf(request.Body.MostChecks), replay.EffectChecks), s.Now())
 	switch {
 	case errors.Is(err, replay.ErrNotInSample):
 		answer.Note = nullable.NewNullableWithValue(
@@ -46,6 +48,9 @@ func (s *surface) ShowEffect(ctx context.Context,
 	answer.Checks, answer.Share = showFigure(result.Checks), result.Share
 	answer.DeniedThen, answer.DeniedNow = showFigure(result.DeniedThen), showFigure(result.DeniedNow)
 	answer.NewlyDenied, answer.NoLongerDenied = showFigure(result.NewlyDenied), showFigure(result.NoLongerDenied)
+	if candidate.IsOfUser() {
+		answer.BoundBy = orNull(boundBy(result))
+	}
 	answer.LeftOut = itemsOf(result.LeftOut, showLeftOut)
 	notes := notesOfPlans(candidate, result)
 	for i := range result.Rules {
@@ -68,6 +73,21 @@ func (s *surface) ShowEffect(ctx context.Context,
 		})
 	}
 	return answer, nil
+}
+
+// boundBy returns the rule that denies most of what an override leaves as it is, or 0.
+func boundBy(result *replay.Result) (id int64) {
+	most := 0.0
+	if result.NewlyDenied.Value+result.NoLongerDenied.Value > 0 {
+		return 0
+	}
+	for i := range result.Rules {
+		of := &result.Rules[i]
+		if !of.IsChanged && of.Mode == string(rules.ModeEnforce) && of.DeniedNow.Value > most {
+			id, most = int64(of.RuleID), of.DeniedNow.Value
+		}
+	}
+	return id
 }
 
 // notesOfPlans returns, by rule, why rules of plans without checks decide nothing.

@@ -157,7 +157,7 @@ func BenchmarkEffect(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
-				result := must(replay.Effect(ctx, store, tenant.ID, c.candidate, now))(b)
+				result := must(replay.Effect(ctx, store, tenant.ID, c.candidate, replay.EffectChecks, now))(b)
 				b.ReportMetric(float64(result.Read), "checks")
 			}
 		})

@@ -90,7 +90,7 @@ func TestAnEffectLooksAtTheLatest100000Checks(t *testing.T) {
 			w := newWorld(t)
 			w.recordFor(t, 7)
 			test.record(t, w)
-			result := must(replay.Effect(t.Context(), w, w.ours.ID, test.candidate(w), now))(t)
+			result := must(replay.Effect(t.Context(), w, w.ours.ID, test.candidate(w), replay.EffectChecks, now))(t)
 			last := now.Add(-10*time.Minute + 12*30*time.Second - time.Millisecond)
 			first := last.Add(-(most - 1) * time.Millisecond)
 			if result.Read != most || !result.First.Equal(first) || !result.Last.Equal(last) {
@@ -153,7 +153,7 @@ func TestAnEffectIsOfTheSampleHoweverMuchIsBesideIt(t *testing.T) {
 		"a limit that they share": {all, sampled / 20, traffic.Share(level)},
 		"an override":             {raise, sampled, 1},
 	} {
-		result := must(replay.Effect(t.Context(), w, w.ours.ID, &test.candidate, now))(t)
+		result := must(replay.Effect(t.Context(), w, w.ours.ID, &test.candidate, replay.EffectChecks, now))(t)
 		if result.Read < test.read || result.Share != test.share {
 			t.Errorf("%s: it looked at %d checks since %s, as a share of %g, want %d and %g", name, result.Read,
 				result.First, result.Share, test.read, test.share)
@@ -180,7 +180,7 @@ func TestAnEffectSaysHowFarBackItLooked(t *testing.T) {
 	candidate := replay.Candidate{Config: ruleset.Config{
 		Overrides: []ruleset.ConfigOverride{{Rule: w.ours.user.Identity(), Override: override}},
 	}}
-	result := must(replay.Effect(t.Context(), w, w.ours.ID, &candidate, now))(t)
+	result := must(replay.Effect(t.Context(), w, w.ours.ID, &candidate, replay.EffectChecks, now))(t)
 	if want := now.Add(-20_000 * 2 * time.Second); result.Read != 0 || !result.Since.Equal(want) {
 		t.Errorf("it looked at %d checks since %s, want none since %s", result.Read, result.Since, want)
 	}

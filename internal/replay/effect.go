@@ -11,12 +11,13 @@ import (
 )
 
 const (
-	// effectRange is the time that an effect looks at, and effectChecks caps the checks that it counts.
-	effectRange  = 24 * time.Hour
-	effectChecks = 100_000
-	// leastSampled is the fewest checks for which a smaller sample is taken: the latest checks of a larger one say more
-	// than those of hardly any users.
-	leastSampled = effectChecks / 10
+	// EffectChecks is how many checks an effect counts beside an editor, and MostEffectChecks at most.
+	EffectChecks, MostEffectChecks = 100_000, 1_000_000
+	// effectRange is the time that an effect looks at.
+	effectRange = 24 * time.Hour
+	// sampledPart: a smaller sample is taken if it has this part of the checks that are counted. The latest checks of a
+	// larger one say more than those of hardly any users.
+	sampledPart = 10
 	// mostUnpacked caps the checks that are unpacked to find those that count. Sums are unpacked of a time in which so
 	// many were seen.
 	mostUnpacked = 2_000_000
@@ -25,7 +26,8 @@ const (
 // ErrNotInSample means that the only user of a candidate is not in the sample that is recorded.
 var ErrNotInSample = errors.New("the user is not in the sample that is recorded")
 
-// Effect replays a candidate over at most 100,000 checks of the last day, fast enough to stand beside an editor. It
+// Effect replays a candidate over at most so many checks of the last day, from EffectChecks, which are fast enough to
+// stand beside an editor, to MostEffectChecks. It
 // compares with the present rules and overrides, whatever was in force then, so that the difference is what the
 // candidate alone makes.
 //
@@ -35,12 +37,11 @@ var ErrNotInSample = errors.New("the user is not in the sample that is recorded"
 // since when. Buckets begin full. Result.Listed stays empty.
 //
 // If it finds none, Result.Read is 0 and Result.Since says how far back it looked.
-func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate *Candidate, now time.Time) (*Result,
-	error,
-) {
+func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate *Candidate, most int64, now time.Time,
+) (*Result, error) {
 	in := &Input{Tenant: tenant, Since: now.Add(-effectRange), Until: now, Candidate: candidate, User: candidate.user()}
 	e := &effect{
-		source: source, in: in, of: traffic.Range{Since: in.Since, Until: now, MostStratum: traffic.Strata - 1},
+		source: source, in: in, most: most, of: traffic.Range{Since: in.Since, Until: now, MostStratum: traffic.Strata - 1},
 		seen: math.MaxInt64,
 	}
 	var err error
@@ -56,9 +57,9 @@ func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate
 		e.of.LeastStratum = traffic.StratumOfUser(tenant, in.User)
 	case candidate.isShared():
 		e.of.MostStratum, e.seen = traffic.StratumOfSums, mostUnpacked
-	case in.Level > 0 || e.sum.ChecksFrom(0) > effectChecks:
-		for in.Level < traffic.Strata-1 && e.sum.ChecksFrom(in.Level) > effectChecks &&
-			e.sum.ChecksFrom(in.Level+1) >= leastSampled {
+	case in.Level > 0 || e.sum.ChecksFrom(0) > most:
+		for in.Level < traffic.Strata-1 && e.sum.ChecksFrom(in.Level) > most &&
+			e.sum.ChecksFrom(in.Level+1) >= most/sampledPart {
 			in.Level++
 		}
 		in.IsPartial, e.of.LeastStratum = true, in.Level
@@ -85,6 +86,7 @@ type effect struct {
 	// of is what may be looked at. Sums are looked at for the time in which so many checks were seen.
 	of   traffic.Range
 	seen int64
+	most int64 // of the checks that are counted
 }
 
 // read returns the checks to decide, and what decides them. Blocks do not say how many of their checks are of users in
@@ -101,10 +103,10 @@ func (e *effect) read(ctx context.Context) (r *run, events []event, err error) {
 			return nil, nil, err
 		}
 		r = newRun(e.in, 0)
-		events, _, err = r.latest(ctx, effectChecks)
+		events, _, err = r.latest(ctx, int(e.most))
 		return r, events, err
 	}
-	for _, enough := range []int64{effectChecks, mostUnpacked} {
+	for _, enough := range []int64{e.most, mostUnpacked} {
 		since, err := e.since(ctx, enough)
 		if err != nil {
 			return nil, nil, err
@@ -117,7 +119,7 @@ func (e *effect) read(ctx context.Context) (r *run, events []event, err error) {
 		e.in.Blocks = e.source.Blocks(ctx, e.in.Tenant, of)
 		r = newRun(e.in, 0)
 		var isFull bool
-		if events, isFull, err = r.latest(ctx, effectChecks); err != nil {
+		if events, isFull, err = r.latest(ctx, int(e.most)); err != nil {
 			return nil, nil, err
 		}
 		if isFull {

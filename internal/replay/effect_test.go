@@ -104,7 +104,7 @@ func (s *shelves) History(context.Context, rules.TenantID, time.Time) (*replay.H
 
 func (s *shelves) effect(t *testing.T, candidate *replay.Candidate) *replay.Result {
 	t.Helper()
-	result, err := replay.Effect(t.Context(), s, 1, candidate, noon)
+	result, err := replay.Effect(t.Context(), s, 1, candidate, replay.EffectChecks, noon)
 	if err != nil {
 		t.Fatal(err)
 	}

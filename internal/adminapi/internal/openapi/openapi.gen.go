@@ -1966,6 +1966,9 @@ type Destination struct {
 
 // Effect defines model for Effect.
 type Effect struct {
+	// BoundBy The rule that denies the user of an override most, where the override changes nothing; null elsewhere
+	BoundBy nullable.Nullable[int64] `json:"bound_by"`
+
 	// Checks A number of checks; with 95 % confidence the true one is at most error away
 	Checks Figure `json:"checks"`
 
@@ -2062,8 +2065,11 @@ type EffectOverride struct {
 // EffectQuestion defines model for EffectQuestion.
 type EffectQuestion struct {
 	// File Rules and overrides in YAML, as the import reads them
-	File     *string         `json:"file,omitempty"`
-	Override *EffectOverride `json:"override,omitempty"`
+	File *string `json:"file,omitempty"`
+
+	// MostChecks At most so many recorded checks are counted; more take longer
+	MostChecks *int64          `json:"most_checks,omitempty"`
+	Override   *EffectOverride `json:"override,omitempty"`
 
 	// Prune With file: rules that it does not have are left out
 	Prune *bool `json:"prune,omitempty"`
