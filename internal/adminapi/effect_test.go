@@ -19,6 +19,7 @@ type effect struct {
 	Note           *string
 	NewlyDenied    struct{ Value float64 } `json:"newly_denied"`
 	NoLongerDenied struct{ Value float64 } `json:"no_longer_denied"`
+	BoundBy        *rules.RuleID           `json:"bound_by"`
 	Users          []struct {
 		UserID      string `json:"user_id"`
 		NewlyDenied int64  `json:"newly_denied"`
@@ -63,6 +64,33 @@ func TestAnEffectIsWhatTheLimitWouldHaveDone(t *testing.T) {
 	w.want(w.send(w.person(w.other, auth.Owner), "POST", path, question), http.StatusNotFound)
 	question["rules"].([]any)[0].(map[string]any)["burst_capacity"] = 0
 	w.want(w.send(viewer, "POST", path, question), http.StatusBadRequest)
+}
+
+// A raise of one limit lets nobody do more while another denies the same checks.
+func TestAnEffectNamesTheRuleThatBindsAUserInstead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Viewer)
+	w.record(w.acme, 10)
+	of := func(burst int64) rules.Rule {
+		return w.rule(w.acme, func(r *rules.Rule) { r.Burst, r.RatePerSecond, r.Mode = burst, 0.001, rules.ModeEnforce })
+	}
+	loose, tight := of(4), of(2)
+	raise := func(rule rules.Rule, mostChecks int) map[string]any {
+		return map[string]any{"most_checks": mostChecks, "override": map[string]any{
+			"rule_id": rule.ID, "user_id": "42", "rate_per_second": 0.001, "burst_capacity": 20,
+		}}
+	}
+	const path, most = "/api/v1/tenants/acme/effect", 1_000_000
+	got := read[effect](t, w.want(w.send(by, "POST", path, raise(loose, most)), http.StatusOK))
+	if got.NoLongerDenied.Value != 0 || got.BoundBy == nil || *got.BoundBy != tight.ID {
+		t.Errorf("the raise of the looser limit: %+v, want it bound by %d", got, tight.ID)
+	}
+	got = read[effect](t, w.want(w.send(by, "POST", path, raise(tight, most)), http.StatusOK))
+	if got.NoLongerDenied.Value != 2 || got.BoundBy != nil {
+		t.Errorf("the raise of the tighter limit: %+v, want 2 fewer denied", got)
+	}
+	w.want(w.send(by, "POST", path, raise(tight, most+1)), http.StatusBadRequest)
 }
 
 func TestTheEffectOfChangesOfSeveralRules(t *testing.T) {

@@ -26,10 +26,9 @@ const (
 // ErrNotInSample means that the only user of a candidate is not in the sample that is recorded.
 var ErrNotInSample = errors.New("the user is not in the sample that is recorded")
 
-// Effect replays a candidate over at most so many checks of the last day, from EffectChecks, which are fast enough to
-// stand beside an editor, to MostEffectChecks. It
-// compares with the present rules and overrides, whatever was in force then, so that the difference is what the
-// candidate alone makes.
+// Effect replays a candidate over at most so many checks of the last day: EffectChecks are fast enough to stand beside
+// an editor, and MostEffectChecks take about ten times as long. It compares with the present rules and overrides,
+// whatever was in force then, so that the difference is what the candidate alone makes.
 //
 // If there are more, or only a sample is recorded, it takes a sample of the users and addresses, without the limits
 // that they share. A candidate that they share needs all checks, and what was asked outside of the sample. A candidate

@@ -82,7 +82,7 @@ export const overlays: Overlay[] = [
     path: at('plans'),
     open: async (page) => {
       await overlay('review').open(page);
-      await press(page, 'Replay a longer time');
+      await press(page, 'Replay all');
       await expect(page.getByRole('dialog', { name: 'Replay recorded checks' })).toBeVisible();
     },
   },

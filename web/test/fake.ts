@@ -80,6 +80,7 @@ export function effect(more: Partial<components['schemas']['Effect']> = {}): com
     denied_now: none,
     newly_denied: none,
     no_longer_denied: none,
+    bound_by: null,
     rules: [],
     users: [],
     left_out: [],

@@ -4987,6 +4987,12 @@ export interface components {
              * @default false
              */
             prune?: boolean;
+            /**
+             * Format: int64
+             * @description At most so many recorded checks are counted; more take longer
+             * @default 100000
+             */
+            most_checks?: number;
         };
         EffectOverride: {
             /** Format: int64 */
@@ -5040,6 +5046,11 @@ export interface components {
             denied_now: components["schemas"]["Figure"];
             newly_denied: components["schemas"]["Figure"];
             no_longer_denied: components["schemas"]["Figure"];
+            /**
+             * Format: int64
+             * @description The rule that denies the user of an override most, where the override changes nothing; null elsewhere
+             */
+            bound_by: number | null;
             /** @description The given ones */
             rules: components["schemas"]["EffectOfRule"][];
             /** @description The most affected; not scaled */

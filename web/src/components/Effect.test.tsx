@@ -63,3 +63,25 @@ test('a user without recorded checks is said with the beginning of the time, in 
   const time = shortTime(Date.parse(none_since));
   expect(await screen.findByText(`No checks of this user were recorded since ${time}.`)).toBeDefined();
 });
+
+test('an estimate that says too little is asked for again with more checks, and is not shown', async () => {
+  const requests = fakeServer({
+    'POST /api/v1/tenants/acme/effect': ({ body }: { body: Question }) => ({
+      json: effect({
+        is_recording: true,
+        since: '2026-11-20T06:00:00Z',
+        until: '2026-11-21T06:00:00Z',
+        newly_denied: body.most_checks ? { value: 30_000, error: 9_000 } : { value: 30_048, error: 57_069 },
+      }),
+    }),
+  });
+  show(
+    <QueryClientProvider client={newQueryClient()}>
+      <Effect tenant="acme" question={{ rules: [] }} />
+    </QueryClientProvider>,
+  );
+  const shown = await screen.findByRole('status', { name: 'Effect' });
+  expect(shown.textContent).toBe('Too few recorded checks looked at.');
+  await waitFor(() => expect(shown.textContent).toMatch(/denied 30,000 ± 9,000 more\.$/));
+  expect(requests.map(({ body }) => (body as Question).most_checks)).toEqual([undefined, 1_000_000]);
+});

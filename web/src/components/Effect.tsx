@@ -5,13 +5,15 @@ import { api, body } from '~/api/client';
 import { sentence } from '~/api/problem';
 import { keepSame } from '~/api/queries';
 import type { components } from '~/api/schema';
-import { exactNumber, percent, shortTime, timeSpan } from '~/domain/format';
+import { exactNumber, shortTime, timeSpan } from '~/domain/format';
 import styles from './Effect.module.css';
+import { RuleLink } from './RuleLink';
 
 type Question = components['schemas']['EffectQuestion'];
 type Figure = components['schemas']['Figure'];
 type EffectLeftOut = components['schemas']['EffectLeftOut'];
 type EffectOfRule = components['schemas']['EffectOfRule'];
+type EffectOfUser = components['schemas']['EffectOfUser'];
 type Counts = Pick<EffectOfRule, 'newly_denied' | 'no_longer_denied'>;
 
 interface Props {
@@ -19,9 +21,11 @@ interface Props {
   question: Question;
 }
 
+/** How many recorded checks are looked at where the usual number says too little. */
+const most_checks = 1_000_000;
+
 /**
- * What new limits would have done in the last day, from recorded checks. A later edit cancels the request; until its
- * own
+ * What new limits would have done in the last day, from recorded checks. A later edit cancels the request; until its own
  * answer arrives, the answer before it is outdated.
  */
 export function useEffectOf(tenant: string, question: Question | null) {
@@ -29,28 +33,36 @@ export function useEffectOf(tenant: string, question: Question | null) {
   const [asked] = useDebouncedValue(wanted, 400);
   const user = useMemo(() => (JSON.parse(asked) as Question | null)?.override?.user_id, [asked]);
   const queryKey = ['effect', tenant, user, asked];
-  const { data, error, isPlaceholderData } = useQuery({
+  const ask = (signal: AbortSignal, more: Partial<Question>) =>
+    body(
+      api.POST('/api/v1/tenants/{tenant}/effect', {
+        params: { path: { tenant } },
+        body: { ...(JSON.parse(asked) as Question), ...more },
+        signal,
+      }),
+    );
+  const first = useQuery({
     queryKey,
     enabled: asked !== 'null',
     placeholderData: keepSame(queryKey),
     staleTime: 60_000,
     retry: false,
-    queryFn: ({ signal }) =>
-      body(
-        api.POST('/api/v1/tenants/{tenant}/effect', {
-          params: { path: { tenant } },
-          body: JSON.parse(asked) as Question,
-          signal,
-        }),
-      ),
+    queryFn: ({ signal }) => ask(signal, {}),
     // Checks are stored a minute after they were asked, and few checks some minutes later.
     refetchInterval: ({ state: { data } }) => (data?.is_recording && data.since === null ? 30_000 : false),
   });
-  const isOutdated = isPlaceholderData || asked !== wanted;
+  const wide = useQuery({
+    queryKey: [...queryKey, most_checks],
+    enabled: !first.isPlaceholderData && !!first.data && isVague(first.data),
+    staleTime: 60_000,
+    retry: false,
+    queryFn: ({ signal }) => ask(signal, { most_checks }),
+  });
+  const isOutdated = first.isPlaceholderData || asked !== wanted;
   // Figures of one user never stand beside another.
   return {
-    data: user === question?.override?.user_id ? data : undefined,
-    error: isOutdated ? null : error,
+    data: user === question?.override?.user_id ? (wide.data ?? first.data) : undefined,
+    error: isOutdated ? null : first.error,
     isOutdated,
   };
 }
@@ -63,9 +75,13 @@ export function EffectLine({ children, ...props }: Props & { children: React.Rea
       <summary aria-busy={isOutdated} className={isOutdated ? 'soft' : undefined}>
         Effect:{' '}
         {data && data.since !== null ? (
-          <>
-            <strong>{netOf(data)}</strong> denied of {counted(data.checks)} recorded checks
-          </>
+          isVague(data) ? (
+            vague
+          ) : (
+            <>
+              <strong>{netOf(data)}</strong> denied of {counted(data.checks)} recorded checks
+            </>
+          )
         ) : (
           'not known'
         )}
@@ -103,25 +119,41 @@ function InWords({ tenant, question }: Props) {
       </p>
     );
   }
-  const { newly_denied: newly, no_longer_denied: noLonger, checks } = data;
   const users = data.users.filter((user) => user.newly_denied !== user.no_longer_denied);
   return (
     <p role="status" aria-label="Effect" aria-busy={isOutdated} className={isOutdated ? 'soft' : undefined}>
-      Of {counted(checks)} checks recorded from{' '}
-      {timeSpan(Date.parse(data.since), Date.parse(data.until ?? data.since), 'minute')}, this change would have denied{' '}
-      <strong>{netOf(data)}</strong>
-      {data.share === 1 && ` (${counted(data.denied_now)} instead of ${counted(data.denied_then)})`}.
-      {newly.value > 0 &&
-        noLonger.value > 0 &&
-        ` ${counted(newly)} others are denied and ${counted(noLonger)} pass instead, because a denied check leaves its tokens to later ones.`}
+      {isVague(data) ? (
+        vague
+      ) : (
+        <>
+          Of {counted(data.checks)} checks recorded from{' '}
+          {timeSpan(Date.parse(data.since), Date.parse(data.until ?? data.since), 'minute')}, this change would have
+          denied <strong>{netOf(data)}</strong>.
+        </>
+      )}
       {users.length > 0 &&
-        ` Most affected: ${users.map((user) => `${user.user_id ?? user.ip} (${signed(user.newly_denied - user.no_longer_denied)})`).join(', ')}.`}
+        ` Most affected: ${users.map((user) => `${user.user_id ?? user.ip} (${signed(change(user))})`).join(', ')}.`}
+      {data.bound_by !== null && (
+        <>
+          {' '}
+          Another rule denies this user first: <RuleLink tenant={tenant} id={data.bound_by} rule={undefined} />.
+        </>
+      )}
       {notesOf(data.rules)}
-      {data.share < 1 && ` From a sample of ${percent(data.share)} of users and addresses.`}
-      {' Checks of the last minutes are not recorded yet.'}
       {leftOut(data.left_out)}
     </p>
   );
+}
+
+const vague = 'Too few recorded checks looked at.';
+
+/** Whether an estimate is too uncertain to be shown. */
+function isVague({ newly_denied: newly, no_longer_denied: noLonger }: Counts): boolean {
+  return newly.error + noLonger.error > Math.abs(newly.value - noLonger.value) / 2;
+}
+
+function change({ newly_denied, no_longer_denied }: EffectOfUser): number {
+  return newly_denied - no_longer_denied;
 }
 
 /** "91 more", "34 fewer" or "as many": what is denied more, without what no longer is. */
@@ -158,6 +190,7 @@ function leftOut(all: EffectLeftOut[]): string {
 export function effectSentence(effect: EffectOfRule): string {
   const { mode, note, newly_denied, no_longer_denied } = effect;
   if (note) return note;
+  if (isVague(effect)) return vague;
   if (newly_denied.value === 0 && no_longer_denied.value === 0) return 'No recorded check would be decided otherwise.';
   return `Of the recorded checks, ${netOf(effect)} ${mode === 'shadow' ? 'would be reported' : 'denied'}.`;
 }

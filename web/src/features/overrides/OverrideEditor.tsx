@@ -1,5 +1,6 @@
 import { TextInput } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
 import { changed } from '~/api/changes';
 import { etagOf } from '~/api/client';
 import { serverNow } from '~/api/clock';
@@ -72,15 +73,23 @@ export function OverrideEditor({ tenant, rule, user, named, saved, children, onB
     editor.change(part);
   };
   const isLimit = !problems.rate && !problems.burst;
+  const reservation = isLimit ? withoutEffect(rule, user, draft.limit) : null;
+  const [accepted, setAccepted] = useState<string | null>(null);
+  const asks = reservation !== null && accepted !== reservation;
+  const save = async () => {
+    if (!asks) return editor.save();
+    setAccepted(reservation);
+    return false;
+  };
 
   return (
     <FormDialog
       onClose={onClose}
       size={520}
       title={`${saved ? 'Edit' : 'New'} override${named ? ` for user ${user.user_id}` : ''}`}
-      verb="Save override"
+      verb={reservation && !asks ? 'Save anyway' : 'Save override'}
       invalid={!isLimit || end === undefined || subject.user_id === ''}
-      save={editor.save}
+      save={save}
       beside={editor.conflict}
     >
       {(wrong) => (
@@ -117,7 +126,7 @@ export function OverrideEditor({ tenant, rule, user, named, saved, children, onB
             />
             <Duration expiry={draft.expiry} error={wrong('/expires_at')} onChange={(expiry) => change({ expiry })} />
             {isLimit && end !== undefined && subject.user_id !== '' && (
-              <Effect rule={rule} user={user} limit={draft.limit} end={end} />
+              <Effect rule={rule} user={user} limit={draft.limit} end={end} reservation={reservation} />
             )}
             {isLimit && subject.user_id !== '' && (
               <LimitEffect tenant={tenant} question={{ override: { ...subject, ...amounts(draft.limit) } }} />
@@ -139,18 +148,22 @@ interface EffectProps {
   user: Subject;
   limit: Limit;
   end: string | null;
+  reservation: string | null;
 }
 
 /** What saving does, before it is done. */
-function Effect({ rule, user, limit, end }: EffectProps) {
-  const reservation = withoutEffect(rule, user);
+function Effect({ rule, user, limit, end, reservation }: EffectProps) {
   return (
     <div className={styles.effect}>
       <p>
         User {user.user_id} gets <strong>{limitSentence(limit)}</strong> instead of {limitSentence(rule)},{' '}
         {end === null ? 'until the override is removed.' : `until ${endInWords(end)}.`} It takes effect within 2 s.
       </p>
-      {reservation && <p className={styles.warning}>{reservation}</p>}
+      {reservation && (
+        <p role="status" className={styles.warning}>
+          {reservation}
+        </p>
+      )}
     </div>
   );
 }

@@ -143,7 +143,7 @@ export function Review(props: Props) {
         <>
           <Effect tenant={tenant} question={question} />
           <Button variant="default" size="compact-sm" mt="xs" onClick={() => setReplaying(true)}>
-            Replay a longer time
+            Replay all
           </Button>
         </>
       )}

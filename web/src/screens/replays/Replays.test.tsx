@@ -347,7 +347,7 @@ test('an edited limit of a rule is replayed, and the edit stays', async () => {
   await user.clear(burst);
   await user.type(burst, '20');
   await user.click(await screen.findByText(/^Effect:/));
-  await user.click(await screen.findByRole('button', { name: 'Replay a longer time' }));
+  await user.click(await screen.findByRole('button', { name: 'Replay all' }));
   await user.click(within(await screen.findByRole('dialog')).getByRole('button', { name: 'Start replay' }));
   expect(await screen.findByRole('link', { name: 'Open the replay in a new tab' })).toBeTruthy();
   const body = requests.find(({ path }) => path.endsWith('/replays'))?.body as { rules: object[] };

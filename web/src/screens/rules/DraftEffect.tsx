@@ -22,7 +22,7 @@ export function DraftEffect({ tenant, rule, draft }: Props) {
       <EffectLine tenant={tenant} question={candidate}>
         <div>
           <Button variant="default" size="compact-sm" onClick={() => setReplaying(true)}>
-            Replay a longer time
+            Replay all
           </Button>
         </div>
       </EffectLine>
