@@ -25,8 +25,8 @@ interface Props {
 const most_checks = 1_000_000;
 
 /**
- * What new limits would have done in the last day, from recorded checks. A later edit cancels the request; until its own
- * answer arrives, the answer before it is outdated.
+ * What new limits would have done in the last day, from recorded checks. A later edit cancels the request; until its
+ * own answer arrives, the answer before it is outdated.
  */
 export function useEffectOf(tenant: string, question: Question | null) {
   const wanted = JSON.stringify(question);
