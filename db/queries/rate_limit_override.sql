@@ -57,17 +57,23 @@ WHERE o.tenant_id = sqlc.arg(tenant_id) AND o.rule_id = ANY (sqlc.arg(rule_ids):
     AND (o.expires_at IS NULL OR o.expires_at > clock_timestamp())
 ORDER BY o.rule_id, o.user_id;
 
--- name: PutOverride :batchone
--- No row if the rule does not exist.
+-- name: PutOverrides :many
+-- By one statement, whose triggers then run once. Names no user of a rule twice. No row for a rule that does not exist.
 INSERT INTO rate_limit_override AS o (
     tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since,
         revision
 )
 SELECT
-    r.tenant_id, r.rule_id, sqlc.arg(user_id), sqlc.arg(rate_per_second), sqlc.arg(rate_unit), sqlc.arg(burst_capacity),
-    sqlc.arg(reason), sqlc.narg(expires_at), moment_after(ARRAY[r.in_force_since]), sqlc.arg(revision)
-FROM rate_limit_rule AS r
-WHERE r.tenant_id = sqlc.arg(tenant_id) AND r.rule_id = sqlc.arg(rule_id) AND r.removed_at IS NULL
+    r.tenant_id, r.rule_id, n.user_id, n.rate_per_second, n.rate_unit, n.burst_capacity, n.reason,
+    nullif(n.expires_at, timestamptz '0001-01-01 00:00:00Z'), moment_after(ARRAY[r.in_force_since]),
+    sqlc.arg(revision)
+FROM (
+    SELECT unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id, unnest(sqlc.arg(user_ids)::text[]) AS user_id,
+        unnest(sqlc.arg(rates)::float8[]) AS rate_per_second, unnest(sqlc.arg(rate_units)::text[]) AS rate_unit,
+        unnest(sqlc.arg(bursts)::bigint[]) AS burst_capacity, unnest(sqlc.arg(reasons)::text[]) AS reason,
+        unnest(sqlc.arg(expire_at)::timestamptz[]) AS expires_at -- the year 1: never
+) AS n
+JOIN rate_limit_rule AS r ON r.tenant_id = sqlc.arg(tenant_id) AND r.rule_id = n.rule_id AND r.removed_at IS NULL
 ON CONFLICT (tenant_id, rule_id, user_id) DO UPDATE
 SET rate_per_second = excluded.rate_per_second,
     rate_unit = excluded.rate_unit,
@@ -90,14 +96,16 @@ SET rate_per_second = excluded.rate_per_second,
     updated_at = clock_timestamp()
 RETURNING *;
 
--- name: RemoveOverride :batchone
-UPDATE rate_limit_override
-SET removed_at = moment_after(ARRAY[in_force_since, if_passed(expires_at)]),
+-- name: RemoveOverrides :many
+UPDATE rate_limit_override AS o
+SET removed_at = moment_after(ARRAY[o.in_force_since, if_passed(o.expires_at)]),
     revision = sqlc.arg(revision),
     updated_at = clock_timestamp()
-WHERE tenant_id = sqlc.arg(tenant_id) AND rule_id = sqlc.arg(rule_id) AND user_id = sqlc.arg(user_id)
-    AND removed_at IS NULL
-RETURNING rule_id;
+FROM (
+    SELECT unnest(sqlc.arg(rule_ids)::bigint[]) AS rule_id, unnest(sqlc.arg(user_ids)::text[]) AS user_id
+) AS n
+WHERE o.tenant_id = sqlc.arg(tenant_id) AND o.rule_id = n.rule_id AND o.user_id = n.user_id AND o.removed_at IS NULL
+RETURNING o.rule_id, o.user_id;
 
 -- name: RemoveOverridesOfRules :exec
 -- For rules that are about to be removed. The rows stay: if a rule is revived before a process has read its removal,

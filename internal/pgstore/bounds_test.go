@@ -101,3 +101,45 @@ func TestTextThatCannotBeStoredIsNotMissing(t *testing.T) {
 		t.Errorf("a NUL in a description: %v", err)
 	}
 }
+
+// TestManyOverridesAreWrittenInFewStatements writes more than one statement does, with a row that has no rule in the
+// second, and with a user who is named twice.
+func TestManyOverridesAreWrittenInFewStatements(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	since := w.latest(t)
+	var changes ruleset.Changes
+	add := func(user string, burst int64, rule rules.RuleIdentity) {
+		override := overrideOf(w.ours.user, user)
+		override.Burst = burst
+		changes.Overrides = append(changes.Overrides, ruleset.Change[ruleset.ConfigOverride]{
+			After: &ruleset.ConfigOverride{Rule: rule, Override: override},
+		})
+	}
+	for i := range 1500 {
+		add(fmt.Sprint("user-", i), 500, w.ours.user.Identity())
+	}
+	write := func() error {
+		return second(w.ChangeConfig(t.Context(), w.ours.ID,
+			func(ruleset.Config) (ruleset.Changes, error) { return changes, nil }))
+	}
+	changes.Overrides[1200].After.Rule.Name = "nobody's"
+	if err := write(); !errors.Is(err, rules.ErrNotFound) || !strings.Contains(err.Error(), "user-1200") {
+		t.Errorf("an override without a rule: %v", err)
+	}
+	changes.Overrides[1200].After.Rule = w.ours.user.Identity()
+	add("user-7", 600, w.ours.user.Identity())
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	got := lines(t, connect(t, w.url), `SELECT count(*) || ' ' || max(burst_capacity) FILTER (WHERE user_id = 'user-7')
+		FROM rate_limit_override WHERE tenant_id = $1 AND user_id LIKE 'user-%'`, w.ours.ID)
+	if got[0] != "1500 600" {
+		t.Errorf("stored are %q", got)
+	}
+	log := lines(t, connect(t, w.url), `SELECT count(*) || ' ' || count(DISTINCT change_id) FROM audit_event
+		WHERE tenant_id = $1 AND audit_id > $2`, w.ours.ID, int64(since))
+	if log[0] != "1501 1" {
+		t.Errorf("the audit log has %q entries and changes", log)
+	}
+}

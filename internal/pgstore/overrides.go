@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -217,39 +219,73 @@ func (w write) removeOverride(ctx context.Context, rule rules.RuleID, userID str
 	return err
 }
 
-// putOverrides returns the index of the row that an error is about.
+// putOverrides writes up to rowsPerTrip by a statement, and returns the index of a row that an error is about. The
+// database does not say which row it refuses, so that is the first one of its statement.
 func (w write) putOverrides(ctx context.Context, all []rules.Override) (stored []rules.Override, failed int,
 	err error,
 ) {
-	params := each(all, func(override rules.Override) dbsqlc.PutOverrideParams {
-		return dbsqlc.PutOverrideParams{
-			UserID:        override.UserID,
-			RatePerSecond: override.RatePerSecond,
-			RateUnit:      override.RateUnit,
-			BurstCapacity: override.Burst,
-			Reason:        override.Reason,
-			ExpiresAt:     orNull(override.ExpiresAt),
-			Revision:      w.revision,
-			TenantID:      w.tenant,
-			RuleID:        override.RuleID,
+	type key struct {
+		rule rules.RuleID
+		user string
+	}
+	stored = make([]rules.Override, len(all))
+	for begin := 0; begin < len(all); {
+		params := dbsqlc.PutOverridesParams{TenantID: w.tenant, Revision: w.revision}
+		places := map[key]int{}
+		end := begin
+		for ; end < min(len(all), begin+rowsPerTrip); end++ {
+			override := &all[end]
+			named := key{override.RuleID, override.UserID}
+			if _, twice := places[named]; twice {
+				break // the later one wins, by another statement
+			}
+			places[named] = end
+			params.RuleIds = append(params.RuleIds, int64(override.RuleID))
+			params.UserIds = append(params.UserIds, override.UserID)
+			params.Rates = append(params.Rates, override.RatePerSecond)
+			params.RateUnits = append(params.RateUnits, string(override.RateUnit))
+			params.Bursts = append(params.Bursts, override.Burst)
+			params.Reasons = append(params.Reasons, override.Reason)
+			params.ExpireAt = append(params.ExpireAt, override.ExpiresAt)
 		}
-	})
-	rows, failed, err := inTrips(params,
-		func(trip []dbsqlc.PutOverrideParams, each func(int, dbsqlc.RateLimitOverride, error)) {
-			w.PutOverride(ctx, trip).QueryRow(each)
-		})
-	return each(rows, overrideFromRow), failed, err
+		rows, err := w.PutOverrides(ctx, params)
+		if err != nil {
+			return nil, begin, writeError(err)
+		}
+		for _, row := range rows {
+			named := key{row.RuleID, row.UserID}
+			stored[places[named]] = overrideFromRow(row)
+			delete(places, named)
+		}
+		if len(places) > 0 {
+			return nil, slices.Min(slices.Collect(maps.Values(places))), rules.ErrNotFound
+		}
+		begin = end
+	}
+	return stored, 0, nil
 }
 
-// removeOverrides uses only the rule and user of each, and returns the index of the row that an error is about.
+// removeOverrides uses only the rule and user of each, and returns the index of a row that an error is about.
 func (w write) removeOverrides(ctx context.Context, all []rules.Override) (failed int, err error) {
-	params := each(all, func(override rules.Override) dbsqlc.RemoveOverrideParams {
-		return dbsqlc.RemoveOverrideParams{
-			Revision: w.revision, TenantID: w.tenant, RuleID: override.RuleID, UserID: override.UserID,
+	for begin := 0; begin < len(all); begin += rowsPerTrip {
+		params := dbsqlc.RemoveOverridesParams{TenantID: w.tenant, Revision: w.revision}
+		for _, override := range all[begin:min(len(all), begin+rowsPerTrip)] {
+			params.RuleIds = append(params.RuleIds, int64(override.RuleID))
+			params.UserIds = append(params.UserIds, override.UserID)
 		}
-	})
-	_, failed, err = inTrips(params, func(trip []dbsqlc.RemoveOverrideParams, each func(int, rules.RuleID, error)) {
-		w.RemoveOverride(ctx, trip).QueryRow(each)
-	})
-	return failed, err
+		removed, err := w.RemoveOverrides(ctx, params)
+		if err != nil {
+			return begin, writeError(err)
+		}
+		if len(removed) == len(params.UserIds) {
+			continue
+		}
+		for i := range params.UserIds {
+			named := dbsqlc.RemoveOverridesRow{RuleID: all[begin+i].RuleID, UserID: all[begin+i].UserID}
+			if !slices.Contains(removed, named) {
+				return begin + i, rules.ErrNotFound
+			}
+		}
+	}
+	return 0, nil
 }

@@ -263,6 +263,151 @@ func (q *Queries) OverridesOfUser(ctx context.Context, arg OverridesOfUserParams
 	return items, nil
 }
 
+const putOverrides = `-- name: PutOverrides :many
+INSERT INTO rate_limit_override AS o (
+    tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since,
+        revision
+)
+SELECT
+    r.tenant_id, r.rule_id, n.user_id, n.rate_per_second, n.rate_unit, n.burst_capacity, n.reason,
+    nullif(n.expires_at, timestamptz '0001-01-01 00:00:00Z'), moment_after(ARRAY[r.in_force_since]),
+    $1
+FROM (
+    SELECT unnest($2::bigint[]) AS rule_id, unnest($3::text[]) AS user_id,
+        unnest($4::float8[]) AS rate_per_second, unnest($5::text[]) AS rate_unit,
+        unnest($6::bigint[]) AS burst_capacity, unnest($7::text[]) AS reason,
+        unnest($8::timestamptz[]) AS expires_at -- the year 1: never
+) AS n
+JOIN rate_limit_rule AS r ON r.tenant_id = $9 AND r.rule_id = n.rule_id AND r.removed_at IS NULL
+ON CONFLICT (tenant_id, rule_id, user_id) DO UPDATE
+SET rate_per_second = excluded.rate_per_second,
+    rate_unit = excluded.rate_unit,
+    burst_capacity = excluded.burst_capacity,
+    reason = excluded.reason,
+    expires_at = excluded.expires_at,
+    in_force_since = CASE
+        WHEN o.rate_per_second = excluded.rate_per_second AND o.burst_capacity = excluded.burst_capacity
+            AND o.removed_at IS NULL AND if_passed(o.expires_at) IS NULL
+            THEN o.in_force_since
+        -- After the end of an override each version of the rule counts as a microsecond later than the one before.
+        ELSE moment_after(ARRAY[excluded.in_force_since, o.in_force_since,
+            greatest(o.removed_at, if_passed(o.expires_at)) + (
+            SELECT r.version * interval '1 microsecond' FROM rate_limit_rule AS r
+            WHERE r.tenant_id = o.tenant_id AND r.rule_id = o.rule_id
+        )])
+    END,
+    revision = excluded.revision,
+    removed_at = NULL,
+    updated_at = clock_timestamp()
+RETURNING tenant_id, rule_id, user_id, rate_per_second, rate_unit, burst_capacity, reason, expires_at, in_force_since, revision, removed_at, created_at, updated_at
+`
+
+type PutOverridesParams struct {
+	Revision  int64
+	RuleIds   []int64
+	UserIds   []string
+	Rates     []float64
+	RateUnits []string
+	Bursts    []int64
+	Reasons   []string
+	ExpireAt  []time.Time
+	TenantID  rules.TenantID
+}
+
+// By one statement, whose triggers then run once. Names no user of a rule twice. No row for a rule that does not exist.
+func (q *Queries) PutOverrides(ctx context.Context, arg PutOverridesParams) ([]RateLimitOverride, error) {
+	rows, err := q.db.Query(ctx, putOverrides,
+		arg.Revision,
+		arg.RuleIds,
+		arg.UserIds,
+		arg.Rates,
+		arg.RateUnits,
+		arg.Bursts,
+		arg.Reasons,
+		arg.ExpireAt,
+		arg.TenantID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RateLimitOverride
+	for rows.Next() {
+		var i RateLimitOverride
+		if err := rows.Scan(
+			&i.TenantID,
+			&i.RuleID,
+			&i.UserID,
+			&i.RatePerSecond,
+			&i.RateUnit,
+			&i.BurstCapacity,
+			&i.Reason,
+			&i.ExpiresAt,
+			&i.InForceSince,
+			&i.Revision,
+			&i.RemovedAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const removeOverrides = `-- name: RemoveOverrides :many
+UPDATE rate_limit_override AS o
+SET removed_at = moment_after(ARRAY[o.in_force_since, if_passed(o.expires_at)]),
+    revision = $1,
+    updated_at = clock_timestamp()
+FROM (
+    SELECT unnest($3::bigint[]) AS rule_id, unnest($4::text[]) AS user_id
+) AS n
+WHERE o.tenant_id = $2 AND o.rule_id = n.rule_id AND o.user_id = n.user_id AND o.removed_at IS NULL
+RETURNING o.rule_id, o.user_id
+`
+
+type RemoveOverridesParams struct {
+	Revision int64
+	TenantID rules.TenantID
+	RuleIds  []int64
+	UserIds  []string
+}
+
+type RemoveOverridesRow struct {
+	RuleID rules.RuleID
+	UserID string
+}
+
+func (q *Queries) RemoveOverrides(ctx context.Context, arg RemoveOverridesParams) ([]RemoveOverridesRow, error) {
+	rows, err := q.db.Query(ctx, removeOverrides,
+		arg.Revision,
+		arg.TenantID,
+		arg.RuleIds,
+		arg.UserIds,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RemoveOverridesRow
+	for rows.Next() {
+		var i RemoveOverridesRow
+		if err := rows.Scan(&i.RuleID, &i.UserID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const removeOverridesOfRules = `-- name: RemoveOverridesOfRules :exec
 UPDATE rate_limit_override
 SET removed_at = moment_after(ARRAY[in_force_since, if_passed(expires_at)]),
