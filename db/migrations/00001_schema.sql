@@ -1650,6 +1650,7 @@ CREATE TABLE user_erasure (
     requested_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     steps        jsonb       NOT NULL DEFAULT '[]', -- those that have begun: see the package pgstore
     rules        bigint[]    NOT NULL DEFAULT '{}', -- those whose pattern names the user
+    error        text        NOT NULL DEFAULT '', -- why the latest try failed, for people
     finished_at  timestamptz,
     CONSTRAINT user_erasure_pkey PRIMARY KEY (tenant_id, erasure_id),
     CONSTRAINT user_erasure_receipt_key UNIQUE (tenant_id, receipt_id),
@@ -1659,6 +1660,39 @@ CREATE TABLE user_erasure (
 
 CREATE UNIQUE INDEX user_erasure_open_key ON user_erasure (tenant_id, user_id) WHERE user_id IS NOT NULL;
 CREATE INDEX user_erasure_finished_idx ON user_erasure (finished_at);
+
+-- Files that people export. A job writes one in pieces; each chunk and where it ends are one transaction. A file is
+-- deleted a day after it was finished, and when a user of the tenant is erased.
+CREATE TABLE export (
+    tenant_id         bigint      NOT NULL,
+    export_id         bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
+    requested_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    requested_by_kind text        NOT NULL,
+    requested_by_id   text        NOT NULL COLLATE "C",
+    request           jsonb       NOT NULL, -- see the package adminapi, exportRequest
+    place             text        NOT NULL DEFAULT '', -- where it goes on
+    chunks            integer     NOT NULL DEFAULT 0,
+    rows              bigint      NOT NULL DEFAULT 0,
+    bytes             bigint      NOT NULL DEFAULT 0, -- of its chunks
+    error             text        NOT NULL DEFAULT '', -- why the latest try failed, for people
+    finished_at       timestamptz, -- with an error, it failed for good and has no file
+    CONSTRAINT export_pkey PRIMARY KEY (tenant_id, export_id),
+    CONSTRAINT export_tenant_fkey FOREIGN KEY (tenant_id) REFERENCES tenant (tenant_id)
+);
+
+CREATE INDEX export_finished_idx ON export (finished_at);
+
+CREATE TABLE export_chunk (
+    tenant_id bigint  NOT NULL,
+    export_id bigint  NOT NULL,
+    number    integer NOT NULL,
+    data      bytea   NOT NULL, -- compressed by gzip
+    CONSTRAINT export_chunk_pkey PRIMARY KEY (tenant_id, export_id, number),
+    CONSTRAINT export_chunk_export_fkey FOREIGN KEY (tenant_id, export_id)
+        REFERENCES export (tenant_id, export_id) ON DELETE CASCADE
+);
+
+ALTER TABLE export_chunk ALTER COLUMN data SET STORAGE EXTERNAL;
 
 -- The security log: who got in and who did not; see the package auth, AccessLog.
 CREATE TABLE access_event (

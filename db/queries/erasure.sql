@@ -27,12 +27,16 @@ SELECT * FROM user_erasure
 WHERE tenant_id = sqlc.arg(tenant_id) AND erasure_id = sqlc.arg(erasure_id) AND finished_at IS NULL
 FOR UPDATE;
 
+-- name: NoteErasureError :exec
+UPDATE user_erasure SET error = sqlc.arg(error)
+WHERE tenant_id = sqlc.arg(tenant_id) AND erasure_id = sqlc.arg(erasure_id) AND finished_at IS NULL;
+
 -- name: NoteErasure :exec
-UPDATE user_erasure SET steps = sqlc.arg(steps)
+UPDATE user_erasure SET steps = sqlc.arg(steps), error = ''
 WHERE tenant_id = sqlc.arg(tenant_id) AND erasure_id = sqlc.arg(erasure_id);
 
 -- name: FinishErasure :exec
-UPDATE user_erasure SET user_id = NULL, rules = sqlc.arg(rules)::bigint[], finished_at = clock_timestamp()
+UPDATE user_erasure SET user_id = NULL, rules = sqlc.arg(rules)::bigint[], error = '', finished_at = clock_timestamp()
 WHERE tenant_id = sqlc.arg(tenant_id) AND erasure_id = sqlc.arg(erasure_id);
 
 -- name: EraseAssignment :execrows
@@ -91,8 +95,22 @@ WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.minute >= sqlc.arg(since)::timesta
 GROUP BY m.rule_id, m.subject, r.key_pattern
 ORDER BY m.rule_id, m.subject;
 
+-- name: LockSubjects :exec
+-- Locks counts of subjects and those of all other subjects, which it makes where they are missing. ViolationsCounted
+-- locks in the same order, else the two could wait for each other.
+INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
+SELECT c.tenant_id, c.minute, c.rule_id, o.subject, o.other, 0, 0
+FROM violation_minute AS c
+CROSS JOIN LATERAL (VALUES (c.subject, false), (''::text COLLATE "C", true)) AS o (subject, other)
+WHERE c.tenant_id = sqlc.arg(tenant_id) AND c.minute >= sqlc.arg(since)::timestamptz
+    AND c.minute < sqlc.arg(until)::timestamptz AND NOT c.other AND (c.rule_id, c.subject) IN (
+        SELECT unnest(sqlc.arg(rule_ids)::bigint[]), unnest(sqlc.arg(subjects)::text[]) COLLATE "C")
+GROUP BY 1, 2, 3, 4, 5
+ORDER BY 1, 2, 3, 4, 5
+ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE SET denied = m.denied;
+
 -- name: EraseSubjects :one
--- Moves counts of subjects to those of all other subjects.
+-- Moves counts of subjects to those of all other subjects. LockSubjects has locked and made these.
 WITH erased AS (
     DELETE FROM violation_minute AS m
     WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.minute >= sqlc.arg(since)::timestamptz
@@ -100,13 +118,15 @@ WITH erased AS (
             SELECT unnest(sqlc.arg(rule_ids)::bigint[]), unnest(sqlc.arg(subjects)::text[]) COLLATE "C")
     RETURNING m.minute, m.rule_id, m.denied, m.detail_dropped
 ), moved AS (
-    INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
-    SELECT sqlc.arg(tenant_id), e.minute, e.rule_id, '', true, sum(e.denied), sum(e.detail_dropped)
-    FROM erased AS e
-    GROUP BY e.minute, e.rule_id
-    ORDER BY e.minute, e.rule_id
-    ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE
-    SET denied = m.denied + excluded.denied, detail_dropped = m.detail_dropped + excluded.detail_dropped
+    UPDATE violation_minute AS m
+    SET denied = m.denied + e.denied, detail_dropped = m.detail_dropped + e.detail_dropped
+    FROM (
+        SELECT d.minute, d.rule_id, sum(d.denied) AS denied, sum(d.detail_dropped) AS detail_dropped
+        FROM erased AS d
+        GROUP BY d.minute, d.rule_id
+    ) AS e
+    WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.minute = e.minute AND m.rule_id = e.rule_id AND m.subject = ''
+        AND m.other
 )
 SELECT count(*) FROM erased;
 
@@ -137,10 +157,9 @@ SELECT rule_id, key_pattern FROM rate_limit_rule
 WHERE tenant_id = sqlc.arg(tenant_id) AND removed_at IS NULL AND position(sqlc.arg(part)::text IN key_pattern) > 0;
 
 -- name: AuditOfUser :many
--- The latest first.
+-- The entries of a piece of the log that name a user.
 SELECT * FROM audit_event
-WHERE tenant_id = sqlc.arg(tenant_id) AND (object_kind = 'user' AND object_id = sqlc.arg(user_id)
-    OR object_kind IN ('override', 'bucket')
+WHERE tenant_id = sqlc.arg(tenant_id) AND audit_id > sqlc.arg(after)::bigint AND audit_id <= sqlc.arg(up_to)::bigint
+    AND (object_kind = 'user' AND object_id = sqlc.arg(user_id) OR object_kind IN ('override', 'bucket')
         AND (before->>'user_id' = sqlc.arg(user_id)::text OR after->>'user_id' = sqlc.arg(user_id)::text))
-ORDER BY at DESC, audit_id DESC
-LIMIT sqlc.arg(page_size);
+ORDER BY audit_id;

@@ -9,6 +9,12 @@ ON CONFLICT (tenant_id, kind, about) DO UPDATE
     WHERE j.state = 'parked'
         OR sqlc.arg(is_retry)::boolean AND (j.lease_ends_at IS NULL OR j.lease_ends_at <= clock_timestamp());
 
+-- name: NextTry :one
+-- When a job is attempted next. No row during an attempt, and if it is parked or gone.
+SELECT next_run_at FROM job
+WHERE tenant_id = sqlc.arg(tenant_id) AND kind = sqlc.arg(kind) AND about = sqlc.arg(about) AND state = 'waiting'
+    AND lease_ends_at IS NULL;
+
 -- name: DropJobsOfKinds :exec
 -- Also those that are attempted now, whose results are not stored then.
 DELETE FROM job WHERE tenant_id = sqlc.arg(tenant_id) AND kind = ANY (sqlc.arg(kinds)::text[]);

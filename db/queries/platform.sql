@@ -270,6 +270,12 @@ WHERE (tenant_id, job_id) IN (
     LIMIT sqlc.arg(at_most)::integer
 ) AND state = 'parked'; -- somebody may have retried it meanwhile
 
+-- name: DropExports :execrows
+DELETE FROM export
+WHERE ctid = ANY (ARRAY(
+    SELECT e.ctid FROM export AS e WHERE e.finished_at < sqlc.arg(before)::timestamptz
+    LIMIT sqlc.arg(at_most)::integer));
+
 -- name: DropErasures :execrows
 DELETE FROM user_erasure
 WHERE ctid = ANY (ARRAY(

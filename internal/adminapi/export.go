@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -109,37 +107,54 @@ func (f *file) VisitExportAuditResponse(w http.ResponseWriter) error { return f.
 // VisitExportConfigResponse makes a file an answer.
 func (f *file) VisitExportConfigResponse(w http.ResponseWriter) error { return f.send(w) }
 
-// ExportUsers handles GET …/users/export.
-func (s *surface) ExportUsers(ctx context.Context,
-	request openapi.ExportUsersRequestObject,
-) (openapi.ExportUsersResponseObject, error) {
+// streamed returns an export as a file that is read while it is written.
+func (s *surface) streamed(ctx context.Context, e *exportRequest) *file {
 	q := requestOf(ctx)
-	tenant := q.tenant
-	plan, prefix := valueOf(request.Params.Plan), valueOf(request.Params.Prefix)
 	return &file{
-		request: q, mediaType: csvType, name: tenant.Slug + "-users.csv",
+		request: q, mediaType: e.MediaType, name: e.Name,
 		write: func(w io.Writer, progress func() error) error {
-			out := csv.NewWriter(w)
-			_ = out.Write(usersHeader) // Error reports all writes
-			for after := ""; ; {
-				rows, err := s.Stores.Assignments(ctx, tenant.ID, plan, prefix, after, exportPage)
-				if err != nil {
+			for place := ""; ; {
+				_, next, err := s.exporter().page(ctx, q.tenant.ID, e, w, place)
+				if err != nil || next == "" {
 					return err
 				}
-				for _, row := range rows {
-					_ = out.Write([]string{inert(row.UserID), inert(row.Plan)})
-				}
-				out.Flush()
-				if len(rows) < exportPage || out.Error() != nil {
-					return out.Error()
-				}
-				after = rows[len(rows)-1].UserID
+				place = next
 				if err := progress(); err != nil {
 					return err
 				}
 			}
 		},
-	}, nil
+	}
+}
+
+// ExportUsers handles GET …/users/export.
+func (s *surface) ExportUsers(ctx context.Context,
+	request openapi.ExportUsersRequestObject,
+) (openapi.ExportUsersResponseObject, error) {
+	return s.streamed(ctx, s.usersExport(ctx, request.Params.Plan, request.Params.Prefix)), nil
+}
+
+func (s *surface) usersExport(ctx context.Context, plan, prefix *string) *exportRequest {
+	e := s.newExport(ctx, exportUsers, "users", csvType)
+	e.Plan, e.Prefix = valueOf(plan), valueOf(prefix)
+	return e
+}
+
+// users writes a page of plan assignments.
+func (x *exporter) users(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter, place string) (
+	next string, err error,
+) {
+	rows, err := x.Assignments(ctx, tenant, e.Plan, e.Prefix, place, exportPage)
+	if err != nil {
+		return "", err
+	}
+	for _, row := range rows {
+		out.put([]string{row.UserID, row.Plan}, nil)
+	}
+	if len(rows) == exportPage {
+		next = rows[len(rows)-1].UserID
+	}
+	return next, nil
 }
 
 var auditHeader = []string{
@@ -152,77 +167,49 @@ var auditHeader = []string{
 func (s *surface) ExportAudit(ctx context.Context,
 	request openapi.ExportAuditRequestObject,
 ) (openapi.ExportAuditResponseObject, error) {
-	q := requestOf(ctx)
 	p := request.Params
 	filter, err := auditFilter(p.From, p.Until, p.ActorId, p.Action, p.ObjectKind, p.ObjectId, p.ChangeId,
 		p.RequestId)
 	if err != nil {
 		return nil, err
 	}
-	if valueOf(p.Format) == openapi.ExportAuditParamsFormatJsonl {
-		return &file{
-			request: q, mediaType: "application/jsonl", name: q.tenant.Slug + "-audit.jsonl",
-			write: func(w io.Writer, progress func() error) error {
-				out := json.NewEncoder(w) // which ends each value with a new line
-				return s.eachAuditEntry(ctx, filter, progress, func(entry *auth.AuditEntry) error {
-					shown, err := showEntry(entry)
-					if err != nil {
-						return err
-					}
-					return out.Encode(shown)
-				})
-			},
-		}, nil
+	return s.streamed(ctx, s.auditExport(ctx, string(valueOf(p.Format)), filter)), nil
+}
+
+func (s *surface) auditExport(ctx context.Context, format string, filter auth.AuditFilter) *exportRequest {
+	e := s.newExport(ctx, exportAudit, "audit", mediaTypes[format])
+	e.Audit = filter
+	return e
+}
+
+// audit writes a page of the audit log, the latest entry first.
+func (x *exporter) audit(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter, place string) (
+	next string, err error,
+) {
+	before, err := placeFrom[auth.LogCursor](place)
+	if err != nil {
+		return "", err
 	}
-	return &file{
-		request: q, mediaType: csvType, name: q.tenant.Slug + "-audit.csv",
-		write: func(w io.Writer, progress func() error) error {
-			out := csv.NewWriter(w)
-			_ = out.Write(auditHeader) // Error tells of all writes
-			err := s.eachAuditEntry(ctx, filter, progress, func(entry *auth.AuditEntry) error {
-				return out.Write(auditRecord(entry))
-			})
-			out.Flush()
-			return errors.Join(err, out.Error())
-		},
-	}, nil
+	entries, cursor, err := x.Audit(ctx, tenant, e.Audit, before, exportPage)
+	if err != nil {
+		return "", err
+	}
+	for i := range entries {
+		shown, err := showEntry(&entries[i])
+		if err != nil {
+			return "", err
+		}
+		out.put(auditRecord(&entries[i]), shown)
+	}
+	return placeText(cursor)
 }
 
 func auditRecord(e *auth.AuditEntry) []string {
-	record := []string{
+	return []string{
 		formatInt(int64(e.ID)), formatInt(e.Change), e.At.UTC().Format(time.RFC3339Nano), string(e.Actor.Kind),
 		e.Actor.ID,
 		e.Actor.Name, e.Actor.Act, e.Actor.RequestID, string(e.Action), e.Object.Kind, e.Object.ID, string(e.Before),
 		string(e.After),
-	}
-	for i := range record {
-		record[i] = inert(record[i])
-	}
-	return record
-}
-
-// eachAuditEntry calls each for every entry, the latest first.
-func (s *surface) eachAuditEntry(ctx context.Context, filter auth.AuditFilter, progress func() error,
-	each func(*auth.AuditEntry) error,
-) error {
-	tenant := requestOf(ctx).tenant.ID
-	for before := (auth.LogCursor{}); ; {
-		entries, cursor, err := s.Stores.Audit(ctx, tenant, filter, before, exportPage)
-		if err != nil {
-			return err
-		}
-		for i := range entries {
-			if err := each(&entries[i]); err != nil {
-				return err
-			}
-		}
-		if cursor == (auth.LogCursor{}) {
-			return nil
-		}
-		before = cursor
-		if err := progress(); err != nil {
-			return err
-		}
 	}
 }
 

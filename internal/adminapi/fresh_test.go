@@ -67,6 +67,7 @@ var (
 		getDescriptorMapping putDescriptorMapping deleteDescriptorMapping tryDescriptorMapping
 		listOverrides getOverride putOverride deleteOverride listTenantOverrides
 		listUsers findUsers importUsers exportUsers getUser exportUserData eraseUser getErasure assignPlan
+		startUsersExport startViolationsExport startAuditExport startUsageExport getExport downloadExport
 		getUserStory getUserUsage
 		listBuckets resetBucket creditBucket
 		listKeys getKey listMembers getMember removeMember listInvitations revokeInvitation

@@ -11,12 +11,14 @@ import (
 	"github.com/sluicegate/sluice/internal/rules"
 )
 
-func (s *surface) showOverride(o *rules.Override) openapi.Override {
+func (s *surface) showOverride(o *rules.Override) openapi.Override { return overrideAt(o, s.Now()) }
+
+func overrideAt(o *rules.Override, now time.Time) openapi.Override {
 	return openapi.Override{
 		RuleId: int64(o.RuleID), UserId: o.UserID, RatePerSecond: o.RatePerSecond,
 		RateUnit:      openapi.RateUnit(o.RateUnit),
 		BurstCapacity: o.Burst, Reason: o.Reason, ExpiresAt: timeOrNull(o.ExpiresAt),
-		Expired:      !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(s.Now()),
+		Expired:      !o.ExpiresAt.IsZero() && !o.ExpiresAt.After(now),
 		InForceSince: o.InForceSince.UTC(), Version: o.Revision,
 	}
 }

@@ -112,6 +112,7 @@ type Stores interface {
 	rules.Reader
 	ruleset.Reader
 	rules.UserRecords
+	rules.ExportReader
 	rules.QuotaStore
 	rules.JobReader
 	traffic.MonthReader
@@ -265,10 +266,13 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/users", aViewer, x.ListUsers},
 		{post, tenant + "/users/import", anEditor, x.ImportUsers},
 		{get, tenant + "/users/export", aViewer, x.ExportUsers},
+		{post, tenant + "/users/export", aViewer, x.StartUsersExport},
 		{get, tenant + "/users/{user_id}", aViewer, x.GetUser},
-		{get, tenant + "/users/{user_id}/data", anOwner, x.ExportUserData},
+		{post, tenant + "/users/{user_id}/data", anOwner, x.ExportUserData},
 		{post, tenant + "/users/{user_id}/erase", anOwner, x.EraseUser},
 		{get, tenant + "/erasures/{receipt_id}", anOwner, x.GetErasure},
+		{get, tenant + "/exports/{export_id}", aViewer, x.GetExport},
+		{get, tenant + "/exports/{export_id}/file", aViewer, x.DownloadExport},
 		{put, tenant + "/users/{user_id}/plan", anEditor, x.AssignPlan},
 		{get, tenant + "/users/{user_id}/story", aViewer, x.GetUserStory},
 		{get, tenant + "/users/{user_id}/usage", aViewer, x.GetUserUsage},
@@ -293,6 +297,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 
 		{get, tenant + "/violations", aViewer, x.ListViolations},
 		{get, tenant + "/violations/export", aViewer, x.ExportViolations},
+		{post, tenant + "/violations/export", aViewer, x.StartViolationsExport},
 		{get, tenant + "/violations/tail", aViewer, s.tailViolations},
 		{get, tenant + "/violations/{violation_id}", aViewer, x.GetViolation},
 		{get, tenant + "/crossings", aViewer, x.ListCrossings},
@@ -301,6 +306,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 		{get, tenant + "/stats/top", aViewer, x.GetTop},
 		{get, tenant + "/stats/summary", aViewer, x.GetSummary},
 		{get, tenant + "/usage/export", aViewer, x.ExportUsage},
+		{post, tenant + "/usage/export", aViewer, x.StartUsageExport},
 		{get, tenant + "/status", aViewer, x.GetTenantStatus},
 
 		{get, tenant + "/alerts", aViewer, x.ListAlerts},
@@ -318,6 +324,7 @@ func (s *surface) routes(x *openapi.ServerInterfaceWrapper) []route {
 
 		{get, tenant + "/audit", aViewer, x.ListAudit},
 		{get, tenant + "/audit/export", aViewer, x.ExportAudit},
+		{post, tenant + "/audit/export", aViewer, x.StartAuditExport},
 		{get, tenant + "/audit/{audit_id}", aViewer, x.GetAuditEntry},
 		{get, tenant + "/audit-webhook", aViewer, x.GetAuditWebhook},
 		{post, tenant + "/audit-webhook", anOwner, x.CreateAuditWebhook},

@@ -28,7 +28,7 @@ func classOf(rt route, o *operation) class {
 	case o.isUpload(), o.isFile:
 		return bulk
 	case strings.Contains(rt.path, "/stats/"), ends("/violations"), ends("/simulate"), ends("/effect"),
-		rt.method == http.MethodPost && ends("/replays"):
+		rt.method == http.MethodPost && (ends("/replays") || ends("/export") || ends("/data")):
 		return heavy
 	}
 	return light

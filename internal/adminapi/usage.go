@@ -2,10 +2,7 @@ package adminapi
 
 import (
 	"context"
-	"encoding/csv"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -32,59 +29,44 @@ const (
 	usageNotCounted  = "not_counted"
 )
 
-// usageFile writes lines of CSV. Its first error ends it.
-type usageFile struct {
-	out      *csv.Writer
-	progress func() error
-	lines    int
-}
-
-func (f *usageFile) line(cells ...string) error {
-	for i := range cells {
-		cells[i] = inert(cells[i])
-	}
-	if err := f.out.Write(cells); err != nil {
-		return err
-	}
-	if f.lines++; f.lines%exportPage == 0 {
-		return f.progress()
-	}
-	return nil
-}
-
 // VisitExportUsageResponse makes a file an answer.
 func (f *file) VisitExportUsageResponse(w http.ResponseWriter) error { return f.send(w) }
+
+var (
+	ruleUsageHeader = []string{
+		"month", "kind", "rule_id", "name", "key_pattern", "plan", "mode", "allowed", "denied",
+		"bypassed", "degraded", "cost",
+	}
+	userUsageHeader = []string{"month", "kind", "user_id", "allowed", "denied", "cost"}
+)
 
 // ExportUsage handles GET …/usage/export.
 func (s *surface) ExportUsage(ctx context.Context,
 	request openapi.ExportUsageRequestObject,
 ) (openapi.ExportUsageResponseObject, error) {
-	q, p := requestOf(ctx), request.Params
-	byUser, user := valueOf(p.By) == openapi.ExportUsageParamsByUser, valueOf(p.UserId)
-	if user != "" && !byUser {
-		return nil, wrongQuery("user_id", "needs by=user")
-	}
-	months, err := s.months(p.From, p.To)
+	p := request.Params
+	e, err := s.usageExport(ctx, string(valueOf(p.By)), p.UserId, p.From, p.To)
 	if err != nil {
 		return nil, err
 	}
-	header, name := []string{
-		"month", "kind", "rule_id", "name", "key_pattern", "plan", "mode", "allowed", "denied",
-		"bypassed", "degraded", "cost",
-	}, "rules"
-	if byUser {
-		header, name = []string{"month", "kind", "user_id", "allowed", "denied", "cost"}, "users"
+	return s.streamed(ctx, e), nil
+}
+
+func (s *surface) usageExport(ctx context.Context, by string, user, from, to *string) (*exportRequest, error) {
+	e := s.newExport(ctx, exportRuleUsage, "", csvType)
+	name := "rules"
+	e.UserID = valueOf(user)
+	if by == "user" {
+		e.What, name = exportUserUsage, "users"
+	} else if e.UserID != "" {
+		return nil, wrongQuery("user_id", "needs by=user")
 	}
-	return &file{
-		request: q, mediaType: csvType, name: usageName(q.tenant.Slug, name, user, months, s.Now()),
-		write: func(w io.Writer, progress func() error) error {
-			f := &usageFile{out: csv.NewWriter(w), progress: progress}
-			_ = f.out.Write(header) // Error reports all writes
-			err := s.writeUsage(ctx, f, months, byUser, user)
-			f.out.Flush()
-			return errors.Join(err, f.out.Error())
-		},
-	}, nil
+	var err error
+	if e.Months, err = s.months(from, to); err != nil {
+		return nil, err
+	}
+	e.Name = usageName(requestOf(ctx).tenant.Slug, name, e.UserID, e.Months, e.At)
+	return e, nil
 }
 
 // GetUserUsage handles GET …/users/{user_id}/usage.
@@ -143,43 +125,26 @@ func plainName(text string) string {
 	return plain[:min(len(plain), 64)]
 }
 
-func (s *surface) writeUsage(ctx context.Context, f *usageFile, months []time.Time, byUser bool, user string) error {
-	if user != "" {
-		counts, err := s.Stores.MonthsOfUser(ctx, requestOf(ctx).tenant.ID, user, months)
-		for i := 0; i < len(counts) && err == nil; i++ {
-			err = f.line(userLine(&counts[i])...)
-		}
-		return err
+// ruleUsage writes a month's rules.
+func (x *exporter) ruleUsage(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter,
+	place string,
+) (next string, err error) {
+	at, err := placeFrom[int](place)
+	if err != nil {
+		return "", err
 	}
-	for _, month := range months {
-		totals, err := s.Violations.TotalsOfDays(ctx, requestOf(ctx).tenant.ID, month, month.AddDate(0, 1, 0))
-		switch {
-		case err != nil:
-		case byUser:
-			err = s.writeUsers(ctx, f, month, totals)
-		default:
-			err = s.writeRules(ctx, f, month, totals)
-		}
-		if err == nil {
-			err = f.progress()
-		}
-		if err != nil {
-			return err
-		}
+	month := e.Months[at]
+	totals, err := x.TotalsOfDays(ctx, tenant, month, month.AddDate(0, 1, 0))
+	if err != nil {
+		return "", err
 	}
-	return nil
-}
-
-func (s *surface) writeRules(ctx context.Context, f *usageFile, month time.Time,
-	totals []violations.RuleVerdicts,
-) error {
 	ids := make([]rules.RuleID, len(totals))
 	for i := range totals {
 		ids[i] = totals[i].Rule
 	}
-	found, err := s.Stores.RulesEver(ctx, requestOf(ctx).tenant.ID, ids)
+	found, err := x.RulesEver(ctx, tenant, ids)
 	if err != nil {
-		return fmt.Errorf("name the rules of a month: %w", err)
+		return "", fmt.Errorf("name the rules of a month: %w", err)
 	}
 	byID := make(map[rules.RuleID]*rules.Rule, len(found))
 	for i := range found {
@@ -198,46 +163,69 @@ func (s *surface) writeRules(ctx context.Context, f *usageFile, month time.Time,
 		if rule.ID != 0 {
 			pattern = rule.Pattern.String()
 		}
-		err := f.line(month.Format(monthForm), kind, id, rule.Name, pattern, rule.Plan, string(rule.Mode),
+		out.put([]string{
+			month.Format(monthForm), kind, id, rule.Name, pattern, rule.Plan, string(rule.Mode),
 			formatInt(t.Allowed), formatInt(t.Denied), formatInt(t.Bypassed), formatInt(t.Degraded),
-			formatCost(t.Taken, int64(t.TakenParts)))
-		if err != nil {
-			return err
-		}
+			formatCost(t.Taken, int64(t.TakenParts)),
+		}, nil)
 	}
-	return nil
+	if at++; at == len(e.Months) {
+		return "", nil
+	}
+	return placeText(at)
 }
 
-// writeUsers writes a month's users, and what all checks are more than theirs.
-func (s *surface) writeUsers(ctx context.Context, f *usageFile, month time.Time,
-	totals []violations.RuleVerdicts,
-) error {
-	var allowed, denied int64
+// usagePlace is after a user of a month. Allowed and Denied are the checks of the month's users so far.
+type usagePlace struct {
+	Month           int
+	HasUsers        bool
+	User            string
+	Allowed, Denied int64
+}
+
+// userUsage writes a page of a month's users and, after the last of them, what all checks are more than theirs.
+func (x *exporter) userUsage(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter,
+	place string,
+) (next string, err error) {
+	if e.UserID != "" {
+		counts, err := x.MonthsOfUser(ctx, tenant, e.UserID, e.Months)
+		for i := range counts {
+			out.put(userLine(&counts[i]), nil)
+		}
+		return "", err
+	}
+	at, err := placeFrom[usagePlace](place)
+	if err != nil {
+		return "", err
+	}
+	month := e.Months[at.Month]
+	page, err := x.UserMonths(ctx, tenant, month, at.User, !at.HasUsers, exportPage)
+	if err != nil {
+		return "", err
+	}
+	for i := range page {
+		out.put(userLine(&page[i]), nil)
+		at.Allowed, at.Denied, at.User = at.Allowed+page[i].Allowed, at.Denied+page[i].Denied, page[i].User
+	}
+	if at.HasUsers = true; len(page) == exportPage {
+		return placeText(at)
+	}
+	totals, err := x.TotalsOfDays(ctx, tenant, month, month.AddDate(0, 1, 0))
+	if err != nil {
+		return "", err
+	}
 	if len(totals) > 0 && totals[0].Rule == 0 {
-		allowed, denied = totals[0].Allowed+totals[0].Bypassed, totals[0].Denied
-	}
-	for after, isFirst := "", true; ; isFirst = false {
-		page, err := s.Stores.UserMonths(ctx, requestOf(ctx).tenant.ID, month, after, isFirst, exportPage)
-		if err != nil {
-			return err
-		}
-		for i := range page {
-			if err := f.line(userLine(&page[i])...); err != nil {
-				return err
-			}
-			allowed -= page[i].Allowed
-			denied -= page[i].Denied
-			after = page[i].User
-		}
-		if len(page) < exportPage {
-			break
+		allowed, denied := totals[0].Allowed+totals[0].Bypassed-at.Allowed, totals[0].Denied-at.Denied
+		if allowed > 0 || denied > 0 {
+			out.put([]string{
+				month.Format(monthForm), usageNotCounted, "", formatInt(max(0, allowed)), formatInt(max(0, denied)), "",
+			}, nil)
 		}
 	}
-	if allowed <= 0 && denied <= 0 {
-		return nil
+	if at = (usagePlace{Month: at.Month + 1}); at.Month == len(e.Months) {
+		return "", nil
 	}
-	return f.line(month.Format(monthForm), usageNotCounted, "", formatInt(max(0, allowed)), formatInt(max(0, denied)),
-		"")
+	return placeText(at)
 }
 
 func userLine(m *traffic.UserMonth) []string {

@@ -2,10 +2,6 @@ package adminapi
 
 import (
 	"context"
-	"encoding/csv"
-	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -13,6 +9,7 @@ import (
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/rules"
 	"github.com/sluicegate/sluice/internal/violations"
 )
 
@@ -31,73 +28,62 @@ var violationHeader = []string{
 func (s *surface) ExportViolations(ctx context.Context,
 	request openapi.ExportViolationsRequestObject,
 ) (openapi.ExportViolationsResponseObject, error) {
-	q := requestOf(ctx)
-	filter, err := violationFilter(q.r.URL.Query(), s.Now())
+	e, err := s.violationsExport(ctx, string(valueOf(request.Params.Format)))
 	if err != nil {
 		return nil, err
 	}
-	if valueOf(request.Params.Format) == openapi.ExportViolationsParamsFormatJsonl {
-		return &file{
-			request: q, mediaType: "application/jsonl", name: q.tenant.Slug + "-violations.jsonl",
-			write: func(w io.Writer, progress func() error) error {
-				out := json.NewEncoder(w) // which ends each value with a new line
-				return s.eachViolation(ctx, &filter, progress, func(row *violations.Violation) error {
-					return out.Encode(showViolation(row))
-				})
-			},
-		}, nil
-	}
-	return &file{
-		request: q, mediaType: csvType, name: q.tenant.Slug + "-violations.csv",
-		write: func(w io.Writer, progress func() error) error {
-			out := csv.NewWriter(w)
-			_ = out.Write(violationHeader) // Error reports all writes
-			record := make([]string, 0, len(violationHeader))
-			err := s.eachViolation(ctx, &filter, progress, func(row *violations.Violation) error {
-				shown := showViolation(row)
-				record = appendRecord(record[:0], &shown)
-				return out.Write(record)
-			})
-			out.Flush()
-			return errors.Join(err, out.Error())
-		},
-	}, nil
+	return s.streamed(ctx, e), nil
 }
 
-// eachViolation calls each for every violation of a filter, the latest first.
-func (s *surface) eachViolation(
-	ctx context.Context, filter *violations.Filter, progress func() error, each func(*violations.Violation) error,
-) error {
-	rows := 0
-	for v, err := range s.Violations.AllViolations(ctx, requestOf(ctx).tenant.ID, filter) {
-		if err != nil {
-			return err
-		}
-		if err := each(&v); err != nil {
-			return err
-		}
-		if rows++; rows%exportPage == 0 {
-			if err := progress(); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+func (s *surface) violationsExport(ctx context.Context, format string) (*exportRequest, error) {
+	e := s.newExport(ctx, exportViolations, "violations", mediaTypes[format])
+	var err error
+	e.Violations, err = violationFilter(requestOf(ctx).r.URL.Query(), s.Now())
+	return e, err
 }
 
-func appendRecord(record []string, v *openapi.Violation) []string {
-	record = append(record,
+// denials writes a page of violations, the latest first.
+func (x *exporter) denials(ctx context.Context, tenant rules.TenantID, e *exportRequest, out *rowWriter,
+	place string,
+) (next string, err error) {
+	before, err := violationPlace(place)
+	if err != nil {
+		return "", err
+	}
+	page, err := x.Violations(ctx, tenant, &e.Violations, before, exportPage)
+	if err != nil {
+		return "", err
+	}
+	for i := range page.Violations {
+		shown := showViolation(&page.Violations[i])
+		out.put(violationRecord(&shown), shown)
+	}
+	return nextViolation(page.Next), nil
+}
+
+func violationPlace(place string) (violations.ID, error) {
+	if place == "" {
+		return violations.ID{}, nil
+	}
+	return violations.ParseID(place)
+}
+
+func nextViolation(id violations.ID) string {
+	if id == (violations.ID{}) {
+		return ""
+	}
+	return id.String()
+}
+
+func violationRecord(v *openapi.Violation) []string {
+	return []string{
 		v.ViolationId, v.RequestedAt.Format(time.RFC3339Nano), v.LastAt.Format(time.RFC3339Nano), formatInt(v.Count),
 		formatInt(v.RuleId), formatInt(v.RuleVersion), v.BucketKey, string(v.Scope), string(v.Mode), string(v.Reason),
 		v.KeyPattern, formatFloat(v.RatePerSecond), formatInt(v.BurstCapacity), orZero(v.UserId), orZero(v.IpAddress),
 		orZero(v.Endpoint), orZero(v.Method), orZero(v.Plan), formatFloat(v.Cost),
 		cell(v.TokensAtTime, formatFloat), cell(v.RetryAfterMs, formatInt), string(v.Algorithm), v.LimitText,
 		cell(v.QueueMs, formatInt),
-	)
-	for i := range record {
-		record[i] = inert(record[i])
 	}
-	return record
 }
 
 // cell is empty for null.

@@ -94,8 +94,9 @@ type LogCursor struct {
 
 // AuditLog reads the entries of a Store, latest first.
 type AuditLog interface {
-	// AuditOfUser returns up to limit entries about a tenant's user, latest first.
-	AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, limit int) ([]AuditEntry, error)
+	// AuditOfUser returns the entries that name a user among the next entries after one, and the last of these; 0 at
+	// the end.
+	AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, after AuditID) ([]AuditEntry, AuditID, error)
 	// UserStory returns up to limit entries about a user's plan and overrides, since a time and before the cursor,
 	// latest first. It reads overrides of at most 500 rules.
 	UserStory(ctx context.Context, tenant rules.TenantID, userID string, since time.Time, before LogCursor,

@@ -24,10 +24,10 @@ var _ rules.UserRecords = (*Store)(nil)
 
 const (
 	erasureKind = "erase user"
-	// erasureTurn is how long an erasure works before others have their turn.
-	erasureTurn = 2 * time.Second
-	// longestErasure is above the longest piece.
-	longestErasure = 6 * time.Minute
+	// workTurn is how long an erasure or an export works before others have their turn.
+	workTurn = 2 * time.Second
+	// longestWork is above the longest piece.
+	longestWork = 6 * time.Minute
 	// erasuresAtOnce bounds the erasures that one process works on.
 	erasuresAtOnce = 4
 
@@ -37,9 +37,9 @@ const (
 	blocksPerPiece = 50
 )
 
-// EraseUser requests the erasure of a user, or returns the one that goes on, or rules.ErrTooManyErasures. Checks
-// in flight may still record the user after it has finished, and other processes keep the user's plan and overrides for
-// up to a minute.
+// EraseUser requests the erasure of a user, or returns the one that goes on, whose next try is then due, or
+// rules.ErrTooManyErasures. Checks in flight may still record the user after it has finished, and other processes keep
+// the user's plan and overrides for up to a minute.
 func (s Writer) EraseUser(ctx context.Context, tenant rules.TenantID, userID string) (rules.Erasure, error) {
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // never fails
@@ -63,23 +63,32 @@ func (s Writer) EraseUser(ctx context.Context, tenant rules.TenantID, userID str
 		if err != nil {
 			return err
 		}
-		return enqueue(ctx, q, tenant, erasureKind, row.ErasureID, time.Time{})
+		_, err = q.EnqueueJob(ctx, dbsqlc.EnqueueJobParams{
+			TenantID: tenant, Kind: erasureKind, About: strconv.FormatInt(row.ErasureID, 10), IsRetry: true,
+		})
+		return err
 	})
 	if err != nil {
 		return rules.Erasure{}, fmt.Errorf("erase a user of tenant %d: %w", tenant, err)
 	}
-	return erasureFromRow(row)
+	return erasureFromRow(row, time.Time{})
 }
 
 // Erasure returns an erasure by the id of its receipt.
 func (s *Store) Erasure(ctx context.Context, tenant rules.TenantID, id string) (rules.Erasure, error) {
-	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (dbsqlc.UserErasure, error) {
-		return q.Erasure(ctx, tenant, id)
+	var next time.Time
+	row, err := ask(ctx, s, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) (row dbsqlc.UserErasure,
+		err error,
+	) {
+		if row, err = q.Erasure(ctx, tenant, id); err == nil {
+			next, err = nextTry(ctx, q, tenant, erasureKind, row.ErasureID)
+		}
+		return row, err
 	})
 	if err != nil {
 		return rules.Erasure{}, fmt.Errorf("read the erasure %q: %w", id, err)
 	}
-	return erasureFromRow(row)
+	return erasureFromRow(row, next)
 }
 
 // FillBuckets fills the buckets of a user, and returns how many.
@@ -90,25 +99,53 @@ type FillBuckets func(ctx context.Context, tenant rules.TenantID, userID string)
 // erased must not be forgotten.
 func (s *Store) ErasureWork(fill FillBuckets) jobs.Kind {
 	return jobs.Kind{
-		Name: erasureKind, AtOnce: erasuresAtOnce, PerTenant: 1, Longest: longestErasure, Attempts: jobs.Endless,
+		Name: erasureKind, AtOnce: erasuresAtOnce, PerTenant: 1, Longest: longestWork, Attempts: jobs.Endless,
 		Do: func(ctx context.Context, job *jobs.Job) (time.Time, error) {
 			id, err := strconv.ParseInt(job.About, 10, 64)
 			if err != nil {
 				return time.Time{}, fmt.Errorf("read the id of an erasure: %w", err)
 			}
-			for end := time.Now().Add(erasureTurn); ; {
-				goesOn, err := s.erasePiece(ctx, rules.TenantID(job.Tenant), id, fill)
-				switch {
-				case err != nil:
-					return time.Time{}, err
-				case !goesOn:
-					return time.Time{}, nil
-				case time.Now().After(end):
-					return jobs.DueNow, nil
-				}
+			var step string
+			again, err := inPieces(func() (goesOn bool, err error) {
+				step, goesOn, err = s.erasePiece(ctx, rules.TenantID(job.Tenant), id, fill)
+				return goesOn, err
+			})
+			if err != nil && ctx.Err() == nil { // else the process stops, or has lost the job
+				err = errors.Join(err, s.noteErasureError(ctx, rules.TenantID(job.Tenant), id, step, err))
 			}
+			return again, err
 		},
 	}
+}
+
+// inPieces does the pieces of some work until it is done or its turn is over, and returns when it goes on.
+func inPieces(piece func() (goesOn bool, err error)) (again time.Time, err error) {
+	for end := time.Now().Add(workTurn); ; {
+		goesOn, err := piece()
+		switch {
+		case err != nil || !goesOn:
+			return time.Time{}, err
+		case time.Now().After(end):
+			return jobs.DueNow, nil
+		}
+	}
+}
+
+// noteErasureError stores why a try failed, in words for people who cannot see the log.
+func (s *Store) noteErasureError(ctx context.Context, tenant rules.TenantID, id int64, step string, cause error) error {
+	words := fmt.Sprintf("The step %s failed: %s", step, inWords(cause))
+	if step == stepBuckets {
+		words = "The user's buckets could not be filled: their store or the tenant's rules could not be read."
+	}
+	return s.queriesFor(classBackground, only(tenant)).NoteErasureError(ctx, words, tenant, id)
+}
+
+// inWords says why a piece of work failed, without anything that the log alone may have.
+func inWords(err error) string {
+	if err = domainError(err); errors.Is(err, rules.ErrAway) || errors.Is(err, context.DeadlineExceeded) {
+		return "the database did not answer in time."
+	}
+	return "the server's log has the reason."
 }
 
 // erasing is the transaction of one piece of an erasure.
@@ -118,7 +155,7 @@ type erasing struct {
 	user   string
 	alias  string // the receipt's id
 	atMost int32  // rows of a piece
-	fill   FillBuckets
+	filled int64  // buckets
 }
 
 // erasureStep takes a user out of one kind of records.
@@ -136,8 +173,8 @@ type erasureStep struct {
 var erasureSteps = []erasureStep{
 	{"assignments", true, inOnePiece((*dbsqlc.Queries).EraseAssignment)},
 	{"overrides", true, inOnePiece((*dbsqlc.Queries).EraseOverrides)},
-	{"violations", false, inPieces((*dbsqlc.Queries).EraseViolations)},
-	{"crossings", false, inPieces((*dbsqlc.Queries).EraseCrossings)},
+	{"violations", false, inSome((*dbsqlc.Queries).EraseViolations)},
+	{"crossings", false, inSome((*dbsqlc.Queries).EraseCrossings)},
 	{"months", false, inOnePiece((*dbsqlc.Queries).EraseUserMonths)},
 	{"counts", false, (*erasing).counts},
 	{"deliveries", false, (*erasing).deliveries},
@@ -145,8 +182,17 @@ var erasureSteps = []erasureStep{
 	{"replays", false, (*erasing).replays},
 	// After the others, whose triggers log what they did.
 	{"audit_entries", false, (*erasing).audit},
-	{"buckets", false, (*erasing).buckets},
+	// After the others, so that an export that begins later finds nothing.
+	{"exports", false, inOnePiece(func(q *dbsqlc.Queries, ctx context.Context, tenant rules.TenantID, _ string) (int64,
+		error,
+	) {
+		return q.EraseExports(ctx, tenant)
+	})},
+	{stepBuckets, false, (*erasing).buckets},
 }
+
+// stepBuckets is outside of the database. It is done before its transaction, so that none is open meanwhile.
+const stepBuckets = "buckets"
 
 // begunStep is how the table has a step.
 type begunStep struct {
@@ -156,19 +202,31 @@ type begunStep struct {
 	End  *time.Time `json:"end"`
 }
 
-// erasePiece does the next piece of an erasure, and returns whether more is left. A piece and its row in the table are
-// one transaction, so whatever ends it, the next attempt goes on there and counts nothing twice.
-func (s *Store) erasePiece(ctx context.Context, tenant rules.TenantID, id int64, fill FillBuckets) (bool, error) {
+// erasePiece does the next piece of an erasure, and returns its step and whether more is left. A piece and its row in
+// the table are one transaction, so whatever ends it, the next attempt goes on there and counts nothing twice.
+func (s *Store) erasePiece(ctx context.Context, tenant rules.TenantID, id int64, fill FillBuckets) (name string,
+	goesOn bool, err error,
+) {
 	open, err := s.queriesFor(classBackground, only(tenant)).OpenErasure(ctx, tenant, id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil
+		return "", false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("read erasure %d: %w", id, err)
+		return "", false, fmt.Errorf("read erasure %d: %w", id, err)
 	}
 	begun, step, err := nextStep(open.Steps)
 	if err != nil {
-		return false, fmt.Errorf("read the steps of erasure %d: %w", id, err)
+		return "", false, fmt.Errorf("read the steps of erasure %d: %w", id, err)
+	}
+	name = "receipt"
+	if step != nil {
+		name = step.name
+	}
+	var filled int64
+	if name == stepBuckets {
+		if filled, err = fill(ctx, tenant, *open.UserID); err != nil {
+			return name, false, fmt.Errorf("erasure %d: %w", id, err)
+		}
 	}
 	err = s.transaction(ctx, classLoad, only(tenant), func(ctx context.Context, q *dbsqlc.Queries) error {
 		// The tenant comes first, as in other writes; else two transactions could wait for each other.
@@ -190,7 +248,8 @@ func (s *Store) erasePiece(ctx context.Context, tenant rules.TenantID, id int64,
 			return err
 		}
 		e := &erasing{
-			Queries: q, tenant: tenant, user: *row.UserID, alias: row.ReceiptID, atMost: s.erasedPerPiece, fill: fill,
+			Queries: q, tenant: tenant, user: *row.UserID, alias: row.ReceiptID, atMost: s.erasedPerPiece,
+			filled: filled,
 		}
 		if step == nil {
 			return e.finish(ctx, id, begun)
@@ -212,9 +271,9 @@ func (s *Store) erasePiece(ctx context.Context, tenant rules.TenantID, id int64,
 		return q.NoteErasure(ctx, steps, tenant, id)
 	})
 	if err != nil && !errors.Is(err, errUnchanged) {
-		return false, fmt.Errorf("erasure %d: %w", id, writeError(err))
+		return name, false, fmt.Errorf("erasure %d: %w", id, writeError(err))
 	}
-	return step != nil, nil
+	return name, step != nil, nil
 }
 
 // nextStep returns the steps that have begun, with the one to do next as the last of them. That is nil at the end.
@@ -274,8 +333,8 @@ func inOnePiece(do func(*dbsqlc.Queries, context.Context, rules.TenantID, string
 	}
 }
 
-// inPieces is for statements that no longer find the rows that they have changed.
-func inPieces(do func(*dbsqlc.Queries, context.Context, rules.TenantID, string, int32) (int64, error)) func(
+// inSome is for statements that no longer find the rows that they have changed.
+func inSome(do func(*dbsqlc.Queries, context.Context, rules.TenantID, string, int32) (int64, error)) func(
 	*erasing, context.Context, string,
 ) (int64, string, error) {
 	return func(e *erasing, ctx context.Context, _ string) (rows int64, next string, err error) {
@@ -313,6 +372,9 @@ func (e *erasing) counts(ctx context.Context, at string) (rows int64, next strin
 		}
 	}
 	if len(theirs.RuleIds) > 0 {
+		if err := e.LockSubjects(ctx, dbsqlc.LockSubjectsParams(theirs)); err != nil {
+			return 0, "", err
+		}
 		rows, err = e.EraseSubjects(ctx, theirs)
 	}
 	return rows, until.UTC().Format(time.RFC3339), err
@@ -339,12 +401,20 @@ func (e *erasing) deliveries(ctx context.Context, at string) (rows int64, next s
 	return rows, strconv.FormatInt(upTo, 10), err
 }
 
-// traffic takes the user's checks out of recorded blocks. PostgreSQL reads the users of all blocks.
-func (e *erasing) traffic(ctx context.Context, _ string) (rows int64, next string, err error) {
-	places, err := e.TrafficBlocksOfUser(ctx, dbsqlc.TrafficBlocksOfUserParams{
+// traffic takes the user's checks out of recorded blocks. PostgreSQL reads the users of all blocks once.
+func (e *erasing) traffic(ctx context.Context, at string) (rows int64, next string, err error) {
+	after := dbsqlc.TrafficBlocksOfUserParams{
 		TenantID: e.tenant, UserID: e.user, AfterDay: pgtype.Date{Time: time.Unix(0, 0), Valid: true},
-		PageSize: blocksPerPiece,
-	})
+		PageSize: min(blocksPerPiece, e.atMost),
+	}
+	if at != "" {
+		var last blockPlace
+		if err := json.Unmarshal([]byte(at), &last); err != nil {
+			return 0, "", err
+		}
+		after.AfterDay.Time, after.AfterWriter, after.AfterNumber = last.Day, last.Writer, last.Number
+	}
+	places, err := e.TrafficBlocksOfUser(ctx, after)
 	if err != nil {
 		return 0, "", err
 	}
@@ -353,10 +423,22 @@ func (e *erasing) traffic(ctx context.Context, _ string) (rows int64, next strin
 			return 0, "", err
 		}
 	}
-	if len(places) == blocksPerPiece {
-		next = "rest"
+	if len(places) == int(after.PageSize) {
+		last := places[len(places)-1]
+		text, err := json.Marshal(blockPlace{last.Day.Time, last.Writer, last.Number})
+		if err != nil {
+			return 0, "", err
+		}
+		next = string(text)
 	}
 	return int64(len(places)), next, nil
+}
+
+// blockPlace is the place of a recorded block.
+type blockPlace struct {
+	Day    time.Time `json:"day"`
+	Writer string    `json:"writer"`
+	Number int64     `json:"number"`
 }
 
 // replays deletes those that name the user. Those that run begin again, because they may have read the user's checks.
@@ -380,9 +462,8 @@ func (e *erasing) audit(ctx context.Context, at string) (rows int64, next string
 	return rows, strconv.FormatInt(upTo, 10), err
 }
 
-func (e *erasing) buckets(ctx context.Context, _ string) (rows int64, next string, err error) {
-	rows, err = e.fill(ctx, e.tenant, e.user)
-	return rows, "", err
+func (e *erasing) buckets(context.Context, string) (rows int64, next string, err error) {
+	return e.filled, "", nil
 }
 
 // after returns the id after which a walk goes on, and the last one of the piece; 0 at the end.
@@ -399,7 +480,7 @@ func (e *erasing) after(ctx context.Context, at string,
 }
 
 // erasureFromRow lists all steps, also those that have not begun.
-func erasureFromRow(row dbsqlc.UserErasure) (rules.Erasure, error) {
+func erasureFromRow(row dbsqlc.UserErasure, next time.Time) (rules.Erasure, error) {
 	var begun []begunStep
 	if err := json.Unmarshal(row.Steps, &begun); err != nil {
 		return rules.Erasure{}, fmt.Errorf("read the steps of erasure %d: %w", row.ErasureID, err)
@@ -411,6 +492,7 @@ func erasureFromRow(row dbsqlc.UserErasure) (rules.Erasure, error) {
 	}
 	return rules.Erasure{
 		ID: row.ReceiptID, RequestedAt: row.RequestedAt.UTC(), FinishedAt: orZero(row.FinishedAt),
+		Error: row.Error, NextTryAt: next,
 		Steps: each(begun, func(b begunStep) rules.ErasureStep {
 			return rules.ErasureStep{Name: b.Name, Rows: b.Rows, FinishedAt: orZero(b.End)}
 		}),
@@ -418,18 +500,24 @@ func erasureFromRow(row dbsqlc.UserErasure) (rules.Erasure, error) {
 	}, nil
 }
 
-// CountsOfUser returns how often the user's buckets were denied. It reads all of the tenant's counts.
-func (s *Store) CountsOfUser(ctx context.Context, tenant rules.TenantID, userID string) (counts []rules.SubjectCount,
-	err error,
+// CountsOfUser returns how often the user's buckets were denied in one day: the first with counts of the tenant since a
+// time. The next begins at the returned time, which is zero at the end.
+func (s *Store) CountsOfUser(ctx context.Context, tenant rules.TenantID, userID string, since time.Time) (
+	counts []rules.SubjectCount, next time.Time, err error,
 ) {
-	rows, err := askMuch(ctx, s, only(tenant),
+	rows, err := askFor(ctx, s, classLoad, only(tenant),
 		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.CountedSubjectsWithRow, error) {
+			first, err := q.CountsPiece(ctx, tenant, since, 1)
+			if err != nil || first.Unix() == 0 {
+				return nil, err
+			}
+			next = midnight(first).AddDate(0, 0, 1)
 			return q.CountedSubjectsWith(ctx, dbsqlc.CountedSubjectsWithParams{
-				TenantID: tenant, Since: time.Unix(0, 0), Until: time.Now().AddDate(1, 0, 0), Part: userID,
+				TenantID: tenant, Since: first, Until: next, Part: userID,
 			})
 		})
 	if err != nil {
-		return nil, fmt.Errorf("read the counts of a user: %w", err)
+		return nil, next, fmt.Errorf("read the counts of a user: %w", err)
 	}
 	for _, row := range rows {
 		if isSubjectOf(row.KeyPattern, row.Subject, userID) {
@@ -439,22 +527,28 @@ func (s *Store) CountsOfUser(ctx context.Context, tenant rules.TenantID, userID 
 			})
 		}
 	}
-	return counts, nil
+	return counts, next, nil
 }
 
-// AuditOfUser returns up to limit entries that name a user, the latest first. It reads all entries about overrides and
-// buckets.
-func (s *Store) AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, limit int) ([]auth.AuditEntry,
-	error,
+// AuditOfUser returns the entries that name a user among the next entries after one, and the last of these; 0 at the
+// end.
+func (s *Store) AuditOfUser(ctx context.Context, tenant rules.TenantID, userID string, after auth.AuditID) (
+	entries []auth.AuditEntry, last auth.AuditID, err error,
 ) {
 	rows, err := askMuch(ctx, s, only(tenant),
 		func(ctx context.Context, q *dbsqlc.Queries) ([]dbsqlc.AuditEvent, error) {
-			return q.AuditOfUser(ctx, tenant, userID, rowLimit(limit))
+			upTo, err := q.AuditPiece(ctx, tenant, int64(after), erasedPerPiece)
+			if last = auth.AuditID(upTo); err != nil || upTo == 0 {
+				return nil, err
+			}
+			return q.AuditOfUser(ctx, dbsqlc.AuditOfUserParams{
+				TenantID: tenant, UserID: userID, After: int64(after), UpTo: upTo,
+			})
 		})
 	if err != nil {
-		return nil, fmt.Errorf("read the audit entries about a user: %w", err)
+		return nil, 0, fmt.Errorf("read the audit entries about a user: %w", err)
 	}
-	return each(rows, auditEntryFromRow), nil
+	return each(rows, auditEntryFromRow), last, nil
 }
 
 // isSubjectOf reports whether a pattern's subject is one of a user.

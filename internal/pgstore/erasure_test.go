@@ -48,13 +48,19 @@ func TestAnErasedUserIsNowhere(t *testing.T) {
 		`INSERT INTO quota_crossing (tenant_id, rule_id, subject, window_start, share, window_end, crossed_at, used, burst_capacity,
 			mode, rule_name, key_pattern, user_id) VALUES ($1, $2, $3, now(), 80, now(), now(), 1, 1, '', '', '',
 				'` + mallory + `')`,
+		`WITH e AS (
+				INSERT INTO export (tenant_id, requested_by_kind, requested_by_id, request)
+				SELECT $1, '', '', jsonb_build_object('user_id', '` + mallory + `')
+				WHERE $2::bigint > 0 AND $3::text <> ''
+				RETURNING export_id)
+			INSERT INTO export_chunk SELECT $1, export_id, 0, '' FROM e`,
 	} {
 		exec(t, w.url, sql, ours, both.ID, subject)
 	}
 	erased := w.erase(t, ours, mallory)
 	want := map[string]int64{
 		"assignments": 1, "overrides": 1, "violations": 1, "crossings": 1, "months": 0, "counts": 1, "deliveries": 1,
-		"traffic_blocks": 0, "replays": 0, "audit_entries": 4, "buckets": 3,
+		"traffic_blocks": 0, "replays": 0, "audit_entries": 4, "exports": 1, "buckets": 3,
 	}
 	if !maps.Equal(erased, want) {
 		t.Errorf("the receipt counts %v, want %v", erased, want)

@@ -93,3 +93,17 @@ func (s *Store) KeepViolations(ctx context.Context, now time.Time, keep violatio
 	}
 	return all, err
 }
+
+// ErasePiece does one piece of an erasure, and reports whether more is left.
+func (s *Store) ErasePiece(ctx context.Context, tenant rules.TenantID, id int64, fill FillBuckets) (bool, error) {
+	_, goesOn, err := s.erasePiece(ctx, tenant, id, fill)
+	return goesOn, err
+}
+
+// LimitExports makes files of exports, and those of a tenant together, small, for the same reason.
+func (s *Store) LimitExports(file, tenant int64) {
+	s.exportLimits.file, s.exportLimits.tenant = file, tenant
+}
+
+// WriteChunksOf makes chunks of exports small, for the same reason.
+func (s *Store) WriteChunksOf(bytes int) { s.exportLimits.chunk = bytes }

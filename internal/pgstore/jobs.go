@@ -2,9 +2,12 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicegate/sluice/internal/jobs"
 	"github.com/sluicegate/sluice/internal/pgstore/internal/dbsqlc"
@@ -157,6 +160,17 @@ func (s Writer) RemoveJob(ctx context.Context, id int64) error {
 		return fmt.Errorf("remove job %d: %w", id, err)
 	}
 	return nil
+}
+
+// nextTry returns when a job is attempted next; zero during an attempt, and if it is parked or gone.
+func nextTry(ctx context.Context, q *dbsqlc.Queries, tenant rules.TenantID, kind string, about int64) (time.Time,
+	error,
+) {
+	at, err := q.NextTry(ctx, tenant, kind, strconv.FormatInt(about, 10))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return time.Time{}, nil
+	}
+	return at.UTC(), err
 }
 
 // enqueue adds a job of a tenant, in the transaction that makes it necessary. The zero time is now.

@@ -96,6 +96,11 @@ func (s *Store) retentions(keep violations.Retention) []retention {
 		s.drops("removed assignments", unassignedRetention, (*dbsqlc.Queries).DropAssignmentTombstones),
 		s.drops("parked jobs", parkedRetention, (*dbsqlc.Queries).DropParkedJobs),
 		s.drops("receipts of erasures", keep.Counts, (*dbsqlc.Queries).DropErasures),
+		// Each has up to 512 chunks.
+		s.dropsPieces("files of exports", 100,
+			func(q *dbsqlc.Queries, ctx context.Context, now time.Time, atMost int32) (int64, error) {
+				return q.DropExports(ctx, now.Add(-rules.ExportKept), atMost)
+			}),
 		s.drops("sessions", sessionRetention, (*dbsqlc.Queries).DropSessions),
 		s.drops("links in mail", linkRetention, (*dbsqlc.Queries).DropExpiredLinks),
 		s.drops("invitations", invitationRetention, (*dbsqlc.Queries).DropInvitations),

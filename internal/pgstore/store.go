@@ -65,6 +65,7 @@ type Store struct {
 	erasedPerPiece int32
 	// droppedPerPiece is how many rows a transaction of retention drops.
 	droppedPerPiece int32
+	exportLimits    exportLimits
 	turns           *shares.Shares // see turn
 	timeouts        map[class]time.Duration
 	vault           auth.Vault // see SealWith
@@ -116,7 +117,8 @@ func Open(ctx context.Context, databaseURL string, log *slog.Logger) (*Store, er
 		pool: pool, log: log, pageSize: pageSize, lookedAt: lookedAt, topRows: violations.MaxTopRows,
 		userMonths:    traffic.MaxUserMonths,
 		countsPerPage: countsPerPage, erasedPerPiece: erasedPerPiece, droppedPerPiece: rowsPerDrop,
-		turns: newTurns(), timeouts: maps.Clone(timeouts),
+		exportLimits: exportLimits{rules.MaxExportBytes, rules.MaxTenantExportBytes, exportChunkBytes},
+		turns:        newTurns(), timeouts: maps.Clone(timeouts),
 	}, nil
 }
 

@@ -29,7 +29,10 @@ var userData = map[string]string{
 		"fingerprint answer",
 	"bucket_reservation": "deleted after a day at most: reservation_id record",
 	"delivery":           "handled: subject\nabout sending: state error",
-	"gateway":            "configuration: kind document",
+	"export": "handled, all of the tenant are deleted: request place\n" +
+		"about people who sign in: requested_by_kind requested_by_id\nabout exporting: error",
+	"export_chunk": "handled, with its export: data",
+	"gateway":      "configuration: kind document",
 	"idempotency": "deleted after a day; the answer is encrypted by a key that is not stored, so that nobody can " +
 		"look for a user in it: " +
 		"key_digest caller fingerprint answer",
@@ -58,7 +61,7 @@ var userData = map[string]string{
 		"about people who sign in: requested_by_kind requested_by_id requested_by_name",
 	"scheduled_change_rule": "configuration: patch fields before failure",
 	"user_erasure": "handled, removed at the end: user_id\nabout people who sign in: actor\n" +
-		"about the erasure, without its user: receipt_id steps rules",
+		"about the erasure, without its user: receipt_id steps rules error",
 	"user_month":       "handled: user_id",
 	"violation_minute": "handled: subject",
 }

@@ -460,6 +460,9 @@ func fillEveryTable(t *testing.T, w *world) {
 			"INSERT INTO traffic_day VALUES ($1, current_date, 1, 1, 1, 1, 0, 0, 0, now(), now())",
 			"INSERT INTO user_month VALUES ($1, current_date, '', 1, 1, 1)",
 			"INSERT INTO month_users VALUES ($1, current_date, 1)",
+			"INSERT INTO export (tenant_id, requested_by_kind, requested_by_id, request) VALUES ($1, '', '', '{}')",
+			`INSERT INTO export_chunk (tenant_id, export_id, number, data)
+				SELECT tenant_id, max(export_id), 0, '' FROM export WHERE tenant_id = $1 GROUP BY tenant_id`,
 			"INSERT INTO user_erasure (tenant_id, receipt_id, user_id, actor) VALUES ($1, 'erased-1', '42', '')",
 			"INSERT INTO replay (tenant_id, requested_by_kind, requested_by_id, requested_by_name, request) VALUES " +
 				"($1, '', '', '', '{}')",

@@ -18,6 +18,8 @@ type Erasure struct {
 	ID          string
 	RequestedAt time.Time
 	FinishedAt  time.Time // zero: it goes on
+	Error       string    // why the latest try failed, for people; "" once another worked
+	NextTryAt   time.Time // zero: during a try, and at the end
 	Steps       []ErasureStep
 	// Rules name the user in their pattern. They stay, because they are configuration. Known at the end.
 	Rules []RuleID
@@ -41,7 +43,9 @@ type SubjectCount struct {
 
 // UserRecords reads records of a user that no other reader returns.
 type UserRecords interface {
-	CountsOfUser(ctx context.Context, tenant TenantID, userID string) ([]SubjectCount, error)
+	// CountsOfUser returns how often the user's buckets were denied in one day: the first with counts of the tenant
+	// since a time. The next begins at the returned time, which is zero at the end.
+	CountsOfUser(ctx context.Context, tenant TenantID, userID string, since time.Time) ([]SubjectCount, time.Time, error)
 	// Erasure returns an erasure by the id of its receipt.
 	Erasure(ctx context.Context, tenant TenantID, id string) (Erasure, error)
 }

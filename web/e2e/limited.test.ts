@@ -139,10 +139,11 @@ test('the export holds what the filters match', async ({ page, sluice }) => {
   const table = page.getByRole('table', { name: 'Violations' });
   await reloadUntil(page, () => table.isVisible());
   await page.getByRole('button', { name: 'Export' }).click();
-  const [download] = await Promise.all([
-    page.waitForEvent('download'),
-    page.getByRole('menuitem', { name: /CSV/ }).click(),
-  ]);
+  await page.getByRole('menuitem', { name: /CSV/ }).click();
+  await page.waitForURL((url) => url.search.includes('export='));
+  await page.reload();
+  const file = page.getByRole('dialog', { name: 'Export ready' }).getByRole('link', { name: 'Download' });
+  const [download] = await Promise.all([page.waitForEvent('download'), file.click()]);
   const chunks: Buffer[] = [];
   for await (const chunk of await download.createReadStream()) chunks.push(chunk as Buffer);
   const lines = Buffer.concat(chunks).toString().trim().split('\n');

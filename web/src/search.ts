@@ -75,14 +75,15 @@ export const violationsSearch = parameters({
   group: oneOf('user', 'ip', 'network', 'endpoint', 'rule'),
   /** The violation whose panel is open. */
   open: text,
+  export: number,
 });
 export type ViolationsSearch = ReturnType<typeof violationsSearch>;
 
-/** With the open violation, the rule whose override is edited, and the shown receipt of an erasure. */
-export const userSearch = parameters({ ...time, open: text, override: number, erasure: text });
+/** With the open violation, the rule whose override is edited, and the shown receipt of an erasure and export. */
+export const userSearch = parameters({ ...time, open: text, override: number, erasure: text, export: number });
 export type UserSearch = ReturnType<typeof userSearch>;
 
-export const usersSearch = parameters({ prefix: text, plan: text });
+export const usersSearch = parameters({ prefix: text, plan: text, export: number });
 export type UsersSearch = ReturnType<typeof usersSearch>;
 
 export const overridesSearch = parameters({ prefix: text, rule: number, ends: oneOf('soon', 'expired') });
@@ -110,6 +111,7 @@ export const settingsSearch = parameters({
   ip: text,
   change: number,
   entry: number,
+  export: number,
   gateway: oneOf('envoy'),
 });
 export type SettingsSearch = ReturnType<typeof settingsSearch>;

@@ -1,3 +1,4 @@
+import type { components } from '~/api/schema';
 import type {
   Bucket,
   Crossing,
@@ -236,4 +237,31 @@ export function user(more: Partial<User> = {}): User {
     version: 0,
     ...more,
   };
+}
+
+/** An export of which 1,200 rows are written. */
+export function exported(more: Partial<components['schemas']['Export']> = {}): components['schemas']['Export'] {
+  return {
+    export_id: 7,
+    what: 'user_data',
+    name: 'user-42.json',
+    requested_at: '2026-11-20T12:00:00Z',
+    finished_at: null,
+    expires_at: null,
+    rows: 1200,
+    error: '',
+    next_try_at: null,
+    file: null,
+    ...more,
+  };
+}
+
+/** One that has a file. */
+export function readyExport(more: Partial<components['schemas']['Export']> = {}) {
+  return exported({
+    finished_at: '2026-11-20T12:00:09Z',
+    expires_at: '2126-11-21T12:00:09Z',
+    file: '/api/v1/tenants/acme/exports/7/file',
+    ...more,
+  });
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sluicegate/sluice/internal/adminapi"
 	"github.com/sluicegate/sluice/internal/auth"
 	"github.com/sluicegate/sluice/internal/config"
 	"github.com/sluicegate/sluice/internal/jobs"
@@ -29,6 +30,7 @@ func kinds(cfg config.Config, store *pgstore.Store, sender *webhook.Sender, keys
 	return append(all,
 		store.ScheduledWork(),
 		store.ErasureWork(fill),
+		store.ExportWork(adminapi.WriteExports(store, store)),
 		replay.Jobs(store, planNames(store), log),
 		jobs.Periodic("seal secrets", time.Hour,
 			func(ctx context.Context) error { return sealSecrets(ctx, store, log) }),

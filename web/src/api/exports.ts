@@ -1,12 +1,25 @@
-type Export = 'audit/export' | 'export' | 'usage/export' | 'users/export' | 'violations/export';
+import { api, body } from './client';
+import type { Export } from './types';
+
+type Exported = 'audit/export' | 'export' | 'usage/export' | 'users/export' | 'violations/export';
 
 /** The address from which the browser downloads an export. Parameters that are undefined are left out. */
 export function exportAddress(
   tenant: string,
-  what: Export,
+  what: Exported,
   parameters: Record<string, string | number | undefined> = {},
 ): string {
   return `/api/v1/tenants/${encodeURIComponent(tenant)}/${what}?${queryOf(parameters)}`;
+}
+
+/** Lets a job write the file that an address would download. */
+export function startExport(address: string): Promise<Export> {
+  return body(api.POST(address as '/api/v1/tenants/{tenant}/users/export', {} as never));
+}
+
+/** The address to which the export of a user’s data is posted. */
+export function userDataAddress(tenant: string, user: string): string {
+  return `/api/v1/tenants/${encodeURIComponent(tenant)}/users/${encodeURIComponent(user)}/data`;
 }
 
 /** The address from which the browser downloads the security log. */

@@ -2179,7 +2179,11 @@ export interface paths {
          */
         get: operations["exportUsers"];
         put?: never;
-        post?: never;
+        /**
+         * Export plan assignments to a file
+         * @description For files of any size: a job writes what GET streams into a file, which the caller can download for a day.
+         */
+        post: operations["startUsersExport"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2235,12 +2239,69 @@ export interface paths {
             };
             cookie?: never;
         };
+        get?: never;
+        put?: never;
         /**
          * Export what is stored about a user
          * @description The plan, overrides, violations, counts of denials and audit entries that name the user, to answer a request under privacy
-         *     law. At most 10,000 of each; `complete` says whether that is all. Buckets are not included: listBuckets shows them.
+         *     law. A job writes a UserData in JSON. Buckets are not included: listBuckets shows them.
          */
-        get: operations["exportUserData"];
+        post: operations["exportUserData"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/exports/{export_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 7 */
+                export_id: components["parameters"]["ExportID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * How far an export is
+         * @description For the account or key that asked for it. 404 a day after it finished, and once a user of the tenant was erased.
+         */
+        get: operations["getExport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant}/exports/{export_id}/file": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 7 */
+                export_id: components["parameters"]["ExportID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Download an export
+         * @description For the account or key that asked for it, while it may still read what is in it. 409 while the file is not complete, and if
+         *     there will be none.
+         */
+        get: operations["downloadExport"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2301,7 +2362,7 @@ export interface paths {
          * @description A job deletes the user's plan and overrides, and takes the user's id and addresses out of violations, counts, alerts and the audit
          *     log, whose entries name the receipt instead. Counts stay right. It cannot be undone. The user's buckets are filled and go
          *     back to the rules' limits. Rules whose pattern names the user stay, and are listed. While an erasure of the user goes on, the
-         *     answer is that one.
+         *     answer is that one, and its next try begins now.
          *
          *     It can be repeated, and should be, a minute after its end: checks in flight may still record the user, and a later check of the
          *     same id is recorded like any other.
@@ -2797,7 +2858,11 @@ export interface paths {
         /** Export changes */
         get: operations["exportAudit"];
         put?: never;
-        post?: never;
+        /**
+         * Export changes to a file
+         * @description For files of any size: a job writes what GET streams into a file, which the caller can download for a day.
+         */
+        post: operations["startAuditExport"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3105,12 +3170,16 @@ export interface paths {
         };
         /**
          * Export violations
-         * @description All matching violations, streamed. If the connection breaks, the file is incomplete. In CSV, an apostrophe precedes text that a
+         * @description All matching violations, streamed. If the connection breaks, the file is incomplete; POST makes one that can be downloaded again. In CSV, an apostrophe precedes text that a
          *     spreadsheet would take for a formula, also inside a cell.
          */
         get: operations["exportViolations"];
         put?: never;
-        post?: never;
+        /**
+         * Export violations to a file
+         * @description For files of any size: a job writes what GET streams into a file, which the caller can download for a day.
+         */
+        post: operations["startViolationsExport"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3316,7 +3385,11 @@ export interface paths {
          */
         get: operations["exportUsage"];
         put?: never;
-        post?: never;
+        /**
+         * Export usage per month to a file
+         * @description For files of any size: a job writes what GET streams into a file, which the caller can download for a day.
+         */
+        post: operations["startUsageExport"];
         delete?: never;
         options?: never;
         head?: never;
@@ -5920,6 +5993,7 @@ export interface components {
         AuditAction: "create" | "update" | "remove" | "reset" | "credit";
         /** @enum {string} */
         AuditObjectKind: "tenant" | "plan" | "rule" | "override" | "user" | "api_key" | "member" | "invitation" | "alert" | "bucket" | "gateway" | "replay" | "audit_webhook" | "quotas" | "scheduled_change";
+        /** @description What the file of exportUserData has */
         UserData: {
             user_id: string;
             /** Format: date-time */
@@ -5930,13 +6004,61 @@ export interface components {
             violations: components["schemas"]["Violation"][];
             /** @description Crossings of shares of the user's quotas, newest first */
             crossings: components["schemas"]["Crossing"][];
-            /** @description How often each of the user's buckets was denied */
+            /** @description How often each of the user's buckets was denied, by day in UTC */
             counts: components["schemas"]["SubjectCount"][];
             /** @description Recorded checks by month, as in getUserUsage */
             usage: components["schemas"]["UserMonth"][];
             audit: components["schemas"]["AuditEntry"][];
-            complete: boolean;
         };
+        /**
+         * @example {
+         *       "export_id": 7,
+         *       "what": "violations",
+         *       "name": "acme-violations.csv",
+         *       "requested_at": "2026-11-20T12:00:00Z",
+         *       "finished_at": "2026-11-20T12:00:05Z",
+         *       "expires_at": "2026-11-21T12:00:05Z",
+         *       "rows": 48210,
+         *       "error": "",
+         *       "next_try_at": null,
+         *       "file": "/api/v1/tenants/acme/exports/7/file"
+         *     }
+         */
+        Export: {
+            /** Format: int64 */
+            export_id: number;
+            what: components["schemas"]["ExportWhat"];
+            /** @description The name of the file */
+            name: string;
+            /** Format: date-time */
+            requested_at: string;
+            /**
+             * Format: date-time
+             * @description null: it goes on
+             */
+            finished_at: string | null;
+            /**
+             * Format: date-time
+             * @description When the file is deleted; known at the end
+             */
+            expires_at: string | null;
+            /**
+             * Format: int64
+             * @description Written so far
+             */
+            rows: number;
+            /** @description Why the latest try failed; empty once another worked. With finished_at, there is no file, and this says what to do */
+            error: string;
+            /**
+             * Format: date-time
+             * @description When it goes on; null during a try and at the end
+             */
+            next_try_at: string | null;
+            /** @description The address of the file; null until it is complete */
+            file: string | null;
+        };
+        /** @enum {string} */
+        ExportWhat: "violations" | "audit" | "users" | "usage_by_rule" | "usage_by_user" | "user_data";
         SubjectCount: {
             /** Format: int64 */
             rule_id: number;
@@ -5974,6 +6096,8 @@ export interface components {
          *       "receipt_id": "erased-4f2a9c01d3b87e65",
          *       "requested_at": "2026-11-20T12:00:00Z",
          *       "finished_at": null,
+         *       "error": "",
+         *       "next_try_at": null,
          *       "steps": [
          *         {
          *           "name": "assignments",
@@ -5999,15 +6123,22 @@ export interface components {
              * @description null: it goes on
              */
             finished_at: string | null;
+            /** @description Why the latest try failed; empty once another worked */
+            error: string;
+            /**
+             * Format: date-time
+             * @description When it goes on; null during a try and at the end. eraseUser brings it forward
+             */
+            next_try_at: string | null;
             /** @description All steps, in their order */
             steps: components["schemas"]["ErasureStep"][];
             /** @description Rules that still name the user; known at the end */
             rules: number[];
         };
-        /** @description `crossings` are of shares of the user's quotas, `months` and `counts` are counts per month and per minute, `deliveries` are messages of alerts, and `traffic_blocks` are recorded checks. `buckets` are 0 if they are in the memory of other processes. */
+        /** @description `crossings` are of shares of the user's quotas, `months` and `counts` are counts per month and per minute, `deliveries` are messages of alerts, and `traffic_blocks` are recorded checks. `exports` are all of the tenant, whose files may name anybody. `buckets` are 0 if they are in the memory of other processes. */
         ErasureStep: {
             /** @enum {string} */
-            name: "assignments" | "overrides" | "violations" | "crossings" | "months" | "counts" | "deliveries" | "traffic_blocks" | "replays" | "audit_entries" | "buckets";
+            name: "assignments" | "overrides" | "violations" | "crossings" | "months" | "counts" | "deliveries" | "traffic_blocks" | "replays" | "audit_entries" | "exports" | "buckets";
             /**
              * Format: int64
              * @description Deleted, made anonymous or filled so far, in all attempts together
@@ -7657,6 +7788,17 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description The export, which goes on */
+        ExportStarted: {
+            headers: {
+                /** @description The export's address, which says how far it is */
+                Location?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Export"];
+            };
+        };
         /** @description Ready */
         TheReadiness: {
             headers: {
@@ -8000,6 +8142,8 @@ export interface components {
         AccountID: number;
         /** @example 812 */
         AuditID: number;
+        /** @example 7 */
+        ExportID: number;
         /** @example 12 */
         JobID: number;
         /** @example 7 */
@@ -12596,6 +12740,40 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    startUsersExport: {
+        parameters: {
+            query?: {
+                plan?: string;
+                /** @description A prefix of user ids */
+                prefix?: string;
+            };
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: components["responses"]["ExportStarted"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     getUser: {
         parameters: {
             query?: never;
@@ -12629,7 +12807,10 @@ export interface operations {
     exportUserData: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
             path: {
                 /**
                  * @description A tenant's slug
@@ -12646,12 +12827,79 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What is stored */
+            202: components["responses"]["ExportStarted"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    getExport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 7 */
+                export_id: components["parameters"]["ExportID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The export */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
+                    "application/json": components["schemas"]["Export"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    downloadExport: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+                /** @example 7 */
+                export_id: components["parameters"]["ExportID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    "Content-Disposition": components["headers"]["Content-Disposition"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                    "application/jsonl": string;
                     "application/json": components["schemas"]["UserData"];
                 };
             };
@@ -12659,6 +12907,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
@@ -13656,6 +13905,52 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    startAuditExport: {
+        parameters: {
+            query?: {
+                format?: "csv" | "jsonl";
+                /** @description The start, included */
+                from?: components["parameters"]["From"];
+                /** @description The end, excluded */
+                until?: components["parameters"]["Until"];
+                /** @description The id of an account or API key */
+                actor_id?: components["parameters"]["ByActor"];
+                action?: components["parameters"]["ByAction"];
+                object_kind?: components["parameters"]["ByObjectKind"];
+                /** @description With object_kind */
+                object_id?: components["parameters"]["ByObjectID"];
+                /** @description All entries of one change */
+                change_id?: components["parameters"]["ByChange"];
+                /** @description The entries of one request, whose answer has it in X-Request-Id */
+                request_id?: components["parameters"]["ByRequest"];
+            };
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: components["responses"]["ExportStarted"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     getAuditWebhook: {
         parameters: {
             query?: {
@@ -14262,6 +14557,61 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    startViolationsExport: {
+        parameters: {
+            query?: {
+                format?: "csv" | "jsonl";
+                /** @description The start, included */
+                from?: components["parameters"]["From"];
+                /** @description The end, excluded */
+                until?: components["parameters"]["Until"];
+                /** @description A rule's id, also of a removed rule */
+                rule_id?: components["parameters"]["ByRule"];
+                scope?: components["parameters"]["ByScope"];
+                /** @description The plan that decided the checks */
+                plan?: components["parameters"]["ByPlan"];
+                /** @example 42 */
+                user_id?: components["parameters"]["ByUser"];
+                /**
+                 * @description An address, or a network in CIDR notation
+                 * @example 203.0.113.0/24
+                 */
+                ip?: components["parameters"]["ByIP"];
+                /**
+                 * @description An endpoint or, with * as its last character, the beginning of endpoints
+                 * @example /api/*
+                 */
+                endpoint?: components["parameters"]["ByEndpoint"];
+                /** @description enforce: what was denied; shadow: what shadow rules would have denied; left out: both */
+                mode?: components["parameters"]["ByMode"];
+            };
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: components["responses"]["ExportStarted"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     tailViolations: {
         parameters: {
             query?: {
@@ -14594,6 +14944,50 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    startUsageExport: {
+        parameters: {
+            query?: {
+                by?: "rule" | "user";
+                /** @description This user only; with by=user */
+                user_id?: string;
+                /**
+                 * @description The first month; left out: 12 months before the last
+                 * @example 2026-01
+                 */
+                from?: components["parameters"]["FirstMonth"];
+                /**
+                 * @description The last month; left out: the present one. At most 36 months after the first.
+                 * @example 2026-11
+                 */
+                to?: components["parameters"]["LastMonth"];
+            };
+            header?: {
+                /** @description Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description A tenant's slug
+                 * @example acme
+                 */
+                tenant: components["parameters"]["TenantSlug"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            202: components["responses"]["ExportStarted"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["KeyReused"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];

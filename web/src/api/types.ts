@@ -52,6 +52,7 @@ export type ProcessStatus = Schemas['ProcessStatus'];
 export type RemovedTenant = Schemas['RemovedTenant'];
 export type Quota = Schemas['Quota'];
 export type Erasure = Schemas['Erasure'];
+export type Export = Schemas['Export'];
 export type QuotaThing = Schemas['QuotaThing'];
 export type Quotas = Schemas['Quotas'];
 export type Rule = Schemas['Rule'];

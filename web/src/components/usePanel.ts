@@ -8,7 +8,7 @@ declare module '@tanstack/react-router' {
 }
 
 /** The URL parameters that open a panel or a dialog. */
-export const panelParameters = ['open', 'entry', 'override', 'erasure'] as const;
+export const panelParameters = ['open', 'entry', 'override', 'erasure', 'export'] as const;
 
 /**
  * Opens the panel that a URL parameter names, and closes it without a value. All rows that the reader steps

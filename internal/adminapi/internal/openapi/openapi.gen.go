@@ -419,6 +419,7 @@ const (
 	ErasureStepNameCounts        ErasureStepName = "counts"
 	ErasureStepNameCrossings     ErasureStepName = "crossings"
 	ErasureStepNameDeliveries    ErasureStepName = "deliveries"
+	ErasureStepNameExports       ErasureStepName = "exports"
 	ErasureStepNameMonths        ErasureStepName = "months"
 	ErasureStepNameOverrides     ErasureStepName = "overrides"
 	ErasureStepNameReplays       ErasureStepName = "replays"
@@ -441,6 +442,8 @@ func (e ErasureStepName) Valid() bool {
 		return true
 	case ErasureStepNameDeliveries:
 		return true
+	case ErasureStepNameExports:
+		return true
 	case ErasureStepNameMonths:
 		return true
 	case ErasureStepNameOverrides:
@@ -450,6 +453,36 @@ func (e ErasureStepName) Valid() bool {
 	case ErasureStepNameTrafficBlocks:
 		return true
 	case ErasureStepNameViolations:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ExportWhat.
+const (
+	ExportWhatAudit       ExportWhat = "audit"
+	ExportWhatUsageByRule ExportWhat = "usage_by_rule"
+	ExportWhatUsageByUser ExportWhat = "usage_by_user"
+	ExportWhatUserData    ExportWhat = "user_data"
+	ExportWhatUsers       ExportWhat = "users"
+	ExportWhatViolations  ExportWhat = "violations"
+)
+
+// Valid indicates whether the value is a known member of the ExportWhat enum.
+func (e ExportWhat) Valid() bool {
+	switch e {
+	case ExportWhatAudit:
+		return true
+	case ExportWhatUsageByRule:
+		return true
+	case ExportWhatUsageByUser:
+		return true
+	case ExportWhatUserData:
+		return true
+	case ExportWhatUsers:
+		return true
+	case ExportWhatViolations:
 		return true
 	default:
 		return false
@@ -1086,6 +1119,24 @@ func (e ExportAuditParamsFormat) Valid() bool {
 	}
 }
 
+// Defines values for StartAuditExportParamsFormat.
+const (
+	StartAuditExportParamsFormatCsv   StartAuditExportParamsFormat = "csv"
+	StartAuditExportParamsFormatJsonl StartAuditExportParamsFormat = "jsonl"
+)
+
+// Valid indicates whether the value is a known member of the StartAuditExportParamsFormat enum.
+func (e StartAuditExportParamsFormat) Valid() bool {
+	switch e {
+	case StartAuditExportParamsFormatCsv:
+		return true
+	case StartAuditExportParamsFormatJsonl:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RemoveMemberParamsScheduledChanges.
 const (
 	Cancel RemoveMemberParamsScheduledChanges = "cancel"
@@ -1188,6 +1239,24 @@ func (e ExportUsageParamsBy) Valid() bool {
 	}
 }
 
+// Defines values for StartUsageExportParamsBy.
+const (
+	StartUsageExportParamsByRule StartUsageExportParamsBy = "rule"
+	StartUsageExportParamsByUser StartUsageExportParamsBy = "user"
+)
+
+// Valid indicates whether the value is a known member of the StartUsageExportParamsBy enum.
+func (e StartUsageExportParamsBy) Valid() bool {
+	switch e {
+	case StartUsageExportParamsByRule:
+		return true
+	case StartUsageExportParamsByUser:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ExportViolationsParamsFormat.
 const (
 	ExportViolationsParamsFormatCsv   ExportViolationsParamsFormat = "csv"
@@ -1200,6 +1269,24 @@ func (e ExportViolationsParamsFormat) Valid() bool {
 	case ExportViolationsParamsFormatCsv:
 		return true
 	case ExportViolationsParamsFormatJsonl:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for StartViolationsExportParamsFormat.
+const (
+	StartViolationsExportParamsFormatCsv   StartViolationsExportParamsFormat = "csv"
+	StartViolationsExportParamsFormatJsonl StartViolationsExportParamsFormat = "jsonl"
+)
+
+// Valid indicates whether the value is a known member of the StartViolationsExportParamsFormat enum.
+func (e StartViolationsExportParamsFormat) Valid() bool {
+	switch e {
+	case StartViolationsExportParamsFormatCsv:
+		return true
+	case StartViolationsExportParamsFormatJsonl:
 		return true
 	default:
 		return false
@@ -2098,8 +2185,14 @@ type Enrolment struct {
 
 // Erasure defines model for Erasure.
 type Erasure struct {
+	// Error Why the latest try failed; empty once another worked
+	Error string `json:"error"`
+
 	// FinishedAt null: it goes on
 	FinishedAt nullable.Nullable[time.Time] `json:"finished_at"`
+
+	// NextTryAt When it goes on; null during a try and at the end. eraseUser brings it forward
+	NextTryAt nullable.Nullable[time.Time] `json:"next_try_at"`
 
 	// ReceiptId Stands in the audit log for the user's id
 	ReceiptId   string    `json:"receipt_id"`
@@ -2112,7 +2205,7 @@ type Erasure struct {
 	Steps []ErasureStep `json:"steps"`
 }
 
-// ErasureStep `crossings` are of shares of the user's quotas, `months` and `counts` are counts per month and per minute, `deliveries` are messages of alerts, and `traffic_blocks` are recorded checks. `buckets` are 0 if they are in the memory of other processes.
+// ErasureStep `crossings` are of shares of the user's quotas, `months` and `counts` are counts per month and per minute, `deliveries` are messages of alerts, and `traffic_blocks` are recorded checks. `exports` are all of the tenant, whose files may name anybody. `buckets` are 0 if they are in the memory of other processes.
 type ErasureStep struct {
 	// FinishedAt null: it goes on, or has not begun
 	FinishedAt nullable.Nullable[time.Time] `json:"finished_at"`
@@ -2124,6 +2217,36 @@ type ErasureStep struct {
 
 // ErasureStepName defines model for ErasureStep.Name.
 type ErasureStepName string
+
+// Export defines model for Export.
+type Export struct {
+	// Error Why the latest try failed; empty once another worked. With finished_at, there is no file, and this says what to do
+	Error string `json:"error"`
+
+	// ExpiresAt When the file is deleted; known at the end
+	ExpiresAt nullable.Nullable[time.Time] `json:"expires_at"`
+	ExportId  int64                        `json:"export_id"`
+
+	// File The address of the file; null until it is complete
+	File nullable.Nullable[string] `json:"file"`
+
+	// FinishedAt null: it goes on
+	FinishedAt nullable.Nullable[time.Time] `json:"finished_at"`
+
+	// Name The name of the file
+	Name string `json:"name"`
+
+	// NextTryAt When it goes on; null during a try and at the end
+	NextTryAt   nullable.Nullable[time.Time] `json:"next_try_at"`
+	RequestedAt time.Time                    `json:"requested_at"`
+
+	// Rows Written so far
+	Rows int64      `json:"rows"`
+	What ExportWhat `json:"what"`
+}
+
+// ExportWhat defines model for ExportWhat.
+type ExportWhat string
 
 // FactorCode Six digits of the app, or a recovery code; spaces and dashes do not matter
 type FactorCode = string
@@ -3845,12 +3968,11 @@ type User struct {
 // UserPlanSource user: assigned; tenant: the default
 type UserPlanSource string
 
-// UserData defines model for UserData.
+// UserData What the file of exportUserData has
 type UserData struct {
-	Audit    []AuditEntry `json:"audit"`
-	Complete bool         `json:"complete"`
+	Audit []AuditEntry `json:"audit"`
 
-	// Counts How often each of the user's buckets was denied
+	// Counts How often each of the user's buckets was denied, by day in UTC
 	Counts []SubjectCount `json:"counts"`
 
 	// Crossings Crossings of shares of the user's quotas, newest first
@@ -4119,6 +4241,9 @@ type Cursor = string
 // DryRun defines model for DryRun.
 type DryRun = bool
 
+// ExportID defines model for ExportID.
+type ExportID = int64
+
 // FirstMonth defines model for FirstMonth.
 type FirstMonth = string
 
@@ -4193,6 +4318,9 @@ type AuditWebhookSecret = AuditWebhookWithSecret
 
 // ChangeScheduled defines model for ChangeScheduled.
 type ChangeScheduled = ScheduledChange
+
+// ExportStarted defines model for ExportStarted.
+type ExportStarted = Export
 
 // InvitationCreated defines model for InvitationCreated.
 type InvitationCreated = CreatedInvitation
@@ -4826,6 +4954,37 @@ type ExportAuditParams struct {
 // ExportAuditParamsFormat defines parameters for ExportAudit.
 type ExportAuditParamsFormat string
 
+// StartAuditExportParams defines parameters for StartAuditExport.
+type StartAuditExportParams struct {
+	Format *StartAuditExportParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// From The start, included
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// Until The end, excluded
+	Until *Until `form:"until,omitempty" json:"until,omitempty"`
+
+	// ActorId The id of an account or API key
+	ActorId    *ByActor      `form:"actor_id,omitempty" json:"actor_id,omitempty"`
+	Action     *ByAction     `form:"action,omitempty" json:"action,omitempty"`
+	ObjectKind *ByObjectKind `form:"object_kind,omitempty" json:"object_kind,omitempty"`
+
+	// ObjectId With object_kind
+	ObjectId *ByObjectID `form:"object_id,omitempty" json:"object_id,omitempty"`
+
+	// ChangeId All entries of one change
+	ChangeId *ByChange `form:"change_id,omitempty" json:"change_id,omitempty"`
+
+	// RequestId The entries of one request, whose answer has it in X-Request-Id
+	RequestId *ByRequest `form:"request_id,omitempty" json:"request_id,omitempty"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// StartAuditExportParamsFormat defines parameters for StartAuditExport.
+type StartAuditExportParamsFormat string
+
 // RevertChangeParams defines parameters for RevertChange.
 type RevertChangeParams struct {
 	// Whole Undo all entries of the change
@@ -5282,6 +5441,26 @@ type ExportUsageParams struct {
 // ExportUsageParamsBy defines parameters for ExportUsage.
 type ExportUsageParamsBy string
 
+// StartUsageExportParams defines parameters for StartUsageExport.
+type StartUsageExportParams struct {
+	By *StartUsageExportParamsBy `form:"by,omitempty" json:"by,omitempty"`
+
+	// UserId This user only; with by=user
+	UserId *string `form:"user_id,omitempty" json:"user_id,omitempty"`
+
+	// From The first month; left out: 12 months before the last
+	From *FirstMonth `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The last month; left out: the present one. At most 36 months after the first.
+	To *LastMonth `form:"to,omitempty" json:"to,omitempty"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// StartUsageExportParamsBy defines parameters for StartUsageExport.
+type StartUsageExportParamsBy string
+
 // ListUsersParams defines parameters for ListUsers.
 type ListUsersParams struct {
 	Plan *string `form:"plan,omitempty" json:"plan,omitempty"`
@@ -5304,6 +5483,17 @@ type ExportUsersParams struct {
 	Prefix *string `form:"prefix,omitempty" json:"prefix,omitempty"`
 }
 
+// StartUsersExportParams defines parameters for StartUsersExport.
+type StartUsersExportParams struct {
+	Plan *string `form:"plan,omitempty" json:"plan,omitempty"`
+
+	// Prefix A prefix of user ids
+	Prefix *string `form:"prefix,omitempty" json:"prefix,omitempty"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ImportUsersParams defines parameters for ImportUsers.
 type ImportUsersParams struct {
 	// DryRun Report the changes, but make none
@@ -5321,6 +5511,12 @@ type CreditBucketParams struct {
 
 // ResetBucketParams defines parameters for ResetBucket.
 type ResetBucketParams struct {
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ExportUserDataParams defines parameters for ExportUserData.
+type ExportUserDataParams struct {
 	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
@@ -5434,6 +5630,40 @@ type ExportViolationsParams struct {
 
 // ExportViolationsParamsFormat defines parameters for ExportViolations.
 type ExportViolationsParamsFormat string
+
+// StartViolationsExportParams defines parameters for StartViolationsExport.
+type StartViolationsExportParams struct {
+	Format *StartViolationsExportParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// From The start, included
+	From *From `form:"from,omitempty" json:"from,omitempty"`
+
+	// Until The end, excluded
+	Until *Until `form:"until,omitempty" json:"until,omitempty"`
+
+	// RuleId A rule's id, also of a removed rule
+	RuleId *ByRule  `form:"rule_id,omitempty" json:"rule_id,omitempty"`
+	Scope  *ByScope `form:"scope,omitempty" json:"scope,omitempty"`
+
+	// Plan The plan that decided the checks
+	Plan   *ByPlan `form:"plan,omitempty" json:"plan,omitempty"`
+	UserId *ByUser `form:"user_id,omitempty" json:"user_id,omitempty"`
+
+	// Ip An address, or a network in CIDR notation
+	Ip *ByIP `form:"ip,omitempty" json:"ip,omitempty"`
+
+	// Endpoint An endpoint or, with * as its last character, the beginning of endpoints
+	Endpoint *ByEndpoint `form:"endpoint,omitempty" json:"endpoint,omitempty"`
+
+	// Mode enforce: what was denied; shadow: what shadow rules would have denied; left out: both
+	Mode *ByMode `form:"mode,omitempty" json:"mode,omitempty"`
+
+	// IdempotencyKey Makes it safe to send the request again: 16 to 255 visible ASCII characters, such as a random UUID
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// StartViolationsExportParamsFormat defines parameters for StartViolationsExport.
+type StartViolationsExportParamsFormat string
 
 // UpdateOwnAccountJSONRequestBody defines body for UpdateOwnAccount for application/json ContentType.
 type UpdateOwnAccountJSONRequestBody UpdateOwnAccountJSONBody
@@ -5845,6 +6075,9 @@ type ServerInterface interface {
 	// ExportAudit Export changes
 	// (GET /api/v1/tenants/{tenant}/audit/export)
 	ExportAudit(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ExportAuditParams)
+	// StartAuditExport Export changes to a file
+	// (POST /api/v1/tenants/{tenant}/audit/export)
+	StartAuditExport(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params StartAuditExportParams)
 	// GetAuditEntry Get a change
 	// (GET /api/v1/tenants/{tenant}/audit/{audit_id})
 	GetAuditEntry(w http.ResponseWriter, r *http.Request, tenant TenantSlug, auditId AuditID)
@@ -5863,6 +6096,12 @@ type ServerInterface interface {
 	// ExportConfig Export plans, rules and overrides
 	// (GET /api/v1/tenants/{tenant}/export)
 	ExportConfig(w http.ResponseWriter, r *http.Request, tenant TenantSlug)
+	// GetExport How far an export is
+	// (GET /api/v1/tenants/{tenant}/exports/{export_id})
+	GetExport(w http.ResponseWriter, r *http.Request, tenant TenantSlug, exportId ExportID)
+	// DownloadExport Download an export
+	// (GET /api/v1/tenants/{tenant}/exports/{export_id}/file)
+	DownloadExport(w http.ResponseWriter, r *http.Request, tenant TenantSlug, exportId ExportID)
 	// DeleteAuthorizeMapping Return to the default mapping
 	// (DELETE /api/v1/tenants/{tenant}/gateways/authorize)
 	DeleteAuthorizeMapping(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params DeleteAuthorizeMappingParams)
@@ -6031,12 +6270,18 @@ type ServerInterface interface {
 	// ExportUsage Export usage per month
 	// (GET /api/v1/tenants/{tenant}/usage/export)
 	ExportUsage(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ExportUsageParams)
+	// StartUsageExport Export usage per month to a file
+	// (POST /api/v1/tenants/{tenant}/usage/export)
+	StartUsageExport(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params StartUsageExportParams)
 	// ListUsers List users with an assigned plan
 	// (GET /api/v1/tenants/{tenant}/users)
 	ListUsers(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListUsersParams)
 	// ExportUsers Export plan assignments
 	// (GET /api/v1/tenants/{tenant}/users/export)
 	ExportUsers(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ExportUsersParams)
+	// StartUsersExport Export plan assignments to a file
+	// (POST /api/v1/tenants/{tenant}/users/export)
+	StartUsersExport(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params StartUsersExportParams)
 	// ImportUsers Assign many users to plans
 	// (POST /api/v1/tenants/{tenant}/users/import)
 	ImportUsers(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ImportUsersParams)
@@ -6053,8 +6298,8 @@ type ServerInterface interface {
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/buckets/reset)
 	ResetBucket(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params ResetBucketParams)
 	// ExportUserData Export what is stored about a user
-	// (GET /api/v1/tenants/{tenant}/users/{user_id}/data)
-	ExportUserData(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID)
+	// (POST /api/v1/tenants/{tenant}/users/{user_id}/data)
+	ExportUserData(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params ExportUserDataParams)
 	// EraseUser Erase a user
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/erase)
 	EraseUser(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params EraseUserParams)
@@ -6073,6 +6318,9 @@ type ServerInterface interface {
 	// ExportViolations Export violations
 	// (GET /api/v1/tenants/{tenant}/violations/export)
 	ExportViolations(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ExportViolationsParams)
+	// StartViolationsExport Export violations to a file
+	// (POST /api/v1/tenants/{tenant}/violations/export)
+	StartViolationsExport(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params StartViolationsExportParams)
 	// GetViolation Get a violation and its context
 	// (GET /api/v1/tenants/{tenant}/violations/{violation_id})
 	GetViolation(w http.ResponseWriter, r *http.Request, tenant TenantSlug, violationId string)
@@ -9969,6 +10217,173 @@ func (siw *ServerInterfaceWrapper) ExportAudit(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// StartAuditExport operation middleware
+func (siw *ServerInterfaceWrapper) StartAuditExport(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StartAuditExportParams
+
+	// ------------- Optional query parameter "format" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", r.URL.Query(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "format"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "format", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "until" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "until", r.URL.Query(), &params.Until, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "until"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "until", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "actor_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor_id", r.URL.Query(), &params.ActorId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "actor_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "actor_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "action" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "action", r.URL.Query(), &params.Action, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "action"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "action", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "object_kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "object_kind", r.URL.Query(), &params.ObjectKind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "object_kind"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "object_kind", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "object_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "object_id", r.URL.Query(), &params.ObjectId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "object_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "object_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "change_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "change_id", r.URL.Query(), &params.ChangeId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "change_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "change_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "request_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "request_id", r.URL.Query(), &params.RequestId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "request_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "request_id", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StartAuditExport(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetAuditEntry operation middleware
 func (siw *ServerInterfaceWrapper) GetAuditEntry(w http.ResponseWriter, r *http.Request) {
 
@@ -10235,6 +10650,76 @@ func (siw *ServerInterfaceWrapper) ExportConfig(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ExportConfig(w, r, tenant)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetExport operation middleware
+func (siw *ServerInterfaceWrapper) GetExport(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "export_id" -------------
+	var exportId ExportID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "export_id", mux.Vars(r)["export_id"], &exportId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "export_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetExport(w, r, tenant, exportId)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DownloadExport operation middleware
+func (siw *ServerInterfaceWrapper) DownloadExport(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "export_id" -------------
+	var exportId ExportID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "export_id", mux.Vars(r)["export_id"], &exportId, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int64", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "export_id", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DownloadExport(w, r, tenant, exportId)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -13647,6 +14132,108 @@ func (siw *ServerInterfaceWrapper) ExportUsage(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// StartUsageExport operation middleware
+func (siw *ServerInterfaceWrapper) StartUsageExport(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StartUsageExportParams
+
+	// ------------- Optional query parameter "by" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "by", r.URL.Query(), &params.By, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "by"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "by", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "user_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "user_id", r.URL.Query(), &params.UserId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "user_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "user_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StartUsageExport(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListUsers operation middleware
 func (siw *ServerInterfaceWrapper) ListUsers(w http.ResponseWriter, r *http.Request) {
 
@@ -13774,6 +14361,82 @@ func (siw *ServerInterfaceWrapper) ExportUsers(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ExportUsers(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// StartUsersExport operation middleware
+func (siw *ServerInterfaceWrapper) StartUsersExport(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StartUsersExportParams
+
+	// ------------- Optional query parameter "plan" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "plan", r.URL.Query(), &params.Plan, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "plan"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "plan", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "prefix" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "prefix", r.URL.Query(), &params.Prefix, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "prefix"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "prefix", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StartUsersExport(w, r, tenant, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -14058,8 +14721,32 @@ func (siw *ServerInterfaceWrapper) ExportUserData(w http.ResponseWriter, r *http
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExportUserDataParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ExportUserData(w, r, tenant, userId)
+		siw.Handler.ExportUserData(w, r, tenant, userId, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -14676,6 +15363,186 @@ func (siw *ServerInterfaceWrapper) ExportViolations(w http.ResponseWriter, r *ht
 	handler.ServeHTTP(w, r)
 }
 
+// StartViolationsExport operation middleware
+func (siw *ServerInterfaceWrapper) StartViolationsExport(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantSlug
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", mux.Vars(r)["tenant"], &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params StartViolationsExportParams
+
+	// ------------- Optional query parameter "format" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", r.URL.Query(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "format"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "format", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "until" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "until", r.URL.Query(), &params.Until, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "until"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "until", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "rule_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "rule_id", r.URL.Query(), &params.RuleId, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "rule_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "rule_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "scope" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "scope", r.URL.Query(), &params.Scope, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scope"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scope", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "plan" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "plan", r.URL.Query(), &params.Plan, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "plan"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "plan", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "user_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "user_id", r.URL.Query(), &params.UserId, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "user_id"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "user_id", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "ip" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "ip", r.URL.Query(), &params.Ip, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ip"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ip", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "endpoint" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "endpoint", r.URL.Query(), &params.Endpoint, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "endpoint"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "endpoint", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "mode" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "mode", r.URL.Query(), &params.Mode, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "mode"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "mode", Err: err})
+		}
+		return
+	}
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.StartViolationsExport(w, r, tenant, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetViolation operation middleware
 func (siw *ServerInterfaceWrapper) GetViolation(w http.ResponseWriter, r *http.Request) {
 
@@ -15028,6 +15895,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/audit/export", wrapper.ExportAudit).Methods(http.MethodGet)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/audit/export", wrapper.StartAuditExport).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/crossings", wrapper.ListCrossings).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/effect", wrapper.ShowEffect).Methods(http.MethodPost)
@@ -15035,6 +15904,10 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/erasures/{receipt_id}", wrapper.GetErasure).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/export", wrapper.ExportConfig).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/exports/{export_id}", wrapper.GetExport).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/exports/{export_id}/file", wrapper.DownloadExport).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/gateways/authorize", wrapper.DeleteAuthorizeMapping).Methods(http.MethodDelete)
 
@@ -15148,6 +16021,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/usage/export", wrapper.ExportUsage).Methods(http.MethodGet)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/usage/export", wrapper.StartUsageExport).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users", wrapper.ListUsers).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}", wrapper.GetUser).Methods(http.MethodGet)
@@ -15158,7 +16033,7 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/buckets/reset", wrapper.ResetBucket).Methods(http.MethodPost)
 
-	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/data", wrapper.ExportUserData).Methods(http.MethodGet)
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/data", wrapper.ExportUserData).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/{user_id}/erase", wrapper.EraseUser).Methods(http.MethodPost)
 
@@ -15170,6 +16045,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/export", wrapper.ExportUsers).Methods(http.MethodGet)
 
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/export", wrapper.StartUsersExport).Methods(http.MethodPost)
+
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/users/import", wrapper.ImportUsers).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/violations", wrapper.ListViolations).Methods(http.MethodGet)
@@ -15177,6 +16054,8 @@ func HandlerWithOptions(si ServerInterface, options GorillaServerOptions) http.H
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/violations/{violation_id}", wrapper.GetViolation).Methods(http.MethodGet)
 
 	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/violations/export", wrapper.ExportViolations).Methods(http.MethodGet)
+
+	r.HandleFunc(options.BaseURL+"/api/v1/tenants/{tenant}/violations/export", wrapper.StartViolationsExport).Methods(http.MethodPost)
 
 	r.HandleFunc(options.BaseURL+"/healthz", wrapper.GetHealth).Methods(http.MethodGet)
 
@@ -15230,6 +16109,15 @@ type ChangeScheduledJSONResponse struct {
 	Body ScheduledChange
 
 	Headers ChangeScheduledResponseHeaders
+}
+
+type ExportStartedResponseHeaders struct {
+	Location *string
+}
+type ExportStartedJSONResponse struct {
+	Body Export
+
+	Headers ExportStartedResponseHeaders
 }
 
 type InvitationCreatedJSONResponse CreatedInvitation
@@ -17972,6 +18860,48 @@ func (response ExportAudit200TextcsvResponse) VisitExportAuditResponse(w http.Re
 	return err
 }
 
+type StartAuditExportRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params StartAuditExportParams
+}
+
+type StartAuditExportResponseObject interface {
+	VisitStartAuditExportResponse(w http.ResponseWriter) error
+}
+
+type StartAuditExport202JSONResponse struct{ ExportStartedJSONResponse }
+
+func (response StartAuditExport202JSONResponse) VisitStartAuditExportResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartAuditExport422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response StartAuditExport422ApplicationProblemPlusJSONResponse) VisitStartAuditExportResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetAuditEntryRequestObject struct {
 	Tenant  TenantSlug `json:"tenant"`
 	AuditId AuditID    `json:"audit_id"`
@@ -18125,6 +19055,127 @@ type ExportConfig200ApplicationyamlResponse struct {
 func (response ExportConfig200ApplicationyamlResponse) VisitExportConfigResponse(w http.ResponseWriter) error {
 
 	w.Header().Set("Content-Type", "application/yaml")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetExportRequestObject struct {
+	Tenant   TenantSlug `json:"tenant"`
+	ExportId ExportID   `json:"export_id"`
+}
+
+type GetExportResponseObject interface {
+	VisitGetExportResponse(w http.ResponseWriter) error
+}
+
+type GetExport200JSONResponse Export
+
+func (response GetExport200JSONResponse) VisitGetExportResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DownloadExportRequestObject struct {
+	Tenant   TenantSlug `json:"tenant"`
+	ExportId ExportID   `json:"export_id"`
+}
+
+type DownloadExportResponseObject interface {
+	VisitDownloadExportResponse(w http.ResponseWriter) error
+}
+
+type DownloadExport200ResponseHeaders struct {
+	ContentDisposition string
+}
+
+type DownloadExport200JSONResponse struct {
+	Body    UserData
+	Headers DownloadExport200ResponseHeaders
+}
+
+func (response DownloadExport200JSONResponse) VisitDownloadExportResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DownloadExport200ApplicationjsonlResponse struct {
+	Body          io.Reader
+	Headers       DownloadExport200ResponseHeaders
+	ContentLength int64
+}
+
+func (response DownloadExport200ApplicationjsonlResponse) VisitDownloadExportResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/jsonl")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Content-Disposition", fmt.Sprint(response.Headers.ContentDisposition))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		// If w doesn't support flushing, fall back to io.Copy.
+		_, err := io.Copy(w, response.Body)
+		return err
+	}
+	// text/event-stream messages are typically small; use a
+	// modest buffer and flush after each chunk so clients see
+	// events immediately instead of waiting on OS buffering.
+	buf := make([]byte, 4096)
+	for {
+		n, err := response.Body.Read(buf)
+		if n > 0 {
+			if _, writeErr := w.Write(buf[:n]); writeErr != nil {
+				return writeErr
+			}
+			flusher.Flush()
+		}
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+type DownloadExport200TextcsvResponse struct {
+	Body          io.Reader
+	Headers       DownloadExport200ResponseHeaders
+	ContentLength int64
+}
+
+func (response DownloadExport200TextcsvResponse) VisitDownloadExportResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/csv")
 	if response.ContentLength != 0 {
 		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
 	}
@@ -19679,6 +20730,48 @@ func (response ExportUsage200TextcsvResponse) VisitExportUsageResponse(w http.Re
 	return err
 }
 
+type StartUsageExportRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params StartUsageExportParams
+}
+
+type StartUsageExportResponseObject interface {
+	VisitStartUsageExportResponse(w http.ResponseWriter) error
+}
+
+type StartUsageExport202JSONResponse struct{ ExportStartedJSONResponse }
+
+func (response StartUsageExport202JSONResponse) VisitStartUsageExportResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartUsageExport422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response StartUsageExport422ApplicationProblemPlusJSONResponse) VisitStartUsageExportResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListUsersRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	Params ListUsersParams
@@ -19734,6 +20827,48 @@ func (response ExportUsers200TextcsvResponse) VisitExportUsersResponse(w http.Re
 		defer closer.Close()
 	}
 	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type StartUsersExportRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params StartUsersExportParams
+}
+
+type StartUsersExportResponseObject interface {
+	VisitStartUsersExportResponse(w http.ResponseWriter) error
+}
+
+type StartUsersExport202JSONResponse struct{ ExportStartedJSONResponse }
+
+func (response StartUsersExport202JSONResponse) VisitStartUsersExportResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartUsersExport422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response StartUsersExport422ApplicationProblemPlusJSONResponse) VisitStartUsersExportResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
 	return err
 }
 
@@ -19909,22 +21044,42 @@ func (response ResetBucket422ApplicationProblemPlusJSONResponse) VisitResetBucke
 type ExportUserDataRequestObject struct {
 	Tenant TenantSlug `json:"tenant"`
 	UserId UserID     `json:"user_id"`
+	Params ExportUserDataParams
 }
 
 type ExportUserDataResponseObject interface {
 	VisitExportUserDataResponse(w http.ResponseWriter) error
 }
 
-type ExportUserData200JSONResponse UserData
+type ExportUserData202JSONResponse struct{ ExportStartedJSONResponse }
 
-func (response ExportUserData200JSONResponse) VisitExportUserDataResponse(w http.ResponseWriter) error {
+func (response ExportUserData202JSONResponse) VisitExportUserDataResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportUserData422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response ExportUserData422ApplicationProblemPlusJSONResponse) VisitExportUserDataResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -20154,6 +21309,48 @@ func (response ExportViolations200TextcsvResponse) VisitExportViolationsResponse
 		defer closer.Close()
 	}
 	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type StartViolationsExportRequestObject struct {
+	Tenant TenantSlug `json:"tenant"`
+	Params StartViolationsExportParams
+}
+
+type StartViolationsExportResponseObject interface {
+	VisitStartViolationsExportResponse(w http.ResponseWriter) error
+}
+
+type StartViolationsExport202JSONResponse struct{ ExportStartedJSONResponse }
+
+func (response StartViolationsExport202JSONResponse) VisitStartViolationsExportResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type StartViolationsExport422ApplicationProblemPlusJSONResponse struct {
+	KeyReusedApplicationProblemPlusJSONResponse
+}
+
+func (response StartViolationsExport422ApplicationProblemPlusJSONResponse) VisitStartViolationsExportResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
 	return err
 }
 
@@ -20482,6 +21679,9 @@ type StrictServerInterface interface {
 	// ExportAudit Export changes
 	// (GET /api/v1/tenants/{tenant}/audit/export)
 	ExportAudit(ctx context.Context, request ExportAuditRequestObject) (ExportAuditResponseObject, error)
+	// StartAuditExport Export changes to a file
+	// (POST /api/v1/tenants/{tenant}/audit/export)
+	StartAuditExport(ctx context.Context, request StartAuditExportRequestObject) (StartAuditExportResponseObject, error)
 	// GetAuditEntry Get a change
 	// (GET /api/v1/tenants/{tenant}/audit/{audit_id})
 	GetAuditEntry(ctx context.Context, request GetAuditEntryRequestObject) (GetAuditEntryResponseObject, error)
@@ -20500,6 +21700,12 @@ type StrictServerInterface interface {
 	// ExportConfig Export plans, rules and overrides
 	// (GET /api/v1/tenants/{tenant}/export)
 	ExportConfig(ctx context.Context, request ExportConfigRequestObject) (ExportConfigResponseObject, error)
+	// GetExport How far an export is
+	// (GET /api/v1/tenants/{tenant}/exports/{export_id})
+	GetExport(ctx context.Context, request GetExportRequestObject) (GetExportResponseObject, error)
+	// DownloadExport Download an export
+	// (GET /api/v1/tenants/{tenant}/exports/{export_id}/file)
+	DownloadExport(ctx context.Context, request DownloadExportRequestObject) (DownloadExportResponseObject, error)
 	// DeleteAuthorizeMapping Return to the default mapping
 	// (DELETE /api/v1/tenants/{tenant}/gateways/authorize)
 	DeleteAuthorizeMapping(ctx context.Context, request DeleteAuthorizeMappingRequestObject) (DeleteAuthorizeMappingResponseObject, error)
@@ -20668,12 +21874,18 @@ type StrictServerInterface interface {
 	// ExportUsage Export usage per month
 	// (GET /api/v1/tenants/{tenant}/usage/export)
 	ExportUsage(ctx context.Context, request ExportUsageRequestObject) (ExportUsageResponseObject, error)
+	// StartUsageExport Export usage per month to a file
+	// (POST /api/v1/tenants/{tenant}/usage/export)
+	StartUsageExport(ctx context.Context, request StartUsageExportRequestObject) (StartUsageExportResponseObject, error)
 	// ListUsers List users with an assigned plan
 	// (GET /api/v1/tenants/{tenant}/users)
 	ListUsers(ctx context.Context, request ListUsersRequestObject) (ListUsersResponseObject, error)
 	// ExportUsers Export plan assignments
 	// (GET /api/v1/tenants/{tenant}/users/export)
 	ExportUsers(ctx context.Context, request ExportUsersRequestObject) (ExportUsersResponseObject, error)
+	// StartUsersExport Export plan assignments to a file
+	// (POST /api/v1/tenants/{tenant}/users/export)
+	StartUsersExport(ctx context.Context, request StartUsersExportRequestObject) (StartUsersExportResponseObject, error)
 	// ImportUsers Assign many users to plans
 	// (POST /api/v1/tenants/{tenant}/users/import)
 	ImportUsers(ctx context.Context, request ImportUsersRequestObject) (ImportUsersResponseObject, error)
@@ -20690,7 +21902,7 @@ type StrictServerInterface interface {
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/buckets/reset)
 	ResetBucket(ctx context.Context, request ResetBucketRequestObject) (ResetBucketResponseObject, error)
 	// ExportUserData Export what is stored about a user
-	// (GET /api/v1/tenants/{tenant}/users/{user_id}/data)
+	// (POST /api/v1/tenants/{tenant}/users/{user_id}/data)
 	ExportUserData(ctx context.Context, request ExportUserDataRequestObject) (ExportUserDataResponseObject, error)
 	// EraseUser Erase a user
 	// (POST /api/v1/tenants/{tenant}/users/{user_id}/erase)
@@ -20710,6 +21922,9 @@ type StrictServerInterface interface {
 	// ExportViolations Export violations
 	// (GET /api/v1/tenants/{tenant}/violations/export)
 	ExportViolations(ctx context.Context, request ExportViolationsRequestObject) (ExportViolationsResponseObject, error)
+	// StartViolationsExport Export violations to a file
+	// (POST /api/v1/tenants/{tenant}/violations/export)
+	StartViolationsExport(ctx context.Context, request StartViolationsExportRequestObject) (StartViolationsExportResponseObject, error)
 	// GetViolation Get a violation and its context
 	// (GET /api/v1/tenants/{tenant}/violations/{violation_id})
 	GetViolation(ctx context.Context, request GetViolationRequestObject) (GetViolationResponseObject, error)
@@ -23203,6 +24418,33 @@ func (sh *strictHandler) ExportAudit(w http.ResponseWriter, r *http.Request, ten
 	}
 }
 
+// StartAuditExport operation middleware
+func (sh *strictHandler) StartAuditExport(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params StartAuditExportParams) {
+	var request StartAuditExportRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StartAuditExport(ctx, request.(StartAuditExportRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StartAuditExport")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StartAuditExportResponseObject); ok {
+		if err := validResponse.VisitStartAuditExportResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetAuditEntry operation middleware
 func (sh *strictHandler) GetAuditEntry(w http.ResponseWriter, r *http.Request, tenant TenantSlug, auditId AuditID) {
 	var request GetAuditEntryRequestObject
@@ -23364,6 +24606,60 @@ func (sh *strictHandler) ExportConfig(w http.ResponseWriter, r *http.Request, te
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ExportConfigResponseObject); ok {
 		if err := validResponse.VisitExportConfigResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetExport operation middleware
+func (sh *strictHandler) GetExport(w http.ResponseWriter, r *http.Request, tenant TenantSlug, exportId ExportID) {
+	var request GetExportRequestObject
+
+	request.Tenant = tenant
+	request.ExportId = exportId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetExport(ctx, request.(GetExportRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetExport")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetExportResponseObject); ok {
+		if err := validResponse.VisitGetExportResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DownloadExport operation middleware
+func (sh *strictHandler) DownloadExport(w http.ResponseWriter, r *http.Request, tenant TenantSlug, exportId ExportID) {
+	var request DownloadExportRequestObject
+
+	request.Tenant = tenant
+	request.ExportId = exportId
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DownloadExport(ctx, request.(DownloadExportRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DownloadExport")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DownloadExportResponseObject); ok {
+		if err := validResponse.VisitDownloadExportResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -25007,6 +26303,33 @@ func (sh *strictHandler) ExportUsage(w http.ResponseWriter, r *http.Request, ten
 	}
 }
 
+// StartUsageExport operation middleware
+func (sh *strictHandler) StartUsageExport(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params StartUsageExportParams) {
+	var request StartUsageExportRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StartUsageExport(ctx, request.(StartUsageExportRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StartUsageExport")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StartUsageExportResponseObject); ok {
+		if err := validResponse.VisitStartUsageExportResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListUsers operation middleware
 func (sh *strictHandler) ListUsers(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params ListUsersParams) {
 	var request ListUsersRequestObject
@@ -25054,6 +26377,33 @@ func (sh *strictHandler) ExportUsers(w http.ResponseWriter, r *http.Request, ten
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ExportUsersResponseObject); ok {
 		if err := validResponse.VisitExportUsersResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// StartUsersExport operation middleware
+func (sh *strictHandler) StartUsersExport(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params StartUsersExportParams) {
+	var request StartUsersExportRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StartUsersExport(ctx, request.(StartUsersExportRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StartUsersExport")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StartUsersExportResponseObject); ok {
+		if err := validResponse.VisitStartUsersExportResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -25215,11 +26565,12 @@ func (sh *strictHandler) ResetBucket(w http.ResponseWriter, r *http.Request, ten
 }
 
 // ExportUserData operation middleware
-func (sh *strictHandler) ExportUserData(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID) {
+func (sh *strictHandler) ExportUserData(w http.ResponseWriter, r *http.Request, tenant TenantSlug, userId UserID, params ExportUserDataParams) {
 	var request ExportUserDataRequestObject
 
 	request.Tenant = tenant
 	request.UserId = userId
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.ExportUserData(ctx, request.(ExportUserDataRequestObject))
@@ -25414,6 +26765,33 @@ func (sh *strictHandler) ExportViolations(w http.ResponseWriter, r *http.Request
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ExportViolationsResponseObject); ok {
 		if err := validResponse.VisitExportViolationsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// StartViolationsExport operation middleware
+func (sh *strictHandler) StartViolationsExport(w http.ResponseWriter, r *http.Request, tenant TenantSlug, params StartViolationsExportParams) {
+	var request StartViolationsExportRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.StartViolationsExport(ctx, request.(StartViolationsExportRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "StartViolationsExport")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(StartViolationsExportResponseObject); ok {
+		if err := validResponse.VisitStartViolationsExportResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -14,16 +14,27 @@ import (
 
 const auditOfUser = `-- name: AuditOfUser :many
 SELECT tenant_id, audit_id, at, actor_kind, actor_id, actor_name, act, request_id, action, object_kind, object_id, change_id, before, after FROM audit_event
-WHERE tenant_id = $1 AND (object_kind = 'user' AND object_id = $2
-    OR object_kind IN ('override', 'bucket')
-        AND (before->>'user_id' = $2::text OR after->>'user_id' = $2::text))
-ORDER BY at DESC, audit_id DESC
-LIMIT $3
+WHERE tenant_id = $1 AND audit_id > $2::bigint AND audit_id <= $3::bigint
+    AND (object_kind = 'user' AND object_id = $4 OR object_kind IN ('override', 'bucket')
+        AND (before->>'user_id' = $4::text OR after->>'user_id' = $4::text))
+ORDER BY audit_id
 `
 
-// The latest first.
-func (q *Queries) AuditOfUser(ctx context.Context, tenantID rules.TenantID, userID string, pageSize int32) ([]AuditEvent, error) {
-	rows, err := q.db.Query(ctx, auditOfUser, tenantID, userID, pageSize)
+type AuditOfUserParams struct {
+	TenantID rules.TenantID
+	After    int64
+	UpTo     int64
+	UserID   string
+}
+
+// The entries of a piece of the log that name a user.
+func (q *Queries) AuditOfUser(ctx context.Context, arg AuditOfUserParams) ([]AuditEvent, error) {
+	rows, err := q.db.Query(ctx, auditOfUser,
+		arg.TenantID,
+		arg.After,
+		arg.UpTo,
+		arg.UserID,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -314,13 +325,15 @@ WITH erased AS (
             SELECT unnest($4::bigint[]), unnest($5::text[]) COLLATE "C")
     RETURNING m.minute, m.rule_id, m.denied, m.detail_dropped
 ), moved AS (
-    INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
-    SELECT $1, e.minute, e.rule_id, '', true, sum(e.denied), sum(e.detail_dropped)
-    FROM erased AS e
-    GROUP BY e.minute, e.rule_id
-    ORDER BY e.minute, e.rule_id
-    ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE
-    SET denied = m.denied + excluded.denied, detail_dropped = m.detail_dropped + excluded.detail_dropped
+    UPDATE violation_minute AS m
+    SET denied = m.denied + e.denied, detail_dropped = m.detail_dropped + e.detail_dropped
+    FROM (
+        SELECT d.minute, d.rule_id, sum(d.denied) AS denied, sum(d.detail_dropped) AS detail_dropped
+        FROM erased AS d
+        GROUP BY d.minute, d.rule_id
+    ) AS e
+    WHERE m.tenant_id = $1 AND m.minute = e.minute AND m.rule_id = e.rule_id AND m.subject = ''
+        AND m.other
 )
 SELECT count(*) FROM erased
 `
@@ -333,7 +346,7 @@ type EraseSubjectsParams struct {
 	Subjects []string
 }
 
-// Moves counts of subjects to those of all other subjects.
+// Moves counts of subjects to those of all other subjects. LockSubjects has locked and made these.
 func (q *Queries) EraseSubjects(ctx context.Context, arg EraseSubjectsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, eraseSubjects,
 		arg.TenantID,
@@ -367,7 +380,7 @@ func (q *Queries) EraseViolations(ctx context.Context, tenantID rules.TenantID, 
 }
 
 const erasure = `-- name: Erasure :one
-SELECT tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, finished_at FROM user_erasure WHERE tenant_id = $1 AND receipt_id = $2
+SELECT tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, error, finished_at FROM user_erasure WHERE tenant_id = $1 AND receipt_id = $2
 `
 
 func (q *Queries) Erasure(ctx context.Context, tenantID rules.TenantID, receiptID string) (UserErasure, error) {
@@ -382,6 +395,7 @@ func (q *Queries) Erasure(ctx context.Context, tenantID rules.TenantID, receiptI
 		&i.RequestedAt,
 		&i.Steps,
 		&i.Rules,
+		&i.Error,
 		&i.FinishedAt,
 	)
 	return i, err
@@ -389,7 +403,7 @@ func (q *Queries) Erasure(ctx context.Context, tenantID rules.TenantID, receiptI
 
 const erasureOfUser = `-- name: ErasureOfUser :one
 
-SELECT tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, finished_at FROM user_erasure WHERE tenant_id = $1 AND user_id = $2::text
+SELECT tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, error, finished_at FROM user_erasure WHERE tenant_id = $1 AND user_id = $2::text
 `
 
 // Erasing one user of a tenant; see Store.ErasureWork.
@@ -406,13 +420,14 @@ func (q *Queries) ErasureOfUser(ctx context.Context, tenantID rules.TenantID, us
 		&i.RequestedAt,
 		&i.Steps,
 		&i.Rules,
+		&i.Error,
 		&i.FinishedAt,
 	)
 	return i, err
 }
 
 const finishErasure = `-- name: FinishErasure :exec
-UPDATE user_erasure SET user_id = NULL, rules = $1::bigint[], finished_at = clock_timestamp()
+UPDATE user_erasure SET user_id = NULL, rules = $1::bigint[], error = '', finished_at = clock_timestamp()
 WHERE tenant_id = $2 AND erasure_id = $3
 `
 
@@ -422,7 +437,7 @@ func (q *Queries) FinishErasure(ctx context.Context, rules []int64, tenantID rul
 }
 
 const lockErasure = `-- name: LockErasure :one
-SELECT tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, finished_at FROM user_erasure
+SELECT tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, error, finished_at FROM user_erasure
 WHERE tenant_id = $1 AND erasure_id = $2 AND finished_at IS NULL
 FOR UPDATE
 `
@@ -440,13 +455,48 @@ func (q *Queries) LockErasure(ctx context.Context, tenantID rules.TenantID, eras
 		&i.RequestedAt,
 		&i.Steps,
 		&i.Rules,
+		&i.Error,
 		&i.FinishedAt,
 	)
 	return i, err
 }
 
+const lockSubjects = `-- name: LockSubjects :exec
+INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
+SELECT c.tenant_id, c.minute, c.rule_id, o.subject, o.other, 0, 0
+FROM violation_minute AS c
+CROSS JOIN LATERAL (VALUES (c.subject, false), (''::text COLLATE "C", true)) AS o (subject, other)
+WHERE c.tenant_id = $1 AND c.minute >= $2::timestamptz
+    AND c.minute < $3::timestamptz AND NOT c.other AND (c.rule_id, c.subject) IN (
+        SELECT unnest($4::bigint[]), unnest($5::text[]) COLLATE "C")
+GROUP BY 1, 2, 3, 4, 5
+ORDER BY 1, 2, 3, 4, 5
+ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE SET denied = m.denied
+`
+
+type LockSubjectsParams struct {
+	TenantID rules.TenantID
+	Since    time.Time
+	Until    time.Time
+	RuleIds  []int64
+	Subjects []string
+}
+
+// Locks counts of subjects and those of all other subjects, which it makes where they are missing. ViolationsCounted
+// locks in the same order, else the two could wait for each other.
+func (q *Queries) LockSubjects(ctx context.Context, arg LockSubjectsParams) error {
+	_, err := q.db.Exec(ctx, lockSubjects,
+		arg.TenantID,
+		arg.Since,
+		arg.Until,
+		arg.RuleIds,
+		arg.Subjects,
+	)
+	return err
+}
+
 const noteErasure = `-- name: NoteErasure :exec
-UPDATE user_erasure SET steps = $1
+UPDATE user_erasure SET steps = $1, error = ''
 WHERE tenant_id = $2 AND erasure_id = $3
 `
 
@@ -455,8 +505,18 @@ func (q *Queries) NoteErasure(ctx context.Context, steps []byte, tenantID rules.
 	return err
 }
 
+const noteErasureError = `-- name: NoteErasureError :exec
+UPDATE user_erasure SET error = $1
+WHERE tenant_id = $2 AND erasure_id = $3 AND finished_at IS NULL
+`
+
+func (q *Queries) NoteErasureError(ctx context.Context, error string, tenantID rules.TenantID, erasureID int64) error {
+	_, err := q.db.Exec(ctx, noteErasureError, error, tenantID, erasureID)
+	return err
+}
+
 const openErasure = `-- name: OpenErasure :one
-SELECT tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, finished_at FROM user_erasure
+SELECT tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, error, finished_at FROM user_erasure
 WHERE tenant_id = $1 AND erasure_id = $2 AND finished_at IS NULL
 `
 
@@ -472,6 +532,7 @@ func (q *Queries) OpenErasure(ctx context.Context, tenantID rules.TenantID, eras
 		&i.RequestedAt,
 		&i.Steps,
 		&i.Rules,
+		&i.Error,
 		&i.FinishedAt,
 	)
 	return i, err
@@ -511,7 +572,7 @@ const requestErasure = `-- name: RequestErasure :one
 INSERT INTO user_erasure (tenant_id, receipt_id, user_id, actor)
 VALUES ($1, $2, $3::text, $4)
 ON CONFLICT (tenant_id, user_id) WHERE user_id IS NOT NULL DO UPDATE SET user_id = excluded.user_id
-RETURNING tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, finished_at
+RETURNING tenant_id, erasure_id, receipt_id, user_id, actor, requested_at, steps, rules, error, finished_at
 `
 
 type RequestErasureParams struct {
@@ -539,6 +600,7 @@ func (q *Queries) RequestErasure(ctx context.Context, arg RequestErasureParams) 
 		&i.RequestedAt,
 		&i.Steps,
 		&i.Rules,
+		&i.Error,
 		&i.FinishedAt,
 	)
 	return i, err

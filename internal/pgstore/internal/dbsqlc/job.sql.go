@@ -55,3 +55,17 @@ func (q *Queries) EnqueueJob(ctx context.Context, arg EnqueueJobParams) (int64, 
 	}
 	return result.RowsAffected(), nil
 }
+
+const nextTry = `-- name: NextTry :one
+SELECT next_run_at FROM job
+WHERE tenant_id = $1 AND kind = $2 AND about = $3 AND state = 'waiting'
+    AND lease_ends_at IS NULL
+`
+
+// When a job is attempted next. No row during an attempt, and if it is parked or gone.
+func (q *Queries) NextTry(ctx context.Context, tenantID rules.TenantID, kind string, about string) (time.Time, error) {
+	row := q.db.QueryRow(ctx, nextTry, tenantID, kind, about)
+	var next_run_at time.Time
+	err := row.Scan(&next_run_at)
+	return next_run_at, err
+}

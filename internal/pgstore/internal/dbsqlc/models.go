@@ -248,6 +248,28 @@ type Delivery struct {
 	Silenced    bool
 }
 
+type Export struct {
+	TenantID        rules.TenantID
+	ExportID        int64
+	RequestedAt     time.Time
+	RequestedByKind string
+	RequestedByID   string
+	Request         []byte
+	Place           string
+	Chunks          int32
+	Rows            int64
+	Bytes           int64
+	Error           string
+	FinishedAt      *time.Time
+}
+
+type ExportChunk struct {
+	TenantID rules.TenantID
+	ExportID int64
+	Number   int32
+	Data     []byte
+}
+
 type Gateway struct {
 	TenantID  rules.TenantID
 	Kind      rules.GatewayKind
@@ -747,6 +769,7 @@ type UserErasure struct {
 	RequestedAt time.Time
 	Steps       []byte
 	Rules       []int64
+	Error       string
 	FinishedAt  *time.Time
 }
 

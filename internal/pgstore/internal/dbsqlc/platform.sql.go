@@ -1002,7 +1002,6 @@ func (q *Queries) DropDecisionSpans(ctx context.Context, spans []int32, before t
 }
 
 const dropErasures = `-- name: DropErasures :execrows
-
 DELETE FROM user_erasure
 WHERE ctid = ANY (ARRAY(
     SELECT e.ctid FROM user_erasure AS e WHERE e.finished_at < $1::timestamptz
@@ -1010,7 +1009,6 @@ WHERE ctid = ANY (ARRAY(
 ))
 `
 
-// somebody may have retried it meanwhile
 func (q *Queries) DropErasures(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropErasures, before, atMost)
 	if err != nil {
@@ -1029,6 +1027,23 @@ WHERE ctid = ANY (ARRAY(
 
 func (q *Queries) DropExpiredLinks(ctx context.Context, before time.Time, atMost int32) (int64, error) {
 	result, err := q.db.Exec(ctx, dropExpiredLinks, before, atMost)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropExports = `-- name: DropExports :execrows
+
+DELETE FROM export
+WHERE ctid = ANY (ARRAY(
+    SELECT e.ctid FROM export AS e WHERE e.finished_at < $1::timestamptz
+    LIMIT $2::integer))
+`
+
+// somebody may have retried it meanwhile
+func (q *Queries) DropExports(ctx context.Context, before time.Time, atMost int32) (int64, error) {
+	result, err := q.db.Exec(ctx, dropExports, before, atMost)
 	if err != nil {
 		return 0, err
 	}

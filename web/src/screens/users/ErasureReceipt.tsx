@@ -3,12 +3,12 @@ import { queryOptions, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect } from 'react';
 import { changed } from '~/api/changes';
 import { api, body } from '~/api/client';
-import { tenantKey } from '~/api/queries';
+import { nextLook, tenantKey } from '~/api/queries';
 import type { Erasure } from '~/api/types';
 import { Dialog } from '~/components/Dialog';
 import { Query } from '~/components/Query';
 import { RelativeTime } from '~/components/Time';
-import { nextLook } from './queries';
+import { Work } from '~/components/Work';
 import styles from './Users.module.css';
 import { usageQuery } from './usage';
 
@@ -36,6 +36,7 @@ const steps: Record<Erasure['steps'][number]['name'], string> = {
   traffic_blocks: 'Recorded checks',
   replays: 'Replays',
   audit_entries: 'Audit entries',
+  exports: 'Files of exports',
   buckets: 'Buckets filled',
 };
 
@@ -67,7 +68,8 @@ export function ErasureReceipt({ tenant, user, receipt, onClose }: Props) {
   );
 }
 
-function Receipt({ erasure: { receipt_id, finished_at, steps: all, rules } }: { erasure: Erasure }) {
+function Receipt({ erasure }: { erasure: Erasure }) {
+  const { receipt_id, finished_at, steps: all, rules } = erasure;
   const done = all.filter((step) => step.finished_at).length;
   return (
     <div className={styles.form}>
@@ -81,7 +83,7 @@ function Receipt({ erasure: { receipt_id, finished_at, steps: all, rules } }: { 
           '. It goes on when this page is closed.'
         )}
       </p>
-      {!finished_at && <progress className={styles.progress} value={done} max={all.length} aria-label="Steps done" />}
+      <Work work={erasure} label="Steps done" done={done} of={all.length} />
       <dl className={styles.receipt}>
         {all.map((step) => (
           <div key={step.name}>

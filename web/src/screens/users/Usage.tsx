@@ -84,8 +84,14 @@ export function Usage({ tenant, user }: { tenant: string; user: string }) {
   );
 }
 
+interface FilesProps {
+  tenant: string;
+  /** Lets a job write the file of an address. */
+  onExport: (address: string) => void;
+}
+
 /** The files of usage of a month, or of the last year. */
-export function UsageFiles({ tenant }: { tenant: string }) {
+export function UsageFiles({ tenant, onExport }: FilesProps) {
   const [months] = useState(() => lastMonths(serverNow()));
   const [month, setMonth] = useState(months[0] ?? '');
   const range = month === '' ? {} : { from: month, to: month };
@@ -107,11 +113,9 @@ export function UsageFiles({ tenant }: { tenant: string }) {
         {(['user', 'rule'] as const).map((by) => (
           <Button
             key={by}
-            component="a"
             variant="default"
             leftSection={<IconDownload size={14} />}
-            download
-            href={exportAddress(tenant, 'usage/export', { by, ...range })}
+            onClick={() => onExport(exportAddress(tenant, 'usage/export', { by, ...range }))}
           >
             By {by} (CSV)
           </Button>

@@ -1,8 +1,17 @@
-import { screen, waitFor, within } from '@testing-library/react';
+import { cleanup, screen, waitFor, within } from '@testing-library/react';
 import { expect, test } from 'vitest';
 import { auditEntry, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
-import { bucket, crossing, override, quota, user as someUser, violation } from '../../../test/traffic';
+import {
+  bucket,
+  crossing,
+  exported,
+  override,
+  quota,
+  readyExport,
+  user as someUser,
+  violation,
+} from '../../../test/traffic';
 import { base, its, tag, userServer } from '../../../test/users';
 
 test('a user with more than is shown says so, and shows more overrides', async () => {
@@ -253,6 +262,8 @@ const receiptOf42 = {
   receipt_id: 'erased-1',
   requested_at: '2026-11-20T12:00:00Z',
   finished_at: '2026-11-20T12:00:05Z',
+  error: '',
+  next_try_at: null,
   steps: [
     { name: 'overrides', rows: 2, finished_at: '2026-11-20T12:00:01Z' },
     { name: 'violations', rows: 12, finished_at: '2026-11-20T12:00:04Z' },
@@ -283,6 +294,8 @@ test('a user is erased after the id was typed, and progress and receipt are show
   let erasure: object = {
     ...receiptOf42,
     finished_at: null,
+    error: 'The step violations failed: the database did not answer in time.',
+    next_try_at: new Date(Date.now() + 90_000).toISOString(),
     steps: [overrides, { ...violations, rows: 0, finished_at: null }],
     rules: [],
   };
@@ -294,9 +307,7 @@ test('a user is erased after the id was typed, and progress and receipt are show
   });
   const { user, router } = open('/t/acme/users/42');
   await user.click(await screen.findByRole('button', { name: 'More actions for user 42' }));
-  const data = await screen.findByRole('menuitem', { name: 'Export data' });
-  expect(data.getAttribute('href')).toBe(`${its}/data`);
-  await user.click(screen.getByRole('menuitem', { name: 'Erase user' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Erase user' }));
   const dialog = await screen.findByRole('dialog', { name: 'Erase user 42?' });
   const erase = within(dialog).getByRole('button', { name: 'Erase user' });
   expect(erase).toHaveProperty('disabled', true);
@@ -305,6 +316,7 @@ test('a user is erased after the id was typed, and progress and receipt are show
   const progress = await screen.findByRole('dialog', { name: 'Erasing user' });
   await within(progress).findByRole('progressbar', { name: 'Steps done' });
   expect(progress.textContent).toMatch(/erased-1.*Overrides2Violations…/);
+  expect(within(progress).getByRole('alert').textContent).toMatch(/did not answer in time. Next try: in/);
   expect(router.state.location.search).toMatchObject({ erasure: 'erased-1' }); // a reload shows it again
   usage = [];
   erasure = receiptOf42;
@@ -315,4 +327,47 @@ test('a user is erased after the id was typed, and progress and receipt are show
   expect(requests.find(({ method }) => method === 'POST')?.body).toEqual({ confirm: '42' });
   await user.click(within(receipt).getByRole('button', { name: 'Close' }));
   expect(await screen.findByText(/^No counts/)).toBeDefined();
+});
+
+test('an export of the data shows its progress, also after a reload, and then its file', async () => {
+  const waiting = exported({
+    error: 'The latest try failed: the database did not answer in time.',
+    next_try_at: new Date(Date.now() + 90_000).toISOString(),
+  });
+  let answer: object = waiting;
+  const requests = userServer({
+    [`POST ${its}/data`]: () => ({ status: 202, json: exported({ rows: 0 }) }),
+    [`GET ${base}/exports/7`]: () => ({ json: answer }),
+  });
+  const { user, router } = open('/t/acme/users/42');
+  await user.click(await screen.findByRole('button', { name: 'More actions for user 42' }));
+  await user.click(await screen.findByRole('menuitem', { name: 'Export data' }));
+  const progress = await screen.findByRole('dialog', { name: 'Exporting' });
+  await within(progress).findByText(/1,200 rows so far/);
+  expect(within(progress).getByRole('progressbar', { name: 'Export' })).toBeDefined();
+  expect(within(progress).getByRole('alert').textContent).toMatch(/did not answer in time. Next try: in/);
+  expect(requests.filter(({ method }) => method === 'POST')).toHaveLength(1);
+  expect(router.state.location.search).toMatchObject({ export: '7' }); // a reload shows it again
+  answer = readyExport();
+  const ready = await screen.findByRole('dialog', { name: 'Export ready' }, { timeout: 5_000 });
+  const file = within(ready).getByRole('link', { name: 'Download' });
+  expect(file.getAttribute('href')).toBe(`${base}/exports/7/file`);
+  expect(within(ready).queryByRole('progressbar')).toBeNull();
+  await user.click(within(ready).getByRole('button', { name: 'Close' }));
+  await waitFor(() => expect(router.state.location.search).not.toHaveProperty('export'));
+});
+
+test('an export that failed says what to do, and one that is gone says so', async () => {
+  const error = 'The file is larger than 128 MB compressed. Export a shorter time, or with a filter.';
+  userServer({
+    [`GET ${base}/exports/7`]: readyExport({ file: null, error }),
+    [`GET ${base}/exports/8`]: () => problem(404, 'not-found', { detail: 'It expired.' }),
+  });
+  open('/t/acme/users/42?export=7');
+  const none = await screen.findByRole('dialog', { name: 'No file' });
+  expect((await within(none).findByRole('alert')).textContent).toMatch(/Export a shorter time/);
+  expect(within(none).queryByRole('link', { name: 'Download' })).toBeNull();
+  cleanup();
+  open('/t/acme/users/42?export=8');
+  expect(await screen.findByText('It expired.')).toBeDefined();
 });

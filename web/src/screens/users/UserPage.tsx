@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link, useParams, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Tagged } from '~/api/client';
+import { userDataAddress } from '~/api/exports';
 import { rulesQuery } from '~/api/queries';
 import type { Rule, User } from '~/api/types';
 import { userQuery } from '~/api/user';
@@ -15,6 +16,7 @@ import { Query } from '~/components/Query';
 import { TimeRange, useTimeRange } from '~/components/TimeRange';
 import { here, usePanel } from '~/components/usePanel';
 import { Crossings } from '~/features/crossings/Crossings';
+import { useExport } from '~/features/exports/useExport';
 import { OverrideDialog } from '~/features/overrides/OverrideDialog';
 import { OverrideTable } from '~/features/overrides/OverrideTable';
 import { denyingRule, overridableRules } from '~/features/overrides/overridable';
@@ -46,6 +48,7 @@ export default function UserPage() {
   const { data: loadedRules } = useQuery(rulesQuery(tenant));
   const rules = loadedRules ?? [];
   const [erasing, setErasing] = useState(false);
+  const { start, dialog } = useExport(tenant);
   const [changing, setChanging] = useState<Tagged<User> | null>(null);
   const overridable = user.data ? overridableRules(rules, user.data.value) : [];
 
@@ -78,6 +81,7 @@ export default function UserPage() {
                 own={own}
                 onPlan={() => setChanging(user.data ?? null)}
                 onErase={() => setErasing(true)}
+                onExport={start}
               />
               <GroupMenu
                 tenant={tenant}
@@ -133,6 +137,7 @@ export default function UserPage() {
           </>
         )}
       </Query>
+      {own && dialog}
       {erasing && <EraseUser tenant={tenant} user={id} onClose={() => setErasing(false)} onErased={erasure} />}
       {own && search.erasure && (
         <ErasureReceipt tenant={tenant} user={id} receipt={search.erasure} onClose={() => erasure(undefined)} />
@@ -164,10 +169,11 @@ interface MoreProps {
   own: boolean;
   onPlan: () => void;
   onErase: () => void;
+  onExport: (address: string) => void;
 }
 
 /** What is done to a user more rarely. */
-function More({ tenant, id, own, onPlan, onErase }: MoreProps) {
+function More({ tenant, id, own, onPlan, onErase, onExport }: MoreProps) {
   return (
     <>
       <Button variant="default" onClick={onPlan}>
@@ -181,12 +187,7 @@ function More({ tenant, id, own, onPlan, onErase }: MoreProps) {
             </ActionIcon>
           </Menu.Target>
           <Menu.Dropdown>
-            <Menu.Item
-              component="a"
-              leftSection={<IconDownload size={14} />}
-              download={`user-${id}.json`}
-              href={`/api/v1/tenants/${encodeURIComponent(tenant)}/users/${encodeURIComponent(id)}/data`}
-            >
+            <Menu.Item leftSection={<IconDownload size={14} />} onClick={() => onExport(userDataAddress(tenant, id))}>
               Export data
             </Menu.Item>
             <Menu.Item leftSection={<IconTrash size={14} />} color="red" onClick={onErase}>

@@ -99,13 +99,25 @@ test('a viewer cannot import, and is not offered to', async () => {
 });
 
 test('the plans of the users that are shown, and the usage of a month, are files', async () => {
-  server();
+  const asked: Record<string, string>[] = [];
+  const refuse = ({ path, query }: { path: string; query: URLSearchParams }) => {
+    asked.push({ path, ...Object.fromEntries(query) });
+    return problem(409, 'conflict', { detail: 'Wait.' });
+  };
+  server({ [`POST ${base}/users/export`]: refuse, [`POST ${base}/usage/export`]: refuse });
   const { user } = open('/t/acme/users?prefix=42');
-  const address = async (name: string) => (await screen.findByRole('link', { name })).getAttribute('href');
-  expect(await address('Export plans')).toBe(`${base}/users/export?prefix=42`);
-  const month = new Date().toISOString().slice(0, 7);
-  expect(await address('By user (CSV)')).toBe(`${base}/usage/export?by=user&from=${month}&to=${month}`);
+  await user.click(await screen.findByRole('button', { name: 'Export plans' }));
+  await user.click(screen.getByRole('button', { name: 'By user (CSV)' }));
   expect(screen.getByText(/Cost: tokens taken by allowed checks/)).toBeDefined();
   await user.selectOptions(screen.getByLabelText('Month'), 'The last 13 months');
-  expect(await address('By rule (CSV)')).toBe(`${base}/usage/export?by=rule`);
+  await user.click(screen.getByRole('button', { name: 'By rule (CSV)' }));
+  const month = new Date().toISOString().slice(0, 7);
+  await waitFor(() =>
+    expect(asked).toEqual([
+      { path: `${base}/users/export`, prefix: '42' },
+      { path: `${base}/usage/export`, by: 'user', from: month, to: month },
+      { path: `${base}/usage/export`, by: 'rule' },
+    ]),
+  );
+  expect((await screen.findAllByText(/Wait\./)).length).toBeGreaterThan(0);
 });

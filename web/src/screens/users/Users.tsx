@@ -20,6 +20,7 @@ import { RelativeTime } from '~/components/Time';
 import { clockTime } from '~/domain/format';
 import { isLowerBound } from '~/domain/group';
 import { namedSpan } from '~/domain/range';
+import { useExport } from '~/features/exports/useExport';
 import { headings } from '~/headings';
 import type { UsersSearch } from '~/search';
 import { useRole, useTenant } from '~/session';
@@ -38,6 +39,7 @@ export default function Users() {
   const navigate = useNavigate({ from: '/t/$tenant/users' });
   const { data: plans = [] } = useQuery(plansQuery(tenant));
   const [importing, setImporting] = useState(false);
+  const { start, isStarting, dialog } = useExport(tenant);
   const set = (change: UsersSearch) => navigate({ search: (old) => ({ ...old, ...change }), resetScroll: false });
 
   return (
@@ -46,11 +48,10 @@ export default function Users() {
       actions={
         <>
           <Button
-            component="a"
             variant="default"
             leftSection={<IconDownload size={14} />}
-            download
-            href={exportAddress(tenant, 'users/export', { prefix: search.prefix, plan: search.plan })}
+            loading={isStarting}
+            onClick={() => start(exportAddress(tenant, 'users/export', { prefix: search.prefix, plan: search.plan }))}
           >
             Export plans
           </Button>
@@ -83,9 +84,10 @@ export default function Users() {
         <Assigned tenant={tenant} search={search} edit={edit} onImport={() => setImporting(true)} />
         <div className={styles.stack}>
           <Limited tenant={tenant} />
-          <UsageFiles tenant={tenant} />
+          <UsageFiles tenant={tenant} onExport={start} />
         </div>
       </div>
+      {dialog}
       {importing && <ImportUsers tenant={tenant} onClose={() => setImporting(false)} />}
     </Page>
   );

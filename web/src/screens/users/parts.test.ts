@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import { AwayError, ProblemError } from '~/api/problem';
+import { nextLook } from '~/api/queries';
 import { bucket } from '../../../test/traffic';
 import { lentText } from '../../domain/lent';
 import { levelAfter } from './level';
 import { lineErrors } from './lines';
-import { nextLook } from './queries';
 
 test('a bucket fills at its rate up to its burst, and never runs backwards', () => {
   const it = bucket({ tokens: 20, rate_per_second: 10, burst_capacity: 50 });

@@ -1,9 +1,7 @@
 import { infiniteQueryOptions, queryOptions } from '@tanstack/react-query';
 import { api, body } from '~/api/client';
 import { serverNow } from '~/api/clock';
-import { isStatus } from '~/api/problem';
 import { keepSame, tenantKey } from '~/api/queries';
-import type { Erasure } from '~/api/types';
 import { isoMoments, type Span } from '~/domain/range';
 import type { UsersSearch } from '~/search';
 
@@ -67,15 +65,3 @@ export const bucketsQuery = (tenant: string, user: string) =>
     refetchInterval: 2_000,
     staleTime: 0,
   });
-
-interface Looks {
-  data: Erasure | undefined;
-  error: unknown;
-  dataUpdateCount: number;
-}
-
-/** When an erasure is looked at again, in milliseconds: every second for a minute, then more rarely. */
-export function nextLook({ data, error, dataUpdateCount }: Looks): number | false {
-  if (data?.finished_at || isStatus(error, 403) || isStatus(error, 404)) return false;
-  return error || dataUpdateCount >= 60 ? 15_000 : 1_000;
-}

@@ -4,6 +4,7 @@ import { exportAddress } from '~/api/exports';
 import type { ViolationFilter } from '~/api/violations';
 import { IconDownload } from '~/components/icons';
 import { isoMoments, type Span } from '~/domain/range';
+import { useExport } from '~/features/exports/useExport';
 
 interface Props {
   tenant: string;
@@ -11,25 +12,25 @@ interface Props {
   filter: ViolationFilter;
 }
 
-/** Downloads everything that the filters match. */
+/** Exports everything that the filters match. */
 export function Export({ tenant, span, filter }: Props) {
-  const address = (format: 'csv' | 'jsonl') =>
-    exportAddress(tenant, 'violations/export', { format, ...isoMoments(span, serverNow()), ...filter });
+  const { start, isStarting, dialog } = useExport(tenant);
+  const begin = (format: 'csv' | 'jsonl') =>
+    start(exportAddress(tenant, 'violations/export', { format, ...isoMoments(span, serverNow()), ...filter }));
   return (
-    <Menu position="bottom-end">
-      <Menu.Target>
-        <Button variant="default" leftSection={<IconDownload size={14} />}>
-          Export
-        </Button>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Menu.Item component="a" download href={address('csv')}>
-          CSV, for spreadsheets
-        </Menu.Item>
-        <Menu.Item component="a" download href={address('jsonl')}>
-          JSON lines, for programs
-        </Menu.Item>
-      </Menu.Dropdown>
-    </Menu>
+    <>
+      <Menu position="bottom-end">
+        <Menu.Target>
+          <Button variant="default" loading={isStarting} leftSection={<IconDownload size={14} />}>
+            Export
+          </Button>
+        </Menu.Target>
+        <Menu.Dropdown>
+          <Menu.Item onClick={() => begin('csv')}>CSV, for spreadsheets</Menu.Item>
+          <Menu.Item onClick={() => begin('jsonl')}>JSON lines, for programs</Menu.Item>
+        </Menu.Dropdown>
+      </Menu>
+      {dialog}
+    </>
   );
 }

@@ -6,7 +6,7 @@ import { exactTime } from '~/domain/format';
 import { namedSpan } from '~/domain/range';
 import { auditEntry, effect, fakeServer, page, plan, problem, rule, session } from '../../../test/fake';
 import { open } from '../../../test/render';
-import { series, top, verdicts, violation, violationSeries } from '../../../test/traffic';
+import { readyExport, series, top, verdicts, violation, violationSeries } from '../../../test/traffic';
 
 const base = '/api/v1/tenants/acme';
 type Asked = { query: URLSearchParams };
@@ -591,17 +591,20 @@ test('minutes that have not begun are not drawn', async () => {
 });
 
 test('export takes the filters along', async () => {
-  server();
+  let asked: URLSearchParams | undefined;
+  server({
+    [`POST ${base}/violations/export`]: ({ query }: Asked) => {
+      asked = query;
+      return { status: 202, json: readyExport() };
+    },
+    [`GET ${base}/exports/7`]: readyExport(),
+  });
   const { user } = open('/t/acme/violations?user=42&rule=12');
   await user.click(await screen.findByRole('button', { name: 'Export' }));
-  const item = await screen.findByRole('menuitem', { name: /JSON lines/ });
-  const address = new URL(item.getAttribute('href') ?? '', 'http://localhost');
-  expect(address.pathname).toBe(`${base}/violations/export`);
-  expect(Object.fromEntries(address.searchParams)).toMatchObject({
-    format: 'jsonl',
-    user_id: '42',
-    rule_id: '12',
-  });
+  await user.click(await screen.findByRole('menuitem', { name: /JSON lines/ }));
+  const ready = await screen.findByRole('dialog', { name: 'Export ready' });
+  expect(within(ready).getByRole('link', { name: 'Download' }).getAttribute('href')).toBe(`${base}/exports/7/file`);
+  expect(Object.fromEntries(asked ?? [])).toMatchObject({ format: 'jsonl', user_id: '42', rule_id: '12' });
 });
 
 test('an empty list explains what a violation is', async () => {

@@ -18,6 +18,7 @@ import { here, usePanel } from '~/components/usePanel';
 import { actorOf } from '~/domain/actor';
 import { causeOf, changesOf, type Names, objectOf, verbOf } from '~/domain/audit';
 import { isoMoments, type Span } from '~/domain/range';
+import { useExport } from '~/features/exports/useExport';
 import type { SettingsSearch } from '~/search';
 import { useTenant } from '~/session';
 import styles from './Audit.module.css';
@@ -34,7 +35,7 @@ export default function Audit() {
   const range = useTimeRange('30d');
   const names = useNames(tenant);
   const entries = useInfiniteQuery({
-    queryKey: tenantKey(tenant, 'audit', { ...search, entry: undefined }),
+    queryKey: tenantKey(tenant, 'audit', { ...search, entry: undefined, export: undefined }),
     initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam: cursor, signal }) =>
       body(
@@ -46,6 +47,7 @@ export default function Audit() {
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
   const open = usePanel<number>('entry');
+  const { start, isStarting, dialog } = useExport(tenant);
 
   return (
     <Card
@@ -53,11 +55,10 @@ export default function Audit() {
       title="Audit log"
       actions={
         <Button
-          component="a"
           variant="default"
           leftSection={<IconDownload size={15} aria-hidden />}
-          href={exportAddress(tenant, 'audit/export', { format: 'csv', ...filterOf(search, range) })}
-          download
+          loading={isStarting}
+          onClick={() => start(exportAddress(tenant, 'audit/export', { format: 'csv', ...filterOf(search, range) }))}
         >
           Export CSV
         </Button>
@@ -84,6 +85,7 @@ export default function Audit() {
           );
         }}
       </Query>
+      {dialog}
       <EntryPanel tenant={tenant} id={search.entry} onClose={() => open(undefined)} />
     </Card>
   );

@@ -1,0 +1,153 @@
+package adminapi_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicegate/sluice/internal/adminapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/jobs"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+type export struct {
+	ID         int64      `json:"export_id"`
+	What       string     `json:"what"`
+	Name       string     `json:"name"`
+	Rows       int64      `json:"rows"`
+	FinishedAt *time.Time `json:"finished_at"`
+	ExpiresAt  *time.Time `json:"expires_at"`
+	Error      string     `json:"error"`
+	File       string     `json:"file"`
+}
+
+// exportOf makes an empty export of a caller that has finished.
+func (w *world) exportOf(tenant rules.Tenant, by caller) (id int64) {
+	w.t.Helper()
+	kind, maker := rules.ActorAccount, fmt.Sprint(by.account.ID)
+	if by.key != "" {
+		kind, maker = rules.ActorKey, strings.Split(by.key+"_", "_")[1]
+	}
+	connection := must(pgx.Connect(w.ctx(), w.url))(w.t)
+	defer func() { _ = connection.Close(w.ctx()) }()
+	err := connection.QueryRow(w.ctx(), `INSERT INTO export
+		(tenant_id, requested_by_kind, requested_by_id, request, finished_at) VALUES ($1, $2, $3,
+			'{"what": "users", "name": "acme-users.csv", "media_type": "text/csv; charset=utf-8", "least": "viewer"}', now())
+		RETURNING export_id`, tenant.ID, kind, maker).Scan(&id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return id
+}
+
+// writeExports lets a process do the jobs of exports until none is left.
+func (w *world) writeExports() {
+	w.t.Helper()
+	runner := jobs.New(w.store, []jobs.Kind{w.store.ExportWork(adminapi.WriteExports(w.store, w.store))},
+		slog.New(slog.DiscardHandler))
+	for range 5 {
+		if err := runner.Round(w.ctx()); err != nil {
+			w.t.Fatal(err)
+		}
+		runner.Wait()
+	}
+}
+
+// exported asks for an export, and returns the answer with its file.
+func (w *world) exported(by caller, path string) answer {
+	w.t.Helper()
+	address := w.want(w.send(by, "POST", path, nil), http.StatusAccepted).header.Get("Location")
+	w.writeExports()
+	done := read[export](w.t, w.want(w.send(by, "GET", address, nil), http.StatusOK))
+	if done.FinishedAt == nil || done.Error != "" || done.File != address+"/file" {
+		w.t.Fatalf("the export is %+v", done)
+	}
+	return w.want(w.send(by, "GET", done.File, nil), http.StatusOK)
+}
+
+// TestAFileHasWhatIsStreamed compares the file of a job with the answer to GET.
+func TestAFileHasWhatIsStreamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by := w.person(w.acme, auth.Owner)
+	rule := w.rule(w.acme)
+	for n := range 3 {
+		w.want(w.send(by, "PUT", fmt.Sprintf("/api/v1/tenants/acme/rules/%d/overrides/user-%d", rule.ID, n),
+			map[string]any{"rate_per_second": 100, "burst_capacity": 500, "reason": "asked"}, "If-None-Match", "*"),
+			http.StatusCreated)
+	}
+	w.violate(denied(w.acme, time.Now()), denied(w.acme, time.Now().Add(-time.Minute)))
+	w.exec(`INSERT INTO user_month (tenant_id, month, user_id, allowed, denied, cost_taken)
+		SELECT $1, date_trunc('month', now()), 'user-' || i, 5, 1, 5 FROM generate_series(1, 2500) AS i`, w.acme.ID)
+	w.exec(`INSERT INTO plan_assignment (tenant_id, user_id, plan, revision)
+		SELECT $1, 'user-' || i, $2, 1 FROM generate_series(1, 2500) AS i`, w.acme.ID, w.plan(w.acme))
+	for _, path := range []string{
+		"violations/export", "violations/export?format=jsonl&user_id=42", "audit/export?object_kind=override",
+		"audit/export?format=jsonl&object_kind=override", "users/export?prefix=user-2", "usage/export",
+		"usage/export?by=user", "usage/export?by=user&user_id=user-7",
+	} {
+		path = "/api/v1/tenants/acme/" + path
+		streamed := w.want(w.send(by, "GET", path, nil), http.StatusOK)
+		file := w.exported(by, path)
+		if file.body != streamed.body || len(file.body) < 20 {
+			t.Errorf("%s: the file is\n%.300s\nand the stream\n%.300s", path, file.body, streamed.body)
+		}
+		for _, name := range []string{"Content-Type", "Content-Disposition"} {
+			if file.header.Get(name) != streamed.header.Get(name) {
+				t.Errorf("%s: %s of the file is %q, of the stream %q", path, name, file.header.Get(name),
+					streamed.header.Get(name))
+			}
+		}
+	}
+}
+
+func TestAnExportIsItsMakersForADay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	by, other := w.person(w.acme, auth.Owner), w.person(w.acme, auth.Owner)
+	accepted := w.want(w.send(by, "POST", "/api/v1/tenants/acme/users/mallory/data", nil), http.StatusAccepted)
+	address := accepted.header.Get("Location")
+	waiting := read[export](t, w.want(w.send(by, "GET", address, nil), http.StatusOK))
+	if begun := read[export](t, accepted); begun != waiting || waiting.FinishedAt != nil || waiting.File != "" {
+		t.Errorf("the answer is %+v, and at %s is %+v", begun, address, waiting)
+	}
+	w.want(w.send(by, "GET", address+"/file", nil), http.StatusConflict)
+	w.writeExports()
+	done := read[export](t, w.want(w.send(by, "GET", address, nil), http.StatusOK))
+	if done.What != "user_data" || done.Name != "user-mallory.json" || done.ExpiresAt == nil ||
+		!done.ExpiresAt.Equal(done.FinishedAt.Add(24*time.Hour)) {
+		t.Errorf("the export is %+v", done)
+	}
+	for _, path := range []string{address, done.File} {
+		w.want(w.send(other, "GET", path, nil), http.StatusNotFound)
+		w.want(w.send(by, "GET", path, nil), http.StatusOK)
+	}
+	w.exec("UPDATE member SET role = 'viewer' WHERE account_id = $1", by.account.ID)
+	w.want(w.send(by, "GET", done.File, nil), http.StatusForbidden)
+	w.exec("UPDATE member SET role = 'owner' WHERE account_id = $1", by.account.ID)
+	w.exec("UPDATE export SET finished_at = now() - interval '25 hours'")
+	w.want(w.send(by, "GET", done.File, nil), http.StatusNotFound)
+}
+
+func TestATenantMakesTenExportsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const path = "/api/v1/tenants/acme/users/export"
+	by := w.person(w.acme, auth.Viewer)
+	for range rules.MaxOpenExports {
+		w.want(w.send(by, "POST", path, nil), http.StatusAccepted)
+	}
+	refused := w.want(w.send(by, "POST", path, nil), http.StatusConflict)
+	if !strings.Contains(refused.body, "Wait until some have finished") {
+		t.Errorf("one more is answered with %s", refused.body)
+	}
+	w.writeExports()
+	w.writeExports()
+	w.want(w.send(by, "POST", path, nil), http.StatusAccepted)
+}

@@ -1,0 +1,208 @@
+package adminapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/adminapi/internal/openapi"
+	"github.com/sluicegate/sluice/internal/auth"
+	"github.com/sluicegate/sluice/internal/rules"
+	"github.com/sluicegate/sluice/internal/violations"
+)
+
+// longestKept is longer than violations can be kept.
+const longestKept = 401 * 24 * time.Hour
+
+// ExportUserData handles POST …/users/{user_id}/data.
+func (s *surface) ExportUserData(ctx context.Context, request openapi.ExportUserDataRequestObject,
+) (openapi.ExportUserDataResponseObject, error) {
+	if err := wrongUser(request.UserId); err != nil {
+		return nil, err
+	}
+	e := s.newExport(ctx, exportUserData, "", jsonType)
+	e.UserID, e.Name = request.UserId, "user-"+plainName(request.UserId)+".json"
+	started, err := s.start(ctx, e)
+	return openapi.ExportUserData202JSONResponse{ExportStartedJSONResponse: started}, err
+}
+
+// userLists are the lists of a file about one user, in their order. Each returns a page that begins at a place, "" at
+// first, and the next place, "" at the end.
+var userLists = []struct {
+	name string
+	page func(x *exporter, ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (items []any,
+		next string, err error)
+}{
+	{"overrides", (*exporter).overridesOfUser},
+	{"violations", (*exporter).violationsOfUser},
+	{"crossings", (*exporter).crossingsOfUser},
+	{"counts", (*exporter).countsOfUser},
+	{"usage", (*exporter).usageOfUser},
+	{"audit", (*exporter).auditOfUser},
+}
+
+// userPlace is in a file about one user: in a list, after some items or none.
+type userPlace struct {
+	List     int
+	At       string
+	HasItems bool
+}
+
+// userData writes the next page of a file about one user: an openapi.UserData.
+func (x *exporter) userData(ctx context.Context, tenant rules.TenantID, e *exportRequest, w io.Writer, place string) (
+	rows int, next string, err error,
+) {
+	at, err := placeFrom[userPlace](place)
+	if err != nil {
+		return 0, "", err
+	}
+	list := userLists[at.List]
+	items, nextAt, err := list.page(x, ctx, tenant, e, at.At)
+	if err != nil {
+		return 0, "", err
+	}
+	text := []byte{}
+	add := func(value any) {
+		encoded, failed := json.Marshal(value)
+		text, err = append(text, encoded...), errors.Join(err, failed)
+	}
+	if place == "" {
+		assignment, failed := x.Assignment(ctx, tenant, e.UserID)
+		if failed != nil && !errors.Is(failed, rules.ErrNotFound) {
+			return 0, "", failed
+		}
+		text = append(text, `{"user_id":`...)
+		add(e.UserID)
+		text = append(text, `,"exported_at":`...)
+		add(e.At)
+		text = append(text, `,"plan":`...)
+		add(orNull(assignment.Plan))
+	}
+	if at.At == "" {
+		text = append(text, ",\n"...)
+		add(list.name)
+		text = append(text, ":["...)
+	}
+	for _, item := range items {
+		if at.HasItems {
+			text = append(text, ',')
+		}
+		text, at.HasItems = append(text, '\n'), true
+		add(item)
+	}
+	if at.At = nextAt; at.At == "" {
+		text = append(text, ']')
+		at = userPlace{List: at.List + 1}
+	}
+	if at.List == len(userLists) {
+		text, at = append(text, "}\n"...), userPlace{}
+	}
+	if err != nil {
+		return 0, "", err
+	}
+	if _, err := w.Write(text); err != nil {
+		return 0, "", err
+	}
+	next, err = placeText(at)
+	return len(items), next, err
+}
+
+func anyOf[Row, Item any](rows []Row, show func(*Row) Item) []any {
+	items := make([]any, len(rows))
+	for i := range rows {
+		items[i] = show(&rows[i])
+	}
+	return items
+}
+
+func (x *exporter) overridesOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (
+	items []any, next string, err error,
+) {
+	after, err := placeFrom[rules.RuleID](place)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, err := x.OverridesOfUser(ctx, tenant, e.UserID, after, exportPage)
+	if len(rows) == exportPage {
+		next = formatInt(int64(rows[len(rows)-1].RuleID))
+	}
+	return anyOf(rows, func(o *rules.Override) openapi.Override { return overrideAt(o, e.At) }), next, err
+}
+
+func (x *exporter) violationsOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (
+	items []any, next string, err error,
+) {
+	before, err := violationPlace(place)
+	if err != nil {
+		return nil, "", err
+	}
+	filter := violations.Filter{Since: e.At.Add(-longestKept), Until: e.At.Add(time.Hour), UserID: e.UserID}
+	page, err := x.Violations(ctx, tenant, &filter, before, exportPage)
+	return anyOf(page.Violations, showViolation), nextViolation(page.Next), err
+}
+
+func (x *exporter) crossingsOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (
+	items []any, next string, err error,
+) {
+	before, err := placeFrom[violations.CrossingPlace](place)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, err := x.Crossings(ctx, tenant, violations.CrossingFilter{UserID: e.UserID}, before, exportPage)
+	if err == nil && len(rows) == exportPage {
+		next, err = placeText(rows[len(rows)-1].Place())
+	}
+	return anyOf(rows, showCrossing), next, err
+}
+
+func (x *exporter) countsOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (
+	items []any, next string, err error,
+) {
+	since := time.Unix(0, 0)
+	if place != "" {
+		if since, err = time.Parse(time.RFC3339, place); err != nil {
+			return nil, "", err
+		}
+	}
+	rows, day, err := x.CountsOfUser(ctx, tenant, e.UserID, since)
+	if !day.IsZero() {
+		next = day.Format(time.RFC3339)
+	}
+	return anyOf(rows, func(c *rules.SubjectCount) openapi.SubjectCount {
+		return openapi.SubjectCount{
+			RuleId: int64(c.Rule), Subject: c.Subject, FirstAt: c.First, LastAt: c.Last, Denied: c.Denied,
+		}
+	}), next, err
+}
+
+func (x *exporter) usageOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, _ string) (
+	items []any, next string, err error,
+) {
+	last := monthOf(e.At)
+	rows, err := x.MonthsOfUser(ctx, tenant, e.UserID, monthsUntil(last.AddDate(0, 1-maxMonths, 0), last))
+	return anyOf(rows, showUserMonth), "", err
+}
+
+func (x *exporter) auditOfUser(ctx context.Context, tenant rules.TenantID, e *exportRequest, place string) (
+	items []any, next string, err error,
+) {
+	after, err := placeFrom[auth.AuditID](place)
+	if err != nil {
+		return nil, "", err
+	}
+	entries, last, err := x.AuditOfUser(ctx, tenant, e.UserID, after)
+	if err != nil {
+		return nil, "", err
+	}
+	for i := range entries {
+		shown, err := showEntry(&entries[i])
+		if err != nil {
+			return nil, "", err
+		}
+		items = append(items, shown)
+	}
+	next, err = placeText(last)
+	return items, next, err
+}

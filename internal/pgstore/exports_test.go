@@ -1,0 +1,207 @@
+package pgstore_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicegate/sluice/internal/jobs"
+	"github.com/sluicegate/sluice/internal/pgstore"
+	"github.com/sluicegate/sluice/internal/rules"
+)
+
+// pagesOf writes so many pages, each its number on a line.
+func pagesOf(pages int) pgstore.WriteExport {
+	return func(_ context.Context, _ rules.TenantID, _ []byte, w io.Writer, place string) (int, string, error) {
+		page, _ := strconv.Atoi(place)
+		page++
+		if _, err := fmt.Fprintf(w, "%d\n", page); err != nil {
+			return 0, "", err
+		}
+		if page == pages {
+			return 1, "", nil
+		}
+		return 1, strconv.Itoa(page), nil
+	}
+}
+
+func linesUpTo(pages int) string {
+	var all strings.Builder
+	for page := range pages {
+		fmt.Fprintln(&all, page+1)
+	}
+	return all.String()
+}
+
+// fileOf reads the whole file of an export.
+func (w *world) fileOf(t *testing.T, export rules.Export) string {
+	t.Helper()
+	var file strings.Builder
+	for number := range export.Chunks {
+		chunk := must(w.ExportChunk(t.Context(), w.ours.ID, export.ID, number))(t)
+		must(io.Copy(&file, must(gzip.NewReader(bytes.NewReader(chunk)))(t)))(t)
+	}
+	return file.String()
+}
+
+func TestAnExportSurvivesProcessesThatAreKilled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.WriteChunksOf(1)
+	ctx, ours := t.Context(), w.ours.ID
+	const pages = 1000
+	export := must(w.RequestExport(ctx, ours, []byte("{}")))(t)
+	doomed := must(url.Parse(runtimeOf(t, w.url)))(t)
+	doomed.RawQuery += "&application_name=doomed"
+	process := must(pgstore.Open(ctx, doomed.String(), slog.New(slog.DiscardHandler)))(t)
+	t.Cleanup(process.Close)
+	process.WriteChunksOf(1)
+	kind, killer := process.ExportWork(pagesOf(pages)), connect(t, w.url)
+	for kill := range jobs.MaxAttempts - 2 {
+		job := w.claim(t, kind.Name)
+		before := must(w.Export(ctx, ours, export.ID))(t).Rows
+		working, end := context.WithCancel(ctx)
+		ended := make(chan bool, 1)
+		go func() {
+			_, _ = kind.Do(working, &job) // it is killed
+			ended <- true
+		}()
+		for deadline := time.Now().Add(time.Minute); must(w.Export(ctx, ours, export.ID))(t).Rows == before &&
+			len(ended) == 0; runtime.Gosched() {
+			if time.Now().After(deadline) {
+				t.Fatal("no page is written in a minute")
+			}
+		}
+		if kill%2 == 0 {
+			must(killer.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name = 'doomed'`))(t)
+		}
+		end()
+		<-ended
+		must(killer.Exec(ctx, "UPDATE job SET next_run_at = now(), lease_ends_at = now()"))(t)
+	}
+	for turn := 0; turn < 100 && must(w.Export(ctx, ours, export.ID))(t).FinishedAt.IsZero(); turn++ {
+		w.work(t, w.ExportWork(pagesOf(pages)))
+	}
+	export = must(w.Export(ctx, ours, export.ID))(t)
+	if !export.IsReady() || export.Rows != pages {
+		t.Errorf("it is %+v, want %d rows", export, pages)
+	}
+	if w.fileOf(t, export) != linesUpTo(pages) {
+		t.Error("the file has pages twice, or lacks some")
+	}
+}
+
+func TestAnExportGoesOnAfterTheDatabaseWasAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.WriteChunksOf(1)
+	ctx, ours := t.Context(), w.ours.ID
+	owner, role := connect(t, w.url), roleOf(t, w.url)
+	const pages = 20
+	write := pagesOf(pages)
+	isAway := false
+	kind := w.ExportWork(func(ctx context.Context, tenant rules.TenantID, request []byte, out io.Writer, place string) (
+		int, string, error,
+	) {
+		if place == "10" && !isAway {
+			isAway = true
+			must(owner.Exec(ctx, fmt.Sprintf("ALTER ROLE %s NOLOGIN", role)))(t)
+			must(owner.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", role))(t)
+		}
+		return write(ctx, tenant, request, out, place)
+	})
+	export := must(w.RequestExport(ctx, ours, []byte("{}")))(t)
+	runner := jobs.New(w, []jobs.Kind{kind}, slog.New(slog.DiscardHandler))
+	if err := runner.Round(ctx); err != nil {
+		t.Fatal(err)
+	}
+	runner.Wait()
+	if err := runner.Round(ctx); err == nil {
+		t.Error("a round works without the database")
+	}
+	must(owner.Exec(ctx, fmt.Sprintf("ALTER ROLE %s LOGIN", role)))(t)
+	if middle := must(w.Export(ctx, ours, export.ID))(t); middle.Rows != 10 || !middle.FinishedAt.IsZero() {
+		t.Errorf("while the database was away it was %+v", middle)
+	}
+	w.die(t) // the minute of the lease is over
+	w.work(t, kind)
+	export = must(w.Export(ctx, ours, export.ID))(t)
+	if !export.IsReady() || w.fileOf(t, export) != linesUpTo(pages) {
+		t.Errorf("it is %+v with the file\n%s", export, w.fileOf(t, export))
+	}
+}
+
+func TestAFailingExportSaysWhyAndGivesUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, ours := t.Context(), w.ours.ID
+	kind := w.ExportWork(func(context.Context, rules.TenantID, []byte, io.Writer, string) (int, string, error) {
+		return 0, "", errors.New("mallory is at 10.0.0.7")
+	})
+	export := must(w.RequestExport(ctx, ours, []byte("{}")))(t)
+	w.work(t, kind)
+	failed := must(w.Export(ctx, ours, export.ID))(t)
+	if failed.Error == "" || strings.Contains(failed.Error, "mallory") || !failed.FinishedAt.IsZero() {
+		t.Errorf("it is %+v", failed)
+	}
+	wantPause(t, failed.NextTryAt, jobs.Pause(1))
+	exec(t, w.url, "UPDATE job SET attempts = $1", jobs.MaxAttempts-1)
+	w.due(t)
+	w.work(t, kind)
+	ended := must(w.Export(ctx, ours, export.ID))(t)
+	if ended.FinishedAt.IsZero() || ended.IsReady() || !strings.Contains(ended.Error, "Export again.") ||
+		!ended.NextTryAt.IsZero() {
+		t.Errorf("in the end it is %+v", ended)
+	}
+}
+
+func TestExportsFillNoMoreThanTheirTenantMay(t *testing.T) {
+	t.Parallel()
+	w := openWorld(t)
+	w.WriteChunksOf(1)
+	ctx, ours := t.Context(), w.ours.ID
+	made := func(tenant rules.TenantID, pages int) rules.Export {
+		export := must(w.RequestExport(ctx, tenant, []byte("{}")))(t)
+		w.work(t, w.ExportWork(pagesOf(pages)))
+		return must(w.Export(ctx, tenant, export.ID))(t)
+	}
+	one := made(ours, 1).Bytes
+	w.LimitExports(10*one, 25*one) // 9 are in a file of about 10 pages, and two such files in a tenant
+	if large := made(ours, 100); large.IsReady() || large.FinishedAt.IsZero() || large.Bytes != 0 ||
+		!strings.Contains(large.Error, "Export a shorter time") {
+		t.Errorf("a file that is too large is %+v", large)
+	}
+	first := made(ours, 9)
+	if second := made(ours, 9); !first.IsReady() || !second.IsReady() {
+		t.Errorf("two files are %+v and %+v", first, second)
+	}
+	if third := made(ours, 9); third.IsReady() || !strings.Contains(third.Error, "Wait until the first of them expires") {
+		t.Errorf("a third file is %+v", third)
+	}
+	if theirs := made(w.theirs.ID, 9); !theirs.IsReady() {
+		t.Errorf("another tenant's is %+v", theirs)
+	}
+	if kept := lines(t, connect(t, w.url), "SELECT sum(length(data))::text FROM export_chunk WHERE tenant_id = $1",
+		ours)[0]; kept != lines(t, connect(t, w.url), "SELECT sum(bytes)::text FROM export WHERE tenant_id = $1",
+		ours)[0] {
+		t.Errorf("%s bytes are stored", kept)
+	}
+	exec(t, w.url, "UPDATE export SET finished_at = now() - interval '25 hours' WHERE export_id = $1", first.ID)
+	_, err := w.Export(ctx, ours, first.ID)
+	wantError(t, err, rules.ErrNotFound)
+	must(w.KeepViolations(ctx, time.Now(), keep))(t)
+	if again := made(ours, 9); !again.IsReady() {
+		t.Errorf("after one has expired, another is %+v", again)
+	}
+}

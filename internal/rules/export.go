@@ -1,0 +1,47 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	// MaxOpenExports is how many exports of a tenant may be made at once.
+	MaxOpenExports = 10
+	// ExportKept is how long the file of an export can be downloaded.
+	ExportKept = 24 * time.Hour
+	// MaxExportBytes bounds the compressed file of one export, MaxTenantExportBytes those of a tenant together.
+	MaxExportBytes       = 128 << 20
+	MaxTenantExportBytes = 512 << 20
+)
+
+// ErrTooManyExports means that the tenant has reached MaxOpenExports.
+var ErrTooManyExports = errors.New("too many exports are being made")
+
+// Export is a file that somebody asked for, and how far it is.
+type Export struct {
+	ID          int64
+	By          Actor  // its kind and id
+	Request     []byte // in JSON
+	RequestedAt time.Time
+	FinishedAt  time.Time // zero: it goes on
+	NextTryAt   time.Time // zero: during a try, and at the end
+	// Error says why the latest try failed, for people; "" once another worked. One that has finished with an error has
+	// no file.
+	Error  string
+	Rows   int64 // so far
+	Bytes  int64 // compressed
+	Chunks int
+}
+
+// IsReady reports whether it has a file.
+func (e *Export) IsReady() bool { return !e.FinishedAt.IsZero() && e.Error == "" }
+
+// ExportReader reads exports.
+type ExportReader interface {
+	// Export returns an export that has not expired.
+	Export(ctx context.Context, tenant TenantID, id int64) (Export, error)
+	// ExportChunk returns a part of an export's file, compressed by gzip. The first has the number 0.
+	ExportChunk(ctx context.Context, tenant TenantID, id int64, number int) ([]byte, error)
+}

@@ -1,0 +1,30 @@
+import { RelativeTime } from './Time';
+import styles from './Work.module.css';
+
+interface Props {
+  work: { finished_at: string | null; error: string; next_try_at: string | null };
+  /** What the bar measures. */
+  label: string;
+  /** How many parts are done, and of how many; without them, it is unknown how much is left. */
+  done?: number;
+  of?: number;
+}
+
+/** How far work behind the scenes is, and why its latest try failed. */
+export function Work({ work: { finished_at, error, next_try_at }, label, done, of }: Props) {
+  return (
+    <>
+      {error && (
+        <p role="alert">
+          {error}{' '}
+          {next_try_at && (
+            <>
+              Next try: <RelativeTime at={next_try_at} />.
+            </>
+          )}
+        </p>
+      )}
+      {!finished_at && <progress className={styles.bar} value={done} max={of} aria-label={label} />}
+    </>
+  );
+}
