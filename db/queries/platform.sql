@@ -15,6 +15,43 @@ LEFT JOIN (
 WHERE (known.revision IS NULL AND tenant.removed_at IS NULL) OR tenant.revision > known.revision
 ORDER BY tenant.tenant_id;
 
+-- name: TenantDigests :many
+-- For each tenant, its revision and a digest of its rows that checks depend on: how many there are, and the sum of
+-- hashes of the transactions that wrote them, so that only a row's first column is read. age is relative to the next
+-- transaction; the difference of two ages is not. Another server may have given a transaction's number to another one.
+WITH now_at AS MATERIALIZED (
+    SELECT age(xid '3')::bigint AS age,
+        hashint8((extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint)::bigint AS server
+), part AS (
+    SELECT r.tenant_id, r.revision, 1::bigint AS n,
+        hashint8(age(r.xmin) - (SELECT n.age FROM now_at AS n)) + (SELECT n.server FROM now_at AS n) AS sum
+    FROM tenant AS r
+    UNION ALL
+    SELECT r.tenant_id, 0, count(*), sum(hashint8(age(r.xmin) - (SELECT n.age FROM now_at AS n)))
+    FROM plan AS r GROUP BY r.tenant_id
+    UNION ALL
+    SELECT r.tenant_id, 0, count(*), sum(hashint8(age(r.xmin) - (SELECT n.age FROM now_at AS n)))
+    FROM rate_limit_rule AS r GROUP BY r.tenant_id
+    UNION ALL
+    SELECT r.tenant_id, 0, count(*), sum(hashint8(age(r.xmin) - (SELECT n.age FROM now_at AS n)))
+    FROM rate_limit_override AS r GROUP BY r.tenant_id
+    UNION ALL
+    SELECT r.tenant_id, 0, count(*), sum(hashint8(age(r.xmin) - (SELECT n.age FROM now_at AS n)))
+    FROM rate_limit_step AS r GROUP BY r.tenant_id
+    UNION ALL
+    SELECT r.tenant_id, 0, count(*), sum(hashint8(age(r.xmin) - (SELECT n.age FROM now_at AS n)))
+    FROM plan_assignment AS r GROUP BY r.tenant_id
+    UNION ALL
+    SELECT r.tenant_id, 0, count(*), sum(hashint8(age(r.xmin) - (SELECT n.age FROM now_at AS n)))
+    FROM gateway AS r GROUP BY r.tenant_id
+    UNION ALL
+    SELECT r.tenant_id, 0, count(*), sum(hashint8(age(r.xmin) - (SELECT n.age FROM now_at AS n)))
+    FROM api_key AS r GROUP BY r.tenant_id
+)
+SELECT p.tenant_id, sum(p.revision)::bigint AS revision, sum(p.n)::bigint AS rows, sum(p.sum)::bigint AS sum
+FROM part AS p
+GROUP BY p.tenant_id;
+
 -- name: AccountByEmail :one
 -- The account that has proven the address; or, for the slug of a tenant, the unproven one of that tenant.
 SELECT a.* FROM account AS a

@@ -158,7 +158,7 @@ func (c *Config) options() []option {
 			row("poll-interval", servers, "1s", duration(&c.PollInterval, 10*time.Millisecond, time.Hour),
 				"How often to look for changed rules."),
 			row("reread-interval", servers, "60s", duration(&c.RereadInterval, time.Second, 24*time.Hour),
-				"How often to read all rules again, changed or not."),
+				"How often to compare the rules in memory with the database, in case a change came without notice."),
 		),
 		group("Violations",
 			row("recording", deciders, "true", toggle(&c.Recording),

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/sluicegate/sluice/internal/rules"
-	"github.com/sluicegate/sluice/internal/rules/snapshot"
 )
 
 func TestAChangedLimitComesIntoForceLater(t *testing.T) {
@@ -171,30 +170,5 @@ func TestAnOverrideIsLaterThanEveryVersionOfTheRuleCountsAsAfterTheOneBefore(t *
 		ended.Add(time.Hour)) {
 		t.Errorf("in force since %s, although the rule's limit counts as %s", revived.InForceSince,
 			ended.Add(time.Hour))
-	}
-}
-
-func TestAReadOfEverythingSaysWhenItBegan(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	var began []time.Time
-	read := func(known map[rules.TenantID]int64) {
-		t.Helper()
-		if err := w.Read(t.Context(), known, func(rows snapshot.Rows) error {
-			if !rows.At.IsZero() {
-				began = append(began, rows.At)
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	read(nil)
-	if len(began) != 1 || time.Since(began[0]).Abs() > time.Minute {
-		t.Errorf("began at %v", began)
-	}
-	read(map[rules.TenantID]int64{w.ours.ID: 1})
-	if len(began) != 1 {
-		t.Errorf("a read of what is newer says that it read everything at %v", began[1:])
 	}
 }

@@ -52,7 +52,7 @@ func TestRecentCountsAreReadFromTheirPartitions(t *testing.T) {
 		"tenant_id": fmt.Sprint(w.ours.ID), "rule_id": "12", "rule_ids": "'{12}'", "since": at(0),
 		"until": at(-time.Minute), "inner_since": at(-time.Minute), "inner_until": at(0), "minute": at(0),
 		"step_seconds": "60",
-		"at_most": "10", "page_size": "10", "subject": "'x'", "live": "12", "candidate": "13", "user_id": "'42'",
+		"at_most":      "10", "page_size": "10", "subject": "'x'", "live": "12", "candidate": "13", "user_id": "'42'",
 	}
 	for _, query := range []struct{ file, name string }{
 		{"violation_minute.sql", "DeniedInMinute :one"},

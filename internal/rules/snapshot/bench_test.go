@@ -191,7 +191,7 @@ func BenchmarkLoad(b *testing.B) {
 
 func loadMany(b *testing.B) *Snapshot {
 	b.Helper()
-	d := newDraft(new(Snapshot), true)
+	d := newReread(new(Snapshot), nil, time.UnixMicro(0))
 	manyRows(b, func(rows Rows) { d.add(&rows) })
 	s, lost := d.snapshot()
 	if len(lost) > 0 {
@@ -205,7 +205,7 @@ func BenchmarkReread(b *testing.B) {
 	s := loadMany(b)
 	for b.Loop() {
 		before := heap()
-		d := newDraft(s, true)
+		d := newReread(s, nil, time.UnixMicro(0))
 		manyRows(b, func(rows Rows) { d.add(&rows) })
 		b.ReportMetric(heap()-before, "added-MB")
 		if next, lost := d.snapshot(); next != s || len(lost) > 0 {

@@ -17,23 +17,32 @@ type draft struct {
 	tenants map[rules.TenantID]*tenantDraft
 	keys    tableEdit[string, *Key]
 	names   map[string]string
-	// whole marks a draft of a full read. Missing rows are found by counting each tenant's rows, because a list of a
-	// million rows would double the memory of the read. A tenant whose count differs is read again. Keys are few and
-	// get a new table.
-	whole bool
+	// reread marks a draft of a reread, and same its tenants that are as they were: only their newer rows come. All
+	// rows of other tenants come. Missing ones are found by counting, because a list of a million rows would double
+	// the memory of the read. A tenant whose count differs is read again. Keys are few and get a new table.
+	reread bool
+	same   map[rules.TenantID]bool
 	// newKeys reports that a key differs from the held one.
 	newKeys bool
 	// began is the draft's start, readAt is Tenant.ReadAt, both in microseconds.
 	began, readAt int64
 }
 
-func newDraft(from *Snapshot, whole bool) *draft {
-	d := &draft{
-		from: from, tenants: map[rules.TenantID]*tenantDraft{}, names: map[string]string{}, whole: whole,
+func newDraft(from *Snapshot) *draft {
+	return &draft{
+		from: from, tenants: map[rules.TenantID]*tenantDraft{}, names: map[string]string{}, keys: editTable(from.keys),
 		began: time.Now().UnixMicro(), readAt: from.readAt,
 	}
-	if !whole {
-		d.keys = editTable(from.keys)
+}
+
+func newReread(from *Snapshot, same map[rules.TenantID]bool, readAt time.Time) *draft {
+	d := newDraft(from)
+	d.reread, d.same, d.readAt = true, same, readAt.UnixMicro()
+	d.keys = tableEdit[string, *Key]{}
+	for id, key := range from.keys.all() {
+		if same[key.TenantID] {
+			d.keys.set(id, key)
+		}
 	}
 	return d
 }
@@ -48,10 +57,6 @@ func (d *draft) forget(ids []rules.TenantID) {
 }
 
 func (d *draft) add(rows *Rows) {
-	if d.whole && !rows.At.IsZero() {
-		// Overrides expire by this process's clock. If that is behind the database's, it is the bound.
-		d.readAt = min(rows.At.UnixMicro(), d.began)
-	}
 	for i := range rows.Tenants {
 		row := &rows.Tenants[i]
 		t := d.tenant(row.ID)
@@ -105,7 +110,7 @@ func (d *draft) tenant(id rules.TenantID) *tenantDraft {
 	if held == nil {
 		return nil
 	}
-	t := d.newTenant(held, !d.whole)
+	t := d.newTenant(held, !d.reread || d.same[id])
 	d.tenants[id] = t
 	return t
 }
@@ -139,8 +144,8 @@ func (d *draft) keepRevoked(other *Snapshot) {
 	}
 }
 
-// snapshot returns the finished Snapshot, which is the original if nothing changed. lost are tenants of which a full
-// read missed rows; their rows are still in the Snapshot.
+// snapshot returns the finished Snapshot, which is the original if nothing changed. lost are tenants of which a reread
+// missed rows; their rows are still in the Snapshot.
 func (d *draft) snapshot() (next *Snapshot, lost []rules.TenantID) {
 	sizes := d.from.sizes
 	tenants := editTable(d.from.tenants)
@@ -151,19 +156,24 @@ func (d *draft) snapshot() (next *Snapshot, lost []rules.TenantID) {
 			sizes.replace(held, nil)
 			continue
 		}
-		if d.whole && t.lostRows() {
+		if d.reread && !d.same[id] && t.lostRows() {
 			lost = append(lost, id)
 		}
 		built := t.build(d.readAt)
 		tenants.set(id, built)
 		sizes.replace(held, built)
 	}
-	if d.whole {
+	if d.reread {
 		for id, held := range d.from.tenants.all() {
-			if _, seen := d.tenants[id]; !seen {
-				tenants.remove(id)
-				sizes.replace(held, nil)
+			if _, seen := d.tenants[id]; seen {
+				continue
 			}
+			if d.same[id] {
+				tenants.set(id, held.withReadAt(d.readAt))
+				continue
+			}
+			tenants.remove(id)
+			sizes.replace(held, nil)
 		}
 	}
 	keys, keysChanged := d.finishKeys()
@@ -195,7 +205,7 @@ func (d *draft) news() (all news) {
 }
 
 func (d *draft) finishKeys() (keys table[string, *Key], changed bool) {
-	if !d.whole {
+	if !d.reread {
 		return d.keys.table, d.keys.changed
 	}
 	d.keepRevoked(d.from)
@@ -359,6 +369,15 @@ func (t *tenantDraft) build(readAt int64) *Tenant {
 	return built
 }
 
+func (t *Tenant) withReadAt(readAt int64) *Tenant {
+	if t.readAt == readAt {
+		return t
+	}
+	next := *t
+	next.readAt = readAt
+	return &next
+}
+
 func sameKey(a, b *auth.Key) bool {
 	return a.ID == b.ID && a.TenantID == b.TenantID && a.Digest == b.Digest &&
 		slices.Equal(a.Permissions, b.Permissions) && slices.Equal(a.Networks, b.Networks) &&
@@ -366,7 +385,7 @@ func sameKey(a, b *auth.Key) bool {
 		a.Revoked == b.Revoked && a.Revision == b.Revision
 }
 
-// sameRule compares all fields and not only revisions, because a full read must also find edits that bypassed the
+// sameRule compares all fields and not only revisions, because a reread must also find edits that bypassed the
 // platform.
 func sameRule(a, b *rules.Rule) bool {
 	x, y := *a, *b

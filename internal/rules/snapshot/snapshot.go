@@ -50,7 +50,7 @@ func New(pages ...Rows) *Snapshot {
 // million others, but a changed rule rebuilds its tenant's index. Rows of a tenant that neither s nor the pages contain
 // are dropped, except for keys.
 func (s *Snapshot) With(pages ...Rows) *Snapshot {
-	d := newDraft(s, false)
+	d := newDraft(s)
 	for i := range pages {
 		d.add(&pages[i])
 	}
@@ -109,7 +109,7 @@ type Tenant struct {
 	adapting     []*rules.Rule // active ones, by id
 }
 
-// ReadAt is the time of the last full read, in microseconds since the Unix epoch; 0 if unknown. It is the database's
+// ReadAt is the time of the last reread, in microseconds since the Unix epoch; 0 if unknown. It is the database's
 // clock, or this process's if that is behind. A rule in force well before ReadAt that is not here does not exist: see
 // enforce.BucketCheck.
 func (t *Tenant) ReadAt() int64 { return t.readAt }

@@ -193,7 +193,7 @@ func TestEqualRowsLeaveTheSnapshotAsItIs(t *testing.T) {
 	if before.With(rows()) != before {
 		t.Error("equal rows made another Snapshot")
 	}
-	d := newDraft(before, true)
+	d := newReread(before, nil, time.UnixMicro(before.readAt))
 	all := rows()
 	d.add(&all)
 	if next, lost := d.snapshot(); next != before || len(lost) > 0 {

@@ -17,12 +17,19 @@ type Source interface {
 	// The caller may give up when no visit happens for seconds. Read therefore calls visit, with empty Rows if need be,
 	// whenever the database has answered.
 	Read(ctx context.Context, newerThan map[rules.TenantID]int64, visit func(Rows) error) error
+	// Digests returns a digest of each tenant's rows in one consistent view, and the source's time at its start. Two
+	// equal ones mean that no row was added, changed or deleted in between, with or without a new revision.
+	Digests(ctx context.Context) (at time.Time, digests map[rules.TenantID]Digest, err error)
+}
+
+// Digest stands for all rows of a tenant.
+type Digest struct {
+	Revision  int64 // the tenant's
+	Rows, Sum int64
 }
 
 // Rows is a page of rows. Any slice may be empty.
 type Rows struct {
-	// At is the database's time at the start of a full read, on its first page only.
-	At          time.Time
 	Tenants     []rules.Tenant
 	Plans       []rules.Plan
 	Rules       []rules.Rule

@@ -18,6 +18,8 @@ import (
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
+	// digestsWithin bounds the wait for digests: see BenchmarkReread of pgstore.
+	digestsWithin = 30 * time.Second
 )
 
 var errPageLate = errors.New("the next page of rows is late")
@@ -26,7 +28,8 @@ var errPageLate = errors.New("the next page of rows is late")
 type WatcherOptions struct {
 	// PollInterval is the time between reads of newer rows; default 1 s.
 	PollInterval time.Duration
-	// RereadInterval is the time between full reads, which find changes without a new revision; default 60 s.
+	// RereadInterval is the time between rereads, which find changes without a new revision; default 60 s. A reread
+	// reads digests of all tenants, and the tenants that changed since the last one in full.
 	RereadInterval time.Duration
 	// PageTimeout bounds the wait for each page, including empty ones, and for the end of a read; default 5 s. There is
 	// no bound for a whole read: a million rows may arrive over a slow line, while a read from a dead database still
@@ -40,7 +43,7 @@ type WatcherOptions struct {
 }
 
 // Watcher keeps the newest Snapshot of a Source in memory. Snapshot is one atomic load. A failed read changes nothing,
-// and no error ends the watching. Polls continue during a full read, so that large tenants do not delay changes.
+// and no error ends the watching. Polls continue during a reread, so that large tenants do not delay changes.
 //
 // A key that was once seen revoked stays revoked for the life of the process, even if a later read disagrees.
 type Watcher struct {
@@ -48,14 +51,15 @@ type Watcher struct {
 	options WatcherOptions
 	current atomic.Pointer[Snapshot]
 
-	// publishing is a lock to replace the current Snapshot, rereading one for full reads. They are channels, because
+	// publishing is a lock to replace the current Snapshot, rereading one for rereads. They are channels, because
 	// waiting for a mutex cannot be canceled.
 	publishing, rereading chan struct{}
-	loaded                chan struct{} // closed once there is a Snapshot
+	loaded                chan struct{}             // closed once there is a Snapshot
+	digests               map[rules.TenantID]Digest // of the last good reread, which guards them
 
 	mu             sync.Mutex // guards the fields below
 	fresh          time.Time  // start of the last good read
-	err            error      // of the last finished poll or full read
+	err            error      // of the last finished poll or reread
 	polls, rereads record
 }
 
@@ -140,16 +144,20 @@ func (w *Watcher) poll(ctx context.Context) error {
 	return nil
 }
 
-// reread reads everything. Polls publish newer Snapshots meanwhile, so a final poll brings this one up to date.
+// reread reads all tenants that may have changed. Polls publish newer Snapshots meanwhile, so a final poll brings this
+// one up to date.
 func (w *Watcher) reread(ctx context.Context) error {
 	if err := enter(ctx, w.rereading); err != nil {
 		return err
 	}
 	defer leave(w.rereading)
 	began := time.Now()
-	next, found, err := w.readAll(ctx)
+	next, digests, found, err := w.readChanged(ctx)
 	if err == nil {
 		err = w.catchUp(ctx, func() *Snapshot { return next }, found)
+	}
+	if err == nil {
+		w.digests = digests
 	}
 	w.note(ctx, "reread", &w.rereads, began, err)
 	if err != nil {
@@ -158,30 +166,52 @@ func (w *Watcher) reread(ctx context.Context) error {
 	return nil
 }
 
-// readAll publishes nothing. It also rereads the tenants that lost rows, because polls would have to wait if catchUp
-// did.
-func (w *Watcher) readAll(ctx context.Context) (next *Snapshot, found news, err error) {
-	d := newDraft(cmp.Or(w.Snapshot(), new(Snapshot)), true)
-	if err := w.read(ctx, nil, d); err != nil {
-		return nil, found, err
+// readChanged publishes nothing. It also reads the tenants again that lost rows, because polls would have to wait if
+// catchUp did.
+func (w *Watcher) readChanged(ctx context.Context) (next *Snapshot, digests map[rules.TenantID]Digest, found news,
+	err error,
+) {
+	from := cmp.Or(w.Snapshot(), new(Snapshot))
+	began := time.Now()
+	limited, cancel := context.WithTimeout(ctx, digestsWithin)
+	at, digests, err := w.source.Digests(limited)
+	cancel()
+	if err != nil {
+		return nil, nil, found, err
+	}
+	if at.After(began) { // overrides expire by this process's clock; if that is behind, it is the bound
+		at = began
+	}
+	known, same := from.revisions(), map[rules.TenantID]bool{}
+	for id, revision := range known {
+		// A tenant that a poll has changed is read in full: a failover can undo the change and restore the digest.
+		if digest, ok := digests[id]; ok && digest == w.digests[id] && digest.Revision == revision {
+			same[id] = true
+		} else {
+			delete(known, id)
+		}
+	}
+	d := newReread(from, same, at)
+	if err := w.read(ctx, known, d); err != nil {
+		return nil, nil, found, err
 	}
 	next, lost := d.snapshot()
 	found = d.news()
 	if len(lost) == 0 {
-		return next, found, nil
+		return next, digests, found, nil
 	}
-	known := next.revisions()
+	known = next.revisions()
 	for _, id := range lost {
 		delete(known, id)
 	}
-	d = newDraft(next, false)
+	d = newDraft(next)
 	d.forget(lost)
 	if err := w.read(ctx, known, d); err != nil {
-		return nil, found, err
+		return nil, nil, found, err
 	}
 	next, _ = d.snapshot()
 	found.add(d.news())
-	return next, found, nil
+	return next, digests, found, nil
 }
 
 // catchUp adds newer rows to the Snapshot of from, publishes it and reports news.
@@ -191,7 +221,7 @@ func (w *Watcher) catchUp(ctx context.Context, from func() *Snapshot, found news
 	}
 	defer leave(w.publishing)
 	base := from()
-	d := newDraft(base, false)
+	d := newDraft(base)
 	if err := w.read(ctx, base.revisions(), d); err != nil {
 		return err
 	}
@@ -281,7 +311,7 @@ func (w *Watcher) note(ctx context.Context, kind string, r *record, began time.T
 	}
 }
 
-// Age returns the time since the start of the last good poll or full read, or since NewWatcher. The Snapshot contains
+// Age returns the time since the start of the last good poll or reread, or since NewWatcher. The Snapshot contains
 // every change committed before that.
 func (w *Watcher) Age() time.Duration {
 	w.mu.Lock()
@@ -289,8 +319,8 @@ func (w *Watcher) Age() time.Duration {
 	return time.Since(w.fresh)
 }
 
-// LastError returns the error of the last finished poll or full read, or nil. A good poll clears the error of an
-// earlier full read, so this tells whether the source is away now.
+// LastError returns the error of the last finished poll or reread, or nil. A good poll clears the error of an
+// earlier reread, so this tells whether the source is away now.
 func (w *Watcher) LastError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -304,7 +334,7 @@ func (w *Watcher) PollDuration() time.Duration {
 	return w.polls.took
 }
 
-// RereadDuration returns the duration of the last good full read; 0 if there was none.
+// RereadDuration returns the duration of the last good reread; 0 if there was none.
 func (w *Watcher) RereadDuration() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -26,6 +26,7 @@ func TestAGoodPollClearsTheErrorOfAReread(t *testing.T) {
 			return nil
 		}
 		source.mu.Unlock()
+		source.changeUnseen()
 		if err := w.reread(t.Context()); err == nil || !errors.Is(w.LastError(), errors.Unwrap(err)) {
 			t.Fatalf("the re-read failed with %v and the last error is %v", err, w.LastError())
 		}
@@ -68,8 +69,8 @@ func TestOverridesRemovedWithTheirRuleAreKeptAsTraces(t *testing.T) {
 			t.Errorf("after the poll %+v, want %+v", got, want)
 		}
 		after(2 * time.Minute)
-		if slices.Contains(source.reads, "anew") {
-			t.Error("the re-read found rows lost, and read the whole tenant anew")
+		if n := source.counted()["anew"]; n != 2 {
+			t.Errorf("the tenant was read in full %d times, want at first and after the change: no rows are lost", n)
 		}
 	})
 }
@@ -94,8 +95,8 @@ func TestPollsGoOnWhileATenantThatLostRowsIsReadAnew(t *testing.T) {
 		}
 		source.mu.Unlock()
 		after(time.Minute + 4*time.Second) // everything was read; the tenant is next
-		if !slices.Contains(source.reads, "anew") {
-			t.Fatal("the tenant is not read anew")
+		if n := source.counted()["anew"]; n != 3 {
+			t.Fatalf("the tenant was read in full %d times, want at first, at the reread, and because rows are lost", n)
 		}
 		addRule(t, source)
 		after(time.Second)
@@ -215,6 +216,7 @@ func TestPollsGoOnDuringALongReread(t *testing.T) {
 			}
 		}
 		source.mu.Unlock()
+		source.changeUnseen()
 		after(time.Minute)
 		addRule(t, source) // the re-read has begun and does not see it
 		source.change(func(rows *Rows) {
@@ -244,19 +246,56 @@ func TestPollsGoOnDuringALongReread(t *testing.T) {
 	})
 }
 
-func TestEverythingIsRereadEachMinute(t *testing.T) {
+func TestATenantThatDiffersIsRereadWithinAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		source := newMemorySource(t)
-		watch(t, source, nil)
+		source.change(func(rows *Rows) {
+			rows.Tenants = append(rows.Tenants, rules.Tenant{ID: 2, Slug: "other", Revision: 1})
+			rows.Keys = append(rows.Keys, auth.Key{ID: "other", TenantID: 2, Revision: 1})
+		})
+		w := watch(t, source, nil)
 		after(3 * time.Minute)
-		count := map[string]int{}
-		for _, kind := range source.reads {
-			count[kind]++
+		// The first load and each reread end with a poll.
+		if got, want := source.counted(), map[string]int{"anew": 1, "newer": 180 + 3 + 4}; !maps.Equal(got, want) {
+			t.Errorf("reads in three minutes: %v, want %v", got, want)
 		}
-		// The first load and each full read end with a poll.
-		if want := map[string]int{"all": 4, "newer": 180 + 4}; !maps.Equal(count, want) {
-			t.Errorf("reads in three minutes: %v, want %v", count, want)
+		other, readAt := w.Snapshot().Tenant(2), w.Snapshot().Tenant(2).ReadAt()
+		source.change(func(rows *Rows) { rows.Assignments = nil })
+		after(time.Minute)
+		// It is read in full, and once more because rows are lost.
+		if n := source.counted()["anew"]; n != 1+2 {
+			t.Errorf("after a change without a revision tenants were read in full %d times, want twice more", n-1)
+		}
+		if got, want := w.Snapshot().Sizes(), (Sizes{Tenants: 2, Rules: 1, Keys: 2}); got != want {
+			t.Errorf("after the reread %+v, want %+v", got, want)
+		}
+		if w.Snapshot().Tenant(2) != other || readAt != 1 {
+			t.Errorf("the other tenant was built again, or read at %d", readAt)
+		}
+		after(time.Minute)
+		if n := source.counted()["anew"]; n != 1+2 {
+			t.Errorf("it was read %d times more though nothing changed", n-3)
+		}
+	})
+}
+
+// TestAFailoverThatRestoresADigestIsSeen: a poll saw a change, and the database lost it again.
+func TestAFailoverThatRestoresADigestIsSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := newMemorySource(t)
+		w := watch(t, source, nil)
+		before := source.rows
+		addRule(t, source)
+		after(time.Second)
+		if got := w.Snapshot().Sizes().Rules; got != 2 {
+			t.Fatalf("%d rules after the poll", got)
+		}
+		source.change(func(rows *Rows) { *rows = before })
+		after(time.Minute)
+		if got := w.Snapshot().Sizes().Rules; got != 1 {
+			t.Errorf("%d rules after the reread", got)
 		}
 	})
 }

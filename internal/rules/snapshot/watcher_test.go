@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"slices"
 	"strings"
@@ -23,7 +25,7 @@ type memorySource struct {
 	rows  Rows
 	fails error                             // after the first page
 	pause func(context.Context, bool) error // before the first page; the argument says whether a tenant is read in full
-	reads []string                          // "all", "newer", or "anew" if some tenants are read in full
+	reads []string                          // "newer", or "anew" if some tenants are read in full
 }
 
 func (s *memorySource) change(change func(*Rows)) {
@@ -43,10 +45,7 @@ func (s *memorySource) Read(ctx context.Context, newerThan map[rules.TenantID]in
 		return !known
 	}
 	kind := "newer"
-	switch {
-	case newerThan == nil:
-		kind = "all"
-	case slices.ContainsFunc(rows.Tenants, func(r rules.Tenant) bool { return whole(r.ID) }):
+	if slices.ContainsFunc(rows.Tenants, func(r rules.Tenant) bool { return whole(r.ID) }) {
 		kind = "anew"
 	}
 	s.reads = append(s.reads, kind)
@@ -76,6 +75,54 @@ func (s *memorySource) Read(ctx context.Context, newerThan map[rules.TenantID]in
 		return fails
 	}
 	return visit(Rows{Assignments: rows.Assignments, Keys: rows.Keys})
+}
+
+// Digests are of the rows' text.
+func (s *memorySource) Digests(context.Context) (time.Time, map[rules.TenantID]Digest, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	digests := map[rules.TenantID]Digest{}
+	add := func(id rules.TenantID, revision int64, row any) {
+		hash := fnv.New32a()
+		_, _ = fmt.Fprintf(hash, "%+v", row)
+		d := digests[id]
+		digests[id] = Digest{d.Revision + revision, d.Rows + 1, d.Sum + int64(hash.Sum32())}
+	}
+	for _, r := range s.rows.Tenants {
+		add(r.ID, r.Revision, r)
+	}
+	for _, r := range s.rows.Rules {
+		add(r.TenantID, 0, r)
+	}
+	for _, r := range s.rows.Overrides {
+		add(r.TenantID, 0, r)
+	}
+	for _, r := range s.rows.Assignments {
+		add(r.TenantID, 0, r)
+	}
+	for _, r := range s.rows.Keys {
+		add(r.TenantID, 0, r)
+	}
+	return time.UnixMicro(1), digests, nil
+}
+
+// counted counts the reads of each kind.
+func (s *memorySource) counted() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count := map[string]int{}
+	for _, kind := range s.reads {
+		count[kind]++
+	}
+	return count
+}
+
+// changeUnseen changes a row without a new revision, so that the next reread reads its tenant in full.
+func (s *memorySource) changeUnseen() {
+	s.change(func(rows *Rows) {
+		rows.Rules = slices.Clone(rows.Rules)
+		rows.Rules[0].Description += "."
+	})
 }
 
 func (s *memorySource) fail(err error) {
