@@ -38,7 +38,8 @@ func (w *world) exportOf(tenant rules.Tenant, by caller) (id int64) {
 	defer func() { _ = connection.Close(w.ctx()) }()
 	err := connection.QueryRow(w.ctx(), `INSERT INTO export
 		(tenant_id, requested_by_kind, requested_by_id, request, finished_at) VALUES ($1, $2, $3,
-			'{"what": "users", "name": "acme-users.csv", "media_type": "text/csv; charset=utf-8", "least": "viewer"}', now())
+			'{"what": "users", "name": "acme-users.csv", "media_type": "text/csv; charset=utf-8", "least": "viewer"}',
+			now())
 		RETURNING export_id`, tenant.ID, kind, maker).Scan(&id)
 	if err != nil {
 		w.t.Fatal(err)

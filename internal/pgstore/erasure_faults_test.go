@@ -169,7 +169,8 @@ func TestAnErasureDoesNotDeadlockWithARecorder(t *testing.T) {
 			if err := <-ended; err != nil {
 				t.Errorf("the erasure: %v", err)
 			}
-			got := lines(t, watch, "SELECT concat_ws(' ', sum(denied), bool_and(other), count(*)) FROM violation_minute")
+			got := lines(t, watch,
+				"SELECT concat_ws(' ', sum(denied), bool_and(other), count(*)) FROM violation_minute")
 			if got[0] != "27 t 3" {
 				t.Errorf("the counts are %q, want 27 of other subjects in 3 minutes", got)
 			}

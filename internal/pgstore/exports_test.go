@@ -186,7 +186,8 @@ func TestExportsFillNoMoreThanTheirTenantMay(t *testing.T) {
 	if second := made(ours, 9); !first.IsReady() || !second.IsReady() {
 		t.Errorf("two files are %+v and %+v", first, second)
 	}
-	if third := made(ours, 9); third.IsReady() || !strings.Contains(third.Error, "Wait until the first of them expires") {
+	if third := made(ours, 9); third.IsReady() ||
+		!strings.Contains(third.Error, "Wait until the first of them expires") {
 		t.Errorf("a third file is %+v", third)
 	}
 	if theirs := made(w.theirs.ID, 9); !theirs.IsReady() {

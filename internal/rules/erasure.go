@@ -45,7 +45,8 @@ type SubjectCount struct {
 type UserRecords interface {
 	// CountsOfUser returns how often the user's buckets were denied in one day: the first with counts of the tenant
 	// since a time. The next begins at the returned time, which is zero at the end.
-	CountsOfUser(ctx context.Context, tenant TenantID, userID string, since time.Time) ([]SubjectCount, time.Time, error)
+	CountsOfUser(ctx context.Context, tenant TenantID, userID string, since time.Time) (counts []SubjectCount,
+		next time.Time, err error)
 	// Erasure returns an erasure by the id of its receipt.
 	Erasure(ctx context.Context, tenant TenantID, id string) (Erasure, error)
 }

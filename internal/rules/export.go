@@ -11,8 +11,9 @@ const (
 	MaxOpenExports = 10
 	// ExportKept is how long the file of an export can be downloaded.
 	ExportKept = 24 * time.Hour
-	// MaxExportBytes bounds the compressed file of one export, MaxTenantExportBytes those of a tenant together.
-	MaxExportBytes       = 128 << 20
+	// MaxExportBytes bounds the compressed file of one export.
+	MaxExportBytes = 128 << 20
+	// MaxTenantExportBytes bounds the compressed files of a tenant's exports together.
 	MaxTenantExportBytes = 512 << 20
 )
 
