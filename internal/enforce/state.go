@@ -123,10 +123,16 @@ func (s *State) left() Tokens {
 	if s.Limit.Kind != rules.KindSlidingWindow {
 		return s.Level.Micros
 	}
-	// The Redis scripts compute the same doubles.
 	_, end := s.Limit.WindowAt(s.Stamp)
-	covered := float64(end-s.Stamp) / float64(s.Limit.Interval)
-	return max(0, s.Level.Micros-Tokens(math.Floor(float64(s.Former)*covered)))
+	return max(0, s.Level.Micros-weighed(s.Limit, s.Former, end-s.Stamp))
+}
+
+// weighed returns what a sliding window counts of the former window's use when rest microseconds of the present one are
+// left: its share in whole tokens, rounded half up. Without rounding the last token of each window would wait for the
+// window's end, so that steady checks got one less than the burst. The Redis scripts compute the same doubles.
+func weighed(limit Limit, former Tokens, rest int64) Tokens {
+	share := float64(former) * (float64(rest) / float64(limit.Interval))
+	return Tokens(math.Floor(share/float64(Token)+0.5)) * Token
 }
 
 // View returns the bucket as callers see it.
@@ -195,8 +201,13 @@ func (s *State) slidingWait(amount Tokens) int64 {
 		least = end - s.Stamp
 		room, former, end = full-amount, full-s.Level.Micros, end+s.Limit.Interval
 	}
-	covered := math.Floor(float64(s.Limit.Interval) * (float64(room) / float64(former)))
-	return max(least, end-s.Stamp-int64(covered))
+	// The share must be less than half a token above the whole tokens of the room.
+	below := (float64(room/Token) + 0.5) * float64(Token)
+	rest := int64(math.Ceil(float64(s.Limit.Interval)*(below/float64(former)))) - 1
+	if weighed(s.Limit, former, rest) > room { // the doubles are rounded
+		rest--
+	}
+	return max(least, end-s.Stamp-rest)
 }
 
 // TimeToFull returns how long an advanced bucket takes to be as if unused, rounded up to the microsecond.

@@ -145,10 +145,10 @@ func refundsTheSameWindow(t *testing.T, s Store) {
 	left(t, s, after(40*time.Second), fixed, 5)
 	left(t, s, after(40*time.Second), sliding, 5)
 	expectAllowed(t, take(t, s, after(90*time.Second), checkOf(1, fixed)), true)
-	// the sliding window still counts half of it
+	// the sliding window still counts half of it, rounded up
 	expectSettled(t, settleAt(t, s, after(90*time.Second), 2, cost(0)), true, 0)
 	left(t, s, after(90*time.Second), fixed, 9)
-	left(t, s, after(90*time.Second), sliding, 9.5)
+	left(t, s, after(90*time.Second), sliding, 9)
 }
 
 func slots(burst int64, hold time.Duration) enforce.Limit {

@@ -318,11 +318,15 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
     end
   end
 
+  -- weighed in state.go.
+  local function weighed(former, rest, interval)
+    return floor(former * (rest / interval) / TOKEN + 0.5) * TOKEN
+  end
+
   -- State.left.
   local function left(b)
     if b.kind ~= SLIDING_WINDOW then return b.micros end
-    local covered = (b.interval - b.stamp % b.interval) / b.interval
-    return max(0, b.micros - floor(b.former * covered))
+    return max(0, b.micros - weighed(b.former, b.interval - b.stamp % b.interval, b.interval))
   end
 
   -- State.earnUntil. Without a calendar only the end of the state's window is known.
@@ -511,7 +515,9 @@ local function make_tools(now, slack, make_lender, earn, full_step, expiry,
       least = ends - now
       room, used, ends = full - amount, full - b.micros, ends + b.interval
     end
-    return max(least, ends - now - floor(b.interval * (room / used)))
+    local rest = math.ceil(b.interval * ((floor(room / TOKEN) + 0.5) * TOKEN / used)) - 1
+    if weighed(used, rest, b.interval) > room then rest = rest - 1 end
+    return max(least, ends - now - rest)
   end
 
   -- time_to_full returns after how many microseconds a bucket is as if unused; nil for a calendar window that no caller

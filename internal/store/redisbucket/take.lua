@@ -159,8 +159,8 @@ end
 local function left(b, level, now)
   if b.kind <= FIXED_WINDOW or b.micros <= OUTSIDE then return level end
   if b.kind ~= SLIDING_WINDOW then return math.max(0, b.micros) end
-  local weighed = b.former * ((b.interval - now % b.interval) / b.interval)
-  return math.max(0, b.micros - (weighed - weighed % 1))
+  local weighed = b.former * ((b.interval - now % b.interval) / b.interval) / TOKEN + 0.5
+  return math.max(0, b.micros - (weighed - weighed % 1) * TOKEN)
 end
 
 local reply, n = {0, 0, 0, 0, 0, 0, 0, 0}, 0
