@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -101,7 +102,7 @@ func TestAGatewayAsksSluice(t *testing.T) {
 			response := g.ask(t, "GET", "/orders/17", spoofed(9))
 			if response.StatusCode != 429 || response.Header.Get("Retry-After") == "" ||
 				!strings.Contains(response.Header.Get("RateLimit"), ";r=0;") ||
-				response.Header.Get("RateLimit-Policy") == "" ||
+				response.Header.Get("RateLimit-Policy") == "" || response.Header.Get("Cache-Control") != "no-store" ||
 				response.Header.Get("Content-Type") != "application/problem+json" {
 				t.Errorf("beyond the limit it is answered %d with %v", response.StatusCode, response.Header)
 			}
@@ -154,6 +155,98 @@ func TestAGatewayHandsOnWhatSluiceRefuses(t *testing.T) {
 			stranger.key = "slk_wrong"
 			if got := stranger.startGateway(t, name, a.checks).ask(t, "GET", "/", nil); got.StatusCode != 500 {
 				t.Errorf("a wrong key is answered %d", got.StatusCode)
+			}
+		})
+	}
+}
+
+// An upgrade reaches the app, and an event arrives before the next one. The headers of limits are Sluice's alone.
+func TestAGatewayPassesStreams(t *testing.T) {
+	t.Parallel()
+	for name := range proxies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tn := newTenant(t, "rules:\n  - {key_pattern: \"ip:{ip}\", rate: 1/hour, burst_capacity: 3}\n")
+			a := tn.startAPI(t, devdbtest.Redis(t).URL())
+			g := tn.startGateway(t, name, a.checks)
+			host := strings.TrimPrefix(g.url, "http://")
+			conn, err := net.Dial("tcp", host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+			_ = conn.SetDeadline(time.Now().Add(patience))
+			_, _ = io.WriteString(conn, "GET /socket HTTP/1.1\r\nHost: "+host+"\r\n"+
+				"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"+
+				"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+			from := bufio.NewReader(conn)
+			answer, err := http.ReadResponse(from, nil)
+			if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
+				t.Fatalf("an upgrade is answered %v, %v", answer, err)
+			}
+			_, _ = io.WriteString(conn, "hello\n")
+			if line, err := from.ReadString('\n'); err != nil || line != "hello\n" {
+				t.Errorf("the socket echoes %q, %v", line, err)
+			}
+
+			request, err := http.NewRequestWithContext(t.Context(), "GET", g.url+"/events", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			events, err := g.client.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = events.Body.Close() }()
+			if line, err := bufio.NewReader(events.Body).ReadString('\n'); err != nil || line != "data: 1\n" {
+				t.Errorf("the first event is %q, %v", line, err)
+			}
+			if limits := events.Header.Values("RateLimit"); len(limits) != 1 || !strings.Contains(limits[0], ";r=1;") {
+				t.Errorf("the headers of limits are %q", limits)
+			}
+		})
+	}
+}
+
+// echo upgrades a request and sends its lines back.
+func echo(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Upgrade") != "websocket" {
+		return
+	}
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n")
+	_, _ = io.Copy(conn, buffered)
+}
+
+// With the commented lines of the examples a page of another origin reads why its requests were denied, and with a rule
+// that lets OPTIONS pass its preflights are never denied.
+func TestABrowserOfAnotherOriginReadsDenials(t *testing.T) {
+	t.Parallel()
+	for name := range proxies {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tn := newTenant(t, "rules:\n  - {key_pattern: \"ip:{ip}\", rate: 1/hour, burst_capacity: 1}\n"+
+				"  - {key_pattern: \"endpoint:OPTIONS /*\", action: bypass}\n")
+			a := tn.startAPI(t, devdbtest.Redis(t).URL())
+			g := tn.startGateway(t, name, a.checks, "# add_header Access-", "add_header Access-",
+				"# http-after-response set-header Access-", "http-after-response set-header Access-",
+				"# header Access-", "header Access-")
+			for i, want := range []int{200, 429, 429} {
+				got := g.ask(t, "GET", "/", http.Header{"Origin": {"https://app.example.com"}})
+				if got.StatusCode != want ||
+					!slices.Equal(got.Header.Values("Access-Control-Allow-Origin"), []string{"https://app.example.com"}) ||
+					!strings.Contains(got.Header.Get("Access-Control-Expose-Headers"), "Retry-After") {
+					t.Errorf("request %d is answered %d with %v", i, got.StatusCode, got.Header)
+				}
+			}
+			if got := g.ask(t, "OPTIONS", "/", nil); got.StatusCode != 200 ||
+				got.Header.Get("Access-Control-Allow-Origin") == "" {
+				t.Errorf("a preflight is answered %d with %v", got.StatusCode, got.Header)
 			}
 		})
 	}
@@ -321,24 +414,35 @@ func TestAProcessHasTheKeysOfTokensWhenItAnswers(t *testing.T) {
 	}
 }
 
-func (tn tenant) startGateway(t *testing.T, name, sluice string) *gateway {
+// startGateway starts a proxy by its example, in which texts are replaced in pairs.
+func (tn tenant) startGateway(t *testing.T, name, sluice string, edits ...string) *gateway {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
 		t.Fatalf("%s is not installed; scripts/install.sh test installs it", name)
 	}
 	g := &gateway{client: newClient(t), seen: make(chan http.Header, 1000)}
-	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case g.seen <- r.Header:
 		default:
 		}
+		switch r.URL.Path {
+		case "/socket":
+			echo(w, r)
+		case "/events":
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.Header().Set("RateLimit", "the app's")
+			_, _ = io.WriteString(w, "data: 1\n\n")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
 	}))
 	t.Cleanup(upstream.Close)
 	visitors, inner := freeAddress(t), freeAddress(t)
-	replace := strings.NewReplacer(
+	replace := strings.NewReplacer(append(edits,
 		"127.0.0.1:8080", sluice, "127.0.0.1:3000", upstream.Listener.Addr().String(), "127.0.0.1:8000", visitors,
 		"127.0.0.1:8001", inner, "slk_YOUR_KEY", tn.key,
-	)
+	)...)
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o755); err != nil { // nginx's workers are another user
 		t.Fatal(err)
