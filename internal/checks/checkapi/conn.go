@@ -173,8 +173,9 @@ func (c *conn) serveRequest() bool {
 		}
 		rest = false
 	}
-	// A small body is discarded, so that a caller whose key has expired keeps its connection.
-	drain := rest && !a.last && 0 < length && length <= checkjson.MaxBody && len(h.Peek("Expect")) == 0
+	// A small body that has come is discarded, so that a caller whose key has expired keeps its connection. A body that
+	// was announced only may never come: a proxy that drops it without its Content-Length would lose its next request.
+	drain := rest && !a.last && 0 < length && length <= min(checkjson.MaxBody, c.in.Buffered())
 	c.unread = rest && !drain || a.broken
 	if !c.enter(busy) {
 		return false
@@ -185,7 +186,10 @@ func (c *conn) serveRequest() bool {
 		c.unread = c.unread || drain
 		return false
 	}
-	return !drain || c.discardBody(length)
+	if drain {
+		_, _ = c.in.Discard(length)
+	}
+	return true
 }
 
 // target returns the target of a request whose headers could not be read, or nil.
@@ -196,21 +200,6 @@ func (c *conn) target() []byte {
 		return parts[1]
 	}
 	return nil
-}
-
-// discardBody discards the body of an answered request. The connection is idle meanwhile.
-func (c *conn) discardBody(length int) bool {
-	if c.in.Buffered() < length {
-		c.begun = false
-		now := time.Now()
-		if c.out.Flush() != nil || !c.enterAt(idle, now) || c.server.closing.Load() ||
-			c.renew(&c.readDeadline, c.Conn.SetReadDeadline, now, c.readTimeout) != nil {
-			c.unread = true
-			return false
-		}
-	}
-	_, err := c.in.Discard(length)
-	return err == nil
 }
 
 const chunked = -1 // fasthttp's length of a body in chunks

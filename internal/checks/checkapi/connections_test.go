@@ -36,6 +36,29 @@ func TestAConnectionIsUsedAgain(t *testing.T) {
 	}
 }
 
+// A proxy that announces a body and sends none, as nginx does without proxy_pass_request_body, gets another connection
+// for the next visitor: here that request would be taken for the body.
+func TestABodyThatOnlyWasAnnouncedEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rules.DefaultSettings())
+	_, addr, _ := h.listen()
+	const visitor = "GET /v1/authorize HTTP/1.1\r\nHost: a\r\n" + withKey + "Content-Length: 9\r\n\r\n"
+	c := call(t, addr)
+	c.send(visitor)
+	if got := c.answer(); got.status != 200 || !got.last {
+		t.Errorf("it is answered %d, and that the connection ends %t", got.status, got.last)
+	}
+	c.wantEnd()
+
+	c = call(t, addr)
+	for range 2 {
+		c.send(visitor + "9 bytes.\n")
+		if got := c.answer(); got.status != 200 || got.last {
+			t.Errorf("with its body it is answered %d, and that the connection ends %t", got.status, got.last)
+		}
+	}
+}
+
 // fullListener has no room for a connection at first.
 type fullListener struct {
 	net.Listener
