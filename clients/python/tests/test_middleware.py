@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import django
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 from django.test import AsyncRequestFactory, RequestFactory
 
@@ -25,6 +26,7 @@ logging.getLogger("sluice").propagate = False
 settings.configure(SLUICE={}, ALLOWED_HOSTS=["*"], SECRET_KEY="x")
 django.setup()
 
+from sluice import django as sluice_django  # noqa: E402
 from sluice.django import SluiceMiddleware as Django  # noqa: E402
 
 
@@ -98,8 +100,72 @@ def by_async_django(url: str, check: Check | None, mode: Any) -> Response:
     return Response(response.status_code, {name.lower(): value for name, value in response.items()})
 
 
+def by_django_view(url: str, check: Check | None, mode: Any) -> Response:
+    configure(url, check, mode)
+    sluice_django._shared = sluice_django._Clients()
+
+    @sluice_django.limit(lambda request: check)
+    def view(request: Any, pk: int) -> Any:
+        return HttpResponse(status=200 + pk)
+
+    response = view(RequestFactory().get("/"), pk=4)
+    return Response(response.status_code, {name.lower(): value for name, value in response.items()})
+
+
+def by_async_django_view(url: str, check: Check | None, mode: Any) -> Response:
+    configure(url, check, mode)
+    sluice_django._shared = sluice_django._Clients()
+
+    @sluice_django.limit(lambda request: check)
+    async def view(request: Any, pk: int) -> Any:
+        return HttpResponse(status=200 + pk)
+
+    response = asyncio.run(view(AsyncRequestFactory().get("/"), pk=4))
+    return Response(response.status_code, {name.lower(): value for name, value in response.items()})
+
+
+def by_websocket(url: str, check: Check | None, mode: Any) -> Response:
+    """A socket that the application accepts counts as 204."""
+    sent = ask_for_socket(url, check, mode, {"websocket.http.response": {}})
+    headers = {name.decode(): value.decode() for name, value in sent[0].get("headers", [])}
+    return Response(204 if sent[0]["type"] == "websocket.accept" else sent[0]["status"], headers)
+
+
+def ask_for_socket(url: str, check: Check | None, mode: Any, extensions: Any) -> list[Any]:
+    received: list[Any] = []
+    sent: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+
+    async def send(message: Any) -> None:
+        assert received, "nothing may be sent before websocket.connect"
+        sent.append(message)
+
+    async def receive() -> Any:
+        received.append({"type": "websocket.connect"})
+        return received[-1]
+
+    async def ask() -> None:
+        async with AsyncSluice(url, TEST_KEY, timeout=PATIENCE, failure_mode=mode) as limits:
+            scope = {"type": "websocket", "extensions": extensions}
+            await Asgi(app, limits, lambda scope: check)(scope, receive, send)
+
+    asyncio.run(ask())
+    return sent
+
+
 class MiddlewareTest(unittest.TestCase):
-    ways: dict[str, Ask] = {"wsgi": by_wsgi, "asgi": by_asgi, "django": by_django, "async django": by_async_django}
+    ways: dict[str, Ask] = {
+        "wsgi": by_wsgi,
+        "asgi": by_asgi,
+        "websocket": by_websocket,
+        "django": by_django,
+        "async django": by_async_django,
+        "django view": by_django_view,
+        "async django view": by_async_django_view,
+    }
 
     def each(
         self, answer: dict[str, Any], check: Check | None = Check(user_id="42"), mode: str = "open"
@@ -152,6 +218,16 @@ class MiddlewareTest(unittest.TestCase):
             self.assertGreaterEqual(took, 0.05)
             self.assertEqual([request.path for request in server.requests], ["/v1/check", "/v1/settle"])
             self.assertEqual(server.requests[1].body, '{"reservation":"r1"}')
+
+    def test_a_server_that_cannot_answer_a_socket_closes_it(self) -> None:
+        server = Server(self, lambda r: {"status": 429, "body": {"allowed": False, "reason": "limit_exceeded"}})
+        sent = ask_for_socket(server.url, Check(user_id="42"), "open", None)
+        self.assertEqual(sent, [{"type": "websocket.close", "code": 1008}])
+
+    def test_a_missing_django_setting_gets_a_sentence(self) -> None:
+        settings.SLUICE = {"URL": "http://127.0.0.1:1"}
+        with self.assertRaisesRegex(ImproperlyConfigured, r'Set SLUICE\["IDENTIFY"\] in the settings'):
+            Django(lambda request: HttpResponse())
 
 
 if __name__ == "__main__":

@@ -27,13 +27,16 @@ class SluiceMiddleware:
     nobody could decide, with Retry-After and a problem document (RFC 9457); one whose check is not valid, such as an id
     of a megabyte, with 400. Answers carry X-RateLimit-Limit, -Remaining and -Reset. A place of a concurrency rule is
     released when the answer is sent.
+
+    A WebSocket is asked about when it begins, and holds its place until it ends. Servers without the extension
+    websocket.http.response answer every denied one with 403.
     """
 
     def __init__(self, app: App, limits: AsyncSluice, identify: Identify) -> None:
         self._app, self._limits, self._identify = app, limits, identify
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         found = self._identify(scope)
         check = await found if inspect.isawaitable(found) else found
@@ -43,16 +46,16 @@ class SluiceMiddleware:
             decision = await self._limits.check(check)
         except SluiceError as error:
             log.warning("Sluice refused a check: %s", error)
-            return await _answer(send, 400, [], _http.invalid())
+            return await _refuse(scope, receive, send, 400, [], _http.invalid())
         headers = [(name.lower().encode(), value.encode()) for name, value in _http.headers(decision)]
         try:
             if not decision.allowed:
-                return await _answer(send, decision.status, headers, _http.denial(decision))
+                return await _refuse(scope, receive, send, decision.status, headers, _http.denial(decision))
             if decision.delay > 0:
                 await asyncio.sleep(decision.delay)
 
             async def send_with_headers(message: Message) -> None:
-                if message["type"] == "http.response.start":
+                if message["type"] in ("http.response.start", "websocket.accept"):
                     message = {**message, "headers": [*message.get("headers", ()), *headers]}
                 await send(message)
 
@@ -65,7 +68,15 @@ class SluiceMiddleware:
                     pass  # it is freed after its max_hold
 
 
-async def _answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+async def _refuse(
+    scope: Scope, receive: Receive, send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes
+) -> None:
+    kind = "http.response"
+    if scope["type"] == "websocket":
+        await receive()  # websocket.connect, before which nothing may be sent
+        if "websocket.http.response" not in (scope.get("extensions") or {}):
+            return await send({"type": "websocket.close", "code": 1008})
+        kind = "websocket.http.response"
     headers = [(b"content-type", _http.PROBLEM.encode()), (b"content-length", str(len(body)).encode()), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": kind + ".start", "status": status, "headers": headers})
+    await send({"type": kind + ".body", "body": body})

@@ -1,4 +1,4 @@
-"""Django middleware, sync and async.
+"""Limits for all views, or for one; sync and async.
 
 In settings.py::
 
@@ -6,20 +6,27 @@ In settings.py::
     SLUICE = {
         "URL": "http://127.0.0.1:8080",
         "KEY": os.environ["SLUICE_KEY"],
-        "IDENTIFY": "shop.limits.identify",  # takes the request, returns a sluice.Check or None
+        "IDENTIFY": "shop.limits.identify",  # of the middleware: takes the request, returns a sluice.Check or None
         # "OPTIONS": {"timeout": 0.1, "failure_mode": "closed"},  # of sluice.Sluice
     }
+
+For one view, beside the middleware or without it::
+
+    @limit(lambda request: Check(user_id=request.user.pk, endpoint="/export", cost=10))
+    def export(request): ...
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 from django.utils.decorators import sync_and_async_middleware
 from django.utils.module_loading import import_string
@@ -30,28 +37,64 @@ from ._core import log
 from ._sync import Sluice
 from ._types import Decision, SluiceError
 
+View = TypeVar("View", bound=Callable[..., Any])
+
 
 @sync_and_async_middleware
 def SluiceMiddleware(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]:  # a class would need two __call__
     """Limits all views. A denied request is answered with 429, or 503 if nobody could decide, with Retry-After and a
     problem document (RFC 9457); one whose check is not valid with 400. Answers carry X-RateLimit-Limit, -Remaining and
     -Reset. A place of a concurrency rule is released when the view returns."""
-    options = settings.SLUICE
-    identify = options["IDENTIFY"]
+    identify = _setting("IDENTIFY")
     if isinstance(identify, str):
         identify = import_string(identify)
-    more = options.get("OPTIONS", {})
+    _setting("URL"), _setting("KEY")  # whatever is missing is said when the server starts
+    return _limited(get_response, identify, _Clients())
 
-    if asyncio.iscoroutinefunction(get_response):
-        alimits = AsyncSluice(options["URL"], options["KEY"], **more)
 
-        async def alimited(request: Any) -> Any:
+def limit(identify: Callable[[Any], Any]) -> Callable[[View], View]:
+    """Limits one view as SluiceMiddleware does all. identify takes the request and returns a Check or None. All
+    decorated views share a client."""
+
+    def decorate(view: View) -> View:
+        return functools.wraps(view)(_limited(view, identify, _shared))  # type: ignore[return-value]
+
+    return decorate
+
+
+def _setting(name: str) -> Any:
+    try:
+        return settings.SLUICE[name]
+    except (AttributeError, KeyError):
+        raise ImproperlyConfigured(f'Set SLUICE["{name}"] in the settings; the module sluice.django says how.') from None
+
+
+class _Clients:
+    """The clients of a middleware or of all decorated views, made when they are first needed."""
+
+    @functools.cached_property
+    def sync(self) -> Sluice:
+        return Sluice(_setting("URL"), _setting("KEY"), **settings.SLUICE.get("OPTIONS", {}))
+
+    @functools.cached_property
+    def asynchronous(self) -> AsyncSluice:
+        return AsyncSluice(_setting("URL"), _setting("KEY"), **settings.SLUICE.get("OPTIONS", {}))
+
+
+_shared = _Clients()
+
+
+def _limited(view: Callable[..., Any], identify: Callable[[Any], Any], clients: _Clients) -> Callable[..., Any]:
+    if asyncio.iscoroutinefunction(view):
+
+        async def alimited(request: Any, *args: Any, **kwargs: Any) -> Any:
             found = identify(request)
             check = await found if inspect.isawaitable(found) else found
             if check is None:
-                return await get_response(request)
+                return await view(request, *args, **kwargs)
+            limits = clients.asynchronous
             try:
-                decision = await alimits.check(check)
+                decision = await limits.check(check)
             except SluiceError as error:
                 log.warning("Sluice refused a check: %s", error)
                 return _invalid()
@@ -60,21 +103,20 @@ def SluiceMiddleware(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]
                     return _with_headers(_denied(decision), decision)
                 if decision.delay > 0:
                     await asyncio.sleep(decision.delay)
-                return _with_headers(await get_response(request), decision)
+                return _with_headers(await view(request, *args, **kwargs), decision)
             finally:
                 try:
-                    await alimits.release(decision.reservation)
+                    await limits.release(decision.reservation)
                 except SluiceError:
                     pass  # it is freed after its max_hold
 
         return alimited
 
-    limits = Sluice(options["URL"], options["KEY"], **more)
-
-    def limited(request: Any) -> Any:
+    def limited(request: Any, *args: Any, **kwargs: Any) -> Any:
         check = identify(request)
         if check is None:
-            return get_response(request)
+            return view(request, *args, **kwargs)
+        limits = clients.sync
         try:
             decision = limits.check(check)
         except SluiceError as error:
@@ -85,7 +127,7 @@ def SluiceMiddleware(get_response: Callable[[Any], Any]) -> Callable[[Any], Any]
                 return _with_headers(_denied(decision), decision)
             if decision.delay > 0:
                 time.sleep(decision.delay)
-            return _with_headers(get_response(request), decision)
+            return _with_headers(view(request, *args, **kwargs), decision)
         finally:
             try:
                 limits.release(decision.reservation)
