@@ -244,6 +244,9 @@ func decodeEnvoy(args config.Arguments) decodeConfig {
 		lost = ruleset.ReplaceLost
 	}
 	return func(file configFile, current ruleset.Config) (ruleset.Config, error) {
+		if args.Merge && args.Replace {
+			return ruleset.Config{}, errors.New("give --merge or --replace: the first keeps what the other removes")
+		}
 		return ruleset.DecodeEnvoy(bytes.NewReader(file.content), file.name, current.Gateways, lost)
 	}
 }

@@ -76,10 +76,10 @@ func (t *Headers) Strings() iter.Seq2[string, string] {
 // until the tier has more for this caller: its wait if it denies, else the time to the next whole token, and 0 if it is
 // full. A caller that spends r and waits t is not denied.
 //
-// The X-RateLimit fields describe the tier of the body's top level; X-RateLimit-Reset is when it is full, in Unix
-// seconds. Retry-After is sent if a wait ends the denial: that wait plus the caller's jitter, at least 1 and never
-// before the t of the denying tier (section 6 of the draft). All seconds are rounded up. A check without a limit, or
-// with a bypass, has none of these headers.
+// The X-RateLimit fields describe the tier of the body's top level; X-RateLimit-Reset is when its fixed window ends by
+// the store's clock, or when its bucket is full, in Unix seconds. Retry-After is sent if a wait ends the denial: that
+// wait plus the caller's jitter, at least 1 and never before the t of the denying tier (section 6 of the draft). All
+// seconds are rounded up. A check without a limit, or with a bypass, has none of these headers.
 func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64) {
 	t.addItems("RateLimit-Policy", d, appendRuleName, appendPolicyItem)
 	t.addItems("RateLimit", d, appendRuleName, appendServiceLimitItem)
@@ -87,7 +87,12 @@ func (t *Headers) AddRateLimit(d *enforce.Decision, now time.Time, jitter int64)
 	if deciding != nil && deciding.BucketRead && deciding.Limit.Kind != rules.KindConcurrency {
 		t.addInt("X-RateLimit-Limit", deciding.Limit.Burst)
 		t.addInt("X-RateLimit-Remaining", deciding.Remaining.Whole())
-		t.addInt("X-RateLimit-Reset", seconds(time.Duration(now.UnixNano())+deciding.ResetAfter))
+		reset := time.Duration(now.UnixNano()) + deciding.ResetAfter
+		if deciding.Limit.Kind == rules.KindFixedWindow { // by the store's clock, which ends the window
+			_, end := deciding.Limit.WindowAt(deciding.Stamp)
+			reset = time.Duration(end) * time.Microsecond
+		}
+		t.addInt("X-RateLimit-Reset", seconds(reset))
 	}
 	if d.Allowed {
 		return

@@ -44,6 +44,10 @@ func TestTheBasicCasesOfTheReference(t *testing.T) {
 		"domain: another\ndescriptors:"+limitOf("key2", "minute", "20")+limitOf("key3", "hour", "10")+limitOf("key4",
 			"day", "20"))
 	expect(t, w.ask(t, "foo", 1, descriptor("hello", "world")), "OK | OK")
+	starred := importedWorld(t, "domain: starred\ndescriptors:"+limitOf(`"a*"`, "minute", "1"))
+	expect(t, starred.ask(t, "starred", 1, descriptor("a*", "x")), "OK | OK 1/MINUTE 0 60s")
+	expect(t, starred.ask(t, "starred", 1, descriptor("a*", "y")), "OK | OK 1/MINUTE 0 60s")
+	expect(t, starred.ask(t, "starred", 1, descriptor("ab", "x")), "OK | OK")
 	expect(t, w.ask(t, "basic", 1, descriptor("key1", "foo")), "OK | OK 50/SECOND 49 1s")
 	for i := range 25 {
 		answer := w.ask(t, "another", 1, descriptor("key2", "x"))
@@ -174,7 +178,7 @@ descriptors:
   - key: b
     quota_mode: true
     rate_limit: {unit: day, requests_per_unit: 1, name: x, replaces: [{name: x}, {}]}
-  - {key: "c*", rate_limit: {unit: fortnight, requests_per_unit: -1}}
+  - {key: "c=", rate_limit: {unit: fortnight, requests_per_unit: -1}}
   - {key: a}
   - {key: d, unknown: 1}
 `), "config.yaml", nil, ruleset.RefuseLost)

@@ -62,6 +62,8 @@ type User struct {
 	Source
 	// Plain keeps a header's value. Otherwise the user id is its hash: see HashUser.
 	Plain bool `json:"plain,omitempty"`
+	// Default is the user id that requests without one share, so that a rule can limit them: user:anonymous. "" is none.
+	Default string `json:"default,omitempty"`
 }
 
 // Cost is the source of the cost: a header, or a parameter of the visitor's query. Visitors write the query, so its
@@ -211,6 +213,9 @@ func (a *Authorize) Validate() rules.FieldErrors {
 		case u.Plain && slices.Contains([]string{"Authorization", "Cookie"}, http.CanonicalHeaderKey(u.Header)):
 			e.Add("user.plain", "must be false: this header carries secrets, which would be stored")
 		}
+		if len(u.Default) > rules.MaxUserIDLength || !isPlain(u.Default) {
+			e.Add("user.default", fmt.Sprintf("must be a user id of at most %d bytes", rules.MaxUserIDLength))
+		}
 	}
 	if a.Plan != nil {
 		source("plan", *a.Plan)
@@ -351,7 +356,7 @@ func (a *Authorize) Compile() *Mapping {
 		return s
 	}
 	if a.User != nil {
-		m.document.User = &User{Source: read(a.User.Source), Plain: a.User.Plain}
+		m.document.User = &User{read(a.User.Source), a.User.Plain, a.User.Default}
 	}
 	if a.Plan != nil {
 		source := read(*a.Plan)

@@ -12,6 +12,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -167,11 +168,12 @@ func (m *Mapping) user(r *Request, claims Claims) (string, error) {
 		return "", nil
 	}
 	if user.Header == "" || user.Plain {
-		return user.value(r, claims, rules.MaxUserIDLength)
+		id, err := user.value(r, claims, rules.MaxUserIDLength)
+		return cmp.Or(id, user.Default), err
 	}
 	value, sent, err := user.text(r, claims)
 	if err != nil || !sent {
-		return "", err
+		return user.Default, err
 	}
 	return HashUser([]byte(value)), nil
 }

@@ -80,6 +80,15 @@ func TestARequestBecomesACheck(t *testing.T) {
 			"user=42 cost=1000000",
 		},
 		"without the header there is none": {`{"user":{"header":"x-user"}}`, nil, "", "", nil, "cost=1000000"},
+		"those without the header share a user": {
+			`{"user":{"header":"x-user","default":"anonymous"}}`, nil, "", "", nil, "user=anonymous cost=1000000",
+		},
+		"those with it do not": {
+			`{"user":{"header":"x-user","plain":true,"default":"anonymous"}}`,
+			headers{"X-User: 42"},
+			"", "", nil,
+			"user=42 cost=1000000",
+		},
 		"an empty one is somebody": {
 			`{"user":{"header":"x-user"},"attributes":{"a":{"header":"x-a"}}}`,
 			headers{"X-User: ", "X-A:  "},
@@ -463,6 +472,7 @@ func TestAWrongMappingIsRefused(t *testing.T) {
 		`{"user":{"header":"a b"}}`:                                                 "user.header",
 		`{"user":{"header":"x-sluice-key"}}`:                                        "user.header",
 		`{"user":{"header":"authorization","plain":true}}`:                          "user.plain",
+		`{"user":{"header":"a","default":"\u0000"}}`:                                "user.default",
 		`{"cost":{"header":"a","query":"b"}}`:                                       "cost",
 		`{"cost":{"default":-1}}`:                                                   "cost.default",
 		`{"cost":{"default":0.0000001}}`:                                            "cost.default",

@@ -139,8 +139,8 @@ func (e *envoy) descriptors(list []*yaml.Node, path string, above []entry) {
 		level := entry{key: key, text: key, split: value == "" || strings.Contains(value, "*") &&
 			!o.boolean("share_threshold", false)}
 		switch {
-		case strings.ContainsAny(key, "=*"):
-			o.fail("key", "cannot be expressed: it must have no = and no *")
+		case strings.Contains(key, "="):
+			o.fail("key", "cannot be expressed: it must have no =")
 		case value != "":
 			level.text += "=" + value
 		}
