@@ -7482,6 +7482,8 @@ export interface components {
                 trim?: boolean;
                 /** @description Keep the header's value; otherwise the user id is its SHA-256 */
                 plain?: boolean;
+                /** @description The user id that requests without one share, such as anonymous */
+                default?: string;
             };
             plan?: components["schemas"]["MappingSource"];
             cost?: {
@@ -8262,7 +8264,7 @@ export interface components {
         "X-RateLimit-Limit": number;
         /** @description Its whole tokens */
         "X-RateLimit-Remaining": number;
-        /** @description When it is full again, in Unix seconds */
+        /** @description When it is full again or its fixed window ends, in Unix seconds */
         "X-RateLimit-Reset": number;
         /** @description Why the check was denied */
         "X-Sluice-Reason": components["schemas"]["Reason"];

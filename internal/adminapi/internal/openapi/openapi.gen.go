@@ -1773,8 +1773,11 @@ type AuthorizeMapping struct {
 	// Plan Either a header, or a claim of the verified token; a claim within another is written with a dot
 	Plan *MappingSource `json:"plan,omitempty"`
 	User *struct {
-		Claim  *string `json:"claim,omitempty"`
-		Header *string `json:"header,omitempty"`
+		Claim *string `json:"claim,omitempty"`
+
+		// Default The user id that requests without one share, such as anonymous
+		Default *string `json:"default,omitempty"`
+		Header  *string `json:"header,omitempty"`
 
 		// Lower Make letters lower-case, before the value is hashed
 		Lower *bool `json:"lower,omitempty"`
