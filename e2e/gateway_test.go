@@ -184,6 +184,7 @@ func TestAGatewayPassesStreams(t *testing.T) {
 			if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
 				t.Fatalf("an upgrade is answered %v, %v", answer, err)
 			}
+			defer func() { _ = answer.Body.Close() }()
 			_, _ = io.WriteString(conn, "hello\n")
 			if line, err := from.ReadString('\n'); err != nil || line != "hello\n" {
 				t.Errorf("the socket echoes %q, %v", line, err)
@@ -236,10 +237,11 @@ func TestABrowserOfAnotherOriginReadsDenials(t *testing.T) {
 			g := tn.startGateway(t, name, a.checks, "# add_header Access-", "add_header Access-",
 				"# http-after-response set-header Access-", "http-after-response set-header Access-",
 				"# header Access-", "header Access-")
+			const origin = "https://app.example.com"
 			for i, want := range []int{200, 429, 429} {
-				got := g.ask(t, "GET", "/", http.Header{"Origin": {"https://app.example.com"}})
+				got := g.ask(t, "GET", "/", http.Header{"Origin": {origin}})
 				if got.StatusCode != want ||
-					!slices.Equal(got.Header.Values("Access-Control-Allow-Origin"), []string{"https://app.example.com"}) ||
+					!slices.Equal(got.Header.Values("Access-Control-Allow-Origin"), []string{origin}) ||
 					!strings.Contains(got.Header.Get("Access-Control-Expose-Headers"), "Retry-After") {
 					t.Errorf("request %d is answered %d with %v", i, got.StatusCode, got.Header)
 				}

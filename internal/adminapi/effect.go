@@ -84,7 +84,7 @@ func boundBy(result *replay.Result) (id int64) {
 	for i := range result.Rules {
 		of := &result.Rules[i]
 		if !of.IsChanged && of.Mode == string(rules.ModeEnforce) && of.DeniedNow.Value > most {
-			id, most = int64(of.RuleID), of.DeniedNow.Value
+			id, most = of.RuleID, of.DeniedNow.Value
 		}
 	}
 	return id

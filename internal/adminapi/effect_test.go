@@ -73,7 +73,9 @@ func TestAnEffectNamesTheRuleThatBindsAUserInstead(t *testing.T) {
 	by := w.person(w.acme, auth.Viewer)
 	w.record(w.acme, 10)
 	of := func(burst int64) rules.Rule {
-		return w.rule(w.acme, func(r *rules.Rule) { r.Burst, r.RatePerSecond, r.Mode = burst, 0.001, rules.ModeEnforce })
+		return w.rule(w.acme, func(r *rules.Rule) {
+			r.Burst, r.RatePerSecond, r.Mode = burst, 0.001, rules.ModeEnforce
+		})
 	}
 	loose, tight := of(4), of(2)
 	raise := func(rule rules.Rule, mostChecks int) map[string]any {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// EffectChecks is how many checks an effect counts beside an editor, and MostEffectChecks at most.
-	EffectChecks, MostEffectChecks = 100_000, 1_000_000
+	// EffectChecks is how many checks an effect counts beside an editor.
+	EffectChecks = 100_000
 	// effectRange is the time that an effect looks at.
 	effectRange = 24 * time.Hour
 	// sampledPart: a smaller sample is taken if it has this part of the checks that are counted. The latest checks of a
@@ -27,7 +27,7 @@ const (
 var ErrNotInSample = errors.New("the user is not in the sample that is recorded")
 
 // Effect replays a candidate over at most so many checks of the last day: EffectChecks are fast enough to stand beside
-// an editor, and MostEffectChecks take about ten times as long. It compares with the present rules and overrides,
+// an editor, and the API allows ten times as many. It compares with the present rules and overrides,
 // whatever was in force then, so that the difference is what the candidate alone makes.
 //
 // If there are more, or only a sample is recorded, it takes a sample of the users and addresses, without the limits
@@ -40,8 +40,8 @@ func Effect(ctx context.Context, source Source, tenant rules.TenantID, candidate
 ) (*Result, error) {
 	in := &Input{Tenant: tenant, Since: now.Add(-effectRange), Until: now, Candidate: candidate, User: candidate.user()}
 	e := &effect{
-		source: source, in: in, most: most, of: traffic.Range{Since: in.Since, Until: now, MostStratum: traffic.Strata - 1},
-		seen: math.MaxInt64,
+		source: source, in: in, most: most, seen: math.MaxInt64,
+		of: traffic.Range{Since: in.Since, Until: now, MostStratum: traffic.Strata - 1},
 	}
 	var err error
 	if e.sum, err = source.Summary(ctx, tenant, e.of); err != nil {

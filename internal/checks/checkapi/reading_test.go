@@ -315,7 +315,8 @@ func TestABodyIsNotWaitedForWithoutAKey(t *testing.T) {
 			c.send(test.headers + "\r\n" + strings.Repeat("x", 20) + requestTo("/v1/check", `{}`))
 			for _, want := range []int{test.status, 200} {
 				if got := c.answer(); got.status != want || got.last {
-					t.Errorf("with its body: answered %d %s, the last: %t; want %d", got.status, got.body, got.last, want)
+					t.Errorf("with its body: answered %d %s, the last: %t; want %d", got.status, got.body, got.last,
+						want)
 				}
 			}
 		})

@@ -62,7 +62,7 @@ type User struct {
 	Source
 	// Plain keeps a header's value. Otherwise the user id is its hash: see HashUser.
 	Plain bool `json:"plain,omitempty"`
-	// Default is the user id that requests without one share, so that a rule can limit them: user:anonymous. "" is none.
+	// Default is the user id that requests without one share; a rule such as user:anonymous limits them. "" is none.
 	Default string `json:"default,omitempty"`
 }
 

@@ -43,7 +43,8 @@ func (o *oracle) left(now int64) (least, most *big.Rat) {
 		used = o.within(start, now)
 		double := big.NewRat(1, 1_000_000)
 		less, more := roundHalfUp(new(big.Rat).Sub(share, double)), roundHalfUp(new(big.Rat).Add(share, double))
-		return burst.Sub(burst, more.Add(more, used)), new(big.Rat).Sub(big.NewRat(o.limit.Burst, 1), less.Add(less, used))
+		most = new(big.Rat).Sub(burst, less.Add(less, used))
+		return burst.Sub(burst, more.Add(more, used)), most
 	case rules.KindSlidingWindowLog, rules.KindConcurrency: // a slot is held for an interval
 		used = o.within(now-interval+1, now)
 	}
