@@ -28,6 +28,7 @@ export const world = (role: 'viewer' | 'editor' = 'editor', shown = live) => ({
     denied_now: { value: 25, error: 0 },
     newly_denied: { value: 20, error: 0 },
     no_longer_denied: { value: 0, error: 0 },
+    bound_by: null,
     rules: [],
     users: [{ user_id: '42', ip: null, newly_denied: 20, no_longer_denied: 0 }],
     left_out: [],

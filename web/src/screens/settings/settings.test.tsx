@@ -433,17 +433,17 @@ test('the filters of the audit log are in the address, and asked of the server',
 });
 
 test.each([
-  ['keys', 'API keys'],
-  ['members', 'Members'],
-  ['tenant', 'Tenant'],
-  ['import-export', 'Export'],
-  ['audit', 'Audit log'],
-])('a viewer sees %s, and no button that would fail', async (section, heading) => {
+  ['keys', 'API keys', []],
+  ['members', 'Members', []],
+  ['tenant', 'Tenant', []],
+  ['import-export', 'Export', []],
+  ['audit', 'Audit log', ['Export CSV']],
+])('a viewer sees %s, and no button that would fail', async (section, heading, buttons) => {
   server({}, 'viewer');
   open(`/t/acme/settings/${section}`);
   expect(await screen.findByRole('heading', { name: heading })).toBeDefined();
   const content = within(screen.getByRole('main'));
-  expect(content.queryAllByRole('button').map((button) => button.textContent)).toEqual([]);
+  expect(content.queryAllByRole('button').map((button) => button.textContent)).toEqual(buttons);
 });
 
 test('a section that the role does not show says so', async () => {
