@@ -1166,7 +1166,8 @@ BEGIN
 END
 $$;
 
--- days_without_partition returns the days since a day with rows in the default partition.
+-- days_without_partition returns the days since a day with rows in the default partition, without those so far ahead
+-- that they get no partition.
 CREATE FUNCTION days_without_partition(parent text, since date) RETURNS SETOF date
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path = pg_catalog, public, pg_temp
@@ -1175,7 +1176,7 @@ DECLARE
     by_day record := day_column(parent);
 BEGIN
     RETURN QUERY EXECUTE format('SELECT DISTINCT d.day FROM (SELECT %s AS day FROM public.%I) AS d
-        WHERE d.day >= %L ORDER BY d.day',
+        WHERE d.day BETWEEN %L AND current_date + 60 ORDER BY d.day',
         CASE WHEN by_day.is_date THEN quote_ident(by_day.name)
             ELSE format('(%I AT TIME ZONE ''UTC'')::date', by_day.name) END, parent || '_default', since);
 END
@@ -1669,7 +1670,7 @@ CREATE TABLE export (
     requested_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     requested_by_kind text        NOT NULL,
     requested_by_id   text        NOT NULL COLLATE "C",
-    request           jsonb       NOT NULL, -- see the package adminapi, exportRequest
+    request           json        NOT NULL, -- of any text, NUL too; see the package adminapi, exportRequest
     place             text        NOT NULL DEFAULT '', -- where it goes on
     chunks            integer     NOT NULL DEFAULT 0,
     rows              bigint      NOT NULL DEFAULT 0,

@@ -257,9 +257,16 @@ func (s *surface) DownloadExport(ctx context.Context, request openapi.DownloadEx
 		return nil, httpapi.Conflict.Problem("There is no file. " + export.Error)
 	}
 	q := requestOf(ctx)
+	mayReadOn := func() error {
+		again := q.again()
+		if err := s.admit(again); err != nil || again.key != nil {
+			return err
+		}
+		return again.judge(e.Least, "", true)
+	}
 	return &file{
 		request: q, mediaType: e.MediaType, name: e.Name,
-		write: func(w io.Writer, progress func() error) error {
+		write: func(w io.Writer, _ func() error) error { // which asks for the route's role, not for the file's
 			for number := range export.Chunks {
 				chunk, err := s.Stores.ExportChunk(ctx, q.tenant.ID, export.ID, number)
 				if err != nil {
@@ -272,7 +279,7 @@ func (s *surface) DownloadExport(ctx context.Context, request openapi.DownloadEx
 				if _, err := io.Copy(w, text); err != nil { //nolint:gosec // our own data
 					return err
 				}
-				if err := progress(); err != nil {
+				if err := mayReadOn(); err != nil {
 					return err
 				}
 			}

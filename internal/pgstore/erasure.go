@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -133,7 +134,7 @@ func inPieces(piece func() (goesOn bool, err error)) (again time.Time, err error
 
 // noteErasureError stores why a try failed, in words for people who cannot see the log.
 func (s *Store) noteErasureError(ctx context.Context, tenant rules.TenantID, id int64, step string, cause error) error {
-	words := fmt.Sprintf("The step %s failed: %s", step, inWords(cause))
+	words := fmt.Sprintf("The step %s failed: %s", cmp.Or(step, "receipt"), inWords(cause))
 	if step == stepBuckets {
 		words = "The user's buckets could not be filled: their store or the tenant's rules could not be read."
 	}

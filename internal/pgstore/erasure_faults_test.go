@@ -182,7 +182,7 @@ func TestAnErasureGoesOnAfterTheDatabaseWasAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ctx, ours := t.Context(), w.ours.ID
-	const counts = 1000
+	const counts = 3000
 	w.EraseInPiecesOf(5)
 	exec(t, w.url, `INSERT INTO violation_minute (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
 		SELECT $1, timestamptz '2026-11-01Z' + make_interval(mins => i), $2, 'mallory', false, 2, 1

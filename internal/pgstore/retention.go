@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -96,8 +97,7 @@ func (s *Store) retentions(keep violations.Retention) []retention {
 		s.drops("removed assignments", unassignedRetention, (*dbsqlc.Queries).DropAssignmentTombstones),
 		s.drops("parked jobs", parkedRetention, (*dbsqlc.Queries).DropParkedJobs),
 		s.drops("receipts of erasures", keep.Counts, (*dbsqlc.Queries).DropErasures),
-		// Each has up to 512 chunks.
-		s.dropsPieces("files of exports", 100,
+		s.dropsPieces("files of exports", 10, // of up to 128 MB
 			func(q *dbsqlc.Queries, ctx context.Context, now time.Time, atMost int32) (int64, error) {
 				return q.DropExports(ctx, now.Add(-rules.ExportKept), atMost)
 			}),
@@ -184,6 +184,7 @@ func (s *Store) keepsDays(name, table string, after time.Duration) retention {
 		if err != nil {
 			return kept, fmt.Errorf("look for days without a partition: %w", err)
 		}
+		var failed error // one day that cannot be made keeps no old one from being dropped
 		for _, day := range days {
 			err := s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
 				made, err := q.MakeDayPartition(ctx, table, dayOf(day))
@@ -193,7 +194,7 @@ func (s *Store) keepsDays(name, table string, after time.Duration) retention {
 				return err
 			})
 			if err != nil {
-				return kept, fmt.Errorf("make the partition of %s: %w", day.Format(time.DateOnly), err)
+				failed = errors.Join(failed, fmt.Errorf("make the partition of %s: %w", day.Format(time.DateOnly), err))
 			}
 		}
 		err = s.upkeep(ctx, func(ctx context.Context, q *dbsqlc.Queries) error {
@@ -202,9 +203,9 @@ func (s *Store) keepsDays(name, table string, after time.Duration) retention {
 			return err
 		})
 		if err != nil {
-			return kept, fmt.Errorf("drop days before %s: %w", oldest.Format(time.DateOnly), err)
+			return kept, errors.Join(failed, fmt.Errorf("drop days before %s: %w", oldest.Format(time.DateOnly), err))
 		}
-		return kept, nil
+		return kept, failed
 	}}
 }
 

@@ -172,15 +172,9 @@ func (w *Watcher) readChanged(ctx context.Context) (next *Snapshot, digests map[
 	err error,
 ) {
 	from := cmp.Or(w.Snapshot(), new(Snapshot))
-	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, digestsWithin)
-	at, digests, err := w.source.Digests(limited)
-	cancel()
+	at, digests, err := w.readDigests(ctx)
 	if err != nil {
 		return nil, nil, found, err
-	}
-	if at.After(began) { // overrides expire by this process's clock; if that is behind, it is the bound
-		at = began
 	}
 	known, same := from.revisions(), map[rules.TenantID]bool{}
 	for id, revision := range known {
@@ -212,6 +206,26 @@ func (w *Watcher) readChanged(ctx context.Context) (next *Snapshot, digests map[
 	next, _ = d.snapshot()
 	found.add(d.news())
 	return next, digests, found, nil
+}
+
+// readDigests returns digests and the time at which rows expire. There are none where they would not help: at the first
+// load, and where the database is too slow for them. Everything is read then.
+func (w *Watcher) readDigests(ctx context.Context) (at time.Time, digests map[rules.TenantID]Digest, err error) {
+	at = time.Now() // overrides expire by this process's clock; if that is behind, it is the bound
+	if w.Snapshot() == nil {
+		return at, nil, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, digestsWithin)
+	defer cancel()
+	read, digests, err := w.source.Digests(limited)
+	switch {
+	case err == nil && read.Before(at):
+		at = read
+	case err != nil && ctx.Err() == nil && limited.Err() != nil:
+		w.options.Logger.WarnContext(ctx, "the digests of tenants came too late, so every tenant is read", "error", err)
+		return at, nil, nil
+	}
+	return at, digests, err
 }
 
 // catchUp adds newer rows to the Snapshot of from, publishes it and reports news.

@@ -2181,7 +2181,7 @@ export interface paths {
         put?: never;
         /**
          * Export plan assignments to a file
-         * @description For files of any size: a job writes what GET streams into a file, which the caller can download for a day.
+         * @description For files of up to 128 MB, compressed: a job writes what GET streams into a file, which the caller can download for a day.
          */
         post: operations["startUsersExport"];
         delete?: never;
@@ -2860,7 +2860,7 @@ export interface paths {
         put?: never;
         /**
          * Export changes to a file
-         * @description For files of any size: a job writes what GET streams into a file, which the caller can download for a day.
+         * @description For files of up to 128 MB, compressed: a job writes what GET streams into a file, which the caller can download for a day.
          */
         post: operations["startAuditExport"];
         delete?: never;
@@ -3177,7 +3177,7 @@ export interface paths {
         put?: never;
         /**
          * Export violations to a file
-         * @description For files of any size: a job writes what GET streams into a file, which the caller can download for a day.
+         * @description For files of up to 128 MB, compressed: a job writes what GET streams into a file, which the caller can download for a day.
          */
         post: operations["startViolationsExport"];
         delete?: never;
@@ -3387,7 +3387,7 @@ export interface paths {
         put?: never;
         /**
          * Export usage per month to a file
-         * @description For files of any size: a job writes what GET streams into a file, which the caller can download for a day.
+         * @description For files of up to 128 MB, compressed: a job writes what GET streams into a file, which the caller can download for a day.
          */
         post: operations["startUsageExport"];
         delete?: never;
