@@ -208,21 +208,18 @@ func (w *Watcher) readChanged(ctx context.Context) (next *Snapshot, digests map[
 	return next, digests, found, nil
 }
 
-// readDigests returns digests and the time at which rows expire. There are none where they would not help: at the first
-// load, and where the database is too slow for them. Everything is read then.
+// readDigests returns digests and the time at which rows expire. Without digests, as when the database is too slow for
+// them, everything is read.
 func (w *Watcher) readDigests(ctx context.Context) (at time.Time, digests map[rules.TenantID]Digest, err error) {
 	at = time.Now() // overrides expire by this process's clock; if that is behind, it is the bound
-	if w.Snapshot() == nil {
-		return at, nil, nil
-	}
 	limited, cancel := context.WithTimeout(ctx, digestsWithin)
 	defer cancel()
 	read, digests, err := w.source.Digests(limited)
 	switch {
 	case err == nil && read.Before(at):
 		at = read
-	case err != nil && ctx.Err() == nil && limited.Err() != nil:
-		w.options.Logger.WarnContext(ctx, "the digests of tenants came too late, so every tenant is read", "error", err)
+	case err != nil && ctx.Err() == nil:
+		w.options.Logger.WarnContext(ctx, "the digests of tenants could not be read, so every tenant is read", "error", err)
 		return at, nil, nil
 	}
 	return at, digests, err

@@ -280,6 +280,20 @@ func TestATenantThatDiffersIsRereadWithinAMinute(t *testing.T) {
 	})
 }
 
+// A database that is too slow for digests is read in full, also at the first load.
+func TestRulesAreReadWithoutDigests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := newMemorySource(t)
+		source.noDigests = context.DeadlineExceeded
+		w := watch(t, source, nil)
+		after(3 * time.Minute)
+		if got := source.counted()["anew"]; got != 4 || w.LastError() != nil {
+			t.Errorf("it was read in full %d times in three minutes, want 4: %v", got, w.LastError())
+		}
+	})
+}
+
 // TestAFailoverThatRestoresADigestIsSeen: a poll saw a change, and the database lost it again.
 func TestAFailoverThatRestoresADigestIsSeen(t *testing.T) {
 	t.Parallel()

@@ -21,11 +21,12 @@ import (
 // memorySource is an in-memory Source: rows have revisions, and a read is consistent. It can fail, and pause between
 // pages.
 type memorySource struct {
-	mu    sync.Mutex
-	rows  Rows
-	fails error                             // after the first page
-	pause func(context.Context, bool) error // before the first page; the argument says whether a tenant is read in full
-	reads []string                          // "newer", or "anew" if some tenants are read in full
+	noDigests error // what Digests returns
+	mu        sync.Mutex
+	rows      Rows
+	fails     error                             // after the first page
+	pause     func(context.Context, bool) error // before the first page; the argument says whether a tenant is read in full
+	reads     []string                          // "newer", or "anew" if some tenants are read in full
 }
 
 func (s *memorySource) change(change func(*Rows)) {
@@ -81,6 +82,9 @@ func (s *memorySource) Read(ctx context.Context, newerThan map[rules.TenantID]in
 func (s *memorySource) Digests(context.Context) (time.Time, map[rules.TenantID]Digest, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.noDigests != nil {
+		return time.Time{}, nil, s.noDigests
+	}
 	digests := map[rules.TenantID]Digest{}
 	add := func(id rules.TenantID, revision int64, row any) {
 		hash := fnv.New32a()
