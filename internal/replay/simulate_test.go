@@ -74,7 +74,7 @@ func TestEveryAlgorithmIsSimulatedWithItsLevels(t *testing.T) {
 		"a sliding window": {
 			limit(0, 2, window(rules.SlidingWindow)),
 			[]bool{true, true, false, false, false},
-			map[float64]float64{0: 2, 1: 0, 9.9: 0, 11: 0.2, 12: 0.4},
+			map[float64]float64{0: 2, 1: 0, 9.9: 0, 11: 0, 12: 0},
 		},
 		"places": {
 			limit(0, 2, func(r *rules.Rule) { r.Algorithm, r.MaxHold = rules.Concurrency, 5*time.Second }),
