@@ -148,7 +148,7 @@ test('a promotion is undone with its candidate, and a live rule is taken out of 
   await expect(page.getByText(/this shadow rule is removed/)).toBeVisible();
   await page.getByRole('dialog').getByRole('button', { name: 'Enforce' }).click();
   await page.waitForURL((url) => !url.pathname.endsWith(`/${candidate.rule_id}`));
-  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.getByRole('alert').getByRole('button', { name: 'Undo' }).click();
   await expect(page.getByRole('dialog').getByText(/Restores/)).toBeVisible();
   await page.getByRole('dialog').getByRole('button', { name: 'Undo' }).click();
   await expect(page.getByRole('button', { name: 'Redo' })).toBeVisible();

@@ -54,7 +54,7 @@ test('a rule is changed, its history says how, and the change is undone', async 
   await expect(page.getByText('Buckets keep their tokens.')).toBeVisible();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await expect(page.getByText('Rule saved')).toBeVisible();
-  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.getByRole('alert').getByRole('button', { name: 'Undo' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Undo' }).click();
   await expect(page.getByText('Change undone')).toBeVisible();
   await expect(page.getByLabel('Burst', { exact: true })).toHaveValue('3');

@@ -19,6 +19,7 @@ import {
   amounts,
   beginOverride,
   endInWords,
+  isOwnLimit,
   type OverrideDraft,
   overrideBody,
   type Subject,
@@ -73,12 +74,11 @@ export function OverrideEditor({ tenant, rule, user, named, saved, children, onB
     editor.change(part);
   };
   const isLimit = !problems.rate && !problems.burst;
-  const reservation = isLimit ? withoutEffect(rule, user, draft.limit) : null;
-  const [accepted, setAccepted] = useState<string | null>(null);
-  const asks = reservation !== null && accepted !== reservation;
+  const changesNothing = isLimit && isOwnLimit(rule, draft.limit);
+  const [wasAsked, setWasAsked] = useState(false);
   const save = async () => {
-    if (!asks) return editor.save();
-    setAccepted(reservation);
+    if (!changesNothing || wasAsked) return editor.save();
+    setWasAsked(true);
     return false;
   };
 
@@ -87,7 +87,7 @@ export function OverrideEditor({ tenant, rule, user, named, saved, children, onB
       onClose={onClose}
       size={520}
       title={`${saved ? 'Edit' : 'New'} override${named ? ` for user ${user.user_id}` : ''}`}
-      verb={reservation && !asks ? 'Save anyway' : 'Save override'}
+      verb={changesNothing && wasAsked ? 'Save anyway' : 'Save override'}
       invalid={!isLimit || end === undefined || subject.user_id === ''}
       save={save}
       beside={editor.conflict}
@@ -126,7 +126,7 @@ export function OverrideEditor({ tenant, rule, user, named, saved, children, onB
             />
             <Duration expiry={draft.expiry} error={wrong('/expires_at')} onChange={(expiry) => change({ expiry })} />
             {isLimit && end !== undefined && subject.user_id !== '' && (
-              <Effect rule={rule} user={user} limit={draft.limit} end={end} reservation={reservation} />
+              <Effect rule={rule} user={user} limit={draft.limit} end={end} />
             )}
             {isLimit && subject.user_id !== '' && (
               <LimitEffect tenant={tenant} question={{ override: { ...subject, ...amounts(draft.limit) } }} />
@@ -148,11 +148,13 @@ interface EffectProps {
   user: Subject;
   limit: Limit;
   end: string | null;
-  reservation: string | null;
 }
 
 /** What saving does, before it is done. */
-function Effect({ rule, user, limit, end, reservation }: EffectProps) {
+function Effect({ rule, user, limit, end }: EffectProps) {
+  const reservation = isOwnLimit(rule, limit)
+    ? 'This is the rule’s own limit: the override changes nothing until the rule does.'
+    : withoutEffect(rule, user);
   return (
     <div className={styles.effect}>
       <p>

@@ -40,6 +40,11 @@ export function amounts({ rate_per_second, burst_capacity, algorithm }: Limit) {
   return { ...(hasRate(algorithm) && { rate_per_second }), burst_capacity };
 }
 
+/** Whether an override would give what the rule gives to everybody. */
+export function isOwnLimit(rule: Rule, limit: Limit): boolean {
+  return JSON.stringify(amounts(limit)) === JSON.stringify(amounts(rule));
+}
+
 /** The request body of a save. */
 export function overrideBody({ limit, reason, expiry }: OverrideDraft): OverrideLimit {
   const { rate_per_second, rate_unit, burst_capacity, algorithm } = limit;
@@ -76,16 +81,13 @@ export interface Subject {
 }
 
 /** Why an override changes nothing, or not everything, for a user; null if it simply applies. */
-export function withoutEffect(rule: Rule, user?: Subject, limit?: Limit): string | null {
+export function withoutEffect(rule: Rule, user?: Subject): string | null {
   if (hasExpired(rule, serverNow())) return 'The rule has ended. The override has no effect.';
   if (!rule.is_active) return 'The rule is off. The override has no effect until the rule is on.';
   if (rule.mode === 'shadow') return 'The rule is in shadow mode: it denies nothing, with or without an override.';
   if (user?.plan !== undefined && rule.plan !== null && rule.plan !== user.plan) {
     const on = user.plan === null ? 'on no plan' : `on ${user.plan}`;
     return `User ${user.user_id} is ${on}, so the override applies only to checks that name the plan ${rule.plan}.`;
-  }
-  if (limit && JSON.stringify(amounts(limit)) === JSON.stringify(amounts(rule))) {
-    return 'This is the rule’s own limit: the override changes nothing until the rule does.';
   }
   return null;
 }
