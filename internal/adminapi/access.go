@@ -50,12 +50,14 @@ type apiRequest struct {
 	isUnattended bool
 	// admitAgain repeats authentication and authorization, during long answers.
 	admitAgain func() error
-	began      time.Time
-	transfer   shares.Place // of a file or stream
-	leastRate  int64        // of the reader of a file, in bytes a second
-	place      shares.Place // of the request's class
-	body       []byte
-	value      any // of a JSON body
+	// admitAs is admitAgain for content that a person needs another role for than for its route.
+	admitAs   func(least access) error
+	began     time.Time
+	transfer  shares.Place // of a file or stream
+	leastRate int64        // of the reader of a file, in bytes a second
+	place     shares.Place // of the request's class
+	body      []byte
+	value     any // of a JSON body
 	// idempotent identifies a request with an Idempotency-Key, which is idempotencyKey.
 	idempotent     auth.IdempotentRequest
 	idempotencyKey string

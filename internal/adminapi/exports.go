@@ -257,13 +257,6 @@ func (s *surface) DownloadExport(ctx context.Context, request openapi.DownloadEx
 		return nil, httpapi.Conflict.Problem("There is no file. " + export.Error)
 	}
 	q := requestOf(ctx)
-	mayReadOn := func() error {
-		again := q.again()
-		if err := s.admit(again); err != nil || again.key != nil {
-			return err
-		}
-		return again.judge(e.Least, "", true)
-	}
 	return &file{
 		request: q, mediaType: e.MediaType, name: e.Name,
 		write: func(w io.Writer, _ func() error) error { // which asks for the route's role, not for the file's
@@ -279,7 +272,7 @@ func (s *surface) DownloadExport(ctx context.Context, request openapi.DownloadEx
 				if _, err := io.Copy(w, text); err != nil { //nolint:gosec // our own data
 					return err
 				}
-				if err := mayReadOn(); err != nil {
+				if err := q.admitAs(e.Least); err != nil {
 					return err
 				}
 			}

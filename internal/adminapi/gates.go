@@ -43,6 +43,13 @@ func (s *surface) guard(rt route, o *operation) httpapi.Handler {
 			isUnattended: r.Header.Get(lastEventID) != "", leastRate: cmp.Or(s.LeastDownloadRate, leastRate),
 		}
 		q.admitAgain = func() error { return s.admit(q.again()) }
+		q.admitAs = func(least access) error {
+			again := q.again()
+			if err := s.admit(again); err != nil || again.key != nil {
+				return err
+			}
+			return again.judge(least, "", true)
+		}
 		defer q.release()
 		if err := s.pass(q); err != nil {
 			s.noteRefusal(q, rt, err)

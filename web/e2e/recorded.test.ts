@@ -48,7 +48,7 @@ test('pro is raised in four clicks, and its review says what the new limit would
   const dialog = page.getByRole('dialog');
   await expect(dialog.getByText(new RegExp(`${rate} per second`))).toBeVisible();
   await expect(dialog.getByRole('status', { name: 'Effect' })).toHaveText(
-    /Of [1-9][\d,]* checks .* this change would have denied [1-9][\d,]* fewer .* Most affected: 42 \(−[1-9]/,
+    /Of [1-9][\d,]* checks .* this change would have denied [1-9][\d,]* fewer\. Most affected: 42 \(−[1-9]/,
   );
   await dialog.getByRole('button', { name: 'Save', exact: true }).click();
   await expect(page.getByText(/1 change saved/)).toBeVisible();

@@ -219,7 +219,8 @@ func (w *Watcher) readDigests(ctx context.Context) (at time.Time, digests map[ru
 	case err == nil && read.Before(at):
 		at = read
 	case err != nil && ctx.Err() == nil:
-		w.options.Logger.WarnContext(ctx, "the digests of tenants could not be read, so every tenant is read", "error", err)
+		w.options.Logger.WarnContext(ctx, "the digests of tenants could not be read, so every tenant is read",
+			"error", err)
 		return at, nil, nil
 	}
 	return at, digests, err

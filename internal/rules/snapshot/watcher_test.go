@@ -21,12 +21,13 @@ import (
 // memorySource is an in-memory Source: rows have revisions, and a read is consistent. It can fail, and pause between
 // pages.
 type memorySource struct {
-	noDigests error // what Digests returns
 	mu        sync.Mutex
 	rows      Rows
-	fails     error                             // after the first page
-	pause     func(context.Context, bool) error // before the first page; the argument says whether a tenant is read in full
-	reads     []string                          // "newer", or "anew" if some tenants are read in full
+	noDigests error // what Digests returns
+	fails     error // after the first page
+	// pause is called before the first page, and told whether a tenant is read in full.
+	pause func(context.Context, bool) error
+	reads []string // "newer", or "anew" if some tenants are read in full
 }
 
 func (s *memorySource) change(change func(*Rows)) {
