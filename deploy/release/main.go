@@ -138,8 +138,8 @@ func (r *release) build(t target) (string, error) {
 	}
 	args := []string{
 		// Without the pages of grpc's traces, which Sluice does not serve: their templates keep all methods linked.
-		"build", "-tags", "grpcnotrace", "-ldflags", "-s -w -X github.com/sluicegate/sluice/internal/config.version=" + r.version,
-		"-o", absolute + "/",
+		"build", "-tags", "grpcnotrace", "-o", absolute + "/",
+		"-ldflags", "-s -w -X github.com/sluicegate/sluice/internal/config.version=" + r.version,
 	}
 	if r.trim {
 		args = append(args, "-trimpath", "-buildvcs=auto")
