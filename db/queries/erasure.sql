@@ -96,8 +96,8 @@ GROUP BY m.rule_id, m.subject, r.key_pattern
 ORDER BY m.rule_id, m.subject;
 
 -- name: LockSubjects :exec
--- Locks counts of subjects and those of all other subjects, which it makes where they are missing. ViolationsCounted
--- locks in the same order, else the two could wait for each other.
+-- Locks the counts of subjects and, in the same minutes, the rows of all other subjects, and makes those rows where they
+-- are missing. ViolationsCounted locks in the same order, else the two could wait for each other.
 INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
 SELECT c.tenant_id, c.minute, c.rule_id, o.subject, o.other, 0, 0
 FROM violation_minute AS c
@@ -110,7 +110,7 @@ ORDER BY 1, 2, 3, 4, 5
 ON CONFLICT (tenant_id, minute, rule_id, subject, other) DO UPDATE SET denied = m.denied;
 
 -- name: EraseSubjects :one
--- Moves counts of subjects to those of all other subjects. LockSubjects has locked and made these.
+-- Adds the counts of subjects to the rows of all other subjects, which LockSubjects made and locked.
 WITH erased AS (
     DELETE FROM violation_minute AS m
     WHERE m.tenant_id = sqlc.arg(tenant_id) AND m.minute >= sqlc.arg(since)::timestamptz

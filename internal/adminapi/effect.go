@@ -75,7 +75,7 @@ func (s *surface) ShowEffect(ctx context.Context,
 	return answer, nil
 }
 
-// boundBy returns the rule that denies most of what an override leaves as it is, or 0.
+// boundBy returns the other rule that denies most of a user's checks, if an override changes nothing; else 0.
 func boundBy(result *replay.Result) (id int64) {
 	most := 0.0
 	if result.NewlyDenied.Value+result.NoLongerDenied.Value > 0 {

@@ -32,7 +32,7 @@ const (
 
 const linesType = "application/jsonl"
 
-// mediaTypes are those of the parameter format.
+// mediaTypes has the media type of each value of the parameter format.
 var mediaTypes = map[string]string{"": csvType, "csv": csvType, "jsonl": linesType}
 
 // exportRequest says what is in a file. The table export has it in JSON.
@@ -210,7 +210,8 @@ func showExport(q *apiRequest, export *rules.Export, e *exportRequest) openapi.E
 	return shown
 }
 
-// ownExport returns an export of the caller, who may still read what is in it. A key's permissions never change.
+// ownExport returns an export that the caller asked for. A person's role is checked again, because it may have changed
+// since; a key's permissions cannot.
 func (s *surface) ownExport(ctx context.Context, id int64) (rules.Export, *exportRequest, error) {
 	q, e := requestOf(ctx), &exportRequest{}
 	export, err := s.Stores.Export(ctx, q.tenant.ID, id)

@@ -346,7 +346,7 @@ type EraseSubjectsParams struct {
 	Subjects []string
 }
 
-// Moves counts of subjects to those of all other subjects. LockSubjects has locked and made these.
+// Adds the counts of subjects to the rows of all other subjects, which LockSubjects made and locked.
 func (q *Queries) EraseSubjects(ctx context.Context, arg EraseSubjectsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, eraseSubjects,
 		arg.TenantID,
@@ -482,8 +482,8 @@ type LockSubjectsParams struct {
 	Subjects []string
 }
 
-// Locks counts of subjects and those of all other subjects, which it makes where they are missing. ViolationsCounted
-// locks in the same order, else the two could wait for each other.
+// Locks the counts of subjects and, in the same minutes, the rows of all other subjects, and makes those rows where they
+// are missing. ViolationsCounted locks in the same order, else the two could wait for each other.
 func (q *Queries) LockSubjects(ctx context.Context, arg LockSubjectsParams) error {
 	_, err := q.db.Exec(ctx, lockSubjects,
 		arg.TenantID,
