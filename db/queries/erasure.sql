@@ -96,8 +96,8 @@ GROUP BY m.rule_id, m.subject, r.key_pattern
 ORDER BY m.rule_id, m.subject;
 
 -- name: LockSubjects :exec
--- Locks the counts of subjects and, in the same minutes, the rows of all other subjects, and makes those rows where they
--- are missing. ViolationsCounted locks in the same order, else the two could wait for each other.
+-- Locks the counts of subjects and, in the same minutes, the rows of all other subjects, and makes those rows where
+-- they are missing. ViolationsCounted locks in the same order, else the two could wait for each other.
 INSERT INTO violation_minute AS m (tenant_id, minute, rule_id, subject, other, denied, detail_dropped)
 SELECT c.tenant_id, c.minute, c.rule_id, o.subject, o.other, 0, 0
 FROM violation_minute AS c

@@ -32,8 +32,8 @@ func (w *world) raise(ctx context.Context, tenant rules.TenantID, now time.Time)
 }
 
 // crowd makes tenants with some alerts each: one on denials by subject, one on denials by rule, one on checks near a
-// rule's limit, and so on. Every alert's threshold is reached in this minute. The first tenants, busy of them, also have
-// counts of so many subjects in each of the last ten minutes.
+// rule's limit, and so on. Every alert's threshold is reached in this minute. The first tenants, busy of them, also
+// have counts of so many subjects in each of the last ten minutes.
 func crowd(tb testing.TB, db *pgx.Conn, tenants, alerts, busy, subjects int, now time.Time) {
 	tb.Helper()
 	run := func(sql string, args ...any) {

@@ -482,8 +482,8 @@ type LockSubjectsParams struct {
 	Subjects []string
 }
 
-// Locks the counts of subjects and, in the same minutes, the rows of all other subjects, and makes those rows where they
-// are missing. ViolationsCounted locks in the same order, else the two could wait for each other.
+// Locks the counts of subjects and, in the same minutes, the rows of all other subjects, and makes those rows where
+// they are missing. ViolationsCounted locks in the same order, else the two could wait for each other.
 func (q *Queries) LockSubjects(ctx context.Context, arg LockSubjectsParams) error {
 	_, err := q.db.Exec(ctx, lockSubjects,
 		arg.TenantID,
