@@ -1,6 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Route } from '@playwright/test';
 import { test as base, expect, expectAccessible, settled, signIn } from './browser';
 import { client, type Provider, startProvider } from './provider';
 import { demo, startSluice } from './sluice';
@@ -117,25 +118,20 @@ test('somebody without a password confirms a dangerous change at the provider', 
   // The server refuses a stale session. Ours is young, so the refusal is made up; the rest is real.
   const setUp = page.getByRole('button', { name: 'Set up …' });
   const proof = page.getByRole('dialog', { name: 'Confirm that it is you' });
+  const secondFactor = '**/api/v1/account/second-factor';
+  const refuse = (route: Route) =>
+    route.request().method() === 'POST'
+      ? route.fulfill({
+          status: 403,
+          contentType: 'application/problem+json',
+          body: JSON.stringify({ type: 'urn:sluice:problem:fresh-proof-required', title: '', status: 403 }),
+        })
+      : route.continue();
   const refused = async () => {
-    await page.route(
-      '**/api/v1/account/second-factor',
-      (route) =>
-        route.request().method() === 'POST'
-          ? route.fulfill({
-              status: 403,
-              contentType: 'application/problem+json',
-              body: JSON.stringify({
-                type: 'urn:sluice:problem:fresh-proof-required',
-                title: '',
-                status: 403,
-              }),
-            })
-          : route.continue(),
-      { times: 1 },
-    );
+    await page.route(secondFactor, refuse);
     await setUp.click();
     await expect(proof.getByRole('button', { name: 'Continue at Example' })).toBeVisible();
+    await page.unroute(secondFactor, refuse);
   };
   await settled(page);
   await refused();
