@@ -107,8 +107,7 @@ func (c *Config) options() []option {
 			row("redis-tls-key", servers, "", text(&c.RedisTLS.Key, "FILE"),
 				"The key of that certificate, in PEM."),
 			row("redis-tls-server-name", servers, "", text(&c.RedisTLS.ServerName, "NAME"),
-				"The name in Redis's certificates, if it is not the host in the address: sentinels and clusters "+
-					"often name nodes by IP address."),
+				"The name in Redis's certificates, if it is not the host in the address."),
 			row("redis-prefix", servers, "", keyPrefix(&c.RedisPrefix),
 				"The beginning of all keys in Redis. Deployments that share a Redis database need different ones."),
 			row("store-budget", servers, "50ms", duration(&c.StoreBudget, time.Millisecond, 10*time.Second),
@@ -121,21 +120,20 @@ func (c *Config) options() []option {
 			row("check-addr", deciders, ":8080", address(&c.CheckAddr),
 				"Where checks are answered.").on(SluiceDev, "127.0.0.1:8080"),
 			row("check-max-connections", deciders, "16384", count(&c.CheckMaxConnections, 16, 1_000_000),
-				"How many connections the check port may have; at the limit, new ones replace idle ones. An idle one "+
-					"takes about 24 KiB and a file descriptor. With gRPC a quarter of them is for it."),
+				"The most connections of the check port; at the limit, new ones replace idle ones. One takes "+
+					"about 24 KiB and a file descriptor. With gRPC a quarter is for it."),
 			row("grpc-addr", deciders, "", address(&c.GRPCAddr),
-				"Where Envoy's rate limit service is answered over gRPC. Without it there is none.").on(SluiceDev,
+				"Where Envoy's rate limit service is answered over gRPC; default: nowhere.").on(SluiceDev,
 				"127.0.0.1:8082"),
 			row("admin-addr", only(AdminServe, SluiceDev), ":8081", address(&c.AdminAddr),
 				"Where the admin API and the web UI are. Browsers keep its cookies only over TLS, or on loopback.").
 				on(SluiceDev, "127.0.0.1:8081"),
 			row("check-url", only(AdminServe, SluiceDev), "", webURL(&c.CheckURL),
-				"Where services reach the check endpoint, such as https://limits.example.com, for the code that the "+
-					"UI shows. sluice dev knows its own."),
+				"Where services reach the check endpoint, such as https://limits.example.com, for the code "+
+					"that the UI shows."),
 			row("trusted-proxies", only(API, AdminServe), "", networks(&c.TrustedProxies),
-				"Addresses or networks of the proxies in front of the program, separated by commas. Behind them the "+
-					"caller's address is that of X-Forwarded-For, to which each proxy must append its "+
-					"client's address."),
+				"Addresses or networks of the proxies in front, separated by commas. Each must append its "+
+					"client's address to X-Forwarded-For."),
 			row("metrics-addr", servers, ":9090", address(&c.MetricsAddr),
 				"Where /metrics, /healthz and /readyz are answered, without a password.").
 				on(AdminServe, ":9091").on(SluiceDev, "127.0.0.1:9090"),
@@ -148,38 +146,38 @@ func (c *Config) options() []option {
 		)...),
 		group("Decisions and rules",
 			row("local-buckets", deciders, "1000000", count(&c.LocalBuckets, 1, 1_000_000_000),
-				"How many buckets a process keeps in its own memory at most, for rules that fail local and without "+
-					"Redis."),
+				"The most buckets in a process's own memory, for rules that fail local and without Redis."),
 			row("leases", deciders, LeasesAuto, word(&c.Leases, LeasesAuto, LeasesOff),
-				"auto: Redis lends tokens of busy buckets to this process and to clients with handles, so that their "+
-					"checks need no round trip. off: every check asks Redis."),
+				"auto: Redis lends tokens of busy buckets to this process and to clients with handles, which "+
+					"saves round trips. off: every check asks Redis."),
 			row("jwks-allow", deciders, "", networks(&c.JWKSAllow),
 				"Private networks that the keys of gateways' tokens may be read from, separated by commas."),
 			row("poll-interval", servers, "1s", duration(&c.PollInterval, 10*time.Millisecond, time.Hour),
 				"How often to look for changed rules."),
 			row("reread-interval", servers, "60s", duration(&c.RereadInterval, time.Second, 24*time.Hour),
-				"How often to compare the rules in memory with the database, in case a change came without notice."),
+				"How often to compare the rules in memory with the database, to find changes without notice."),
 		),
 		group("Violations",
 			row("recording", deciders, "true", toggle(&c.Recording),
 				"Count decisions and violations, and write them to the database."),
 			row("flush-interval", deciders, "1s", duration(&c.FlushInterval, 10*time.Millisecond, time.Minute),
-				"How often to write what was recorded. A killed process loses what it recorded since; one that "+
-					"writes a lot pauses up to 10s."),
+				"How often to write what was recorded. A killed process loses what it recorded since; one "+
+					"that writes a lot pauses up to 10s."),
 			row("recorder-memory", deciders, "64", count(&c.RecorderMemory, 1, 1<<14),
-				"The memory, in MiB, for counts and violations that are not written yet. What does not fit is "+
+				"Memory in MiB for counts and violations that are not written yet. What does not fit is "+
 					"counted without its subject."),
 			row("traffic-memory", deciders, "32", count(&c.TrafficMemory, 1, 1<<14),
-				"The memory, in MiB, for recorded checks that are not written yet. What does not fit is dropped and "+
+				"Memory in MiB for recorded checks that are not written yet. What does not fit is dropped and "+
 					"counted."),
 			row("traffic-tenant-budget", servers, "512", count(&c.TrafficTenantBudget, 1, 1<<22),
-				"How many MiB of recorded checks the database keeps of one tenant; beyond it the tenant is sampled. "+
-					"Give all processes the same."),
+				"MiB of recorded checks that the database keeps of one tenant; beyond it the tenant is "+
+					"sampled. The same in all processes."),
 			row("traffic-budget", servers, "8192", count(&c.TrafficBudget, 1, 1<<22),
-				"How many MiB of recorded checks the database keeps in all; beyond it the largest tenants stop "+
-					"recording. Give all processes the same."),
+				"MiB of recorded checks that the database keeps in all; beyond it the largest tenants stop "+
+					"recording. The same in all processes."),
 			row("details-per-second", deciders, "3", count(&c.DetailsPerSecond, 1, 1000),
-				"How many different violations of one rule and subject a second keeps in detail. All are counted."),
+				"How many different violations of one rule and subject are kept in detail, a second. All are "+
+					"counted."),
 			row("violation-retention", keepers, "720h",
 				duration(&c.ViolationRetention, 24*time.Hour, 400*24*time.Hour),
 				"How long violations are kept in detail, in whole days."),
@@ -203,26 +201,25 @@ func (c *Config) options() []option {
 		}, mailOptions(c)...)...),
 		group("People",
 			row("secret-key", keepers, "", secretKeys(&c.SecretKeys),
-				"Keys that encrypt secrets in the database, such as those of second factors and alerts: 32 random "+
-					"bytes in base64 (openssl rand -base64 32). To change it, put the new one before the former, with "+
-					"a comma. sluice dev makes one."),
+				"Keys that encrypt secrets in the database: 32 random bytes in base64 (openssl rand -base64 "+
+					"32). To change it, put the new one before the former, with a comma. sluice dev makes one."),
 			row("require-second-factor", keepers, "",
 				word((*string)(&c.RequireFactor), string(auth.RequireAdmins), string(auth.RequireEveryone)),
-				"Whose account needs a second factor: admins (platform admins) or everyone. Without it each tenant "+
-					"decides by its setting require_second_factor."),
+				"Whose account needs a second factor: admins (platform admins) or everyone. Without it each "+
+					"tenant decides by its setting."),
 		),
 		group("Sign-in", signInOptions(c)...),
 		group("Process",
 			row("drain-delay", only(API, AdminServe), "0s", duration(&c.DrainDelay, 0, time.Hour),
-				"How long a process goes on after SIGINT or SIGTERM while /readyz says 503. Longer than load "+
-					"balancers take to notice: 5s to 15s are usual."),
+				"How long a process goes on after SIGINT or SIGTERM while /readyz says 503. 5s to 15s are "+
+					"usual behind load balancers."),
 			row("shutdown-timeout", servers, "10s", duration(&c.ShutdownTimeout, 100*time.Millisecond, time.Hour),
 				"The time that requests in flight have to end after SIGINT or SIGTERM."),
 			row("pprof", servers, "false", toggle(&c.Pprof),
 				"Answer /debug/pprof/ where the metrics are, for go tool pprof."),
 			row("trace-endpoint", only(API), "", webURL(&c.TraceEndpoint),
-				"An OpenTelemetry collector that takes OTLP over HTTP, such as http://collector:4318. Checks with a "+
-					"sampled traceparent become spans there."),
+				"An OpenTelemetry collector for OTLP over HTTP, such as http://collector:4318. Sampled checks "+
+					"become spans there."),
 			row("log-level", everyCommand, "info", level(&c.LogLevel),
 				"The least severe events to log."),
 			row("log-format", everyCommand, "text", word(&c.LogFormat, "text", "json"),
@@ -234,13 +231,12 @@ func (c *Config) options() []option {
 func signInOptions(c *Config) []option {
 	return []option{
 		row("password-sign-in", keepers, "true", toggle(&c.PasswordSignIn),
-			"Let people sign in by password. Without it they sign in with OpenID Connect only, or by admin "+
-				"sign-in-link."),
+			"Let people sign in by password. Without it: by OpenID Connect or admin sign-in-link."),
 		row("oidc-file", keepers, "", text(&c.OIDC.File, "FILE"),
-			"The providers of OpenID Connect, in YAML or JSON; docs/security.md describes it. Needs --admin-url, as "+
-				"do the other options of OpenID Connect."),
+			"The providers of OpenID Connect, in YAML or JSON; see docs/security.md. All options of OpenID "+
+				"Connect need --admin-url."),
 		row("oidc-issuer", keepers, "", text(&c.OIDC.Issuer, "URL"),
-			"The issuer of one provider that needs no file, such as https://login.example.com. Its callback is "+
+			"The issuer of one provider without a file, such as https://login.example.com. Its callback is "+
 				"/api/v1/auth/sso/callback."),
 		row("oidc-client-id", keepers, "", text(&c.OIDC.ClientID, "ID"),
 			"The client ID at that provider."),
@@ -249,22 +245,22 @@ func signInOptions(c *Config) []option {
 		row("oidc-name", keepers, "Single sign-on", text(&c.OIDC.Name, "NAME"),
 			"The text of the button at sign-in."),
 		row("oidc-email-domains", keepers, "", list(&c.OIDC.EmailDomains, "DOMAINS"),
-			"The domains whose verified addresses may sign in there, separated by commas. Without it any may."),
+			"The domains whose verified addresses may sign in, separated by commas; default: any."),
 		row("oidc-create-accounts", keepers, "false", toggle(&c.OIDC.CreateAccounts),
-			"Make an account at the first sign-in of somebody whose address has none. Needs --oidc-email-domains."),
+			"Make an account at the first sign-in of an unknown address. Needs --oidc-email-domains."),
 	}
 }
 
 func mailOptions(c *Config) []option {
 	return []option{
 		row("smtp-addr", keepers, "", address(&c.SMTP.Addr),
-			"The mail server, such as smtp.example.com:587. Without it inviters pass links on, and the new accounts' "+
-				"addresses are not verified. Needs --mail-from and --admin-url."),
+			"The mail server, such as smtp.example.com:587. Without it inviters pass links on. Needs "+
+				"--mail-from and --admin-url."),
 		row("smtp-tls", keepers, "starttls", word(&c.SMTP.TLS, "starttls", "tls", "none"),
 			"How the connection is encrypted: starttls (usual at port 587), tls from the first byte (port 465), or "+
 				"none, for a server on this machine."),
 		row("smtp-user", keepers, "", text(&c.SMTP.User, "USER"),
-			"The user at the mail server. Without it there is no authentication."),
+			"The user at the mail server; default: no authentication."),
 		row("smtp-password", keepers, "", secretText(&c.SMTP.Password),
 			"The password of that user."),
 		row("mail-from", keepers, "", mailFrom(&c.SMTP.From),
@@ -276,11 +272,11 @@ func mailOptions(c *Config) []option {
 func listenerTLS(listener string, takers []Command, t *TLS) []option {
 	return []option{
 		row(listener+"-tls-cert", takers, "", text(&t.Cert, "FILE"),
-			"The certificate chain of --"+listener+"-addr, in PEM. With it the address speaks TLS only."),
+			"The certificate chain of --"+listener+"-addr, in PEM; the address then speaks TLS only."),
 		row(listener+"-tls-key", takers, "", text(&t.Key, "FILE"),
 			"The key of that certificate, in PEM."),
 		row(listener+"-tls-client-ca", takers, "", text(&t.CA, "FILE"),
-			"Certificate authorities, in PEM, one of which must have signed the client's certificate."),
+			"Certificate authorities, in PEM, of the clients' certificates."),
 	}
 }
 
