@@ -110,6 +110,7 @@ func New(config Config) (*Client, error) {
 	c.memory = memory{longest: config.DenialMemory, now: time.Now}
 	c.trouble.now = time.Now
 	c.queue.client = c
+	c.queue.breaker = breaker{timeout: config.Timeout, now: time.Now}
 	c.leases.init(c)
 	transport := config.Transport
 	if transport == nil {
@@ -202,11 +203,8 @@ func (c *Client) CheckBatch(ctx context.Context, checks []Check) ([]Decision, er
 		questions[i] = &q
 	}
 	began := time.Now()
-	within, cancel := c.within(ctx)
-	defer cancel()
 	decisions := make([]Decision, len(checks))
-	failed := c.postBatch(within, len(checks),
-		func(i int) (*question, *Decision) { return questions[i], &decisions[i] })
+	failed := c.queue.askTogether(ctx, questions, decisions)
 	if failed != nil {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("sluice: %w", err)
@@ -222,8 +220,8 @@ func (c *Client) CheckBatch(ctx context.Context, checks []Check) ([]Decision, er
 		c.trouble.over(ctx, c.config.Logger)
 	}
 	if c.config.OnDecision != nil {
-		for i := range decisions {
-			c.config.OnDecision(ctx, Observation{Check: checks[i], Decision: decisions[i], Took: time.Since(began)})
+		for i, check := range checks {
+			c.config.OnDecision(ctx, Observation{Check: check, Decision: decisions[i], Took: time.Since(began)})
 		}
 	}
 	return decisions, nil

@@ -20,9 +20,6 @@ const (
 	mostInFlight = 16
 	// A check that waits a quarter of the timeout starts another request, because those in flight hang.
 	stallFraction = 4
-	// failuresUntilProbing is the number of consecutive failures after which only one request at a time is sent as a
-	// probe, while the failure mode decides the other checks at once.
-	failuresUntilProbing = 5
 
 	// leastShare is the minimal bound of a batch: so few checks are done soon.
 	leastShare    = 32
@@ -34,7 +31,7 @@ const (
 )
 
 var (
-	errProbing = errors.New("the last requests failed, and another one is trying")
+	errProbing = errors.New("the last requests failed, and it is too early for another one")
 	errClosed  = errors.New("the client is closed")
 	errTooMany = errors.New("too many of the same check wait already")
 	// errPanicked: a transport of the caller's own may panic.
@@ -48,7 +45,7 @@ type queue struct {
 
 	mu       sync.Mutex
 	inFlight int
-	failures int               // consecutive
+	breaker  breaker
 	answered time.Time         // the last answer of the server
 	groups   map[string]*group // by identity, while checks of it wait or are in flight
 	turns    []*group          // those with waiting checks, the next one first
@@ -95,7 +92,7 @@ func (q *queue) ask(ctx context.Context, asked *question) (Decision, *Error) {
 	}
 	now := time.Now()
 	q.mu.Lock()
-	if q.failures >= failuresUntilProbing && q.inFlight > 0 {
+	if !q.breaker.admits() {
 		q.mu.Unlock()
 		return Decision{}, &Error{Kind: KindConnection, Err: errProbing}
 	}
@@ -117,6 +114,26 @@ func (q *queue) ask(ctx context.Context, asked *question) (Decision, *Error) {
 	q.watch.start(q)
 	q.mu.Unlock()
 	return q.wait(ctx, waiter)
+}
+
+// askTogether sends a batch of the caller's own in its goroutine.
+func (q *queue) askTogether(ctx context.Context, asked []*question, decisions []Decision) *Error {
+	q.mu.Lock()
+	admitted := q.breaker.admits()
+	q.mu.Unlock()
+	if !admitted {
+		return &Error{Kind: KindConnection, Err: errProbing}
+	}
+	within, cancel := q.client.within(ctx)
+	defer cancel()
+	failed := q.client.postBatch(within, len(asked),
+		func(i int) (*question, *Decision) { return asked[i], &decisions[i] })
+	if ctx.Err() == nil { // a caller that left says nothing about the server
+		q.mu.Lock()
+		q.breaker.ended(outcomeOf(failed))
+		q.mu.Unlock()
+	}
+	return failed
 }
 
 // tooMany answers a check while maxWaiting equal ones wait. A healthy server would deny it after them.
@@ -259,11 +276,8 @@ func (q *queue) ended(how outcome) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.inFlight--
-	switch how {
-	case answered:
-		q.failures, q.answered = 0, time.Now()
-	case silent:
-		q.failures++
+	if q.breaker.ended(how); how == answered {
+		q.answered = time.Now()
 	}
 	if q.inFlight < inFlight {
 		q.sendNext(q.share())
@@ -447,20 +461,4 @@ func (q *queue) endRefused(batch []*call, failed *Error) []*call {
 		}
 	}
 	return rest
-}
-
-// outcome is what a request shows about the server.
-type outcome int
-
-const (
-	answered outcome = iota // decided or refused; a refusal is an answer
-	silent
-	unknown
-)
-
-func outcomeOf(failed *Error) outcome {
-	if failed == nil || failed.Kind == KindRequest || failed.Kind == KindKey {
-		return answered
-	}
-	return silent
 }

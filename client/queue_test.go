@@ -586,29 +586,71 @@ func TestThePlaceOfACallerThatLeftIsFreedWhenItsAnswerComes(t *testing.T) {
 	alone[1].let(http.StatusOK)
 }
 
-func TestOnlyProbesWaitForAServerThatFails(t *testing.T) {
+func TestOneCheckAfterAnotherAsksAServerThatFailsOnlyAfterPauses(t *testing.T) {
 	t.Parallel()
-	g := newGate(t)
-	client := newTestClient(t, Config{URL: g.URL, Timeout: testTimeout, FailureMode: Closed})
-	for range failuresUntilProbing {
-		result := checkLater(t.Context(), client, "a")
-		g.next(t).let(http.StatusInternalServerError)
-		<-result
-	}
-	probe := checkLater(t.Context(), client, "probe")
-	probing := g.next(t)
-	if got := <-checkLater(t.Context(), client, "b"); got.decision.Source != FromFailureMode ||
-		got.decision.Status != http.StatusServiceUnavailable {
-		t.Errorf("beside a probe a check got %+v, want the failure mode's denial at once", got)
-	}
-	probing.let(http.StatusOK)
-	if got := <-probe; got.decision.Source != FromServer {
-		t.Errorf("the probe got %+v", got)
-	}
-	result := checkLater(t.Context(), client, "c")
-	g.next(t).let(http.StatusOK)
-	if got := <-result; got.decision.Source != FromServer {
-		t.Errorf("after the probe a check got %+v", got)
+	for name, check := range map[string]func(context.Context, *Client) (Decision, error){
+		"check": func(ctx context.Context, c *Client) (Decision, error) { return c.Check(ctx, Check{}) },
+		"batch": func(ctx context.Context, c *Client) (Decision, error) {
+			all, err := c.CheckBatch(ctx, []Check{{}})
+			return all[0], err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGate(t)
+			client := newTestClient(t, Config{URL: g.URL, Timeout: testTimeout, FailureMode: Closed})
+			b, now := &client.queue.breaker, time.Now()
+			b.timeout, b.now = 100*time.Millisecond, func() time.Time { return now }
+			later := func() <-chan result1 {
+				result := make(chan result1, 1)
+				go func() {
+					d, err := check(t.Context(), client)
+					result <- result1{d, err}
+				}()
+				return result
+			}
+			atOnce := func() {
+				t.Helper()
+				for range 100 {
+					if got, err := check(t.Context(), client); err != nil || got.Source != FromFailureMode ||
+						got.Status != http.StatusServiceUnavailable {
+						t.Fatalf("a check got %+v, %v; want the failure mode's denial", got, err)
+					}
+				}
+				if len(g.arrived) > 0 {
+					t.Fatalf("%d requests were sent during a pause", len(g.arrived))
+				}
+			}
+			ask := func(status int) {
+				t.Helper()
+				result := later()
+				g.next(t).let(status)
+				if got := <-result; (got.decision.Source == FromServer) != (status == http.StatusOK) {
+					t.Errorf("with status %d a check got %+v", status, got)
+				}
+			}
+			for range failuresUntilProbing {
+				ask(http.StatusInternalServerError)
+			}
+			for _, ms := range []int{100, 200, 400, 800, 1000, 1000} {
+				pause := time.Duration(ms) * time.Millisecond
+				if b.pause != pause || b.next.Sub(now) < pause/2 || b.next.Sub(now) > pause {
+					t.Errorf("the pause is %v, and the next probe in %v; want %v and half of it or more", b.pause,
+						b.next.Sub(now), pause)
+				}
+				atOnce()
+				now = now.Add(pause)
+				probe := later()
+				probing := g.next(t)
+				atOnce()
+				probing.let(http.StatusInternalServerError)
+				<-probe
+			}
+			now = now.Add(maxPause)
+			for range 3 {
+				ask(http.StatusOK)
+			}
+		})
 	}
 }
 

@@ -44,7 +44,7 @@ func (q *queue) look() {
 		return !g.inTurns
 	})
 	due, isOverdue := q.findOverdue(now, &next)
-	if q.hasStalled(now, &next) && q.inFlight < mostInFlight && q.failures < failuresUntilProbing {
+	if q.hasStalled(now, &next) && q.inFlight < mostInFlight && !q.breaker.isOpen() {
 		q.sendNext(maxBatch)
 	}
 	if isOverdue && !q.watch.ends {

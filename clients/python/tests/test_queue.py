@@ -9,12 +9,14 @@ import signal
 import threading
 import time
 import unittest
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from sluice import AsyncSluice, Check, Decision, Limiter, Observation, Sluice, SluiceError, __version__
+from sluice._breaker import Breaker
 from sluice._memory import Memory
 from sluice._queue import Queue
 from sluice._wire import Question
@@ -108,6 +110,9 @@ class Threads:
     def check(self, **check: Any) -> Future[Decision]:
         return self._pool.submit(self.client.check, Check(**check))
 
+    def check_batch(self) -> Future[Decision]:
+        return self._pool.submit(lambda: self.client.check_batch([Check()])[0])
+
     def flood(self, n: int, **check: Any) -> list[Future[Decision]]:
         return [self.check(**check) for _ in range(n)]
 
@@ -131,6 +136,12 @@ class Tasks:
 
     def check(self, **check: Any) -> Future[Decision]:
         return asyncio.run_coroutine_threadsafe(self.client.check(Check(**check)), self._loop)
+
+    def check_batch(self) -> Future[Decision]:
+        async def first() -> Decision:
+            return (await self.client.check_batch([Check()]))[0]
+
+        return asyncio.run_coroutine_threadsafe(first(), self._loop)
 
     def flood(self, n: int, **check: Any) -> list[Future[Decision]]:
         results: list[Future[Decision]] = [Future() for _ in range(n)]
@@ -261,7 +272,7 @@ class QueueCases:
         for name, age, in_flight, silence, answer, want in cases:
             with self.subTest(name):
                 now = 1000.0
-                waiting: Queue[Any] = Queue(Memory(5), 1, lambda: now)
+                waiting: Queue[Any] = Queue(Memory(5), Breaker(1), 1, lambda: now)
                 call = FakeCall(now)
                 sent = waiting.start(FakeCall(now)) if in_flight else []
                 waiting.add(call)
@@ -278,7 +289,7 @@ class QueueCases:
     def test_a_kept_call_wakes_nobody(self) -> None:
         assert isinstance(self, unittest.TestCase)
         now = 1000.0
-        waiting: Queue[Any] = Queue(Memory(5), 1, lambda: now)
+        waiting: Queue[Any] = Queue(Memory(5), Breaker(1), 1, lambda: now)
         waiting.start(FakeCall(now))
         waiting.add(FakeCall(now))
         now += 2
@@ -302,7 +313,7 @@ class QueueCases:
                 compared.append(self)
                 return self is other
 
-        waiting: Queue[Any] = Queue(Memory(5), 1, lambda: 0)
+        waiting: Queue[Any] = Queue(Memory(5), Breaker(1), 1, lambda: 0)
         calls = [Compared(0) for _ in range(300)]
         for call in calls:
             self.assertIsNone(waiting.add(call))
@@ -329,21 +340,42 @@ class QueueCases:
             for result in results:
                 result.result(PATIENCE)
 
-    def test_only_probes_wait_for_a_server_that_fails(self) -> None:
+    def test_one_check_after_another_asks_a_server_that_fails_only_after_pauses(self) -> None:
         assert isinstance(self, unittest.TestCase)
-        checks = self.start(failure_mode="closed")
-        for _ in range(5):
-            result = checks.check()
-            self.next().let(500)
-            result.result(PATIENCE)
-        probe = checks.check(user_id="probe")
-        probing = self.next()
-        self.assertEqual(checks.check(user_id="b").result(PATIENCE).status, 503)  # at once
-        probing.let()
-        self.assertEqual(probe.result(PATIENCE).source, "server")
-        after = checks.check()
-        self.next().let()
-        self.assertEqual(after.result(PATIENCE).source, "server")
+        for kind in ("check", "batch"):
+            checks = self.start(failure_mode="closed")
+            check: Callable[[], Future[Decision]] = checks.check_batch if kind == "batch" else lambda: checks.check()
+            breaker, now = checks.client._core.breaker, 0.0
+            breaker._timeout, breaker.now = 0.1, lambda: now
+
+            def ask(status: int) -> None:
+                assert isinstance(self, unittest.TestCase)
+                result = check()
+                self.next().let(status)
+                self.assertEqual(result.result(PATIENCE).source, "server" if status == 200 else "failure_mode")
+
+            def at_once() -> None:
+                assert isinstance(self, unittest.TestCase)
+                for result in [check() for _ in range(100)]:
+                    self.assertEqual(result.result(PATIENCE).status, 503)
+                self.assertTrue(self.arrived.empty())
+
+            with self.subTest(kind):
+                for _ in range(5):
+                    ask(500)
+                for pause in (0.1, 0.2, 0.4, 0.8, 1, 1):
+                    self.assertAlmostEqual(breaker._pause, pause)
+                    self.assertTrue(pause / 2 <= breaker._next - now <= pause)
+                    at_once()
+                    now += pause
+                    probe = check()
+                    probing = self.next()
+                    at_once()
+                    probing.let(500)
+                    probe.result(PATIENCE)
+                now += 5
+                for _ in range(3):
+                    ask(200)
 
     def test_without_batching_each_check_is_a_request(self) -> None:
         assert isinstance(self, unittest.TestCase)

@@ -1,3 +1,4 @@
+import { Breaker } from './breaker.js';
 import { Memory } from './memory.js';
 import { whenOver } from './patience.js';
 import { Queue } from './queue.js';
@@ -72,6 +73,7 @@ export class Sluice {
   readonly #options: Options;
   readonly #timeout: number;
   readonly #fetch: typeof fetch;
+  readonly #breaker: Breaker;
   readonly #queue: Queue;
   readonly #memory: Memory;
   #failedChecks = 0; // since the log said last that the server decides
@@ -110,7 +112,8 @@ export class Sluice {
       // A place would stay taken until its max_hold, for a caller that does not know of it.
       unwanted: ({ reservation }: Decision) => void this.release(reservation).catch(() => undefined),
     };
-    this.#queue = new Queue(transport, this.#memory, timeout, batch);
+    this.#breaker = new Breaker(timeout, () => this.now());
+    this.#queue = new Queue(transport, this.#memory, this.#breaker, timeout, batch);
   }
 
   /**
@@ -142,7 +145,7 @@ export class Sluice {
     const questions = checks.map((check) => encode(check));
     let decisions: Decision[];
     try {
-      decisions = await this.#many(questions);
+      decisions = await this.#together(questions);
       this.#recovered();
     } catch (error) {
       const decision = this.#fallBack(error);
@@ -232,6 +235,19 @@ export class Sluice {
       const isRefused = error instanceof SluiceError && error.kind === 'request';
       const learned = isRefused ? null : this.#memory.recall(question); // while this check waited
       return learned ?? this.#fallBack(error);
+    }
+  }
+
+  /** Sends a batch of the caller's own. */
+  async #together(questions: Question[]): Promise<Decision[]> {
+    this.#breaker.admit();
+    try {
+      const decisions = await this.#many(questions);
+      this.#breaker.ended(null);
+      return decisions;
+    } catch (error) {
+      this.#breaker.ended(error);
+      throw error;
     }
   }
 

@@ -1,3 +1,4 @@
+import type { Breaker } from './breaker.js';
 import { type Denial, decided, type Memory } from './memory.js';
 import { longest, whenCalm } from './patience.js';
 import { type Decision, SluiceError } from './types.js';
@@ -12,11 +13,6 @@ const inFlight = 2;
 const mostInFlight = 16;
 /** A check that waits a quarter of the time-out starts another request: those in flight hang, and others may not. */
 const stallFraction = 1 / 4;
-/**
- * After how many failures in a row only one request at a time is risked, as a probe, and the failure mode decides the
- * other checks at once.
- */
-const failuresUntilProbing = 5;
 const maxBatch = 256;
 /** Half of what the server takes, if all characters are of two bytes. */
 const maxBatchCharacters = 256 << 10;
@@ -62,6 +58,7 @@ interface Waiting {
 export class Queue {
   readonly #transport: Transport;
   readonly #memory: Memory;
+  readonly #breaker: Breaker;
   readonly #timeout: number;
   readonly #batch: boolean;
   readonly #groups = new Map<string, Group>();
@@ -70,15 +67,15 @@ export class Queue {
   readonly #flights = new Set<Waiting[]>();
   #waiting = 0;
   #inFlight = 0;
-  #failures = 0; // in a row
   #answered = Number.NEGATIVE_INFINITY;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #cancelEnd: (() => void) | null = null; // of the waits that are overdue
   #closed = false;
 
-  constructor(transport: Transport, memory: Memory, timeout: number, batch: boolean) {
+  constructor(transport: Transport, memory: Memory, breaker: Breaker, timeout: number, batch: boolean) {
     this.#transport = transport;
     this.#memory = memory;
+    this.#breaker = breaker;
     this.#timeout = timeout;
     this.#batch = batch;
   }
@@ -103,9 +100,7 @@ export class Queue {
   /** It rejects with a SluiceError or the signal's reason. */
   async ask(question: Question, signal?: AbortSignal): Promise<Decision> {
     if (this.#closed) throw new SluiceError('connection', 'The client is closed.');
-    if (this.#failures >= failuresUntilProbing && this.#inFlight > 0) {
-      throw new SluiceError('connection', 'The last requests failed, and another one is trying.');
-    }
+    this.#breaker.admit();
     const group = this.#group(question.identity);
     if (this.#batch && this.#inFlight >= inFlight) {
       return group.waiting.size < maxWaiting ? this.#wait(question, group, signal) : this.#tooMany();
@@ -222,7 +217,7 @@ export class Queue {
     const wake = performance.now() + wait;
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
-      if (this.#hasStalled() && this.#inFlight < mostInFlight && this.#failures < failuresUntilProbing) {
+      if (this.#hasStalled() && this.#inFlight < mostInFlight && !this.#breaker.isOpen) {
         this.#sendNext();
       }
       const at = performance.now();
@@ -344,12 +339,7 @@ export class Queue {
   /** Counts a request that is over, null being a good one, and sends those that waited for it. */
   #ended(failure: unknown): void {
     this.#inFlight--;
-    if (failure === null || (failure instanceof SluiceError && ['request', 'key'].includes(failure.kind))) {
-      this.#failures = 0; // a refusal is an answer
-      this.#answered = performance.now();
-    } else {
-      this.#failures++;
-    }
+    if (this.#breaker.ended(failure)) this.#answered = performance.now();
     if (this.#inFlight < inFlight) this.#sendNext();
     if (this.#isIdle) this.#stopWatch(); // a timer would keep the process alive
   }

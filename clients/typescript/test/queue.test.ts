@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
+import { Breaker } from '../src/breaker.js';
 import { type Decision, Limiter, Sluice, SluiceError, version } from '../src/index.js';
 import { Memory } from '../src/memory.js';
 import { Queue } from '../src/queue.js';
@@ -207,7 +208,13 @@ test('an overdue check waits for the answer to the same check if the server answ
   });
   const one = ({ identity }: Question) => ({ flood: late, busy })[identity] ?? Promise.resolve(allowed);
   const many = (questions: Question[]) => Promise.all(questions.map(one));
-  const queue = new Queue({ one, many, unwanted: () => undefined }, new Memory(5000), 1000, true);
+  const queue = new Queue(
+    { one, many, unwanted: () => undefined },
+    new Memory(5000),
+    new Breaker(1000, () => 0),
+    1000,
+    true,
+  );
   const ask = (identity: string) => queue.ask({ identity, body: '{}', cost: 1 });
   const [first, other, ...flood] = [ask('flood'), ask('busy'), ask('flood'), ask('flood')];
   ready(allowed);
@@ -230,7 +237,13 @@ function hanging(timeout: number) {
   });
   const one = ({ identity }: Question) => (identity === 'hangs' ? silence : Promise.resolve(allowed));
   const many = (questions: Question[]) => Promise.all(questions.map(one));
-  const queue = new Queue({ one, many, unwanted: () => undefined }, new Memory(5000), timeout, true);
+  const queue = new Queue(
+    { one, many, unwanted: () => undefined },
+    new Memory(5000),
+    new Breaker(timeout, () => 0),
+    timeout,
+    true,
+  );
   const ask = (identity: string) => queue.ask({ identity, body: '{}', cost: 1 });
   after(() => end(new Error('The test has ended.'))); // a queue watches its requests until they end
   return ask;
@@ -272,7 +285,13 @@ test('an overdue check is not kept by a server that is silent', async () => {
     end = reject;
   });
   const silent = () => silence;
-  const queue = new Queue({ one: silent, many: silent, unwanted: () => undefined }, new Memory(5000), 20, true);
+  const queue = new Queue(
+    { one: silent, many: silent, unwanted: () => undefined },
+    new Memory(5000),
+    new Breaker(20, () => 0),
+    20,
+    true,
+  );
   const flood = Array.from({ length: 3 }, () => queue.ask({ identity: 'flood', body: '{}', cost: 1 }));
   await assert.rejects(flood[2] as Promise<Decision>, { kind: 'timeout' });
   end(new Error('The test has ended.')); // a queue watches its requests until they end
@@ -334,21 +353,52 @@ test('close waits for a report in flight', async () => {
   assert.deepEqual(order, ['report', 'close']);
 });
 
-test('only probes wait for a server that fails', async () => {
-  const { limits, next } = await gate({ failureMode: 'closed' });
-  for (let i = 0; i < 5; i++) {
-    const result = limits.check({});
-    (await next()).let(500);
-    await result;
+for (const kind of ['check', 'checkBatch']) {
+  test(`one ${kind} after another asks a server that fails only after pauses`, async () => {
+    const { limits, next, server } = await gate({ failureMode: 'closed' });
+    let now = 0;
+    limits.now = () => now;
+    const check = async () => (kind === 'check' ? limits.check({}) : (await limits.checkBatch([{}]))[0]);
+    const ask = async (status: number) => {
+      const result = check();
+      (await next()).let(status);
+      assert.equal((await result)?.source, status === 200 ? 'server' : 'failure_mode');
+    };
+    const atOnce = async () => {
+      const sent = server.requests.length;
+      for (let i = 0; i < 100; i++) assert.equal((await check())?.status, 503);
+      assert.equal(server.requests.length, sent);
+    };
+    for (let i = 0; i < 5; i++) await ask(500);
+    for (let i = 0; i < 3; i++) {
+      now += 2499; // half of the longest pause is over, and not yet more
+      await atOnce();
+      now += 2501;
+      const probe = check();
+      const probing = await next();
+      await atOnce();
+      probing.let(500);
+      await probe;
+    }
+    now += 5000;
+    for (let i = 0; i < 3; i++) await ask(200);
+  });
+}
+
+test('pauses double from a time-out to ten, and the second half of each is jitter', () => {
+  let now = 0;
+  const breaker = new Breaker(100, () => now);
+  for (let i = 0; i < 5; i++) breaker.ended(new Error());
+  for (const pause of [100, 200, 400, 800, 1000, 1000]) {
+    now += pause / 2 - 1;
+    assert.throws(() => breaker.admit());
+    now += pause / 2 + 1;
+    breaker.admit();
+    assert.throws(() => breaker.admit()); // one probe is enough
+    breaker.ended(new Error());
   }
-  const probe = limits.check({ userId: 'probe' });
-  const probing = await next();
-  assert.equal((await limits.check({ userId: 'b' })).status, 503); // at once
-  probing.let();
-  assert.equal((await probe).source, 'server');
-  const after = limits.check({});
-  (await next()).let();
-  assert.equal((await after).source, 'server');
+  breaker.ended(null);
+  for (let i = 0; i < 5; i++) breaker.admit();
 });
 
 test('observers see every decision, and logs only the first failure and its end', async () => {

@@ -94,7 +94,7 @@ class AsyncSluice:
         self._begin()
 
     def _begin(self) -> None:
-        self._queue: Queue[_Call] = Queue(self._core.memory, self._core.timeout, time.monotonic)
+        self._queue: Queue[_Call] = Queue(self._core.memory, self._core.breaker, self._core.timeout, time.monotonic)
         self._watch: asyncio.Task[None] | None = None
 
     async def check(self, check: Check) -> Decision:
@@ -185,8 +185,7 @@ class AsyncSluice:
         if self._closed:
             raise SluiceError("connection", "The client is closed.")
         self._client()
-        if self._queue.is_probing():
-            raise SluiceError("connection", "The last requests failed, and another one is trying.")
+        self._core.breaker.admit()
         call = _Call(question, self._release_quietly)
         if not self._core.batch or self._queue.in_flight < IN_FLIGHT:
             self._spawn(self._send(self._queue.start(call)))

@@ -18,8 +18,9 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
+from ._breaker import LONGEST, Breaker
 from ._memory import Memory
-from ._queue import LONGEST, Call
+from ._queue import Call
 from ._types import Check, Decision, Settlement, SluiceError
 from ._version import __version__
 from ._wire import (
@@ -144,6 +145,7 @@ class Core:
         self.batch = batch
         self.failure_mode = failure_mode
         self.memory = Memory(denial_memory)
+        self.breaker = Breaker(timeout)
         self._headers = {
             "authorization": f"Bearer {key}",
             "user-agent": f"sluice-python/{__version__}",
@@ -183,7 +185,7 @@ class Core:
         began = time.monotonic()
         questions = [encode(check) for check in checks]
         try:
-            decisions = yield from self._many(questions, self.timeout)
+            decisions = yield from self._together(questions)
             self._recovered()
         except SluiceError as error:
             decisions = [self.fall_back(error) for _ in checks]
@@ -240,6 +242,17 @@ class Core:
             for call in rest:
                 call.end(error)
             return error
+
+    def _together(self, questions: list[Question]) -> Steps[list[Decision]]:
+        """Sends a batch of the caller's own."""
+        self.breaker.admit()
+        try:
+            decisions = yield from self._many(questions, self.timeout)
+        except SluiceError as error:
+            self.breaker.ended(is_answer(error))
+            raise
+        self.breaker.ended(True)
+        return decisions
 
     def _many(self, questions: list[Question], seconds: float) -> Steps[list[Decision]]:
         return decode_batch((yield Post("POST", "/v1/check/batch", encode_batch(questions), seconds)), len(questions))

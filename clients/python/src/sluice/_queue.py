@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
+from ._breaker import LONGEST, Breaker
 from ._memory import Denial, Memory
 from ._types import Decision, SluiceError
 from ._wire import Question
@@ -17,16 +18,11 @@ IN_FLIGHT = 2
 MOST_IN_FLIGHT = 16
 #: A check that waits a quarter of the time-out starts another request: those in flight hang, and others may not.
 STALL = 1 / 4
-#: After how many failures in a row only one request at a time is risked, as a probe, and the failure mode decides
-#: the other checks at once.
-FAILURES_UNTIL_PROBING = 5
 MAX_BATCH = 256
 #: Half of what the server takes, in bytes: bodies are ASCII.
 MAX_BATCH_BYTES = 512 << 10
 #: Bounds the waiting checks of one identity.
 MAX_WAITING = 16_384
-#: How many time-outs a check waits at most.
-LONGEST = 10
 
 
 class Call(Protocol):
@@ -61,14 +57,14 @@ class Queue(Generic[C]):
     """Bounded queues of waiting checks, one for each identity. Identities take turns in batches, so that the flood of one
     user delays no other. It needs a lock if threads share it."""
 
-    def __init__(self, memory: Memory, timeout: float, now: Callable[[], float]) -> None:
+    def __init__(self, memory: Memory, breaker: Breaker, timeout: float, now: Callable[[], float]) -> None:
+        self.breaker = breaker
         self._memory, self._timeout, self._now = memory, timeout, now
         self._groups: dict[str, _Group[C]] = {}
         self._turns: OrderedDict[str, _Group[C]] = OrderedDict()
         self.flights: list[list[C]] = []
         self.waiting = 0
         self.in_flight = 0
-        self.failures = 0  # in a row
         self.answered = float("-inf")  # the last time that the server answered
 
     def __len__(self) -> int:
@@ -78,11 +74,8 @@ class Queue(Generic[C]):
         for group in list(self._turns.values()):
             yield from list(group.waiting)
 
-    def is_probing(self) -> bool:
-        return self.failures >= FAILURES_UNTIL_PROBING and self.in_flight > 0
-
     def may_add_request(self) -> bool:
-        return self.in_flight < MOST_IN_FLIGHT and self.failures < FAILURES_UNTIL_PROBING
+        return self.in_flight < MOST_IN_FLIGHT and not self.breaker.is_open()
 
     def is_healthy(self) -> bool:
         """Whether the server has answered within the time-out."""
@@ -156,10 +149,10 @@ class Queue(Generic[C]):
         server."""
         self.in_flight -= 1
         self.flights = [flight for flight in self.flights if flight is not batch]
+        if is_answered is not None:
+            self.breaker.ended(is_answered)
         if is_answered:
-            self.failures, self.answered = 0, self._now()
-        elif is_answered is not None:
-            self.failures += 1
+            self.answered = self._now()
         for call in batch:
             identity, answer = call.question.identity, call.answer
             group = self._group(identity)

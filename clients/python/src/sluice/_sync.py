@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import httpx
 
 from . import _core
+from ._breaker import LONGEST
 from ._core import Ask, Core, Deadline, FailureMode, Observation, Post, Step, Steps
-from ._queue import IN_FLIGHT, LONGEST, STALL, Queue
+from ._queue import IN_FLIGHT, STALL, Queue
 from ._types import Check, Decision, Settlement, SluiceError
 from ._wire import Answer, Question
 
@@ -125,7 +126,7 @@ class Sluice:
         """Connections and locks are not shared with a parent process."""
         self._lock = Lock()
         self._core.memory.unlock()
-        self._queue: Queue[_Call] = Queue(self._core.memory, self._core.timeout, time.monotonic)
+        self._queue: Queue[_Call] = Queue(self._core.memory, self._core.breaker, self._core.timeout, time.monotonic)
         self._requests: list[Thread] = []  # which close waits for
         self._idle = Condition(self._lock)
         self._http = self._given or httpx.Client(limits=_core.LIMITS, trust_env=False)
@@ -217,8 +218,7 @@ class Sluice:
         with self._lock:
             if self._closed:
                 raise SluiceError("connection", "The client is closed.")
-            if self._queue.is_probing():
-                raise SluiceError("connection", "The last requests failed, and another one is trying.")
+            self._core.breaker.admit()
             call = _Call(question, self._core.timeout)
             alone = None
             if not self._core.batch or self._queue.in_flight < IN_FLIGHT:
